@@ -1,0 +1,121 @@
+# Every command of the project. `make demo` and `make test` need Python 3.10 or newer and a C++ compiler, nothing else:
+# they set up their own environment in .venv, by pip and by package name.
+
+PYTHON ?= python3
+VENV ?= .venv
+IN = $(VENV)/bin
+PIP = $(IN)/python -m pip --disable-pip-version-check
+INSTALL = $(PIP) install -q --no-build-isolation -e
+TORCH = torch==2.13.0
+# When to build again; the build itself looks closer and compiles only what changed.
+SOURCES := $(shell find cext setup.py pyproject.toml -type f)
+# Two workers: the tests themselves use threads, and more of them win nothing on a small machine.
+WORKERS ?= 2
+ROUNDS ?= 5
+
+.PHONY: help demo test lint format bench debug sanitize wheel dist-check clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make demo        train two networks with layer normalization on real digits, draw their curves'
+	@echo 'make test        the whole test suite (pytest options in ARGS)'
+	@echo 'make lint        ruff, cython-lint, clang-format, mypy'
+	@echo 'make format      let ruff and clang-format mend what they can'
+	@echo 'make bench       compare with PyTorch and JAX (ROUNDS=5)'
+	@echo 'make debug       the suite on a build with bounds checks'
+	@echo 'make sanitize    the suite on a build with AddressSanitizer and UBSan'
+	@echo 'make wheel       a wheel and a source archive in dist/'
+	@echo 'make dist-check  install both where no source is and run the suite'
+	@echo 'make clean       remove all that was built'
+
+# --- environment and build ---------------------------------------------------------------------------------------
+
+$(IN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "minigrad needs Python 3.10 or newer")'
+	$(PYTHON) -m venv $(VENV)
+
+# Stamps in the environment say what it holds: the build, and one set of packages each.
+$(VENV)/built: $(IN)/python $(SOURCES)
+	$(PIP) install -q 'setuptools>=77' 'Cython>=3.1'
+	$(INSTALL) .
+	@touch $@
+
+$(VENV)/examples $(VENV)/lint: $(VENV)/%: pyproject.toml | $(VENV)/built
+	$(INSTALL) '.[$*]'
+	@touch $@
+
+$(VENV)/peers: pyproject.toml | $(VENV)/built
+	$(INSTALL) '.[examples,peers]'
+	@touch $@
+
+$(VENV)/test: pyproject.toml | $(VENV)/built
+	$(INSTALL) '.[test]'
+	$(PIP) install -q '$(TORCH)' || echo 'PyTorch cannot be installed here: the tests against it will not run'
+	@touch $@
+
+# --- use -----------------------------------------------------------------------------------------------------------
+
+demo: $(VENV)/built $(VENV)/examples
+	$(IN)/python examples/digits.py $(ARGS)
+
+test: $(VENV)/built $(VENV)/test
+	$(IN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+bench: $(VENV)/built $(VENV)/peers
+	$(IN)/python benchmarks/compare.py --rounds $(ROUNDS) $(ARGS)
+	$(IN)/python benchmarks/alternate.py
+	$(IN)/python benchmarks/import_time.py
+
+# --- quality -------------------------------------------------------------------------------------------------------
+
+CXX_FILES := $(shell find cext -name '*.cpp' -o -name '*.hpp')
+PY_FILES = minigrad benchmarks examples tests setup.py
+
+lint: export PATH := $(CURDIR)/$(IN):$(PATH)
+lint: $(VENV)/built $(VENV)/lint
+	$(IN)/ruff check $(PY_FILES)
+	$(IN)/cython-lint cext
+	$(IN)/clang-format --dry-run -Werror $(CXX_FILES)
+	$(IN)/mypy
+
+format: $(VENV)/built $(VENV)/lint
+	$(IN)/ruff check --fix $(PY_FILES)
+	$(IN)/clang-format -i $(CXX_FILES)
+
+# Both checking builds live in build/ beside the ordinary one and run from there.
+debug: $(VENV)/built $(VENV)/test
+	MINIGRAD_DEBUG=1 $(IN)/python setup.py -q build --build-lib build/debug/lib
+	PYTHONPATH=$(CURDIR)/build/debug/lib MINIGRAD_EXPECT_BUILD=build/debug/lib $(IN)/pytest -n $(WORKERS) $(ARGS)
+
+# CPython itself leaks at exit and needs the sanitizer loaded first; PYTHONMALLOC shows it every allocation.
+sanitize: $(VENV)/built $(VENV)/test
+	MINIGRAD_SANITIZE=1 $(IN)/python setup.py -q build --build-lib build/sanitize/lib
+	PYTHONPATH=$(CURDIR)/build/sanitize/lib MINIGRAD_EXPECT_BUILD=build/sanitize/lib PYTHONMALLOC=malloc \
+	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:alloc_dealloc_mismatch=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
+	$(IN)/pytest -n $(WORKERS) $(ARGS)
+
+# --- distribution --------------------------------------------------------------------------------------------------
+
+wheel: $(VENV)/built
+	$(PIP) install -q build
+	rm -rf dist
+	$(IN)/python -m build -o dist
+
+# A fresh environment and a copy of the tests in an empty folder: nothing of the source tree is within reach.
+dist-check: wheel
+	@set -e; for archive in $(CURDIR)/dist/*.whl $(CURDIR)/dist/*.tar.gz; do \
+		echo "--- $$archive"; \
+		folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+		$(PYTHON) -m venv "$$folder/venv"; \
+		"$$folder/venv/bin/pip" install -q "$$archive[test]"; \
+		"$$folder/venv/bin/pip" install -q '$(TORCH)' || true; \
+		cp -r tests "$$folder/tests"; \
+		(cd "$$folder" && MINIGRAD_EXPECT_BUILD="$$folder/venv" venv/bin/pytest -n $(WORKERS) tests $(ARGS)); \
+		rm -rf "$$folder"; \
+	done
+
+clean:
+	rm -rf build dist wheelhouse *.egg-info .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis digits.png
+	find minigrad tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+	find minigrad -name '*.so' -delete

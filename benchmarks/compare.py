@@ -1,0 +1,158 @@
+"""Measure minigrad and its peers in alternating processes; print a Markdown table of times and ratios.
+
+Every round runs every framework on every workload once, each in a process of its own, so that a drift of the machine
+meets all of them. A time is the median over the rounds of the median step; a ratio is one such time over another.
+
+With --output NAME the figures go to results/NAME.json and the table to results/NAME.md; with --readme the table in
+README.md is replaced as well.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from tqdm import tqdm
+from workloads import parse
+
+HERE = Path(__file__).resolve().parent
+WORKLOADS = ("chain", "mlp256_b8", "mlp256_b128", "mlp1000_b128", "lnrnn_b32", "ln_fwd", "ln_bwd")
+FRAMEWORKS = ("minigrad", "torch", "torchc", "jax", "gemm")
+TITLES = {"minigrad": "minigrad", "torch": "PyTorch", "torchc": "torch.compile", "jax": "JAX", "gemm": "products alone"}
+MARKS = ("<!-- speed: written by benchmarks/compare.py -->", "<!-- /speed -->")
+
+
+def cpu_name():
+    """The processor in words."""
+    if sys.platform == "darwin":
+        return subprocess.check_output(["sysctl", "-n", "machdep.cpu.brand_string"], text=True).strip()
+    try:
+        return re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())[1]
+    except (OSError, TypeError):
+        return platform.processor() or platform.machine()
+
+
+def versions(frameworks):
+    """The version of every package that takes part and is installed."""
+    packages = {"minigrad": "minigrad", "torch": "torch", "jax": "jax", "gemm": "numpy"}
+    found = {}
+    for package in (packages[name] for name in frameworks if name in packages):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def measure(framework, workload, threads, seconds):
+    """One process of measure.py; its result as a dict."""
+    command = [sys.executable, str(HERE / "measure.py"), framework, workload]
+    done = subprocess.run([*command, "--threads", str(threads), "--seconds", str(seconds)],
+                          capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{framework} failed on {workload}:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def compare(workloads, frameworks, threads, rounds, seconds):
+    """{workload: {framework: [median ms per round]}} and the reasons for what could not be measured."""
+    times = {workload: {framework: [] for framework in frameworks} for workload in workloads}
+    reasons = {}
+    with tqdm(total=rounds * len(workloads) * len(frameworks), unit="run", dynamic_ncols=True, leave=False,
+              disable=None) as bar:
+        for _ in range(rounds):
+            for workload in workloads:
+                for framework in frameworks:
+                    bar.set_description(f"{workload} {framework}")
+                    if (framework, workload) not in reasons:
+                        result = measure(framework, workload, threads, seconds)
+                        if "unavailable" in result:
+                            reasons[framework, workload] = result["unavailable"]
+                        else:
+                            times[workload][framework].append(result["median_ms"])
+                    bar.update()
+    return times, [f"{TITLES[framework]}, {workload}: {reason}" for (framework, workload), reason in reasons.items()]
+
+
+def medians(row):
+    """{framework: median ms} for the frameworks that were measured."""
+    return {framework: statistics.median(times) for framework, times in row.items() if times}
+
+
+def ratios(row):
+    """minigrad's time over PyTorch's and over the best peer's; None where one of the two is missing."""
+    times = medians(row)
+    ours, peers = times.get("minigrad"), [times[name] for name in ("torch", "torchc", "jax") if name in times]
+    torch = times.get("torch")
+    return (ours / torch if ours and torch else None), (ours / min(peers) if ours and peers else None)
+
+
+def table(results):
+    """The Markdown table of a results file."""
+    frameworks = results["frameworks"]
+    header = ["ms per step", *(TITLES[name] for name in frameworks), "÷ PyTorch", "÷ best peer"]
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1)]
+    for workload, row in results["times_ms"].items():
+        times = medians(row)
+        cells = [f"{times[name]:.3g}" if name in times else "" for name in frameworks]
+        lines.append([workload, *cells, *("" if ratio is None else f"**{ratio:.2g}**" for ratio in ratios(row))])
+    versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
+    count = results["threads"]
+    caption = (f"{results['cpu']}, {count} thread{'s' if count > 1 else ''}, float32; medians of {results['rounds']} "
+               f"alternating runs; {versions}, Python {results['python']}.")
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{caption}\n"
+
+
+def put_into(readme, text):
+    """Replace what stands between the two marks of the README."""
+    before, rest = readme.read_text().split(MARKS[0])
+    readme.write_text(f"{before}{MARKS[0]}\n{text}{MARKS[1]}{rest.split(MARKS[1])[1]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workloads", nargs="+", default=WORKLOADS, metavar="NAME",
+                        help=f"any of workloads.py (default: {' '.join(WORKLOADS)})")
+    parser.add_argument("--frameworks", nargs="+", choices=FRAMEWORKS, default=FRAMEWORKS[:4], metavar="NAME",
+                        help=f"of {' '.join(FRAMEWORKS)} (default: all but gemm)")
+    parser.add_argument("--threads", type=int, default=2, help="threads and cores for each (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="processes per framework (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of measuring per process (default: %(default)s)")
+    parser.add_argument("--output", metavar="NAME", help="write results/NAME.json and results/NAME.md")
+    parser.add_argument("--readme", action="store_true", help="put the table into README.md as well")
+    args = parser.parse_args()
+    for workload in args.workloads:
+        try:
+            parse(workload)
+        except ValueError as error:
+            parser.error(str(error))
+    if args.threads > (os.cpu_count() or 1):
+        parser.error(f"--threads {args.threads} on a machine with {os.cpu_count()} cores")
+
+    times, notes = compare(args.workloads, args.frameworks, args.threads, args.rounds, args.seconds)
+    results = {
+        "cpu": cpu_name(), "threads": args.threads, "rounds": args.rounds, "seconds": args.seconds,
+        "date": datetime.date.today().isoformat(), "python": platform.python_version(),
+        "versions": versions(args.frameworks), "frameworks": list(args.frameworks), "times_ms": times, "notes": notes,
+    }
+    text = table(results)
+    print(text)
+    for note in notes:
+        print("not measured:", note)
+    if args.output:
+        (HERE / "results").mkdir(exist_ok=True)
+        (HERE / "results" / f"{args.output}.json").write_text(json.dumps(results, indent=1) + "\n")
+        (HERE / "results" / f"{args.output}.md").write_text(text)
+    if args.readme:
+        put_into(HERE.parent / "README.md", text)
+
+
+if __name__ == "__main__":
+    main()

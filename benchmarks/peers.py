@@ -1,0 +1,239 @@
+"""The same work in PyTorch (eager and compiled) and in JAX, and its matrix products alone in NumPy."""
+
+import numpy as np
+from workloads import Unavailable, inputs
+
+
+def torch_step(work, threads, compiled=False):
+    """A function that does one step of the workload in PyTorch."""
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+
+    torch.set_num_threads(threads)
+    x, y = (None if array is None else torch.from_numpy(array) for array in inputs(work))
+
+    if work.kind == "chain":
+        if compiled:
+            raise Unavailable("the chain measures the eager tape")
+        a = torch.ones(4, 4, requires_grad=True)
+
+        def chain():
+            v = a
+            for _ in range(500):
+                v = v * a
+                v = v + a
+            a.grad = None
+            v.sum().backward()
+        return chain
+
+    if work.kind in ("ln_fwd", "ln_bwd"):
+        if compiled:
+            raise Unavailable("a single op has nothing to fuse with")
+        x.requires_grad_()
+        gain, bias = torch.ones(768, requires_grad=True), torch.zeros(768, requires_grad=True)
+        if work.kind == "ln_fwd":
+            def ln_fwd():
+                with torch.no_grad():
+                    F.layer_norm(x, (768,), gain, bias, 1e-5)
+            return ln_fwd
+        out = F.layer_norm(x, (768,), gain, bias, 1e-5)
+        g = torch.randn_like(out)
+        return lambda: torch.autograd.grad(out, (x, gain, bias), g, retain_graph=True)
+
+    class LNRNN(nn.Module):
+        def __init__(self, inputs, hidden):
+            super().__init__()
+            self.hidden = hidden
+            self.xh, self.hh = nn.Linear(inputs, hidden, bias=False), nn.Linear(hidden, hidden, bias=False)
+            self.ln = nn.LayerNorm(hidden)
+
+        def forward(self, x):
+            h = x.new_zeros(x.shape[1], self.hidden)
+            xs = self.xh(x)
+            for t in range(x.shape[0]):
+                h = torch.tanh(self.ln(xs[t] + self.hh(h)))
+            return h
+
+    class LNLSTM(nn.Module):
+        def __init__(self, inputs, hidden):
+            super().__init__()
+            self.hidden = hidden
+            self.xh, self.hh = nn.Linear(inputs, 4 * hidden), nn.Linear(hidden, 4 * hidden, bias=False)
+            self.lx, self.lh, self.lc = nn.LayerNorm(4 * hidden), nn.LayerNorm(4 * hidden), nn.LayerNorm(hidden)
+
+        def forward(self, x):
+            h = c = x.new_zeros(x.shape[1], self.hidden)
+            xs = self.lx(self.xh(x))
+            for t in range(x.shape[0]):
+                i, f, g, o = (xs[t] + self.lh(self.hh(h))).chunk(4, 1)
+                c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+                h = torch.sigmoid(o) * torch.tanh(self.lc(c))
+            return h
+
+    loss_of, hidden = F.cross_entropy, work.hidden
+    if work.kind.startswith("mlp"):
+        model = nn.Sequential(nn.Linear(784, hidden), nn.LayerNorm(hidden), nn.ReLU(),
+                              nn.Linear(hidden, hidden), nn.LayerNorm(hidden), nn.ReLU(), nn.Linear(hidden, 10))
+    elif work.kind == "lenet":
+        model = nn.Sequential(nn.Conv2d(1, 6, 5), nn.Tanh(), nn.MaxPool2d(2),
+                              nn.Conv2d(6, 16, 5), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(),
+                              nn.Linear(256, 120), nn.Tanh(), nn.LayerNorm(120),
+                              nn.Linear(120, 84), nn.Tanh(), nn.LayerNorm(84), nn.Linear(84, 10))
+    elif work.kind == "lnrnn":
+        model = nn.Sequential(LNRNN(28, 128), nn.Linear(128, 10))
+    else:
+        model = nn.Sequential(nn.Embedding(20000, 100), LNLSTM(100, 128), nn.Linear(128, 1), nn.Flatten(0))
+        loss_of, y = F.binary_cross_entropy_with_logits, y.float()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True)
+
+    def loss(x, y):
+        return loss_of(model(x), y)
+    if compiled:
+        loss = torch.compile(loss)
+
+    def step():
+        optimizer.zero_grad()
+        loss(x, y).backward()
+        optimizer.step()
+    return step
+
+
+def torchc_step(work, threads):
+    """The same under torch.compile."""
+    return torch_step(work, threads, compiled=True)
+
+
+def jax_step(work, threads):
+    """A function that does one step of the workload in JAX, compiled; its threads are the cores the process may use."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    keys = iter(jax.random.split(jax.random.key(0), 100))
+    x, y = (None if array is None else jnp.asarray(array) for array in inputs(work))
+
+    def normal(*shape, scale=0.1):
+        return jax.random.normal(next(keys), shape) * scale
+
+    def linear_init(inputs, outputs):
+        return {"w": normal(inputs, outputs, scale=0.05), "b": jnp.zeros(outputs)}
+
+    def norm_init(width):
+        return {"g": jnp.ones(width), "b": jnp.zeros(width)}
+
+    def linear(p, x):
+        return x @ p["w"] + p["b"]
+
+    def norm(p, x):
+        mean = x.mean(-1, keepdims=True)
+        var = ((x - mean) ** 2).mean(-1, keepdims=True)
+        return (x - mean) * jax.lax.rsqrt(var + 1e-5) * p["g"] + p["b"]
+
+    def cross_entropy(z, y):
+        return optax.softmax_cross_entropy_with_integer_labels(z, y).mean()
+
+    if work.kind == "chain":
+        def chain(a):
+            v = a
+            for _ in range(500):
+                v = v * a
+                v = v + a
+            return v.sum()
+        grad, a = jax.jit(jax.grad(chain)), jnp.ones((4, 4))
+        return lambda: grad(a).block_until_ready()
+
+    if work.kind in ("ln_fwd", "ln_bwd"):
+        p = norm_init(768)
+        if work.kind == "ln_fwd":
+            forward = jax.jit(norm)
+            return lambda: forward(p, x).block_until_ready()
+        g = normal(*x.shape, scale=1.0)
+        backward = jax.jit(lambda p, x, g: jax.vjp(norm, p, x)[1](g))
+        return lambda: jax.block_until_ready(backward(p, x, g))
+
+    hidden = work.hidden
+    if work.kind.startswith("mlp"):
+        params = [linear_init(784, hidden), norm_init(hidden), linear_init(hidden, hidden), norm_init(hidden),
+                  linear_init(hidden, 10)]
+
+        def loss(p, x, y):
+            h = jax.nn.relu(norm(p[1], linear(p[0], x)))
+            h = jax.nn.relu(norm(p[3], linear(p[2], h)))
+            return cross_entropy(linear(p[4], h), y)
+    elif work.kind == "lenet":
+        params = [normal(6, 1, 5, 5), jnp.zeros(6), normal(16, 6, 5, 5), jnp.zeros(16),
+                  linear_init(256, 120), norm_init(120), linear_init(120, 84), norm_init(84), linear_init(84, 10)]
+
+        def conv(x, w, b):
+            return jax.lax.conv_general_dilated(x, w, (1, 1), "VALID") + b[None, :, None, None]
+
+        def pool(x):
+            return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+
+        def loss(p, x, y):
+            h = pool(jnp.tanh(conv(x, p[0], p[1])))
+            h = pool(jnp.tanh(conv(h, p[2], p[3]))).reshape(x.shape[0], -1)
+            h = norm(p[5], jnp.tanh(linear(p[4], h)))
+            h = norm(p[7], jnp.tanh(linear(p[6], h)))
+            return cross_entropy(linear(p[8], h), y)
+    elif work.kind == "lnrnn":
+        params = [normal(28, 128), normal(128, 128), norm_init(128), linear_init(128, 10)]
+
+        def loss(p, x, y):
+            def cell(h, xt):
+                return jnp.tanh(norm(p[2], xt + h @ p[1])), None
+            h, _ = jax.lax.scan(cell, jnp.zeros((x.shape[1], 128)), x @ p[0])
+            return cross_entropy(linear(p[3], h), y)
+    else:
+        params = [normal(20000, 100, scale=1.0), linear_init(100, 512), normal(128, 512),
+                  norm_init(512), norm_init(512), norm_init(128), linear_init(128, 1)]
+
+        def loss(p, x, y):
+            def cell(state, xt):
+                h, c = state
+                i, f, g, o = jnp.split(xt + norm(p[4], h @ p[2]), 4, 1)
+                c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+                return (jax.nn.sigmoid(o) * jnp.tanh(norm(p[5], c)), c), None
+            zero = jnp.zeros((x.shape[1], 128))
+            (h, _), _ = jax.lax.scan(cell, (zero, zero), norm(p[3], linear(p[1], p[0][x])))
+            return optax.sigmoid_binary_cross_entropy(linear(p[6], h)[:, 0], y).mean()
+    optimizer = optax.adam(1e-3)
+
+    def update(params, state, x, y):
+        value, grads = jax.value_and_grad(loss)(params, x, y)
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state, value
+    update = jax.jit(update, donate_argnums=(0, 1))
+    held = [params, optimizer.init(params)]
+
+    def step():
+        held[0], held[1], value = update(*held, x, y)
+        value.block_until_ready()
+    return step
+
+
+def gemm_step(work, threads):
+    """Only the matrix products of the step, through NumPy: not a peer but a yardstick."""
+    rng, batch, hidden = np.random.default_rng(0), work.batch, work.hidden
+
+    def product(m, k, n):
+        a, b = rng.standard_normal((m, k), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32)
+        return a, b, np.empty((m, n), np.float32)
+    if work.kind.startswith("mlp"):
+        sizes = [(784, hidden), (hidden, hidden), (hidden, 10)]
+        calls = ([product(batch, i, o) for i, o in sizes] + [product(i, batch, o) for i, o in sizes]
+                 + [product(batch, o, i) for i, o in sizes[1:]])
+    elif work.kind == "lnrnn":
+        calls = ([product(28 * batch, 28, 128)] + [product(batch, 128, 128)] * 56
+                 + [product(128, 28 * batch, 128), product(28, 28 * batch, 128)])
+    elif work.kind == "lnlstm":
+        calls = ([product(80 * batch, 100, 512)] + [product(batch, 128, 512)] * 80 + [product(batch, 512, 128)] * 80
+                 + [product(128, 80 * batch, 512), product(100, 80 * batch, 512), product(80 * batch, 512, 100)])
+    else:
+        raise Unavailable(f"no yardstick of products for {work.kind}")
+
+    def step():
+        for a, b, out in calls:
+            np.matmul(a, b, out=out)
+    return step

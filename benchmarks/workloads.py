@@ -1,0 +1,125 @@
+"""The measured work, defined once, and minigrad's version of it.
+
+float32 throughout; a step is zero_grad, forward, mean loss, backward, Adam with lr 1e-3. B is the batch size.
+
+  chain          v = a; 500 x (v = v*a; v = v+a), a of shape (4, 4); forward and backward of v.sum()
+  mlp256_bB      784-256-256-10, LayerNorm then ReLU after both hidden layers, cross-entropy
+  mlp1000_bB     the same with 1000 hidden units
+  lenet_bB       conv6@5x5 tanh pool2 conv16@5x5 tanh pool2 flatten 120 tanh LN 84 tanh LN 10 on (B, 1, 28, 28)
+  lnrnn_bB       h = tanh(LN(W_xh x + W_hh h)), T=28, 28 -> 128, last h -> 10, cross-entropy
+  lnlstm_bB      Embedding(20000, 100) -> LN-LSTM(128) over T=80 -> 1, binary cross-entropy
+                 (LN on Wx, on Uh and on c inside the output tanh)
+  ln_fwd, ln_bwd layer_norm on (4096, 768), affine
+"""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "ln_fwd", "ln_bwd")
+
+
+class Unavailable(Exception):
+    """This framework has no version of the workload; the message says why."""
+
+
+class Workload(NamedTuple):
+    """A workload's kind, its batch size (0 where it has none) and its hidden units."""
+
+    kind: str
+    batch: int
+    hidden: int
+
+
+def parse(name):
+    """The workload of a name such as mlp256_b128."""
+    sized = re.fullmatch(r"(\w+)_b(\d+)", name)
+    kind, batch = (sized[1], int(sized[2])) if sized else (name, 0)
+    needs_batch = kind not in ("chain", "ln_fwd", "ln_bwd")
+    if kind not in KINDS or needs_batch != bool(batch):
+        raise ValueError(f"no workload {name!r}; there are chain, ln_fwd, ln_bwd and, with a batch size B, "
+                         + ", ".join(f"{kind}_bB" for kind in KINDS if kind not in ("chain", "ln_fwd", "ln_bwd")))
+    return Workload(kind, batch, 1000 if kind == "mlp1000" else 256)
+
+
+def inputs(work):
+    """x and y of the workload as NumPy arrays, the same for every framework."""
+    rng = np.random.default_rng(0)
+    if work.kind.startswith("mlp"):
+        return rng.standard_normal((work.batch, 784), dtype=np.float32), rng.integers(0, 10, work.batch)
+    if work.kind == "lenet":
+        return rng.standard_normal((work.batch, 1, 28, 28), dtype=np.float32), rng.integers(0, 10, work.batch)
+    if work.kind == "lnrnn":
+        return rng.standard_normal((28, work.batch, 28), dtype=np.float32), rng.integers(0, 10, work.batch)
+    if work.kind == "lnlstm":
+        return rng.integers(0, 20000, (80, work.batch)), rng.integers(0, 2, work.batch)
+    if work.kind in ("ln_fwd", "ln_bwd"):
+        return rng.standard_normal((4096, 768), dtype=np.float32), None
+    return None, None
+
+
+def minigrad_step(work, threads):
+    """A function that does one step of the workload in minigrad."""
+    import minigrad as mg
+    from minigrad import nn, optim
+    from minigrad.nn import functional as F
+
+    mg.set_num_threads(threads)
+    x, y = (None if array is None else mg.tensor(array) for array in inputs(work))
+
+    if work.kind == "chain":
+        a = mg.ones((4, 4), requires_grad=True)
+
+        def chain():
+            v = a
+            for _ in range(500):
+                v = v * a
+                v = v + a
+            a.grad = None
+            v.sum().backward()
+        return chain
+
+    if work.kind in ("ln_fwd", "ln_bwd"):
+        x.requires_grad_()
+        gain, bias = mg.ones((768,), requires_grad=True), mg.zeros((768,), requires_grad=True)
+        if work.kind == "ln_fwd":
+            def ln_fwd():
+                with mg.no_grad():
+                    F.layer_norm(x, (768,), gain, bias, 1e-5)
+            return ln_fwd
+        out = F.layer_norm(x, (768,), gain, bias, 1e-5)
+        g = mg.random.normal(0.0, 1.0, out.shape)
+        return lambda: mg.grad(out, [x, gain, bias], g, retain_graph=True)
+
+    class LNRNN(nn.Module):
+        """The recurrence step by step, as the peers write it."""
+
+        def __init__(self, inputs, hidden):
+            super().__init__()
+            self.hidden = hidden
+            self.xh, self.hh = nn.Linear(inputs, hidden, bias=False), nn.Linear(hidden, hidden, bias=False)
+            self.ln = nn.LayerNorm(hidden)
+
+        def forward(self, x):
+            h = mg.zeros((x.shape[1], self.hidden))
+            for step in mg.unstack(self.xh(x)):
+                h = mg.tanh(self.ln(step + self.hh(h)))
+            return h
+
+    if work.kind.startswith("mlp"):
+        hidden = work.hidden
+        model = nn.Sequential(nn.Linear(784, hidden), nn.LayerNorm(hidden), nn.ReLU(),
+                              nn.Linear(hidden, hidden), nn.LayerNorm(hidden), nn.ReLU(), nn.Linear(hidden, 10))
+    elif work.kind == "lnrnn":
+        model = nn.Sequential(LNRNN(28, 128), nn.Linear(128, 10))
+    else:
+        missing = {"lenet": "convolution and pooling", "lnlstm": "Embedding and LSTM"}[work.kind]
+        raise Unavailable(f"minigrad {mg.__version__} has no {missing} yet")
+    optimizer = optim.Adam(model.parameters(), 1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return step

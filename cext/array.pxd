@@ -1,0 +1,69 @@
+from libc.stdint cimport int32_t, int64_t
+
+cdef extern from "runtime/buffer.hpp" namespace "mg":
+    struct Buffer:
+        char* data
+        int64_t bytes
+        int64_t references
+        int64_t version
+        int32_t device
+    Buffer* allocate(int64_t bytes)
+    Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(void*) noexcept)
+    void release(Buffer* buffer)
+
+cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
+    cpdef enum Code "mg::DType":
+        BOOL
+        INT32
+        INT64
+        FLOAT32
+        FLOAT64
+        DTYPES
+
+cdef enum:
+    MAX_NDIM = 8
+
+cdef class DType:
+    cdef readonly str name          # "float32"
+    cdef readonly int itemsize      # bytes
+    cdef readonly str kind          # "b", "i" or "f"
+    cdef int code
+    cdef object numpy_dtype
+
+cdef class Array:
+    cdef Buffer* buffer
+    cdef char* data                 # the first element
+    cdef int code                   # dtype
+    cdef int ndim_
+    cdef int output                 # which output of its node
+    cdef bint contiguous
+    cdef bint needs_grad
+    cdef int64_t count              # number of elements
+    cdef int64_t[MAX_NDIM] extent   # shape
+    cdef int64_t[MAX_NDIM] step     # strides in bytes
+    cdef object node                # tape.Node that made it, or None
+    cdef Array grad_
+    cdef object __weakref__
+
+cdef int itemsize(int code) noexcept nogil
+cdef bint is_float(int code) noexcept nogil
+cdef int code_of(object dtype) except -1
+cdef DType dtype_of(int code)
+cdef int device_index(object device) except -1
+cdef str device_name(int index)
+cdef int parse_shape(object shape, int64_t* extent) except -1
+cdef tuple shape_of(Array x)
+cdef bint same_shape(Array a, Array b) noexcept
+
+cdef Array empty(int code, int ndim, const int64_t* extent, int device)
+cdef Array empty_as(Array x, int code)
+cdef Array view(Array base, int ndim, const int64_t* extent, const int64_t* step, char* data)
+cdef Array alias(Array x)
+cdef int hold(Array x, Array source) except -1
+cdef Array transferred(Array x, int device)
+cdef Array from_object(object data, int code, int device, bint copy)
+cdef int check_same_device(str op, Array a, Array b) except -1
+ctypedef void (*Forget)(Array) noexcept
+cdef void set_forget(Forget function)
+cpdef void set_result_type(type cls)
+cpdef void set_device_hooks(object allocate, object transfer)

@@ -1,0 +1,677 @@
+"""What a tensor is: a typed, strided view of a reference-counted buffer.
+
+`Array` is the part of a tensor that knows nothing of operations; `tensor.Tensor` derives from it and adds
+operators and methods. Memory comes from a pool, and zero-copy from and to anything that speaks the buffer
+protocol (NumPy) or DLPack.
+"""
+cimport cython
+from cpython.buffer cimport (
+    PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
+)
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
+from cpython.ref cimport Py_DECREF, Py_INCREF
+
+import numpy as np
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(void*)
+
+cdef extern from "runtime/buffer.hpp" namespace "mg" nogil:
+    int64_t bytes_in_use()
+    int64_t bytes_cached()
+    void drop_cache "mg::empty_cache"()
+
+ctypedef object (*New)(PyTypeObject*, PyObject*, PyObject*)
+cdef tuple NO_ARGUMENTS = ()
+cdef char** FORMATS = ["?", "i", "q", "f", "d"]     # of the buffer protocol, by dtype
+
+
+# ── data types ────────────────────────────────────────────────────────────────────────────────────
+
+cdef class DType:
+    """A data type: ``minigrad.float32`` (the default), ``float64``, ``int32``, ``int64`` or ``bool``.
+
+    Equal to its name and to NumPy's data type of that name.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.zeros(3).dtype
+    minigrad.float32
+    >>> mg.float64.itemsize, mg.float64 == "float64"
+    (8, True)
+    """
+
+    def __init__(self, str name, int itemsize, str kind, int code):
+        self.name, self.itemsize, self.kind, self.code = name, itemsize, kind, code
+        self.numpy_dtype = np.dtype(name)
+
+    @property
+    def dtype(self):
+        """NumPy's data type; lets NumPy accept this object wherever it takes a data type."""
+        return self.numpy_dtype
+
+    def __repr__(self):
+        return "minigrad." + self.name
+
+    def __str__(self):
+        return self.name
+
+    def __eq__(self, other):
+        if isinstance(other, DType):
+            return self is other
+        try:
+            return code_of(other) == self.code
+        except TypeError:
+            return NotImplemented
+
+    def __hash__(self):
+        return hash(self.numpy_dtype)
+
+    def __reduce__(self):
+        return "bool_" if self.name == "bool" else self.name
+
+
+bool_ = DType("bool", 1, "b", BOOL)
+int32 = DType("int32", 4, "i", INT32)
+int64 = DType("int64", 8, "i", INT64)
+float32 = DType("float32", 4, "f", FLOAT32)
+float64 = DType("float64", 8, "f", FLOAT64)
+
+cdef tuple TABLE = (bool_, int32, int64, float32, float64)
+cdef dict CODES = {bool: BOOL, int: INT64, float: FLOAT32}
+for entry in TABLE:
+    CODES[entry] = CODES[entry.name] = TABLE.index(entry)
+
+
+cdef int itemsize(int code) noexcept nogil:
+    return 1 if code == BOOL else 4 if code == INT32 or code == FLOAT32 else 8
+
+
+cdef bint is_float(int code) noexcept nogil:
+    return code >= FLOAT32
+
+
+cdef DType dtype_of(int code):
+    return <DType>TABLE[code]
+
+
+cdef int code_of(object dtype) except -1:
+    if type(dtype) is DType:
+        return (<DType>dtype).code
+    try:
+        found = CODES.get(dtype)
+        if found is None:
+            found = CODES.get(np.dtype(dtype).name)
+    except TypeError:
+        found = None
+    if found is None:
+        raise TypeError(f"[dtype] expected float32, float64, int32, int64 or bool, got {dtype!r}")
+    return found
+
+
+# ── devices and shapes ────────────────────────────────────────────────────────────────────────────
+
+cdef int device_index(object device) except -1:
+    """0 for the CPU, 1 + i for "cuda:i"."""
+    if device is None or device == "cpu":
+        return 0
+    if isinstance(device, str):
+        if device == "cuda":
+            return 1
+        if device.startswith("cuda:") and device[5:].isdigit() and int(device[5:]) < 63:
+            return 1 + int(device[5:])
+    raise ValueError(f'[device] expected "cpu", "cuda" or "cuda:N", got {device!r}')
+
+
+cdef str device_name(int index):
+    return "cpu" if index == 0 else f"cuda:{index - 1}"
+
+
+cdef int parse_shape(object shape, int64_t* extent) except -1:
+    """Writes a shape given as an int or a sequence of ints and returns its length."""
+    if not isinstance(shape, (tuple, list)):
+        shape = (shape,) if not hasattr(shape, "__iter__") else tuple(shape)
+    if len(shape) > MAX_NDIM:
+        raise ValueError(f"[shape] expected at most {MAX_NDIM} axes, got {len(shape)}")
+    cdef int i = 0
+    for n in shape:
+        if not hasattr(n, "__index__"):
+            raise TypeError(f"[shape] expected integers, got {n!r}")
+        extent[i] = n.__index__()
+        i += 1
+    return i
+
+
+cdef tuple shape_of(Array x):
+    cdef int i
+    if x.ndim_ == 2:
+        return (x.extent[0], x.extent[1])
+    return tuple([x.extent[i] for i in range(x.ndim_)])
+
+
+cdef bint same_shape(Array a, Array b) noexcept:
+    cdef int i
+    if a.ndim_ != b.ndim_:
+        return False
+    for i in range(a.ndim_):
+        if a.extent[i] != b.extent[i]:
+            return False
+    return True
+
+
+cdef int check_same_device(str op, Array a, Array b) except -1:
+    if a.buffer.device != b.buffer.device:
+        raise ValueError(f"[{op}] expected tensors on one device, got {device_name(a.buffer.device)} and "
+                         f"{device_name(b.buffer.device)}")
+    return 0
+
+
+# ── the array ─────────────────────────────────────────────────────────────────────────────────────
+
+@cython.no_gc_clear     # a cleared tensor could not tell its node that it dies
+@cython.freelist(1024)
+cdef class Array:
+    """Memory, layout and place on the tape of a tensor; see `minigrad.Tensor`."""
+
+    def __cinit__(self):
+        # Only a hook can tie a tensor into a reference cycle, so the collector need not know tensors
+        # until one gets a hook (tape.register_hook); a chain of a million then costs it nothing.
+        PyObject_GC_UnTrack(<void*>self)
+
+    def __dealloc__(self):
+        if self.node is not None:
+            forget(self)
+        if self.buffer != NULL:
+            release(self.buffer)
+
+    @property
+    def shape(self):
+        """tuple of int: the length of each axis."""
+        return shape_of(self)
+
+    @property
+    def ndim(self):
+        """int: the number of axes."""
+        return self.ndim_
+
+    @property
+    def size(self):
+        """int: the number of elements."""
+        return self.count
+
+    @property
+    def nbytes(self):
+        """int: the number of bytes of the elements."""
+        return self.count * itemsize(self.code)
+
+    @property
+    def strides(self):
+        """tuple of int: bytes from one element to the next along each axis, as in NumPy."""
+        return tuple([self.step[i] for i in range(self.ndim_)])
+
+    @property
+    def dtype(self):
+        """DType: the data type of the elements."""
+        return dtype_of(self.code)
+
+    @property
+    def device(self):
+        """str: ``"cpu"`` or ``"cuda:N"``."""
+        return device_name(self.buffer.device)
+
+    @property
+    def version(self):
+        """int: how often the memory of this tensor has been written in place."""
+        return self.buffer.version
+
+    def is_contiguous(self):
+        """bool: whether the elements lie in memory in row-major order without gaps."""
+        return bool(self.contiguous)
+
+    def data_ptr(self):
+        """int: the address of the first element."""
+        return <size_t>self.data
+
+    # ── exports ──
+
+    def __getbuffer__(self, Py_buffer* out, int flags):
+        if self.buffer.device:
+            raise TypeError(f"[numpy] expected a tensor on the CPU, got one on {self.device}: use x.to('cpu')")
+        if self.needs_grad:
+            raise TypeError("[numpy] this tensor requires grad: use x.detach().numpy()")
+        if not self.contiguous and not flags & PyBUF_STRIDES == PyBUF_STRIDES:
+            raise BufferError("[numpy] the tensor is not contiguous")
+        cdef Py_ssize_t* numbers = <Py_ssize_t*>PyMem_Malloc(2 * MAX_NDIM * sizeof(Py_ssize_t))
+        cdef int i
+        for i in range(self.ndim_):
+            numbers[i] = self.extent[i]
+            numbers[MAX_NDIM + i] = self.step[i]
+        out.buf, out.obj, out.len, out.itemsize = self.data, self, self.count * itemsize(self.code), itemsize(self.code)
+        out.readonly, out.ndim, out.suboffsets, out.internal = 0, self.ndim_, <Py_ssize_t*>NULL, numbers
+        out.format = FORMATS[self.code] if flags & PyBUF_FORMAT else NULL
+        out.shape, out.strides = numbers, numbers + MAX_NDIM
+
+    def __releasebuffer__(self, Py_buffer* out):
+        PyMem_Free(out.internal)
+
+    def numpy(self):
+        """A NumPy array over the same memory.
+
+        Returns
+        -------
+        numpy.ndarray
+            Writes to it change the tensor, and the other way round; the tape does not see them.
+
+        Raises
+        ------
+        TypeError
+            If the tensor requires grad (use ``x.detach().numpy()``) or is not on the CPU.
+
+        Examples
+        --------
+        >>> import minigrad as mg
+        >>> x = mg.zeros(2)
+        >>> x.numpy()[0] = 5
+        >>> x
+        tensor([5., 0.])
+        """
+        return np.asarray(memoryview(self))
+
+    def __array__(self, dtype=None, copy=None):
+        shared = self.numpy()
+        if dtype is None or np.dtype(dtype) == shared.dtype:
+            return shared.copy() if copy else shared
+        if copy is False:
+            raise ValueError(f"[numpy] a conversion from {self.dtype} to {dtype} needs a copy")
+        return shared.astype(dtype)
+
+    def tolist(self):
+        """The elements as nested lists of Python numbers (a number for a 0-d tensor)."""
+        return self._detached_numpy().tolist()
+
+    def item(self):
+        """The only element as a Python number.
+
+        Raises
+        ------
+        ValueError
+            If the tensor does not have exactly one element.
+        """
+        if self.count != 1:
+            raise ValueError(f"[item] expected one element, got shape {self.shape}")
+        if self.buffer.device == 0:
+            if self.code == FLOAT32:
+                return (<float*>self.data)[0]
+            if self.code == FLOAT64:
+                return (<double*>self.data)[0]
+            if self.code == INT64:
+                return (<int64_t*>self.data)[0]
+            if self.code == INT32:
+                return (<int32_t*>self.data)[0]
+            return self.data[0] != 0
+        return self._detached_numpy().item()
+
+    def _detached_numpy(self):
+        plain = alias(self)
+        return (plain if plain.buffer.device == 0 else transferred(plain, 0)).numpy()
+
+    def __dlpack_device__(self):
+        """(device type, device id) of the DLPack standard: (1, 0) on the CPU, (2, i) on cuda:i."""
+        return (1, 0) if self.buffer.device == 0 else (2, self.buffer.device - 1)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """A DLPack capsule over the same memory (https://dmlc.github.io/dlpack)."""
+        if self.needs_grad:
+            raise BufferError("[dlpack] this tensor requires grad: export x.detach()")
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"[dlpack] expected device {self.__dlpack_device__()}, got {dl_device}")
+        return to_capsule(self.copy().detach() if copy else self)
+
+
+cdef type result_type = Array
+cdef Forget forget = NULL
+cdef object device_allocate = None
+cdef object device_transfer = None
+
+
+cpdef void set_result_type(type cls):
+    """The class of every tensor that operations make (tensor.Tensor)."""
+    global result_type
+    result_type = cls
+
+
+cdef void set_forget(Forget function):
+    """What a dying array tells its node (tape.forget_leaf)."""
+    global forget
+    forget = function
+
+
+cpdef void set_device_hooks(object allocate, object transfer):
+    """How other devices work: allocate(bytes, index) -> (address, owner); transfer(array, index) -> array there."""
+    global device_allocate, device_transfer
+    device_allocate, device_transfer = allocate, transfer
+
+
+cdef Array transferred(Array x, int device):
+    """A copy of x on another device."""
+    if device_transfer is None:
+        raise missing(device if device else x.buffer.device)
+    return device_transfer(x, device)
+
+
+cdef object missing(int device):
+    return RuntimeError(f"[device] {device_name(device)} needs CuPy and a CUDA GPU: pip install 'minigrad[cuda12x]' or "
+                        f"'minigrad[cuda13x]'")
+
+
+cdef inline Array blank():
+    return <Array>(<New>(<PyTypeObject*>result_type).tp_new)(
+        <PyTypeObject*>result_type, <PyObject*>NO_ARGUMENTS, NULL)
+
+
+cdef Buffer* new_buffer(int64_t bytes, int device) except NULL:
+    cdef Buffer* buffer
+    if device == 0:
+        buffer = allocate(bytes)
+        if buffer == NULL:
+            raise MemoryError(f"[allocate] no memory for {bytes} bytes")
+        return buffer
+    if device_allocate is None:
+        raise missing(device)
+    address, owner = device_allocate(bytes, device - 1)
+    Py_INCREF(owner)
+    return adopt(<void*><size_t>address, bytes, device, <void*>owner, drop_object)
+
+
+cdef void drop_object(void* owner) noexcept:
+    Py_DECREF(<object>owner)
+
+
+cdef Array empty(int code, int ndim, const int64_t* extent, int device):
+    """A contiguous array, not initialized."""
+    cdef Array x = blank()
+    cdef int64_t count = 1, width = itemsize(code)
+    cdef int i
+    for i in range(ndim - 1, -1, -1):
+        if extent[i] < 0:
+            raise ValueError(f"[shape] expected lengths of 0 or more, got {extent[i]} on axis {i}")
+        x.extent[i] = extent[i]
+        x.step[i] = width * count
+        if extent[i] > 1 and count > (<int64_t>1 << 58) // extent[i]:
+            raise MemoryError(f"[allocate] a shape of {[extent[j] for j in range(ndim)]} has too many elements")
+        count *= extent[i]
+    x.ndim_, x.code, x.count, x.contiguous = ndim, code, count, True
+    x.buffer = new_buffer(count * width, device)
+    x.data = x.buffer.data
+    return x
+
+
+cdef Array empty_as(Array x, int code):
+    """A contiguous array of x's shape and device."""
+    return empty(code, x.ndim_, x.extent, x.buffer.device)
+
+
+cdef Array view(Array base, int ndim, const int64_t* extent, const int64_t* step, char* data):
+    """Another layout over base's memory."""
+    cdef Array x = blank()
+    cdef int64_t count = 1, expected = itemsize(base.code)
+    cdef bint contiguous = True
+    cdef int i
+    for i in range(ndim - 1, -1, -1):
+        x.extent[i] = extent[i]
+        x.step[i] = step[i]
+        if extent[i] != 1 and step[i] != expected:
+            contiguous = False
+        expected *= extent[i]
+        count *= extent[i]
+    x.ndim_, x.code, x.count, x.contiguous = ndim, base.code, count, contiguous or count == 0
+    x.buffer = base.buffer
+    x.buffer.references += 1
+    x.data = data
+    return x
+
+
+cdef int hold(Array x, Array source) except -1:
+    """Let x be what source is: its memory and layout, without its history."""
+    cdef int i
+    source.buffer.references += 1
+    if x.buffer != NULL:
+        release(x.buffer)
+    x.buffer, x.data, x.code, x.ndim_ = source.buffer, source.data, source.code, source.ndim_
+    x.contiguous, x.count = source.contiguous, source.count
+    for i in range(source.ndim_):
+        x.extent[i], x.step[i] = source.extent[i], source.step[i]
+    return 0
+
+
+cdef Array alias(Array x):
+    """The same values without their history."""
+    return view(x, x.ndim_, x.extent, x.step, x.data)
+
+
+# ── imports ───────────────────────────────────────────────────────────────────────────────────────
+
+cdef void drop_buffer(void* owner) noexcept:
+    PyBuffer_Release(<Py_buffer*>owner)
+    PyMem_Free(owner)
+
+
+cdef int code_of_format(const char* text, Py_ssize_t size) except -2:
+    """The dtype of a buffer's format; -1 for one that minigrad does not have."""
+    cdef str format = (<bytes>text).decode() if text != NULL else "B"
+    if format[:1] in "@=<":
+        format = format[1:]
+    if format == "?":
+        return BOOL
+    if format in ("i", "l", "q") and size in (4, 8):
+        return INT32 if size == 4 else INT64
+    if format in ("f", "d"):
+        return FLOAT32 if size == 4 else FLOAT64
+    return -1
+
+
+cdef Array from_buffer(object data):
+    """A view of an exporter's memory; None where that is not possible without a copy."""
+    cdef Py_buffer* info = <Py_buffer*>PyMem_Malloc(sizeof(Py_buffer))
+    try:
+        PyObject_GetBuffer(data, info, PyBUF_STRIDES | PyBUF_FORMAT | PyBUF_WRITABLE)
+    except (BufferError, ValueError):
+        PyMem_Free(info)
+        return None
+    cdef int code = code_of_format(info.format, info.itemsize), i
+    cdef bint fits = code >= 0 and info.ndim <= MAX_NDIM and <size_t>info.buf % itemsize(code) == 0
+    for i in range(info.ndim):
+        fits = fits and info.strides[i] % info.itemsize == 0
+    if not fits:
+        drop_buffer(info)
+        return None
+    cdef Array base = blank()
+    base.buffer = adopt(info.buf, info.len, 0, info, drop_buffer)
+    base.code = code
+    cdef int64_t[MAX_NDIM] extent, step
+    for i in range(info.ndim):
+        extent[i] = info.shape[i]
+        step[i] = info.strides[i]
+    return view(base, info.ndim, extent, step, <char*>info.buf)
+
+
+cdef Array from_object(object data, int code, int device, bint copy):
+    """Any array-like as an array of dtype `code` (-1: its own) on a device.
+
+    Memory is shared where the exporter allows it and neither `copy` nor the dtype asks for another.
+    """
+    cdef Array x = None
+    if isinstance(data, Array):
+        x = <Array>data
+    elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
+        x = from_buffer(data)
+    elif hasattr(data, "__dlpack__"):
+        x = from_dlpack(data)
+    if x is not None and (code < 0 or x.code == code) and not copy and x.buffer.device == device:
+        return x
+    if x is not None and x.buffer.device:
+        x = transferred(x, 0)
+    source = alias(x).numpy() if x is not None else np.asarray(data)
+    if code < 0:
+        if x is None and source.dtype == np.float64 and not hasattr(data, "dtype"):
+            code = FLOAT32      # Python floats take the default dtype
+        elif source.dtype == np.uint8 or source.dtype.kind not in "bif" or source.dtype.itemsize not in (1, 4, 8):
+            raise TypeError(f"[asarray] expected float32, float64, int32, int64 or bool, got {source.dtype}: "
+                            f"convert it first, or give a dtype")
+        else:
+            code = code_of(source.dtype)
+    if source.dtype.kind not in "biuf":
+        raise TypeError(f"[asarray] expected numbers, got {source.dtype}")
+    if source.ndim > MAX_NDIM:
+        raise ValueError(f"[asarray] expected at most {MAX_NDIM} axes, got {source.ndim}")
+    cdef int64_t[MAX_NDIM] extent
+    cdef Array out = empty(code, parse_shape(source.shape, extent), extent, 0)
+    np.copyto(out.numpy(), source, casting="unsafe")
+    return transferred(out, device) if device else out
+
+
+# ── DLPack (https://dmlc.github.io/dlpack/latest/c_api.html) ──────────────────────────────────────
+
+cdef extern from *:
+    """
+    struct DLDevice { int32_t type, id; };
+    struct DLDataType { uint8_t code, bits; uint16_t lanes; };
+    struct DLTensor { void* data; DLDevice device; int32_t ndim; DLDataType dtype; int64_t* shape; int64_t* strides;
+                      uint64_t byte_offset; };
+    struct DLManagedTensor { DLTensor tensor; void* context; void (*deleter)(DLManagedTensor*); };
+    """
+    struct DLDevice:
+        int32_t type
+        int32_t id
+    struct DLDataType:
+        unsigned char code
+        unsigned char bits
+        unsigned short lanes
+    struct DLTensor:
+        void* data
+        DLDevice device
+        int32_t ndim
+        DLDataType dtype
+        int64_t* shape
+        int64_t* strides
+        size_t byte_offset
+    struct DLManagedTensor:
+        DLTensor tensor
+        void* context
+        void (*deleter)(DLManagedTensor*) noexcept nogil
+
+
+cdef void delete_export(DLManagedTensor* managed) noexcept with gil:
+    Py_DECREF(<object>managed.context)
+    PyMem_Free(managed.tensor.shape)
+    PyMem_Free(managed)
+
+
+cdef void delete_capsule(object capsule) noexcept:
+    cdef DLManagedTensor* managed
+    if PyCapsule_IsValid(capsule, "dltensor"):
+        managed = <DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
+        managed.deleter(managed)
+
+
+cdef object to_capsule(Array x):
+    cdef DLManagedTensor* managed = <DLManagedTensor*>PyMem_Malloc(sizeof(DLManagedTensor))
+    cdef int64_t* numbers = <int64_t*>PyMem_Malloc(2 * MAX_NDIM * sizeof(int64_t))
+    cdef int i
+    for i in range(x.ndim_):
+        numbers[i] = x.extent[i]
+        numbers[MAX_NDIM + i] = x.step[i] // itemsize(x.code)
+    managed.tensor.data, managed.tensor.byte_offset, managed.tensor.ndim = x.data, 0, x.ndim_
+    managed.tensor.shape, managed.tensor.strides = numbers, numbers + MAX_NDIM
+    managed.tensor.device.type, managed.tensor.device.id = x.__dlpack_device__()
+    managed.tensor.dtype.code = 6 if x.code == BOOL else 2 if is_float(x.code) else 0
+    managed.tensor.dtype.bits, managed.tensor.dtype.lanes = 8 * itemsize(x.code), 1
+    Py_INCREF(x)
+    managed.context, managed.deleter = <void*>x, delete_export
+    return PyCapsule_New(managed, "dltensor", <void (*)(object) noexcept>delete_capsule)
+
+
+cdef void drop_import(void* owner) noexcept:
+    cdef DLManagedTensor* managed = <DLManagedTensor*>owner
+    if managed.deleter != NULL:
+        managed.deleter(managed)
+
+
+def from_dlpack(data):
+    """A tensor over the memory of any object that speaks DLPack.
+
+    Parameters
+    ----------
+    data : object with ``__dlpack__`` and ``__dlpack_device__``
+        For example an array of NumPy, CuPy, PyTorch or JAX.
+
+    Returns
+    -------
+    Tensor
+        Shares the memory of `data`.
+
+    Raises
+    ------
+    TypeError
+        If the data type is not one of minigrad's.
+
+    Examples
+    --------
+    >>> import numpy as np, minigrad as mg
+    >>> a = np.arange(3.0)
+    >>> x = mg.from_dlpack(a)
+    >>> a[0] = 7
+    >>> x
+    tensor([7., 1., 2.], dtype=float64)
+    """
+    if not hasattr(data, "__dlpack__"):
+        raise TypeError(f"[from_dlpack] expected an object with __dlpack__, got {type(data).__name__}")
+    capsule = data.__dlpack__()
+    if not PyCapsule_IsValid(capsule, "dltensor"):
+        raise TypeError("[from_dlpack] expected an unused capsule named 'dltensor'")
+    cdef DLManagedTensor* managed = <DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
+    cdef DLTensor* t = &managed.tensor
+    cdef int code = -1, device
+    if t.dtype.lanes == 1:
+        code = {(6, 8): BOOL, (0, 32): INT32, (0, 64): INT64, (2, 32): FLOAT32, (2, 64): FLOAT64}.get(
+            (t.dtype.code, t.dtype.bits), -1)
+    if code < 0:
+        raise TypeError(f"[from_dlpack] expected float32, float64, int32, int64 or bool, got type code {t.dtype.code} "
+                        f"of {t.dtype.bits} bits")
+    if t.ndim > MAX_NDIM:
+        raise ValueError(f"[from_dlpack] expected at most {MAX_NDIM} axes, got {t.ndim}")
+    if t.device.type in (1, 3):
+        device = 0
+    elif t.device.type in (2, 13):
+        device = 1 + t.device.id
+    else:
+        raise TypeError(f"[from_dlpack] expected memory of the CPU or CUDA, got device type {t.device.type}")
+    PyCapsule_SetName(capsule, "used_dltensor")
+    cdef Array base = blank()
+    cdef int64_t[MAX_NDIM] step
+    cdef int64_t count = itemsize(code)
+    cdef int i
+    for i in range(t.ndim - 1, -1, -1):
+        step[i] = t.strides[i] * itemsize(code) if t.strides != NULL else count
+        count *= t.shape[i]
+    base.buffer = adopt(<char*>t.data + t.byte_offset, count, device, managed, drop_import)
+    base.code = code
+    return view(base, t.ndim, t.shape, step, base.buffer.data)
+
+
+def memory_allocated():
+    """int: bytes of CPU memory held by live tensors (pooled memory that is free not counted)."""
+    return bytes_in_use()
+
+
+def memory_cached():
+    """int: bytes of CPU memory that the pool keeps for the next tensors."""
+    return bytes_cached()
+
+
+def empty_cache():
+    """Give the pool's free CPU memory back to the system."""
+    drop_cache()

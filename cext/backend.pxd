@@ -1,0 +1,58 @@
+from libc.stdint cimport int64_t, uint64_t
+
+from minigrad.engine.array cimport Array
+
+cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
+    cpdef enum Unary "mg::Unary":
+        NEG, ABS, SIGN, SQUARE, INVERT, LOGICAL_NOT, FLOOR, CEIL, ROUND
+        EXP, EXPM1, EXP2, LOG, LOG1P, LOG2, LOG10, SQRT, RSQRT, RECIPROCAL
+        SIN, COS, TAN, ASIN, ACOS, ATAN, SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF
+        SIGMOID, RELU, SOFTPLUS, GELU, SILU, ISNAN, ISINF, ISFINITE
+        UNARY_OPS
+    cpdef enum Binary "mg::Binary":
+        ADD, SUB, MUL, MAXIMUM, MINIMUM, FLOOR_DIVIDE, REMAINDER, POW, DIVIDE, ATAN2
+        EQ, NE, LT, LE, GT, GE, AND, OR, XOR
+        TANH_GRAD, SIGMOID_GRAD, RELU_GRAD, GELU_GRAD, SILU_GRAD, SOFTPLUS_GRAD
+        BINARY_OPS
+    cpdef enum Reduce "mg::Reduce":
+        SUM, PROD, MAX, MIN, ANY, ALL, ARGMAX, ARGMIN
+        REDUCE_OPS
+
+cdef class Backend:
+    cpdef unary(self, int op, Array x, Array out)
+    cpdef binary(self, int op, Array a, Array b, Array out)
+    cpdef where(self, Array condition, Array a, Array b, Array out)
+    cpdef copy(self, Array x, Array out)
+    cpdef fill(self, Array out, value)
+    cpdef reduce(self, int op, int64_t outer, int64_t n, int64_t inner, Array x, Array out)
+    cpdef moments(self, int64_t outer, int64_t n, int64_t inner, Array x, Array mean, Array m2)
+    cpdef cumulative_sum(self, int64_t outer, int64_t n, int64_t inner, Array x, Array out)
+    cpdef gemm(self, Array a, Array b, Array out, double beta, Array bias)
+    cpdef layer_norm(self, int64_t rows, int64_t width, Array x, Array gamma, Array beta, double eps,
+                     Array y, Array mean, Array rstd)
+    cpdef layer_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array mean, Array rstd, Array g,
+                              Array dx, Array dgamma, Array dbeta)
+    cpdef softmax(self, int64_t rows, int64_t width, bint log, Array x, Array y)
+    cpdef softmax_backward(self, int64_t rows, int64_t width, bint log, Array y, Array g, Array dx)
+    cpdef logsumexp(self, int64_t rows, int64_t width, Array x, Array y)
+    cpdef cross_entropy(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
+                        double smoothing, Array loss, Array lse)
+    cpdef cross_entropy_backward(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
+                                 double smoothing, Array lse, Array g, Array dz)
+    cpdef take(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array out)
+    cpdef put(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array v)
+    cpdef add_at(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array v)
+    cpdef take_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array out)
+    cpdef add_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array v)
+    cpdef argsort(self, Array x, bint descending, Array out)
+    cpdef nonzero(self, Array x)
+    cpdef unique(self, Array x)
+    cpdef uniform(self, uint64_t seed, uint64_t offset, double low, double high, Array out)
+    cpdef normal(self, uint64_t seed, uint64_t offset, double mean, double std, Array out)
+    cpdef integers(self, uint64_t seed, uint64_t offset, int64_t low, int64_t high, Array out)
+    cpdef dropout(self, uint64_t seed, uint64_t offset, double p, Array x, Array y, Array keep)
+    cpdef optimize(self, str rule, list p, list g, list s1, list s2, list s3, dict step)
+    cpdef double sum_of_squares(self, list g) except *
+
+cdef Backend backend(Array x)
+cpdef void register(int device, Backend instance)

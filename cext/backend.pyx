@@ -1,0 +1,161 @@
+"""The interface between operations and devices: the primitives that each device implements once.
+
+An operation allocates its results, normalizes its shapes, and asks `backend(x)` to compute; it never asks which
+device that is. The CPU's methods are C calls (`cpu.pyx`); another device may implement them in Python.
+
+Arrays are written through the last arguments. "Contiguous" below means row-major without gaps; the primitives that
+take any strides say so. ``outer, n, inner`` are the lengths before, at and behind the axis that a primitive works on.
+"""
+from cpython.object cimport PyObject
+
+from minigrad.engine.array cimport device_name
+
+cdef PyObject* registered[64]
+
+
+cdef Backend backend(Array x):
+    """The backend of x's device."""
+    cdef PyObject* found = registered[x.buffer.device]
+    if found == NULL:
+        raise RuntimeError(f"[device] no backend for {device_name(x.buffer.device)}")
+    return <Backend>found
+
+
+cdef dict keep_alive = {}
+
+
+cpdef void register(int device, Backend instance):
+    """Make `instance` compute for a device: 0 for the CPU, 1 + i for cuda:i."""
+    keep_alive[device] = instance
+    registered[device] = <PyObject*>instance
+
+
+cdef class Backend:
+    """The primitives; every method here is abstract."""
+
+    cpdef unary(self, int op, Array x, Array out):
+        """out = op(x), elementwise, any strides."""
+        raise NotImplementedError
+
+    cpdef binary(self, int op, Array a, Array b, Array out):
+        """out = op(a, b), elementwise, equal shapes, any strides; out may be a or b."""
+        raise NotImplementedError
+
+    cpdef where(self, Array condition, Array a, Array b, Array out):
+        """out = a where condition (bool) else b, any strides."""
+        raise NotImplementedError
+
+    cpdef copy(self, Array x, Array out):
+        """out = x, any strides, converted to out's dtype; overlapping only element for element."""
+        raise NotImplementedError
+
+    cpdef fill(self, Array out, value):
+        """out = value (a Python number) everywhere, any strides."""
+        raise NotImplementedError
+
+    cpdef reduce(self, int op, int64_t outer, int64_t n, int64_t inner, Array x, Array out):
+        """out[outer, inner] = op over the middle axis of x[outer, n, inner], contiguous."""
+        raise NotImplementedError
+
+    cpdef moments(self, int64_t outer, int64_t n, int64_t inner, Array x, Array mean, Array m2):
+        """The mean and the sum of squared deviations from it over the middle axis, contiguous."""
+        raise NotImplementedError
+
+    cpdef cumulative_sum(self, int64_t outer, int64_t n, int64_t inner, Array x, Array out):
+        """Running sums along the middle axis, contiguous."""
+        raise NotImplementedError
+
+    cpdef gemm(self, Array a, Array b, Array out, double beta, Array bias):
+        """out = a @ b + beta out (+ bias on each row; bias may be None) for 2-d or 3-d (batched) floats.
+
+        out is contiguous; in the last two axes of a and b one stride is the item size.
+        """
+        raise NotImplementedError
+
+    cpdef layer_norm(self, int64_t rows, int64_t width, Array x, Array gamma, Array beta, double eps,
+                     Array y, Array mean, Array rstd):
+        """y = (x - mean) rstd gamma + beta on the rows of x[rows, width]; gamma and beta may be None."""
+        raise NotImplementedError
+
+    cpdef layer_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array mean, Array rstd, Array g,
+                              Array dx, Array dgamma, Array dbeta):
+        """The gradients of layer_norm for the cotangent g; dx, dgamma, dbeta may each be None."""
+        raise NotImplementedError
+
+    cpdef softmax(self, int64_t rows, int64_t width, bint log, Array x, Array y):
+        """y = softmax of each row of x, or its logarithm."""
+        raise NotImplementedError
+
+    cpdef softmax_backward(self, int64_t rows, int64_t width, bint log, Array y, Array g, Array dx):
+        """The gradient of softmax from its result y and the cotangent g."""
+        raise NotImplementedError
+
+    cpdef logsumexp(self, int64_t rows, int64_t width, Array x, Array y):
+        """y[rows] = log of the sum of the exponentials of each row of x."""
+        raise NotImplementedError
+
+    cpdef cross_entropy(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
+                        double smoothing, Array loss, Array lse):
+        """loss[rows] and lse[rows] of logits z against int64 labels; the formula stands in kernels.hpp."""
+        raise NotImplementedError
+
+    cpdef cross_entropy_backward(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
+                                 double smoothing, Array lse, Array g, Array dz):
+        """dz for the cotangent g[rows] (or one g for all rows)."""
+        raise NotImplementedError
+
+    cpdef take(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array out):
+        """out[outer, j, inner] = x[outer, index[j], inner], indices checked."""
+        raise NotImplementedError
+
+    cpdef put(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array v):
+        """x[outer, index[j], inner] = v[outer, j, inner]; the last of equal indices wins."""
+        raise NotImplementedError
+
+    cpdef add_at(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array v):
+        """x[outer, index[j], inner] += v[outer, j, inner], in the order of j."""
+        raise NotImplementedError
+
+    cpdef take_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array out):
+        """out[o, j, i] = x[o, index[o, j, i], i]."""
+        raise NotImplementedError
+
+    cpdef add_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array v):
+        """x[o, index[o, j, i], i] += v[o, j, i], in the order of j."""
+        raise NotImplementedError
+
+    cpdef argsort(self, Array x, bint descending, Array out):
+        """out (int64) = the stable order of the last axis of x; NaN comes last."""
+        raise NotImplementedError
+
+    cpdef nonzero(self, Array x):
+        """A tuple of int64 tensors: the positions of the elements that are not zero, row-major."""
+        raise NotImplementedError
+
+    cpdef unique(self, Array x):
+        """The sorted distinct elements."""
+        raise NotImplementedError
+
+    cpdef uniform(self, uint64_t seed, uint64_t offset, double low, double high, Array out):
+        """out ~ U[low, high) from the counter-based generator."""
+        raise NotImplementedError
+
+    cpdef normal(self, uint64_t seed, uint64_t offset, double mean, double std, Array out):
+        """out ~ N(mean, std squared)."""
+        raise NotImplementedError
+
+    cpdef integers(self, uint64_t seed, uint64_t offset, int64_t low, int64_t high, Array out):
+        """out (int64) uniform in [low, high)."""
+        raise NotImplementedError
+
+    cpdef dropout(self, uint64_t seed, uint64_t offset, double p, Array x, Array y, Array keep):
+        """keep (bool) with probability 1 - p; y = x keep / (1 - p)."""
+        raise NotImplementedError
+
+    cpdef optimize(self, str rule, list p, list g, list s1, list s2, list s3, dict step):
+        """One step of the optimizer `rule` on all tensors of the lists; state lists may be None."""
+        raise NotImplementedError
+
+    cpdef double sum_of_squares(self, list g) except *:
+        """The sum of the squares of all elements of all tensors."""
+        raise NotImplementedError

@@ -1,0 +1,433 @@
+"""The CPU backend: every primitive is a kernel of the table, started through `launch`."""
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+import importlib.util
+import os
+import sys
+
+import numpy as np
+
+from minigrad.engine.array cimport (
+    BOOL, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, Array, alias, empty, from_object, itemsize,
+)
+from minigrad.engine.backend cimport SUM, Backend, register
+
+
+cdef extern from "runtime/pool.hpp" namespace "mg" nogil:
+    int threads()
+    void set_threads(int count)
+
+# Kernels are passed on to `launch` unseen, so their types stay C++'s.
+cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
+    ctypedef void (*Loop "mg::Loop")(int64_t, char**, const int64_t*) noexcept nogil
+    ctypedef void (*Reduction "mg::Reduction")(int64_t, int64_t, int64_t, const void*, void*) noexcept nogil
+    cppclass Kernel:
+        pass
+    struct Step:
+        double lr, beta1, beta2, eps, weight_decay, momentum, dampening, correction1, correction2
+        int32_t nesterov, decoupled, first, centered
+    struct Tensors:
+        int64_t count
+        const int64_t* sizes
+        void** p
+        const void** g
+        void** s1
+        void** s2
+        void** s3
+    struct Kernels:
+        const char* isa
+        Loop** unary
+        Loop** binary
+        Loop* where
+        Loop** cast
+        Reduction** reduce
+        Reduction* cumulative_sum
+        Kernel* moments
+        Kernel* layer_norm
+        Kernel* layer_norm_backward
+        Kernel* softmax
+        Kernel* softmax_backward
+        Kernel* log_softmax
+        Kernel* log_softmax_backward
+        Kernel* logsumexp
+        Kernel* cross_entropy
+        Kernel* cross_entropy_backward
+        Kernel take
+        Kernel put
+        Kernel* add_at
+        Kernel* take_along
+        Kernel* add_along
+        Kernel* sgd
+        Kernel* adam
+        Kernel* rmsprop
+        Kernel* adagrad
+        Kernel* uniform
+        Kernel* normal
+        Kernel integers
+        Kernel* dropout
+        double (**sum_of_squares)(const Tensors&) noexcept nogil
+    const Kernels* kernels
+    int64_t layer_norm_partials(int64_t rows)
+
+cdef extern from "runtime/strided.hpp" namespace "mg" nogil:
+    struct Strided:
+        int ndim, operands
+        int64_t count
+        int64_t* extent
+        int64_t** step
+        char** data
+    struct Flat:
+        int operands
+        int64_t count
+        int64_t* step
+        char** data
+    void run(Loop, Strided)
+    void run_flat(Loop, Flat)
+
+cdef extern from "runtime/gemm.hpp" namespace "mg" nogil:
+    bint load_blas(const char* path, char* message, int size)
+    const char* blas_name()
+    void gemm(...)
+
+cdef extern from "runtime/launch.hpp" namespace "mg":
+    void launch(...)
+
+
+# ── elementwise ───────────────────────────────────────────────────────────────────────────────────
+
+cdef int elementwise(str what, Loop loop, int operands, Array a, Array b, Array c, Array out) except -1:
+    """Run a loop over `operands` arrays, the last of them `out`, of one shape."""
+    if loop == NULL:
+        raise TypeError(f"[{what}] not defined for {a.dtype}")
+    cdef Flat flat
+    cdef Strided strided
+    cdef bint dense = out.contiguous and a.contiguous
+    cdef int k, d
+    if operands == 2:
+        if dense:
+            flat.operands, flat.count = 2, out.count
+            flat.data[0], flat.data[1] = a.data, out.data
+            flat.step[0], flat.step[1] = itemsize(a.code), itemsize(out.code)
+            launch(out.count, run_flat, loop, flat)
+            return 0
+    elif operands == 3:
+        if dense and b.contiguous:
+            flat.operands, flat.count = 3, out.count
+            flat.data[0], flat.data[1], flat.data[2] = a.data, b.data, out.data
+            flat.step[0], flat.step[1], flat.step[2] = itemsize(a.code), itemsize(b.code), itemsize(out.code)
+            launch(out.count, run_flat, loop, flat)
+            return 0
+    strided.ndim, strided.operands, strided.count = out.ndim_, operands, out.count
+    for d in range(out.ndim_):
+        strided.extent[d] = out.extent[d]
+    fill_operand(&strided, 0, a)
+    fill_operand(&strided, operands - 1, out)
+    if operands > 2:
+        fill_operand(&strided, 1, b)
+    if operands > 3:
+        fill_operand(&strided, 2, c)
+    launch(out.count, run, loop, strided)
+    return 0
+
+
+cdef inline void fill_operand(Strided* s, int k, Array x) noexcept:
+    cdef int d
+    s.data[k] = x.data
+    for d in range(x.ndim_):
+        s.step[k][d] = x.step[d]
+
+
+cdef class CPU(Backend):
+    """The primitives on the CPU; each method's contract stands in `Backend`."""
+
+    cpdef unary(self, int op, Array x, Array out):
+        elementwise("unary", kernels.unary[op][x.code], 2, x, None, None, out)
+
+    cpdef binary(self, int op, Array a, Array b, Array out):
+        elementwise("binary", kernels.binary[op][a.code], 3, a, b, None, out)
+
+    cpdef where(self, Array condition, Array a, Array b, Array out):
+        elementwise("where", kernels.where[a.code], 4, condition, a, b, out)
+
+    cpdef copy(self, Array x, Array out):
+        elementwise("copy", kernels.cast[x.code][out.code], 2, x, None, None, out)
+
+    cpdef fill(self, Array out, value):
+        cdef char[8] room
+        cdef int64_t[MAX_NDIM] zero
+        cdef Strided strided
+        cdef int d
+        if out.code == FLOAT32:
+            (<float*>room)[0] = value
+        elif out.code == FLOAT64:
+            (<double*>room)[0] = value
+        elif out.code == INT64:
+            (<int64_t*>room)[0] = value
+        elif out.code == INT32:
+            (<int32_t*>room)[0] = value
+        else:
+            room[0] = bool(value)
+        strided.ndim, strided.operands, strided.count = out.ndim_, 2, out.count
+        strided.data[0] = room
+        for d in range(out.ndim_):
+            strided.extent[d] = out.extent[d]
+            strided.step[0][d] = 0
+        fill_operand(&strided, 1, out)
+        launch(out.count, run, kernels.cast[out.code][out.code], strided)
+
+    # ── reductions ──
+
+    cpdef reduce(self, int op, int64_t outer, int64_t n, int64_t inner, Array x, Array out):
+        if kernels.reduce[op][x.code] == NULL:
+            raise TypeError(f"[reduce] not defined for {x.dtype}")
+        launch(x.count, kernels.reduce[op][x.code], outer, n, inner, x.data, out.data)
+
+    cpdef moments(self, int64_t outer, int64_t n, int64_t inner, Array x, Array mean, Array m2):
+        launch(x.count, kernels.moments[x.code - FLOAT32], outer, n, inner, x.data, mean.data, m2.data)
+
+    cpdef cumulative_sum(self, int64_t outer, int64_t n, int64_t inner, Array x, Array out):
+        launch(x.count, kernels.cumulative_sum[x.code], outer, n, inner, x.data, out.data)
+
+    # ── products ──
+
+    cpdef gemm(self, Array a, Array b, Array out, double beta, Array bias):
+        cdef int last = out.ndim_ - 1
+        cdef int64_t size = itemsize(out.code), batch = out.extent[0] if last == 2 else 1
+        cdef int64_t m = out.extent[last - 1], n = out.extent[last], k = a.extent[last]
+        cdef bint ta = a.step[last] != size, tb = b.step[last] != size
+        # A stride along an axis of length one says nothing; take the one of a dense matrix.
+        cdef int64_t lda = a.step[last if ta else last - 1] // size, ldb = b.step[last if tb else last - 1] // size
+        if ta and a.extent[last] <= 1 and a.step[last - 1] == size:
+            lda = max(lda, m)
+        if not blas_loaded:
+            load()
+        launch(batch * m * n * max(k // 16, 1), gemm_of, out.code, ta, tb, batch, m, n, k, a.data,
+               max(lda, m if ta else k), (a.step[0] // size if last == 2 else 0), b.data,
+               max(ldb, k if tb else n), (b.step[0] // size if last == 2 else 0), out.data,
+               n, m * n, beta, NULL_POINTER if bias is None else <const void*>bias.data)
+
+    # ── rows ──
+
+    cpdef layer_norm(self, int64_t rows, int64_t width, Array x, Array gamma, Array beta, double eps,
+                     Array y, Array mean, Array rstd):
+        launch(x.count, kernels.layer_norm[x.code - FLOAT32], rows, width, x.data, pointer(gamma), pointer(beta), eps,
+               y.data, mean.data, rstd.data)
+
+    cpdef layer_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array mean, Array rstd, Array g,
+                              Array dx, Array dgamma, Array dbeta):
+        cdef int64_t scratch = 2 * layer_norm_partials(rows) * width
+        cdef Array partial = empty(x.code, 1, &scratch, 0)
+        launch(2 * x.count, kernels.layer_norm_backward[x.code - FLOAT32], rows, width, x.data, pointer(gamma), mean.data,
+               rstd.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta), partial.data)
+
+    cpdef softmax(self, int64_t rows, int64_t width, bint log, Array x, Array y):
+        if log:
+            launch(4 * x.count, kernels.log_softmax[x.code - FLOAT32], rows, width, x.data, y.data)
+        else:
+            launch(4 * x.count, kernels.softmax[x.code - FLOAT32], rows, width, x.data, y.data)
+
+    cpdef softmax_backward(self, int64_t rows, int64_t width, bint log, Array y, Array g, Array dx):
+        if log:
+            launch(2 * y.count, kernels.log_softmax_backward[y.code - FLOAT32], rows, width, y.data, g.data, dx.data)
+        else:
+            launch(2 * y.count, kernels.softmax_backward[y.code - FLOAT32], rows, width, y.data, g.data, dx.data)
+
+    cpdef logsumexp(self, int64_t rows, int64_t width, Array x, Array y):
+        launch(4 * x.count, kernels.logsumexp[x.code - FLOAT32], rows, width, x.data, y.data)
+
+    cpdef cross_entropy(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
+                        double smoothing, Array loss, Array lse):
+        launch(4 * z.count, kernels.cross_entropy[z.code - FLOAT32], rows, width, z.data, <const int64_t*>labels.data, ignore,
+               pointer(weight), smoothing, loss.data, lse.data)
+
+    cpdef cross_entropy_backward(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
+                                 double smoothing, Array lse, Array g, Array dz):
+        launch(4 * z.count, kernels.cross_entropy_backward[z.code - FLOAT32], rows, width, z.data,
+               <const int64_t*>labels.data, ignore, pointer(weight), smoothing, lse.data, g.data,
+               <int64_t>(0 if g.count == 1 else 1), dz.data)
+
+    # ── indexing and order ──
+
+    cpdef take(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array out):
+        launch(out.count, kernels.take, outer, n, inner, <int64_t>itemsize(x.code), x.data, index.count,
+               <const int64_t*>index.data, out.data)
+
+    cpdef put(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array v):
+        launch(v.count, kernels.put, outer, n, inner, <int64_t>itemsize(x.code), x.data, index.count,
+               <const int64_t*>index.data, v.data)
+
+    cpdef add_at(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array v):
+        launch(v.count, kernels.add_at[x.code], outer, n, inner, x.data, index.count, <const int64_t*>index.data, v.data)
+
+    cpdef take_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array out):
+        launch(out.count, kernels.take_along[x.code], outer, n, inner, x.data, m, <const int64_t*>index.data, out.data)
+
+    cpdef add_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array v):
+        launch(v.count, kernels.add_along[x.code], outer, n, inner, x.data, m, <const int64_t*>index.data, v.data)
+
+    # Sorting is NumPy's, whose vectorized sorts are hard to beat.
+
+    cpdef argsort(self, Array x, bint descending, Array out):
+        values, order = alias(x).numpy(), alias(out).numpy()
+        if descending:      # stable: equal elements keep their order
+            order[...] = x.extent[x.ndim_ - 1] - 1 - np.flip(np.argsort(np.flip(values, -1), -1, stable=True), -1)
+        else:
+            order[...] = np.argsort(values, -1, stable=True)
+
+    cpdef nonzero(self, Array x):
+        return tuple([from_object(np.ascontiguousarray(a, dtype=np.int64), INT64, 0, False)
+                      for a in np.nonzero(alias(x).numpy())])
+
+    cpdef unique(self, Array x):
+        return from_object(np.unique(alias(x).numpy(), equal_nan=False), x.code, 0, False)
+
+    # ── random numbers ──
+
+    cpdef uniform(self, uint64_t seed, uint64_t offset, double low, double high, Array out):
+        launch(4 * out.count, kernels.uniform[out.code - FLOAT32], seed, offset, out.count, low, high, out.data)
+
+    cpdef normal(self, uint64_t seed, uint64_t offset, double mean, double std, Array out):
+        launch(4 * out.count, kernels.normal[out.code - FLOAT32], seed, offset, out.count, mean, std, out.data)
+
+    cpdef integers(self, uint64_t seed, uint64_t offset, int64_t low, int64_t high, Array out):
+        launch(4 * out.count, kernels.integers, seed, offset, out.count, low, high, <int64_t*>out.data)
+
+    cpdef dropout(self, uint64_t seed, uint64_t offset, double p, Array x, Array y, Array keep):
+        launch(4 * x.count, kernels.dropout[x.code - FLOAT32], seed, offset, x.count, p, x.data, y.data, <bint_*>keep.data)
+
+    # ── optimizers ──
+
+    cpdef optimize(self, str rule, list p, list g, list s1, list s2, list s3, dict step):
+        cdef TensorList tensors = TensorList(p, g, s1, s2, s3)
+        cdef Step s
+        cdef int k = (<Array>p[0]).code - FLOAT32
+        s.lr, s.beta1, s.beta2 = step["lr"], step.get("beta1", 0), step.get("beta2", 0)
+        s.eps, s.weight_decay = step.get("eps", 0), step.get("weight_decay", 0)
+        s.momentum, s.dampening = step.get("momentum", 0), step.get("dampening", 0)
+        s.correction1, s.correction2 = step.get("correction1", 1), step.get("correction2", 1)
+        s.nesterov, s.decoupled = step.get("nesterov", False), step.get("decoupled", False)
+        s.first, s.centered = step.get("first", False), step.get("centered", False)
+        if rule == "sgd":
+            launch(tensors.total, kernels.sgd[k], tensors.list, s)
+        elif rule == "adam":
+            launch(tensors.total, kernels.adam[k], tensors.list, s)
+        elif rule == "rmsprop":
+            launch(tensors.total, kernels.rmsprop[k], tensors.list, s)
+        elif rule == "adagrad":
+            launch(tensors.total, kernels.adagrad[k], tensors.list, s)
+        else:
+            raise ValueError(f"[optimize] expected sgd, adam, rmsprop or adagrad, got {rule!r}")
+
+    cpdef double sum_of_squares(self, list g) except *:
+        cdef TensorList tensors = TensorList(g, g, None, None, None)
+        return kernels.sum_of_squares[(<Array>g[0]).code - FLOAT32](tensors.list)
+
+
+cdef extern from *:
+    """
+    static const void* const mg_null = nullptr;
+    // `launch` wants a function, not an overload set or a reference parameter
+    static constexpr auto gemm_of = [](int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k,
+                                       const void* a, int64_t lda, int64_t sa, const void* b, int64_t ldb, int64_t sb,
+                                       void* c, int64_t ldc, int64_t sc, double beta, const void* bias) {
+        mg::gemm(static_cast<mg::DType>(dtype), ta, tb, batch, m, n, k, a, lda, sa, b, ldb, sb, c, ldc, sc, beta, bias);
+    };
+    """
+    const void* NULL_POINTER "mg_null"
+    cppclass Callable:
+        pass
+    Callable gemm_of
+    ctypedef bint bint_ "bool"
+
+
+cdef inline char* pointer(Array x) noexcept:
+    return <char*>NULL if x is None else x.data
+
+
+cdef class TensorList:
+    """The addresses and sizes of lists of arrays, as the kernels of the optimizers take them."""
+    cdef Tensors list
+    cdef int64_t total
+    cdef void** room
+
+    def __cinit__(self, list p, list g, list s1, list s2, list s3):
+        cdef int64_t n = len(p), i
+        self.room = <void**>PyMem_Malloc(6 * n * sizeof(void*))
+        cdef void** column = self.room
+        cdef int64_t* sizes = <int64_t*>(self.room + 5 * n)
+        for i in range(n):
+            sizes[i] = (<Array>p[i]).count
+            self.total += sizes[i]
+        self.list.count, self.list.sizes = n, sizes
+        self.list.p = self.column(0, n, p)
+        self.list.g = <const void**>self.column(1, n, g)
+        self.list.s1, self.list.s2, self.list.s3 = self.column(2, n, s1), self.column(3, n, s2), self.column(4, n, s3)
+
+    cdef void** column(self, int k, int64_t n, list xs):
+        cdef void** start = self.room + k * n
+        cdef int64_t i
+        if xs is None:
+            return NULL
+        for i in range(n):
+            start[i] = (<Array>xs[i]).data
+        return start
+
+    def __dealloc__(self):
+        PyMem_Free(self.room)
+
+
+# ── what the machine offers ───────────────────────────────────────────────────────────────────────
+
+cdef bint blas_loaded = False
+
+
+cdef int load() except -1:
+    """Load OpenBLAS from the package scipy-openblas32: a private copy, which we may hold to one thread."""
+    global blas_loaded
+    cdef char[512] message
+    spec = importlib.util.find_spec("scipy_openblas32")
+    folder = os.path.join(os.path.dirname(spec.origin), "lib") if spec is not None else None
+    names = [n for n in sorted(os.listdir(folder)) if n.startswith("libscipy_openblas") and not n.endswith(".a")] \
+        if folder is not None and os.path.isdir(folder) else []
+    if not names:
+        raise ImportError("[matmul] the package scipy-openblas32 was not found: pip install scipy-openblas32")
+    if not load_blas(os.fsencode(os.path.join(folder, names[0])), message, sizeof(message)):
+        raise ImportError(f"[matmul] {message.decode()}")
+    blas_loaded = True
+    return 0
+
+
+def isa():
+    """str: the instruction set of the kernels in use: "baseline", "avx2" or "avx512"."""
+    return kernels.isa.decode()
+
+
+def blas():
+    """str: name, version and kernel family of the BLAS in use."""
+    if not blas_loaded:
+        load()
+    return blas_name().decode()
+
+
+def get_num_threads():
+    """int: how many threads a kernel may use, the calling one included."""
+    return threads()
+
+
+def set_num_threads(int count):
+    """Let kernels use up to `count` threads, the calling one included.
+
+    The default is ``MINIGRAD_NUM_THREADS``, ``OMP_NUM_THREADS``, or the number of cores this process may run on.
+
+    Raises
+    ------
+    ValueError
+        If `count` is less than 1.
+    """
+    if count < 1:
+        raise ValueError(f"[set_num_threads] expected 1 or more, got {count}")
+    set_threads(count)
+
+
+register(0, CPU())

@@ -1,0 +1,128 @@
+// Gather and scatter along the middle axis of x[outer, n, inner]; indices are checked by the caller.
+//
+// Scattered elements may meet in one place, so their work is split over the outer and inner axes only: each place has
+// one thread, which adds in the order of the indices.
+#include "../runtime/pool.hpp"
+#include "isa.hpp"
+
+namespace mg::MG_ISA {
+namespace {
+
+constexpr int64_t GRAIN = 1 << 15;  // elements: about ten microseconds of work
+
+constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// body(o, j) for all o < outer, j < m, in parallel and any order
+template <class Body>
+void each_pair(int64_t outer, int64_t m, int64_t work, Body body) {
+    parallel(outer * m, 1 + GRAIN / (1 + work), [&](int64_t begin, int64_t end) {
+        int64_t o = begin / m, j = begin % m;
+        for (int64_t i = begin; i < end; i++) {
+            body(o, j);
+            if (++j == m) o++, j = 0;
+        }
+    });
+}
+
+// body(o, first, columns) for slices of inner columns; one slice sees all indices
+template <class Body>
+void each_slice(int64_t outer, int64_t m, int64_t inner, Body body) {
+    if (inner == 0) return;
+    const int64_t slices = m * inner < 2 * GRAIN || inner < 32 ? 1 : minimum(8, inner / 16), columns = (inner + slices - 1) / slices;
+    parallel(outer * slices, 1 + GRAIN / (1 + m * columns), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++) {
+            const int64_t first = minimum(inner, i % slices * columns);
+            body(i / slices, first, minimum(columns, inner - first));
+        }
+    });
+}
+
+// A row's length in bytes is a constant where it is that of one element.
+template <class Copy>
+void with_constant_size(int64_t bytes, Copy copy) {
+    switch (bytes) {
+        case 0: return;
+        case 1: return copy([](char* y, const char* x) { __builtin_memcpy(y, x, 1); });
+        case 4: return copy([](char* y, const char* x) { __builtin_memcpy(y, x, 4); });
+        case 8: return copy([](char* y, const char* x) { __builtin_memcpy(y, x, 8); });
+        default: copy([bytes](char* y, const char* x) { __builtin_memcpy(y, x, static_cast<uint64_t>(bytes)); });
+    }
+}
+
+void take(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const void* x_, int64_t m, const int64_t* index, void* y_) {
+    const char* x = static_cast<const char*>(x_);
+    char* y = static_cast<char*>(y_);
+    const int64_t bytes = inner * itemsize;
+    with_constant_size(bytes, [=](auto copy) {
+        each_pair(outer, m, inner, [=](int64_t o, int64_t j) { copy(y + (o * m + j) * bytes, x + (o * n + index[j]) * bytes); });
+    });
+}
+
+void put(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, void* x_, int64_t m, const int64_t* index, const void* v_) {
+    char* x = static_cast<char*>(x_);
+    const char* v = static_cast<const char*>(v_);
+    each_slice(outer, m, inner, [=](int64_t o, int64_t first, int64_t columns) {
+        char* to = x + (o * n * inner + first) * itemsize;
+        const char* from = v + (o * m * inner + first) * itemsize;
+        const int64_t bytes = inner * itemsize;
+        with_constant_size(columns * itemsize, [=](auto copy) {
+            for (int64_t j = 0; j < m; j++) copy(to + index[j] * bytes, from + j * bytes);
+        });
+    });
+}
+
+// Integers wrap around, so T is unsigned for them.
+template <class T>
+void add_at(int64_t outer, int64_t n, int64_t inner, void* x_, int64_t m, const int64_t* index, const void* v_) {
+    T* x = static_cast<T*>(x_);
+    const T* v = static_cast<const T*>(v_);
+    each_slice(outer, m, inner, [=](int64_t o, int64_t first, int64_t columns) {
+        for (int64_t j = 0; j < m; j++) {
+            T* __restrict to = x + (o * n + index[j]) * inner + first;
+            const T* __restrict from = v + (o * m + j) * inner + first;
+            for (int64_t c = 0; c < columns; c++) to[c] += from[c];
+        }
+    });
+}
+
+template <class T>
+void take_along(int64_t outer, int64_t n, int64_t inner, const void* x_, int64_t m, const int64_t* index, void* y_) {
+    const T* x = static_cast<const T*>(x_);
+    T* y = static_cast<T*>(y_);
+    each_pair(outer, m, inner, [=](int64_t o, int64_t j) {
+        const int64_t row = (o * m + j) * inner;
+        for (int64_t c = 0; c < inner; c++) y[row + c] = x[(o * n + index[row + c]) * inner + c];
+    });
+}
+
+template <class T>
+void add_along(int64_t outer, int64_t n, int64_t inner, void* x_, int64_t m, const int64_t* index, const void* v_) {
+    T* x = static_cast<T*>(x_);
+    const T* v = static_cast<const T*>(v_);
+    each_slice(outer, m, inner, [=](int64_t o, int64_t first, int64_t columns) {
+        for (int64_t j = 0; j < m; j++) {
+            const int64_t row = (o * m + j) * inner;
+            for (int64_t c = first; c < first + columns; c++) x[(o * n + index[row + c]) * inner + c] += v[row + c];
+        }
+    });
+}
+
+}  // namespace
+
+void fill_index(Kernels& k) {
+    k.take = take;
+    k.put = put;
+    k.add_at[INT32] = add_at<uint32_t>;
+    k.add_at[INT64] = add_at<uint64_t>;
+    k.add_at[FLOAT32] = add_at<float>;
+    k.add_at[FLOAT64] = add_at<double>;
+    k.take_along[BOOL] = take_along<uint8_t>;
+    k.take_along[INT32] = k.take_along[FLOAT32] = take_along<uint32_t>;
+    k.take_along[INT64] = k.take_along[FLOAT64] = take_along<uint64_t>;
+    k.add_along[INT32] = add_along<uint32_t>;
+    k.add_along[INT64] = add_along<uint64_t>;
+    k.add_along[FLOAT32] = add_along<float>;
+    k.add_along[FLOAT64] = add_along<double>;
+}
+
+}  // namespace mg::MG_ISA

@@ -1,0 +1,177 @@
+// Random numbers from a counter: Philox 4x32-10.
+//
+// J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; rounds
+// and constants are theirs. Block b of stream s is philox(counter = {b, s}, key = seed): four words, of which value i
+// takes word i % 4 of block offset + i/4, in streams 0 and 1 where it needs 64 bits. Drawing n values uses up
+// (n + 3)/4 blocks.
+#include "../runtime/pool.hpp"
+#include "math.hpp"
+
+namespace mg::MG_ISA {
+namespace {
+
+constexpr int64_t BLOCKS = 64;           // computed together, so that a round is a loop over vectors
+constexpr int64_t BATCH = 4 * BLOCKS;    // their words
+constexpr int64_t GRAIN = 64;            // batches: some ten microseconds of work
+
+// word[4 BLOCKS] = the blocks from `block` on
+void philox(uint64_t seed, uint64_t block, uint32_t stream, uint32_t* __restrict word) {
+    uint32_t a[BLOCKS], b[BLOCKS], c[BLOCKS], d[BLOCKS];
+    for (int64_t i = 0; i < BLOCKS; i++) {
+        const uint64_t counter = block + static_cast<uint64_t>(i);
+        a[i] = static_cast<uint32_t>(counter);
+        b[i] = static_cast<uint32_t>(counter >> 32);
+        c[i] = stream;
+        d[i] = 0;
+    }
+    uint32_t key0 = static_cast<uint32_t>(seed), key1 = static_cast<uint32_t>(seed >> 32);
+    for (int round = 0; round < 10; round++, key0 += 0x9E3779B9, key1 += 0xBB67AE85) {
+#pragma omp simd
+        for (int64_t i = 0; i < BLOCKS; i++) {
+            const uint64_t p = uint64_t{0xD2511F53} * a[i], q = uint64_t{0xCD9E8D57} * c[i];
+            a[i] = static_cast<uint32_t>(q >> 32) ^ b[i] ^ key0;
+            b[i] = static_cast<uint32_t>(q);
+            c[i] = static_cast<uint32_t>(p >> 32) ^ d[i] ^ key1;
+            d[i] = static_cast<uint32_t>(p);
+        }
+    }
+    for (int64_t i = 0; i < BLOCKS; i++) {
+        word[4 * i] = a[i];
+        word[4 * i + 1] = b[i];
+        word[4 * i + 2] = c[i];
+        word[4 * i + 3] = d[i];
+    }
+}
+
+// The random bits of BATCH values: words, or pairs of words where a value needs 64 bits.
+template <class Bits>
+void draw(uint64_t seed, uint64_t block, Bits* bits) {
+    if constexpr (sizeof(Bits) == 4) {
+        philox(seed, block, 0, bits);
+    } else {
+        uint32_t high[BATCH], low[BATCH];
+        philox(seed, block, 0, high);
+        philox(seed, block, 1, low);
+        for (int64_t i = 0; i < BATCH; i++) bits[i] = uint64_t{high[i]} << 32 | low[i];
+    }
+}
+
+// fill(bits, begin, count) for the values from `begin` on, at most BATCH at a time
+template <class Bits, class Fill>
+void each_batch(uint64_t seed, uint64_t offset, int64_t n, Fill fill) {
+    parallel((n + BATCH - 1) / BATCH, GRAIN, [=](int64_t first, int64_t last) {
+        Bits bits[BATCH];
+        for (int64_t i = first; i < last; i++) {
+            draw(seed, offset + static_cast<uint64_t>(i * BLOCKS), bits);
+            fill(bits, i * BATCH, n - i * BATCH < BATCH ? n - i * BATCH : BATCH);
+        }
+    });
+}
+
+template <class T> struct BitsOf { using type = uint32_t; };
+template <> struct BitsOf<double> { using type = uint64_t; };
+
+// k/2^24 from 32 bits, k/2^53 from 64: the floats in [0, 1) that are equally far apart
+MG_INLINE float unit(uint32_t bits) { return float(int32_t(bits >> 8)) * 0x1p-24f; }
+MG_INLINE double unit(uint64_t bits) { return double(int64_t(bits >> 11)) * 0x1p-53; }
+
+MG_INLINE float below(float x) { return __builtin_nextafterf(x, -__builtin_inff()); }
+MG_INLINE double below(double x) { return __builtin_nextafter(x, -__builtin_inf()); }
+
+template <class T>
+void uniform(uint64_t seed, uint64_t offset, int64_t n, double low, double high, void* y_) {
+    T* y = static_cast<T*>(y_);
+    const T start = T(low), length = T(high - low), end = T(high) > start ? below(T(high)) : start;
+    each_batch<typename BitsOf<T>::type>(seed, offset, n, [=](const auto* bits, int64_t begin, int64_t count) {
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) {
+            const T v = start + length * unit(bits[i]);
+            y[begin + i] = v > end ? end : v;  // rounding may reach `high`
+        }
+    });
+}
+
+// In (0, 1], with as many bits as there are near 0: they make the tails of the normal distribution.
+MG_INLINE float positive_unit(uint32_t bits) { return float(int32_t(bits >> 1 | 1)) * 0x1p-31f; }
+MG_INLINE double positive_unit(uint64_t bits) { return double(int64_t(bits >> 1 | 1)) * 0x1p-63; }
+
+// cos and sin of 2 pi bits/2^32 (or 2^64): the nearest quarter of the circle from two bits, Taylor's series in the rest
+// of the angle, which is within pi/4
+template <class T, class Bits>
+MG_INLINE void circle(Bits bits, T& cosine, T& sine) {
+    constexpr int SHIFT = 8 * sizeof(Bits) - 2;
+    const Bits turned = bits + (Bits{1} << (SHIFT - 1)), quarter = turned >> SHIFT;
+    const T x = (unit(Bits(turned << 2)) - T(0.5)) * T(1.5707963267948966), u = x * x;
+    T s, c;
+    if constexpr (sizeof(T) == 4) {
+        s = x + x * u * polynomial(u, -1 / 6.0f, 1 / 120.0f, -1 / 5040.0f, 1 / 362880.0f);
+        c = 1 + u * polynomial(u, -0.5f, 1 / 24.0f, -1 / 720.0f, 1 / 40320.0f);
+    } else {
+        s = sin(x);
+        c = cos(x);
+    }
+    const T sine_ = quarter & 1 ? c : s, cosine_ = quarter & 1 ? s : c;
+    sine = quarter & 2 ? -sine_ : sine_;
+    cosine = (quarter + 1) & 2 ? -cosine_ : cosine_;
+}
+
+// Box and Muller 1958: values 2i and 2i + 1 are r cos(2 pi u) and r sin(2 pi u) with r = sqrt(-2 log v)
+template <class T>
+void normal(uint64_t seed, uint64_t offset, int64_t n, double mean, double std, void* y_) {
+    using Bits = typename BitsOf<T>::type;
+    T* y = static_cast<T*>(y_);
+    const T center = T(mean), spread = T(std);
+    each_batch<Bits>(seed, offset, n, [=](const Bits* bits, int64_t begin, int64_t count) {
+        T value[BATCH];
+#pragma omp simd
+        for (int64_t i = 0; i < BATCH; i += 2) {
+            const T r = spread * sqrt(-2 * log(positive_unit(bits[i])));
+            T cosine, sine;
+            circle(bits[i + 1], cosine, sine);
+            value[i] = center + r * cosine;
+            value[i + 1] = center + r * sine;
+        }
+        for (int64_t i = 0; i < count; i++) y[begin + i] = value[i];
+    });
+}
+
+// low + floor(u (high - low)) for the u in [0, 1) of 64 bits: no value is likelier than another by more than
+// (high - low)/2^64
+void integers(uint64_t seed, uint64_t offset, int64_t n, int64_t low, int64_t high, int64_t* y) {
+    const uint64_t start = static_cast<uint64_t>(low), range = static_cast<uint64_t>(high) - start;
+    each_batch<uint64_t>(seed, offset, n, [=](const uint64_t* bits, int64_t begin, int64_t count) {
+        for (int64_t i = 0; i < count; i++) {
+            const auto product = static_cast<unsigned __int128>(bits[i]) * range;
+            y[begin + i] = static_cast<int64_t>(start + static_cast<uint64_t>(product >> 64));
+        }
+    });
+}
+
+template <class T>
+void dropout(uint64_t seed, uint64_t offset, int64_t n, double p, const void* x_, void* y_, bool* keep) {
+    const T* x = static_cast<const T*>(x_);
+    T* y = static_cast<T*>(y_);
+    const T scale = T(1 / (1 - p));
+    const float threshold = float(p);
+    each_batch<uint32_t>(seed, offset, n, [=](const uint32_t* bits, int64_t begin, int64_t count) {
+        for (int64_t i = 0; i < count; i++) {
+            const bool kept = unit(bits[i]) >= threshold;
+            keep[begin + i] = kept;
+            y[begin + i] = kept ? x[begin + i] * scale : 0;
+        }
+    });
+}
+
+}  // namespace
+
+void fill_random(Kernels& k) {
+    k.uniform[0] = uniform<float>;
+    k.uniform[1] = uniform<double>;
+    k.normal[0] = normal<float>;
+    k.normal[1] = normal<double>;
+    k.integers = integers;
+    k.dropout[0] = dropout<float>;
+    k.dropout[1] = dropout<double>;
+}
+
+}  // namespace mg::MG_ISA

@@ -1,0 +1,333 @@
+// Reductions of the middle axis of x[outer, n, inner]: sums, extremes, moments, and running sums.
+//
+// One loop serves every shape. Where `inner` is small, k consecutive rows are read as one row of k inner columns, so
+// that vectors are full; at the end the k partial results are folded in pairs. Floats are summed in short blocks,
+// and blocks in double. Few long columns are cut into pieces whose number depends on the shape alone.
+#include "../runtime/pool.hpp"
+#include "isa.hpp"
+
+namespace mg::MG_ISA {
+namespace {
+
+constexpr int64_t GRAIN = 1 << 15;   // elements: a few microseconds of work
+constexpr int64_t TILE = 256;        // columns reduced at a time
+
+constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
+constexpr int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// What a sum of T is added up in: integers wrap around, blocks of floats add up in double.
+template <class T> struct Sums { using type = T; };
+template <> struct Sums<int32_t> { using type = uint32_t; };
+template <> struct Sums<int64_t> { using type = uint64_t; };
+template <class T> struct Totals : Sums<T> {};
+template <> struct Totals<float> { using type = double; };
+
+template <int bytes> struct Word { using type = uint8_t; };
+template <> struct Word<4> { using type = uint32_t; };
+template <> struct Word<8> { using type = uint64_t; };
+
+// An operation: Lane is what a column holds within a block of BLOCK rows, Total what blocks are combined in.
+struct Unblocked {
+    static constexpr int64_t BLOCK = INT64_MAX;
+};
+
+template <class T>
+struct Sum {
+    using Lane = typename Sums<T>::type;
+    using Total = typename Totals<T>::type;
+    using Result = T;
+    static constexpr int64_t BLOCK = 32;
+    static constexpr Lane start() { return 0; }
+    static Lane read(T x) { return Lane(x); }
+    template <class A>
+    static A combine(A a, A b) { return a + b; }
+};
+
+template <class T>
+struct Product : Unblocked {
+    using Lane = typename Sums<T>::type;
+    using Total = Lane;
+    using Result = T;
+    static constexpr Lane start() { return 1; }
+    static Lane read(T x) { return Lane(x); }
+    static Lane combine(Lane a, Lane b) { return a * b; }
+};
+
+// The largest (or smallest) element; NaN wins over all.
+template <class T, bool largest>
+struct Extreme : Unblocked {
+    using Lane = T;
+    using Total = T;
+    using Result = T;
+    static constexpr T start() {
+        if constexpr (T(0.5) != 0) return T(largest ? -__builtin_inf() : __builtin_inf());
+        constexpr bool is_signed = T(-1) < 0;
+        constexpr uint64_t top = ~uint64_t{0} >> (8 * (8 - sizeof(T)) + is_signed);
+        return largest ? T(is_signed ? ~top : 0) : T(top);
+    }
+    static T read(T x) { return x; }
+    static T combine(T a, T b) { return (largest ? b > a : b < a) | (b != b) ? b : a; }
+};
+
+template <class T, bool all>
+struct Truth : Unblocked {
+    using Lane = typename Word<sizeof(T)>::type;
+    using Total = Lane;
+    using Result = bool;
+    static constexpr Lane start() { return all; }
+    static Lane read(T x) { return x != 0; }
+    static Lane combine(Lane a, Lane b) { return all ? a & b : a | b; }
+};
+
+// total[c] = the combination of the elements x[j, c] of `rows` rows, `stride` elements apart, for c < columns <= TILE.
+// `read` maps an element and its column to a Lane.
+template <class Op, class T, class Read>
+void reduce_tile(int64_t rows, int64_t stride, int64_t columns, const T* x, typename Op::Total* total, Read read) {
+    using Lane = typename Op::Lane;
+    using Total = typename Op::Total;
+    // columns < stride: a part of each row; otherwise the rows are contiguous and k of them make one
+    const int64_t k = columns < stride ? 1 : maximum(1, minimum(TILE / 2 / columns, rows)), width = k * columns;
+    const int64_t groups = rows / k, rest = rows % k * columns;
+    Lane lane[TILE];
+    Total sum[TILE];
+    for (int64_t c = 0; c < width; c++) sum[c] = Op::start();
+    for (int64_t begin = 0; begin <= groups; begin += Op::BLOCK) {
+        const bool last = groups - begin < Op::BLOCK;
+        for (int64_t c = 0; c < width; c++) lane[c] = Op::start();
+        for (int64_t j = begin, end = last ? groups : begin + Op::BLOCK; j < end; j++) {
+            const T* row = x + j * k * stride;
+#pragma omp simd
+            for (int64_t c = 0; c < width; c++) lane[c] = Op::combine(lane[c], read(row[c], c));
+        }
+        if (last) {
+            const T* row = x + groups * k * stride;
+            for (int64_t c = 0; c < rest; c++) lane[c] = Op::combine(lane[c], read(row[c], c));
+        }
+        for (int64_t c = 0; c < width; c++) sum[c] = Op::combine(sum[c], Total(lane[c]));
+        if (last) break;
+    }
+    for (int64_t m = k; m > 1; m = (m + 1) / 2) {
+        const int64_t upper = (m + 1) / 2 * columns, count = m * columns - upper;
+#pragma omp simd
+        for (int64_t c = 0; c < count; c++) sum[c] = Op::combine(sum[c], sum[upper + c]);
+    }
+    for (int64_t c = 0; c < columns; c++) total[c] = sum[c];
+}
+
+// Runs tile(o, first row, rows, first column, columns, partial) over all of x[outer, n, inner], then
+// finish(o, first column, columns, partial) per column. Long columns come in pieces, each added to those before it by
+// combine(partial, piece, columns); these depend on n and inner alone, so a column's result is the same in any batch.
+template <class Partial, class Tile, class Combine, class Finish>
+void over_tiles(int64_t outer, int64_t n, int64_t inner, Tile tile, Combine combine, Finish finish) {
+    if (outer == 0 || inner == 0) return;
+    constexpr int64_t SCRATCH = (1 << 17) / sizeof(Partial);
+    const int64_t tiles = (inner + TILE - 1) / TILE, columns = minimum(inner, TILE), jobs = outer * tiles;
+    const int64_t pieces = maximum(1, minimum(minimum(64, 4096 / columns), n * columns / GRAIN));
+    const int64_t step = (n + pieces - 1) / pieces;
+
+    const auto piece = [&](int64_t job, int64_t p, Partial* partial) {
+        const int64_t begin = minimum(n, p * step), c = job % tiles * TILE;
+        tile(job / tiles, begin, minimum(step, n - begin), c, minimum(columns, inner - c), partial);
+    };
+    const auto add = [&](int64_t job, Partial* partial, const Partial* next) {
+        combine(partial, next, minimum(columns, inner - job % tiles * TILE));
+    };
+    const auto finished = [&](int64_t job, const Partial* partial) {
+        const int64_t c = job % tiles * TILE;
+        finish(job / tiles, c, minimum(columns, inner - c), partial);
+    };
+
+    if (pieces > 1 && jobs * pieces * columns <= SCRATCH) {  // few jobs: their pieces in parallel
+        Partial scratch[SCRATCH];
+        parallel(jobs * pieces, 1, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; i++) piece(i / pieces, i % pieces, scratch + i * columns);
+        });
+        for (int64_t job = 0; job < jobs; job++) {
+            Partial* partial = scratch + job * pieces * columns;
+            for (int64_t p = 1; p < pieces; p++) add(job, partial, partial + p * columns);
+            finished(job, partial);
+        }
+        return;
+    }
+    parallel(jobs, 1 + GRAIN / (1 + n * columns), [&](int64_t begin, int64_t end) {
+        Partial partial[TILE], next[TILE];
+        for (int64_t job = begin; job < end; job++) {
+            piece(job, 0, partial);
+            for (int64_t p = 1; p < pieces; p++) {
+                piece(job, p, next);
+                add(job, partial, next);
+            }
+            finished(job, partial);
+        }
+    });
+}
+
+template <class Op, class T>
+void reduce(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
+    using Total = typename Op::Total;
+    const T* x = static_cast<const T*>(x_);
+    auto* y = static_cast<typename Op::Result*>(y_);
+    over_tiles<Total>(
+        outer, n, inner,
+        [=](int64_t o, int64_t j, int64_t rows, int64_t c, int64_t columns, Total* total) {
+            reduce_tile<Op>(rows, inner, columns, x + (o * n + j) * inner + c, total, [](T v, int64_t) { return Op::read(v); });
+        },
+        [](Total* a, const Total* b, int64_t columns) {
+            for (int64_t c = 0; c < columns; c++) a[c] = Op::combine(a[c], b[c]);
+        },
+        [=](int64_t o, int64_t c, int64_t columns, const Total* total) {
+            for (int64_t i = 0; i < columns; i++) y[o * inner + c + i] = typename Op::Result(total[i]);
+        });
+}
+
+// The first place of the extreme: its value first, which runs in vectors, then where it stands.
+template <class T, bool largest>
+void arg_extreme(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
+    using Op = Extreme<T, largest>;
+    const T* x = static_cast<const T*>(x_);
+    int64_t* y = static_cast<int64_t*>(y_);
+    const auto found = [](T v, T best) { return (v == best) | (v != v); };
+    const auto find = [=](const T* row, T best) {
+        constexpr int64_t STEP = 64;
+        int64_t j = 0;
+        for (int hit = 0; j + STEP <= n; j += STEP) {
+#pragma omp simd reduction(| : hit)
+            for (int64_t i = 0; i < STEP; i++) hit |= found(row[j + i], best);
+            if (hit) break;
+        }
+        while (!found(row[j], best)) j++;
+        return j;
+    };
+    if (outer == 1 && inner == 1) {
+        T best;
+        reduce<Op, T>(1, n, 1, x, &best);
+        *y = find(x, best);
+        return;
+    }
+    const int64_t tiles = (inner + TILE - 1) / TILE;
+    parallel(outer * tiles, 1 + GRAIN / (1 + n * minimum(inner, TILE)), [=](int64_t begin, int64_t end) {
+        T best[TILE];
+        for (int64_t job = begin; job < end; job++) {
+            const int64_t o = job / tiles, first = job % tiles * TILE, columns = minimum(TILE, inner - first);
+            const T* top = x + o * n * inner + first;
+            int64_t* where = y + o * inner + first;
+            reduce_tile<Op>(n, inner, columns, top, best, [](T v, int64_t) { return v; });
+            if (inner == 1) {
+                *where = find(top, *best);
+                continue;
+            }
+            for (int64_t j = n - 1; j >= 0; j--) {
+#pragma omp simd
+                for (int64_t c = 0; c < columns; c++) where[c] = found(top[j * inner + c], best[c]) ? j : where[c];
+            }
+        }
+    });
+}
+
+// The mean of `count` elements and the sum m2 of their squared deviations from it.
+struct Moments {
+    double count, mean, m2;
+};
+
+// Chan, Golub and LeVeque 1979:  m2 = m2_a + m2_b + (mean_b - mean_a)^2 n_a n_b / (n_a + n_b)
+MG_INLINE Moments operator+(const Moments& a, const Moments& b) {
+    const double count = a.count + b.count, d = b.mean - a.mean;
+    if (count == 0) return a;
+    return {count, a.mean + d * (b.count / count), a.m2 + b.m2 + d * d * (a.count * b.count / count)};
+}
+
+// Two passes; what rounding took from `center` is found by the second: with d = x - center,
+//   mean = center + sum(d)/n,  m2 = sum(d^2) - sum(d)^2/n
+template <class T>
+void tile_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, Moments* y) {
+    using Op = Sum<T>;
+    double first[TILE], second[TILE];
+    T center[TILE];
+    const double count = double(rows);
+    reduce_tile<Op>(rows, stride, columns, x, first, [](T v, int64_t) { return v; });
+    for (int64_t c = 0; c < columns; c++) center[c] = T(first[c] / count);
+    const int64_t repeated = columns < stride ? columns : TILE / columns * columns;  // once for each of the k rows
+    for (int64_t c = columns; c < repeated; c++) center[c] = center[c - columns];
+    const T* middle = center;
+    reduce_tile<Op>(rows, stride, columns, x, first, [=](T v, int64_t c) { return v - middle[c]; });
+    reduce_tile<Op>(rows, stride, columns, x, second, [=](T v, int64_t c) { return (v - middle[c]) * (v - middle[c]); });
+    for (int64_t c = 0; c < columns; c++) {
+        const double shift = first[c] / count, m2 = second[c] - shift * first[c];
+        y[c] = rows ? Moments{count, center[c] + shift, m2 < 0 ? 0 : m2} : Moments{};
+    }
+}
+
+template <class T>
+void moments(int64_t outer, int64_t n, int64_t inner, const void* x_, void* mean_, void* m2_) {
+    const T* x = static_cast<const T*>(x_);
+    T *mean = static_cast<T*>(mean_), *m2 = static_cast<T*>(m2_);
+    over_tiles<Moments>(
+        outer, n, inner,
+        [=](int64_t o, int64_t j, int64_t rows, int64_t c, int64_t columns, Moments* y) {
+            tile_moments(rows, inner, columns, x + (o * n + j) * inner + c, y);
+        },
+        [](Moments* a, const Moments* b, int64_t columns) {
+            for (int64_t c = 0; c < columns; c++) a[c] = a[c] + b[c];
+        },
+        [=](int64_t o, int64_t c, int64_t columns, const Moments* y) {
+            for (int64_t i = 0; i < columns; i++) {
+                mean[o * inner + c + i] = T(y[i].mean);
+                m2[o * inner + c + i] = T(y[i].m2);
+            }
+        });
+}
+
+template <class T>
+void cumulative_sum(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
+    using Total = typename Totals<T>::type;
+    const T* x = static_cast<const T*>(x_);
+    T* y = static_cast<T*>(y_);
+    const int64_t tiles = (inner + TILE - 1) / TILE;
+    parallel(outer * tiles, 1 + GRAIN / (1 + n * minimum(inner, TILE)), [=](int64_t begin, int64_t end) {
+        for (int64_t job = begin; job < end; job++) {
+            const int64_t first = job % tiles * TILE, columns = minimum(TILE, inner - first);
+            int64_t at = job / tiles * n * inner + first;
+            Total sum[TILE];
+            for (int64_t c = 0; c < columns; c++) sum[c] = 0;
+            for (int64_t j = 0; j < n; j++, at += inner) {
+#pragma omp simd
+                for (int64_t c = 0; c < columns; c++) {
+                    sum[c] += Total(x[at + c]);
+                    y[at + c] = T(sum[c]);
+                }
+            }
+        }
+    });
+}
+
+template <class T>
+void fill(Kernels& k, DType dtype) {
+    k.reduce[ARGMAX][dtype] = arg_extreme<T, true>;
+    k.reduce[ARGMIN][dtype] = arg_extreme<T, false>;
+    k.reduce[ANY][dtype] = reduce<Truth<T, false>, T>;
+    k.reduce[ALL][dtype] = reduce<Truth<T, true>, T>;
+    if constexpr (sizeof(T) == 1) {
+        k.reduce[MAX][dtype] = k.reduce[ANY][dtype];
+        k.reduce[MIN][dtype] = k.reduce[ALL][dtype];
+    } else {
+        k.reduce[MAX][dtype] = reduce<Extreme<T, true>, T>;
+        k.reduce[MIN][dtype] = reduce<Extreme<T, false>, T>;
+        k.reduce[SUM][dtype] = reduce<Sum<T>, T>;
+        k.reduce[PROD][dtype] = reduce<Product<T>, T>;
+        k.cumulative_sum[dtype] = cumulative_sum<T>;
+    }
+}
+
+}  // namespace
+
+void fill_reduce(Kernels& k) {
+    fill<uint8_t>(k, BOOL);  // bools are bytes of 0 and 1
+    fill<int32_t>(k, INT32);
+    fill<int64_t>(k, INT64);
+    fill<float>(k, FLOAT32);
+    fill<double>(k, FLOAT64);
+    k.moments[0] = moments<float>;
+    k.moments[1] = moments<double>;
+}
+
+}  // namespace mg::MG_ISA

@@ -1,0 +1,193 @@
+// Softmax and what follows from it, on the rows of x[rows, width]. Every row is shifted by its maximum first.
+#include "../runtime/pool.hpp"
+#include "math.hpp"
+#include "vector.hpp"
+
+namespace mg::MG_ISA {
+namespace {
+
+constexpr int64_t GRAIN = 1 << 14;  // elements: a few microseconds of work
+
+template <class Row>
+void each_row(int64_t rows, int64_t width, Row row) {
+    parallel(rows, 1 + GRAIN / (1 + width), [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; r++) row(r);
+    });
+}
+
+template <class T>
+MG_INLINE Vector<T> exponential(Vector<T> v) {
+    return map<T>(v, [](T x) MG_INLINED { return exp(x); });
+}
+
+// The largest element of a row; NaN does not count here, it comes through in the sum.
+template <class T>
+T largest(int64_t width, const T* x) {
+    const auto larger = [](auto a, auto b) MG_INLINED { return a > b ? a : b; };
+    const T lowest = -T(__builtin_inf());
+    Vector<T> top[4];
+    for (auto& v : top) v = Vector<T>{} + lowest;
+    sweep<T, 4>(0, width, [&](auto at, int u) MG_INLINED { top[u] = larger(top[u], at.load(x, lowest)); });
+    return fold<T>(larger(larger(top[0], top[1]), larger(top[2], top[3])), larger);
+}
+
+// sum of exp(x - shift); the exponentials stay in y if it is not null
+template <class T>
+double sum_exp(int64_t width, const T* x, T shift, T* y) {
+    double total = 0;
+    sums<T, 1, 2>(width, &total, [&](auto at, auto& sum) MG_INLINED {
+        const Vector<T> e = at.keep(exponential<T>(at.load(x) - shift));
+        if (y) at.store(y, e);
+        sum[0] += e;
+    });
+    return total;
+}
+
+// log sum exp x = shift + log, shift being the largest element
+template <class T>
+struct LogSumExp {
+    T shift, log;
+};
+
+template <class T>
+LogSumExp<T> log_sum_exp(int64_t width, const T* x) {
+    const T top = largest(width, x), shift = top - top == 0 ? top : 0;  // infinite: no shift makes it smaller
+    return {shift, T(__builtin_log(sum_exp<T>(width, x, shift, nullptr)))};
+}
+
+// y = exp(x - max x) / sum exp(x - max x)
+template <class T>
+void softmax(int64_t rows, int64_t width, const void* x_, void* y_) {
+    each_row(rows, width, [=](int64_t r) {
+        const T* x = static_cast<const T*>(x_) + r * width;
+        T* y = static_cast<T*>(y_) + r * width;
+        const T inverse = T(1 / sum_exp(width, x, largest(width, x), y));
+        sweep<T, 4>(0, width, [&](auto at, int) MG_INLINED { at.store(y, at.load(y) * inverse); });
+    });
+}
+
+// dx = y (g - sum(g y))
+template <class T>
+void softmax_backward(int64_t rows, int64_t width, const void* y_, const void* g_, void* dx_) {
+    each_row(rows, width, [=](int64_t r) {
+        const T *y = static_cast<const T*>(y_) + r * width, *g = static_cast<const T*>(g_) + r * width;
+        T* dx = static_cast<T*>(dx_) + r * width;
+        double total = 0;
+        sums<T, 1, 4>(width, &total, [&](auto at, auto& sum) MG_INLINED { sum[0] += at.load(g) * at.load(y); });
+        const T mean = T(total);
+        sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED { at.store(dx, at.load(y) * (at.load(g) - mean)); });
+    });
+}
+
+// y = x - log sum exp x
+template <class T>
+void log_softmax(int64_t rows, int64_t width, const void* x_, void* y_) {
+    each_row(rows, width, [=](int64_t r) {
+        const T* x = static_cast<const T*>(x_) + r * width;
+        T* y = static_cast<T*>(y_) + r * width;
+        const auto [shift, log] = log_sum_exp(width, x);
+        const T shift_ = shift, log_ = log;
+        sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED { at.store(y, at.load(x) - shift_ - log_); });
+    });
+}
+
+// dx = g - exp(y) sum(g)
+template <class T>
+void log_softmax_backward(int64_t rows, int64_t width, const void* y_, const void* g_, void* dx_) {
+    each_row(rows, width, [=](int64_t r) {
+        const T *y = static_cast<const T*>(y_) + r * width, *g = static_cast<const T*>(g_) + r * width;
+        T* dx = static_cast<T*>(dx_) + r * width;
+        double total = 0;
+        sums<T, 1, 4>(width, &total, [&](auto at, auto& sum) MG_INLINED { sum[0] += at.load(g); });
+        const T sum = T(total);
+        sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
+            at.store(dx, at.load(g) - exponential<T>(at.load(y)) * sum);
+        });
+    });
+}
+
+template <class T>
+void logsumexp(int64_t rows, int64_t width, const void* x, void* y) {
+    each_row(rows, width, [=](int64_t r) {
+        const auto lse = log_sum_exp(width, static_cast<const T*>(x) + r * width);
+        static_cast<T*>(y)[r] = lse.shift + lse.log;
+    });
+}
+
+// loss = (1 - s) w_t (lse - z_t) + s/width sum_c w_c (lse - z_c)
+template <class T>
+void cross_entropy(int64_t rows, int64_t width, const void* z_, const int64_t* labels, int64_t ignore, const void* w_, double smoothing,
+                   void* loss_, void* lse_) {
+    const T* w = static_cast<const T*>(w_);
+    each_row(rows, width, [=](int64_t r) {
+        const T* z = static_cast<const T*>(z_) + r * width;
+        T &loss = static_cast<T*>(loss_)[r], &lse = static_cast<T*>(lse_)[r];
+        const int64_t t = labels[r];
+        loss = lse = 0;
+        if (t == ignore) return;
+        const auto parts = log_sum_exp(width, z);
+        const T shift = parts.shift, log = parts.log;
+        lse = shift + log;
+        double total = 0;  // lse - z as log - (z - shift): a large shift takes no digits from a small loss
+        if (smoothing != 0) {
+            sums<T, 1, 2>(width, &total, [&](auto at, auto& sum) MG_INLINED {
+                const Vector<T> v = log - (at.load(z) - shift);
+                sum[0] += at.keep(w ? v * at.load(w) : v);
+            });
+        }
+        loss = T((1 - smoothing) * (w ? w[t] : 1) * (log - (z[t] - shift)) + smoothing / double(width) * total);
+    });
+}
+
+// dz = g (softmax(z) ((1 - s) w_t + s/width sum_k w_k) - (1 - s) w_t [c = t] - s/width w_c)
+template <class T>
+void cross_entropy_backward(int64_t rows, int64_t width, const void* z_, const int64_t* labels, int64_t ignore, const void* w_,
+                            double smoothing, const void* lse, const void* g_, int64_t g_stride, void* dz_) {
+    const T* w = static_cast<const T*>(w_);
+    double all = 0;
+    if (w && smoothing != 0) {
+        sums<T, 1, 4>(width, &all, [&](auto at, auto& sum) MG_INLINED { sum[0] += at.load(w); });
+    } else {
+        all = double(width);
+    }
+    const double even = smoothing / double(width);
+    each_row(rows, width, [=](int64_t r) {
+        const T* z = static_cast<const T*>(z_) + r * width;
+        T* dz = static_cast<T*>(dz_) + r * width;
+        const int64_t t = labels[r];
+        if (t == ignore) {
+            for (int64_t c = 0; c < width; c++) dz[c] = 0;
+            return;
+        }
+        // lse is rounded: dividing by the sum, which should be 1, brings the digits back
+        const double g = static_cast<const T*>(g_)[r * g_stride], label = (1 - smoothing) * (w ? w[t] : 1);
+        const double sum = sum_exp(width, z, static_cast<const T*>(lse)[r], dz);
+        const T scale = T(g * (label + even * all) / sum), rest = T(g * even);
+        sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
+            Vector<T> v = at.load(dz) * scale;
+            if (even != 0) v = v - (w ? at.load(w) * rest : Vector<T>{} + rest);
+            at.store(dz, v);
+        });
+        dz[t] -= T(g * label);
+    });
+}
+
+template <class T>
+void fill(Kernels& k, int i) {
+    k.softmax[i] = softmax<T>;
+    k.softmax_backward[i] = softmax_backward<T>;
+    k.log_softmax[i] = log_softmax<T>;
+    k.log_softmax_backward[i] = log_softmax_backward<T>;
+    k.logsumexp[i] = logsumexp<T>;
+    k.cross_entropy[i] = cross_entropy<T>;
+    k.cross_entropy_backward[i] = cross_entropy_backward<T>;
+}
+
+}  // namespace
+
+void fill_softmax(Kernels& k) {
+    fill<float>(k, 0);
+    fill<double>(k, 1);
+}
+
+}  // namespace mg::MG_ISA

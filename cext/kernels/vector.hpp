@@ -1,0 +1,153 @@
+// Vectors of one register: for reductions, which the auto-vectorizer gives a single accumulator.
+//
+// Vector<T> is a compiler vector, so + - * / < ?: work on it and mix with scalars. `sweep` walks a row in
+// registers, the last few elements included; `sums` adds up terms of a row with several accumulators.
+#pragma once
+
+#include <cstdint>
+
+#include "isa.hpp"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+// For lambdas that handle vectors: [&](auto at) MG_INLINED { ... }
+#define MG_INLINED __attribute__((always_inline))
+
+namespace mg::MG_ISA {
+
+#if defined(__AVX512F__)
+constexpr int REGISTER = 64;
+#elif defined(__AVX2__)
+constexpr int REGISTER = 32;
+#else
+constexpr int REGISTER = 16;
+#endif
+
+template <class T, int bytes>
+struct VectorOf {
+    typedef T type __attribute__((vector_size(bytes)));
+};
+template <class T>
+using Vector = typename VectorOf<T, REGISTER>::type;
+template <class T>
+constexpr int LANES = REGISTER / sizeof(T);
+
+template <class T, class F>
+MG_INLINE Vector<T> map(Vector<T> v, F f) {
+#pragma omp simd
+    for (int i = 0; i < LANES<T>; i++) v[i] = f(v[i]);
+    return v;
+}
+
+// The lanes of a vector combined in pairs.
+template <class T, int bytes = REGISTER, class F>
+MG_INLINE T fold(typename VectorOf<T, bytes>::type v, F f) {
+    if constexpr (bytes == 16) {
+        if constexpr (sizeof(T) == 4) return f(f(v[0], v[2]), f(v[1], v[3]));
+        else return f(v[0], v[1]);
+    } else {
+        typename VectorOf<T, bytes / 2>::type low, high;
+        __builtin_memcpy(&low, &v, bytes / 2);
+        __builtin_memcpy(&high, reinterpret_cast<const char*>(&v) + bytes / 2, bytes / 2);
+        return fold<T, bytes / 2>(f(low, high), f);
+    }
+}
+
+// Elements i, i + 1, ... of arrays, one register full.
+template <class T>
+struct Whole {
+    int64_t i;
+
+    MG_INLINE Vector<T> load(const T* p, T = 0) const {
+        Vector<T> v;
+        __builtin_memcpy(&v, p + i, REGISTER);
+        return v;
+    }
+    MG_INLINE void store(T* p, Vector<T> v) const { __builtin_memcpy(p + i, &v, REGISTER); }
+    MG_INLINE Vector<T> keep(Vector<T> v) const { return v; }
+};
+
+// Elements i, ..., i + count - 1 in the first lanes; memory behind them is not touched.
+template <class T>
+struct Part {
+    int64_t i;
+    int count;
+
+    MG_INLINE auto mask() const {
+        decltype(Vector<T>{} < Vector<T>{}) lane;
+        for (int j = 0; j < LANES<T>; j++) lane[j] = j;
+        return lane < count;
+    }
+    // The other lanes become 0.
+    MG_INLINE Vector<T> keep(Vector<T> v) const { return mask() ? v : Vector<T>{}; }
+
+    MG_INLINE Vector<T> load(const T* p, T fill = 0) const {
+        Vector<T> v;
+        for (int j = 0; j < LANES<T>; j++) v[j] = fill;
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4) return (Vector<T>)_mm512_mask_loadu_epi32((__m512i)v, bits(), p + i);
+        else return (Vector<T>)_mm512_mask_loadu_epi64((__m512i)v, bits(), p + i);
+#elif defined(__AVX2__)
+        if constexpr (sizeof(T) == 4) {
+            return mask() ? (Vector<T>)_mm256_maskload_epi32((const int*)(p + i), (__m256i)mask()) : v;
+        } else {
+            return mask() ? (Vector<T>)_mm256_maskload_epi64((const long long*)(p + i), (__m256i)mask()) : v;
+        }
+#else
+        for (int j = 0; j < LANES<T>; j++) v[j] = j < count ? p[i + j] : fill;
+        return v;
+#endif
+    }
+
+    MG_INLINE void store(T* p, Vector<T> v) const {
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4) _mm512_mask_storeu_epi32(p + i, bits(), (__m512i)v);
+        else _mm512_mask_storeu_epi64(p + i, bits(), (__m512i)v);
+#elif defined(__AVX2__)
+        if constexpr (sizeof(T) == 4) _mm256_maskstore_epi32((int*)(p + i), (__m256i)mask(), (__m256i)v);
+        else _mm256_maskstore_epi64((long long*)(p + i), (__m256i)mask(), (__m256i)v);
+#else
+        for (int j = 0; j < LANES<T>; j++) {
+            if (j < count) p[i + j] = v[j];
+        }
+#endif
+    }
+
+  private:
+    MG_INLINE unsigned bits() const { return (1u << count) - 1; }
+};
+
+// f(at, u) for every register of [begin, end): at is a Whole or a Part, u < unroll the accumulator to use.
+template <class T, int unroll, class F>
+MG_INLINE void sweep(int64_t begin, int64_t end, F&& f) {
+    int64_t i = begin;
+    for (; i + unroll * LANES<T> <= end; i += unroll * LANES<T>) {
+#pragma GCC unroll 8
+        for (int u = 0; u < unroll; u++) f(Whole<T>{i + u * LANES<T>}, u);
+    }
+    for (; i + LANES<T> <= end; i += LANES<T>) f(Whole<T>{i}, 0);
+    if (i < end) f(Part<T>{i, static_cast<int>(end - i)}, unroll - 1);
+}
+
+// total[k] += the sum over [0, n) of the terms that f(at, sum) adds to sum[k].
+// Blocks are summed in T, in lanes; blocks are added in double, so that errors do not grow with n.
+template <class T, int K, int unroll, class F>
+MG_INLINE void sums(int64_t n, double* total, F&& f) {
+    constexpr int64_t BLOCK = 1024;
+    for (int64_t begin = 0; begin < n; begin += BLOCK) {
+        Vector<T> sum[unroll][K] = {};
+        const int64_t end = n - begin < BLOCK ? n : begin + BLOCK;
+        sweep<T, unroll>(begin, end, [&](auto at, int u) MG_INLINED { f(at, sum[u]); });
+#pragma GCC unroll 8
+        for (int k = 0; k < K; k++) {
+            Vector<T> all = sum[0][k];
+#pragma GCC unroll 8
+            for (int u = 1; u < unroll; u++) all += sum[u][k];
+            total[k] += fold<T>(all, [](auto a, auto b) MG_INLINED { return a + b; });
+        }
+    }
+}
+
+}  // namespace mg::MG_ISA

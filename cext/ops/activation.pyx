@@ -1,0 +1,163 @@
+"""Activations, and dropout."""
+from libc.stdint cimport uint64_t
+
+from minigrad.engine.array cimport BOOL, FLOAT32, Array, alias, empty_as, is_float, shape_of
+from minigrad.engine.backend cimport (
+    GELU, GELU_GRAD, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD, SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD, backend,
+)
+from minigrad.engine.ops.arguments cimport float_operand
+from minigrad.engine.ops.arithmetic cimport (
+    add, apply_binary, apply_unary, greater, greater_equal, multiply, negative, subtract, where,
+)
+from minigrad.engine.ops.functions cimport erf, exp, expm1, square
+from minigrad.engine.ops.layout cimport cast, dense
+from minigrad.engine.ops.random cimport reserve
+from minigrad.engine.tape cimport Node, recording, track
+
+from math import pi, sqrt
+
+
+# relu: y = max(x, 0), dx = g where x > 0
+cdef int relu_backward(Node node, Array g) except -1:
+    # y > 0 exactly where x > 0: y is kept, which the next operation keeps as well
+    if not recording():
+        return node.send(0, apply_binary(RELU_GRAD, g, <Array>node.extra, g.code))
+    return node.send(0, where(greater(node.extra, 0), g, 0))
+
+
+cpdef Array relu(x):
+    """max(x, 0). Its gradient at 0 is 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.relu(mg.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
+    cdef Array a = float_operand("relu", x), out = apply_unary(RELU, a, a.code)
+    if recording() and a.needs_grad:
+        track(out, b"relu", relu_backward, 0, a, None, None, alias(out))
+    return out
+
+
+# sigmoid: y = 1 / (1 + exp(-x)), dx = g y (1 - y)
+cdef int sigmoid_backward(Node node, Array g) except -1:
+    if not recording():
+        return node.send(0, apply_binary(SIGMOID_GRAD, g, <Array>node.extra, g.code))
+    cdef Array y = node.saved_output(<Array>node.extra)
+    return node.send(0, multiply(g, multiply(y, subtract(1, y))))
+
+
+cpdef Array sigmoid(x):
+    """1 / (1 + exp(-x)), without overflow.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.sigmoid(mg.tensor([0.0]))
+    tensor([0.5])
+    """
+    cdef Array a = float_operand("sigmoid", x), out = apply_unary(SIGMOID, a, a.code)
+    if recording() and a.needs_grad:
+        track(out, b"sigmoid", sigmoid_backward, 0, a, None, None, alias(out))
+    return out
+
+
+# silu: y = x s(x), dx = g s (1 + x (1 - s)) with s = sigmoid x
+cdef int silu_backward(Node node, Array g) except -1:
+    cdef Array x = node.value(0), s
+    if not recording():
+        return node.send(0, apply_binary(SILU_GRAD, g, x, g.code))
+    s = sigmoid(x)
+    return node.send(0, multiply(g, multiply(s, add(multiply(x, subtract(1, s)), 1))))
+
+
+cpdef Array silu(x):
+    """x sigmoid(x) (Elfwing et al., 2018), also called swish."""
+    cdef Array a = float_operand("silu", x), out = apply_unary(SILU, a, a.code)
+    track(out, b"silu", silu_backward, 1, a)
+    return out
+
+
+# gelu: y = x Φ(x), dx = g (Φ(x) + x φ(x)) with the standard normal Φ and φ
+cdef int gelu_backward(Node node, Array g) except -1:
+    cdef Array x = node.value(0), phi, density
+    if not recording():
+        return node.send(0, apply_binary(GELU_GRAD, g, x, g.code))
+    phi = multiply(add(erf(multiply(x, 1 / sqrt(2))), 1), 0.5)
+    density = multiply(exp(multiply(square(x), -0.5)), 1 / sqrt(2 * pi))
+    return node.send(0, multiply(g, add(phi, multiply(x, density))))
+
+
+cpdef Array gelu(x):
+    """x Φ(x) with the standard normal distribution Φ, exactly (Hendrycks and Gimpel, 2016)."""
+    cdef Array a = float_operand("gelu", x), out = apply_unary(GELU, a, a.code)
+    track(out, b"gelu", gelu_backward, 1, a)
+    return out
+
+
+# softplus: y = log(1 + exp x), dx = g sigmoid x
+cdef int softplus_backward(Node node, Array g) except -1:
+    if not recording():
+        return node.send(0, apply_binary(SOFTPLUS_GRAD, g, node.value(0), g.code))
+    return node.send(0, multiply(g, sigmoid(node.value(0))))
+
+
+cpdef Array softplus(x):
+    """log(1 + exp(x)), without overflow."""
+    cdef Array a = float_operand("softplus", x), out = apply_unary(SOFTPLUS, a, a.code)
+    track(out, b"softplus", softplus_backward, 1, a)
+    return out
+
+
+def leaky_relu(x, negative_slope=0.01):
+    """x where x > 0, negative_slope * x elsewhere."""
+    cdef Array a = float_operand("leaky_relu", x)
+    return where(greater(a, 0), a, multiply(a, negative_slope))
+
+
+def elu(x, alpha=1.0):
+    """x where x > 0, alpha (exp(x) - 1) elsewhere (Clevert et al., 2016)."""
+    cdef Array a = float_operand("elu", x)
+    positive = greater(a, 0)
+    return where(positive, a, multiply(expm1(where(positive, 0, a)), alpha))
+
+
+def hardsigmoid(x):
+    """x / 6 + 1/2, limited to [0, 1]: PyTorch's; Keras's hard_sigmoid has the slope 1/5 (see the documentation)."""
+    cdef Array a = float_operand("hardsigmoid", x)
+    inner = where(greater(a, -3), a, -3)
+    return add(multiply(where(greater(3, inner), inner, 3), 1 / 6.0), 0.5)
+
+
+# ── dropout: y = x k / (1 - p), dx = g k / (1 - p), with k ~ Bernoulli(1 - p) ─────────────────────
+
+cdef int dropout_backward(Node node, Array g) except -1:
+    keep, scale = node.extra
+    return node.send(0, multiply(g, multiply(cast(<Array>keep, g.code), scale)))
+
+
+def dropout(x, p=0.5, training=True):
+    """x with each element set to 0 with probability p and the others divided by 1 - p; x itself if not training.
+
+    The choice comes from the counter-based generator that `minigrad.manual_seed` seeds.
+
+    Raises
+    ------
+    ValueError
+        If p is not in [0, 1].
+    """
+    cdef Array a = float_operand("dropout", x), plain, out, keep
+    if not 0 <= p <= 1:
+        raise ValueError(f"[dropout] expected a probability from 0 to 1, got {p}")
+    if not training or p == 0:
+        return a
+    if p == 1:
+        return multiply(a, 0)
+    plain = dense(a)
+    out, keep = empty_as(plain, a.code), empty_as(plain, BOOL)
+    seed, offset = reserve((plain.count + 1) // 2)
+    if a.count:
+        backend(a).dropout(seed, offset, p, plain, out, keep)
+    track(out, b"dropout", dropout_backward, 0, a, None, None, (keep, 1 / (1 - p)))
+    return out

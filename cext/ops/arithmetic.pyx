@@ -1,0 +1,416 @@
+"""Arithmetic, comparisons, logic and choice, elementwise with broadcasting.
+
+Broadcasting is an operation of its own (layout.broadcast_to), whose gradient is a sum: everything here sees operands
+of one shape and one dtype.
+"""
+from libc.stdint cimport int64_t
+
+from minigrad.engine.array cimport (
+    BOOL, FLOAT32, MAX_NDIM, Array, alias, check_same_device, empty_as, is_float, same_shape, shape_of,
+)
+from minigrad.engine.backend cimport (
+    ADD, AND, DIVIDE, EQ, FLOOR_DIVIDE, GE, GT, INVERT, LE, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, MUL, NE, NEG, OR,
+    RECIPROCAL, REMAINDER, SUB, XOR, backend,
+)
+from minigrad.engine.ops.arguments cimport is_scalar, operand, scalar, weak_code
+from minigrad.engine.ops.layout cimport broadcasted, cast
+from minigrad.engine.tape cimport Node, set_adder, track
+
+cdef enum:      # what `track` saves
+    NOTHING = 0
+    FIRST = 1
+    SECOND = 2
+    BOTH = 3
+
+
+# ── the operands ──────────────────────────────────────────────────────────────────────────────────
+
+cdef Array apply_unary(int op, Array x, int code):
+    cdef Array out = empty_as(x, code)
+    backend(x).unary(op, x, out)
+    return out
+
+
+cdef Array apply_binary(int op, Array a, Array b, int code):
+    cdef Array out = empty_as(a, code)
+    backend(a).binary(op, a, b, out)
+    return out
+
+
+cdef tuple matched(str op, object x, object y):
+    """Two operands on one device, of one dtype and one shape.
+
+    dtypes promote as in the array API (bool < int32 < int64 < float32 < float64; the kinds of Python scalars only).
+    """
+    cdef Array a, b
+    cdef int code
+    if isinstance(x, Array):
+        a = <Array>x
+        if isinstance(y, Array):
+            b = <Array>y
+        elif is_scalar(y):
+            code = weak_code(y, a.code)
+            a = cast(a, code)
+            b = scalar(y, code, a.buffer.device)
+            return a, broadcasted(b, a.ndim_, a.extent)
+        else:
+            b = operand(op, y)
+    elif isinstance(y, Array) and is_scalar(x):
+        b = <Array>y
+        code = weak_code(x, b.code)
+        b = cast(b, code)
+        a = scalar(x, code, b.buffer.device)
+        return broadcasted(a, b.ndim_, b.extent), b
+    else:
+        a, b = operand(op, x), operand(op, y)
+    if a.buffer.device != b.buffer.device:
+        check_same_device(op, a, b)
+    if a.code != b.code:
+        code = max(a.code, b.code)
+        a, b = cast(a, code), cast(b, code)
+    if same_shape(a, b):
+        return a, b
+    return broadcast_pair(op, a, b)
+
+
+cdef tuple broadcast_pair(str op, Array a, Array b):
+    """a and b broadcast to their common shape."""
+    cdef int64_t[MAX_NDIM] extent
+    cdef int64_t m, n
+    cdef int ndim = max(a.ndim_, b.ndim_), i
+    for i in range(ndim):
+        m = a.extent[i - ndim + a.ndim_] if i >= ndim - a.ndim_ else 1
+        n = b.extent[i - ndim + b.ndim_] if i >= ndim - b.ndim_ else 1
+        if m != n and m != 1 and n != 1:
+            raise ValueError(f"[{op}] the shapes {shape_of(a)} and {shape_of(b)} do not broadcast together")
+        extent[i] = n if m == 1 else m
+    return broadcasted(a, ndim, extent), broadcasted(b, ndim, extent)
+
+
+cdef tuple matched_floats(str op, object x, object y):
+    """The same, integers converted to the default floating dtype."""
+    a, b = matched(op, x, y)
+    if not is_float((<Array>a).code):
+        return cast(<Array>a, FLOAT32), cast(<Array>b, FLOAT32)
+    return a, b
+
+
+cdef inline bint alike(object x, object y):
+    """Whether two tensors need no matching: the way of nearly every call."""
+    return isinstance(x, Array) and isinstance(y, Array) and (<Array>x).code == (<Array>y).code \
+        and (<Array>x).buffer.device == (<Array>y).buffer.device and same_shape(<Array>x, <Array>y)
+
+
+# ── arithmetic ────────────────────────────────────────────────────────────────────────────────────
+
+# add: y = a + b, da = g, db = g
+cdef int add_backward(Node node, Array g) except -1:
+    node.send(0, g)
+    return node.send(1, g)
+
+
+cdef Array add_alike(Array a, Array b):
+    cdef Array out = apply_binary(ADD, a, b, a.code)
+    track(out, b"add", add_backward, NOTHING, a, b)
+    return out
+
+
+cpdef Array add(x, y):
+    """x + y."""
+    if alike(x, y):
+        return add_alike(<Array>x, <Array>y)
+    a, b = matched("add", x, y)
+    return add_alike(<Array>a, <Array>b)
+
+
+set_adder(add_alike)
+
+
+# subtract: y = a - b, da = g, db = -g
+cdef int subtract_backward(Node node, Array g) except -1:
+    node.send(0, g)
+    if node.needs(1):
+        node.send(1, negative(g))
+    return 0
+
+
+cpdef Array subtract(x, y):
+    """x - y."""
+    a, b = (x, y) if alike(x, y) else matched("subtract", x, y)
+    if (<Array>a).code == BOOL:
+        raise TypeError("[subtract] not defined for bool: use logical_xor")
+    cdef Array out = apply_binary(SUB, <Array>a, <Array>b, (<Array>a).code)
+    track(out, b"subtract", subtract_backward, NOTHING, <Array>a, <Array>b)
+    return out
+
+
+# multiply: y = a b, da = g b, db = g a
+cdef int multiply_backward(Node node, Array g) except -1:
+    if node.needs(0):
+        node.send(0, multiply_alike(g, node.value(1)))
+    if node.needs(1):
+        node.send(1, multiply_alike(g, node.value(0)))
+    return 0
+
+
+cdef Array multiply_alike(Array a, Array b):
+    cdef Array out = apply_binary(MUL, a, b, a.code)
+    track(out, b"multiply", multiply_backward, (SECOND if a.needs_grad else 0) | (FIRST if b.needs_grad else 0), a, b)
+    return out
+
+
+cpdef Array multiply(x, y):
+    """x * y, element by element."""
+    if alike(x, y):
+        return multiply_alike(<Array>x, <Array>y)
+    a, b = matched("multiply", x, y)
+    return multiply_alike(<Array>a, <Array>b)
+
+
+# divide: y = a / b, da = g / b, db = -g a / b²
+cdef int divide_backward(Node node, Array g) except -1:
+    cdef Array share = divide(g, node.value(1))
+    node.send(0, share)
+    if node.needs(1):
+        node.send(1, negative(divide(multiply(share, node.value(0)), node.value(1))))
+    return 0
+
+
+cpdef Array divide(x, y):
+    """x / y; integers are converted to float32 first."""
+    a, b = (x, y) if alike(x, y) and is_float((<Array>x).code) else matched_floats("divide", x, y)
+    cdef Array out = apply_binary(DIVIDE, <Array>a, <Array>b, (<Array>a).code)
+    track(out, b"divide", divide_backward, BOTH if (<Array>b).needs_grad else SECOND, <Array>a, <Array>b)
+    return out
+
+
+# reciprocal: y = 1 / x, dx = -g y²
+cdef int reciprocal_backward(Node node, Array g) except -1:
+    cdef Array y = node.saved_output(<Array>node.extra)
+    return node.send(0, negative(multiply(g, multiply(y, y))))
+
+
+cpdef Array reciprocal(x):
+    """1 / x."""
+    cdef Array a = operand("reciprocal", x)
+    a = a if is_float(a.code) else cast(a, FLOAT32)
+    cdef Array out = apply_unary(RECIPROCAL, a, a.code)
+    if a.needs_grad:
+        track(out, b"reciprocal", reciprocal_backward, NOTHING, a, None, None, alias(out))
+    return out
+
+
+# floor_divide: y = floor(a / b); its derivative is 0 wherever it has one
+cpdef Array floor_divide(x, y):
+    """The largest integer not above x / y; 0 where integers are divided by 0."""
+    a, b = matched("floor_divide", x, y)
+    return apply_binary(FLOOR_DIVIDE, <Array>a, <Array>b, (<Array>a).code)
+
+
+# remainder: y = a - b floor(a / b), da = g, db = -g floor(a / b)
+cdef int remainder_backward(Node node, Array g) except -1:
+    node.send(0, g)
+    if node.needs(1):
+        node.send(1, negative(multiply(g, floor_divide(node.value(0), node.value(1)))))
+    return 0
+
+
+cpdef Array remainder(x, y):
+    """x - y floor(x / y): the remainder with the sign of y, as Python's ``%``."""
+    a, b = matched("remainder", x, y)
+    cdef Array out = apply_binary(REMAINDER, <Array>a, <Array>b, (<Array>a).code)
+    track(out, b"remainder", remainder_backward, BOTH if (<Array>b).needs_grad else NOTHING, <Array>a, <Array>b)
+    return out
+
+
+# negative: y = -x, dx = -g
+cdef int negative_backward(Node node, Array g) except -1:
+    return node.send(0, negative(g))
+
+
+cpdef Array negative(x):
+    """-x."""
+    cdef Array a = operand("negative", x)
+    cdef Array out = apply_unary(NEG, a, a.code)
+    track(out, b"negative", negative_backward, NOTHING, a)
+    return out
+
+
+cpdef Array positive(x):
+    """+x: x itself."""
+    return operand("positive", x)
+
+
+# maximum, minimum: the gradient goes to the chosen operand, and in halves to both where they are equal
+cdef int extremum_backward(Node node, Array g) except -1:
+    a, b = node.value(0), node.value(1)
+    first = greater(a, b) if node.extra else less(a, b)
+    share = cast(add(cast(first, g.code), multiply(cast(equal(a, b), g.code), 0.5)), g.code)
+    if node.needs(0):
+        node.send(0, multiply(g, share))
+    if node.needs(1):
+        node.send(1, multiply(g, subtract(1, share)))
+    return 0
+
+
+cpdef Array maximum(x, y):
+    """The larger of x and y; NaN if either is. Where they are equal each gets half of the gradient."""
+    a, b = matched("maximum", x, y)
+    cdef Array out = apply_binary(MAXIMUM, <Array>a, <Array>b, (<Array>a).code)
+    track(out, b"maximum", extremum_backward, BOTH, <Array>a, <Array>b, None, True)
+    return out
+
+
+cpdef Array minimum(x, y):
+    """The smaller of x and y; NaN if either is. Where they are equal each gets half of the gradient."""
+    a, b = matched("minimum", x, y)
+    cdef Array out = apply_binary(MINIMUM, <Array>a, <Array>b, (<Array>a).code)
+    track(out, b"minimum", extremum_backward, BOTH, <Array>a, <Array>b, None, False)
+    return out
+
+
+# ── comparisons and logic: no gradients ───────────────────────────────────────────────────────────
+
+cdef Array compare(str name, int op, object x, object y):
+    a, b = matched(name, x, y)
+    return apply_binary(op, <Array>a, <Array>b, BOOL)
+
+
+cpdef Array equal(x, y):
+    """x == y."""
+    return compare("equal", EQ, x, y)
+
+
+cpdef Array not_equal(x, y):
+    """x != y."""
+    return compare("not_equal", NE, x, y)
+
+
+cpdef Array less(x, y):
+    """x < y."""
+    return compare("less", LT, x, y)
+
+
+cpdef Array less_equal(x, y):
+    """x <= y."""
+    return compare("less_equal", LE, x, y)
+
+
+cpdef Array greater(x, y):
+    """x > y."""
+    return compare("greater", GT, x, y)
+
+
+cpdef Array greater_equal(x, y):
+    """x >= y."""
+    return compare("greater_equal", GE, x, y)
+
+
+cdef Array bitwise(str name, int op, object x, object y):
+    a, b = matched(name, x, y)
+    if is_float((<Array>a).code):
+        raise TypeError(f"[{name}] expected integers or bool, got {a.dtype}")
+    return apply_binary(op, <Array>a, <Array>b, (<Array>a).code)
+
+
+cpdef Array bitwise_and(x, y):
+    """x & y, of integers or bool."""
+    return bitwise("bitwise_and", AND, x, y)
+
+
+cpdef Array bitwise_or(x, y):
+    """x | y, of integers or bool."""
+    return bitwise("bitwise_or", OR, x, y)
+
+
+cpdef Array bitwise_xor(x, y):
+    """x ^ y, of integers or bool."""
+    return bitwise("bitwise_xor", XOR, x, y)
+
+
+cpdef Array bitwise_invert(x):
+    """~x, of integers or bool."""
+    cdef Array a = operand("bitwise_invert", x)
+    if is_float(a.code):
+        raise TypeError(f"[bitwise_invert] expected integers or bool, got {a.dtype}")
+    return apply_unary(INVERT, a, a.code)
+
+
+cpdef Array logical_not(x):
+    """Whether each element is zero."""
+    cdef Array a = cast(operand("logical_not", x), BOOL)
+    return apply_unary(LOGICAL_NOT, a, BOOL)
+
+
+cdef Array logical(str name, int op, object x, object y):
+    a, b = matched(name, x, y)
+    return apply_binary(op, cast(<Array>a, BOOL), cast(<Array>b, BOOL), BOOL)
+
+
+cpdef Array logical_and(x, y):
+    """Whether both elements are nonzero."""
+    return logical("logical_and", AND, x, y)
+
+
+cpdef Array logical_or(x, y):
+    """Whether either element is nonzero."""
+    return logical("logical_or", OR, x, y)
+
+
+cpdef Array logical_xor(x, y):
+    """Whether exactly one element is nonzero."""
+    return logical("logical_xor", XOR, x, y)
+
+
+# ── choice ────────────────────────────────────────────────────────────────────────────────────────
+
+# where: y = a where c else b, da = g where c else 0, db = 0 where c else g
+cdef int where_backward(Node node, Array g) except -1:
+    condition = node.value(2)
+    if node.needs(0):
+        node.send(0, where(condition, g, 0))
+    if node.needs(1):
+        node.send(1, where(condition, 0, g))
+    return 0
+
+
+cpdef Array where(condition, x, y):
+    """x where the condition holds, y elsewhere; all three broadcast.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.where(mg.tensor([True, False]), 1.0, mg.tensor([5.0, 6.0]))
+    tensor([1., 6.])
+    """
+    cdef Array c = cast(operand("where", condition), BOOL), a, b
+    if is_scalar(x) and is_scalar(y):
+        x = scalar(x, FLOAT32 if isinstance(x, float) or isinstance(y, float) else weak_code(x, BOOL), c.buffer.device)
+    first, second = matched("where", x, y)
+    a, b = <Array>first, <Array>second
+    check_same_device("where", c, a)
+    if not same_shape(a, c):
+        first, third = broadcast_pair("where", a, c)
+        a, c = <Array>first, <Array>third
+        b = broadcasted(b, a.ndim_, a.extent)
+    cdef Array out = empty_as(a, a.code)
+    backend(a).where(c, a, b, out)
+    track(out, b"where", where_backward, 4, a, b, c)
+    return out
+
+
+def clip(x, min=None, max=None):
+    """x limited to [min, max]; None sets no limit. The gradient is 0 beyond the limits and 1 on them.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.clip(mg.tensor([-2.0, 0.5, 2.0]), -1, 1)
+    tensor([-1. ,  0.5,  1. ])
+    """
+    cdef Array a = operand("clip", x)
+    if min is not None:
+        a = where(less(a, min), min, a)
+    if max is not None:
+        a = where(greater(a, max), max, a)
+    return a

@@ -1,0 +1,435 @@
+"""Functions of one variable (and power, atan2), each with its derivative.
+
+Every derivative is written with operations of the tape, so that it can be differentiated again.
+"""
+from minigrad.engine.array cimport BOOL, FLOAT32, Array, alias, is_float, shape_of
+from minigrad.engine.backend cimport (
+    ABS, ACOS, ACOSH, ASIN, ASINH, ATAN, ATAN2, ATANH, CEIL, COS, COSH, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF,
+    ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND, RSQRT, SIGN, SIN, SINH, SQRT, SQUARE, TAN, TANH, TANH_GRAD,
+)
+from minigrad.engine.ops.arguments cimport is_scalar, operand
+from minigrad.engine.ops.arithmetic cimport (
+    add, apply_binary, apply_unary, divide, equal, matched, matched_floats, multiply, negative, reciprocal, subtract,
+    where,
+)
+from minigrad.engine.ops.layout cimport cast
+from minigrad.engine.tape cimport Backward, Node, recording, track
+
+from math import log as ln, pi, sqrt as root
+
+cdef enum:      # what a derivative reads
+    INPUT
+    OUTPUT
+
+
+cdef Array function(int op, const char* name, object x, Backward backward, int reads):
+    """A differentiable function of floats; integers are converted to float32 first."""
+    cdef Array a = operand(name.decode(), x) if not isinstance(x, Array) else <Array>x
+    if not is_float(a.code):
+        a = cast(a, FLOAT32)
+    cdef Array out = apply_unary(op, a, a.code)
+    if recording() and a.needs_grad:
+        if reads == INPUT:
+            track(out, name, backward, 1, a)
+        else:
+            track(out, name, backward, 0, a, None, None, alias(out))
+    return out
+
+
+cdef Array step_function(int op, const char* name, object x):
+    """A function whose derivative is 0 wherever it has one; integers pass unchanged."""
+    cdef Array a = operand(name.decode(), x)
+    if not is_float(a.code):
+        return a
+    cdef Array out = apply_unary(op, a, a.code)
+    track(out, name, no_gradient, 0, a)
+    return out
+
+
+cdef int no_gradient(Node node, Array g) except -1:
+    return node.send(0, multiply(g, 0))
+
+
+cdef inline Array result(Node node):
+    """y, for derivatives that read it."""
+    return node.saved_output(<Array>node.extra)
+
+
+# ── exponentials and logarithms ─────────────────────────────────────────────────────────────────────
+
+# exp: dx = g y
+cdef int exp_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, result(node)))
+
+
+cpdef Array exp(x):
+    """e to the power x."""
+    return function(EXP, b"exp", x, exp_backward, OUTPUT)
+
+
+# expm1: dx = g (y + 1)
+cdef int expm1_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, add(result(node), 1)))
+
+
+cpdef Array expm1(x):
+    """e to the power x, less one; exact for small x."""
+    return function(EXPM1, b"expm1", x, expm1_backward, OUTPUT)
+
+
+# exp2: dx = g y ln 2
+cdef int exp2_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, multiply(result(node), ln(2))))
+
+
+cpdef Array exp2(x):
+    """2 to the power x."""
+    return function(EXP2, b"exp2", x, exp2_backward, OUTPUT)
+
+
+# log: dx = g / x
+cdef int log_backward(Node node, Array g) except -1:
+    return node.send(0, divide(g, node.value(0)))
+
+
+cpdef Array log(x):
+    """The natural logarithm; NaN below 0, -inf at 0."""
+    return function(LOG, b"log", x, log_backward, INPUT)
+
+
+# log1p: dx = g / (1 + x)
+cdef int log1p_backward(Node node, Array g) except -1:
+    return node.send(0, divide(g, add(node.value(0), 1)))
+
+
+cpdef Array log1p(x):
+    """log(1 + x); exact for small x."""
+    return function(LOG1P, b"log1p", x, log1p_backward, INPUT)
+
+
+# log2: dx = g / (x ln 2)
+cdef int log2_backward(Node node, Array g) except -1:
+    return node.send(0, divide(g, multiply(node.value(0), ln(2))))
+
+
+cpdef Array log2(x):
+    """The logarithm to base 2."""
+    return function(LOG2, b"log2", x, log2_backward, INPUT)
+
+
+# log10: dx = g / (x ln 10)
+cdef int log10_backward(Node node, Array g) except -1:
+    return node.send(0, divide(g, multiply(node.value(0), ln(10))))
+
+
+cpdef Array log10(x):
+    """The logarithm to base 10."""
+    return function(LOG10, b"log10", x, log10_backward, INPUT)
+
+
+# ── powers and roots ────────────────────────────────────────────────────────────────────────────────
+
+# sqrt: dx = g / (2 y)
+cdef int sqrt_backward(Node node, Array g) except -1:
+    return node.send(0, divide(g, multiply(result(node), 2)))
+
+
+cpdef Array sqrt(x):
+    """The square root; NaN below 0."""
+    return function(SQRT, b"sqrt", x, sqrt_backward, OUTPUT)
+
+
+# rsqrt: dx = -g y³ / 2
+cdef int rsqrt_backward(Node node, Array g) except -1:
+    cdef Array y = result(node)
+    return node.send(0, multiply(multiply(g, -0.5), multiply(y, multiply(y, y))))
+
+
+cpdef Array rsqrt(x):
+    """1 / sqrt(x)."""
+    return function(RSQRT, b"rsqrt", x, rsqrt_backward, OUTPUT)
+
+
+# square: dx = 2 g x
+cdef int square_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(multiply(g, node.value(0)), 2))
+
+
+cpdef Array square(x):
+    """x * x."""
+    cdef Array a = operand("square", x)
+    cdef Array out = apply_unary(SQUARE, a, a.code)
+    track(out, b"square", square_backward, 1, a)
+    return out
+
+
+# power: y = aᵇ, da = g b aᵇ⁻¹ (0 where b = 0), db = g y log a (0 where a = 0)
+cdef int power_backward(Node node, Array g) except -1:
+    cdef Array a = node.value(0), b = node.value(1)
+    if node.needs(0):
+        node.send(0, where(equal(b, 0), 0, multiply(g, multiply(b, power(a, subtract(b, 1))))))
+    if node.needs(1):
+        node.send(1, where(equal(a, 0), 0, multiply(multiply(g, power(a, b)), log(where(equal(a, 0), 1, a)))))
+    return 0
+
+
+# power with a number as exponent: y = xⁿ, dx = g n xⁿ⁻¹
+cdef int constant_power_backward(Node node, Array g) except -1:
+    n = node.extra
+    if n == 0:
+        return node.send(0, multiply(g, 0))
+    return node.send(0, multiply(g, multiply(power(node.value(0), n - 1), n)))
+
+
+cpdef Array power(x, y):
+    """x to the power y.
+
+    Raises
+    ------
+    ValueError
+        If both are integers and some exponent is negative: convert to float first.
+    """
+    cdef Array a, out
+    if is_scalar(y) and isinstance(x, Array):
+        a = <Array>x
+        if not is_float(a.code) and isinstance(y, float):
+            a = cast(a, FLOAT32)
+        if y == 2:
+            return square(a)
+        if y == 1:
+            return multiply(a, 1)
+        if is_float(a.code):
+            if y == 0.5:
+                return sqrt(a)
+            if y == -1:
+                return reciprocal(a)
+            first, second = matched("power", a, y)
+            out = apply_binary(POW, <Array>first, <Array>second, a.code)
+            track(out, b"power", constant_power_backward, 1, a, None, None, y)
+            return out
+    first, second = matched("power", x, y)
+    a = <Array>first
+    if not is_float(a.code) and bool(alias(<Array>second)._detached_numpy().min(initial=0) < 0):
+        raise ValueError("[power] integers to negative powers are not integers: convert to float first")
+    if a.code == BOOL:
+        raise TypeError("[power] not defined for bool")
+    out = apply_binary(POW, a, <Array>second, a.code)
+    track(out, b"power", power_backward, 3, a, <Array>second)
+    return out
+
+
+# ── circular functions and their inverses ───────────────────────────────────────────────────────────
+
+# sin: dx = g cos x
+cdef int sin_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, cos(node.value(0))))
+
+
+cpdef Array sin(x):
+    """The sine of x in radians."""
+    return function(SIN, b"sin", x, sin_backward, INPUT)
+
+
+# cos: dx = -g sin x
+cdef int cos_backward(Node node, Array g) except -1:
+    return node.send(0, negative(multiply(g, sin(node.value(0)))))
+
+
+cpdef Array cos(x):
+    """The cosine of x in radians."""
+    return function(COS, b"cos", x, cos_backward, INPUT)
+
+
+# tan: dx = g (1 + y²)
+cdef int tan_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, add(square(result(node)), 1)))
+
+
+cpdef Array tan(x):
+    """The tangent of x in radians."""
+    return function(TAN, b"tan", x, tan_backward, OUTPUT)
+
+
+# asin: dx = g / √(1 - x²)
+cdef int asin_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, rsqrt(subtract(1, square(node.value(0))))))
+
+
+cpdef Array asin(x):
+    """The angle in [-π/2, π/2] whose sine is x."""
+    return function(ASIN, b"asin", x, asin_backward, INPUT)
+
+
+# acos: dx = -g / √(1 - x²)
+cdef int acos_backward(Node node, Array g) except -1:
+    return node.send(0, negative(multiply(g, rsqrt(subtract(1, square(node.value(0)))))))
+
+
+cpdef Array acos(x):
+    """The angle in [0, π] whose cosine is x."""
+    return function(ACOS, b"acos", x, acos_backward, INPUT)
+
+
+# atan: dx = g / (1 + x²)
+cdef int atan_backward(Node node, Array g) except -1:
+    return node.send(0, divide(g, add(square(node.value(0)), 1)))
+
+
+cpdef Array atan(x):
+    """The angle in (-π/2, π/2) whose tangent is x."""
+    return function(ATAN, b"atan", x, atan_backward, INPUT)
+
+
+# atan2: y = angle of the point (b, a), da = g b / (a² + b²), db = -g a / (a² + b²)
+cdef int atan2_backward(Node node, Array g) except -1:
+    cdef Array a = node.value(0), b = node.value(1)
+    cdef Array share = divide(g, add(square(a), square(b)))
+    if node.needs(0):
+        node.send(0, multiply(share, b))
+    if node.needs(1):
+        node.send(1, negative(multiply(share, a)))
+    return 0
+
+
+cpdef Array atan2(x, y):
+    """The angle in (-π, π] of the point with ordinate x and abscissa y, as NumPy's ``arctan2``."""
+    a, b = matched_floats("atan2", x, y)
+    cdef Array out = apply_binary(ATAN2, <Array>a, <Array>b, (<Array>a).code)
+    track(out, b"atan2", atan2_backward, 3, <Array>a, <Array>b)
+    return out
+
+
+# ── hyperbolic functions and their inverses ─────────────────────────────────────────────────────────
+
+# sinh: dx = g cosh x
+cdef int sinh_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, cosh(node.value(0))))
+
+
+cpdef Array sinh(x):
+    """The hyperbolic sine."""
+    return function(SINH, b"sinh", x, sinh_backward, INPUT)
+
+
+# cosh: dx = g sinh x
+cdef int cosh_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, sinh(node.value(0))))
+
+
+cpdef Array cosh(x):
+    """The hyperbolic cosine."""
+    return function(COSH, b"cosh", x, cosh_backward, INPUT)
+
+
+# tanh: dx = g (1 - y²)
+cdef int tanh_backward(Node node, Array g) except -1:
+    if not recording():
+        return node.send(0, apply_binary(TANH_GRAD, g, <Array>node.extra, g.code))
+    return node.send(0, multiply(g, subtract(1, square(result(node)))))
+
+
+cpdef Array tanh(x):
+    """The hyperbolic tangent."""
+    return function(TANH, b"tanh", x, tanh_backward, OUTPUT)
+
+
+# asinh: dx = g / √(x² + 1)
+cdef int asinh_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, rsqrt(add(square(node.value(0)), 1))))
+
+
+cpdef Array asinh(x):
+    """The inverse of sinh."""
+    return function(ASINH, b"asinh", x, asinh_backward, INPUT)
+
+
+# acosh: dx = g / √(x² - 1)
+cdef int acosh_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, rsqrt(subtract(square(node.value(0)), 1))))
+
+
+cpdef Array acosh(x):
+    """The inverse of cosh on [1, ∞)."""
+    return function(ACOSH, b"acosh", x, acosh_backward, INPUT)
+
+
+# atanh: dx = g / (1 - x²)
+cdef int atanh_backward(Node node, Array g) except -1:
+    return node.send(0, divide(g, subtract(1, square(node.value(0)))))
+
+
+cpdef Array atanh(x):
+    """The inverse of tanh on (-1, 1)."""
+    return function(ATANH, b"atanh", x, atanh_backward, INPUT)
+
+
+# ── others ──────────────────────────────────────────────────────────────────────────────────────────
+
+# erf: dx = g 2/√π exp(-x²)
+cdef int erf_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(multiply(g, 2 / root(pi)), exp(negative(square(node.value(0))))))
+
+
+cpdef Array erf(x):
+    """The error function 2/√π ∫₀ˣ exp(-t²) dt."""
+    return function(ERF, b"erf", x, erf_backward, INPUT)
+
+
+# abs: dx = g sign x
+cdef int abs_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, sign(node.value(0))))
+
+
+cpdef Array absolute(x):
+    """The absolute value; its gradient at 0 is 0."""
+    cdef Array a = operand("abs", x)
+    if a.code == BOOL:
+        return a
+    cdef Array out = apply_unary(ABS, a, a.code)
+    track(out, b"abs", abs_backward, 1, a)
+    return out
+
+
+cpdef Array sign(x):
+    """-1, 0 or 1 with the sign of x; NaN of NaN."""
+    cdef Array a = operand("sign", x)
+    if a.code == BOOL:
+        raise TypeError("[sign] not defined for bool")
+    cdef Array out = apply_unary(SIGN, a, a.code)
+    track(out, b"sign", no_gradient, 0, a)
+    return out
+
+
+cpdef Array floor(x):
+    """The largest integer not above x."""
+    return step_function(FLOOR, b"floor", x)
+
+
+cpdef Array ceil(x):
+    """The smallest integer not below x."""
+    return step_function(CEIL, b"ceil", x)
+
+
+cpdef Array round(x):
+    """The nearest integer, halves to the even one."""
+    return step_function(ROUND, b"round", x)
+
+
+cdef Array test(int op, const char* name, object x):
+    cdef Array a = operand(name.decode(), x)
+    return apply_unary(op, a if is_float(a.code) else cast(a, FLOAT32), BOOL)
+
+
+cpdef Array isnan(x):
+    """Which elements are NaN."""
+    return test(ISNAN, b"isnan", x)
+
+
+cpdef Array isinf(x):
+    """Which elements are infinite."""
+    return test(ISINF, b"isinf", x)
+
+
+cpdef Array isfinite(x):
+    """Which elements are neither infinite nor NaN."""
+    return test(ISFINITE, b"isfinite", x)

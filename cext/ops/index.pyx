@@ -1,0 +1,467 @@
+"""Indexing, reading and writing: basic (views), and by integers and masks (copies), as NumPy defines it."""
+from libc.stdint cimport int32_t, int64_t
+
+import numpy as np
+
+from minigrad.engine.array cimport (
+    BOOL, INT32, INT64, MAX_NDIM, Array, alias, check_same_device, empty, empty_as, from_object, is_float, same_shape,
+    shape_of, transferred,
+)
+from minigrad.engine.backend cimport backend
+from minigrad.engine.ops.arguments cimport is_scalar, one_axis, operand, scalar
+from minigrad.engine.ops.arithmetic cimport add, broadcast_pair, less, multiply, where
+from minigrad.engine.ops.layout cimport (
+    broadcast_shape, broadcasted, cast, copied, dense, permuted, permuted_raw, placed, reindexed, reshape_to, sliced, window, zeros,
+)
+from minigrad.engine.tape cimport Node, check_in_place, rebase, recording, track
+
+
+# ── checked indices ───────────────────────────────────────────────────────────────────────────────
+
+cdef Array checked_index(str op, object index, int64_t n, int axis, int device):
+    """Integer indices as int64 from 0 to n - 1; negative ones count from the end."""
+    cdef Array i = operand(op, index), out
+    cdef const int64_t* source
+    cdef int64_t* to
+    cdef int64_t k, value
+    if is_float(i.code) or i.code == BOOL:
+        if i.count:
+            raise IndexError(f"[{op}] expected integer indices, got {i.dtype}")
+    i = dense(cast(i, INT64))
+    if device or i.buffer.device:
+        i = transferred(i, 0)     # checked on the host
+    source = <const int64_t*>i.data
+    out = empty_as(i, INT64)
+    to = <int64_t*>out.data
+    for k in range(i.count):
+        value = source[k]
+        if value < -n or value >= n:
+            raise IndexError(f"[{op}] index {value} is out of range for axis {axis} of length {n}")
+        to[k] = value + n if value < 0 else value
+    return transferred(out, device) if device else out
+
+
+cdef tuple around(Array x, int axis):
+    """(outer, n, inner) of an axis."""
+    cdef int64_t outer = 1, inner = 1
+    cdef int i
+    for i in range(x.ndim_):
+        if i < axis:
+            outer *= x.extent[i]
+        elif i > axis:
+            inner *= x.extent[i]
+    return outer, x.extent[axis], inner
+
+
+# ── take: y[..., j, ...] = x[..., i_j, ...], dx = g added at i ────────────────────────────────────
+
+cdef int take_backward(Node node, Array g) except -1:
+    cdef Array total
+    axis, index, shape = node.extra
+    if recording() or not node.can_accumulate(0):
+        return node.send(0, scattered(g, axis, index, shape))
+    total = node.accumulator(0)
+    outer, n, inner = around(total, axis)
+    backend(g).add_at(outer, n, inner, total, index, dense(g))
+    return 0
+
+
+cdef Array taken(Array x, int axis, Array index):
+    """x at checked one-dimensional indices along an axis."""
+    cdef int64_t[MAX_NDIM] extent
+    cdef int i
+    for i in range(x.ndim_):
+        extent[i] = index.count if i == axis else x.extent[i]
+    cdef Array out = empty(x.code, x.ndim_, extent, x.buffer.device)
+    outer, n, inner = around(x, axis)
+    backend(x).take(outer, n, inner, dense(x), index, out)
+    track(out, b"take", take_backward, 0, x, None, None, (axis, index, shape_of(x)))
+    return out
+
+
+cdef int scatter_backward(Node node, Array g) except -1:
+    axis, index = node.extra
+    return node.send(0, taken(g, axis, index))
+
+
+cdef Array scattered(Array g, int axis, Array index, tuple shape):
+    """Zeros of a shape, with g added at the indices along an axis: the adjoint of `taken`."""
+    cdef Array out = zeros(shape, g.code, g.buffer.device)
+    outer, n, inner = around(out, axis)
+    backend(g).add_at(outer, n, inner, out, index, dense(g))
+    track(out, b"scatter", scatter_backward, 0, g, None, None, (axis, index))
+    return out
+
+
+def take(x, indices, axis=None):
+    """The elements of x at integer indices along an axis (which may be omitted in one dimension).
+
+    Parameters
+    ----------
+    x : Tensor
+    indices : Tensor of integers
+        Of any shape, which replaces the axis in the result; negative ones count from the end.
+    axis : int, optional
+
+    Raises
+    ------
+    IndexError
+        If an index is out of range.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.take(mg.tensor([10.0, 20.0, 30.0]), mg.tensor([2, 0]))
+    tensor([30., 10.])
+    """
+    cdef Array a = operand("take", x), index
+    if axis is None and a.ndim_ != 1:
+        raise ValueError(f"[take] expected an axis for {a.ndim_} axes")
+    cdef int k = one_axis("take", 0 if axis is None else axis, a.ndim_)
+    index = checked_index("take", indices, a.extent[k], k, a.buffer.device)
+    cdef Array out = taken(a, k, reshape_to(index, (index.count,)))
+    shape = shape_of(a)
+    return out if index.ndim_ == 1 else reshape_to(out, shape[:k] + shape_of(index) + shape[k + 1:])
+
+
+# ── take_along_axis: y[o, j, i] = x[o, index[o, j, i], i] ─────────────────────────────────────────
+
+cdef int take_along_backward(Node node, Array g) except -1:
+    axis, index, shape = node.extra
+    return node.send(0, added_along(g, index, axis, shape))
+
+
+cdef Array taken_along(Array x, Array index, int axis):
+    """The same for a checked index of x's shape elsewhere than along the axis."""
+    cdef Array out = empty_as(index, x.code)
+    outer, n, inner = around(x, axis)
+    index = dense(index)
+    backend(x).take_along(outer, n, inner, dense(x), index.extent[axis], index, out)
+    track(out, b"take_along_axis", take_along_backward, 0, x, None, None, (axis, index, shape_of(x)))
+    return out
+
+
+cdef int add_along_backward(Node node, Array g) except -1:
+    axis, index = node.extra
+    return node.send(0, taken_along(g, index, axis))
+
+
+cdef Array added_along(Array g, Array index, int axis, tuple shape):
+    cdef Array out = zeros(shape, g.code, g.buffer.device)
+    outer, n, inner = around(out, axis)
+    backend(g).add_along(outer, n, inner, out, index.extent[axis], index, dense(g))
+    track(out, b"add_along_axis", add_along_backward, 0, g, None, None, (axis, index))
+    return out
+
+
+def take_along_axis(x, indices, axis=-1):
+    """x at an index of its own for every element along an axis, as ``numpy.take_along_axis``.
+
+    Raises
+    ------
+    IndexError
+        If an index is out of range.
+    ValueError
+        If the shapes do not broadcast elsewhere than along the axis.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.tensor([[3.0, 1.0, 2.0]])
+    >>> mg.take_along_axis(x, mg.argsort(x), axis=1)
+    tensor([[1., 2., 3.]])
+    """
+    cdef Array a = operand("take_along_axis", x), index
+    cdef int k = one_axis("take_along_axis", axis, a.ndim_)
+    index = checked_index("take_along_axis", indices, a.extent[k], k, a.buffer.device)
+    if index.ndim_ != a.ndim_:
+        raise ValueError(f"[take_along_axis] expected indices with {a.ndim_} axes, got shape {shape_of(index)}")
+    shape = []
+    for i, (m, n) in enumerate(zip(shape_of(a), shape_of(index))):
+        if i != k and m != n and m != 1 and n != 1:
+            raise ValueError(f"[take_along_axis] the shapes {shape_of(a)} and {shape_of(index)} do not broadcast along axis {i}")
+        shape.append(n if m == 1 else m)
+    shape[k] = a.extent[k]
+    a = broadcast_shape(a, tuple(shape))
+    shape[k] = index.extent[k]
+    return taken_along(a, broadcast_shape(index, tuple(shape)), k)
+
+
+# ── order ─────────────────────────────────────────────────────────────────────────────────────────
+
+def argsort(x, axis=-1, *, descending=False, stable=True):
+    """The indices (int64) that sort x along an axis; equal elements keep their order, NaN comes last."""
+    cdef Array a = operand("argsort", x), plain, out
+    cdef int k = one_axis("argsort", axis, a.ndim_)
+    order = [i for i in range(a.ndim_) if i != k] + [k]
+    plain = dense(permuted_raw(a, order))
+    out = empty_as(plain, INT64)
+    backend(a).argsort(plain, descending, out)
+    return permuted_raw(out, [order.index(i) for i in range(a.ndim_)])
+
+
+def sort(x, axis=-1, *, descending=False, stable=True):
+    """x sorted along an axis; the gradient goes back to where each element came from.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.sort(mg.tensor([3.0, 1.0, 2.0]), descending=True)
+    tensor([3., 2., 1.])
+    """
+    cdef Array a = operand("sort", x)
+    return taken_along(a, argsort(a, axis=axis, descending=descending), one_axis("sort", axis, a.ndim_))
+
+
+def nonzero(x):
+    """A tuple with one int64 tensor for each axis: where x is not zero, in row-major order."""
+    cdef Array a = operand("nonzero", x)
+    if a.ndim_ == 0:
+        raise ValueError("[nonzero] expected at least one axis, got a 0-d tensor")
+    return backend(a).nonzero(a)
+
+
+def unique_values(x):
+    """The distinct elements of x, sorted; every NaN is its own."""
+    cdef Array a = operand("unique_values", x)
+    return backend(a).unique(dense(a))
+
+
+# ── x[key] ────────────────────────────────────────────────────────────────────────────────────────
+
+cdef tuple parse_key(Array x, object key):
+    """(window spec, shape with new axes, {axis of the windowed x: index array}, where the array axes go).
+
+    Basic parts become a window. An integer array stays behind as an index of its axis; a mask becomes as many.
+    """
+    cdef list parts = list(key) if isinstance(key, tuple) else [key], spec = [], layout = [], arrays = []
+    cdef int used = 0, axis = 0, i
+    cdef int64_t n
+    for i, part in enumerate(parts):
+        if part is None or part is Ellipsis or isinstance(part, slice):
+            continue
+        if isinstance(part, (bool, np.bool_)) or (isinstance(part, Array) and (<Array>part).code == BOOL):
+            parts[i] = part = operand("index", part)
+        elif isinstance(part, Array):
+            pass
+        elif hasattr(part, "__index__") and not isinstance(part, np.ndarray):
+            continue
+        elif isinstance(part, (list, np.ndarray)) or hasattr(part, "__array__"):
+            parts[i] = part = operand("index", np.asarray(part) if len(part) else np.asarray(part, dtype=np.int64))
+        else:
+            raise IndexError(f"[index] expected integers, slices, None, ..., or tensors of integers or bool, got {part!r}")
+    for part in parts:
+        if part is None or part is Ellipsis:
+            continue
+        used += (<Array>part).ndim_ if isinstance(part, Array) and (<Array>part).code == BOOL else 1
+    if sum([part is Ellipsis for part in parts]) > 1:
+        raise IndexError("[index] expected at most one ellipsis")
+    if used > x.ndim_:
+        raise IndexError(f"[index] expected at most {x.ndim_} indices for shape {shape_of(x)}, got {used}")
+    if not any([part is Ellipsis for part in parts]):
+        parts.append(Ellipsis)
+    # layout: for each axis of the result before the arrays are applied, "new", "keep", or the index array of that axis
+    for part in parts:
+        if part is None:
+            layout.append("new")
+        elif part is Ellipsis:
+            for _ in range(x.ndim_ - used):
+                spec.append((0, 1, x.extent[axis], True))
+                layout.append("keep")
+                axis += 1
+        elif isinstance(part, slice):
+            start, stop, step = part.indices(x.extent[axis])
+            spec.append((start, step, len(range(start, stop, step)), True))
+            layout.append("keep")
+            axis += 1
+        elif isinstance(part, Array) and (<Array>part).code == BOOL:
+            mask = <Array>part
+            for i in range(mask.ndim):
+                if mask.shape[i] != x.extent[axis + i]:
+                    raise IndexError(f"[index] a mask of shape {mask.shape} does not fit axis {axis + i} of length "
+                                     f"{x.extent[axis + i]} of {shape_of(x)}")
+            if mask.ndim == 0:
+                # a 0-d mask adds an axis of length one or zero
+                layout.append(("new", from_object(np.zeros(int(bool(mask.item())), dtype=np.int64), INT64, 0, False)))
+                continue
+            for found in nonzero(mask):
+                spec.append((0, 1, x.extent[axis], True))
+                layout.append(found)
+                axis += 1
+        elif isinstance(part, Array):
+            spec.append((0, 1, x.extent[axis], True))
+            layout.append(checked_index("index", part, x.extent[axis], axis, x.buffer.device))
+            axis += 1
+        else:
+            n = x.extent[axis]
+            value = part.__index__()
+            if value < -n or value >= n:
+                raise IndexError(f"[index] index {value} is out of range for axis {axis} of length {n}")
+            spec.append((value + n if value < 0 else value, 1, 1, False))
+            # A number among arrays is an array index to NumPy: it only decides where the result's axes go.
+            layout.append("drop")
+            axis += 1
+    return spec, layout
+
+
+cdef Array basic(Array x, list spec, list layout):
+    """x through the window, with new axes."""
+    cdef Array out = sliced(x, spec)
+    shape, k = [], 0
+    for entry in layout:
+        if isinstance(entry, str) and entry == "drop":
+            continue
+        if (isinstance(entry, str) and entry == "new") or isinstance(entry, tuple):
+            shape.append(1)
+        else:
+            shape.append(out.extent[<int>k])
+            k += 1
+    return out if len(shape) == out.ndim_ else reindexed(out, shape)
+
+
+cdef tuple flattened(Array x, list layout):
+    """(x with the indexed axes merged in front, flat index, shape of the index, place of its axes in the result).
+
+    Several index arrays become one, into the merged axis: ((i * n₂) + j) * n₃ + k, ...
+    """
+    cdef list entries = [e for e in layout if not (isinstance(e, str) and e == "drop")]
+    cdef list axes = [k for k, e in enumerate(entries) if not isinstance(e, str)]
+    cdef list rest = [k for k in range(x.ndim_) if k not in axes]
+    cdef Array flat = None, index, moved
+    cdef int64_t merged = 1
+    for k in axes:
+        entry = entries[k]
+        index = <Array>(entry[1] if isinstance(entry, tuple) else entry)
+        merged *= x.extent[<int>k]
+        flat = index if flat is None else add(multiply(flat, x.extent[<int>k]), index)
+    # NumPy's rule: the result's index axes stand where the indices stood if those were neighbours, else in front.
+    places = [k for k, e in enumerate(layout) if not (isinstance(e, str) and e in ("keep", "new"))]
+    neighbours = places[-1] - places[0] + 1 == len(places)
+    place = sum([not (isinstance(e, str) and e == "drop") for e in layout[:places[0]]]) if neighbours else 0
+    moved = permuted(x, axes + rest) if axes + rest != list(range(x.ndim_)) else x
+    moved = reshape_to(moved, (merged,) + shape_of(moved)[len(axes):])
+    return moved, reshape_to(flat, (flat.count,)), shape_of(flat), place, axes + rest
+
+
+cdef bint is_basic(list layout):
+    return all([isinstance(entry, str) for entry in layout])
+
+
+cpdef Array getitem(x, key):
+    """x[key] by NumPy's rules: a view for integers, slices, None and ...; a copy for integer arrays and masks."""
+    cdef Array a = <Array?>x
+    cdef int64_t n
+    if type(key) is int and a.ndim_ > 0:      # the common x[i]
+        n = a.extent[0]
+        if not -n <= key < n:
+            raise IndexError(f"[index] index {key} is out of range for axis 0 of length {n}")
+        return sliced(a, [(key + n if key < 0 else key, 1, 1, False)] + [(0, 1, a.extent[i], True) for i in range(1, a.ndim_)])
+    spec, layout = parse_key(a, key)
+    return read(a, spec, layout)
+
+
+cdef Array read(Array x, list spec, list layout):
+    """The part of x that a parsed key names."""
+    cdef Array out = basic(x, spec, layout), moved, index
+    if is_basic(layout):
+        return out
+    moved, index, index_shape, place, order = flattened(out, layout)
+    out = taken(moved, 0, index)
+    rest = shape_of(moved)[1:]
+    out = reshape_to(out, index_shape + rest)
+    if place:
+        front = list(range(len(index_shape)))
+        order = list(range(len(index_shape), len(index_shape) + place)) + front \
+            + list(range(len(index_shape) + place, out.ndim_))
+        out = permuted(out, order)
+    return out
+
+
+# ── x[key] = value ────────────────────────────────────────────────────────────────────────────────
+# y = x with a part replaced by v: dx = g with zeros in the part, dv = g[part]
+
+cdef int setitem_backward(Node node, Array g) except -1:
+    spec, layout = node.extra
+    cdef Array mask
+    if node.needs(0):
+        mask = zeros(shape_of(g), BOOL, g.buffer.device)
+        write(mask, spec, layout, broadcast_shape(scalar(True, BOOL, g.buffer.device), shape_of(read(mask, spec, layout))))
+        node.send(0, where(mask, 0, g))
+    if node.needs(1):
+        node.send(1, read(g, spec, layout))
+    return 0
+
+
+cpdef int setitem(x, key, value) except -1:
+    """x[key] = value in place; the value broadcasts and is converted to x's dtype."""
+    cdef Array a = <Array?>x, v, target, result, moved, index, old
+    if is_scalar(value):
+        v = scalar(value, a.code, a.buffer.device)
+    else:
+        v = operand("setitem", value)
+    check_same_device("setitem", a, v)
+    recorded = recording() and (a.needs_grad or v.needs_grad)
+    if recorded:
+        check_in_place("setitem", a)
+    if is_float(v.code) and not is_float(a.code):
+        raise TypeError(f"[setitem] expected a value of a dtype that fits {a.dtype}, got {v.dtype}")
+    spec, layout = parse_key(a, key)
+    old = alias(a)
+    target = basic(old, spec, layout)
+    part_shape = shape_of(target) if is_basic(layout) else shape_of(read(old, spec, layout))
+    v = cast(v, a.code)
+    try:
+        # as NumPy, leading axes of length one of the value may be dropped
+        while v.ndim_ > len(part_shape) and v.extent[0] == 1:
+            v = reindexed(v, list(shape_of(v)[1:]))
+        v = broadcast_shape(v, part_shape)
+    except ValueError:
+        raise ValueError(f"[setitem] a value of shape {shape_of(v)} does not broadcast to {part_shape}") from None
+    if v.buffer == a.buffer and not recorded:
+        v = copied(v)       # x[1:] = x[:-1]
+    if recorded:
+        # Written out of place, and then taken over: the tape sees y = setitem(x, v).
+        old.node, old.needs_grad, old.output = a.node, a.needs_grad, a.output
+        result = copied_raw(a)
+        write(result, spec, layout, v)
+        track(result, b"setitem", setitem_backward, 0, old, v, None, (spec, layout))
+        old = None
+        target = None
+        backend(a).copy(result, a)
+        a.node = None
+        rebase(a, result)
+        return 0
+    write(a, spec, layout, v)
+    a.buffer.version += 1
+    return 0
+
+
+cdef Array copied_raw(Array x):
+    cdef Array out = empty_as(x, x.code)
+    backend(x).copy(x, out)
+    return out
+
+
+cdef int write(Array x, list spec, list layout, Array v) except -1:
+    """Put v, of the part's shape, into the part of x; not recorded."""
+    cdef Array plain = alias(x), target, moved, index, values, whole
+    target = basic(plain, spec, layout)
+    if is_basic(layout):
+        backend(x).copy(v, target)
+        return 0
+    moved, index, index_shape, place, order = flattened(target, layout)
+    values = alias(v)
+    if place:
+        k = len(index_shape)
+        values = permuted_raw(values, list(range(place, place + k)) + list(range(place)) + list(range(place + k, values.ndim_)))
+    values = dense(values)
+    outer, n, inner = around(moved, 0)
+    if moved.buffer == x.buffer and moved.contiguous:
+        backend(x).put(1, n, inner, moved, index, values)
+        return 0
+    whole = moved if moved.buffer != x.buffer else copied_raw(moved)       # a copy in the order of the index
+    backend(x).put(1, n, inner, whole, index, values)
+    shape = shape_of(target)
+    whole = reshape_to(whole, tuple([shape[k] for k in order]))
+    backend(x).copy(permuted_raw(whole, [order.index(k) for k in range(len(order))]), target)
+    return 0

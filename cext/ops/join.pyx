@@ -1,0 +1,171 @@
+"""Joining tensors and taking them apart."""
+from libc.stdint cimport int64_t
+
+from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, shape_of
+from minigrad.engine.backend cimport backend
+from minigrad.engine.ops.arguments cimport one_axis, operand
+from minigrad.engine.ops.layout cimport cast, expand_dims, placed, reshape, reshape_to, sliced, window, zeros
+from minigrad.engine.tape cimport Node, recording, track_many
+
+
+cdef list span(Array x, int axis, int64_t start, int64_t stop, bint keep):
+    """The window [start, stop) of one axis."""
+    cdef list spec = [(0, 1, x.extent[k], True) for k in range(x.ndim_)]
+    spec[axis] = (start, 1, stop - start, keep)
+    return spec
+
+
+# ── concat: y = the parts side by side, each part's gradient is its window of g ───────────────────
+
+cdef int concat_backward(Node node, Array g) except -1:
+    axis, bounds = node.extra
+    cdef int i
+    for i in range(node.inputs):
+        if node.needs(i):
+            node.send(i, sliced(g, span(g, axis, bounds[i], bounds[i + 1], True)))
+    return 0
+
+
+cdef Array concatenated(list parts, int axis):
+    """The parts, of one dtype, device and number of axes, along an axis."""
+    cdef Array first = <Array>parts[0], part, out
+    cdef int64_t[MAX_NDIM] extent
+    cdef list bounds = [0]
+    cdef int i
+    for i in range(first.ndim_):
+        extent[i] = first.extent[i]
+    for part in parts:
+        bounds.append(bounds[-1] + part.extent[axis])
+    extent[axis] = bounds[-1]
+    out = empty(first.code, first.ndim_, extent, first.buffer.device)
+    for i, part in enumerate(parts):
+        backend(out).copy(part, window(out, span(out, axis, bounds[i], bounds[i + 1], True)))
+    track_many([out], b"concat", concat_backward, parts, [], (axis, bounds))
+    return out
+
+
+cdef list checked(str op, object tensors):
+    """Operands of one dtype on one device."""
+    cdef list parts = [operand(op, x) for x in tensors]
+    cdef Array part
+    cdef int code = 0
+    if not parts:
+        raise ValueError(f"[{op}] expected at least one tensor")
+    for part in parts:
+        check_same_device(op, <Array>parts[0], part)
+        code = max(code, part.code)
+    return [cast(<Array>part, code) for part in parts]
+
+
+def concat(tensors, axis=0):
+    """The tensors one behind the other along an axis; None flattens them first.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or if their shapes differ elsewhere than along the axis.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.concat([mg.tensor([[1, 2]]), mg.tensor([[3, 4]])], axis=0)
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    parts = checked("concat", tensors)
+    if axis is None:
+        parts, axis = [reshape(part, -1) for part in parts], 0
+    cdef Array first = <Array>parts[0], part
+    cdef int k = one_axis("concat", axis, first.ndim_), i
+    for part in parts:
+        fits = part.ndim_ == first.ndim_
+        for i in range(first.ndim_ if fits else 0):
+            fits = fits and (i == k or part.extent[i] == first.extent[i])
+        if not fits:
+            raise ValueError(f"[concat] expected shapes that agree but along axis {k}, got "
+                             f"{', '.join([str(p.shape) for p in parts])}")
+    return concatenated(parts, k)
+
+
+def stack(tensors, axis=0):
+    """The tensors, all of one shape, along a new axis.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.stack([mg.tensor([1, 2]), mg.tensor([3, 4])], axis=1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
+    parts = checked("stack", tensors)
+    for part in parts:
+        if part.shape != parts[0].shape:
+            raise ValueError(f"[stack] expected equal shapes, got {', '.join([str(p.shape) for p in parts])}")
+    cdef int k = one_axis("stack", axis, (<Array>parts[0]).ndim_ + 1)
+    return concatenated([expand_dims(part, k) for part in parts], k)
+
+
+# ── split: the pieces are windows of x, dx = the gradients of the pieces side by side ─────────────
+
+cdef int split_backward(Node node, Array g) except -1:
+    axis, bounds, keep, shape = node.extra
+    cdef Array total = zeros(shape, node.code, node.device), piece
+    cdef int i
+    for i in range(node.outputs):
+        if node.pendings[i] is None:
+            continue
+        piece = <Array>node.pendings[i]
+        spec = span(total, axis, bounds[i], bounds[i + 1], keep)
+        if recording():
+            node.send(0, placed(piece, spec, shape))
+        else:
+            backend(total).copy(piece, window(total, spec))
+    return 0 if recording() else node.send(0, total)
+
+
+cdef list pieces(Array x, int axis, list bounds, bint keep):
+    """Views of x between the bounds along an axis, which is dropped where keep is False."""
+    cdef list outs = [window(x, span(x, axis, bounds[i], bounds[i + 1], keep)) for i in range(len(bounds) - 1)]
+    if outs and x.needs_grad:
+        if len(outs) == 1:
+            return [sliced(x, span(x, axis, bounds[0], bounds[1], keep))]
+        track_many(outs, b"split", split_backward, [x], [], (axis, bounds, keep, shape_of(x)))
+    return outs
+
+
+def split(x, indices_or_sections, axis=0):
+    """The pieces of x along an axis, as views: a number of equal ones, or cut before the given indices.
+
+    Raises
+    ------
+    ValueError
+        If the axis does not divide into that many sections.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.split(mg.arange(5), [2])
+    [tensor([0, 1]), tensor([2, 3, 4])]
+    """
+    cdef Array a = operand("split", x)
+    cdef int k = one_axis("split", axis, a.ndim_)
+    cdef int64_t n = a.extent[k]
+    if hasattr(indices_or_sections, "__index__"):
+        sections = indices_or_sections.__index__()
+        if sections < 1 or n % sections:
+            raise ValueError(f"[split] an axis of length {n} does not divide into {sections} equal sections")
+        bounds = [i * (n // sections) for i in range(sections + 1)]
+    else:
+        bounds = [0]
+        for cut in indices_or_sections:
+            cut = min(max(cut + n if cut < 0 else cut, 0), n)
+            bounds.append(max(cut, bounds[-1]))
+        bounds.append(n)
+    return pieces(a, k, bounds, True)
+
+
+def unstack(x, axis=0):
+    """A tuple of the slices of x along an axis, as views: the inverse of `stack`."""
+    cdef Array a = operand("unstack", x)
+    cdef int k = one_axis("unstack", axis, a.ndim_)
+    return tuple(pieces(a, k, list(range(a.extent[k] + 1)), False))

@@ -1,0 +1,448 @@
+"""Views, copies, conversions, broadcasting and sums: the operations that move values without changing them.
+
+Their gradients are each other: the adjoint of a slice is a placement into zeros, that of a broadcast is a sum.
+"""
+from minigrad.engine.array cimport (
+    BOOL, FLOAT32, INT32, INT64, MAX_NDIM, Array, code_of, empty, empty_as, is_float, itemsize, parse_shape, same_shape,
+    shape_of, view,
+)
+from minigrad.engine.backend cimport ADD, SUM, backend
+from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand
+from minigrad.engine.tape cimport Node, recording, track
+
+
+# ── copy: y = x, dx = g ───────────────────────────────────────────────────────────────────────────
+
+cdef Array dense(Array x):
+    """x itself if contiguous, else a contiguous copy: what kernels read. Not recorded."""
+    if x.contiguous:
+        return x
+    cdef Array out = empty_as(x, x.code)
+    backend(x).copy(x, out)
+    return out
+
+
+cdef int copy_backward(Node node, Array g) except -1:
+    return node.send(0, g)
+
+
+cdef Array copied(Array x):
+    cdef Array out = empty_as(x, x.code)
+    backend(x).copy(x, out)
+    track(out, b"copy", copy_backward, 0, x)
+    return out
+
+
+# ── cast: y = x in another dtype, dx = g in x's ───────────────────────────────────────────────────
+
+cdef int cast_backward(Node node, Array g) except -1:
+    return node.send(0, cast(g, node.extra))
+
+
+cdef Array cast(Array x, int code):
+    if x.code == code:
+        return x
+    cdef Array out = empty_as(x, code)
+    backend(x).copy(x, out)
+    if is_float(code) and is_float(x.code):
+        track(out, b"astype", cast_backward, 0, x, None, None, x.code)
+    return out
+
+
+def astype(x, dtype, *, copy=True):
+    """x with its elements converted to `dtype`.
+
+    Parameters
+    ----------
+    x : Tensor
+    dtype : DType or str
+    copy : bool
+        False returns x itself where nothing has to be converted.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.astype(mg.tensor([1.7, -1.7]), "int32")
+    tensor([ 1, -1], dtype=int32)
+    """
+    cdef Array a = operand("astype", x)
+    cdef int code = code_of(dtype)
+    return cast(a, code) if a.code != code or not copy else copied(a)
+
+
+# ── reshape: the same elements in row-major order ─────────────────────────────────────────────────
+
+cdef int reshape_backward(Node node, Array g) except -1:
+    return node.send(0, reshape_to(g, <tuple>node.extra))
+
+
+cdef Array reshaped(Array x, int ndim, const int64_t* extent):
+    """x in a shape of as many elements; a view where x is contiguous."""
+    cdef int64_t[MAX_NDIM] step
+    cdef int64_t count = itemsize(x.code)
+    cdef int i
+    for i in range(ndim - 1, -1, -1):
+        step[i] = count
+        count *= extent[i]
+    cdef Array base = dense(x)
+    cdef Array out = view(base, ndim, extent, step, base.data)
+    if recording() and x.needs_grad:
+        track(out, b"reshape", reshape_backward, 0, x, None, None, shape_of(x))
+    return out
+
+
+cdef Array reshape_to(Array x, tuple shape):
+    cdef int64_t[MAX_NDIM] extent
+    return reshaped(x, parse_shape(shape, extent), extent)
+
+
+cpdef Array reshape(x, shape, copy=None):
+    """x with its elements, in row-major order, in another shape; one length may be -1.
+
+    A view where x is contiguous (`copy=False` insists on that, `copy=True` on a copy).
+
+    Raises
+    ------
+    ValueError
+        If the number of elements would change.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.reshape(mg.arange(6), (2, -1))
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
+    cdef Array a = operand("reshape", x)
+    cdef int64_t[MAX_NDIM] extent
+    cdef int ndim = parse_shape(shape, extent), i, free = -1
+    cdef int64_t known = 1
+    for i in range(ndim):
+        if extent[i] == -1 and free < 0:
+            free = i
+        elif extent[i] < 0:
+            raise ValueError(f"[reshape] expected lengths of 0 or more and at most one -1, got {shape}")
+        else:
+            known *= extent[i]
+    if free >= 0 and known > 0 and a.count % known == 0:
+        extent[free] = a.count // known
+    elif free >= 0 or known != a.count:
+        raise ValueError(f"[reshape] expected a shape of {a.count} elements for {shape_of(a)}, got {shape}")
+    if copy is False and not a.contiguous:
+        raise ValueError(f"[reshape] a tensor with strides {a.strides} cannot be reshaped without a copy")
+    return reshaped(copied(a) if copy else a, ndim, extent)
+
+
+# ── permute: axes in another order ────────────────────────────────────────────────────────────────
+
+cdef int permute_backward(Node node, Array g) except -1:
+    order = <list>node.extra
+    return node.send(0, permuted(g, [order.index(i) for i in range(len(order))]))
+
+
+cdef Array permuted(Array x, list order):
+    cdef int64_t[MAX_NDIM] extent, step
+    cdef int i = 0
+    for k in order:
+        extent[i] = x.extent[<int>k]
+        step[i] = x.step[<int>k]
+        i += 1
+    cdef Array out = view(x, x.ndim_, extent, step, x.data)
+    track(out, b"permute_dims", permute_backward, 0, x, None, None, order)
+    return out
+
+
+cpdef Array permute_dims(x, axes):
+    """x with its axes in the given order; a view."""
+    cdef Array a = operand("permute_dims", x)
+    order = [one_axis("permute_dims", k, a.ndim_) for k in axes]
+    if len(order) != a.ndim_ or len(set(order)) != a.ndim_:
+        raise ValueError(f"[permute_dims] expected each of {a.ndim_} axes once, got {tuple(axes)}")
+    return permuted(a, order)
+
+
+cpdef Array matrix_transpose(x):
+    """x with its last two axes exchanged; a view."""
+    cdef Array a = operand("matrix_transpose", x)
+    if a.ndim_ < 2:
+        raise ValueError(f"[matrix_transpose] expected two axes or more, got shape {shape_of(a)}")
+    return permuted(a, [*range(a.ndim_ - 2), a.ndim_ - 1, a.ndim_ - 2])
+
+
+cpdef Array moveaxis(x, source, destination):
+    """x with the axes `source` moved to the places `destination`; a view."""
+    cdef Array a = operand("moveaxis", x)
+    sources = source if isinstance(source, (tuple, list)) else (source,)
+    places = destination if isinstance(destination, (tuple, list)) else (destination,)
+    sources = [one_axis("moveaxis", k, a.ndim_) for k in sources]
+    places = [one_axis("moveaxis", k, a.ndim_) for k in places]
+    if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
+        raise ValueError(f"[moveaxis] expected as many distinct places as axes, got {source} and {destination}")
+    order = [k for k in range(a.ndim_) if k not in sources]
+    for place, k in sorted(zip(places, sources)):
+        order.insert(place, k)
+    return permuted(a, order)
+
+
+cpdef Array expand_dims(x, axis):
+    """x with an axis of length one at place `axis` (an int, or a tuple of places in the result)."""
+    cdef Array a = operand("expand_dims", x)
+    places = axis if isinstance(axis, (tuple, list)) else (axis,)
+    places = many_axes("expand_dims", places, a.ndim_ + <int>len(places))
+    shape = list(shape_of(a))
+    for k in places:
+        shape.insert(k, 1)
+    return reindexed(a, shape)
+
+
+cpdef Array squeeze(x, axis=None):
+    """x without its axes of length one: all of them, or those named.
+
+    Raises
+    ------
+    ValueError
+        If a named axis has another length.
+    """
+    cdef Array a = operand("squeeze", x)
+    drop = [k for k in range(a.ndim_) if a.extent[<int>k] == 1] if axis is None else many_axes("squeeze", axis, a.ndim_)
+    for k in drop:
+        if a.extent[<int>k] != 1:
+            raise ValueError(f"[squeeze] expected length 1 on axis {k}, got shape {shape_of(a)}")
+    return reindexed(a, [a.extent[<int>k] for k in range(a.ndim_) if k not in drop])
+
+
+cdef Array reindexed(Array x, list shape):
+    """x with axes of length one added or dropped: always a view."""
+    cdef int64_t[MAX_NDIM] extent, step
+    cdef int ndim = parse_shape(shape, extent), i, k = 0
+    for i in range(ndim):
+        step[i] = itemsize(x.code)
+        if extent[i] == 1:
+            continue
+        while x.extent[k] == 1:
+            k += 1
+        step[i] = x.step[k]
+        k += 1
+    cdef Array out = view(x, ndim, extent, step, x.data)
+    if recording() and x.needs_grad:
+        track(out, b"reshape", reshape_backward, 0, x, None, None, shape_of(x))
+    return out
+
+
+# ── slice: y = x[window], dx = g placed into zeros ────────────────────────────────────────────────
+# A window has (start, step, length, keep) for each axis of x; an axis with keep = False (an integer index) is dropped.
+
+cdef Array window(Array x, list spec):
+    """The view of x through a window; not recorded."""
+    cdef int64_t[MAX_NDIM] extent, step
+    cdef char* data = x.data
+    cdef int i = 0, n = 0
+    for start, stride, length, keep in spec:
+        data += <int64_t>start * x.step[i]
+        if keep:
+            extent[n] = length
+            step[n] = <int64_t>stride * x.step[i]
+            n += 1
+        i += 1
+    return view(x, n, extent, step, data)
+
+
+cdef int slice_backward(Node node, Array g) except -1:
+    cdef Array total, into
+    spec, shape = node.extra
+    if recording() or not node.can_accumulate(0):
+        return node.send(0, placed(g, spec, shape))
+    # x[0], x[1], ... of one x: add each into x's gradient in place instead of adding tensors that are nearly all zeros
+    into = window(node.accumulator(0), spec)
+    backend(g).binary(ADD, into, g, into)
+    return 0
+
+
+cdef Array sliced(Array x, list spec):
+    cdef Array out = window(x, spec)
+    if recording() and x.needs_grad:
+        track(out, b"slice", slice_backward, 0, x, None, None, (spec, shape_of(x)))
+    return out
+
+
+cdef int place_backward(Node node, Array g) except -1:
+    return node.send(0, sliced(g, <list>node.extra))
+
+
+cdef Array placed(Array g, list spec, tuple shape):
+    """Zeros of a shape, with g in a window of them."""
+    cdef Array out = zeros(shape, g.code, g.buffer.device)
+    backend(g).copy(g, window(out, spec))
+    track(out, b"place", place_backward, 0, g, None, None, spec)
+    return out
+
+
+cdef Array zeros(tuple shape, int code, int device):
+    cdef int64_t[MAX_NDIM] extent
+    cdef Array out = empty(code, parse_shape(shape, extent), extent, device)
+    backend(out).fill(out, 0)
+    return out
+
+
+cpdef Array flip(x, axis=None):
+    """x with the order of its elements reversed along the axes (None: all); a view."""
+    cdef Array a = operand("flip", x)
+    cdef list turned = many_axes("flip", axis, a.ndim_), spec = []
+    cdef int64_t length
+    cdef int k
+    for k in range(a.ndim_):
+        length = a.extent[k]
+        if k in turned and length > 0:
+            spec.append((length - 1, -1, length, True))
+        else:
+            spec.append((0, 1, length, True))
+    return sliced(a, spec)
+
+
+# ── broadcast: y repeats x, dx = g summed over the repetitions ────────────────────────────────────
+
+cdef int broadcast_backward(Node node, Array g) except -1:
+    return node.send(0, sum_to(g, <tuple>node.extra))
+
+
+cdef Array broadcasted(Array x, int ndim, const int64_t* extent):
+    """x repeated to a shape, as a view with strides of zero; the caller has checked that the shapes agree."""
+    cdef int64_t[MAX_NDIM] step
+    cdef int i, lead = ndim - x.ndim_
+    for i in range(ndim):
+        step[i] = 0 if i < lead or (x.extent[i - lead] == 1 and extent[i] != 1) else x.step[i - lead]
+    cdef Array out = view(x, ndim, extent, step, x.data)
+    if recording() and x.needs_grad:
+        track(out, b"broadcast_to", broadcast_backward, 0, x, None, None, shape_of(x))
+    return out
+
+
+cdef Array broadcast_shape(Array x, tuple shape):
+    cdef int64_t[MAX_NDIM] extent
+    cdef int ndim = parse_shape(shape, extent), i
+    cdef int lead = ndim - x.ndim_
+    cdef bint fits = lead >= 0
+    for i in range(x.ndim_ if fits else 0):
+        fits = fits and (x.extent[i] == extent[i + lead] or x.extent[i] == 1)
+    if not fits:
+        raise ValueError(f"[broadcast_to] a shape of {shape_of(x)} does not broadcast to {shape}")
+    return broadcasted(x, ndim, extent)
+
+
+cpdef Array broadcast_to(x, shape):
+    """x repeated to a larger shape; a view that must not be written.
+
+    Raises
+    ------
+    ValueError
+        If an axis of x is neither of length one nor of the wanted length.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.broadcast_to(mg.tensor([1.0, 2.0]), (2, 2))
+    tensor([[1., 2.],
+            [1., 2.]])
+    """
+    return broadcast_shape(operand("broadcast_to", x), shape if isinstance(shape, tuple) else
+                           tuple(shape) if hasattr(shape, "__iter__") else (shape,))
+
+
+# ── sum: y = sum of x over axes, dx = g repeated ──────────────────────────────────────────────────
+
+cdef tuple reduction(Array x, list axes):
+    """(dense x, outer, n, inner): x laid out so that the axes to reduce are one middle axis."""
+    cdef int64_t outer = 1, n = 1, inner = 1
+    cdef int first, last, i
+    if axes and <int>axes[-1] - <int>axes[0] + 1 != len(axes):     # not neighbours: bring them to the end
+        x = permuted_raw(x, [k for k in range(x.ndim_) if k not in axes] + axes)
+        axes = list(range(x.ndim_ - len(axes), x.ndim_))
+    first, last = (axes[0], axes[-1]) if axes else (x.ndim_, x.ndim_)
+    for i in range(x.ndim_):
+        if i < first:
+            outer *= x.extent[i]
+        elif i <= last:
+            n *= x.extent[i]
+        else:
+            inner *= x.extent[i]
+    return dense(x), outer, n, inner
+
+
+cdef Array permuted_raw(Array x, list order):
+    cdef int64_t[MAX_NDIM] extent, step
+    cdef int i
+    for i in range(x.ndim_):
+        extent[i] = x.extent[<int>order[i]]
+        step[i] = x.step[<int>order[i]]
+    return view(x, x.ndim_, extent, step, x.data)
+
+
+cdef Array reduced(Array x, list axes, bint keepdims, int code):
+    """An array for the result of reducing x over axes, not initialized."""
+    cdef int64_t[MAX_NDIM] extent
+    cdef int i, n = 0
+    for i in range(x.ndim_):
+        if i not in axes:
+            extent[n] = x.extent[i]
+            n += 1
+        elif keepdims:
+            extent[n] = 1
+            n += 1
+    return empty(code, n, extent, x.buffer.device)
+
+
+cdef int sum_backward(Node node, Array g) except -1:
+    shape, kept = node.extra
+    return node.send(0, broadcast_shape(reshape_to(g, kept), shape))
+
+
+cdef Array summed(Array x, list axes, bint keepdims):
+    if x.code == BOOL or x.code == INT32:
+        x = cast(x, INT64)      # as the array API: small integers are summed in the default integer
+    cdef Array plain
+    cdef Array out = reduced(x, axes, keepdims, x.code)
+    plain, outer, n, inner = reduction(x, axes)
+    backend(x).reduce(SUM, outer, n, inner, plain, out)
+    if recording() and x.needs_grad:
+        track(out, b"sum", sum_backward, 0, x, None, None,
+              (shape_of(x), tuple([1 if i in axes else x.extent[<int>i] for i in range(x.ndim_)])))
+    return out
+
+
+cdef Array sum_to(Array g, tuple shape):
+    """g summed over what a broadcast from `shape` repeated."""
+    cdef int lead = g.ndim_ - <int>len(shape), i
+    axes = [i for i in range(g.ndim_) if i < lead or (shape[i - lead] == 1 and g.extent[i] != 1)]
+    if not axes:
+        return g
+    return reshape_to(summed(g, axes, False), shape)
+
+
+def sum(x, axis=None, *, keepdims=False, dtype=None):
+    """The sum of the elements over `axis` (an int, a tuple, or None for all).
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any dtype; bool and int32 are summed in int64.
+    axis : int, tuple of int or None
+    keepdims : bool
+        Keep the summed axes with length one.
+    dtype : DType, optional
+        Convert x first.
+
+    Returns
+    -------
+    Tensor
+        Sums of floats are pairwise: the error grows with the logarithm of their number.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.sum(mg.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+    tensor([4., 6.])
+    """
+    cdef Array a = operand("sum", x)
+    if dtype is not None:
+        a = cast(a, code_of(dtype))
+    return summed(a, many_axes("sum", axis, a.ndim_), keepdims)

@@ -1,0 +1,3 @@
+from minigrad.engine.array cimport Array
+
+cpdef Array matmul(x, y)

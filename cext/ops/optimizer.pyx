@@ -1,0 +1,93 @@
+"""The update rules of the optimizers: one kernel for a whole list of parameters. Nothing here is recorded.
+
+The formulas stand at the kernels (cext/kernels/optimizer.cpp).
+"""
+from minigrad.engine.array cimport Array, is_float, same_shape, shape_of
+from minigrad.engine.backend cimport backend
+
+
+cdef int check(str op, list params, list lists) except -1:
+    """Equal lengths, shapes, dtypes and devices, contiguous, one dtype and device for all; versions go up."""
+    cdef Array first, p, x
+    cdef int i
+    if not params:
+        raise ValueError(f"[{op}] expected at least one tensor")
+    first = <Array?>params[0]
+    if not is_float(first.code):
+        raise TypeError(f"[{op}] expected floating-point tensors, got {first.dtype}")
+    for xs in [params] + lists:
+        if xs is None:
+            continue
+        if len(<list>xs) != len(params):
+            raise ValueError(f"[{op}] expected lists of one length, got {len(params)} and {len(<list>xs)}")
+        for i in range(len(<list>xs)):
+            p, x = <Array?>params[i], <Array?>(<list>xs)[i]
+            if not same_shape(p, x):
+                raise ValueError(f"[{op}] tensor {i}: expected shape {shape_of(p)}, got {shape_of(x)}")
+            if x.code != first.code or x.buffer.device != first.buffer.device:
+                raise TypeError(f"[{op}] tensor {i}: expected {first.dtype} on {first.device}, got {x.dtype} on {x.device}")
+            if not x.contiguous:
+                raise ValueError(f"[{op}] tensor {i} of shape {shape_of(x)} is not contiguous")
+    return 0
+
+
+cdef void bump(list xs) noexcept:
+    for x in xs:
+        (<Array>x).buffer.version += 1
+
+
+cdef list contiguous(list grads):
+    """Gradients as the kernels read them."""
+    return [g if (<Array?>g).contiguous else g.contiguous() for g in grads]
+
+
+cdef int run(str rule, list params, list grads, list s1, list s2, list s3, dict step) except -1:
+    grads = contiguous(grads)
+    check(rule, params, [grads, s1, s2, s3])
+    backend(<Array>params[0]).optimize(rule, params, grads, s1, s2, s3, step)
+    for xs in (params, s1, s2, s3):
+        if xs is not None:
+            bump(xs)
+    return 0
+
+
+def sgd_step(list params, list grads, list momenta, double lr, double momentum=0.0, double dampening=0.0,
+             bint nesterov=False, double weight_decay=0.0, bint first=False):
+    """One step of stochastic gradient descent; `first` sets the momenta instead of decaying them."""
+    run("sgd", params, grads, momenta, None, None, {
+        "lr": lr, "momentum": momentum, "dampening": dampening, "nesterov": nesterov, "weight_decay": weight_decay,
+        "first": first})
+
+
+def adam_step(list params, list grads, list m, list v, list max_v, double lr, double beta1, double beta2, double eps,
+              double weight_decay, bint decoupled, long step):
+    """Step number `step` (from 1) of Adam, or of AdamW if `decoupled`; `max_v` is AMSGrad's, or None."""
+    run("adam", params, grads, m, v, max_v, {
+        "lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay, "decoupled": decoupled,
+        "correction1": 1 - beta1 ** step, "correction2": 1 - beta2 ** step})
+
+
+def rmsprop_step(list params, list grads, list v, list momenta, list means, double lr, double alpha, double eps,
+                 double weight_decay, double momentum):
+    """One step of RMSprop; `momenta` and `means` (centered) may be None."""
+    run("rmsprop", params, grads, v, momenta, means, {
+        "lr": lr, "beta2": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,
+        "centered": means is not None})
+
+
+def adagrad_step(list params, list grads, list sums, double lr, double eps, double weight_decay):
+    """One step of Adagrad with the learning rate of this step."""
+    run("adagrad", params, grads, sums, None, None, {"lr": lr, "eps": eps, "weight_decay": weight_decay})
+
+
+def grad_norm(list grads):
+    """float: the Euclidean norm of all elements of all tensors."""
+    grads = contiguous(grads)
+    check("grad_norm", grads, [])
+    return backend(<Array>grads[0]).sum_of_squares(grads) ** 0.5
+
+
+def scale_(list tensors, double factor):
+    """Multiply every tensor by a number, in place."""
+    for x in tensors:
+        x *= factor

@@ -1,0 +1,3 @@
+from libc.stdint cimport uint64_t
+
+cdef tuple reserve(uint64_t blocks)

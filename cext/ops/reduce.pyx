@@ -1,0 +1,300 @@
+"""Reductions over axes: products, moments, extrema, and running sums. (`sum` stands with its adjoint in layout.)"""
+from libc.stdint cimport int64_t
+
+from minigrad.engine.array cimport (
+    BOOL, FLOAT32, INT32, INT64, Array, alias, code_of, dtype_of, empty_as, is_float, shape_of,
+)
+from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, backend
+from minigrad.engine.ops.arguments cimport float_operand, many_axes, one_axis, operand
+from minigrad.engine.ops.arithmetic cimport add, divide, equal, multiply, negative, reciprocal, subtract, where
+from minigrad.engine.ops.functions cimport exp, log, sqrt, square
+from minigrad.engine.ops.layout cimport (
+    broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summed,
+)
+from minigrad.engine.tape cimport Node, composed_backward, recording, track
+
+
+cdef tuple kept_shape(Array x, list axes):
+    """The shape of x with the axes at length one."""
+    return tuple([1 if i in axes else x.extent[<int>i] for i in range(x.ndim_)])
+
+
+cdef Array spread(Array g, tuple kept, tuple shape):
+    """A reduced tensor repeated over what was reduced."""
+    return broadcast_shape(reshape_to(g, kept), shape)
+
+
+cdef int64_t length(Array x, list axes):
+    """How many elements fall into one."""
+    cdef int64_t n = 1
+    for k in axes:
+        n *= x.extent[<int>k]
+    return n
+
+
+# ── mean: y = sum x / n, dx = g / n ───────────────────────────────────────────────────────────────
+
+def mean(x, axis=None, *, keepdims=False):
+    """The arithmetic mean over `axis` (an int, a tuple, or None for all), of floats.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.mean(mg.tensor([[1.0, 2.0], [3.0, 6.0]]), axis=1)
+    tensor([1.5, 4.5])
+    """
+    cdef Array a = float_operand("mean", x)
+    axes = many_axes("mean", axis, a.ndim_)
+    cdef int64_t n = length(a, axes)
+    return multiply(summed(a, axes, keepdims), 1.0 / n if n else float("nan"))
+
+
+# ── var: y = sum (x - mean)² / (n - c), dx = 2 g (x - mean) / (n - c) ─────────────────────────────
+
+cdef Array var_composition(Array x, list axes, double divisor, bint keepdims):
+    cdef Array center = multiply(summed(x, axes, True), 1.0 / length(x, axes))
+    return multiply(summed(square(subtract(x, center)), axes, keepdims), 1.0 / divisor)
+
+
+cdef int var_backward(Node node, Array g) except -1:
+    axes, divisor, keepdims, center = node.extra
+    cdef Array x = node.value(0), deviation
+    if recording():
+        return composed_backward(node, lambda a: var_composition(a, axes, divisor, keepdims), [x], g)
+    shape = shape_of(x)
+    deviation = subtract(x, broadcast_shape(<Array>center, shape))
+    return node.send(0, multiply(deviation, spread(multiply(g, 2.0 / divisor), kept_shape(x, axes), shape)))
+
+
+def var(x, axis=None, *, correction=0, keepdims=False):
+    """The variance over `axis`: the mean squared deviation from the mean, in two passes.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of a floating dtype.
+    axis : int, tuple of int or None
+    correction : float
+        0 (the default, as NumPy's) divides by n; 1 by n - 1 (as ``torch.var``).
+    keepdims : bool
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.var(mg.tensor([1.0, 2.0, 3.0, 4.0]))
+    tensor(1.25)
+    """
+    cdef Array a = float_operand("var", x), plain
+    axes = many_axes("var", axis, a.ndim_)
+    cdef double divisor = length(a, axes) - correction
+    cdef Array center = reduced(a, axes, True, a.code), squares = reduced(a, axes, keepdims, a.code)
+    plain, outer, n, inner = reduction(a, axes)
+    backend(a).moments(outer, n, inner, plain, center, squares)
+    cdef Array out = multiply(squares, 1.0 / divisor if divisor > 0 else float("nan"))
+    if recording() and a.needs_grad:
+        track(out, b"var", var_backward, 1, a, None, None, (axes, divisor, keepdims, center))
+    return out
+
+
+def std(x, axis=None, *, correction=0, keepdims=False):
+    """The square root of the variance; see `var`."""
+    return sqrt(var(x, axis, correction=correction, keepdims=keepdims))
+
+
+# ── prod: y = ∏ x, dxᵢ = g ∏ of the others ────────────────────────────────────────────────────────
+
+cdef int prod_backward(Node node, Array g) except -1:
+    # The product of the others is the product of those before and those behind: exact also where some are 0.
+    axes, = node.extra
+    cdef Array x = node.value(0), flat, before, behind
+    rest = [k for k in range(x.ndim_) if k not in axes]
+    from minigrad.engine.ops.layout import permute_dims, reshape
+    moved = permute_dims(x, rest + axes)
+    flat = reshape(moved, shape_of(<Array>moved)[:len(rest)] + (length(x, axes),))
+    before = cumulative_product(flat)
+    behind = flip(cumulative_product(flip(flat, -1)), -1)
+    others = reshape(multiply(before, behind), shape_of(<Array>moved))
+    order = rest + axes
+    others = permute_dims(others, [order.index(k) for k in range(x.ndim_)])
+    return node.send(0, multiply(spread(g, kept_shape(x, axes), shape_of(x)), others))
+
+
+cdef Array cumulative_product(Array x):
+    """y[..., i] = x[..., 0] ... x[..., i - 1], by doubling: log n products, each differentiable."""
+    from minigrad.engine.ops.join import concat
+    cdef int64_t n = x.extent[x.ndim_ - 1], shift = 1
+    ones = add(multiply(cut(x, 0, min(n, 1)), 0), 1)
+    y = concat([ones, cut(x, 0, n - 1)], -1) if n > 0 else x
+    while shift < n:
+        y = concat([cut(y, 0, shift), multiply(cut(y, shift, n), cut(y, 0, n - shift))], -1)
+        shift *= 2
+    return y
+
+
+cdef Array cut(Array x, int64_t start, int64_t stop):
+    from minigrad.engine.ops.index import getitem
+    return getitem(x, (Ellipsis, slice(start, stop)))
+
+
+def prod(x, axis=None, *, keepdims=False, dtype=None):
+    """The product of the elements over `axis`; the gradient is right also where elements are 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.prod(mg.tensor([2.0, 3.0, 4.0]))
+    tensor(24.)
+    """
+    cdef Array a = operand("prod", x), plain
+    if dtype is not None:
+        a = cast(a, code_of(dtype))
+    if a.code == BOOL or a.code == INT32:
+        a = cast(a, INT64)
+    axes = many_axes("prod", axis, a.ndim_)
+    cdef Array out = reduced(a, axes, keepdims, a.code)
+    plain, outer, n, inner = reduction(a, axes)
+    backend(a).reduce(PROD, outer, n, inner, plain, out)
+    track(out, b"prod", prod_backward, 1, a, None, None, (axes,))
+    return out
+
+
+# ── max, min: the gradient is shared equally among the elements that attain the extremum ─────────
+
+cdef int extremum_backward(Node node, Array g) except -1:
+    axes, output = node.extra
+    cdef Array x = node.value(0)
+    kept, shape = kept_shape(x, axes), shape_of(x)
+    cdef Array hit = cast(equal(x, spread(<Array>output, kept, shape)), x.code)
+    cdef Array count = summed(hit, axes, True)
+    return node.send(0, multiply(hit, broadcast_shape(divide(reshape_to(g, kept), count), shape)))
+
+
+cdef Array extremum(str name, int op, object x, object axis, bint keepdims):
+    cdef Array a = operand(name, x), plain
+    axes = many_axes(name, axis, a.ndim_)
+    if length(a, axes) == 0:
+        raise ValueError(f"[{name}] expected at least one element along the axes {tuple(axes)}, got shape {shape_of(a)}")
+    cdef Array out = reduced(a, axes, keepdims, a.code)
+    plain, outer, n, inner = reduction(a, axes)
+    backend(a).reduce(op, outer, n, inner, plain, out)
+    track(out, b"max" if op == MAX else b"min", extremum_backward, 1, a, None, None, (axes, alias(out)))
+    return out
+
+
+def max(x, axis=None, *, keepdims=False):
+    """The largest element over `axis`; NaN if there is one. Elements that tie share the gradient equally."""
+    return extremum("max", MAX, x, axis, keepdims)
+
+
+def min(x, axis=None, *, keepdims=False):
+    """The smallest element over `axis`; NaN if there is one. Elements that tie share the gradient equally."""
+    return extremum("min", MIN, x, axis, keepdims)
+
+
+cdef Array position(str name, int op, object x, object axis, bint keepdims):
+    cdef Array a = operand(name, x), plain
+    axes = many_axes(name, axis, a.ndim_) if axis is None else [one_axis(name, axis, a.ndim_)]
+    if length(a, axes) == 0:
+        raise ValueError(f"[{name}] expected at least one element along the axis, got shape {shape_of(a)}")
+    cdef Array out = reduced(a, axes, keepdims, INT64)
+    plain, outer, n, inner = reduction(a, axes)
+    backend(a).reduce(op, outer, n, inner, plain, out)
+    return out
+
+
+def argmax(x, axis=None, *, keepdims=False):
+    """The index (int64) of the first largest element along one axis, or in row-major order if None."""
+    return position("argmax", ARGMAX, x, axis, keepdims)
+
+
+def argmin(x, axis=None, *, keepdims=False):
+    """The index (int64) of the first smallest element along one axis, or in row-major order if None."""
+    return position("argmin", ARGMIN, x, axis, keepdims)
+
+
+cdef Array decide(str name, int op, object x, object axis, bint keepdims):
+    cdef Array a = cast(operand(name, x), BOOL), plain
+    axes = many_axes(name, axis, a.ndim_)
+    cdef Array out = reduced(a, axes, keepdims, BOOL)
+    plain, outer, n, inner = reduction(a, axes)
+    backend(a).reduce(op, outer, n, inner, plain, out)
+    return out
+
+
+def any(x, axis=None, *, keepdims=False):
+    """Whether any element over `axis` is nonzero."""
+    return decide("any", ANY, x, axis, keepdims)
+
+
+def all(x, axis=None, *, keepdims=False):
+    """Whether all elements over `axis` are nonzero."""
+    return decide("all", ALL, x, axis, keepdims)
+
+
+# ── logsumexp: y = log sum exp x, dx = g exp(x - y) ───────────────────────────────────────────────
+
+cdef int logsumexp_backward(Node node, Array g) except -1:
+    axes, output = node.extra
+    cdef Array x = node.value(0), y = node.saved_output(<Array>output)
+    kept, shape = kept_shape(x, axes), shape_of(x)
+    return node.send(0, multiply(spread(g, kept, shape), exp(subtract(x, spread(y, kept, shape)))))
+
+
+def logsumexp(x, axis=None, *, keepdims=False):
+    """log of the sum of the exponentials over `axis`, without overflow.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.logsumexp(mg.tensor([1000.0, 1000.0]))
+    tensor(1000.6931)
+    """
+    cdef Array a = float_operand("logsumexp", x), plain
+    axes = many_axes("logsumexp", axis, a.ndim_)
+    rest = [k for k in range(a.ndim_) if k not in axes]
+    cdef int64_t n = length(a, axes)
+    cdef Array out = reduced(a, axes, keepdims, a.code)
+    plain = dense(permuted_raw(a, rest + axes))
+    backend(a).logsumexp(out.count, n, plain, out)
+    track(out, b"logsumexp", logsumexp_backward, 1, a, None, None, (axes, alias(out)))
+    return out
+
+
+# ── cumulative_sum: yᵢ = sum of x up to i, dxᵢ = sum of g from i on ───────────────────────────────
+
+cdef int cumulative_sum_backward(Node node, Array g) except -1:
+    k = node.extra
+    return node.send(0, flip(cumulative_sum(flip(g, k), axis=k), k))
+
+
+def cumulative_sum(x, axis=None, *, dtype=None, include_initial=False):
+    """Running sums along an axis (which may be omitted in one dimension).
+
+    Parameters
+    ----------
+    x : Tensor
+    axis : int, optional
+    dtype : DType, optional
+        Convert x first.
+    include_initial : bool
+        Begin with a 0, so that the axis is one longer.
+    """
+    cdef Array a = operand("cumulative_sum", x), plain
+    if axis is None and a.ndim_ != 1:
+        raise ValueError(f"[cumulative_sum] expected an axis for {a.ndim_} axes")
+    cdef int k = one_axis("cumulative_sum", 0 if axis is None else axis, a.ndim_)
+    if dtype is not None:
+        a = cast(a, code_of(dtype))
+    if a.code == BOOL or a.code == INT32:
+        a = cast(a, INT64)
+    cdef Array out = empty_as(a, a.code)
+    plain, outer, n, inner = reduction(a, [k])
+    backend(a).cumulative_sum(outer, n, inner, plain, out)
+    track(out, b"cumulative_sum", cumulative_sum_backward, 0, a, None, None, k)
+    if include_initial:
+        from minigrad.engine.ops.join import concat
+        from minigrad.engine.ops.layout import zeros_of
+        shape = list(shape_of(a))
+        shape[k] = 1
+        return concat([zeros_of(tuple(shape), out), out], axis=k)
+    return out

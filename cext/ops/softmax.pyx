@@ -1,0 +1,232 @@
+"""Softmax, its logarithm, and the cross-entropy of logits."""
+from libc.stdint cimport int64_t
+
+from minigrad.engine.array cimport (
+    BOOL, INT64, Array, alias, check_same_device, empty, empty_as, is_float, shape_of,
+)
+from minigrad.engine.backend cimport backend
+from minigrad.engine.ops.arguments cimport float_operand, one_axis, operand
+from minigrad.engine.ops.arithmetic cimport add, equal, multiply, negative, subtract, where
+from minigrad.engine.ops.functions cimport exp
+from minigrad.engine.ops.layout cimport (
+    broadcast_shape, cast, dense, expand_dims, moveaxis, permuted_raw, reshape_to, squeeze, summed, zeros,
+)
+from minigrad.engine.ops.index cimport taken_along
+from minigrad.engine.ops.reduce import logsumexp
+from minigrad.engine.tape cimport Node, composed_backward, recording, track
+
+
+# softmax: yᵢ = exp xᵢ / sum exp x, dx = y (g - sum g y);  log_softmax: y = x - logsumexp x, dx = g - exp(y) sum g
+
+cdef int softmax_backward(Node node, Array g) except -1:
+    axis, output = node.extra
+    cdef Array y = node.saved_output(<Array>output)
+    if not recording():
+        return node.send(0, rows_backward(False, y, g, axis))
+    return node.send(0, multiply(y, subtract(g, summed(multiply(g, y), [axis], True))))
+
+
+cdef int log_softmax_backward(Node node, Array g) except -1:
+    axis, output = node.extra
+    cdef Array y = node.saved_output(<Array>output)
+    if not recording():
+        return node.send(0, rows_backward(True, y, g, axis))
+    return node.send(0, subtract(g, multiply(exp(y), summed(g, [axis], True))))
+
+
+cdef Array rows_last(Array x, int axis):
+    """x with an axis brought to the end, contiguous; not recorded."""
+    if axis == x.ndim_ - 1:
+        return dense(x)
+    return dense(permuted_raw(x, [k for k in range(x.ndim_) if k != axis] + [axis]))
+
+
+cdef Array rows_back(Array y, int axis):
+    """The inverse of `rows_last`, as a view."""
+    if axis == y.ndim_ - 1:
+        return y
+    cdef list order = list(range(y.ndim_ - 1))
+    order.insert(axis, y.ndim_ - 1)
+    return permuted_raw(y, order)
+
+
+cdef Array rows_backward(bint log, Array y, Array g, int axis):
+    cdef int64_t width = y.extent[axis]
+    cdef Array plain = rows_last(y, axis), cotangent = rows_last(g, axis)
+    cdef Array dx = empty_as(plain, y.code)
+    if y.count:
+        backend(y).softmax_backward(y.count // width, width, log, plain, cotangent, dx)
+    return rows_back(dx, axis)
+
+
+cdef Array rows_forward(str name, bint log, object x, object axis):
+    cdef Array a = float_operand(name, x), plain, out
+    cdef int k = one_axis(name, axis, a.ndim_)
+    plain = rows_last(a, k)
+    out = empty_as(plain, a.code)
+    if a.count:
+        backend(a).softmax(a.count // a.extent[k], a.extent[k], log, plain, out)
+    out = rows_back(out, k)
+    if log:
+        track(out, b"log_softmax", log_softmax_backward, 0, a, None, None, (k, alias(out)))
+    else:
+        track(out, b"softmax", softmax_backward, 0, a, None, None, (k, alias(out)))
+    return out
+
+
+def softmax(x, axis=-1):
+    """exp(x) / sum(exp(x)) along an axis, without overflow.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.softmax(mg.tensor([0.0, 0.0]))
+    tensor([0.5, 0.5])
+    """
+    return rows_forward("softmax", False, x, axis)
+
+
+def log_softmax(x, axis=-1):
+    """x - log(sum(exp(x))) along an axis, without overflow.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.log_softmax(mg.tensor([0.0, 0.0]))
+    tensor([-0.6931472, -0.6931472])
+    """
+    return rows_forward("log_softmax", True, x, axis)
+
+
+# ── cross_entropy (the formula with weights and smoothing stands in kernels.hpp) ──────────────────
+#   loss = logsumexp z - z_t,  dz = g (softmax z - onehot t)
+
+cdef Array cross_entropy_composition(Array z, Array labels, Array weight, int64_t ignore, double smoothing):
+    """The loss of each row, of primitive operations."""
+    cdef Array kept = cast(equal(labels, ignore), BOOL), safe = where(kept, 0, labels)
+    cdef Array excess = subtract(logsumexp(z, axis=1, keepdims=True), z)
+    cdef Array of_label = squeeze(taken_along(excess, expand_dims(safe, 1), 1), 1), loss
+    if weight is not None:
+        excess = multiply(excess, weight)
+        of_label = multiply(of_label, squeeze(taken_along(broadcast_shape(reshape_to(weight, (1, weight.count)), shape_of(z)),
+                                                          expand_dims(safe, 1), 1), 1))
+    loss = of_label
+    if smoothing:
+        loss = add(multiply(of_label, 1 - smoothing), multiply(summed(excess, [1], False), smoothing / z.extent[1]))
+    return where(kept, 0, loss)
+
+
+cdef int cross_entropy_backward(Node node, Array g) except -1:
+    labels, lse, weight, ignore, smoothing = node.extra
+    cdef Array z = node.value(0), dz
+    if recording():
+        return composed_backward(
+            node, lambda a: cross_entropy_composition(a, labels, weight, ignore, smoothing), [z], g)
+    dz = empty_as(z, z.code)
+    if z.count:
+        # The gradient of a mean or a sum is one number for all rows: no need to write it out.
+        g = dense(g if g.count == 0 or g.step[0] else first_of(g))
+        backend(z).cross_entropy_backward(z.extent[0], z.extent[1], dense(z), labels, ignore, weight, smoothing, lse, g, dz)
+    return node.send(0, dz)
+
+
+cdef Array first_of(Array g):
+    from minigrad.engine.ops.layout import reshape
+    return reshape(g[:1], 1)
+
+
+def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+    """The cross-entropy of logits against class labels, ``logsumexp(z) - z[label]`` for each row.
+
+    Parameters
+    ----------
+    input : Tensor, shape (N, C) or (C,)
+        Logits z.
+    target : Tensor, shape (N,) or ()
+        Integer labels from 0 to C - 1.
+    weight : Tensor, shape (C,), optional
+        A weight for each class; the mean is then the weighted one. Gets no gradient.
+    ignore_index : int
+        Rows with this label count nothing.
+    reduction : {"mean", "sum", "none"}
+    label_smoothing : float
+        The share, from 0 to 1, of the target that is spread evenly over all classes
+        (Szegedy et al., 2016, "Rethinking the Inception Architecture").
+
+    Raises
+    ------
+    TypeError
+        If labels are not integers.
+    IndexError
+        If a label lies outside of 0 to C - 1.
+    ValueError
+        If the shapes do not agree.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.cross_entropy(mg.tensor([[0.0, 0.0]]), mg.tensor([1]))
+    tensor(0.6931472)
+    """
+    cdef Array z = float_operand("cross_entropy", input), labels = operand("cross_entropy", target), w = None
+    cdef Array loss, lse, counted
+    cdef int64_t rows, width, ignore = ignore_index
+    if is_float(labels.code) or labels.code == BOOL:
+        raise TypeError(f"[cross_entropy] expected integer labels, got {labels.dtype}")
+    single = z.ndim_ == 1 and labels.ndim_ == 0
+    if single:
+        z, labels = reshape_to(z, (1, z.count)), reshape_to(labels, (1,))
+    if z.ndim_ != 2 or labels.ndim_ != 1 or labels.extent[0] != z.extent[0]:
+        raise ValueError(f"[cross_entropy] expected logits (N, C) and labels (N,), got {shape_of(z)} and {shape_of(labels)}")
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f'[cross_entropy] expected reduction "mean", "sum" or "none", got {reduction!r}')
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"[cross_entropy] expected label_smoothing from 0 to 1, got {label_smoothing}")
+    check_same_device("cross_entropy", z, labels)
+    rows, width = z.extent[0], z.extent[1]
+    labels = dense(cast(labels, INT64))
+    check_labels(labels, width, ignore)
+    if weight is not None:
+        w = float_operand("cross_entropy", weight)
+        if w.ndim_ != 1 or w.extent[0] != width:
+            raise ValueError(f"[cross_entropy] expected weight of shape ({width},), got {shape_of(w)}")
+        check_same_device("cross_entropy", z, w)
+        w = alias(dense(cast(w, z.code)))
+    loss, lse = empty(z.code, 1, &rows, z.buffer.device), empty(z.code, 1, &rows, z.buffer.device)
+    if rows:
+        backend(z).cross_entropy(rows, width, dense(z), labels, ignore, w, label_smoothing, loss, lse)
+    track(loss, b"cross_entropy", cross_entropy_backward, 1, z, None, None, (labels, lse, w, ignore, label_smoothing))
+    if reduction == "none":
+        return reshape_to(loss, ()) if single else loss
+    total = summed(loss, [0], False)
+    if reduction == "sum":
+        return total
+    return multiply(total, 1 / total_weight(labels, w, ignore))
+
+
+cdef int check_labels(Array labels, int64_t width, int64_t ignore) except -1:
+    """Every label a class, or the one to be ignored. A device other than the CPU checks in its kernel."""
+    cdef const int64_t* t = <const int64_t*>labels.data
+    cdef int64_t i
+    if labels.buffer.device:
+        return 0
+    for i in range(labels.count):
+        if (t[i] < 0 or t[i] >= width) and t[i] != ignore:
+            raise IndexError(f"[cross_entropy] expected labels from 0 to {width - 1}, got {t[i]} in row {i}")
+    return 0
+
+
+cdef double total_weight(Array labels, Array weight, int64_t ignore) except? -1:
+    """What the mean divides by: the number of rows that count, or the sum of their classes' weights; NaN if none does."""
+    cdef const int64_t* t
+    cdef double total = 0
+    cdef int64_t i
+    if labels.buffer.device or weight is not None:
+        values = labels._detached_numpy()
+        values = values[values != ignore]
+        total = len(values) if weight is None else weight._detached_numpy()[values].sum(dtype="float64")
+    else:
+        t = <const int64_t*>labels.data
+        for i in range(labels.count):
+            total += t[i] != ignore
+    return total if total else float("nan")

@@ -1,0 +1,112 @@
+#include "buffer.hpp"
+
+#include <cstdlib>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace mg {
+namespace {
+
+// Four classes to an octave: at most a quarter of a block is wasted. Classes start at 64 bytes.
+constexpr int CLASSES = 4 * 58;
+constexpr int64_t CACHE_LIMIT = int64_t{1} << 30;
+constexpr int64_t HUGE = int64_t{1} << 22;
+
+Buffer* free_lists[CLASSES];
+int64_t in_use = 0, cached = 0;
+
+int size_class(int64_t bytes) {
+    const int64_t lines = bytes <= 64 ? 1 : (bytes + 63) / 64;
+    if (lines <= 4) return static_cast<int>(lines - 1);
+    const int octave = 63 - __builtin_clzll(static_cast<unsigned long long>(lines - 1));
+    return static_cast<int>(4 * (octave - 1) + ((lines - 1) >> (octave - 2)) - 4);
+}
+
+int64_t class_bytes(int size_class) {
+    if (size_class < 4) return 64 * (size_class + 1);
+    const int octave = size_class / 4 + 1;
+    return 64 * ((int64_t{4} + size_class % 4 + 1) << (octave - 2));
+}
+
+void* map(int64_t bytes) {
+    const bool huge = bytes >= HUGE;
+    const int64_t alignment = huge ? int64_t{1} << 21 : 64;
+    const int64_t rounded = (bytes + alignment - 1) / alignment * alignment;
+    void* memory = std::aligned_alloc(static_cast<size_t>(alignment), static_cast<size_t>(rounded));
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    if (memory && huge) madvise(memory, static_cast<size_t>(rounded), MADV_HUGEPAGE);  // fewer page faults
+#endif
+    return memory;
+}
+
+}  // namespace
+
+Buffer* allocate(int64_t bytes) {
+    if (bytes > (int64_t{1} << 60)) return nullptr;
+    const int k = size_class(bytes);
+    const int64_t usable = class_bytes(k);
+    Buffer* buffer = free_lists[k];
+    if (buffer) {
+        free_lists[k] = buffer->next;
+        cached -= usable;
+    } else {
+        void* memory = map(usable + static_cast<int64_t>(sizeof(Buffer)));
+        if (!memory) {
+            empty_cache();
+            memory = map(usable + static_cast<int64_t>(sizeof(Buffer)));
+            if (!memory) return nullptr;
+        }
+        buffer = static_cast<Buffer*>(memory);
+        buffer->data = static_cast<char*>(memory) + sizeof(Buffer);
+        buffer->bytes = usable;
+        buffer->drop = nullptr;
+        buffer->owner = nullptr;
+        buffer->size_class = k;
+        buffer->device = 0;
+    }
+    buffer->references = 1;
+    buffer->version = 0;
+    in_use += usable;
+    return buffer;
+}
+
+Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(void*)) {
+    Buffer* buffer = static_cast<Buffer*>(std::malloc(sizeof(Buffer)));
+    if (buffer) *buffer = Buffer{static_cast<char*>(data), bytes, 1, 0, drop, owner, nullptr, -1, device};
+    return buffer;
+}
+
+void release(Buffer* buffer) {
+    if (--buffer->references > 0) return;
+    if (buffer->size_class < 0) {
+        if (buffer->drop) buffer->drop(buffer->owner);
+        std::free(buffer);
+        return;
+    }
+    in_use -= buffer->bytes;
+    if (cached + buffer->bytes > CACHE_LIMIT) {
+        std::free(buffer);
+        return;
+    }
+    cached += buffer->bytes;
+    buffer->next = free_lists[buffer->size_class];
+    free_lists[buffer->size_class] = buffer;
+}
+
+int64_t bytes_in_use() { return in_use; }
+int64_t bytes_cached() { return cached; }
+
+void empty_cache() {
+    for (Buffer*& list : free_lists) {
+        while (list) {
+            Buffer* buffer = list;
+            list = buffer->next;
+            cached -= buffer->bytes;
+            std::free(buffer);
+        }
+    }
+}
+
+}  // namespace mg

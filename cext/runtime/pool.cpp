@@ -1,0 +1,230 @@
+// The thread pool: one job at a time, its chunks claimed from one atomic counter.
+//
+// A worker may touch the job only between joining and leaving it, and it can join only while the gate
+// is open. The caller closes the gate once all chunks are claimed and then waits for the workers inside:
+// a worker that woke too late finds the gate closed, and nobody waits for it.
+//
+// All state is static and trivially destructible and the workers are detached, so that a process may
+// exit at any time. After a fork the child has no workers and starts its own when it needs them.
+#include "pool.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <climits>
+#include <cstdlib>
+#include <thread>
+
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace mg {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Word = std::atomic<uint32_t>;
+
+// An idle worker looks out for the next operation of a training step for this long before it sleeps: waking
+// a sleeper can cost tens of microseconds. After SPIN it yields its core to any thread that wants it, such as
+// those of another library's pool.
+constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
+
+constexpr uint32_t OPEN = 1u << 31, CALLER_SLEEPS = 1u << 30, INSIDE = CALLER_SLEEPS - 1;
+
+struct alignas(64) Job {
+    Word gate{0};                                             // OPEN | CALLER_SLEEPS | number of workers inside
+    std::atomic<int64_t> next{0};                             // the first element that nobody has claimed
+    int64_t n = 0, grain = 0;
+    void (*body)(void*, int64_t, int64_t) = nullptr;
+    void* context = nullptr;
+} job;
+
+struct alignas(64) Signal {
+    Word jobs{0};                                             // counts the jobs; idle workers watch it
+    std::atomic<int> sleeping{0};
+} signals;
+
+alignas(64) std::atomic<bool> busy{false};                    // a caller owns the pool
+std::atomic<int> limit{0};                                    // threads in use; 0: not yet known
+std::atomic<int> started{0};                                  // workers, changed by the owner alone
+
+template <class T>
+void wait_for_change(std::atomic<T>& word, T old) {
+#ifdef __linux__
+    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, old, nullptr, nullptr, 0);
+#else
+    word.wait(old);
+#endif
+}
+
+template <class T>
+void wake(std::atomic<T>& word, [[maybe_unused]] int count) {
+#ifdef __linux__
+    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+#else
+    word.notify_all();
+#endif
+}
+
+void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// Waits until done() is true; false if that takes longer than SPIN and YIELD.
+template <class Done>
+bool spin(Done done) {
+    const auto start = Clock::now();
+    do {
+        for (int i = 0; i < 16; i++) {
+            if (done()) return true;
+            pause();
+        }
+    } while (Clock::now() < start + SPIN);
+    do {
+        if (done()) return true;
+        sched_yield();
+    } while (Clock::now() < start + YIELD);
+    return false;
+}
+
+void run_chunks() {
+    const int64_t n = job.n, grain = job.grain;
+    for (;;) {
+        const int64_t begin = job.next.fetch_add(grain, std::memory_order_relaxed);
+        if (begin >= n) return;
+        job.body(job.context, begin, std::min(begin + grain, n));
+    }
+}
+
+bool join() {
+    uint32_t gate = job.gate.load(std::memory_order_relaxed);
+    while (gate & OPEN)
+        if (job.gate.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+    return false;
+}
+
+void leave() {
+    if (job.gate.fetch_sub(1, std::memory_order_release) == (CALLER_SLEEPS | 1)) wake(job.gate, 1);
+}
+
+// Sleeps until the word changes. The count of sleepers and the words are sequentially consistent: either
+// the one who changes a word sees the sleeper, or the sleeper sees the change.
+template <class T>
+void sleep_while(std::atomic<T>& word, T old) {
+    signals.sleeping.fetch_add(1);
+    while (word.load() == old) wait_for_change(word, old);
+    signals.sleeping.fetch_sub(1);
+}
+
+// The loop of worker `rank`, 1 or more; those beyond the limit stay out.
+void* work(void* argument) {
+    const auto rank = static_cast<int>(reinterpret_cast<intptr_t>(argument));
+    uint32_t seen = signals.jobs.load();
+    sleep_while(signals.jobs, seen);
+    for (;;) {
+        seen = signals.jobs.load(std::memory_order_acquire);
+        if (join()) {
+            run_chunks();
+            leave();
+        }
+        for (int count = limit.load(); rank >= count; count = limit.load()) sleep_while(limit, count);
+        if (!spin([&] { return signals.jobs.load(std::memory_order_acquire) != seen; })) sleep_while(signals.jobs, seen);
+    }
+}
+
+void start_workers(int count) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);              // signals are the business of the caller's threads
+    for (int rank = started + 1; rank <= count; rank++) {
+        pthread_t thread;
+        if (pthread_create(&thread, nullptr, work, reinterpret_cast<void*>(intptr_t(rank))) != 0) break;
+        pthread_detach(thread);
+        started = rank;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    // A new thread shares our core until the system balances the load, tens of milliseconds later. It begins
+    // by sleeping, and one that wakes gets an idle core: give each a chance to fall asleep.
+    for (int i = 0; i < 100 && signals.sleeping.load() < started; i++) sched_yield();
+}
+
+void reset_after_fork() {
+    job.gate = 0;
+    signals.sleeping = 0;
+    started = 0;
+    busy = false;
+}
+
+int default_threads() {
+    for (const char* name : {"MINIGRAD_NUM_THREADS", "OMP_NUM_THREADS"})
+        if (const char* value = std::getenv(name))
+            if (const long count = std::strtol(value, nullptr, 10); count > 0) return int(std::min(count, 1024L));
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+    return std::max(1, int(std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+int threads() {
+    int count = limit.load(std::memory_order_relaxed);
+    if (count == 0) {
+        const int wanted = default_threads();
+        if (limit.compare_exchange_strong(count, wanted)) {
+            pthread_atfork(nullptr, nullptr, reset_after_fork);
+            count = wanted;
+        }
+    }
+    return count;
+}
+
+void set_threads(int count) {
+    threads();                                                // registers the fork handler
+    limit = std::max(1, count);
+    wake(limit, INT_MAX);
+}
+
+void parallel_for(int64_t n, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end), void* context) {
+    const int64_t chunks = (n + grain - 1) / grain;
+    const int wanted = int(std::min<int64_t>(threads(), chunks)) - 1;
+    if (wanted < 1 || busy.exchange(true, std::memory_order_acquire)) {
+        for (int64_t begin = 0; begin < n; begin += grain) body(context, begin, std::min(begin + grain, n));
+        return;
+    }
+    if (started < wanted) start_workers(threads() - 1);
+    job.n = n;
+    job.grain = grain;
+    job.body = body;
+    job.context = context;
+    job.next.store(0, std::memory_order_relaxed);
+    job.gate.store(OPEN, std::memory_order_release);
+    signals.jobs.fetch_add(1);
+    const int awake = started - signals.sleeping.load();
+    if (awake < wanted) wake(signals.jobs, wanted - awake);
+
+    run_chunks();
+
+    const auto empty = [] { return (job.gate.load(std::memory_order_acquire) & INSIDE) == 0; };
+    job.gate.fetch_and(~OPEN, std::memory_order_relaxed);
+    if (!empty() && !spin(empty)) {
+        for (uint32_t gate = job.gate.fetch_or(CALLER_SLEEPS) | CALLER_SLEEPS; gate & INSIDE; gate = job.gate.load())
+            wait_for_change(job.gate, gate);
+        job.gate.load(std::memory_order_acquire);
+    }
+    busy.store(false, std::memory_order_release);
+}
+
+}  // namespace mg

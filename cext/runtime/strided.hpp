@@ -1,0 +1,37 @@
+// Elementwise work over arrays with any strides: an n-dimensional walk around one-dimensional loops.
+#pragma once
+
+#include <cstdint>
+
+#include "../kernels/kernels.hpp"
+
+namespace mg {
+
+constexpr int MAX_NDIM = 8;
+constexpr int MAX_OPERANDS = 4;
+
+struct Strided {
+    int ndim, operands;                     // axes left after merging; inputs and the output
+    int64_t count;                          // elements
+    int64_t extent[MAX_NDIM];
+    int64_t step[MAX_OPERANDS][MAX_NDIM];   // bytes
+    char* data[MAX_OPERANDS];
+};
+
+// Merges axes that all operands cross with one stride, drops axes of length one, and orders the rest by the
+// output's strides, so that the innermost loop is as long and as dense as it can be.
+void simplify(Strided& s);
+
+// loop over all elements, split over the pool.
+void run(Loop loop, Strided s);
+
+// The same where every operand is contiguous (step[k] bytes from element to element, 0: one value for all).
+struct Flat {
+    int operands;
+    int64_t count;
+    int64_t step[MAX_OPERANDS];
+    char* data[MAX_OPERANDS];
+};
+void run_flat(Loop loop, Flat f);
+
+}  // namespace mg

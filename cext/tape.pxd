@@ -1,0 +1,60 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
+
+from minigrad.engine.array cimport MAX_NDIM, Array
+
+# Sends the gradient of each input that needs one: node.send(i, ...) for node.needs(i).
+ctypedef int (*Backward)(Node node, Array g) except -1
+# The gradient of the sum of two gradients is both of them; ops/elementwise.pyx lends its `add`.
+ctypedef Array (*Adder)(Array, Array)
+
+cdef struct Slot:
+    PyObject* edge      # the Node that made the input; NULL: no gradient wanted
+    PyObject* value     # the input itself, where backward needs it
+    int output          # which output of that node it was
+
+cdef class Node:
+    cdef Backward run
+    cdef const char* op
+    cdef int64_t sequence
+    cdef int inputs, outputs
+    cdef Slot* slots
+    cdef Slot[3] few                # the slots of a node with three inputs or fewer
+    cdef object extra               # whatever else backward needs
+    cdef int64_t versions           # the sum of the versions of all saved tensors
+    cdef bint freed, marked
+    cdef int code, ndim, device     # of the output
+    cdef int64_t[MAX_NDIM] extent
+    cdef uint64_t walk              # the backward pass that owns `pending`
+    cdef Array pending              # the gradient gathered so far
+    cdef bint exclusive             # nobody else holds `pending`: it may be written in place
+    cdef list pendings              # the same for a node with several outputs
+    cdef PyObject* leaf             # of a leaf's node: the leaf, borrowed
+    cdef list hooks
+    cdef str where                  # the source line, where recording them was asked for
+
+    cdef void drop(self) noexcept
+    cdef int reserve(self, int inputs) except -1
+    cdef int connect(self, int i, Array x, bint save) except -1
+    cdef int64_t current_versions(self)
+    cdef str place(self)
+    cdef bint needs(self, int i) noexcept
+    cdef Array value(self, int i)
+    cdef int send(self, int i, Array g) except -1
+    cdef int give(self, int i, Array g) except -1
+    cdef Array gathered(self, int i)
+    cdef bint can_accumulate(self, int i) noexcept
+    cdef Array accumulator(self, int i)
+    cdef Array saved_output(self, Array output)
+
+cdef bint recording() noexcept
+cdef bint wanted(Array x) noexcept
+cdef Node track(Array out, const char* op, Backward run, int save, Array a, Array b=*, Array c=*, object extra=*)
+cdef Node track_many(list outs, const char* op, Backward run, list inputs, list saved, object extra=*)
+cdef Node gradient_node(Array x)
+cdef void forget_leaf(Array x) noexcept
+cdef int check_in_place(str op, Array x) except -1
+cdef int rebase(Array x, Array old) except -1
+cdef list pull_back(list roots, list grads, list targets, bint retain, bint create)
+cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1
+cdef void set_adder(Adder adder)

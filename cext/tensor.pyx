@@ -1,0 +1,582 @@
+"""Tensor: the face of the engine. Every method is the function of that name, with the tensor as its first argument."""
+from libc.stdint cimport int64_t
+
+import numpy as np
+
+from minigrad.engine.array cimport (
+    BOOL, MAX_NDIM, Array, alias, check_same_device, code_of, device_index, device_name, dtype_of, empty, from_object, hold, is_float,
+    parse_shape, same_shape, set_result_type, shape_of, transferred,
+)
+from minigrad.engine.backend cimport ADD, DIVIDE, MUL, SUB, backend
+from minigrad.engine.ops.arguments cimport is_scalar, operand
+from minigrad.engine.ops.arithmetic cimport (
+    add, bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, divide, equal, floor_divide, greater, greater_equal, less,
+    less_equal, multiply, negative, not_equal, remainder, subtract,
+)
+from minigrad.engine.ops.functions cimport absolute, power
+from minigrad.engine.ops.index cimport getitem, setitem
+from minigrad.engine.ops.layout cimport broadcasted, cast, copied, matrix_transpose, permute_dims
+from minigrad.engine.ops.matmul cimport matmul
+from minigrad.engine.tape cimport Node, check_in_place, forget_leaf, rebase, recording, track
+from minigrad.engine.ops import activation, arithmetic, functions, index, join, layout, reduce
+from minigrad.engine.ops import softmax as rows
+from minigrad.engine import tape
+
+cdef object in_place(str name, object operation, int op, object x, object y):
+    """x op= y. Where nothing is recorded a kernel writes x; else the result is taken over with its history."""
+    cdef Array a = <Array>x, b, result
+    if is_scalar(y):
+        b = None
+    else:
+        b = operand(name, y)
+        check_same_device(name, a, b)
+    if not recording() or not (a.needs_grad or (b is not None and b.needs_grad)):
+        if op >= 0 and b is not None and b.code == a.code and (is_float(a.code) or op != DIVIDE) and same_shape(a, b) \
+                and (b.buffer != a.buffer or b.data == a.data and b.contiguous and a.contiguous):
+            backend(a).binary(op, a, b, a)
+            a.buffer.version += 1
+            return x
+        result = operation(x, y)
+        if not same_shape(result, a):
+            raise ValueError(f"[{name}] a result of shape {shape_of(result)} does not fit in place into {shape_of(a)}")
+        if result.code != a.code and not (is_float(a.code) and result.code <= a.code):
+            raise TypeError(f"[{name}] a result of {result.dtype} does not fit in place into {a.dtype}")
+        backend(a).copy(result, a)
+        a.buffer.version += 1
+        return x
+    check_in_place(name, a)
+    result = operation(x, y)
+    if not same_shape(result, a) or result.code != a.code:
+        raise ValueError(f"[{name}] a result of shape {shape_of(result)} and {result.dtype} does not fit in place into "
+                         f"{shape_of(a)} and {a.dtype}")
+    backend(a).copy(result, a)
+    rebase(a, result)
+    return x
+
+
+cdef bint acceptable(object x):
+    """Whether x can be an operand; else Python asks the other side."""
+    return isinstance(x, Array) or is_scalar(x) or isinstance(x, (np.ndarray, list, tuple))
+
+
+cdef class Tensor(Array):
+    """An n-dimensional array of numbers that can remember how it was computed.
+
+    Tensors are made by `minigrad.tensor`, `minigrad.zeros` and their kin, and by operations. An operation on a tensor
+    with ``requires_grad`` is recorded on the tape, and ``y.backward()`` walks the tape back from y.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    ndim, size, nbytes : int
+    dtype : DType
+    device : str
+    T, mT : Tensor
+        With the axes reversed; with the last two axes exchanged. Views.
+    requires_grad : bool
+        Whether operations on this tensor are recorded.
+    grad : Tensor or None
+        What backward passes have accumulated so far; only on leaves.
+    is_leaf : bool
+        Whether the tensor was made by the user and not by a recorded operation.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2., 4., 6.])
+    """
+
+    def __init__(self, data, bint requires_grad=False):
+        if self.buffer == NULL:
+            hold(self, from_object(data, -1, 0, False))
+        self.requires_grad = requires_grad
+
+    __array_ufunc__ = None      # NumPy leaves mixed operators to this class
+    __hash__ = object.__hash__  # by identity: == is elementwise
+
+    # ── the tape ──
+
+    @property
+    def requires_grad(self):
+        return bool(self.needs_grad)
+
+    @requires_grad.setter
+    def requires_grad(self, bint on):
+        if on and not is_float(self.code):
+            raise TypeError(f"[requires_grad] expected a floating-point tensor, got {self.dtype}")
+        if not tape.leaf(self):
+            if on:
+                return
+            raise tape.GradientError("[requires_grad] this tensor was computed: use x.detach() for one without history")
+        if not on:
+            self.node = None
+        self.needs_grad = on
+
+    def requires_grad_(self, bint on=True):
+        """Set ``requires_grad`` and return the tensor."""
+        self.requires_grad = on
+        return self
+
+    @property
+    def is_leaf(self):
+        return tape.leaf(self)
+
+    @property
+    def grad(self):
+        return self.grad_
+
+    @grad.setter
+    def grad(self, value):
+        cdef Array g
+        if value is not None:
+            g = <Array?>value
+            if not same_shape(g, self) or g.code != self.code or g.buffer.device != self.buffer.device:
+                raise ValueError(f"[grad] expected shape {shape_of(self)}, {self.dtype} on {self.device}, got {shape_of(g)}, "
+                                 f"{g.dtype} on {g.device}")
+        self.grad_ = value
+
+    def backward(self, grad=None, retain_graph=False, create_graph=False):
+        """Add the gradient of this tensor with respect to every leaf it depends on to the leaf's ``grad``.
+
+        Parameters
+        ----------
+        grad : Tensor, optional
+            The gradient of the quantity of interest with respect to this tensor, of its shape and dtype. May be left
+            out for a tensor of one element: then it is 1.
+        retain_graph : bool
+            Keep the tape for another backward pass. (`create_graph` implies it.)
+        create_graph : bool
+            Record the backward pass itself, so that the gradients can be differentiated.
+
+        Raises
+        ------
+        GradientError
+            If the tensor has several elements and no `grad` is given, if the tape was freed by an earlier pass, or if a
+            value it needs was written in place since.
+
+        Examples
+        --------
+        >>> import minigrad as mg
+        >>> x = mg.tensor(3.0, requires_grad=True)
+        >>> (x ** 2).backward()
+        >>> x.grad
+        tensor(6.)
+        """
+        tape.differentiate([self], [grad], None, retain_graph, create_graph)
+
+    def detach(self):
+        """The same memory as a tensor without history."""
+        return alias(self)
+
+    def register_hook(self, hook):
+        """Call ``hook(gradient)`` whenever this tensor's gradient is complete; what it returns, if not None, replaces it.
+
+        Returns
+        -------
+        HookHandle
+            With a method ``remove()``.
+        """
+        return tape.add_hook(self, hook)
+
+    def tape(self):
+        """The recorded operations behind this tensor as a table, first operation first.
+
+        Returns
+        -------
+        minigrad.autograd.TapeTable
+            A sequence of rows with op, inputs, shape, dtype, bytes saved for backward and, inside
+            `minigrad.record_source`, the source line; prints as a table.
+        """
+        from minigrad.autograd import TapeTable
+        return TapeTable(tape.entries(self))
+
+    # ── conversions ──
+
+    def to(self, *args, copy=False):
+        """This tensor on a device and/or of a dtype, in either order; itself where nothing changes."""
+        cdef Array out = self
+        for arg in args:
+            if isinstance(arg, str) and (arg == "cpu" or arg.startswith("cuda")):
+                out = moved(out, device_index(arg))
+            elif isinstance(arg, Array):
+                out = cast(moved(out, (<Array>arg).buffer.device), (<Array>arg).code)
+            elif arg is not None:
+                out = cast(out, code_of(arg))
+        return copied(out) if copy and out is self else out
+
+    def contiguous(self):
+        """This tensor itself if its elements lie in row-major order without gaps, else a copy that does."""
+        return self if self.contiguous else copied(self)
+
+    def copy(self):
+        """A contiguous copy, on the tape."""
+        return copied(self)
+
+    def __copy__(self):
+        return copied(self)
+
+    def __deepcopy__(self, memo):
+        if not tape.leaf(self):
+            raise tape.GradientError("[deepcopy] this tensor was computed: deep-copy x.detach()")
+        cdef Array out = copied(alias(self))
+        cdef object made = out if type(self) is Tensor else type(self)(out)
+        made.requires_grad = self.needs_grad
+        if self.grad_ is not None:
+            made.grad = copied(alias(self.grad_))
+        memo[id(self)] = made
+        return made
+
+    def __reduce__(self):
+        return rebuild, (type(self), self._detached_numpy().copy(), self.device, bool(self.needs_grad))
+
+    # ── writing in place ──
+
+    def copy_(self, source):
+        """Write `source`, broadcast and converted, into this tensor."""
+        setitem(self, Ellipsis, source)
+        return self
+
+    def set_(self, Array source):
+        """Become `source`: take over its memory, shape, dtype and device (a module moves its parameters so).
+
+        Raises
+        ------
+        GradientError
+            If this tensor was computed by a recorded operation.
+        """
+        if not tape.leaf(self):
+            raise tape.GradientError("[set_] this tensor was computed: only a leaf can become another tensor")
+        forget_leaf(self)
+        self.node = None
+        self.grad_ = None
+        hold(self, source)
+        return self
+
+    def fill_(self, value):
+        """Write one number everywhere."""
+        check_in_place("fill_", self)
+        backend(self).fill(self, value)
+        self.buffer.version += 1
+        return self
+
+    def zero_(self):
+        """Write 0 everywhere."""
+        return self.fill_(0)
+
+    # ── Python's protocols ──
+
+    def __len__(self):
+        if self.ndim_ == 0:
+            raise TypeError("[len] a 0-d tensor has no length")
+        return self.extent[0]
+
+    def __bool__(self):
+        return bool(self.item())
+
+    def __int__(self):
+        return int(self.item())
+
+    def __float__(self):
+        return float(self.item())
+
+    def __complex__(self):
+        return complex(self.item())
+
+    def __index__(self):
+        if self.code == BOOL or is_float(self.code) or self.ndim_ != 0:
+            raise TypeError(f"[index] only a 0-d integer tensor is an index, got {self.dtype} of shape {shape_of(self)}")
+        return self.item()
+
+    def __iter__(self):
+        if self.ndim_ == 0:
+            raise TypeError("[iter] a 0-d tensor cannot be iterated")
+        return iter(join.unstack(self))
+
+    def __contains__(self, item):
+        return bool(equal(self, item).any())
+
+    def __format__(self, spec):
+        return format(self.item(), spec) if spec and self.count == 1 else format(str(self), spec)
+
+    def __repr__(self):
+        values = self._detached_numpy()
+        text = np.array2string(values, separator=", ", prefix="tensor(", threshold=1000)
+        if self.count == 0:
+            text = f"[], shape={shape_of(self)}" if self.extent[0] or self.ndim_ > 1 else "[]"
+        notes = "" if str(self.dtype) in ("float32", "int64", "bool") else f", dtype={self.dtype}"
+        if self.buffer.device:
+            notes += f", device={self.device}"
+        if self.node is not None and not tape.leaf(self):
+            notes += f", op={tape.maker(self)}"
+        elif self.needs_grad:
+            notes += ", requires_grad=True"
+        return f"tensor({text}{notes})"
+
+    def __getitem__(self, key):
+        return getitem(self, key)
+
+    def __setitem__(self, key, value):
+        setitem(self, key, value)
+
+    # ── operators ──
+
+    def __add__(self, other):
+        return add(self, other) if acceptable(other) else NotImplemented
+
+    def __radd__(self, other):
+        return add(self, other) if acceptable(other) else NotImplemented
+
+    def __sub__(self, other):
+        return subtract(self, other) if acceptable(other) else NotImplemented
+
+    def __rsub__(self, other):
+        return subtract(other, self) if acceptable(other) else NotImplemented
+
+    def __mul__(self, other):
+        return multiply(self, other) if acceptable(other) else NotImplemented
+
+    def __rmul__(self, other):
+        return multiply(self, other) if acceptable(other) else NotImplemented
+
+    def __truediv__(self, other):
+        return divide(self, other) if acceptable(other) else NotImplemented
+
+    def __rtruediv__(self, other):
+        return divide(other, self) if acceptable(other) else NotImplemented
+
+    def __floordiv__(self, other):
+        return floor_divide(self, other) if acceptable(other) else NotImplemented
+
+    def __rfloordiv__(self, other):
+        return floor_divide(other, self) if acceptable(other) else NotImplemented
+
+    def __mod__(self, other):
+        return remainder(self, other) if acceptable(other) else NotImplemented
+
+    def __rmod__(self, other):
+        return remainder(other, self) if acceptable(other) else NotImplemented
+
+    def __pow__(self, other, modulo):
+        return power(self, other) if modulo is None and acceptable(other) else NotImplemented
+
+    def __rpow__(self, other, modulo):
+        return power(other, self) if acceptable(other) else NotImplemented
+
+    def __matmul__(self, other):
+        return matmul(self, other) if acceptable(other) else NotImplemented
+
+    def __rmatmul__(self, other):
+        return matmul(other, self) if acceptable(other) else NotImplemented
+
+    def __and__(self, other):
+        return bitwise_and(self, other) if acceptable(other) else NotImplemented
+
+    def __rand__(self, other):
+        return bitwise_and(self, other) if acceptable(other) else NotImplemented
+
+    def __or__(self, other):
+        return bitwise_or(self, other) if acceptable(other) else NotImplemented
+
+    def __ror__(self, other):
+        return bitwise_or(self, other) if acceptable(other) else NotImplemented
+
+    def __xor__(self, other):
+        return bitwise_xor(self, other) if acceptable(other) else NotImplemented
+
+    def __rxor__(self, other):
+        return bitwise_xor(self, other) if acceptable(other) else NotImplemented
+
+    def __neg__(self):
+        return negative(self)
+
+    def __pos__(self):
+        return self
+
+    def __abs__(self):
+        return absolute(self)
+
+    def __invert__(self):
+        return bitwise_invert(self)
+
+    def __eq__(self, other):
+        return equal(self, other) if acceptable(other) else NotImplemented
+
+    def __ne__(self, other):
+        return not_equal(self, other) if acceptable(other) else NotImplemented
+
+    def __lt__(self, other):
+        return less(self, other) if acceptable(other) else NotImplemented
+
+    def __le__(self, other):
+        return less_equal(self, other) if acceptable(other) else NotImplemented
+
+    def __gt__(self, other):
+        return greater(self, other) if acceptable(other) else NotImplemented
+
+    def __ge__(self, other):
+        return greater_equal(self, other) if acceptable(other) else NotImplemented
+
+    def __iadd__(self, other):
+        return in_place("+=", add, ADD, self, other)
+
+    def __isub__(self, other):
+        return in_place("-=", subtract, SUB, self, other)
+
+    def __imul__(self, other):
+        return in_place("*=", multiply, MUL, self, other)
+
+    def __itruediv__(self, other):
+        return in_place("/=", divide, DIVIDE, self, other)
+
+    def __ifloordiv__(self, other):
+        return in_place("//=", floor_divide, -1, self, other)
+
+    def __imod__(self, other):
+        return in_place("%=", remainder, -1, self, other)
+
+    def __ipow__(self, other):
+        return in_place("**=", power, -1, self, other)
+
+    def __iand__(self, other):
+        return in_place("&=", bitwise_and, -1, self, other)
+
+    def __ior__(self, other):
+        return in_place("|=", bitwise_or, -1, self, other)
+
+    def __ixor__(self, other):
+        return in_place("^=", bitwise_xor, -1, self, other)
+
+    # ── shape ──
+
+    @property
+    def T(self):
+        return permute_dims(self, range(self.ndim_ - 1, -1, -1))
+
+    @property
+    def mT(self):
+        return matrix_transpose(self)
+
+    def reshape(self, *shape, copy=None):
+        """See `minigrad.reshape`; the lengths may be given one by one."""
+        return layout.reshape(self, shape[0] if len(shape) == 1 else shape, copy)
+
+    def permute_dims(self, *axes):
+        """See `minigrad.permute_dims`; the axes may be given one by one."""
+        return layout.permute_dims(self, axes[0] if len(axes) == 1 and hasattr(axes[0], "__iter__") else axes)
+
+    def transpose(self, *axes):
+        """The axes in the given order, or reversed: NumPy's transpose."""
+        return self.permute_dims(*axes) if axes else self.T
+
+    moveaxis = layout.moveaxis
+    expand_dims = layout.expand_dims
+    squeeze = layout.squeeze
+    broadcast_to = layout.broadcast_to
+    flip = layout.flip
+    astype = layout.astype
+    split = join.split
+    unstack = join.unstack
+
+    # ── values ──
+
+    sum = layout.sum
+    prod = reduce.prod
+    mean = reduce.mean
+    var = reduce.var
+    std = reduce.std
+    max = reduce.max
+    min = reduce.min
+    argmax = reduce.argmax
+    argmin = reduce.argmin
+    any = reduce.any
+    all = reduce.all
+    logsumexp = reduce.logsumexp
+    cumulative_sum = reduce.cumulative_sum
+    sort = index.sort
+    argsort = index.argsort
+    take = index.take
+    take_along_axis = index.take_along_axis
+    nonzero = index.nonzero
+    clip = arithmetic.clip
+    maximum = arithmetic.maximum
+    minimum = arithmetic.minimum
+    reciprocal = arithmetic.reciprocal
+    exp = functions.exp
+    expm1 = functions.expm1
+    exp2 = functions.exp2
+    log = functions.log
+    log1p = functions.log1p
+    log2 = functions.log2
+    log10 = functions.log10
+    sqrt = functions.sqrt
+    rsqrt = functions.rsqrt
+    square = functions.square
+    sin = functions.sin
+    cos = functions.cos
+    tan = functions.tan
+    asin = functions.asin
+    acos = functions.acos
+    atan = functions.atan
+    sinh = functions.sinh
+    cosh = functions.cosh
+    tanh = functions.tanh
+    asinh = functions.asinh
+    acosh = functions.acosh
+    atanh = functions.atanh
+    erf = functions.erf
+    abs = functions.absolute
+    sign = functions.sign
+    floor = functions.floor
+    ceil = functions.ceil
+    round = functions.round
+    isnan = functions.isnan
+    isinf = functions.isinf
+    isfinite = functions.isfinite
+    relu = activation.relu
+    sigmoid = activation.sigmoid
+    softmax = rows.softmax
+    log_softmax = rows.log_softmax
+
+
+# to another device: y = x there, dx = g brought back
+cdef int moved_backward(Node node, Array g) except -1:
+    return node.send(0, moved(g, node.extra))
+
+
+cdef Array moved(Array x, int device):
+    if x.buffer.device == device:
+        return x
+    cdef Array out = transferred(x, device)
+    track(out, b"to", moved_backward, 0, x, None, None, x.buffer.device)
+    return out
+
+
+set_result_type(Tensor)
+
+
+def make(data, dtype=None, device=None, requires_grad=False, copy=True):
+    """What `minigrad.tensor` (copy=True) and `minigrad.asarray` (copy=False) do."""
+    cdef Array x = from_object(data, -1 if dtype is None else code_of(dtype), device_index(device), copy)
+    if isinstance(data, Array):
+        x = alias(x) if copy or x is not data or requires_grad else x
+    if requires_grad:
+        x.requires_grad = True
+    return x
+
+
+def rebuild(cls, values, device, requires_grad):
+    """The inverse of `Tensor.__reduce__`."""
+    plain = make(values, device=device)
+    made = plain if cls is Tensor else cls(plain)
+    made.requires_grad = requires_grad
+    return made
+
+
+def uninitialized(shape, dtype, device=None):
+    """What `minigrad.empty` does."""
+    cdef int64_t[MAX_NDIM] extent
+    return empty(code_of(dtype), parse_shape(shape, extent), extent, device_index(device))

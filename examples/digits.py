@@ -1,0 +1,171 @@
+"""Train a layer-normalized MLP and a layer-normalized RNN on scikit-learn's digits, and draw their curves.
+
+The data are 1,797 real images of 8 x 8 pixels. The MLP sees an image as 64 numbers; the RNN reads it row by row,
+eight time steps of eight numbers. A fifth of the images is held out for testing.
+"""
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.datasets import load_digits
+from tqdm import tqdm
+
+import minigrad as mg
+from minigrad import nn, optim
+from minigrad.nn import functional as F
+
+
+class Data(NamedTuple):
+    """Images (N, 8, 8), standardized by the training images, and labels (N,)."""
+
+    train_x: mg.Tensor
+    train_y: mg.Tensor
+    test_x: mg.Tensor
+    test_y: mg.Tensor
+
+
+class Curves(NamedTuple):
+    """What one training run leaves behind: one loss per batch, one accuracy per epoch."""
+
+    losses: list[float]
+    accuracies: list[float]
+
+
+class LNMLP(nn.Module):
+    """64 -> hidden -> hidden -> 10 with LayerNorm and ReLU after both hidden layers."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(64, hidden), nn.LayerNorm(hidden), nn.ReLU(),
+            nn.Linear(hidden, hidden), nn.LayerNorm(hidden), nn.ReLU(),
+            nn.Linear(hidden, 10),
+        )  # fmt: skip
+
+    def forward(self, images: mg.Tensor) -> mg.Tensor:
+        return self.layers(images.reshape(-1, 64))
+
+
+class LNRNN(nn.Module):
+    """h = tanh(LN(W_xh x + W_hh h + b)) over the eight rows, the last h -> 10."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.rnn = nn.RNN(8, hidden, norm="layer", batch_first=True)
+        self.head = nn.Linear(hidden, 10)
+
+    def forward(self, images: mg.Tensor) -> mg.Tensor:
+        states, _ = self.rnn(images)
+        return self.head(states[:, -1])
+
+
+MODELS = {"LN-MLP": LNMLP, "LN-RNN": LNRNN}
+
+
+def load(seed: int) -> Data:
+    """The digits, shuffled and divided."""
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(images))
+    images, labels = images[order].reshape(-1, 8, 8), labels[order]
+    count = len(images) // 5
+    mean, std = images[count:].mean(), images[count:].std()
+    x = mg.tensor((images - mean) / std, dtype=mg.float32)
+    y = mg.tensor(labels, dtype=mg.int64)
+    return Data(x[count:], y[count:], x[:count], y[:count])
+
+
+def accuracy(model: nn.Module, x: mg.Tensor, y: mg.Tensor) -> float:
+    """The share of images whose largest output is the right one."""
+    with mg.no_grad():
+        return (model(x).argmax(axis=-1) == y).astype(mg.float32).mean().item()
+
+
+def train(name: str, model: nn.Module, data: Data, epochs: int, batch_size: int, lr: float) -> Curves:
+    """Adam with a learning rate that warms up and falls again (one cycle); shows its progress."""
+    steps = -(-len(data.train_y) // batch_size)
+    optimizer = optim.Adam(model.parameters(), lr)
+    scheduler = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=epochs * steps)
+    curves = Curves([], [])
+    with tqdm(total=epochs * steps, desc=name, unit="step", dynamic_ncols=True) as bar:
+        for _ in range(epochs):
+            order = mg.random.permutation(len(data.train_y))
+            for start in range(0, len(order), batch_size):
+                batch = order[start : start + batch_size]
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(data.train_x[batch]), data.train_y[batch])
+                loss.backward()
+                optimizer.step()
+                scheduler.step()
+                curves.losses.append(loss.item())
+                bar.update()
+            curves.accuracies.append(accuracy(model, data.test_x, data.test_y))
+            bar.set_postfix(loss=f"{np.mean(curves.losses[-steps:]):.4f}", accuracy=f"{curves.accuracies[-1]:.1%}")
+    return curves
+
+
+def draw(found: dict[str, Curves], path: Path) -> None:
+    """Loss and held-out accuracy of every model, over the epochs."""
+    import matplotlib
+
+    matplotlib.use("Agg")  # a file, no window
+    import matplotlib.pyplot as plt
+
+    colors = dict(zip(MODELS, ("#2563eb", "#ea580c"), strict=True))
+    style = {
+        "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
+        "axes.grid": True, "axes.axisbelow": True, "grid.color": "#e5e7eb", "axes.edgecolor": "#9ca3af",
+        "xtick.color": "#4b5563", "ytick.color": "#4b5563", "axes.labelcolor": "#4b5563",
+    }  # fmt: skip
+    with plt.style.context(style):
+        figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+        for name, (losses, accuracies) in found.items():
+            epochs = np.arange(1, len(accuracies) + 1)
+            steps = len(losses) // len(epochs)
+            left.plot(np.arange(1, len(losses) + 1) / steps, losses, color=colors[name], alpha=0.2, linewidth=0.8)
+            left.plot(epochs, np.reshape(losses, (-1, steps)).mean(1), color=colors[name], linewidth=2, label=name)
+            label = f"{name}  {accuracies[-1]:.1%}"
+            right.plot(epochs, 100 * np.array(accuracies), color=colors[name], linewidth=2, label=label)
+            right.plot(epochs[-1], 100 * accuracies[-1], "o", color=colors[name], markersize=5)
+        left.set(title="Training loss", xlabel="epoch", ylabel="cross-entropy", yscale="log")
+        right.set(title="Accuracy on the held-out fifth", xlabel="epoch", ylabel="%", ylim=(80, 100.5))
+        for axes in (left, right):
+            axes.margins(x=0.02)
+            axes.legend(frameon=False, loc="best")
+        figure.suptitle("Layer normalization on the handwritten digits", x=0.01, ha="left", fontsize=13, weight="bold")
+        figure.savefig(path, dpi=160)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="NAME",
+                        help=f"which networks to train: {', '.join(MODELS)} (default: both)")
+    parser.add_argument("--epochs", type=int, default=40, help="passes over the training images (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=32, help="images per step (default: %(default)s)")
+    parser.add_argument("--hidden", type=int, default=128, help="units per hidden layer (default: %(default)s)")
+    parser.add_argument("--lr", type=float, default=3e-3, help="the highest learning rate (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of split, weights and order (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=None, help="for the kernels (default: all cores)")
+    parser.add_argument("--plot", default="digits.png", metavar="FILE",
+                        help="where to save the curves, '' for nowhere (default: %(default)s)")
+    args = parser.parse_args()
+    if min(args.epochs, args.batch_size, args.hidden) < 1:
+        parser.error("--epochs, --batch-size and --hidden must be at least 1")
+    if args.threads is not None:
+        mg.set_num_threads(args.threads)
+
+    data = load(args.seed)
+    print(f"{len(data.train_y)} images to train on, {len(data.test_y)} held out")
+    found = {}
+    for name in args.models:
+        mg.manual_seed(args.seed)
+        found[name] = train(name, MODELS[name](args.hidden), data, args.epochs, args.batch_size, args.lr)
+        print(f"{name}: accuracy on the held-out images {100 * found[name].accuracies[-1]:.1f} %")
+    if args.plot:
+        draw(found, Path(args.plot))
+        print(f"curves: {args.plot}")
+
+
+if __name__ == "__main__":
+    main()

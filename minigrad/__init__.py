@@ -1,0 +1,119 @@
+"""minigrad: a small, fast, tape-based autograd engine."""
+
+from minigrad import nn, optim, random
+from minigrad._version import __version__
+from minigrad.autograd import *  # noqa: F403
+from minigrad.config import show_config
+from minigrad.creation import *  # noqa: F403
+from minigrad.engine.array import (
+    DType,
+    empty_cache,
+    float32,
+    float64,
+    int32,
+    int64,
+    memory_allocated,
+    memory_cached,
+)
+from minigrad.engine.array import bool_ as bool
+from minigrad.engine.cpu import get_num_threads, set_num_threads
+from minigrad.engine.ops.activation import relu, sigmoid
+from minigrad.engine.ops.arithmetic import (
+    add,
+    bitwise_and,
+    bitwise_invert,
+    bitwise_or,
+    bitwise_xor,
+    clip,
+    divide,
+    equal,
+    floor_divide,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    not_equal,
+    positive,
+    reciprocal,
+    remainder,
+    subtract,
+    where,
+)
+from minigrad.engine.ops.functions import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    ceil,
+    cos,
+    cosh,
+    erf,
+    exp,
+    exp2,
+    expm1,
+    floor,
+    isfinite,
+    isinf,
+    isnan,
+    log,
+    log1p,
+    log2,
+    log10,
+    power,
+    round,
+    rsqrt,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    tan,
+    tanh,
+)
+from minigrad.engine.ops.functions import absolute as abs
+from minigrad.engine.ops.index import argsort, nonzero, sort, take, take_along_axis, unique_values
+from minigrad.engine.ops.join import concat, split, stack, unstack
+from minigrad.engine.ops.layout import (
+    astype,
+    broadcast_to,
+    expand_dims,
+    flip,
+    matrix_transpose,
+    moveaxis,
+    permute_dims,
+    reshape,
+    squeeze,
+    sum,
+)
+from minigrad.engine.ops.matmul import linear, matmul
+from minigrad.engine.ops.norm import layer_norm
+from minigrad.engine.ops.random import manual_seed
+from minigrad.engine.ops.reduce import (
+    all,
+    any,
+    argmax,
+    argmin,
+    cumulative_sum,
+    logsumexp,
+    max,
+    mean,
+    min,
+    prod,
+    std,
+    var,
+)
+from minigrad.engine.ops.softmax import cross_entropy, log_softmax, softmax
+from minigrad.engine.tensor import Tensor
+from minigrad.products import *  # noqa: F403
+from minigrad.serialization import load, save

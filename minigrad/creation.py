@@ -1,0 +1,197 @@
+"""Tensors made from data, shapes and ranges."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minigrad.engine.array import float32, from_dlpack, int64
+from minigrad.engine.ops.arithmetic import where
+from minigrad.engine.ops.layout import broadcast_to, expand_dims
+from minigrad.engine.tensor import Tensor, make, uninitialized
+
+if TYPE_CHECKING:
+    from minigrad.engine.array import DTypeLike
+
+__all__ = [
+    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid", "ones",
+    "ones_like", "tensor", "tril", "triu", "zeros", "zeros_like",
+]  # fmt: skip
+
+Shape = int | Sequence[int]
+
+
+def tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """A tensor with a copy of `data`.
+
+    Parameters
+    ----------
+    data : array-like
+        Numbers, nested sequences, NumPy arrays, tensors, or anything with the buffer protocol or DLPack.
+    dtype : DType, optional
+        Default: the data's; Python floats become float32, Python ints int64.
+    device : str, optional
+    requires_grad : bool
+
+    Raises
+    ------
+    TypeError
+        If the data is not of numbers, or of a dtype that minigrad does not have and no `dtype` is given.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    return make(data, dtype, device, requires_grad, True)
+
+
+def asarray(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """A tensor that shares the memory of `data` where it can, and copies where it must.
+
+    Memory is shared with writable NumPy arrays and others that speak the buffer protocol or DLPack, if neither the
+    dtype nor the device has to change. Parameters and errors are those of `tensor`.
+
+    Examples
+    --------
+    >>> import numpy as np, minigrad as mg
+    >>> a = np.zeros(2, dtype=np.float32)
+    >>> x = mg.asarray(a)
+    >>> a[0] = 3
+    >>> x
+    tensor([3., 0.])
+    """
+    return make(data, dtype, device, requires_grad, False)
+
+
+def full(
+    shape: Shape, fill_value: float, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor with one value everywhere; its dtype is the value's unless given."""
+    made = empty(shape, dtype=make(fill_value).dtype if dtype is None else dtype, device=device)
+    return made.fill_(fill_value).requires_grad_(requires_grad)
+
+
+def empty(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """A tensor whose values are whatever the memory holds."""
+    return uninitialized(shape, float32 if dtype is None else dtype, device).requires_grad_(requires_grad)
+
+
+def zeros(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of zeros.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.zeros((1, 2))
+    tensor([[0., 0.]])
+    """
+    return empty(shape, dtype=dtype, device=device).fill_(0).requires_grad_(requires_grad)
+
+
+def ones(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of ones."""
+    return empty(shape, dtype=dtype, device=device).fill_(1).requires_grad_(requires_grad)
+
+
+def empty_like(x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """`empty` of x's shape, dtype and device."""
+    return empty(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+
+
+def zeros_like(x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """`zeros` of x's shape, dtype and device."""
+    return zeros(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+
+
+def ones_like(x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """`ones` of x's shape, dtype and device."""
+    return ones(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+
+
+def full_like(
+    x: Tensor, fill_value: float, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """`full` of x's shape, dtype and device."""
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+
+
+def arange(
+    start: float, stop: float | None = None, step: float = 1, *, dtype: "DTypeLike" = None, device: str | None = None
+) -> Tensor:
+    """Evenly spaced values in [start, stop): int64 if all arguments are integers, else float32.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.arange(1, 7, 2)
+    tensor([1, 3, 5])
+    """
+    start, stop = (0, start) if stop is None else (start, stop)
+    if step == 0:
+        raise ValueError("[arange] expected a step other than 0")
+    if dtype is None:
+        dtype = int64 if all(isinstance(v, int) for v in (start, stop, step)) else float32
+    return make(np.arange(start, stop, step), dtype, device)
+
+
+def linspace(
+    start: float, stop: float, num: int, *, dtype: "DTypeLike" = None, device: str | None = None, endpoint: bool = True
+) -> Tensor:
+    """`num` evenly spaced values from start to stop (which `endpoint=False` leaves out)."""
+    return make(np.linspace(start, stop, num, endpoint=endpoint), float32 if dtype is None else dtype, device)
+
+
+def eye(
+    n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: "DTypeLike" = None, device: str | None = None
+) -> Tensor:
+    """A matrix with ones on the k-th diagonal and zeros elsewhere."""
+    return make(np.eye(n_rows, n_cols, k), float32 if dtype is None else dtype, device)
+
+
+def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
+    name = "tril" if lower else "triu"
+    if x.ndim < 2:
+        raise ValueError(f"[{name}] expected two axes or more, got shape {x.shape}")
+    rows, columns = x.shape[-2:]
+    below = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
+    return where(make(below if lower else ~below, device=x.device), x, 0)
+
+
+def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """x with zeros above the k-th diagonal of its last two axes."""
+    return _triangle(x, k, lower=True)
+
+
+def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """x with zeros below the k-th diagonal of its last two axes."""
+    return _triangle(x, k, lower=False)
+
+
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
+    """Coordinate grids of one-dimensional tensors: "xy" has the first one run along axis 1, "ij" along axis 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.meshgrid(mg.arange(2), mg.arange(2), indexing="ij")[0]
+    tensor([[0, 0],
+            [1, 1]])
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f'[meshgrid] expected indexing "xy" or "ij", got {indexing!r}')
+    for x in arrays:
+        if x.ndim != 1:
+            raise ValueError(f"[meshgrid] expected one-dimensional tensors, got shape {x.shape}")
+    places = list(range(len(arrays)))
+    if indexing == "xy" and len(arrays) > 1:
+        places[:2] = 1, 0
+    shape = [0] * len(arrays)
+    for place, x in zip(places, arrays, strict=True):
+        shape[place] = x.size
+    return [
+        broadcast_to(expand_dims(x, tuple(k for k in range(len(arrays)) if k != place)), tuple(shape))
+        for place, x in zip(places, arrays, strict=True)
+    ]

@@ -1,0 +1,40 @@
+"""Neural networks: modules, losses and what belongs to them, under PyTorch's names."""
+
+from minigrad.nn import functional, init, utils
+from minigrad.nn.activation import (
+    ELU,
+    GELU,
+    Hardsigmoid,
+    LeakyReLU,
+    LogSoftmax,
+    ReLU,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Tanh,
+)
+from minigrad.nn.container import ModuleList, Sequential
+from minigrad.nn.dropout import Dropout
+from minigrad.nn.linear import Linear
+from minigrad.nn.loss import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    L1Loss,
+    MSELoss,
+    NLLLoss,
+    SmoothL1Loss,
+)
+from minigrad.nn.module import Module
+from minigrad.nn.norm import LayerNorm
+from minigrad.nn.parameter import Parameter
+from minigrad.nn.recurrent import RNN, RNNCell
+from minigrad.nn.summary import Summary, summary
+
+__all__ = [
+    "ELU", "GELU", "RNN", "BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "Dropout", "Hardsigmoid", "L1Loss",
+    "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "Module", "ModuleList", "NLLLoss", "Parameter",
+    "RNNCell", "ReLU", "Sequential", "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh",
+    "functional", "init", "summary", "utils",
+]  # fmt: skip

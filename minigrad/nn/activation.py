@@ -1,0 +1,219 @@
+"""Activations as modules; each calls the function of the same name in `minigrad.nn.functional`."""
+
+from minigrad.engine.tensor import Tensor
+from minigrad.nn import functional as F
+from minigrad.nn.module import Module
+
+
+class ReLU(Module):
+    """max(x, 0), element by element.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.ReLU()(mg.tensor([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x)
+
+
+class LeakyReLU(Module):
+    """x where x > 0, else `negative_slope` · x.
+
+    Parameters
+    ----------
+    negative_slope : float
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.LeakyReLU(0.5)(mg.tensor([-1.0, 2.0])).tolist()
+    [-0.5, 2.0]
+    """
+
+    def __init__(self, negative_slope: float = 0.01) -> None:
+        super().__init__()
+        self.negative_slope = negative_slope
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.leaky_relu(x, self.negative_slope)
+
+    def extra_repr(self) -> str:
+        return f"negative_slope={self.negative_slope}"
+
+
+class ELU(Module):
+    """x where x > 0, else α (eˣ − 1) (Clevert et al. 2015, https://arxiv.org/abs/1511.07289).
+
+    Parameters
+    ----------
+    alpha : float
+        α.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.ELU()(mg.tensor([0.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.elu(x, self.alpha)
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}"
+
+
+class GELU(Module):
+    """x Φ(x), with Φ the normal distribution function, exactly: x (1 + erf(x / √2)) / 2.
+
+    Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> round(nn.GELU()(mg.tensor(1.0)).item(), 4)
+    0.8413
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(x)
+
+
+class SiLU(Module):
+    """x σ(x), also called swish (https://arxiv.org/abs/1702.03118).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> round(nn.SiLU()(mg.tensor(1.0)).item(), 4)
+    0.7311
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.silu(x)
+
+
+class Softplus(Module):
+    """log(1 + eˣ), computed without overflow.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.Softplus()(mg.tensor([-1000.0, 1000.0])).tolist()
+    [0.0, 1000.0]
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softplus(x)
+
+
+class Tanh(Module):
+    """tanh x, element by element.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.Tanh()(mg.tensor([0.0, 100.0])).tolist()
+    [0.0, 1.0]
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.tanh(x)
+
+
+class Sigmoid(Module):
+    """σ(x) = 1 / (1 + e⁻ˣ), element by element.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.Sigmoid()(mg.tensor([0.0, 100.0])).tolist()
+    [0.5, 1.0]
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.sigmoid(x)
+
+
+class Hardsigmoid(Module):
+    """min(max(x/6 + 1/2, 0), 1): the sigmoid in three straight pieces.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.Hardsigmoid()(mg.tensor([-3.0, 0.0, 3.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.hardsigmoid(x)
+
+
+class Softmax(Module):
+    """eˣ / Σ eˣ along one axis.
+
+    Parameters
+    ----------
+    axis : int
+        The axis whose elements sum to one.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.Softmax()(mg.zeros((1, 4))).tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
+
+    def __init__(self, axis: int = -1) -> None:
+        super().__init__()
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softmax(x, self.axis)
+
+    def extra_repr(self) -> str:
+        return f"axis={self.axis}"
+
+
+class LogSoftmax(Module):
+    """x − log Σ eˣ along one axis, computed without overflow.
+
+    Parameters
+    ----------
+    axis : int
+        The axis along which eʸ sums to one.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.LogSoftmax()(mg.tensor([0.0, 1000.0])).tolist()
+    [-1000.0, 0.0]
+    """
+
+    def __init__(self, axis: int = -1) -> None:
+        super().__init__()
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.log_softmax(x, self.axis)
+
+    def extra_repr(self) -> str:
+        return f"axis={self.axis}"

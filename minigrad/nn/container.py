@@ -1,0 +1,150 @@
+"""Modules made of a sequence of modules."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar, overload
+
+from minigrad.nn.module import Module
+
+Self = TypeVar("Self", bound="_Numbered")
+
+
+class _Numbered(Module):
+    """Submodules with the behavior of a list; they are named by their position."""
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        super().__init__()
+        self.extend(modules)
+
+    def _list(self) -> list[Module]:
+        members = self.__dict__
+        return [members[name] for name in self._modules]
+
+    def _renumber(self, modules: list[Module]) -> None:
+        for name in list(self._modules):
+            delattr(self, name)
+        self.extend(modules)
+
+    def _name(self, index: int) -> str:
+        count = len(self)
+        if not -count <= index < count:
+            raise IndexError(f"[{type(self).__name__}] expected an index from {-count} to {count - 1}, got {index}")
+        return list(self._modules)[index]
+
+    def append(self: Self, module: Module) -> Self:
+        """Add a module at the end; returns this one.
+
+        Raises
+        ------
+        TypeError
+            If `module` is not a `Module`.
+        """
+        if not isinstance(module, Module):
+            raise TypeError(f"[{type(self).__name__}] expected a Module, got {module!r}")
+        self._register("_modules", str(len(self)), module)
+        return self
+
+    def extend(self: Self, modules: Iterable[Module]) -> Self:
+        """Add several modules at the end; returns this one."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    def insert(self: Self, index: int, module: Module) -> Self:
+        """Put a module before position `index`, as `list.insert` does; returns this one."""
+        if not isinstance(module, Module):
+            raise TypeError(f"[{type(self).__name__}] expected a Module, got {module!r}")
+        modules = self._list()
+        modules.insert(index, module)
+        self._renumber(modules)
+        return self
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._list())
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self: Self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return type(self)._of(self._list()[index])
+        return self.__dict__[self._name(index)]
+
+    @classmethod
+    def _of(cls: type[Self], modules: list[Module]) -> Self:
+        return cls(modules)
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        if not isinstance(module, Module):
+            raise TypeError(f"[{type(self).__name__}] expected a Module, got {module!r}")
+        setattr(self, self._name(index), module)
+
+    def __delitem__(self, index: int | slice) -> None:
+        modules = self._list()
+        if not isinstance(index, slice):
+            self._name(index)
+        del modules[index]
+        self._renumber(modules)
+
+
+class ModuleList(_Numbered):
+    """A list of modules whose parameters are registered; it computes nothing by itself.
+
+    Parameters
+    ----------
+    modules : iterable of Module
+
+    Examples
+    --------
+    >>> from minigrad import nn
+    >>> layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+    >>> len(layers), len(list(layers.parameters()))
+    (3, 6)
+    """
+
+
+class Sequential(_Numbered):
+    """Modules that are called one after the other, each on the output of the one before.
+
+    Parameters
+    ----------
+    *modules : Module
+        Named "0", "1", …; or one dict of str to Module, which gives the names.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> model = nn.Sequential(nn.Linear(3, 8), nn.Tanh())
+    >>> model.append(nn.Linear(8, 2))(mg.zeros((5, 3))).shape
+    (5, 2)
+    >>> model
+    Sequential(
+      (0): Linear(in_features=3, out_features=8, bias=True)
+      (1): Tanh()
+      (2): Linear(in_features=8, out_features=2, bias=True)
+    )
+    """
+
+    def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
+        named = modules[0] if len(modules) == 1 else None
+        if isinstance(named, Mapping):
+            super().__init__()
+            for name, module in named.items():
+                self.register_module(name, module)
+        else:
+            super().__init__(modules)  # type: ignore[arg-type]  # `append` refuses what is no module
+
+    @classmethod
+    def _of(cls, modules: list[Module]) -> "Sequential":
+        return cls(*modules)
+
+    def forward(self, x: Any) -> Any:
+        """The output of the last module; `x` itself if there is none."""
+        members = self.__dict__
+        for name in self._modules:
+            x = members[name](x)
+        return x

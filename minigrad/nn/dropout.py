@@ -1,0 +1,45 @@
+"""Dropout."""
+
+from minigrad.engine.tensor import Tensor
+from minigrad.nn import functional as F
+from minigrad.nn.module import Module
+
+
+class Dropout(Module):
+    """In training, y = x · keep / (1 − p), where each element is kept with probability 1 − p; in evaluation y = x.
+
+    The scale keeps the expected value (Srivastava et al. 2014, JMLR 15:1929, in its inverted form).
+
+    Parameters
+    ----------
+    p : float
+        The probability of an element to become zero, from 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        For a `p` outside [0, 1].
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> layer = nn.Dropout(0.5)
+    >>> sorted(set(layer(mg.ones(1000)).tolist()))
+    [0.0, 2.0]
+    >>> layer.eval()(mg.ones(2)).tolist()
+    [1.0, 1.0]
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ValueError(f"[Dropout] expected a probability from 0 to 1, got {p}")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape as `x`."""
+        return F.dropout(x, self.p, self.training)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"

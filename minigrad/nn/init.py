@@ -1,0 +1,314 @@
+"""Initializations: they fill a tensor in place, unrecorded, and return it."""
+
+import math
+
+import numpy as np
+
+from minigrad import random
+from minigrad.autograd import no_grad
+from minigrad.creation import asarray, eye, full_like
+from minigrad.engine.ops.arithmetic import clip, where
+from minigrad.engine.ops.functions import erf
+from minigrad.engine.tensor import Tensor
+
+GAINS = {
+    "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2),
+    "selu": 3 / 4,
+}  # fmt: skip
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor by which weights before a nonlinearity are to be larger, so that activations keep their size.
+
+    Parameters
+    ----------
+    nonlinearity : str
+        "linear", "conv1d" to "conv3d" and "sigmoid" (1), "tanh" (5/3), "relu" (√2), "leaky_relu" (√(2/(1 + slope²))),
+        "selu" (3/4): PyTorch's values.
+    param : float, optional
+        The slope of "leaky_relu", 0.01 if absent.
+
+    Raises
+    ------
+    ValueError
+        For another nonlinearity.
+
+    Examples
+    --------
+    >>> from minigrad.nn import init
+    >>> init.calculate_gain("leaky_relu", 1.0)
+    1.0
+    """
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
+    if nonlinearity not in GAINS:
+        raise ValueError(f"[calculate_gain] expected one of {', '.join(GAINS)} or leaky_relu, got {nonlinearity!r}")
+    return GAINS[nonlinearity]
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
+    """Fill with values from U[a, b).
+
+    Raises
+    ------
+    ValueError
+        If b < a.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad.nn import init
+    >>> x = init.uniform_(mg.empty(100), 2.0, 3.0)
+    >>> bool(2 <= x.min()) and bool(x.max() < 3)
+    True
+    """
+    if not b >= a:
+        raise ValueError(f"[uniform_] expected a <= b, got {a} and {b}")
+    return _set(tensor, random.uniform(a, b, tensor.shape, dtype=tensor.dtype))
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    """Fill with values from N(mean, std²).
+
+    Raises
+    ------
+    ValueError
+        If std < 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad.nn import init
+    >>> init.normal_(mg.empty(2), 5.0, 0.0).tolist()
+    [5.0, 5.0]
+    """
+    if not std >= 0:
+        raise ValueError(f"[normal_] expected std >= 0, got {std}")
+    return _set(tensor, random.normal(mean, std, tensor.shape, dtype=tensor.dtype))
+
+
+def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
+    """Fill with values from N(mean, std²) conditioned on lying in [a, b].
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of floats.
+    mean, std : float
+        Of the distribution before it is cut.
+    a, b : float
+        The bounds: values, not numbers of standard deviations.
+
+    Raises
+    ------
+    ValueError
+        If std is not positive or not a < b.
+
+    Notes
+    -----
+    x solves Φ(x) = u for u uniform in [Φ(a), Φ(b)), by bisection: one uniform number per element, whatever the bounds.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad.nn import init
+    >>> x = init.trunc_normal_(mg.empty(1000), std=10.0, a=-1.0, b=1.0)
+    >>> bool(x.min() >= -1) and bool(x.max() <= 1)
+    True
+    """
+    if not (std > 0 and a < b):
+        raise ValueError(f"[trunc_normal_] expected std > 0 and a < b, got {std}, {a} and {b}")
+    low, high = ((bound - mean) / (std * math.sqrt(2)) for bound in (a, b))
+    wanted = random.uniform(math.erf(low), math.erf(high), tensor.shape, dtype="float64")
+    # beyond 6 standard units of √2 the distribution function is 0 or 1 in float64
+    left = full_like(wanted, max(low, min(-6.0, high)))
+    right = full_like(wanted, min(high, max(6.0, low)))
+    for _ in range(54 if tensor.dtype == "float64" else 30):
+        middle = (left + right) / 2
+        below = erf(middle) < wanted
+        left, right = where(below, middle, left), where(below, right, middle)
+    return _set(tensor, clip(mean + std * math.sqrt(2) * right, a, b))
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """Fill with one value.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad.nn import init
+    >>> init.constant_(mg.empty(2), 0.5).tolist()
+    [0.5, 0.5]
+    """
+    with no_grad():
+        tensor.fill_(val)
+    return tensor
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Fill with zeros.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.init.zeros_(mg.ones(2)).tolist()
+    [0.0, 0.0]
+    """
+    return constant_(tensor, 0)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Fill with ones.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.init.ones_(mg.zeros(2)).tolist()
+    [1.0, 1.0]
+    """
+    return constant_(tensor, 1)
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """Make a matrix the identity, as far as its shape allows.
+
+    Raises
+    ------
+    ValueError
+        If the tensor does not have two axes.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.init.eye_(mg.empty((2, 3))).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    """
+    if tensor.ndim != 2:
+        raise ValueError(f"[eye_] expected a matrix, got shape {tensor.shape}")
+    return _set(tensor, eye(*tensor.shape, dtype=tensor.dtype))
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Fill with values from U(−r, r), r = gain √(6 / (fan_in + fan_out)).
+
+    Glorot and Bengio 2010, https://proceedings.mlr.press/v9/glorot10a.html, equation 16. In a weight
+    ``(out, in, *kernel)`` fan_in is in · the kernel's size, fan_out is out · the kernel's size.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has fewer than two axes.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> bool(mg.nn.init.xavier_uniform_(mg.empty((3, 3))).max() <= 1)
+    True
+    """
+    fan_in, fan_out = _fans("xavier_uniform_", tensor)
+    bound = gain * math.sqrt(6 / (fan_in + fan_out))
+    return uniform_(tensor, -bound, bound)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Fill with values from N(0, s²), s = gain √(2 / (fan_in + fan_out)); see `xavier_uniform_`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.init.xavier_normal_(mg.empty((3, 3)), gain=0.0).tolist()[0]
+    [0.0, 0.0, 0.0]
+    """
+    fan_in, fan_out = _fans("xavier_normal_", tensor)
+    return normal_(tensor, 0.0, gain * math.sqrt(2 / (fan_in + fan_out)))
+
+
+def kaiming_uniform_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
+    """Fill with values from U(−r, r), r = gain √(3 / fan).
+
+    He et al. 2015, https://arxiv.org/abs/1502.01852, equations 10 and 14; the gain is `calculate_gain`'s.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        ``(out, in, *kernel)``, floats.
+    a : float
+        The slope of "leaky_relu"; 0 makes it "relu".
+    mode : {"fan_in", "fan_out"}
+        Whether activations keep their size, or gradients.
+    nonlinearity : str
+        What follows; see `calculate_gain`.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has fewer than two axes; for another `mode` or `nonlinearity`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> bool(mg.nn.init.kaiming_uniform_(mg.empty((8, 6))).max() <= 1)
+    True
+    """
+    bound = math.sqrt(3) * _kaiming_std("kaiming_uniform_", tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound)
+
+
+def kaiming_normal_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
+    """Fill with values from N(0, s²), s = gain / √fan; parameters and errors as for `kaiming_uniform_`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.init.kaiming_normal_(mg.empty((8, 6)), mode="fan_out").shape
+    (8, 6)
+    """
+    return normal_(tensor, 0.0, _kaiming_std("kaiming_normal_", tensor, a, mode, nonlinearity))
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Fill with a random matrix of orthonormal rows or columns (whichever are fewer), times `gain`.
+
+    Axes after the first count as one (Saxe et al. 2013, https://arxiv.org/abs/1312.6120). Drawn evenly from all such
+    matrices: Q of a normal matrix's QR, with the signs of R's diagonal (https://arxiv.org/abs/math-ph/0609050).
+
+    Raises
+    ------
+    ValueError
+        If the tensor has fewer than two axes.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> q = mg.nn.init.orthogonal_(mg.empty((2, 3)))
+    >>> (q @ q.T).round().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    if tensor.ndim < 2:
+        raise ValueError(f"[orthogonal_] expected at least two axes, got shape {tensor.shape}")
+    rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
+    normal = random.normal(0.0, 1.0, (max(rows, columns), min(rows, columns)), dtype="float64")
+    q, r = np.linalg.qr(normal.numpy())
+    q = gain * q * np.where(np.diag(r) < 0, -1.0, 1.0)
+    return _set(tensor, asarray(q if rows >= columns else q.T).reshape(tensor.shape))
+
+
+def _set(tensor: Tensor, values: Tensor) -> Tensor:
+    with no_grad():
+        tensor.copy_(values.to(tensor.device))
+    return tensor
+
+
+def _fans(op: str, tensor: Tensor) -> tuple[int, int]:
+    """fan_in and fan_out of a weight (out, in, *kernel)."""
+    if tensor.ndim < 2:
+        raise ValueError(f"[{op}] expected at least two axes, got shape {tensor.shape}")
+    kernel = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * kernel, tensor.shape[0] * kernel
+
+
+def _kaiming_std(op: str, tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    fans = dict(zip(("fan_in", "fan_out"), _fans(op, tensor), strict=True))
+    if mode not in fans:
+        raise ValueError(f"[{op}] expected mode 'fan_in' or 'fan_out', got {mode!r}")
+    return calculate_gain(nonlinearity, a) / math.sqrt(fans[mode])

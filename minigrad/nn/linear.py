@@ -1,0 +1,75 @@
+"""Linear layers."""
+
+import math
+
+from minigrad.creation import empty
+from minigrad.engine.array import DType
+from minigrad.engine.tensor import Tensor
+from minigrad.nn import functional as F
+from minigrad.nn import init
+from minigrad.nn.module import Module
+from minigrad.nn.parameter import Parameter
+
+
+class Linear(Module):
+    """y = x Wᵀ + b over the last axis.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+        Sizes of the last axis of input and output.
+    bias : bool
+        Whether there is a b.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+
+    Attributes
+    ----------
+    weight : Parameter
+        ``(out_features, in_features)``, from U(−1/√in_features, 1/√in_features), which is He et al.'s
+        initialization (arXiv:1502.01852) with a leaky slope of √5, PyTorch's default.
+    bias : Parameter or None
+        ``(out_features,)``, from the same distribution.
+
+    Raises
+    ------
+    ValueError
+        For sizes below 1; when called, for a last axis that is not `in_features`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.Linear(20, 30)(mg.zeros((128, 20))).shape
+    (128, 30)
+    """
+
+    weight: Parameter
+    bias: Parameter | None
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True,
+        device: str | None = None, dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if in_features < 1 or out_features < 1:
+            raise ValueError(f"[Linear] expected sizes of at least 1, got {in_features} and {out_features}")
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = Parameter(empty((out_features, in_features), dtype=dtype, device=device))
+        self.register_parameter("bias", Parameter(empty((out_features,), dtype=dtype, device=device)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.in_features)
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(..., in_features)`` to ``(..., out_features)``."""
+        return F.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

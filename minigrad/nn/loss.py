@@ -1,0 +1,208 @@
+"""Losses as modules; each calls the function of the same meaning in `minigrad.nn.functional`."""
+
+from minigrad.engine.tensor import Tensor
+from minigrad.nn import functional as F
+from minigrad.nn.module import Module
+
+
+class _Loss(Module):
+    def __init__(self, reduction: str = "mean") -> None:
+        super().__init__()
+        self.reduction = F.check_reduction(type(self).__name__, reduction)
+
+
+class CrossEntropyLoss(_Loss):
+    """−log softmax(x)[label]; see `functional.cross_entropy` for formula, shapes and errors.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        ``(C,)``, a weight for each class.
+    ignore_index : int
+        The label of rows that do not count.
+    reduction : {"mean", "sum", "none"}
+    label_smoothing : float
+        The share, 0 to 1, of the label that is spread evenly over all classes.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> round(nn.CrossEntropyLoss()(mg.zeros((2, 4)), mg.tensor([0, 3])).item(), 4)      # log 4
+    1.3863
+    """
+
+    weight: Tensor | None
+
+    def __init__(
+        self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(reduction)
+        if not 0 <= label_smoothing <= 1:
+            raise ValueError(f"[CrossEntropyLoss] expected label_smoothing from 0 to 1, got {label_smoothing}")
+        self.register_buffer("weight", weight)
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Logits ``(..., C)`` and integer labels ``(...)`` to a scalar, or to ``(...)`` with reduction "none"."""
+        return F.cross_entropy(logits, labels, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
+
+
+class NLLLoss(_Loss):
+    """−x[label] for log-probabilities x; see `functional.nll_loss`.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        ``(C,)``, a weight for each class.
+    ignore_index : int
+        The label of rows that do not count.
+    reduction : {"mean", "sum", "none"}
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.NLLLoss()(mg.tensor([[-1.0, -2.0], [-3.0, -4.0]]), mg.tensor([0, 1])).item()
+    2.5
+    """
+
+    weight: Tensor | None
+
+    def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+        self.ignore_index = ignore_index
+
+    def forward(self, log_probs: Tensor, labels: Tensor) -> Tensor:
+        """Log-probabilities ``(..., C)`` and integer labels ``(...)``."""
+        return F.nll_loss(log_probs, labels, self.weight, self.ignore_index, self.reduction)
+
+
+class BCELoss(_Loss):
+    """−y log p − (1 − y) log(1 − p) for probabilities p; see `functional.binary_cross_entropy`.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Broadcast over the losses.
+    reduction : {"mean", "sum", "none"}
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> round(nn.BCELoss()(mg.tensor([0.5]), mg.tensor([1.0])).item(), 4)      # log 2
+    0.6931
+    """
+
+    weight: Tensor | None
+
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+
+    def forward(self, probs: Tensor, labels: Tensor) -> Tensor:
+        """Probabilities and labels in [0, 1] of one shape."""
+        return F.binary_cross_entropy(probs, labels, self.weight, self.reduction)
+
+
+class BCEWithLogitsLoss(_Loss):
+    """BCELoss of σ(z), computed from the logits z; see `functional.binary_cross_entropy_with_logits`.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Broadcast over the losses.
+    reduction : {"mean", "sum", "none"}
+    pos_weight : Tensor, optional
+        The weight of positive labels, broadcast over the losses.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.BCEWithLogitsLoss()(mg.tensor([100.0]), mg.tensor([0.0])).item()
+    100.0
+    """
+
+    weight: Tensor | None
+    pos_weight: Tensor | None
+
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None) -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Logits and labels in [0, 1] of one shape."""
+        return F.binary_cross_entropy_with_logits(logits, labels, self.weight, self.reduction, self.pos_weight)
+
+
+class MSELoss(_Loss):
+    """(x − y)²; see `functional.mse_loss`.
+
+    Parameters
+    ----------
+    reduction : {"mean", "sum", "none"}
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.MSELoss()(mg.tensor([1.0, 3.0]), mg.tensor([0.0, 0.0])).item()
+    5.0
+    """
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Input and target of one shape."""
+        return F.mse_loss(x, target, self.reduction)
+
+
+class L1Loss(_Loss):
+    """|x − y|; see `functional.l1_loss`.
+
+    Parameters
+    ----------
+    reduction : {"mean", "sum", "none"}
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.L1Loss()(mg.tensor([1.0, -3.0]), mg.tensor([0.0, 0.0])).item()
+    2.0
+    """
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Input and target of one shape."""
+        return F.l1_loss(x, target, self.reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """(x − y)² / 2β where |x − y| < β, else |x − y| − β/2; see `functional.smooth_l1_loss`.
+
+    Parameters
+    ----------
+    reduction : {"mean", "sum", "none"}
+    beta : float
+        Where the parabola meets the straight lines.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.SmoothL1Loss(reduction="none")(mg.tensor([1.0, 3.0]), mg.tensor([0.5, 0.0])).tolist()
+    [0.125, 2.5]
+    """
+
+    def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction)
+        if not beta >= 0:
+            raise ValueError(f"[SmoothL1Loss] expected beta >= 0, got {beta}")
+        self.beta = beta
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Input and target of one shape."""
+        return F.smooth_l1_loss(x, target, self.reduction, self.beta)

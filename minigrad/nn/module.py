@@ -1,0 +1,496 @@
+"""Module: the tree of parameters, buffers and submodules that every network is."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from minigrad.creation import asarray, empty
+from minigrad.engine.array import DType
+from minigrad.engine.tensor import Tensor
+from minigrad.nn.parameter import Parameter
+
+Self = TypeVar("Self", bound="Module")
+
+
+class IncompatibleKeys(NamedTuple):
+    """What `Module.load_state_dict` could not place."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class HookHandle:
+    """What registering a hook returns; ``remove()`` takes the hook off again."""
+
+    def __init__(self, module: "Module", kind: str, hook: Callable[..., Any]) -> None:
+        self._module, self._kind, self._hook = module, kind, hook
+
+    def remove(self) -> None:
+        """Take the hook off; a second call does nothing."""
+        self._module._remove_hook(self._kind, self)
+
+
+class Module:
+    """The base of every network: holds parameters, buffers and submodules, and computes `forward`.
+
+    A subclass calls ``super().__init__()``, assigns `Parameter` objects and other modules to attributes, and defines
+    ``forward``. Calling the module runs `forward` between its hooks.
+
+    The registries hold names only, in the order of assignment; the objects are ordinary instance attributes, so
+    that ``self.weight`` costs what any attribute costs.
+
+    Attributes
+    ----------
+    training : bool
+        True after construction and `train()`, False after `eval()`. Dropout and batch statistics depend on it.
+
+    Raises
+    ------
+    AttributeError
+        If a parameter or module is assigned before ``super().__init__()``.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> class Scale(nn.Module):
+    ...     def __init__(self, size):
+    ...         super().__init__()
+    ...         self.gain = nn.Parameter(mg.ones(size))
+    ...     def forward(self, x):
+    ...         return self.gain * x
+    >>> model = nn.Sequential(nn.Linear(2, 3), Scale(3))
+    >>> [name for name, _ in model.named_parameters()]
+    ['0.weight', '0.bias', '1.gain']
+    >>> model(mg.ones((4, 2))).shape
+    (4, 3)
+    """
+
+    training: bool
+    _parameters: dict[str, None]
+    _buffers: dict[str, bool]  # name -> whether it is part of the state_dict
+    _modules: dict[str, None]
+    _hooks: dict[str, dict[HookHandle, Callable[..., Any]]] | None = None
+
+    def __init__(self) -> None:
+        self.__dict__.update(training=True, _parameters={}, _buffers={}, _modules={})
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the output; every subclass defines it."""
+        raise NotImplementedError(f"[{type(self).__name__}] forward is not defined")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._hooks is None:
+            return self.forward(*args, **kwargs)
+        return self._call_with_hooks(self._hooks, args, kwargs)
+
+    # ── registration ──
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Parameter):
+            self._register("_parameters", name, value)
+        elif isinstance(value, Module):
+            self._register("_modules", name, value)
+        else:
+            self._check_plain(name, value)
+            object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        self._unregister(name)
+
+    def _register(self, registry: str, name: str, value: object, entry: bool | None = None) -> None:
+        members = self.__dict__
+        if registry not in members:
+            raise AttributeError(
+                f"[{type(self).__name__}] call super().__init__() before assigning {name!r}, a {type(value).__name__}"
+            )
+        if not isinstance(name, str):
+            raise TypeError(f"[{type(self).__name__}] expected a name of type str, got {name!r}")
+        if not name or "." in name:
+            raise ValueError(f"[{type(self).__name__}] expected a name without dots and not empty, got {name!r}")
+        if name not in members[registry]:
+            self._unregister(name)
+        members[registry][name] = entry
+        members[name] = value
+
+    def _unregister(self, name: str) -> None:
+        for registry in ("_parameters", "_buffers", "_modules"):
+            self.__dict__.get(registry, {}).pop(name, None)
+
+    def _check_plain(self, name: str, value: object) -> None:
+        """A registered name takes its own kind or None, so that nothing leaves the registries unnoticed."""
+        members = self.__dict__
+        if value is None or "_modules" not in members:
+            return
+        kind = (
+            "a Parameter" if name in members["_parameters"]
+            else "a Module" if name in members["_modules"]
+            else "a Tensor" if name in members["_buffers"] and not isinstance(value, Tensor)
+            else None
+        )  # fmt: skip
+        if kind is not None:
+            raise TypeError(
+                f"[{type(self).__name__}] expected {kind} or None for {name!r}, got {type(value).__name__}; "
+                f"`del` the attribute first to make it something else"
+            )
+
+    def _check_new(self, name: str) -> None:
+        registered = any(name in self.__dict__.get(r, ()) for r in ("_parameters", "_buffers", "_modules"))
+        if isinstance(name, str) and not registered and hasattr(self, name):
+            raise ValueError(f"[{type(self).__name__}] the attribute {name!r} exists already")
+
+    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
+        """Add a parameter, or None where an optional one is absent.
+
+        Raises
+        ------
+        TypeError
+            If `parameter` is neither a `Parameter` nor None.
+        ValueError
+            If an attribute of that name exists, or the name is empty or has a dot.
+        """
+        if not isinstance(parameter, Parameter | None):
+            raise TypeError(f"[register_parameter] expected a Parameter or None, got {type(parameter).__name__}")
+        self._check_new(name)
+        self._register("_parameters", name, parameter)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that belongs to the module's state but is not trained, such as a running mean.
+
+        Parameters
+        ----------
+        name : str
+            It becomes an attribute of this name.
+        tensor : Tensor or None
+            Any shape and dtype.
+        persistent : bool
+            Whether `state_dict` holds it.
+
+        Raises
+        ------
+        TypeError
+            If `tensor` is neither a `Tensor` nor None.
+        ValueError
+            If an attribute of that name exists, or the name is empty or has a dot.
+
+        Examples
+        --------
+        >>> import minigrad as mg
+        >>> from minigrad import nn
+        >>> module = nn.Module()
+        >>> module.register_buffer("steps", mg.zeros(1, dtype=mg.int64))
+        >>> list(module.state_dict())
+        ['steps']
+        """
+        if not isinstance(tensor, Tensor | None) or isinstance(tensor, Parameter):
+            raise TypeError(f"[register_buffer] expected a Tensor that is no Parameter, got {type(tensor).__name__}")
+        self._check_new(name)
+        self._register("_buffers", name, tensor, persistent)
+
+    def register_module(self, name: str, module: "Module | None") -> None:
+        """Add a submodule, or None where an optional one is absent; errors as for `register_parameter`."""
+        if not isinstance(module, Module | None):
+            raise TypeError(f"[register_module] expected a Module or None, got {type(module).__name__}")
+        self._check_new(name)
+        self._register("_modules", name, module)
+
+    # ── walks ──
+
+    def named_children(self) -> Iterator[tuple[str, "Module"]]:
+        """(name, module) of the direct submodules, each once."""
+        seen: set[int] = set()
+        for name in self._modules:
+            module = self.__dict__[name]
+            if module is not None and id(module) not in seen:
+                seen.add(id(module))
+                yield name, module
+
+    def children(self) -> Iterator["Module"]:
+        """The direct submodules, each once."""
+        return (module for _, module in self.named_children())
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, "Module"]]:
+        """(dotted path, module) of this module and all below it, depth first, each once."""
+        return self._walk(prefix, set())
+
+    def _walk(self, path: str, seen: set[int]) -> Iterator[tuple[str, "Module"]]:
+        if id(self) not in seen:
+            seen.add(id(self))
+            yield path, self
+            for name, child in self.named_children():
+                yield from child._walk(_join(path, name), seen)
+
+    def modules(self) -> Iterator["Module"]:
+        """This module and all below it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
+        """(dotted path, parameter) of this module and, unless `recurse` is false, all below it; shared ones once.
+
+        Examples
+        --------
+        >>> from minigrad import nn
+        >>> [(name, p.shape) for name, p in nn.Linear(3, 2).named_parameters()]
+        [('weight', (2, 3)), ('bias', (2,))]
+        """
+        return self._named("_parameters", prefix, recurse)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters of this module and, unless `recurse` is false, of all below it; shared ones once."""
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
+
+    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """(dotted path, buffer), persistent or not, of this module and all below it; shared ones once."""
+        return self._named("_buffers", prefix, recurse)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The buffers, persistent or not, of this module and all below it; shared ones once."""
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def _named(self, registry: str, prefix: str, recurse: bool) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        for path, module in self.named_modules(prefix) if recurse else [(prefix, self)]:
+            for name in getattr(module, registry):
+                value = module.__dict__[name]
+                if value is not None and id(value) not in seen:
+                    seen.add(id(value))
+                    yield _join(path, name), value
+
+    def apply(self: Self, function: Callable[["Module"], object]) -> Self:
+        """Call `function` on every submodule, then on this module; returns this module.
+
+        Examples
+        --------
+        >>> from minigrad import nn
+        >>> def zero(module):
+        ...     if isinstance(module, nn.Linear):
+        ...         nn.init.zeros_(module.bias)
+        >>> nn.Sequential(nn.Linear(2, 1)).apply(zero)[0].bias.tolist()
+        [0.0]
+        """
+        for module in reversed(list(self.modules())):
+            function(module)
+        return self
+
+    # ── modes and gradients ──
+
+    def train(self: Self, mode: bool = True) -> Self:
+        """Set `training` here and below; returns this module."""
+        for module in self.modules():
+            module.__dict__["training"] = bool(mode)
+        return self
+
+    def eval(self: Self) -> Self:
+        """The same as ``train(False)``."""
+        return self.train(False)
+
+    def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
+        """Freeze (False) or unfreeze every parameter here and below; returns this module."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or set them to zeros if `set_to_none` is false."""
+        for parameter in self.parameters():
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad = parameter.grad.detach().zero_()
+
+    def to(self: Self, device_or_dtype: str | DType) -> Self:
+        """Move every parameter and buffer to a device, or convert those that hold floats to a float dtype.
+
+        Parameters and buffers stay the same objects, so an optimizer made before goes on training them.
+
+        Parameters
+        ----------
+        device_or_dtype : str or DType
+            Such as ``"cpu"``, ``"cuda:1"``, ``minigrad.float64``.
+
+        Raises
+        ------
+        TypeError
+            For a dtype that is not of floats.
+
+        Examples
+        --------
+        >>> import minigrad as mg
+        >>> from minigrad import nn
+        >>> layer = nn.Linear(2, 1)
+        >>> weight = layer.weight
+        >>> layer.to(mg.float64).weight is weight, weight.dtype
+        (True, minigrad.float64)
+        """
+        to_device = str(device_or_dtype).startswith(("cpu", "cuda"))
+        if not to_device and empty(0, dtype=device_or_dtype).dtype.kind != "f":
+            raise TypeError(f"[{type(self).__name__}.to] expected a dtype of floats, got {device_or_dtype}")
+        for tensor in (*self.parameters(), *self.buffers()):
+            if to_device or tensor.dtype.kind == "f":
+                _convert(tensor, device_or_dtype)
+        return self
+
+    # ── state ──
+
+    def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
+        """Parameters and persistent buffers by dotted path, as PyTorch names them.
+
+        Returns
+        -------
+        dict of str to Tensor
+            Detached tensors that share memory with the module. Shared parameters stand under each of their names.
+
+        Examples
+        --------
+        >>> from minigrad import nn
+        >>> {name: x.shape for name, x in nn.Linear(3, 2).state_dict().items()}
+        {'weight': (2, 3), 'bias': (2,)}
+        """
+        return {name: tensor.detach() for name, tensor in self._state(prefix)}
+
+    def _state(self, path: str) -> Iterator[tuple[str, Tensor]]:
+        members = self.__dict__
+        for name in (*self._parameters, *(name for name, persistent in self._buffers.items() if persistent)):
+            if members[name] is not None:
+                yield _join(path, name), members[name]
+        for name in self._modules:
+            if members[name] is not None:
+                yield from members[name]._state(_join(path, name))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+        """Copy values into parameters and persistent buffers, converting them to the dtype found here.
+
+        Parameters
+        ----------
+        state_dict : mapping of str to Tensor
+            As `state_dict` gives it. NumPy arrays and whatever speaks DLPack (PyTorch's tensors) serve as well.
+        strict : bool
+            Whether missing and unexpected names are an error.
+
+        Returns
+        -------
+        IncompatibleKeys
+            ``(missing_keys, unexpected_keys)``, both empty if `strict`.
+
+        Raises
+        ------
+        ValueError
+            With all names that are missing or unexpected (if `strict`) and all shapes that differ (always). Nothing
+            is copied then.
+
+        Examples
+        --------
+        >>> import minigrad as mg
+        >>> from minigrad import nn
+        >>> layer = nn.Linear(2, 1)
+        >>> layer.load_state_dict({"weight": mg.ones((1, 3))})
+        Traceback (most recent call last):
+            ...
+        ValueError: [Linear] this state_dict does not fit:
+          missing: bias
+          other shape: weight, expected (1, 2), got (1, 3)
+        """
+        own = self.state_dict()
+        values = {name: _as_tensor(name, value) for name, value in state_dict.items() if name in own}
+        missing = [name for name in own if name not in values]
+        unexpected = [name for name in state_dict if name not in own]
+        reshaped = [
+            f"{name}, expected {own[name].shape}, got {value.shape}"
+            for name, value in values.items()
+            if value.shape != own[name].shape
+        ]
+        faults = {"other shape": reshaped} if not strict else {
+            "missing": missing, "unexpected": unexpected, "other shape": reshaped,
+        }  # fmt: skip
+        if any(faults.values()):
+            lines = [f"\n  {fault}: {'; '.join(names)}" for fault, names in faults.items() if names]
+            raise ValueError(f"[{type(self).__name__}] this state_dict does not fit:" + "".join(lines))
+        for name, value in values.items():
+            own[name].copy_(value)
+        return IncompatibleKeys(missing, unexpected)
+
+    # ── hooks ──
+
+    def register_forward_pre_hook(self, hook: Callable[["Module", tuple[Any, ...]], Any]) -> HookHandle:
+        """Call ``hook(module, args)`` before `forward`; what it returns, if not None, replaces `args`."""
+        return self._add_hook("before", hook)
+
+    def register_forward_hook(self, hook: Callable[["Module", tuple[Any, ...], Any], Any]) -> HookHandle:
+        """Call ``hook(module, args, output)`` after `forward`; what it returns, if not None, replaces `output`.
+
+        Returns
+        -------
+        HookHandle
+            Its ``remove()`` takes the hook off.
+
+        Examples
+        --------
+        >>> import minigrad as mg
+        >>> from minigrad import nn
+        >>> layer = nn.ReLU()
+        >>> handle = layer.register_forward_hook(lambda module, args, output: print("saw", output.shape))
+        >>> _ = layer(mg.zeros(3))
+        saw (3,)
+        >>> handle.remove()
+        """
+        return self._add_hook("after", hook)
+
+    def _add_hook(self, kind: str, hook: Callable[..., Any]) -> HookHandle:
+        if self._hooks is None:
+            self.__dict__["_hooks"] = {"before": {}, "after": {}}
+        handle = HookHandle(self, kind, hook)
+        self.__dict__["_hooks"][kind][handle] = hook
+        return handle
+
+    def _remove_hook(self, kind: str, handle: HookHandle) -> None:
+        if self._hooks is not None:
+            self._hooks[kind].pop(handle, None)
+            if not any(self._hooks.values()):
+                del self.__dict__["_hooks"]
+
+    def _call_with_hooks(
+        self, hooks: dict[str, dict[HookHandle, Callable[..., Any]]], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        for hook in list(hooks["before"].values()):
+            changed = hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        output = self.forward(*args, **kwargs)
+        for hook in list(hooks["after"].values()):
+            changed = hook(self, args, output)
+            if changed is not None:
+                output = changed
+        return output
+
+    # ── text ──
+
+    def extra_repr(self) -> str:
+        """What stands between the parentheses of `repr`; a subclass returns its arguments."""
+        return ""
+
+    def __repr__(self) -> str:
+        children = [f"({name}): {self.__dict__[name]!r}" for name in self._modules]
+        lines = [*filter(None, [self.extra_repr()]), *children]
+        if not children:
+            return f"{type(self).__name__}({''.join(lines)})"
+        return f"{type(self).__name__}(\n" + "".join(f"  {line}\n" for line in "\n".join(lines).split("\n")) + ")"
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _convert(tensor: Tensor, device_or_dtype: str | DType) -> None:
+    """Move or convert a tensor, and its gradient, without making it another object."""
+    grad = tensor.grad
+    tensor.grad = None
+    tensor.set_(tensor.detach().to(device_or_dtype))
+    if grad is not None:
+        tensor.grad = grad.detach().to(device_or_dtype)
+
+
+def _as_tensor(name: str, value: Any) -> Tensor:
+    try:
+        return value if isinstance(value, Tensor) else asarray(value)
+    except (TypeError, ValueError, BufferError) as error:
+        raise TypeError(f"[load_state_dict] {name}: {error}") from error

@@ -1,0 +1,154 @@
+"""A table of a model's layers, output shapes and parameter counts."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from minigrad.autograd import no_grad
+from minigrad.creation import zeros
+from minigrad.engine.array import DType
+from minigrad.engine.tensor import Tensor
+from minigrad.nn.module import Module
+
+Shape = Sequence[int | None]
+
+
+class Row(NamedTuple):
+    """One layer: its path and class, the shape of its (first) output, its own parameters."""
+
+    layer: str
+    output_shape: tuple[int | None, ...] | None  # None: the layer was not called
+    parameters: int
+
+
+class Summary(NamedTuple):
+    """What `summary` finds; printing it gives a table.
+
+    Attributes
+    ----------
+    rows : list of Row
+    trainable, not_trainable : int
+        Numbers of elements. Not trainable are frozen parameters and persistent float buffers (running statistics).
+    """
+
+    rows: list[Row]
+    trainable: int
+    not_trainable: int
+
+    @property
+    def total(self) -> int:
+        """int: trainable and not trainable together."""
+        return self.trainable + self.not_trainable
+
+    def __str__(self) -> str:
+        cells = [("Layer (type)", "Output shape", "Parameters")]
+        cells += [(row.layer, _text(row.output_shape), f"{row.parameters:,}") for row in self.rows]
+        first, second, third = (max(len(row[column]) for row in cells) for column in range(3))
+        lines = [f"{a:<{first}}  {b:<{second}}  {c:>{third}}" for a, b, c in cells]
+        width = len(lines[0])
+        lines.insert(1, "=" * width)
+        lines += ["=" * width, f"Total parameters: {self.total:,}", f"Trainable: {self.trainable:,}"]
+        return "\n".join([*lines, f"Not trainable: {self.not_trainable:,}"])
+
+    __repr__ = __str__
+
+
+def summary(model: Module, input_shape: Shape | Sequence[Shape], dtype: DType | str = "float32") -> Summary:
+    """The layers of a model with the shapes that flow between them.
+
+    The model is run in evaluation mode on zeros, unrecorded, and left as it was.
+
+    Parameters
+    ----------
+    model : Module
+    input_shape : sequence of int or None
+        The shape of the input, batch axis included; None for a length that is left open. A model of several inputs
+        takes a list of shapes.
+    dtype : DType
+        Of the input; int64 for a model that begins with an embedding.
+
+    Returns
+    -------
+    Summary
+        One row for each module that has parameters of its own or no submodules. Shared parameters are counted once in
+        the totals.
+
+    Raises
+    ------
+    ValueError
+        For an empty or negative `input_shape`; whatever the model raises for an input of that shape.
+
+    Examples
+    --------
+    >>> from minigrad import nn
+    >>> nn.summary(nn.Sequential(nn.Linear(784, 10), nn.Softmax()), (None, 784))
+    Layer (type)  Output shape  Parameters
+    ======================================
+    0 (Linear)    (None, 10)         7,850
+    1 (Softmax)   (None, 10)             0
+    ======================================
+    Total parameters: 7,850
+    Trainable: 7,850
+    Not trainable: 0
+    """
+    shapes = [tuple(shape) for shape in input_shape] if _is_nested(input_shape) else [tuple(input_shape)]  # type: ignore[arg-type]
+    for shape in shapes:
+        if any(n is not None and n < 0 for n in shape):
+            raise ValueError(f"[summary] expected lengths of 0 or more, or None, got {shape}")
+    # Lengths left open differ between two runs, and so do the output lengths that follow from them.
+    found, other = (_trace(model, shapes, open_length, dtype) for open_length in (2, 3))
+    rows = []
+    for path, module in model.named_modules():
+        own = sum(parameter.size for parameter in module.parameters(recurse=False)) + _statistics(module, recurse=False)
+        if own or not any(module.children()):
+            name = f"{path} ({type(module).__name__})" if path else type(module).__name__
+            rows.append(Row(name, _merge(found.get(id(module)), other.get(id(module))), own))
+    trainable = sum(parameter.size for parameter in model.parameters() if parameter.requires_grad)
+    frozen = sum(parameter.size for parameter in model.parameters() if not parameter.requires_grad)
+    return Summary(rows, trainable, frozen + _statistics(model, recurse=True))
+
+
+def _trace(model: Module, shapes: Sequence[Shape], open_length: int, dtype: DType | str) -> dict[int, tuple[int, ...]]:
+    """The shape of each module's first output in its first call, by the module's id."""
+    found: dict[int, tuple[int, ...]] = {}
+
+    def note(module: Module, args: tuple[Any, ...], output: Any) -> None:
+        while isinstance(output, tuple | list) and output:
+            output = output[0]
+        if isinstance(output, Tensor):
+            found.setdefault(id(module), output.shape)
+
+    modes = [(module, module.training) for module in model.modules()]
+    handles = [module.register_forward_hook(note) for module, _ in modes]
+    device = next((parameter.device for parameter in model.parameters()), None)
+    try:
+        with no_grad():
+            sizes = [tuple(open_length if n is None else n for n in shape) for shape in shapes]
+            model.eval()(*(zeros(size, dtype=dtype, device=device) for size in sizes))
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module, training in modes:
+            module.training = training
+    return found
+
+
+def _statistics(module: Module, recurse: bool) -> int:
+    """Elements of persistent float buffers."""
+    modules = module.modules() if recurse else [module]
+    names = [(owner, name) for owner in modules for name, persistent in owner._buffers.items() if persistent]
+    buffers = {id(getattr(owner, name)): getattr(owner, name) for owner, name in names}
+    return sum(buffer.size for buffer in buffers.values() if buffer is not None and buffer.dtype.kind == "f")
+
+
+def _is_nested(shape: Any) -> bool:
+    return any(isinstance(entry, tuple | list) for entry in shape)
+
+
+def _merge(shape: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tuple[int | None, ...] | None:
+    if shape is None or other is None:
+        return None
+    return tuple(a if a == b else None for a, b in zip(shape, other, strict=True))
+
+
+def _text(shape: tuple[int | None, ...] | None) -> str:
+    return "not called" if shape is None else str(shape)

@@ -1,0 +1,169 @@
+"""Functions over the gradients or the values of many parameters at once."""
+
+import math
+from collections.abc import Iterable
+
+from minigrad.autograd import no_grad
+from minigrad.engine.ops.arithmetic import clip
+from minigrad.engine.ops.functions import absolute
+from minigrad.engine.ops.join import concat
+from minigrad.engine.ops.optimizer import grad_norm, scale_
+from minigrad.engine.tensor import Tensor
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> float:
+    """Scale all gradients by one factor so that their joint norm is at most `max_norm`.
+
+    g ← g · min(1, max_norm / (‖g‖ + 1e-6)), with ‖g‖ over all gradients as if they were one vector (Pascanu et al.
+    2012, https://arxiv.org/abs/1211.5063; the 1e-6 is PyTorch's).
+
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Those without a gradient are passed over.
+    max_norm : float
+    norm_type : float
+        p of the p-norm; ``inf`` for the largest magnitude.
+    error_if_nonfinite : bool
+        Whether a norm that is NaN or infinite is an error; otherwise it spreads to all gradients.
+
+    Returns
+    -------
+    float
+        The norm before.
+
+    Raises
+    ------
+    ValueError
+        If the norm is not finite and that is an error; for a negative `max_norm` or a `norm_type` not above 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> x = mg.zeros(2, requires_grad=True)
+    >>> x.grad = mg.tensor([3.0, 4.0])
+    >>> nn.utils.clip_grad_norm_([x], max_norm=1.0)
+    5.0
+    >>> [round(value, 3) for value in x.grad.tolist()]
+    [0.6, 0.8]
+    """
+    if not max_norm >= 0 or not norm_type > 0:
+        raise ValueError(f"[clip_grad_norm_] expected max_norm >= 0 and norm_type > 0, got {max_norm} and {norm_type}")
+    by_dtype = _gradients(parameters)
+    norm = _combine([_norm(grads, norm_type) for grads in by_dtype], norm_type)
+    if error_if_nonfinite and not math.isfinite(norm):
+        raise ValueError(f"[clip_grad_norm_] the norm of the gradients is {norm}")
+    factor = max_norm / (norm + 1e-6)
+    if not factor >= 1:     # so that NaN spreads
+        for grads in by_dtype:
+            scale_(grads, factor)
+    return norm
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Clip every element of every gradient to [−clip_value, clip_value].
+
+    Raises
+    ------
+    ValueError
+        For a negative `clip_value`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> x = mg.zeros(2, requires_grad=True)
+    >>> x.grad = mg.tensor([3.0, -0.5])
+    >>> nn.utils.clip_grad_value_([x], 1.0)
+    >>> x.grad.tolist()
+    [1.0, -0.5]
+    """
+    if not clip_value >= 0:
+        raise ValueError(f"[clip_grad_value_] expected clip_value >= 0, got {clip_value}")
+    with no_grad():
+        for grads in _gradients(parameters):
+            for grad in grads:
+                grad.copy_(clip(grad, -clip_value, clip_value))
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All elements of all parameters in one vector, with gradients.
+
+    Raises
+    ------
+    ValueError
+        If there are none.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.utils.parameters_to_vector([mg.ones((2, 2)), mg.zeros(1)]).tolist()
+    [1.0, 1.0, 1.0, 1.0, 0.0]
+    """
+    flat = [parameter.reshape(-1) for parameter in parameters]
+    if not flat:
+        raise ValueError("[parameters_to_vector] expected at least one parameter, got none")
+    return concat(flat)
+
+
+def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Copy the pieces of a vector into parameters: the inverse of `parameters_to_vector`.
+
+    Raises
+    ------
+    ValueError
+        If the vector does not have as many elements as the parameters. Nothing is written then.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> layer = nn.Linear(2, 1)
+    >>> nn.utils.vector_to_parameters(mg.arange(3.0), layer.parameters())
+    >>> layer.weight.tolist(), layer.bias.tolist()
+    ([[0.0, 1.0]], [2.0])
+    """
+    parameters = list(parameters)
+    count = sum(parameter.size for parameter in parameters)
+    if vector.shape != (count,):
+        raise ValueError(f"[vector_to_parameters] expected a vector of shape {(count,)}, got {vector.shape}")
+    start = 0
+    with no_grad():
+        for parameter in parameters:
+            parameter.copy_(vector[start : start + parameter.size].reshape(parameter.shape))
+            start += parameter.size
+
+
+def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[list[Tensor]]:
+    """The gradients there are, contiguous, one list for each dtype and device."""
+    groups: dict[tuple[str, str], list[Tensor]] = {}
+    for parameter in [parameters] if isinstance(parameters, Tensor) else parameters:
+        grad = parameter.grad
+        if grad is not None:
+            if not grad.is_contiguous():
+                grad = parameter.grad = grad.detach().contiguous()
+            groups.setdefault((str(grad.dtype), grad.device), []).append(grad)
+    return list(groups.values())
+
+
+def _norm(grads: list[Tensor], p: float) -> float:
+    """The p-norm of several tensors of one dtype as if they were one vector."""
+    if p == 2:
+        return grad_norm(grads)
+    with no_grad():
+        if p == math.inf:
+            return _combine([absolute(grad).max().item() for grad in grads if grad.size], p)
+        return math.fsum((absolute(grad) ** p).sum().item() for grad in grads) ** (1 / p)
+
+
+def _combine(norms: list[float], p: float) -> float:
+    """The p-norm of a list of p-norms."""
+    if len(norms) == 1:
+        return norms[0]
+    if any(math.isnan(norm) for norm in norms):
+        return math.nan
+    return max(norms, default=0.0) if p == math.inf else sum(norm**p for norm in norms) ** (1 / p)

@@ -1,0 +1,67 @@
+"""Adagrad."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from minigrad.engine.ops.optimizer import adagrad_step
+from minigrad.engine.tensor import Tensor
+from minigrad.optim.optimizer import Batch, Group, Optimizer
+
+
+class Adagrad(Optimizer):
+    """Adagrad (Duchi, Hazan, Singer 2011, https://jmlr.org/papers/v12/duchi11a.html).
+
+    g ← g + λ p;  s ← s + g²;  p ← p − η / (1 + (t − 1) κ) · g / (√s + ε) in step t.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or iterable of dict
+        The tensors to train, or groups of them with options of their own.
+    lr : float
+        η.
+    lr_decay : float
+        κ.
+    weight_decay : float
+        λ.
+    initial_accumulator_value : float
+        s before the first step.
+    eps : float
+        ε.
+
+    Raises
+    ------
+    TypeError
+        If `params` holds anything but tensors or dicts.
+    ValueError
+        For no parameters, one given twice, negative options.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.tensor([1.0], requires_grad=True)
+    >>> optimizer = mg.optim.Adagrad([x], lr=0.5)
+    >>> x.grad = mg.tensor([2.0])
+    >>> optimizer.step()                    # s = 4, and 0.5 * 2 / 2
+    >>> round(x.item(), 4)
+    0.5
+    """
+
+    def __init__(
+        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-2, lr_decay: float = 0.0,
+        weight_decay: float = 0.0, initial_accumulator_value: float = 0.0, eps: float = 1e-10,
+    ) -> None:  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value, "eps": eps,
+        })  # fmt: skip
+
+    def check(self, group: Group) -> None:
+        super().check(group)
+        for option in ("lr_decay", "initial_accumulator_value"):
+            if not group[option] >= 0:
+                raise ValueError(f"[Adagrad] expected {option} >= 0, got {group[option]}")
+
+    def update(self, group: Group, batch: Batch) -> None:
+        sums = batch.buffers("sum", group["initial_accumulator_value"])
+        lr = group["lr"] / (1 + (batch.count() - 1) * group["lr_decay"])
+        adagrad_step(batch.parameters, batch.gradients(), sums, lr, group["eps"], group["weight_decay"])

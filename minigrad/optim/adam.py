@@ -1,0 +1,97 @@
+"""Adam and AdamW."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from minigrad.engine.ops.optimizer import adam_step
+from minigrad.engine.tensor import Tensor
+from minigrad.optim.optimizer import Batch, Group, Optimizer
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2014, https://arxiv.org/abs/1412.6980, algorithm 1), with decay added to the gradient.
+
+    g ← g + λ p;  m ← β₁ m + (1 − β₁) g;  v ← β₂ v + (1 − β₂) g²;
+    p ← p − η m̂ / (√v̂ + ε), with m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ) in step t.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or iterable of dict
+        The tensors to train, or groups of them with options of their own.
+    lr : float
+        η.
+    betas : (float, float)
+        β₁ and β₂, in [0, 1).
+    eps : float
+        ε.
+    weight_decay : float
+        λ.
+    amsgrad : bool
+        Whether the largest v so far stands in place of v in the step (Reddi et al. 2018,
+        https://openreview.net/forum?id=ryQu7f-RZ).
+
+    Raises
+    ------
+    TypeError
+        If `params` holds anything but tensors or dicts.
+    ValueError
+        For no parameters, one given twice, negative options, betas outside [0, 1).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.tensor([1.0], requires_grad=True)
+    >>> optimizer = mg.optim.Adam([x], lr=0.5)
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()                    # the first step is lr, whatever the gradient
+    >>> round(x.item(), 4)
+    0.5
+    """
+
+    decoupled = False
+
+    def __init__(
+        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0, amsgrad: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+        })  # fmt: skip
+
+    def check(self, group: Group) -> None:
+        super().check(group)
+        if len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"]):
+            raise ValueError(f"[{self.name}] expected two betas in [0, 1), got {group['betas']}")
+
+    def update(self, group: Group, batch: Batch) -> None:
+        beta1, beta2 = group["betas"]
+        largest = batch.buffers("max_exp_avg_sq") if group["amsgrad"] else None
+        adam_step(
+            batch.parameters, batch.gradients(), batch.buffers("exp_avg"), batch.buffers("exp_avg_sq"), largest,
+            group["lr"], beta1, beta2, group["eps"], group["weight_decay"], self.decoupled, batch.count(),
+        )  # fmt: skip
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2017, https://arxiv.org/abs/1711.05101).
+
+    p ← p − η λ p before the step of `Adam`, whose gradient stays as it is. Parameters and errors are `Adam`'s.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.tensor([1.0], requires_grad=True)
+    >>> optimizer = mg.optim.AdamW([x], lr=0.5, weight_decay=0.5)
+    >>> x.grad = mg.zeros(1)
+    >>> optimizer.step()
+    >>> x.tolist()
+    [0.75]
+    """
+
+    decoupled = True
+
+    def __init__(
+        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad)

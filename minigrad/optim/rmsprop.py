@@ -1,0 +1,72 @@
+"""RMSprop."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from minigrad.engine.ops.optimizer import rmsprop_step
+from minigrad.engine.tensor import Tensor
+from minigrad.optim.optimizer import Batch, Group, Optimizer
+
+
+class RMSprop(Optimizer):
+    """RMSprop (Hinton 2012, lecture 6e of "Neural Networks for Machine Learning"), in PyTorch's form.
+
+    g ← g + λ p;  v ← α v + (1 − α) g²;  p ← p − η g / (√v + ε). With `centered`, v − (mean of g)² stands in place of v
+    (Graves 2013, https://arxiv.org/abs/1308.0850); with `momentum`, b ← μ b + g / (√v + ε) and p ← p − η b.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or iterable of dict
+        The tensors to train, or groups of them with options of their own.
+    lr : float
+        η.
+    alpha : float
+        α.
+    eps : float
+        ε.
+    weight_decay : float
+        λ.
+    momentum : float
+        μ.
+    centered : bool
+
+    Raises
+    ------
+    TypeError
+        If `params` holds anything but tensors or dicts.
+    ValueError
+        For no parameters, one given twice, negative options.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.tensor([1.0], requires_grad=True)
+    >>> optimizer = mg.optim.RMSprop([x], lr=0.5, alpha=0.75)
+    >>> x.grad = mg.tensor([2.0])
+    >>> optimizer.step()                    # v = 4 / 4, and 0.5 * 2 / 1
+    >>> round(x.item(), 4)
+    0.0
+    """
+
+    def __init__(
+        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-2, alpha: float = 0.99,
+        eps: float = 1e-8, weight_decay: float = 0.0, momentum: float = 0.0, centered: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,
+            "centered": centered,
+        })  # fmt: skip
+
+    def check(self, group: Group) -> None:
+        super().check(group)
+        if not group["alpha"] >= 0:
+            raise ValueError(f"[RMSprop] expected alpha >= 0, got {group['alpha']}")
+
+    def update(self, group: Group, batch: Batch) -> None:
+        batch.count()
+        momenta = batch.buffers("momentum_buffer") if group["momentum"] else None
+        means = batch.buffers("grad_avg") if group["centered"] else None
+        rmsprop_step(
+            batch.parameters, batch.gradients(), batch.buffers("square_avg"), momenta, means, group["lr"],
+            group["alpha"], group["eps"], group["weight_decay"], group["momentum"],
+        )  # fmt: skip

@@ -1,0 +1,74 @@
+"""Stochastic gradient descent."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from minigrad.engine.ops.optimizer import sgd_step
+from minigrad.engine.tensor import Tensor
+from minigrad.optim.optimizer import Batch, Group, Optimizer
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum if asked for.
+
+    g ← g + λ p;  b ← μ b + (1 − τ) g (in the first step b ← g);  p ← p − η b, or with Nesterov's momentum
+    p ← p − η (g + μ b) (Sutskever et al. 2013, https://proceedings.mlr.press/v28/sutskever13.html, in PyTorch's form).
+    Without momentum p ← p − η g.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or iterable of dict
+        The tensors to train, or groups of them with options of their own.
+    lr : float
+        η.
+    momentum : float
+        μ.
+    dampening : float
+        τ.
+    weight_decay : float
+        λ.
+    nesterov : bool
+        Needs a momentum and no dampening.
+
+    Raises
+    ------
+    TypeError
+        If `params` holds anything but tensors or dicts.
+    ValueError
+        For no parameters, one given twice, negative options, `nesterov` without momentum or with dampening.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.tensor([1.0], requires_grad=True)
+    >>> optimizer = mg.optim.SGD([x], lr=0.25)
+    >>> (x * x).sum().backward()
+    >>> optimizer.step()
+    >>> x.tolist()
+    [0.5]
+    """
+
+    def __init__(
+        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3, momentum: float = 0.0,
+        dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
+        })  # fmt: skip
+
+    def check(self, group: Group) -> None:
+        super().check(group)
+        if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
+            raise ValueError(
+                f"[SGD] nesterov: expected momentum > 0 and dampening 0, got {group['momentum']} and "
+                f"{group['dampening']}"
+            )
+
+    def update(self, group: Group, batch: Batch) -> None:
+        momentum = group["momentum"]
+        first = bool(momentum) and not batch.has("momentum_buffer")
+        momenta = batch.buffers("momentum_buffer") if momentum else None
+        sgd_step(
+            batch.parameters, batch.gradients(), momenta, group["lr"], momentum, group["dampening"], group["nesterov"],
+            group["weight_decay"], first,
+        )  # fmt: skip

@@ -1,0 +1,282 @@
+"""Products and rearrangements that are compositions of the engine's operations: each its own derivative of any order."""
+
+from collections.abc import Sequence
+from string import ascii_letters
+
+from minigrad.creation import asarray
+from minigrad.engine.ops.arithmetic import multiply
+from minigrad.engine.ops.index import take
+from minigrad.engine.ops.join import concat, split
+from minigrad.engine.ops.layout import broadcast_to, expand_dims, moveaxis, permute_dims, reshape
+from minigrad.engine.ops.layout import sum as sum_
+from minigrad.engine.ops.matmul import matmul
+from minigrad.engine.tensor import Tensor
+
+__all__ = ["einsum", "outer", "pad", "repeat", "roll", "tensordot", "tile", "transpose", "vecdot"]
+
+
+def outer(x: Tensor, y: Tensor, /) -> Tensor:
+    """The products of every element of the vector x with every element of the vector y, of shape (m, n)."""
+    if x.ndim != 1 or y.ndim != 1:
+        raise ValueError(f"[outer] expected two vectors, got shapes {x.shape} and {y.shape}")
+    return multiply(expand_dims(x, 1), expand_dims(y, 0))
+
+
+def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
+    """The sums of the products of x and y along an axis; the others broadcast."""
+    if x.shape[axis] != y.shape[axis]:
+        raise ValueError(f"[vecdot] expected one length along axis {axis}, got shapes {x.shape} and {y.shape}")
+    return sum_(multiply(moveaxis(x, axis, -1), moveaxis(y, axis, -1)), -1)
+
+
+def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+    """The product of x and y, summed over pairs of axes: the last n of x with the first n of y, or those named.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.tensordot(mg.ones((2, 3)), mg.ones((3, 4)), axes=1).shape
+    (2, 4)
+    """
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(x.ndim, y.ndim):
+            raise ValueError(f"[tensordot] expected 0 to {min(x.ndim, y.ndim)} axes, got {axes}")
+        axes = (range(x.ndim - axes, x.ndim), range(axes))
+    left = [k % x.ndim for k in axes[0]]
+    right = [k % y.ndim for k in axes[1]]
+    if len(left) != len(right) or any(x.shape[i] != y.shape[k] for i, k in zip(left, right, strict=False)):
+        raise ValueError(f"[tensordot] the axes {axes} of shapes {x.shape} and {y.shape} do not agree")
+    free_x = [k for k in range(x.ndim) if k not in left]
+    free_y = [k for k in range(y.ndim) if k not in right]
+    shape = tuple(x.shape[k] for k in free_x) + tuple(y.shape[k] for k in free_y)
+    inner = 1
+    for k in left:
+        inner *= x.shape[k]
+    rows = reshape(permute_dims(x, free_x + left), (x.size // inner if inner else _count(x, free_x), inner))
+    columns = reshape(permute_dims(y, right + free_y), (inner, y.size // inner if inner else _count(y, free_y)))
+    return reshape(matmul(rows, columns), shape)
+
+
+def _count(x: Tensor, axes: Sequence[int]) -> int:
+    n = 1
+    for k in axes:
+        n *= x.shape[k]
+    return n
+
+
+def einsum(subscripts: str, *operands: Tensor) -> Tensor:
+    """The sum of products that the subscripts describe, by Einstein's convention, as ``numpy.einsum``.
+
+    Two operands at a time meet in one batched matrix product, from left to right.
+
+    Parameters
+    ----------
+    subscripts : str
+        Such as ``"bij,bjk->bik"``; one letter for an axis, ``...`` for axes that broadcast. Without ``->`` the result
+        has the letters that occur once, in alphabetical order. A letter twice in one operand takes the diagonal.
+    operands : Tensor
+
+    Raises
+    ------
+    ValueError
+        If the subscripts are malformed, or do not fit the shapes.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> a = mg.arange(4.0).reshape(2, 2)
+    >>> mg.einsum("ij,jk->ik", a, a)
+    tensor([[ 2.,  3.],
+            [ 6., 11.]])
+    >>> mg.einsum("ii->", a)
+    tensor(3.)
+    """
+    terms, output = _parse(subscripts, operands)
+    sizes: dict[str, int] = {}
+    for term, x in zip(terms, operands, strict=True):
+        for letter, n in zip(term, x.shape, strict=True):
+            if sizes.setdefault(letter, n) != n and 1 not in (n, sizes[letter]):
+                raise ValueError(f"[einsum] {letter!r} stands for {sizes[letter]} and for {n} in {subscripts!r}")
+            sizes[letter] = max(sizes[letter], n) if n != 0 and sizes[letter] != 0 else 0
+    labeled = [_diagonals(term, x) for term, x in zip(terms, operands, strict=True)]
+    term, result = labeled[0]
+    for k, (other, x) in enumerate(labeled[1:], 1):
+        later = set(output).union(*(t for t, _ in labeled[k + 1 :]))
+        term, result = _contract(term, result, other, x, later)
+    for letter in [c for c in term if c not in output]:
+        axis = term.index(letter)
+        result, term = sum_(result, axis), term.replace(letter, "")
+    return permute_dims(result, [term.index(c) for c in output])
+
+
+def _parse(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[str], str]:
+    """The letters of every operand and of the result, with the ellipsis spelled out."""
+    text = subscripts.replace(" ", "")
+    left, arrow, output = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(operands) or not operands:
+        raise ValueError(f"[einsum] {subscripts!r} names {len(terms)} operands, got {len(operands)}")
+    used = {c for c in text if c.isalpha()}
+    spare = [c for c in ascii_letters if c not in used]
+    hidden = max([x.ndim - len(t.replace("...", "")) for t, x in zip(terms, operands, strict=True) if "..." in t], default=0)
+    dots = "".join(spare[:hidden])
+    for k, (term, x) in enumerate(zip(terms, operands, strict=True)):
+        if "..." in term:
+            n = x.ndim - len(term) + 3
+            terms[k] = term.replace("...", dots[len(dots) - n :] if n > 0 else "")
+        if len(terms[k]) != x.ndim or not terms[k].isalpha() and terms[k]:
+            raise ValueError(f"[einsum] {term!r} does not fit an operand of shape {x.shape}")
+    letters = "".join(terms)
+    if not arrow:
+        output = ("..." if hidden else "") + "".join(sorted(c for c in used if letters.count(c) == 1))
+    output = output.replace("...", dots)
+    if len(set(output)) != len(output) or any(c not in letters for c in output):
+        raise ValueError(f"[einsum] expected distinct letters of the operands in the result of {subscripts!r}")
+    return terms, output
+
+
+def _diagonals(term: str, x: Tensor) -> tuple[str, Tensor]:
+    """An operand in which every letter stands once: repeated ones are replaced by their diagonal."""
+    for letter in term:
+        while term.count(letter) > 1:
+            first, second = [k for k, c in enumerate(term) if c == letter][:2]
+            if x.shape[first] != x.shape[second]:
+                raise ValueError(f"[einsum] {letter!r} stands for {x.shape[first]} and for {x.shape[second]}")
+            rest = [k for k in range(x.ndim) if k not in (first, second)]
+            n = x.shape[first]
+            flat = reshape(permute_dims(x, [first, second, *rest]), (n * n, *(x.shape[k] for k in rest)))
+            x = take(flat, asarray([k * n + k for k in range(n)], dtype="int64", device=x.device), axis=0)
+            term = letter + "".join(term[k] for k in rest)
+    return term, x
+
+
+def _contract(left: str, x: Tensor, right: str, y: Tensor, later: set[str]) -> tuple[str, Tensor]:
+    """Two operands in one batched product, summed over the letters nobody needs later."""
+    for letter in [c for c in left if c not in right and c not in later]:
+        x, left = sum_(x, left.index(letter)), left.replace(letter, "")
+    for letter in [c for c in right if c not in left and c not in later]:
+        y, right = sum_(y, right.index(letter)), right.replace(letter, "")
+    shared = [c for c in left if c in right]
+    batch = [c for c in shared if c in later]
+    inner = [c for c in shared if c not in later]
+    rows = [c for c in left if c not in right]
+    columns = [c for c in right if c not in left]
+    size = {c: max(_size(left, x, c), _size(right, y, c)) if 0 not in x.shape + y.shape else 0 for c in shared}
+    size |= {c: x.shape[left.index(c)] for c in rows} | {c: y.shape[right.index(c)] for c in columns}
+    x = broadcast_to(permute_dims(x, [left.index(c) for c in batch + rows + inner]), tuple(size[c] for c in batch + rows + inner))
+    y = broadcast_to(
+        permute_dims(y, [right.index(c) for c in batch + inner + columns]), tuple(size[c] for c in batch + inner + columns)
+    )
+    b, m, k, n = (_product([size[c] for c in group]) for group in (batch, rows, inner, columns))
+    out = matmul(reshape(x, (b, m, k)), reshape(y, (b, k, n)))
+    return "".join(batch + rows + columns), reshape(out, tuple(size[c] for c in batch + rows + columns))
+
+
+def _size(term: str, x: Tensor, letter: str) -> int:
+    return x.shape[term.index(letter)]
+
+
+def _product(numbers: Sequence[int]) -> int:
+    total = 1
+    for n in numbers:
+        total *= n
+    return total
+
+
+def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
+    """x with its axes in the given order, or reversed; a view."""
+    return permute_dims(x, range(x.ndim - 1, -1, -1) if axes is None else axes)
+
+
+def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Tensor:
+    """x with its elements moved along axes by `shift` places, those pushed out coming in again on the other side.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.roll(mg.arange(4), 1)
+    tensor([3, 0, 1, 2])
+    """
+    if axis is None:
+        return reshape(roll(reshape(x, -1), shift, axis=0), x.shape)
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    shifts = [shift] * len(axes) if isinstance(shift, int) else list(shift)
+    if len(shifts) != len(axes):
+        raise ValueError(f"[roll] expected as many shifts as axes, got {shift} and {axis}")
+    for k, by in zip(axes, shifts, strict=True):
+        n = x.shape[k]
+        if n and by % n:
+            front, back = split(x, [n - by % n], k)
+            x = concat([back, front], k)
+    return x
+
+
+def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | None = None) -> Tensor:
+    """x with each element repeated along an axis (None: flattened), as ``numpy.repeat``.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.repeat(mg.tensor([1, 2]), 2)
+    tensor([1, 1, 2, 2])
+    """
+    if axis is None:
+        x, axis = reshape(x, -1), 0
+    n = x.shape[axis]
+    counts = [repeats] * n if isinstance(repeats, int) else [int(r) for r in asarray(repeats).tolist()]
+    counts = counts * n if len(counts) == 1 and n != 1 else counts
+    if len(counts) != n or any(c < 0 for c in counts):
+        raise ValueError(f"[repeat] expected {n} counts of 0 or more, got {repeats}")
+    places = [k for k, c in enumerate(counts) for _ in range(c)]
+    return take(x, asarray(places, dtype="int64", device=x.device), axis=axis)
+
+
+def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
+    """x repeated as a whole along each axis, as ``numpy.tile``."""
+    counts = [repetitions] if isinstance(repetitions, int) else list(repetitions)
+    counts = [1] * (x.ndim - len(counts)) + counts
+    shape = [1] * (len(counts) - x.ndim) + list(x.shape)
+    x = reshape(x, tuple(shape))
+    for axis, count in enumerate(counts):
+        if count < 0:
+            raise ValueError(f"[tile] expected repetitions of 0 or more, got {repetitions}")
+        if count != 1:
+            x = concat([x] * count, axis) if count else split(x, [0], axis)[0]
+    return x
+
+
+def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0.0) -> Tensor:
+    """x with `value` around it.
+
+    Parameters
+    ----------
+    x : Tensor
+    pad_width : int, (int, int), or a sequence of (before, after)
+        For every axis alike, or one pair for each axis.
+    value : float
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.pad(mg.ones(2), (1, 2))
+    tensor([0., 1., 1., 0., 0.])
+    """
+    from minigrad.creation import full
+
+    if isinstance(pad_width, int):
+        widths = [(pad_width, pad_width)] * x.ndim
+    elif all(isinstance(w, int) for w in pad_width):
+        widths = [tuple(pad_width)] * x.ndim
+    else:
+        widths = [tuple(w) for w in pad_width]
+    if len(widths) != x.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
+        raise ValueError(f"[pad] expected (before, after) of 0 or more for each of {x.ndim} axes, got {pad_width}")
+    for axis, (before, after) in enumerate(widths):
+        shape = list(x.shape)
+        parts = [x]
+        for width, place in ((before, 0), (after, len(parts) + 1)):
+            if width:
+                shape[axis] = width
+                parts.insert(place, full(tuple(shape), value, dtype=x.dtype, device=x.device))
+        x = concat(parts, axis) if len(parts) > 1 else x
+    return x

@@ -1,0 +1,168 @@
+"""Builds the compiled part: every .pyx of cext/ becomes minigrad.engine.<name>.
+
+What setuptools does not do by itself, and this file does:
+
+- the kernels are compiled once per instruction set, each time with its own flags; which one runs is
+  decided at run time (cext/kernels/dispatch.cpp);
+- all objects of all modules compile in parallel, and only those whose source, headers or command changed;
+- MINIGRAD_DEBUG=1 builds with bounds checks, MINIGRAD_SANITIZE=1 with AddressSanitizer and UBSan besides.
+"""
+
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+SOURCE = Path("cext")
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+MAC = sys.platform == "darwin"
+SANITIZE = os.environ.get("MINIGRAD_SANITIZE", "0") not in ("", "0")
+DEBUG = SANITIZE or os.environ.get("MINIGRAD_DEBUG", "0") not in ("", "0")
+MODE = "sanitize" if SANITIZE else "debug" if DEBUG else "release"
+BUILD = Path("build") / MODE
+
+ISAS = {"baseline": []}
+if X86:
+    ISAS["avx2"] = "-mavx2 -mfma -mbmi2".split()
+    ISAS["avx512"] = "-mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mbmi2 -mprefer-vector-width=512".split()
+
+COMMON = ["-std=c++20", "-fvisibility=hidden", f"-I{SOURCE}", f"-DMG_X86={int(X86)}"]
+# Errno and traps are what stops a compiler from vectorizing; NaN, infinities and signed zeros are kept.
+KERNEL = "-fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp-simd -Wall -Wextra".split()
+OPTIMIZE = {"kernel": ["-O3", "-g0"], "cython": ["-O2", "-g0"]}
+LINK = []
+if not MAC:
+    COMMON += ["-pthread"]
+    LINK += ["-pthread", "-ldl"]
+if DEBUG:
+    checks = ["-O1", "-g", "-D_GLIBCXX_ASSERTIONS"]
+    OPTIMIZE = {"kernel": checks, "cython": checks}
+if SANITIZE:
+    COMMON += "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer".split()
+    LINK += ["-fsanitize=address,undefined"]
+
+DIRECTIVES = {
+    "language_level": 3,
+    "binding": True,
+    "embedsignature": False,
+    "cdivision": True,
+    "boundscheck": DEBUG,
+    "wraparound": True,
+    "nonecheck": DEBUG,
+    "initializedcheck": DEBUG,
+}
+
+# The C++ files behind a module; each belongs to exactly one.
+BUFFER = SOURCE / "runtime" / "buffer.cpp"
+DISPATCH = SOURCE / "kernels" / "dispatch.cpp"
+BEHIND = {
+    "array": [BUFFER],
+    "cpu": sorted({*SOURCE.glob("runtime/*.cpp"), *SOURCE.glob("kernels/*.cpp")} - {BUFFER}),
+}
+
+
+def extensions():
+    """One extension per .pyx file, named by its place in cext/."""
+    found = []
+    for pyx in sorted([*SOURCE.glob("*.pyx"), *SOURCE.glob("ops/*.pyx")]):
+        name = ".".join(pyx.relative_to(SOURCE).with_suffix("").parts)
+        sources = [pyx, *(path for path in BEHIND.get(name, []) if path.exists())]
+        found.append(Extension(f"minigrad.engine.{name}", [str(path) for path in sources], language="c++"))
+    return found
+
+
+class BuildEngine(build_ext):
+    """Cython, then all objects in parallel, then the links."""
+
+    def build_extensions(self):
+        if MAC:  # a universal Python would ask for two architectures at once, whose kernels differ
+            os.environ.setdefault("ARCHFLAGS", f"-arch {platform.machine()}")
+        self.objects = BUILD / f"objects-{sys.implementation.cache_tag}"
+        python = [f"-I{path}" for path in self.compiler.include_dirs]
+        compiles, links = [], []
+        for extension, generated in zip(self.extensions, self.cythonized(), strict=True):
+            flags = [*COMMON, *OPTIMIZE["cython"], *python]
+            jobs = [self.compilation(generated, "module", flags)]
+            for source in map(Path, extension.sources[1:]):
+                isas = ISAS if source.parent.name == "kernels" and source != DISPATCH else {"baseline": []}
+                for isa, switches in isas.items():
+                    flags = [*COMMON, *OPTIMIZE["kernel"], *KERNEL, *switches, f"-DMG_ISA={isa}"]
+                    jobs.append(self.compilation(source, isa, flags))
+            compiles += jobs
+            target = Path(self.get_ext_fullpath(extension.name))
+            command = [*self.compiler.linker_so_cxx, *(str(target) for target, _ in jobs), *LINK, "-o", str(target)]
+            links.append((target, command))
+        # setuptools' own -j counts modules; here it counts objects
+        with ThreadPoolExecutor(self.parallel if isinstance(self.parallel, int) else os.cpu_count()) as pool:
+            list(pool.map(lambda job: self.make(*job), compiles))
+            list(pool.map(lambda job: self.make(*job), links))
+
+    def cythonized(self):
+        """The .cpp file of every extension, written to build/ where it is out of date."""
+        from Cython.Build import cythonize
+
+        # Cython finds `minigrad.engine.array` by its path, so cext/ gets a second name of that form.
+        stage = Path("build") / "cython" / "minigrad" / "engine"
+        stage.parent.mkdir(parents=True, exist_ok=True)
+        if not stage.is_symlink():
+            stage.symlink_to(Path("../../..") / SOURCE, target_is_directory=True)
+        staged = [
+            Extension(e.name, [str(stage / Path(e.sources[0]).relative_to(SOURCE))], language="c++")
+            for e in self.extensions
+        ]
+        done = cythonize(
+            staged,
+            build_dir=str(BUILD),
+            include_path=["build/cython"],
+            compiler_directives=DIRECTIVES,
+            nthreads=0 if self.parallel == 1 else os.cpu_count(),
+            force=self.force,
+        )
+        return [Path(extension.sources[0]) for extension in done]
+
+    def compilation(self, source, variant, flags):
+        """(object, command) for one source; the compiler lists the headers it read in a .d file."""
+        name = "-".join(source.with_suffix("").parts[-2:])
+        target = self.objects / f"{name}.{variant}.o"
+        command = [*self.compiler.compiler_so_cxx, *flags, "-MMD", "-c", str(source), "-o", str(target)]
+        return target, command
+
+    def make(self, target, command):
+        """Run the command unless the target is newer than all it was made from, by the same command."""
+        record = self.objects / f"{target.name}.command"
+        text = shlex.join(command)
+        if not self.force and self.fresh(target, command) and record.exists() and record.read_text() == text:
+            return
+        print(f"{text if self.verbose > 1 else '  ' + target.name}\n", end="", flush=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.unlink(missing_ok=True)
+        if subprocess.run(command).returncode:
+            raise SystemExit(f"failed: {text}")
+        record.write_text(text)
+
+    @staticmethod
+    def fresh(target, command):
+        if not target.exists():
+            return False
+        depfile = target.with_suffix(".d")
+        if "-c" in command:
+            if not depfile.exists():
+                return False
+            listed = depfile.read_text().replace("\\\n", " ").split(":", 1)[1]
+            needed = [path.replace("\\ ", " ") for path in re.split(r"(?<!\\)\s+", listed.strip())]
+        else:
+            needed = [word for word in command if word.endswith(".o")]
+        made = target.stat().st_mtime_ns
+        return all(os.path.exists(path) and os.stat(path).st_mtime_ns <= made for path in needed)
+
+
+if __name__ == "__main__":
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildEngine})

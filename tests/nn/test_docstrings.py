@@ -1,0 +1,41 @@
+"""Every public name of nn, optim and serialization has an example, which runs and prints what it says."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import minigrad
+from minigrad import nn, optim, serialization
+
+MODULES = [serialization.__name__] + [
+    name for package in (nn, optim) for _, name, _ in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    minigrad.manual_seed(0)
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0
+
+
+PUBLIC = [
+    *[(nn, name) for name in nn.__all__],
+    *[(optim, name) for name in optim.__all__ if name != "Optimizer"],
+    *[(nn.init, name) for name, value in vars(nn.init).items() if inspect.isfunction(value) and name[0] != "_"],
+    *[(nn.utils, name) for name, value in vars(nn.utils).items() if inspect.isfunction(value) and name[0] != "_"],
+    *[(serialization, name) for name in ("save", "load")],
+]
+
+
+@pytest.mark.parametrize("module, name", PUBLIC, ids=lambda value: value if isinstance(value, str) else None)
+def test_public_names_are_documented(module, name):
+    value = getattr(module, name)
+    doc = inspect.getdoc(value)
+    assert doc
+    if not inspect.ismodule(value) and name not in ("Summary", "no_grad"):
+        assert ">>> " in doc, f"{name} has no example"

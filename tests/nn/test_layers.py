@@ -1,0 +1,159 @@
+"""Linear, LayerNorm, Dropout and the activations against PyTorch and against their formulas."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.nn import functional as F
+
+DTYPES = {"float32": {"rtol": 2e-5, "atol": 1e-5}, "float64": {"rtol": 1e-11, "atol": 1e-12}}
+
+
+def compare_with_torch(torch, ours, theirs, shape, dtype, scale=1.0):
+    """Outputs, and the gradients of input and parameters for a random cotangent."""
+    rng = np.random.default_rng(len(shape))
+    x, g = (rng.standard_normal(s).astype(dtype) for s in (shape, tuple(theirs(torch.zeros(shape)).shape)))
+    theirs = theirs.to(getattr(torch, dtype))
+    ours.to(dtype)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.copy_(torch.from_numpy(rng.standard_normal(parameter.shape)))
+    ours.load_state_dict(theirs.state_dict())
+    x_ours, x_theirs = mg.tensor(x * scale, requires_grad=True), torch.tensor(x * scale, requires_grad=True)
+    y_ours, y_theirs = ours(x_ours), theirs(x_theirs)
+    assert y_ours.dtype == dtype
+    y_ours.backward(mg.tensor(g))
+    y_theirs.backward(torch.from_numpy(g))
+    np.testing.assert_allclose(y_ours.detach().numpy(), y_theirs.detach().numpy(), **DTYPES[dtype])
+    np.testing.assert_allclose(x_ours.grad.numpy(), x_theirs.grad.numpy(), **DTYPES[dtype])
+    for (name, a), (_, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+        np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), err_msg=name, **DTYPES[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name, arguments, renamed", [
+    ("ReLU", (), ()), ("LeakyReLU", (), ()), ("LeakyReLU", (0.3,), (0.3,)), ("ELU", (), ()), ("ELU", (0.7,), (0.7,)),
+    ("GELU", (), ()), ("SiLU", (), ()), ("Softplus", (), ()), ("Tanh", (), ()), ("Sigmoid", (), ()),
+    ("Hardsigmoid", (), ()), ("Softmax", (), (-1,)), ("Softmax", (0,), (0,)), ("LogSoftmax", (), (-1,)),
+    ("LogSoftmax", (1,), (1,)),
+])  # fmt: skip
+def test_activation(name, arguments, renamed, dtype):
+    torch = pytest.importorskip("torch")
+    compare_with_torch(torch, getattr(nn, name)(*arguments), getattr(torch.nn, name)(*renamed), (4, 5, 3), dtype, 2.0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(5,), (7, 5), (2, 3, 5), (0, 5)])
+def test_linear(shape, bias, dtype):
+    torch = pytest.importorskip("torch")
+    compare_with_torch(torch, nn.Linear(5, 4, bias=bias), torch.nn.Linear(5, 4, bias=bias), shape, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("normalized, options, shape", [
+    (6, {}, (6,)), (6, {}, (5, 6)), (6, {"eps": 1e-2}, (2, 3, 6)), ((3, 6), {}, (4, 3, 6)), ((2, 3, 6), {}, (2, 3, 6)),
+    (6, {"elementwise_affine": False}, (5, 6)), (6, {"bias": False}, (5, 6)), ([6], {}, (5, 6)), (6, {}, (0, 6)),
+])  # fmt: skip
+def test_layer_norm(normalized, options, shape, dtype):
+    torch = pytest.importorskip("torch")
+    ours, theirs = nn.LayerNorm(normalized, **options), torch.nn.LayerNorm(normalized, **options)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    compare_with_torch(torch, ours, theirs, shape, dtype)
+
+
+def test_linear_initialization():
+    mg.manual_seed(0)
+    layer = nn.Linear(400, 300)
+    assert layer.weight.shape == (300, 400)
+    for parameter in layer.parameters():
+        values = parameter.detach().numpy()
+        assert np.abs(values).max() <= 1 / 20
+        assert values.std() == pytest.approx(1 / 20 / math.sqrt(3), rel=0.1)
+        assert abs(values.mean()) < 0.005
+    assert nn.Linear(2, 2, bias=False).bias is None
+    assert nn.Linear(2, 2, dtype="float64").weight.dtype == mg.float64
+
+
+def test_same_seed_same_weights():
+    mg.manual_seed(3)
+    a = nn.Linear(7, 7).weight.tolist()
+    b = nn.Linear(7, 7).weight.tolist()
+    mg.manual_seed(3)
+    assert nn.Linear(7, 7).weight.tolist() == a
+    assert a != b
+
+
+def test_layer_norm_defaults_and_reset():
+    layer = nn.LayerNorm((2, 3))
+    assert layer.weight.tolist() == np.ones((2, 3)).tolist()
+    assert layer.bias.tolist() == np.zeros((2, 3)).tolist()
+    assert list(layer.buffers()) == []
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    layer.reset_parameters()
+    assert layer.weight.tolist() == np.ones((2, 3)).tolist()
+    assert layer.bias.tolist() == np.zeros((2, 3)).tolist()
+
+
+@pytest.mark.parametrize("build", [
+    lambda: nn.Linear(0, 3), lambda: nn.Linear(3, -1), lambda: nn.LayerNorm(()), lambda: nn.LayerNorm((3, 0)),
+    lambda: nn.LayerNorm(3, eps=-1.0), lambda: nn.LayerNorm(3, eps=math.nan), lambda: nn.Dropout(1.5),
+    lambda: nn.Dropout(-0.1), lambda: nn.Dropout(math.nan),
+])  # fmt: skip
+def test_bad_options(build):
+    with pytest.raises(ValueError, match=r"\[(Linear|LayerNorm|Dropout)\] expected"):
+        build()
+
+
+def test_bad_inputs():
+    with pytest.raises(ValueError, match=r"\[linear\].*\(2, 4\)"):
+        nn.Linear(3, 2)(mg.zeros((2, 4)))
+    with pytest.raises(ValueError, match=r"\[layer_norm\]"):
+        nn.LayerNorm(3)(mg.zeros((2, 4)))
+    with pytest.raises(TypeError):
+        nn.Linear(3, 2)(mg.zeros((2, 3), dtype=mg.int64))
+
+
+# ── dropout ──
+
+def test_dropout_in_training():
+    mg.manual_seed(0)
+    layer = nn.Dropout(0.3)
+    x = mg.random.normal(0.0, 1.0, (200, 300))
+    x.requires_grad_()
+    y = layer(x)
+    kept = y.detach().numpy() != 0
+    assert kept.mean() == pytest.approx(0.7, abs=0.01)
+    np.testing.assert_allclose(y.detach().numpy()[kept], x.detach().numpy()[kept] / 0.7, rtol=1e-6)
+    g = mg.random.normal(0.0, 1.0, y.shape)
+    y.backward(g)
+    np.testing.assert_allclose(x.grad.numpy(), np.where(kept, g.numpy() / 0.7, 0), rtol=1e-6)
+    assert (layer(x).detach().numpy() != y.detach().numpy()).any()
+
+
+def test_dropout_in_evaluation_and_at_the_ends():
+    x = mg.random.normal(0.0, 1.0, (20, 30))
+    assert nn.Dropout(0.5).eval()(x).tolist() == x.tolist()
+    assert nn.Dropout(0.0)(x).tolist() == x.tolist()
+    assert nn.Dropout(1.0)(x).tolist() == np.zeros((20, 30)).tolist()
+
+
+def test_dropout_repeats_with_the_seed():
+    layer, x = nn.Dropout(0.5), mg.ones(100)
+    mg.manual_seed(5)
+    first = layer(x).tolist()
+    second = layer(x).tolist()
+    mg.manual_seed(5)
+    assert layer(x).tolist() == first
+    assert first != second
+
+
+# ── functional ──
+
+def test_functional_names():
+    for name in F.__all__:
+        assert callable(getattr(F, name)), name

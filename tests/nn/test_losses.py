@@ -1,0 +1,237 @@
+"""Losses: PyTorch, both forms, every reduction, extreme values, bad labels."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.nn import functional as F
+
+REDUCTIONS = ["mean", "sum", "none"]
+RNG = np.random.default_rng(7)
+
+
+def check(ours, theirs, torch, x, *rest, close=1e-10):
+    """Loss and gradient in x of two functions; a random cotangent where the loss is no scalar."""
+    a = mg.tensor(x, requires_grad=True)
+    b = torch.tensor(x, requires_grad=True)
+    loss = ours(a, *(mg.tensor(value) for value in rest))
+    expected = theirs(b, *(torch.tensor(value) for value in rest))
+    assert loss.shape == tuple(expected.shape)
+    np.testing.assert_allclose(loss.tolist(), expected.tolist(), rtol=close, atol=close)
+    g = np.random.default_rng(1).standard_normal(loss.shape).astype(x.dtype)
+    loss.backward(mg.tensor(g))
+    expected.backward(torch.tensor(g))
+    np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_class_labels(reduction, weighted, dtype):
+    torch = pytest.importorskip("torch")
+    x = RNG.standard_normal((8, 5))
+    labels = RNG.integers(0, 5, 8).astype(dtype)
+    labels[2] = labels[5] = 3 if weighted else -100
+    w = RNG.random(5) if weighted else None
+    options = {"reduction": reduction, "ignore_index": 3 if weighted else -100}
+    w_ours, w_theirs = (mg.tensor(w), torch.tensor(w)) if weighted else (None, None)
+    for name, inputs in (("CrossEntropyLoss", x), ("NLLLoss", x)):
+        ours, theirs = getattr(nn, name)(w_ours, **options), getattr(torch.nn, name)(w_theirs, **options)
+        check(ours, lambda z, y, theirs=theirs: theirs(z, y.long()), torch, inputs, labels)
+    ours = nn.CrossEntropyLoss(w_ours, label_smoothing=0.2, **options)
+    theirs = torch.nn.CrossEntropyLoss(w_theirs, label_smoothing=0.2, **options)
+    check(ours, lambda z, y: theirs(z, y.long()), torch, x, labels)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_nll_of_log_softmax_is_cross_entropy(reduction):
+    x, labels = mg.tensor(RNG.standard_normal((6, 4))), mg.tensor(RNG.integers(0, 4, 6))
+    np.testing.assert_allclose(
+        F.nll_loss(F.log_softmax(x), labels, reduction=reduction).tolist(),
+        F.cross_entropy(x, labels, reduction=reduction).tolist(), rtol=1e-12,
+    )  # fmt: skip
+
+
+def test_ignored_rows_do_not_spread_infinities():
+    x = mg.tensor([[-math.inf, 0.0], [-1.0, -2.0]], requires_grad=True)
+    loss = F.nll_loss(x, mg.tensor([-100, 1]))
+    loss.backward()
+    assert loss.item() == 2.0
+    assert x.grad.tolist() == [[0.0, 0.0], [0.0, -1.0]]
+
+
+def test_nothing_but_ignored_rows():
+    """0 / 0, as in PyTorch."""
+    assert math.isnan(F.nll_loss(mg.zeros((2, 3)), mg.tensor([-100, -100])).item())
+    assert F.nll_loss(mg.zeros((2, 3)), mg.tensor([-100, -100]), reduction="sum").item() == 0.0
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("name, options", [
+    ("MSELoss", {}), ("L1Loss", {}), ("SmoothL1Loss", {}), ("SmoothL1Loss", {"beta": 0.3}),
+    ("SmoothL1Loss", {"beta": 0.0}),
+])  # fmt: skip
+def test_numbers(name, options, reduction):
+    torch = pytest.importorskip("torch")
+    x, y = RNG.standard_normal((6, 4)), RNG.standard_normal((6, 4))
+    y[0] = x[0]
+    ours, theirs = (getattr(module, name)(reduction=reduction, **options) for module in (nn, torch.nn))
+    check(ours, theirs, torch, x, y)
+    check(lambda y, x: ours(x, y), lambda y, x: theirs(x, y), torch, y, x)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_probabilities(reduction, weighted):
+    torch = pytest.importorskip("torch")
+    p, y, w = RNG.random((6, 4)), RNG.random((6, 4)), RNG.random((6, 4)) if weighted else None
+    z = 5 * RNG.standard_normal((6, 4))
+    z[0] = 0
+    y[1], y[2] = 0, 1
+    q = RNG.random(4) if weighted else None
+
+    def options(module):
+        tensor = mg.tensor if module is nn else torch.tensor
+        return {"reduction": reduction, "weight": tensor(w) if weighted else None}
+
+    ours, theirs = (module.BCELoss(**options(module)) for module in (nn, torch.nn))
+    check(ours, theirs, torch, p, y)
+    ours = nn.BCEWithLogitsLoss(**options(nn), pos_weight=mg.tensor(q) if weighted else None)
+    theirs = torch.nn.BCEWithLogitsLoss(**options(torch.nn), pos_weight=torch.tensor(q) if weighted else None)
+    check(ours, theirs, torch, z, y)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_logits_of_any_size_stay_finite(dtype, weighted):
+    z = mg.tensor([100.0, -100.0, 1000.0, -1000.0, 0.0], dtype=dtype, requires_grad=True)
+    y = mg.tensor([0.0, 1.0, 1.0, 0.0, 1.0], dtype=dtype)
+    q = mg.ones(5, dtype=dtype) if weighted else None
+    loss = F.binary_cross_entropy_with_logits(z, y, pos_weight=q, reduction="none")
+    np.testing.assert_allclose(loss.tolist(), [100.0, 100.0, 0.0, 0.0, math.log(2)], rtol=1e-6)
+    loss.sum().backward()
+    np.testing.assert_allclose(z.grad.tolist(), [1.0, -1.0, 0.0, 0.0, -0.5], atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_probabilities_of_zero_and_one_stay_finite(dtype):
+    torch = pytest.importorskip("torch")
+    values = [0.0, 0.0, 1.0, 1.0, 1e-30]
+    p, y = mg.tensor(values, dtype=dtype, requires_grad=True), mg.tensor([0.0, 1.0, 0.0, 1.0, 1.0], dtype=dtype)
+    loss = F.binary_cross_entropy(p, y, reduction="none")
+    expected = torch.nn.functional.binary_cross_entropy(
+        torch.tensor(values, dtype=getattr(torch, dtype)), torch.tensor(y.tolist(), dtype=getattr(torch, dtype)),
+        reduction="none",
+    )  # fmt: skip
+    np.testing.assert_allclose(loss.tolist(), expected.tolist(), rtol=1e-6)
+    loss.sum().backward()
+    assert np.isfinite(p.grad.numpy()).all()
+
+
+def test_second_derivatives():
+    y = mg.tensor(RNG.random((2, 3)))
+    labels = mg.tensor([0, 2])
+    x = mg.tensor(RNG.random((2, 3)) * 0.8 + 0.1, requires_grad=True)
+    for f in (
+        lambda x: F.binary_cross_entropy(x, y), lambda x: F.binary_cross_entropy_with_logits(x, y),
+        lambda x: F.mse_loss(x, y, "none"), lambda x: F.smooth_l1_loss(x, y, "none", 0.05),
+        lambda x: F.nll_loss(F.log_softmax(x), labels),
+    ):  # fmt: skip
+        assert mg.gradcheck(f, [x], order=2)
+
+
+# ── one_hot ──
+
+def test_one_hot():
+    torch = pytest.importorskip("torch")
+    labels = RNG.integers(0, 5, (3, 4))
+    for classes in (-1, 5, 8):
+        ours = F.one_hot(mg.tensor(labels), classes)
+        assert ours.dtype == mg.int64
+        assert ours.tolist() == torch.nn.functional.one_hot(torch.from_numpy(labels), classes).tolist()
+    assert F.one_hot(mg.tensor(2, dtype=mg.int32)).tolist() == [0, 0, 1]
+    assert F.one_hot(mg.zeros((0,), dtype=mg.int64), 3).shape == (0, 3)
+
+
+def test_one_hot_errors():
+    with pytest.raises(IndexError, match=r"\[one_hot\] expected labels from 0 to 1, got 2"):
+        F.one_hot(mg.tensor([0, 2]), 2)
+    with pytest.raises(IndexError, match=r"\[one_hot\].*got -1"):
+        F.one_hot(mg.tensor([-1, 2]))
+    with pytest.raises(TypeError, match=r"\[one_hot\] expected integer labels, got float32"):
+        F.one_hot(mg.tensor([0.0, 1.0]))
+    with pytest.raises(ValueError, match="at least one class"):
+        F.one_hot(mg.zeros((0,), dtype=mg.int64))
+
+
+# ── errors ──
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_bad_class_labels(name):
+    loss = getattr(F, name)
+    x = mg.zeros((3, 4))
+    for wrong in (4, -1, 2**40):
+        with pytest.raises(IndexError, match=rf"\[{name}\].*{wrong}"):
+            loss(x, mg.tensor([0, wrong, 1]))
+    for labels in (mg.tensor([0.0, math.nan, 1.0]), mg.tensor([True, False, True])):
+        with pytest.raises(TypeError, match=rf"\[{name}\].*{labels.dtype}"):
+            loss(x, labels)
+    for shape in ((2,), (3, 1), (3, 4), ()):
+        with pytest.raises(ValueError, match=rf"\[{name}\]"):
+            loss(x, mg.zeros(shape, dtype=mg.int64))
+    with pytest.raises(ValueError, match=rf"\[{name}\].*reduction"):
+        loss(x, mg.tensor([0, 1, 2]), reduction="avg")
+    with pytest.raises(ValueError, match=rf"\[{name}\].*weight"):
+        loss(x, mg.tensor([0, 1, 2]), weight=mg.ones(3))
+    with pytest.raises(TypeError, match=rf"\[{name}\]"):
+        loss(mg.zeros((3, 4), dtype=mg.int64), mg.tensor([0, 1, 2]))
+
+
+@pytest.mark.parametrize("name", ["binary_cross_entropy", "binary_cross_entropy_with_logits"])
+def test_bad_binary_labels(name):
+    loss = getattr(F, name)
+    x = mg.full(3, 0.5)
+    for wrong in (math.nan, -0.1, 1.5, math.inf):
+        with pytest.raises(ValueError, match=rf"\[{name}\] expected labels from 0 to 1"):
+            loss(x, mg.tensor([0.0, wrong, 1.0]))
+    with pytest.raises(ValueError, match=rf"\[{name}\] expected two tensors of one shape, got \(3,\) and \(3, 1\)"):
+        loss(x, mg.zeros((3, 1)))
+    with pytest.raises(TypeError, match=rf"\[{name}\] expected floats, got int64"):
+        loss(x, mg.tensor([0, 1, 1]))
+    assert loss(mg.zeros(0), mg.zeros(0), reduction="sum").item() == 0.0
+
+
+def test_bad_probabilities():
+    for wrong in (math.nan, -0.1, 1.5):
+        with pytest.raises(ValueError, match=r"\[binary_cross_entropy\] expected probabilities from 0 to 1"):
+            F.binary_cross_entropy(mg.tensor([0.5, wrong]), mg.tensor([0.0, 1.0]))
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss"])
+def test_bad_numbers(name):
+    loss = getattr(F, name)
+    with pytest.raises(ValueError, match=rf"\[{name}\] expected two tensors of one shape, got \(3, 1\) and \(3,\)"):
+        loss(mg.zeros((3, 1)), mg.zeros(3))
+    with pytest.raises(TypeError, match=rf"\[{name}\] expected floats, got int64"):
+        loss(mg.zeros(3), mg.tensor([0, 1, 2]))
+    with pytest.raises(ValueError, match=rf"\[{name}\] expected reduction 'mean', 'sum' or 'none', got 'avg'"):
+        loss(mg.zeros(3), mg.zeros(3), reduction="avg")
+    assert math.isnan(loss(mg.zeros(2), mg.tensor([0.0, math.nan])).item())
+
+
+def test_bad_options():
+    for build in (
+        lambda: nn.MSELoss(reduction="avg"), lambda: nn.SmoothL1Loss(beta=-1.0),
+        lambda: nn.CrossEntropyLoss(label_smoothing=2.0),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="Loss"):
+            build()
+
+
+def test_weights_move_with_the_module():
+    loss = nn.CrossEntropyLoss(weight=mg.ones(3)).to("float64")
+    assert loss.weight.dtype == mg.float64
+    assert loss(mg.zeros((2, 3), dtype="float64"), mg.tensor([0, 1])).dtype == mg.float64

@@ -1,0 +1,435 @@
+"""Module: registration, walks, modes, state, hooks, text."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, optim
+
+
+class Scale(nn.Module):
+    """A gain, a running mean, a temporary buffer."""
+
+    def __init__(self, size, name="scale"):
+        super().__init__()
+        self.gain = nn.Parameter(mg.ones(size))
+        self.register_buffer("mean", mg.zeros(size))
+        self.register_buffer("scratch", mg.zeros(1), persistent=False)
+        self.label = name
+
+    def forward(self, x, shift=0.0):
+        return self.gain * (x - self.mean) + shift
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 4)
+        self.block = nn.Sequential(Scale(4), nn.ReLU(), nn.Sequential(nn.Linear(4, 4)))
+        self.missing = None
+        self.register_parameter("absent", None)
+        self.last = nn.Parameter(mg.zeros((2, 4)))
+
+    def forward(self, x):
+        return self.block(self.first(x)) @ self.last.T
+
+
+def names(pairs):
+    return [name for name, _ in pairs]
+
+
+# ── registration ──
+
+def test_parameters_in_order_of_assignment_own_before_children():
+    assert names(Net().named_parameters()) == [
+        "last", "first.weight", "first.bias", "block.0.gain", "block.2.0.weight", "block.2.0.bias",
+    ]  # fmt: skip
+    assert names(Net().named_parameters(prefix="net")) == [f"net.{name}" for name in names(Net().named_parameters())]
+    assert names(Net().named_parameters(recurse=False)) == ["last"]
+
+
+def test_modules_children_buffers():
+    net = Net()
+    assert names(net.named_modules()) == ["", "first", "block", "block.0", "block.1", "block.2", "block.2.0"]
+    assert names(net.named_children()) == ["first", "block"]
+    assert next(net.modules()) is net
+    assert list(net.children()) == [net.first, net.block]
+    assert names(net.named_buffers()) == ["block.0.mean", "block.0.scratch"]
+    assert names(net.block[0].named_buffers(recurse=False)) == ["mean", "scratch"]
+    assert len(list(net.buffers())) == 2
+
+
+def test_shared_parameters_and_modules_are_listed_once_but_saved_under_each_name():
+    net = nn.Module()
+    net.a = nn.Linear(2, 2)
+    net.b = net.a
+    net.c = nn.Linear(2, 2)
+    net.c.weight = net.a.weight
+    assert names(net.named_modules()) == ["", "a", "c"]
+    assert names(net.named_parameters()) == ["a.weight", "a.bias", "c.bias"]
+    assert list(net.state_dict()) == ["a.weight", "a.bias", "b.weight", "b.bias", "c.weight", "c.bias"]
+
+
+def test_attributes_are_plain_instance_attributes():
+    """What makes self.weight cost no more than any attribute."""
+    layer = nn.Linear(2, 3)
+    assert layer.__dict__["weight"] is layer.weight
+    assert not hasattr(nn.Module, "__getattr__")
+
+
+def test_reassignment_keeps_the_place_and_changes_the_object():
+    layer = nn.Linear(2, 3)
+    new = nn.Parameter(mg.zeros((3, 2)))
+    layer.weight = new
+    assert layer.weight is new
+    assert names(layer.named_parameters()) == ["weight", "bias"]
+    layer.bias = None
+    assert names(layer.named_parameters()) == ["weight"]
+    assert list(layer.state_dict()) == ["weight"]
+    layer.bias = nn.Parameter(mg.zeros(3))
+    assert names(layer.named_parameters()) == ["weight", "bias"]
+
+
+def test_a_name_changes_its_registry():
+    module = nn.Module()
+    module.x = nn.Parameter(mg.zeros(1))
+    module.x = nn.ReLU()
+    assert names(module.named_parameters()) == []
+    assert names(module.named_children()) == ["x"]
+    del module.x
+    assert names(module.named_children()) == []
+    assert not hasattr(module, "x")
+    module.x = 3
+    assert module.x == 3
+
+
+def test_plain_attribute_becomes_parameter():
+    module = nn.Module()
+    module.x = None
+    module.x = nn.Parameter(mg.zeros(1))
+    assert names(module.named_parameters()) == ["x"]
+
+
+@pytest.mark.parametrize("value", [nn.Parameter(mg.zeros(1)), nn.ReLU()])
+def test_assignment_before_init(value):
+    class Forgetful(nn.Module):
+        def __init__(self):
+            self.part = value
+
+    with pytest.raises(AttributeError, match=r"\[Forgetful\] call super\(\).__init__\(\) before assigning 'part'"):
+        Forgetful()
+
+
+def test_plain_attribute_before_init_is_fine():
+    class Early(nn.Module):
+        def __init__(self):
+            self.size = 3
+            super().__init__()
+            self.gain = nn.Parameter(mg.zeros(self.size))
+
+    assert names(Early().named_parameters()) == ["gain"]
+
+
+def test_wrong_kind_for_a_registered_name():
+    layer = nn.Linear(2, 3)
+    with pytest.raises(TypeError, match=r"\[Linear\] expected a Parameter or None for 'weight', got Tensor"):
+        layer.weight = mg.zeros((3, 2))
+    with pytest.raises(TypeError, match=r"expected a Module or None for 'first', got int"):
+        Net().first = 3
+    with pytest.raises(TypeError, match=r"expected a Tensor or None for 'mean', got list"):
+        Scale(2).mean = [1.0]
+    scale = Scale(2)
+    scale.mean = mg.ones(2)
+    assert scale.state_dict()["mean"].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["", "a.b"])
+def test_bad_names(name):
+    module = nn.Module()
+    for register in (module.register_buffer, module.register_parameter, module.register_module):
+        with pytest.raises(ValueError, match="without dots and not empty"):
+            register(name, None)
+
+
+def test_register_refuses_taken_names_and_wrong_types():
+    module = nn.Linear(2, 2)
+    for register in (module.register_buffer, module.register_parameter, module.register_module):
+        with pytest.raises(ValueError, match="'forward' exists already"):
+            register("forward", None)
+        with pytest.raises(TypeError, match="expected a"):
+            register("x", [1.0])
+    with pytest.raises(TypeError, match="name of type str"):
+        module.register_parameter(3, None)
+    with pytest.raises(TypeError, match="no Parameter"):
+        module.register_buffer("x", nn.Parameter(mg.zeros(1)))
+
+
+def test_parameter():
+    data = mg.zeros(3)
+    parameter = nn.Parameter(data)
+    assert parameter.requires_grad
+    assert parameter.is_leaf
+    assert isinstance(parameter, mg.Tensor)
+    assert repr(parameter).startswith("Parameter containing:\ntensor([0., 0., 0.]")
+    data.numpy()[0] = 5
+    assert parameter.tolist() == [5.0, 0.0, 0.0]
+    assert not nn.Parameter(data, requires_grad=False).requires_grad
+    assert type(parameter * 2) is mg.Tensor
+    with pytest.raises(TypeError, match=r"\[Parameter\]"):
+        nn.Parameter([1.0])
+    with pytest.raises(TypeError, match=r"\[Parameter\]"):
+        nn.Parameter(mg.arange(3))
+    assert not nn.Parameter(mg.arange(3), requires_grad=False).requires_grad
+
+
+def test_parameter_of_a_computed_tensor_is_a_leaf():
+    x = mg.ones(2, requires_grad=True)
+    parameter = nn.Parameter(x * 2)
+    (parameter * 3).sum().backward()
+    assert parameter.grad.tolist() == [3.0, 3.0]
+    assert x.grad is None
+
+
+# ── calls and hooks ──
+
+def test_call_passes_arguments():
+    scale = Scale(2)
+    assert scale(mg.ones(2), shift=1.0).tolist() == [2.0, 2.0]
+    assert scale(mg.ones(2), 2.0).tolist() == [3.0, 3.0]
+
+
+def test_forward_missing():
+    with pytest.raises(NotImplementedError, match=r"\[Module\] forward"):
+        nn.Module()(1)
+
+
+def test_hooks_see_and_replace():
+    scale = Scale(2)
+    seen = []
+    before = scale.register_forward_pre_hook(lambda module, args: seen.append((module, args)) or (args[0] * 2,))
+    single = scale.register_forward_pre_hook(lambda module, args: args[0] + 1)
+    after = scale.register_forward_hook(lambda module, args, output: output * 10)
+    x = mg.ones(2)
+    assert scale(x, shift=1.0).tolist() == [40.0, 40.0]
+    assert seen[0][0] is scale
+    assert seen[0][1][0] is x
+    before.remove()
+    assert scale(x).tolist() == [20.0, 20.0]
+    single.remove()
+    after.remove()
+    after.remove()
+    assert scale(x).tolist() == [1.0, 1.0]
+    assert scale._hooks is None
+    assert len(seen) == 1
+
+
+def test_a_hook_may_remove_itself():
+    module = nn.ReLU()
+    handle = module.register_forward_hook(lambda *_: handle.remove())
+    module(mg.ones(1))
+    assert module._hooks is None
+
+
+# ── modes ──
+
+def test_train_and_eval():
+    net = Net()
+    assert net.eval() is net
+    assert not any(module.training for module in net.modules())
+    net.train()
+    assert all(module.training for module in net.modules())
+
+
+def test_requires_grad_and_zero_grad():
+    net = Net()
+    net.first.requires_grad_(False)
+    net(mg.ones((5, 3))).sum().backward()
+    assert net.first.weight.grad is None
+    assert net.last.grad is not None
+    net.zero_grad(set_to_none=False)
+    assert net.last.grad.tolist() == np.zeros((2, 4)).tolist()
+    net.zero_grad()
+    assert net.last.grad is None
+
+
+def test_apply_visits_children_first():
+    seen = []
+    net = Net()
+    assert net.apply(lambda module: seen.append(module)) is net
+    assert seen[-1] is net
+    assert seen.index(net.block[2][0]) < seen.index(net.block[2]) < seen.index(net.block)
+    assert len(seen) == 7
+
+
+# ── dtype ──
+
+def test_to_dtype_keeps_identity_and_an_earlier_optimizer_valid():
+    net = Scale(2)
+    net.register_buffer("count", mg.zeros(1, dtype=mg.int64))
+    gain, mean = net.gain, net.mean
+    optimizer = optim.Adam(net.parameters(), lr=0.5)
+    net(mg.ones(2)).sum().backward()
+    optimizer.step()
+    assert net.to(mg.float64) is net
+    assert net.gain is gain
+    assert net.mean is mean
+    assert (gain.dtype, mean.dtype, net.count.dtype) == (mg.float64, mg.float64, mg.int64)
+    assert gain.requires_grad
+    assert gain.is_leaf
+    assert gain.grad is None or gain.grad.dtype == mg.float64
+    np.testing.assert_allclose(gain.tolist(), [0.5, 0.5], rtol=1e-5)
+    optimizer.zero_grad()
+    out = net(mg.ones(2, dtype=mg.float64))
+    assert out.dtype == mg.float64
+    out.sum().backward()
+    optimizer.step()
+    np.testing.assert_allclose(gain.tolist(), [0.0, 0.0], atol=1e-5)
+    assert optimizer.state[gain]["exp_avg"].dtype == mg.float64
+    assert optimizer.state[gain]["step"] == 2
+
+
+def test_to_keeps_shared_parameters_shared():
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    net[1].weight = net[0].weight
+    net.to("float64")
+    assert net[1].weight is net[0].weight
+    assert net[0].weight.dtype == "float64"
+
+
+def test_to_errors():
+    net = nn.Linear(2, 2)
+    with pytest.raises(TypeError, match=r"\[Linear.to\] expected a dtype of floats, got int64"):
+        net.to(mg.int64)
+    with pytest.raises((TypeError, ValueError)):
+        net.to("tpu")
+    assert net.to("cpu").weight.dtype == mg.float32
+
+
+# ── state ──
+
+def test_state_dict_holds_parameters_and_persistent_buffers_and_shares_memory():
+    net = Net()
+    state = net.state_dict()
+    assert list(state) == ["last", "first.weight", "first.bias", "block.0.gain", "block.0.mean", "block.2.0.weight",
+                           "block.2.0.bias"]  # fmt: skip
+    assert not any(value.requires_grad for value in state.values())
+    state["last"].numpy()[0, 0] = 7
+    assert net.last.tolist()[0][0] == 7.0
+    assert next(iter(net.state_dict(prefix="net"))) == "net.last"
+
+
+def test_load_state_dict():
+    a, b = Net(), Net()
+    weight = b.first.weight
+    result = b.load_state_dict(a.state_dict())
+    assert result == ([], [])
+    assert result.missing_keys == []
+    assert b.first.weight is weight
+    for name, value in b.state_dict().items():
+        assert value.tolist() == a.state_dict()[name].tolist()
+    a.first.bias.detach().numpy()[:] = 9
+    assert b.first.bias.tolist() != [9.0] * 4
+
+
+def test_load_state_dict_takes_numpy_and_converts_dtypes():
+    layer = nn.Linear(2, 1)
+    layer.load_state_dict({"weight": np.array([[1.0, 2.0]]), "bias": np.array([3], dtype=np.int64)})
+    assert layer.weight.dtype == mg.float32
+    assert (layer.weight.tolist(), layer.bias.tolist()) == ([[1.0, 2.0]], [3.0])
+
+
+def test_load_state_dict_lists_all_faults_and_writes_nothing():
+    layer = nn.Linear(2, 3)
+    before = layer.weight.tolist()
+    wrong = {"weight": mg.zeros((3, 2)), "bias": mg.zeros(2), "w": mg.zeros(1), "v": mg.zeros(1)}
+    del wrong["weight"]
+    with pytest.raises(ValueError, match=r"\[Linear\]") as caught:
+        layer.load_state_dict(wrong)
+    assert str(caught.value).splitlines()[1:] == [
+        "  missing: weight", "  unexpected: w; v", "  other shape: bias, expected (3,), got (2,)",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="other shape: bias") as caught:
+        layer.load_state_dict({"weight": mg.zeros((3, 2)), "bias": mg.zeros(2)}, strict=False)
+    assert layer.weight.tolist() == before
+    result = layer.load_state_dict({"weight": mg.zeros((3, 2)), "w": mg.zeros(1)}, strict=False)
+    assert result == (["bias"], ["w"])
+    assert layer.weight.tolist() == np.zeros((3, 2)).tolist()
+    with pytest.raises(TypeError, match=r"\[load_state_dict\] bias"):
+        layer.load_state_dict({"weight": mg.zeros((3, 2)), "bias": "three"})
+
+
+def test_load_state_dict_bumps_the_version():
+    """A value saved for backward must not change unnoticed."""
+    layer = nn.Linear(2, 2)
+    x = mg.ones((1, 2), requires_grad=True)
+    loss = layer(x).sum()
+    layer.load_state_dict(nn.Linear(2, 2).state_dict())
+    with pytest.raises(mg.GradientError, match="in place"):
+        loss.backward()
+
+
+def test_state_dict_round_trip_through_torch():
+    torch = pytest.importorskip("torch")
+    ours = nn.Sequential(nn.Linear(5, 4), nn.LayerNorm(4), nn.Tanh(), nn.Sequential(nn.Linear(4, 3, bias=False)))
+    theirs = torch.nn.Sequential(
+        torch.nn.Linear(5, 4), torch.nn.LayerNorm(4), torch.nn.Tanh(),
+        torch.nn.Sequential(torch.nn.Linear(4, 3, bias=False)),
+    )  # fmt: skip
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    theirs.load_state_dict({name: torch.from_numpy(value.numpy().copy()) for name, value in ours.state_dict().items()})
+    x = np.random.default_rng(0).standard_normal((6, 5), dtype=np.float32)
+    np.testing.assert_allclose(ours(mg.tensor(x)).tolist(), theirs(torch.from_numpy(x)).tolist(), rtol=1e-5, atol=1e-6)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    ours.load_state_dict(theirs.state_dict())
+    np.testing.assert_allclose(ours(mg.tensor(x)).tolist(), theirs(torch.from_numpy(x)).tolist(), rtol=1e-5, atol=1e-6)
+
+
+def test_deepcopy_and_pickle():
+    net = Net()
+    x = mg.ones((5, 3))
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert repr(other) == repr(net)
+        assert other(x).tolist() == net(x).tolist()
+        assert isinstance(other.last, nn.Parameter)
+        assert other.last.requires_grad
+        assert other.last is not net.last
+        nn.init.ones_(other.last)
+    assert net.last.tolist() == np.zeros((2, 4)).tolist()
+
+
+# ── text ──
+
+def test_repr():
+    assert repr(nn.Linear(3, 4)) == "Linear(in_features=3, out_features=4, bias=True)"
+    assert repr(Net()) == (
+        "Net(\n"
+        "  (first): Linear(in_features=3, out_features=4, bias=True)\n"
+        "  (block): Sequential(\n"
+        "    (0): Scale()\n"
+        "    (1): ReLU()\n"
+        "    (2): Sequential(\n"
+        "      (0): Linear(in_features=4, out_features=4, bias=True)\n"
+        "    )\n"
+        "  )\n"
+        ")"
+    )
+    assert repr(nn.RNN(3, 4, norm="layer")) == (
+        "RNN(\n  3, 4, norm='layer'\n  (norm_l0): LayerNorm((4,), eps=1e-05, elementwise_affine=True, bias=True)\n)"
+    )
+
+
+def test_repr_is_pytorchs():
+    torch = pytest.importorskip("torch")
+
+    def build(nn, softmax):
+        return nn.Sequential(
+            nn.Linear(3, 4, bias=False), nn.LayerNorm((2, 4), eps=1e-3), nn.Sequential(nn.ReLU(), nn.LeakyReLU(0.2)),
+            nn.ELU(alpha=2.0), nn.SiLU(), nn.Tanh(), nn.Sigmoid(), nn.Hardsigmoid(),
+        )  # fmt: skip
+
+    assert repr(build(nn, "axis")) == repr(build(torch.nn, "dim"))

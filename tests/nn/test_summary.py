@@ -1,0 +1,115 @@
+"""The table of layers."""
+
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(784, 256), nn.LayerNorm(256), nn.ReLU(), nn.Dropout(), nn.Linear(256, 10))
+
+
+class Classifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.RNN(28, 128, norm="layer")
+        self.head = nn.Linear(128, 10)
+        self.unused = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[1][0])
+
+
+def test_rows_and_totals():
+    summary = nn.summary(mlp(), (None, 784))
+    assert [tuple(row) for row in summary.rows] == [
+        ("0 (Linear)", (None, 256), 784 * 256 + 256), ("1 (LayerNorm)", (None, 256), 512), ("2 (ReLU)", (None, 256), 0),
+        ("3 (Dropout)", (None, 256), 0), ("4 (Linear)", (None, 10), 2570),
+    ]  # fmt: skip
+    assert (summary.total, summary.trainable, summary.not_trainable) == (204042, 204042, 0)
+
+
+def test_text():
+    model = nn.Sequential(nn.Linear(784, 10), nn.Softmax())
+    model[0].bias.requires_grad_(False)
+    assert str(nn.summary(model, (32, 784))) == (
+        "Layer (type)  Output shape  Parameters\n"
+        "======================================\n"
+        "0 (Linear)    (32, 10)           7,850\n"
+        "1 (Softmax)   (32, 10)               0\n"
+        "======================================\n"
+        "Total parameters: 7,850\n"
+        "Trainable: 7,840\n"
+        "Not trainable: 10"
+    )
+
+
+def test_open_lengths_anywhere_and_modules_with_parameters_of_their_own():
+    summary = nn.summary(Classifier(), (28, None, 28))
+    assert [tuple(row) for row in summary.rows] == [
+        ("rnn (RNN)", (28, None, 128), 128 * 28 + 128 * 128 + 256), ("rnn.norm_l0 (LayerNorm)", (None, 128), 256),
+        ("head (Linear)", (None, 10), 1290), ("unused (Linear)", None, 12),
+    ]  # fmt: skip
+    assert "not called" in str(summary)
+    assert nn.summary(Classifier(), (None, None, 28)).rows[0].output_shape == (None, None, 128)
+
+
+def test_running_statistics_count_as_not_trainable_and_counters_do_not():
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(mg.ones(3))
+            self.register_buffer("running_mean", mg.zeros(3))
+            self.register_buffer("batches", mg.tensor(0))
+            self.register_buffer("scratch", mg.zeros(100), persistent=False)
+
+        def forward(self, x):
+            return x * self.weight
+
+    summary = nn.summary(nn.Sequential(Norm()), (None, 3))
+    assert summary.rows[0].parameters == 6
+    assert (summary.trainable, summary.not_trainable) == (3, 3)
+
+
+def test_shared_parameters_count_once_in_the_total():
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    model[1].weight = model[0].weight
+    summary = nn.summary(model, (None, 4))
+    assert [row.parameters for row in summary.rows] == [16, 16]
+    assert summary.total == 16
+
+
+def test_the_model_is_left_as_it_was():
+    model = mlp()
+    model[1].eval()
+    modes = [module.training for module in model.modules()]
+    state = mg.random.get_state()
+    nn.summary(model, (None, 784))
+    with pytest.raises(ValueError, match=r"\[linear\]"):
+        nn.summary(model, (None, 783))
+    assert [module.training for module in model.modules()] == modes
+    assert all(module._hooks is None for module in model.modules())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert mg.random.get_state() == state
+
+
+def test_several_inputs_and_dtypes():
+    class Pair(nn.Module):
+        def forward(self, a, b):
+            return mg.concat([a, b], axis=1)
+
+    assert nn.summary(Pair(), [(None, 2), (None, 3)]).rows[0] == ("Pair", (None, 5), 0)
+
+    class Labels(nn.Module):
+        def forward(self, x):
+            assert x.dtype == mg.int64
+            return nn.functional.one_hot(x, 4)
+
+    assert nn.summary(Labels(), (None, 7), dtype="int64").rows[0].output_shape == (None, 7, 4)
+    assert nn.summary(mlp().to("float64"), (None, 784), dtype="float64").total == 204042
+
+
+def test_errors():
+    with pytest.raises(ValueError, match=r"\[summary\] expected lengths of 0 or more"):
+        nn.summary(mlp(), (None, -1))

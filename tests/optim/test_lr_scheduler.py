@@ -1,0 +1,230 @@
+"""Schedules: the sequences of PyTorch's, alone, in sequence and multiplied; state; errors."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import optim
+from minigrad.optim import lr_scheduler as ours
+
+STEPS = 40
+
+
+def optimizers(torch, name="SGD", **options):
+    """One of ours and one of PyTorch's, of two groups with rates 0.1 and 0.3."""
+    for package, module in ((mg, optim), (torch, torch.optim)):
+        first, second = (package.zeros(n, requires_grad=True) for n in (1, 2))
+        yield getattr(module, name)([{"params": [first]}, {"params": [second], "lr": 0.3}], lr=0.1, **options)
+
+
+def rates(optimizer):
+    return [group["lr"] for group in optimizer.param_groups]
+
+
+def run(build, torch, steps=STEPS, name="SGD", **options):
+    """The rates and momenta that `build(lr_scheduler module, optimizer)` gives for us and for PyTorch."""
+    found = []
+    for module, optimizer in zip((ours, torch.optim.lr_scheduler), optimizers(torch, name, **options), strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            schedulers = build(module, optimizer)
+            schedulers = schedulers if isinstance(schedulers, list) else [schedulers]
+            trace = []
+            for _ in range(steps + 1):
+                momenta = [group.get("momentum", group.get("betas", (0,))[0]) for group in optimizer.param_groups]
+                trace.append(rates(optimizer) + momenta)
+                for scheduler in schedulers:
+                    scheduler.step()
+        found.append(trace)
+        assert schedulers[-1].get_last_lr() == rates(optimizer)
+    np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-14)
+    return found[0]
+
+
+CASES = {
+    "lambda": lambda m, o: m.LambdaLR(o, lambda t: 0.95**t),
+    "lambdas": lambda m, o: m.LambdaLR(o, [lambda t: 0.95**t, lambda t: 1 / (1 + t)]),
+    "step": lambda m, o: m.StepLR(o, 7, 0.5),
+    "multi_step": lambda m, o: m.MultiStepLR(o, [30, 5, 5, 12], 0.3),
+    "exponential": lambda m, o: m.ExponentialLR(o, 0.9),
+    "linear": lambda m, o: m.LinearLR(o),
+    "linear_down": lambda m, o: m.LinearLR(o, 0.8, 0.1, 13),
+    "cosine": lambda m, o: m.CosineAnnealingLR(o, 15),
+    "cosine_eta_min": lambda m, o: m.CosineAnnealingLR(o, 15, eta_min=0.01),
+    "one_cycle": lambda m, o: m.OneCycleLR(o, 1.0, total_steps=STEPS + 1),
+    "one_cycle_epochs": lambda m, o: m.OneCycleLR(o, [1.0, 2.0], epochs=7, steps_per_epoch=6, pct_start=0.5),
+    "one_cycle_linear": lambda m, o: m.OneCycleLR(o, 1.0, STEPS + 1, anneal_strategy="linear", div_factor=10.0),
+    "one_cycle_three": lambda m, o: m.OneCycleLR(o, 1.0, STEPS + 1, three_phase=True, final_div_factor=100.0),
+    "one_cycle_still": lambda m, o: m.OneCycleLR(o, 1.0, STEPS + 1, cycle_momentum=False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_sequence_is_pytorchs(case, name):
+    torch = pytest.importorskip("torch")
+    trace = run(CASES[case], torch, name=name)
+    assert len({row[0] for row in trace}) > 1
+
+
+def test_sequential_is_pytorchs():
+    torch = pytest.importorskip("torch")
+    for build in (
+        lambda m, o: m.SequentialLR(o, [m.LinearLR(o, 0.1, total_iters=5), m.CosineAnnealingLR(o, 35)], [5]),
+        lambda m, o: m.SequentialLR(o, [m.ExponentialLR(o, 0.8), m.StepLR(o, 3, 0.5), m.LinearLR(o)], [4, 20]),
+        lambda m, o: m.SequentialLR(o, [m.LambdaLR(o, lambda t: 1 / (1 + t)), m.MultiStepLR(o, [3, 6])], [10]),
+    ):
+        run(build, torch)
+
+
+def test_schedules_multiply():
+    """Two schedules on one optimizer, as PyTorch chains them."""
+    torch = pytest.importorskip("torch")
+    run(lambda m, o: [m.ExponentialLR(o, 0.9), m.MultiStepLR(o, [5, 20], 0.3)], torch)
+    run(lambda m, o: [m.LinearLR(o, 0.5, total_iters=10), m.StepLR(o, 4, 0.5), m.CosineAnnealingLR(o, 100)], torch)
+
+
+def test_a_change_by_hand_stays():
+    torch = pytest.importorskip("torch")
+    a, b = optimizers(torch)
+    for optimizer, module in ((a, ours), (b, torch.optim.lr_scheduler)):
+        scheduler = module.ExponentialLR(optimizer, 0.5)
+        scheduler.optimizer.step()
+        scheduler.step()
+        optimizer.param_groups[0]["lr"] *= 10
+        scheduler.step()
+    np.testing.assert_allclose(rates(a), rates(b))
+
+
+PLATEAUS = [
+    {}, {"patience": 2}, {"patience": 0, "cooldown": 3}, {"mode": "max", "patience": 1},
+    {"patience": 1, "threshold": 0.1, "factor": 0.5},
+    {"patience": 1, "threshold": 0.2, "threshold_mode": "abs"}, {"patience": 1, "min_lr": [0.05, 0.001], "factor": 0.5},
+    {"mode": "max", "patience": 1, "threshold": 0.2, "threshold_mode": "abs"},
+    {"patience": 0, "eps": 0.05, "factor": 0.5},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", PLATEAUS)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_plateau_is_pytorchs(options, sign):
+    torch = pytest.importorskip("torch")
+    losses = sign * (np.random.default_rng(0).random(60) + np.linspace(2, 0, 60))
+    losses[7] = np.nan
+    found = []
+    for module, optimizer in zip((ours, torch.optim.lr_scheduler), optimizers(torch), strict=True):
+        scheduler = module.ReduceLROnPlateau(optimizer, **{"patience": 5, **options})
+        trace = []
+        for loss in losses:
+            scheduler.step(loss)
+            trace.append(rates(optimizer))
+        found.append(trace)
+    np.testing.assert_allclose(*found, rtol=1e-12)
+
+
+def test_plateau_takes_a_tensor():
+    optimizer = optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    scheduler = ours.ReduceLROnPlateau(optimizer, patience=0)
+    for _ in range(2):
+        scheduler.step(mg.tensor(1.0))
+    assert scheduler.get_last_lr() == [0.1]
+
+
+def make(kind, optimizer):
+    return {
+        "cosine": lambda: ours.CosineAnnealingLR(optimizer, 15),
+        "lambda": lambda: ours.LambdaLR(optimizer, lambda t: 0.9**t),
+        "one_cycle": lambda: ours.OneCycleLR(optimizer, 1.0, 30),
+        "plateau": lambda: ours.ReduceLROnPlateau(optimizer, patience=1),
+        "sequential": lambda: ours.SequentialLR(
+            optimizer, [ours.LinearLR(optimizer), ours.MultiStepLR(optimizer, [3, 6])], [5]),
+    }[kind]()  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["cosine", "lambda", "one_cycle", "plateau", "sequential"])
+@pytest.mark.parametrize("stop", [3, 5, 11])
+def test_state_dict_resumes(kind, stop):
+    def fresh():
+        optimizer = optim.SGD([mg.zeros(1, requires_grad=True)], lr=0.5, momentum=0.9)
+        return optimizer, make(kind, optimizer)
+
+    def advance(scheduler, count):
+        found = []
+        for _ in range(count):
+            scheduler.step(1.0) if kind == "plateau" else scheduler.step()
+            found.append(scheduler.get_last_lr()[0])
+        return found
+
+    optimizer, scheduler = fresh()
+    advance(scheduler, stop)
+    optimizer2, resumed = fresh()
+    optimizer2.load_state_dict(optimizer.state_dict())
+    resumed.load_state_dict(scheduler.state_dict())
+    assert advance(scheduler, 12) == advance(resumed, 12)
+    assert optimizer.param_groups[0]["momentum"] == optimizer2.param_groups[0]["momentum"]
+
+
+def test_resume_by_last_epoch():
+    torch = pytest.importorskip("torch")
+    a, b = optimizers(torch)
+    for optimizer, module in ((a, ours), (b, torch.optim.lr_scheduler)):
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+            group["lr"] *= 0.5**4
+        scheduler = module.ExponentialLR(optimizer, 0.5, last_epoch=4)
+        optimizer.step()
+        scheduler.step()
+    np.testing.assert_allclose(rates(a), rates(b))
+
+
+def test_rates_reach_the_parameters():
+    x = mg.zeros(1, requires_grad=True)
+    optimizer = optim.SGD([x], lr=1.0)
+    scheduler = ours.ExponentialLR(optimizer, 0.5)
+    for _ in range(3):
+        x.grad = mg.ones(1)
+        optimizer.step()
+        scheduler.step()
+    assert x.tolist() == [-1.75]
+
+
+def one():
+    return optim.SGD([mg.zeros(1, requires_grad=True)], lr=0.1)
+
+
+@pytest.mark.parametrize("build", [
+    lambda: ours.StepLR(one(), 0), lambda: ours.LinearLR(one(), 0.0), lambda: ours.LinearLR(one(), 1.5),
+    lambda: ours.LinearLR(one(), end_factor=2.0), lambda: ours.LinearLR(one(), total_iters=0),
+    lambda: ours.CosineAnnealingLR(one(), 0), lambda: ours.OneCycleLR(one(), 1.0),
+    lambda: ours.OneCycleLR(one(), 1.0, epochs=3), lambda: ours.OneCycleLR(one(), 1.0, 0),
+    lambda: ours.OneCycleLR(one(), 1.0, 10, pct_start=2.0),
+    lambda: ours.OneCycleLR(one(), 1.0, 10, anneal_strategy="x"), lambda: ours.OneCycleLR(one(), [1.0, 2.0], 10),
+    lambda: ours.OneCycleLR(optim.Adagrad([mg.zeros(1, requires_grad=True)]), 1.0, 10),
+    lambda: ours.LambdaLR(one(), [abs, abs]), lambda: ours.SequentialLR(one(), [], []),
+    lambda: ours.SequentialLR(o := one(), [ours.StepLR(o, 3)], [3]),
+    lambda: ours.SequentialLR(one(), [ours.StepLR(one(), 3)], []), lambda: ours.ReduceLROnPlateau(one(), mode="least"),
+    lambda: ours.ReduceLROnPlateau(one(), factor=1.0), lambda: ours.ReduceLROnPlateau(one(), threshold_mode="x"),
+    lambda: ours.ReduceLROnPlateau(one(), min_lr=[0.1, 0.2]), lambda: ours.StepLR(one(), 3, last_epoch=5),
+])  # fmt: skip
+def test_bad_options(build):
+    with pytest.raises(ValueError, match=r"\[\w+\]"):
+        build()
+
+
+def test_wrong_types():
+    for build in (lambda o: ours.StepLR(o, 3), lambda o: ours.LambdaLR(o, abs), lambda o: ours.ReduceLROnPlateau(o)):
+        with pytest.raises(TypeError, match="expected an Optimizer, got list"):
+            build([mg.zeros(1)])
+    optimizer = one()
+    with pytest.raises(TypeError, match=r"\[SequentialLR\]"):
+        ours.SequentialLR(optimizer, [ours.ReduceLROnPlateau(optimizer)], [])
+
+
+def test_one_cycle_ends():
+    scheduler = ours.OneCycleLR(one(), 1.0, 10)
+    for _ in range(10):
+        scheduler.step()
+    with pytest.raises(ValueError, match=r"\[OneCycleLR\] expected at most 10 steps"):
+        scheduler.step()

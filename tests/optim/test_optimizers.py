@@ -1,0 +1,358 @@
+"""Optimizers: trajectories of PyTorch's for every option, groups, state, errors."""
+
+import copy
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, optim
+
+SHAPES = [(5, 3), (4,), (), (0, 2), (130, 70)]
+STEPS = 25
+
+
+def grid(**options):
+    return [dict(zip(options, values, strict=True)) for values in itertools.product(*options.values())]
+
+
+CASES = [
+    *[("SGD", o) for o in grid(lr=[0.1], momentum=[0.0, 0.9], dampening=[0.0, 0.3], weight_decay=[0.0, 0.1])],
+    *[("SGD", o) for o in grid(lr=[0.1], momentum=[0.9], nesterov=[True], weight_decay=[0.0, 0.1])],
+    *[("Adam", o) for o in grid(lr=[0.1], amsgrad=[False, True], weight_decay=[0.0, 0.1])],
+    ("Adam", {"lr": 0.01, "betas": (0.5, 0.8), "eps": 1e-3}),
+    *[("AdamW", o) for o in grid(lr=[0.1], amsgrad=[False, True], weight_decay=[0.0, 0.1])],
+    ("AdamW", {}),
+    *[("RMSprop", o) for o in grid(lr=[0.1], momentum=[0.0, 0.9], centered=[False, True], weight_decay=[0.0, 0.1])],
+    ("RMSprop", {"alpha": 0.5, "eps": 1e-2}),
+    *[("Adagrad", o) for o in grid(lr=[0.1], lr_decay=[0.0, 0.1], weight_decay=[0.0, 0.1])],
+    ("Adagrad", {"initial_accumulator_value": 0.5, "eps": 1e-3}),
+]
+
+
+def gradients(step, rng):
+    """Different in every step; the second parameter has none in steps 3 to 6, the last only from step 10."""
+    return [
+        None if (index == 1 and 3 <= step < 7) or (index == 4 and step < 10) else rng.standard_normal(shape)
+        for index, shape in enumerate(SHAPES)
+    ]
+
+
+def pair(torch, dtype):
+    rng = np.random.default_rng(1)
+    values = [rng.standard_normal(shape).astype(dtype) for shape in SHAPES]
+    return [mg.tensor(v, requires_grad=True) for v in values], [torch.tensor(v, requires_grad=True) for v in values]
+
+
+def give(torch, ours, theirs, grads, dtype):
+    for a, b, g in zip(ours, theirs, grads, strict=True):
+        a.grad = None if g is None else mg.tensor(g, dtype=dtype)
+        b.grad = None if g is None else torch.tensor(g.astype(dtype))
+
+
+def agree(ours, theirs, dtype):
+    close = {"rtol": 1e-12, "atol": 1e-13} if dtype == "float64" else {"rtol": 2e-4, "atol": 2e-5}
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), **close)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name, options", CASES)
+def test_trajectory_is_pytorchs(name, options, dtype):
+    torch = pytest.importorskip("torch")
+    ours, theirs = pair(torch, dtype)
+    a, b = getattr(optim, name)(ours, **options), getattr(torch.optim, name)(theirs, **options)
+    assert {key: a.defaults[key] for key in a.defaults} == {key: b.defaults[key] for key in a.defaults}
+    rng = np.random.default_rng(2)
+    for step in range(STEPS):
+        give(torch, ours, theirs, gradients(step, rng), dtype)
+        a.step()
+        b.step()
+        agree(ours, theirs, dtype)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+def test_groups_and_options_that_change(name):
+    torch = pytest.importorskip("torch")
+    ours, theirs = pair(torch, "float64")
+    options = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {}
+    a = getattr(optim, name)([{"params": ours[:2]}, {"params": ours[2:4], "lr": 0.2}], lr=0.05, **options)
+    b = getattr(torch.optim, name)([{"params": theirs[:2]}, {"params": theirs[2:4], "lr": 0.2}], lr=0.05, **options)
+    rng = np.random.default_rng(2)
+    for step in range(STEPS):
+        if step == 8:
+            for optimizer, values in ((a, ours), (b, theirs)):
+                optimizer.add_param_group({"params": values[4], "weight_decay": 0.1})
+        if step == 12:
+            for optimizer in (a, b):
+                optimizer.param_groups[0]["lr"] = 0.01
+                optimizer.param_groups[1]["weight_decay"] = 0.2
+        give(torch, ours, theirs, gradients(step, rng), "float64")
+        a.step()
+        b.step()
+        agree(ours, theirs, "float64")
+
+
+def test_momentum_switched_on_later():
+    """The first step with momentum sets the buffer, whenever it comes."""
+    torch = pytest.importorskip("torch")
+    ours, theirs = pair(torch, "float64")
+    a, b = optim.SGD(ours, lr=0.1, dampening=0.5), torch.optim.SGD(theirs, lr=0.1, dampening=0.5)
+    rng = np.random.default_rng(2)
+    for step in range(10):
+        a.param_groups[0]["momentum"] = b.param_groups[0]["momentum"] = 0.9 if step >= 4 else 0.0
+        give(torch, ours, theirs, gradients(step, rng), "float64")
+        a.step()
+        b.step()
+        agree(ours, theirs, "float64")
+
+
+@pytest.mark.parametrize("name, options", CASES)
+def test_state_dict_resumes_the_trajectory(name, options):
+    rng = np.random.default_rng(1)
+    values = [rng.standard_normal(shape) for shape in SHAPES]
+    first = [mg.tensor(v, requires_grad=True) for v in values]
+    optimizer = getattr(optim, name)(first, **options)
+
+    def run(parameters, optimizer, start, stop):
+        for step in range(start, stop):
+            grads = gradients(step, np.random.default_rng(step))
+            for parameter, g in zip(parameters, grads, strict=True):
+                parameter.grad = None if g is None else mg.tensor(g)
+            optimizer.step()
+
+    run(first, optimizer, 0, 12)
+    saved = copy.deepcopy(optimizer.state_dict())
+    second = [mg.tensor(p.detach(), requires_grad=True) for p in first]
+    resumed = getattr(optim, name)(second, lr=123.0)
+    resumed.load_state_dict(saved)
+    run(first, optimizer, 12, STEPS)
+    run(second, resumed, 12, STEPS)
+    for a, b in zip(first, second, strict=True):
+        assert a.tolist() == b.tolist()
+    assert resumed.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"]
+
+
+@pytest.mark.parametrize("name, options", [
+    ("SGD", {"momentum": 0.9}), ("Adam", {"amsgrad": True}), ("AdamW", {}),
+    ("RMSprop", {"momentum": 0.9, "centered": True}), ("Adagrad", {}),
+])  # fmt: skip
+def test_state_dict_goes_to_and_from_torch(name, options):
+    torch = pytest.importorskip("torch")
+    ours, theirs = pair(torch, "float64")
+    a, b = getattr(optim, name)(ours, lr=0.1, **options), getattr(torch.optim, name)(theirs, lr=0.1, **options)
+    rng = np.random.default_rng(2)
+    for step in range(10, 15):
+        give(torch, ours, theirs, gradients(step, rng), "float64")
+        a.step()
+        b.step()
+    state, expected = a.state_dict(), b.state_dict()
+    assert state["state"].keys() == expected["state"].keys()
+    assert state["param_groups"][0]["params"] == expected["param_groups"][0]["params"]
+    for index, entries in state["state"].items():
+        assert entries.keys() == expected["state"][index].keys()
+        for key, value in entries.items():
+            theirs_value = expected["state"][index][key].numpy()
+            np.testing.assert_allclose(np.asarray(value), theirs_value, rtol=1e-12, err_msg=key)
+
+    more = [mg.tensor(p.detach(), requires_grad=True) for p in ours]
+    loaded = getattr(optim, name)(more)
+    loaded.load_state_dict(expected)
+    converted = copy.deepcopy(expected)
+    for index, entries in state["state"].items():
+        converted["state"][index] = {
+            key: torch.tensor(float(value)) if key == "step" else torch.tensor(value.numpy().copy())
+            for key, value in entries.items()
+        }
+    b.load_state_dict(converted)
+    for step in range(15, 20):
+        grads = gradients(step, rng)
+        give(torch, more, theirs, grads, "float64")
+        loaded.step()
+        b.step()
+    agree(more, theirs, "float64")
+
+
+def test_state_dict_shares_tensors_and_loading_copies_them():
+    x, y = mg.ones(2, requires_grad=True), mg.ones(2, requires_grad=True)
+    a, b = optim.Adam([x]), optim.Adam([y])
+    x.grad = y.grad = mg.ones(2)
+    a.step()
+    saved = a.state_dict()
+    assert saved["state"][0]["exp_avg"] is a.state[x]["exp_avg"]
+    b.load_state_dict(saved)
+    before = saved["state"][0]["exp_avg"].tolist()
+    b.step()
+    assert saved["state"][0]["exp_avg"].tolist() == before
+    assert b.state[y]["step"] == 2
+    assert a.state[x]["step"] == 1
+
+
+def test_load_state_dict_errors_change_nothing():
+    x = [mg.ones(2, requires_grad=True), mg.ones(3, requires_grad=True)]
+    optimizer = optim.Adam(x, lr=0.5)
+    for parameter in x:
+        parameter.grad = mg.ones(parameter.shape)
+    optimizer.step()
+    saved = optimizer.state_dict()
+    wrong_size, wrong_shape, wrong_option = (copy.deepcopy(saved) for _ in range(3))
+    wrong_size["param_groups"][0]["params"] = [0]
+    wrong_shape["state"][1]["exp_avg"] = mg.zeros(7)
+    wrong_option["param_groups"][0]["lr"] = -1.0
+    for wrong, message in (
+        (wrong_size, r"groups of \[2\]"), (wrong_shape, r"exp_avg.*\(3,\), got \(7,\)"), (wrong_option, "lr"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=rf"\[Adam\].*{message}"):
+            optimizer.load_state_dict(wrong)
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    assert optimizer.state[x[0]]["step"] == 1
+
+
+def test_two_dtypes_in_one_group():
+    x, y = mg.ones(2, requires_grad=True), mg.ones(2, dtype="float64", requires_grad=True)
+    optimizer = optim.Adam([x, y], lr=0.5)
+    x.grad, y.grad = mg.ones(2), mg.ones(2, dtype="float64")
+    optimizer.step()
+    np.testing.assert_allclose([x.tolist(), y.tolist()], [[0.5, 0.5]] * 2, rtol=1e-6)
+
+
+def test_a_gradient_that_is_a_view():
+    x = mg.zeros((2, 3), requires_grad=True)
+    x.grad = mg.tensor(np.arange(6.0).reshape(3, 2), dtype="float32").T
+    optim.SGD([x], lr=1.0).step()
+    assert x.tolist() == (-np.arange(6.0).reshape(3, 2).T).tolist()
+
+
+def test_zero_grad():
+    x, y = mg.ones(2, requires_grad=True), mg.ones(2, requires_grad=True)
+    optimizer = optim.SGD([x, y])
+    x.grad = mg.ones(2)
+    optimizer.zero_grad(set_to_none=False)
+    assert x.grad.tolist() == [0.0, 0.0]
+    assert y.grad is None
+    optimizer.zero_grad()
+    assert x.grad is None
+
+
+def test_closure():
+    x = mg.tensor([3.0], requires_grad=True)
+    optimizer = optim.SGD([x], lr=0.5)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (x * x).sum()
+        loss.backward()
+        return loss
+
+    with mg.no_grad():
+        assert optimizer.step(closure).item() == 9.0
+    assert x.tolist() == [0.0]
+    assert optimizer.step() is None
+
+
+def test_step_bumps_versions():
+    """A parameter saved for backward must not change unnoticed."""
+    layer = nn.Linear(2, 2)
+    optimizer = optim.SGD(layer.parameters())
+    x = mg.ones((1, 2), requires_grad=True)
+    loss = layer(x).sum()
+    for parameter in layer.parameters():
+        parameter.grad = mg.ones(parameter.shape)
+    optimizer.step()
+    with pytest.raises(mg.GradientError, match="in place"):
+        loss.backward()
+
+
+def test_training_lowers_the_loss():
+    mg.manual_seed(0)
+    x = mg.random.normal(0.0, 1.0, (64, 4))
+    y = x @ mg.random.normal(0.0, 1.0, (4, 1))
+    for name, options in (("SGD", {"lr": 0.1}), ("Adam", {"lr": 0.1}), ("AdamW", {"lr": 0.1}), ("RMSprop", {}),
+                          ("Adagrad", {"lr": 0.5})):  # fmt: skip
+        model = nn.Linear(4, 1)
+        optimizer = getattr(optim, name)(model.parameters(), **options)
+        losses = []
+        for _ in range(100):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[-1] < 0.05 * losses[0], name
+
+
+# ── errors ──
+
+def leaf():
+    return mg.ones(2, requires_grad=True)
+
+
+@pytest.mark.parametrize("options", [
+    {"lr": -1.0}, {"lr": math.nan}, {"weight_decay": -1.0},
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+def test_options_out_of_range(name, options):
+    key = next(iter(options))
+    with pytest.raises(ValueError, match=rf"\[{name}\] expected {key} >= 0, got"):
+        getattr(optim, name)([leaf()], **options)
+    with pytest.raises(ValueError, match=rf"\[{name}\] expected {key} >= 0, got"):
+        getattr(optim, name)([{"params": [leaf()], **options}])
+
+
+@pytest.mark.parametrize("build", [
+    lambda: optim.SGD([leaf()], momentum=-0.1), lambda: optim.SGD([leaf()], nesterov=True),
+    lambda: optim.SGD([leaf()], momentum=0.9, dampening=0.1, nesterov=True),
+    lambda: optim.Adam([leaf()], betas=(1.0, 0.9)),
+    lambda: optim.Adam([leaf()], betas=(0.9, -0.1)), lambda: optim.AdamW([leaf()], betas=(0.9,)),
+    lambda: optim.Adam([leaf()], eps=-1e-8), lambda: optim.RMSprop([leaf()], alpha=-1.0),
+    lambda: optim.RMSprop([leaf()], momentum=-1.0), lambda: optim.Adagrad([leaf()], lr_decay=-1.0),
+    lambda: optim.Adagrad([leaf()], initial_accumulator_value=-1.0),
+])  # fmt: skip
+def test_more_options_out_of_range(build):
+    with pytest.raises(ValueError, match=r"\[(SGD|AdamW?|RMSprop|Adagrad)\]"):
+        build()
+
+
+def test_wrong_parameters():
+    x = leaf()
+    for params in ([], iter([])):
+        with pytest.raises(ValueError, match=r"\[SGD\] expected at least one parameter, got none"):
+            optim.SGD(params)
+    for params in (x, {x}, "weights", {"params": [x]}):
+        with pytest.raises(TypeError, match=r"\[SGD\] expected a list of tensors or of groups"):
+            optim.SGD(params)
+    for params in ([np.ones(2)], [("weight", x)], [3.0], [x, None]):
+        with pytest.raises(TypeError, match=r"\[SGD\] expected tensors"):
+            optim.SGD(params)
+    for group in ({"lr": 0.1}, [x]):
+        with pytest.raises(TypeError, match="key 'params'"):
+            optim.SGD([x]).add_param_group(group)
+    with pytest.raises(TypeError, match="no order"):
+        optim.SGD([{"params": {x}}])
+    with pytest.raises(ValueError, match="given twice"):
+        optim.SGD([x, x])
+    with pytest.raises(ValueError, match="given twice"):
+        optim.SGD([{"params": [x]}, {"params": [leaf(), x]}])
+    with pytest.raises(ValueError, match="expected leaves"):
+        optim.SGD([x * 2])
+
+
+def test_a_refused_group_leaves_no_trace():
+    x, y = leaf(), leaf()
+    optimizer = optim.SGD([x])
+    with pytest.raises(ValueError, match="lr"):
+        optimizer.add_param_group({"params": [y], "lr": -1.0})
+    assert len(optimizer.param_groups) == 1
+    optimizer.add_param_group({"params": [y]})
+    x.grad = y.grad = mg.ones(2)
+    optimizer.step()
+    assert x.tolist() == y.tolist()
+
+
+def test_repr():
+    assert repr(optim.SGD([leaf()], lr=0.1)) == (
+        "SGD (\nParameter group 0\n    dampening: 0.0\n    lr: 0.1\n    momentum: 0.0\n    nesterov: False\n"
+        "    weight_decay: 0.0\n)"
+    )

@@ -1,0 +1,79 @@
+"""The package as such: what an import brings along, the version, the report on the machine, the command line."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import minigrad as mg
+
+
+def run(*arguments):
+    """A fresh interpreter's output."""
+    return subprocess.run([sys.executable, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def test_import_is_light():
+    """NumPy and the standard library: nothing that is slow, optional, or for one feature alone."""
+    loaded = run("-c", "import sys, minigrad; print(*sys.modules)").split()
+    heavy = {"torch", "jax", "cupy", "scipy", "sklearn", "matplotlib", "pandas", "safetensors", "tqdm", "Cython",
+             "setuptools", "unittest", "IPython"}
+    assert not heavy & {name.partition(".")[0] for name in loaded}
+    assert not {"numpy.random", "importlib.metadata"} & set(loaded)  # 10 and 20 ms
+
+
+def test_version():
+    assert mg.__version__ == importlib.metadata.version("minigrad")
+
+
+def test_build_under_test():
+    """A run that means to test one build (debug, sanitize, an installed wheel) must not find another one."""
+    expected = os.environ.get("MINIGRAD_EXPECT_BUILD")
+    if expected:
+        assert Path(expected).resolve() in Path(mg.__file__).resolve().parents
+
+
+def test_torch_where_it_is_required():
+    """Elsewhere PyTorch may be absent and its tests say so; where this variable is set, they have to run."""
+    if os.environ.get("MINIGRAD_REQUIRE_TORCH"):
+        import torch
+
+        assert torch.__version__
+
+
+def test_show_config(capsys):
+    mg.show_config()
+    rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert list(rows) == ["minigrad", "Python", "NumPy", "SIMD", "threads", "BLAS", "CuPy", "GPU"]
+    assert rows["minigrad"] == mg.__version__
+    assert rows["SIMD"] in ("baseline", "avx2", "avx512")
+    assert int(rows["threads"]) == mg.get_num_threads()
+    assert rows["BLAS"].startswith("OpenBLAS")
+
+
+def test_command_line():
+    assert run("-m", "minigrad").startswith(f"minigrad  {mg.__version__}\n")
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+def test_instruction_set_can_be_named(isa):
+    """MINIGRAD_ISA chooses among what the processor has."""
+    best = mg.engine.cpu.isa()
+    order = ["baseline", "avx2", "avx512"]
+    if order.index(isa) > order.index(best):
+        pytest.skip(f"this processor has no {isa}")
+    code = "import minigrad as mg; print(mg.engine.cpu.isa(), (mg.arange(5.0) * 2).sum().item())"
+    found = subprocess.run([sys.executable, "-c", code], env=os.environ | {"MINIGRAD_ISA": isa}, check=True,
+                           capture_output=True, text=True).stdout
+    assert found.split() == [isa, "20.0"]
+
+
+def test_nothing_but_the_package_is_installed():
+    """Compiled modules, Python and stubs; no sources of the compiled part."""
+    files = [path for path in Path(mg.__file__).parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert {path.suffix for path in files} <= {".py", ".pyi", ".so", ".pxd", ".cu", ".typed"}
+    assert any(path.name == "py.typed" for path in files)
+    assert sum(path.stat().st_size for path in files) < 10e6 or "build" in Path(mg.__file__).parts
