@@ -36,7 +36,7 @@ cdef class Array:
     cdef int code                   # dtype
     cdef int ndim_
     cdef int output                 # which output of its node
-    cdef bint contiguous
+    cdef bint packed               # row-major without gaps
     cdef bint needs_grad
     cdef int64_t count              # number of elements
     cdef int64_t[MAX_NDIM] extent   # shape

@@ -68,7 +68,7 @@ cdef class DType:
             return NotImplemented
 
     def __hash__(self):
-        return hash(self.numpy_dtype)
+        return hash(self.name)
 
     def __reduce__(self):
         return "bool_" if self.name == "bool" else self.name
@@ -81,9 +81,9 @@ float32 = DType("float32", 4, "f", FLOAT32)
 float64 = DType("float64", 8, "f", FLOAT64)
 
 cdef tuple TABLE = (bool_, int32, int64, float32, float64)
-cdef dict CODES = {bool: BOOL, int: INT64, float: FLOAT32}
+cdef dict CODES = {bool: BOOL, int: INT64, float: FLOAT32}      # Python's types and the names
 for entry in TABLE:
-    CODES[entry] = CODES[entry.name] = TABLE.index(entry)
+    CODES[entry.name] = TABLE.index(entry)
 
 
 cdef int itemsize(int code) noexcept nogil:
@@ -102,7 +102,7 @@ cdef int code_of(object dtype) except -1:
     if type(dtype) is DType:
         return (<DType>dtype).code
     try:
-        found = CODES.get(dtype)
+        found = CODES.get(dtype) if isinstance(dtype, (str, type)) else None
         if found is None:
             found = CODES.get(np.dtype(dtype).name)
     except TypeError:
@@ -229,7 +229,7 @@ cdef class Array:
 
     def is_contiguous(self):
         """bool: whether the elements lie in memory in row-major order without gaps."""
-        return bool(self.contiguous)
+        return bool(self.packed)
 
     def data_ptr(self):
         """int: the address of the first element."""
@@ -242,7 +242,7 @@ cdef class Array:
             raise TypeError(f"[numpy] expected a tensor on the CPU, got one on {self.device}: use x.to('cpu')")
         if self.needs_grad:
             raise TypeError("[numpy] this tensor requires grad: use x.detach().numpy()")
-        if not self.contiguous and not flags & PyBUF_STRIDES == PyBUF_STRIDES:
+        if not self.packed and not flags & PyBUF_STRIDES == PyBUF_STRIDES:
             raise BufferError("[numpy] the tensor is not contiguous")
         cdef Py_ssize_t* numbers = <Py_ssize_t*>PyMem_Malloc(2 * MAX_NDIM * sizeof(Py_ssize_t))
         cdef int i
@@ -403,7 +403,7 @@ cdef Array empty(int code, int ndim, const int64_t* extent, int device):
         if extent[i] > 1 and count > (<int64_t>1 << 58) // extent[i]:
             raise MemoryError(f"[allocate] a shape of {[extent[j] for j in range(ndim)]} has too many elements")
         count *= extent[i]
-    x.ndim_, x.code, x.count, x.contiguous = ndim, code, count, True
+    x.ndim_, x.code, x.count, x.packed = ndim, code, count, True
     x.buffer = new_buffer(count * width, device)
     x.data = x.buffer.data
     return x
@@ -427,7 +427,7 @@ cdef Array view(Array base, int ndim, const int64_t* extent, const int64_t* step
             contiguous = False
         expected *= extent[i]
         count *= extent[i]
-    x.ndim_, x.code, x.count, x.contiguous = ndim, base.code, count, contiguous or count == 0
+    x.ndim_, x.code, x.count, x.packed = ndim, base.code, count, contiguous or count == 0
     x.buffer = base.buffer
     x.buffer.references += 1
     x.data = data
@@ -441,7 +441,7 @@ cdef int hold(Array x, Array source) except -1:
     if x.buffer != NULL:
         release(x.buffer)
     x.buffer, x.data, x.code, x.ndim_ = source.buffer, source.data, source.code, source.ndim_
-    x.contiguous, x.count = source.contiguous, source.count
+    x.packed, x.count = source.packed, source.count
     for i in range(source.ndim_):
         x.extent[i], x.step[i] = source.extent[i], source.step[i]
     return 0

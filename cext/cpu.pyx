@@ -102,7 +102,7 @@ cdef int elementwise(str what, Loop loop, int operands, Array a, Array b, Array 
         raise TypeError(f"[{what}] not defined for {a.dtype}")
     cdef Flat flat
     cdef Strided strided
-    cdef bint dense = out.contiguous and a.contiguous
+    cdef bint dense = out.packed and a.packed
     cdef int k, d
     if operands == 2:
         if dense:
@@ -112,7 +112,7 @@ cdef int elementwise(str what, Loop loop, int operands, Array a, Array b, Array 
             launch(out.count, run_flat, loop, flat)
             return 0
     elif operands == 3:
-        if dense and b.contiguous:
+        if dense and b.packed:
             flat.operands, flat.count = 3, out.count
             flat.data[0], flat.data[1], flat.data[2] = a.data, b.data, out.data
             flat.step[0], flat.step[1], flat.step[2] = itemsize(a.code), itemsize(b.code), itemsize(out.code)

@@ -55,6 +55,6 @@ cdef Node gradient_node(Array x)
 cdef void forget_leaf(Array x) noexcept
 cdef int check_in_place(str op, Array x) except -1
 cdef int rebase(Array x, Array old) except -1
-cdef list pull_back(list roots, list grads, list targets, bint retain, bint create)
+cdef list pull_back(list roots, list grads, list targets, bint retain, bint create, bint inside=*)
 cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1
 cdef void set_adder(Adder adder)

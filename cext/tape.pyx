@@ -234,7 +234,7 @@ cdef class Node:
     cdef Array gathered(self, int i):
         """The gradient of input i as far as gathered, if it may be written in place; else None."""
         cdef Node to = <Node>self.slots[i].edge
-        if self.can_accumulate(i) and to.pending is not None and to.exclusive and to.pending.contiguous:
+        if self.can_accumulate(i) and to.pending is not None and to.exclusive and to.pending.packed:
             return to.pending
         return None
 
@@ -246,7 +246,7 @@ cdef class Node:
         """The gradient of input i as far as gathered (zeros at first), to be added to in place."""
         cdef Node to = <Node>self.slots[i].edge
         cdef Array total
-        if to.pending is None or not to.exclusive or not to.pending.contiguous:
+        if to.pending is None or not to.exclusive or not to.pending.packed:
             total = empty(to.code, to.ndim, to.extent, to.device)
             if to.pending is None:
                 backend(total).fill(total, 0)
@@ -381,7 +381,7 @@ cdef int accumulate(Node node, Array g) except -1:
 cdef Array owned(Node node, Array g):
     """g, or a copy where somebody else can see its memory: a later write to one gradient must not show in another."""
     cdef Array plain
-    if mg_recording or (node.exclusive and g.contiguous and g.buffer.references == 1):
+    if mg_recording or (node.exclusive and g.packed and g.buffer.references == 1):
         return g
     plain = empty(g.code, g.ndim_, g.extent, g.buffer.device)
     backend(g).copy(g, plain)
@@ -479,8 +479,11 @@ cdef class Walk:
         stack.push_back(<PyObject*>node)
         return True
 
-    cdef bint collect(self, list roots) except -1:
-        """Take over every node that a root depends on; False (and nothing taken) if another pass owns one."""
+    cdef bint collect(self, list roots, dict border) except -1:
+        """Take over every node that a root depends on; False (and nothing taken) if another pass owns one.
+
+        Where a border (id of node -> anything) is given, nothing behind a node of it is looked at.
+        """
         cdef vector[Reference] stack
         cdef Node node
         cdef int i
@@ -494,6 +497,8 @@ cdef class Walk:
             if node.freed:
                 raise GradientError(f"[{node.op.decode()}] the tape from here on was freed by an earlier backward: pass "
                                     f"retain_graph=True to that one{node.place()}")
+            if border is not None and <size_t><PyObject*>node in border:
+                continue
             for i in range(node.inputs):
                 if node.slots[i].edge != NULL and not self.visit(<Node>node.slots[i].edge, stack):
                     self.release()
@@ -575,21 +580,24 @@ cdef str saved_shapes(Node node):
     return ", ".join([str(x.shape) for x in saved_arrays(node)])
 
 
-cdef list pull_back(list roots, list grads, list targets, bint retain, bint create):
-    """Send `grads` from `roots` back; returns the gradients of `targets`, or adds to every leaf's grad if None."""
+cdef list pull_back(list roots, list grads, list targets, bint retain, bint create, bint inside=False):
+    """Send `grads` from `roots` back; returns the gradients of `targets`, or adds to every leaf's grad if None.
+
+    `inside` promises that no target depends on another one: then the walk ends at the targets.
+    """
     global mg_recording
     cdef Walk walk = Walk.__new__(Walk)
     cdef dict by_node = None
     cdef Node node
     before = bool(mg_recording)
     try:
-        while not walk.collect(roots):
-            time.sleep(1e-4)        # another thread's pass owns some of these nodes: wait for its end
         if targets is not None:
             by_node = {}
             for k, x in enumerate(targets):
                 node = gradient_node(<Array>x)
                 by_node.setdefault(<size_t><PyObject*>node, []).append(k)
+        while not walk.collect(roots, by_node if inside else None):
+            time.sleep(1e-4)        # another thread's pass owns some of these nodes: wait for its end
         walk.mark(by_node)
         mg_recording = create
         for root, g in zip(roots, grads):
@@ -630,7 +638,7 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
                 places.append(i)
             x = a
         fresh.append(x)
-    grads = pull_back([composition(*fresh)], [g], targets, True, True)
+    grads = pull_back([composition(*fresh)], [g], targets, True, True, True)
     for place, grad in zip(places, grads):
         if grad is not None:
             node.send(place, <Array>grad)

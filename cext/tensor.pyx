@@ -32,7 +32,7 @@ cdef object in_place(str name, object operation, int op, object x, object y):
         check_same_device(name, a, b)
     if not recording() or not (a.needs_grad or (b is not None and b.needs_grad)):
         if op >= 0 and b is not None and b.code == a.code and (is_float(a.code) or op != DIVIDE) and same_shape(a, b) \
-                and (b.buffer != a.buffer or b.data == a.data and b.contiguous and a.contiguous):
+                and (b.buffer != a.buffer or b.data == a.data and b.packed and a.packed):
             backend(a).binary(op, a, b, a)
             a.buffer.version += 1
             return x
@@ -96,7 +96,9 @@ cdef class Tensor(Array):
         self.requires_grad = requires_grad
 
     __array_ufunc__ = None      # NumPy leaves mixed operators to this class
-    __hash__ = object.__hash__  # by identity: == is elementwise
+
+    def __hash__(self):
+        return id(self) >> 4    # by identity: == is elementwise
 
     # ── the tape ──
 
@@ -210,7 +212,7 @@ cdef class Tensor(Array):
 
     def contiguous(self):
         """This tensor itself if its elements lie in row-major order without gaps, else a copy that does."""
-        return self if self.contiguous else copied(self)
+        return self if self.packed else copied(self)
 
     def copy(self):
         """A contiguous copy, on the tape."""
@@ -421,34 +423,34 @@ cdef class Tensor(Array):
         return greater_equal(self, other) if acceptable(other) else NotImplemented
 
     def __iadd__(self, other):
-        return in_place("+=", add, ADD, self, other)
+        return in_place("+=", arithmetic.add, ADD, self, other)
 
     def __isub__(self, other):
-        return in_place("-=", subtract, SUB, self, other)
+        return in_place("-=", arithmetic.subtract, SUB, self, other)
 
     def __imul__(self, other):
-        return in_place("*=", multiply, MUL, self, other)
+        return in_place("*=", arithmetic.multiply, MUL, self, other)
 
     def __itruediv__(self, other):
-        return in_place("/=", divide, DIVIDE, self, other)
+        return in_place("/=", arithmetic.divide, DIVIDE, self, other)
 
     def __ifloordiv__(self, other):
-        return in_place("//=", floor_divide, -1, self, other)
+        return in_place("//=", arithmetic.floor_divide, -1, self, other)
 
     def __imod__(self, other):
-        return in_place("%=", remainder, -1, self, other)
+        return in_place("%=", arithmetic.remainder, -1, self, other)
 
     def __ipow__(self, other):
-        return in_place("**=", power, -1, self, other)
+        return in_place("**=", functions.power, -1, self, other)
 
     def __iand__(self, other):
-        return in_place("&=", bitwise_and, -1, self, other)
+        return in_place("&=", arithmetic.bitwise_and, -1, self, other)
 
     def __ior__(self, other):
-        return in_place("|=", bitwise_or, -1, self, other)
+        return in_place("|=", arithmetic.bitwise_or, -1, self, other)
 
     def __ixor__(self, other):
-        return in_place("^=", bitwise_xor, -1, self, other)
+        return in_place("^=", arithmetic.bitwise_xor, -1, self, other)
 
     # ── shape ──
 

@@ -18,15 +18,15 @@ struct Isa {
     void (*fill)(Kernels&);
 };
 
-#define MG_FILL(isa)               \
-    [](Kernels& table) {           \
+#define MG_FILL(isa)                  \
+    [](Kernels& table) {              \
         isa::fill_elementwise(table); \
-        isa::fill_reduce(table);   \
-        isa::fill_norm(table);     \
-        isa::fill_softmax(table);  \
-        isa::fill_index(table);    \
-        isa::fill_optimizer(table); \
-        isa::fill_random(table);   \
+        isa::fill_reduce(table);      \
+        isa::fill_norm(table);        \
+        isa::fill_softmax(table);     \
+        isa::fill_index(table);       \
+        isa::fill_optimizer(table);   \
+        isa::fill_random(table);      \
     }
 
 // The best of those that the processor and the system support, or the one that MINIGRAD_ISA names.

@@ -41,10 +41,12 @@ using W = typename Wrapping<T>::type;
 
 // ---- unary operations -------------------------------------------------------------------------------------------
 
-#define MG_UNARY(Name, ...)                             \
-    struct Name {                                       \
-        template <class T>                              \
-        MG_INLINE static auto apply(T x) { __VA_ARGS__ } \
+#define MG_UNARY(Name, ...)                \
+    struct Name {                          \
+        template <class T>                 \
+        MG_INLINE static auto apply(T x) { \
+            __VA_ARGS__                    \
+        }                                  \
     };
 
 MG_UNARY(Neg, return T(-W<T>(x));)
@@ -61,10 +63,11 @@ MG_UNARY(IsNan, return Bool(x != x);)
 MG_UNARY(IsInf, return Bool(abs(x) == T(__builtin_inf()));)
 MG_UNARY(IsFinite, return Bool(abs(x) < T(__builtin_inf()));)
 
-// The functions of math.hpp, of the C library, and those with a version in both
+// The functions of math.hpp and those of the C library
 #define MG_OURS(Name, function) MG_UNARY(Name, return function(x);)
-#define MG_LIBRARY(Name, function) \
-    MG_UNARY(Name, if constexpr (std::is_same_v<T, float>) return __builtin_##function##f(x); else return __builtin_##function(x);)
+#define MG_LIBRARY(Name, function)                                                            \
+    MG_UNARY(Name, if constexpr (std::is_same_v<T, float>) return __builtin_##function##f(x); \
+             else return __builtin_##function(x);)
 
 MG_OURS(Exp, exp)
 MG_OURS(Expm1, expm1)
@@ -98,10 +101,12 @@ MG_LIBRARY(Atanh, atanh)
 
 // ---- binary operations ------------------------------------------------------------------------------------------
 
-#define MG_BINARY(Name, ...)                                 \
-    struct Name {                                            \
-        template <class T>                                   \
-        MG_INLINE static auto apply(T a, T b) { __VA_ARGS__ } \
+#define MG_BINARY(Name, ...)                    \
+    struct Name {                               \
+        template <class T>                      \
+        MG_INLINE static auto apply(T a, T b) { \
+            __VA_ARGS__                         \
+        }                                       \
     };
 
 MG_BINARY(Add, return T(W<T>(a) + W<T>(b));)
@@ -126,8 +131,15 @@ MG_BINARY(GeluGrad, return a * gelu_derivative(b);)
 MG_BINARY(SiluGrad, const T s = sigmoid(b); return a * (s * (1 + b * (1 - s)));)
 MG_BINARY(SoftplusGrad, return a * sigmoid(b);)
 
-MG_INLINE float fmod(float a, float b) { return __builtin_fmodf(a, b); }
-MG_INLINE double fmod(double a, double b) { return __builtin_fmod(a, b); }
+#define MG_LIBRARY2(function)                                                            \
+    MG_INLINE float function(float a, float b) { return __builtin_##function##f(a, b); } \
+    MG_INLINE double function(double a, double b) { return __builtin_##function(a, b); }
+
+MG_LIBRARY2(fmod)
+MG_LIBRARY2(pow)
+MG_LIBRARY2(atan2)
+
+MG_BINARY(Atan2, return atan2(a, b);)
 
 // The remainder has the divisor's sign, and a = b floor_divide(a, b) + remainder(a, b). By zero:
 // integers give 0, floats what a / b gives.
@@ -138,7 +150,7 @@ MG_BINARY(
         if (r == 0) return b < 0 ? -abs(r) : abs(r);
         return (r < 0) != (b < 0) ? r + b : r;
     } else {
-        if (b == 0 || b == -1) return T(0);                            // lowest % -1 would trap
+        if (b == 0 || b == -1) return T(0);  // lowest % -1 would trap
         const T r = a % b;
         return r != 0 && (r < 0) != (b < 0) ? T(r + b) : r;
     })
@@ -159,18 +171,11 @@ MG_BINARY(
 
 // By squaring; a negative exponent of an integer is the caller's error.
 MG_BINARY(
-    Pow,
-    if constexpr (std::is_same_v<T, float>) {
-        return __builtin_powf(a, b);
-    } else if constexpr (is_float<T>) {
-        return __builtin_pow(a, b);
-    } else {
+    Pow, if constexpr (is_float<T>) { return pow(a, b); } else {
         W<T> y = 1, x = W<T>(a);
         for (T e = b; e > 0; e >>= 1, x *= x) y *= e & 1 ? x : 1;
         return T(y);
     })
-
-MG_BINARY(Atan2, if constexpr (std::is_same_v<T, float>) return __builtin_atan2f(a, b); else return __builtin_atan2(a, b);)
 
 // ---- loops ------------------------------------------------------------------------------------------------------
 
@@ -227,7 +232,7 @@ void binary(int64_t n, char* const* data, const int64_t* strides) {
     }
 }
 
-// Blocks of float32: operand p of the stride, m <= BLOCK elements, where it lies or gathered into buffer
+// Blocks of float32: the m <= BLOCK elements of an operand, where they lie or gathered into the buffer
 constexpr int BLOCK = 16;
 
 MG_INLINE const float* gather(char* p, int64_t stride, int64_t m, float* buffer) {
@@ -299,7 +304,8 @@ template <class T>
 void where(int64_t n, char* const* data, const int64_t* strides) {
     constexpr int64_t SIZE = sizeof(T);
     const int64_t sa = strides[1], sb = strides[2];
-    if (n > 0 && strides[0] == 1 && strides[3] == SIZE && (sa == 0 || sa == SIZE) && (sb == 0 || sb == SIZE) && sa + sb) {
+    if (n > 0 && strides[0] == 1 && strides[3] == SIZE && (sa == 0 || sa == SIZE) && (sb == 0 || sb == SIZE) &&
+        sa + sb) {
         const Bool* c = &at<Bool>(data[0], 0);
         const T *a = &at<T>(data[1], 0), *b = &at<T>(data[2], 0);
         T* y = &at<T>(data[3], 0);

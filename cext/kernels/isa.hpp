@@ -15,15 +15,15 @@
 #define MG_INLINE inline __attribute__((always_inline))
 
 // Each file of this folder fills its part of the table.
-#define MG_DECLARE_ISA(isa)           \
-    namespace mg::isa {               \
-    void fill_elementwise(Kernels&);  \
-    void fill_reduce(Kernels&);       \
-    void fill_norm(Kernels&);         \
-    void fill_softmax(Kernels&);      \
-    void fill_index(Kernels&);        \
-    void fill_optimizer(Kernels&);    \
-    void fill_random(Kernels&);       \
+#define MG_DECLARE_ISA(isa)          \
+    namespace mg::isa {              \
+    void fill_elementwise(Kernels&); \
+    void fill_reduce(Kernels&);      \
+    void fill_norm(Kernels&);        \
+    void fill_softmax(Kernels&);     \
+    void fill_index(Kernels&);       \
+    void fill_optimizer(Kernels&);   \
+    void fill_random(Kernels&);      \
     }
 
 MG_DECLARE_ISA(MG_ISA)

@@ -456,7 +456,7 @@ cdef int write(Array x, list spec, list layout, Array v) except -1:
         values = permuted_raw(values, list(range(place, place + k)) + list(range(place)) + list(range(place + k, values.ndim_)))
     values = dense(values)
     outer, n, inner = around(moved, 0)
-    if moved.buffer == x.buffer and moved.contiguous:
+    if moved.buffer == x.buffer and moved.packed:
         backend(x).put(1, n, inner, moved, index, values)
         return 0
     whole = moved if moved.buffer != x.buffer else copied_raw(moved)       # a copy in the order of the index

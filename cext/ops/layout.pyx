@@ -15,7 +15,7 @@ from minigrad.engine.tape cimport Node, recording, track
 
 cdef Array dense(Array x):
     """x itself if contiguous, else a contiguous copy: what kernels read. Not recorded."""
-    if x.contiguous:
+    if x.packed:
         return x
     cdef Array out = empty_as(x, x.code)
     backend(x).copy(x, out)
@@ -128,7 +128,7 @@ cpdef Array reshape(x, shape, copy=None):
         extent[free] = a.count // known
     elif free >= 0 or known != a.count:
         raise ValueError(f"[reshape] expected a shape of {a.count} elements for {shape_of(a)}, got {shape}")
-    if copy is False and not a.contiguous:
+    if copy is False and not a.packed:
         raise ValueError(f"[reshape] a tensor with strides {a.strides} cannot be reshaped without a copy")
     return reshaped(copied(a) if copy else a, ndim, extent)
 

@@ -14,11 +14,18 @@ from minigrad.engine.tape cimport Node, composed_backward, recording, track
 #   μ = sum x / n,  σ² = sum (x - μ)² / n,  r = 1 / √(σ² + ε),  x̂ = (x - μ) r,  y = γ x̂ + β
 #   dx = r (γ g - mean(γ g) - x̂ mean(γ g x̂)),  dγ = sum of g x̂ over rows,  dβ = sum of g over rows
 
+cdef int64_t row_length(Array x, int axes):
+    """The number of elements in the last `axes` axes."""
+    cdef int64_t n = 1
+    cdef int i
+    for i in range(x.ndim_ - axes, x.ndim_):
+        n *= x.extent[i]
+    return n
+
+
 cdef Array layer_norm_composition(Array x, Array weight, Array bias, int axes, double eps):
     cdef list last = list(range(x.ndim_ - axes, x.ndim_))
-    cdef int64_t n = 1
-    for k in last:
-        n *= x.extent[<int>k]
+    cdef double n = row_length(x, axes)
     cdef Array centered = subtract(x, multiply(summed(x, last, True), 1.0 / n))
     cdef Array variance = multiply(summed(square(centered), last, True), 1.0 / n)
     cdef Array y = multiply(centered, rsqrt(add(variance, eps)))
@@ -38,8 +45,7 @@ cdef int layer_norm_backward(Node node, Array g) except -1:
         dweight = empty_as(weight, x.code)
     if node.needs(2):
         dbias = empty_as(bias, x.code)
-    cdef int64_t rows = (<Array>mean).count
-    backend(x).layer_norm_backward(rows, x.count // rows if rows else 0, dense(x), None if weight is None else dense(weight),
+    backend(x).layer_norm_backward((<Array>mean).count, row_length(x, axes), dense(x), None if weight is None else dense(weight),
                                    mean, rstd, dense(g), dx, dweight, dbias)
     for i, d in enumerate((dx, dweight, dbias)):
         if d is not None:

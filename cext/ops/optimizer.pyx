@@ -2,6 +2,8 @@
 
 The formulas stand at the kernels (cext/kernels/optimizer.cpp).
 """
+from libc.math cimport sqrt
+
 from minigrad.engine.array cimport Array, is_float, same_shape, shape_of
 from minigrad.engine.backend cimport backend
 
@@ -26,7 +28,7 @@ cdef int check(str op, list params, list lists) except -1:
                 raise ValueError(f"[{op}] tensor {i}: expected shape {shape_of(p)}, got {shape_of(x)}")
             if x.code != first.code or x.buffer.device != first.buffer.device:
                 raise TypeError(f"[{op}] tensor {i}: expected {first.dtype} on {first.device}, got {x.dtype} on {x.device}")
-            if not x.contiguous:
+            if not x.packed:
                 raise ValueError(f"[{op}] tensor {i} of shape {shape_of(x)} is not contiguous")
     return 0
 
@@ -38,7 +40,7 @@ cdef void bump(list xs) noexcept:
 
 cdef list contiguous(list grads):
     """Gradients as the kernels read them."""
-    return [g if (<Array?>g).contiguous else g.contiguous() for g in grads]
+    return [g if (<Array?>g).packed else g.contiguous() for g in grads]
 
 
 cdef int run(str rule, list params, list grads, list s1, list s2, list s3, dict step) except -1:
@@ -84,7 +86,7 @@ def grad_norm(list grads):
     """float: the Euclidean norm of all elements of all tensors."""
     grads = contiguous(grads)
     check("grad_norm", grads, [])
-    return backend(<Array>grads[0]).sum_of_squares(grads) ** 0.5
+    return sqrt(backend(<Array>grads[0]).sum_of_squares(grads))
 
 
 def scale_(list tensors, double factor):

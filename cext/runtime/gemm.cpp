@@ -88,14 +88,17 @@ struct Product {
         bool add = accumulate;
         if (!add && (bias || m == 1 || n == 1 || k == 0)) {
             for (int64_t r = 0; r < rows; r++) {
-                if (bias) std::memcpy(to + r * ldc, bias + j, static_cast<size_t>(columns) * sizeof(T));
-                else std::fill_n(to + r * ldc, columns, T(0));
+                if (bias)
+                    std::memcpy(to + r * ldc, bias + j, static_cast<size_t>(columns) * sizeof(T));
+                else
+                    std::fill_n(to + r * ldc, columns, T(0));
             }
             add = true;
         }
         for (int64_t p = 0; p < k; p += tile.k, add = true)
-            multiply(int(rows), int(columns), int(std::min(tile.k, k - p)), a + (transpose_a ? p * lda + i : i * lda + p),
-                     b + (transpose_b ? j * ldb + p : p * ldb + j), to, T(add));
+            multiply(int(rows), int(columns), int(std::min(tile.k, k - p)),
+                     a + (transpose_a ? p * lda + i : i * lda + p), b + (transpose_b ? j * ldb + p : p * ldb + j), to,
+                     T(add));
     }
 
     void multiply(int rows, int columns, int depth, const T* a, const T* b, T* c, T beta) const {
@@ -151,8 +154,10 @@ void* open_alone(const char* path) {
     const std::string before = value ? value : "";
     setenv(VARIABLE, "1", 1);
     void* library = dlopen(path, RTLD_LOCAL | RTLD_NOW);
-    if (value) setenv(VARIABLE, before.c_str(), 1);
-    else unsetenv(VARIABLE);
+    if (value)
+        setenv(VARIABLE, before.c_str(), 1);
+    else
+        unsetenv(VARIABLE);
     return library;
 }
 
@@ -185,21 +190,23 @@ bool load_blas(const char* path, char* message, int size) {
 
 const char* blas_name() { return name; }
 
-void gemm(DType dtype, bool transpose_a, bool transpose_b, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a,
-          int64_t lda, int64_t stride_a, const void* b, int64_t ldb, int64_t stride_b, void* c, int64_t ldc,
-          int64_t stride_c, double beta, const void* bias) {
+void gemm(DType dtype, bool transpose_a, bool transpose_b, int64_t batch, int64_t m, int64_t n, int64_t k,
+          const void* a, int64_t lda, int64_t stride_a, const void* b, int64_t ldb, int64_t stride_b, void* c,
+          int64_t ldc, int64_t stride_c, double beta, const void* bias) {
     // A batch that shares B is one tall product if its matrices follow each other.
     if (batch > 1 && stride_b == 0 && !transpose_a && stride_a == m * lda && stride_c == m * ldc) {
         m *= batch;
         batch = 1;
     }
     const auto run = [&]<class T>(T) {
-        multiply_batch<T>({transpose_a, transpose_b, m, n, k, static_cast<const T*>(a), lda, static_cast<const T*>(b), ldb,
-                           static_cast<T*>(c), ldc, beta != 0, static_cast<const T*>(bias)},
+        multiply_batch<T>({transpose_a, transpose_b, m, n, k, static_cast<const T*>(a), lda, static_cast<const T*>(b),
+                           ldb, static_cast<T*>(c), ldc, beta != 0, static_cast<const T*>(bias)},
                           batch, stride_a, stride_b, stride_c);
     };
-    if (dtype == FLOAT32) run(float{});
-    else run(double{});
+    if (dtype == FLOAT32)
+        run(float{});
+    else
+        run(double{});
 }
 
 }  // namespace mg

@@ -33,27 +33,29 @@ using Word = std::atomic<uint32_t>;
 
 // An idle worker looks out for the next operation of a training step for this long before it sleeps: waking
 // a sleeper can cost tens of microseconds. After SPIN it yields its core to any thread that wants it, such as
-// those of another library's pool.
+// those of another library's pool. If the core is gone for as long as TAKEN, it sleeps at once: a thread that
+// wakes is given a free core, one that merely waits is not.
 constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
+constexpr auto TAKEN = std::chrono::milliseconds(1);
 
 constexpr uint32_t OPEN = 1u << 31, CALLER_SLEEPS = 1u << 30, INSIDE = CALLER_SLEEPS - 1;
 
 struct alignas(64) Job {
-    Word gate{0};                                             // OPEN | CALLER_SLEEPS | number of workers inside
-    std::atomic<int64_t> next{0};                             // the first element that nobody has claimed
+    Word gate{0};                  // OPEN | CALLER_SLEEPS | number of workers inside
+    std::atomic<int64_t> next{0};  // the first element that nobody has claimed
     int64_t n = 0, grain = 0;
     void (*body)(void*, int64_t, int64_t) = nullptr;
     void* context = nullptr;
 } job;
 
 struct alignas(64) Signal {
-    Word jobs{0};                                             // counts the jobs; idle workers watch it
+    Word jobs{0};  // counts the jobs; idle workers watch it
     std::atomic<int> sleeping{0};
 } signals;
 
-alignas(64) std::atomic<bool> busy{false};                    // a caller owns the pool
-std::atomic<int> limit{0};                                    // threads in use; 0: not yet known
-std::atomic<int> started{0};                                  // workers, changed by the owner alone
+alignas(64) std::atomic<bool> busy{false};  // a caller owns the pool
+std::atomic<int> limit{0};                  // threads in use; 0: not yet known
+std::atomic<int> started{0};                // workers, changed by the owner alone
 
 template <class T>
 void wait_for_change(std::atomic<T>& word, T old) {
@@ -81,21 +83,23 @@ void pause() {
 #endif
 }
 
-// Waits until done() is true; false if that takes longer than SPIN and YIELD.
+// Waits until done() is true; false if it is time to sleep.
 template <class Done>
 bool spin(Done done) {
     const auto start = Clock::now();
-    do {
+    auto now = start, before = start;
+    for (; now < start + SPIN; now = Clock::now())
         for (int i = 0; i < 16; i++) {
             if (done()) return true;
             pause();
         }
-    } while (Clock::now() < start + SPIN);
     do {
         if (done()) return true;
         sched_yield();
-    } while (Clock::now() < start + YIELD);
-    return false;
+        before = now;
+        now = Clock::now();
+    } while (now < start + YIELD && now < before + TAKEN);
+    return done();
 }
 
 void run_chunks() {
@@ -110,7 +114,8 @@ void run_chunks() {
 bool join() {
     uint32_t gate = job.gate.load(std::memory_order_relaxed);
     while (gate & OPEN)
-        if (job.gate.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+        if (job.gate.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire, std::memory_order_relaxed))
+            return true;
     return false;
 }
 
@@ -139,14 +144,15 @@ void* work(void* argument) {
             leave();
         }
         for (int count = limit.load(); rank >= count; count = limit.load()) sleep_while(limit, count);
-        if (!spin([&] { return signals.jobs.load(std::memory_order_acquire) != seen; })) sleep_while(signals.jobs, seen);
+        if (!spin([&] { return signals.jobs.load(std::memory_order_acquire) != seen; }))
+            sleep_while(signals.jobs, seen);
     }
 }
 
 void start_workers(int count) {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);              // signals are the business of the caller's threads
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the business of the caller's threads
     for (int rank = started + 1; rank <= count; rank++) {
         pthread_t thread;
         if (pthread_create(&thread, nullptr, work, reinterpret_cast<void*>(intptr_t(rank))) != 0) break;
@@ -192,7 +198,7 @@ int threads() {
 }
 
 void set_threads(int count) {
-    threads();                                                // registers the fork handler
+    threads();  // registers the fork handler
     limit = std::max(1, count);
     wake(limit, INT_MAX);
 }

@@ -19,7 +19,7 @@ class LRScheduler:
     ----------
     optimizer : Optimizer
     last_epoch : int
-        The number of the last step done, where a run is resumed; −1 to begin.
+        −1 to begin; where a run is resumed, one less than the number of steps done. The optimizer then brings the rates.
 
     Attributes
     ----------
@@ -46,8 +46,12 @@ class LRScheduler:
                 raise ValueError(f"[{type(self).__name__}] expected 'initial_lr' in parameter group {number} to resume")
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
-        self._values = list(self.base_lrs) if last_epoch == -1 else self._lrs()
-        self.step()
+        if last_epoch == -1:
+            self._values = list(self.base_lrs)
+            self.step()
+        else:  # the optimizer comes with the rates of this step
+            self.last_epoch += 1
+            self._values, self._last_lr = self._lrs(), [group["lr"] for group in optimizer.param_groups]
 
     def lr_at(self, group: int, epoch: int) -> float:
         """The rate of a group after `epoch` steps, if nothing else changes it."""

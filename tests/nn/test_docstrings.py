@@ -23,11 +23,17 @@ def test_examples(name, tmp_path, monkeypatch):
     assert result.failed == 0
 
 
+def own(module):
+    """The public functions that a module defines itself."""
+    return [(module, name) for name, value in vars(module).items()
+            if name[0] != "_" and inspect.isfunction(value) and value.__module__ == module.__name__]  # fmt: skip
+
+
 PUBLIC = [
     *[(nn, name) for name in nn.__all__],
     *[(optim, name) for name in optim.__all__ if name != "Optimizer"],
-    *[(nn.init, name) for name, value in vars(nn.init).items() if inspect.isfunction(value) and name[0] != "_"],
-    *[(nn.utils, name) for name, value in vars(nn.utils).items() if inspect.isfunction(value) and name[0] != "_"],
+    *own(nn.init),
+    *own(nn.utils),
     *[(serialization, name) for name in ("save", "load")],
 ]
 

@@ -1,0 +1,261 @@
+"""The tests that every operation of the table goes through, and the tools they are made of."""
+
+import re
+from functools import reduce
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+KINDS = {"f": ("float64", "float32"), "i": ("int64", "int32"), "b": ("bool",)}
+
+
+# ── tensors of every layout ───────────────────────────────────────────────────────────────────────
+
+def everywhere(part):
+    """x[part] along every axis."""
+    return lambda x, shape: x[(part,) * len(shape)]
+
+
+# name: (shape of the memory for a view of a shape, the view); the same expression for arrays and tensors
+LAYOUTS = {
+    "contiguous": (lambda shape: shape, lambda x, shape: x),
+    "transposed": (lambda shape: shape[::-1], lambda x, shape: x.T),
+    "strided": (lambda shape: tuple(2 * n for n in shape), everywhere(slice(1, None, 2))),
+    "reversed": (lambda shape: shape, everywhere(slice(None, None, -1))),
+    "broadcast": (
+        lambda shape: (1,) * min(len(shape), 1) + shape[1:],
+        lambda x, shape: (np if isinstance(x, np.ndarray) else mg).broadcast_to(x, shape),
+    ),
+}  # fmt: skip
+
+
+def sample(rng, shape, dtype, interval=(-2, 2)):
+    """Random values of a dtype, the same for float32 and float64."""
+    low, high = interval
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    if dtype.startswith("int"):
+        values = rng.integers(round(low), round(high) + 1, shape)
+        return np.where(values == 0, 1, values).astype(dtype) if low > 0 else np.asarray(values, dtype)
+    return np.asarray(rng.uniform(low, high, shape), np.float32).astype(dtype)
+
+
+def tensor(array, device="cpu", requires_grad=False):
+    return mg.tensor(array, device=device, requires_grad=requires_grad)
+
+
+def array(x):
+    """A tensor's values in NumPy, from any device."""
+    return x.detach().to("cpu").numpy()
+
+
+def as_list(ys):
+    return list(ys) if isinstance(ys, (list, tuple)) else [ys]
+
+
+class Inputs:
+    """The operands of one case: the memory of each, and the view of it that the operation sees."""
+
+    def __init__(self, op, case, dtype, layout, rng, device):
+        names = list(LAYOUTS)
+        self.op, self.case, self.dtype, self.device = op, case, dtype, device
+        self.bases, self.views = [], []
+        for k, shape in enumerate(case.shapes):
+            memory, view = LAYOUTS[names[(names.index(layout) + k) % len(names)]]     # neighbors have different layouts
+            self.bases.append(sample(rng, memory(shape), dtype, op.interval(k)))
+            self.views.append(lambda x, view=view, shape=shape: view(x, shape))
+
+    def options(self, make):
+        """The further arguments, arrays among them made into tensors; floats follow the dtype of the operands."""
+        def convert(v):
+            if not isinstance(v, np.ndarray):
+                return v
+            return make(v.astype(self.dtype) if v.dtype.kind == "f" else v)
+        return {k: convert(v) for k, v in self.case.options.items()}
+
+    def arrays(self, dtype=None):
+        return [view(base.astype(dtype or self.dtype)) for view, base in zip(self.views, self.bases, strict=True)]
+
+    def tensors(self, wanted=None):
+        """Leaves; those wanted (default: all floats) require grad."""
+        return [
+            tensor(base, self.device, base.dtype.kind == "f" and (wanted is None or k in wanted)) for k, base in enumerate(self.bases)
+        ]
+
+    def function(self, function):
+        """`function` of the case as a function of the leaves."""
+        options = self.options(lambda v: tensor(v, self.device))
+        return lambda *leaves: as_list(function(*(view(x) for view, x in zip(self.views, leaves, strict=True)), **options))
+
+    def run(self, *leaves):
+        return self.function(self.op)(*leaves)
+
+    def reference(self):
+        """What NumPy says: of floats in float64."""
+        dtype = "float64" if self.dtype.startswith("float") else self.dtype
+        options = {k: v.astype(dtype) if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for k, v in self.case.options.items()}
+        with np.errstate(all="ignore"):
+            return [np.asarray(y) for y in as_list(self.op.numpy(*self.arrays(dtype), **options))]
+
+
+def cotangents(ys, rng):
+    """Random gradients for results; never ones, to which a normalization is blind."""
+    return [np.asarray(rng.standard_normal(y.shape), np.float32).astype(str(y.dtype)) for y in ys]
+
+
+def gradients(function, leaves, grads, create_graph=False):
+    """The gradients of the leaves that require grad, and of zero where none arrives."""
+    wanted = [x for x in leaves if x.requires_grad]
+    ys = function(*leaves)
+    assert all(y.requires_grad for y in ys)
+    grads = [tensor(g, y.device) for g, y in zip(grads, ys, strict=True)]
+    return [array(g) for g in mg.grad(ys, wanted, grads, create_graph=create_graph)]
+
+
+def close(ours, expected, ulps, dtype, what=""):
+    """Equal within `ulps` units in the last place of numbers of the size of the largest one expected."""
+    assert ours.shape == expected.shape, (what, ours.shape, expected.shape)
+    if ulps == 0:
+        np.testing.assert_array_equal(ours, expected, err_msg=what)
+    else:
+        eps = np.finfo(dtype).eps
+        finite = np.abs(expected[np.isfinite(expected)])
+        scale = max(1.0, finite.max()) if finite.size else 1.0
+        np.testing.assert_allclose(ours, expected, rtol=ulps * eps, atol=ulps * eps * scale, err_msg=what)
+
+
+# ── the tests ─────────────────────────────────────────────────────────────────────────────────────
+
+class Suite:
+    """Runs for each case of the operations in `ops`; a subclass in a test module sets them."""
+
+    ops = ()
+
+    def test_forward(self, op, case, device, rng):
+        """NumPy's result and dtype, for every dtype and layout, and inputs that stay as they were."""
+        for layout in LAYOUTS:
+            for dtype in [d for kind in op.dtypes for d in KINDS[kind]]:
+                inputs = Inputs(op, case, dtype, layout, rng, device)
+                leaves = inputs.tensors(())
+                ys, expected = inputs.run(*leaves), inputs.reference()
+                assert len(ys) == len(expected)
+                for y, e in zip(ys, expected, strict=True):
+                    floats = "float32" if not dtype.startswith("float") else dtype if e.dtype != case.options.get("dtype") else str(e.dtype)
+                    assert y.dtype == (floats if e.dtype.kind == "f" else str(e.dtype)), (layout, dtype)
+                    assert y.device == device
+                    close(array(y), e, op.ulps if e.dtype.kind == "f" else 0, str(y.dtype), f"{layout} {dtype}")
+                for x, base in zip(leaves, inputs.bases, strict=True):
+                    np.testing.assert_array_equal(array(x), base)
+
+    def test_gradients(self, op, case, device, rng):
+        """Central differences, to second order, through views as inputs."""
+        for layout in LAYOUTS:
+            inputs = Inputs(op, case, "float64", layout, rng, device)
+            assert mg.gradcheck(inputs.run, inputs.tensors(), rtol=1e-6, atol=1e-7, seed=int(rng.integers(1 << 30)))
+
+    def test_float32_gradients(self, op, case, device, rng):
+        """The kernels of float32 are others than those that `gradcheck` sees: equal to float64's within rounding."""
+        for layout in LAYOUTS:
+            inputs = Inputs(op, case, "float32", layout, rng, device)
+            found = []
+            for dtype in ("float32", "float64"):
+                inputs.bases = [base.astype(dtype) for base in inputs.bases]
+                inputs.dtype = dtype
+                leaves = inputs.tensors()
+                with mg.no_grad():
+                    shapes = inputs.run(*leaves)
+                if dtype == "float32":
+                    grads = cotangents(shapes, rng)
+                found.append(gradients(inputs.run, leaves, [g.astype(dtype) for g in grads]))
+            for ours, exact in zip(*found, strict=True):
+                assert ours.dtype == np.float32
+                close(ours, exact, 4 * max(op.ulps, 16), "float32", layout)
+
+    def test_recorded_gradients(self, op, case, device, rng):
+        """With create_graph the gradient comes by another way, of recorded operations, and is the same."""
+        for dtype in KINDS["f"]:
+            inputs = Inputs(op, case, dtype, "contiguous", rng, device)
+            leaves = inputs.tensors()
+            grads = cotangents(inputs.run(*leaves), rng)
+            plain, recorded = (gradients(inputs.run, leaves, grads, create_graph) for create_graph in (False, True))
+            for ours, other in zip(plain, recorded, strict=True):
+                close(ours, other, 4 * max(op.ulps, 16), dtype)
+
+    def test_chosen_gradients(self, op, case, device, rng):
+        """Each operand alone gets the gradient that it gets together with the others."""
+        if len(case.shapes) == 1:
+            return
+        inputs = Inputs(op, case, "float64", "contiguous", rng, device)
+        leaves = inputs.tensors()
+        grads = cotangents(inputs.run(*leaves), rng)
+        together = gradients(inputs.run, leaves, grads)
+        for k, expected in enumerate(together):
+            function = inputs.run
+            if len(as_list(inputs.run(*leaves))) > 1:       # some results may not depend on operand k
+                function = lambda *xs, k=k: [y + xs[k].sum() * 0 for y in inputs.run(*xs)]  # noqa: E731
+            alone, = gradients(function, inputs.tensors({k}), grads)
+            np.testing.assert_array_equal(alone, expected)
+
+    def test_torch(self, op, case, device, rng):
+        """PyTorch's result and gradients."""
+        torch = pytest.importorskip("torch")
+        inputs = Inputs(op, case, "float64", "contiguous", rng, device)
+        theirs = reduce(getattr, (op.torch or op.name).split("."), torch) if isinstance(op.torch, str) else None
+        renamed = {"axis": "dim", "keepdims": "keepdim"}
+        options = {renamed.get(k, k) if theirs else k: v for k, v in inputs.options(torch.from_numpy).items()}
+        if "target" in options:
+            options["target"] = options["target"].long()
+        points = [torch.from_numpy(a.copy()).requires_grad_() for a in inputs.bases]
+        expected = as_list(theirs(*points, **options) if theirs else op.torch(torch, *points, **options))
+        leaves = inputs.tensors()
+        ys = inputs.run(*leaves)
+        grads = cotangents(ys, rng)
+        for y, e in zip(ys, expected, strict=True):
+            close(array(y), e.detach().numpy(), max(op.ulps, 16), "float64")
+        found = torch.autograd.grad(expected, points, [torch.from_numpy(g) for g in grads], materialize_grads=True)
+        for ours, theirs in zip(gradients(inputs.run, leaves, grads), found, strict=True):
+            close(ours, theirs.numpy(), 4 * max(op.ulps, 16), "float64")
+
+    def test_composition(self, op, case, device, rng):
+        """A fused operation and its composition out of primitive ones: results and gradients."""
+        for dtype in KINDS["f"]:
+            inputs = Inputs(op, case, dtype, "contiguous", rng, device)
+            leaves = inputs.tensors()
+            composed = inputs.function(op.composition)
+            ys = inputs.run(*leaves)
+            for y, e in zip(ys, composed(*leaves), strict=True):
+                close(array(y), array(e), 2 * op.ulps, dtype)
+            grads = cotangents(ys, rng)
+            for ours, e in zip(gradients(inputs.run, leaves, grads), gradients(composed, leaves, grads), strict=True):
+                close(ours, e, 8 * max(op.ulps, 16), dtype)
+
+    def test_method(self, op, case, device, rng):
+        """A tensor's method of the operation's name is the operation."""
+        if not hasattr(mg.Tensor, op.name) or op.ours is not None:
+            return
+        inputs = Inputs(op, case, "float32" if "f" in op.dtypes else "int64", "contiguous", rng, device)
+        leaves = inputs.tensors(())
+        options = inputs.options(lambda v: tensor(v, device))
+        for y, e in zip(as_list(getattr(leaves[0], op.name)(*leaves[1:], **options)), inputs.run(*leaves), strict=True):
+            assert y.dtype == e.dtype
+            np.testing.assert_array_equal(array(y), array(e))
+
+
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────
+
+def refuses(exception, op, numbers, call, *tensors):
+    """`call(*tensors)` raises, the message beginning with [op] and holding `numbers`, and changes nothing."""
+    before = [(array(x).copy(), x.version, x.shape, x.dtype, x.requires_grad, x.is_leaf) for x in tensors]
+    state = mg.random.get_state()
+    with pytest.raises(exception) as caught:
+        call(*tensors)
+    assert type(caught.value) is exception, f"{type(caught.value).__name__}: {caught.value}"
+    assert re.match(re.escape(f"[{op}] "), str(caught.value)), str(caught.value)
+    for number in [numbers] if isinstance(numbers, str) else numbers:
+        assert number in str(caught.value), str(caught.value)
+    assert mg.random.get_state() == state
+    for x, (values, *rest) in zip(tensors, before, strict=True):
+        np.testing.assert_array_equal(array(x), values)
+        assert [x.version, x.shape, x.dtype, x.requires_grad, x.is_leaf] == rest

@@ -1,0 +1,35 @@
+"""What all tests share: the devices, seeded random numbers, how hard Hypothesis tries, and the table's parameters."""
+
+import os
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+pytest.register_assert_rewrite("checks")
+
+DEVICES = ["cpu"]  # every test that takes `device` runs on each of these
+
+# The examples are the same in every run unless another profile is asked for: HYPOTHESIS_PROFILE=explore finds new ones.
+settings.register_profile("default", max_examples=50, deadline=None, derandomize=True, database=None)
+settings.register_profile("explore", max_examples=2000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session", params=DEVICES)
+def device(request):
+    return request.param
+
+
+@pytest.fixture
+def rng(request):
+    """A generator of its own for every test, the same in every run."""
+    return np.random.default_rng(zlib.crc32(request.node.name.encode()))
+
+
+def pytest_generate_tests(metafunc):
+    """Run the tests of checks.Suite for every case of every operation of the suite."""
+    if "case" in metafunc.fixturenames:
+        found = [(op, case) for op in metafunc.cls.ops for case in op.cases if op.takes_part(metafunc.function.__name__)]
+        metafunc.parametrize("op, case", found, ids=[f"{op.name}{case}" for op, case in found])

@@ -1,0 +1,7 @@
+"""activation"""
+from checks import Suite
+from table import ACTIVATION
+
+
+class TestACTIVATION(Suite):
+    ops = ACTIVATION

@@ -1,0 +1,7 @@
+"""join"""
+from checks import Suite
+from table import JOIN
+
+
+class TestJOIN(Suite):
+    ops = JOIN

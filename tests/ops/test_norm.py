@@ -1,0 +1,7 @@
+"""norm"""
+from checks import Suite
+from table import NORM
+
+
+class TestNORM(Suite):
+    ops = NORM

@@ -1,0 +1,7 @@
+"""softmax"""
+from checks import Suite
+from table import SOFTMAX
+
+
+class TestSOFTMAX(Suite):
+    ops = SOFTMAX

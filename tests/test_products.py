@@ -1,0 +1,7 @@
+"""products"""
+from checks import Suite
+from table import PRODUCTS
+
+
+class TestPRODUCTS(Suite):
+    ops = PRODUCTS
