@@ -42,7 +42,8 @@ if not MAC:
     COMMON += ["-pthread"]
     LINK += ["-pthread", "-ldl"]
 if DEBUG:
-    checks = ["-O1", "-g", "-D_GLIBCXX_ASSERTIONS"]
+    # at -O1 GCC takes a vector filled lane by lane for one that is not
+    checks = ["-O1", "-g", "-D_GLIBCXX_ASSERTIONS", "-Wno-maybe-uninitialized"]
     OPTIMIZE = {"kernel": checks, "cython": checks}
 if SANITIZE:
     COMMON += "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer".split()

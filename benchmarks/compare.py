@@ -94,6 +94,11 @@ def ratios(row):
     return (ours / torch if ours and torch else None), (ours / min(peers) if ours and peers else None)
 
 
+def shown(ms):
+    """Three digits, never an exponent."""
+    return f"{ms:.3g}" if ms < 999.5 else f"{ms:.0f}"
+
+
 def table(results):
     """The Markdown table of a results file."""
     frameworks = results["frameworks"]
@@ -101,12 +106,14 @@ def table(results):
     lines = [header, ["---"] + ["---:"] * (len(header) - 1)]
     for workload, row in results["times_ms"].items():
         times = medians(row)
-        cells = [f"{times[name]:.3g}" if name in times else "" for name in frameworks]
+        cells = [shown(times[name]) if name in times else "" for name in frameworks]
         lines.append([workload, *cells, *("" if ratio is None else f"**{ratio:.2g}**" for ratio in ratios(row))])
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     count = results["threads"]
     caption = (f"{results['cpu']}, {count} thread{'s' if count > 1 else ''}, float32; medians of {results['rounds']} "
                f"alternating runs; {versions}, Python {results['python']}.")
+    if results["times_ms"].get("chain", {}).get("jax"):
+        caption += " Under JAX the chain is one compiled function: no tape is built while it runs."
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{caption}\n"
 
 
@@ -135,6 +142,8 @@ def main():
             parser.error(str(error))
     if args.threads > (os.cpu_count() or 1):
         parser.error(f"--threads {args.threads} on a machine with {os.cpu_count()} cores")
+    if hasattr(os, "getloadavg") and os.getloadavg()[0] > 0.5:
+        print(f"this machine is busy (load {os.getloadavg()[0]:.1f}): the figures may mislead", file=sys.stderr)
 
     times, notes = compare(args.workloads, args.frameworks, args.threads, args.rounds, args.seconds)
     results = {

@@ -20,6 +20,27 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         FLOAT64
         DTYPES
 
+cdef extern from "runtime/dlpack.hpp":
+    struct DLDevice:
+        int32_t type
+        int32_t id
+    struct DLDataType:
+        unsigned char code
+        unsigned char bits
+        unsigned short lanes
+    struct DLTensor:
+        void* data
+        DLDevice device
+        int32_t ndim
+        DLDataType dtype
+        int64_t* shape
+        int64_t* strides
+        size_t byte_offset
+    struct DLManagedTensor:
+        DLTensor tensor
+        void* context
+        void (*deleter)(DLManagedTensor*) noexcept nogil
+
 cdef enum:
     MAX_NDIM = 8
 
@@ -36,6 +57,7 @@ cdef class Array:
     cdef int code                   # dtype
     cdef int ndim_
     cdef int output                 # which output of its node
+    cdef int64_t epoch              # see `version`
     cdef bint packed               # row-major without gaps
     cdef bint needs_grad
     cdef int64_t count              # number of elements
@@ -59,9 +81,13 @@ cdef Array empty(int code, int ndim, const int64_t* extent, int device)
 cdef Array empty_as(Array x, int code)
 cdef Array view(Array base, int ndim, const int64_t* extent, const int64_t* step, char* data)
 cdef Array alias(Array x)
+ctypedef void (*Drop)(void*) noexcept
+cdef Array adopted(void* data, int64_t bytes, int device, void* owner, Drop drop, int code)
+cdef int64_t version(Array x) noexcept
+cdef bint overlaps_itself(Array x) noexcept
+cdef int64_t product(int ndim, const int64_t* extent) except -1
 cdef int hold(Array x, Array source) except -1
 cdef Array transferred(Array x, int device)
-cdef Array from_object(object data, int code, int device, bint copy)
 cdef int check_same_device(str op, Array a, Array b) except -1
 ctypedef void (*Forget)(Array) noexcept
 cdef void set_forget(Forget function)

@@ -1,16 +1,16 @@
 """What a tensor is: a typed, strided view of a reference-counted buffer.
 
 `Array` is the part of a tensor that knows nothing of operations; `tensor.Tensor` derives from it and adds
-operators and methods. Memory comes from a pool, and zero-copy from and to anything that speaks the buffer
-protocol (NumPy) or DLPack.
+operators and methods. Its memory comes from a pool, and is open to anything that speaks the buffer protocol (NumPy) or
+DLPack; `interop` goes the other way.
 """
 cimport cython
 from cpython.buffer cimport (
-    PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
+    PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_F_CONTIGUOUS, PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES,
 )
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
 import numpy as np
@@ -103,7 +103,7 @@ cdef int code_of(object dtype) except -1:
         return (<DType>dtype).code
     try:
         found = CODES.get(dtype) if isinstance(dtype, (str, type)) else None
-        if found is None:
+        if found is None and dtype is not None:     # which NumPy takes for float64
             found = CODES.get(np.dtype(dtype).name)
     except TypeError:
         found = None
@@ -225,7 +225,7 @@ cdef class Array:
     @property
     def version(self):
         """int: how often the memory of this tensor has been written in place."""
-        return self.buffer.version
+        return version(self)
 
     def is_contiguous(self):
         """bool: whether the elements lie in memory in row-major order without gaps."""
@@ -244,15 +244,21 @@ cdef class Array:
             raise TypeError("[numpy] this tensor requires grad: use x.detach().numpy()")
         if not self.packed and not flags & PyBUF_STRIDES == PyBUF_STRIDES:
             raise BufferError("[numpy] the tensor is not contiguous")
+        if not self.packed and (flags & PyBUF_C_CONTIGUOUS == PyBUF_C_CONTIGUOUS or
+                                flags & PyBUF_ANY_CONTIGUOUS == PyBUF_ANY_CONTIGUOUS) \
+                or flags & PyBUF_F_CONTIGUOUS == PyBUF_F_CONTIGUOUS and not (self.packed and self.ndim_ < 2):
+            raise BufferError("[numpy] the tensor does not lie in memory as asked for")
         cdef Py_ssize_t* numbers = <Py_ssize_t*>PyMem_Malloc(2 * MAX_NDIM * sizeof(Py_ssize_t))
         cdef int i
+        # The view holds an alias, not the tensor: that could become another one (hold), and its memory die.
         for i in range(self.ndim_):
             numbers[i] = self.extent[i]
             numbers[MAX_NDIM + i] = self.step[i]
-        out.buf, out.obj, out.len, out.itemsize = self.data, self, self.count * itemsize(self.code), itemsize(self.code)
+        out.buf, out.obj, out.len, out.itemsize = self.data, alias(self), self.count * itemsize(self.code), itemsize(self.code)
         out.readonly, out.ndim, out.suboffsets, out.internal = 0, self.ndim_, <Py_ssize_t*>NULL, numbers
         out.format = FORMATS[self.code] if flags & PyBUF_FORMAT else NULL
-        out.shape, out.strides = numbers, numbers + MAX_NDIM
+        out.shape = numbers if flags & PyBUF_ND else NULL
+        out.strides = numbers + MAX_NDIM if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
 
     def __releasebuffer__(self, Py_buffer* out):
         PyMem_Free(out.internal)
@@ -328,7 +334,7 @@ cdef class Array:
             raise BufferError("[dlpack] this tensor requires grad: export x.detach()")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"[dlpack] expected device {self.__dlpack_device__()}, got {dl_device}")
-        return to_capsule(self.copy().detach() if copy else self)
+        return to_capsule(alias(self.copy() if copy else self))
 
 
 cdef type result_type = Array
@@ -367,7 +373,7 @@ cdef object missing(int device):
                         f"'minigrad[cuda13x]'")
 
 
-cdef inline Array blank():
+cdef Array blank():
     return <Array>(<New>(<PyTypeObject*>result_type).tp_new)(
         <PyTypeObject*>result_type, <PyObject*>NO_ARGUMENTS, NULL)
 
@@ -439,6 +445,7 @@ cdef int hold(Array x, Array source) except -1:
     cdef int i
     source.buffer.references += 1
     if x.buffer != NULL:
+        x.epoch += x.buffer.version - source.buffer.version + 1
         release(x.buffer)
     x.buffer, x.data, x.code, x.ndim_ = source.buffer, source.data, source.code, source.ndim_
     x.packed, x.count = source.packed, source.count
@@ -447,122 +454,50 @@ cdef int hold(Array x, Array source) except -1:
     return 0
 
 
+cdef int64_t version(Array x) noexcept:
+    """How often x was written, or became another array: it only ever rises."""
+    return x.buffer.version + x.epoch
+
+
+cdef bint overlaps_itself(Array x) noexcept:
+    """Whether several elements of x lie at one place, as after a broadcast."""
+    cdef int i
+    for i in range(x.ndim_):
+        if x.extent[i] > 1 and x.step[i] == 0:
+            return x.count > 0
+    return False
+
+
+cdef int64_t product(int ndim, const int64_t* extent) except -1:
+    """The number of elements of a shape."""
+    cdef int64_t count = 1
+    cdef int i
+    for i in range(ndim):
+        if extent[i] == 0:
+            return 0
+    for i in range(ndim):
+        if count > (<int64_t>1 << 58) // extent[i]:
+            raise ValueError(f"[shape] a shape of {tuple([extent[j] for j in range(ndim)])} has too many elements")
+        count *= extent[i]
+    return count
+
+
+cdef Array adopted(void* data, int64_t bytes, int device, void* owner, Drop drop, int code):
+    """A one-dimensional array over the memory of others, which `drop(owner)` gives back."""
+    cdef Array x = blank()
+    x.buffer = adopt(data, bytes, device, owner, drop)
+    x.data, x.code, x.ndim_, x.packed = <char*>data, code, 1, True
+    x.count = x.extent[0] = bytes // itemsize(code)
+    x.step[0] = itemsize(code)
+    return x
+
+
 cdef Array alias(Array x):
     """The same values without their history."""
     return view(x, x.ndim_, x.extent, x.step, x.data)
 
 
-# ── imports ───────────────────────────────────────────────────────────────────────────────────────
-
-cdef void drop_buffer(void* owner) noexcept:
-    PyBuffer_Release(<Py_buffer*>owner)
-    PyMem_Free(owner)
-
-
-cdef int code_of_format(const char* text, Py_ssize_t size) except -2:
-    """The dtype of a buffer's format; -1 for one that minigrad does not have."""
-    cdef str format = (<bytes>text).decode() if text != NULL else "B"
-    if format[:1] in "@=<":
-        format = format[1:]
-    if format == "?":
-        return BOOL
-    if format in ("i", "l", "q") and size in (4, 8):
-        return INT32 if size == 4 else INT64
-    if format in ("f", "d"):
-        return FLOAT32 if size == 4 else FLOAT64
-    return -1
-
-
-cdef Array from_buffer(object data):
-    """A view of an exporter's memory; None where that is not possible without a copy."""
-    cdef Py_buffer* info = <Py_buffer*>PyMem_Malloc(sizeof(Py_buffer))
-    try:
-        PyObject_GetBuffer(data, info, PyBUF_STRIDES | PyBUF_FORMAT | PyBUF_WRITABLE)
-    except (BufferError, ValueError):
-        PyMem_Free(info)
-        return None
-    cdef int code = code_of_format(info.format, info.itemsize), i
-    cdef bint fits = code >= 0 and info.ndim <= MAX_NDIM and <size_t>info.buf % itemsize(code) == 0
-    for i in range(info.ndim):
-        fits = fits and info.strides[i] % info.itemsize == 0
-    if not fits:
-        drop_buffer(info)
-        return None
-    cdef Array base = blank()
-    base.buffer = adopt(info.buf, info.len, 0, info, drop_buffer)
-    base.code = code
-    cdef int64_t[MAX_NDIM] extent, step
-    for i in range(info.ndim):
-        extent[i] = info.shape[i]
-        step[i] = info.strides[i]
-    return view(base, info.ndim, extent, step, <char*>info.buf)
-
-
-cdef Array from_object(object data, int code, int device, bint copy):
-    """Any array-like as an array of dtype `code` (-1: its own) on a device.
-
-    Memory is shared where the exporter allows it and neither `copy` nor the dtype asks for another.
-    """
-    cdef Array x = None
-    if isinstance(data, Array):
-        x = <Array>data
-    elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
-        x = from_buffer(data)
-    elif hasattr(data, "__dlpack__"):
-        x = from_dlpack(data)
-    if x is not None and (code < 0 or x.code == code) and not copy and x.buffer.device == device:
-        return x
-    if x is not None and x.buffer.device:
-        x = transferred(x, 0)
-    source = alias(x).numpy() if x is not None else np.asarray(data)
-    if code < 0:
-        if x is None and source.dtype == np.float64 and not hasattr(data, "dtype"):
-            code = FLOAT32      # Python floats take the default dtype
-        elif source.dtype == np.uint8 or source.dtype.kind not in "bif" or source.dtype.itemsize not in (1, 4, 8):
-            raise TypeError(f"[asarray] expected float32, float64, int32, int64 or bool, got {source.dtype}: "
-                            f"convert it first, or give a dtype")
-        else:
-            code = code_of(source.dtype)
-    if source.dtype.kind not in "biuf":
-        raise TypeError(f"[asarray] expected numbers, got {source.dtype}")
-    if source.ndim > MAX_NDIM:
-        raise ValueError(f"[asarray] expected at most {MAX_NDIM} axes, got {source.ndim}")
-    cdef int64_t[MAX_NDIM] extent
-    cdef Array out = empty(code, parse_shape(source.shape, extent), extent, 0)
-    np.copyto(out.numpy(), source, casting="unsafe")
-    return transferred(out, device) if device else out
-
-
 # ── DLPack (https://dmlc.github.io/dlpack/latest/c_api.html) ──────────────────────────────────────
-
-cdef extern from *:
-    """
-    struct DLDevice { int32_t type, id; };
-    struct DLDataType { uint8_t code, bits; uint16_t lanes; };
-    struct DLTensor { void* data; DLDevice device; int32_t ndim; DLDataType dtype; int64_t* shape; int64_t* strides;
-                      uint64_t byte_offset; };
-    struct DLManagedTensor { DLTensor tensor; void* context; void (*deleter)(DLManagedTensor*); };
-    """
-    struct DLDevice:
-        int32_t type
-        int32_t id
-    struct DLDataType:
-        unsigned char code
-        unsigned char bits
-        unsigned short lanes
-    struct DLTensor:
-        void* data
-        DLDevice device
-        int32_t ndim
-        DLDataType dtype
-        int64_t* shape
-        int64_t* strides
-        size_t byte_offset
-    struct DLManagedTensor:
-        DLTensor tensor
-        void* context
-        void (*deleter)(DLManagedTensor*) noexcept nogil
-
 
 cdef void delete_export(DLManagedTensor* managed) noexcept with gil:
     Py_DECREF(<object>managed.context)
@@ -594,73 +529,7 @@ cdef object to_capsule(Array x):
     return PyCapsule_New(managed, "dltensor", <void (*)(object) noexcept>delete_capsule)
 
 
-cdef void drop_import(void* owner) noexcept:
-    cdef DLManagedTensor* managed = <DLManagedTensor*>owner
-    if managed.deleter != NULL:
-        managed.deleter(managed)
-
-
-def from_dlpack(data):
-    """A tensor over the memory of any object that speaks DLPack.
-
-    Parameters
-    ----------
-    data : object with ``__dlpack__`` and ``__dlpack_device__``
-        For example an array of NumPy, CuPy, PyTorch or JAX.
-
-    Returns
-    -------
-    Tensor
-        Shares the memory of `data`.
-
-    Raises
-    ------
-    TypeError
-        If the data type is not one of minigrad's.
-
-    Examples
-    --------
-    >>> import numpy as np, minigrad as mg
-    >>> a = np.arange(3.0)
-    >>> x = mg.from_dlpack(a)
-    >>> a[0] = 7
-    >>> x
-    tensor([7., 1., 2.], dtype=float64)
-    """
-    if not hasattr(data, "__dlpack__"):
-        raise TypeError(f"[from_dlpack] expected an object with __dlpack__, got {type(data).__name__}")
-    capsule = data.__dlpack__()
-    if not PyCapsule_IsValid(capsule, "dltensor"):
-        raise TypeError("[from_dlpack] expected an unused capsule named 'dltensor'")
-    cdef DLManagedTensor* managed = <DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
-    cdef DLTensor* t = &managed.tensor
-    cdef int code = -1, device
-    if t.dtype.lanes == 1:
-        code = {(6, 8): BOOL, (0, 32): INT32, (0, 64): INT64, (2, 32): FLOAT32, (2, 64): FLOAT64}.get(
-            (t.dtype.code, t.dtype.bits), -1)
-    if code < 0:
-        raise TypeError(f"[from_dlpack] expected float32, float64, int32, int64 or bool, got type code {t.dtype.code} "
-                        f"of {t.dtype.bits} bits")
-    if t.ndim > MAX_NDIM:
-        raise ValueError(f"[from_dlpack] expected at most {MAX_NDIM} axes, got {t.ndim}")
-    if t.device.type in (1, 3):
-        device = 0
-    elif t.device.type in (2, 13):
-        device = 1 + t.device.id
-    else:
-        raise TypeError(f"[from_dlpack] expected memory of the CPU or CUDA, got device type {t.device.type}")
-    PyCapsule_SetName(capsule, "used_dltensor")
-    cdef Array base = blank()
-    cdef int64_t[MAX_NDIM] step
-    cdef int64_t count = itemsize(code)
-    cdef int i
-    for i in range(t.ndim - 1, -1, -1):
-        step[i] = t.strides[i] * itemsize(code) if t.strides != NULL else count
-        count *= t.shape[i]
-    base.buffer = adopt(<char*>t.data + t.byte_offset, count, device, managed, drop_import)
-    base.code = code
-    return view(base, t.ndim, t.shape, step, base.buffer.data)
-
+# ── memory ────────────────────────────────────────────────────────────────────────────────────────
 
 def memory_allocated():
     """int: bytes of CPU memory held by live tensors (pooled memory that is free not counted)."""

@@ -9,9 +9,10 @@ import sys
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, Array, alias, empty, from_object, itemsize,
+    BOOL, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, Array, alias, empty, itemsize,
 )
 from minigrad.engine.backend cimport SUM, Backend, register
+from minigrad.engine.interop cimport from_object
 
 
 cdef extern from "runtime/pool.hpp" namespace "mg" nogil:

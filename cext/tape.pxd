@@ -29,6 +29,7 @@ cdef class Node:
     cdef Array pending              # the gradient gathered so far
     cdef bint exclusive             # nobody else holds `pending`: it may be written in place
     cdef list pendings              # the same for a node with several outputs
+    cdef list layouts               # and (shape, dtype) of each of those
     cdef PyObject* leaf             # of a leaf's node: the leaf, borrowed
     cdef list hooks
     cdef str where                  # the source line, where recording them was asked for
@@ -48,13 +49,19 @@ cdef class Node:
     cdef Array saved_output(self, Array output)
 
 cdef bint recording() noexcept
+cpdef bint set_recording(bint on) noexcept
 cdef bint wanted(Array x) noexcept
 cdef Node track(Array out, const char* op, Backward run, int save, Array a, Array b=*, Array c=*, object extra=*)
 cdef Node track_many(list outs, const char* op, Backward run, list inputs, list saved, object extra=*)
 cdef Node gradient_node(Array x)
+cdef int accumulate(Node node, Array g) except -1
+cdef int identity_backward(Node node, Array g) except -1
+cdef Array owned(Array g, bint exclusive)
+cdef Array add(Array a, Array b)
+cdef str saved_shapes(Node node)
+cdef void bury() noexcept
 cdef void forget_leaf(Array x) noexcept
-cdef int check_in_place(str op, Array x) except -1
-cdef int rebase(Array x, Array old) except -1
-cdef list pull_back(list roots, list grads, list targets, bint retain, bint create, bint inside=*)
-cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1
+cdef int check_write(str op, Array x, bint recorded) except -1
+cdef Array before_write(Array x)
+cdef int become(Array x, Array result) except -1
 cdef void set_adder(Adder adder)

@@ -1,27 +1,21 @@
-"""The tape: nodes, and the walk over them that computes gradients.
+"""The tape: what is recorded of every operation, and when.
 
 Every operation on a tensor that requires grad makes a `Node`. A node holds an edge to the node of each input, the
 values that its backward needs, and a sequence number. Nodes live by reference from the tensors computed with
 them, so a forward pass that nobody differentiates frees itself.
 
-Backward visits the reachable nodes in falling sequence order: a node's number is larger than its inputs', so each
-node is visited after everything that was computed from it, when its gradient is complete. Nothing here recurses: a
-chain of a million operations is walked, and freed, by loops.
+`backward` walks it. Nothing here recurses: a chain of a million operations is recorded, and freed, by loops.
 """
 import sys
-import threading
-import time
 
 cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libcpp.algorithm cimport sort
-from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport (
-    Array, alias, device_name, dtype_of, empty, is_float, same_shape, set_forget, shape_of,
+    Array, alias, dtype_of, empty, hold, is_float, overlaps_itself, set_forget, shape_of, version,
 )
 from minigrad.engine.backend cimport ADD, ISFINITE, Backend, backend
 
@@ -29,7 +23,6 @@ cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
     void PyObject_GC_Track(void*)
     bint PyObject_GC_IsTracked(object)
-    Py_ssize_t Py_REFCNT(PyObject*)
 
 cdef extern from *:
     """
@@ -62,7 +55,7 @@ def is_grad_enabled():
     return bool(mg_recording)
 
 
-def set_recording(bint on):
+cpdef bint set_recording(bint on) noexcept:
     """Switch recording for this thread and return what it was."""
     global mg_recording
     before, mg_recording = bool(mg_recording), on
@@ -110,11 +103,11 @@ cdef int64_t versions_of(object extra):
     """The sum of the versions of the tensors in a node's `extra`."""
     cdef int64_t total = 0
     if isinstance(extra, Array):
-        return (<Array>extra).buffer.version
+        return version(<Array>extra)
     if type(extra) is tuple:
         for item in <tuple>extra:
             if isinstance(item, Array):
-                total += (<Array>item).buffer.version
+                total += version(<Array>item)
     return total
 
 
@@ -169,7 +162,7 @@ cdef class Node:
         if save:
             Py_INCREF(x)
             self.slots[i].value = <PyObject*>x
-            self.versions += x.buffer.version
+            self.versions += version(x)
         return 0
 
     cdef int64_t current_versions(self):
@@ -177,7 +170,7 @@ cdef class Node:
         cdef int i
         for i in range(self.inputs):
             if self.slots[i].value != NULL:
-                total += (<Array>self.slots[i].value).buffer.version
+                total += version(<Array>self.slots[i].value)
         return total
 
     cdef str place(self):
@@ -185,7 +178,10 @@ cdef class Node:
 
     cdef bint needs(self, int i) noexcept:
         """Whether the running backward pass wants the gradient of input i."""
-        return i < self.inputs and self.slots[i].edge != NULL and (<Node>self.slots[i].edge).marked
+        if i >= self.inputs or self.slots[i].edge == NULL:
+            return False
+        cdef Node to = <Node>self.slots[i].edge
+        return to.marked and to.walk == self.walk       # an inner walk does not feed the nodes of an outer one
 
     cdef Array value(self, int i):
         """Input i, saved when the operation ran; None if there was none."""
@@ -281,6 +277,16 @@ cdef bint all_finite(Array x):
     return bool(flags._detached_numpy().all())
 
 
+cdef list saved_arrays(Node node):
+    cdef list found = [<Array>node.slots[i].value for i in range(node.inputs) if node.slots[i].value != NULL]
+    extra = node.extra if type(node.extra) is tuple else (node.extra,)
+    return found + [x for x in extra if isinstance(x, Array)]
+
+
+cdef str saved_shapes(Node node):
+    return ", ".join([str(x.shape) for x in saved_arrays(node)])
+
+
 # ── recording ─────────────────────────────────────────────────────────────────────────────────────
 
 cdef int64_t sequence = 0
@@ -349,7 +355,10 @@ cdef Node track_many(list outs, const char* op, Backward run, list inputs, list 
         node.extra = extra
         node.versions += versions_of(extra)
     for i in range(node.outputs):
-        (<Array>outs[i]).node, (<Array>outs[i]).needs_grad, (<Array>outs[i]).output = node, True, i
+        if is_float((<Array>outs[i]).code):
+            (<Array>outs[i]).node, (<Array>outs[i]).needs_grad, (<Array>outs[i]).output = node, True, i
+    if node.outputs > 1:
+        node.layouts = [(shape_of(<Array>out), (<Array>out).code) for out in outs]
     return node
 
 
@@ -368,23 +377,27 @@ cdef int accumulate(Node node, Array g) except -1:
     """The backward of a leaf: x.grad += g."""
     cdef Array x = <Array>node.leaf
     if x.grad_ is None:
-        x.grad_ = owned(node, g)
-    elif mg_recording:
-        x.grad_ = adder(x.grad_, g)
+        x.grad_ = owned(g, node.exclusive)
+    elif mg_recording or overlaps_itself(x.grad_):
+        x.grad_ = add(x.grad_, g)
     else:
-        check_in_place("backward", x.grad_)
         backend(g).binary(ADD, x.grad_, g, x.grad_)
         x.grad_.buffer.version += 1
     return 0
 
 
-cdef Array owned(Node node, Array g):
+cdef int identity_backward(Node node, Array g) except -1:
+    return node.send(0, g)
+
+
+cdef Array owned(Array g, bint exclusive):
     """g, or a copy where somebody else can see its memory: a later write to one gradient must not show in another."""
     cdef Array plain
-    if mg_recording or (node.exclusive and g.packed and g.buffer.references == 1):
+    if exclusive and g.packed and g.buffer.references == 1:
         return g
     plain = empty(g.code, g.ndim_, g.extent, g.buffer.device)
     backend(g).copy(g, plain)
+    track(plain, b"copy", identity_backward, 0, g)
     return plain
 
 
@@ -416,255 +429,38 @@ set_forget(forget_leaf)
 
 # ── writing in place ──────────────────────────────────────────────────────────────────────────────
 
-cdef int check_in_place(str op, Array x) except -1:
-    """Refuse a write into x that the tape could not follow."""
-    if not mg_recording:
+cdef int check_write(str op, Array x, bint recorded) except -1:
+    """Refuse a write into x that would corrupt values, or, where it is to be recorded, that the tape could not follow."""
+    if overlaps_itself(x):
+        raise ValueError(f"[{op}] a broadcast tensor of shape {shape_of(x)}, whose elements share memory, cannot be written "
+                         f"in place: write into x.copy()")
+    if not recorded:
         return 0
-    if x.needs_grad:
-        if is_leaf(x):
-            raise GradientError(f"[{op}] a leaf of shape {shape_of(x)} that requires grad cannot be written in place "
-                                f"while operations are recorded: use minigrad.no_grad()")
-        if x.buffer.references > 1:
-            raise GradientError(f"[{op}] a tensor of shape {shape_of(x)} whose memory is shared with "
-                                f"{x.buffer.references - 1} other tensors (views, or values saved for backward) "
-                                f"cannot be written in place while its gradient is recorded: write out of place")
+    if x.needs_grad and is_leaf(x):
+        raise GradientError(f"[{op}] a leaf of shape {shape_of(x)} that requires grad cannot be written in place while "
+                            f"operations are recorded: use minigrad.no_grad()")
+    if x.buffer.references > 1:
+        raise GradientError(f"[{op}] a tensor of shape {shape_of(x)} whose memory is shared with {x.buffer.references - 1} "
+                            f"other tensors (views of it, its base, or values saved for backward) cannot be written in place "
+                            f"while its gradient is recorded: write out of place, or copy first")
     return 0
 
 
-cdef int rebase(Array x, Array result) except -1:
-    """Let x, just overwritten with `result`, continue result's history."""
-    x.buffer.version += 1
-    if result.needs_grad:
-        if x.buffer.references > 1:
-            raise GradientError(f"[in-place] a tensor of shape {shape_of(x)} whose memory is shared with "
-                                f"{x.buffer.references - 1} other tensors cannot take up a gradient in place: "
-                                f"write out of place")
-        x.node, x.needs_grad, x.output = result.node, True, result.output
-    return 0
+cdef Array before_write(Array x):
+    """What x is before a recorded write: its memory and its history under another name."""
+    cdef Array old = alias(x)
+    old.node, old.needs_grad, old.output = x.node, x.needs_grad, x.output
+    return old
 
 
-# ── backward ──────────────────────────────────────────────────────────────────────────────────────
-
-cdef uint64_t walks = 0
-cdef dict walkers = {}      # running pass -> its thread
-
-
-ctypedef pair[int64_t, Reference] Numbered
-
-
-cdef class Walk:
-    """One backward pass: owns the nodes it collected until it ends."""
-    cdef uint64_t number
-    cdef vector[Numbered] order
-
-    def __cinit__(self):
-        global walks
-        walks += 1
-        self.number = walks
-        walkers[self.number] = threading.get_ident()
-
-    cdef bint visit(self, Node node, vector[Reference]& stack) except -1:
-        """Take a node over; False if another pass owns it."""
-        if node.walk == self.number:
-            return True
-        if node.walk != 0:
-            if walkers.get(node.walk) == threading.get_ident():
-                raise GradientError(f"[backward] a backward pass inside another one reached the same [{node.op.decode()}]")
-            return False
-        node.walk, node.marked = self.number, False
-        if node.outputs > 1:
-            node.pendings = [None] * node.outputs
-        Py_INCREF(node)
-        self.order.push_back(Numbered(node.sequence, <PyObject*>node))
-        stack.push_back(<PyObject*>node)
-        return True
-
-    cdef bint collect(self, list roots, dict border) except -1:
-        """Take over every node that a root depends on; False (and nothing taken) if another pass owns one.
-
-        Where a border (id of node -> anything) is given, nothing behind a node of it is looked at.
-        """
-        cdef vector[Reference] stack
-        cdef Node node
-        cdef int i
-        for root in roots:
-            if not self.visit(gradient_node(<Array>root), stack):
-                self.release()
-                return False
-        while not stack.empty():
-            node = <Node>stack.back()
-            stack.pop_back()
-            if node.freed:
-                raise GradientError(f"[{node.op.decode()}] the tape from here on was freed by an earlier backward: pass "
-                                    f"retain_graph=True to that one{node.place()}")
-            if border is not None and <size_t><PyObject*>node in border:
-                continue
-            for i in range(node.inputs):
-                if node.slots[i].edge != NULL and not self.visit(<Node>node.slots[i].edge, stack):
-                    self.release()
-                    return False
-        sort(self.order.begin(), self.order.end())
-        return True
-
-    cdef int mark(self, dict targets) except -1:
-        """Mark the nodes whose gradient is wanted: all, or those that lead to a target (id of node -> positions)."""
-        cdef Node node
-        cdef int i
-        for entry in self.order:                    # rising sequence: inputs first
-            node = <Node>entry.second
-            node.marked = targets is None or <size_t>entry.second in targets
-            if not node.marked:
-                for i in range(node.inputs):
-                    if node.slots[i].edge != NULL and (<Node>node.slots[i].edge).marked:
-                        node.marked = True
-                        break
-        return 0
-
-    cdef void release(self) noexcept:
-        """Leave the nodes that were not visited as they were found."""
-        cdef Node node
-        while not self.order.empty():
-            node = <Node>self.order.back().second
-            self.order.pop_back()
-            node.walk, node.marked, node.pending, node.pendings = 0, False, None, None
-            Py_DECREF(node)
-
-    def __dealloc__(self):
-        self.release()
-
-    cdef list run(self, list targets, dict wanted, bint retain):
-        cdef Node node
-        cdef Array g
-        cdef list found = [None] * len(targets) if targets is not None else None
-        while not self.order.empty():
-            node = <Node>self.order.back().second
-            g = node.pending
-            node.pending = None
-            if node.hooks is not None and node.marked:
-                g = run_hooks(node, g)
-            node.exclusive = g is not None and Py_REFCNT(<PyObject*>g) == 1
-            if node.marked and (g is not None or node.outputs > 1):
-                self.run_node(node, g, found, targets, wanted, retain)
-            if not retain and node.run != accumulate:
-                node.freed = True
-                node.drop()
-            node.walk, node.marked, node.pendings = 0, False, None
-            self.order.pop_back()
-            Py_DECREF(node)
-            bury()
-        return found
-
-    cdef int run_node(self, Node node, Array g, list found, list targets, dict wanted, bint retain) except -1:
-        cdef int64_t written
-        if wanted is not None and <size_t><PyObject*>node in wanted:
-            for k in wanted[<size_t><PyObject*>node]:
-                found[k] = owned(node, g) if node.outputs == 1 else node.pendings[(<Array>targets[k]).output]
-        if node.run == accumulate:
-            return accumulate(node, g) if wanted is None and node.leaf != NULL else 0
-        if node.inputs == 0 or (node.outputs > 1 and not any([p is not None for p in node.pendings])):
-            return 0
-        written = node.current_versions() - node.versions
-        if written:
-            raise GradientError(f"[{node.op.decode()}] a tensor saved for backward was written in place {written} time(s) "
-                                f"since: saved shapes {saved_shapes(node)}{node.place()}")
-        return node.run(node, g)
-
-
-cdef list saved_arrays(Node node):
-    cdef list found = [<Array>node.slots[i].value for i in range(node.inputs) if node.slots[i].value != NULL]
-    extra = node.extra if type(node.extra) is tuple else (node.extra,)
-    return found + [x for x in extra if isinstance(x, Array)]
-
-
-cdef str saved_shapes(Node node):
-    return ", ".join([str(x.shape) for x in saved_arrays(node)])
-
-
-cdef list pull_back(list roots, list grads, list targets, bint retain, bint create, bint inside=False):
-    """Send `grads` from `roots` back; returns the gradients of `targets`, or adds to every leaf's grad if None.
-
-    `inside` promises that no target depends on another one: then the walk ends at the targets.
-    """
-    global mg_recording
-    cdef Walk walk = Walk.__new__(Walk)
-    cdef dict by_node = None
-    cdef Node node
-    before = bool(mg_recording)
-    try:
-        if targets is not None:
-            by_node = {}
-            for k, x in enumerate(targets):
-                node = gradient_node(<Array>x)
-                by_node.setdefault(<size_t><PyObject*>node, []).append(k)
-        while not walk.collect(roots, by_node if inside else None):
-            time.sleep(1e-4)        # another thread's pass owns some of these nodes: wait for its end
-        walk.mark(by_node)
-        mg_recording = create
-        for root, g in zip(roots, grads):
-            node = gradient_node(<Array>root)
-            if node.outputs > 1:
-                k = (<Array>root).output
-                node.pendings[k] = g if node.pendings[k] is None else add(<Array>node.pendings[k], <Array>g)
-            else:
-                node.pending = <Array>g if node.pending is None else add(node.pending, <Array>g)
-                node.exclusive = False
-        return walk.run(targets, by_node, retain)
-    finally:
-        mg_recording = before
-        walkers.pop(walk.number, None)
-        walk.release()
-
-
-cdef int identity_backward(Node node, Array g) except -1:
-    return node.send(0, g)
-
-
-cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1:
-    """Send the gradients of a fused operation through its composition, so that they can be differentiated again.
-
-    The composition runs on fresh aliases of the inputs: the gradient with respect to an alias counts only the paths
-    inside the operation, and remains a function of the input on the tape.
-    """
-    cdef list fresh = [], targets = [], places = []
-    cdef Array a
-    cdef int i
-    for i in range(len(inputs)):
-        x = inputs[i]
-        if x is not None:
-            a = alias(<Array>x)
-            track(a, b"identity", identity_backward, 0, <Array>x)
-            if node.needs(i):
-                targets.append(a)
-                places.append(i)
-            x = a
-        fresh.append(x)
-    grads = pull_back([composition(*fresh)], [g], targets, True, True, True)
-    for place, grad in zip(places, grads):
-        if grad is not None:
-            node.send(place, <Array>grad)
+cdef int become(Array x, Array result) except -1:
+    """Finish a recorded write: x goes on as `result`, whose memory nobody else has, with its history."""
+    hold(x, result)
+    x.node, x.needs_grad, x.output = result.node, result.needs_grad, result.output
     return 0
 
 
 # ── hooks ─────────────────────────────────────────────────────────────────────────────────────────
-
-cdef Array run_hooks(Node node, Array g):
-    """The gradient that the hooks of a node make of the one that arrived."""
-    for output, hook in list(node.hooks):
-        before = g if node.outputs == 1 else node.pendings[output]
-        if before is None:
-            continue
-        result = hook(before)
-        if result is None:
-            continue
-        if not isinstance(result, Array) or not same_shape(<Array>result, <Array>before)                 or (<Array>result).code != (<Array>before).code:
-            raise GradientError(f"[hook] expected None or a gradient of shape {shape_of(<Array>before)}, got "
-                                f"{getattr(result, 'shape', type(result).__name__)}")
-        if node.outputs == 1:
-            g = <Array>result
-        else:
-            node.pendings[output] = result
-    return g
-
 
 class HookHandle:
     """What `Tensor.register_hook` returns; ``remove()`` takes the hook off."""
@@ -694,81 +490,7 @@ def add_hook(Array x, hook):
     return HookHandle(node.hooks, entry)
 
 
-# ── operations written in Python (minigrad.Function) ──────────────────────────────────────────────
-
-cdef int function_backward(Node node, Array g) except -1:
-    function = node.extra[0]
-    cdef list gradients = function(node.pendings if node.outputs > 1 else [g])
-    if len(gradients) != node.inputs:
-        raise GradientError(f"[{node.op.decode()}] backward: expected {node.inputs} gradients, one for each tensor input, "
-                            f"got {len(gradients)}")
-    for i, grad in enumerate(gradients):
-        if grad is None or not node.needs(i):
-            continue
-        check_gradient(node.op.decode(), <Node>node.slots[i].edge, grad, node.slots[i].output)
-        node.send(i, <Array>grad)
-    return 0
-
-
-cdef int check_gradient(str op, Node to, object grad, int output) except -1:
-    """A gradient from outside must match what it is the gradient of."""
-    if not isinstance(grad, Array):
-        raise TypeError(f"[{op}] expected a gradient that is a tensor, got {type(grad).__name__}")
-    cdef Array g = <Array>grad
-    cdef int i
-    if to.outputs > 1:
-        return 0
-    cdef bint fits = g.ndim_ == to.ndim and g.code == to.code and g.buffer.device == to.device
-    for i in range(to.ndim if fits else 0):
-        fits = fits and g.extent[i] == to.extent[i]
-    if not fits:
-        raise GradientError(f"[{op}] expected a gradient of shape {tuple([to.extent[i] for i in range(to.ndim)])}, "
-                            f"{dtype_of(to.code)} on {device_name(to.device)}, got {shape_of(g)}, {dtype_of(g.code)} on "
-                            f"{device_name(g.buffer.device)}")
-    return 0
-
-
-cdef dict function_names = {}
-
-
-def record_function(str name, list inputs, list outputs, function, tuple saved):
-    """Record an operation written in Python: function(list of output gradients) -> list of input gradients."""
-    encoded = function_names.setdefault(name, name.encode())
-    return track_many(outputs, <const char*>encoded, function_backward, inputs, [], (function, *saved)) is not None
-
-
-def attach(Array output, Array made):
-    """An alias of `made`'s output, on the tape again (the counterpart of Node.saved_output)."""
-    cdef Array attached = alias(output)
-    attached.node, attached.needs_grad, attached.output = made.node, made.needs_grad, made.output
-    return attached
-
-
-# ── what tensors and minigrad.autograd call ───────────────────────────────────────────────────────
-
-def differentiate(list roots, list grads, list targets, bint retain_graph, bint create_graph):
-    """Check roots, gradients and targets, then `pull_back`."""
-    cdef Array root
-    cdef list seeds = []
-    for y, g in zip(roots, grads):
-        root = <Array>y
-        if not root.needs_grad:
-            raise GradientError(f"[backward] the tensor of shape {shape_of(root)} does not depend on anything that requires grad")
-        if g is None:
-            if root.count != 1:
-                raise GradientError(f"[backward] a tensor of shape {shape_of(root)} is not one number: give the gradient of "
-                                    f"what is to be differentiated, of the same shape")
-            g = empty(root.code, root.ndim_, root.extent, root.buffer.device)
-            backend(root).fill(<Array>g, 1)
-        else:
-            check_gradient("backward", gradient_node(root), g, root.output)
-        seeds.append(g)
-    if targets is not None:
-        for x in targets:
-            if not (<Array>x).needs_grad:
-                raise GradientError(f"[grad] a tensor of shape {shape_of(<Array>x)} does not require grad")
-    return pull_back(roots, seeds, targets, retain_graph or create_graph, create_graph)
-
+# ── the tape as rows ──────────────────────────────────────────────────────────────────────────────
 
 def entries(Array x):
     """The tape behind x as a list of dicts, first operation first: the rows of `Tensor.tape`."""

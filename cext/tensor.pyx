@@ -4,53 +4,52 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, MAX_NDIM, Array, alias, check_same_device, code_of, device_index, device_name, dtype_of, empty, from_object, hold, is_float,
+    BOOL, MAX_NDIM, Array, alias, check_same_device, code_of, device_index, device_name, dtype_of, empty, hold, is_float,
     parse_shape, same_shape, set_result_type, shape_of, transferred,
 )
 from minigrad.engine.backend cimport ADD, DIVIDE, MUL, SUB, backend
-from minigrad.engine.ops.arguments cimport is_scalar, operand
-from minigrad.engine.ops.arithmetic cimport (
-    add, bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, divide, equal, floor_divide, greater, greater_equal, less,
-    less_equal, multiply, negative, not_equal, remainder, subtract,
+from minigrad.engine.interop cimport from_object
+from minigrad.engine.ops.arguments cimport is_scalar, operand, weak_code
+from minigrad.engine.ops.arithmetic cimport add, divide, floor_divide, multiply, negative, remainder, subtract
+from minigrad.engine.ops.logic cimport (
+    bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, equal, greater, greater_equal, less, less_equal, not_equal,
 )
 from minigrad.engine.ops.functions cimport absolute, power
 from minigrad.engine.ops.index cimport getitem, setitem
 from minigrad.engine.ops.layout cimport broadcasted, cast, copied, matrix_transpose, permute_dims
 from minigrad.engine.ops.matmul cimport matmul
-from minigrad.engine.tape cimport Node, check_in_place, forget_leaf, rebase, recording, track
-from minigrad.engine.ops import activation, arithmetic, functions, index, join, layout, reduce
+from minigrad.engine.tape cimport Node, become, before_write, check_write, forget_leaf, gradient_node, recording, track
+from minigrad.engine.ops import activation, arithmetic, functions, index, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
-from minigrad.engine import tape
+from minigrad.engine import backward, tape
 
 cdef object in_place(str name, object operation, int op, object x, object y):
-    """x op= y. Where nothing is recorded a kernel writes x; else the result is taken over with its history."""
-    cdef Array a = <Array>x, b, result
-    if is_scalar(y):
-        b = None
-    else:
+    """x op= y. Where nothing is recorded a kernel writes x; else x goes on as the result."""
+    cdef Array a = <Array>x, b = None, result
+    if not is_scalar(y):
         b = operand(name, y)
         check_same_device(name, a, b)
-    if not recording() or not (a.needs_grad or (b is not None and b.needs_grad)):
-        if op >= 0 and b is not None and b.code == a.code and (is_float(a.code) or op != DIVIDE) and same_shape(a, b) \
-                and (b.buffer != a.buffer or b.data == a.data and b.packed and a.packed):
-            backend(a).binary(op, a, b, a)
-            a.buffer.version += 1
-            return x
-        result = operation(x, y)
-        if not same_shape(result, a):
-            raise ValueError(f"[{name}] a result of shape {shape_of(result)} does not fit in place into {shape_of(a)}")
-        if result.code != a.code and not (is_float(a.code) and result.code <= a.code):
-            raise TypeError(f"[{name}] a result of {result.dtype} does not fit in place into {a.dtype}")
-        backend(a).copy(result, a)
+    cdef bint recorded = recording() and (a.needs_grad or (b is not None and b.needs_grad))
+    check_write(name, a, recorded)
+    if recorded:
+        old = before_write(a)
+        result = operation(old, old if b is a else y)
+    elif op >= 0 and b is not None and b.code == a.code and (is_float(a.code) or op != DIVIDE) and same_shape(a, b) \
+            and (b.buffer != a.buffer or b.data == a.data and b.packed and a.packed):
+        backend(a).binary(op, a, b, a)
         a.buffer.version += 1
         return x
-    check_in_place(name, a)
-    result = operation(x, y)
-    if not same_shape(result, a) or result.code != a.code:
-        raise ValueError(f"[{name}] a result of shape {shape_of(result)} and {result.dtype} does not fit in place into "
-                         f"{shape_of(a)} and {a.dtype}")
-    backend(a).copy(result, a)
-    rebase(a, result)
+    else:
+        result = operation(x, y)
+    if not same_shape(result, a):
+        raise ValueError(f"[{name}] a result of shape {shape_of(result)} does not fit in place into {shape_of(a)}")
+    if result.code != a.code and not (is_float(a.code) and result.code <= a.code):
+        raise TypeError(f"[{name}] a result of {result.dtype} does not fit in place into {a.dtype}")
+    if recorded:
+        become(a, cast(result, a.code))
+    else:
+        backend(a).copy(result, a)
+        a.buffer.version += 1
     return x
 
 
@@ -115,6 +114,7 @@ cdef class Tensor(Array):
                 return
             raise tape.GradientError("[requires_grad] this tensor was computed: use x.detach() for one without history")
         if not on:
+            forget_leaf(self)
             self.node = None
         self.needs_grad = on
 
@@ -168,7 +168,7 @@ cdef class Tensor(Array):
         >>> x.grad
         tensor(6.)
         """
-        tape.differentiate([self], [grad], None, retain_graph, create_graph)
+        backward.differentiate([self], [grad], None, retain_graph, create_graph)
 
     def detach(self):
         """The same memory as a tensor without history."""
@@ -225,8 +225,7 @@ cdef class Tensor(Array):
         if not tape.leaf(self):
             raise tape.GradientError("[deepcopy] this tensor was computed: deep-copy x.detach()")
         cdef Array out = copied(alias(self))
-        cdef object made = out if type(self) is Tensor else type(self)(out)
-        made.requires_grad = self.needs_grad
+        made = rebuild(type(self), out, self.device, self.needs_grad)
         if self.grad_ is not None:
             made.grad = copied(alias(self.grad_))
         memo[id(self)] = made
@@ -252,15 +251,21 @@ cdef class Tensor(Array):
         """
         if not tape.leaf(self):
             raise tape.GradientError("[set_] this tensor was computed: only a leaf can become another tensor")
+        hooks = (<Node>self.node).hooks if self.node is not None else None
         forget_leaf(self)
         self.node = None
         self.grad_ = None
         hold(self, source)
+        if hooks is not None:
+            gradient_node(self).hooks = hooks
         return self
 
     def fill_(self, value):
         """Write one number everywhere."""
-        check_in_place("fill_", self)
+        if not is_scalar(value) or weak_code(value, self.code) > self.code or (recording() and self.needs_grad):
+            setitem(self, Ellipsis, value)
+            return self
+        check_write("fill_", self, False)
         backend(self).fill(self, value)
         self.buffer.version += 1
         return self
@@ -444,13 +449,13 @@ cdef class Tensor(Array):
         return in_place("**=", functions.power, -1, self, other)
 
     def __iand__(self, other):
-        return in_place("&=", arithmetic.bitwise_and, -1, self, other)
+        return in_place("&=", logic.bitwise_and, -1, self, other)
 
     def __ior__(self, other):
-        return in_place("|=", arithmetic.bitwise_or, -1, self, other)
+        return in_place("|=", logic.bitwise_or, -1, self, other)
 
     def __ixor__(self, other):
-        return in_place("^=", arithmetic.bitwise_xor, -1, self, other)
+        return in_place("^=", logic.bitwise_xor, -1, self, other)
 
     # ── shape ──
 
@@ -503,9 +508,9 @@ cdef class Tensor(Array):
     take = index.take
     take_along_axis = index.take_along_axis
     nonzero = index.nonzero
-    clip = arithmetic.clip
-    maximum = arithmetic.maximum
-    minimum = arithmetic.minimum
+    clip = logic.clip
+    maximum = logic.maximum
+    minimum = logic.minimum
     reciprocal = arithmetic.reciprocal
     exp = functions.exp
     expm1 = functions.expm1
@@ -517,18 +522,18 @@ cdef class Tensor(Array):
     sqrt = functions.sqrt
     rsqrt = functions.rsqrt
     square = functions.square
-    sin = functions.sin
-    cos = functions.cos
-    tan = functions.tan
-    asin = functions.asin
-    acos = functions.acos
-    atan = functions.atan
-    sinh = functions.sinh
-    cosh = functions.cosh
-    tanh = functions.tanh
-    asinh = functions.asinh
-    acosh = functions.acosh
-    atanh = functions.atanh
+    sin = trigonometry.sin
+    cos = trigonometry.cos
+    tan = trigonometry.tan
+    asin = trigonometry.asin
+    acos = trigonometry.acos
+    atan = trigonometry.atan
+    sinh = trigonometry.sinh
+    cosh = trigonometry.cosh
+    tanh = trigonometry.tanh
+    asinh = trigonometry.asinh
+    acosh = trigonometry.acosh
+    atanh = trigonometry.atanh
     erf = functions.erf
     abs = functions.absolute
     sign = functions.sign
@@ -572,9 +577,9 @@ def make(data, dtype=None, device=None, requires_grad=False, copy=True):
 
 def rebuild(cls, values, device, requires_grad):
     """The inverse of `Tensor.__reduce__`."""
-    plain = make(values, device=device)
-    made = plain if cls is Tensor else cls(plain)
-    made.requires_grad = requires_grad
+    cdef Array made = cls.__new__(cls)
+    hold(made, from_object(values, -1, device_index(device), False))
+    made.needs_grad = requires_grad
     return made
 
 

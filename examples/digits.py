@@ -112,6 +112,7 @@ def draw(found: dict[str, Curves], path: Path) -> None:
 
     matplotlib.use("Agg")  # a file, no window
     import matplotlib.pyplot as plt
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     colors = dict(zip(MODELS, ("#2563eb", "#ea580c"), strict=True))
     style = {
@@ -120,7 +121,8 @@ def draw(found: dict[str, Curves], path: Path) -> None:
         "xtick.color": "#4b5563", "ytick.color": "#4b5563", "axes.labelcolor": "#4b5563",
     }  # fmt: skip
     with plt.style.context(style):
-        figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+        layout = ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.1)
+        figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout=layout)
         for name, (losses, accuracies) in found.items():
             epochs = np.arange(1, len(accuracies) + 1)
             steps = len(losses) // len(epochs)
@@ -135,7 +137,6 @@ def draw(found: dict[str, Curves], path: Path) -> None:
             axes.set(xlabel="epoch", xlim=(0, len(epochs) * 1.01))
             axes.legend(frameon=False)
         figure.suptitle("Layer normalization on handwritten digits", x=0.01, ha="left", fontsize=14, weight="bold")
-        figure.get_layout_engine().set(h_pad=0.1, w_pad=0.1)
         figure.savefig(path, dpi=160)
 
 

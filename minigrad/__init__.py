@@ -20,44 +20,18 @@ from minigrad.engine.cpu import get_num_threads, set_num_threads
 from minigrad.engine.ops.activation import relu, sigmoid
 from minigrad.engine.ops.arithmetic import (
     add,
-    bitwise_and,
-    bitwise_invert,
-    bitwise_or,
-    bitwise_xor,
-    clip,
     divide,
-    equal,
     floor_divide,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
     multiply,
     negative,
-    not_equal,
     positive,
     reciprocal,
     remainder,
     subtract,
-    where,
 )
+from minigrad.engine.ops.functions import absolute as abs
 from minigrad.engine.ops.functions import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
     ceil,
-    cos,
-    cosh,
     erf,
     exp,
     exp2,
@@ -74,14 +48,9 @@ from minigrad.engine.ops.functions import (
     round,
     rsqrt,
     sign,
-    sin,
-    sinh,
     sqrt,
     square,
-    tan,
-    tanh,
 )
-from minigrad.engine.ops.functions import absolute as abs
 from minigrad.engine.ops.index import argsort, nonzero, sort, take, take_along_axis, unique_values
 from minigrad.engine.ops.join import concat, split, stack, unstack
 from minigrad.engine.ops.layout import (
@@ -95,6 +64,26 @@ from minigrad.engine.ops.layout import (
     reshape,
     squeeze,
     sum,
+)
+from minigrad.engine.ops.logic import (
+    bitwise_and,
+    bitwise_invert,
+    bitwise_or,
+    bitwise_xor,
+    clip,
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    not_equal,
+    where,
 )
 from minigrad.engine.ops.matmul import linear, matmul
 from minigrad.engine.ops.norm import layer_norm
@@ -114,6 +103,21 @@ from minigrad.engine.ops.reduce import (
     var,
 )
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, softmax
+from minigrad.engine.ops.trigonometry import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    cos,
+    cosh,
+    sin,
+    sinh,
+    tan,
+    tanh,
+)
 from minigrad.engine.tensor import Tensor
 from minigrad.products import *  # noqa: F403
 from minigrad.serialization import load, save

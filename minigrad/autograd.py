@@ -9,6 +9,7 @@ import numpy as np
 
 from minigrad.creation import asarray, zeros_like
 from minigrad.engine import tape
+from minigrad.engine.backward import differentiate, record_function
 from minigrad.engine.ops.join import stack
 from minigrad.engine.ops.layout import reshape
 from minigrad.engine.tape import GradientError, is_grad_enabled
@@ -160,7 +161,7 @@ def grad(
     cotangents = [grad] * len(roots) if grad is None or isinstance(grad, Tensor) else list(grad)
     if len(cotangents) != len(roots) or (isinstance(grad, Tensor) and len(roots) > 1):
         raise ValueError(f"[grad] expected a cotangent for each of {len(roots)} tensors, got {len(_as_list(grad))}")  # type: ignore[arg-type]
-    found = tape.differentiate(roots, cotangents, targets, retain_graph, create_graph)
+    found = differentiate(roots, cotangents, targets, retain_graph, create_graph)
     if not allow_unused:
         found = [zeros_like(x) if g is None else g for x, g in zip(targets, found, strict=True)]
     return found[0] if isinstance(xs, Tensor) else tuple(found)
@@ -365,7 +366,7 @@ class Function:
         outputs = [y.detach() if any(y is a for a in args) else y for y in outputs]
         tensors = [a for a in args if isinstance(a, Tensor)]
 
-        def backward(grads: list[Tensor | None]) -> list[Tensor | None]:
+        def backward(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
             full = [zeros_like(y) if g is None else g for y, g in zip(shapes, grads, strict=True)]
             found = cls.backward(ctx, *full)
             found = list(found) if isinstance(found, (tuple, list)) else [found]
@@ -381,7 +382,7 @@ class Function:
         # A saved output is kept without its node, which would be a cycle, and joined to the tape again when read.
         ctx._saved = tuple(s.detach() if any(s is y for y in outputs) else s for s in ctx._saved)
         saved = tuple(s for s in ctx._saved if s is not None)
-        tape.record_function(cls.__name__, tensors, outputs, backward, saved)
+        record_function(cls.__name__, tensors, outputs, backward, saved)
         return outputs[0] if isinstance(result, Tensor) else tuple(outputs)
 
 

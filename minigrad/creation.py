@@ -1,13 +1,15 @@
 """Tensors made from data, shapes and ranges."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minigrad.engine.array import float32, from_dlpack, int64
-from minigrad.engine.ops.arithmetic import where
+from minigrad.engine.array import float32, int64
+from minigrad.engine.interop import from_dlpack
 from minigrad.engine.ops.layout import broadcast_to, expand_dims
+from minigrad.engine.ops.logic import where
 from minigrad.engine.tensor import Tensor, make, uninitialized
 
 if TYPE_CHECKING:
@@ -129,18 +131,24 @@ def arange(
     >>> mg.arange(1, 7, 2)
     tensor([1, 3, 5])
     """
-    start, stop = (0, start) if stop is None else (start, stop)
-    if step == 0:
+    given = (0, start, step) if stop is None else (start, stop, step)
+    numbers = [v.item() if hasattr(v, "item") else v for v in given]
+    for v in numbers:
+        if not isinstance(v, (int, float)) or not math.isfinite(v):
+            raise (ValueError if isinstance(v, float) else TypeError)(f"[arange] expected finite numbers, got {v!r}")
+    if numbers[2] == 0:
         raise ValueError("[arange] expected a step other than 0")
     if dtype is None:
-        dtype = int64 if all(isinstance(v, int) for v in (start, stop, step)) else float32
-    return make(np.arange(start, stop, step), dtype, device)
+        dtype = int64 if all(isinstance(v, int) for v in numbers) else float32
+    return make(np.arange(*numbers), dtype, device)
 
 
 def linspace(
     start: float, stop: float, num: int, *, dtype: "DTypeLike" = None, device: str | None = None, endpoint: bool = True
 ) -> Tensor:
     """`num` evenly spaced values from start to stop (which `endpoint=False` leaves out)."""
+    if num < 0:
+        raise ValueError(f"[linspace] expected 0 values or more, got {num}")
     return make(np.linspace(start, stop, num, endpoint=endpoint), float32 if dtype is None else dtype, device)
 
 
@@ -148,16 +156,19 @@ def eye(
     n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: "DTypeLike" = None, device: str | None = None
 ) -> Tensor:
     """A matrix with ones on the k-th diagonal and zeros elsewhere."""
+    if n_rows < 0 or (n_cols is not None and n_cols < 0):
+        raise ValueError(f"[eye] expected lengths of 0 or more, got {n_rows} and {n_cols}")
     return make(np.eye(n_rows, n_cols, k), float32 if dtype is None else dtype, device)
 
 
 def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
     name = "tril" if lower else "triu"
+    x = asarray(x) if not isinstance(x, Tensor) else x
     if x.ndim < 2:
         raise ValueError(f"[{name}] expected two axes or more, got shape {x.shape}")
     rows, columns = x.shape[-2:]
     below = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
-    return where(make(below if lower else ~below, device=x.device), x, 0)
+    return where(make(below if lower else ~below, device=x.device), x, False)
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
@@ -182,6 +193,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f'[meshgrid] expected indexing "xy" or "ij", got {indexing!r}')
+    arrays = tuple(x if isinstance(x, Tensor) else asarray(x) for x in arrays)
     for x in arrays:
         if x.ndim != 1:
             raise ValueError(f"[meshgrid] expected one-dimensional tensors, got shape {x.shape}")

@@ -1,13 +1,15 @@
 """Products and rearrangements that are compositions of the engine's operations: each its own derivative of any order."""
 
 from collections.abc import Sequence
+from operator import index
 from string import ascii_letters
+from typing import Any
 
 from minigrad.creation import asarray
 from minigrad.engine.ops.arithmetic import multiply
 from minigrad.engine.ops.index import take
 from minigrad.engine.ops.join import concat, split
-from minigrad.engine.ops.layout import broadcast_to, expand_dims, moveaxis, permute_dims, reshape
+from minigrad.engine.ops.layout import astype, broadcast_to, expand_dims, moveaxis, permute_dims, reshape
 from minigrad.engine.ops.layout import sum as sum_
 from minigrad.engine.ops.matmul import matmul
 from minigrad.engine.tensor import Tensor
@@ -17,6 +19,7 @@ __all__ = ["einsum", "outer", "pad", "repeat", "roll", "tensordot", "tile", "tra
 
 def outer(x: Tensor, y: Tensor, /) -> Tensor:
     """The products of every element of the vector x with every element of the vector y, of shape (m, n)."""
+    x, y = _tensor(x), _tensor(y)
     if x.ndim != 1 or y.ndim != 1:
         raise ValueError(f"[outer] expected two vectors, got shapes {x.shape} and {y.shape}")
     return multiply(expand_dims(x, 1), expand_dims(y, 0))
@@ -24,9 +27,10 @@ def outer(x: Tensor, y: Tensor, /) -> Tensor:
 
 def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
     """The sums of the products of x and y along an axis; the others broadcast."""
-    if x.shape[axis] != y.shape[axis]:
+    x, y = _tensor(x), _tensor(y)
+    if x.shape[_axis("vecdot", axis, x)] != y.shape[_axis("vecdot", axis, y)]:
         raise ValueError(f"[vecdot] expected one length along axis {axis}, got shapes {x.shape} and {y.shape}")
-    return sum_(multiply(moveaxis(x, axis, -1), moveaxis(y, axis, -1)), -1)
+    return _sum(multiply(moveaxis(x, axis, -1), moveaxis(y, axis, -1)), -1)
 
 
 def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
@@ -38,13 +42,15 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[Sequence[int], Seque
     >>> mg.tensordot(mg.ones((2, 3)), mg.ones((3, 4)), axes=1).shape
     (2, 4)
     """
+    x, y = _tensor(x), _tensor(y)
     if isinstance(axes, int):
         if not 0 <= axes <= min(x.ndim, y.ndim):
             raise ValueError(f"[tensordot] expected 0 to {min(x.ndim, y.ndim)} axes, got {axes}")
         axes = (range(x.ndim - axes, x.ndim), range(axes))
-    left = [k % x.ndim for k in axes[0]]
-    right = [k % y.ndim for k in axes[1]]
-    if len(left) != len(right) or any(x.shape[i] != y.shape[k] for i, k in zip(left, right, strict=False)):
+    left = [_axis("tensordot", k, x) for k in axes[0]]
+    right = [_axis("tensordot", k, y) for k in axes[1]]
+    distinct = len(set(left)) == len(left) and len(set(right)) == len(right)
+    if not distinct or len(left) != len(right) or any(x.shape[i] != y.shape[k] for i, k in zip(left, right, strict=False)):
         raise ValueError(f"[tensordot] the axes {axes} of shapes {x.shape} and {y.shape} do not agree")
     free_x = [k for k in range(x.ndim) if k not in left]
     free_y = [k for k in range(y.ndim) if k not in right]
@@ -58,10 +64,31 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[Sequence[int], Seque
 
 
 def _count(x: Tensor, axes: Sequence[int]) -> int:
-    n = 1
-    for k in axes:
-        n *= x.shape[k]
-    return n
+    return _product([x.shape[k] for k in axes])
+
+
+def _tensor(x: Any) -> Tensor:
+    return x if isinstance(x, Tensor) else asarray(x)
+
+
+def _integer(op: str, n: Any) -> int:
+    try:
+        return index(n)
+    except TypeError:
+        raise TypeError(f"[{op}] expected an integer, got {n!r}") from None
+
+
+def _axis(op: str, axis: Any, x: Tensor) -> int:
+    """An axis of x, checked and counted from the front."""
+    k = _integer(op, axis)
+    if not -x.ndim <= k < x.ndim:
+        raise IndexError(f"[{op}] expected an axis from {-x.ndim} to {x.ndim - 1} for shape {x.shape}, got {k}")
+    return k % x.ndim
+
+
+def _sum(x: Tensor, axis: int) -> Tensor:
+    """The sum in x's own dtype: a product of int32 is one of int32."""
+    return astype(sum_(x, axis), x.dtype, copy=False)
 
 
 def einsum(subscripts: str, *operands: Tensor) -> Tensor:
@@ -91,6 +118,7 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
     >>> mg.einsum("ii->", a)
     tensor(3.)
     """
+    operands = tuple(_tensor(x) for x in operands)
     terms, output = _parse(subscripts, operands)
     sizes: dict[str, int] = {}
     for term, x in zip(terms, operands, strict=True):
@@ -105,7 +133,7 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
         term, result = _contract(term, result, other, x, later)
     for letter in [c for c in term if c not in output]:
         axis = term.index(letter)
-        result, term = sum_(result, axis), term.replace(letter, "")
+        result, term = _sum(result, axis), term.replace(letter, "")
     return permute_dims(result, [term.index(c) for c in output])
 
 
@@ -124,7 +152,7 @@ def _parse(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[str], st
         if "..." in term:
             n = x.ndim - len(term) + 3
             terms[k] = term.replace("...", dots[len(dots) - n :] if n > 0 else "")
-        if len(terms[k]) != x.ndim or not terms[k].isalpha() and terms[k]:
+        if len(terms[k]) != x.ndim or (not terms[k].isalpha() and terms[k]):
             raise ValueError(f"[einsum] {term!r} does not fit an operand of shape {x.shape}")
     letters = "".join(terms)
     if not arrow:
@@ -153,9 +181,9 @@ def _diagonals(term: str, x: Tensor) -> tuple[str, Tensor]:
 def _contract(left: str, x: Tensor, right: str, y: Tensor, later: set[str]) -> tuple[str, Tensor]:
     """Two operands in one batched product, summed over the letters nobody needs later."""
     for letter in [c for c in left if c not in right and c not in later]:
-        x, left = sum_(x, left.index(letter)), left.replace(letter, "")
+        x, left = _sum(x, left.index(letter)), left.replace(letter, "")
     for letter in [c for c in right if c not in left and c not in later]:
-        y, right = sum_(y, right.index(letter)), right.replace(letter, "")
+        y, right = _sum(y, right.index(letter)), right.replace(letter, "")
     shared = [c for c in left if c in right]
     batch = [c for c in shared if c in later]
     inner = [c for c in shared if c not in later]
@@ -185,6 +213,7 @@ def _product(numbers: Sequence[int]) -> int:
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """x with its axes in the given order, or reversed; a view."""
+    x = _tensor(x)
     return permute_dims(x, range(x.ndim - 1, -1, -1) if axes is None else axes)
 
 
@@ -197,10 +226,11 @@ def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] 
     >>> mg.roll(mg.arange(4), 1)
     tensor([3, 0, 1, 2])
     """
+    x = _tensor(x)
     if axis is None:
         return reshape(roll(reshape(x, -1), shift, axis=0), x.shape)
-    axes = [axis] if isinstance(axis, int) else list(axis)
-    shifts = [shift] * len(axes) if isinstance(shift, int) else list(shift)
+    axes = [_axis("roll", k, x) for k in (axis if isinstance(axis, Sequence) else [axis])]
+    shifts = [_integer("roll", by) for by in (shift if isinstance(shift, Sequence) else [shift] * len(axes))]
     if len(shifts) != len(axes):
         raise ValueError(f"[roll] expected as many shifts as axes, got {shift} and {axis}")
     for k, by in zip(axes, shifts, strict=True):
@@ -220,26 +250,28 @@ def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | N
     >>> mg.repeat(mg.tensor([1, 2]), 2)
     tensor([1, 1, 2, 2])
     """
+    x = _tensor(x)
     if axis is None:
         x, axis = reshape(x, -1), 0
-    n = x.shape[axis]
-    counts = [repeats] * n if isinstance(repeats, int) else [int(r) for r in asarray(repeats).tolist()]
-    counts = counts * n if len(counts) == 1 and n != 1 else counts
-    if len(counts) != n or any(c < 0 for c in counts):
+    n = x.shape[_axis("repeat", axis, x)]
+    counts = [_integer("repeat", r) for r in reshape(_tensor(repeats), -1).tolist()]
+    if len(counts) not in (1, n) or any(c < 0 for c in counts):
         raise ValueError(f"[repeat] expected {n} counts of 0 or more, got {repeats}")
+    counts = counts * n if len(counts) == 1 else counts
     places = [k for k, c in enumerate(counts) for _ in range(c)]
     return take(x, asarray(places, dtype="int64", device=x.device), axis=axis)
 
 
 def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
     """x repeated as a whole along each axis, as ``numpy.tile``."""
-    counts = [repetitions] if isinstance(repetitions, int) else list(repetitions)
+    x = _tensor(x)
+    counts = [_integer("tile", n) for n in (repetitions if isinstance(repetitions, Sequence) else [repetitions])]
+    if any(count < 0 for count in counts):
+        raise ValueError(f"[tile] expected repetitions of 0 or more, got {repetitions}")
     counts = [1] * (x.ndim - len(counts)) + counts
     shape = [1] * (len(counts) - x.ndim) + list(x.shape)
     x = reshape(x, tuple(shape))
     for axis, count in enumerate(counts):
-        if count < 0:
-            raise ValueError(f"[tile] expected repetitions of 0 or more, got {repetitions}")
         if count != 1:
             x = concat([x] * count, axis) if count else split(x, [0], axis)[0]
     return x
@@ -263,12 +295,11 @@ def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0.0) -> Tenso
     """
     from minigrad.creation import full
 
-    if isinstance(pad_width, int):
-        widths = [(pad_width, pad_width)] * x.ndim
-    elif all(isinstance(w, int) for w in pad_width):
-        widths = [tuple(pad_width)] * x.ndim
-    else:
-        widths = [tuple(w) for w in pad_width]
+    x = _tensor(x)
+    if not isinstance(pad_width, Sequence):
+        pad_width = (pad_width, pad_width)
+    pairs = pad_width if all(isinstance(w, Sequence) for w in pad_width) else [pad_width] * x.ndim
+    widths = [tuple(_integer("pad", n) for n in pair) for pair in pairs]
     if len(widths) != x.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
         raise ValueError(f"[pad] expected (before, after) of 0 or more for each of {x.ndim} axes, got {pad_width}")
     for axis, (before, after) in enumerate(widths):

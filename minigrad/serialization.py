@@ -1,8 +1,6 @@
 """Saving and loading tensors as safetensors files (https://huggingface.co/docs/safetensors)."""
 
-import json
 import os
-import secrets
 from collections.abc import Mapping
 from typing import Any, Literal, overload
 
@@ -70,7 +68,7 @@ def _array(name: str, value: Tensor) -> np.ndarray:
 
 def _write(path: str, data: bytes) -> None:
     folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
+    temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}")
     try:
         with open(temporary, "xb") as file:
             file.write(data)
@@ -117,6 +115,8 @@ def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[s
         ...
     FileNotFoundError: [Errno 2] No such file or directory: 'absent.safetensors'
     """
+    import json
+
     import safetensors
 
     with open(path, "rb") as file:

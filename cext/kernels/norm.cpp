@@ -1,8 +1,8 @@
 // Row normalization: LayerNorm forward and backward on x[rows, width].
 //
-// The mean is taken twice: `center`, the float nearest to the first sum, then the mean of x - center. So a
-// row keeps its digits where one float cannot hold its mean. Rows are handled in pairs, which hides the
-// latency of the horizontal sums; what is computed for a row does not depend on its partner.
+// Deviations are taken from a float near the mean and corrected afterwards, so that a row keeps its digits where one
+// float cannot hold its mean. Rows go in pairs, which hides the latency of the horizontal sums, and the next pair is
+// fetched from memory meanwhile; what is computed for a row does not depend on its partner.
 #include "../runtime/pool.hpp"
 #include "vector.hpp"
 
@@ -11,31 +11,55 @@ namespace {
 
 constexpr int64_t GRAIN = 1 << 15;  // elements: a few microseconds of work
 
+// How far ahead to fetch: the next pair of rows, unless it would push this one out of the cache.
 template <class T>
-void normalize(int64_t width, const T* const (&x)[2], const T* gamma, const T* beta, double eps, T* const (&y)[2],
-               T* const (&mean)[2], T* const (&rstd)[2]) {
-    double total[2] = {};
-    sums<T, 2, 4>(width, total, [&](auto at, auto& sum) MG_INLINED {
-        for (int r = 0; r < 2; r++) sum[r] += at.load(x[r]);
-    });
-    const T center[2] = {T(total[0] / width), T(total[1] / width)};
+MG_INLINE int64_t next_pair(int64_t width) {
+    return width * int64_t(sizeof(T)) <= 4096 ? 2 * width : 0;
+}
 
-    double moments[4] = {};  // of x - center: first, first, second, second
-    sums<T, 4, 2>(width, moments, [&](auto at, auto& sum) MG_INLINED {
+// Two rows. With any center c near the mean, and d = x - c,
+//   mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2
+// c is the mean of the first four; where that is so far off that the difference would cancel, the mean found first
+// becomes the center of a second pass.
+template <class T>
+void normalize(int64_t width, const T* x0, const T* x1, const T* gamma, const T* beta, double eps, T* y0, T* y1, T* mean0,
+               T* mean1, T* rstd0, T* rstd1) {
+    const T* x[] = {x0, x1};
+    T *y[] = {y0, y1}, *mean[] = {mean0, mean1}, *rstd[] = {rstd0, rstd1};
+    const double inverse_width = 1 / double(width);
+    const int64_t next = next_pair<T>(width);
+    double shift[2], variance[2];
+    T center[2];
+    for (int r = 0; r < 2; r++) center[r] = width < 4 ? x[r][0] : ((x[r][0] + x[r][1]) + (x[r][2] + x[r][3])) * T(0.25);
+    for (bool first = true;; first = false) {
+        double moments[4] = {};
+        sums<T, 4, REGISTER == 64 ? 1 : 2>(width, moments, [&](auto at, auto& sum) MG_INLINED {
+            for (int r = 0; r < 2; r++) {
+                __builtin_prefetch(x[r] + next + at.i);
+                const Vector<T> d = at.keep(at.load(x[r]) - center[r]);
+                sum[r] += d;
+                sum[2 + r] += d * d;
+            }
+        });
+        bool again = false;
         for (int r = 0; r < 2; r++) {
-            const Vector<T> d = at.keep(at.load(x[r]) - center[r]);
-            sum[r] += d;
-            sum[2 + r] += d * d;
+            shift[r] = moments[r] * inverse_width;
+            const double square = shift[r] * shift[r];
+            variance[r] = moments[2 + r] * inverse_width - square;
+            if (first && square > 16 * variance[r]) {
+                center[r] = T(center[r] + shift[r]);
+                again = true;
+            }
         }
-    });
+        if (!again) break;
+    }
 
     T scale[2], offset[2];  // (x - mean) rstd = (x - center) scale + offset
     for (int r = 0; r < 2; r++) {
-        const double shift = moments[r] / width, variance = moments[2 + r] / width - shift * shift;
-        const double inverse = 1 / __builtin_sqrt((variance < 0 ? 0 : variance) + eps);
-        *mean[r] = T(center[r] + shift);
+        const double inverse = 1 / __builtin_sqrt((variance[r] < 0 ? 0 : variance[r]) + eps);
+        *mean[r] = T(center[r] + shift[r]);
         *rstd[r] = scale[r] = T(inverse);
-        offset[r] = T(-shift * inverse);
+        offset[r] = T(-shift[r] * inverse);
     }
     sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
         for (int r = 0; r < 2; r++) {
@@ -43,33 +67,39 @@ void normalize(int64_t width, const T* const (&x)[2], const T* gamma, const T* b
             if (gamma) v = v * at.load(gamma);
             if (beta) v = v + at.load(beta);
             at.store(y[r], v);
+            __builtin_prefetch(y[r] + next + at.i, 1);
         }
     });
 }
 
 template <class T>
-void layer_norm(int64_t rows, int64_t width, const void* x_, const void* gamma, const void* beta, double eps, void* y_,
+void layer_norm(int64_t rows, int64_t width, const void* x_, const void* gamma_, const void* beta_, double eps, void* y_,
                 void* mean_, void* rstd_) {
-    const T* x = static_cast<const T*>(x_);
+    const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_), *beta = static_cast<const T*>(beta_);
     T *y = static_cast<T*>(y_), *mean = static_cast<T*>(mean_), *rstd = static_cast<T*>(rstd_);
     if (width == 0) return;
-    parallel(rows, 2 + GRAIN / width, [&](int64_t begin, int64_t end) {
+    parallel(rows, 2 + GRAIN / width, [=](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; r += 2) {
             const int64_t s = r + 1 < end ? r + 1 : r;  // the last row of an odd number is its own partner
-            normalize<T>(width, {x + r * width, x + s * width}, static_cast<const T*>(gamma), static_cast<const T*>(beta), eps,
-                         {y + r * width, y + s * width}, {mean + r, mean + s}, {rstd + r, rstd + s});
+            normalize(width, x + r * width, x + s * width, gamma, beta, eps, y + r * width, y + s * width, mean + r, mean + s,
+                      rstd + r, rstd + s);
         }
     });
 }
 
-// R rows of the backward pass. With h = g gamma and xhat = (x - mean) rstd, sums over the row:
-//   dx = rstd (h - sum(h)/width - xhat sum(h xhat)/width),  dgamma += g xhat,  dbeta += g
+// R rows of the backward pass. With h = g gamma, d = x - mean and xhat = d rstd, and means over the row,
+//   dx = rstd (h - mean(h) - xhat mean(h xhat)),  dgamma += g xhat,  dbeta += g
 template <class T, int R>
-void differentiate(int64_t width, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx, T* dgamma,
+void differentiate(int64_t width, const T* x, const T* gamma, const T* mean_, const T* rstd, const T* g, T* dx, T* dgamma,
                    T* dbeta) {
-    double total[3 * R] = {};  // sums of d = x - mean, of h, of h d
+    const int64_t next = next_pair<T>(width);
+    T mean[R];
+    for (int r = 0; r < R; r++) mean[r] = mean_[r];
+    double total[3 * R] = {};  // of d, of h, of h d
     sums<T, 3 * R, 1>(width, total, [&](auto at, auto& sum) MG_INLINED {
         for (int r = 0; r < R; r++) {
+            __builtin_prefetch(x + next + r * width + at.i);
+            __builtin_prefetch(g + next + r * width + at.i);
             const Vector<T> d = at.keep(at.load(x + r * width) - mean[r]);
             Vector<T> h = at.load(g + r * width);
             if (gamma) h = h * at.load(gamma);
@@ -80,10 +110,11 @@ void differentiate(int64_t width, const T* x, const T* gamma, const T* mean, con
     });
 
     // xhat = d scale + offset and dx = h scale + d slope + constant; `shift` is what rounding took from the mean
+    const double inverse_width = 1 / double(width);
     T scale[R], offset[R], slope[R], constant[R];
     for (int r = 0; r < R; r++) {
-        const double s = rstd[r], shift = total[3 * r] / width, h = total[3 * r + 1] / width, hd = total[3 * r + 2] / width;
-        const double k = s * s * s * (hd - shift * h);
+        const double s = rstd[r], shift = total[3 * r] * inverse_width, h = total[3 * r + 1] * inverse_width;
+        const double k = s * s * s * (total[3 * r + 2] * inverse_width - shift * h);
         scale[r] = T(s);
         offset[r] = T(-shift * s);
         slope[r] = T(-k);
@@ -101,7 +132,10 @@ void differentiate(int64_t width, const T* x, const T* gamma, const T* mean, con
                 sum_gamma += v * (d * scale[r] + offset[r]);
                 sum_beta += v;
             }
-            if (dx) at.store(dx + r * width, (gamma ? v * at.load(gamma) : v) * scale[r] + (d * slope[r] + constant[r]));
+            if (dx) {
+                at.store(dx + r * width, (gamma ? v * at.load(gamma) : v) * scale[r] + (d * slope[r] + constant[r]));
+                __builtin_prefetch(dx + next + r * width + at.i, 1);
+            }
         }
         if (dgamma) {
             at.store(dgamma, sum_gamma);

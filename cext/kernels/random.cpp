@@ -154,10 +154,14 @@ void dropout(uint64_t seed, uint64_t offset, int64_t n, double p, const void* x_
     const T scale = T(1 / (1 - p));
     const float threshold = float(p);
     each_batch<uint32_t>(seed, offset, n, [=](const uint32_t* bits, int64_t begin, int64_t count) {
+        const T* __restrict from = x + begin;
+        T* __restrict to = y + begin;
+        bool* __restrict kept = keep + begin;
+#pragma omp simd
         for (int64_t i = 0; i < count; i++) {
-            const bool kept = unit(bits[i]) >= threshold;
-            keep[begin + i] = kept;
-            y[begin + i] = kept ? x[begin + i] * scale : 0;
+            const bool in = unit(bits[i]) >= threshold;
+            kept[i] = in;
+            to[i] = in ? from[i] * scale : 0;
         }
     });
 }

@@ -4,7 +4,7 @@
 // that vectors are full; at the end the k partial results are folded in pairs. Floats are summed in short blocks,
 // and blocks in double. Few long columns are cut into pieces whose number depends on the shape alone.
 #include "../runtime/pool.hpp"
-#include "isa.hpp"
+#include "vector.hpp"
 
 namespace mg::MG_ISA {
 namespace {
@@ -41,6 +41,13 @@ struct Sum {
     static Lane read(T x) { return Lane(x); }
     template <class A>
     static A combine(A a, A b) { return a + b; }
+
+    // A row of floats is summed in registers.
+    static double row(int64_t n, const T* x) requires(T(0.5) != 0) {
+        double total = 0;
+        sums<T, 1, 4>(n, &total, [&](auto at, auto& sum) MG_INLINED { sum[0] += at.load(x); });
+        return total;
+    }
 };
 
 template <class T>
@@ -66,7 +73,18 @@ struct Extreme : Unblocked {
         return largest ? T(is_signed ? ~top : 0) : T(top);
     }
     static T read(T x) { return x; }
-    static T combine(T a, T b) { return (largest ? b > a : b < a) | (b != b) ? b : a; }
+    template <class A>
+    static auto better(A a, A b) { return (largest ? b > a : b < a) | (b != b); }
+    template <class A>
+    static A combine(A a, A b) { return better(a, b) ? b : a; }
+
+    static T row(int64_t n, const T* x) requires(T(0.5) != 0) {
+        const auto combined = [](auto a, auto b) MG_INLINED { return combine(a, b); };
+        Vector<T> best[4];
+        for (auto& v : best) v = Vector<T>{} + start();
+        sweep<T, 4>(0, n, [&](auto at, int u) MG_INLINED { best[u] = combine(best[u], at.load(x, start())); });
+        return fold<T>(combine(combine(best[0], best[1]), combine(best[2], best[3])), combined);
+    }
 };
 
 template <class T, bool all>
@@ -112,6 +130,11 @@ void reduce_tile(int64_t rows, int64_t stride, int64_t columns, const T* x, type
         for (int64_t c = 0; c < count; c++) sum[c] = Op::combine(sum[c], sum[upper + c]);
     }
     for (int64_t c = 0; c < columns; c++) total[c] = sum[c];
+}
+
+template <class Op, class T>
+void reduce_tile(int64_t rows, int64_t stride, int64_t columns, const T* x, typename Op::Total* total) {
+    reduce_tile<Op>(rows, stride, columns, x, total, [](T v, int64_t) { return Op::read(v); });
 }
 
 // Runs tile(o, first row, rows, first column, columns, partial) over all of x[outer, n, inner], then
@@ -170,7 +193,14 @@ void reduce(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
     over_tiles<Total>(
         outer, n, inner,
         [=](int64_t o, int64_t j, int64_t rows, int64_t c, int64_t columns, Total* total) {
-            reduce_tile<Op>(rows, inner, columns, x + (o * n + j) * inner + c, total, [](T v, int64_t) { return Op::read(v); });
+            const T* tile = x + (o * n + j) * inner + c;
+            if constexpr (requires { Op::row(rows, tile); }) {
+                if (inner == 1) {
+                    *total = Op::row(rows, tile);
+                    return;
+                }
+            }
+            reduce_tile<Op>(rows, inner, columns, tile, total);
         },
         [](Total* a, const Total* b, int64_t columns) {
             for (int64_t c = 0; c < columns; c++) a[c] = Op::combine(a[c], b[c]);
@@ -180,46 +210,65 @@ void reduce(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
         });
 }
 
-// The first place of the extreme: its value first, which runs in vectors, then where it stands.
+// The first place of a row's extreme: its value first, which runs in vectors, then where it stands.
+template <class Op, class T>
+int64_t find_extreme(int64_t n, const T* row, T best) {
+    constexpr int64_t STEP = 64;
+    const auto found = [=](T v) { return (v == best) | (v != v); };
+    int64_t j = 0;
+    for (int hit = 0; j + STEP <= n; j += STEP) {
+#pragma omp simd reduction(| : hit)
+        for (int64_t i = 0; i < STEP; i++) hit |= found(row[j + i]);
+        if (hit) break;
+    }
+    while (!found(row[j])) j++;
+    return j;
+}
+
+// The first places of the extremes of columns. Places within a block of rows are as wide as the elements, for vectors.
+template <class Op, class T>
+void find_extremes(int64_t rows, int64_t stride, int64_t columns, const T* x, int64_t* where) {
+    using Place = typename Word<sizeof(T) == 8 ? 8 : 4>::type;
+    constexpr int64_t BLOCK = 1 << 30;
+    T best[TILE];
+    Place place[TILE];
+    for (int64_t c = 0; c < columns; c++) best[c] = x[c], where[c] = 0;
+    for (int64_t begin = 0; begin < rows; begin += BLOCK) {
+        const int64_t end = minimum(rows, begin + BLOCK);
+        for (int64_t c = 0; c < columns; c++) place[c] = BLOCK;
+        for (int64_t j = begin; j < end; j++) {
+            const T* row = x + j * stride;
+#pragma omp simd
+            for (int64_t c = 0; c < columns; c++) {
+                const bool better = Op::better(best[c], row[c]) & (best[c] == best[c]);
+                best[c] = better ? row[c] : best[c];
+                place[c] = better ? Place(j - begin) : place[c];
+            }
+        }
+        for (int64_t c = 0; c < columns; c++) where[c] = place[c] < BLOCK ? begin + int64_t(place[c]) : where[c];
+    }
+}
+
 template <class T, bool largest>
 void arg_extreme(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
     using Op = Extreme<T, largest>;
     const T* x = static_cast<const T*>(x_);
     int64_t* y = static_cast<int64_t*>(y_);
-    const auto found = [](T v, T best) { return (v == best) | (v != v); };
-    const auto find = [=](const T* row, T best) {
-        constexpr int64_t STEP = 64;
-        int64_t j = 0;
-        for (int hit = 0; j + STEP <= n; j += STEP) {
-#pragma omp simd reduction(| : hit)
-            for (int64_t i = 0; i < STEP; i++) hit |= found(row[j + i], best);
-            if (hit) break;
-        }
-        while (!found(row[j], best)) j++;
-        return j;
-    };
-    if (outer == 1 && inner == 1) {
-        T best;
-        reduce<Op, T>(1, n, 1, x, &best);
-        *y = find(x, best);
+    if (inner == 1) {
+        parallel(outer, 1 + GRAIN / (1 + n), [=](int64_t begin, int64_t end) {
+            for (int64_t o = begin; o < end; o++) {
+                T best;
+                reduce<Op, T>(1, n, 1, x + o * n, &best);
+                y[o] = find_extreme<Op>(n, x + o * n, best);
+            }
+        });
         return;
     }
     const int64_t tiles = (inner + TILE - 1) / TILE;
     parallel(outer * tiles, 1 + GRAIN / (1 + n * minimum(inner, TILE)), [=](int64_t begin, int64_t end) {
-        T best[TILE];
         for (int64_t job = begin; job < end; job++) {
-            const int64_t o = job / tiles, first = job % tiles * TILE, columns = minimum(TILE, inner - first);
-            const T* top = x + o * n * inner + first;
-            int64_t* where = y + o * inner + first;
-            reduce_tile<Op>(n, inner, columns, top, best, [](T v, int64_t) { return v; });
-            if (inner == 1) {
-                *where = find(top, *best);
-                continue;
-            }
-            for (int64_t j = n - 1; j >= 0; j--) {
-#pragma omp simd
-                for (int64_t c = 0; c < columns; c++) where[c] = found(top[j * inner + c], best[c]) ? j : where[c];
-            }
+            const int64_t o = job / tiles, first = job % tiles * TILE;
+            find_extremes<Op>(n, inner, minimum(TILE, inner - first), x + o * n * inner + first, y + o * inner + first);
         }
     });
 }
@@ -236,25 +285,50 @@ MG_INLINE Moments operator+(const Moments& a, const Moments& b) {
     return {count, a.mean + d * (b.count / count), a.m2 + b.m2 + d * d * (a.count * b.count / count)};
 }
 
-// Two passes; what rounding took from `center` is found by the second: with d = x - center,
-//   mean = center + sum(d)/n,  m2 = sum(d^2) - sum(d)^2/n
+// With any center c near the mean, and d = x - c,
+//   mean = c + sum(d)/n,  m2 = sum(d^2) - sum(d)^2/n
+MG_INLINE Moments centered(int64_t n, double center, double first, double second) {
+    const double shift = first / double(n), m2 = second - shift * first;
+    return {double(n), center + shift, m2 < 0 ? 0 : m2};
+}
+
+// The center is the mean of the first few elements; where that is so far off that the difference of sums would cancel,
+// the mean found first becomes the center of a second pass.
+template <class T>
+Moments row_moments(int64_t n, const T* x) {
+    if (n == 0) return {};
+    T center = n < 4 ? x[0] : ((x[0] + x[1]) + (x[2] + x[3])) * T(0.25);
+    for (bool again = true;; again = false) {
+        double total[2] = {};
+        sums<T, 2, 4>(n, total, [&](auto at, auto& sum) MG_INLINED {
+            const Vector<T> d = at.keep(at.load(x) - center);
+            sum[0] += d;
+            sum[1] += d * d;
+        });
+        const Moments y = centered(n, center, total[0], total[1]);
+        if (!again || !(total[0] * total[0] > 16 * double(n) * y.m2)) return y;
+        center = T(y.mean);
+    }
+}
+
+// Columns take one pass for the center and one for each sum.
 template <class T>
 void tile_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, Moments* y) {
     using Op = Sum<T>;
     double first[TILE], second[TILE];
     T center[TILE];
-    const double count = double(rows);
-    reduce_tile<Op>(rows, stride, columns, x, first, [](T v, int64_t) { return v; });
-    for (int64_t c = 0; c < columns; c++) center[c] = T(first[c] / count);
-    const int64_t repeated = columns < stride ? columns : TILE / columns * columns;  // once for each of the k rows
-    for (int64_t c = columns; c < repeated; c++) center[c] = center[c - columns];
+    if (stride == 1 || rows == 0) {
+        for (int64_t c = 0; c < columns; c++) y[c] = row_moments(rows, x);
+        return;
+    }
+    reduce_tile<Op>(rows, stride, columns, x, first);
+    for (int64_t c = 0; c < columns; c++) center[c] = T(first[c] / double(rows));
+    // reduce_tile may read k rows as one
+    for (int64_t c = columns; columns == stride && c < TILE; c++) center[c] = center[c - columns];
     const T* middle = center;
     reduce_tile<Op>(rows, stride, columns, x, first, [=](T v, int64_t c) { return v - middle[c]; });
     reduce_tile<Op>(rows, stride, columns, x, second, [=](T v, int64_t c) { return (v - middle[c]) * (v - middle[c]); });
-    for (int64_t c = 0; c < columns; c++) {
-        const double shift = first[c] / count, m2 = second[c] - shift * first[c];
-        y[c] = rows ? Moments{count, center[c] + shift, m2 < 0 ? 0 : m2} : Moments{};
-    }
+    for (int64_t c = 0; c < columns; c++) y[c] = centered(rows, center[c], first[c], second[c]);
 }
 
 template <class T>

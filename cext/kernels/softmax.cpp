@@ -15,9 +15,17 @@ void each_row(int64_t rows, int64_t width, Row row) {
     });
 }
 
+// e^x where x is not positive but for rounding: fewer steps than exp(x), and 0 instead of subnormal numbers
+MG_INLINE float fraction(float x) {
+    const auto [r, n] = reduce_exp(x);
+    const float y = (1 + expm1_reduced(r)) * pow2(n);
+    return x < -87 ? 0 : y;
+}
+MG_INLINE double fraction(double x) { return exp(x); }
+
 template <class T>
 MG_INLINE Vector<T> exponential(Vector<T> v) {
-    return map<T>(v, [](T x) MG_INLINED { return exp(x); });
+    return map<T>(v, [](T x) MG_INLINED { return fraction(x); });
 }
 
 // The largest element of a row; NaN does not count here, it comes through in the sum.
@@ -51,8 +59,11 @@ struct LogSumExp {
 
 template <class T>
 LogSumExp<T> log_sum_exp(int64_t width, const T* x) {
-    const T top = largest(width, x), shift = top - top == 0 ? top : 0;  // infinite: no shift makes it smaller
-    return {shift, T(__builtin_log(sum_exp<T>(width, x, shift, nullptr)))};
+    const T top = largest(width, x);
+    if (top - top == 0) return {top, log(T(sum_exp<T>(width, x, top, nullptr)))};
+    T sum = 0;  // infinite: no shift makes it smaller
+    for (int64_t c = 0; c < width; c++) sum += exp(x[c]);
+    return {0, log(sum)};
 }
 
 // y = exp(x - max x) / sum exp(x - max x)

@@ -34,24 +34,51 @@ using Vector = typename VectorOf<T, REGISTER>::type;
 template <class T>
 constexpr int LANES = REGISTER / sizeof(T);
 
+// f of every lane. A float32 function is vectorized; what there is in float64 calls the C library.
 template <class T, class F>
 MG_INLINE Vector<T> map(Vector<T> v, F f) {
+    typedef Vector<T> Lanes __attribute__((may_alias));
+    alignas(REGISTER) T lane[LANES<T>];
+    *reinterpret_cast<Lanes*>(lane) = v;  // not by memcpy, which would stay in memory
+    if constexpr (sizeof(T) == 4) {
 #pragma omp simd
-    for (int i = 0; i < LANES<T>; i++) v[i] = f(v[i]);
-    return v;
+        for (int i = 0; i < LANES<T>; i++) lane[i] = f(lane[i]);
+    } else {
+        for (int i = 0; i < LANES<T>; i++) lane[i] = f(lane[i]);
+    }
+    return *reinterpret_cast<Lanes*>(lane);
 }
 
-// The lanes of a vector combined in pairs.
+template <class T, int bytes>
+struct Halves {
+    typename VectorOf<T, bytes / 2>::type low, high;
+
+    MG_INLINE explicit Halves(typename VectorOf<T, bytes>::type v) {
+#if defined(__has_builtin) && __has_builtin(__builtin_shufflevector)
+        const auto d = (typename VectorOf<double, bytes>::type)v;  // stays in registers
+        if constexpr (bytes == 64) {
+            low = (decltype(low))__builtin_shufflevector(d, d, 0, 1, 2, 3);
+            high = (decltype(low))__builtin_shufflevector(d, d, 4, 5, 6, 7);
+        } else {
+            low = (decltype(low))__builtin_shufflevector(d, d, 0, 1);
+            high = (decltype(low))__builtin_shufflevector(d, d, 2, 3);
+        }
+#else
+        __builtin_memcpy(this, &v, bytes);
+#endif
+    }
+};
+
+// The lanes of a vector combined in pairs by f.
 template <class T, int bytes = REGISTER, class F>
 MG_INLINE T fold(typename VectorOf<T, bytes>::type v, F f) {
-    if constexpr (bytes == 16) {
-        if constexpr (sizeof(T) == 4) return f(f(v[0], v[2]), f(v[1], v[3]));
-        else return f(v[0], v[1]);
+    if constexpr (bytes > 16) {
+        const Halves<T, bytes> half(v);
+        return fold<T, bytes / 2>(f(half.low, half.high), f);
+    } else if constexpr (sizeof(T) == 4) {
+        return f(f(v[0], v[2]), f(v[1], v[3]));
     } else {
-        typename VectorOf<T, bytes / 2>::type low, high;
-        __builtin_memcpy(&low, &v, bytes / 2);
-        __builtin_memcpy(&high, reinterpret_cast<const char*>(&v) + bytes / 2, bytes / 2);
-        return fold<T, bytes / 2>(f(low, high), f);
+        return f(v[0], v[1]);
     }
 }
 

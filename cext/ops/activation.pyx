@@ -6,9 +6,8 @@ from minigrad.engine.backend cimport (
     GELU, GELU_GRAD, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD, SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD, backend,
 )
 from minigrad.engine.ops.arguments cimport float_operand
-from minigrad.engine.ops.arithmetic cimport (
-    add, apply_binary, apply_unary, greater, greater_equal, multiply, negative, subtract, where,
-)
+from minigrad.engine.ops.arithmetic cimport add, apply_binary, apply_unary, multiply, negative, subtract
+from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, where
 from minigrad.engine.ops.functions cimport erf, exp, expm1, square
 from minigrad.engine.ops.layout cimport cast, dense
 from minigrad.engine.ops.random cimport reserve
@@ -73,7 +72,14 @@ cdef int silu_backward(Node node, Array g) except -1:
 
 
 cpdef Array silu(x):
-    """x sigmoid(x) (Elfwing et al., 2018), also called swish."""
+    """x sigmoid(x) (Elfwing et al., 2018), also called swish.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.silu(mg.tensor([0.0, 1.0]))
+    tensor([0.       , 0.7310586])
+    """
     cdef Array a = float_operand("silu", x), out = apply_unary(SILU, a, a.code)
     track(out, b"silu", silu_backward, 1, a)
     return out
@@ -90,7 +96,14 @@ cdef int gelu_backward(Node node, Array g) except -1:
 
 
 cpdef Array gelu(x):
-    """x Φ(x) with the standard normal distribution Φ, exactly (Hendrycks and Gimpel, 2016)."""
+    """x Φ(x) with the standard normal distribution Φ, exactly (Hendrycks and Gimpel, 2016).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.gelu(mg.tensor([0.0, 1.0]))
+    tensor([0.       , 0.8413447])
+    """
     cdef Array a = float_operand("gelu", x), out = apply_unary(GELU, a, a.code)
     track(out, b"gelu", gelu_backward, 1, a)
     return out
@@ -104,30 +117,58 @@ cdef int softplus_backward(Node node, Array g) except -1:
 
 
 cpdef Array softplus(x):
-    """log(1 + exp(x)), without overflow."""
+    """log(1 + exp(x)), without overflow.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.softplus(mg.tensor([0.0, 1.0]))
+    tensor([0.6931472, 1.3132617])
+    """
     cdef Array a = float_operand("softplus", x), out = apply_unary(SOFTPLUS, a, a.code)
     track(out, b"softplus", softplus_backward, 1, a)
     return out
 
 
 def leaky_relu(x, negative_slope=0.01):
-    """x where x > 0, negative_slope * x elsewhere."""
+    """x where x > 0, negative_slope * x elsewhere.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.leaky_relu(mg.tensor([-2.0, 3.0]), 0.1)
+    tensor([-0.2,  3. ])
+    """
     cdef Array a = float_operand("leaky_relu", x)
     return where(greater(a, 0), a, multiply(a, negative_slope))
 
 
 def elu(x, alpha=1.0):
-    """x where x > 0, alpha (exp(x) - 1) elsewhere (Clevert et al., 2016)."""
+    """x where x > 0, alpha (exp(x) - 1) elsewhere (Clevert et al., 2016).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.elu(mg.tensor([-1.0, 3.0]))
+    tensor([-0.63212055,  3.        ])
+    """
     cdef Array a = float_operand("elu", x)
     positive = greater(a, 0)
     return where(positive, a, multiply(expm1(where(positive, 0, a)), alpha))
 
 
 def hardsigmoid(x):
-    """x / 6 + 1/2, limited to [0, 1]: PyTorch's; Keras's hard_sigmoid has the slope 1/5 (see the documentation)."""
+    """x / 6 + 1/2, limited to [0, 1]: PyTorch's; Keras's hard_sigmoid has the slope 1/5 (see the documentation).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.hardsigmoid(mg.tensor([-4.0, 0.0, 1.5]))
+    tensor([0.  , 0.5 , 0.75])
+    """
     cdef Array a = float_operand("hardsigmoid", x)
-    inner = where(greater(a, -3), a, -3)
-    return add(multiply(where(greater(3, inner), inner, 3), 1 / 6.0), 0.5)
+    inner = where(less_equal(a, -3), -3, a)     # NaN passes both comparisons by
+    return add(multiply(where(greater_equal(inner, 3), 3, inner), 1 / 6.0), 0.5)
 
 
 # ── dropout: y = x k / (1 - p), dx = g k / (1 - p), with k ~ Bernoulli(1 - p) ─────────────────────

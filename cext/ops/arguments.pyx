@@ -1,8 +1,9 @@
 """What users pass, made into what operations take: arrays, scalars, axes."""
 import numbers
 
-from minigrad.engine.array cimport BOOL, FLOAT32, INT64, Array, empty, from_object, is_float
+from minigrad.engine.array cimport BOOL, FLOAT32, INT64, Array, empty, is_float
 from minigrad.engine.backend cimport backend
+from minigrad.engine.interop cimport from_object
 
 
 cdef bint is_scalar(object x):
@@ -49,6 +50,12 @@ cdef Array float_operand(str op, object x):
     if not is_float(a.code):
         raise TypeError(f"[{op}] expected floating-point elements, got {a.dtype}")
     return a
+
+
+cdef int refuse_bool(str op, Array x) except -1:
+    if x.code == BOOL:
+        raise TypeError(f"[{op}] not defined for bool")
+    return 0
 
 
 cdef int one_axis(str op, object axis, int ndim) except -1:

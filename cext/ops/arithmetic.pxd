@@ -1,6 +1,12 @@
 from minigrad.engine.array cimport Array
 from minigrad.engine.tape cimport Node
 
+cdef enum:      # what `track` saves
+    NOTHING = 0
+    FIRST = 1
+    SECOND = 2
+    BOTH = 3
+
 cdef Array apply_unary(int op, Array x, int code)
 cdef Array apply_binary(int op, Array a, Array b, int code)
 cdef tuple matched(str op, object x, object y)
@@ -14,20 +20,3 @@ cpdef Array floor_divide(x, y)
 cpdef Array remainder(x, y)
 cpdef Array negative(x)
 cpdef Array reciprocal(x)
-cpdef Array maximum(x, y)
-cpdef Array minimum(x, y)
-cpdef Array equal(x, y)
-cpdef Array not_equal(x, y)
-cpdef Array less(x, y)
-cpdef Array less_equal(x, y)
-cpdef Array greater(x, y)
-cpdef Array greater_equal(x, y)
-cpdef Array logical_and(x, y)
-cpdef Array logical_or(x, y)
-cpdef Array logical_xor(x, y)
-cpdef Array logical_not(x)
-cpdef Array bitwise_and(x, y)
-cpdef Array bitwise_or(x, y)
-cpdef Array bitwise_xor(x, y)
-cpdef Array bitwise_invert(x)
-cpdef Array where(condition, x, y)

@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons, logic and choice, elementwise with broadcasting.
+"""Arithmetic, elementwise with broadcasting.
 
 Broadcasting is an operation of its own (layout.broadcast_to), whose gradient is a sum: everything here sees operands
 of one shape and one dtype.
@@ -9,19 +9,11 @@ from minigrad.engine.array cimport (
     BOOL, FLOAT32, MAX_NDIM, Array, alias, check_same_device, empty_as, is_float, same_shape, shape_of,
 )
 from minigrad.engine.backend cimport (
-    ADD, AND, DIVIDE, EQ, FLOOR_DIVIDE, GE, GT, INVERT, LE, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, MUL, NE, NEG, OR,
-    RECIPROCAL, REMAINDER, SUB, XOR, backend,
+    ADD, DIVIDE, FLOOR_DIVIDE, MUL, NEG, RECIPROCAL, REMAINDER, SUB, backend,
 )
-from minigrad.engine.ops.arguments cimport is_scalar, operand, scalar, weak_code
+from minigrad.engine.ops.arguments cimport is_scalar, operand, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.layout cimport broadcasted, cast
 from minigrad.engine.tape cimport Node, set_adder, track
-
-cdef enum:      # what `track` saves
-    NOTHING = 0
-    FIRST = 1
-    SECOND = 2
-    BOTH = 3
-
 
 # ── the operands ──────────────────────────────────────────────────────────────────────────────────
 
@@ -116,7 +108,14 @@ cdef Array add_alike(Array a, Array b):
 
 
 cpdef Array add(x, y):
-    """x + y."""
+    """x + y.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.add(mg.tensor([1.0, 2.0]), 10)
+    tensor([11., 12.])
+    """
     if alike(x, y):
         return add_alike(<Array>x, <Array>y)
     a, b = matched("add", x, y)
@@ -135,7 +134,14 @@ cdef int subtract_backward(Node node, Array g) except -1:
 
 
 cpdef Array subtract(x, y):
-    """x - y."""
+    """x - y.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.subtract(mg.tensor([5, 7]), mg.tensor([1, 2]))
+    tensor([4, 5])
+    """
     a, b = (x, y) if alike(x, y) else matched("subtract", x, y)
     if (<Array>a).code == BOOL:
         raise TypeError("[subtract] not defined for bool: use logical_xor")
@@ -160,7 +166,15 @@ cdef Array multiply_alike(Array a, Array b):
 
 
 cpdef Array multiply(x, y):
-    """x * y, element by element."""
+    """x * y, element by element.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.multiply(mg.tensor([1.0, 2.0]), mg.tensor([[2.0], [3.0]]))
+    tensor([[2., 4.],
+            [3., 6.]])
+    """
     if alike(x, y):
         return multiply_alike(<Array>x, <Array>y)
     a, b = matched("multiply", x, y)
@@ -177,7 +191,14 @@ cdef int divide_backward(Node node, Array g) except -1:
 
 
 cpdef Array divide(x, y):
-    """x / y; integers are converted to float32 first."""
+    """x / y; integers are converted to float32 first.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.divide(mg.tensor([1, 2]), 4)
+    tensor([0.25, 0.5 ])
+    """
     a, b = (x, y) if alike(x, y) and is_float((<Array>x).code) else matched_floats("divide", x, y)
     cdef Array out = apply_binary(DIVIDE, <Array>a, <Array>b, (<Array>a).code)
     track(out, b"divide", divide_backward, BOTH if (<Array>b).needs_grad else SECOND, <Array>a, <Array>b)
@@ -191,7 +212,14 @@ cdef int reciprocal_backward(Node node, Array g) except -1:
 
 
 cpdef Array reciprocal(x):
-    """1 / x."""
+    """1 / x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.reciprocal(mg.tensor([2.0, 4.0]))
+    tensor([0.5 , 0.25])
+    """
     cdef Array a = operand("reciprocal", x)
     a = a if is_float(a.code) else cast(a, FLOAT32)
     cdef Array out = apply_unary(RECIPROCAL, a, a.code)
@@ -202,8 +230,16 @@ cpdef Array reciprocal(x):
 
 # floor_divide: y = floor(a / b); its derivative is 0 wherever it has one
 cpdef Array floor_divide(x, y):
-    """The largest integer not above x / y; 0 where integers are divided by 0."""
+    """The largest integer not above x / y; 0 where integers are divided by 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.floor_divide(mg.tensor([7, -7]), 2)
+    tensor([ 3, -4])
+    """
     a, b = matched("floor_divide", x, y)
+    refuse_bool("floor_divide", <Array>a)
     return apply_binary(FLOOR_DIVIDE, <Array>a, <Array>b, (<Array>a).code)
 
 
@@ -216,8 +252,16 @@ cdef int remainder_backward(Node node, Array g) except -1:
 
 
 cpdef Array remainder(x, y):
-    """x - y floor(x / y): the remainder with the sign of y, as Python's ``%``."""
+    """x - y floor(x / y): the remainder with the sign of y, as Python's ``%``.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.remainder(mg.tensor([7, -7]), 3)
+    tensor([1, 2])
+    """
     a, b = matched("remainder", x, y)
+    refuse_bool("remainder", <Array>a)
     cdef Array out = apply_binary(REMAINDER, <Array>a, <Array>b, (<Array>a).code)
     track(out, b"remainder", remainder_backward, BOTH if (<Array>b).needs_grad else NOTHING, <Array>a, <Array>b)
     return out
@@ -229,188 +273,28 @@ cdef int negative_backward(Node node, Array g) except -1:
 
 
 cpdef Array negative(x):
-    """-x."""
-    cdef Array a = operand("negative", x)
-    cdef Array out = apply_unary(NEG, a, a.code)
+    """-x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.negative(mg.tensor([1.0, -2.0]))
+    tensor([-1.,  2.])
+    """
+    cdef Array a = operand("negative", x), out
+    refuse_bool("negative", a)
+    out = apply_unary(NEG, a, a.code)
     track(out, b"negative", negative_backward, NOTHING, a)
     return out
 
 
 cpdef Array positive(x):
-    """+x: x itself."""
+    """+x: x itself.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.positive(mg.tensor([1.0, -2.0]))
+    tensor([ 1., -2.])
+    """
     return operand("positive", x)
-
-
-# maximum, minimum: the gradient goes to the chosen operand, and in halves to both where they are equal
-cdef int extremum_backward(Node node, Array g) except -1:
-    a, b = node.value(0), node.value(1)
-    first = greater(a, b) if node.extra else less(a, b)
-    share = cast(add(cast(first, g.code), multiply(cast(equal(a, b), g.code), 0.5)), g.code)
-    if node.needs(0):
-        node.send(0, multiply(g, share))
-    if node.needs(1):
-        node.send(1, multiply(g, subtract(1, share)))
-    return 0
-
-
-cpdef Array maximum(x, y):
-    """The larger of x and y; NaN if either is. Where they are equal each gets half of the gradient."""
-    a, b = matched("maximum", x, y)
-    cdef Array out = apply_binary(MAXIMUM, <Array>a, <Array>b, (<Array>a).code)
-    track(out, b"maximum", extremum_backward, BOTH, <Array>a, <Array>b, None, True)
-    return out
-
-
-cpdef Array minimum(x, y):
-    """The smaller of x and y; NaN if either is. Where they are equal each gets half of the gradient."""
-    a, b = matched("minimum", x, y)
-    cdef Array out = apply_binary(MINIMUM, <Array>a, <Array>b, (<Array>a).code)
-    track(out, b"minimum", extremum_backward, BOTH, <Array>a, <Array>b, None, False)
-    return out
-
-
-# ── comparisons and logic: no gradients ───────────────────────────────────────────────────────────
-
-cdef Array compare(str name, int op, object x, object y):
-    a, b = matched(name, x, y)
-    return apply_binary(op, <Array>a, <Array>b, BOOL)
-
-
-cpdef Array equal(x, y):
-    """x == y."""
-    return compare("equal", EQ, x, y)
-
-
-cpdef Array not_equal(x, y):
-    """x != y."""
-    return compare("not_equal", NE, x, y)
-
-
-cpdef Array less(x, y):
-    """x < y."""
-    return compare("less", LT, x, y)
-
-
-cpdef Array less_equal(x, y):
-    """x <= y."""
-    return compare("less_equal", LE, x, y)
-
-
-cpdef Array greater(x, y):
-    """x > y."""
-    return compare("greater", GT, x, y)
-
-
-cpdef Array greater_equal(x, y):
-    """x >= y."""
-    return compare("greater_equal", GE, x, y)
-
-
-cdef Array bitwise(str name, int op, object x, object y):
-    a, b = matched(name, x, y)
-    if is_float((<Array>a).code):
-        raise TypeError(f"[{name}] expected integers or bool, got {a.dtype}")
-    return apply_binary(op, <Array>a, <Array>b, (<Array>a).code)
-
-
-cpdef Array bitwise_and(x, y):
-    """x & y, of integers or bool."""
-    return bitwise("bitwise_and", AND, x, y)
-
-
-cpdef Array bitwise_or(x, y):
-    """x | y, of integers or bool."""
-    return bitwise("bitwise_or", OR, x, y)
-
-
-cpdef Array bitwise_xor(x, y):
-    """x ^ y, of integers or bool."""
-    return bitwise("bitwise_xor", XOR, x, y)
-
-
-cpdef Array bitwise_invert(x):
-    """~x, of integers or bool."""
-    cdef Array a = operand("bitwise_invert", x)
-    if is_float(a.code):
-        raise TypeError(f"[bitwise_invert] expected integers or bool, got {a.dtype}")
-    return apply_unary(INVERT, a, a.code)
-
-
-cpdef Array logical_not(x):
-    """Whether each element is zero."""
-    cdef Array a = cast(operand("logical_not", x), BOOL)
-    return apply_unary(LOGICAL_NOT, a, BOOL)
-
-
-cdef Array logical(str name, int op, object x, object y):
-    a, b = matched(name, x, y)
-    return apply_binary(op, cast(<Array>a, BOOL), cast(<Array>b, BOOL), BOOL)
-
-
-cpdef Array logical_and(x, y):
-    """Whether both elements are nonzero."""
-    return logical("logical_and", AND, x, y)
-
-
-cpdef Array logical_or(x, y):
-    """Whether either element is nonzero."""
-    return logical("logical_or", OR, x, y)
-
-
-cpdef Array logical_xor(x, y):
-    """Whether exactly one element is nonzero."""
-    return logical("logical_xor", XOR, x, y)
-
-
-# ── choice ────────────────────────────────────────────────────────────────────────────────────────
-
-# where: y = a where c else b, da = g where c else 0, db = 0 where c else g
-cdef int where_backward(Node node, Array g) except -1:
-    condition = node.value(2)
-    if node.needs(0):
-        node.send(0, where(condition, g, 0))
-    if node.needs(1):
-        node.send(1, where(condition, 0, g))
-    return 0
-
-
-cpdef Array where(condition, x, y):
-    """x where the condition holds, y elsewhere; all three broadcast.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> mg.where(mg.tensor([True, False]), 1.0, mg.tensor([5.0, 6.0]))
-    tensor([1., 6.])
-    """
-    cdef Array c = cast(operand("where", condition), BOOL), a, b
-    if is_scalar(x) and is_scalar(y):
-        x = scalar(x, FLOAT32 if isinstance(x, float) or isinstance(y, float) else weak_code(x, BOOL), c.buffer.device)
-    first, second = matched("where", x, y)
-    a, b = <Array>first, <Array>second
-    check_same_device("where", c, a)
-    if not same_shape(a, c):
-        first, third = broadcast_pair("where", a, c)
-        a, c = <Array>first, <Array>third
-        b = broadcasted(b, a.ndim_, a.extent)
-    cdef Array out = empty_as(a, a.code)
-    backend(a).where(c, a, b, out)
-    track(out, b"where", where_backward, 4, a, b, c)
-    return out
-
-
-def clip(x, min=None, max=None):
-    """x limited to [min, max]; None sets no limit. The gradient is 0 beyond the limits and 1 on them.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> mg.clip(mg.tensor([-2.0, 0.5, 2.0]), -1, 1)
-    tensor([-1. ,  0.5,  1. ])
-    """
-    cdef Array a = operand("clip", x)
-    if min is not None:
-        a = where(less(a, min), min, a)
-    if max is not None:
-        a = where(greater(a, max), max, a)
-    return a

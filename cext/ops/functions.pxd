@@ -1,4 +1,12 @@
 from minigrad.engine.array cimport Array
+from minigrad.engine.tape cimport Backward, Node
+
+cdef enum:      # what a derivative reads
+    INPUT
+    OUTPUT
+
+cdef Array function(int op, const char* name, object x, Backward backward, int reads)
+cdef Array result(Node node)
 
 cpdef Array exp(x)
 cpdef Array expm1(x)
@@ -11,19 +19,6 @@ cpdef Array sqrt(x)
 cpdef Array rsqrt(x)
 cpdef Array square(x)
 cpdef Array power(x, y)
-cpdef Array sin(x)
-cpdef Array cos(x)
-cpdef Array tan(x)
-cpdef Array asin(x)
-cpdef Array acos(x)
-cpdef Array atan(x)
-cpdef Array atan2(x, y)
-cpdef Array sinh(x)
-cpdef Array cosh(x)
-cpdef Array tanh(x)
-cpdef Array asinh(x)
-cpdef Array acosh(x)
-cpdef Array atanh(x)
 cpdef Array erf(x)
 cpdef Array absolute(x)
 cpdef Array sign(x)

@@ -1,26 +1,20 @@
-"""Functions of one variable (and power, atan2), each with its derivative.
+"""Exponentials, logarithms, powers and their kin, each with its derivative.
 
 Every derivative is written with operations of the tape, so that it can be differentiated again.
 """
 from minigrad.engine.array cimport BOOL, FLOAT32, Array, alias, is_float, shape_of
 from minigrad.engine.backend cimport (
-    ABS, ACOS, ACOSH, ASIN, ASINH, ATAN, ATAN2, ATANH, CEIL, COS, COSH, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF,
-    ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND, RSQRT, SIGN, SIN, SINH, SQRT, SQUARE, TAN, TANH, TANH_GRAD,
-)
+    ABS, CEIL, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF,
+    ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND, RSQRT, SIGN, SQRT, SQUARE, )
 from minigrad.engine.ops.arguments cimport is_scalar, operand
 from minigrad.engine.ops.arithmetic cimport (
-    add, apply_binary, apply_unary, divide, equal, matched, matched_floats, multiply, negative, reciprocal, subtract,
-    where,
+    add, apply_binary, apply_unary, divide, matched, matched_floats, multiply, negative, reciprocal, subtract,
 )
+from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.tape cimport Backward, Node, recording, track
 
 from math import log as ln, pi, sqrt as root
-
-cdef enum:      # what a derivative reads
-    INPUT
-    OUTPUT
-
 
 cdef Array function(int op, const char* name, object x, Backward backward, int reads):
     """A differentiable function of floats; integers are converted to float32 first."""
@@ -50,7 +44,7 @@ cdef int no_gradient(Node node, Array g) except -1:
     return node.send(0, multiply(g, 0))
 
 
-cdef inline Array result(Node node):
+cdef Array result(Node node):
     """y, for derivatives that read it."""
     return node.saved_output(<Array>node.extra)
 
@@ -63,7 +57,14 @@ cdef int exp_backward(Node node, Array g) except -1:
 
 
 cpdef Array exp(x):
-    """e to the power x."""
+    """e to the power x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.exp(mg.tensor([0.0, 1.0]))
+    tensor([1.       , 2.7182817])
+    """
     return function(EXP, b"exp", x, exp_backward, OUTPUT)
 
 
@@ -73,7 +74,14 @@ cdef int expm1_backward(Node node, Array g) except -1:
 
 
 cpdef Array expm1(x):
-    """e to the power x, less one; exact for small x."""
+    """e to the power x, less one; exact for small x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.expm1(mg.tensor([0.0, 1e-4]))
+    tensor([0.    , 0.0001])
+    """
     return function(EXPM1, b"expm1", x, expm1_backward, OUTPUT)
 
 
@@ -83,7 +91,14 @@ cdef int exp2_backward(Node node, Array g) except -1:
 
 
 cpdef Array exp2(x):
-    """2 to the power x."""
+    """2 to the power x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.exp2(mg.tensor([0.0, 3.0]))
+    tensor([1., 8.])
+    """
     return function(EXP2, b"exp2", x, exp2_backward, OUTPUT)
 
 
@@ -93,7 +108,14 @@ cdef int log_backward(Node node, Array g) except -1:
 
 
 cpdef Array log(x):
-    """The natural logarithm; NaN below 0, -inf at 0."""
+    """The natural logarithm; NaN below 0, -inf at 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.log(mg.tensor([1.0, 10.0]))
+    tensor([0.       , 2.3025851])
+    """
     return function(LOG, b"log", x, log_backward, INPUT)
 
 
@@ -103,7 +125,14 @@ cdef int log1p_backward(Node node, Array g) except -1:
 
 
 cpdef Array log1p(x):
-    """log(1 + x); exact for small x."""
+    """log(1 + x); exact for small x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.log1p(mg.tensor([0.0, 1e-4]))
+    tensor([0.0000e+00, 9.9995e-05])
+    """
     return function(LOG1P, b"log1p", x, log1p_backward, INPUT)
 
 
@@ -113,7 +142,14 @@ cdef int log2_backward(Node node, Array g) except -1:
 
 
 cpdef Array log2(x):
-    """The logarithm to base 2."""
+    """The logarithm to base 2.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.log2(mg.tensor([1.0, 8.0]))
+    tensor([0., 3.])
+    """
     return function(LOG2, b"log2", x, log2_backward, INPUT)
 
 
@@ -123,7 +159,14 @@ cdef int log10_backward(Node node, Array g) except -1:
 
 
 cpdef Array log10(x):
-    """The logarithm to base 10."""
+    """The logarithm to base 10.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.log10(mg.tensor([1.0, 1000.0]))
+    tensor([0., 3.])
+    """
     return function(LOG10, b"log10", x, log10_backward, INPUT)
 
 
@@ -135,7 +178,14 @@ cdef int sqrt_backward(Node node, Array g) except -1:
 
 
 cpdef Array sqrt(x):
-    """The square root; NaN below 0."""
+    """The square root; NaN below 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.sqrt(mg.tensor([4.0, 9.0]))
+    tensor([2., 3.])
+    """
     return function(SQRT, b"sqrt", x, sqrt_backward, OUTPUT)
 
 
@@ -146,7 +196,14 @@ cdef int rsqrt_backward(Node node, Array g) except -1:
 
 
 cpdef Array rsqrt(x):
-    """1 / sqrt(x)."""
+    """1 / sqrt(x).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.rsqrt(mg.tensor([4.0, 16.0]))
+    tensor([0.5 , 0.25])
+    """
     return function(RSQRT, b"rsqrt", x, rsqrt_backward, OUTPUT)
 
 
@@ -156,9 +213,17 @@ cdef int square_backward(Node node, Array g) except -1:
 
 
 cpdef Array square(x):
-    """x * x."""
-    cdef Array a = operand("square", x)
-    cdef Array out = apply_unary(SQUARE, a, a.code)
+    """x * x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.square(mg.tensor([2.0, -3.0]))
+    tensor([4., 9.])
+    """
+    cdef Array a = operand("square", x), out
+    refuse_bool("square", a)
+    out = apply_unary(SQUARE, a, a.code)
     track(out, b"square", square_backward, 1, a)
     return out
 
@@ -188,6 +253,12 @@ cpdef Array power(x, y):
     ------
     ValueError
         If both are integers and some exponent is negative: convert to float first.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.power(mg.tensor([2.0, 3.0]), 3)
+    tensor([ 8., 27.])
     """
     cdef Array a, out
     if is_scalar(y) and isinstance(x, Array):
@@ -218,151 +289,6 @@ cpdef Array power(x, y):
     return out
 
 
-# ── circular functions and their inverses ───────────────────────────────────────────────────────────
-
-# sin: dx = g cos x
-cdef int sin_backward(Node node, Array g) except -1:
-    return node.send(0, multiply(g, cos(node.value(0))))
-
-
-cpdef Array sin(x):
-    """The sine of x in radians."""
-    return function(SIN, b"sin", x, sin_backward, INPUT)
-
-
-# cos: dx = -g sin x
-cdef int cos_backward(Node node, Array g) except -1:
-    return node.send(0, negative(multiply(g, sin(node.value(0)))))
-
-
-cpdef Array cos(x):
-    """The cosine of x in radians."""
-    return function(COS, b"cos", x, cos_backward, INPUT)
-
-
-# tan: dx = g (1 + y²)
-cdef int tan_backward(Node node, Array g) except -1:
-    return node.send(0, multiply(g, add(square(result(node)), 1)))
-
-
-cpdef Array tan(x):
-    """The tangent of x in radians."""
-    return function(TAN, b"tan", x, tan_backward, OUTPUT)
-
-
-# asin: dx = g / √(1 - x²)
-cdef int asin_backward(Node node, Array g) except -1:
-    return node.send(0, multiply(g, rsqrt(subtract(1, square(node.value(0))))))
-
-
-cpdef Array asin(x):
-    """The angle in [-π/2, π/2] whose sine is x."""
-    return function(ASIN, b"asin", x, asin_backward, INPUT)
-
-
-# acos: dx = -g / √(1 - x²)
-cdef int acos_backward(Node node, Array g) except -1:
-    return node.send(0, negative(multiply(g, rsqrt(subtract(1, square(node.value(0)))))))
-
-
-cpdef Array acos(x):
-    """The angle in [0, π] whose cosine is x."""
-    return function(ACOS, b"acos", x, acos_backward, INPUT)
-
-
-# atan: dx = g / (1 + x²)
-cdef int atan_backward(Node node, Array g) except -1:
-    return node.send(0, divide(g, add(square(node.value(0)), 1)))
-
-
-cpdef Array atan(x):
-    """The angle in (-π/2, π/2) whose tangent is x."""
-    return function(ATAN, b"atan", x, atan_backward, INPUT)
-
-
-# atan2: y = angle of the point (b, a), da = g b / (a² + b²), db = -g a / (a² + b²)
-cdef int atan2_backward(Node node, Array g) except -1:
-    cdef Array a = node.value(0), b = node.value(1)
-    cdef Array share = divide(g, add(square(a), square(b)))
-    if node.needs(0):
-        node.send(0, multiply(share, b))
-    if node.needs(1):
-        node.send(1, negative(multiply(share, a)))
-    return 0
-
-
-cpdef Array atan2(x, y):
-    """The angle in (-π, π] of the point with ordinate x and abscissa y, as NumPy's ``arctan2``."""
-    a, b = matched_floats("atan2", x, y)
-    cdef Array out = apply_binary(ATAN2, <Array>a, <Array>b, (<Array>a).code)
-    track(out, b"atan2", atan2_backward, 3, <Array>a, <Array>b)
-    return out
-
-
-# ── hyperbolic functions and their inverses ─────────────────────────────────────────────────────────
-
-# sinh: dx = g cosh x
-cdef int sinh_backward(Node node, Array g) except -1:
-    return node.send(0, multiply(g, cosh(node.value(0))))
-
-
-cpdef Array sinh(x):
-    """The hyperbolic sine."""
-    return function(SINH, b"sinh", x, sinh_backward, INPUT)
-
-
-# cosh: dx = g sinh x
-cdef int cosh_backward(Node node, Array g) except -1:
-    return node.send(0, multiply(g, sinh(node.value(0))))
-
-
-cpdef Array cosh(x):
-    """The hyperbolic cosine."""
-    return function(COSH, b"cosh", x, cosh_backward, INPUT)
-
-
-# tanh: dx = g (1 - y²)
-cdef int tanh_backward(Node node, Array g) except -1:
-    if not recording():
-        return node.send(0, apply_binary(TANH_GRAD, g, <Array>node.extra, g.code))
-    return node.send(0, multiply(g, subtract(1, square(result(node)))))
-
-
-cpdef Array tanh(x):
-    """The hyperbolic tangent."""
-    return function(TANH, b"tanh", x, tanh_backward, OUTPUT)
-
-
-# asinh: dx = g / √(x² + 1)
-cdef int asinh_backward(Node node, Array g) except -1:
-    return node.send(0, multiply(g, rsqrt(add(square(node.value(0)), 1))))
-
-
-cpdef Array asinh(x):
-    """The inverse of sinh."""
-    return function(ASINH, b"asinh", x, asinh_backward, INPUT)
-
-
-# acosh: dx = g / √(x² - 1)
-cdef int acosh_backward(Node node, Array g) except -1:
-    return node.send(0, multiply(g, rsqrt(subtract(square(node.value(0)), 1))))
-
-
-cpdef Array acosh(x):
-    """The inverse of cosh on [1, ∞)."""
-    return function(ACOSH, b"acosh", x, acosh_backward, INPUT)
-
-
-# atanh: dx = g / (1 - x²)
-cdef int atanh_backward(Node node, Array g) except -1:
-    return node.send(0, divide(g, subtract(1, square(node.value(0)))))
-
-
-cpdef Array atanh(x):
-    """The inverse of tanh on (-1, 1)."""
-    return function(ATANH, b"atanh", x, atanh_backward, INPUT)
-
-
 # ── others ──────────────────────────────────────────────────────────────────────────────────────────
 
 # erf: dx = g 2/√π exp(-x²)
@@ -371,7 +297,14 @@ cdef int erf_backward(Node node, Array g) except -1:
 
 
 cpdef Array erf(x):
-    """The error function 2/√π ∫₀ˣ exp(-t²) dt."""
+    """The error function 2/√π ∫₀ˣ exp(-t²) dt.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.erf(mg.tensor([0.0, 0.5]))
+    tensor([0.       , 0.5204999])
+    """
     return function(ERF, b"erf", x, erf_backward, INPUT)
 
 
@@ -381,7 +314,14 @@ cdef int abs_backward(Node node, Array g) except -1:
 
 
 cpdef Array absolute(x):
-    """The absolute value; its gradient at 0 is 0."""
+    """The absolute value; its gradient at 0 is 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.abs(mg.tensor([-2.0, 3.0]))
+    tensor([2., 3.])
+    """
     cdef Array a = operand("abs", x)
     if a.code == BOOL:
         return a
@@ -391,7 +331,14 @@ cpdef Array absolute(x):
 
 
 cpdef Array sign(x):
-    """-1, 0 or 1 with the sign of x; NaN of NaN."""
+    """-1, 0 or 1 with the sign of x; NaN of NaN.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.sign(mg.tensor([-2.0, 0.0, 3.0]))
+    tensor([-1.,  0.,  1.])
+    """
     cdef Array a = operand("sign", x)
     if a.code == BOOL:
         raise TypeError("[sign] not defined for bool")
@@ -401,17 +348,38 @@ cpdef Array sign(x):
 
 
 cpdef Array floor(x):
-    """The largest integer not above x."""
+    """The largest integer not above x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.floor(mg.tensor([1.5, -1.5]))
+    tensor([ 1., -2.])
+    """
     return step_function(FLOOR, b"floor", x)
 
 
 cpdef Array ceil(x):
-    """The smallest integer not below x."""
+    """The smallest integer not below x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.ceil(mg.tensor([1.5, -1.5]))
+    tensor([ 2., -1.])
+    """
     return step_function(CEIL, b"ceil", x)
 
 
 cpdef Array round(x):
-    """The nearest integer, halves to the even one."""
+    """The nearest integer, halves to the even one.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.round(mg.tensor([0.5, 1.5, 1.7]))
+    tensor([0., 2., 2.])
+    """
     return step_function(ROUND, b"round", x)
 
 
@@ -421,15 +389,36 @@ cdef Array test(int op, const char* name, object x):
 
 
 cpdef Array isnan(x):
-    """Which elements are NaN."""
+    """Which elements are NaN.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.isnan(mg.tensor([1.0, float("nan")]))
+    tensor([False,  True])
+    """
     return test(ISNAN, b"isnan", x)
 
 
 cpdef Array isinf(x):
-    """Which elements are infinite."""
+    """Which elements are infinite.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.isinf(mg.tensor([1.0, float("inf")]))
+    tensor([False,  True])
+    """
     return test(ISINF, b"isinf", x)
 
 
 cpdef Array isfinite(x):
-    """Which elements are neither infinite nor NaN."""
+    """Which elements are neither infinite nor NaN.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.isfinite(mg.tensor([1.0, float("nan")]))
+    tensor([ True, False])
+    """
     return test(ISFINITE, b"isfinite", x)

@@ -4,16 +4,18 @@ from libc.stdint cimport int32_t, int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, INT32, INT64, MAX_NDIM, Array, alias, check_same_device, empty, empty_as, from_object, is_float, same_shape,
+    BOOL, INT32, INT64, MAX_NDIM, Array, alias, check_same_device, empty, empty_as, is_float, same_shape,
     shape_of, transferred,
 )
 from minigrad.engine.backend cimport backend
+from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport is_scalar, one_axis, operand, scalar
-from minigrad.engine.ops.arithmetic cimport add, broadcast_pair, less, multiply, where
+from minigrad.engine.ops.arithmetic cimport add, broadcast_pair, multiply
+from minigrad.engine.ops.logic cimport less, where
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, broadcasted, cast, copied, dense, permuted, permuted_raw, placed, reindexed, reshape_to, sliced, window, zeros,
 )
-from minigrad.engine.tape cimport Node, check_in_place, rebase, recording, track
+from minigrad.engine.tape cimport Node, become, before_write, check_write, recording, track
 
 
 # ── checked indices ───────────────────────────────────────────────────────────────────────────────
@@ -190,7 +192,14 @@ def take_along_axis(x, indices, axis=-1):
 # ── order ─────────────────────────────────────────────────────────────────────────────────────────
 
 def argsort(x, axis=-1, *, descending=False, stable=True):
-    """The indices (int64) that sort x along an axis; equal elements keep their order, NaN comes last."""
+    """The indices (int64) that sort x along an axis; equal elements keep their order, NaN comes last.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.argsort(mg.tensor([3.0, 1.0, 2.0]))
+    tensor([1, 2, 0])
+    """
     cdef Array a = operand("argsort", x), plain, out
     cdef int k = one_axis("argsort", axis, a.ndim_)
     order = [i for i in range(a.ndim_) if i != k] + [k]
@@ -214,7 +223,14 @@ def sort(x, axis=-1, *, descending=False, stable=True):
 
 
 def nonzero(x):
-    """A tuple with one int64 tensor for each axis: where x is not zero, in row-major order."""
+    """A tuple with one int64 tensor for each axis: where x is not zero, in row-major order.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nonzero(mg.tensor([0, 5, 0, 7]))
+    (tensor([1, 3]),)
+    """
     cdef Array a = operand("nonzero", x)
     if a.ndim_ == 0:
         raise ValueError("[nonzero] expected at least one axis, got a 0-d tensor")
@@ -222,7 +238,14 @@ def nonzero(x):
 
 
 def unique_values(x):
-    """The distinct elements of x, sorted; every NaN is its own."""
+    """The distinct elements of x, sorted; every NaN is its own.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.unique_values(mg.tensor([3, 1, 3]))
+    tensor([1, 3])
+    """
     cdef Array a = operand("unique_values", x)
     return backend(a).unique(dense(a))
 
@@ -400,9 +423,8 @@ cpdef int setitem(x, key, value) except -1:
     else:
         v = operand("setitem", value)
     check_same_device("setitem", a, v)
-    recorded = recording() and (a.needs_grad or v.needs_grad)
-    if recorded:
-        check_in_place("setitem", a)
+    cdef bint recorded = recording() and (a.needs_grad or v.needs_grad)
+    check_write("setitem", a, recorded)
     if is_float(v.code) and not is_float(a.code):
         raise TypeError(f"[setitem] expected a value of a dtype that fits {a.dtype}, got {v.dtype}")
     spec, layout = parse_key(a, key)
@@ -421,16 +443,10 @@ cpdef int setitem(x, key, value) except -1:
         v = copied(v)       # x[1:] = x[:-1]
     if recorded:
         # Written out of place, and then taken over: the tape sees y = setitem(x, v).
-        old.node, old.needs_grad, old.output = a.node, a.needs_grad, a.output
         result = copied_raw(a)
         write(result, spec, layout, v)
-        track(result, b"setitem", setitem_backward, 0, old, v, None, (spec, layout))
-        old = None
-        target = None
-        backend(a).copy(result, a)
-        a.node = None
-        rebase(a, result)
-        return 0
+        track(result, b"setitem", setitem_backward, 0, before_write(a), v, None, (spec, layout))
+        return become(a, result)
     write(a, spec, layout, v)
     a.buffer.version += 1
     return 0

@@ -165,7 +165,14 @@ def split(x, indices_or_sections, axis=0):
 
 
 def unstack(x, axis=0):
-    """A tuple of the slices of x along an axis, as views: the inverse of `stack`."""
+    """A tuple of the slices of x along an axis, as views: the inverse of `stack`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.unstack(mg.tensor([[1, 2], [3, 4]]))
+    (tensor([1, 2]), tensor([3, 4]))
+    """
     cdef Array a = operand("unstack", x)
     cdef int k = one_axis("unstack", axis, a.ndim_)
     return tuple(pieces(a, k, list(range(a.extent[k] + 1)), False))

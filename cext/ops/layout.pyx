@@ -3,7 +3,7 @@
 Their gradients are each other: the adjoint of a slice is a placement into zeros, that of a broadcast is a sum.
 """
 from minigrad.engine.array cimport (
-    BOOL, FLOAT32, INT32, INT64, MAX_NDIM, Array, code_of, empty, empty_as, is_float, itemsize, parse_shape, same_shape,
+    BOOL, FLOAT32, INT32, INT64, MAX_NDIM, Array, code_of, empty, empty_as, is_float, itemsize, parse_shape, product, same_shape,
     shape_of, view,
 )
 from minigrad.engine.backend cimport ADD, SUM, backend
@@ -116,14 +116,13 @@ cpdef Array reshape(x, shape, copy=None):
     cdef Array a = operand("reshape", x)
     cdef int64_t[MAX_NDIM] extent
     cdef int ndim = parse_shape(shape, extent), i, free = -1
-    cdef int64_t known = 1
+    cdef int64_t known
     for i in range(ndim):
         if extent[i] == -1 and free < 0:
-            free = i
+            free, extent[i] = i, 1
         elif extent[i] < 0:
             raise ValueError(f"[reshape] expected lengths of 0 or more and at most one -1, got {shape}")
-        else:
-            known *= extent[i]
+    known = product(ndim, extent)
     if free >= 0 and known > 0 and a.count % known == 0:
         extent[free] = a.count // known
     elif free >= 0 or known != a.count:
@@ -153,7 +152,14 @@ cdef Array permuted(Array x, list order):
 
 
 cpdef Array permute_dims(x, axes):
-    """x with its axes in the given order; a view."""
+    """x with its axes in the given order; a view.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.permute_dims(mg.ones((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     cdef Array a = operand("permute_dims", x)
     order = [one_axis("permute_dims", k, a.ndim_) for k in axes]
     if len(order) != a.ndim_ or len(set(order)) != a.ndim_:
@@ -162,7 +168,15 @@ cpdef Array permute_dims(x, axes):
 
 
 cpdef Array matrix_transpose(x):
-    """x with its last two axes exchanged; a view."""
+    """x with its last two axes exchanged; a view.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.matrix_transpose(mg.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 3],
+            [2, 4]])
+    """
     cdef Array a = operand("matrix_transpose", x)
     if a.ndim_ < 2:
         raise ValueError(f"[matrix_transpose] expected two axes or more, got shape {shape_of(a)}")
@@ -170,7 +184,14 @@ cpdef Array matrix_transpose(x):
 
 
 cpdef Array moveaxis(x, source, destination):
-    """x with the axes `source` moved to the places `destination`; a view."""
+    """x with the axes `source` moved to the places `destination`; a view.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.moveaxis(mg.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     cdef Array a = operand("moveaxis", x)
     sources = source if isinstance(source, (tuple, list)) else (source,)
     places = destination if isinstance(destination, (tuple, list)) else (destination,)
@@ -185,7 +206,14 @@ cpdef Array moveaxis(x, source, destination):
 
 
 cpdef Array expand_dims(x, axis):
-    """x with an axis of length one at place `axis` (an int, or a tuple of places in the result)."""
+    """x with an axis of length one at place `axis` (an int, or a tuple of places in the result).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.expand_dims(mg.ones(3), 0).shape
+    (1, 3)
+    """
     cdef Array a = operand("expand_dims", x)
     places = axis if isinstance(axis, (tuple, list)) else (axis,)
     places = many_axes("expand_dims", places, a.ndim_ + <int>len(places))
@@ -202,6 +230,12 @@ cpdef Array squeeze(x, axis=None):
     ------
     ValueError
         If a named axis has another length.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.squeeze(mg.ones((1, 3, 1))).shape
+    (3,)
     """
     cdef Array a = operand("squeeze", x)
     drop = [k for k in range(a.ndim_) if a.extent[<int>k] == 1] if axis is None else many_axes("squeeze", axis, a.ndim_)
@@ -285,7 +319,14 @@ cdef Array zeros(tuple shape, int code, int device):
 
 
 cpdef Array flip(x, axis=None):
-    """x with the order of its elements reversed along the axes (None: all); a view."""
+    """x with the order of its elements reversed along the axes (None: all); a view.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.flip(mg.arange(3))
+    tensor([2, 1, 0])
+    """
     cdef Array a = operand("flip", x)
     cdef list turned = many_axes("flip", axis, a.ndim_), spec = []
     cdef int64_t length
@@ -309,6 +350,7 @@ cdef Array broadcasted(Array x, int ndim, const int64_t* extent):
     """x repeated to a shape, as a view with strides of zero; the caller has checked that the shapes agree."""
     cdef int64_t[MAX_NDIM] step
     cdef int i, lead = ndim - x.ndim_
+    product(ndim, extent)
     for i in range(ndim):
         step[i] = 0 if i < lead or (x.extent[i - lead] == 1 and extent[i] != 1) else x.step[i - lead]
     cdef Array out = view(x, ndim, extent, step, x.data)

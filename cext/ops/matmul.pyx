@@ -3,13 +3,14 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, is_float, itemsize, shape_of, view
 from minigrad.engine.backend cimport backend
+from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, operand
 from minigrad.engine.ops.arithmetic cimport add, matched
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, broadcasted, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, reshaped, squeeze,
     sum_to, summed,
 )
-from minigrad.engine.tape cimport Node, composed_backward, recording, track
+from minigrad.engine.tape cimport Node, recording, track
 
 
 # ── product of matrices: Y = A B, dA = G Bᵀ, dB = Aᵀ G ────────────────────────────────────────────

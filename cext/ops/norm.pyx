@@ -3,11 +3,12 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array, check_same_device, empty, empty_as, same_shape, shape_of
 from minigrad.engine.backend cimport backend
+from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt, square
 from minigrad.engine.ops.layout cimport dense, summed
-from minigrad.engine.tape cimport Node, composed_backward, recording, track
+from minigrad.engine.tape cimport Node, recording, track
 
 
 # layer_norm (Ba, Kiros, Hinton 2016, eq. 3, 4), over the n elements of each row:

@@ -5,13 +5,15 @@ from minigrad.engine.array cimport (
     BOOL, FLOAT32, INT32, INT64, Array, alias, code_of, dtype_of, empty_as, is_float, shape_of,
 )
 from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, backend
+from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, many_axes, one_axis, operand
-from minigrad.engine.ops.arithmetic cimport add, divide, equal, multiply, negative, reciprocal, subtract, where
+from minigrad.engine.ops.arithmetic cimport add, divide, multiply, negative, reciprocal, subtract
+from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.functions cimport exp, log, sqrt, square
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summed,
+    broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summed, zeros,
 )
-from minigrad.engine.tape cimport Node, composed_backward, recording, track
+from minigrad.engine.tape cimport Node, recording, track
 
 
 cdef tuple kept_shape(Array x, list axes):
@@ -97,7 +99,14 @@ def var(x, axis=None, *, correction=0, keepdims=False):
 
 
 def std(x, axis=None, *, correction=0, keepdims=False):
-    """The square root of the variance; see `var`."""
+    """The square root of the variance; see `var`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.std(mg.tensor([1.0, 3.0]))
+    tensor(1.)
+    """
     return sqrt(var(x, axis, correction=correction, keepdims=keepdims))
 
 
@@ -123,8 +132,11 @@ cdef Array cumulative_product(Array x):
     """y[..., i] = x[..., 0] ... x[..., i - 1], by doubling: log n products, each differentiable."""
     from minigrad.engine.ops.join import concat
     cdef int64_t n = x.extent[x.ndim_ - 1], shift = 1
-    ones = add(multiply(cut(x, 0, min(n, 1)), 0), 1)
-    y = concat([ones, cut(x, 0, n - 1)], -1) if n > 0 else x
+    if n == 0:
+        return x
+    ones = zeros(shape_of(x)[:-1] + (1,), x.code, x.buffer.device)
+    backend(x).fill(ones, 1)
+    y = concat([ones, cut(x, 0, n - 1)], -1)
     while shift < n:
         y = concat([cut(y, 0, shift), multiply(cut(y, shift, n), cut(y, 0, n - shift))], -1)
         shift *= 2
@@ -182,12 +194,26 @@ cdef Array extremum(str name, int op, object x, object axis, bint keepdims):
 
 
 def max(x, axis=None, *, keepdims=False):
-    """The largest element over `axis`; NaN if there is one. Elements that tie share the gradient equally."""
+    """The largest element over `axis`; NaN if there is one. Elements that tie share the gradient equally.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.max(mg.tensor([[1.0, 5.0], [4.0, 2.0]]), axis=0)
+    tensor([4., 5.])
+    """
     return extremum("max", MAX, x, axis, keepdims)
 
 
 def min(x, axis=None, *, keepdims=False):
-    """The smallest element over `axis`; NaN if there is one. Elements that tie share the gradient equally."""
+    """The smallest element over `axis`; NaN if there is one. Elements that tie share the gradient equally.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.min(mg.tensor([[1.0, 5.0], [4.0, 2.0]]), axis=0)
+    tensor([1., 2.])
+    """
     return extremum("min", MIN, x, axis, keepdims)
 
 
@@ -203,12 +229,26 @@ cdef Array position(str name, int op, object x, object axis, bint keepdims):
 
 
 def argmax(x, axis=None, *, keepdims=False):
-    """The index (int64) of the first largest element along one axis, or in row-major order if None."""
+    """The index (int64) of the first largest element along one axis, or in row-major order if None.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.argmax(mg.tensor([1.0, 5.0, 4.0]))
+    tensor(1)
+    """
     return position("argmax", ARGMAX, x, axis, keepdims)
 
 
 def argmin(x, axis=None, *, keepdims=False):
-    """The index (int64) of the first smallest element along one axis, or in row-major order if None."""
+    """The index (int64) of the first smallest element along one axis, or in row-major order if None.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.argmin(mg.tensor([3.0, 1.0, 4.0]))
+    tensor(1)
+    """
     return position("argmin", ARGMIN, x, axis, keepdims)
 
 
@@ -222,12 +262,26 @@ cdef Array decide(str name, int op, object x, object axis, bint keepdims):
 
 
 def any(x, axis=None, *, keepdims=False):
-    """Whether any element over `axis` is nonzero."""
+    """Whether any element over `axis` is nonzero.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.any(mg.tensor([False, True]))
+    tensor(True)
+    """
     return decide("any", ANY, x, axis, keepdims)
 
 
 def all(x, axis=None, *, keepdims=False):
-    """Whether all elements over `axis` are nonzero."""
+    """Whether all elements over `axis` are nonzero.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.all(mg.tensor([False, True]))
+    tensor(False)
+    """
     return decide("all", ALL, x, axis, keepdims)
 
 
@@ -278,6 +332,12 @@ def cumulative_sum(x, axis=None, *, dtype=None, include_initial=False):
         Convert x first.
     include_initial : bool
         Begin with a 0, so that the axis is one longer.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.cumulative_sum(mg.tensor([1.0, 2.0, 3.0]))
+    tensor([1., 3., 6.])
     """
     cdef Array a = operand("cumulative_sum", x), plain
     if axis is None and a.ndim_ != 1:
@@ -293,8 +353,5 @@ def cumulative_sum(x, axis=None, *, dtype=None, include_initial=False):
     track(out, b"cumulative_sum", cumulative_sum_backward, 0, a, None, None, k)
     if include_initial:
         from minigrad.engine.ops.join import concat
-        from minigrad.engine.ops.layout import zeros_of
-        shape = list(shape_of(a))
-        shape[k] = 1
-        return concat([zeros_of(tuple(shape), out), out], axis=k)
+        return concat([zeros(kept_shape(a, [k]), a.code, a.buffer.device), out], axis=k)
     return out

@@ -5,15 +5,17 @@ from minigrad.engine.array cimport (
     BOOL, INT64, Array, alias, check_same_device, empty, empty_as, is_float, shape_of,
 )
 from minigrad.engine.backend cimport backend
+from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, one_axis, operand
-from minigrad.engine.ops.arithmetic cimport add, equal, multiply, negative, subtract, where
+from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
+from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.functions cimport exp
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, moveaxis, permuted_raw, reshape_to, squeeze, summed, zeros,
 )
 from minigrad.engine.ops.index cimport taken_along
 from minigrad.engine.ops.reduce import logsumexp
-from minigrad.engine.tape cimport Node, composed_backward, recording, track
+from minigrad.engine.tape cimport Node, recording, track
 
 
 # softmax: yᵢ = exp xᵢ / sum exp x, dx = y (g - sum g y);  log_softmax: y = x - logsumexp x, dx = g - exp(y) sum g

@@ -38,7 +38,7 @@ char name[96] = "not loaded";
 // ---- tiles ----------------------------------------------------------------------------------------------------------
 
 // Multiply-adds of a chunk that takes a few microseconds, many times what it costs to hand it to a thread
-constexpr int64_t CHUNK = 1 << 18, VECTOR_CHUNK = 1 << 16;
+constexpr int64_t CHUNK = 1 << 17, VECTOR_CHUNK = 1 << 16;
 
 struct Tile {
     int64_t m, n, k;
@@ -48,23 +48,30 @@ int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t multiple_of_16(int64_t x, int64_t low, int64_t high) { return std::clamp(x / 16 * 16, low, high); }
 
+// The length of equal parts of x, none longer than `most`
+int64_t part(int64_t x, int64_t most) { return multiple_of_16(ceil_divide(x, ceil_divide(x, most)) + 15, 16, most); }
+
 Tile choose_tile(bool transpose_b, int64_t m, int64_t n, int64_t k) {
-    constexpr int64_t UNPACKED = 1'000'000, LARGE = 500'000'000, PACKED = 4'000'000;
+    constexpr int64_t UNPACKED = 1'000'000, LARGE = 500'000'000, PACKED = 3'000'000;
     if (m == 1 || n == 1) {
         const int64_t length = multiple_of_16(VECTOR_CHUNK / k, 16, VECTOR_CHUNK);
         return {std::min(m, length), std::min(n, length), k};
     }
     if (!unpacked_kernels || m * n * k > LARGE || (transpose_b && k < std::min<int64_t>(m, 160))) {
-        Tile tile{std::min<int64_t>(m, 256), std::min<int64_t>(n, 512), k};
-        while (tile.m * tile.n * k > PACKED && ceil_divide(m, tile.m) * ceil_divide(n, tile.n) < 8)
-            (tile.m > tile.n ? tile.m : tile.n) /= 2;
+        Tile tile{part(m, 512), part(n, 1024), k};
+        const auto enough = [&] { return ceil_divide(m, tile.m) * ceil_divide(n, tile.n) >= 8; };
+        while (tile.m * tile.n > 64 * 64 && tile.m * tile.n * k > PACKED && !enough())
+            if (tile.m < tile.n)
+                tile.n = part(n, tile.n / 2);
+            else
+                tile.m = part(m, tile.m / 2);
         return tile;
     }
     if (transpose_b) {  // its kernel forms dot products along k: the longer the better
         const int64_t depth = std::min<int64_t>(k, 1280), rows = 32 * 32 * depth <= UNPACKED ? 32 : 16;
         return {rows, multiple_of_16(UNPACKED / (rows * depth), 16, 32 * 32 / rows), depth};
     }
-    const int64_t depth = k <= 320 ? k : multiple_of_16(ceil_divide(k, ceil_divide(k, 320)) + 15, 16, 320);
+    const int64_t depth = part(k, 320);
     return {multiple_of_16(UNPACKED / (64 * depth), 48, 256), 64, depth};
 }
 

@@ -5,13 +5,14 @@ from collections.abc import Callable
 
 from minigrad.creation import arange
 from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leaky_relu, relu, sigmoid, silu, softplus
-from minigrad.engine.ops.arithmetic import maximum, where
-from minigrad.engine.ops.functions import absolute, log, square, tanh
+from minigrad.engine.ops.functions import absolute, log, square
 from minigrad.engine.ops.index import take, take_along_axis
 from minigrad.engine.ops.layout import expand_dims, squeeze
+from minigrad.engine.ops.logic import maximum, where
 from minigrad.engine.ops.matmul import linear
 from minigrad.engine.ops.norm import layer_norm
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, softmax
+from minigrad.engine.ops.trigonometry import tanh
 from minigrad.engine.tensor import Tensor
 
 Activation = Callable[[Tensor], Tensor]

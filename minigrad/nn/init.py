@@ -7,8 +7,8 @@ import numpy as np
 from minigrad import random
 from minigrad.autograd import no_grad
 from minigrad.creation import asarray, eye, full_like
-from minigrad.engine.ops.arithmetic import clip, where
 from minigrad.engine.ops.functions import erf
+from minigrad.engine.ops.logic import clip, where
 from minigrad.engine.tensor import Tensor
 
 GAINS = {

@@ -49,7 +49,8 @@ class Summary(NamedTuple):
         lines += ["=" * width, f"Total parameters: {self.total:,}", f"Trainable: {self.trainable:,}"]
         return "\n".join([*lines, f"Not trainable: {self.not_trainable:,}"])
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def summary(model: Module, input_shape: Shape | Sequence[Shape], dtype: DType | str = "float32") -> Summary:
@@ -90,7 +91,8 @@ def summary(model: Module, input_shape: Shape | Sequence[Shape], dtype: DType | 
     Trainable: 7,850
     Not trainable: 0
     """
-    shapes = [tuple(shape) for shape in input_shape] if _is_nested(input_shape) else [tuple(input_shape)]  # type: ignore[arg-type]
+    nested: Any = input_shape if any(isinstance(entry, tuple | list) for entry in input_shape) else [input_shape]
+    shapes: list[tuple[int | None, ...]] = [tuple(shape) for shape in nested]
     for shape in shapes:
         if any(n is not None and n < 0 for n in shape):
             raise ValueError(f"[summary] expected lengths of 0 or more, or None, got {shape}")
@@ -138,10 +140,6 @@ def _statistics(module: Module, recurse: bool) -> int:
     names = [(owner, name) for owner in modules for name, persistent in owner._buffers.items() if persistent]
     buffers = {id(getattr(owner, name)): getattr(owner, name) for owner, name in names}
     return sum(buffer.size for buffer in buffers.values() if buffer is not None and buffer.dtype.kind == "f")
-
-
-def _is_nested(shape: Any) -> bool:
-    return any(isinstance(entry, tuple | list) for entry in shape)
 
 
 def _merge(shape: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tuple[int | None, ...] | None:

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 
 from minigrad.autograd import no_grad
-from minigrad.engine.ops.arithmetic import clip
 from minigrad.engine.ops.functions import absolute
 from minigrad.engine.ops.join import concat
+from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.optimizer import grad_norm, scale_
 from minigrad.engine.tensor import Tensor
 
@@ -157,7 +157,7 @@ def _norm(grads: list[Tensor], p: float) -> float:
     with no_grad():
         if p == math.inf:
             return _combine([absolute(grad).max().item() for grad in grads if grad.size], p)
-        return math.fsum((absolute(grad) ** p).sum().item() for grad in grads) ** (1 / p)
+        return float(math.fsum((absolute(grad) ** p).sum().item() for grad in grads) ** (1 / p))
 
 
 def _combine(norms: list[float], p: float) -> float:

@@ -61,7 +61,7 @@ class Adagrad(Optimizer):
             if not group[option] >= 0:
                 raise ValueError(f"[Adagrad] expected {option} >= 0, got {group[option]}")
 
-    def update(self, group: Group, batch: Batch) -> None:
+    def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         sums = batch.buffers("sum", group["initial_accumulator_value"])
         lr = group["lr"] / (1 + (batch.count() - 1) * group["lr_decay"])
-        adagrad_step(batch.parameters, batch.gradients(), sums, lr, group["eps"], group["weight_decay"])
+        adagrad_step(batch.parameters, grads, sums, lr, group["eps"], group["weight_decay"])

@@ -63,11 +63,11 @@ class Adam(Optimizer):
         if len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"]):
             raise ValueError(f"[{self.name}] expected two betas in [0, 1), got {group['betas']}")
 
-    def update(self, group: Group, batch: Batch) -> None:
+    def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         beta1, beta2 = group["betas"]
         largest = batch.buffers("max_exp_avg_sq") if group["amsgrad"] else None
         adam_step(
-            batch.parameters, batch.gradients(), batch.buffers("exp_avg"), batch.buffers("exp_avg_sq"), largest,
+            batch.parameters, grads, batch.buffers("exp_avg"), batch.buffers("exp_avg_sq"), largest,
             group["lr"], beta1, beta2, group["eps"], group["weight_decay"], self.decoupled, batch.count(),
         )  # fmt: skip
 

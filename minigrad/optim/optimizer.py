@@ -1,6 +1,7 @@
 """Optimizer: parameter groups, state by parameter, and the lists that one kernel call updates together."""
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import is_
 from typing import Any, NamedTuple
 
 from minigrad.autograd import enable_grad
@@ -18,12 +19,16 @@ class Batch:
     parameters : list of Tensor
     states : list of dict
         The optimizer's state of each parameter.
+    positions : list of int
+        Where the parameters stand in their group.
     """
 
-    __slots__ = ("_buffers", "parameters", "states")
+    __slots__ = ("_buffers", "parameters", "positions", "states")
 
-    def __init__(self, parameters: list[Tensor], states: list[dict[str, Any]]) -> None:
-        self.parameters, self.states = parameters, states
+    def __init__(self) -> None:
+        self.parameters: list[Tensor] = []
+        self.states: list[dict[str, Any]] = []
+        self.positions: list[int] = []
         self._buffers: dict[str, list[Tensor]] = {}
 
     def has(self, name: str) -> bool:
@@ -49,14 +54,11 @@ class Batch:
             state["step"] = step
         return step
 
-    def gradients(self) -> list[Tensor]:
-        """The gradient of each parameter."""
-        return [parameter.grad for parameter in self.parameters]
-
 
 class Plan(NamedTuple):
-    """The batches of a group, and what they were made for: the dtype of each parameter's gradient, None without one."""
+    """The batches of a group, and what they were made for: its tensors, and the dtype of each gradient (or False)."""
 
+    parameters: list[Tensor]
     key: list[Any]
     batches: list[Batch]
 
@@ -146,8 +148,8 @@ class Optimizer:
             if option in group and not group[option] >= 0:
                 raise ValueError(f"[{self.name}] expected {option} >= 0, got {group[option]}")
 
-    def update(self, group: Group, batch: Batch) -> None:
-        """Update the parameters of a batch by the options of its group."""
+    def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
+        """Update the parameters of a batch by their gradients and the options of its group."""
         raise NotImplementedError(f"[{self.name}] update is not defined")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -177,18 +179,21 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         for index, group in enumerate(self.param_groups):
-            key = [None if (grad := parameter.grad) is None else grad.dtype for parameter in group["params"]]
+            parameters = group["params"]
+            grads = [parameter.grad for parameter in parameters]
+            key = [grad is not None and grad.dtype for grad in grads]
             plan = self._plans[index]
-            if plan is None or plan.key != key:
-                plan = self._plans[index] = Plan(key, self._batches(group["params"]))
+            if plan is None or plan.key != key or not all(map(is_, plan.parameters, parameters)):
+                plan = self._plans[index] = Plan(list(parameters), key, self._batches(parameters))
             for batch in plan.batches:
-                self.update(group, batch)
+                whole = len(batch.positions) == len(grads)
+                self.update(group, batch, grads if whole else [grads[i] for i in batch.positions])
         return loss
 
     def _batches(self, parameters: list[Tensor]) -> list[Batch]:
         """Group those with a gradient by all that has to agree within a kernel call."""
         found: dict[tuple[Any, ...], Batch] = {}
-        for parameter in parameters:
+        for position, parameter in enumerate(parameters):
             if parameter.grad is None:
                 continue
             state = self.state.setdefault(parameter, {})
@@ -197,9 +202,10 @@ class Optimizer:
                     state[name] = value.to(parameter.dtype).to(parameter.device)
             names = tuple(sorted(name for name, value in state.items() if value is not None))
             key = (parameter.dtype, parameter.device, state.get("step", 0), names)
-            batch = found.setdefault(key, Batch([], []))
+            batch = found.setdefault(key, Batch())
             batch.parameters.append(parameter)
             batch.states.append(state)
+            batch.positions.append(position)
         return list(found.values())
 
     def state_dict(self) -> dict[str, Any]:

@@ -62,11 +62,11 @@ class RMSprop(Optimizer):
         if not group["alpha"] >= 0:
             raise ValueError(f"[RMSprop] expected alpha >= 0, got {group['alpha']}")
 
-    def update(self, group: Group, batch: Batch) -> None:
+    def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         batch.count()
         momenta = batch.buffers("momentum_buffer") if group["momentum"] else None
         means = batch.buffers("grad_avg") if group["centered"] else None
         rmsprop_step(
-            batch.parameters, batch.gradients(), batch.buffers("square_avg"), momenta, means, group["lr"],
+            batch.parameters, grads, batch.buffers("square_avg"), momenta, means, group["lr"],
             group["alpha"], group["eps"], group["weight_decay"], group["momentum"],
         )  # fmt: skip

@@ -64,11 +64,11 @@ class SGD(Optimizer):
                 f"{group['dampening']}"
             )
 
-    def update(self, group: Group, batch: Batch) -> None:
+    def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         momentum = group["momentum"]
         first = bool(momentum) and not batch.has("momentum_buffer")
         momenta = batch.buffers("momentum_buffer") if momentum else None
         sgd_step(
-            batch.parameters, batch.gradients(), momenta, group["lr"], momentum, group["dampening"], group["nesterov"],
+            batch.parameters, grads, momenta, group["lr"], momentum, group["dampening"], group["nesterov"],
             group["weight_decay"], first,
         )  # fmt: skip

@@ -1,7 +1,228 @@
-"""arithmetic"""
-from checks import Suite
+"""Arithmetic: the table, broadcasting, operators and their reflections, integers, and what happens at zero and infinity."""
+
+import operator
+
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pytest
+from checks import Suite, array, refuses, tensor
+from hypothesis import given
+from hypothesis import strategies as st
 from table import ARITHMETIC
 
+import minigrad as mg
 
-class TestARITHMETIC(Suite):
+INTEGERS = ["int32", "int64"]
+OPERATORS = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
+    "floor_divide": operator.floordiv, "remainder": operator.mod, "power": operator.pow,
+}  # fmt: skip
+IN_PLACE = {
+    "add": operator.iadd, "subtract": operator.isub, "multiply": operator.imul, "divide": operator.itruediv,
+    "floor_divide": operator.ifloordiv, "remainder": operator.imod, "power": operator.ipow,
+}  # fmt: skip
+
+
+class TestTable(Suite):
     ops = ARITHMETIC
+
+
+# ── broadcasting ──────────────────────────────────────────────────────────────────────────────────
+
+@given(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3, min_side=0), st.integers(0, 2**32 - 1))
+def test_broadcasting(device, shapes, seed):
+    """Every pair of shapes that broadcast: the result, and gradients summed back to each operand's shape."""
+    rng = np.random.default_rng(seed)
+    a, b = (rng.standard_normal(shape) for shape in shapes.input_shapes)
+    g = rng.standard_normal(shapes.result_shape)
+    x, y = tensor(a, device, True), tensor(b, device, True)
+    z = x * y
+    assert z.shape == shapes.result_shape
+    np.testing.assert_array_equal(array(z), a * b)
+    z.backward(tensor(g, device))
+    for leaf, share in ((x, g * b), (y, g * a)):
+        lead = share.ndim - leaf.ndim
+        axes = tuple(k for k in range(share.ndim) if k < lead or leaf.shape[k - lead] == 1)
+        np.testing.assert_allclose(array(leaf.grad), share.sum(axes).reshape(leaf.shape), rtol=1e-12, atol=1e-12)
+
+
+@given(hnp.array_shapes(max_dims=4, max_side=4), hnp.array_shapes(max_dims=4, max_side=4))
+def test_shapes_that_do_not_broadcast(device, first, second):
+    try:
+        np.broadcast_shapes(first, second)
+    except ValueError:
+        refuses(ValueError, "add", [str(first), str(second)], mg.add, mg.zeros(first, device=device), mg.zeros(second, device=device))
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 255, 1000, 70_001])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_sizes(size, dtype, device, rng):
+    """Vectors, their tails, and work for several threads; scalars on either side; operands out of line with the vectors."""
+    a, b = (rng.integers(1, 100, size + 1).astype(dtype) for _ in range(2))
+    x, y = tensor(a, device)[1:], tensor(b, device)[:-1]
+    for name in ("add", "subtract", "multiply", "maximum"):
+        ours, numpy = getattr(mg, name), getattr(np, name)
+        np.testing.assert_array_equal(array(ours(x, y)), numpy(a[1:], b[:-1]))
+        np.testing.assert_array_equal(array(ours(x, 7)), numpy(a[1:], 7))
+        np.testing.assert_array_equal(array(ours(7, y)), numpy(7, b[:-1]))
+        np.testing.assert_array_equal(array(ours(x[::-1], y)), numpy(a[:0:-1], b[:-1]))
+
+
+# ── operators ─────────────────────────────────────────────────────────────────────────────────────
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("other", [
+    2, 2.0, np.float64(2.0), np.int64(2), [2.0, 3.0], (2.0, 3.0), np.array([2.0, 3.0], dtype=np.float32), np.array(2.0, dtype=np.float32),
+], ids=lambda v: type(v).__name__)  # fmt: skip
+def test_operators(name, other, device):
+    """Numbers, sequences and arrays on either side of the operator, and in place: what the function gives."""
+    x, function, python = tensor(np.array([4, 5], np.float32), device), getattr(mg, name), OPERATORS[name]
+    if isinstance(other, (list, tuple, np.ndarray)) and device != "cpu":
+        return      # arrays live on the CPU, and nothing moves by itself
+    for ours, expected in ((python(x, other), function(x, other)), (python(other, x), function(other, x))):
+        assert isinstance(ours, mg.Tensor)
+        assert ours.dtype == "float32"
+        np.testing.assert_array_equal(array(ours), array(expected))
+    np.testing.assert_allclose(array(python(x, other)), python(array(x), np.float32(other)), rtol=1e-6)
+    expected, address = array(function(x, other)), x.data_ptr()
+    x = IN_PLACE[name](x, other)
+    assert x.data_ptr() == address
+    assert x.version == 1
+    np.testing.assert_array_equal(array(x), expected)
+
+
+def test_unary_operators(device):
+    x = tensor(np.array([-2.5, 0.0, 3.0]), device)
+    np.testing.assert_array_equal(array(-x), -array(x))
+    np.testing.assert_array_equal(array(abs(x)), np.abs(array(x)))
+    assert +x is x
+
+
+def test_operators_leave_strangers_alone(device):
+    x = mg.ones(2, device=device)
+    for stranger in ("a", None, object(), {}):
+        for python in OPERATORS.values():
+            with pytest.raises(TypeError):
+                python(x, stranger)
+            if not (python is operator.mod and stranger == "a"):      # Python formats the string
+                with pytest.raises(TypeError):
+                    python(stranger, x)
+
+
+def test_in_place_gradient(device):
+    """y op= x goes on the tape like y op x."""
+    for name, python in IN_PLACE.items():
+        if name == "floor_divide":
+            continue
+        a, b = np.array([1.5, 2.5]), np.array([1.25, 0.75])
+        found = []
+        for op in (python, OPERATORS[name]):
+            x, y = tensor(a, device, True), tensor(b, device, True)
+            z = x * 2
+            z = op(z, y)
+            found.append(mg.grad((z * z).sum(), [x, y]))
+        for ours, expected in zip(*found, strict=True):
+            np.testing.assert_array_equal(array(ours), array(expected))
+
+
+def test_in_place_refusals(device):
+    refuses(ValueError, "+=", ["(2, 2)", "(2,)"], operator.iadd, mg.ones(2, device=device), mg.ones((2, 2), device=device))
+    refuses(TypeError, "/=", ["float32", "int64"], operator.itruediv, tensor(np.array([1, 2]), device), mg.ones(2, device=device))
+    refuses(TypeError, "+=", ["float32", "int64"], operator.iadd, tensor(np.array([1, 2]), device), 0.5)
+    refuses(mg.GradientError, "+=", "(2,)", operator.iadd, mg.ones(2, device=device, requires_grad=True), 1.0)
+
+
+# ── integers ──────────────────────────────────────────────────────────────────────────────────────
+
+@given(st.integers(-100, 100), st.integers(-100, 100).filter(bool), st.sampled_from(INTEGERS))
+def test_division_of_integers_is_pythons(device, a, b, dtype):
+    """Rounding down, a remainder of the divisor's sign, and a = b (a // b) + a % b."""
+    x, y = mg.full((), a, dtype=dtype, device=device), mg.full((), b, dtype=dtype, device=device)
+    assert (x // y).item() == a // b
+    assert (x % y).item() == a % b
+    assert ((x // y) * y + x % y).item() == a
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_at_their_limits(dtype, device):
+    """Division by zero gives 0; overflow wraps, also where the processor would trap."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    x = tensor(np.array([5, -5, 0, low, high], dtype), device)
+    zero, one = mg.zeros(5, dtype=dtype, device=device), mg.ones(5, dtype=dtype, device=device)
+    assert (x // zero).tolist() == (x % zero).tolist() == [0] * 5
+    assert (x // 0).tolist() == (x % 0).tolist() == [0] * 5
+    assert (x // -one).tolist() == [-5, 5, 0, low, -high]
+    assert (x % -one).tolist() == [0] * 5
+    assert (x + one).tolist() == [6, -4, 1, low + 1, low]
+    assert (x - one).tolist() == [4, -6, -1, high, high - 1]
+    assert (x * 2).tolist() == [10, -10, 0, 0, -2]
+    assert (-x).tolist() == [-5, 5, 0, low, -high]
+    assert abs(x).tolist() == [5, 5, 0, low, high]
+    assert mg.square(x)[3:].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_scalars_must_fit(dtype, device):
+    x = mg.ones(2, dtype=dtype, device=device)
+    refuses(OverflowError, "scalar", [str(2**70), dtype], operator.add, x, 2**70)
+    if dtype == "int32":
+        refuses(OverflowError, "scalar", str(2**31), operator.add, x, 2**31)
+
+
+@pytest.mark.parametrize("name", ["subtract", "floor_divide", "remainder", "negative"])
+def test_not_defined_for_bool(name, device):
+    x = mg.ones(2, dtype="bool", device=device)
+    refuses(TypeError, name, "bool", getattr(mg, name), *([x] if name == "negative" else [x, x]))
+
+
+def test_arithmetic_of_bool_is_logic(device):
+    a, b = np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
+    assert (tensor(a, device) + tensor(b, device)).tolist() == (a | b).tolist()
+    assert (tensor(a, device) * tensor(b, device)).tolist() == (a & b).tolist()
+
+
+# ── zero, infinity, NaN ───────────────────────────────────────────────────────────────────────────
+
+EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -3.5, 7.0, np.inf, -np.inf, np.nan, 5e-324, 1e308, -1e308]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "remainder", "floor_divide"])
+def test_edges(name, dtype, device):
+    """Every pair of special values gives what NumPy gives, the sign of zero included."""
+    with np.errstate(all="ignore"):
+        values = np.array(EDGES).astype(dtype)
+        expected = getattr(np, name)(values[:, None], values)
+    ours = array(getattr(mg, name)(tensor(values, device)[:, None], tensor(values, device)))
+    np.testing.assert_array_equal(ours, expected)
+    zeros = (expected == 0) & (name != "floor_divide")      # whose zeros NumPy and Python sign differently
+    np.testing.assert_array_equal(np.signbit(ours[zeros]), np.signbit(expected[zeros]))
+
+
+def test_gradients_at_the_edge(device):
+    """1/x and a/b keep infinities and NaN; a product passes on the other factor, whatever it is."""
+    x = tensor(np.array([0.0, np.inf, np.nan]), device, True)
+    mg.reciprocal(x).backward(mg.ones(3, dtype="float64", device=device))
+    np.testing.assert_array_equal(array(x.grad), [-np.inf, -0.0, np.nan])
+    x, y = tensor(np.array([0.0, np.inf]), device, True), tensor(np.array([np.inf, 2.0]), device, True)
+    (x * y).backward(mg.ones(2, dtype="float64", device=device))
+    np.testing.assert_array_equal(array(x.grad), [np.inf, 2.0])
+    np.testing.assert_array_equal(array(y.grad), [0.0, np.inf])
+
+
+def test_remainder_has_the_gradient_of_the_divisor(device):
+    """d(a mod b)/db = -floor(a/b), on both sides of zero."""
+    a, b = tensor(np.array([7.5, -7.5, 7.5, -7.5]), device, True), tensor(np.array([2.0, 2.0, -2.0, -2.0]), device, True)
+    (a % b).backward(tensor(np.array([1.0, 2.0, 3.0, 4.0]), device))
+    assert a.grad.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert b.grad.tolist() == [-3.0, 8.0, 12.0, -12.0]
+
+
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────
+
+def test_errors(device):
+    x = mg.ones((2, 3), device=device)
+    refuses(ValueError, "multiply", ["(2, 3)", "(2,)"], mg.multiply, x, mg.ones(2, device=device))
+    refuses(TypeError, "add", "str", mg.add, x, "three")
+    refuses(TypeError, "add", "list", mg.add, x, ["three"])
+    refuses(TypeError, "scalar", "1j", mg.add, x, 1j)

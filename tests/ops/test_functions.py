@@ -1,7 +1,292 @@
-"""functions"""
-from checks import Suite
+"""Functions of one variable: the table, accuracy in units in the last place, special values, powers, steps."""
+
+import math
+
+import numpy as np
+import pytest
+from checks import Suite, array, refuses, tensor
 from table import FUNCTIONS
 
+import minigrad as mg
+from minigrad.nn import functional as F
 
-class TestFUNCTIONS(Suite):
+
+class TestTable(Suite):
     ops = FUNCTIONS
+
+
+# ── accuracy ──────────────────────────────────────────────────────────────────────────────────────
+
+def vectorized(f):
+    return np.vectorize(f, otypes=[float])
+
+
+def softplus(x):
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def sigmoid(x):
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (1 + e)
+
+
+# name: (function, reference in float64, inputs from, to, largest error of float32 in units in the last place)
+# Where it is two-sided the inputs are of both signs and of every magnitude from 1e-40 up to the bound.
+ACCURACY = {
+    "exp": (mg.exp, np.exp, -103, 88.7, 1.5),
+    "expm1": (mg.expm1, np.expm1, -103, 88.7, 2),
+    "exp2": (mg.exp2, np.exp2, -148, 127.9, 1.5),
+    "log": (mg.log, np.log, 0, 3e38, 1.5),
+    "log1p": (mg.log1p, np.log1p, -0.9999, 3e38, 2),
+    "log2": (mg.log2, np.log2, 0, 3e38, 1.5),
+    "log10": (mg.log10, np.log10, 0, 3e38, 2),
+    "sqrt": (mg.sqrt, np.sqrt, 0, 3e38, 0.5),
+    "rsqrt": (mg.rsqrt, lambda x: 1 / np.sqrt(x), 0, 3e38, 1.5),
+    "reciprocal": (mg.reciprocal, lambda x: 1 / x, -3e38, 3e38, 0.5),
+    "sin": (mg.sin, np.sin, -1e6, 1e6, 1.5),
+    "cos": (mg.cos, np.cos, -1e6, 1e6, 1.5),
+    "tan": (mg.tan, np.tan, -1e4, 1e4, 1.5),
+    "asin": (mg.asin, np.arcsin, -1, 1, 1.5),
+    "acos": (mg.acos, np.arccos, -1, 1, 1.5),
+    "atan": (mg.atan, np.arctan, -3e38, 3e38, 1.5),
+    "sinh": (mg.sinh, np.sinh, -89, 89, 2),
+    "cosh": (mg.cosh, np.cosh, -89, 89, 2),
+    "tanh": (mg.tanh, np.tanh, -3e38, 3e38, 3),
+    "asinh": (mg.asinh, np.arcsinh, -3e38, 3e38, 2),
+    "acosh": (mg.acosh, np.arccosh, 1, 3e38, 2),
+    "atanh": (mg.atanh, np.arctanh, -0.9999, 0.9999, 2),
+    "erf": (mg.erf, vectorized(math.erf), -3e38, 3e38, 2),
+    "sigmoid": (mg.sigmoid, sigmoid, -87, 3e38, 4),
+    "silu": (F.silu, lambda x: x * sigmoid(x), -87, 3e38, 4),
+    "softplus": (F.softplus, softplus, -87, 3e38, 4),
+    "gelu": (F.gelu, vectorized(lambda x: 0.5 * x * math.erfc(-x / math.sqrt(2))), -12, 3e38, 6),
+}
+
+
+def inputs(low, high, rng, dtype, n=20_000):
+    """Values of every magnitude, more of the small ones, and a fine grid over the inner part of the range."""
+    smallest = 1e-40 if dtype == "float32" else 1e-310
+    parts = [np.linspace(max(low, -20), min(high, 20), n)]
+    if high > 0:
+        parts.append(np.exp(rng.uniform(math.log(max(low, smallest)), math.log(high), n)))
+    if low < 0:
+        parts.append(-np.exp(rng.uniform(math.log(smallest), math.log(-low), n)))
+    values = np.concatenate(parts).astype(dtype)
+    return values[(values > low) & (values < high)]
+
+
+def errors(ours, exact, dtype):
+    """|ours - exact| in units in the last place of the exact value; subnormal values have the unit of the smallest."""
+    rounded = exact.astype(dtype)
+    unit = np.abs(np.spacing(np.where(np.isfinite(rounded), rounded, np.finfo(dtype).max)).astype(np.float64))
+    with np.errstate(invalid="ignore"):
+        found = np.abs(ours.astype(np.float64) - exact) / unit
+    return np.where(ours == rounded, 0, found)
+
+
+@pytest.mark.parametrize("name", ACCURACY)
+def test_float32_accuracy(name, device, rng):
+    function, reference, low, high, bound = ACCURACY[name]
+    x = inputs(low, high, rng, "float32")
+    with np.errstate(all="ignore"):
+        exact = reference(x.astype(np.float64))
+    found = errors(array(function(tensor(x, device))), exact, "float32")
+    worst = np.argmax(found)
+    assert found[worst] <= bound, f"{found[worst]:.2f} units at {x[worst]!r}"
+
+
+@pytest.mark.parametrize("name", ACCURACY)
+def test_float64_accuracy(name, device, rng):
+    """Within four units of NumPy, whose own error is one, as the C library's is."""
+    function, reference, low, high, _ = ACCURACY[name]
+    low = -1 if name == "gelu" else low     # below, the rounding of x / sqrt(2) is magnified in both
+    x = inputs(low, high, rng, "float64", 2_000)
+    with np.errstate(all="ignore"):
+        exact = reference(x)
+    found = errors(array(function(tensor(x, device))), exact, "float64")
+    worst = np.argmax(found)
+    assert found[worst] <= 5, f"{found[worst]:.2f} units at {x[worst]!r}"
+
+
+# float32 derivatives of the fused kernels, in units of the last place of 1: they pass through zero
+DERIVATIVES = {
+    "tanh": (mg.tanh, lambda x: 1 / np.cosh(np.minimum(np.abs(x), 300)) ** 2),
+    "sigmoid": (mg.sigmoid, lambda x: sigmoid(x) * sigmoid(-x)),
+    "silu": (F.silu, lambda x: sigmoid(x) * (1 + x * sigmoid(-x))),
+    "softplus": (F.softplus, sigmoid),
+    "gelu": (F.gelu, vectorized(lambda x: 0.5 * math.erfc(-x / math.sqrt(2)) + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi))),
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_float32_accuracy_of_derivatives(name, device, rng):
+    function, reference = DERIVATIVES[name]
+    values = inputs(-80, 80, rng, "float32", 5_000)
+    x = tensor(values, device, True)
+    g = rng.uniform(0.5, 2, values.shape).astype(np.float32)
+    function(x).backward(tensor(g, device))
+    exact = reference(values.astype(np.float64)) * g
+    np.testing.assert_allclose(array(x.grad), exact, rtol=0, atol=8 * 2**-23 * g.max())
+
+
+# ── special values ────────────────────────────────────────────────────────────────────────────────
+
+SPECIAL = [
+    0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-38, -1e-38, 3.4e38, -3.4e38, 100.0, -100.0,
+    1000.0, -1000.0, 1e10,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACCURACY)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_special_values(name, dtype, device):
+    """Infinities, NaN, zeros of either sign, subnormal and huge numbers: as the exact function, rounded."""
+    function, reference, *_, bound = ACCURACY[name]
+    x = np.array(SPECIAL).astype(dtype)
+    with np.errstate(all="ignore"):
+        exact = reference(x.astype(np.float64))
+        if name == "silu":
+            exact = np.where(x == -np.inf, np.nan, exact)       # -inf * 0
+        expected = exact.astype(dtype)
+    ours = array(function(tensor(x, device)))
+    for other in (np.isnan, np.isposinf, np.isneginf):
+        np.testing.assert_array_equal(other(ours), other(expected), err_msg=f"{other.__name__} of {x}")
+    finite = np.isfinite(expected)
+    tiny = np.finfo(dtype).tiny
+    assert np.all((errors(ours[finite], exact[finite], dtype) <= max(bound, 6)) | (np.abs(exact[finite]) < tiny))
+    assert np.all(np.abs(ours[finite & (np.abs(exact) < tiny)]) <= tiny)
+    zeros = (expected == 0) & (ours == 0) & (exact == 0)
+    np.testing.assert_array_equal(np.signbit(ours[zeros]), np.signbit(expected[zeros]), err_msg=f"zeros of {x[zeros]}")
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "round", "sign", "abs", "square"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_exact_functions(name, dtype, device):
+    values = np.array([*SPECIAL, 0.4999999701976776, 1.5, 2.5, -1.5, -2.5, 8388609.0, -8388609.0, 2**52 + 0.5]).astype(dtype)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(values)
+    ours = array(getattr(mg, name)(tensor(values, device)))
+    np.testing.assert_array_equal(ours, expected)
+    np.testing.assert_array_equal(np.signbit(ours[expected == 0]), np.signbit(expected[expected == 0]))
+
+
+@pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite"])
+def test_tests(name, device):
+    for dtype in ("float32", "float64", "int64", "bool"):
+        with np.errstate(all="ignore"):
+            values = np.array(SPECIAL if dtype.startswith("float") else [0, 1]).astype(dtype)
+        y = getattr(mg, name)(tensor(values, device))
+        assert y.dtype == "bool"
+        np.testing.assert_array_equal(array(y), getattr(np, name)(values))
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "round", "sign"])
+def test_steps_have_gradient_zero(name, device):
+    x = tensor(np.array([-1.5, 0.0, 2.0, 2.7]), device, True)
+    y = getattr(mg, name)(x)
+    assert y.requires_grad
+    y.backward(tensor(np.array([1.0, 2.0, 3.0, 4.0]), device))
+    assert x.grad.tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "round"])
+def test_steps_pass_integers(name, device):
+    x = tensor(np.array([3, -4], np.int32), device)
+    y = getattr(mg, name)(x)
+    assert y.dtype == "int32"
+    assert y.tolist() == [3, -4]
+
+
+def test_gradients_at_zero(device):
+    """abs: 0; sqrt and log: infinite; rsqrt: -infinite; x·|x|: smooth."""
+    x = mg.zeros(1, dtype="float64", device=device, requires_grad=True)
+    assert mg.grad(mg.abs(x), x).tolist() == [0.0]
+    assert mg.grad(mg.sqrt(x), x).tolist() == [math.inf]
+    assert mg.grad(mg.log(x), x).tolist() == [math.inf]
+    assert mg.grad(mg.rsqrt(x), x).tolist() == [-math.inf]
+    assert mg.grad(x * mg.abs(x), x).tolist() == [0.0]
+
+
+# ── powers ────────────────────────────────────────────────────────────────────────────────────────
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, -2, 0.5, -0.5, 1.5, 2.0, 7, np.float32(2.5), np.int64(3)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_constant_powers(exponent, dtype, device, rng):
+    values = rng.uniform(0.5, 2, 37).astype(dtype)
+    x = tensor(values, device, True)
+    y = x**exponent
+    assert y.dtype == dtype
+    n, exact = float(exponent), values.astype(float)
+    rtol = 8 * np.finfo(dtype).eps
+    np.testing.assert_allclose(array(y), exact**n, rtol=rtol)
+    g = rng.standard_normal(37).astype(dtype)
+    y.backward(tensor(g, device))
+    np.testing.assert_allclose(array(x.grad), g * n * exact ** (n - 1), rtol=rtol)
+    if dtype == "float64":
+        assert mg.gradcheck(lambda x: x**exponent, x, order=3 if dtype == "float64" else 1, rtol=1e-6, atol=1e-7)
+
+
+def test_powers_at_zero(device):
+    """0⁰ = 1, and finite gradients wherever the derivative is finite."""
+    x = mg.zeros(1, dtype="float64", device=device, requires_grad=True)
+    for exponent, value, slope in ((0, 1.0, 0.0), (1, 0.0, 1.0), (2, 0.0, 0.0), (3, 0.0, 0.0), (1.5, 0.0, 0.0), (0.5, 0.0, math.inf)):
+        y = x**exponent
+        assert y.tolist() == [value]
+        assert mg.grad(y, x).tolist() == [slope]
+    for exponent, value, slope in ((0.0, 1.0, 0.0), (1.0, 0.0, 1.0), (2.0, 0.0, 0.0)):
+        p = tensor(np.array([exponent]), device, True)
+        y = x**p
+        assert y.tolist() == [value]
+        assert mg.grad(y, x).tolist() == [slope]
+    p = tensor(np.array([2.0]), device, True)
+    assert mg.grad(x**p, p).tolist() == [0.0]
+    negative = tensor(np.array([-2.0]), device, True)
+    assert mg.grad(negative**3, negative).tolist() == [12.0]
+    assert mg.grad(negative ** tensor(np.array([3.0]), device), negative).tolist() == [12.0]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_powers_of_integers(dtype, device):
+    """Exact, by wrapping where they overflow; no negative exponents."""
+    base, exponent = np.meshgrid(np.arange(-7, 8, dtype=dtype), np.arange(0, 40, dtype=dtype))
+    with np.errstate(all="ignore"):
+        expected = base**exponent
+    x, n = tensor(base, device), tensor(exponent, device)
+    np.testing.assert_array_equal(array(x**n), expected)
+    for k in (0, 1, 2, 3, 31):
+        y = x**k
+        assert y.dtype == dtype
+        np.testing.assert_array_equal(array(y), base ** np.asarray(k, dtype))
+    np.testing.assert_array_equal(array(2**n), np.asarray(2, dtype) ** exponent)
+    refuses(ValueError, "power", "integers to negative powers", mg.power, x, -1)
+    refuses(ValueError, "power", "integers to negative powers", mg.power, x, n - 3)
+    assert (x**0.5).dtype == "float32"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_powers_of_special_values(dtype, device):
+    values = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, np.inf, -np.inf, np.nan, 3.0, -3.0], dtype)
+    with np.errstate(all="ignore"):
+        expected = values[:, None] ** values
+    ours = array(tensor(values, device)[:, None] ** tensor(values, device))
+    np.testing.assert_allclose(ours, expected, rtol=2 * np.finfo(dtype).eps)
+    np.testing.assert_array_equal(np.signbit(ours[expected == 0]), np.signbit(expected[expected == 0]))
+
+
+# ── dtypes and errors ─────────────────────────────────────────────────────────────────────────────
+
+@pytest.mark.parametrize("name", [op.name for op in FUNCTIONS if op.name not in ("square", "power", "abs", "sign", "floor", "ceil", "round")])
+def test_integers_become_float32(name, device):
+    y = getattr(mg, name)(tensor(np.array([1, 2, 3]), device))
+    assert y.dtype == ("bool" if name.startswith("is") else "float32")
+    np.testing.assert_array_equal(array(y), array(getattr(mg, name)(tensor(np.array([1.0, 2.0, 3.0], np.float32), device))))
+
+
+def test_errors(device):
+    flags = mg.ones(2, dtype="bool", device=device)
+    refuses(TypeError, "sign", "bool", mg.sign, flags)
+    refuses(TypeError, "power", "bool", mg.power, flags, flags)
+    refuses(TypeError, "square", "bool", mg.square, flags)
+    refuses(TypeError, "exp", "str", mg.exp, "one")
+    refuses(TypeError, "abs", "NoneType", mg.abs, None)
+    refuses(ValueError, "power", ["(2,)", "(3,)"], mg.power, mg.ones(2, device=device), mg.ones(3, device=device))

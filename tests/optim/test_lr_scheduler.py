@@ -61,11 +61,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("schedule", CASES)
 @pytest.mark.parametrize("name", ["SGD", "Adam"])
-def test_sequence_is_pytorchs(case, name):
+def test_sequence_is_pytorchs(schedule, name):
     torch = pytest.importorskip("torch")
-    trace = run(CASES[case], torch, name=name)
+    trace = run(CASES[schedule], torch, name=name)
     assert len({row[0] for row in trace}) > 1
 
 

@@ -1,0 +1,322 @@
+"""Backward: the walk over the tape that computes gradients, and the operations whose backward is Python's.
+
+The walk visits the reachable nodes in falling sequence order: a node's number is larger than its inputs', so each node
+is visited after everything that was computed from it, when its gradient is complete. Nothing here recurses.
+"""
+import threading
+import time
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int64_t, uint64_t
+from libcpp.algorithm cimport sort
+from libcpp.pair cimport pair
+from libcpp.vector cimport vector
+
+from minigrad.engine.array cimport Array, alias, device_name, dtype_of, empty, same_shape, shape_of
+from minigrad.engine.backend cimport backend
+from minigrad.engine.tape cimport (
+    Node, accumulate, add, bury, gradient_node, identity_backward, owned, recording, saved_shapes, set_recording, track,
+    track_many,
+)
+from minigrad.engine.tape import GradientError
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject*)
+
+
+# ── the walk ──────────────────────────────────────────────────────────────────────────────────────
+
+cdef uint64_t walks = 0
+cdef dict walkers = {}      # running pass -> its thread
+
+
+ctypedef PyObject* Reference
+ctypedef pair[int64_t, Reference] Numbered
+
+
+cdef class Walk:
+    """One backward pass: owns the nodes it collected until it ends."""
+    cdef uint64_t number
+    cdef vector[Numbered] order
+
+    def __cinit__(self):
+        global walks
+        walks += 1
+        self.number = walks
+        walkers[self.number] = threading.get_ident()
+
+    cdef bint visit(self, Node node, vector[Reference]& stack) except -1:
+        """Take a node over; False if another pass owns it."""
+        if node.walk == self.number:
+            return True
+        if node.walk != 0:
+            if walkers.get(node.walk) == threading.get_ident():
+                raise GradientError(f"[backward] a backward pass inside another one reached the same [{node.op.decode()}]")
+            return False
+        node.walk, node.marked = self.number, False
+        if node.outputs > 1:
+            node.pendings = [None] * node.outputs
+        Py_INCREF(node)
+        self.order.push_back(Numbered(node.sequence, <PyObject*>node))
+        stack.push_back(<PyObject*>node)
+        return True
+
+    cdef bint collect(self, list roots, dict border) except -1:
+        """Take over every node that a root depends on; False (and nothing taken) if another pass owns one.
+
+        Where a border (id of node -> anything) is given, nothing behind a node of it is looked at.
+        """
+        cdef vector[Reference] stack
+        cdef Node node
+        cdef int i
+        for root in roots:
+            if not self.visit(gradient_node(<Array>root), stack):
+                self.release()
+                return False
+        while not stack.empty():
+            node = <Node>stack.back()
+            stack.pop_back()
+            if node.freed:
+                raise GradientError(f"[{node.op.decode()}] the tape from here on was freed by an earlier backward: pass "
+                                    f"retain_graph=True to that one{node.place()}")
+            if border is not None and <size_t><PyObject*>node in border:
+                continue
+            for i in range(node.inputs):
+                if node.slots[i].edge != NULL and not self.visit(<Node>node.slots[i].edge, stack):
+                    self.release()
+                    return False
+        sort(self.order.begin(), self.order.end())
+        return True
+
+    cdef int mark(self, dict targets) except -1:
+        """Mark the nodes whose gradient is wanted: all, or those that lead to a target (id of node -> positions)."""
+        cdef Node node
+        cdef int i
+        for entry in self.order:                    # rising sequence: inputs first
+            node = <Node>entry.second
+            node.marked = targets is None or <size_t>entry.second in targets
+            if not node.marked:
+                for i in range(node.inputs):
+                    if node.slots[i].edge != NULL and (<Node>node.slots[i].edge).marked:
+                        node.marked = True
+                        break
+        return 0
+
+    cdef void release(self) noexcept:
+        """Leave the nodes that were not visited as they were found."""
+        cdef Node node
+        while not self.order.empty():
+            node = <Node>self.order.back().second
+            self.order.pop_back()
+            node.walk, node.marked, node.pending, node.pendings = 0, False, None, None
+            Py_DECREF(node)
+
+    def __dealloc__(self):
+        self.release()
+
+    cdef list run(self, list targets, dict wanted, bint retain):
+        cdef Node node
+        cdef Array g
+        cdef list found = [None] * len(targets) if targets is not None else None
+        while not self.order.empty():
+            node = <Node>self.order.back().second
+            g = node.pending
+            node.pending = None
+            if node.hooks is not None and node.marked:
+                g = run_hooks(node, g)
+            node.exclusive = g is not None and Py_REFCNT(<PyObject*>g) == 1
+            if node.marked and (g is not None or node.outputs > 1):
+                self.deliver(node, g, found, targets, wanted)
+            if self.leads_on(node):
+                if g is not None or (node.outputs > 1 and any([p is not None for p in node.pendings])):
+                    self.run_node(node, g)
+                if not retain:
+                    node.freed = True
+                    node.drop()
+            node.walk, node.marked, node.pendings = 0, False, None
+            self.order.pop_back()
+            Py_DECREF(node)
+            bury()
+        return found
+
+    cdef bint leads_on(self, Node node) noexcept:
+        """Whether the gradient of some input of the node is wanted."""
+        cdef int i
+        for i in range(node.inputs):
+            if node.needs(i):
+                return True
+        return False
+
+    cdef int deliver(self, Node node, Array g, list found, list targets, dict wanted) except -1:
+        """Hand the node's complete gradient to the targets that wait for it, or to its leaf."""
+        if wanted is None:
+            return accumulate(node, g) if node.run == accumulate and node.leaf != NULL else 0
+        for k in wanted.get(<size_t><PyObject*>node, ()):
+            arrived = g if node.outputs == 1 else node.pendings[(<Array>targets[k]).output]
+            if arrived is not None:
+                found[k] = owned(<Array>arrived, node.exclusive)
+                node.exclusive = False          # the second of two equal targets gets a copy
+        return 0
+
+    cdef int run_node(self, Node node, Array g) except -1:
+        cdef int64_t written = node.current_versions() - node.versions
+        if written:
+            raise GradientError(f"[{node.op.decode()}] a tensor saved for backward was written in place {written} time(s) "
+                                f"since: saved shapes {saved_shapes(node)}{node.place()}")
+        return node.run(node, g)
+
+
+cdef list pull_back(list roots, list grads, list targets, bint retain, bint create, bint inside=False):
+    """Send `grads` from `roots` back; returns the gradients of `targets`, or adds to every leaf's grad if None.
+
+    `inside` promises that no target depends on another one: then the walk ends at the targets.
+    """
+    cdef Walk walk = Walk.__new__(Walk)
+    cdef dict by_node = None
+    cdef Node node
+    before = recording()
+    try:
+        if targets is not None:
+            by_node = {}
+            for k, x in enumerate(targets):
+                node = gradient_node(<Array>x)
+                by_node.setdefault(<size_t><PyObject*>node, []).append(k)
+        while not walk.collect(roots, by_node if inside else None):
+            time.sleep(1e-4)        # another thread's pass owns some of these nodes: wait for its end
+        walk.mark(by_node)
+        set_recording(create)
+        for root, g in zip(roots, grads):
+            node = gradient_node(<Array>root)
+            if node.outputs > 1:
+                k = (<Array>root).output
+                node.pendings[k] = g if node.pendings[k] is None else add(<Array>node.pendings[k], <Array>g)
+            else:
+                node.pending = <Array>g if node.pending is None else add(node.pending, <Array>g)
+                node.exclusive = False
+        return walk.run(targets, by_node, retain)
+    finally:
+        set_recording(before)
+        walkers.pop(walk.number, None)
+        walk.release()
+
+
+cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1:
+    """Send the gradients of a fused operation through its composition, so that they can be differentiated again.
+
+    The composition runs on fresh aliases of the inputs: the gradient with respect to an alias counts only the paths
+    inside the operation, and remains a function of the input on the tape.
+    """
+    cdef list fresh = [], targets = [], places = []
+    cdef Array a
+    cdef int i
+    for i in range(len(inputs)):
+        x = inputs[i]
+        if x is not None:
+            a = alias(<Array>x)
+            track(a, b"identity", identity_backward, 0, <Array>x)
+            if node.needs(i):
+                targets.append(a)
+                places.append(i)
+            x = a
+        fresh.append(x)
+    grads = pull_back([composition(*fresh)], [g], targets, True, True, True)
+    for place, grad in zip(places, grads):
+        if grad is not None:
+            node.send(place, <Array>grad)
+    return 0
+
+
+cdef Array run_hooks(Node node, Array g):
+    """The gradient that the hooks of a node make of the one that arrived."""
+    for output, hook in list(node.hooks):
+        before = g if node.outputs == 1 else node.pendings[output]
+        if before is None:
+            continue
+        result = hook(before)
+        if result is None:
+            continue
+        if not isinstance(result, Array) or not same_shape(<Array>result, <Array>before)                 or (<Array>result).code != (<Array>before).code:
+            raise GradientError(f"[hook] expected None or a gradient of shape {shape_of(<Array>before)} and "
+                                f"{(<Array>before).dtype}, got {getattr(result, 'shape', type(result).__name__)} "
+                                f"{getattr(result, 'dtype', '')}")
+        if node.outputs == 1:
+            g = <Array>result
+        else:
+            node.pendings[output] = result
+    return g
+
+
+# ── what tensors and minigrad.autograd call ───────────────────────────────────────────────────────
+
+def differentiate(list roots, list grads, list targets, bint retain_graph, bint create_graph):
+    """Check roots, gradients and targets, then `pull_back`."""
+    cdef Array root
+    cdef list seeds = []
+    for y, g in zip(roots, grads):
+        root = <Array>y
+        if not root.needs_grad:
+            raise GradientError(f"[backward] the tensor of shape {shape_of(root)} does not depend on anything that requires grad")
+        if g is None:
+            if root.count != 1:
+                raise GradientError(f"[backward] a tensor of shape {shape_of(root)} is not one number: give the gradient of "
+                                    f"what is to be differentiated, of the same shape")
+            g = empty(root.code, root.ndim_, root.extent, root.buffer.device)
+            backend(root).fill(<Array>g, 1)
+        else:
+            check_gradient("backward", gradient_node(root), g, root.output)
+        seeds.append(g)
+    if targets is not None:
+        for x in targets:
+            if not (<Array>x).needs_grad:
+                raise GradientError(f"[grad] a tensor of shape {shape_of(<Array>x)} does not require grad")
+    return pull_back(roots, seeds, targets, retain_graph or create_graph, create_graph)
+
+
+# ── operations written in Python (minigrad.Function) ──────────────────────────────────────────────
+
+cdef int function_backward(Node node, Array g) except -1:
+    function = node.extra[0]
+    cdef list gradients = function(node, node.pendings if node.outputs > 1 else [g])
+    if len(gradients) != node.inputs:
+        raise GradientError(f"[{node.op.decode()}] backward: expected {node.inputs} gradients, one for each tensor input, "
+                            f"got {len(gradients)}")
+    for i, grad in enumerate(gradients):
+        if grad is None or not node.needs(i):
+            continue
+        check_gradient(node.op.decode(), <Node>node.slots[i].edge, grad, node.slots[i].output)
+        node.send(i, <Array>grad)
+    return 0
+
+
+cdef int check_gradient(str op, Node to, object grad, int output) except -1:
+    """A gradient from outside must match what it is the gradient of."""
+    if not isinstance(grad, Array):
+        raise TypeError(f"[{op}] expected a gradient that is a tensor, got {type(grad).__name__}")
+    cdef Array g = <Array>grad
+    shape, code = to.layouts[output] if to.outputs > 1 else (tuple([to.extent[i] for i in range(to.ndim)]), to.code)
+    if shape_of(g) != shape or g.code != code or g.buffer.device != to.device:
+        raise GradientError(f"[{op}] expected a gradient of shape {shape}, {dtype_of(code)} on {device_name(to.device)}, "
+                            f"got {shape_of(g)}, {dtype_of(g.code)} on {device_name(g.buffer.device)}")
+    return 0
+
+
+cdef dict function_names = {}
+
+
+def record_function(str name, list inputs, list outputs, function, tuple saved):
+    """Record an operation written in Python: function(node, gradients of the outputs) -> gradients of the inputs.
+
+    `saved` are the tensors whose versions are checked before it is called.
+    """
+    encoded = function_names.setdefault(name, name.encode())
+    track_many(outputs, <const char*>encoded, function_backward, inputs, [], (function, *saved))
+
+
+def attach(Array saved, Node node, int output):
+    """A saved output, kept without its node, on the tape again where backward itself is recorded."""
+    if not recording():
+        return saved
+    cdef Array attached = alias(saved)
+    attached.node, attached.needs_grad, attached.output = node, True, output
+    return attached

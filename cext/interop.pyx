@@ -1,0 +1,161 @@
+"""Tensors over the memory of others: NumPy and all that speak the buffer protocol or DLPack."""
+from cpython.buffer cimport (
+    PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
+)
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_SetName
+from libc.stdint cimport int64_t
+
+import numpy as np
+
+from minigrad.engine.array cimport (
+    BOOL, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, Array, DLManagedTensor, DLTensor, adopted, alias, code_of, empty,
+    is_float, itemsize, parse_shape, transferred, view,
+)
+
+
+# ── the buffer protocol ───────────────────────────────────────────────────────────────────────────
+
+cdef void drop_buffer(void* owner) noexcept:
+    PyBuffer_Release(<Py_buffer*>owner)
+    PyMem_Free(owner)
+
+
+cdef int code_of_format(const char* text, Py_ssize_t size) except -2:
+    """The dtype of a buffer's format; -1 for one that minigrad does not have."""
+    cdef str format = (<bytes>text).decode() if text != NULL else "B"
+    if format[:1] in "@=<":
+        format = format[1:]
+    if format == "?":
+        return BOOL
+    if format in ("i", "l", "q") and size in (4, 8):
+        return INT32 if size == 4 else INT64
+    if format in ("f", "d"):
+        return FLOAT32 if size == 4 else FLOAT64
+    return -1
+
+
+cdef Array from_buffer(object data):
+    """A view of an exporter's memory; None where that is not possible without a copy."""
+    cdef Py_buffer* info = <Py_buffer*>PyMem_Malloc(sizeof(Py_buffer))
+    try:
+        PyObject_GetBuffer(data, info, PyBUF_STRIDES | PyBUF_FORMAT | PyBUF_WRITABLE)
+    except (BufferError, ValueError):
+        PyMem_Free(info)
+        return None
+    cdef int code = code_of_format(info.format, info.itemsize), i
+    cdef bint fits = code >= 0 and info.ndim <= MAX_NDIM and <size_t>info.buf % itemsize(code) == 0
+    for i in range(info.ndim):
+        fits = fits and info.strides[i] % info.itemsize == 0
+    if not fits:
+        drop_buffer(info)
+        return None
+    cdef Array base = adopted(info.buf, info.len, 0, info, drop_buffer, code)
+    cdef int64_t[MAX_NDIM] extent, step
+    for i in range(info.ndim):
+        extent[i] = info.shape[i]
+        step[i] = info.strides[i]
+    return view(base, info.ndim, extent, step, <char*>info.buf)
+
+
+cdef Array from_object(object data, int code, int device, bint copy):
+    """Any array-like as an array of dtype `code` (-1: its own) on a device.
+
+    Memory is shared where the exporter allows it and neither `copy` nor the dtype asks for another.
+    """
+    cdef Array x = None
+    if isinstance(data, Array):
+        x = <Array>data
+    elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
+        x = from_buffer(data)
+    elif hasattr(data, "__dlpack__"):
+        x = from_dlpack(data)
+    if x is not None and (code < 0 or x.code == code) and not copy and x.buffer.device == device:
+        return x
+    if x is not None and x.buffer.device:
+        x = transferred(x, 0)
+    source = alias(x).numpy() if x is not None else np.asarray(data)
+    if code < 0:
+        if x is None and source.dtype == np.float64 and not hasattr(data, "dtype"):
+            code = FLOAT32      # Python floats take the default dtype
+        elif source.dtype == np.uint8 or source.dtype.kind not in "bif" or source.dtype.itemsize not in (1, 4, 8):
+            raise TypeError(f"[asarray] expected float32, float64, int32, int64 or bool, got {source.dtype}: "
+                            f"convert it first, or give a dtype")
+        else:
+            code = code_of(source.dtype)
+    if source.dtype.kind not in "biuf":
+        raise TypeError(f"[asarray] expected numbers, got {source.dtype}")
+    if source.ndim > MAX_NDIM:
+        raise ValueError(f"[asarray] expected at most {MAX_NDIM} axes, got {source.ndim}")
+    cdef int64_t[MAX_NDIM] extent
+    cdef Array out = empty(code, parse_shape(source.shape, extent), extent, 0)
+    np.copyto(out.numpy(), source, casting="unsafe")
+    return transferred(out, device) if device else out
+
+
+# ── DLPack ────────────────────────────────────────────────────────────────────────────────────────
+
+cdef void drop_import(void* owner) noexcept:
+    cdef DLManagedTensor* managed = <DLManagedTensor*>owner
+    if managed.deleter != NULL:
+        managed.deleter(managed)
+
+
+def from_dlpack(data):
+    """A tensor over the memory of any object that speaks DLPack.
+
+    Parameters
+    ----------
+    data : object with ``__dlpack__`` and ``__dlpack_device__``
+        For example an array of NumPy, CuPy, PyTorch or JAX.
+
+    Returns
+    -------
+    Tensor
+        Shares the memory of `data`.
+
+    Raises
+    ------
+    TypeError
+        If the data type is not one of minigrad's.
+
+    Examples
+    --------
+    >>> import numpy as np, minigrad as mg
+    >>> a = np.arange(3.0)
+    >>> x = mg.from_dlpack(a)
+    >>> a[0] = 7
+    >>> x
+    tensor([7., 1., 2.], dtype=float64)
+    """
+    if not hasattr(data, "__dlpack__"):
+        raise TypeError(f"[from_dlpack] expected an object with __dlpack__, got {type(data).__name__}")
+    capsule = data.__dlpack__()
+    if not PyCapsule_IsValid(capsule, "dltensor"):
+        raise TypeError("[from_dlpack] expected an unused capsule named 'dltensor'")
+    cdef DLManagedTensor* managed = <DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
+    cdef DLTensor* t = &managed.tensor
+    cdef int code = -1, device
+    if t.dtype.lanes == 1:
+        code = {(6, 8): BOOL, (0, 32): INT32, (0, 64): INT64, (2, 32): FLOAT32, (2, 64): FLOAT64}.get(
+            (t.dtype.code, t.dtype.bits), -1)
+    if code < 0:
+        raise TypeError(f"[from_dlpack] expected float32, float64, int32, int64 or bool, got type code {t.dtype.code} "
+                        f"of {t.dtype.bits} bits")
+    if t.ndim > MAX_NDIM:
+        raise ValueError(f"[from_dlpack] expected at most {MAX_NDIM} axes, got {t.ndim}")
+    if t.device.type in (1, 3):
+        device = 0
+    elif t.device.type in (2, 13):
+        device = 1 + t.device.id
+    else:
+        raise TypeError(f"[from_dlpack] expected memory of the CPU or CUDA, got device type {t.device.type}")
+    PyCapsule_SetName(capsule, "used_dltensor")
+    cdef int64_t[MAX_NDIM] step
+    cdef int64_t count = itemsize(code)
+    cdef int i
+    for i in range(t.ndim - 1, -1, -1):
+        step[i] = t.strides[i] * itemsize(code) if t.strides != NULL else count
+        count *= t.shape[i]
+    cdef Array base = adopted(<char*>t.data + t.byte_offset, count, device, managed, drop_import, code)
+    return view(base, t.ndim, t.shape, step, base.data)

@@ -1,0 +1,300 @@
+"""Comparisons, logic, and choice between operands."""
+from libc.stdint cimport int64_t
+
+from minigrad.engine.array cimport BOOL, FLOAT32, Array, check_same_device, empty_as, is_float, same_shape, shape_of
+from minigrad.engine.backend cimport (
+    AND, EQ, GE, GT, INVERT, LE, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, NE, OR, XOR, backend,
+)
+from minigrad.engine.ops.arguments cimport is_scalar, operand, scalar, weak_code
+from minigrad.engine.ops.arithmetic cimport (
+    BOTH, add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
+)
+from minigrad.engine.ops.layout cimport broadcasted, cast
+from minigrad.engine.tape cimport Node, track
+
+
+# ── comparisons and logic: no gradients ───────────────────────────────────────────────────────────
+
+cdef Array compare(str name, int op, object x, object y):
+    a, b = matched(name, x, y)
+    return apply_binary(op, <Array>a, <Array>b, BOOL)
+
+
+cpdef Array equal(x, y):
+    """x == y.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.equal(mg.tensor([1, 2]), 2)
+    tensor([False,  True])
+    """
+    return compare("equal", EQ, x, y)
+
+
+cpdef Array not_equal(x, y):
+    """x != y.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.not_equal(mg.tensor([1, 2]), 2)
+    tensor([ True, False])
+    """
+    return compare("not_equal", NE, x, y)
+
+
+cpdef Array less(x, y):
+    """x < y.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.less(mg.tensor([1, 2]), 2)
+    tensor([ True, False])
+    """
+    return compare("less", LT, x, y)
+
+
+cpdef Array less_equal(x, y):
+    """x <= y.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.less_equal(mg.tensor([1, 2]), 2)
+    tensor([ True,  True])
+    """
+    return compare("less_equal", LE, x, y)
+
+
+cpdef Array greater(x, y):
+    """x > y.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.greater(mg.tensor([2, 3]), 2)
+    tensor([False,  True])
+    """
+    return compare("greater", GT, x, y)
+
+
+cpdef Array greater_equal(x, y):
+    """x >= y.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.greater_equal(mg.tensor([1, 2]), 2)
+    tensor([False,  True])
+    """
+    return compare("greater_equal", GE, x, y)
+
+
+cdef Array bitwise(str name, int op, object x, object y):
+    a, b = matched(name, x, y)
+    if is_float((<Array>a).code):
+        raise TypeError(f"[{name}] expected integers or bool, got {a.dtype}")
+    return apply_binary(op, <Array>a, <Array>b, (<Array>a).code)
+
+
+cpdef Array bitwise_and(x, y):
+    """x & y, of integers or bool.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.bitwise_and(mg.tensor([6, 3]), 2)
+    tensor([2, 2])
+    """
+    return bitwise("bitwise_and", AND, x, y)
+
+
+cpdef Array bitwise_or(x, y):
+    """x | y, of integers or bool.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.bitwise_or(mg.tensor([6, 3]), 1)
+    tensor([7, 3])
+    """
+    return bitwise("bitwise_or", OR, x, y)
+
+
+cpdef Array bitwise_xor(x, y):
+    """x ^ y, of integers or bool.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.bitwise_xor(mg.tensor([6, 3]), 1)
+    tensor([7, 2])
+    """
+    return bitwise("bitwise_xor", XOR, x, y)
+
+
+cpdef Array bitwise_invert(x):
+    """~x, of integers or bool.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.bitwise_invert(mg.tensor([0, 5]))
+    tensor([-1, -6])
+    """
+    cdef Array a = operand("bitwise_invert", x)
+    if is_float(a.code):
+        raise TypeError(f"[bitwise_invert] expected integers or bool, got {a.dtype}")
+    return apply_unary(INVERT, a, a.code)
+
+
+cpdef Array logical_not(x):
+    """Whether each element is zero.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.logical_not(mg.tensor([0, 5]))
+    tensor([ True, False])
+    """
+    cdef Array a = cast(operand("logical_not", x), BOOL)
+    return apply_unary(LOGICAL_NOT, a, BOOL)
+
+
+cdef Array logical(str name, int op, object x, object y):
+    a, b = matched(name, x, y)
+    return apply_binary(op, cast(<Array>a, BOOL), cast(<Array>b, BOOL), BOOL)
+
+
+cpdef Array logical_and(x, y):
+    """Whether both elements are nonzero.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.logical_and(mg.tensor([0, 5]), True)
+    tensor([False,  True])
+    """
+    return logical("logical_and", AND, x, y)
+
+
+cpdef Array logical_or(x, y):
+    """Whether either element is nonzero.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.logical_or(mg.tensor([0, 5]), False)
+    tensor([False,  True])
+    """
+    return logical("logical_or", OR, x, y)
+
+
+cpdef Array logical_xor(x, y):
+    """Whether exactly one element is nonzero.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.logical_xor(mg.tensor([0, 5]), True)
+    tensor([ True, False])
+    """
+    return logical("logical_xor", XOR, x, y)
+
+
+# ── choice ────────────────────────────────────────────────────────────────────────────────────────
+
+# where: y = a where c else b, da = g where c else 0, db = 0 where c else g
+cdef int where_backward(Node node, Array g) except -1:
+    condition = node.value(2)
+    if node.needs(0):
+        node.send(0, where(condition, g, 0))
+    if node.needs(1):
+        node.send(1, where(condition, 0, g))
+    return 0
+
+
+cpdef Array where(condition, x, y):
+    """x where the condition holds, y elsewhere; all three broadcast.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.where(mg.tensor([True, False]), 1.0, mg.tensor([5.0, 6.0]))
+    tensor([1., 6.])
+    """
+    cdef Array c = cast(operand("where", condition), BOOL), a, b
+    if is_scalar(x) and is_scalar(y):
+        x = scalar(x, FLOAT32 if isinstance(x, float) or isinstance(y, float) else weak_code(x, BOOL), c.buffer.device)
+    first, second = matched("where", x, y)
+    a, b = <Array>first, <Array>second
+    check_same_device("where", c, a)
+    if not same_shape(a, c):
+        first, third = broadcast_pair("where", a, c)
+        a, c = <Array>first, <Array>third
+        b = broadcasted(b, a.ndim_, a.extent)
+    cdef Array out = empty_as(a, a.code)
+    backend(a).where(c, a, b, out)
+    track(out, b"where", where_backward, 4, a, b, c)
+    return out
+
+
+def clip(x, min=None, max=None):
+    """x limited to [min, max]; None sets no limit. The gradient is 0 beyond the limits and 1 on them.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.clip(mg.tensor([-2.0, 0.5, 2.0]), -1, 1)
+    tensor([-1. ,  0.5,  1. ])
+    """
+    cdef Array a = operand("clip", x)
+    if min is not None:
+        a = where(less(a, min), min, a)
+    if max is not None:
+        a = where(greater(a, max), max, a)
+    return a
+
+
+# maximum, minimum: the gradient goes to the chosen operand, and in halves to both where they are equal
+cdef int extremum_backward(Node node, Array g) except -1:
+    a, b = node.value(0), node.value(1)
+    first = greater(a, b) if node.extra else less(a, b)
+    share = cast(add(cast(first, g.code), multiply(cast(equal(a, b), g.code), 0.5)), g.code)
+    if node.needs(0):
+        node.send(0, multiply(g, share))
+    if node.needs(1):
+        node.send(1, multiply(g, subtract(1, share)))
+    return 0
+
+
+cpdef Array maximum(x, y):
+    """The larger of x and y; NaN if either is. Where they are equal each gets half of the gradient.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.maximum(mg.tensor([1.0, 5.0]), 3)
+    tensor([3., 5.])
+    """
+    a, b = matched("maximum", x, y)
+    cdef Array out = apply_binary(MAXIMUM, <Array>a, <Array>b, (<Array>a).code)
+    track(out, b"maximum", extremum_backward, BOTH, <Array>a, <Array>b, None, True)
+    return out
+
+
+cpdef Array minimum(x, y):
+    """The smaller of x and y; NaN if either is. Where they are equal each gets half of the gradient.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.minimum(mg.tensor([1.0, 5.0]), 3)
+    tensor([1., 3.])
+    """
+    a, b = matched("minimum", x, y)
+    cdef Array out = apply_binary(MINIMUM, <Array>a, <Array>b, (<Array>a).code)
+    track(out, b"minimum", extremum_backward, BOTH, <Array>a, <Array>b, None, False)
+    return out

@@ -1,0 +1,15 @@
+from minigrad.engine.array cimport Array
+
+cpdef Array sin(x)
+cpdef Array cos(x)
+cpdef Array tan(x)
+cpdef Array asin(x)
+cpdef Array acos(x)
+cpdef Array atan(x)
+cpdef Array atan2(x, y)
+cpdef Array sinh(x)
+cpdef Array cosh(x)
+cpdef Array tanh(x)
+cpdef Array asinh(x)
+cpdef Array acosh(x)
+cpdef Array atanh(x)

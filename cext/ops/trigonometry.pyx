@@ -1,0 +1,244 @@
+"""Circular and hyperbolic functions and their inverses, each with its derivative."""
+from minigrad.engine.array cimport Array
+from minigrad.engine.backend cimport (
+    ACOS, ACOSH, ASIN, ASINH, ATAN, ATAN2, ATANH, COS, COSH, SIN, SINH, TAN, TANH, TANH_GRAD,
+)
+from minigrad.engine.ops.arithmetic cimport add, apply_binary, divide, matched_floats, multiply, negative, subtract
+from minigrad.engine.ops.functions cimport INPUT, OUTPUT, function, result, rsqrt, square
+from minigrad.engine.tape cimport Node, recording, track
+
+
+# ── circular functions and their inverses ───────────────────────────────────────────────────────────
+
+# sin: dx = g cos x
+cdef int sin_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, cos(node.value(0))))
+
+
+cpdef Array sin(x):
+    """The sine of x in radians.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.sin(mg.tensor([0.0, 0.5]))
+    tensor([0.        , 0.47942555])
+    """
+    return function(SIN, b"sin", x, sin_backward, INPUT)
+
+
+# cos: dx = -g sin x
+cdef int cos_backward(Node node, Array g) except -1:
+    return node.send(0, negative(multiply(g, sin(node.value(0)))))
+
+
+cpdef Array cos(x):
+    """The cosine of x in radians.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.cos(mg.tensor([0.0, 0.5]))
+    tensor([1.        , 0.87758255])
+    """
+    return function(COS, b"cos", x, cos_backward, INPUT)
+
+
+# tan: dx = g (1 + y²)
+cdef int tan_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, add(square(result(node)), 1)))
+
+
+cpdef Array tan(x):
+    """The tangent of x in radians.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.tan(mg.tensor([0.0, 0.5]))
+    tensor([0.       , 0.5463025])
+    """
+    return function(TAN, b"tan", x, tan_backward, OUTPUT)
+
+
+# asin: dx = g / √(1 - x²)
+cdef int asin_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, rsqrt(subtract(1, square(node.value(0))))))
+
+
+cpdef Array asin(x):
+    """The angle in [-π/2, π/2] whose sine is x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.asin(mg.tensor([0.0, 0.5]))
+    tensor([0.       , 0.5235988])
+    """
+    return function(ASIN, b"asin", x, asin_backward, INPUT)
+
+
+# acos: dx = -g / √(1 - x²)
+cdef int acos_backward(Node node, Array g) except -1:
+    return node.send(0, negative(multiply(g, rsqrt(subtract(1, square(node.value(0)))))))
+
+
+cpdef Array acos(x):
+    """The angle in [0, π] whose cosine is x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.acos(mg.tensor([1.0, 0.5]))
+    tensor([0.       , 1.0471976])
+    """
+    return function(ACOS, b"acos", x, acos_backward, INPUT)
+
+
+# atan: dx = g / (1 + x²)
+cdef int atan_backward(Node node, Array g) except -1:
+    return node.send(0, divide(g, add(square(node.value(0)), 1)))
+
+
+cpdef Array atan(x):
+    """The angle in (-π/2, π/2) whose tangent is x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.atan(mg.tensor([0.0, 1.0]))
+    tensor([0.       , 0.7853982])
+    """
+    return function(ATAN, b"atan", x, atan_backward, INPUT)
+
+
+# atan2: y = angle of the point (b, a), da = g b / (a² + b²), db = -g a / (a² + b²)
+cdef int atan2_backward(Node node, Array g) except -1:
+    cdef Array a = node.value(0), b = node.value(1)
+    cdef Array share = divide(g, add(square(a), square(b)))
+    if node.needs(0):
+        node.send(0, multiply(share, b))
+    if node.needs(1):
+        node.send(1, negative(multiply(share, a)))
+    return 0
+
+
+cpdef Array atan2(x, y):
+    """The angle in (-π, π] of the point with ordinate x and abscissa y, as NumPy's ``arctan2``.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.atan2(mg.tensor([1.0, -1.0]), mg.tensor([1.0, 0.0]))
+    tensor([ 0.7853982, -1.5707964])
+    """
+    a, b = matched_floats("atan2", x, y)
+    cdef Array out = apply_binary(ATAN2, <Array>a, <Array>b, (<Array>a).code)
+    track(out, b"atan2", atan2_backward, 3, <Array>a, <Array>b)
+    return out
+
+
+# ── hyperbolic functions and their inverses ─────────────────────────────────────────────────────────
+
+# sinh: dx = g cosh x
+cdef int sinh_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, cosh(node.value(0))))
+
+
+cpdef Array sinh(x):
+    """The hyperbolic sine.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.sinh(mg.tensor([0.0, 1.0]))
+    tensor([0.       , 1.1752012])
+    """
+    return function(SINH, b"sinh", x, sinh_backward, INPUT)
+
+
+# cosh: dx = g sinh x
+cdef int cosh_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, sinh(node.value(0))))
+
+
+cpdef Array cosh(x):
+    """The hyperbolic cosine.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.cosh(mg.tensor([0.0, 1.0]))
+    tensor([1.       , 1.5430806])
+    """
+    return function(COSH, b"cosh", x, cosh_backward, INPUT)
+
+
+# tanh: dx = g (1 - y²)
+cdef int tanh_backward(Node node, Array g) except -1:
+    if not recording():
+        return node.send(0, apply_binary(TANH_GRAD, g, <Array>node.extra, g.code))
+    return node.send(0, multiply(g, subtract(1, square(result(node)))))
+
+
+cpdef Array tanh(x):
+    """The hyperbolic tangent.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.tanh(mg.tensor([0.0, 0.5]))
+    tensor([0.        , 0.46211714])
+    """
+    return function(TANH, b"tanh", x, tanh_backward, OUTPUT)
+
+
+# asinh: dx = g / √(x² + 1)
+cdef int asinh_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, rsqrt(add(square(node.value(0)), 1))))
+
+
+cpdef Array asinh(x):
+    """The inverse of sinh.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.asinh(mg.tensor([0.0, 1.0]))
+    tensor([0.       , 0.8813736])
+    """
+    return function(ASINH, b"asinh", x, asinh_backward, INPUT)
+
+
+# acosh: dx = g / √(x² - 1)
+cdef int acosh_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, rsqrt(subtract(square(node.value(0)), 1))))
+
+
+cpdef Array acosh(x):
+    """The inverse of cosh on [1, ∞).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.acosh(mg.tensor([1.0, 2.0]))
+    tensor([0.      , 1.316958])
+    """
+    return function(ACOSH, b"acosh", x, acosh_backward, INPUT)
+
+
+# atanh: dx = g / (1 - x²)
+cdef int atanh_backward(Node node, Array g) except -1:
+    return node.send(0, divide(g, subtract(1, square(node.value(0)))))
+
+
+cpdef Array atanh(x):
+    """The inverse of tanh on (-1, 1).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.atanh(mg.tensor([0.0, 0.5]))
+    tensor([0.        , 0.54930615])
+    """
+    return function(ATANH, b"atanh", x, atanh_backward, INPUT)

@@ -1,0 +1,101 @@
+"""LRScheduler: the rate of each parameter group as a function of how often `step` was called.
+
+Every schedule states one formula, `lr_at`. If something else has changed a group's rate since the last step (another
+schedule, or the user), the change stays as a factor, so that schedules on one optimizer multiply as PyTorch's do.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from minigrad.optim.optimizer import Optimizer
+
+
+class LRScheduler:
+    """The base of all schedules: `lr_at` is what each of them defines.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    last_epoch : int
+        −1 to begin; where a run is resumed, the number of steps done less one; the optimizer then brings the rates.
+
+    Attributes
+    ----------
+    base_lrs : list of float
+        Each group's rate when its first schedule was made.
+    last_epoch : int
+        How often `step` was called.
+
+    Raises
+    ------
+    TypeError
+        If `optimizer` is no `Optimizer`.
+    ValueError
+        For options out of range, or a `last_epoch` for an optimizer that never had a schedule.
+    """
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        check_optimizer(self, optimizer)
+        self.optimizer = optimizer
+        for number, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                raise ValueError(f"[{type(self).__name__}] expected 'initial_lr' in parameter group {number} to resume")
+        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        if last_epoch == -1:
+            self._values = list(self.base_lrs)
+            self.step()
+        else:  # the optimizer comes with the rates of this step
+            self.last_epoch += 1
+            self._values, self._last_lr = self._lrs(), [group["lr"] for group in optimizer.param_groups]
+
+    def lr_at(self, group: int, epoch: int) -> float:
+        """The rate of a group after `epoch` steps, if nothing else changes it."""
+        raise NotImplementedError(f"[{type(self).__name__}] lr_at is not defined")
+
+    def step(self) -> None:
+        """Go on to the next epoch (or batch, whichever the schedule counts) and set the rates."""
+        self.last_epoch += 1
+        values = self._lrs()
+        for group, before, now in zip(self.optimizer.param_groups, self._values, values, strict=True):
+            group["lr"] = now if group["lr"] == before or before == 0 else group["lr"] * (now / before)
+        self._values = values
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+    def restart(self) -> None:
+        """Set the rates to those of the beginning."""
+        self.last_epoch, self._values = -1, list(self.base_lrs)
+        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            group["lr"] = base
+        self.step()
+
+    def get_last_lr(self) -> list[float]:
+        """The rate of each group, as the last step left it."""
+        return self._last_lr
+
+    def state_dict(self) -> dict[str, Any]:
+        """All but the optimizer and what the user passed as functions."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "lr_lambdas")}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` gave; the optimizer's state, which holds the rates, is loaded by itself."""
+        self.__dict__.update(state_dict)
+
+    def _lrs(self) -> list[float]:
+        return [self.lr_at(group, self.last_epoch) for group in range(len(self.base_lrs))]
+
+
+def check_optimizer(scheduler: object, optimizer: Optimizer) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"[{type(scheduler).__name__}] expected an Optimizer, got {type(optimizer).__name__}")
+
+
+def per_group(scheduler: object, name: str, optimizer: Optimizer, value: Any) -> list[Any]:
+    """One value for each group."""
+    count = len(optimizer.param_groups)
+    values = list(value) if isinstance(value, list | tuple) else [value] * count
+    if len(values) != count:
+        raise ValueError(f"[{type(scheduler).__name__}] expected {count} values of {name}, got {len(values)}")
+    return values

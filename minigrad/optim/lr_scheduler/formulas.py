@@ -1,0 +1,205 @@
+"""Schedules that are one line of mathematics."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+
+from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, per_group
+from minigrad.optim.optimizer import Optimizer
+
+
+class LambdaLR(LRScheduler):
+    """base · f(t).
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    lr_lambda : callable, or one for each group
+        f, of the number of steps t.
+    last_epoch : int
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = mg.optim.lr_scheduler.LambdaLR(optimizer, lambda t: 1 / (1 + t))
+    >>> scheduler.step()
+    >>> scheduler.get_last_lr()
+    [0.5]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:  # fmt: skip
+        check_optimizer(self, optimizer)
+        self.lr_lambdas = per_group(self, "lr_lambda", optimizer, lr_lambda)
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, group: int, epoch: int) -> float:
+        return float(self.base_lrs[group] * self.lr_lambdas[group](epoch))
+
+
+class StepLR(LRScheduler):
+    """base · γ^⌊t / step_size⌋.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    step_size : int
+    gamma : float
+        γ.
+    last_epoch : int
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = mg.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    >>> for _ in range(4):
+    ...     scheduler.step()
+    ...     print(optimizer.param_groups[0]["lr"])
+    1.0
+    0.5
+    0.5
+    0.25
+    """
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+        if step_size < 1:
+            raise ValueError(f"[StepLR] expected step_size >= 1, got {step_size}")
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, group: int, epoch: int) -> float:
+        return self.base_lrs[group] * self.gamma ** (epoch // self.step_size)
+
+
+class MultiStepLR(LRScheduler):
+    """base · γ^k, k the number of milestones reached.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    milestones : sequence of int
+    gamma : float
+        γ.
+    last_epoch : int
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = mg.optim.lr_scheduler.MultiStepLR(optimizer, [1, 2], gamma=0.5)
+    >>> scheduler.step(), scheduler.step(), scheduler.get_last_lr()
+    (None, None, [0.25])
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.milestones, self.gamma = sorted(milestones), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, group: int, epoch: int) -> float:
+        return self.base_lrs[group] * self.gamma ** bisect_right(self.milestones, epoch)
+
+
+class ExponentialLR(LRScheduler):
+    """base · γᵗ.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    gamma : float
+        γ.
+    last_epoch : int
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = mg.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    >>> scheduler.step(), scheduler.step(), scheduler.get_last_lr()
+    (None, None, [0.25])
+    """
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, group: int, epoch: int) -> float:
+        return self.base_lrs[group] * self.gamma**epoch
+
+
+class LinearLR(LRScheduler):
+    """base · f, with f rising (or falling) evenly from `start_factor` to `end_factor` in `total_iters` steps: warm-up.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    start_factor : float
+        In (0, 1].
+    end_factor : float
+        In [0, 1].
+    total_iters : int
+    last_epoch : int
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = mg.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+    >>> for _ in range(3):
+    ...     print(optimizer.param_groups[0]["lr"])
+    ...     scheduler.step()
+    0.5
+    0.75
+    1.0
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:  # fmt: skip
+        if not (0 < start_factor <= 1 and 0 <= end_factor <= 1):
+            raise ValueError(f"[LinearLR] expected factors in (0, 1] and [0, 1], got {start_factor} and {end_factor}")
+        if total_iters < 1:
+            raise ValueError(f"[LinearLR] expected total_iters >= 1, got {total_iters}")
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, group: int, epoch: int) -> float:
+        share = min(epoch, self.total_iters) / self.total_iters
+        return self.base_lrs[group] * (self.start_factor + (self.end_factor - self.start_factor) * share)
+
+
+class CosineAnnealingLR(LRScheduler):
+    """η_min + (base − η_min)(1 + cos(π t / T_max)) / 2 (Loshchilov and Hutter 2016, https://arxiv.org/abs/1608.03983).
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    T_max : int
+        Steps until η_min is reached; the rate rises again after that.
+    eta_min : float
+        η_min.
+    last_epoch : int
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = mg.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+    >>> scheduler.step(), [round(lr, 6) for lr in scheduler.get_last_lr()]
+    (None, [0.5])
+    """
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+        if T_max < 1:
+            raise ValueError(f"[CosineAnnealingLR] expected T_max >= 1, got {T_max}")
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, group: int, epoch: int) -> float:
+        return self.eta_min + (self.base_lrs[group] - self.eta_min) * (1 + math.cos(math.pi * epoch / self.T_max)) / 2

@@ -1,0 +1,107 @@
+"""The one-cycle schedule."""
+
+import math
+from collections.abc import Sequence
+
+from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, per_group
+from minigrad.optim.optimizer import Optimizer
+
+
+class OneCycleLR(LRScheduler):
+    """Up to `max_lr` and down again in one run, momentum the other way (Smith 2017, https://arxiv.org/abs/1708.07120).
+
+    From max_lr / div_factor to max_lr during the first `pct_start` of the steps, then down to
+    max_lr / (div_factor · final_div_factor). Meant to be stepped once per batch.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    max_lr : float, or one for each group
+    total_steps : int, optional
+        Or else `epochs` and `steps_per_epoch`.
+    epochs, steps_per_epoch : int, optional
+    pct_start : float
+        In [0, 1].
+    anneal_strategy : {"cos", "linear"}
+    cycle_momentum : bool
+        Whether momentum (for Adam: β₁) moves from `max_momentum` to `base_momentum` and back.
+    base_momentum, max_momentum : float
+    div_factor, final_div_factor : float
+    three_phase : bool
+        Whether the way down mirrors the way up before the last, steeper descent.
+    last_epoch : int
+
+    Raises
+    ------
+    ValueError
+        Also when stepped more than `total_steps` times.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> optimizer = mg.optim.Adam([mg.zeros(1, requires_grad=True)])
+    >>> scheduler = mg.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
+    >>> rates = scheduler.get_last_lr()
+    >>> for _ in range(9):
+    ...     scheduler.step()
+    ...     rates += scheduler.get_last_lr()
+    >>> [round(rate, 2) for rate in rates]
+    [0.04, 0.52, 1.0, 0.95, 0.81, 0.61, 0.39, 0.19, 0.05, 0.0]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, max_lr: float | Sequence[float], total_steps: int | None = None,
+        epochs: int | None = None, steps_per_epoch: int | None = None, pct_start: float = 0.3,
+        anneal_strategy: str = "cos", cycle_momentum: bool = True, base_momentum: float = 0.85,
+        max_momentum: float = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4,
+        three_phase: bool = False, last_epoch: int = -1,
+    ) -> None:  # fmt: skip
+        check_optimizer(self, optimizer)
+        if total_steps is None and (epochs is None or steps_per_epoch is None):
+            raise ValueError("[OneCycleLR] expected total_steps, or epochs and steps_per_epoch")
+        self.total_steps = total_steps if total_steps is not None else (epochs or 0) * (steps_per_epoch or 0)
+        if self.total_steps < 1:
+            raise ValueError(f"[OneCycleLR] expected at least one step, got {self.total_steps}")
+        if not 0 <= pct_start <= 1:
+            raise ValueError(f"[OneCycleLR] expected pct_start from 0 to 1, got {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"[OneCycleLR] expected anneal_strategy 'cos' or 'linear', got {anneal_strategy!r}")
+        self.cosine = anneal_strategy == "cos"
+        peak = pct_start * self.total_steps - 1
+        self.ends = [peak, 2 * peak, self.total_steps - 1] if three_phase else [peak, self.total_steps - 1]
+        self.turns = []     # each group's rate at the beginning and at the end of each phase
+        for group, top in zip(optimizer.param_groups, per_group(self, "max_lr", optimizer, max_lr), strict=True):
+            low = top / div_factor
+            last = low / final_div_factor
+            self.turns.append([low, top, low, last] if three_phase else [low, top, last])
+            if last_epoch == -1:
+                group.update(initial_lr=low, max_lr=top, min_lr=last, lr=low)
+        self.momenta = None
+        if cycle_momentum:
+            if not {"momentum", "betas"} & set(optimizer.defaults):
+                raise ValueError(f"[OneCycleLR] {optimizer.name} has no momentum to cycle: pass cycle_momentum=False")
+            middle = [max_momentum] if three_phase else []
+            self.momenta = [max_momentum, base_momentum, *middle, max_momentum]
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, group: int, epoch: int) -> float:
+        return self._between(self.turns[group], epoch)
+
+    def step(self) -> None:
+        if self.last_epoch >= self.total_steps:
+            raise ValueError(f"[OneCycleLR] expected at most {self.total_steps} steps, got one more")
+        super().step()
+        if self.momenta is not None:
+            momentum = self._between(self.momenta, self.last_epoch)
+            for group in self.optimizer.param_groups:
+                if "momentum" in group:
+                    group["momentum"] = momentum
+                else:
+                    group["betas"] = (momentum, *group["betas"][1:])
+
+    def _between(self, turns: list[float], epoch: int) -> float:
+        phase = next((i for i, end in enumerate(self.ends) if epoch <= end), len(self.ends) - 1)
+        begin = self.ends[phase - 1] if phase else 0
+        share = (epoch - begin) / (self.ends[phase] - begin) if self.ends[phase] != begin else 1.0
+        share = (1 - math.cos(math.pi * share)) / 2 if self.cosine else share
+        return turns[phase] + (turns[phase + 1] - turns[phase]) * share

@@ -1,0 +1,102 @@
+"""A schedule that watches a quantity instead of counting steps."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minigrad.optim.lr_scheduler.base import check_optimizer, per_group
+from minigrad.optim.optimizer import Optimizer
+
+
+class ReduceLROnPlateau:
+    """The rate times `factor` whenever a quantity has not improved for more than `patience` steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    mode : {"min", "max"}
+        Whether less or more is better.
+    factor : float
+        Below 1.
+    patience : int
+    threshold : float
+        How much better counts as better.
+    threshold_mode : {"rel", "abs"}
+        Whether `threshold` is a share of the best value or a difference from it.
+    cooldown : int
+        Steps after a reduction during which nothing is counted.
+    min_lr : float, or one for each group
+    eps : float
+        A reduction by no more than this is not done.
+
+    Raises
+    ------
+    TypeError
+        If `optimizer` is no `Optimizer`.
+    ValueError
+        For options out of range.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = mg.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    >>> for loss in (3.0, 3.0, 3.0):
+    ...     scheduler.step(loss)
+    >>> scheduler.get_last_lr()
+    [0.5]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10, threshold: float = 1e-4,
+        threshold_mode: str = "rel", cooldown: int = 0, min_lr: float | Sequence[float] = 0.0, eps: float = 1e-8,
+    ) -> None:  # fmt: skip
+        check_optimizer(self, optimizer)
+        if mode not in ("min", "max"):
+            raise ValueError(f"[ReduceLROnPlateau] expected mode 'min' or 'max', got {mode!r}")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"[ReduceLROnPlateau] expected threshold_mode 'rel' or 'abs', got {threshold_mode!r}")
+        if not factor < 1:
+            raise ValueError(f"[ReduceLROnPlateau] expected factor < 1, got {factor}")
+        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
+        self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
+        self.min_lrs = per_group(self, "min_lr", optimizer, min_lr)
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
+
+    def step(self, metrics: Any) -> None:
+        """Look at the quantity (a number, or a tensor of one element) and reduce the rates if it is time."""
+        current = float(metrics)
+        self.last_epoch += 1
+        if self._is_better(current):
+            self.best, self.num_bad_epochs = current, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+                reduced = max(group["lr"] * self.factor, least)
+                if group["lr"] - reduced > self.eps:
+                    group["lr"] = reduced
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+
+    def _is_better(self, value: float) -> bool:
+        sign = 1 if self.mode == "min" else -1
+        if math.isinf(self.best):
+            return sign * value < sign * self.best
+        margin = self.threshold * (self.best if self.threshold_mode == "rel" else 1)
+        return sign * value < sign * self.best - margin
+
+    def get_last_lr(self) -> list[float]:
+        """The rate of each group."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All but the optimizer."""
+        return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
+        self.__dict__.update(state_dict)

@@ -1,0 +1,137 @@
+"""Comparisons, logic and choice: the table, NaN, ties, and values that where does not choose."""
+
+import operator
+
+import numpy as np
+import pytest
+from checks import Suite, array, refuses, tensor
+from table import LOGIC
+
+import minigrad as mg
+
+COMPARISONS = {
+    "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt, "less_equal": operator.le, "greater": operator.gt,
+    "greater_equal": operator.ge,
+}  # fmt: skip
+EDGES = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan])
+
+
+class TestTable(Suite):
+    ops = LOGIC
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons(name, device):
+    """NaN equals nothing, zeros of either sign are equal; the operator is the function, with numbers on either side."""
+    x, python = tensor(EDGES, device), COMPARISONS[name]
+    np.testing.assert_array_equal(array(getattr(mg, name)(x[:, None], x)), python(EDGES[:, None], EDGES))
+    np.testing.assert_array_equal(array(python(x, 0)), python(EDGES, 0))
+    np.testing.assert_array_equal(array(python(0, x)), python(0, EDGES))
+    assert not python(x, 0).requires_grad
+
+
+def test_comparison_with_strangers(device):
+    x = mg.ones(2, device=device)
+    assert (x == None) is False  # noqa: E711
+    assert (x != "a") is True
+    with pytest.raises(TypeError):
+        x < "a"  # noqa: B015
+
+
+def test_comparisons_of_large_integers_are_exact(device):
+    x = tensor(np.array([2**53, 2**53 + 1]), device)
+    assert (x == 2**53 + 1).tolist() == [False, True]
+    assert (x < 2**53 + 1).tolist() == [True, False]
+
+
+def test_logical_operators(device):
+    a, b = np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
+    x, y = tensor(a, device), tensor(b, device)
+    assert (x & y).tolist() == (a & b).tolist()
+    assert (x | y).tolist() == (a | b).tolist()
+    assert (x ^ y).tolist() == (a ^ b).tolist()
+    assert (~x).tolist() == (~a).tolist()
+    assert (True & x).tolist() == a.tolist()
+    x &= y
+    assert x.tolist() == (a & b).tolist()
+
+
+def test_logic_of_floats(device):
+    """Whatever is not zero is true, NaN too."""
+    values = np.array([0.0, -0.0, 0.5, np.nan, -np.inf])
+    x = tensor(values, device)
+    np.testing.assert_array_equal(array(mg.logical_not(x)), ~values.astype(bool))
+    for name in ("logical_and", "logical_or", "logical_xor"):
+        np.testing.assert_array_equal(array(getattr(mg, name)(x[:, None], x)), getattr(np, name)(values[:, None], values))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extrema_of_edges(name, dtype, device):
+    """NaN on either side wins."""
+    values = EDGES.astype(dtype)
+    np.testing.assert_array_equal(
+        array(getattr(mg, name)(tensor(values, device)[:, None], tensor(values, device))), getattr(np, name)(values[:, None], values)
+    )
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extrema_share_the_gradient_of_ties(name, device):
+    """PyTorch's convention: half to each of two equal operands, also with create_graph."""
+    for create_graph in (False, True):
+        x, y = tensor(np.array([1.0, 2.0, 3.0]), device, True), tensor(np.array([2.0, 2.0, 2.0]), device, True)
+        g = tensor(np.array([5.0, 7.0, 11.0]), device)
+        dx, dy = mg.grad(getattr(mg, name)(x, y), [x, y], g, create_graph=create_graph)
+        expected = [0.0, 3.5, 11.0] if name == "maximum" else [5.0, 3.5, 0.0]
+        assert dx.tolist() == expected
+        assert dy.tolist() == [a - b for a, b in zip([5.0, 7.0, 11.0], expected, strict=True)]
+
+
+def test_where_hides_what_it_does_not_choose(device):
+    """NaN and infinity behind the branch not taken reach neither the result nor the gradient."""
+    c = tensor(np.array([True, False]), device)
+    x, y = tensor(np.array([1.0, np.nan]), device, True), tensor(np.array([np.inf, 2.0]), device, True)
+    z = mg.where(c, x, y)
+    assert z.tolist() == [1.0, 2.0]
+    z.backward(tensor(np.array([3.0, 5.0]), device))
+    assert x.grad.tolist() == [3.0, 0.0]
+    assert y.grad.tolist() == [0.0, 5.0]
+
+
+@pytest.mark.parametrize(("x", "y", "dtype"), [
+    (1, 2, "int64"), (1.0, 2, "float32"), (True, False, "bool"), (True, 2, "int64"), (1, 2.5, "float32"),
+])  # fmt: skip
+def test_where_of_numbers(x, y, dtype, device):
+    z = mg.where(tensor(np.array([True, False]), device), x, y)
+    assert z.dtype == dtype
+    assert z.tolist() == [x, y]
+
+
+def test_where_takes_any_condition(device):
+    x = mg.where(tensor(np.array([0.0, np.nan, -2.0]), device), 1, 0)
+    assert x.tolist() == [0, 1, 1]
+
+
+def test_clip(device):
+    """The gradient is 1 on the limits, 0 beyond; NaN stays; of two limits in the wrong order the upper one holds."""
+    x = tensor(np.array([-2.0, -1.0, 0.0, 1.0, 2.0, np.nan]), device, True)
+    y = mg.clip(x, -1, 1)
+    np.testing.assert_array_equal(array(y), [-1, -1, 0, 1, 1, np.nan])
+    y.backward(mg.ones(6, dtype="float64", device=device))
+    assert x.grad.tolist() == [0, 1, 1, 1, 0, 1]
+    assert mg.clip(x.detach(), 3, 1)[:5].tolist() == [1] * 5
+    np.testing.assert_array_equal(array(mg.clip(x)), array(x))
+    assert mg.clip(tensor(np.array([-5, 5]), device), min=0).dtype == "int64"
+    assert mg.clip(tensor(np.array([-5, 5], np.int32), device), max=1).tolist() == [-5, 1]
+
+
+def test_errors(device):
+    x, flags = mg.ones((2, 3), device=device), mg.ones((2, 3), dtype="bool", device=device)
+    for name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+        refuses(TypeError, name, "float32", getattr(mg, name), x, flags)
+    refuses(TypeError, "bitwise_invert", "float32", mg.bitwise_invert, x)
+    refuses(ValueError, "less", ["(2, 3)", "(4,)"], mg.less, x, mg.ones(4, device=device))
+    refuses(ValueError, "where", ["(2, 3)", "(4,)"], mg.where, flags, mg.ones(4, device=device), 0.0)
+    refuses(ValueError, "where", ["(2, 3)", "(4,)"], mg.where, flags, x, mg.ones(4, device=device))
+    with pytest.raises(ValueError, match=r"\[item\] expected one element, got shape \(2, 3\)"):
+        bool(x)
