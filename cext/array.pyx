@@ -254,7 +254,7 @@ cdef class Array:
         for i in range(self.ndim_):
             numbers[i] = self.extent[i]
             numbers[MAX_NDIM + i] = self.step[i]
-        out.buf, out.obj, out.len, out.itemsize = self.data, alias(self), self.count * itemsize(self.code), itemsize(self.code)
+        out.buf, out.obj, out.itemsize, out.len = self.data, alias(self), itemsize(self.code), self.nbytes
         out.readonly, out.ndim, out.suboffsets, out.internal = 0, self.ndim_, <Py_ssize_t*>NULL, numbers
         out.format = FORMATS[self.code] if flags & PyBUF_FORMAT else NULL
         out.shape = numbers if flags & PyBUF_ND else NULL

@@ -52,7 +52,7 @@ cdef class Walk:
             return True
         if node.walk != 0:
             if walkers.get(node.walk) == threading.get_ident():
-                raise GradientError(f"[backward] a backward pass inside another one reached the same [{node.op.decode()}]")
+                raise GradientError(f"[{node.op.decode()}] a backward pass inside another one reached the same operation")
             return False
         node.walk, node.marked = self.number, False
         if node.outputs > 1:
@@ -78,8 +78,8 @@ cdef class Walk:
             node = <Node>stack.back()
             stack.pop_back()
             if node.freed:
-                raise GradientError(f"[{node.op.decode()}] the tape from here on was freed by an earlier backward: pass "
-                                    f"retain_graph=True to that one{node.place()}")
+                raise GradientError(f"[{node.op.decode()}] the tape from here on was freed by an earlier backward: "
+                                    f"pass retain_graph=True to that one{node.place()}")
             if border is not None and <size_t><PyObject*>node in border:
                 continue
             for i in range(node.inputs):
@@ -162,8 +162,8 @@ cdef class Walk:
     cdef int run_node(self, Node node, Array g) except -1:
         cdef int64_t written = node.current_versions() - node.versions
         if written:
-            raise GradientError(f"[{node.op.decode()}] a tensor saved for backward was written in place {written} time(s) "
-                                f"since: saved shapes {saved_shapes(node)}{node.place()}")
+            raise GradientError(f"[{node.op.decode()}] a tensor saved for backward was written in place {written} "
+                                f"time(s) since: saved shapes {saved_shapes(node)}{node.place()}")
         return node.run(node, g)
 
 
@@ -236,7 +236,9 @@ cdef Array run_hooks(Node node, Array g):
         result = hook(before)
         if result is None:
             continue
-        if not isinstance(result, Array) or not same_shape(<Array>result, <Array>before)                 or (<Array>result).code != (<Array>before).code:
+        fits = isinstance(result, Array) and same_shape(<Array>result, <Array>before) \
+            and (<Array>result).code == (<Array>before).code
+        if not fits:
             raise GradientError(f"[hook] expected None or a gradient of shape {shape_of(<Array>before)} and "
                                 f"{(<Array>before).dtype}, got {getattr(result, 'shape', type(result).__name__)} "
                                 f"{getattr(result, 'dtype', '')}")
@@ -256,11 +258,12 @@ def differentiate(list roots, list grads, list targets, bint retain_graph, bint 
     for y, g in zip(roots, grads):
         root = <Array>y
         if not root.needs_grad:
-            raise GradientError(f"[backward] the tensor of shape {shape_of(root)} does not depend on anything that requires grad")
+            raise GradientError(f"[backward] the tensor of shape {shape_of(root)} does not depend on anything that "
+                                f"requires grad")
         if g is None:
             if root.count != 1:
-                raise GradientError(f"[backward] a tensor of shape {shape_of(root)} is not one number: give the gradient of "
-                                    f"what is to be differentiated, of the same shape")
+                raise GradientError(f"[backward] a tensor of shape {shape_of(root)} is not one number: give the "
+                                    f"gradient of what is to be differentiated, of the same shape")
             g = empty(root.code, root.ndim_, root.extent, root.buffer.device)
             backend(root).fill(<Array>g, 1)
         else:
@@ -279,8 +282,8 @@ cdef int function_backward(Node node, Array g) except -1:
     function = node.extra[0]
     cdef list gradients = function(node, node.pendings if node.outputs > 1 else [g])
     if len(gradients) != node.inputs:
-        raise GradientError(f"[{node.op.decode()}] backward: expected {node.inputs} gradients, one for each tensor input, "
-                            f"got {len(gradients)}")
+        raise GradientError(f"[{node.op.decode()}] backward: expected {node.inputs} gradients, one for each tensor "
+                            f"input, got {len(gradients)}")
     for i, grad in enumerate(gradients):
         if grad is None or not node.needs(i):
             continue
@@ -296,8 +299,9 @@ cdef int check_gradient(str op, Node to, object grad, int output) except -1:
     cdef Array g = <Array>grad
     shape, code = to.layouts[output] if to.outputs > 1 else (tuple([to.extent[i] for i in range(to.ndim)]), to.code)
     if shape_of(g) != shape or g.code != code or g.buffer.device != to.device:
-        raise GradientError(f"[{op}] expected a gradient of shape {shape}, {dtype_of(code)} on {device_name(to.device)}, "
-                            f"got {shape_of(g)}, {dtype_of(g.code)} on {device_name(g.buffer.device)}")
+        raise GradientError(f"[{op}] expected a gradient of shape {shape}, {dtype_of(code)} on "
+                            f"{device_name(to.device)}, got {shape_of(g)}, {dtype_of(g.code)} on "
+                            f"{device_name(g.buffer.device)}")
     return 0
 
 

@@ -4,14 +4,13 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 
 import importlib.util
 import os
-import sys
 
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, Array, alias, empty, itemsize,
+    FLOAT32, FLOAT64, INT32, INT64, Array, alias, empty, itemsize,
 )
-from minigrad.engine.backend cimport SUM, Backend, register
+from minigrad.engine.backend cimport Backend, register
 from minigrad.engine.interop cimport from_object
 
 
@@ -104,7 +103,7 @@ cdef int elementwise(str what, Loop loop, int operands, Array a, Array b, Array 
     cdef Flat flat
     cdef Strided strided
     cdef bint dense = out.packed and a.packed
-    cdef int k, d
+    cdef int d
     if operands == 2:
         if dense:
             flat.operands, flat.count = 2, out.count
@@ -156,7 +155,6 @@ cdef class CPU(Backend):
 
     cpdef fill(self, Array out, value):
         cdef char[8] room
-        cdef int64_t[MAX_NDIM] zero
         cdef Strided strided
         cdef int d
         if out.code == FLOAT32:
@@ -219,8 +217,8 @@ cdef class CPU(Backend):
                               Array dx, Array dgamma, Array dbeta):
         cdef int64_t scratch = 2 * layer_norm_partials(rows) * width
         cdef Array partial = empty(x.code, 1, &scratch, 0)
-        launch(2 * x.count, kernels.layer_norm_backward[x.code - FLOAT32], rows, width, x.data, pointer(gamma), mean.data,
-               rstd.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta), partial.data)
+        launch(2 * x.count, kernels.layer_norm_backward[x.code - FLOAT32], rows, width, x.data, pointer(gamma),
+               mean.data, rstd.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta), partial.data)
 
     cpdef softmax(self, int64_t rows, int64_t width, bint log, Array x, Array y):
         if log:
@@ -239,8 +237,8 @@ cdef class CPU(Backend):
 
     cpdef cross_entropy(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
                         double smoothing, Array loss, Array lse):
-        launch(4 * z.count, kernels.cross_entropy[z.code - FLOAT32], rows, width, z.data, <const int64_t*>labels.data, ignore,
-               pointer(weight), smoothing, loss.data, lse.data)
+        launch(4 * z.count, kernels.cross_entropy[z.code - FLOAT32], rows, width, z.data,
+               <const int64_t*>labels.data, ignore, pointer(weight), smoothing, loss.data, lse.data)
 
     cpdef cross_entropy_backward(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
                                  double smoothing, Array lse, Array g, Array dz):
@@ -259,7 +257,8 @@ cdef class CPU(Backend):
                <const int64_t*>index.data, v.data)
 
     cpdef add_at(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array v):
-        launch(v.count, kernels.add_at[x.code], outer, n, inner, x.data, index.count, <const int64_t*>index.data, v.data)
+        launch(v.count, kernels.add_at[x.code], outer, n, inner, x.data, index.count,
+               <const int64_t*>index.data, v.data)
 
     cpdef take_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array out):
         launch(out.count, kernels.take_along[x.code], outer, n, inner, x.data, m, <const int64_t*>index.data, out.data)
@@ -295,7 +294,8 @@ cdef class CPU(Backend):
         launch(4 * out.count, kernels.integers, seed, offset, out.count, low, high, <int64_t*>out.data)
 
     cpdef dropout(self, uint64_t seed, uint64_t offset, double p, Array x, Array y, Array keep):
-        launch(4 * x.count, kernels.dropout[x.code - FLOAT32], seed, offset, x.count, p, x.data, y.data, <bint_*>keep.data)
+        launch(4 * x.count, kernels.dropout[x.code - FLOAT32], seed, offset, x.count, p, x.data, y.data,
+               <bint_*>keep.data)
 
     # ── optimizers ──
 
@@ -355,7 +355,6 @@ cdef class TensorList:
     def __cinit__(self, list p, list g, list s1, list s2, list s3):
         cdef int64_t n = len(p), i
         self.room = <void**>PyMem_Malloc(6 * n * sizeof(void*))
-        cdef void** column = self.room
         cdef int64_t* sizes = <int64_t*>(self.room + 5 * n)
         for i in range(n):
             sizes[i] = (<Array>p[i]).count

@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad.engine.array cimport (
     BOOL, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, Array, DLManagedTensor, DLTensor, adopted, alias, code_of, empty,
-    is_float, itemsize, parse_shape, transferred, view,
+    itemsize, parse_shape, transferred, view,
 )
 
 

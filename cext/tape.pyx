@@ -11,13 +11,13 @@ import sys
 cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport (
     Array, alias, dtype_of, empty, hold, is_float, overlaps_itself, set_forget, shape_of, version,
 )
-from minigrad.engine.backend cimport ADD, ISFINITE, Backend, backend
+from minigrad.engine.backend cimport ADD, ISFINITE, backend
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
@@ -218,7 +218,6 @@ cdef class Node:
             to.pending, to.exclusive = add(to.pending, g), True
         return 0
 
-
     cdef int give(self, int i, Array g) except -1:
         """`send` a g that nobody else holds: what comes later may be added into it."""
         cdef bint first = self.needs(i) and (<Node>self.slots[i].edge).pending is None
@@ -314,7 +313,9 @@ cdef inline Node new_node(Array out, const char* op, Backward run, int outputs):
     return node
 
 
-cdef Node track(Array out, const char* op, Backward run, int save, Array a, Array b=None, Array c=None, object extra=None):
+cdef Node track(
+    Array out, const char* op, Backward run, int save, Array a, Array b=None, Array c=None, object extra=None
+):
     """Record that `op` made `out` from a, b and c, if any of them requires grad.
 
     `save` has bit i set where backward reads input i; `extra` is whatever else it reads. Returns the node, or None
@@ -430,19 +431,20 @@ set_forget(forget_leaf)
 # ── writing in place ──────────────────────────────────────────────────────────────────────────────
 
 cdef int check_write(str op, Array x, bint recorded) except -1:
-    """Refuse a write into x that would corrupt values, or, where it is to be recorded, that the tape could not follow."""
+    """Refuse a write into x that would corrupt values, or, if it is to be recorded, one the tape cannot follow."""
     if overlaps_itself(x):
-        raise ValueError(f"[{op}] a broadcast tensor of shape {shape_of(x)}, whose elements share memory, cannot be written "
-                         f"in place: write into x.copy()")
+        raise ValueError(f"[{op}] a broadcast tensor of shape {shape_of(x)}, whose elements share memory, cannot be "
+                         f"written in place: write into x.copy()")
     if not recorded:
         return 0
     if x.needs_grad and is_leaf(x):
         raise GradientError(f"[{op}] a leaf of shape {shape_of(x)} that requires grad cannot be written in place while "
                             f"operations are recorded: use minigrad.no_grad()")
     if x.buffer.references > 1:
-        raise GradientError(f"[{op}] a tensor of shape {shape_of(x)} whose memory is shared with {x.buffer.references - 1} "
-                            f"other tensors (views of it, its base, or values saved for backward) cannot be written in place "
-                            f"while its gradient is recorded: write out of place, or copy first")
+        raise GradientError(f"[{op}] a tensor of shape {shape_of(x)} whose memory is shared with "
+                            f"{x.buffer.references - 1} other tensors (views of it, its base, or values saved for "
+                            f"backward) cannot be written in place while its gradient is recorded: write out of "
+                            f"place, or copy first")
     return 0
 
 
@@ -494,7 +496,7 @@ def add_hook(Array x, hook):
 
 def entries(Array x):
     """The tape behind x as a list of dicts, first operation first: the rows of `Tensor.tape`."""
-    cdef Node node, edge
+    cdef Node node
     cdef dict seen = {}, numbers
     cdef int i
     if x.node is None and not x.needs_grad:

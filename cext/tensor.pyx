@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, MAX_NDIM, Array, alias, check_same_device, code_of, device_index, device_name, dtype_of, empty, hold, is_float,
+    BOOL, MAX_NDIM, Array, alias, check_same_device, code_of, device_index, empty, hold, is_float,
     parse_shape, same_shape, set_result_type, shape_of, transferred,
 )
 from minigrad.engine.backend cimport ADD, DIVIDE, MUL, SUB, backend
@@ -16,7 +16,7 @@ from minigrad.engine.ops.logic cimport (
 )
 from minigrad.engine.ops.functions cimport absolute, power
 from minigrad.engine.ops.index cimport getitem, setitem
-from minigrad.engine.ops.layout cimport broadcasted, cast, copied, matrix_transpose, permute_dims
+from minigrad.engine.ops.layout cimport cast, copied, matrix_transpose, permute_dims
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.tape cimport Node, become, before_write, check_write, forget_leaf, gradient_node, recording, track
 from minigrad.engine.ops import activation, arithmetic, functions, index, join, layout, logic, reduce, trigonometry
@@ -137,8 +137,8 @@ cdef class Tensor(Array):
         if value is not None:
             g = <Array?>value
             if not same_shape(g, self) or g.code != self.code or g.buffer.device != self.buffer.device:
-                raise ValueError(f"[grad] expected shape {shape_of(self)}, {self.dtype} on {self.device}, got {shape_of(g)}, "
-                                 f"{g.dtype} on {g.device}")
+                raise ValueError(f"[grad] expected shape {shape_of(self)}, {self.dtype} on {self.device}, "
+                                 f"got {shape_of(g)}, {g.dtype} on {g.device}")
         self.grad_ = value
 
     def backward(self, grad=None, retain_graph=False, create_graph=False):
@@ -175,7 +175,9 @@ cdef class Tensor(Array):
         return alias(self)
 
     def register_hook(self, hook):
-        """Call ``hook(gradient)`` whenever this tensor's gradient is complete; what it returns, if not None, replaces it.
+        """Call ``hook(gradient)`` whenever this tensor's gradient is complete.
+
+        What the hook returns, if not None, replaces the gradient.
 
         Returns
         -------
@@ -295,7 +297,7 @@ cdef class Tensor(Array):
 
     def __index__(self):
         if self.code == BOOL or is_float(self.code) or self.ndim_ != 0:
-            raise TypeError(f"[index] only a 0-d integer tensor is an index, got {self.dtype} of shape {shape_of(self)}")
+            raise TypeError(f"[index] expected a 0-d integer tensor, got {self.dtype} of shape {shape_of(self)}")
         return self.item()
 
     def __iter__(self):

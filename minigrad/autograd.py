@@ -1,15 +1,17 @@
 """Gradients: of tensors, as functions of functions, of your own operations, and how to check them."""
 
+import functools
+import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ContextDecorator
-from typing import Any
+from copy import copy
+from typing import Any, TypeVar
 
 import numpy as np
 
-from minigrad.creation import asarray, zeros_like
+from minigrad.creation import asarray, zeros, zeros_like
 from minigrad.engine import tape
-from minigrad.engine.backward import differentiate, record_function
+from minigrad.engine.backward import attach, differentiate, record_function
 from minigrad.engine.ops.join import stack
 from minigrad.engine.ops.layout import reshape
 from minigrad.engine.tape import GradientError, is_grad_enabled
@@ -20,26 +22,45 @@ __all__ = [
     "jacobian", "no_grad", "record_source", "value_and_grad", "vjp",
 ]  # fmt: skip
 
+Called = TypeVar("Called", bound=Callable[..., Any])
+
 
 # ── modes ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Mode(ContextDecorator):
-    """A switch of the calling thread for the length of a block; the same object may be entered again inside it."""
+class _Mode:
+    """Switches of the calling thread for the length of a block or of a decorated function.
 
-    _switch: Callable[[bool], bool]
-    _to = True
+    One object may be entered by many threads, and again inside its own block.
+    """
+
+    _switches: tuple[tuple[Callable[[bool], bool], bool], ...]
 
     def __init__(self) -> None:
-        self._before = threading.local()
+        self._thread = threading.local()
 
-    def __enter__(self) -> "_Mode":
-        stack_ = self._before.__dict__.setdefault("stack", [])
-        stack_.append(type(self)._switch(self._to))
-        return self
+    def __enter__(self) -> None:
+        before = [switch(on) for switch, on in self._switches]
+        self._thread.__dict__.setdefault("before", []).append(before)
 
     def __exit__(self, *_: object) -> None:
-        type(self)._switch(self._before.stack.pop())
+        for (switch, _on), before in zip(self._switches, self._thread.before.pop(), strict=True):
+            switch(before)
+
+    def __call__(self, function: Called) -> Called:
+        kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
+        if any(kind(function) for kind in kinds):
+            raise TypeError(
+                f"[{type(self).__name__}] expected a function that runs when it is called, got the generator or coroutine "
+                f"{function.__name__}: use a with block inside it"
+            )
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return wrapped  # type: ignore[return-value]
 
 
 class no_grad(_Mode):
@@ -55,14 +76,23 @@ class no_grad(_Mode):
     False
     """
 
-    _switch = staticmethod(tape.set_recording)
-    _to = False
+    _switches = ((tape.set_recording, False),)
 
 
 class enable_grad(_Mode):
-    """Record again inside a block that `no_grad` surrounds."""
+    """Record again inside a block that `no_grad` surrounds.
 
-    _switch = staticmethod(tape.set_recording)
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.ones(2, requires_grad=True)
+    >>> with mg.no_grad(), mg.enable_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    True
+    """
+
+    _switches = ((tape.set_recording, True),)
 
 
 class record_source(_Mode):
@@ -78,7 +108,7 @@ class record_source(_Mode):
     True
     """
 
-    _switch = staticmethod(tape.set_where)
+    _switches = ((tape.set_where, True),)
 
 
 class detect_anomaly(_Mode):
@@ -96,15 +126,7 @@ class detect_anomaly(_Mode):
     minigrad.engine.tape.GradientError: [sqrt] backward gave a gradient with NaN or infinity for input 0 of shape (1,), ...
     """
 
-    def __enter__(self) -> "detect_anomaly":
-        stack_ = self._before.__dict__.setdefault("stack", [])
-        stack_.append((tape.set_anomaly(True), tape.set_where(True)))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        anomaly, where = self._before.stack.pop()
-        tape.set_anomaly(anomaly)
-        tape.set_where(where)
+    _switches = ((tape.set_anomaly, True), (tape.set_where, True))
 
 
 # ── gradients ─────────────────────────────────────────────────────────────────────────────────────
@@ -159,23 +181,59 @@ def grad(
     """
     roots, targets = _as_list(y), _as_list(xs)
     cotangents = [grad] * len(roots) if grad is None or isinstance(grad, Tensor) else list(grad)
-    if len(cotangents) != len(roots) or (isinstance(grad, Tensor) and len(roots) > 1):
-        raise ValueError(f"[grad] expected a cotangent for each of {len(roots)} tensors, got {len(_as_list(grad))}")  # type: ignore[arg-type]
+    if isinstance(grad, Tensor) and len(roots) > 1:
+        raise ValueError(f"[grad] expected a cotangent for each of {len(roots)} tensors, got one tensor")
+    if len(cotangents) != len(roots):
+        raise ValueError(f"[grad] expected a cotangent for each of {len(roots)} tensors, got {len(cotangents)}")
     found = differentiate(roots, cotangents, targets, retain_graph, create_graph)
     if not allow_unused:
         found = [zeros_like(x) if g is None else g for x, g in zip(targets, found, strict=True)]
     return found[0] if isinstance(xs, Tensor) else tuple(found)
 
 
-def _traced(x: Tensor) -> Tensor:
-    """A fresh point to differentiate at, which keeps its history if it has one."""
-    if x.requires_grad and is_grad_enabled():
-        return reshape(x, x.shape)
-    return x.detach().requires_grad_()
+# ── functions of functions ────────────────────────────────────────────────────────────────────────
+#
+# Each evaluates f at fresh points, so that nobody's `grad` is touched. Where recording is on and the result depends on
+# something else that requires grad (an argument with a history, a parameter that f captures), the derivatives are
+# recorded and can be differentiated in turn; else they are plain numbers.
+
+
+def _fresh(x: Any, recorded: bool) -> Tensor:
+    """x as a point of its own to differentiate at, which keeps x's history where that is wanted."""
+    x = asarray(x)
+    return reshape(x, x.shape) if recorded and x.requires_grad else x.detach().requires_grad_()
+
+
+def _evaluate(f: Callable[..., Tensor], args: list[Any], numbers: Sequence[int]) -> tuple[Tensor, list[Tensor], bool]:
+    """f at fresh points, the points at the positions `numbers`, and whether the derivatives are to be recorded."""
+    recorded = is_grad_enabled()
+    with enable_grad():
+        for k in numbers:
+            args[k] = _fresh(args[k], recorded)
+        y = f(*args)
+        if not isinstance(y, Tensor):
+            raise TypeError(f"[{getattr(f, '__name__', 'f')}] expected a function that returns a tensor, got {type(y).__name__}")
+        points = [args[k] for k in numbers]
+        return y, points, recorded and y.requires_grad and _depends_on_more(y, points)
+
+
+def _depends_on_more(y: Tensor, points: list[Tensor]) -> bool:
+    """Whether y depends on anything that requires grad besides those of the points that are leaves."""
+    both = zeros(())
+    record_function("both", [y, *points], [both], None, ())
+    return sum(row["op"] == "leaf" for row in both.tape()) > sum(x.is_leaf for x in points)
+
+
+def _derivatives(y: Tensor, points: list[Tensor], cotangent: Tensor | None, retain: bool, recorded: bool) -> Any:
+    if not y.requires_grad:
+        return tuple(zeros_like(x) for x in points)
+    return grad(y, points, cotangent, retain_graph=retain, create_graph=recorded)
 
 
 def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable[..., tuple[Tensor, Any]]:
     """A function that returns f's value and its gradient with respect to the arguments `argnums`.
+
+    Both are recorded, and can be differentiated, where f depends on something else that requires grad.
 
     Examples
     --------
@@ -185,18 +243,11 @@ def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -
     """
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
 
+    @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
-        points = list(args)
-        with enable_grad():
-            for k in numbers:
-                points[k] = asarray(points[k]).detach().requires_grad_()
-            y = f(*points, **kwargs)
-            targets = [points[k] for k in numbers]
-            if not y.requires_grad:
-                grads = tuple(zeros_like(x) for x in targets)
-            else:
-                grads = grad(y, targets)
-        return y.detach(), grads[0] if isinstance(argnums, int) else grads
+        y, points, recorded = _evaluate(functools.partial(f, **kwargs), list(args), numbers)
+        grads = _derivatives(y, points, None, recorded, recorded)
+        return y if recorded else y.detach(), grads[0] if isinstance(argnums, int) else grads
 
     return differentiated
 
@@ -217,20 +268,16 @@ def vjp(f: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, Callable[[Te
     >>> pull_back(mg.tensor([1.0, 0.0]))
     tensor([1., 0.])
     """
-    with enable_grad():
-        points = [x.detach().requires_grad_() for x in inputs]
-        y = f(*points)
+    y, points, recorded = _evaluate(f, list(inputs), range(len(inputs)))
 
     def pull_back(cotangent: Tensor) -> Any:
-        if not y.requires_grad:
-            return tuple(zeros_like(x) for x in points) if len(points) > 1 else zeros_like(points[0])
-        grads = grad(y, points, cotangent, retain_graph=True)
+        grads = _derivatives(y, points, cotangent, True, is_grad_enabled() and (recorded or cotangent.requires_grad))
         return grads if len(points) > 1 else grads[0]
 
-    return y.detach(), pull_back
+    return y if recorded else y.detach(), pull_back
 
 
-def jacobian(f: Callable[[Tensor], Tensor], x: Tensor, *, create_graph: bool = False) -> Tensor:
+def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The derivatives of every element of f(x) with respect to every element of x.
 
     Returns
@@ -245,13 +292,12 @@ def jacobian(f: Callable[[Tensor], Tensor], x: Tensor, *, create_graph: bool = F
     tensor([[2., 0.],
             [0., 4.]])
     """
+    y, (point,), recorded = _evaluate(f, [x], [0])
+    if not y.requires_grad or y.size == 0:
+        return zeros(y.shape + x.shape, dtype=x.dtype, device=x.device)
     with enable_grad():
-        point = _traced(x)
-        y = f(point)
-        if not y.requires_grad or y.size == 0:
-            return asarray(np.zeros(y.shape + x.shape), dtype=x.dtype, device=x.device)
         flat = reshape(y, -1)
-        rows = [grad(flat[i], point, retain_graph=True, create_graph=create_graph) for i in range(flat.size)]
+        rows = [grad(flat[i], point, retain_graph=True, create_graph=recorded) for i in range(flat.size)]
         return reshape(stack(rows), y.shape + x.shape)
 
 
@@ -279,9 +325,7 @@ def hessian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         y = f(point)
         if y.size != 1:
             raise ValueError(f"[hessian] expected a function of one value, got shape {y.shape}")
-        if not y.requires_grad:
-            return zeros_like(point)
-        return grad(y, point, create_graph=True)
+        return _derivatives(y, [point], None, True, True)[0]
 
     return jacobian(gradient, x)
 
@@ -297,22 +341,19 @@ class Context:
     needs_input_grad : tuple of bool
         For each argument of ``forward``, whether its gradient is wanted.
     saved_tensors : tuple of Tensor
+        What was given to `save_for_backward`.
     """
 
-    needs_input_grad: tuple[bool, ...]
-
-    def __init__(self) -> None:
-        self._saved: tuple[Tensor | None, ...] = ()
-        self._outputs: dict[int, Tensor] = {}
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.saved_tensors: tuple[Tensor | None, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for backward; writing them in place before then is an error that backward reports."""
-        self._saved = tensors
-
-    @property
-    def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """The tensors given to `save_for_backward`."""
-        return self._saved
+        for x in tensors:
+            if x is not None and not isinstance(x, Tensor):
+                raise TypeError(f"[save_for_backward] expected tensors or None, got {type(x).__name__}: set an attribute")
+        self.saved_tensors = tensors
 
 
 class Function:
@@ -354,36 +395,46 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run the operation and record it."""
-        ctx = Context()
-        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        ctx = Context(tuple(isinstance(a, Tensor) and a.requires_grad for a in args))
         with no_grad():
             result = cls.forward(ctx, *args)
-        outputs = [result] if isinstance(result, Tensor) else list(result)
-        for y in outputs:
-            if not isinstance(y, Tensor):
-                raise TypeError(f"[{cls.__name__}] forward: expected tensors, got {type(y).__name__}")
-        # An argument handed through unchanged must become another tensor, or it would be its own input.
-        outputs = [y.detach() if any(y is a for a in args) else y for y in outputs]
-        tensors = [a for a in args if isinstance(a, Tensor)]
-
-        def backward(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
-            full = [zeros_like(y) if g is None else g for y, g in zip(shapes, grads, strict=True)]
-            found = cls.backward(ctx, *full)
-            found = list(found) if isinstance(found, (tuple, list)) else [found]
-            if len(found) != len(args):
-                raise GradientError(
-                    f"[{cls.__name__}] backward: expected {len(args)} gradients, one for each argument, got {len(found)}"
-                )
-            return [g for g, a in zip(found, args_are_tensors, strict=True) if a]
-
-        args_are_tensors = [isinstance(a, Tensor) for a in args]
-        shapes = [y.detach() for y in outputs]
-        saved = tuple(s for s in ctx._saved if s is not None)
-        # A saved output is kept without its node, which would be a cycle, and joined to the tape again when read.
-        ctx._saved = tuple(s.detach() if any(s is y for y in outputs) else s for s in ctx._saved)
-        saved = tuple(s for s in ctx._saved if s is not None)
-        record_function(cls.__name__, tensors, outputs, backward, saved)
+        results = (result,) if isinstance(result, Tensor) else result
+        if not isinstance(results, (tuple, list)) or not results or not all(isinstance(y, Tensor) for y in results):
+            raise TypeError(f"[{cls.__name__}] forward: expected a tensor or a tuple of tensors, got {result!r}")
+        # Aliases, because an argument may be handed through, or one tensor be handed out twice.
+        outputs = [y.detach() for y in results]
+        _record(cls, ctx, args, results, outputs)
         return outputs[0] if isinstance(result, Tensor) else tuple(outputs)
+
+
+def _record(cls: type[Function], ctx: Context, args: tuple[Any, ...], results: Sequence[Tensor], outputs: list[Tensor]) -> None:
+    """Put a call on the tape; what is kept there are the saved tensors, and of all others no more than the layout."""
+    are_tensors = [isinstance(a, Tensor) for a in args]
+    layouts = [(y.shape, y.dtype, y.device) for y in outputs]
+    # A saved output is kept without its node, which would be a cycle, and attached to it again when backward reads it.
+    places = [next((k for k, y in enumerate(results) if s is y and not any(s is a for a in args)), None) for s in ctx.saved_tensors]
+    saved = [s if s is None or k is None else s.detach() for s, k in zip(ctx.saved_tensors, places, strict=True)]
+    ctx.saved_tensors = ()
+
+    def backward(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
+        given = copy(ctx)
+        given.saved_tensors = tuple(
+            s if s is None or k is None else attach(s, node, k) for s, k in zip(saved, places, strict=True)
+        )
+        full = [
+            zeros(shape, dtype=dtype, device=device) if g is None else g
+            for g, (shape, dtype, device) in zip(grads, layouts, strict=True)
+        ]
+        found = cls.backward(given, *full)
+        found = found if isinstance(found, (tuple, list)) else (found,)
+        if len(found) != len(are_tensors):
+            raise GradientError(
+                f"[{cls.__name__}] backward: expected {len(are_tensors)} gradients, one for each argument, got {len(found)}"
+            )
+        return [g for g, is_tensor in zip(found, are_tensors, strict=True) if is_tensor]
+
+    inputs = [a for a in args if isinstance(a, Tensor)]
+    record_function(cls.__name__, inputs, outputs, backward, tuple(s for s in saved if s is not None))
 
 
 # ── the tape as a table ───────────────────────────────────────────────────────────────────────────
@@ -485,72 +536,58 @@ def gradcheck(
             raise TypeError(f"[gradcheck] expected float64 inputs, got {x.dtype} for input {k}")
     if not any(x.requires_grad for x in points):
         raise ValueError("[gradcheck] expected at least one input that requires grad")
-    _check_order(f, points, 1, order, eps, rtol, atol, np.random.default_rng(seed))
+    random = np.random.default_rng(seed).standard_normal
+
+    def function(*xs: Tensor) -> list[Tensor]:
+        return [y for y in _as_list(f(*xs)) if y.dtype.kind == "f"]
+
+    for level in range(order):
+        # Each derivative is a difference of the one before, so it comes with fewer digits.
+        looser = 10**level
+        with enable_grad():
+            points, function = _check_derivative(
+                function, points, level + 1, random, eps * looser, rtol * looser, atol * looser
+            )
     return True
 
 
-def _check_order(
-    f: Callable[..., Any],
-    points: list[Tensor],
-    level: int,
-    order: int,
-    eps: float,
-    rtol: float,
-    atol: float,
-    rng: np.random.Generator,
-) -> None:
-    def outputs(xs: list[Tensor]) -> list[Tensor]:
-        ys = f(*xs)
-        return [y for y in _as_list(ys) if y.dtype in ("float32", "float64")]
+_Outputs = Callable[..., list[Tensor]]
 
-    with enable_grad():
-        xs = [x.detach().requires_grad_(x.requires_grad) for x in points]
-        ys = outputs(xs)
-    cotangents = [asarray(rng.standard_normal(y.shape)) for y in ys]
-    wanted = [k for k, x in enumerate(points) if x.requires_grad]
-    live = [k for k, y in enumerate(ys) if y.requires_grad]
-    if live:
-        grads = grad([ys[k] for k in live], [xs[k] for k in wanted], [cotangents[k] for k in live])
-    else:
-        grads = tuple(zeros_like(xs[k]) for k in wanted)
 
-    def value(shifted: list[Tensor]) -> float:
-        with no_grad():
-            return float(sum((c * y).sum().item() for c, y in zip(cotangents, outputs(shifted), strict=True)))
+def _check_derivative(
+    f: _Outputs, points: list[Tensor], level: int, random: Callable[..., Any], eps: float, rtol: float, atol: float
+) -> tuple[list[Tensor], _Outputs]:
+    """Check one derivative of f; returns s's gradient as a function of the inputs and cotangents, and where to check it."""
+    count, wanted = len(points), [k for k, x in enumerate(points) if x.requires_grad]
 
-    for k, g in zip(wanted, grads, strict=True):
-        if g.shape != points[k].shape:
-            raise GradientError(f"[gradcheck] the gradient of input {k} has shape {g.shape} instead of {points[k].shape}")
-        if points[k].size == 0:
-            continue
+    def gradient(*args: Tensor, create_graph: bool = True) -> list[Tensor]:
+        with enable_grad():
+            xs = [_fresh(x, create_graph) if points[k].requires_grad else x for k, x in enumerate(args[:count])]
+            pairs = [(y, c) for y, c in zip(f(*xs), args[count:], strict=True) if y.requires_grad]
+            targets = [xs[k] for k in wanted]
+            if not pairs:
+                return [zeros_like(x) for x in targets]
+            return list(grad([y for y, _ in pairs], targets, [c for _, c in pairs], create_graph=create_graph))
+
+    @no_grad()
+    def s(*xs: Tensor) -> float:
+        return sum(float((c * y).sum()) for c, y in zip(cotangents, f(*xs), strict=True))
+
+    plain = [x.detach() for x in points]
+    with no_grad():
+        cotangents = [asarray(random(y.shape), dtype=y.dtype, device=y.device) for y in f(*plain)]
+    for k, g in zip(wanted, gradient(*plain, *cotangents, create_graph=False), strict=True):
+        x = plain[k]
+        if g.shape != x.shape:
+            raise GradientError(f"[gradcheck] the gradient of input {k} has shape {g.shape} instead of {x.shape}")
         for _ in range(2):
-            v = rng.standard_normal(points[k].shape)
-            base = points[k].detach().numpy()
-            sides = []
-            for sign in (1, -1):
-                shifted = [x.detach() for x in points]
-                shifted[k] = asarray(base + sign * eps * v)
-                sides.append(value(shifted))
-            numeric = (sides[0] - sides[1]) / (2 * eps)
-            analytic = float((g.detach().numpy() * v).sum())
+            v = asarray(random(x.shape), dtype=x.dtype, device=x.device)
+            above, below = (s(*plain[:k], x + step * v, *plain[k + 1 :]) for step in (eps, -eps))
+            numeric, analytic = (above - below) / (2 * eps), float((g * v).sum())
             if not abs(numeric - analytic) <= atol + rtol * max(abs(numeric), abs(analytic)):
                 raise GradientError(
-                    f"[gradcheck] derivative {level} with respect to input {k} of shape {points[k].shape}: "
+                    f"[gradcheck] derivative {level} with respect to input {k} of shape {x.shape}: "
                     f"the tape gives {analytic:.9g}, differences give {numeric:.9g}"
                 )
-    if level >= order or not live:
-        return
-
-    def gradient(*args: Tensor) -> list[Tensor]:
-        with enable_grad():
-            ins = list(args[: len(points)])
-            inner = [_traced(x) if points[k].requires_grad else x for k, x in enumerate(ins)]
-            ys = outputs(inner)
-            weights = args[len(points) :]
-            return list(
-                grad([ys[k] for k in live], [inner[k] for k in wanted], [weights[j] for j in range(len(live))], create_graph=True)
-            )
-
-    extended = [x.detach().requires_grad_(x.requires_grad) for x in points]
-    extended += [asarray(cotangents[k].numpy()).requires_grad_() for k in live]
-    _check_order(gradient, extended, level + 1, order, eps * 10, rtol * 10, atol * 10, rng)
+    again = [x.detach().requires_grad_(x.requires_grad) for x in points] + [c.detach().requires_grad_() for c in cotangents]
+    return again, gradient

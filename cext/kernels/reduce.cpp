@@ -26,10 +26,7 @@ template <int bytes> struct Word { using type = uint8_t; };
 template <> struct Word<4> { using type = uint32_t; };
 template <> struct Word<8> { using type = uint64_t; };
 
-// An operation: Lane is what a column holds within a block of BLOCK rows, Total what blocks are combined in.
-struct Unblocked {
-    static constexpr int64_t BLOCK = INT64_MAX;
-};
+// An operation: BLOCK rows are combined in Lane, blocks in Total. BLOCK 0: all rows in one, Total.
 
 template <class T>
 struct Sum {
@@ -51,21 +48,21 @@ struct Sum {
 };
 
 template <class T>
-struct Product : Unblocked {
-    using Lane = typename Sums<T>::type;
-    using Total = Lane;
+struct Product {
+    using Total = typename Sums<T>::type;
     using Result = T;
-    static constexpr Lane start() { return 1; }
-    static Lane read(T x) { return Lane(x); }
-    static Lane combine(Lane a, Lane b) { return a * b; }
+    static constexpr int64_t BLOCK = 0;
+    static constexpr Total start() { return 1; }
+    static Total read(T x) { return Total(x); }
+    static Total combine(Total a, Total b) { return a * b; }
 };
 
 // The largest (or smallest) element; NaN wins over all.
 template <class T, bool largest>
-struct Extreme : Unblocked {
-    using Lane = T;
+struct Extreme {
     using Total = T;
     using Result = T;
+    static constexpr int64_t BLOCK = 0;
     static constexpr T start() {
         if constexpr (T(0.5) != 0) return T(largest ? -__builtin_inf() : __builtin_inf());
         constexpr bool is_signed = T(-1) < 0;
@@ -88,41 +85,45 @@ struct Extreme : Unblocked {
 };
 
 template <class T, bool all>
-struct Truth : Unblocked {
-    using Lane = typename Word<sizeof(T)>::type;
-    using Total = Lane;
+struct Truth {
+    using Total = typename Word<sizeof(T)>::type;
     using Result = bool;
-    static constexpr Lane start() { return all; }
-    static Lane read(T x) { return x != 0; }
-    static Lane combine(Lane a, Lane b) { return all ? a & b : a | b; }
+    static constexpr int64_t BLOCK = 0;
+    static constexpr Total start() { return all; }
+    static Total read(T x) { return x != 0; }
+    static Total combine(Total a, Total b) { return all ? a & b : a | b; }
 };
 
 // total[c] = the combination of the elements x[j, c] of `rows` rows, `stride` elements apart, for c < columns <= TILE.
 // `read` maps an element and its column to a Lane.
 template <class Op, class T, class Read>
-void reduce_tile(int64_t rows, int64_t stride, int64_t columns, const T* x, typename Op::Total* total, Read read) {
-    using Lane = typename Op::Lane;
-    using Total = typename Op::Total;
+__attribute__((noinline)) void reduce_tile(int64_t rows, int64_t stride, int64_t columns, const T* x, typename Op::Total* total,
+                                           Read read) {
     // columns < stride: a part of each row; otherwise the rows are contiguous and k of them make one
     const int64_t k = columns < stride ? 1 : maximum(1, minimum(TILE / 2 / columns, rows)), width = k * columns;
     const int64_t groups = rows / k, rest = rows % k * columns;
-    Lane lane[TILE];
-    Total sum[TILE];
-    for (int64_t c = 0; c < width; c++) sum[c] = Op::start();
-    for (int64_t begin = 0; begin <= groups; begin += Op::BLOCK) {
-        const bool last = groups - begin < Op::BLOCK;
-        for (int64_t c = 0; c < width; c++) lane[c] = Op::start();
-        for (int64_t j = begin, end = last ? groups : begin + Op::BLOCK; j < end; j++) {
-            const T* row = x + j * k * stride;
+    const auto start = [=](auto* into) {
+        for (int64_t c = 0; c < width; c++) into[c] = Op::start();
+    };
+    const auto add = [=](auto* into, int64_t begin, int64_t end, int64_t count) {
+        for (const T* row = x + begin * k * stride; begin < end; begin++, row += k * stride) {
 #pragma omp simd
-            for (int64_t c = 0; c < width; c++) lane[c] = Op::combine(lane[c], read(row[c], c));
+            for (int64_t c = 0; c < count; c++) into[c] = Op::combine(into[c], read(row[c], c));
         }
-        if (last) {
-            const T* row = x + groups * k * stride;
-            for (int64_t c = 0; c < rest; c++) lane[c] = Op::combine(lane[c], read(row[c], c));
+    };
+    typename Op::Total sum[TILE];
+    start(sum);
+    if constexpr (Op::BLOCK == 0) {
+        add(sum, 0, groups, width);
+        if (rest) add(sum, groups, groups + 1, rest);
+    } else {
+        typename Op::Lane lane[TILE];
+        for (int64_t begin = 0; begin <= groups; begin += Op::BLOCK) {
+            start(lane);
+            add(lane, begin, minimum(groups, begin + Op::BLOCK), width);
+            if (rest && groups - begin < Op::BLOCK) add(lane, groups, groups + 1, rest);
+            for (int64_t c = 0; c < width; c++) sum[c] += lane[c];
         }
-        for (int64_t c = 0; c < width; c++) sum[c] = Op::combine(sum[c], Total(lane[c]));
-        if (last) break;
     }
     for (int64_t m = k; m > 1; m = (m + 1) / 2) {
         const int64_t upper = (m + 1) / 2 * columns, count = m * columns - upper;
@@ -152,10 +153,10 @@ void over_tiles(int64_t outer, int64_t n, int64_t inner, Tile tile, Combine comb
         const int64_t begin = minimum(n, p * step), c = job % tiles * TILE;
         tile(job / tiles, begin, minimum(step, n - begin), c, minimum(columns, inner - c), partial);
     };
-    const auto add = [&](int64_t job, Partial* partial, const Partial* next) {
+    const auto add = [&](int64_t job, Partial* partial, const Partial* next) __attribute__((noinline)) {
         combine(partial, next, minimum(columns, inner - job % tiles * TILE));
     };
-    const auto finished = [&](int64_t job, const Partial* partial) {
+    const auto finished = [&](int64_t job, const Partial* partial) __attribute__((noinline)) {
         const int64_t c = job % tiles * TILE;
         finish(job / tiles, c, minimum(columns, inner - c), partial);
     };

@@ -21,7 +21,7 @@ cdef int relu_backward(Node node, Array g) except -1:
     # y > 0 exactly where x > 0: y is kept, which the next operation keeps as well
     if not recording():
         return node.send(0, apply_binary(RELU_GRAD, g, <Array>node.extra, g.code))
-    return node.send(0, where(greater(node.extra, 0), g, 0))
+    return node.send(0, where(less_equal(node.extra, 0), 0, g))
 
 
 cpdef Array relu(x):

@@ -6,7 +6,7 @@ from minigrad.engine.array cimport BOOL, FLOAT32, Array, alias, is_float, shape_
 from minigrad.engine.backend cimport (
     ABS, CEIL, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF,
     ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND, RSQRT, SIGN, SQRT, SQUARE, )
-from minigrad.engine.ops.arguments cimport is_scalar, operand
+from minigrad.engine.ops.arguments cimport is_scalar, operand, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, divide, matched, matched_floats, multiply, negative, reciprocal, subtract,
 )
@@ -282,8 +282,7 @@ cpdef Array power(x, y):
     a = <Array>first
     if not is_float(a.code) and bool(alias(<Array>second)._detached_numpy().min(initial=0) < 0):
         raise ValueError("[power] integers to negative powers are not integers: convert to float first")
-    if a.code == BOOL:
-        raise TypeError("[power] not defined for bool")
+    refuse_bool("power", a)
     out = apply_binary(POW, a, <Array>second, a.code)
     track(out, b"power", power_backward, 3, a, <Array>second)
     return out
@@ -340,8 +339,7 @@ cpdef Array sign(x):
     tensor([-1.,  0.,  1.])
     """
     cdef Array a = operand("sign", x)
-    if a.code == BOOL:
-        raise TypeError("[sign] not defined for bool")
+    refuse_bool("sign", a)
     cdef Array out = apply_unary(SIGN, a, a.code)
     track(out, b"sign", no_gradient, 0, a)
     return out

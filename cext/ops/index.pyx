@@ -11,7 +11,7 @@ from minigrad.engine.backend cimport backend
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport is_scalar, one_axis, operand, scalar
 from minigrad.engine.ops.arithmetic cimport add, broadcast_pair, multiply
-from minigrad.engine.ops.logic cimport less, where
+from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, broadcasted, cast, copied, dense, permuted, permuted_raw, placed, reindexed, reshape_to, sliced, window, zeros,
 )
@@ -269,8 +269,9 @@ cdef tuple parse_key(Array x, object key):
             pass
         elif hasattr(part, "__index__") and not isinstance(part, np.ndarray):
             continue
-        elif isinstance(part, (list, np.ndarray)) or hasattr(part, "__array__"):
-            parts[i] = part = operand("index", np.asarray(part) if len(part) else np.asarray(part, dtype=np.int64))
+        elif isinstance(part, (list, tuple, np.ndarray)) or hasattr(part, "__array__"):
+            part = np.asarray(part)
+            parts[i] = operand("index", part.astype(np.int64) if part.dtype.kind in "iu" or part.size == 0 else part)
         else:
             raise IndexError(f"[index] expected integers, slices, None, ..., or tensors of integers or bool, got {part!r}")
     for part in parts:
@@ -356,7 +357,10 @@ cdef tuple flattened(Array x, list layout):
         entry = entries[k]
         index = <Array>(entry[1] if isinstance(entry, tuple) else entry)
         merged *= x.extent[<int>k]
-        flat = index if flat is None else add(multiply(flat, x.extent[<int>k]), index)
+        try:
+            flat = index if flat is None else add(multiply(flat, x.extent[<int>k]), index)
+        except ValueError:
+            raise IndexError(f"[index] the indices of shapes {shape_of(flat)} and {shape_of(index)} do not broadcast together") from None
     # NumPy's rule: the result's index axes stand where the indices stood if those were neighbours, else in front.
     places = [k for k, e in enumerate(layout) if not (isinstance(e, str) and e in ("keep", "new"))]
     neighbours = places[-1] - places[0] + 1 == len(places)
@@ -411,8 +415,18 @@ cdef int setitem_backward(Node node, Array g) except -1:
         write(mask, spec, layout, broadcast_shape(scalar(True, BOOL, g.buffer.device), shape_of(read(mask, spec, layout))))
         node.send(0, where(mask, 0, g))
     if node.needs(1):
-        node.send(1, read(g, spec, layout))
+        part = read(g, spec, layout)
+        node.send(1, part if is_basic(layout) else where(written(shape_of(g), spec, layout), part, 0))
     return 0
+
+
+cdef Array written(tuple shape, list spec, list layout):
+    """Which elements of a value stay where they are put: of equal indices the last."""
+    cdef Array number = zeros(shape, INT64, 0)
+    part = shape_of(read(number, spec, layout))
+    cdef Array numbers = from_object(np.arange(np.prod(part, dtype=np.int64)).reshape(part), INT64, 0, False)
+    write(number, spec, layout, numbers)
+    return equal(read(number, spec, layout), numbers)
 
 
 cpdef int setitem(x, key, value) except -1:

@@ -158,9 +158,13 @@ def split(x, indices_or_sections, axis=0):
     else:
         bounds = [0]
         for cut in indices_or_sections:
-            cut = min(max(cut + n if cut < 0 else cut, 0), n)
-            bounds.append(max(cut, bounds[-1]))
+            if not hasattr(cut, "__index__"):
+                raise TypeError(f"[split] expected integers, got {cut!r}")
+            cut = cut.__index__()
+            bounds.append(min(max(cut + n if cut < 0 else cut, 0), n))
         bounds.append(n)
+        if bounds != sorted(bounds):
+            raise ValueError(f"[split] expected rising indices, got {list(indices_or_sections)} for an axis of length {n}")
     return pieces(a, k, bounds, True)
 
 

@@ -1,4 +1,5 @@
 """Reductions over axes: products, moments, extrema, and running sums. (`sum` stands with its adjoint in layout.)"""
+from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport (
@@ -48,14 +49,19 @@ def mean(x, axis=None, *, keepdims=False):
     cdef Array a = float_operand("mean", x)
     axes = many_axes("mean", axis, a.ndim_)
     cdef int64_t n = length(a, axes)
-    return multiply(summed(a, axes, keepdims), 1.0 / n if n else float("nan"))
+    return multiply(summed(a, axes, keepdims), 1.0 / n if n else NAN)
 
 
 # ── var: y = sum (x - mean)² / (n - c), dx = 2 g (x - mean) / (n - c) ─────────────────────────────
 
+cdef double inverse(double divisor) noexcept:
+    """1 / (n - c); NaN where too few elements are left to speak of a variance."""
+    return 1 / divisor if divisor > 0 else NAN
+
+
 cdef Array var_composition(Array x, list axes, double divisor, bint keepdims):
     cdef Array center = multiply(summed(x, axes, True), 1.0 / length(x, axes))
-    return multiply(summed(square(subtract(x, center)), axes, keepdims), 1.0 / divisor)
+    return multiply(summed(square(subtract(x, center)), axes, keepdims), inverse(divisor))
 
 
 cdef int var_backward(Node node, Array g) except -1:
@@ -65,7 +71,7 @@ cdef int var_backward(Node node, Array g) except -1:
         return composed_backward(node, lambda a: var_composition(a, axes, divisor, keepdims), [x], g)
     shape = shape_of(x)
     deviation = subtract(x, broadcast_shape(<Array>center, shape))
-    return node.send(0, multiply(deviation, spread(multiply(g, 2.0 / divisor), kept_shape(x, axes), shape)))
+    return node.send(0, multiply(deviation, spread(multiply(g, 2 * inverse(divisor)), kept_shape(x, axes), shape)))
 
 
 def var(x, axis=None, *, correction=0, keepdims=False):
@@ -92,7 +98,7 @@ def var(x, axis=None, *, correction=0, keepdims=False):
     cdef Array center = reduced(a, axes, True, a.code), squares = reduced(a, axes, keepdims, a.code)
     plain, outer, n, inner = reduction(a, axes)
     backend(a).moments(outer, n, inner, plain, center, squares)
-    cdef Array out = multiply(squares, 1.0 / divisor if divisor > 0 else float("nan"))
+    cdef Array out = multiply(squares, inverse(divisor))
     if recording() and a.needs_grad:
         track(out, b"var", var_backward, 1, a, None, None, (axes, divisor, keepdims, center))
     return out
