@@ -107,6 +107,7 @@ class BuildEngine(build_ext):
 
     def cythonized(self):
         """The .cpp file of every extension, written to build/ where it is out of date."""
+        import Cython
         from Cython.Build import cythonize
 
         # Cython finds `minigrad.engine.array` by its path, so cext/ gets a second name of that form.
@@ -118,14 +119,17 @@ class BuildEngine(build_ext):
             Extension(e.name, [str(stage / Path(e.sources[0]).relative_to(SOURCE))], language="c++")
             for e in self.extensions
         ]
+        made_by, record = f"Cython {Cython.__version__} {DIRECTIVES}", BUILD / "cython.command"
+        known = record.exists() and record.read_text() == made_by
         done = cythonize(
             staged,
             build_dir=str(BUILD),
             include_path=["build/cython"],
             compiler_directives=DIRECTIVES,
             nthreads=0 if self.parallel == 1 else os.cpu_count(),
-            force=self.force,
+            force=self.force or not known,
         )
+        record.write_text(made_by)
         return [Path(extension.sources[0]) for extension in done]
 
     def compilation(self, source, variant, flags):

@@ -532,15 +532,37 @@ cdef object to_capsule(Array x):
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────
 
 def memory_allocated():
-    """int: bytes of CPU memory held by live tensors (pooled memory that is free not counted)."""
+    """int: bytes of CPU memory held by live tensors (pooled memory that is free not counted).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.memory_allocated() >= mg.zeros(1000).nbytes
+    False
+    """
     return bytes_in_use()
 
 
 def memory_cached():
-    """int: bytes of CPU memory that the pool keeps for the next tensors."""
+    """int: bytes of CPU memory that the pool keeps for the next tensors.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.memory_cached() >= 0
+    True
+    """
     return bytes_cached()
 
 
 def empty_cache():
-    """Give the pool's free CPU memory back to the system."""
+    """Give the pool's free CPU memory back to the system.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.empty_cache()
+    >>> mg.memory_cached()
+    0
+    """
     drop_cache()

@@ -411,7 +411,14 @@ def blas():
 
 
 def get_num_threads():
-    """int: how many threads a kernel may use, the calling one included."""
+    """int: how many threads a kernel may use, the calling one included.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.get_num_threads() >= 1
+    True
+    """
     return threads()
 
 
@@ -424,6 +431,15 @@ def set_num_threads(int count):
     ------
     ValueError
         If `count` is less than 1.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> before = mg.get_num_threads()
+    >>> mg.set_num_threads(1)
+    >>> mg.get_num_threads()
+    1
+    >>> mg.set_num_threads(before)
     """
     if count < 1:
         raise ValueError(f"[set_num_threads] expected 1 or more, got {count}")

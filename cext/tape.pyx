@@ -51,7 +51,14 @@ cdef bint wanted(Array x) noexcept:
 
 
 def is_grad_enabled():
-    """bool: whether operations of this thread are recorded on the tape."""
+    """bool: whether operations of this thread are recorded on the tape.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.is_grad_enabled()
+    True
+    """
     return bool(mg_recording)
 
 

@@ -71,13 +71,27 @@ def asarray(data: Any, dtype: "DTypeLike" = None, device: str | None = None, req
 def full(
     shape: Shape, fill_value: float, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """A tensor with one value everywhere; its dtype is the value's unless given."""
+    """A tensor with one value everywhere; its dtype is the value's unless given.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.full(2, 7.0)
+    tensor([7., 7.])
+    """
     made = empty(shape, dtype=make(fill_value).dtype if dtype is None else dtype, device=device)
     return made.fill_(fill_value).requires_grad_(requires_grad)
 
 
 def empty(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor whose values are whatever the memory holds."""
+    """A tensor whose values are whatever the memory holds.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.empty((2, 3)).shape
+    (2, 3)
+    """
     return uninitialized(shape, float32 if dtype is None else dtype, device).requires_grad_(requires_grad)
 
 
@@ -94,29 +108,64 @@ def zeros(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None,
 
 
 def ones(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of ones."""
+    """A tensor of ones.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.ones(2, dtype="int64")
+    tensor([1, 1])
+    """
     return empty(shape, dtype=dtype, device=device).fill_(1).requires_grad_(requires_grad)
 
 
 def empty_like(x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """`empty` of x's shape, dtype and device."""
+    """`empty` of x's shape, dtype and device.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.empty_like(mg.ones((2, 3))).shape
+    (2, 3)
+    """
     return empty(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
 
 
 def zeros_like(x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """`zeros` of x's shape, dtype and device."""
+    """`zeros` of x's shape, dtype and device.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.zeros_like(mg.ones(2))
+    tensor([0., 0.])
+    """
     return zeros(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
 
 
 def ones_like(x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """`ones` of x's shape, dtype and device."""
+    """`ones` of x's shape, dtype and device.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.ones_like(mg.zeros(2))
+    tensor([1., 1.])
+    """
     return ones(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
 
 
 def full_like(
     x: Tensor, fill_value: float, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """`full` of x's shape, dtype and device."""
+    """`full` of x's shape, dtype and device.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.full_like(mg.ones(2), 7)
+    tensor([7., 7.])
+    """
     return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
 
 
@@ -146,7 +195,14 @@ def arange(
 def linspace(
     start: float, stop: float, num: int, *, dtype: "DTypeLike" = None, device: str | None = None, endpoint: bool = True
 ) -> Tensor:
-    """`num` evenly spaced values from start to stop (which `endpoint=False` leaves out)."""
+    """`num` evenly spaced values from start to stop (which `endpoint=False` leaves out).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.linspace(0, 1, 5)
+    tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
     if num < 0:
         raise ValueError(f"[linspace] expected 0 values or more, got {num}")
     return make(np.linspace(start, stop, num, endpoint=endpoint), float32 if dtype is None else dtype, device)
@@ -155,7 +211,15 @@ def linspace(
 def eye(
     n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: "DTypeLike" = None, device: str | None = None
 ) -> Tensor:
-    """A matrix with ones on the k-th diagonal and zeros elsewhere."""
+    """A matrix with ones on the k-th diagonal and zeros elsewhere.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.eye(2)
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     if n_rows < 0 or (n_cols is not None and n_cols < 0):
         raise ValueError(f"[eye] expected lengths of 0 or more, got {n_rows} and {n_cols}")
     return make(np.eye(n_rows, n_cols, k), float32 if dtype is None else dtype, device)
@@ -172,12 +236,28 @@ def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """x with zeros above the k-th diagonal of its last two axes."""
+    """x with zeros above the k-th diagonal of its last two axes.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.tril(mg.ones((2, 2)))
+    tensor([[1., 0.],
+            [1., 1.]])
+    """
     return _triangle(x, k, lower=True)
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """x with zeros below the k-th diagonal of its last two axes."""
+    """x with zeros below the k-th diagonal of its last two axes.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.triu(mg.ones((2, 2)))
+    tensor([[1., 1.],
+            [0., 1.]])
+    """
     return _triangle(x, k, lower=False)
 
 

@@ -18,7 +18,15 @@ __all__ = ["einsum", "outer", "pad", "repeat", "roll", "tensordot", "tile", "tra
 
 
 def outer(x: Tensor, y: Tensor, /) -> Tensor:
-    """The products of every element of the vector x with every element of the vector y, of shape (m, n)."""
+    """The products of every element of the vector x with every element of the vector y, of shape (m, n).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.outer(mg.tensor([1.0, 2.0]), mg.tensor([3.0, 4.0]))
+    tensor([[3., 4.],
+            [6., 8.]])
+    """
     x, y = _tensor(x), _tensor(y)
     if x.ndim != 1 or y.ndim != 1:
         raise ValueError(f"[outer] expected two vectors, got shapes {x.shape} and {y.shape}")
@@ -26,7 +34,14 @@ def outer(x: Tensor, y: Tensor, /) -> Tensor:
 
 
 def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The sums of the products of x and y along an axis; the others broadcast."""
+    """The sums of the products of x and y along an axis; the others broadcast.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.vecdot(mg.tensor([1.0, 2.0]), mg.tensor([3.0, 4.0]))
+    tensor(11.)
+    """
     x, y = _tensor(x), _tensor(y)
     if x.shape[_axis("vecdot", axis, x)] != y.shape[_axis("vecdot", axis, y)]:
         raise ValueError(f"[vecdot] expected one length along axis {axis}, got shapes {x.shape} and {y.shape}")
@@ -212,7 +227,14 @@ def _product(numbers: Sequence[int]) -> int:
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """x with its axes in the given order, or reversed; a view."""
+    """x with its axes in the given order, or reversed; a view.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.transpose(mg.ones((2, 3))).shape
+    (3, 2)
+    """
     x = _tensor(x)
     return permute_dims(x, range(x.ndim - 1, -1, -1) if axes is None else axes)
 
@@ -263,7 +285,14 @@ def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | N
 
 
 def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
-    """x repeated as a whole along each axis, as ``numpy.tile``."""
+    """x repeated as a whole along each axis, as ``numpy.tile``.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.tile(mg.tensor([1, 2]), 2)
+    tensor([1, 2, 1, 2])
+    """
     x = _tensor(x)
     counts = [_integer("tile", n) for n in (repetitions if isinstance(repetitions, Sequence) else [repetitions])]
     if any(count < 0 for count in counts):

@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,11 @@ def test_instruction_set_can_be_named(isa):
 
 
 def test_nothing_but_the_package_is_installed():
-    """Compiled modules, Python and stubs; no sources of the compiled part."""
+    """Compiled modules, Python and stubs, below 10 MB; no sources of the compiled part."""
     files = [path for path in Path(mg.__file__).parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    assert {path.suffix for path in files} <= {".py", ".pyi", ".so", ".pxd", ".cu", ".typed"}
+    assert {path.suffix for path in files} <= {".py", ".pyi", ".so", ".cu", ".typed"}
     assert any(path.name == "py.typed" for path in files)
-    assert sum(path.stat().st_size for path in files) < 10e6 or "build" in Path(mg.__file__).parts
+    # a tree of a developer may hold modules of other Pythons, and one with sanitizers is bigger by design
+    tag = sysconfig.get_config_var("EXT_SUFFIX")
+    ours = [path for path in files if path.suffix != ".so" or path.name.endswith(tag)]
+    assert sum(path.stat().st_size for path in ours) < 10e6 or "build" in Path(mg.__file__).parts

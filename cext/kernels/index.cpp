@@ -28,7 +28,8 @@ void each_pair(int64_t outer, int64_t m, int64_t work, Body body) {
 template <class Body>
 void each_slice(int64_t outer, int64_t m, int64_t inner, Body body) {
     if (inner == 0) return;
-    const int64_t slices = m * inner < 2 * GRAIN || inner < 32 ? 1 : minimum(8, inner / 16), columns = (inner + slices - 1) / slices;
+    const int64_t slices = m * inner < 2 * GRAIN || inner < 32 ? 1 : minimum(8, inner / 16),
+                  columns = (inner + slices - 1) / slices;
     parallel(outer * slices, 1 + GRAIN / (1 + m * columns), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
             const int64_t first = minimum(inner, i % slices * columns);
@@ -41,24 +42,32 @@ void each_slice(int64_t outer, int64_t m, int64_t inner, Body body) {
 template <class Copy>
 void with_constant_size(int64_t bytes, Copy copy) {
     switch (bytes) {
-        case 0: return;
-        case 1: return copy([](char* y, const char* x) { __builtin_memcpy(y, x, 1); });
-        case 4: return copy([](char* y, const char* x) { __builtin_memcpy(y, x, 4); });
-        case 8: return copy([](char* y, const char* x) { __builtin_memcpy(y, x, 8); });
-        default: copy([bytes](char* y, const char* x) { __builtin_memcpy(y, x, static_cast<uint64_t>(bytes)); });
+        case 0:
+            return;
+        case 1:
+            return copy([](char* y, const char* x) { __builtin_memcpy(y, x, 1); });
+        case 4:
+            return copy([](char* y, const char* x) { __builtin_memcpy(y, x, 4); });
+        case 8:
+            return copy([](char* y, const char* x) { __builtin_memcpy(y, x, 8); });
+        default:
+            copy([bytes](char* y, const char* x) { __builtin_memcpy(y, x, static_cast<uint64_t>(bytes)); });
     }
 }
 
-void take(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const void* x_, int64_t m, const int64_t* index, void* y_) {
+void take(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const void* x_, int64_t m, const int64_t* index,
+          void* y_) {
     const char* x = static_cast<const char*>(x_);
     char* y = static_cast<char*>(y_);
     const int64_t bytes = inner * itemsize;
     with_constant_size(bytes, [=](auto copy) {
-        each_pair(outer, m, inner, [=](int64_t o, int64_t j) { copy(y + (o * m + j) * bytes, x + (o * n + index[j]) * bytes); });
+        each_pair(outer, m, inner,
+                  [=](int64_t o, int64_t j) { copy(y + (o * m + j) * bytes, x + (o * n + index[j]) * bytes); });
     });
 }
 
-void put(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, void* x_, int64_t m, const int64_t* index, const void* v_) {
+void put(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, void* x_, int64_t m, const int64_t* index,
+         const void* v_) {
     char* x = static_cast<char*>(x_);
     const char* v = static_cast<const char*>(v_);
     each_slice(outer, m, inner, [=](int64_t o, int64_t first, int64_t columns) {

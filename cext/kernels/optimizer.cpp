@@ -15,7 +15,8 @@ template <class Piece>
 void each_piece(const Tensors& list, int64_t begin, int64_t end, Piece piece) {
     int64_t start = 0;
     for (int64_t i = 0; i < list.count && start < end; start += list.sizes[i++]) {
-        const int64_t first = begin > start ? begin - start : 0, last = end - start < list.sizes[i] ? end - start : list.sizes[i];
+        const int64_t first = begin > start ? begin - start : 0,
+                      last = end - start < list.sizes[i] ? end - start : list.sizes[i];
         if (first < last) piece(i, first, last);
     }
 }
@@ -123,8 +124,10 @@ void rmsprop(const Tensors& list, const Step& step) {
 
 template <class T>
 void rmsprop_any(const Tensors& list, const Step& step) {
-    if (list.s2) (list.s3 ? rmsprop<T, true, true> : rmsprop<T, true, false>)(list, step);
-    else (list.s3 ? rmsprop<T, false, true> : rmsprop<T, false, false>)(list, step);
+    if (list.s2)
+        (list.s3 ? rmsprop<T, true, true> : rmsprop<T, true, false>)(list, step);
+    else
+        (list.s3 ? rmsprop<T, false, true> : rmsprop<T, false, false>)(list, step);
 }
 
 template <class T>

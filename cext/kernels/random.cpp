@@ -10,9 +10,9 @@
 namespace mg::MG_ISA {
 namespace {
 
-constexpr int64_t BLOCKS = 64;           // computed together, so that a round is a loop over vectors
-constexpr int64_t BATCH = 4 * BLOCKS;    // their words
-constexpr int64_t GRAIN = 64;            // batches: some ten microseconds of work
+constexpr int64_t BLOCKS = 64;         // computed together, so that a round is a loop over vectors
+constexpr int64_t BATCH = 4 * BLOCKS;  // their words
+constexpr int64_t GRAIN = 64;          // batches: some ten microseconds of work
 
 // word[4 BLOCKS] = the blocks from `block` on
 void philox(uint64_t seed, uint64_t block, uint32_t stream, uint32_t* __restrict word) {
@@ -68,8 +68,14 @@ void each_batch(uint64_t seed, uint64_t offset, int64_t n, Fill fill) {
     });
 }
 
-template <class T> struct BitsOf { using type = uint32_t; };
-template <> struct BitsOf<double> { using type = uint64_t; };
+template <class T>
+struct BitsOf {
+    using type = uint32_t;
+};
+template <>
+struct BitsOf<double> {
+    using type = uint64_t;
+};
 
 // k/2^24 from 32 bits, k/2^53 from 64: the floats in [0, 1) that are equally far apart
 MG_INLINE float unit(uint32_t bits) { return float(int32_t(bits >> 8)) * 0x1p-24f; }

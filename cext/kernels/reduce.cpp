@@ -9,22 +9,44 @@
 namespace mg::MG_ISA {
 namespace {
 
-constexpr int64_t GRAIN = 1 << 15;   // elements: a few microseconds of work
-constexpr int64_t TILE = 256;        // columns reduced at a time
+constexpr int64_t GRAIN = 1 << 15;  // elements: a few microseconds of work
+constexpr int64_t TILE = 256;       // columns reduced at a time
 
 constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // What a sum of T is added up in: integers wrap around, blocks of floats add up in double.
-template <class T> struct Sums { using type = T; };
-template <> struct Sums<int32_t> { using type = uint32_t; };
-template <> struct Sums<int64_t> { using type = uint64_t; };
-template <class T> struct Totals : Sums<T> {};
-template <> struct Totals<float> { using type = double; };
+template <class T>
+struct Sums {
+    using type = T;
+};
+template <>
+struct Sums<int32_t> {
+    using type = uint32_t;
+};
+template <>
+struct Sums<int64_t> {
+    using type = uint64_t;
+};
+template <class T>
+struct Totals : Sums<T> {};
+template <>
+struct Totals<float> {
+    using type = double;
+};
 
-template <int bytes> struct Word { using type = uint8_t; };
-template <> struct Word<4> { using type = uint32_t; };
-template <> struct Word<8> { using type = uint64_t; };
+template <int bytes>
+struct Word {
+    using type = uint8_t;
+};
+template <>
+struct Word<4> {
+    using type = uint32_t;
+};
+template <>
+struct Word<8> {
+    using type = uint64_t;
+};
 
 // An operation: BLOCK rows are combined in Lane, blocks in Total. BLOCK 0: all rows in one, Total.
 
@@ -37,10 +59,14 @@ struct Sum {
     static constexpr Lane start() { return 0; }
     static Lane read(T x) { return Lane(x); }
     template <class A>
-    static A combine(A a, A b) { return a + b; }
+    static A combine(A a, A b) {
+        return a + b;
+    }
 
     // A row of floats is summed in registers.
-    static double row(int64_t n, const T* x) requires(T(0.5) != 0) {
+    static double row(int64_t n, const T* x)
+        requires(T(0.5) != 0)
+    {
         double total = 0;
         sums<T, 1, 4>(n, &total, [&](auto at, auto& sum) MG_INLINED { sum[0] += at.load(x); });
         return total;
@@ -71,11 +97,17 @@ struct Extreme {
     }
     static T read(T x) { return x; }
     template <class A>
-    static auto better(A a, A b) { return (largest ? b > a : b < a) | (b != b); }
+    static auto better(A a, A b) {
+        return (largest ? b > a : b < a) | (b != b);
+    }
     template <class A>
-    static A combine(A a, A b) { return better(a, b) ? b : a; }
+    static A combine(A a, A b) {
+        return better(a, b) ? b : a;
+    }
 
-    static T row(int64_t n, const T* x) requires(T(0.5) != 0) {
+    static T row(int64_t n, const T* x)
+        requires(T(0.5) != 0)
+    {
         const auto combined = [](auto a, auto b) MG_INLINED { return combine(a, b); };
         Vector<T> best[4];
         for (auto& v : best) v = Vector<T>{} + start();
@@ -97,8 +129,8 @@ struct Truth {
 // total[c] = the combination of the elements x[j, c] of `rows` rows, `stride` elements apart, for c < columns <= TILE.
 // `read` maps an element and its column to a Lane.
 template <class Op, class T, class Read>
-__attribute__((noinline)) void reduce_tile(int64_t rows, int64_t stride, int64_t columns, const T* x, typename Op::Total* total,
-                                           Read read) {
+__attribute__((noinline)) void reduce_tile(int64_t rows, int64_t stride, int64_t columns, const T* x,
+                                           typename Op::Total* total, Read read) {
     // columns < stride: a part of each row; otherwise the rows are contiguous and k of them make one
     const int64_t k = columns < stride ? 1 : maximum(1, minimum(TILE / 2 / columns, rows)), width = k * columns;
     const int64_t groups = rows / k, rest = rows % k * columns;
@@ -153,6 +185,7 @@ void over_tiles(int64_t outer, int64_t n, int64_t inner, Tile tile, Combine comb
         const int64_t begin = minimum(n, p * step), c = job % tiles * TILE;
         tile(job / tiles, begin, minimum(step, n - begin), c, minimum(columns, inner - c), partial);
     };
+    // Both ways below use these two; one copy is enough.
     const auto add = [&](int64_t job, Partial* partial, const Partial* next) __attribute__((noinline)) {
         combine(partial, next, minimum(columns, inner - job % tiles * TILE));
     };
@@ -307,29 +340,42 @@ Moments row_moments(int64_t n, const T* x) {
             sum[1] += d * d;
         });
         const Moments y = centered(n, center, total[0], total[1]);
-        if (!again || !(total[0] * total[0] > 16 * double(n) * y.m2)) return y;
+        if (!again || !(total[0] * total[0] > 4 * double(n) * y.m2)) return y;
         center = T(y.mean);
     }
 }
 
-// Columns take one pass for the center and one for each sum.
+// The same for columns, one pass for each sum.
 template <class T>
 void tile_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, Moments* y) {
-    using Op = Sum<T>;
-    double first[TILE], second[TILE];
-    T center[TILE];
     if (stride == 1 || rows == 0) {
         for (int64_t c = 0; c < columns; c++) y[c] = row_moments(rows, x);
         return;
     }
-    reduce_tile<Op>(rows, stride, columns, x, first);
-    for (int64_t c = 0; c < columns; c++) center[c] = T(first[c] / double(rows));
-    // reduce_tile may read k rows as one
-    for (int64_t c = columns; columns == stride && c < TILE; c++) center[c] = center[c - columns];
-    const T* middle = center;
-    reduce_tile<Op>(rows, stride, columns, x, first, [=](T v, int64_t c) { return v - middle[c]; });
-    reduce_tile<Op>(rows, stride, columns, x, second, [=](T v, int64_t c) { return (v - middle[c]) * (v - middle[c]); });
-    for (int64_t c = 0; c < columns; c++) y[c] = centered(rows, center[c], first[c], second[c]);
+    using Op = Sum<T>;
+    double first[TILE], second[TILE];
+    T center[TILE];
+    const int64_t four = rows < 4 ? 0 : stride;
+    for (int64_t c = 0; c < columns; c++) {
+        center[c] = ((x[c] + x[c + four]) + (x[c + 2 * four] + x[c + 3 * four])) * T(0.25);
+    }
+    for (bool again = true;; again = false) {
+        // reduce_tile may read k rows as one
+        for (int64_t c = columns; columns == stride && c < TILE; c++) center[c] = center[c - columns];
+        const T* middle = center;
+        reduce_tile<Op>(rows, stride, columns, x, first, [=](T v, int64_t c) { return v - middle[c]; });
+        reduce_tile<Op>(rows, stride, columns, x, second,
+                        [=](T v, int64_t c) { return (v - middle[c]) * (v - middle[c]); });
+        bool canceled = false;
+        for (int64_t c = 0; c < columns; c++) {
+            y[c] = centered(rows, center[c], first[c], second[c]);
+            if (first[c] * first[c] > 4 * double(rows) * y[c].m2) {
+                center[c] = T(y[c].mean);
+                canceled = true;
+            }
+        }
+        if (!again || !canceled) return;
+    }
 }
 
 template <class T>

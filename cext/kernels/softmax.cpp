@@ -111,9 +111,8 @@ void log_softmax_backward(int64_t rows, int64_t width, const void* y_, const voi
         double total = 0;
         sums<T, 1, 4>(width, &total, [&](auto at, auto& sum) MG_INLINED { sum[0] += at.load(g); });
         const T sum = T(total);
-        sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
-            at.store(dx, at.load(g) - exponential<T>(at.load(y)) * sum);
-        });
+        sweep<T, 2>(0, width,
+                    [&](auto at, int) MG_INLINED { at.store(dx, at.load(g) - exponential<T>(at.load(y)) * sum); });
     });
 }
 
@@ -127,8 +126,8 @@ void logsumexp(int64_t rows, int64_t width, const void* x, void* y) {
 
 // loss = (1 - s) w_t (lse - z_t) + s/width sum_c w_c (lse - z_c)
 template <class T>
-void cross_entropy(int64_t rows, int64_t width, const void* z_, const int64_t* labels, int64_t ignore, const void* w_, double smoothing,
-                   void* loss_, void* lse_) {
+void cross_entropy(int64_t rows, int64_t width, const void* z_, const int64_t* labels, int64_t ignore, const void* w_,
+                   double smoothing, void* loss_, void* lse_) {
     const T* w = static_cast<const T*>(w_);
     each_row(rows, width, [=](int64_t r) {
         const T* z = static_cast<const T*>(z_) + r * width;
@@ -152,8 +151,9 @@ void cross_entropy(int64_t rows, int64_t width, const void* z_, const int64_t* l
 
 // dz = g (softmax(z) ((1 - s) w_t + s/width sum_k w_k) - (1 - s) w_t [c = t] - s/width w_c)
 template <class T>
-void cross_entropy_backward(int64_t rows, int64_t width, const void* z_, const int64_t* labels, int64_t ignore, const void* w_,
-                            double smoothing, const void* lse, const void* g_, int64_t g_stride, void* dz_) {
+void cross_entropy_backward(int64_t rows, int64_t width, const void* z_, const int64_t* labels, int64_t ignore,
+                            const void* w_, double smoothing, const void* lse, const void* g_, int64_t g_stride,
+                            void* dz_) {
     const T* w = static_cast<const T*>(w_);
     double all = 0;
     if (w && smoothing != 0) {

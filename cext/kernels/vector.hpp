@@ -114,8 +114,10 @@ struct Part {
         Vector<T> v;
         for (int j = 0; j < LANES<T>; j++) v[j] = fill;
 #if defined(__AVX512F__)
-        if constexpr (sizeof(T) == 4) return (Vector<T>)_mm512_mask_loadu_epi32((__m512i)v, bits(), p + i);
-        else return (Vector<T>)_mm512_mask_loadu_epi64((__m512i)v, bits(), p + i);
+        if constexpr (sizeof(T) == 4)
+            return (Vector<T>)_mm512_mask_loadu_epi32((__m512i)v, bits(), p + i);
+        else
+            return (Vector<T>)_mm512_mask_loadu_epi64((__m512i)v, bits(), p + i);
 #elif defined(__AVX2__)
         if constexpr (sizeof(T) == 4) {
             return mask() ? (Vector<T>)_mm256_maskload_epi32((const int*)(p + i), (__m256i)mask()) : v;
@@ -130,11 +132,15 @@ struct Part {
 
     MG_INLINE void store(T* p, Vector<T> v) const {
 #if defined(__AVX512F__)
-        if constexpr (sizeof(T) == 4) _mm512_mask_storeu_epi32(p + i, bits(), (__m512i)v);
-        else _mm512_mask_storeu_epi64(p + i, bits(), (__m512i)v);
+        if constexpr (sizeof(T) == 4)
+            _mm512_mask_storeu_epi32(p + i, bits(), (__m512i)v);
+        else
+            _mm512_mask_storeu_epi64(p + i, bits(), (__m512i)v);
 #elif defined(__AVX2__)
-        if constexpr (sizeof(T) == 4) _mm256_maskstore_epi32((int*)(p + i), (__m256i)mask(), (__m256i)v);
-        else _mm256_maskstore_epi64((long long*)(p + i), (__m256i)mask(), (__m256i)v);
+        if constexpr (sizeof(T) == 4)
+            _mm256_maskstore_epi32((int*)(p + i), (__m256i)mask(), (__m256i)v);
+        else
+            _mm256_maskstore_epi64((long long*)(p + i), (__m256i)mask(), (__m256i)v);
 #else
         for (int j = 0; j < LANES<T>; j++) {
             if (j < count) p[i + j] = v[j];

@@ -187,6 +187,13 @@ def dropout(x, p=0.5, training=True):
     ------
     ValueError
         If p is not in [0, 1].
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> y = mg.nn.functional.dropout(mg.ones(1000), p=0.5)
+    >>> sorted(set(y.tolist()))
+    [0.0, 2.0]
     """
     cdef Array a = float_operand("dropout", x), plain, out, keep
     if not 0 <= p <= 1:

@@ -9,7 +9,7 @@ from minigrad.engine.array cimport (
 )
 from minigrad.engine.backend cimport backend
 from minigrad.engine.interop cimport from_object
-from minigrad.engine.ops.arguments cimport is_scalar, one_axis, operand, scalar
+from minigrad.engine.ops.arguments cimport is_scalar, one_axis, operand, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport add, broadcast_pair, multiply
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.layout cimport (
@@ -219,7 +219,8 @@ def sort(x, axis=-1, *, descending=False, stable=True):
     tensor([3., 2., 1.])
     """
     cdef Array a = operand("sort", x)
-    return taken_along(a, argsort(a, axis=axis, descending=descending), one_axis("sort", axis, a.ndim_))
+    cdef int k = one_axis("sort", axis, a.ndim_)
+    return taken_along(a, argsort(a, axis=k, descending=descending), k)
 
 
 def nonzero(x):
@@ -432,10 +433,12 @@ cdef Array written(tuple shape, list spec, list layout):
 cpdef int setitem(x, key, value) except -1:
     """x[key] = value in place; the value broadcasts and is converted to x's dtype."""
     cdef Array a = <Array?>x, v, target, result, moved, index, old
-    if is_scalar(value):
-        v = scalar(value, a.code, a.buffer.device)
-    else:
+    if not is_scalar(value):
         v = operand("setitem", value)
+    elif is_float(weak_code(value, a.code)) and not is_float(a.code):
+        raise TypeError(f"[setitem] expected a value that fits {a.dtype}, got {value!r}")
+    else:
+        v = scalar(value, a.code, a.buffer.device)
     check_same_device("setitem", a, v)
     cdef bint recorded = recording() and (a.needs_grad or v.needs_grad)
     check_write("setitem", a, recorded)

@@ -40,12 +40,29 @@ def manual_seed(value):
 
 
 def get_state():
-    """dict: the generator's state, to be given to `set_state`."""
+    """dict: the generator's state, to be given to `set_state`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> sorted(mg.random.get_state())
+    ['position', 'seed']
+    """
     return {"seed": int(seed), "position": int(position)}
 
 
 def set_state(state):
-    """Continue where `get_state` was called."""
+    """Continue where `get_state` was called.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> state = mg.random.get_state()
+    >>> a = mg.random.uniform(shape=3)
+    >>> mg.random.set_state(state)
+    >>> bool((a == mg.random.uniform(shape=3)).all())
+    True
+    """
     global seed, position
     seed, position = state["seed"], state["position"]
 
@@ -68,6 +85,12 @@ def uniform(low=0.0, high=1.0, shape=(), *, dtype=None, device=None):
     dtype : DType, optional
         float32 (the default) or float64.
     device : str, optional
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.random.uniform(-1, 1, shape=(2, 3)).shape
+    (2, 3)
     """
     cdef Array out = prepare("uniform", shape, dtype, device)
     if not low <= high:
@@ -78,7 +101,14 @@ def uniform(low=0.0, high=1.0, shape=(), *, dtype=None, device=None):
 
 
 def normal(mean=0.0, std=1.0, shape=(), *, dtype=None, device=None):
-    """Normal values with a mean and a standard deviation."""
+    """Normal values with a mean and a standard deviation.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.random.normal(shape=(2, 3)).shape
+    (2, 3)
+    """
     cdef Array out = prepare("normal", shape, dtype, device)
     if not std >= 0:
         raise ValueError(f"[normal] expected a standard deviation of 0 or more, got {std}")
@@ -88,7 +118,14 @@ def normal(mean=0.0, std=1.0, shape=(), *, dtype=None, device=None):
 
 
 def randint(low, high, shape=(), *, device=None):
-    """Uniform integers (int64) in [low, high)."""
+    """Uniform integers (int64) in [low, high).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.random.randint(0, 10, shape=(4,)).dtype
+    minigrad.int64
+    """
     cdef int64_t[MAX_NDIM] extent
     cdef Array out = empty(INT64, parse_shape(shape, extent), extent, device_index(device))
     if not low < high:
@@ -99,5 +136,12 @@ def randint(low, high, shape=(), *, device=None):
 
 
 def permutation(n, *, device=None):
-    """The integers from 0 to n - 1 in random order (int64)."""
+    """The integers from 0 to n - 1 in random order (int64).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.random.permutation(4).sort()
+    tensor([0, 1, 2, 3])
+    """
     return argsort(uniform(shape=(n,), dtype="float64", device=device))

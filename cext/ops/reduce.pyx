@@ -307,7 +307,7 @@ def logsumexp(x, axis=None, *, keepdims=False):
     --------
     >>> import minigrad as mg
     >>> mg.logsumexp(mg.tensor([1000.0, 1000.0]))
-    tensor(1000.6931)
+    tensor(1000.6932)
     """
     cdef Array a = float_operand("logsumexp", x), plain
     axes = many_axes("logsumexp", axis, a.ndim_)

@@ -1,7 +1,357 @@
-"""index"""
-from checks import Suite
+"""Indexing against NumPy, exactly: reading, writing, gradients, where the axes go, and every kind of bad key."""
+
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pytest
+from checks import Suite, array, refuses, tensor
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from table import INDEX
 
+import minigrad as mg
 
-class TestINDEX(Suite):
+
+class TestTable(Suite):
     ops = INDEX
+
+
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────────
+
+SLICES = st.builds(
+    slice,
+    st.none() | st.integers(-6, 6),
+    st.none() | st.integers(-6, 6),
+    st.none() | st.integers(-3, 3).filter(bool),
+)
+
+
+@st.composite
+def keyed_shapes(draw, arrays=True):
+    """(shape, key): numbers, slices, None, ..., integer arrays of shapes that broadcast, masks over one axis or two."""
+    shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, max_side=4, min_side=0))
+    kinds = ["number", "slice", "none", "slice"] + ["array", "mask", "array"] * arrays
+    common = draw(hnp.array_shapes(min_dims=0, max_dims=2, max_side=3, min_side=1)) if arrays else ()
+    parts, axis, dots = [], 0, False
+    while axis < len(shape) and draw(st.integers(0, 4)):
+        n, kind = shape[axis], draw(st.sampled_from(kinds))
+        if kind == "none":
+            parts.append(None)
+            continue
+        if not dots and draw(st.integers(0, 5)) == 0:
+            parts.append(...)
+            axis, dots = axis + draw(st.integers(0, len(shape) - axis)), True
+            if axis == len(shape):
+                break
+            n = shape[axis]
+        if kind == "number" and n:
+            parts.append(draw(st.integers(-n, n - 1)))
+        elif kind == "array" and n:
+            drop = draw(st.integers(0, len(common)))
+            part = tuple(1 if draw(st.booleans()) else m for m in common[drop:])
+            indices = draw(hnp.arrays(np.int64, part, elements=st.integers(-n, n - 1)))
+            parts.append(draw(st.sampled_from([lambda a: a, lambda a: a.astype(np.int32), lambda a: a.tolist()]))(indices))
+        elif kind == "mask":
+            reach = min(draw(st.integers(1, 2)), len(shape) - axis)
+            parts.append(draw(hnp.arrays(bool, shape[axis : axis + reach])))
+            axis += reach - 1
+        else:
+            parts.append(draw(SLICES))
+        axis += 1
+    if arrays and draw(st.integers(0, 9)) == 0:
+        parts.insert(0, draw(st.booleans()))        # a 0-d mask
+    return shape, parts[0] if len(parts) == 1 and draw(st.booleans()) else tuple(parts)
+
+
+def ours(key, device, as_tensors):
+    """The same key with tensors instead of arrays, or as it is."""
+    def convert(part):
+        return tensor(part, device) if isinstance(part, np.ndarray) else part
+    if not as_tensors:
+        return key
+    return tuple(convert(part) for part in key) if isinstance(key, tuple) else convert(key)
+
+
+def numbered(shape):
+    return np.arange(np.prod(shape, dtype=int), dtype=float).reshape(shape)
+
+
+def read(a, key):
+    """What NumPy makes of a key, or the fact that it refuses it."""
+    try:
+        return a[key]
+    except IndexError:
+        return None
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────
+
+@given(keyed_shapes(), st.booleans())
+def test_reading(device, shaped, as_tensors):
+    """The elements and the order of axes of NumPy; the gradient goes back to each element as often as it was read."""
+    shape, key = shaped
+    a = numbered(shape)
+    x, expected = tensor(a, device, True), read(a, key)
+    if expected is None:
+        refuses(IndexError, "index", "", lambda x: x[ours(key, device, as_tensors)], x)
+        return
+    y = x[ours(key, device, as_tensors)]
+    assert y.shape == expected.shape
+    np.testing.assert_array_equal(array(y), expected)
+    g = np.arange(1.0, expected.size + 1).reshape(expected.shape)
+    for create_graph in (False, True):
+        dx = mg.grad(y, x, tensor(g, device), retain_graph=True, create_graph=create_graph)
+        scattered = np.zeros(shape)
+        np.add.at(scattered, key, g)
+        np.testing.assert_array_equal(array(dx), scattered)
+
+
+@given(keyed_shapes(arrays=False))
+def test_basic_reading_is_a_view(device, shaped):
+    """Of a view, too: a transposed and reversed tensor."""
+    shape, key = shaped
+    a = numbered(shape).T[::-1] if shape else numbered(shape)
+    x = tensor(numbered(shape), device)
+    x = x.T[::-1] if shape else x
+    expected = read(a, key)
+    assume(expected is not None)
+    y = x[key]
+    np.testing.assert_array_equal(array(y), expected)
+    y.fill_(-1)
+    assert (array(x) == -1).sum() == np.size(expected)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "float32", "float64"])
+def test_every_dtype(dtype, device, rng):
+    a = rng.integers(0, 9, (4, 5, 3)).astype(dtype)
+    for key in (2, (..., 1), [3, 0, 3], ([0, 1], slice(None), [2, 2]), a[:, 0, 0] > 0, a > 2):
+        np.testing.assert_array_equal(array(tensor(a, device)[key]), a[key])
+
+
+@pytest.mark.parametrize("name", ["int8", "int16", "uint8", "uint32", "int32", "int64"])
+def test_indices_of_every_width(name, device):
+    """Arrays of NumPy's other integers are indices too, also without an axis."""
+    a = np.arange(5.0)
+    x = tensor(a, device)
+    assert x[np.array([4, 1], name)].tolist() == [4.0, 1.0]
+    assert x[np.array(3, name)].item() == 3.0
+    assert x[np.dtype(name).type(3)].item() == 3.0
+
+
+def test_other_forms_of_keys(device):
+    x = tensor(np.arange(6.0).reshape(2, 3), device)
+    assert x[mg.full((), 1, dtype="int64", device=device)].tolist() == [3, 4, 5]
+    assert x[()].tolist() == x.tolist()
+    assert x[(0, 1),].tolist() == x.tolist()
+    assert x[[]].shape == x[np.zeros(0, int)].shape == (0, 3)
+    assert x[[True, False]].tolist() == [[0, 1, 2]]
+    assert x[True].shape == (1, 2, 3)
+    assert x[False].shape == (0, 2, 3)
+    assert x[np.True_, 0].tolist() == [[0, 1, 2]]
+    assert x[x > 2].tolist() == [3, 4, 5]
+    assert x[0][1].item() == 1.0
+
+
+# ── writing ───────────────────────────────────────────────────────────────────────────────────────
+
+def winners(shape, key):
+    """For each element that a key names: whether it keeps what is written there, the last one of equal indices."""
+    number = np.zeros(shape, int)
+    part = np.asarray(number[key])
+    order = np.arange(part.size).reshape(part.shape)
+    number.reshape(-1)[np.arange(np.prod(shape, dtype=int)).reshape(shape)[key].reshape(-1)] = order.reshape(-1)
+    return number[key] == order
+
+
+@given(keyed_shapes(), st.booleans(), st.data())
+def test_writing(device, shaped, as_tensors, data):
+    """Values, broadcast like NumPy's, land where NumPy puts them; dx is 0 there, dv what g has there."""
+    shape, key = shaped
+    a = numbered(shape)
+    part = read(a, key)
+    assume(part is not None)
+    part = np.shape(part)
+    drop = data.draw(st.integers(0, len(part)))
+    value = -1 - numbered(tuple(1 if data.draw(st.booleans()) else n for n in part[drop:]))
+    kept, full = winners(shape, key), np.broadcast_to(value, part)
+    expected = a.copy()
+    expected.reshape(-1)[np.arange(a.size).reshape(shape)[key].reshape(-1)] = full.reshape(-1)
+    x = tensor(a, device)
+    x[ours(key, device, as_tensors)] = tensor(value, device)
+    np.testing.assert_array_equal(array(x), expected)
+    assert x.version == 1
+
+    leaf, v, g = tensor(a, device, True), tensor(value, device, True), np.arange(1.0, a.size + 1).reshape(shape)
+    y = leaf * 1
+    y[ours(key, device, as_tensors)] = v
+    np.testing.assert_array_equal(array(y), expected)
+    rest, share = g.copy(), np.where(kept, g[key], 0)
+    rest[key] = 0
+    lead = share.ndim - value.ndim
+    axes = tuple(k for k in range(share.ndim) if k < lead or value.shape[k - lead] == 1)
+    share = share.sum(axes).reshape(value.shape)
+    for create_graph in (False, True):
+        dx, dv = mg.grad(y, [leaf, v], tensor(g, device), retain_graph=True, create_graph=create_graph)
+        np.testing.assert_array_equal(array(dx), rest)
+        np.testing.assert_array_equal(array(dv), share)
+
+
+def test_writing_numbers_and_sequences(device):
+    x = mg.zeros((2, 3), dtype="int32", device=device)
+    x[0] = 5
+    x[1] = [1, 2, 3]
+    x[:, 1] = np.array([7, 8])
+    x[x > 6] = 0
+    assert x.tolist() == [[5, 0, 5], [1, 0, 3]]
+    x[...] = True
+    assert x.tolist() == [[1] * 3] * 2
+    flags = mg.zeros(2, dtype="bool", device=device)
+    flags[1] = 5
+    assert flags.tolist() == [False, True]
+
+
+def test_writing_overlapping_parts(device):
+    """Of one tensor into itself: as if the source had been copied first."""
+    for move in (lambda x: x.__setitem__(slice(1, None), x[:-1]), lambda x: x.__setitem__(slice(None), x[::-1]),
+                 lambda x: x.__setitem__(slice(None, -1), x[1:])):  # fmt: skip
+        a, x = np.arange(50.0), tensor(np.arange(50.0), device)
+        move(a)
+        move(x)
+        np.testing.assert_array_equal(array(x), a)
+
+
+def test_gradcheck_of_writing(device, rng):
+    """To second order, with masks, repeated indices and slices."""
+    for key in ((slice(None), 1), ([0, 2, 0],), ([0, 0], slice(None), [1, 1]), (rng.random((3, 4)) < 0.5,), (..., slice(None, None, -2))):
+        a = rng.standard_normal((3, 4, 2))
+        v = rng.standard_normal(a[key].shape)
+
+        def function(x, v, key=key):
+            y = x * x
+            y[key] = v * v
+            return y * y
+
+        assert mg.gradcheck(function, [tensor(a, device, True), tensor(v, device, True)], rtol=1e-6, atol=1e-7)
+
+
+# ── bad keys ──────────────────────────────────────────────────────────────────────────────────────
+
+@given(hnp.array_shapes(min_dims=1, max_dims=3, max_side=4), st.data())
+def test_out_of_range(device, shape, data):
+    """One bad index anywhere: IndexError, and nothing has been written."""
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    n = shape[axis]
+    bad = data.draw(st.sampled_from([n, -n - 1, n + 7, 2**62, -(2**62)]))
+    x, where = tensor(numbered(shape), device), f"axis {axis} of length {n}"
+    keys = [bad, [0, bad, 0], np.array([[bad]])]
+    for part in keys:
+        key = (*[slice(None)] * axis, part)
+        refuses(IndexError, "index", [str(bad), where], lambda x, key=key: x[key], x)
+        refuses(IndexError, "index", [str(bad), where], lambda x, key=key: x.__setitem__(key, 1), x)
+    refuses(IndexError, "take", [str(bad), where], lambda x: mg.take(x, [0, bad], axis=axis), x)
+    index = np.zeros([1 if k != axis else 2 for k in range(len(shape))], dtype=np.int64)
+    index.reshape(-1)[1] = bad
+    refuses(IndexError, "take_along_axis", [str(bad), where], lambda x: mg.take_along_axis(x, index, axis=axis), x)
+
+
+def test_bad_keys(device):
+    x = tensor(np.arange(6.0).reshape(2, 3), device)
+    for key, numbers in [
+        ((0, 0, 0), ["2", "(2, 3)", "3"]), ((..., ...), "ellipsis"), ("a", "'a'"), (1.0, "1.0"), ([0.5], "float"), ({1}, "{1}"),
+        (np.array([1.5]), "float64"), (([0, 1], [0, 1, 2]), ["(2,)", "(3,)"]), ([True, False, True], ["(3,)", "(2, 3)"]),
+        (np.ones((2, 2), bool), ["(2, 2)", "axis 1"]), (np.ones((2, 3, 1), bool), ["2", "3"]), ((slice(None), [True, True]), "axis 1"),
+    ]:  # fmt: skip
+        refuses(IndexError, "index", numbers, lambda x, key=key: x[key], x)
+        refuses(IndexError, "index", numbers, lambda x, key=key: x.__setitem__(key, 0), x)
+    refuses(IndexError, "index", "at most 0", lambda x: x[0], x[0, 0])
+
+
+def test_bad_values(device):
+    x, n = mg.ones((2, 3), device=device), mg.ones((2, 3), dtype="int64", device=device)
+    refuses(ValueError, "setitem", ["(2,)", "(2, 3)"], lambda x, v: x.__setitem__(..., v), x, mg.ones(2, device=device))
+    refuses(ValueError, "setitem", ["(2, 3)", "(3,)"], lambda x, v: x.__setitem__(0, v), x, mg.ones((2, 3), device=device))
+    refuses(TypeError, "setitem", ["int64", "float32"], lambda n, x: n.__setitem__(0, x[0]), n, x)
+    refuses(TypeError, "setitem", "int64", lambda n: n.__setitem__(0, 0.5), n)
+    refuses(TypeError, "setitem", "str", lambda x: x.__setitem__(0, "a"), x)
+    refuses(OverflowError, "scalar", str(2**70), lambda n: n.__setitem__(0, 2**70), n)
+
+
+# ── taking ────────────────────────────────────────────────────────────────────────────────────────
+
+@given(hnp.array_shapes(min_dims=1, max_dims=4, max_side=4), st.data())
+def test_take(device, shape, data):
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    n = shape[axis]
+    indices = data.draw(hnp.arrays(np.int64, hnp.array_shapes(min_dims=0, max_dims=2, max_side=4, min_side=0), elements=st.integers(-n, n - 1)))
+    a = numbered(shape)
+    x = tensor(a, device, True)
+    y, expected = mg.take(x, tensor(indices, device), axis=axis), np.take(a, indices, axis)
+    np.testing.assert_array_equal(array(y), expected)
+    g = np.arange(1.0, expected.size + 1).reshape(expected.shape)
+    y.backward(tensor(g, device))
+    scattered = np.zeros(shape)
+    np.add.at(scattered, (*[slice(None)] * (axis % len(shape)), indices), g)
+    np.testing.assert_array_equal(array(x.grad), scattered)
+
+
+def test_gradients_of_repeated_indices_add_up(device, rng):
+    """An embedding: many rows, each read many times, summed in the order of the indices."""
+    table = tensor(rng.standard_normal((100, 37)).astype(np.float32), device, True)
+    index = rng.integers(0, 100, 5000)
+    g = rng.standard_normal((5000, 37)).astype(np.float32)
+    mg.take(table, tensor(index, device), axis=0).backward(tensor(g, device))
+    expected = np.zeros((100, 37), np.float32)
+    np.add.at(expected, index, g)
+    np.testing.assert_array_equal(array(table.grad), expected)
+
+
+def test_gradients_meet_in_one_tensor(device):
+    """Slices, takes and uses of the whole of one tensor: the sum, in whatever order they were made."""
+    a = np.arange(1.0, 7.0)
+    for create_graph in (False, True):
+        x = tensor(a, device, True)
+        y = (x[1:3] * 2).sum() + (x * x).sum() + (x[[0, 0, 5]] * 3).sum() + x[4] + mg.take(x, [1, 1]).sum()
+        assert mg.grad(y, x, create_graph=create_graph).tolist() == [2 + 6, 4 + 2 + 2, 6 + 2, 8, 10 + 1, 12 + 3]
+
+
+def test_take_refusals(device):
+    x, i = mg.ones((2, 3), device=device), mg.zeros(2, dtype="int64", device=device)
+    refuses(ValueError, "take", "2 axes", mg.take, x, i)
+    refuses(IndexError, "take", "got 2", lambda x, i: mg.take(x, i, axis=2), x, i)
+    refuses(IndexError, "take", "float32", lambda x, i: mg.take(x, i, axis=0), x, mg.zeros(2, device=device))
+    refuses(IndexError, "take", "bool", lambda x, i: mg.take(x, i, axis=0), x, mg.zeros(2, dtype="bool", device=device))
+    refuses(ValueError, "take_along_axis", ["2", "(2,)"], mg.take_along_axis, x, i)
+    refuses(ValueError, "take_along_axis", ["(2, 3)", "(4, 1)", "axis 0"], mg.take_along_axis, x, mg.zeros((4, 1), dtype="int64", device=device))
+
+
+# ── order ─────────────────────────────────────────────────────────────────────────────────────────
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_sorting_is_stable(dtype, descending, device, rng):
+    """Equal elements keep their order both ways; NaN comes last, or first when falling."""
+    a = rng.integers(0, 5, (6, 40)).astype(dtype)
+    if dtype.startswith("f"):
+        a[:, ::7] = np.nan
+        a[:, 1] = -0.0
+    for axis in (0, 1):
+        order = array(mg.argsort(tensor(a, device), axis=axis, descending=descending))
+        expected = np.argsort(a, axis, stable=True)
+        if descending:
+            n = a.shape[axis]
+            expected = np.flip(n - 1 - np.argsort(np.flip(a, axis), axis, stable=True), axis)
+        np.testing.assert_array_equal(order, expected)
+        values = array(mg.sort(tensor(a, device), axis=axis, descending=descending))
+        np.testing.assert_array_equal(values, np.take_along_axis(a, expected, axis))
+
+
+def test_nonzero_and_unique(device):
+    a = np.array([[0.0, np.nan, 2.0], [-0.0, 2.0, 1.0]])
+    rows, columns = mg.nonzero(tensor(a, device))
+    assert (rows.tolist(), columns.tolist()) == ([0, 0, 1, 1], [1, 2, 1, 2])
+    assert rows.dtype == "int64"
+    np.testing.assert_array_equal(array(mg.unique_values(tensor(a, device))), [0.0, 1.0, 2.0, np.nan])
+    two = array(mg.unique_values(tensor(np.array([np.nan, np.nan]), device)))
+    assert two.shape == (2,)
+    refuses(ValueError, "nonzero", "0-d", mg.nonzero, mg.ones((), device=device))
+    refuses(IndexError, "sort", "got 2", lambda x: mg.sort(x, axis=2), tensor(a, device))
+    refuses(IndexError, "argsort", "0 axes", mg.argsort, mg.ones((), device=device))

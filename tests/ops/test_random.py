@@ -1,0 +1,203 @@
+"""Random tensors: distributions, seeds, states, and that nothing but the seed and the place decides a value."""
+
+import math
+
+import numpy as np
+import pytest
+from checks import array, refuses
+
+import minigrad as mg
+
+N = 200_003
+DRAWS = {
+    "uniform": lambda shape, dtype="float32", device=None: mg.random.uniform(shape=shape, dtype=dtype, device=device),
+    "normal": lambda shape, dtype="float32", device=None: mg.random.normal(shape=shape, dtype=dtype, device=device),
+    "randint": lambda shape, dtype=None, device=None: mg.random.randint(0, 1000, shape, device=device),
+    "permutation": lambda shape, dtype=None, device=None: mg.random.permutation(math.prod(shape), device=device),
+    "dropout": lambda shape, dtype="float32", device=None: mg.nn.functional.dropout(mg.ones(shape, dtype=dtype, device=device)),
+}
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    mg.manual_seed(20)
+
+
+def chi_square(counts, expected):
+    """In standard deviations from its mean: beyond 5 the counts are not of the distribution."""
+    freedom = len(counts) - 1
+    return (((counts - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom)
+
+
+# ── distributions ─────────────────────────────────────────────────────────────────────────────────
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_uniform(dtype, device):
+    """In [0, 1), every interval of a thousand as often as any other, neighbors independent."""
+    x = array(mg.random.uniform(shape=N, dtype=dtype, device=device))
+    assert x.dtype == dtype
+    assert x.min() >= 0
+    assert x.max() < 1
+    assert abs(chi_square(np.histogram(x, 1000, (0, 1))[0], N / 1000)) < 5
+    assert abs(chi_square(np.histogram((x * 2**12) % 1, 16, (0, 1))[0], N / 16)) < 5        # the low bits
+    for lag in (1, 2, 3, 4):
+        pairs = np.histogram2d(x[:-lag], x[lag:], 16, ((0, 1), (0, 1)))[0]
+        assert abs(chi_square(pairs.reshape(-1), (N - lag) / 256)) < 5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bounds_of_uniform(dtype, device):
+    """high is never reached, not by rounding either."""
+    x = array(mg.random.uniform(-3, 5, (N,), dtype=dtype, device=device))
+    assert -3 <= x.min() < -2.99
+    assert 4.99 < x.max() < 5
+    assert abs(x.mean() - 1) < 5 * 8 / math.sqrt(12 * N)
+    tight = array(mg.random.uniform(1e6, 1e6 + 1, (N,), dtype=dtype, device=device))
+    assert tight.min() >= 1e6
+    assert tight.max() < 1e6 + 1
+    assert mg.random.uniform(2, 2, (3,), device=device).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_normal(dtype, device):
+    """Four moments, the tails, the share of each tenth, and neighbors independent."""
+    x = array(mg.random.normal(shape=N, dtype=dtype, device=device)).astype(np.float64)
+    assert abs(x.mean()) < 5 / math.sqrt(N)
+    assert abs(x.var() - 1) < 5 * math.sqrt(2 / N)
+    assert abs((x**3).mean()) < 5 * math.sqrt(15 / N)
+    assert abs((x**4).mean() - 3) < 5 * math.sqrt(96 / N)
+    assert np.isfinite(x).all()
+    assert 4 < np.abs(x).max() < 6
+    share = np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in np.linspace(-3, 3, 61)])
+    counts = np.histogram(x, np.concatenate([[-np.inf], np.linspace(-3, 3, 61), [np.inf]]))[0]
+    assert abs(chi_square(counts, N * np.diff(np.concatenate([[0], share, [1]])))) < 5
+    for lag in (1, 2, 3):
+        assert abs((x[:-lag] * x[lag:]).mean()) < 5 / math.sqrt(N)
+        assert abs((x[:-lag] ** 2 * x[lag:] ** 2).mean() - 1) < 5 * math.sqrt(8 / N)
+    y = array(mg.random.normal(7.0, 0.5, (N,), dtype=dtype, device=device)).astype(np.float64)
+    assert abs(y.mean() - 7) < 5 * 0.5 / math.sqrt(N)
+    assert abs(y.std() - 0.5) < 5 * 0.5 / math.sqrt(2 * N)
+    assert mg.random.normal(3.0, 0.0, (2,), device=device).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 2), (0, 10), (-5, 5), (7, 8), (0, 1000)])
+def test_randint(low, high, device):
+    """Every integer of the range as often as any other, none outside."""
+    x = mg.random.randint(low, high, (N,), device=device)
+    assert x.dtype == "int64"
+    counts = np.bincount(array(x) - low, minlength=high - low)
+    assert len(counts) == high - low
+    if len(counts) > 1:
+        assert abs(chi_square(counts, N / (high - low))) < 5
+
+
+def test_randint_of_large_ranges(device):
+    """Beyond 32 bits, up to all of int64."""
+    for low, high in ((0, 3 * 2**40), (-(2**62), 2**62), (-(2**63), 2**63 - 1)):
+        x = array(mg.random.randint(low, high, (N,), device=device)).astype(float)
+        assert low <= x.min()
+        assert x.max() <= high
+        scaled = (x - low) / (float(high) - low)
+        assert abs(chi_square(np.histogram(scaled, 64, (0, 1))[0], N / 64)) < 5
+        assert abs(len(np.unique(x)) - N) <= 5 or high - low < 2**50
+
+
+def test_permutation(device):
+    for n in (0, 1, 2, 1000):
+        x = mg.random.permutation(n, device=device)
+        assert x.dtype == "int64"
+        assert sorted(x.tolist()) == list(range(n))
+    counts = {}
+    for _ in range(1200):
+        order = tuple(mg.random.permutation(3, device=device).tolist())
+        counts[order] = counts.get(order, 0) + 1
+    assert len(counts) == 6
+    assert abs(chi_square(np.array(list(counts.values())), 200)) < 5
+
+
+# ── the stream ────────────────────────────────────────────────────────────────────────────────────
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_seeds(name, device):
+    """The same seed gives the same bits, another one others; draws do not repeat."""
+    found = []
+    for seed in (5, 5, 6, -1, 2**64 - 1):
+        mg.manual_seed(seed)
+        found.append(array(DRAWS[name]((1000,), device=device)).copy())
+    np.testing.assert_array_equal(found[0], found[1])
+    assert (found[0] != found[2]).any()
+    np.testing.assert_array_equal(found[3], found[4])       # seeds are taken modulo 2⁶⁴
+    assert (found[4] != array(DRAWS[name]((1000,), device=device))).any()
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_states(name, device):
+    """A state continues the stream where it was taken."""
+    DRAWS[name]((17,), device=device)
+    state = mg.random.get_state()
+    first = [array(DRAWS[name]((n,), device=device)).copy() for n in (3, 100)]
+    DRAWS[name]((5,), device=device)
+    mg.random.set_state(state)
+    for n, expected in zip((3, 100), first, strict=True):
+        np.testing.assert_array_equal(array(DRAWS[name]((n,), device=device)), expected)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_threads_change_nothing(name, dtype, device):
+    threads, found = mg.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            mg.set_num_threads(count)
+            mg.manual_seed(1)
+            found.append(array(DRAWS[name]((N,), dtype, device)).copy())
+    finally:
+        mg.set_num_threads(threads)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("name", ["uniform", "normal", "randint"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_place_decides(name, dtype, device):
+    """A longer draw begins with the shorter one; the shape does not matter; what follows overlaps with neither."""
+    mg.manual_seed(9)
+    short = array(DRAWS[name]((10,), dtype, device)).copy()
+    following = array(DRAWS[name]((1000,), dtype, device)).copy()
+    mg.manual_seed(9)
+    long = array(DRAWS[name]((25, 4), dtype, device)).copy()
+    np.testing.assert_array_equal(long.reshape(-1)[:10], short)
+    assert not np.array_equal(following[:10], short)
+
+
+def test_streams_of_calls_do_not_overlap(device):
+    """No value of one draw comes back in the next one, whatever the sizes and dtypes."""
+    seen = set()
+    total = 0
+    for n in (1, 2, 3, 4, 5, 7, 8, 9, 100, 1001):
+        for dtype in ("float64", "float32"):
+            values = array(mg.random.uniform(shape=n, dtype=dtype, device=device)).astype(np.float64) * 2.0**24
+            seen.update(np.floor(values).tolist())
+            total += n
+    assert total - len(seen) <= 5       # of 2280 values among 2²⁴, 0.2 meet by chance
+
+
+def test_shapes(device):
+    for draw in (mg.random.uniform, mg.random.normal):
+        assert draw(device=device).shape == ()
+        assert draw(shape=3, device=device).shape == (3,)
+        assert draw(shape=(2, 0, 3), device=device).shape == (2, 0, 3)
+        assert not draw(shape=3, device=device).requires_grad
+    assert mg.random.randint(0, 5, device=device).shape == ()
+
+
+def test_errors():
+    refuses(TypeError, "manual_seed", "1.5", mg.manual_seed, 1.5)
+    refuses(ValueError, "uniform", ["2", "1"], mg.random.uniform, 2, 1, (3,))
+    refuses(ValueError, "uniform", "nan", mg.random.uniform, math.nan, 1, (3,))
+    refuses(ValueError, "normal", "-1", mg.random.normal, 0, -1, (3,))
+    refuses(ValueError, "randint", ["3", "3"], mg.random.randint, 3, 3, (2,))
+    refuses(TypeError, "uniform", "int64", mg.random.uniform, dtype="int64")
+    refuses(TypeError, "normal", "bool", mg.random.normal, dtype="bool")
+    refuses(ValueError, "shape", "-1", mg.random.uniform, shape=(-1,))
+    refuses(ValueError, "shape", "-2", mg.random.permutation, -2)

@@ -1,0 +1,327 @@
+"""Memory shared with others: NumPy, the buffer protocol, DLPack; who keeps what alive, and what is refused."""
+
+import ctypes
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+DTYPES = ["float32", "float64", "int32", "int64", "bool"]
+VIEWS = {
+    "contiguous": lambda a: a,
+    "transposed": lambda a: a.T,
+    "strided": lambda a: a[:, ::2],
+    "reversed": lambda a: a[::-1, ::-1],
+    "0-d": lambda a: a[1, 1],
+    "empty": lambda a: a[:0],
+}
+
+
+def matrix(dtype="float64"):
+    return np.arange(12).reshape(3, 4).astype(dtype)
+
+
+# ── NumPy ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_asarray_and_numpy_share_memory(dtype, view):
+    base = matrix(dtype)
+    a = VIEWS[view](base)
+    a = a if isinstance(a, np.ndarray) else base[1:2, 1:2].reshape(())
+    x = mg.asarray(a)
+    assert (x.shape, x.dtype) == (a.shape, dtype)
+    if a.size > 1:
+        assert x.strides == a.strides
+    back = x.numpy()
+    np.testing.assert_array_equal(back, a)
+    assert back.dtype == a.dtype
+    if a.size:
+        assert np.shares_memory(back, base)
+        a[...] = 1
+        assert (x.numpy() == 1).all()
+        back[...] = 0
+        assert not a.any()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_of_tensors_as_arrays(view):
+    x = mg.tensor(matrix())
+    np.testing.assert_array_equal(np.asarray(VIEWS[view](x)), VIEWS[view](matrix()))
+
+
+def test_tensor_copies():
+    a = matrix()
+    for source in (a, mg.asarray(a)):
+        x = mg.tensor(source)
+        x.fill_(0)
+        np.testing.assert_array_equal(a, matrix())
+
+
+def test_asarray_copies_where_it_must():
+    a = matrix()
+    for x in (mg.asarray(a, dtype="float32"), mg.asarray(a.tolist())):
+        assert x.dtype == "float32"
+        x.fill_(0)
+    frozen = matrix()
+    frozen.flags.writeable = False
+    x = mg.asarray(frozen)
+    x.fill_(0)
+    np.testing.assert_array_equal(a, matrix())
+    np.testing.assert_array_equal(frozen, matrix())
+    odd = np.zeros(3, dtype=[("byte", "i1"), ("value", "f8")])["value"]  # strides that are no multiple of 8
+    np.testing.assert_array_equal(mg.asarray(odd).numpy(), odd)
+
+
+def test_array_protocol():
+    x = mg.tensor([1.0, 2.0])
+    assert np.asarray(x).dtype == np.float32
+    assert np.shares_memory(np.asarray(x), x.numpy())
+    assert not np.shares_memory(np.array(x), x.numpy())
+    assert np.asarray(x, dtype="int64").dtype == np.int64
+    with pytest.raises(ValueError, match=r"^\[numpy\]"):
+        x.__array__(dtype="int64", copy=False)
+    assert np.stack([x, x]).shape == (2, 2)
+
+
+def test_numpy_refuses_what_requires_grad():
+    x = mg.ones(2, requires_grad=True)
+    for y in (x, x * 2):
+        with pytest.raises(TypeError, match=r"^\[numpy\].*detach\(\)\.numpy\(\)"):
+            y.numpy()
+    with mg.no_grad():
+        np.testing.assert_array_equal((x * 2).numpy(), [2, 2])
+    np.testing.assert_array_equal(x.detach().numpy(), [1, 1])
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4", ">i4", ">i8"])
+def test_other_endianness_is_converted(dtype):
+    a = matrix(dtype)
+    for make in (mg.asarray, mg.tensor):
+        x = make(a)
+        np.testing.assert_array_equal(x.numpy(), matrix(dtype[1:]))
+        assert x.numpy().dtype == np.dtype(dtype[1:])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "uint8", "int16", "uint16", "uint32", "uint64"])
+def test_other_numbers_need_a_dtype(dtype):
+    a = np.array([1, 2], dtype=dtype)
+    for make in (mg.asarray, mg.tensor):
+        with pytest.raises(TypeError, match=rf"^\[(asarray|dtype)\].*{dtype}"):
+            make(a)
+        x = make(a, dtype="float32")
+        np.testing.assert_array_equal(x.numpy(), [1, 2])
+        assert x.dtype == "float32"
+
+
+@pytest.mark.parametrize("data", [np.zeros(2, "complex64"), np.zeros(2, "S3"), np.zeros(2, "M8[s]"), np.zeros(2, "longdouble"), "text",
+                                  None, object(), [[1, 2], [None, 3]], ["a"]], ids=repr)  # fmt: skip
+def test_what_is_not_numbers(data):
+    with pytest.raises((TypeError, ValueError)):
+        mg.tensor(data)
+
+
+def test_ragged_lists():
+    with pytest.raises(ValueError, match="shape"):
+        mg.tensor([[1, 2], [3]])
+
+
+def test_python_scalars_and_lists_take_the_default_dtypes():
+    assert mg.tensor(1.5).dtype == mg.tensor([1.5]).dtype == mg.tensor([1, 2.5]).dtype == "float32"
+    assert mg.tensor(1).dtype == mg.tensor([1]).dtype == "int64"
+    assert mg.tensor(True).dtype == "bool"
+    assert mg.tensor(np.float64(1)).dtype == "float64"
+    assert mg.tensor(np.float32(1)).dtype == "float32"
+
+
+def test_other_exporters():
+    from array import array
+
+    a = array("d", [1.0, 2.0])
+    x = mg.asarray(a)
+    a[0] = 5.0
+    assert x.tolist() == [5.0, 2.0]
+    assert mg.asarray(memoryview(a)).tolist() == [5.0, 2.0]
+
+
+# ── lifetimes ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_array_outlives_its_tensor():
+    before = mg.memory_allocated()
+    x = mg.full((1000,), 3.0)
+    a = x.numpy()
+    view = a[10:]
+    del x, a
+    junk = [mg.zeros(1000) for _ in range(10)]
+    assert (view == 3).all()
+    del view, junk
+    assert mg.memory_allocated() == before
+
+
+def test_a_tensor_outlives_its_array():
+    a = np.full(100_000, 3.0)
+    dead = weakref.ref(a)
+    x = mg.asarray(a)
+    y = x[5:]
+    del a, x
+    gc.collect()
+    assert dead() is not None
+    assert (y.numpy() == 3).all()
+    del y
+    gc.collect()
+    assert dead() is None
+
+
+@pytest.mark.parametrize("export", [lambda x: x.numpy(), np.from_dlpack], ids=["buffer", "dlpack"])
+def test_an_export_survives_that_the_tensor_becomes_another(export):
+    x = mg.zeros(1000)
+    a = export(x)
+    x.set_(mg.ones(3))
+    junk = [mg.full((1000,), 7.0) for _ in range(10)]
+    assert (a == 0).all()
+    del junk
+
+
+# ── buffer flags ──────────────────────────────────────────────────────────────────────────────────
+
+
+class Buffer(ctypes.Structure):
+    _fields_ = [
+        ("buf", ctypes.c_void_p), ("obj", ctypes.py_object), ("len", ctypes.c_ssize_t), ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int), ("ndim", ctypes.c_int), ("format", ctypes.c_char_p), ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p), ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p),
+    ]  # fmt: skip
+
+
+FLAGS = {"SIMPLE": 0, "ND": 8, "STRIDES": 24, "C": 0x38, "F": 0x58, "ANY": 0x98, "FULL": 0x11C}
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.parametrize("layout", ["dense", "transposed", "vector"])
+def test_buffer_flags(flag, layout):
+    get, release = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
+    get.argtypes, release.argtypes = [ctypes.py_object, ctypes.POINTER(Buffer), ctypes.c_int], [ctypes.POINTER(Buffer)]
+    x = {"dense": mg.zeros((3, 4)), "transposed": mg.zeros((3, 4)).T, "vector": mg.zeros(3)}[layout]
+    fits = {"dense": flag != "F", "transposed": flag in ("STRIDES", "FULL"), "vector": True}[layout]
+    buffer = Buffer()
+    if not fits:
+        with pytest.raises(BufferError, match=r"^\[numpy\]"):
+            get(x, buffer, FLAGS[flag])
+        return
+    get(x, buffer, FLAGS[flag])
+    assert (buffer.len, buffer.itemsize, buffer.ndim, buffer.readonly) == (x.nbytes, 4, x.ndim, 0)
+    assert bool(buffer.shape) == (flag != "SIMPLE")
+    assert bool(buffer.strides) == (flag not in ("SIMPLE", "ND"))
+    assert buffer.format == (b"f" if flag == "FULL" else None)
+    release(buffer)
+
+
+# ── DLPack ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_dlpack_with_numpy(dtype, view):
+    x = VIEWS[view](mg.tensor(matrix(dtype)))
+    a = np.from_dlpack(x)
+    expected = VIEWS[view](matrix(dtype))
+    np.testing.assert_array_equal(a, expected)
+    assert a.dtype == dtype
+    y = mg.from_dlpack(a.copy())
+    np.testing.assert_array_equal(y.numpy(), expected)
+    if a.size:
+        assert np.shares_memory(a, x.numpy())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("view", [v for v in VIEWS if v != "reversed"])  # PyTorch has no negative strides
+def test_dlpack_with_torch(dtype, view):
+    torch = pytest.importorskip("torch")
+    x = VIEWS[view](mg.tensor(matrix(dtype)))
+    t = torch.from_dlpack(x)
+    assert t.dtype == getattr(torch, dtype)
+    np.testing.assert_array_equal(t.numpy(), x.numpy())
+    y = mg.from_dlpack(t)
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y.numpy(), x.numpy())
+    if x.size:
+        t.fill_(0)
+        assert not x.any()
+        y.fill_(1)
+        assert x.all()
+    s = VIEWS[view](torch.from_numpy(matrix(dtype)))
+    np.testing.assert_array_equal(mg.from_dlpack(s).numpy(), s.numpy())
+
+
+def test_dlpack_lifetimes():
+    torch = pytest.importorskip("torch")
+    before = mg.memory_allocated()
+    x = mg.full((1000,), 3.0)
+    t = torch.from_dlpack(x[5:])
+    del x
+    junk = [mg.zeros(1000) for _ in range(10)]
+    assert (t == 3).all()
+    del t, junk
+    gc.collect()
+    assert mg.memory_allocated() == before
+    y = mg.from_dlpack(torch.full((1000,), 2.0))[1:]
+    gc.collect()
+    assert (y.numpy() == 2).all()
+
+
+def test_unused_capsules_are_freed():
+    before = mg.memory_allocated()
+    for _ in range(100):
+        mg.zeros(1000).__dlpack__()
+    assert mg.memory_allocated() == before
+
+
+def test_dlpack_arguments():
+    x = mg.ones(3)
+    assert x.__dlpack_device__() == (1, 0)
+    assert not np.shares_memory(np.from_dlpack(x, copy=True), x.numpy())
+    x.__dlpack__(max_version=(1, 0), dl_device=(1, 0))
+    with pytest.raises(BufferError, match=r"^\[dlpack\]"):
+        x.__dlpack__(dl_device=(2, 0))
+    with pytest.raises(BufferError, match=r"^\[dlpack\].*detach"):
+        mg.ones(2, requires_grad=True).__dlpack__()
+
+
+def test_from_dlpack_refuses():
+    torch = pytest.importorskip("torch")
+    for dtype in (torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.complex64):
+        with pytest.raises(TypeError, match=r"^\[from_dlpack\]"):
+            mg.from_dlpack(torch.zeros(2, dtype=dtype))
+    with pytest.raises(ValueError, match=r"^\[from_dlpack\].*9"):
+        mg.from_dlpack(torch.zeros((1,) * 9))
+    with pytest.raises(TypeError, match=r"^\[from_dlpack\].*list"):
+        mg.from_dlpack([1, 2])
+
+    class Once:
+        capsule = mg.zeros(3).__dlpack__()
+
+        def __dlpack__(self, **options):
+            return self.capsule
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    assert mg.from_dlpack(Once()).tolist() == [0, 0, 0]
+    with pytest.raises(TypeError, match="unused capsule"):
+        mg.from_dlpack(Once())
+
+
+def test_from_dlpack_never_writes_what_is_read_only():
+    a = matrix()
+    a.flags.writeable = False
+    try:
+        x = mg.from_dlpack(a)
+    except BufferError:
+        return  # NumPy itself refuses to export it without a flag
+    x.fill_(0)
+    np.testing.assert_array_equal(a, matrix())

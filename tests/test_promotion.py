@@ -1,0 +1,120 @@
+"""What dtype a result has: the array API's table for tensors, its rule for Python's numbers, and each operation's own."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from checks import array, refuses, tensor
+
+import minigrad as mg
+
+DTYPES = ["bool", "int32", "int64", "float32", "float64"]       # a mixture has the dtype that stands last
+BINARY = ["add", "multiply", "maximum", "minimum"]
+NUMERIC = ["subtract", "floor_divide", "remainder", "power"]
+FLOATING = ["divide", "atan2"]
+COMPARING = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor"]
+
+
+def operand(dtype, device, value=1):
+    return tensor(np.full((2, 3), value, dtype), device)
+
+
+@pytest.mark.parametrize("first", DTYPES)
+@pytest.mark.parametrize("second", DTYPES)
+def test_two_tensors(first, second, device):
+    """The later of the two in the order above; division and angles of integers are float32; comparisons are bool."""
+    x, y = operand(first, device), operand(second, device)
+    common = max(first, second, key=DTYPES.index)
+    for name in BINARY:
+        assert getattr(mg, name)(x, y).dtype == common, name
+    for name in NUMERIC:
+        if common == "bool":
+            with pytest.raises(TypeError, match=rf"^\[{name}\]"):
+                getattr(mg, name)(x, y)
+        else:
+            assert getattr(mg, name)(x, y).dtype == common, name
+    for name in FLOATING:
+        assert getattr(mg, name)(x, y).dtype == (common if common.startswith("f") else "float32"), name
+    for name in COMPARING:
+        assert getattr(mg, name)(x, y).dtype == "bool", name
+    assert mg.where(x > 0, x, y).dtype == common
+    assert mg.matmul(x, y.T).dtype == common
+    assert mg.concat([x, y]).dtype == mg.stack([x, y]).dtype == common
+    assert mg.einsum("ij,ij->i", x, y).dtype == mg.vecdot(x, y).dtype == mg.tensordot(x, y.T, axes=1).dtype == common
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", [bool, int, float, np.bool_, np.int64, np.float64, np.float32, np.int32, Fraction])
+def test_a_tensor_and_a_number(dtype, kind, device):
+    """A number is weak, NumPy's like Python's: it changes the kind (bool, int, float) if it must, never the width."""
+    x, number = operand(dtype, device), kind(1)
+    wants = "bool" if kind in (bool, np.bool_) else "int64" if kind in (int, np.int64, np.int32) else "float32"
+    order = {"bool": 0, "int32": 1, "int64": 1, "float32": 2, "float64": 2}
+    common = dtype if order[dtype] >= order[wants] else wants
+    for y in (x + number, number + x, x * number, mg.maximum(x, number), mg.where(x > 0, x, number), mg.where(x > 0, number, x)):
+        assert y.dtype == common
+    assert (x == number).dtype == "bool"
+    assert (x / number).dtype == (common if common.startswith("f") else "float32")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reductions(dtype, device):
+    """Sums of small integers are int64, positions are int64, extrema keep the dtype, moments are floats'."""
+    x = operand(dtype, device)
+    summed = "int64" if dtype in ("bool", "int32") else dtype
+    for name in ("sum", "prod"):
+        assert getattr(mg, name)(x).dtype == summed
+        assert getattr(mg, name)(x, dtype="float64").dtype == "float64"
+    assert mg.cumulative_sum(x, axis=0).dtype == summed
+    assert mg.max(x).dtype == mg.min(x).dtype == mg.sort(x).dtype == mg.unique_values(x).dtype == dtype
+    assert mg.argmax(x).dtype == mg.argmin(x).dtype == mg.argsort(x).dtype == mg.nonzero(x)[0].dtype == "int64"
+    assert mg.any(x).dtype == mg.all(x).dtype == "bool"
+    for name in ("mean", "var", "std", "logsumexp"):
+        if dtype.startswith("f"):
+            assert getattr(mg, name)(x).dtype == dtype
+        else:
+            with pytest.raises(TypeError, match=dtype):
+                getattr(mg, name)(x)
+
+
+def test_gradients_have_the_dtype_of_their_tensor(device):
+    """Through a product of mixed widths, each operand gets its own back."""
+    x, y = operand("float32", device).requires_grad_(), operand("float64", device).requires_grad_()
+    n = operand("int64", device)
+    (x * y + n).sum().backward()
+    assert (x.grad.dtype, y.grad.dtype) == ("float32", "float64")
+    np.testing.assert_array_equal(array(x.grad), 1)
+
+
+def test_numbers_do_not_widen_results_by_their_precision(device):
+    """0.1 means float32's 0.1 beside a float32 tensor."""
+    x = mg.zeros(1, dtype="float32", device=device)
+    assert (x + 0.1).item() == np.float32(0.1)
+    assert ((x + 0.1) == 0.1).tolist() == [True]
+    assert (x.astype("float64") + 0.1).item() == 0.1
+
+
+def test_what_is_no_number(device):
+    x = operand("float32", device)
+    for other in (1j, np.complex64(1)):
+        refuses(TypeError, "scalar", "1j" if other == 1j else "1", mg.add, x, other)
+    for other in (np.ones(3, np.float16), np.ones(3, np.uint8), ["a"]):
+        with pytest.raises(TypeError, match=r"^\[add\]"):
+            mg.add(x, other)
+    for name in ("float16", "uint8", "complex64", "nonsense", object, 3.5):
+        with pytest.raises(TypeError, match=r"^\[dtype\]"):
+            x.astype(name)
+
+
+def test_dtypes_are_equal_to_their_names():
+    for name in DTYPES:
+        dtype = getattr(mg, name)
+        assert dtype == name
+        assert dtype == np.dtype(name)
+        assert np.dtype(dtype) == np.dtype(name)
+        assert str(dtype) == name
+        assert hash(dtype) == hash(getattr(mg, name))
+        assert dtype != "float16"
+        assert (dtype.name, dtype.itemsize) == (name, np.dtype(name).itemsize)
+
+

@@ -1,0 +1,85 @@
+"""Nothing public is untested: every name stands in the table of operations, or here with the file that tests it."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+from table import ALL
+
+import minigrad as mg
+from minigrad.nn import functional as F
+
+TESTS = Path(__file__).parent
+ELSEWHERE = {
+    "ops/test_random.py": ["manual_seed", "random"],
+    "test_creation.py": [
+        "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "ones", "ones_like", "tensor",
+        "zeros", "zeros_like",
+    ],
+    "test_promotion.py": ["bool", "float32", "float64", "int32", "int64"],
+    "nn/test_losses.py": [
+        "binary_cross_entropy", "binary_cross_entropy_with_logits", "l1_loss", "mse_loss", "nll_loss", "one_hot", "smooth_l1_loss",
+    ],
+}  # fmt: skip
+# What computes nothing: the tape and its tools, saving, the machine, and the submodules.
+NO_OPERATIONS = {
+    "DType", "Function", "GradientError", "Tensor", "detect_anomaly", "enable_grad", "grad", "gradcheck", "hessian", "is_grad_enabled",
+    "jacobian", "no_grad", "record_source", "value_and_grad", "vjp", "load", "save", "empty_cache", "get_num_threads", "set_num_threads",
+    "memory_allocated", "memory_cached", "show_config",
+}  # fmt: skip
+TABLED = {op.name for op in ALL}
+
+
+def public(module):
+    return {name for name in dir(module) if not name.startswith("_") and not inspect.ismodule(getattr(module, name))}
+
+
+def test_every_public_name_is_tested():
+    named = {name for names in ELSEWHERE.values() for name in names}
+    untested = public(mg) - TABLED - named - NO_OPERATIONS
+    assert not untested, f"neither in tests/table.py nor in {Path(__file__).name}: {sorted(untested)}"
+
+
+def test_every_function_of_networks_is_tested():
+    named = {name for names in ELSEWHERE.values() for name in names}
+    untested = set(F.__all__) - TABLED - named
+    assert not untested, f"neither in tests/table.py nor in {Path(__file__).name}: {sorted(untested)}"
+
+
+@pytest.mark.parametrize("path", ELSEWHERE)
+def test_tests_that_are_named_exist(path):
+    text = (TESTS / path).read_text()
+    assert [name for name in ELSEWHERE[path] if name not in text] == []
+
+
+def test_the_lists_name_nothing_that_is_gone():
+    everything = public(mg) | set(F.__all__) | {"random"}
+    listed = TABLED | NO_OPERATIONS | {name for names in ELSEWHERE.values() for name in names}
+    assert {name for name in listed if "." not in name} - everything == set()
+
+
+def test_every_method_is_a_function_of_its_name():
+    """Except for what only a tensor has; the table runs the others by both ways."""
+    own = {
+        "T", "mT", "backward", "contiguous", "copy", "copy_", "data_ptr", "detach", "device", "dtype", "fill_", "grad", "is_contiguous",
+        "is_leaf", "item", "nbytes", "ndim", "numpy", "register_hook", "requires_grad", "requires_grad_", "set_", "shape", "size",
+        "strides", "tape", "to", "tolist", "version", "zero_",
+    }  # fmt: skip
+    methods = {name for name in dir(mg.Tensor) if not name.startswith("_")}
+    assert {name for name in methods - own if not hasattr(mg, name)} == set()
+
+
+def test_every_operation_of_the_engine_is_public():
+    """An op that cext/ops defines with a docstring is reached from minigrad or minigrad.nn.functional."""
+    from minigrad.engine import ops
+
+    hidden = []
+    for path in Path(ops.__path__[0]).glob("*.so"):
+        module = __import__(f"minigrad.engine.ops.{path.name.partition('.')[0]}", fromlist=["_"])
+        for name, function in vars(module).items():
+            own = getattr(function, "__module__", None) == module.__name__ and not name.startswith("_")
+            if own and callable(function) and module.__name__.rpartition(".")[2] not in ("optimizer", "arguments"):
+                places = [getattr(place, {"absolute": "abs"}.get(name, name), None) for place in (mg, F, mg.random)]
+                if name not in ("getitem", "setitem") and function not in places:
+                    hidden.append(f"{module.__name__}.{name}")
+    assert hidden == []

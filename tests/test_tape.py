@@ -1,0 +1,577 @@
+"""What is recorded, how backward walks it, what it frees, and what it refuses."""
+
+import gc
+import inspect
+import sys
+import weakref
+
+import numpy as np
+import pytest
+from checks import refuses
+
+import minigrad as mg
+
+BLOCK = 4 << 20  # bytes of a tensor of a million float32
+
+
+def leaf(*values, dtype="float64"):
+    return mg.tensor(list(values), dtype=dtype, requires_grad=True)
+
+
+def allocated():
+    gc.collect()
+    return mg.memory_allocated()
+
+
+def equals(x, expected):
+    np.testing.assert_array_equal(x.detach().numpy(), expected)
+
+
+# ── accumulation ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_leaves_accumulate_over_passes():
+    x = leaf(1, 2)
+    (x * x).sum().backward()
+    (x * 3).sum().backward()
+    equals(x.grad, [5, 7])
+
+
+def test_intermediate_gradients_do_not_persist():
+    x = leaf(1, 2)
+    y = x * x
+    y.sum().backward()
+    assert y.grad is None
+    assert not y.is_leaf
+    assert x.is_leaf
+
+
+def test_a_diamond_sums_its_paths_once():
+    x = leaf(2)
+    a = x * x
+    b, c = a * 3, a * a
+    (b * c).backward()  # 3 x^6
+    equals(x.grad, [18 * 2**5])
+
+
+def test_a_tensor_used_many_times():
+    x = leaf(1)
+    y = x
+    for _ in range(40):
+        y = y + y
+    y.backward()
+    equals(x.grad, [2.0**40])
+
+
+def test_both_operands_are_one_tensor():
+    x = leaf(3)
+    (x * x + x / x + (x - x)).backward()
+    equals(x.grad, [6])
+
+
+def test_visits_in_falling_order_of_making():
+    x = leaf(1)
+    a = x * 2
+    b, c = a * 3, a * 5
+    d = b + c
+    seen = []
+    for name, t in {"x": x, "a": a, "b": b, "c": c, "d": d}.items():
+        t.register_hook(lambda g, name=name: seen.append(name))
+    d.backward()
+    assert seen == ["d", "c", "b", "a", "x"]
+    equals(x.grad, [16])
+
+
+def test_gradients_have_memory_of_their_own():
+    a, b, seed = leaf(1, 1), leaf(1, 1), mg.ones(2, dtype="float64")
+    for create_graph in (False, True):
+        a.grad = b.grad = None
+        (a + b).backward(seed, create_graph=create_graph)
+        with mg.no_grad():
+            a.grad.fill_(9)
+        equals(b.grad, [1, 1])
+        equals(seed, [1, 1])
+
+
+def test_accumulates_into_a_broadcast_grad():
+    x = leaf(1, 1, 1)
+    x.grad = mg.broadcast_to(mg.zeros(1, dtype="float64"), (3,))
+    (x * mg.tensor([1.0, 2.0, 3.0], dtype="float64")).sum().backward()
+    equals(x.grad, [1, 2, 3])
+
+
+def test_multiple_outputs_with_some_unused():
+    x = mg.tensor(np.arange(12.0).reshape(4, 3), requires_grad=True)
+    first, _, third, _ = mg.unstack(x)
+    (first * 2 + third * third).sum().backward()
+    equals(x.grad, [[2, 2, 2], [0, 0, 0], [12, 14, 16], [0, 0, 0]])
+    x.grad = None
+    left, right = mg.split(x, 2, axis=0)
+    right.sum().backward(retain_graph=True)
+    left.sum().backward()
+    equals(x.grad, np.ones((4, 3)))
+
+
+# ── what is kept and freed ────────────────────────────────────────────────────────────────────────
+
+
+def test_second_backward_needs_retain_graph():
+    x = leaf(1, 2)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    equals(x.grad, [4, 8])
+    with pytest.raises(mg.GradientError, match=r"^\[sum\].*freed by an earlier backward.*retain_graph=True"):
+        y.backward()
+    equals(x.grad, [4, 8])
+
+
+def test_freed_part_below_a_new_operation():
+    x = leaf(2)
+    a = x * x
+    a.backward()
+    with pytest.raises(mg.GradientError, match="retain_graph"):
+        (a * 3).backward()
+
+
+def test_grad_frees_only_what_it_ran():
+    x = leaf(2)
+    h = x.exp()
+    y = (h * h).sum()
+    g = mg.grad(y, h)
+    h.backward(g)
+    np.testing.assert_allclose(x.grad.numpy(), 2 * np.exp(4))
+
+
+def test_memory_falls_as_backward_passes():
+    before = allocated()
+    x = mg.ones(1 << 20, requires_grad=True)
+    y = x
+    for _ in range(20):
+        y = y.exp().log()
+    y = y.sum()
+    assert mg.memory_allocated() >= before + 21 * BLOCK
+    at_the_end = []
+    x.register_hook(lambda g: at_the_end.append(mg.memory_allocated()))
+    y.backward()
+    assert at_the_end[0] <= before + 2 * BLOCK + 4096
+    assert mg.memory_allocated() <= before + 2 * BLOCK + 4096
+
+
+def test_unused_forward_frees_itself():
+    x = mg.ones(1 << 20, requires_grad=True)
+    before = allocated()
+    y = x
+    for _ in range(5):
+        y = (y * y).exp()
+    assert mg.memory_allocated() >= before + 5 * BLOCK
+    del y
+    assert mg.memory_allocated() == before
+
+
+def test_saves_only_what_backward_reads():
+    x = mg.ones(1 << 20, requires_grad=True)
+    before = allocated()
+    y = x + 1 + 2 + 3 - x
+    assert mg.memory_allocated() == before + BLOCK
+    assert y.tape().saved_bytes == 0
+
+
+@pytest.mark.parametrize("differentiate", [False, True])
+def test_a_chain_of_a_million_operations(differentiate):
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        x = leaf(1)
+        before = allocated()
+        y = x
+        for _ in range(1_000_000):
+            y = y * 1.0
+        if differentiate:
+            y.backward()
+            equals(x.grad, [1])
+            x.grad = None
+        del y
+        assert mg.memory_allocated() == before
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_a_deep_graph_of_diamonds_and_functions():
+    class Double(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    x = leaf(1)
+    before = allocated()
+    for backward in (False, True):
+        y = x
+        for _ in range(20_000):
+            y = Double.apply(y * 0.5) * 0.5 + y * 0.5
+        if backward:
+            y.backward()
+            equals(x.grad, [1])
+            x.grad = None
+        del y
+        assert mg.memory_allocated() == before
+
+
+def test_a_leaf_that_dies_or_stops_requiring_grad():
+    x = leaf(1, 1, 1)
+    y = (x * 2).sum()
+    x.requires_grad = False
+    del x
+    others = [mg.ones(3, dtype="float64") for _ in range(100)]
+    y.backward()
+    assert all(t.grad is None for t in others)
+
+
+def test_result_of_backward_with_create_graph_is_collected():
+    x = leaf(1, 2)
+    dead = weakref.ref(x)
+    (x * x * x).sum().backward(create_graph=True)
+    x.grad = None  # gradient -> tape -> leaf is a cycle that only the user can break
+    del x
+    assert dead() is None
+
+
+# ── roots and seeds ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_backward_refuses():
+    x = leaf(1, 2)
+    one = mg.ones(2, dtype="float64")
+    refuses(mg.GradientError, "backward", "(2,)", mg.Tensor.backward, x)
+    refuses(mg.GradientError, "backward", "(2,)", mg.Tensor.backward, one)
+    refuses(mg.GradientError, "backward", ["(2,)", "(3,)"], mg.Tensor.backward, x, mg.ones(3, dtype="float64"))
+    refuses(mg.GradientError, "backward", ["float64", "float32"], mg.Tensor.backward, x, mg.ones(2))
+    refuses(TypeError, "backward", "ndarray", mg.Tensor.backward, x, np.ones(2))
+    refuses(TypeError, "backward", "float", mg.Tensor.backward, x, 1.0)
+    assert x.grad is None
+
+
+def test_gradient_of_the_wrong_shape_into_one_of_several_outputs():
+    x = mg.ones((2, 1000), requires_grad=True)
+    a, _ = mg.unstack(x)
+    refuses(mg.GradientError, "backward", ["(1000,)", "(1,)"], a.backward, mg.ones(1))
+
+
+def test_backward_of_a_leaf():
+    x = leaf(5)
+    x.backward()
+    equals(x.grad, [1])
+
+
+def test_one_element_of_any_shape_needs_no_gradient():
+    x = mg.ones((1, 1, 1), requires_grad=True)
+    (x * 3).backward()
+    equals(x.grad, [[[3]]])
+
+
+# ── writing in place ──────────────────────────────────────────────────────────────────────────────
+
+IN_PLACE = {
+    "+=": (lambda h, c: h.__iadd__(c), lambda h, c: h + c),
+    "-=": (lambda h, c: h.__isub__(c), lambda h, c: h - c),
+    "*=": (lambda h, c: h.__imul__(c), lambda h, c: h * c),
+    "/=": (lambda h, c: h.__itruediv__(c), lambda h, c: h / c),
+    "**=": (lambda h, c: h.__ipow__(c), lambda h, c: h**c),
+    "%=": (lambda h, c: h.__imod__(c), lambda h, c: h % c),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.parametrize("operand", ["tensor", "number", "broadcast"])
+def test_recorded_writes_have_the_gradient_of_the_operation(name, operand):
+    write, plain = IN_PLACE[name]
+    found = []
+    for operation in (write, plain):
+        x, c = leaf(0.5, 2, 3), leaf(1.5, 0.5, 2)
+        other = {"tensor": c, "number": 2.0, "broadcast": c.sum()}[operand]
+        y = operation(x * 1.0, other)
+        (y * y).sum().backward()
+        found.append((y.detach().numpy(), x.grad.numpy(), None if c.grad is None else c.grad.numpy()))
+    for ours, expected in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_the_written_tensor_stays_the_same_object():
+    x = leaf(2)
+    h = k = x * 3
+    h *= h
+    assert h is k
+    h.backward()
+    equals(x.grad, [36])
+
+
+@pytest.mark.parametrize(
+    "write", [lambda h: h.fill_(3), lambda h: h.zero_(), lambda h: h.copy_(mg.ones(2, dtype="float64"))]
+)
+def test_filled_tensors_forget_where_they_came_from(write):
+    x = leaf(1, 2)
+    h = x * 2
+    write(h)
+    (h * h + x).sum().backward()
+    equals(x.grad, [1, 1])
+
+
+def test_written_parts():
+    x, v = leaf(1, 2, 3), leaf(10, 20)
+    h = x * x
+    h[:2] = v
+    (h * h).sum().backward()
+    equals(x.grad, [0, 0, 4 * 27])
+    equals(v.grad, [20, 40])
+
+
+def test_copy_from_a_recorded_tensor():
+    x = leaf(1, 2)
+    y = mg.zeros((3, 2), dtype="float64")
+    y.copy_(x * x)
+    y.sum().backward()
+    equals(x.grad, [6, 12])
+
+
+def test_leaf_refuses_recorded_writes_and_accepts_others():
+    x = leaf(1, 2)
+    for write in (lambda: x.fill_(0), lambda: x.zero_(), lambda: x.copy_(1), lambda: x.__setitem__(0, 1), lambda: x.__iadd__(1)):
+        with pytest.raises(mg.GradientError, match=r"leaf.*no_grad"):
+            write()
+    equals(x, [1, 2])
+    version = x.version
+    with mg.no_grad():
+        x += 1
+        x[0] = 7
+        x.fill_(4)
+    equals(x, [4, 4])
+    assert x.version == version + 3
+    assert x.requires_grad
+    assert x.is_leaf
+
+
+@pytest.mark.parametrize("size", [2, 100])
+def test_saved_value_written_since(size):
+    x = mg.ones(size, requires_grad=True)
+    w = mg.ones(size)
+    for write in (
+        lambda: w.__iadd__(1),
+        lambda: w.fill_(3),
+        lambda: w.set_(mg.ones(size) * 5),
+        lambda: w.__setitem__(0, 2.0),
+        lambda: w[:1].fill_(9),
+        lambda: w.detach().fill_(3),
+    ):
+        y = (x * w).sum()
+        write()
+        with pytest.raises(mg.GradientError, match=r"^\[multiply\].*written in place.*saved shapes \(" + str(size)):
+            y.backward()
+    assert x.grad is None
+
+
+def test_saved_value_not_needed_may_be_written():
+    x, w = leaf(1, 2), mg.ones(2, dtype="float64")
+    y = (x + w).sum()
+    w += 1
+    y.backward()
+    equals(x.grad, [1, 1])
+
+
+def test_saved_result_written_since():
+    x = leaf(1, 2)
+    y = x.exp()
+    with pytest.raises(mg.GradientError, match="shared"):
+        y *= 2
+    with mg.no_grad():
+        y *= 2
+    with pytest.raises(mg.GradientError, match=r"^\[exp\].*written in place"):
+        y.sum().backward()
+
+
+def test_views_and_bases_of_a_recorded_write():
+    x = leaf(1, 2, 3)
+    for make in (lambda h: h, lambda h: h[:1], lambda h: h.reshape(3, 1)):
+        h = x * 1
+        base = h
+        view = h[1:]
+        values = h.detach().numpy().copy()
+        target = make(base)
+        with pytest.raises(mg.GradientError, match="shared with"):
+            target += 1
+        equals(base, values)
+        del view
+    b = mg.zeros(4, dtype="float64")
+    v = b[:2]
+    with pytest.raises(mg.GradientError, match="shared with"):
+        v += leaf(1, 1)
+    equals(b, [0, 0, 0, 0])
+
+
+def test_views_share_memory_where_nothing_is_recorded():
+    b = mg.zeros((2, 3))
+    b[1].fill_(2)
+    b.T[0] += 5
+    b.reshape(-1)[2] = 9
+    equals(b, [[5, 0, 9], [7, 2, 2]])
+
+
+def test_broadcast_tensor_refuses_writes():
+    t = mg.zeros(1)
+    z = mg.broadcast_to(t, (3,))
+    for write in (lambda: z.__iadd__(1), lambda: z.fill_(1), lambda: z.__setitem__(0, 1), lambda: z.copy_(1)):
+        with pytest.raises(ValueError, match=r"broadcast.*\(3,\)"):
+            write()
+    equals(t, [0])
+
+
+def test_recorded_writes_do_not_leak():
+    w = mg.ones(1000, requires_grad=True)
+    before = allocated()
+    for _ in range(100):
+        h = w * 1
+        h *= w
+        h **= 2
+        h += h
+    del h
+    assert mg.memory_allocated() == before
+
+
+# ── hooks ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_hooks_see_and_replace():
+    x = leaf(1, 2)
+    y = x * 2
+    seen = []
+    handle = y.register_hook(lambda g: seen.append(g.tolist()))
+    y.register_hook(lambda g: g * 10)
+    y.register_hook(lambda g: g + 1)
+    y.sum().backward(retain_graph=True)
+    assert seen == [[1, 1]]
+    equals(x.grad, [22, 22])
+    handle.remove()
+    handle.remove()
+    y.sum().backward()
+    assert len(seen) == 1
+
+
+def test_hook_on_a_leaf_and_on_one_of_several_outputs():
+    x = mg.tensor(np.ones((3, 2)), requires_grad=True)
+    x.register_hook(lambda g: g * 3)
+    a, b, _ = mg.unstack(x)
+    b.register_hook(lambda g: g * 10)
+    (a + b * 2).sum().backward()
+    equals(x.grad, [[3, 3], [60, 60], [0, 0]])
+
+
+def test_hook_called_once_with_the_complete_gradient():
+    x = leaf(1)
+    h = x * 1
+    seen = []
+    h.register_hook(lambda g: seen.append(g.item()))
+    (h * 2 + h * 3 + h.exp() * 0).backward()
+    assert seen == [5]
+
+
+def test_hook_that_keeps_its_tensor_keeps_it_unchanged():
+    keep = mg.ones(2, dtype="float64")
+    x = leaf(1, 1)
+    x.register_hook(lambda g: keep)
+    for _ in range(3):
+        x.sum().backward()
+    equals(x.grad, [3, 3])
+    equals(keep, [1, 1])
+
+
+def test_a_write_by_a_hook_stays_in_its_own_gradient():
+    x, seed = leaf(1, 1), mg.ones(2, dtype="float64")
+    z, y = x * 3, x * 2  # y is visited first
+
+    def hook(g):
+        g *= 10
+
+    y.register_hook(hook)
+    (y + z).backward(seed)
+    equals(x.grad, [23, 23])
+    equals(seed, [1, 1])
+
+
+@pytest.mark.parametrize("bad", [mg.ones(3, dtype="float64"), 1.0, mg.ones(2), np.ones(2)])
+def test_hook_that_returns_something_else(bad):
+    x = leaf(1, 1)
+    y = x * 2
+    y.register_hook(lambda g: bad)
+    with pytest.raises(mg.GradientError, match=r"^\[hook\] expected None or a gradient of shape \(2,\) and float64"):
+        y.sum().backward()
+
+
+def test_hook_that_raises_leaves_the_tape_as_it_was():
+    x = leaf(1)
+    y = x * 2
+    handle = y.register_hook(lambda g: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        y.backward(retain_graph=True)
+    handle.remove()
+    y.backward()
+    equals(x.grad, [2])
+
+
+def test_hook_needs_a_tensor_that_requires_grad():
+    refuses(mg.GradientError, "register_hook", "(2,)", mg.ones(2).register_hook, print)
+
+
+@pytest.mark.parametrize("on", ["leaf", "result"])
+def test_cycles_through_hooks_are_collected(on):
+    x = leaf(1, 1)
+    y = x * 2
+    dead = weakref.ref(x), weakref.ref(y)
+    hooked = x if on == "leaf" else y
+    hooked.register_hook(lambda g, own=hooked: None)
+    del x, y, hooked
+    gc.collect()
+    assert [r() for r in dead] == [None, None]
+
+
+# ── the tape as a table ───────────────────────────────────────────────────────────────────────────
+
+
+def test_tape_rows():
+    x = mg.ones((2, 3), requires_grad=True)
+    w = mg.ones((2, 3))
+    with mg.record_source():
+        y = (x * w).sum()
+    rows = y.tape()
+    assert [row["op"] for row in rows] == ["leaf", "multiply", "sum"]
+    assert [row["inputs"] for row in rows] == [[], [0, None], [1]]
+    assert [row["shape"] for row in rows] == [(2, 3), (2, 3), ()]
+    assert [row["saved_bytes"] for row in rows] == [0, 24, 0]
+    assert all(row["dtype"] == "float32" for row in rows)
+    assert rows[1]["where"].startswith(__file__)
+    assert rows.saved_bytes == 24
+    assert len(rows) == 3
+    assert rows[-1]["op"] == "sum"
+    lines = repr(rows).splitlines()
+    assert lines[0].split() == ["#", "op", "inputs", "shape", "dtype", "saved", "bytes", "source"]
+    assert lines[2].split()[:4] == ["1", "multiply", "0,", "-"]
+
+
+def test_tape_without_sources_and_without_history():
+    x = mg.ones(1, requires_grad=True)
+    assert x.exp().tape()[1]["where"] is None
+    assert "source" not in repr(x.exp().tape())
+    assert len(x.tape()) == 1
+    assert len(mg.ones(1).tape()) == 0
+
+
+def test_errors_tell_the_recorded_line():
+    x = leaf(1)
+    with mg.record_source():
+        y = x * x
+    y.backward()
+    with pytest.raises(mg.GradientError, match=r"recorded at .*test_tape\.py:\d+"):
+        y.backward()

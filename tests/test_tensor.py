@@ -1,0 +1,438 @@
+"""The tensor as a Python object: numbers in and out, printing, copying, operators, writes, and what it refuses."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from checks import refuses
+
+import minigrad as mg
+from minigrad import nn
+
+
+def equals(x, expected):
+    np.testing.assert_array_equal(x.detach().numpy(), expected)
+
+
+# ── printing and conversion ───────────────────────────────────────────────────────────────────────
+
+PRINTED = [
+    (mg.tensor(1.0), "tensor(1.)"),
+    (mg.tensor([1.5, -2.0]), "tensor([ 1.5, -2. ])"),
+    (mg.zeros(0), "tensor([])"),
+    (mg.zeros((0, 3)), "tensor([], shape=(0, 3))"),
+    (mg.zeros((2, 0)), "tensor([], shape=(2, 0))"),
+    (mg.tensor([True, False]), "tensor([ True, False])"),
+    (mg.tensor([1]), "tensor([1])"),
+    (mg.tensor([1], dtype="int32"), "tensor([1], dtype=int32)"),
+    (mg.ones(1, dtype="float64"), "tensor([1.], dtype=float64)"),
+    (mg.ones(2, requires_grad=True), "tensor([1., 1.], requires_grad=True)"),
+    (mg.ones(2, requires_grad=True) * 2, "tensor([2., 2.], op=multiply)"),
+    (mg.tensor([float("nan"), float("inf")]), "tensor([nan, inf])"),
+    (mg.tensor([[1, 2], [3, 4]]), "tensor([[1, 2],\n        [3, 4]])"),
+]
+
+
+@pytest.mark.parametrize("x, text", PRINTED, ids=[text for _, text in PRINTED])
+def test_repr(x, text):
+    assert repr(x) == text
+    assert str(x) == text
+
+
+def test_repr_of_the_large_is_short():
+    assert len(repr(mg.zeros((2000, 2000)))) < 1000
+    assert "..." in repr(mg.zeros(2000))
+
+
+def test_format():
+    assert f"{mg.tensor(1 / 3):.3f}" == "0.333"
+    assert f"{mg.tensor([[2.0]]):.1e}" == "2.0e+00"
+    assert f"{mg.tensor([1, 2])}" == "tensor([1, 2])"
+
+
+@pytest.mark.parametrize(
+    "value, dtype, kind",
+    [(1.5, "float32", float), (1.5, "float64", float), (-3, "int32", int), (1 << 40, "int64", int), (True, "bool", bool)],
+)
+def test_item_and_tolist(value, dtype, kind):
+    for shape in ((), (1,), (1, 1, 1)):
+        x = mg.full(shape, value, dtype=dtype)
+        assert x.item() == value
+        assert type(x.item()) is kind
+    assert mg.full((2, 1), value, dtype=dtype).tolist() == [[value], [value]]
+    assert mg.tensor(value, dtype=dtype).tolist() == value
+
+
+def test_item_of_what_is_not_one_number():
+    for shape in ((2,), (0,), (1, 3)):
+        refuses(ValueError, "item", str(shape), mg.zeros(shape).item)
+        with pytest.raises(ValueError, match=r"^\[item\]"):
+            bool(mg.zeros(shape))
+        with pytest.raises(ValueError, match=r"^\[item\]"):
+            float(mg.zeros(shape))
+
+
+def test_conversion_to_pythons_numbers():
+    x = mg.tensor(2.75, requires_grad=True)
+    assert float(x) == 2.75
+    assert int(x) == 2
+    assert complex(x) == 2.75
+    assert bool(x)
+    assert not bool(mg.tensor(0.0))
+    assert bool(mg.tensor(float("nan")))
+    assert range(5)[mg.tensor(3)] == 3
+    assert [1, 2, 3][mg.tensor(1, dtype="int32")] == 2
+    for bad in (mg.tensor(1.0), mg.tensor([1]), mg.tensor(True)):
+        with pytest.raises(TypeError, match=r"^\[index\]"):
+            [1, 2, 3][bad]
+
+
+def test_len_iter_contains_hash():
+    x = mg.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    assert len(x) == 2
+    rows = list(x)
+    equals(rows[1], [3, 4])
+    (rows[0] * rows[1]).sum().backward()
+    equals(x.grad, [[3, 4], [1, 2]])
+    assert 3.0 in x
+    assert 5.0 not in x
+    for what in (len, iter):
+        with pytest.raises(TypeError, match="0-d"):
+            what(mg.tensor(1.0))
+    y = mg.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert len({x, y, x}) == 2
+    assert {x: "x"}[x] == "x"
+
+
+def test_attributes():
+    x = mg.zeros((2, 3, 4))
+    assert (x.shape, x.ndim, x.size, x.nbytes) == ((2, 3, 4), 3, 24, 96)
+    assert x.dtype == mg.float32 == "float32"
+    assert x.dtype == np.float32
+    assert x.dtype != "float64"
+    assert x.device == "cpu"
+    assert x.strides == (48, 16, 4)
+    assert x.T.shape == (4, 3, 2)
+    assert x.mT.shape == (2, 4, 3)
+    assert x.is_contiguous()
+    assert not x.T.is_contiguous()
+    assert x.contiguous() is x
+    assert x.T.contiguous().strides == (24, 8, 4)
+
+
+# ── copies ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
+def test_deepcopy_and_pickle(dtype, copied):
+    x = mg.tensor(np.array([[1, 0, 2], [0, 3, 1]]), dtype=dtype)
+    for original in (x, x.T, x[:, ::2], mg.zeros((0, 2), dtype=dtype)):
+        made = copied(original)
+        equals(made, original.numpy())
+        assert (made.dtype, made.requires_grad, type(made)) == (original.dtype, False, mg.Tensor)
+        assert made.size == 0 or made.data_ptr() != original.data_ptr()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
+def test_deepcopy_and_pickle_of_leaves_and_parameters(copied):
+    for original in (mg.ones(2, requires_grad=True), nn.Parameter(mg.ones(2)), nn.Parameter(mg.tensor([1, 2]), requires_grad=False)):
+        made = copied(original)
+        assert type(made) is type(original)
+        assert made.requires_grad == original.requires_grad
+        assert made.is_leaf
+    x = mg.ones(2, requires_grad=True)
+    x.sum().backward()
+    a, b = copy.deepcopy([x, x])
+    assert a is b
+    equals(a.grad, [1, 1])
+    a.grad.fill_(5)
+    equals(x.grad, [1, 1])
+
+
+def test_deepcopy_of_the_computed():
+    y = mg.ones(2, requires_grad=True) * 2
+    refuses(mg.GradientError, "deepcopy", "detach", copy.deepcopy, y)
+    equals(copy.deepcopy(y.detach()), [2, 2])
+    equals(pickle.loads(pickle.dumps(y)), [2, 2])
+
+
+def test_copy_is_on_the_tape_and_detach_is_not():
+    x = mg.ones(2, requires_grad=True)
+    for copied in (x.copy(), copy.copy(x)):
+        assert copied.requires_grad
+        assert copied.data_ptr() != x.data_ptr()
+    (x.copy() * 3).sum().backward()
+    equals(x.grad, [3, 3])
+    d = x.detach()
+    assert not d.requires_grad
+    assert d.data_ptr() == x.data_ptr()
+    d.fill_(4)
+    equals(x, [4, 4])
+
+
+# ── operators ─────────────────────────────────────────────────────────────────────────────────────
+
+OPERATORS = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b, "%": lambda a, b: a % b, "**": lambda a, b: a**b,
+    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_mixed_operands(name):
+    """Tensor with tensor, array, list and number, from both sides, is what NumPy says."""
+    operation = OPERATORS[name]
+    a, b = np.array([[1.0, 2.0, 3.0]] * 2), np.array([2.0, 2.0, 0.5])
+    for left, right in ((mg.tensor(a), mg.tensor(b)), (mg.tensor(a), b), (a, mg.tensor(b)), (mg.tensor(a), b.tolist())):
+        result = operation(left, right)
+        assert isinstance(result, mg.Tensor)
+        equals(result, operation(a, b))
+    equals(operation(mg.tensor(a), 2.0), operation(a, 2.0))
+    equals(operation(2.0, mg.tensor(b)), operation(2.0, b))
+    equals(operation(np.float64(2.0), mg.tensor(b)), operation(2.0, b))
+
+
+def test_matmul_and_logic_operators():
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(3.0)
+    for left, right in ((mg.tensor(a), mg.tensor(b)), (mg.tensor(a), b), (a, mg.tensor(b))):
+        equals(left @ right, a @ b)
+    p, q = np.array([True, True, False]), np.array([True, False, False])
+    for ours, expected in (
+        (mg.tensor(p) & q, p & q), (mg.tensor(p) | q, p | q), (mg.tensor(p) ^ q, p ^ q), (p & mg.tensor(q), p & q), (~mg.tensor(p), ~p)
+    ):  # fmt: skip
+        equals(ours, expected)
+    equals(mg.tensor([6, 5]) & 4, [4, 4])
+    equals(-mg.tensor([1.0, -2.0]), [-1, 2])
+    equals(abs(mg.tensor([1.0, -2.0])), [1, 2])
+    x = mg.tensor([1.0])
+    assert +x is x
+
+
+def test_python_numbers_are_weak():
+    assert (mg.ones(1) * 2.5).dtype == "float32"
+    assert (mg.ones(1, dtype="int32") + 1).dtype == "int32"
+    assert (mg.ones(1, dtype="int32") + 1.5).dtype == "float32"
+    assert (mg.ones(1) + mg.ones(1, dtype="float64")).dtype == "float64"
+    assert (mg.ones(1, dtype="int32") + mg.ones(1, dtype="int64")).dtype == "int64"
+
+
+def test_foreign_operands_are_not_implemented():
+    x = mg.ones(2)
+    for other in (None, "text", {}, object()):
+        for operation in (OPERATORS["+"], OPERATORS["<"], lambda a, b: a @ b):
+            with pytest.raises(TypeError):
+                operation(x, other)
+            with pytest.raises(TypeError):
+                operation(other, x)
+        assert (x == other) is False
+        assert (x != other) is True
+
+    class Meets:
+        def __radd__(self, other):
+            return "met"
+
+    assert x + Meets() == "met"
+
+
+# ── in-place operators ────────────────────────────────────────────────────────────────────────────
+
+
+def test_in_place_operators_keep_object_memory_and_dtype():
+    for dtype in ("float32", "float64", "int64"):
+        x = mg.ones((2, 3), dtype=dtype)
+        y, address, version = x, x.data_ptr(), x.version
+        x += 2
+        x *= mg.tensor([1, 2, 3], dtype=dtype)
+        x -= mg.ones((2, 1), dtype=dtype)
+        assert x is y
+        assert (x.data_ptr(), x.dtype, x.version) == (address, dtype, version + 3)
+        equals(x, [[2, 5, 8]] * 2)
+    flags = mg.tensor([True, False])
+    flags ^= True
+    equals(flags, [False, True])
+
+
+def test_in_place_on_overlapping_memory():
+    x = mg.tensor(np.arange(6.0))
+    x[1:] += x[:-1]
+    equals(x, [0, 1, 3, 5, 7, 9])
+    m = mg.tensor(np.arange(4.0).reshape(2, 2))
+    m += m.T
+    equals(m, [[0, 3], [3, 6]])
+
+
+def test_in_place_dtype_rules():
+    single, ints = mg.ones(2), mg.ones(2, dtype="int64")
+    refuses(TypeError, "/=", ["float32", "int64"], ints.__itruediv__, 2)
+    refuses(TypeError, "+=", ["float32", "int64"], ints.__iadd__, 0.5)
+    refuses(TypeError, "+=", ["float64", "float32"], single.__iadd__, mg.ones(2, dtype="float64"))
+    single += ints
+    equals(single, [2, 2])
+    double = mg.ones(2, dtype="float64")
+    double += single
+    assert double.dtype == "float64"
+    refuses(ValueError, "+=", ["(3, 2)", "(2,)"], single.__iadd__, mg.ones((3, 2)))
+    equals(single, [2, 2])
+
+
+# ── writes ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_fill_zero_copy():
+    x = mg.zeros((2, 2))
+    version = x.version
+    assert x.fill_(3) is x
+    equals(x, [[3, 3], [3, 3]])
+    assert x.zero_() is x
+    equals(x, np.zeros((2, 2)))
+    assert x.copy_([1, 2]) is x
+    equals(x, [[1, 2], [1, 2]])
+    x.fill_(mg.tensor(7.0))
+    equals(x, [[7, 7], [7, 7]])
+    assert x.version == version + 4
+    x.T[0].fill_(1)
+    equals(x, [[1, 7], [1, 7]])
+    assert x.version == version + 5
+
+
+def test_fill_refuses():
+    for dtype, value in (("int64", float("nan")), ("int64", float("inf")), ("int32", 1 << 40)):
+        x = mg.zeros(2, dtype=dtype)
+        with pytest.raises((ValueError, OverflowError)):
+            x.fill_(value)
+        equals(x, [0, 0])
+    with pytest.raises((TypeError, ValueError)):
+        mg.zeros(2).fill_("a")
+    with pytest.raises(ValueError, match=r"\(3,\)"):
+        mg.zeros(2).copy_(mg.zeros(3))
+
+
+def test_set_():
+    x = nn.Parameter(mg.ones(2))
+    x.sum().backward()
+    source = mg.tensor([[1, 2, 3]])
+    version = x.version
+    with pytest.raises(TypeError):
+        x.set_(np.ones(3))
+    x.requires_grad_(False)
+    assert x.set_(source) is x
+    assert (x.shape, x.dtype, x.data_ptr()) == ((1, 3), "int64", source.data_ptr())
+    assert x.version > version
+    assert x.grad is None
+    y = mg.ones(2, requires_grad=True) * 2
+    refuses(mg.GradientError, "set_", "leaf", y.set_, mg.ones(2))
+
+
+# ── requires_grad and grad ────────────────────────────────────────────────────────────────────────
+
+
+def test_requires_grad_rules():
+    x = mg.ones(2)
+    assert x.requires_grad_() is x
+    assert x.requires_grad
+    x.requires_grad = False
+    assert not (x * 2).requires_grad
+    for dtype in ("int64", "int32", "bool"):
+        with pytest.raises(TypeError, match=rf"^\[requires_grad\].*{dtype}"):
+            mg.ones(2, dtype=dtype).requires_grad_()
+        with pytest.raises(TypeError):
+            mg.ones(2, dtype=dtype, requires_grad=True)
+        mg.ones(2, dtype=dtype).requires_grad_(False)
+    y = mg.ones(2, requires_grad=True) * 2
+    y.requires_grad_()
+    refuses(mg.GradientError, "requires_grad", "detach", y.requires_grad_, False)
+    assert not (mg.ones(2, requires_grad=True) > 0).requires_grad
+    assert not mg.ones(2, requires_grad=True).astype("int64").requires_grad
+
+
+def test_grad_can_be_set_to_what_fits():
+    x = mg.ones(2, requires_grad=True)
+    x.grad = mg.ones(2)
+    (x * 2).sum().backward()
+    equals(x.grad, [3, 3])
+    x.grad = None
+    assert x.grad is None
+    for bad in (mg.ones(3), mg.ones(2, dtype="float64"), mg.ones((1, 2))):
+        with pytest.raises(ValueError, match=r"^\[grad\] expected shape \(2,\), float32"):
+            x.grad = bad
+    with pytest.raises(TypeError):
+        x.grad = np.ones(2)
+    assert x.grad is None
+
+
+# ── to ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_to():
+    x = mg.ones(2, requires_grad=True)
+    assert x.to("cpu") is x.to("float32") is x.to(mg.float32, "cpu") is x
+    assert x.to(copy=True) is not x
+    for arguments in (("float64",), (mg.float64,), (np.float64,), ("cpu", "float64"), ("float64", "cpu"), (mg.ones(1, dtype="float64"),)):
+        y = x.to(*arguments)
+        assert y.dtype == "float64"
+    (y * 3).sum().backward()
+    equals(x.grad, [3, 3])
+    assert x.grad.dtype == "float32"
+    with pytest.raises((TypeError, ValueError), match=r"tpu"):
+        x.to("tpu")
+    with pytest.raises(ValueError, match=r"^\[device\]"):
+        mg.zeros(2, device="gpu")
+    with pytest.raises(ValueError, match=r"^\[device\]"):
+        x.to("cuda:x")
+
+
+# ── limits ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("shape", [(1 << 50,), (1 << 62, 4), (1 << 40, 1 << 40), (7, 0x6DB6DB6DB6DB6DB7)])
+def test_sizes_beyond_memory(shape):
+    with pytest.raises((MemoryError, ValueError)):
+        mg.zeros(shape)
+    if len(shape) > 1:
+        with pytest.raises(ValueError, match=r"\["):
+            mg.ones(1).reshape(shape)
+        with pytest.raises(ValueError, match=r"\["):
+            mg.broadcast_to(mg.ones(1), shape)
+
+
+def test_broadcasts_larger_than_memory_are_views():
+    x = mg.broadcast_to(mg.ones(1), (1 << 30, 1 << 20))
+    assert x.size == 1 << 50
+    assert x[123456, 7].item() == 1
+
+
+def test_empty_tensors():
+    x = mg.zeros((0, 3), requires_grad=True)
+    (x * 2).sum().backward()
+    assert x.grad.shape == (0, 3)
+    assert (x @ mg.ones((3, 2))).shape == (0, 2)
+    equals(mg.ones((2, 0)) @ mg.ones((0, 3)), np.zeros((2, 3)))
+
+
+def test_eight_axes_are_the_most():
+    x = mg.zeros((1,) * 8)
+    assert (x + 1).sum().item() == 1
+    for make in (
+        lambda: mg.zeros((1,) * 9),
+        lambda: x.expand_dims(0),
+        lambda: x[None],
+        lambda: mg.stack([x]),
+        lambda: x[mg.zeros((1, 1), dtype="int64")],
+        lambda: x.broadcast_to((1,) * 9),
+        lambda: mg.tensor(np.zeros((1,) * 9)),
+        lambda: x.reshape((1,) * 9),
+        lambda: mg.jacobian(lambda x: x * 1, mg.zeros((1,) * 5)),
+    ):
+        with pytest.raises((ValueError, IndexError), match=r"8 axes"):
+            make()
+
+
+def test_negative_and_fractional_lengths():
+    with pytest.raises(ValueError, match=r"^\[shape\].*-1"):
+        mg.zeros((2, -1))
+    with pytest.raises(TypeError, match=r"^\[shape\].*1\.5"):
+        mg.zeros((2, 1.5))

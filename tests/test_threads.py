@@ -1,0 +1,340 @@
+"""Python threads, the pool's threads, processes, and instruction sets: the same numbers whoever computes them."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+import minigrad.nn.functional as F
+from minigrad import nn, optim
+from minigrad.engine import cpu
+from minigrad.engine.ops.optimizer import adam_step, grad_norm
+
+
+@pytest.fixture(autouse=True)
+def _restore_threads():
+    before = mg.get_num_threads()
+    yield
+    mg.set_num_threads(before)
+
+
+def in_threads(*functions):
+    """Run all at once; exceptions come out."""
+    results, errors, start = [None] * len(functions), [], threading.Barrier(len(functions))
+
+    def work(k):
+        try:
+            start.wait()
+            results[k] = functions[k]()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(len(functions))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
+def python(code, **environment):
+    """What a fresh interpreter prints."""
+    folder = os.path.dirname(os.path.dirname(mg.__file__))
+    path = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+    names = ("OMP_NUM_THREADS", "MINIGRAD_NUM_THREADS", "MINIGRAD_ISA")
+    inherited = {k: v for k, v in os.environ.items() if k not in names}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**inherited, "PYTHONPATH": path, **environment}, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# ── Python threads ────────────────────────────────────────────────────────────────────────────────
+
+
+def trained(seed):
+    """The parameters after some steps of a small network, as bytes."""
+    rng = np.random.default_rng(seed)
+    model = nn.Sequential(nn.Linear(64, 128), nn.LayerNorm(128), nn.ReLU(), nn.Linear(128, 10))
+    for p in model.parameters():
+        with mg.no_grad():
+            p.copy_(rng.standard_normal(p.shape, dtype=np.float32) * 0.1)
+    optimizer = optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(60):
+        x, y = mg.tensor(rng.standard_normal((128, 64), dtype=np.float32)), mg.tensor(rng.integers(0, 10, 128))
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_two_models_trained_at_once(threads):
+    mg.set_num_threads(threads)
+    alone = [trained(0), trained(1)]
+    assert alone[0] != alone[1]
+    assert in_threads(lambda: trained(0), lambda: trained(1)) == alone
+
+
+def test_a_graph_shared_by_threads():
+    x = mg.ones((300, 300), requires_grad=True)
+    y = (x @ x).sum()
+    in_threads(*[lambda: [y.backward(retain_graph=True) for _ in range(25)]] * 4)
+    np.testing.assert_array_equal(x.grad.numpy(), np.full((300, 300), 100 * 600.0))
+
+
+def test_a_leaf_shared_by_threads():
+    """Passes over different graphs that end in one leaf lose no gradient."""
+    x = mg.zeros(1000, dtype="float64", requires_grad=True)
+
+    def work():
+        for _ in range(100):
+            (x * 2).sum().backward()
+
+    in_threads(*[work] * 4)
+    np.testing.assert_array_equal(x.grad.numpy(), np.full(1000, 800.0))
+
+
+def test_hammering_small_operations():
+    def work():
+        total = mg.zeros(3)
+        for k in range(3000):
+            total = (total + k) * 1.0
+            if k % 100 == 0:
+                mg.empty_cache()
+        return total.tolist()
+
+    assert in_threads(*[work] * 4) == [[sum(range(3000))] * 3] * 4
+
+
+def test_long_kernels_release_the_gil():
+    mg.set_num_threads(1)
+    a = mg.ones((1800, 1800), dtype="float64")
+    ratios = []
+    for _ in range(4):  # another process may hold the cores for a moment
+        done, longest, began = threading.Event(), 0.0, time.perf_counter()
+
+        def work(done=done):
+            a @ a
+            done.set()
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        last = time.perf_counter()
+        while not done.is_set():
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+            time.sleep(0)
+        worker.join()
+        ratios.append(longest / (time.perf_counter() - began))
+        if ratios[-1] < 0.5:
+            return
+    pytest.fail(f"the longest wait for the interpreter was {ratios} of the kernel's time")
+
+
+# ── the pool's threads ────────────────────────────────────────────────────────────────────────────
+
+
+def random(*shape, dtype=np.float32, seed=0):
+    return mg.tensor(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
+
+
+def differentiated(f, *xs):
+    xs = [x.requires_grad_() for x in xs]
+    y = f(*xs)
+    c = random(*y.shape, seed=9).to(y.dtype)
+    return (y.detach(), *mg.grad(y, xs, c))
+
+
+def adam():
+    p, g = [random(1000, 70), random(3)], [random(1000, 70, seed=1), random(3, seed=2)]
+    m, v = [mg.zeros_like(x) for x in p], [mg.zeros_like(x) for x in p]
+    adam_step(p, g, m, v, None, 1e-3, 0.9, 0.999, 1e-8, 0.1, True, 1)
+    return (*p, *m, *v)
+
+
+def drawn(f):
+    mg.manual_seed(3)
+    return (f(),)
+
+
+LABELS = np.random.default_rng(1).integers(0, 50, 4000)
+INDEX = np.random.default_rng(2).integers(0, 700, 5000)
+KERNELS = {
+    "add": lambda: differentiated(mg.add, random(300, 500), random(500, seed=1)),
+    "divide": lambda: differentiated(mg.divide, random(300, 500), random(300, 1, seed=1).exp()),
+    "exp": lambda: differentiated(mg.exp, random(200_003)),
+    "exp float64": lambda: differentiated(mg.exp, random(100_003, dtype=np.float64)),
+    "gelu": lambda: differentiated(F.gelu, random(333, 500).T),
+    "tanh": lambda: differentiated(mg.tanh, random(333, 500)),
+    "where": lambda: (mg.where(random(333, 500) > 0, random(333, 500, seed=1), 0.0),),
+    "sum": lambda: differentiated(mg.sum, random(301, 707)),
+    "sum rows": lambda: differentiated(lambda x: mg.sum(x, 1), random(301, 707)),
+    "sum columns": lambda: differentiated(lambda x: mg.sum(x, 0), random(301, 707)),
+    "max": lambda: differentiated(lambda x: mg.max(x, 0), random(301, 707)),
+    "argmax": lambda: (mg.argmax(random(301, 707), 1), mg.argmax(random(301, 707))),
+    "var": lambda: differentiated(lambda x: mg.var(x, 0), random(301, 707)),
+    "var all": lambda: differentiated(mg.var, random(301, 707)),
+    "cumulative_sum": lambda: differentiated(lambda x: mg.cumulative_sum(x, axis=0), random(301, 707)),
+    "matmul": lambda: differentiated(mg.matmul, random(301, 257), random(257, 333, seed=1)),
+    "matmul transposed": lambda: differentiated(lambda a, b: a.T @ b.T, random(257, 301), random(333, 257, seed=1)),
+    "matmul batched": lambda: differentiated(mg.matmul, random(8, 65, 33), random(8, 33, 70, seed=1)),
+    "matmul large": lambda: differentiated(mg.matmul, random(700, 600), random(600, 800, seed=1)),
+    "linear": lambda: differentiated(F.linear, random(128, 300), random(200, 300, seed=1), random(200, seed=2)),
+    "layer_norm": lambda: differentiated(lambda x, w, b: F.layer_norm(x, 96, w, b), random(3001, 96), random(96, seed=1), random(96)),
+    "softmax": lambda: differentiated(F.softmax, random(3001, 50)),
+    "log_softmax": lambda: differentiated(F.log_softmax, random(3001, 50)),
+    "logsumexp": lambda: differentiated(lambda x: mg.logsumexp(x, 1), random(3001, 50)),
+    "cross_entropy": lambda: differentiated(lambda x: F.cross_entropy(x, mg.tensor(LABELS)), random(4000, 50)),
+    "take": lambda: differentiated(lambda x: mg.take(x, mg.tensor(INDEX), axis=0), random(700, 40)),
+    "sort": lambda: differentiated(mg.sort, random(500, 300)),
+    "adam": adam,
+    "grad_norm": lambda: (grad_norm([random(1000, 333), random(77)]),),
+    "uniform": lambda: drawn(lambda: mg.random.uniform(shape=(200_001,))),
+    "normal": lambda: drawn(lambda: mg.random.normal(shape=(200_001,))),
+    "normal float64": lambda: drawn(lambda: mg.random.normal(shape=(100_001,), dtype="float64")),
+    "randint": lambda: drawn(lambda: mg.random.randint(0, 1000, (200_001,))),
+    "dropout": lambda: drawn(lambda: F.dropout(random(200_001), 0.3, True)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_same_bits_for_any_number_of_threads(name):
+    found = []
+    for threads in (1, 2, 3, 2):
+        mg.set_num_threads(threads)
+        found.append([np.asarray(y) for y in KERNELS[name]()])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_set_num_threads():
+    mg.set_num_threads(3)
+    assert mg.get_num_threads() == 3
+    for bad in (0, -1):
+        with pytest.raises(ValueError, match=rf"^\[set_num_threads\].*{bad}"):
+            mg.set_num_threads(bad)
+    assert mg.get_num_threads() == 3
+
+
+THREADS = "import minigrad as mg; print(mg.get_num_threads())"
+
+
+@pytest.mark.parametrize(
+    "environment, expected",
+    [
+        ({"OMP_NUM_THREADS": "3"}, 3),
+        ({"MINIGRAD_NUM_THREADS": "5"}, 5),
+        ({"MINIGRAD_NUM_THREADS": "2", "OMP_NUM_THREADS": "7"}, 2),
+        ({"MINIGRAD_NUM_THREADS": "x"}, None),
+        ({"MINIGRAD_NUM_THREADS": "0", "OMP_NUM_THREADS": "4"}, 4),
+        ({}, None),
+    ],
+    ids=str,
+)
+def test_threads_of_the_environment(environment, expected):
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert int(python(THREADS, **environment)) == (expected or cores)
+
+
+FORK = """
+import os, sys
+import minigrad as mg
+mg.set_num_threads(2)
+def work():
+    mg.manual_seed(0)
+    x = mg.random.normal(shape=(500, 500)).requires_grad_()
+    (mg.layer_norm(x @ x, 500).exp()).sum().backward()
+    return x.grad.numpy().tobytes()
+before = work()
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        grandchild = os.fork()
+        if grandchild == 0:
+            os._exit(0 if work() == before else 5)
+        ok = os.waitpid(grandchild, 0)[1] == 0 and work() == before
+        os._exit(0 if ok else 3)
+    assert work() == before
+    assert os.waitpid(child, 0)[1] == 0, "the child computed something else"
+print("same")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_fork():
+    assert python(FORK) == "same"
+
+
+# ── instruction sets ──────────────────────────────────────────────────────────────────────────────
+
+RESULTS = """
+import sys
+import numpy as np
+import minigrad as mg, minigrad.nn.functional as F
+from minigrad.engine import cpu
+rng = np.random.default_rng(0)
+found = {"isa": np.array(cpu.isa())}
+for dtype in ("float32", "float64"):
+    def leaf(*shape):
+        return mg.tensor(rng.standard_normal(shape).astype(dtype), requires_grad=True)
+    x, w, b = leaf(37, 53), leaf(53), leaf(53)
+    functions = {
+        "exp": mg.exp, "tanh": mg.tanh, "erf": mg.erf, "log": lambda x: mg.log(x * x + 0.1), "gelu": F.gelu, "silu": F.silu,
+        "sin": mg.sin, "softmax": F.softmax, "log_softmax": F.log_softmax, "sum": lambda x: x.sum(0), "var": lambda x: x.var(1),
+        "matmul": lambda x: x @ x.T, "norm": lambda x: F.layer_norm(x, 53, w, b), "sqrt": lambda x: mg.sqrt(abs(x) + 0.1),
+        "loss": lambda x: F.cross_entropy(x, mg.arange(37)), "cumsum": lambda x: x.cumulative_sum(axis=1), "pow": lambda x: (abs(x) + 0.1) ** 1.7,
+    }
+    for name, f in functions.items():
+        y = f(x)
+        g = mg.grad(y, [x, w, b], mg.tensor(rng.standard_normal(y.shape).astype(dtype)))
+        for k, a in enumerate((y.detach(), *g)):
+            found[f"{dtype} {name} {k}"] = a.numpy()
+    mg.manual_seed(1)
+    found[dtype + " uniform"] = mg.random.uniform(shape=(1001,), dtype=dtype).numpy()
+    found[dtype + " normal"] = mg.random.normal(shape=(1001,), dtype=dtype).numpy()
+np.savez(sys.argv[1] if len(sys.argv) > 1 else PATH, **found)
+"""
+
+
+def supported():
+    """The instruction sets that this machine runs: the wish for another one falls back."""
+    return [isa for isa in ("baseline", "avx2", "avx512") if python("import minigrad.engine.cpu as c; print(c.isa())", MINIGRAD_ISA=isa) == isa]
+
+
+def test_instruction_sets_agree(tmp_path):
+    sets, found = supported(), {}
+    assert "baseline" in sets
+    assert cpu.isa() in sets
+    if sys.platform == "linux" and os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as file:
+            flags = file.read().split()
+        assert ("avx2" in sets) == ("avx2" in flags and "fma" in flags)
+        assert ("avx512" in sets) == ({"avx512f", "avx512dq", "avx512bw", "avx512vl"} <= set(flags))
+    for isa in sets:
+        path = str(tmp_path / f"{isa}.npz")
+        python(f"PATH = {path!r}\n{RESULTS}", MINIGRAD_ISA=isa)
+        found[isa] = np.load(path)
+        assert found[isa]["isa"] == isa
+    for isa in sets[1:]:
+        assert set(found[isa]) == set(found["baseline"])
+        for name in found[isa]:
+            if name != "isa":
+                a, b = found["baseline"][name], found[isa][name]
+                tolerance = (64 if a.dtype == np.float32 else 256) * np.finfo(a.dtype).eps
+                np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance * max(1, np.abs(a).max()), err_msg=f"{isa} {name}")
+
+
+def test_an_unknown_instruction_set_is_ignored():
+    assert python("import minigrad.engine.cpu as c; print(c.isa())", MINIGRAD_ISA="nonsense") == python(
+        "import minigrad.engine.cpu as c; print(c.isa())"
+    )
