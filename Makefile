@@ -91,7 +91,7 @@ debug: $(VENV)/built $(VENV)/test
 sanitize: $(VENV)/built $(VENV)/test
 	MINIGRAD_SANITIZE=1 $(IN)/python setup.py -q build --build-lib build/sanitize/lib
 	PYTHONPATH=$(CURDIR)/build/sanitize/lib MINIGRAD_EXPECT_BUILD=build/sanitize/lib PYTHONMALLOC=malloc \
-	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:alloc_dealloc_mismatch=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
 	$(IN)/pytest -n $(WORKERS) $(ARGS)
 
@@ -116,6 +116,6 @@ dist-check: wheel
 	done
 
 clean:
-	rm -rf build dist wheelhouse *.egg-info .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis digits.png
+	rm -rf build dist wheelhouse *.egg-info $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis digits.png
 	find minigrad tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 	find minigrad -name '*.so' -delete

@@ -52,7 +52,8 @@ cdef class Walk:
             return True
         if node.walk != 0:
             if walkers.get(node.walk) == threading.get_ident():
-                raise GradientError(f"[{node.op.decode()}] a backward pass inside another one reached the same operation")
+                raise GradientError(f"[{node.op.decode()}] a backward pass inside another one reached the same "
+                                    f"operation")
             return False
         node.walk, node.marked = self.number, False
         if node.outputs > 1:
@@ -233,7 +234,7 @@ cdef Array run_hooks(Node node, Array g):
         before = g if node.outputs == 1 else node.pendings[output]
         if before is None:
             continue
-        result = hook(before)
+        result = hook(owned(<Array>before, False))      # a hook may write what it gets
         if result is None:
             continue
         fits = isinstance(result, Array) and same_shape(<Array>result, <Array>before) \

@@ -306,7 +306,7 @@ def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
     return x
 
 
-def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0.0) -> Tensor:
+def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0) -> Tensor:
     """x with `value` around it.
 
     Parameters

@@ -12,7 +12,9 @@ BACKENDS = [cpu.CPU]
 
 
 def test_the_interface_holds_the_primitives():
-    assert {"unary", "binary", "reduce", "gemm", "layer_norm", "layer_norm_backward", "optimize", "normal"} <= set(ABSTRACT)
+    assert {"unary", "binary", "reduce", "gemm", "layer_norm", "layer_norm_backward", "optimize", "normal"} <= set(
+        ABSTRACT
+    )
     assert len(ABSTRACT) >= 30
 
 
@@ -33,7 +35,8 @@ def test_the_interface_is_abstract_and_documented():
     assert all(method.__doc__ for method in ABSTRACT.values())
     x, abstract = mg.zeros((1, 1)), backend.Backend()
     for call in (
-        lambda: abstract.unary(0, x, x), lambda: abstract.gemm(x, x, x, 0.0, None), lambda: abstract.sum_of_squares([x]),
+        lambda: abstract.unary(0, x, x), lambda: abstract.gemm(x, x, x, 0.0, None),
+        lambda: abstract.sum_of_squares([x]),
         lambda: abstract.optimize("sgd", [x], [x], None, None, None, {}), lambda: abstract.softmax(1, 1, False, x, x),
     ):  # fmt: skip
         with pytest.raises(NotImplementedError):

@@ -147,13 +147,13 @@ def test_data_that_is_none():
 @pytest.mark.parametrize("shape", [(), 3, (3,), [2, 3], (2, 0, 3), (np.int64(2), 3), np.int64(2)], ids=str)
 @pytest.mark.parametrize("dtype", [None, *DTYPES])
 def test_filled(shape, dtype, device):
-    for make, value in ((mg.zeros, 0), (mg.ones, 1)):
+    for make, make_like, value in ((mg.zeros, mg.zeros_like, 0), (mg.ones, mg.ones_like, 1)):
         x = make(shape, dtype=dtype, device=device)
         expected = np.full(shape, value, dtype or "float32")
         assert x.dtype == str(expected.dtype)
         assert x.device == device
         np.testing.assert_array_equal(array(x), expected)
-        like = getattr(mg, make.__name__ + "_like")(x)
+        like = make_like(x)
         assert (like.shape, like.dtype, like.device) == (x.shape, x.dtype, device)
         assert like.data_ptr() != x.data_ptr() or x.size == 0
     assert mg.empty(shape, dtype=dtype, device=device).shape == expected.shape

@@ -53,7 +53,13 @@ def test_format():
 
 @pytest.mark.parametrize(
     "value, dtype, kind",
-    [(1.5, "float32", float), (1.5, "float64", float), (-3, "int32", int), (1 << 40, "int64", int), (True, "bool", bool)],
+    [
+        (1.5, "float32", float),
+        (1.5, "float64", float),
+        (-3, "int32", int),
+        (1 << 40, "int64", int),
+        (True, "bool", bool),
+    ],
 )
 def test_item_and_tolist(value, dtype, kind):
     for shape in ((), (1,), (1, 1, 1)):
@@ -137,7 +143,11 @@ def test_deepcopy_and_pickle(dtype, copied):
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
 def test_deepcopy_and_pickle_of_leaves_and_parameters(copied):
-    for original in (mg.ones(2, requires_grad=True), nn.Parameter(mg.ones(2)), nn.Parameter(mg.tensor([1, 2]), requires_grad=False)):
+    for original in (
+        mg.ones(2, requires_grad=True),
+        nn.Parameter(mg.ones(2)),
+        nn.Parameter(mg.tensor([1, 2]), requires_grad=False),
+    ):
         made = copied(original)
         assert type(made) is type(original)
         assert made.requires_grad == original.requires_grad
@@ -202,7 +212,8 @@ def test_matmul_and_logic_operators():
         equals(left @ right, a @ b)
     p, q = np.array([True, True, False]), np.array([True, False, False])
     for ours, expected in (
-        (mg.tensor(p) & q, p & q), (mg.tensor(p) | q, p | q), (mg.tensor(p) ^ q, p ^ q), (p & mg.tensor(q), p & q), (~mg.tensor(p), ~p)
+        (mg.tensor(p) & q, p & q), (mg.tensor(p) | q, p | q), (mg.tensor(p) ^ q, p ^ q),
+        (p & mg.tensor(q), p & q), (~mg.tensor(p), ~p),
     ):  # fmt: skip
         equals(ours, expected)
     equals(mg.tensor([6, 5]) & 4, [4, 4])
@@ -300,9 +311,9 @@ def test_fill_zero_copy():
 
 
 def test_fill_refuses():
-    for dtype, value in (("int64", float("nan")), ("int64", float("inf")), ("int32", 1 << 40)):
+    for dtype, value in (("int64", 1.5), ("int64", float("nan")), ("int64", float("inf")), ("int32", 1 << 40)):
         x = mg.zeros(2, dtype=dtype)
-        with pytest.raises((ValueError, OverflowError)):
+        with pytest.raises((TypeError, OverflowError)):
             x.fill_(value)
         equals(x, [0, 0])
     with pytest.raises((TypeError, ValueError)):
@@ -371,7 +382,14 @@ def test_to():
     x = mg.ones(2, requires_grad=True)
     assert x.to("cpu") is x.to("float32") is x.to(mg.float32, "cpu") is x
     assert x.to(copy=True) is not x
-    for arguments in (("float64",), (mg.float64,), (np.float64,), ("cpu", "float64"), ("float64", "cpu"), (mg.ones(1, dtype="float64"),)):
+    for arguments in (
+        ("float64",),
+        (mg.float64,),
+        (np.float64,),
+        ("cpu", "float64"),
+        ("float64", "cpu"),
+        (mg.ones(1, dtype="float64"),),
+    ):
         y = x.to(*arguments)
         assert y.dtype == "float64"
     (y * 3).sum().backward()

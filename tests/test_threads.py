@@ -51,7 +51,11 @@ def python(code, **environment):
     names = ("OMP_NUM_THREADS", "MINIGRAD_NUM_THREADS", "MINIGRAD_ISA")
     inherited = {k: v for k, v in os.environ.items() if k not in names}
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**inherited, "PYTHONPATH": path, **environment}, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code],
+        env={**inherited, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -189,7 +193,9 @@ KERNELS = {
     "matmul batched": lambda: differentiated(mg.matmul, random(8, 65, 33), random(8, 33, 70, seed=1)),
     "matmul large": lambda: differentiated(mg.matmul, random(700, 600), random(600, 800, seed=1)),
     "linear": lambda: differentiated(F.linear, random(128, 300), random(200, 300, seed=1), random(200, seed=2)),
-    "layer_norm": lambda: differentiated(lambda x, w, b: F.layer_norm(x, 96, w, b), random(3001, 96), random(96, seed=1), random(96)),
+    "layer_norm": lambda: differentiated(
+        lambda x, w, b: F.layer_norm(x, 96, w, b), random(3001, 96), random(96, seed=1), random(96)
+    ),
     "softmax": lambda: differentiated(F.softmax, random(3001, 50)),
     "log_softmax": lambda: differentiated(F.log_softmax, random(3001, 50)),
     "logsumexp": lambda: differentiated(lambda x: mg.logsumexp(x, 1), random(3001, 50)),
@@ -203,7 +209,7 @@ KERNELS = {
     "normal float64": lambda: drawn(lambda: mg.random.normal(shape=(100_001,), dtype="float64")),
     "randint": lambda: drawn(lambda: mg.random.randint(0, 1000, (200_001,))),
     "dropout": lambda: drawn(lambda: F.dropout(random(200_001), 0.3, True)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -289,10 +295,12 @@ for dtype in ("float32", "float64"):
         return mg.tensor(rng.standard_normal(shape).astype(dtype), requires_grad=True)
     x, w, b = leaf(37, 53), leaf(53), leaf(53)
     functions = {
-        "exp": mg.exp, "tanh": mg.tanh, "erf": mg.erf, "log": lambda x: mg.log(x * x + 0.1), "gelu": F.gelu, "silu": F.silu,
-        "sin": mg.sin, "softmax": F.softmax, "log_softmax": F.log_softmax, "sum": lambda x: x.sum(0), "var": lambda x: x.var(1),
-        "matmul": lambda x: x @ x.T, "norm": lambda x: F.layer_norm(x, 53, w, b), "sqrt": lambda x: mg.sqrt(abs(x) + 0.1),
-        "loss": lambda x: F.cross_entropy(x, mg.arange(37)), "cumsum": lambda x: x.cumulative_sum(axis=1), "pow": lambda x: (abs(x) + 0.1) ** 1.7,
+        "exp": mg.exp, "tanh": mg.tanh, "erf": mg.erf, "sin": mg.sin, "gelu": F.gelu, "silu": F.silu,
+        "log": lambda x: mg.log(x * x + 0.1), "sqrt": lambda x: mg.sqrt(abs(x) + 0.1),
+        "pow": lambda x: (abs(x) + 0.1) ** 1.7, "softmax": F.softmax, "log_softmax": F.log_softmax,
+        "sum": lambda x: x.sum(0), "var": lambda x: x.var(1), "cumsum": lambda x: x.cumulative_sum(axis=1),
+        "matmul": lambda x: x @ x.T, "norm": lambda x: F.layer_norm(x, 53, w, b),
+        "loss": lambda x: F.cross_entropy(x, mg.arange(37)),
     }
     for name, f in functions.items():
         y = f(x)
@@ -308,7 +316,11 @@ np.savez(sys.argv[1] if len(sys.argv) > 1 else PATH, **found)
 
 def supported():
     """The instruction sets that this machine runs: the wish for another one falls back."""
-    return [isa for isa in ("baseline", "avx2", "avx512") if python("import minigrad.engine.cpu as c; print(c.isa())", MINIGRAD_ISA=isa) == isa]
+    return [
+        isa
+        for isa in ("baseline", "avx2", "avx512")
+        if python("import minigrad.engine.cpu as c; print(c.isa())", MINIGRAD_ISA=isa) == isa
+    ]
 
 
 def test_instruction_sets_agree(tmp_path):
@@ -331,7 +343,9 @@ def test_instruction_sets_agree(tmp_path):
             if name != "isa":
                 a, b = found["baseline"][name], found[isa][name]
                 tolerance = (64 if a.dtype == np.float32 else 256) * np.finfo(a.dtype).eps
-                np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance * max(1, np.abs(a).max()), err_msg=f"{isa} {name}")
+                np.testing.assert_allclose(
+                    b, a, rtol=tolerance, atol=tolerance * max(1, np.abs(a).max()), err_msg=f"{isa} {name}"
+                )
 
 
 def test_an_unknown_instruction_set_is_ignored():

@@ -10,14 +10,17 @@ namespace {
 
 constexpr int64_t GRAIN = 1 << 14;  // elements: a few microseconds of work, and all their arrays fit the cache
 
-// piece(i, begin, end) for the pieces of tensors that make up elements [begin, end) of the whole list
+// piece(i, begin, end) for the pieces of tensors that make up elements [begin, end) of the whole list, their borders
+// moved up to a cache line's within each tensor
 template <class Piece>
 void each_piece(const Tensors& list, int64_t begin, int64_t end, Piece piece) {
     int64_t start = 0;
     for (int64_t i = 0; i < list.count && start < end; start += list.sizes[i++]) {
-        const int64_t first = begin > start ? begin - start : 0,
-                      last = end - start < list.sizes[i] ? end - start : list.sizes[i];
-        if (first < last) piece(i, first, last);
+        const auto inside = [&](int64_t border) {
+            const int64_t place = border > start ? (border - start + 15) / 16 * 16 : 0;
+            return place < list.sizes[i] ? place : list.sizes[i];
+        };
+        if (inside(begin) < inside(end)) piece(i, inside(begin), inside(end));
     }
 }
 

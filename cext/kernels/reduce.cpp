@@ -15,26 +15,28 @@ constexpr int64_t TILE = 256;       // columns reduced at a time
 constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// What a sum of T is added up in: integers wrap around, blocks of floats add up in double.
+// What T is added and multiplied in: integers wrap around.
 template <class T>
-struct Sums {
+struct Wrapping {
     using type = T;
 };
 template <>
-struct Sums<int32_t> {
+struct Wrapping<int32_t> {
     using type = uint32_t;
 };
 template <>
-struct Sums<int64_t> {
+struct Wrapping<int64_t> {
     using type = uint64_t;
 };
+// What blocks of T are summed in.
 template <class T>
-struct Totals : Sums<T> {};
+struct Wide : Wrapping<T> {};
 template <>
-struct Totals<float> {
+struct Wide<float> {
     using type = double;
 };
 
+// Unsigned integers by size
 template <int bytes>
 struct Word {
     using type = uint8_t;
@@ -48,12 +50,12 @@ struct Word<8> {
     using type = uint64_t;
 };
 
-// An operation: BLOCK rows are combined in Lane, blocks in Total. BLOCK 0: all rows in one, Total.
+// An operation reads elements and combines them: BLOCK rows in Lane, blocks in Total; with BLOCK 0 all rows in Total.
 
 template <class T>
 struct Sum {
-    using Lane = typename Sums<T>::type;
-    using Total = typename Totals<T>::type;
+    using Lane = typename Wrapping<T>::type;
+    using Total = typename Wide<T>::type;
     using Result = T;
     static constexpr int64_t BLOCK = 32;
     static constexpr Lane start() { return 0; }
@@ -75,7 +77,7 @@ struct Sum {
 
 template <class T>
 struct Product {
-    using Total = typename Sums<T>::type;
+    using Total = typename Wrapping<T>::type;
     using Result = T;
     static constexpr int64_t BLOCK = 0;
     static constexpr Total start() { return 1; }
@@ -245,7 +247,7 @@ void reduce(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
 }
 
 // The first place of a row's extreme: its value first, which runs in vectors, then where it stands.
-template <class Op, class T>
+template <class T>
 int64_t find_extreme(int64_t n, const T* row, T best) {
     constexpr int64_t STEP = 64;
     const auto found = [=](T v) { return (v == best) | (v != v); };
@@ -293,7 +295,7 @@ void arg_extreme(int64_t outer, int64_t n, int64_t inner, const void* x_, void* 
             for (int64_t o = begin; o < end; o++) {
                 T best;
                 reduce<Op, T>(1, n, 1, x + o * n, &best);
-                y[o] = find_extreme<Op>(n, x + o * n, best);
+                y[o] = find_extreme(n, x + o * n, best);
             }
         });
         return;
@@ -400,7 +402,7 @@ void moments(int64_t outer, int64_t n, int64_t inner, const void* x_, void* mean
 
 template <class T>
 void cumulative_sum(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
-    using Total = typename Totals<T>::type;
+    using Total = typename Wide<T>::type;
     const T* x = static_cast<const T*>(x_);
     T* y = static_cast<T*>(y_);
     const int64_t tiles = (inner + TILE - 1) / TILE;

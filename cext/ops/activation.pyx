@@ -1,12 +1,11 @@
 """Activations, and dropout."""
-from libc.stdint cimport uint64_t
 
-from minigrad.engine.array cimport BOOL, FLOAT32, Array, alias, empty_as, is_float, shape_of
+from minigrad.engine.array cimport BOOL, Array, alias, empty_as
 from minigrad.engine.backend cimport (
     GELU, GELU_GRAD, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD, SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD, backend,
 )
 from minigrad.engine.ops.arguments cimport float_operand
-from minigrad.engine.ops.arithmetic cimport add, apply_binary, apply_unary, multiply, negative, subtract
+from minigrad.engine.ops.arithmetic cimport add, apply_binary, apply_unary, multiply, subtract
 from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, where
 from minigrad.engine.ops.functions cimport erf, exp, expm1, square
 from minigrad.engine.ops.layout cimport cast, dense

@@ -1,6 +1,8 @@
 """What users pass, made into what operations take: arrays, scalars, axes."""
 import numbers
 
+import numpy as np
+
 from minigrad.engine.array cimport BOOL, FLOAT32, INT64, Array, empty, is_float
 from minigrad.engine.backend cimport backend
 from minigrad.engine.interop cimport from_object
@@ -8,13 +10,15 @@ from minigrad.engine.interop cimport from_object
 
 cdef bint is_scalar(object x):
     """Whether x is a Python or NumPy number, which takes the dtype of the tensor it meets."""
-    return isinstance(x, (float, int)) or (isinstance(x, numbers.Number) and not isinstance(x, Array))
+    return isinstance(x, (float, int)) or (isinstance(x, (numbers.Number, np.bool_)) and not isinstance(x, Array))
 
 
 cdef int weak_code(object value, int code) except -1:
     """The dtype of `value op tensor` for a scalar value and a tensor of dtype `code` (array API: scalars are weak)."""
-    if isinstance(value, (bool, int)):
-        return INT64 if code == BOOL and not isinstance(value, bool) else code
+    if isinstance(value, (bool, np.bool_)):
+        return code
+    if isinstance(value, int):
+        return INT64 if code == BOOL else code
     if isinstance(value, float) or isinstance(value, numbers.Real):
         if isinstance(value, numbers.Integral):
             return INT64 if code == BOOL else code
@@ -26,7 +30,7 @@ cdef Array scalar(object value, int code, int device):
     """A 0-d array."""
     cdef Array out = empty(code, 0, NULL, device)
     try:
-        backend(out).fill(out, value)
+        backend(out).fill(out, bool(value) if isinstance(value, np.bool_) else value)
     except OverflowError:
         raise OverflowError(f"[scalar] {value!r} does not fit {out.dtype}") from None
     return out

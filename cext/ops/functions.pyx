@@ -2,13 +2,13 @@
 
 Every derivative is written with operations of the tape, so that it can be differentiated again.
 """
-from minigrad.engine.array cimport BOOL, FLOAT32, Array, alias, is_float, shape_of
+from minigrad.engine.array cimport BOOL, FLOAT32, Array, alias, is_float
 from minigrad.engine.backend cimport (
     ABS, CEIL, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF,
     ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND, RSQRT, SIGN, SQRT, SQUARE, )
 from minigrad.engine.ops.arguments cimport is_scalar, operand, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
-    add, apply_binary, apply_unary, divide, matched, matched_floats, multiply, negative, reciprocal, subtract,
+    add, apply_binary, apply_unary, divide, matched, multiply, negative, reciprocal, subtract,
 )
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.layout cimport cast

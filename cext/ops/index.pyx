@@ -1,19 +1,18 @@
 """Indexing, reading and writing: basic (views), and by integers and masks (copies), as NumPy defines it."""
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, INT32, INT64, MAX_NDIM, Array, alias, check_same_device, empty, empty_as, is_float, same_shape,
-    shape_of, transferred,
+    BOOL, INT64, MAX_NDIM, Array, alias, check_same_device, empty, empty_as, is_float, shape_of, transferred,
 )
 from minigrad.engine.backend cimport backend
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport is_scalar, one_axis, operand, scalar, weak_code
-from minigrad.engine.ops.arithmetic cimport add, broadcast_pair, multiply
+from minigrad.engine.ops.arithmetic cimport add, multiply
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, broadcasted, cast, copied, dense, permuted, permuted_raw, placed, reindexed, reshape_to, sliced, window, zeros,
+    broadcast_shape, cast, copied, dense, permuted, permuted_raw, reindexed, reshape_to, sliced, zeros,
 )
 from minigrad.engine.tape cimport Node, become, before_write, check_write, recording, track
 
@@ -181,7 +180,8 @@ def take_along_axis(x, indices, axis=-1):
     shape = []
     for i, (m, n) in enumerate(zip(shape_of(a), shape_of(index))):
         if i != k and m != n and m != 1 and n != 1:
-            raise ValueError(f"[take_along_axis] the shapes {shape_of(a)} and {shape_of(index)} do not broadcast along axis {i}")
+            raise ValueError(f"[take_along_axis] the shapes {shape_of(a)} and {shape_of(index)} do not broadcast "
+                             f"along axis {i}")
         shape.append(n if m == 1 else m)
     shape[k] = a.extent[k]
     a = broadcast_shape(a, tuple(shape))
@@ -258,7 +258,7 @@ cdef tuple parse_key(Array x, object key):
 
     Basic parts become a window. An integer array stays behind as an index of its axis; a mask becomes as many.
     """
-    cdef list parts = list(key) if isinstance(key, tuple) else [key], spec = [], layout = [], arrays = []
+    cdef list parts = list(key) if isinstance(key, tuple) else [key], spec = [], layout = []
     cdef int used = 0, axis = 0, i
     cdef int64_t n
     for i, part in enumerate(parts):
@@ -274,7 +274,8 @@ cdef tuple parse_key(Array x, object key):
             part = np.asarray(part)
             parts[i] = operand("index", part.astype(np.int64) if part.dtype.kind in "iu" or part.size == 0 else part)
         else:
-            raise IndexError(f"[index] expected integers, slices, None, ..., or tensors of integers or bool, got {part!r}")
+            raise IndexError(f"[index] expected integers, slices, None, ..., or tensors of integers or bool, "
+                             f"got {part!r}")
     for part in parts:
         if part is None or part is Ellipsis:
             continue
@@ -361,7 +362,8 @@ cdef tuple flattened(Array x, list layout):
         try:
             flat = index if flat is None else add(multiply(flat, x.extent[<int>k]), index)
         except ValueError:
-            raise IndexError(f"[index] the indices of shapes {shape_of(flat)} and {shape_of(index)} do not broadcast together") from None
+            raise IndexError(f"[index] the indices of shapes {shape_of(flat)} and {shape_of(index)} do not broadcast "
+                             f"together") from None
     # NumPy's rule: the result's index axes stand where the indices stood if those were neighbours, else in front.
     places = [k for k, e in enumerate(layout) if not (isinstance(e, str) and e in ("keep", "new"))]
     neighbours = places[-1] - places[0] + 1 == len(places)
@@ -383,7 +385,8 @@ cpdef Array getitem(x, key):
         n = a.extent[0]
         if not -n <= key < n:
             raise IndexError(f"[index] index {key} is out of range for axis 0 of length {n}")
-        return sliced(a, [(key + n if key < 0 else key, 1, 1, False)] + [(0, 1, a.extent[i], True) for i in range(1, a.ndim_)])
+        rest = [(0, 1, a.extent[i], True) for i in range(1, a.ndim_)]
+        return sliced(a, [(key + n if key < 0 else key, 1, 1, False)] + rest)
     spec, layout = parse_key(a, key)
     return read(a, spec, layout)
 
@@ -413,7 +416,8 @@ cdef int setitem_backward(Node node, Array g) except -1:
     cdef Array mask
     if node.needs(0):
         mask = zeros(shape_of(g), BOOL, g.buffer.device)
-        write(mask, spec, layout, broadcast_shape(scalar(True, BOOL, g.buffer.device), shape_of(read(mask, spec, layout))))
+        part = shape_of(read(mask, spec, layout))
+        write(mask, spec, layout, broadcast_shape(scalar(True, BOOL, g.buffer.device), part))
         node.send(0, where(mask, 0, g))
     if node.needs(1):
         part = read(g, spec, layout)
@@ -432,10 +436,10 @@ cdef Array written(tuple shape, list spec, list layout):
 
 cpdef int setitem(x, key, value) except -1:
     """x[key] = value in place; the value broadcasts and is converted to x's dtype."""
-    cdef Array a = <Array?>x, v, target, result, moved, index, old
+    cdef Array a = <Array?>x, v, target, result, old
     if not is_scalar(value):
         v = operand("setitem", value)
-    elif is_float(weak_code(value, a.code)) and not is_float(a.code):
+    elif is_float(weak_code(value, a.code)) and not is_float(a.code) and not float(value).is_integer():
         raise TypeError(f"[setitem] expected a value that fits {a.dtype}, got {value!r}")
     else:
         v = scalar(value, a.code, a.buffer.device)
@@ -486,9 +490,10 @@ cdef int write(Array x, list spec, list layout, Array v) except -1:
     values = alias(v)
     if place:
         k = len(index_shape)
-        values = permuted_raw(values, list(range(place, place + k)) + list(range(place)) + list(range(place + k, values.ndim_)))
+        axes = list(range(values.ndim_))
+        values = permuted_raw(values, axes[place:place + k] + axes[:place] + axes[place + k:])
     values = dense(values)
-    outer, n, inner = around(moved, 0)
+    _, n, inner = around(moved, 0)
     if moved.buffer == x.buffer and moved.packed:
         backend(x).put(1, n, inner, moved, index, values)
         return 0

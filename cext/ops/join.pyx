@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.ops.arguments cimport one_axis, operand
-from minigrad.engine.ops.layout cimport cast, expand_dims, placed, reshape, reshape_to, sliced, window, zeros
+from minigrad.engine.ops.layout cimport cast, expand_dims, placed, reshape, sliced, window, zeros
 from minigrad.engine.tape cimport Node, recording, track_many
 
 
@@ -164,7 +164,8 @@ def split(x, indices_or_sections, axis=0):
             bounds.append(min(max(cut + n if cut < 0 else cut, 0), n))
         bounds.append(n)
         if bounds != sorted(bounds):
-            raise ValueError(f"[split] expected rising indices, got {list(indices_or_sections)} for an axis of length {n}")
+            raise ValueError(f"[split] expected rising indices, got {list(indices_or_sections)} for an axis of "
+                             f"length {n}")
     return pieces(a, k, bounds, True)
 
 

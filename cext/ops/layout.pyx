@@ -3,8 +3,8 @@
 Their gradients are each other: the adjoint of a slice is a placement into zeros, that of a broadcast is a sum.
 """
 from minigrad.engine.array cimport (
-    BOOL, FLOAT32, INT32, INT64, MAX_NDIM, Array, code_of, empty, empty_as, is_float, itemsize, parse_shape, product, same_shape,
-    shape_of, view,
+    BOOL, INT32, INT64, MAX_NDIM, Array, code_of, empty, empty_as, is_float, itemsize, parse_shape, product, shape_of,
+    view,
 )
 from minigrad.engine.backend cimport ADD, SUM, backend
 from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand
@@ -282,7 +282,7 @@ cdef Array window(Array x, list spec):
 
 
 cdef int slice_backward(Node node, Array g) except -1:
-    cdef Array total, into
+    cdef Array into
     spec, shape = node.extra
     if recording() or not node.can_accumulate(0):
         return node.send(0, placed(g, spec, shape))

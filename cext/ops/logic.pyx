@@ -1,7 +1,6 @@
 """Comparisons, logic, and choice between operands."""
-from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport BOOL, FLOAT32, Array, check_same_device, empty_as, is_float, same_shape, shape_of
+from minigrad.engine.array cimport BOOL, FLOAT32, Array, check_same_device, empty_as, is_float, same_shape
 from minigrad.engine.backend cimport (
     AND, EQ, GE, GT, INVERT, LE, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, NE, OR, XOR, backend,
 )

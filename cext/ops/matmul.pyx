@@ -5,10 +5,9 @@ from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, is
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, operand
-from minigrad.engine.ops.arithmetic cimport add, matched
+from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, broadcasted, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, reshaped, squeeze,
-    sum_to, summed,
+    broadcast_shape, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, squeeze, summed,
 )
 from minigrad.engine.tape cimport Node, recording, track
 
@@ -99,7 +98,7 @@ cpdef Array matmul(x, y):
     tensor([21., 43.])
     """
     cdef Array a = operand("matmul", x), b = operand("matmul", y), out
-    cdef int code = max(a.code, b.code), last
+    cdef int code = max(a.code, b.code)
     check_same_device("matmul", a, b)
     if a.ndim_ == 0 or b.ndim_ == 0:
         raise ValueError(f"[matmul] expected at least one axis, got {shape_of(a)} @ {shape_of(b)}")
@@ -115,7 +114,7 @@ cpdef Array matmul(x, y):
     if b.ndim_ == 1:
         return squeeze(matmul(a, expand_dims(b, 1)), -1)
     if b.ndim_ == 2:        # one matrix for all batches: one product
-        rows = reshape_to(a, (a.count // a.extent[a.ndim_ - 1] if a.extent[a.ndim_ - 1] else length(a), a.extent[a.ndim_ - 1]))
+        rows = reshape_to(a, (length(a), a.extent[a.ndim_ - 1]))
         return reshape_to(product_of(rows, b), shape_of(a)[:-1] + (b.extent[1],))
     batch = batch_shape(a, b)
     a, b = in_batches(a, batch), in_batches(b, batch)
@@ -124,7 +123,7 @@ cpdef Array matmul(x, y):
 
 
 cdef int64_t length(Array a):
-    """The number of rows of a, whose rows are empty."""
+    """The number of rows: of elements of all axes but the last."""
     cdef int64_t n = 1
     cdef int i
     for i in range(a.ndim_ - 1):
@@ -238,7 +237,8 @@ cpdef Array linear(x, weight, bias=None):
     """
     cdef Array a = float_operand("linear", x), w = float_operand("linear", weight), b = None, rows
     if w.ndim_ != 2 or a.ndim_ < 1 or a.extent[a.ndim_ - 1] != w.extent[1]:
-        raise ValueError(f"[linear] expected x of shape (..., n) and weight of shape (m, n), got {shape_of(a)} and {shape_of(w)}")
+        raise ValueError(f"[linear] expected x of shape (..., n) and weight of shape (m, n), got {shape_of(a)} and "
+                         f"{shape_of(w)}")
     if bias is not None:
         b = float_operand("linear", bias)
         if b.ndim_ != 1 or b.extent[0] != w.extent[0]:

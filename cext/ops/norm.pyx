@@ -1,7 +1,7 @@
 """Row normalization: the statistics of each row, and the affine map behind them."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, check_same_device, empty, empty_as, same_shape, shape_of
+from minigrad.engine.array cimport Array, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand
@@ -46,8 +46,8 @@ cdef int layer_norm_backward(Node node, Array g) except -1:
         dweight = empty_as(weight, x.code)
     if node.needs(2):
         dbias = empty_as(bias, x.code)
-    backend(x).layer_norm_backward((<Array>mean).count, row_length(x, axes), dense(x), None if weight is None else dense(weight),
-                                   mean, rstd, dense(g), dx, dweight, dbias)
+    backend(x).layer_norm_backward((<Array>mean).count, row_length(x, axes), dense(x),
+                                   None if weight is None else dense(weight), mean, rstd, dense(g), dx, dweight, dbias)
     for i, d in enumerate((dx, dweight, dbias)):
         if d is not None:
             node.send(i, <Array>d)
@@ -87,14 +87,15 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     >>> mg.layer_norm(mg.tensor([1.0, 2.0, 3.0]), 3, eps=0.0)
     tensor([-1.2247449,  0.       ,  1.2247449])
     """
-    cdef Array a = float_operand("layer_norm", x), plain, out, mean, rstd
+    cdef Array a = float_operand("layer_norm", x), out, mean, rstd
     cdef list affine = [None, None]
     cdef int64_t rows = 1
     cdef int axes, i
     shape = (normalized_shape,) if hasattr(normalized_shape, "__index__") else tuple(normalized_shape)
     axes = len(shape)
     if axes == 0 or axes > a.ndim_ or shape_of(a)[a.ndim_ - axes:] != shape:
-        raise ValueError(f"[layer_norm] expected x of shape (..., {', '.join([str(n) for n in shape])}), got {shape_of(a)}")
+        raise ValueError(f"[layer_norm] expected x of shape (..., {', '.join([str(n) for n in shape])}), "
+                         f"got {shape_of(a)}")
     for i, (name, given) in enumerate((("weight", weight), ("bias", bias))):
         if given is None:
             continue

@@ -27,7 +27,8 @@ cdef int check(str op, list params, list lists) except -1:
             if not same_shape(p, x):
                 raise ValueError(f"[{op}] tensor {i}: expected shape {shape_of(p)}, got {shape_of(x)}")
             if x.code != first.code or x.buffer.device != first.buffer.device:
-                raise TypeError(f"[{op}] tensor {i}: expected {first.dtype} on {first.device}, got {x.dtype} on {x.device}")
+                raise TypeError(f"[{op}] tensor {i}: expected {first.dtype} on {first.device}, "
+                                f"got {x.dtype} on {x.device}")
             if not x.packed:
                 raise ValueError(f"[{op}] tensor {i} of shape {shape_of(x)} is not contiguous")
     return 0

@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from minigrad.engine.array cimport (
-    BOOL, FLOAT32, INT64, MAX_NDIM, Array, code_of, device_index, dtype_of, empty, is_float, parse_shape,
+    FLOAT32, INT64, MAX_NDIM, Array, code_of, device_index, dtype_of, empty, is_float, parse_shape,
 )
 from minigrad.engine.backend cimport backend
 from minigrad.engine.ops.index import argsort

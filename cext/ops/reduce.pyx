@@ -2,15 +2,13 @@
 from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport (
-    BOOL, FLOAT32, INT32, INT64, Array, alias, code_of, dtype_of, empty_as, is_float, shape_of,
-)
+from minigrad.engine.array cimport BOOL, INT32, INT64, Array, alias, code_of, empty_as, shape_of
 from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, many_axes, one_axis, operand
-from minigrad.engine.ops.arithmetic cimport add, divide, multiply, negative, reciprocal, subtract
-from minigrad.engine.ops.logic cimport equal, where
-from minigrad.engine.ops.functions cimport exp, log, sqrt, square
+from minigrad.engine.ops.arithmetic cimport divide, multiply, subtract
+from minigrad.engine.ops.logic cimport equal
+from minigrad.engine.ops.functions cimport exp, sqrt, square
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summed, zeros,
 )
@@ -191,7 +189,8 @@ cdef Array extremum(str name, int op, object x, object axis, bint keepdims):
     cdef Array a = operand(name, x), plain
     axes = many_axes(name, axis, a.ndim_)
     if length(a, axes) == 0:
-        raise ValueError(f"[{name}] expected at least one element along the axes {tuple(axes)}, got shape {shape_of(a)}")
+        raise ValueError(f"[{name}] expected at least one element along the axes {tuple(axes)}, "
+                         f"got shape {shape_of(a)}")
     cdef Array out = reduced(a, axes, keepdims, a.code)
     plain, outer, n, inner = reduction(a, axes)
     backend(a).reduce(op, outer, n, inner, plain, out)

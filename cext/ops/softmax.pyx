@@ -7,11 +7,11 @@ from minigrad.engine.array cimport (
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, one_axis, operand
-from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
+from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.functions cimport exp
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, dense, expand_dims, moveaxis, permuted_raw, reshape_to, squeeze, summed, zeros,
+    broadcast_shape, cast, dense, expand_dims, permuted_raw, reshape_to, squeeze, summed,
 )
 from minigrad.engine.ops.index cimport taken_along
 from minigrad.engine.ops.reduce import logsumexp
@@ -110,8 +110,8 @@ cdef Array cross_entropy_composition(Array z, Array labels, Array weight, int64_
     cdef Array of_label = squeeze(taken_along(excess, expand_dims(safe, 1), 1), 1), loss
     if weight is not None:
         excess = multiply(excess, weight)
-        of_label = multiply(of_label, squeeze(taken_along(broadcast_shape(reshape_to(weight, (1, weight.count)), shape_of(z)),
-                                                          expand_dims(safe, 1), 1), 1))
+        weight_rows = broadcast_shape(reshape_to(weight, (1, weight.count)), shape_of(z))
+        of_label = multiply(of_label, squeeze(taken_along(weight_rows, expand_dims(safe, 1), 1), 1))
     loss = of_label
     if smoothing:
         loss = add(multiply(of_label, 1 - smoothing), multiply(summed(excess, [1], False), smoothing / z.extent[1]))
@@ -128,7 +128,8 @@ cdef int cross_entropy_backward(Node node, Array g) except -1:
     if z.count:
         # The gradient of a mean or a sum is one number for all rows: no need to write it out.
         g = dense(g if g.count == 0 or g.step[0] else first_of(g))
-        backend(z).cross_entropy_backward(z.extent[0], z.extent[1], dense(z), labels, ignore, weight, smoothing, lse, g, dz)
+        backend(z).cross_entropy_backward(z.extent[0], z.extent[1], dense(z), labels, ignore, weight, smoothing, lse, g,
+                                          dz)
     return node.send(0, dz)
 
 
@@ -171,7 +172,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     tensor(0.6931472)
     """
     cdef Array z = float_operand("cross_entropy", input), labels = operand("cross_entropy", target), w = None
-    cdef Array loss, lse, counted
+    cdef Array loss, lse
     cdef int64_t rows, width, ignore = ignore_index
     if is_float(labels.code) or labels.code == BOOL:
         raise TypeError(f"[cross_entropy] expected integer labels, got {labels.dtype}")
@@ -179,7 +180,8 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     if single:
         z, labels = reshape_to(z, (1, z.count)), reshape_to(labels, (1,))
     if z.ndim_ != 2 or labels.ndim_ != 1 or labels.extent[0] != z.extent[0]:
-        raise ValueError(f"[cross_entropy] expected logits (N, C) and labels (N,), got {shape_of(z)} and {shape_of(labels)}")
+        raise ValueError(f"[cross_entropy] expected logits (N, C) and labels (N,), got {shape_of(z)} and "
+                         f"{shape_of(labels)}")
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f'[cross_entropy] expected reduction "mean", "sum" or "none", got {reduction!r}')
     if not 0 <= label_smoothing <= 1:
@@ -219,7 +221,7 @@ cdef int check_labels(Array labels, int64_t width, int64_t ignore) except -1:
 
 
 cdef double total_weight(Array labels, Array weight, int64_t ignore) except? -1:
-    """What the mean divides by: the number of rows that count, or the sum of their classes' weights; NaN if none does."""
+    """What the mean divides by: the number of rows that count, or the sum of their classes' weights; NaN if none."""
     cdef const int64_t* t
     cdef double total = 0
     cdef int64_t i

@@ -52,7 +52,7 @@ int64_t multiple_of_16(int64_t x, int64_t low, int64_t high) { return std::clamp
 int64_t part(int64_t x, int64_t most) { return multiple_of_16(ceil_divide(x, ceil_divide(x, most)) + 15, 16, most); }
 
 Tile choose_tile(bool transpose_b, int64_t m, int64_t n, int64_t k) {
-    constexpr int64_t UNPACKED = 1'000'000, LARGE = 500'000'000, PACKED = 3'000'000;
+    constexpr int64_t UNPACKED = 1'000'000, LARGE = 2'000'000'000, PACKED = 3'000'000;
     if (m == 1 || n == 1) {
         const int64_t length = multiple_of_16(VECTOR_CHUNK / k, 16, VECTOR_CHUNK);
         return {std::min(m, length), std::min(n, length), k};

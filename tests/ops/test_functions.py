@@ -77,9 +77,9 @@ def inputs(low, high, rng, dtype, n=20_000):
 
 def errors(ours, exact, dtype):
     """|ours - exact| in units in the last place of the exact value; subnormal values have the unit of the smallest."""
-    rounded = exact.astype(dtype)
-    unit = np.abs(np.spacing(np.where(np.isfinite(rounded), rounded, np.finfo(dtype).max)).astype(np.float64))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
+        rounded = exact.astype(dtype)
+        unit = np.abs(np.spacing(np.where(np.abs(rounded) < np.finfo(dtype).max, rounded, 1e38)).astype(np.float64))
         found = np.abs(ours.astype(np.float64) - exact) / unit
     return np.where(ours == rounded, 0, found)
 

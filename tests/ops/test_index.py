@@ -207,6 +207,8 @@ def test_writing_numbers_and_sequences(device):
     flags = mg.zeros(2, dtype="bool", device=device)
     flags[1] = 5
     assert flags.tolist() == [False, True]
+    x[0, 0] = 2.0       # what is no fraction fits
+    assert x[0, 0].item() == 2
 
 
 def test_writing_overlapping_parts(device):
@@ -270,7 +272,9 @@ def test_bad_values(device):
     refuses(ValueError, "setitem", ["(2,)", "(2, 3)"], lambda x, v: x.__setitem__(..., v), x, mg.ones(2, device=device))
     refuses(ValueError, "setitem", ["(2, 3)", "(3,)"], lambda x, v: x.__setitem__(0, v), x, mg.ones((2, 3), device=device))
     refuses(TypeError, "setitem", ["int64", "float32"], lambda n, x: n.__setitem__(0, x[0]), n, x)
-    refuses(TypeError, "setitem", "int64", lambda n: n.__setitem__(0, 0.5), n)
+    refuses(TypeError, "setitem", ["int64", "0.5"], lambda n: n.__setitem__(0, 0.5), n)
+    refuses(TypeError, "setitem", "nan", lambda n: n.__setitem__(0, np.nan), n)
+    refuses(ValueError, "setitem", ["broadcast", "(4, 2, 3)"], lambda x: mg.broadcast_to(x, (4, 2, 3)).__setitem__(0, 1), x)
     refuses(TypeError, "setitem", "str", lambda x: x.__setitem__(0, "a"), x)
     refuses(OverflowError, "scalar", str(2**70), lambda n: n.__setitem__(0, 2**70), n)
 

@@ -87,6 +87,20 @@ def test_extrema_share_the_gradient_of_ties(name, device):
         assert dy.tolist() == [a - b for a, b in zip([5.0, 7.0, 11.0], expected, strict=True)]
 
 
+@pytest.mark.parametrize("size", [1, 16, 33, 1000, 70_001])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
+def test_sizes_of_where(size, dtype, device, rng):
+    """Tensors and numbers on either side, a condition in line or not."""
+    c, a, b = rng.random(size + 1) < 0.5, rng.integers(0, 9, size + 1).astype(dtype), rng.integers(0, 9, size + 1).astype(dtype)
+    condition, x, y = tensor(c, device), tensor(a, device), tensor(b, device)
+    one = True if dtype == "bool" else 7
+    for ours, numpy in ((x, a), (x[::-1], a[::-1]), (one, np.full_like(a, one))):
+        np.testing.assert_array_equal(array(mg.where(condition, ours, y)), np.where(c, numpy, b))
+        np.testing.assert_array_equal(array(mg.where(condition, y, ours)), np.where(c, b, numpy))
+        np.testing.assert_array_equal(array(mg.where(condition[::-1], ours, y)), np.where(c[::-1], numpy, b))
+        np.testing.assert_array_equal(array(mg.where(condition[1:], y[1:], one)), np.where(c[1:], b[1:], np.asarray(one, dtype)))
+
+
 def test_where_hides_what_it_does_not_choose(device):
     """NaN and infinity behind the branch not taken reach neither the result nor the gradient."""
     c = tensor(np.array([True, False]), device)

@@ -115,6 +115,48 @@ def test_permutation(device):
     assert abs(chi_square(np.array(list(counts.values())), 200)) < 5
 
 
+# ── the generator ─────────────────────────────────────────────────────────────────────────────────
+
+def philox(counter, key):
+    """Four words of Philox 4x32-10 (Salmon et al., 2011), written from the paper."""
+    mask = 2**32 - 1
+    a, b, c, d = counter
+    k0, k1 = key
+    for _ in range(10):
+        p, q = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = (q >> 32) ^ b ^ k0, q & mask, (p >> 32) ^ d ^ k1, p & mask
+        k0, k1 = (k0 + 0x9E3779B9) & mask, (k1 + 0xBB67AE85) & mask
+    return a, b, c, d
+
+
+@pytest.mark.parametrize(("counter", "key", "words"), [
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((2**32 - 1,) * 4, (2**32 - 1,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0), (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
+])  # fmt: skip
+def test_known_answers(counter, key, words):
+    """Those that the authors publish with their library."""
+    assert philox(counter, key) == words
+
+
+@pytest.mark.parametrize("position", [0, 5, 2**32 - 2, 2**40])
+@pytest.mark.parametrize("seed", [0, 1, 2**63 + 12345])
+def test_uniform_is_philox(seed, position, device):
+    """Value i is word i % 4 of block position + i/4, its high bits; float64 takes its low bits from a second stream."""
+    blocks = [position + i for i in range(20)]
+    words = [
+        [w for b in blocks for w in philox((b % 2**32, b >> 32, stream, 0), (seed % 2**32, seed >> 32))] for stream in (0, 1)
+    ]
+    for dtype in ("float32", "float64"):
+        mg.random.set_state({"seed": seed, "position": position})
+        ours = mg.random.uniform(shape=80, dtype=dtype, device=device).tolist()
+        if dtype == "float32":
+            assert ours == [(w >> 8) / 2**24 for w in words[0]]
+        else:
+            assert ours == [((high << 32 | low) >> 11) / 2**53 for high, low in zip(*words, strict=True)]
+        assert mg.random.get_state()["position"] >= position + 20
+
+
 # ── the stream ────────────────────────────────────────────────────────────────────────────────────
 
 @pytest.mark.parametrize("name", DRAWS)

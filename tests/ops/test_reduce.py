@@ -2,9 +2,12 @@
 
 import math
 
+import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
 from checks import Suite, array, refuses, tensor
+from hypothesis import given
+from hypothesis import strategies as st
 from table import REDUCE
 
 import minigrad as mg
@@ -49,6 +52,25 @@ def check(shape, dtype, device, rng):
         np.testing.assert_allclose(array(mg.logsumexp(x, 1)), np.log(np.exp(wide).sum(1)), rtol=4 * eps, atol=8 * eps)
         factors = np.where(a < 0, 1 - eps, 1 + eps)
         np.testing.assert_allclose(array(mg.prod(tensor(factors.astype(dtype), device), 1)), factors.prod(1), rtol=shape[1] * eps)
+
+
+@given(hnp.array_shapes(min_dims=0, max_dims=5, max_side=4, min_side=0), st.booleans(), st.data())
+def test_any_axes(device, shape, keepdims, data):
+    """Any axes in any order of any shape, of a tensor with its axes in another order."""
+    axes = data.draw(st.none() | st.permutations(range(len(shape))).map(lambda order: order[: data.draw(st.integers(0, len(shape)))]))
+    if axes is not None:
+        axes = tuple(k - len(shape) * data.draw(st.booleans()) for k in axes)
+    a = np.arange(1.0, 1 + np.prod(shape)).reshape(shape) % 7 - 3
+    x = tensor(a.T.copy(), device).T
+    for name in ("sum", "prod", "any", "all", "max", "min"):
+        try:
+            expected = getattr(np, name)(a, axes, keepdims=keepdims)
+        except ValueError:
+            refuses(ValueError, name, str(shape), lambda x, name=name: getattr(mg, name)(x, axes), x)
+            continue
+        y = getattr(mg, name)(x, axes, keepdims=keepdims)
+        assert y.shape == expected.shape
+        np.testing.assert_array_equal(array(y), expected)
 
 
 # ── sums of squares ───────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,397 @@
+"""Operations of your own: `Function`, and `gradcheck`, which finds what is wrong with them."""
+
+import gc
+import warnings
+
+import numpy as np
+import pytest
+from checks import refuses
+
+import minigrad as mg
+
+
+def point(*values):
+    return mg.tensor(list(values), dtype="float64", requires_grad=True)
+
+
+def plain(*values):
+    return mg.tensor(list(values), dtype="float64")
+
+
+def allocated():
+    gc.collect()
+    return mg.memory_allocated()
+
+
+def equals(x, expected):
+    np.testing.assert_allclose(x.detach().numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+# ── Function ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Exp(mg.Function):
+    """Saves its output."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * y
+
+
+class Product(mg.Function):
+    """Saves its inputs, takes a number, returns two results."""
+
+    @staticmethod
+    def forward(ctx, a, power, b):
+        ctx.save_for_backward(a, None, b)
+        ctx.power = power
+        return a * b, a**power
+
+    @staticmethod
+    def backward(ctx, g, h):
+        a, nothing, b = ctx.saved_tensors
+        assert nothing is None
+        assert ctx.needs_input_grad == (True, False, True)
+        return g * b + h * ctx.power * a ** (ctx.power - 1), None, g * a
+
+
+def test_function_to_third_order():
+    x = point(0.5, -1)
+    assert mg.gradcheck(Exp.apply, x, order=3)
+    assert mg.gradcheck(lambda a, b: Product.apply(a, 3, b), [point(0.5, 2), point(1.5, 1)], order=3)
+    g = mg.grad(Exp.apply(x).sum(), x, create_graph=True)
+    g = mg.grad(g.sum(), x, create_graph=True)
+    equals(mg.grad(g.sum(), x), np.exp([0.5, -1]))
+
+
+def test_function_with_an_unused_result():
+    a, b = point(2), point(5)
+    product, _ = Product.apply(a, 3, b)
+    product.backward()
+    equals(a.grad, [5])
+    equals(b.grad, [2])
+
+
+def test_function_that_returns_one_tensor_twice():
+    class Twice(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 2
+            ctx.save_for_backward(y)
+            return y, y
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return 2 * g + 20 * h
+
+    x = point(1)
+    a, b = Twice.apply(x)
+    assert a is not b
+    equals(mg.grad(a, x, retain_graph=True), [2])
+    equals(mg.grad(b, x, retain_graph=True), [20])
+    equals(mg.grad(a + b, x), [22])
+
+
+def test_function_that_hands_its_argument_through():
+    class Scaled(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0]
+
+    x = point(3)
+    y = Scaled.apply(x)
+    assert y is not x
+    assert x.is_leaf
+    y.backward()
+    equals(x.grad, [3])
+    constant = plain(2)
+    assert not Scaled.apply(constant).requires_grad
+
+
+def test_function_with_integer_results():
+    class Top(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2, x.argmax()
+
+        @staticmethod
+        def backward(ctx, g, index):
+            assert index.dtype == "int64"
+            return g * 2
+
+    x = point(1, 3, 2)
+    y, k = Top.apply(x)
+    assert k.item() == 1
+    assert not k.requires_grad
+    y.sum().backward()
+    equals(x.grad, [2, 2, 2])
+
+
+def test_function_is_not_recorded_where_nothing_is():
+    for x in (plain(1), point(1)):
+        with mg.no_grad():
+            assert not Exp.apply(x).requires_grad
+    assert not Exp.apply(plain(1)).requires_grad
+
+
+def test_function_errors():
+    class Returns(mg.Function):
+        @staticmethod
+        def forward(ctx, x, result):
+            return result
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    x = point(1, 2)
+    for result in (None, 1.0, (), (x, 3)):
+        refuses(TypeError, "Returns", "expected a tensor or a tuple of tensors", Returns.apply, x, result)
+    y = Returns.apply(x, plain(1, 2))
+    refuses(mg.GradientError, "Returns", ["expected 2 gradients", "got 1"], y.sum().backward)
+    for method in ("forward", "backward"):
+        with pytest.raises(NotImplementedError, match=method):
+            getattr(mg.Function, method)(None)
+
+    class Saves(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(3)
+
+    refuses(TypeError, "save_for_backward", "int", Saves.apply, x)
+
+
+@pytest.mark.parametrize(
+    "gradient, error",
+    [
+        (mg.ones(3, dtype="float64"), mg.GradientError),
+        (mg.ones(2), mg.GradientError),
+        (np.ones(2), TypeError),
+        (1.0, TypeError),
+    ],
+)
+@pytest.mark.parametrize("behind", [lambda x: x * 1, lambda x: mg.unstack(mg.stack([x, x]))[1]])
+def test_function_backward_of_the_wrong_kind(gradient, error, behind):
+    class Bad(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return gradient
+
+    x = point(1, 2)
+    with pytest.raises(error, match=r"^\[Bad\]"):
+        Bad.apply(behind(x)).sum().backward()
+    assert x.grad is None
+
+
+def test_function_saved_tensor_written_since():
+    a, b = point(2), point(5)
+    h = a * 1
+    product, _ = Product.apply(h, 3, b)
+    with mg.no_grad():
+        h += 1
+    with pytest.raises(mg.GradientError, match=r"^\[Product\].*written in place"):
+        product.backward()
+    y = Exp.apply(a)
+    with mg.no_grad():
+        y += 1
+    with pytest.raises(mg.GradientError, match=r"^\[Exp\].*written in place"):
+        y.backward()
+
+
+def test_function_keeps_only_what_it_saved():
+    class Plus(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x + 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    x = mg.ones(1 << 20, requires_grad=True)
+    before = allocated()
+    y = Plus.apply(x * 2)
+    assert mg.memory_allocated() <= before + (4 << 20) + 4096
+    y += 1
+    y = y.sum()
+    assert mg.memory_allocated() <= before + 4096
+    y.backward()
+    assert (x.grad.numpy() == 2).all()
+
+
+def test_function_frees_saved_tensors():
+    x = mg.ones(1 << 20, requires_grad=True)
+    before = allocated()
+    y = Exp.apply(x)
+    del y
+    assert mg.memory_allocated() == before
+    y = Exp.apply(x).sum()
+    y.backward()
+    x.grad = None
+    assert mg.memory_allocated() <= before + 4096
+
+
+def test_exception_in_backward():
+    class Fails(mg.Function):
+        broken = True
+
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            if Fails.broken:
+                raise ZeroDivisionError
+            return g * 2
+
+    x = point(1, 2)
+    y = Fails.apply(x * 3).sum()
+    with pytest.raises(ZeroDivisionError):
+        y.backward(retain_graph=True)
+    assert mg.is_grad_enabled()
+    Fails.broken = False
+    y.backward()
+    equals(x.grad, [6, 6])
+    Fails.broken, x.grad = True, None
+    y = Fails.apply(x * 3).sum()
+    with pytest.raises(ZeroDivisionError):
+        y.backward()
+    with pytest.raises(mg.GradientError, match="retain_graph"):
+        y.backward()
+    assert x.grad is None
+
+
+def test_grad_inside_backward():
+    class Nested(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * mg.value_and_grad(lambda x: (x**3).sum())(x)[1]
+
+    x = point(1, 2)
+    Nested.apply(x * 2).sum().backward()
+    equals(x.grad, [24, 96])
+    assert mg.gradcheck(Nested.apply, point(1, 2), order=1)
+
+
+def test_grad_of_the_same_graph_inside_backward():
+    x = point(1, 2)
+    y = x * 2
+
+    class Again(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            with mg.enable_grad():
+                mg.grad(y.sum(), x, retain_graph=True)
+            return g
+
+    with pytest.raises(mg.GradientError, match="inside another"):
+        Again.apply(y).sum().backward()
+    x.grad = None
+    y.sum().backward()
+    equals(x.grad, [2, 2])
+
+
+# ── gradcheck ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class WrongFirst(Exp):
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * y * 1.01
+
+
+class WrongSecond(Exp):
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * y.detach()
+
+
+def test_gradcheck_finds_wrong_derivatives():
+    x = point(0.5, 1)
+    with pytest.raises(mg.GradientError, match=r"^\[gradcheck\] derivative 1 with respect to input 0 of shape \(2,\)"):
+        mg.gradcheck(WrongFirst.apply, x)
+    assert mg.gradcheck(WrongSecond.apply, x, order=1)
+    with pytest.raises(mg.GradientError, match=r"^\[gradcheck\] derivative 2"):
+        mg.gradcheck(WrongSecond.apply, x)
+
+
+def test_gradcheck_finds_a_gradient_that_ones_would_hide():
+    class Centered(mg.Function):
+        """Its true backward is g - mean(g); ones cannot tell it from zero."""
+
+        @staticmethod
+        def forward(ctx, x):
+            return x - x.mean()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 0
+
+    with pytest.raises(mg.GradientError, match="derivative 1"):
+        mg.gradcheck(Centered.apply, point(1, 2, 3))
+
+
+def test_gradcheck_finds_a_missing_gradient():
+    assert mg.gradcheck(lambda x: x * x.detach().sign(), point(1, 2))
+    with pytest.raises(mg.GradientError, match="derivative 1"):
+        mg.gradcheck(lambda x: x.detach() * 2, point(1, 2))
+
+
+def test_gradcheck_of_several_inputs_and_outputs():
+    ints = mg.tensor([1, 0])
+    frozen = plain(2, 3)
+    assert mg.gradcheck(
+        lambda a, i, b, c: (a[i] * b, c @ a, a.argmax(), c.sum()), [point(1, 2), ints, frozen, point(3, 4)]
+    )
+    assert mg.gradcheck(lambda x: x * 2, mg.zeros((0, 3), dtype="float64", requires_grad=True))
+    assert mg.gradcheck(lambda x: x[0] * 0 + mg.ones((), dtype="float64"), point(1, 2))
+
+
+def test_gradcheck_refuses():
+    refuses(
+        TypeError,
+        "gradcheck",
+        ["float32", "input 1"],
+        mg.gradcheck,
+        mg.multiply,
+        [point(1), mg.ones(1, requires_grad=True)],
+    )
+    refuses(ValueError, "gradcheck", "requires grad", mg.gradcheck, mg.exp, plain(1))
+
+
+def test_gradcheck_works_under_no_grad_and_leaves_the_inputs_alone():
+    x = point(1, 2)
+    with mg.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert mg.gradcheck(mg.tanh, x)
+    assert x.grad is None
+    equals(x, [1, 2])

@@ -1,0 +1,192 @@
+"""Writes in place: which the tape follows, and which it refuses."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+
+
+def leaf(*values, dtype="float64"):
+    return mg.tensor(list(values), dtype=dtype, requires_grad=True)
+
+
+def allocated():
+    gc.collect()
+    return mg.memory_allocated()
+
+
+def equals(x, expected):
+    np.testing.assert_array_equal(x.detach().numpy(), expected)
+
+
+IN_PLACE = {
+    "+=": (lambda h, c: h.__iadd__(c), lambda h, c: h + c),
+    "-=": (lambda h, c: h.__isub__(c), lambda h, c: h - c),
+    "*=": (lambda h, c: h.__imul__(c), lambda h, c: h * c),
+    "/=": (lambda h, c: h.__itruediv__(c), lambda h, c: h / c),
+    "**=": (lambda h, c: h.__ipow__(c), lambda h, c: h**c),
+    "%=": (lambda h, c: h.__imod__(c), lambda h, c: h % c),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.parametrize("operand", ["tensor", "number", "broadcast"])
+def test_recorded_writes_have_the_gradient_of_the_operation(name, operand):
+    write, plain = IN_PLACE[name]
+    found = []
+    for operation in (write, plain):
+        x, c = leaf(0.5, 2, 3), leaf(1.5, 0.5, 2)
+        other = {"tensor": c, "number": 2.0, "broadcast": c.sum()}[operand]
+        y = operation(x * 1.0, other)
+        (y * y).sum().backward()
+        found.append((y.detach().numpy(), x.grad.numpy(), None if c.grad is None else c.grad.numpy()))
+    for ours, expected in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_the_written_tensor_stays_the_same_object():
+    x = leaf(2)
+    h = k = x * 3
+    h *= h
+    assert h is k
+    h.backward()
+    equals(x.grad, [36])
+
+
+@pytest.mark.parametrize(
+    "write", [lambda h: h.fill_(3), lambda h: h.zero_(), lambda h: h.copy_(mg.ones(2, dtype="float64"))]
+)
+def test_filled_tensors_forget_where_they_came_from(write):
+    x = leaf(1, 2)
+    h = x * 2
+    write(h)
+    (h * h + x).sum().backward()
+    equals(x.grad, [1, 1])
+
+
+def test_written_parts():
+    x, v = leaf(1, 2, 3), leaf(10, 20)
+    h = x * x
+    h[:2] = v
+    (h * h).sum().backward()
+    equals(x.grad, [0, 0, 4 * 27])
+    equals(v.grad, [20, 40])
+
+
+def test_copy_from_a_recorded_tensor():
+    x = leaf(1, 2)
+    y = mg.zeros((3, 2), dtype="float64")
+    y.copy_(x * x)
+    y.sum().backward()
+    equals(x.grad, [6, 12])
+
+
+def test_leaf_refuses_recorded_writes_and_accepts_others():
+    x = leaf(1, 2)
+    for write in (
+        lambda: x.fill_(0),
+        lambda: x.zero_(),
+        lambda: x.copy_(1),
+        lambda: x.__setitem__(0, 1),
+        lambda: x.__iadd__(1),
+    ):
+        with pytest.raises(mg.GradientError, match=r"leaf.*no_grad"):
+            write()
+    equals(x, [1, 2])
+    version = x.version
+    with mg.no_grad():
+        x += 1
+        x[0] = 7
+        x.fill_(4)
+    equals(x, [4, 4])
+    assert x.version == version + 3
+    assert x.requires_grad
+    assert x.is_leaf
+
+
+@pytest.mark.parametrize("size", [2, 100])
+def test_saved_value_written_since(size):
+    x = mg.ones(size, requires_grad=True)
+    w = mg.ones(size)
+    for write in (
+        lambda: w.__iadd__(1),
+        lambda: w.fill_(3),
+        lambda: w.set_(mg.ones(size) * 5),
+        lambda: w.__setitem__(0, 2.0),
+        lambda: w[:1].fill_(9),
+        lambda: w.detach().fill_(3),
+    ):
+        y = (x * w).sum()
+        write()
+        with pytest.raises(mg.GradientError, match=r"^\[multiply\].*written in place.*saved shapes \(" + str(size)):
+            y.backward()
+    assert x.grad is None
+
+
+def test_saved_value_not_needed_may_be_written():
+    x, w = leaf(1, 2), mg.ones(2, dtype="float64")
+    y = (x + w).sum()
+    w += 1
+    y.backward()
+    equals(x.grad, [1, 1])
+
+
+def test_saved_result_written_since():
+    x = leaf(1, 2)
+    y = x.exp()
+    with pytest.raises(mg.GradientError, match="shared"):
+        y *= 2
+    with mg.no_grad():
+        y *= 2
+    with pytest.raises(mg.GradientError, match=r"^\[exp\].*written in place"):
+        y.sum().backward()
+
+
+def test_views_and_bases_of_a_recorded_write():
+    x = leaf(1, 2, 3)
+    for make in (lambda h: h, lambda h: h[:1], lambda h: h.reshape(3, 1)):
+        h = x * 1
+        base = h
+        view = h[1:]
+        values = h.detach().numpy().copy()
+        target = make(base)
+        with pytest.raises(mg.GradientError, match="shared with"):
+            target += 1
+        equals(base, values)
+        del view
+    b = mg.zeros(4, dtype="float64")
+    v = b[:2]
+    with pytest.raises(mg.GradientError, match="shared with"):
+        v += leaf(1, 1)
+    equals(b, [0, 0, 0, 0])
+
+
+def test_views_share_memory_where_nothing_is_recorded():
+    b = mg.zeros((2, 3))
+    b[1].fill_(2)
+    b.T[0] += 5
+    b.reshape(-1)[2] = 9
+    equals(b, [[5, 0, 9], [7, 2, 2]])
+
+
+def test_broadcast_tensor_refuses_writes():
+    t = mg.zeros(1)
+    z = mg.broadcast_to(t, (3,))
+    for write in (lambda: z.__iadd__(1), lambda: z.fill_(1), lambda: z.__setitem__(0, 1), lambda: z.copy_(1)):
+        with pytest.raises(ValueError, match=r"broadcast.*\(3,\)"):
+            write()
+    equals(t, [0])
+
+
+def test_recorded_writes_do_not_leak():
+    w = mg.ones(1000, requires_grad=True)
+    before = allocated()
+    for _ in range(100):
+        h = w * 1
+        h *= w
+        h **= 2
+        h += h
+    del h
+    assert mg.memory_allocated() == before
