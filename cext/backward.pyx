@@ -125,7 +125,7 @@ cdef class Walk:
             g = node.pending
             node.pending = None
             if node.hooks is not None and node.marked:
-                g = run_hooks(node, g)
+                g = run_hooks(node, g, g is not None and Py_REFCNT(<PyObject*>g) == 1)
             node.exclusive = g is not None and Py_REFCNT(<PyObject*>g) == 1
             if node.marked and (g is not None or node.outputs > 1):
                 self.deliver(node, g, found, targets, wanted)
@@ -228,25 +228,26 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
     return 0
 
 
-cdef Array run_hooks(Node node, Array g):
+cdef Array run_hooks(Node node, Array g, bint exclusive):
     """The gradient that the hooks of a node make of the one that arrived."""
+    cdef Array before, after
     for output, hook in list(node.hooks):
         before = g if node.outputs == 1 else node.pendings[output]
         if before is None:
             continue
-        result = hook(owned(<Array>before, False))      # a hook may write what it gets
+        before = owned(before, exclusive)       # a hook may write what it gets
+        result = hook(before)
         if result is None:
-            continue
-        fits = isinstance(result, Array) and same_shape(<Array>result, <Array>before) \
-            and (<Array>result).code == (<Array>before).code
-        if not fits:
-            raise GradientError(f"[hook] expected None or a gradient of shape {shape_of(<Array>before)} and "
-                                f"{(<Array>before).dtype}, got {getattr(result, 'shape', type(result).__name__)} "
-                                f"{getattr(result, 'dtype', '')}")
-        if node.outputs == 1:
-            g = <Array>result
+            after = before
+        elif isinstance(result, Array) and same_shape(<Array>result, before) and (<Array>result).code == before.code:
+            after = <Array>result
         else:
-            node.pendings[output] = result
+            raise GradientError(f"[hook] expected None or a gradient of shape {shape_of(before)} and {before.dtype}, got "
+                                f"{getattr(result, 'shape', type(result).__name__)} {getattr(result, 'dtype', '')}")
+        if node.outputs == 1:
+            g = after
+        else:
+            node.pendings[output] = after
     return g
 
 

@@ -119,5 +119,7 @@ from minigrad.engine.ops.trigonometry import (
     tanh,
 )
 from minigrad.engine.tensor import Tensor
+from minigrad.function import Function
+from minigrad.gradcheck import gradcheck
 from minigrad.products import *  # noqa: F403
 from minigrad.serialization import load, save

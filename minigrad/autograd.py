@@ -4,21 +4,18 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from typing import Any, TypeVar
-
-import numpy as np
 
 from minigrad.creation import asarray, zeros, zeros_like
 from minigrad.engine import tape
-from minigrad.engine.backward import attach, differentiate, record_function
+from minigrad.engine.backward import differentiate, record_function
 from minigrad.engine.ops.join import stack
 from minigrad.engine.ops.layout import reshape
 from minigrad.engine.tape import GradientError, is_grad_enabled
 from minigrad.engine.tensor import Tensor
 
 __all__ = [
-    "Function", "GradientError", "detect_anomaly", "enable_grad", "grad", "gradcheck", "hessian", "is_grad_enabled",
+    "GradientError", "detect_anomaly", "enable_grad", "grad", "hessian", "is_grad_enabled",
     "jacobian", "no_grad", "record_source", "value_and_grad", "vjp",
 ]  # fmt: skip
 
@@ -330,119 +327,6 @@ def hessian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return jacobian(gradient, x)
 
 
-# ── your own operation ────────────────────────────────────────────────────────────────────────────
-
-
-class Context:
-    """What ``forward`` leaves for ``backward``: attributes of any name, and tensors through `save_for_backward`.
-
-    Attributes
-    ----------
-    needs_input_grad : tuple of bool
-        For each argument of ``forward``, whether its gradient is wanted.
-    saved_tensors : tuple of Tensor
-        What was given to `save_for_backward`.
-    """
-
-    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
-        self.needs_input_grad = needs_input_grad
-        self.saved_tensors: tuple[Tensor | None, ...] = ()
-
-    def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for backward; writing them in place before then is an error that backward reports."""
-        for x in tensors:
-            if x is not None and not isinstance(x, Tensor):
-                raise TypeError(f"[save_for_backward] expected tensors or None, got {type(x).__name__}")
-        self.saved_tensors = tensors
-
-
-class Function:
-    """An operation of your own: a subclass states its forward and its backward.
-
-    ``forward(ctx, *args)`` computes with tensors, unrecorded, and returns a tensor or a tuple of them.
-    ``backward(ctx, *grads)`` takes the gradient of each output and returns that of each argument (None for arguments
-    that are not tensors, or have none). Call it by ``MyFunction.apply(*args)``. If backward itself consists of
-    operations of minigrad, the gradient can be differentiated again.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> class Cube(mg.Function):
-    ...     @staticmethod
-    ...     def forward(ctx, x):
-    ...         ctx.save_for_backward(x)
-    ...         return x * x * x
-    ...     @staticmethod
-    ...     def backward(ctx, g):
-    ...         x, = ctx.saved_tensors
-    ...         return g * 3 * x * x
-    >>> x = mg.tensor(2.0, requires_grad=True)
-    >>> Cube.apply(x).backward()
-    >>> x.grad
-    tensor(12.)
-    """
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> Any:
-        """The result of the operation."""
-        raise NotImplementedError("[Function] forward is not defined")
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        """The gradient of each argument of forward."""
-        raise NotImplementedError("[Function] backward is not defined")
-
-    @classmethod
-    def apply(cls, *args: Any) -> Any:
-        """Run the operation and record it."""
-        ctx = Context(tuple(isinstance(a, Tensor) and a.requires_grad for a in args))
-        with no_grad():
-            result = cls.forward(ctx, *args)
-        results = (result,) if isinstance(result, Tensor) else result
-        if not isinstance(results, (tuple, list)) or not results or not all(isinstance(y, Tensor) for y in results):
-            raise TypeError(f"[{cls.__name__}] forward: expected a tensor or a tuple of tensors, got {result!r}")
-        # Aliases, because an argument may be handed through, or one tensor be handed out twice.
-        outputs = [y.detach() for y in results]
-        _record(cls, ctx, args, results, outputs)
-        return outputs[0] if isinstance(result, Tensor) else tuple(outputs)
-
-
-def _record(
-    cls: type[Function], ctx: Context, args: tuple[Any, ...], results: Sequence[Tensor], outputs: list[Tensor]
-) -> None:
-    """Put a call on the tape; what is kept there are the saved tensors, and of all others no more than the layout."""
-    are_tensors = [isinstance(a, Tensor) for a in args]
-    layouts = [(y.shape, y.dtype, y.device) for y in outputs]
-    # A saved output is kept without its node, which would be a cycle, and attached to it again when backward reads it.
-    numbers = {id(y): k for k, y in enumerate(results)}
-    for a in args:
-        numbers.pop(id(a), None)
-    places = [numbers.get(id(s)) for s in ctx.saved_tensors]
-    saved = [s if s is None or k is None else s.detach() for s, k in zip(ctx.saved_tensors, places, strict=True)]
-    ctx.saved_tensors = ()
-
-    def backward(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
-        given = copy(ctx)
-        given.saved_tensors = tuple(
-            s if s is None or k is None else attach(s, node, k) for s, k in zip(saved, places, strict=True)
-        )
-        full = [
-            zeros(shape, dtype=dtype, device=device) if g is None else g
-            for g, (shape, dtype, device) in zip(grads, layouts, strict=True)
-        ]
-        found = cls.backward(given, *full)
-        found = found if isinstance(found, (tuple, list)) else (found,)
-        if len(found) != len(are_tensors):
-            raise GradientError(
-                f"[{cls.__name__}] backward: expected {len(are_tensors)} gradients, one for each argument, "
-                f"got {len(found)}"
-            )
-        return [g for g, is_tensor in zip(found, are_tensors, strict=True) if is_tensor]
-
-    inputs = [a for a in args if isinstance(a, Tensor)]
-    record_function(cls.__name__, inputs, outputs, backward, tuple(s for s in saved if s is not None))
-
-
 # ── the tape as a table ───────────────────────────────────────────────────────────────────────────
 
 
@@ -484,117 +368,3 @@ class TapeTable(Sequence):
         widths = [max(len(line[k]) for line in [head, *body]) for k in range(len(head))]
         lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in [head, *body]]
         return "\n".join(line.rstrip() for line in lines)
-
-
-# ── checking ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def gradcheck(
-    f: Callable[..., Tensor | Sequence[Tensor]],
-    inputs: Tensor | Sequence[Tensor],
-    *,
-    order: int = 2,
-    eps: float = 1e-6,
-    rtol: float = 1e-4,
-    atol: float = 1e-6,
-    seed: int = 0,
-) -> bool:
-    """Compare the gradients of f with central differences in random directions.
-
-    The outputs y are reduced to a number by a random cotangent c, never one of ones (whose gradient a normalization
-    annuls whatever its formula): ``s(x) = sum(c y(x))``. For a random direction v the directional derivative
-    ``(s(x + eps v) - s(x - eps v)) / (2 eps)`` has to equal ``sum(v ds/dx)``. For order 2 the gradient itself, as a
-    function of the inputs and the cotangent, is checked in the same way.
-
-    Parameters
-    ----------
-    f : callable
-        Takes the inputs, returns a tensor or a sequence of them. Has to be deterministic and smooth at the inputs.
-    inputs : Tensor or sequence of Tensor
-        float64; those that require grad are checked.
-    order : int
-        The highest derivative to check.
-    eps, rtol, atol : float
-        The step, and the tolerances relative to the derivative and absolute.
-    seed : int
-        Of the directions and cotangents.
-
-    Returns
-    -------
-    bool
-        True; a difference raises.
-
-    Raises
-    ------
-    GradientError
-        If the derivatives differ: with the input, the order and both numbers.
-    TypeError
-        If an input is not float64.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> mg.gradcheck(mg.tanh, mg.tensor([0.5, -1.0], dtype="float64", requires_grad=True))
-    True
-    """
-    points = _as_list(inputs)
-    for k, x in enumerate(points):
-        if x.requires_grad and x.dtype != "float64":
-            raise TypeError(f"[gradcheck] expected float64 inputs, got {x.dtype} for input {k}")
-    if not any(x.requires_grad for x in points):
-        raise ValueError("[gradcheck] expected at least one input that requires grad")
-    random = np.random.default_rng(seed).standard_normal
-
-    def function(*xs: Tensor) -> list[Tensor]:
-        return [y for y in _as_list(f(*xs)) if y.dtype.kind == "f"]
-
-    for level in range(order):
-        # Each derivative is a difference of the one before, so it comes with fewer digits.
-        looser = 10**level
-        with enable_grad():
-            points, function = _check_derivative(
-                function, points, level + 1, random, eps * looser, rtol * looser, atol * looser
-            )
-    return True
-
-
-_Outputs = Callable[..., list[Tensor]]
-
-
-def _check_derivative(
-    f: _Outputs, points: list[Tensor], level: int, random: Callable[..., Any], eps: float, rtol: float, atol: float
-) -> tuple[list[Tensor], _Outputs]:
-    """Check one derivative of f; returns where to check the next one, and the gradient as a function to check there."""
-    count, wanted = len(points), [k for k, x in enumerate(points) if x.requires_grad]
-
-    def gradient(*args: Tensor, create_graph: bool = True) -> list[Tensor]:
-        with enable_grad():
-            xs = [_fresh(x, create_graph) if points[k].requires_grad else x for k, x in enumerate(args[:count])]
-            pairs = [(y, c) for y, c in zip(f(*xs), args[count:], strict=True) if y.requires_grad]
-            targets = [xs[k] for k in wanted]
-            if not pairs:
-                return [zeros_like(x) for x in targets]
-            return list(grad([y for y, _ in pairs], targets, [c for _, c in pairs], create_graph=create_graph))
-
-    @no_grad()
-    def s(*xs: Tensor) -> float:
-        return sum(float((c * y).sum()) for c, y in zip(cotangents, f(*xs), strict=True))
-
-    plain = [x.detach() for x in points]
-    with no_grad():
-        cotangents = [asarray(random(y.shape), dtype=y.dtype, device=y.device) for y in f(*plain)]
-    for k, g in zip(wanted, gradient(*plain, *cotangents, create_graph=False), strict=True):
-        x = plain[k]
-        if g.shape != x.shape:
-            raise GradientError(f"[gradcheck] the gradient of input {k} has shape {g.shape} instead of {x.shape}")
-        for _ in range(2):
-            v = asarray(random(x.shape), dtype=x.dtype, device=x.device)
-            above, below = (s(*plain[:k], x + step * v, *plain[k + 1 :]) for step in (eps, -eps))
-            numeric, analytic = (above - below) / (2 * eps), float((g * v).sum())
-            if not abs(numeric - analytic) <= atol + rtol * max(abs(numeric), abs(analytic)):
-                raise GradientError(
-                    f"[gradcheck] derivative {level} with respect to input {k} of shape {x.shape}: "
-                    f"the tape gives {analytic:.9g}, differences give {numeric:.9g}"
-                )
-    again = [x.detach().requires_grad_(x.requires_grad) for x in points]
-    return again + [c.requires_grad_() for c in cotangents], gradient

@@ -69,7 +69,12 @@ def asarray(data: Any, dtype: "DTypeLike" = None, device: str | None = None, req
 
 
 def full(
-    shape: Shape, fill_value: float, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+    shape: Shape,
+    fill_value: float,
+    *,
+    dtype: "DTypeLike" = None,
+    device: str | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor with one value everywhere; its dtype is the value's unless given.
 
@@ -119,7 +124,9 @@ def ones(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, 
     return empty(shape, dtype=dtype, device=device).fill_(1).requires_grad_(requires_grad)
 
 
-def empty_like(x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def empty_like(
+    x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
     """`empty` of x's shape, dtype and device.
 
     Examples
@@ -131,7 +138,9 @@ def empty_like(x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = Non
     return empty(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
 
 
-def zeros_like(x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def zeros_like(
+    x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
     """`zeros` of x's shape, dtype and device.
 
     Examples
@@ -143,7 +152,9 @@ def zeros_like(x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = Non
     return zeros(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
 
 
-def ones_like(x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def ones_like(
+    x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
     """`ones` of x's shape, dtype and device.
 
     Examples

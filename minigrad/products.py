@@ -1,4 +1,4 @@
-"""Products and rearrangements that are compositions of the engine's operations: each its own derivative of any order."""
+"""Products and rearrangements composed of the engine's operations, and so differentiable to any order."""
 
 from collections.abc import Sequence
 from operator import index
@@ -65,7 +65,11 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[Sequence[int], Seque
     left = [_axis("tensordot", k, x) for k in axes[0]]
     right = [_axis("tensordot", k, y) for k in axes[1]]
     distinct = len(set(left)) == len(left) and len(set(right)) == len(right)
-    if not distinct or len(left) != len(right) or any(x.shape[i] != y.shape[k] for i, k in zip(left, right, strict=False)):
+    if (
+        not distinct
+        or len(left) != len(right)
+        or any(x.shape[i] != y.shape[k] for i, k in zip(left, right, strict=False))
+    ):
         raise ValueError(f"[tensordot] the axes {axes} of shapes {x.shape} and {y.shape} do not agree")
     free_x = [k for k in range(x.ndim) if k not in left]
     free_y = [k for k in range(y.ndim) if k not in right]
@@ -161,7 +165,9 @@ def _parse(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[str], st
         raise ValueError(f"[einsum] {subscripts!r} names {len(terms)} operands, got {len(operands)}")
     used = {c for c in text if c.isalpha()}
     spare = [c for c in ascii_letters if c not in used]
-    hidden = max([x.ndim - len(t.replace("...", "")) for t, x in zip(terms, operands, strict=True) if "..." in t], default=0)
+    hidden = max(
+        [x.ndim - len(t.replace("...", "")) for t, x in zip(terms, operands, strict=True) if "..." in t], default=0
+    )
     dots = "".join(spare[:hidden])
     for k, (term, x) in enumerate(zip(terms, operands, strict=True)):
         if "..." in term:
@@ -206,9 +212,12 @@ def _contract(left: str, x: Tensor, right: str, y: Tensor, later: set[str]) -> t
     columns = [c for c in right if c not in left]
     size = {c: max(_size(left, x, c), _size(right, y, c)) if 0 not in x.shape + y.shape else 0 for c in shared}
     size |= {c: x.shape[left.index(c)] for c in rows} | {c: y.shape[right.index(c)] for c in columns}
-    x = broadcast_to(permute_dims(x, [left.index(c) for c in batch + rows + inner]), tuple(size[c] for c in batch + rows + inner))
+    x = broadcast_to(
+        permute_dims(x, [left.index(c) for c in batch + rows + inner]), tuple(size[c] for c in batch + rows + inner)
+    )
     y = broadcast_to(
-        permute_dims(y, [right.index(c) for c in batch + inner + columns]), tuple(size[c] for c in batch + inner + columns)
+        permute_dims(y, [right.index(c) for c in batch + inner + columns]),
+        tuple(size[c] for c in batch + inner + columns),
     )
     b, m, k, n = (_product([size[c] for c in group]) for group in (batch, rows, inner, columns))
     out = matmul(reshape(x, (b, m, k)), reshape(y, (b, k, n)))
@@ -327,7 +336,7 @@ def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0) -> Tensor:
     x = _tensor(x)
     if not isinstance(pad_width, Sequence):
         pad_width = (pad_width, pad_width)
-    pairs = pad_width if all(isinstance(w, Sequence) for w in pad_width) else [pad_width] * x.ndim
+    pairs: Sequence[Any] = pad_width if all(isinstance(w, Sequence) for w in pad_width) else [pad_width] * x.ndim
     widths = [tuple(_integer("pad", n) for n in pair) for pair in pairs]
     if len(widths) != x.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
         raise ValueError(f"[pad] expected (before, after) of 0 or more for each of {x.ndim} axes, got {pad_width}")

@@ -15,6 +15,7 @@ namespace mg {
 enum DType { BOOL, INT32, INT64, FLOAT32, FLOAT64, DTYPES };
 constexpr int FLOATS = 2;
 
+// clang-format off
 enum Unary {
     NEG, ABS, SIGN, SQUARE,                                   // every number
     INVERT, LOGICAL_NOT,                                      // integers and bool; x -> bool
@@ -40,6 +41,7 @@ enum Binary {
     BINARY_OPS
 };
 
+// clang-format on
 enum Reduce { SUM, PROD, MAX, MIN, ANY, ALL, ARGMAX, ARGMIN, REDUCE_OPS };
 
 // One-dimensional inner loop over n elements. data = {inputs..., output}, strides in bytes (may be
@@ -53,8 +55,8 @@ using Reduction = void (*)(int64_t outer, int64_t n, int64_t inner, const void* 
 // stands at its kernel). Unused fields are 0.
 struct Step {
     double lr, beta1, beta2, eps, weight_decay, momentum, dampening;
-    double correction1, correction2;                          // 1 - beta1^t, 1 - beta2^t
-    int32_t nesterov, decoupled, first, centered;             // first: momentum buffer not yet set
+    double correction1, correction2;               // 1 - beta1^t, 1 - beta2^t
+    int32_t nesterov, decoupled, first, centered;  // first: momentum buffer not yet set
 };
 
 // n tensors of sizes[i] elements: parameters p, gradients g, up to three state arrays.
@@ -72,10 +74,10 @@ struct Kernels {
     const char* isa;
 
     // elementwise.cpp; null where an op is not defined for a dtype (of the inputs)
-    Loop unary[UNARY_OPS][DTYPES];                            // (x, y)
-    Loop binary[BINARY_OPS][DTYPES];                          // (a, b, y)
-    Loop where[DTYPES];                                       // (bool c, a, b, y)
-    Loop cast[DTYPES][DTYPES];                                // [from][to], (x, y); to bool: x != 0
+    Loop unary[UNARY_OPS][DTYPES];    // (x, y)
+    Loop binary[BINARY_OPS][DTYPES];  // (a, b, y)
+    Loop where[DTYPES];               // (bool c, a, b, y)
+    Loop cast[DTYPES][DTYPES];        // [from][to], (x, y); to bool: x != 0
 
     // reduce.cpp. Empty n: SUM 0, PROD 1, ANY false, ALL true; the others are never called so.
     // MAX, MIN, ARGMAX, ARGMIN: NaN wins, the first index wins. Output dtype: the input's, but bool
@@ -83,61 +85,68 @@ struct Kernels {
     Reduction reduce[REDUCE_OPS][DTYPES];
     // mean[outer, inner] and the sum of squared deviations m2[outer, inner], two-pass
     void (*moments[FLOATS])(int64_t outer, int64_t n, int64_t inner, const void* x, void* mean, void* m2);
-    Reduction cumulative_sum[DTYPES];                         // y[outer, n, inner]
+    Reduction cumulative_sum[DTYPES];  // y[outer, n, inner]
     // sum of squares over all tensors of the list (Tensors.g), in double
     double (*sum_of_squares[FLOATS])(const Tensors& list);
 
     // norm.cpp: rows of x[rows, width]; gamma[width], beta[width] may be null
     //   mean = sum(x)/width, rstd = 1/sqrt(sum((x - mean)^2)/width + eps), y = (x - mean) rstd gamma + beta
-    void (*layer_norm[FLOATS])(int64_t rows, int64_t width, const void* x, const void* gamma, const void* beta, double eps,
-                               void* y, void* mean, void* rstd);
+    void (*layer_norm[FLOATS])(int64_t rows, int64_t width, const void* x, const void* gamma, const void* beta,
+                               double eps, void* y, void* mean, void* rstd);
     //   dx, dgamma, dbeta may each be null. partial[layer_norm_partials(rows), 2, width]: scratch
     //   for the two-stage column sums, in the input's dtype.
     void (*layer_norm_backward[FLOATS])(int64_t rows, int64_t width, const void* x, const void* gamma, const void* mean,
-                                        const void* rstd, const void* g, void* dx, void* dgamma, void* dbeta, void* partial);
+                                        const void* rstd, const void* g, void* dx, void* dgamma, void* dbeta,
+                                        void* partial);
 
     // softmax.cpp: rows of x[rows, width]
     void (*softmax[FLOATS])(int64_t rows, int64_t width, const void* x, void* y);
     void (*softmax_backward[FLOATS])(int64_t rows, int64_t width, const void* y, const void* g, void* dx);
     void (*log_softmax[FLOATS])(int64_t rows, int64_t width, const void* x, void* y);
     void (*log_softmax_backward[FLOATS])(int64_t rows, int64_t width, const void* y, const void* g, void* dx);
-    void (*logsumexp[FLOATS])(int64_t rows, int64_t width, const void* x, void* y);     // y[rows]
+    void (*logsumexp[FLOATS])(int64_t rows, int64_t width, const void* x, void* y);  // y[rows]
     // Cross-entropy of logits z[rows, width] with labels[rows] (int64, checked by the caller;
     // ignore: loss and gradient 0), class weights w[width] or null, label smoothing s:
     //   loss[r] = (1 - s) w_t (lse - z_t) + s/width sum_c w_c (lse - z_c),  lse = log sum exp z
     void (*cross_entropy[FLOATS])(int64_t rows, int64_t width, const void* z, const int64_t* labels, int64_t ignore,
                                   const void* w, double smoothing, void* loss, void* lse);
     //   dz[r, c] = g[r] (softmax(z)_c ((1 - s) w_t + s/width sum_k w_k) - (1 - s) w_t [c = t] - s/width w_c)
-    void (*cross_entropy_backward[FLOATS])(int64_t rows, int64_t width, const void* z, const int64_t* labels, int64_t ignore,
-                                           const void* w, double smoothing, const void* lse, const void* g, int64_t g_stride,
-                                           void* dz);
+    void (*cross_entropy_backward[FLOATS])(int64_t rows, int64_t width, const void* z, const int64_t* labels,
+                                           int64_t ignore, const void* w, double smoothing, const void* lse,
+                                           const void* g, int64_t g_stride, void* dz);
 
     // index.cpp: indices are int64, already checked and non-negative
     //   y[outer, m, inner] = x[outer, index[j], inner]; any dtype, by item size in bytes
-    void (*take)(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const void* x, int64_t m, const int64_t* index, void* y);
+    void (*take)(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const void* x, int64_t m,
+                 const int64_t* index, void* y);
     //   x[outer, index[j], inner] = v[outer, j, inner]; the last of equal indices wins
-    void (*put)(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, void* x, int64_t m, const int64_t* index, const void* v);
+    void (*put)(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, void* x, int64_t m, const int64_t* index,
+                const void* v);
     //   x[outer, index[j], inner] += v[outer, j, inner]; always in the order of j
-    void (*add_at[DTYPES])(int64_t outer, int64_t n, int64_t inner, void* x, int64_t m, const int64_t* index, const void* v);
+    void (*add_at[DTYPES])(int64_t outer, int64_t n, int64_t inner, void* x, int64_t m, const int64_t* index,
+                           const void* v);
     //   the same with an index per element: index[outer, m, inner]
-    void (*take_along[DTYPES])(int64_t outer, int64_t n, int64_t inner, const void* x, int64_t m, const int64_t* index, void* y);
-    void (*add_along[DTYPES])(int64_t outer, int64_t n, int64_t inner, void* x, int64_t m, const int64_t* index, const void* v);
+    void (*take_along[DTYPES])(int64_t outer, int64_t n, int64_t inner, const void* x, int64_t m, const int64_t* index,
+                               void* y);
+    void (*add_along[DTYPES])(int64_t outer, int64_t n, int64_t inner, void* x, int64_t m, const int64_t* index,
+                              const void* v);
 
     // optimizer.cpp: every parameter of a list in one call
-    void (*sgd[FLOATS])(const Tensors& list, const Step& step);          // s1: momentum buffers or null
-    void (*adam[FLOATS])(const Tensors& list, const Step& step);         // s1: m, s2: v, s3: max v (amsgrad) or null
-    void (*rmsprop[FLOATS])(const Tensors& list, const Step& step);      // s1: v, s2: momentum or null, s3: mean g or null
-    void (*adagrad[FLOATS])(const Tensors& list, const Step& step);      // s1: sum of squares
+    void (*sgd[FLOATS])(const Tensors& list, const Step& step);      // s1: momentum buffers or null
+    void (*adam[FLOATS])(const Tensors& list, const Step& step);     // s1: m, s2: v, s3: max v (amsgrad) or null
+    void (*rmsprop[FLOATS])(const Tensors& list, const Step& step);  // s1: v, s2: momentum or null, s3: mean g or null
+    void (*adagrad[FLOATS])(const Tensors& list, const Step& step);  // s1: sum of squares
 
     // random.cpp: Philox 4x32-10, value i depends only on (seed, offset + i/4), whatever the threads
-    void (*uniform[FLOATS])(uint64_t seed, uint64_t offset, int64_t n, double low, double high, void* y);  // [low, high)
+    void (*uniform[FLOATS])(uint64_t seed, uint64_t offset, int64_t n, double low, double high,
+                            void* y);  // [low, high)
     void (*normal[FLOATS])(uint64_t seed, uint64_t offset, int64_t n, double mean, double std, void* y);
-    void (*integers)(uint64_t seed, uint64_t offset, int64_t n, int64_t low, int64_t high, int64_t* y);     // [low, high)
+    void (*integers)(uint64_t seed, uint64_t offset, int64_t n, int64_t low, int64_t high, int64_t* y);  // [low, high)
     // y = x keep/(1 - p), keep[i] = u_i >= p; the mask itself is written too
     void (*dropout[FLOATS])(uint64_t seed, uint64_t offset, int64_t n, double p, const void* x, void* y, bool* keep);
 };
 
-constexpr int64_t LAYER_NORM_BLOCK = 64;    // rows summed into one partial of dgamma and dbeta
+constexpr int64_t LAYER_NORM_BLOCK = 64;  // rows summed into one partial of dgamma and dbeta
 constexpr int64_t layer_norm_partials(int64_t rows) { return (rows + LAYER_NORM_BLOCK - 1) / LAYER_NORM_BLOCK; }
 
 // One table per instruction set this binary holds; `kernels` is the best of those that the processor

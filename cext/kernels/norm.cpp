@@ -34,7 +34,10 @@ void normalize(int64_t width, const T* x, const T* gamma, const T* beta, double 
     double shift, variance;
     for (bool first = true;; first = false) {
         double moments[2] = {};
-        sums<T, 2, is_long ? 4 : REGISTER == 64 ? 1 : 2>(width, moments, [&](auto at, auto& sum) MG_INLINED {
+        sums<T, 2,
+             is_long          ? 4
+             : REGISTER == 64 ? 1
+                              : 2>(width, moments, [&](auto at, auto& sum) MG_INLINED {
             const Vector<T> d = at.keep(at.load(x) - center);
             sum[0] += d;
             sum[1] += d * d;

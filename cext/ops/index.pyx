@@ -272,7 +272,7 @@ cdef tuple parse_key(Array x, object key):
             continue
         elif isinstance(part, (list, tuple, np.ndarray)) or hasattr(part, "__array__"):
             part = np.asarray(part)
-            parts[i] = operand("index", part.astype(np.int64) if part.dtype.kind in "iu" or part.size == 0 else part)
+            parts[i] = operand("index", part.astype(np.int64) if part.dtype.kind in "iu" or part.size == 0 and part.dtype.kind == "f" else part)
         else:
             raise IndexError(f"[index] expected integers, slices, None, ..., or tensors of integers or bool, "
                              f"got {part!r}")

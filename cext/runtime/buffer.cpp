@@ -6,6 +6,16 @@
 #include <sys/mman.h>
 #endif
 
+// AddressSanitizer sees only whole blocks: it has to be told which bytes of one are in use.
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define FORBID(address, bytes) ASAN_POISON_MEMORY_REGION(address, bytes)
+#define PERMIT(address, bytes) ASAN_UNPOISON_MEMORY_REGION(address, bytes)
+#else
+#define FORBID(address, bytes)
+#define PERMIT(address, bytes)
+#endif
+
 namespace mg {
 namespace {
 
@@ -69,6 +79,8 @@ Buffer* allocate(int64_t bytes) {
     buffer->references = 1;
     buffer->version = 0;
     in_use += usable;
+    FORBID(buffer->data, usable);
+    PERMIT(buffer->data, bytes);
     return buffer;
 }
 
@@ -87,10 +99,12 @@ void release(Buffer* buffer) {
     }
     in_use -= buffer->bytes;
     if (cached + buffer->bytes > CACHE_LIMIT) {
+        PERMIT(buffer->data, buffer->bytes);
         std::free(buffer);
         return;
     }
     cached += buffer->bytes;
+    FORBID(buffer->data, buffer->bytes);
     buffer->next = free_lists[buffer->size_class];
     free_lists[buffer->size_class] = buffer;
 }
@@ -104,6 +118,7 @@ void empty_cache() {
             Buffer* buffer = list;
             list = buffer->next;
             cached -= buffer->bytes;
+            PERMIT(buffer->data, buffer->bytes);
             std::free(buffer);
         }
     }

@@ -10,23 +10,23 @@ namespace mg {
 
 struct Buffer {
     char* data;
-    int64_t bytes;                   // usable bytes at data
-    int64_t references;              // tensors and exports that hold it
-    int64_t version;                 // in-place writes so far
-    void (*drop)(void* owner);       // for memory of others: gives the owner back
+    int64_t bytes;              // usable bytes at data
+    int64_t references;         // tensors and exports that hold it
+    int64_t version;            // in-place writes so far
+    void (*drop)(void* owner);  // for memory of others: gives the owner back
     void* owner;
-    Buffer* next;                    // in a free list
+    Buffer* next;  // in a free list
     int32_t size_class;
-    int32_t device;                  // 0: CPU, 1 + i: cuda:i
+    int32_t device;  // 0: CPU, 1 + i: cuda:i
 };
 static_assert(sizeof(Buffer) == 64, "a header of one cache line keeps data aligned");
 
-Buffer* allocate(int64_t bytes);     // 64-byte aligned, not initialized; null when memory is out
+Buffer* allocate(int64_t bytes);  // 64-byte aligned, not initialized; null when memory is out
 Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(void*));
-void release(Buffer* buffer);        // drops one reference
+void release(Buffer* buffer);  // drops one reference
 
-int64_t bytes_in_use();              // held by live buffers of our own
-int64_t bytes_cached();              // held by free lists
+int64_t bytes_in_use();  // held by live buffers of our own
+int64_t bytes_cached();  // held by free lists
 void empty_cache();
 
 }  // namespace mg

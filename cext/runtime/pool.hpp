@@ -10,8 +10,8 @@
 
 namespace mg {
 
-int threads();               // the number of threads in use, the caller included
-void set_threads(int count); // 1 or more
+int threads();                // the number of threads in use, the caller included
+void set_threads(int count);  // 1 or more
 
 // body(context, begin, end) over [0, n) in chunks of `grain` (the last one shorter). Chunk borders
 // depend on n and grain alone, never on the number of threads.
@@ -26,7 +26,8 @@ inline void parallel(int64_t n, int64_t grain, Body&& body) {
     }
     using B = Body;
     parallel_for(
-        n, grain, [](void* b, int64_t begin, int64_t end) { (*static_cast<std::remove_reference_t<B>*>(b))(begin, end); },
+        n, grain,
+        [](void* b, int64_t begin, int64_t end) { (*static_cast<std::remove_reference_t<B>*>(b))(begin, end); },
         (void*)&body);
 }
 

@@ -11,10 +11,10 @@ constexpr int MAX_NDIM = 8;
 constexpr int MAX_OPERANDS = 4;
 
 struct Strided {
-    int ndim, operands;                     // axes left after merging; inputs and the output
-    int64_t count;                          // elements
+    int ndim, operands;  // axes left after merging; inputs and the output
+    int64_t count;       // elements
     int64_t extent[MAX_NDIM];
-    int64_t step[MAX_OPERANDS][MAX_NDIM];   // bytes
+    int64_t step[MAX_OPERANDS][MAX_NDIM];  // bytes
     char* data[MAX_OPERANDS];
 };
 

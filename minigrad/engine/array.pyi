@@ -2,8 +2,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from minigrad.engine.tensor import Tensor
-
 class DType:
     name: str
     itemsize: int

@@ -58,7 +58,8 @@ def keyed_shapes(draw, arrays=True):
             parts.append(draw(SLICES))
         axis += 1
     if arrays and draw(st.integers(0, 9)) == 0:
-        parts.insert(0, draw(st.booleans()))        # a 0-d mask
+        # A 0-d mask. Beside a False one NumPy does not look whether other indices are in range.
+        parts.insert(0, draw(st.booleans()) or any(isinstance(part, (list, np.ndarray)) for part in parts))
     return shape, parts[0] if len(parts) == 1 and draw(st.booleans()) else tuple(parts)
 
 
@@ -146,6 +147,7 @@ def test_other_forms_of_keys(device):
     assert x[[True, False]].tolist() == [[0, 1, 2]]
     assert x[True].shape == (1, 2, 3)
     assert x[False].shape == (0, 2, 3)
+    assert x[np.zeros((2, 3), bool)].shape == x[:0][np.zeros((0, 3), bool)].shape == (0,)
     assert x[np.True_, 0].tolist() == [[0, 1, 2]]
     assert x[x > 2].tolist() == [3, 4, 5]
     assert x[0][1].item() == 1.0

@@ -1,0 +1,123 @@
+"""Function: an operation of your own, written in Python."""
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+from minigrad.autograd import no_grad
+from minigrad.creation import zeros
+from minigrad.engine.backward import attach, record_function
+from minigrad.engine.tape import GradientError
+from minigrad.engine.tensor import Tensor
+
+__all__ = ["Function"]
+
+
+class Context:
+    """What ``forward`` leaves for ``backward``: attributes of any name, and tensors through `save_for_backward`.
+
+    Attributes
+    ----------
+    needs_input_grad : tuple of bool
+        For each argument of ``forward``, whether its gradient is wanted.
+    saved_tensors : tuple of Tensor
+        What was given to `save_for_backward`.
+    """
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.saved_tensors: tuple[Tensor | None, ...] = ()
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors for backward; writing them in place before then is an error that backward reports."""
+        for x in tensors:
+            if x is not None and not isinstance(x, Tensor):
+                raise TypeError(f"[save_for_backward] expected tensors or None, got {type(x).__name__}")
+        self.saved_tensors = tensors
+
+
+class Function:
+    """An operation of your own: a subclass states its forward and its backward.
+
+    ``forward(ctx, *args)`` computes with tensors, unrecorded, and returns a tensor or a tuple of them.
+    ``backward(ctx, *grads)`` takes the gradient of each output and returns that of each argument (None for arguments
+    that are not tensors, or have none). Call it by ``MyFunction.apply(*args)``. If backward itself consists of
+    operations of minigrad, the gradient can be differentiated again.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> class Cube(mg.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x * x
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         x, = ctx.saved_tensors
+    ...         return g * 3 * x * x
+    >>> x = mg.tensor(2.0, requires_grad=True)
+    >>> Cube.apply(x).backward()
+    >>> x.grad
+    tensor(12.)
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        """The result of the operation."""
+        raise NotImplementedError("[Function] forward is not defined")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """The gradient of each argument of forward."""
+        raise NotImplementedError("[Function] backward is not defined")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Run the operation and record it."""
+        ctx = Context(tuple(isinstance(a, Tensor) and a.requires_grad for a in args))
+        with no_grad():
+            result = cls.forward(ctx, *args)
+        results = (result,) if isinstance(result, Tensor) else result
+        if not isinstance(results, (tuple, list)) or not results or not all(isinstance(y, Tensor) for y in results):
+            raise TypeError(f"[{cls.__name__}] forward: expected a tensor or a tuple of tensors, got {result!r}")
+        # Aliases, because an argument may be handed through, or one tensor be handed out twice.
+        outputs = [y.detach() for y in results]
+        _record(cls, ctx, args, results, outputs)
+        return outputs[0] if isinstance(result, Tensor) else tuple(outputs)
+
+
+def _record(
+    cls: type[Function], ctx: Context, args: tuple[Any, ...], results: Sequence[Tensor], outputs: list[Tensor]
+) -> None:
+    """Put a call on the tape; what is kept there are the saved tensors, and of all others no more than the layout."""
+    are_tensors = [isinstance(a, Tensor) for a in args]
+    layouts = [(y.shape, y.dtype, y.device) for y in outputs]
+    # A saved output is kept without its node, which would be a cycle, and attached to it again when backward reads it.
+    numbers = {id(y): k for k, y in enumerate(results)}
+    for a in args:
+        numbers.pop(id(a), None)
+    places = [numbers.get(id(s)) for s in ctx.saved_tensors]
+    saved = [s if s is None or k is None else s.detach() for s, k in zip(ctx.saved_tensors, places, strict=True)]
+    ctx.saved_tensors = ()
+
+    def backward(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
+        given = copy(ctx)
+        given.saved_tensors = tuple(
+            s if s is None or k is None else attach(s, node, k) for s, k in zip(saved, places, strict=True)
+        )
+        full = [
+            zeros(shape, dtype=dtype, device=device) if g is None else g
+            for g, (shape, dtype, device) in zip(grads, layouts, strict=True)
+        ]
+        found = cls.backward(given, *full)
+        found = found if isinstance(found, (tuple, list)) else (found,)
+        if len(found) != len(are_tensors):
+            raise GradientError(
+                f"[{cls.__name__}] backward: expected {len(are_tensors)} gradients, one for each argument, "
+                f"got {len(found)}"
+            )
+        return [g for g, is_tensor in zip(found, are_tensors, strict=True) if is_tensor]
+
+    inputs = [a for a in args if isinstance(a, Tensor)]
+    record_function(cls.__name__, inputs, outputs, backward, tuple(s for s in saved if s is not None))

@@ -1,0 +1,124 @@
+"""Gradients against differences."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minigrad.autograd import _as_list, _fresh, enable_grad, grad, no_grad
+from minigrad.creation import asarray, zeros_like
+from minigrad.engine.tape import GradientError
+from minigrad.engine.tensor import Tensor
+
+__all__ = ["gradcheck"]
+
+
+def gradcheck(
+    f: Callable[..., Tensor | Sequence[Tensor]],
+    inputs: Tensor | Sequence[Tensor],
+    *,
+    order: int = 2,
+    eps: float = 1e-6,
+    rtol: float = 1e-4,
+    atol: float = 1e-6,
+    seed: int = 0,
+) -> bool:
+    """Compare the gradients of f with central differences in random directions.
+
+    The outputs y are reduced to a number by a random cotangent c, never one of ones (whose gradient a normalization
+    annuls whatever its formula): ``s(x) = sum(c y(x))``. For a random direction v the directional derivative
+    ``(s(x + eps v) - s(x - eps v)) / (2 eps)`` has to equal ``sum(v ds/dx)``. For order 2 the gradient itself, as a
+    function of the inputs and the cotangent, is checked in the same way.
+
+    Parameters
+    ----------
+    f : callable
+        Takes the inputs, returns a tensor or a sequence of them. Has to be deterministic and smooth at the inputs.
+    inputs : Tensor or sequence of Tensor
+        float64; those that require grad are checked.
+    order : int
+        The highest derivative to check.
+    eps, rtol, atol : float
+        The step, and the tolerances relative to the derivative and absolute.
+    seed : int
+        Of the directions and cotangents.
+
+    Returns
+    -------
+    bool
+        True; a difference raises.
+
+    Raises
+    ------
+    GradientError
+        If the derivatives differ: with the input, the order and both numbers.
+    TypeError
+        If an input is not float64.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.gradcheck(mg.tanh, mg.tensor([0.5, -1.0], dtype="float64", requires_grad=True))
+    True
+    """
+    points = _as_list(inputs)
+    for k, x in enumerate(points):
+        if x.requires_grad and x.dtype != "float64":
+            raise TypeError(f"[gradcheck] expected float64 inputs, got {x.dtype} for input {k}")
+    if not any(x.requires_grad for x in points):
+        raise ValueError("[gradcheck] expected at least one input that requires grad")
+    random = np.random.default_rng(seed).standard_normal
+
+    def function(*xs: Tensor) -> list[Tensor]:
+        return [y for y in _as_list(f(*xs)) if y.dtype.kind == "f"]
+
+    for level in range(order):
+        # Each derivative is a difference of the one before, so it comes with fewer digits.
+        looser = 10**level
+        with enable_grad():
+            points, function = _check_derivative(
+                function, points, level + 1, random, eps * looser, rtol * looser, atol * looser
+            )
+    return True
+
+
+_Outputs = Callable[..., list[Tensor]]
+
+
+def _check_derivative(
+    f: _Outputs, points: list[Tensor], level: int, random: Callable[..., Any], eps: float, rtol: float, atol: float
+) -> tuple[list[Tensor], _Outputs]:
+    """Check one derivative of f; returns where to check the next one, and the gradient as a function to check there."""
+    count, wanted = len(points), [k for k, x in enumerate(points) if x.requires_grad]
+
+    def gradient(*args: Tensor, create_graph: bool = True) -> list[Tensor]:
+        with enable_grad():
+            xs = [_fresh(x, create_graph) if points[k].requires_grad else x for k, x in enumerate(args[:count])]
+            pairs = [(y, c) for y, c in zip(f(*xs), args[count:], strict=True) if y.requires_grad]
+            targets = [xs[k] for k in wanted]
+            if not pairs:
+                return [zeros_like(x) for x in targets]
+            return list(grad([y for y, _ in pairs], targets, [c for _, c in pairs], create_graph=create_graph))
+
+    @no_grad()
+    def s(*xs: Tensor) -> float:
+        return sum(float((c * y).sum()) for c, y in zip(cotangents, f(*xs), strict=True))
+
+    plain = [x.detach() for x in points]
+    with no_grad():
+        cotangents = [asarray(random(y.shape), dtype=y.dtype, device=y.device) for y in f(*plain)]
+    for k, g in zip(wanted, gradient(*plain, *cotangents, create_graph=False), strict=True):
+        x = plain[k]
+        if g.shape != x.shape:
+            raise GradientError(f"[gradcheck] the gradient of input {k} has shape {g.shape} instead of {x.shape}")
+        for _ in range(2):
+            v = asarray(random(x.shape), dtype=x.dtype, device=x.device)
+            above, below = (s(*plain[:k], x + step * v, *plain[k + 1 :]) for step in (eps, -eps))
+            numeric, analytic = (above - below) / (2 * eps), float((g * v).sum())
+            if not abs(numeric - analytic) <= atol + rtol * max(abs(numeric), abs(analytic)):
+                raise GradientError(
+                    f"[gradcheck] derivative {level} with respect to input {k} of shape {x.shape}: "
+                    f"the tape gives {analytic:.9g}, differences give {numeric:.9g}"
+                )
+    again = [x.detach().requires_grad_(x.requires_grad) for x in points]
+    return again + [c.requires_grad_() for c in cotangents], gradient
