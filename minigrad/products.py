@@ -210,7 +210,7 @@ def _contract(left: str, x: Tensor, right: str, y: Tensor, later: set[str]) -> t
     inner = [c for c in shared if c not in later]
     rows = [c for c in left if c not in right]
     columns = [c for c in right if c not in left]
-    size = {c: max(_size(left, x, c), _size(right, y, c)) if 0 not in x.shape + y.shape else 0 for c in shared}
+    size = {c: _size(right, y, c) if _size(left, x, c) == 1 else _size(left, x, c) for c in shared}
     size |= {c: x.shape[left.index(c)] for c in rows} | {c: y.shape[right.index(c)] for c in columns}
     x = broadcast_to(
         permute_dims(x, [left.index(c) for c in batch + rows + inner]), tuple(size[c] for c in batch + rows + inner)
