@@ -242,8 +242,8 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
         elif isinstance(result, Array) and same_shape(<Array>result, before) and (<Array>result).code == before.code:
             after = <Array>result
         else:
-            raise GradientError(f"[hook] expected None or a gradient of shape {shape_of(before)} and {before.dtype}, got "
-                                f"{getattr(result, 'shape', type(result).__name__)} {getattr(result, 'dtype', '')}")
+            raise GradientError(f"[hook] expected None or a gradient of shape {shape_of(before)} and {before.dtype}, "
+                                f"got {getattr(result, 'shape', type(result).__name__)} {getattr(result, 'dtype', '')}")
         if node.outputs == 1:
             g = after
         else:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from minigrad.engine.array import DTypeLike
 
 __all__ = [
-    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid", "ones",
-    "ones_like", "tensor", "tril", "triu", "zeros", "zeros_like",
+    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
+    "ones", "ones_like", "tensor", "tril", "triu", "zeros", "zeros_like",
 ]  # fmt: skip
 
 Shape = int | Sequence[int]

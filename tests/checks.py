@@ -13,6 +13,7 @@ KINDS = {"f": ("float64", "float32"), "i": ("int64", "int32"), "b": ("bool",)}
 
 # ── tensors of every layout ───────────────────────────────────────────────────────────────────────
 
+
 def everywhere(part):
     """x[part] along every axis."""
     return lambda x, shape: x[(part,) * len(shape)]
@@ -79,10 +80,12 @@ class Inputs:
 
     def options(self, make):
         """The further arguments, arrays among them made into tensors; floats follow the dtype of the operands."""
+
         def convert(v):
             if not isinstance(v, np.ndarray):
                 return v
             return make(v.astype(self.dtype) if v.dtype.kind == "f" else v)
+
         return {k: convert(v) for k, v in self.case.options.items()}
 
     def arrays(self, dtype=None):
@@ -91,13 +94,16 @@ class Inputs:
     def tensors(self, wanted=None):
         """Leaves; those wanted (default: all floats) require grad."""
         return [
-            tensor(base, self.device, base.dtype.kind == "f" and (wanted is None or k in wanted)) for k, base in enumerate(self.bases)
+            tensor(base, self.device, base.dtype.kind == "f" and (wanted is None or k in wanted))
+            for k, base in enumerate(self.bases)
         ]
 
     def function(self, function):
         """`function` of the case as a function of the leaves."""
         options = self.options(lambda v: tensor(v, self.device))
-        return lambda *leaves: as_list(function(*(view(x) for view, x in zip(self.views, leaves, strict=True)), **options))
+        return lambda *leaves: as_list(
+            function(*(view(x) for view, x in zip(self.views, leaves, strict=True)), **options)
+        )
 
     def run(self, *leaves):
         return self.function(self.op)(*leaves)
@@ -105,7 +111,10 @@ class Inputs:
     def reference(self):
         """What NumPy says: of floats in float64."""
         dtype = "float64" if self.dtype.startswith("float") else self.dtype
-        options = {k: v.astype(dtype) if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for k, v in self.case.options.items()}
+        options = {
+            k: v.astype(dtype) if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v
+            for k, v in self.case.options.items()
+        }
         with np.errstate(all="ignore"):
             return [np.asarray(y) for y in as_list(self.op.numpy(*self.arrays(dtype), **options))]
 
@@ -138,7 +147,10 @@ def close(ours, expected, ulps, dtype, what=""):
 
 # ── the tests ─────────────────────────────────────────────────────────────────────────────────────
 
-@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:Degrees of freedom", "ignore:var.. degrees of freedom")
+
+@pytest.mark.filterwarnings(
+    "ignore:Mean of empty slice", "ignore:Degrees of freedom", "ignore:var... degrees of freedom"
+)
 class Suite:
     """Runs for each case of the operations in `ops`; a subclass in a test module sets them."""
 
@@ -209,9 +221,9 @@ class Suite:
         together = gradients(inputs.run, leaves, grads)
         for k, expected in enumerate(together):
             function = inputs.run
-            if len(as_list(inputs.run(*leaves))) > 1:       # some results may not depend on operand k
+            if len(as_list(inputs.run(*leaves))) > 1:  # some results may not depend on operand k
                 function = lambda *xs, k=k: [y + xs[k].sum() * 0 for y in inputs.run(*xs)]  # noqa: E731
-            alone, = gradients(function, inputs.tensors({k}), grads)
+            (alone,) = gradients(function, inputs.tensors({k}), grads)
             np.testing.assert_array_equal(alone, expected)
 
     def test_torch(self, op, case, device, rng):
@@ -249,8 +261,12 @@ class Suite:
 
     def test_method(self, op, case, device, rng):
         """A tensor's method of the operation's name is the operation."""
-        if not hasattr(mg.Tensor, op.name) or op.ours is not None or op.name in ("reshape", "permute_dims", "transpose"):
-            return      # these take their numbers one by one as well: see test_layout.py
+        if (
+            not hasattr(mg.Tensor, op.name)
+            or op.ours is not None
+            or op.name in ("reshape", "permute_dims", "transpose")
+        ):
+            return  # these take their numbers one by one as well: see test_layout.py
         inputs = Inputs(op, case, "float32" if "f" in op.dtypes else "int64", None, rng, device)
         leaves = inputs.tensors(())
         options = inputs.options(lambda v: tensor(v, device))
@@ -260,6 +276,7 @@ class Suite:
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
+
 
 def refuses(exception, op, numbers, call, *arguments, **options):
     """`call(*arguments)` raises, the message beginning with [op] and holding `numbers`, and changes nothing."""

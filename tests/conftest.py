@@ -31,5 +31,7 @@ def rng(request):
 def pytest_generate_tests(metafunc):
     """Run the tests of checks.Suite for every case of every operation of the suite."""
     if "case" in metafunc.fixturenames:
-        found = [(op, case) for op in metafunc.cls.ops for case in op.cases if op.takes_part(metafunc.function.__name__)]
+        found = [
+            (op, case) for op in metafunc.cls.ops for case in op.cases if op.takes_part(metafunc.function.__name__)
+        ]
         metafunc.parametrize("op, case", found, ids=[f"{op.name}{case}" for op, case in found])

@@ -14,7 +14,13 @@ import numpy as np
 import minigrad as mg
 from minigrad.nn import functional as F
 
-INDIFFERENT = {"test_gradients", "test_float32_gradients", "test_recorded_gradients", "test_chosen_gradients", "test_torch"}
+INDIFFERENT = {
+    "test_gradients",
+    "test_float32_gradients",
+    "test_recorded_gradients",
+    "test_chosen_gradients",
+    "test_torch",
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,11 @@ class Op:
     def __call__(self, *tensors, **options):
         if self.ours is not None:
             return self.ours(*tensors, **options)
-        return getattr(mg, self.name, None)(*tensors, **options) if hasattr(mg, self.name) else getattr(F, self.name)(*tensors, **options)
+        return (
+            getattr(mg, self.name, None)(*tensors, **options)
+            if hasattr(mg, self.name)
+            else getattr(F, self.name)(*tensors, **options)
+        )
 
     def takes_part(self, test):
         """Whether a test of checks.Suite applies."""
@@ -95,10 +105,19 @@ ONE_AXIS = (
     case((7,), axis=None), case((3, 4), axis=None), case((3, 4, 5), axis=0), case((3, 4, 5), axis=1),
     case((3, 4, 5), axis=-1), case((3, 4, 5), axis=1, keepdims=True), case((0, 3), axis=1),
 )  # fmt: skip
-ROWS = (case((7,)), case((3, 4)), case((2, 3, 4), axis=0), case((2, 3, 4), axis=1), case((0, 3)), case((3, 0)), case((2, 1)))
+ROWS = (
+    case((7,)),
+    case((3, 4)),
+    case((2, 3, 4), axis=0),
+    case((2, 3, 4), axis=1),
+    case((0, 3)),
+    case((3, 0)),
+    case((2, 1)),
+)
 
 
 # ── references that NumPy does not have ───────────────────────────────────────────────────────────
+
 
 def elementwise(f):
     return np.vectorize(f, otypes=[float])
@@ -150,21 +169,30 @@ def permuted(x, axes):
 
 # ── references that PyTorch spells differently ────────────────────────────────────────────────────
 
+
 def T(name, **renamed):
     """PyTorch's function `name`, with options renamed."""
+
     def call(torch, *tensors, **options):
         f = reduce(getattr, name.split("."), torch)
         return f(*tensors, **{renamed.get(k, k): v for k, v in options.items()})
+
     return call
 
 
 def torch_axes(name):
     """A reduction of PyTorch's: axis=None is all axes, axis=() is none."""
+
     def call(torch, x, axis=None, keepdims=False, **options):
         if axis == ():
             axis, x, keepdims = x.ndim, x[..., None], False
         axis = tuple(range(x.ndim)) if axis is None else axis
-        return getattr(torch, name)(x, dim=axis, keepdim=keepdims, **options) if x.ndim else getattr(torch, name)(x[None], dim=(0,))
+        return (
+            getattr(torch, name)(x, dim=axis, keepdim=keepdims, **options)
+            if x.ndim
+            else getattr(torch, name)(x[None], dim=(0,))
+        )
+
     return call
 
 
@@ -181,6 +209,7 @@ def torch_layer_norm(torch, x, *affine, normalized_shape, eps=1e-5, weighted=Tru
 
 
 # ── compositions out of primitive operations ──────────────────────────────────────────────────────
+
 
 def compose_layer_norm(x, *affine, normalized_shape, eps=1e-5, weighted=True):
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
@@ -645,4 +674,6 @@ ALL = [
     *ARITHMETIC, *LOGIC, *FUNCTIONS, *TRIGONOMETRY, *LAYOUT, *REDUCE, *JOIN, *MATMUL, *INDEX, *NORM, *SOFTMAX, *ACTIVATION,
     *PRODUCTS, *CREATION,
 ]  # fmt: skip
-assert all(a.name != b.name for a, b in pairwise(sorted(ALL, key=lambda op: op.name))), "an operation stands twice in the table"
+assert all(a.name != b.name for a, b in pairwise(sorted(ALL, key=lambda op: op.name))), (
+    "an operation stands twice in the table"
+)

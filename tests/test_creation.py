@@ -22,6 +22,7 @@ class TestTable(Suite):
 
 # ── from data ─────────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize(("data", "dtype"), [
     (1, "int64"), (1.5, "float32"), (True, "bool"), ([1, 2], "int64"), ([1, 2.5], "float32"), ([[True], [False]], "bool"), ([], "float32"),
     ([True, 2], "int64"), (np.float64(1.5), "float64"), (np.float32(1.5), "float32"), (np.int32(1), "int32"), (np.arange(3), "int64"),
@@ -47,7 +48,9 @@ def test_dtypes_asked_for(source, target, device):
         np.testing.assert_array_equal(array(x), a.astype(target))
 
 
-@given(hnp.arrays(st.sampled_from(DTYPES).map(np.dtype), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)))
+@given(
+    hnp.arrays(st.sampled_from(DTYPES).map(np.dtype), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3))
+)
 def test_round_trips(device, a):
     """NumPy and back, nested lists and back."""
     x = mg.tensor(a, device=device)
@@ -144,6 +147,7 @@ def test_data_that_is_none():
 
 # ── from shapes ───────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("shape", [(), 3, (3,), [2, 3], (2, 0, 3), (np.int64(2), 3), np.int64(2)], ids=str)
 @pytest.mark.parametrize("dtype", [None, *DTYPES])
 def test_filled(shape, dtype, device):
@@ -161,7 +165,13 @@ def test_filled(shape, dtype, device):
 
 
 def test_full(device):
-    for value, dtype in ((True, "bool"), (3, "int64"), (2.5, "float32"), (math.inf, "float32"), (np.float64(0.1), "float64")):
+    for value, dtype in (
+        (True, "bool"),
+        (3, "int64"),
+        (2.5, "float32"),
+        (math.inf, "float32"),
+        (np.float64(0.1), "float64"),
+    ):
         x = mg.full((2,), value, device=device)
         assert x.dtype == dtype
         assert x.tolist() == [value] * 2
@@ -203,7 +213,13 @@ def test_numbers_of_other_kinds(device):
     assert mg.arange(2**40, 2**40 + 2, device=device).tolist() == [2**40, 2**40 + 1]
 
 
-@given(st.floats(-100, 100), st.floats(-100, 100), st.integers(0, 50), st.booleans(), st.sampled_from(["float32", "float64"]))
+@given(
+    st.floats(-100, 100),
+    st.floats(-100, 100),
+    st.integers(0, 50),
+    st.booleans(),
+    st.sampled_from(["float32", "float64"]),
+)
 def test_linspace(device, start, stop, num, endpoint, dtype):
     x = mg.linspace(start, stop, num, endpoint=endpoint, dtype=dtype, device=device)
     np.testing.assert_array_equal(array(x), np.linspace(start, stop, num, endpoint=endpoint).astype(dtype))
@@ -233,4 +249,6 @@ def test_errors(device):
     assert mg.meshgrid() == []
     assert mg.tril([[1, 2], [3, 4]]).tolist() == [[1, 0], [3, 4]]
     assert [g.tolist() for g in mg.meshgrid([1, 2], [3])] == [[[1, 2]], [[3, 3]]]
-    np.testing.assert_array_equal(array(mg.triu(tensor(np.full((2, 2), np.inf), device))), [[np.inf, np.inf], [0, np.inf]])
+    np.testing.assert_array_equal(
+        array(mg.triu(tensor(np.full((2, 2), np.inf), device))), [[np.inf, np.inf], [0, np.inf]]
+    )

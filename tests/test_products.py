@@ -16,6 +16,7 @@ class TestTable(Suite):
 
 # ── einsum ────────────────────────────────────────────────────────────────────────────────────────
 
+
 @st.composite
 def einsums(draw):
     """(subscripts, shapes): up to three operands, repeated letters, sums, ellipses that broadcast, with -> or without."""
@@ -54,7 +55,7 @@ def test_einsum(device, described, seed):
     g = rng.standard_normal(y.shape)
     for k, dx in enumerate(mg.grad(y, leaves, tensor(g, device))):
         v = rng.standard_normal(shapes[k])
-        moved = np.einsum(subscripts, *[v if i == k else a for i, a in enumerate(arrays)])      # linear in each operand
+        moved = np.einsum(subscripts, *[v if i == k else a for i, a in enumerate(arrays)])  # linear in each operand
         np.testing.assert_allclose((array(dx) * v).sum(), (g * moved).sum(), rtol=1e-10, atol=1e-10)
 
 
@@ -66,9 +67,14 @@ def test_einsum_broadcasts_ones(subscripts, shapes, device, rng):
     """A length of one goes with any, as in NumPy."""
     arrays = [rng.standard_normal(shape) for shape in shapes]
     np.testing.assert_allclose(
-        array(mg.einsum(subscripts, *[tensor(a, device) for a in arrays])), np.einsum(subscripts, *arrays), rtol=1e-12, atol=1e-13
+        array(mg.einsum(subscripts, *[tensor(a, device) for a in arrays])),
+        np.einsum(subscripts, *arrays),
+        rtol=1e-12,
+        atol=1e-13,
     )
-    assert mg.gradcheck(lambda *xs: mg.einsum(subscripts, *xs), [tensor(a, device, True) for a in arrays], rtol=1e-6, atol=1e-7)
+    assert mg.gradcheck(
+        lambda *xs: mg.einsum(subscripts, *xs), [tensor(a, device, True) for a in arrays], rtol=1e-6, atol=1e-7
+    )
 
 
 @pytest.mark.parametrize(("subscripts", "shapes", "said"), [
@@ -80,16 +86,29 @@ def test_einsum_broadcasts_ones(subscripts, shapes, device, rng):
     ("...i,...i->i...", [(2, 4), (3, 4)], ["2", "3"]),
 ])  # fmt: skip
 def test_einsum_refusals(subscripts, shapes, said, device):
-    refuses(ValueError, "einsum", said, lambda *xs: mg.einsum(subscripts, *xs), *[mg.ones(shape, device=device) for shape in shapes])
+    refuses(
+        ValueError,
+        "einsum",
+        said,
+        lambda *xs: mg.einsum(subscripts, *xs),
+        *[mg.ones(shape, device=device) for shape in shapes],
+    )
 
 
 # ── the others ────────────────────────────────────────────────────────────────────────────────────
+
 
 def test_integers_stay_what_they_are(device):
     """Products of int32 are int32, wrap where they overflow, and are exact where float64 is not."""
     for dtype in ("int32", "int64"):
         x = tensor(np.array([2**16, 3, 5], dtype), device)
-        for y in (mg.vecdot(x, x), mg.einsum("i,i", x, x), mg.einsum("i,i,j->", x, x, x[1:2]), mg.tensordot(x, x, axes=1), mg.outer(x, x)):
+        for y in (
+            mg.vecdot(x, x),
+            mg.einsum("i,i", x, x),
+            mg.einsum("i,i,j->", x, x, x[1:2]),
+            mg.tensordot(x, x, axes=1),
+            mg.outer(x, x),
+        ):
             assert y.dtype == dtype
         with np.errstate(all="ignore"):
             assert mg.vecdot(x, x).item() == np.vecdot(array(x), array(x))

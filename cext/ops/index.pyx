@@ -272,7 +272,9 @@ cdef tuple parse_key(Array x, object key):
             continue
         elif isinstance(part, (list, tuple, np.ndarray)) or hasattr(part, "__array__"):
             part = np.asarray(part)
-            parts[i] = operand("index", part.astype(np.int64) if part.dtype.kind in "iu" or part.size == 0 and part.dtype.kind == "f" else part)
+            if part.dtype.kind in "iu" or (part.size == 0 and part.dtype.kind == "f"):      # [] is of floats
+                part = part.astype(np.int64)
+            parts[i] = operand("index", part)
         else:
             raise IndexError(f"[index] expected integers, slices, None, ..., or tensors of integers or bool, "
                              f"got {part!r}")
@@ -286,11 +288,13 @@ cdef tuple parse_key(Array x, object key):
         raise IndexError(f"[index] expected at most {x.ndim_} indices for shape {shape_of(x)}, got {used}")
     if not any([part is Ellipsis for part in parts]):
         parts.append(Ellipsis)
-    # layout: for each axis of the result before the arrays are applied, "new", "keep", or the index array of that axis
+    # layout: for each axis of the result before the arrays are applied, "new", "keep", or the index array of that axis;
+    # and, for no axis, "drop" and "gap"
     for part in parts:
         if part is None:
             layout.append("new")
         elif part is Ellipsis:
+            layout.append("gap")        # to NumPy even an ellipsis for no axis stands between two arrays
             for _ in range(x.ndim_ - used):
                 spec.append((0, 1, x.extent[axis], True))
                 layout.append("keep")
@@ -330,12 +334,17 @@ cdef tuple parse_key(Array x, object key):
     return spec, layout
 
 
+cdef bint without_axis(object entry):
+    """Whether an entry of a layout names no axis of the result."""
+    return isinstance(entry, str) and entry in ("drop", "gap")
+
+
 cdef Array basic(Array x, list spec, list layout):
     """x through the window, with new axes."""
     cdef Array out = sliced(x, spec)
     shape, k = [], 0
     for entry in layout:
-        if isinstance(entry, str) and entry == "drop":
+        if without_axis(entry):
             continue
         if (isinstance(entry, str) and entry == "new") or isinstance(entry, tuple):
             shape.append(1)
@@ -350,7 +359,7 @@ cdef tuple flattened(Array x, list layout):
 
     Several index arrays become one, into the merged axis: ((i * n₂) + j) * n₃ + k, ...
     """
-    cdef list entries = [e for e in layout if not (isinstance(e, str) and e == "drop")]
+    cdef list entries = [e for e in layout if not without_axis(e)]
     cdef list axes = [k for k, e in enumerate(entries) if not isinstance(e, str)]
     cdef list rest = [k for k in range(x.ndim_) if k not in axes]
     cdef Array flat = None, index, moved
@@ -365,9 +374,9 @@ cdef tuple flattened(Array x, list layout):
             raise IndexError(f"[index] the indices of shapes {shape_of(flat)} and {shape_of(index)} do not broadcast "
                              f"together") from None
     # NumPy's rule: the result's index axes stand where the indices stood if those were neighbours, else in front.
-    places = [k for k, e in enumerate(layout) if not (isinstance(e, str) and e in ("keep", "new"))]
+    places = [k for k, e in enumerate(layout) if not (isinstance(e, str) and e in ("keep", "new", "gap"))]
     neighbours = places[-1] - places[0] + 1 == len(places)
-    place = sum([not (isinstance(e, str) and e == "drop") for e in layout[:places[0]]]) if neighbours else 0
+    place = sum([not without_axis(e) for e in layout[:places[0]]]) if neighbours else 0
     moved = permuted(x, axes + rest) if axes + rest != list(range(x.ndim_)) else x
     moved = reshape_to(moved, (merged,) + shape_of(moved)[len(axes):])
     return moved, reshape_to(flat, (flat.count,)), shape_of(flat), place, axes + rest

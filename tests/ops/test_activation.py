@@ -31,7 +31,7 @@ def test_kinks(name, dtype, device):
     torch = pytest.importorskip("torch")
     for point, expected in KINKS[name].items():
         other = torch.tensor([point], dtype=getattr(torch, dtype), requires_grad=True)
-        theirs, = torch.autograd.grad(getattr(torch.nn.functional, name)(other).sum(), other)
+        (theirs,) = torch.autograd.grad(getattr(torch.nn.functional, name)(other).sum(), other)
         for create_graph in (False, True):
             x = tensor(np.array([point], dtype), device, True)
             g = mg.grad(getattr(F, name)(x), x, create_graph=create_graph).item()
@@ -74,6 +74,7 @@ def test_parameters(device):
 
 # ── dropout ───────────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_dropout(p, dtype, device):
@@ -103,6 +104,7 @@ def test_dropout_that_does_nothing(device):
 
 def test_dropout_is_linear_for_one_seed(device, rng):
     """gradcheck with the seed set inside the function."""
+
     def function(x):
         mg.manual_seed(11)
         return F.dropout(x, 0.4) ** 2

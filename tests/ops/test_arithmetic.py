@@ -29,6 +29,7 @@ class TestTable(Suite):
 
 # ── broadcasting ──────────────────────────────────────────────────────────────────────────────────
 
+
 @given(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3, min_side=0), st.integers(0, 2**32 - 1))
 def test_broadcasting(device, shapes, seed):
     """Every pair of shapes that broadcast: the result, and gradients summed back to each operand's shape."""
@@ -51,7 +52,14 @@ def test_shapes_that_do_not_broadcast(device, first, second):
     try:
         np.broadcast_shapes(first, second)
     except ValueError:
-        refuses(ValueError, "add", [str(first), str(second)], mg.add, mg.zeros(first, device=device), mg.zeros(second, device=device))
+        refuses(
+            ValueError,
+            "add",
+            [str(first), str(second)],
+            mg.add,
+            mg.zeros(first, device=device),
+            mg.zeros(second, device=device),
+        )
 
 
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 255, 1000, 70_001])
@@ -74,7 +82,10 @@ def test_large_views(shape, device, rng):
     a = rng.standard_normal(shape)
     x = tensor(a, device)
     np.testing.assert_array_equal(array(x.T + x.T[::-1]), a.T + a.T[::-1])
-    np.testing.assert_array_equal(array(x[..., ::2] * x[..., 1::2] if shape[-1] % 2 == 0 else x * x), a[..., ::2] * a[..., 1::2] if shape[-1] % 2 == 0 else a * a)
+    np.testing.assert_array_equal(
+        array(x[..., ::2] * x[..., 1::2] if shape[-1] % 2 == 0 else x * x),
+        a[..., ::2] * a[..., 1::2] if shape[-1] % 2 == 0 else a * a,
+    )
     np.testing.assert_array_equal(array(x - x[..., :1]), a - a[..., :1])
     np.testing.assert_array_equal(array(x[:1] - x), a[:1] - a)
     np.testing.assert_array_equal(array(x.T.contiguous()), a.T)
@@ -82,6 +93,7 @@ def test_large_views(shape, device, rng):
 
 
 # ── operators ─────────────────────────────────────────────────────────────────────────────────────
+
 
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("other", [
@@ -91,7 +103,7 @@ def test_operators(name, other, device):
     """Numbers, sequences and arrays on either side of the operator, and in place: what the function gives."""
     x, function, python = tensor(np.array([4, 5], np.float32), device), getattr(mg, name), OPERATORS[name]
     if isinstance(other, (list, tuple, np.ndarray)) and device != "cpu":
-        return      # arrays live on the CPU, and nothing moves by itself
+        return  # arrays live on the CPU, and nothing moves by itself
     for ours, expected in ((python(x, other), function(x, other)), (python(other, x), function(other, x))):
         assert isinstance(ours, mg.Tensor)
         assert ours.dtype == "float32"
@@ -117,7 +129,7 @@ def test_operators_leave_strangers_alone(device):
         for python in OPERATORS.values():
             with pytest.raises(TypeError):
                 python(x, stranger)
-            if not (python is operator.mod and stranger == "a"):      # Python formats the string
+            if not (python is operator.mod and stranger == "a"):  # Python formats the string
                 with pytest.raises(TypeError):
                     python(stranger, x)
 
@@ -139,13 +151,23 @@ def test_in_place_gradient(device):
 
 
 def test_in_place_refusals(device):
-    refuses(ValueError, "+=", ["(2, 2)", "(2,)"], operator.iadd, mg.ones(2, device=device), mg.ones((2, 2), device=device))
-    refuses(TypeError, "/=", ["float32", "int64"], operator.itruediv, tensor(np.array([1, 2]), device), mg.ones(2, device=device))
+    refuses(
+        ValueError, "+=", ["(2, 2)", "(2,)"], operator.iadd, mg.ones(2, device=device), mg.ones((2, 2), device=device)
+    )
+    refuses(
+        TypeError,
+        "/=",
+        ["float32", "int64"],
+        operator.itruediv,
+        tensor(np.array([1, 2]), device),
+        mg.ones(2, device=device),
+    )
     refuses(TypeError, "+=", ["float32", "int64"], operator.iadd, tensor(np.array([1, 2]), device), 0.5)
     refuses(mg.GradientError, "+=", "(2,)", operator.iadd, mg.ones(2, device=device, requires_grad=True), 1.0)
 
 
 # ── integers ──────────────────────────────────────────────────────────────────────────────────────
+
 
 @given(st.integers(-100, 100), st.integers(-100, 100).filter(bool), st.sampled_from(INTEGERS))
 def test_division_of_integers_is_pythons(device, a, b, dtype):
@@ -208,7 +230,7 @@ def test_edges(name, dtype, device):
         expected = getattr(np, name)(values[:, None], values)
     ours = array(getattr(mg, name)(tensor(values, device)[:, None], tensor(values, device)))
     np.testing.assert_array_equal(ours, expected)
-    zeros = (expected == 0) & (name != "floor_divide")      # whose zeros NumPy and Python sign differently
+    zeros = (expected == 0) & (name != "floor_divide")  # whose zeros NumPy and Python sign differently
     np.testing.assert_array_equal(np.signbit(ours[zeros]), np.signbit(expected[zeros]))
 
 
@@ -225,13 +247,17 @@ def test_gradients_at_the_edge(device):
 
 def test_remainder_has_the_gradient_of_the_divisor(device):
     """d(a mod b)/db = -floor(a/b), on both sides of zero."""
-    a, b = tensor(np.array([7.5, -7.5, 7.5, -7.5]), device, True), tensor(np.array([2.0, 2.0, -2.0, -2.0]), device, True)
+    a, b = (
+        tensor(np.array([7.5, -7.5, 7.5, -7.5]), device, True),
+        tensor(np.array([2.0, 2.0, -2.0, -2.0]), device, True),
+    )
     (a % b).backward(tensor(np.array([1.0, 2.0, 3.0, 4.0]), device))
     assert a.grad.tolist() == [1.0, 2.0, 3.0, 4.0]
     assert b.grad.tolist() == [-3.0, 8.0, 12.0, -12.0]
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
+
 
 def test_errors(device):
     x = mg.ones((2, 3), device=device)

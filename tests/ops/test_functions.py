@@ -17,6 +17,7 @@ class TestTable(Suite):
 
 # ── accuracy ──────────────────────────────────────────────────────────────────────────────────────
 
+
 def vectorized(f):
     return np.vectorize(f, otypes=[float])
 
@@ -99,7 +100,7 @@ def test_float32_accuracy(name, device, rng):
 def test_float64_accuracy(name, device, rng):
     """Within four units of NumPy, whose own error is one, as the C library's is."""
     function, reference, low, high, _ = ACCURACY[name]
-    low = -1 if name == "gelu" else low     # below, the rounding of x / sqrt(2) is magnified in both
+    low = -1 if name == "gelu" else low  # below, the rounding of x / sqrt(2) is magnified in both
     x = inputs(low, high, rng, "float64", 2_000)
     with np.errstate(all="ignore"):
         exact = reference(x)
@@ -114,7 +115,10 @@ DERIVATIVES = {
     "sigmoid": (mg.sigmoid, lambda x: sigmoid(x) * sigmoid(-x)),
     "silu": (F.silu, lambda x: sigmoid(x) * (1 + x * sigmoid(-x))),
     "softplus": (F.softplus, sigmoid),
-    "gelu": (F.gelu, vectorized(lambda x: 0.5 * math.erfc(-x / math.sqrt(2)) + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi))),
+    "gelu": (
+        F.gelu,
+        vectorized(lambda x: 0.5 * math.erfc(-x / math.sqrt(2)) + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)),
+    ),
 }
 
 
@@ -146,7 +150,7 @@ def test_special_values(name, dtype, device):
     with np.errstate(all="ignore"):
         exact = reference(x.astype(np.float64))
         if name == "silu":
-            exact = np.where(x == -np.inf, np.nan, exact)       # -inf * 0
+            exact = np.where(x == -np.inf, np.nan, exact)  # -inf * 0
         expected = exact.astype(dtype)
     ours = array(function(tensor(x, device)))
     for other in (np.isnan, np.isposinf, np.isneginf):
@@ -162,7 +166,9 @@ def test_special_values(name, dtype, device):
 @pytest.mark.parametrize("name", ["floor", "ceil", "round", "sign", "abs", "square"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_exact_functions(name, dtype, device):
-    values = np.array([*SPECIAL, 0.4999999701976776, 1.5, 2.5, -1.5, -2.5, 8388609.0, -8388609.0, 2**52 + 0.5]).astype(dtype)
+    values = np.array([*SPECIAL, 0.4999999701976776, 1.5, 2.5, -1.5, -2.5, 8388609.0, -8388609.0, 2**52 + 0.5]).astype(
+        dtype
+    )
     with np.errstate(all="ignore"):
         expected = getattr(np, name)(values)
     ours = array(getattr(mg, name)(tensor(values, device)))
@@ -209,6 +215,7 @@ def test_gradients_at_zero(device):
 
 # ── powers ────────────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, -2, 0.5, -0.5, 1.5, 2.0, 7, np.float32(2.5), np.int64(3)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_constant_powers(exponent, dtype, device, rng):
@@ -229,7 +236,14 @@ def test_constant_powers(exponent, dtype, device, rng):
 def test_powers_at_zero(device):
     """0⁰ = 1, and finite gradients wherever the derivative is finite."""
     x = mg.zeros(1, dtype="float64", device=device, requires_grad=True)
-    for exponent, value, slope in ((0, 1.0, 0.0), (1, 0.0, 1.0), (2, 0.0, 0.0), (3, 0.0, 0.0), (1.5, 0.0, 0.0), (0.5, 0.0, math.inf)):
+    for exponent, value, slope in (
+        (0, 1.0, 0.0),
+        (1, 0.0, 1.0),
+        (2, 0.0, 0.0),
+        (3, 0.0, 0.0),
+        (1.5, 0.0, 0.0),
+        (0.5, 0.0, math.inf),
+    ):
         y = x**exponent
         assert y.tolist() == [value]
         assert mg.grad(y, x).tolist() == [slope]
@@ -275,11 +289,16 @@ def test_powers_of_special_values(dtype, device):
 
 # ── dtypes and errors ─────────────────────────────────────────────────────────────────────────────
 
-@pytest.mark.parametrize("name", [op.name for op in FUNCTIONS if op.name not in ("square", "power", "abs", "sign", "floor", "ceil", "round")])
+
+@pytest.mark.parametrize(
+    "name", [op.name for op in FUNCTIONS if op.name not in ("square", "power", "abs", "sign", "floor", "ceil", "round")]
+)
 def test_integers_become_float32(name, device):
     y = getattr(mg, name)(tensor(np.array([1, 2, 3]), device))
     assert y.dtype == ("bool" if name.startswith("is") else "float32")
-    np.testing.assert_array_equal(array(y), array(getattr(mg, name)(tensor(np.array([1.0, 2.0, 3.0], np.float32), device))))
+    np.testing.assert_array_equal(
+        array(y), array(getattr(mg, name)(tensor(np.array([1.0, 2.0, 3.0], np.float32), device)))
+    )
 
 
 def test_errors(device):

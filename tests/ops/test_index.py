@@ -29,34 +29,35 @@ SLICES = st.builds(
 def keyed_shapes(draw, arrays=True):
     """(shape, key): numbers, slices, None, ..., integer arrays of shapes that broadcast, masks over one axis or two."""
     shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, max_side=4, min_side=0))
-    kinds = ["number", "slice", "none", "slice"] + ["array", "mask", "array"] * arrays
-    common = draw(hnp.array_shapes(min_dims=0, max_dims=2, max_side=3, min_side=1)) if arrays else ()
-    parts, axis, dots = [], 0, False
-    while axis < len(shape) and draw(st.integers(0, 4)):
-        n, kind = shape[axis], draw(st.sampled_from(kinds))
-        if kind == "none":
-            parts.append(None)
-            continue
-        if not dots and draw(st.integers(0, 5)) == 0:
+    kinds = ["number", "slice"] + ["array", "array", "mask"] * arrays
+    common = draw(hnp.array_shapes(min_dims=0, max_dims=2, max_side=3)) if arrays else ()
+    first = draw(st.integers(0, len(shape)))  # axes before an ellipsis, and behind it
+    last = draw(st.integers(first, len(shape)))
+    parts = []
+    for start, stop in ((0, first), (last, len(shape))):
+        axis = start
+        while axis < stop:
+            n, kind = shape[axis], draw(st.sampled_from(kinds))
+            axis += 1
+            if kind == "number" and n:
+                parts.append(draw(st.integers(-n, n - 1)))
+            elif kind == "array" and n:
+                drop = draw(st.integers(0, len(common)))
+                part = tuple(1 if draw(st.booleans()) else m for m in common[drop:])
+                indices = draw(hnp.arrays(np.int64, part, elements=st.integers(-n, n - 1)))
+                parts.append(
+                    draw(st.sampled_from([lambda a: a, lambda a: a.astype(np.int32), lambda a: a.tolist()]))(indices)
+                )
+            elif kind == "mask":
+                stretch = draw(st.integers(0, min(1, stop - axis)))
+                parts.append(draw(hnp.arrays(bool, shape[axis - 1 : axis + stretch])))
+                axis += stretch
+            else:
+                parts.append(draw(SLICES))
+        if stop == first and (last < len(shape) or draw(st.booleans())):
             parts.append(...)
-            axis, dots = axis + draw(st.integers(0, len(shape) - axis)), True
-            if axis == len(shape):
-                break
-            n = shape[axis]
-        if kind == "number" and n:
-            parts.append(draw(st.integers(-n, n - 1)))
-        elif kind == "array" and n:
-            drop = draw(st.integers(0, len(common)))
-            part = tuple(1 if draw(st.booleans()) else m for m in common[drop:])
-            indices = draw(hnp.arrays(np.int64, part, elements=st.integers(-n, n - 1)))
-            parts.append(draw(st.sampled_from([lambda a: a, lambda a: a.astype(np.int32), lambda a: a.tolist()]))(indices))
-        elif kind == "mask":
-            reach = min(draw(st.integers(1, 2)), len(shape) - axis)
-            parts.append(draw(hnp.arrays(bool, shape[axis : axis + reach])))
-            axis += reach - 1
-        else:
-            parts.append(draw(SLICES))
-        axis += 1
+    for _ in range(draw(st.integers(0, 2))):
+        parts.insert(draw(st.integers(0, len(parts))), None)
     if arrays and draw(st.integers(0, 9)) == 0:
         # A 0-d mask. Beside a False one NumPy does not look whether other indices are in range.
         parts.insert(0, draw(st.booleans()) or any(isinstance(part, (list, np.ndarray)) for part in parts))
@@ -65,8 +66,10 @@ def keyed_shapes(draw, arrays=True):
 
 def ours(key, device, as_tensors):
     """The same key with tensors instead of arrays, or as it is."""
+
     def convert(part):
         return tensor(part, device) if isinstance(part, np.ndarray) else part
+
     if not as_tensors:
         return key
     return tuple(convert(part) for part in key) if isinstance(key, tuple) else convert(key)
@@ -85,6 +88,7 @@ def read(a, key):
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────
+
 
 @given(keyed_shapes(), st.booleans())
 def test_reading(device, shaped, as_tensors):
@@ -155,6 +159,7 @@ def test_other_forms_of_keys(device):
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────
 
+
 def winners(shape, key):
     """For each element that a key names: whether it keeps what is written there, the last one of equal indices."""
     number = np.zeros(shape, int)
@@ -209,7 +214,7 @@ def test_writing_numbers_and_sequences(device):
     flags = mg.zeros(2, dtype="bool", device=device)
     flags[1] = 5
     assert flags.tolist() == [False, True]
-    x[0, 0] = 2.0       # what is no fraction fits
+    x[0, 0] = 2.0  # what is no fraction fits
     assert x[0, 0].item() == 2
 
 
@@ -225,7 +230,13 @@ def test_writing_overlapping_parts(device):
 
 def test_gradcheck_of_writing(device, rng):
     """To second order, with masks, repeated indices and slices."""
-    for key in ((slice(None), 1), ([0, 2, 0],), ([0, 0], slice(None), [1, 1]), (rng.random((3, 4)) < 0.5,), (..., slice(None, None, -2))):
+    for key in (
+        (slice(None), 1),
+        ([0, 2, 0],),
+        ([0, 0], slice(None), [1, 1]),
+        (rng.random((3, 4)) < 0.5,),
+        (..., slice(None, None, -2)),
+    ):
         a = rng.standard_normal((3, 4, 2))
         v = rng.standard_normal(a[key].shape)
 
@@ -238,6 +249,7 @@ def test_gradcheck_of_writing(device, rng):
 
 
 # ── bad keys ──────────────────────────────────────────────────────────────────────────────────────
+
 
 @given(hnp.array_shapes(min_dims=1, max_dims=3, max_side=4), st.data())
 def test_out_of_range(device, shape, data):
@@ -272,22 +284,31 @@ def test_bad_keys(device):
 def test_bad_values(device):
     x, n = mg.ones((2, 3), device=device), mg.ones((2, 3), dtype="int64", device=device)
     refuses(ValueError, "setitem", ["(2,)", "(2, 3)"], lambda x, v: x.__setitem__(..., v), x, mg.ones(2, device=device))
-    refuses(ValueError, "setitem", ["(2, 3)", "(3,)"], lambda x, v: x.__setitem__(0, v), x, mg.ones((2, 3), device=device))
+    refuses(
+        ValueError, "setitem", ["(2, 3)", "(3,)"], lambda x, v: x.__setitem__(0, v), x, mg.ones((2, 3), device=device)
+    )
     refuses(TypeError, "setitem", ["int64", "float32"], lambda n, x: n.__setitem__(0, x[0]), n, x)
     refuses(TypeError, "setitem", ["int64", "0.5"], lambda n: n.__setitem__(0, 0.5), n)
     refuses(TypeError, "setitem", "nan", lambda n: n.__setitem__(0, np.nan), n)
-    refuses(ValueError, "setitem", ["broadcast", "(4, 2, 3)"], lambda x: mg.broadcast_to(x, (4, 2, 3)).__setitem__(0, 1), x)
+    refuses(
+        ValueError, "setitem", ["broadcast", "(4, 2, 3)"], lambda x: mg.broadcast_to(x, (4, 2, 3)).__setitem__(0, 1), x
+    )
     refuses(TypeError, "setitem", "str", lambda x: x.__setitem__(0, "a"), x)
     refuses(OverflowError, "scalar", str(2**70), lambda n: n.__setitem__(0, 2**70), n)
 
 
 # ── taking ────────────────────────────────────────────────────────────────────────────────────────
 
+
 @given(hnp.array_shapes(min_dims=1, max_dims=4, max_side=4), st.data())
 def test_take(device, shape, data):
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     n = shape[axis]
-    indices = data.draw(hnp.arrays(np.int64, hnp.array_shapes(min_dims=0, max_dims=2, max_side=4, min_side=0), elements=st.integers(-n, n - 1)))
+    indices = data.draw(
+        hnp.arrays(
+            np.int64, hnp.array_shapes(min_dims=0, max_dims=2, max_side=4, min_side=0), elements=st.integers(-n, n - 1)
+        )
+    )
     a = numbered(shape)
     x = tensor(a, device, True)
     y, expected = mg.take(x, tensor(indices, device), axis=axis), np.take(a, indices, axis)
@@ -326,10 +347,18 @@ def test_take_refusals(device):
     refuses(IndexError, "take", "float32", lambda x, i: mg.take(x, i, axis=0), x, mg.zeros(2, device=device))
     refuses(IndexError, "take", "bool", lambda x, i: mg.take(x, i, axis=0), x, mg.zeros(2, dtype="bool", device=device))
     refuses(ValueError, "take_along_axis", ["2", "(2,)"], mg.take_along_axis, x, i)
-    refuses(ValueError, "take_along_axis", ["(2, 3)", "(4, 1)", "axis 0"], mg.take_along_axis, x, mg.zeros((4, 1), dtype="int64", device=device))
+    refuses(
+        ValueError,
+        "take_along_axis",
+        ["(2, 3)", "(4, 1)", "axis 0"],
+        mg.take_along_axis,
+        x,
+        mg.zeros((4, 1), dtype="int64", device=device),
+    )
 
 
 # ── order ─────────────────────────────────────────────────────────────────────────────────────────
+
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
 @pytest.mark.parametrize("descending", [False, True])

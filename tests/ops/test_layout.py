@@ -50,7 +50,11 @@ def test_views_share_memory(name, device):
     assert y.version == x.version
 
 
-@given(hnp.array_shapes(max_dims=4, max_side=4, min_dims=0), st.lists(st.integers(0, 6), min_size=1, max_size=6), st.randoms(use_true_random=False))
+@given(
+    hnp.array_shapes(max_dims=4, max_side=4, min_dims=0),
+    st.lists(st.integers(0, 6), min_size=1, max_size=6),
+    st.randoms(use_true_random=False),
+)
 def test_chains_of_views(device, shape, steps, random):
     """Any views of views show the elements that NumPy's show, and their gradients come back in place."""
     a = np.arange(np.prod(shape, dtype=int), dtype=float).reshape(shape)
@@ -86,7 +90,11 @@ def test_chains_of_views(device, shape, steps, random):
     np.testing.assert_array_equal(array(leaf.grad), expected.reshape(a.shape))
 
 
-@given(hnp.array_shapes(max_dims=4, max_side=4, min_side=0), hnp.array_shapes(max_dims=4, max_side=4, min_side=0), st.integers(-1, 3))
+@given(
+    hnp.array_shapes(max_dims=4, max_side=4, min_side=0),
+    hnp.array_shapes(max_dims=4, max_side=4, min_side=0),
+    st.integers(-1, 3),
+)
 def test_reshape_is_numpys_or_refused(device, shape, target, free):
     """Every pair of shapes, with a -1 somewhere or not."""
     if free >= 0:
@@ -133,6 +141,7 @@ def test_copies(device):
 
 # ── conversions ───────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("source", DTYPES)
 @pytest.mark.parametrize("target", DTYPES)
 def test_every_conversion(source, target, device, rng):
@@ -177,6 +186,7 @@ def test_conversion_gradients(device):
 
 # ── sums ──────────────────────────────────────────────────────────────────────────────────────────
 
+
 def test_sum_is_accurate(device):
     """A million terms of 0.1 in float32: the error of a running sum would be 1e-3 of it."""
     x = mg.full(1_000_000, 0.1, dtype="float32", device=device)
@@ -198,6 +208,7 @@ def test_sum_of_integers_is_exact(device):
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
+
 
 def test_errors(device):
     x = mg.ones((2, 3), device=device)

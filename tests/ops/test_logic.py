@@ -62,7 +62,9 @@ def test_logic_of_floats(device):
     x = tensor(values, device)
     np.testing.assert_array_equal(array(mg.logical_not(x)), ~values.astype(bool))
     for name in ("logical_and", "logical_or", "logical_xor"):
-        np.testing.assert_array_equal(array(getattr(mg, name)(x[:, None], x)), getattr(np, name)(values[:, None], values))
+        np.testing.assert_array_equal(
+            array(getattr(mg, name)(x[:, None], x)), getattr(np, name)(values[:, None], values)
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -71,7 +73,8 @@ def test_extrema_of_edges(name, dtype, device):
     """NaN on either side wins."""
     values = EDGES.astype(dtype)
     np.testing.assert_array_equal(
-        array(getattr(mg, name)(tensor(values, device)[:, None], tensor(values, device))), getattr(np, name)(values[:, None], values)
+        array(getattr(mg, name)(tensor(values, device)[:, None], tensor(values, device))),
+        getattr(np, name)(values[:, None], values),
     )
 
 
@@ -91,14 +94,20 @@ def test_extrema_share_the_gradient_of_ties(name, device):
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
 def test_sizes_of_where(size, dtype, device, rng):
     """Tensors and numbers on either side, a condition in line or not."""
-    c, a, b = rng.random(size + 1) < 0.5, rng.integers(0, 9, size + 1).astype(dtype), rng.integers(0, 9, size + 1).astype(dtype)
+    c, a, b = (
+        rng.random(size + 1) < 0.5,
+        rng.integers(0, 9, size + 1).astype(dtype),
+        rng.integers(0, 9, size + 1).astype(dtype),
+    )
     condition, x, y = tensor(c, device), tensor(a, device), tensor(b, device)
     one = True if dtype == "bool" else 7
     for ours, numpy in ((x, a), (x[::-1], a[::-1]), (one, np.full_like(a, one))):
         np.testing.assert_array_equal(array(mg.where(condition, ours, y)), np.where(c, numpy, b))
         np.testing.assert_array_equal(array(mg.where(condition, y, ours)), np.where(c, b, numpy))
         np.testing.assert_array_equal(array(mg.where(condition[::-1], ours, y)), np.where(c[::-1], numpy, b))
-        np.testing.assert_array_equal(array(mg.where(condition[1:], y[1:], one)), np.where(c[1:], b[1:], np.asarray(one, dtype)))
+        np.testing.assert_array_equal(
+            array(mg.where(condition[1:], y[1:], one)), np.where(c[1:], b[1:], np.asarray(one, dtype))
+        )
 
 
 def test_where_hides_what_it_does_not_choose(device):

@@ -25,7 +25,16 @@ def product_close(ours, a, b, dtype):
 # ── sizes and layouts ─────────────────────────────────────────────────────────────────────────────
 
 SIDES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 64, 65, 100, 129]
-LARGE = [(8, 784, 256), (128, 784, 10), (32, 128, 512), (257, 300, 129), (1, 1000, 1000), (1000, 1000, 1), (1000, 1, 1000), (700, 130, 700)]
+LARGE = [
+    (8, 784, 256),
+    (128, 784, 10),
+    (32, 128, 512),
+    (257, 300, 129),
+    (1, 1000, 1000),
+    (1000, 1000, 1),
+    (1000, 1, 1000),
+    (700, 130, 700),
+]
 WAYS = {
     "plain": lambda m, n: ((m, n), lambda x: x),
     "transposed": lambda m, n: ((n, m), lambda x: x.T),
@@ -100,11 +109,19 @@ def test_batches(device, shapes, left, right, seed):
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("dtype", ["int32", "int64", "bool"])
 def test_integers(dtype, device, rng):
     """Exact beyond float64's digits; overflow wraps; bool is or of and."""
-    for shapes in (((3, 4), (4, 5)), ((2, 3, 4), (4,)), ((4,), (4,)), ((4,), (2, 4, 3)), ((3, 0), (0, 2)), ((2, 1, 3, 4), (3, 4, 2))):
-        a, b = (rng.integers(-2**40, 2**40, s).astype(dtype) for s in shapes)
+    for shapes in (
+        ((3, 4), (4, 5)),
+        ((2, 3, 4), (4,)),
+        ((4,), (4,)),
+        ((4,), (2, 4, 3)),
+        ((3, 0), (0, 2)),
+        ((2, 1, 3, 4), (3, 4, 2)),
+    ):
+        a, b = (rng.integers(-(2**40), 2**40, s).astype(dtype) for s in shapes)
         z = tensor(a, device) @ tensor(b, device)
         assert z.dtype == dtype
         with np.errstate(all="ignore"):
@@ -118,7 +135,10 @@ def test_nothing_to_add_up_is_zero(device):
             litter(device)
             zeros = mg.zeros((3, 0), dtype=dtype, device=device) @ mg.zeros((0, 4), dtype=dtype, device=device)
             assert zeros.tolist() == [[0.0] * 4] * 3
-            w, b = mg.zeros((2, 0), dtype=dtype, device=device, requires_grad=True), mg.ones(2, dtype=dtype, device=device)
+            w, b = (
+                mg.zeros((2, 0), dtype=dtype, device=device, requires_grad=True),
+                mg.ones(2, dtype=dtype, device=device),
+            )
             y = mg.linear(mg.zeros((3, 0), dtype=dtype, device=device), w, b)
             assert y.tolist() == [[1.0] * 2] * 3
         w = mg.ones((5, 4), dtype=dtype, device=device, requires_grad=True)
@@ -158,6 +178,7 @@ def test_one_tensor_on_both_sides(device, rng):
 
 # ── linear ────────────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("shape", [(8, 784, 256), (128, 256, 10), (1, 3, 1), (3, 1, 2), (33, 17, 65)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("biased", [True, False])
@@ -182,6 +203,7 @@ def test_linear(shape, dtype, biased, device, rng):
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
 
+
 def test_errors(device):
     x, y, v = mg.ones((32, 128), device=device), mg.ones((64, 10), device=device), mg.ones(3, device=device)
     refuses(ValueError, "matmul", ["(32, 128)", "(64, 10)"], mg.matmul, x, y)
@@ -189,10 +211,34 @@ def test_errors(device):
     refuses(ValueError, "matmul", ["(32, 128)", "(3,)"], mg.matmul, x, v)
     refuses(ValueError, "matmul", "()", mg.matmul, x, v[0])
     refuses(ValueError, "matmul", "()", mg.matmul, x, 2.0)
-    refuses(ValueError, "matmul", ["(2, 3, 4)", "(3, 4, 5)"], mg.matmul, mg.ones((2, 3, 4), device=device), mg.ones((3, 4, 5), device=device))
-    refuses(ValueError, "matmul", ["(2, 3)", "(4, 5)"], mg.matmul, mg.ones((2, 3), dtype="int64", device=device), mg.ones((4, 5), dtype="int64", device=device))
+    refuses(
+        ValueError,
+        "matmul",
+        ["(2, 3, 4)", "(3, 4, 5)"],
+        mg.matmul,
+        mg.ones((2, 3, 4), device=device),
+        mg.ones((3, 4, 5), device=device),
+    )
+    refuses(
+        ValueError,
+        "matmul",
+        ["(2, 3)", "(4, 5)"],
+        mg.matmul,
+        mg.ones((2, 3), dtype="int64", device=device),
+        mg.ones((4, 5), dtype="int64", device=device),
+    )
     refuses(ValueError, "linear", ["(32, 128)", "(64, 10)"], mg.linear, x, y)
-    refuses(ValueError, "linear", ["(10,)", "(64,)"], mg.linear, mg.ones((2, 10), device=device), y, mg.ones(10, device=device))
+    refuses(
+        ValueError,
+        "linear",
+        ["(10,)", "(64,)"],
+        mg.linear,
+        mg.ones((2, 10), device=device),
+        y,
+        mg.ones(10, device=device),
+    )
     refuses(ValueError, "linear", "()", mg.linear, v[0], y)
-    refuses(TypeError, "linear", ["float32", "float64"], mg.linear, x, mg.ones((10, 128), dtype="float64", device=device))
+    refuses(
+        TypeError, "linear", ["float32", "float64"], mg.linear, x, mg.ones((10, 128), dtype="float64", device=device)
+    )
     refuses(TypeError, "linear", "int64", mg.linear, mg.ones((2, 10), dtype="int64", device=device), y)

@@ -41,10 +41,13 @@ def check(a, device, rng, eps=1e-5, ulps=16):
     np.testing.assert_allclose(array(dx), exact_dx, rtol=0, atol=ulps * unit * scale)
     rows = max(a.size // max(n, 1), 1)
     for ours, exact in ((dw, exact_dw), (db, exact_db)):
-        np.testing.assert_allclose(array(ours), exact, rtol=0, atol=ulps * unit * (4 * math.sqrt(rows) + np.abs(exact).max(initial=0)))
+        np.testing.assert_allclose(
+            array(ours), exact, rtol=0, atol=ulps * unit * (4 * math.sqrt(rows) + np.abs(exact).max(initial=0))
+        )
 
 
 # ── digits ────────────────────────────────────────────────────────────────────────────────────────
+
 
 @pytest.mark.parametrize("width", [5, 64, 768, 1001])
 def test_mean_of_10000_over_spread_of_1(width, device, rng):
@@ -85,10 +88,13 @@ def test_eps_is_a_variance(device):
     """Rows of ±1 have variance 1: y = ±1/√(1 + ε), for any ε."""
     x = tensor(np.array([[1.0, -1.0, 1.0, -1.0]]), device)
     for eps in (0.0, 1e-5, 1.0, 3.0):
-        np.testing.assert_allclose(array(mg.layer_norm(x, 4, eps=eps)), [[(1 + eps) ** -0.5 * s for s in (1, -1, 1, -1)]], rtol=1e-14)
+        np.testing.assert_allclose(
+            array(mg.layer_norm(x, 4, eps=eps)), [[(1 + eps) ** -0.5 * s for s in (1, -1, 1, -1)]], rtol=1e-14
+        )
 
 
 # ── rows and widths ───────────────────────────────────────────────────────────────────────────────
+
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 31, 63, 64, 65, 127, 129, 65_537])
 @pytest.mark.parametrize("width", [3, 17])
@@ -114,7 +120,7 @@ def test_width_one(device):
     y = mg.layer_norm(x, 1, w, b)
     assert y.tolist() == [[5.0], [5.0]]
     dx, dw, db = mg.grad(y, [x, w, b], tensor(np.array([[2.0], [3.0]], np.float32), device))
-    np.testing.assert_allclose(array(dx), 0, atol=2**-24 * 6 / math.sqrt(1e-5))     # a difference of two of that size
+    np.testing.assert_allclose(array(dx), 0, atol=2**-24 * 6 / math.sqrt(1e-5))  # a difference of two of that size
     assert dw.tolist() == [0.0]
     assert db.tolist() == [5.0]
 
@@ -136,6 +142,7 @@ def test_constant_rows(value, create_graph, device, rng):
 
 
 # ── independence ──────────────────────────────────────────────────────────────────────────────────
+
 
 @pytest.mark.parametrize("width", [3, 16, 100, 769])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -167,7 +174,11 @@ def test_threads_change_nothing(device, rng):
     try:
         for count in (1, 2, 3):
             mg.set_num_threads(count)
-            x, w, b = a.detach().requires_grad_(), mg.ones(65, device=device, requires_grad=True), mg.zeros(65, device=device, requires_grad=True)
+            x, w, b = (
+                a.detach().requires_grad_(),
+                mg.ones(65, device=device, requires_grad=True),
+                mg.zeros(65, device=device, requires_grad=True),
+            )
             y = mg.layer_norm(x, 65, w, b)
             found.append([array(v).copy() for v in (y, *mg.grad(y, [x, w, b], g))])
     finally:
@@ -182,7 +193,9 @@ def test_what_normalization_does_not_see(device, rng):
     a = rng.standard_normal((8, 50))
     x = tensor(a, device, True)
     y = mg.layer_norm(x, 50, eps=0.0)
-    np.testing.assert_allclose(array(y), array(mg.layer_norm(tensor(3 * a + 7, device), 50, eps=0.0)), rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(
+        array(y), array(mg.layer_norm(tensor(3 * a + 7, device), 50, eps=0.0)), rtol=1e-10, atol=1e-11
+    )
     np.testing.assert_allclose(array(y).mean(1), 0, atol=1e-14)
     np.testing.assert_allclose(array(y).var(1), 1, rtol=1e-13)
     dx = array(mg.grad(y, x, tensor(rng.standard_normal((8, 50)), device)))
@@ -195,12 +208,17 @@ def test_the_axes_of_a_shape(device, rng):
     a = rng.standard_normal((2, 3, 4, 5))
     w = rng.standard_normal((3, 4, 5))
     np.testing.assert_allclose(
-        array(mg.layer_norm(tensor(a, device), (3, 4, 5), tensor(w, device))), layer_norm(a, w, normalized_shape=(3, 4, 5)), rtol=1e-12
+        array(mg.layer_norm(tensor(a, device), (3, 4, 5), tensor(w, device))),
+        layer_norm(a, w, normalized_shape=(3, 4, 5)),
+        rtol=1e-12,
     )
-    np.testing.assert_allclose(array(mg.layer_norm(tensor(a, device).T, 2)), layer_norm(a.T, normalized_shape=2), rtol=1e-9)
+    np.testing.assert_allclose(
+        array(mg.layer_norm(tensor(a, device).T, 2)), layer_norm(a.T, normalized_shape=2), rtol=1e-9
+    )
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
+
 
 def test_errors(device):
     x, w = mg.ones((2, 3, 4), device=device), mg.ones(4, device=device)

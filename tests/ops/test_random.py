@@ -14,7 +14,9 @@ DRAWS = {
     "normal": lambda shape, dtype="float32", device=None: mg.random.normal(shape=shape, dtype=dtype, device=device),
     "randint": lambda shape, dtype=None, device=None: mg.random.randint(0, 1000, shape, device=device),
     "permutation": lambda shape, dtype=None, device=None: mg.random.permutation(math.prod(shape), device=device),
-    "dropout": lambda shape, dtype="float32", device=None: mg.nn.functional.dropout(mg.ones(shape, dtype=dtype, device=device)),
+    "dropout": lambda shape, dtype="float32", device=None: mg.nn.functional.dropout(
+        mg.ones(shape, dtype=dtype, device=device)
+    ),
 }
 
 
@@ -31,6 +33,7 @@ def chi_square(counts, expected):
 
 # ── distributions ─────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_uniform(dtype, device):
     """In [0, 1), every interval of a thousand as often as any other, neighbors independent."""
@@ -39,7 +42,7 @@ def test_uniform(dtype, device):
     assert x.min() >= 0
     assert x.max() < 1
     assert abs(chi_square(np.histogram(x, 1000, (0, 1))[0], N / 1000)) < 5
-    assert abs(chi_square(np.histogram((x * 2**12) % 1, 16, (0, 1))[0], N / 16)) < 5        # the low bits
+    assert abs(chi_square(np.histogram((x * 2**12) % 1, 16, (0, 1))[0], N / 16)) < 5  # the low bits
     for lag in (1, 2, 3, 4):
         pairs = np.histogram2d(x[:-lag], x[lag:], 16, ((0, 1), (0, 1)))[0]
         assert abs(chi_square(pairs.reshape(-1), (N - lag) / 256)) < 5
@@ -117,6 +120,7 @@ def test_permutation(device):
 
 # ── the generator ─────────────────────────────────────────────────────────────────────────────────
 
+
 def philox(counter, key):
     """Four words of Philox 4x32-10 (Salmon et al., 2011), written from the paper."""
     mask = 2**32 - 1
@@ -145,7 +149,8 @@ def test_uniform_is_philox(seed, position, device):
     """Value i is word i % 4 of block position + i/4, its high bits; float64 takes its low bits from a second stream."""
     blocks = [position + i for i in range(20)]
     words = [
-        [w for b in blocks for w in philox((b % 2**32, b >> 32, stream, 0), (seed % 2**32, seed >> 32))] for stream in (0, 1)
+        [w for b in blocks for w in philox((b % 2**32, b >> 32, stream, 0), (seed % 2**32, seed >> 32))]
+        for stream in (0, 1)
     ]
     for dtype in ("float32", "float64"):
         mg.random.set_state({"seed": seed, "position": position})
@@ -159,6 +164,7 @@ def test_uniform_is_philox(seed, position, device):
 
 # ── the stream ────────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("name", DRAWS)
 def test_seeds(name, device):
     """The same seed gives the same bits, another one others; draws do not repeat."""
@@ -168,7 +174,7 @@ def test_seeds(name, device):
         found.append(array(DRAWS[name]((1000,), device=device)).copy())
     np.testing.assert_array_equal(found[0], found[1])
     assert (found[0] != found[2]).any()
-    np.testing.assert_array_equal(found[3], found[4])       # seeds are taken modulo 2⁶⁴
+    np.testing.assert_array_equal(found[3], found[4])  # seeds are taken modulo 2⁶⁴
     assert (found[4] != array(DRAWS[name]((1000,), device=device))).any()
 
 
@@ -221,7 +227,7 @@ def test_streams_of_calls_do_not_overlap(device):
             values = array(mg.random.uniform(shape=n, dtype=dtype, device=device)).astype(np.float64) * 2.0**24
             seen.update(np.floor(values).tolist())
             total += n
-    assert total - len(seen) <= 5       # of 2280 values among 2²⁴, 0.2 meet by chance
+    assert total - len(seen) <= 5  # of 2280 values among 2²⁴, 0.2 meet by chance
 
 
 def test_shapes(device):

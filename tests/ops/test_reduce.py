@@ -43,7 +43,10 @@ def check(shape, dtype, device, rng):
     wide = a.astype(np.float64) if eps else a
     for name in ("sum", "max", "min", "argmax", "argmin", "any", "all"):
         np.testing.assert_allclose(
-            array(getattr(mg, name)(x, 1)), getattr(np, name)(wide, 1), rtol=4 * eps, atol=eps * shape[1] * (name == "sum")
+            array(getattr(mg, name)(x, 1)),
+            getattr(np, name)(wide, 1),
+            rtol=4 * eps,
+            atol=eps * shape[1] * (name == "sum"),
         )
     np.testing.assert_allclose(array(mg.cumulative_sum(x, axis=1)), np.cumsum(wide, 1), rtol=0, atol=4 * eps * shape[1])
     if eps:
@@ -51,13 +54,17 @@ def check(shape, dtype, device, rng):
         np.testing.assert_allclose(array(mg.var(x, 1)), wide.var(1), rtol=48 * eps, atol=4 * eps)
         np.testing.assert_allclose(array(mg.logsumexp(x, 1)), np.log(np.exp(wide).sum(1)), rtol=4 * eps, atol=8 * eps)
         factors = np.where(a < 0, 1 - eps, 1 + eps)
-        np.testing.assert_allclose(array(mg.prod(tensor(factors.astype(dtype), device), 1)), factors.prod(1), rtol=shape[1] * eps)
+        np.testing.assert_allclose(
+            array(mg.prod(tensor(factors.astype(dtype), device), 1)), factors.prod(1), rtol=shape[1] * eps
+        )
 
 
 @given(hnp.array_shapes(min_dims=0, max_dims=5, max_side=4, min_side=0), st.booleans(), st.data())
 def test_any_axes(device, shape, keepdims, data):
     """Any axes in any order of any shape, of a tensor with its axes in another order."""
-    axes = data.draw(st.none() | st.permutations(range(len(shape))).map(lambda order: order[: data.draw(st.integers(0, len(shape)))]))
+    axes = data.draw(
+        st.none() | st.permutations(range(len(shape))).map(lambda order: order[: data.draw(st.integers(0, len(shape)))])
+    )
     if axes is not None:
         axes = tuple(k - len(shape) * data.draw(st.booleans()) for k in axes)
     a = np.arange(1.0, 1 + np.prod(shape)).reshape(shape) % 7 - 3
@@ -74,6 +81,7 @@ def test_any_axes(device, shape, keepdims, data):
 
 
 # ── sums of squares ───────────────────────────────────────────────────────────────────────────────
+
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_variance_keeps_its_digits(axis, device, rng):
@@ -106,6 +114,7 @@ def test_constant_rows_have_variance_zero(device):
 
 # ── products ──────────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize(("values", "gradient"), [
     ([2.0, 3.0, 4.0], [12.0, 8.0, 6.0]), ([2.0, 0.0, 4.0], [0.0, 8.0, 0.0]), ([0.0, 0.0, 4.0], [0.0, 0.0, 0.0]),
     ([0.0, 3.0, 4.0], [12.0, 0.0, 0.0]), ([2.0, 3.0, 0.0], [0.0, 0.0, 6.0]), ([5.0], [1.0]), ([], []),
@@ -126,6 +135,7 @@ def test_products_of_zeros_have_second_derivatives(device, rng):
 
 # ── extrema ───────────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_ties_share_the_gradient(name, device):
     """Equally, as PyTorch's amax and amin; also with create_graph, and over several axes."""
@@ -133,7 +143,10 @@ def test_ties_share_the_gradient(name, device):
     a = a if name == "max" else -a
     for create_graph in (False, True):
         x = tensor(a, device, True)
-        assert mg.grad(getattr(mg, name)(x), x, create_graph=create_graph).tolist() == [[0, 1 / 3, 1 / 3], [1 / 3, 0, 0]]
+        assert mg.grad(getattr(mg, name)(x), x, create_graph=create_graph).tolist() == [
+            [0, 1 / 3, 1 / 3],
+            [1 / 3, 0, 0],
+        ]
         g = tensor(np.array([2.0, 5.0]), device)
         assert mg.grad(getattr(mg, name)(x, 1), x, g, create_graph=create_graph).tolist() == [[0, 1, 1], [5, 0, 0]]
 
@@ -188,6 +201,7 @@ def test_any_and_all(device):
 
 # ── logsumexp ─────────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_logsumexp_does_not_overflow(dtype, device):
     inf = math.inf
@@ -202,10 +216,13 @@ def test_logsumexp_of_large_numbers_has_a_gradient(device):
     """The softmax, which is finite."""
     x = tensor(np.array([1000.0, 1000.0, -1000.0]), device, True)
     for create_graph in (False, True):
-        np.testing.assert_allclose(array(mg.grad(mg.logsumexp(x), x, create_graph=create_graph)), [0.5, 0.5, 0], atol=1e-12)
+        np.testing.assert_allclose(
+            array(mg.grad(mg.logsumexp(x), x, create_graph=create_graph)), [0.5, 0.5, 0], atol=1e-12
+        )
 
 
 # ── running sums ──────────────────────────────────────────────────────────────────────────────────
+
 
 def test_cumulative_sum(device):
     x = tensor(np.array([1, 2, 3], np.int32), device)
@@ -218,6 +235,7 @@ def test_cumulative_sum(device):
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
+
 
 def test_errors(device):
     x, n, nothing = mg.ones((2, 3), device=device), mg.arange(3, device=device), mg.zeros((2, 0), device=device)

@@ -23,6 +23,7 @@ def exact_softmax(a):
 
 # ── sizes ─────────────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_widths(dtype, device, rng):
     """Vectors and their tails, results and gradients of all four kernels."""
@@ -35,7 +36,12 @@ def test_widths(dtype, device, rng):
         y, z = mg.softmax(x), mg.log_softmax(x)
         np.testing.assert_allclose(array(y), p, rtol=16 * eps)
         np.testing.assert_allclose(array(z), np.log(p), rtol=16 * eps, atol=16 * eps)
-        np.testing.assert_allclose(array(mg.grad(y, x, tensor(g, device))), p * (wide - (wide * p).sum(1, keepdims=True)), rtol=0, atol=64 * eps)
+        np.testing.assert_allclose(
+            array(mg.grad(y, x, tensor(g, device))),
+            p * (wide - (wide * p).sum(1, keepdims=True)),
+            rtol=0,
+            atol=64 * eps,
+        )
         dz = wide - p * wide.sum(1, keepdims=True)
         np.testing.assert_allclose(array(mg.grad(z, x, tensor(g, device))), dz, rtol=0, atol=16 * eps * width**0.5 * 5)
 
@@ -62,12 +68,15 @@ def test_every_axis(device, rng):
 
 # ── extreme logits ────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_large_logits(dtype, device):
     rows = np.array([[1e4, 1e4, -1e4], [-1e30, 0, -1e30], [1e38, 1e38, 1e38]], dtype)
     x = tensor(rows, device, True)
     np.testing.assert_allclose(array(mg.softmax(x)), [[0.5, 0.5, 0], [0, 1, 0], [1 / 3] * 3], rtol=1e-6)
-    expected = np.array([[-math.log(2), -math.log(2), -2e4 - math.log(2)], [-1e30, 0, -1e30], [-math.log(3)] * 3], dtype)
+    expected = np.array(
+        [[-math.log(2), -math.log(2), -2e4 - math.log(2)], [-1e30, 0, -1e30], [-math.log(3)] * 3], dtype
+    )
     np.testing.assert_allclose(array(mg.log_softmax(x)), expected, rtol=1e-6)
     for create_graph in (False, True):
         dx = mg.grad(mg.softmax(x), x, mg.ones((3, 3), dtype=dtype, device=device) * 2, create_graph=create_graph)
@@ -83,11 +92,21 @@ def test_masked_logits(dtype, device):
     y = mg.softmax(x)
     np.testing.assert_allclose(array(y), [[0.5, 0, 0.5], [0, 0, 1]])
     for create_graph in (False, True):
-        dx = array(mg.grad(y, x, tensor(np.array([[1, 2, 3], [4, 5, 6]], dtype), device), retain_graph=True, create_graph=create_graph))
+        dx = array(
+            mg.grad(
+                y,
+                x,
+                tensor(np.array([[1, 2, 3], [4, 5, 6]], dtype), device),
+                retain_graph=True,
+                create_graph=create_graph,
+            )
+        )
         np.testing.assert_allclose(dx, [[-0.5, 0, 0.5], [0, 0, 0]], atol=1e-6)
     assert array(mg.log_softmax(x)).tolist()[1] == [-INF, -INF, 0.0]
     assert np.isnan(array(mg.softmax(mg.full((1, 3), -INF, dtype=dtype, device=device)))).all()
-    assert mg.cross_entropy(x.detach(), tensor(np.array([0, 2]), device), reduction="none").tolist() == pytest.approx([math.log(2), 0.0])
+    assert mg.cross_entropy(x.detach(), tensor(np.array([0, 2]), device), reduction="none").tolist() == pytest.approx(
+        [math.log(2), 0.0]
+    )
     assert mg.cross_entropy(x.detach(), tensor(np.array([1, 2]), device), reduction="none").tolist() == [INF, 0.0]
 
 
@@ -111,15 +130,22 @@ def test_a_shift_changes_nothing(device, rng):
 
 # ── cross-entropy ─────────────────────────────────────────────────────────────────────────────────
 
+
 def test_ignored_rows(device):
     """Neither their logits, be they NaN, nor their label reach the loss or the gradient; the mean does not count them."""
     logits = np.array([[1.0, 2.0, 3.0], [np.nan, np.nan, np.nan], [3.0, 1.0, 0.0]], np.float32)
     for ignore in (-100, 1, 77):
         labels = np.array([2, ignore, 0])
-        for options in ({}, {"label_smoothing": 0.1}, {"weight": tensor(np.array([1.0, 2.0, 3.0], np.float32), device)}):
+        for options in (
+            {},
+            {"label_smoothing": 0.1},
+            {"weight": tensor(np.array([1.0, 2.0, 3.0], np.float32), device)},
+        ):
             x = tensor(logits, device, True)
             loss = mg.cross_entropy(x, tensor(labels, device), ignore_index=ignore, **options)
-            alone = mg.cross_entropy(tensor(logits[::2], device), tensor(labels[::2], device), ignore_index=-5, **options)
+            alone = mg.cross_entropy(
+                tensor(logits[::2], device), tensor(labels[::2], device), ignore_index=-5, **options
+            )
             assert loss.item() == pytest.approx(alone.item(), rel=1e-6)
             dx = array(mg.grad(loss, x))
             np.testing.assert_array_equal(dx[1], 0)
@@ -134,7 +160,9 @@ def test_nothing_to_average(device):
     none = mg.cross_entropy(x, ignored, reduction="none")
     assert none.tolist() == [0.0, 0.0]
     assert mg.grad(none, x, mg.ones(2, device=device)).tolist() == [[0.0] * 3] * 2
-    assert math.isnan(mg.cross_entropy(mg.ones((0, 3), device=device), mg.zeros(0, dtype="int64", device=device)).item())
+    assert math.isnan(
+        mg.cross_entropy(mg.ones((0, 3), device=device), mg.zeros(0, dtype="int64", device=device)).item()
+    )
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
@@ -147,7 +175,11 @@ def test_gradients_of_every_layout(reduction, device, rng):
     x = tensor(a, device, True)
     loss = mg.cross_entropy(x, tensor(labels, device), reduction=reduction)
     if reduction == "none":
-        for grad, expected in ((tensor(g, device)[::2], g[::2]), (tensor(g, device)[5::-1], g[5::-1]), (mg.broadcast_to(tensor(g[:1], device), (6,)), g[:1])):
+        for grad, expected in (
+            (tensor(g, device)[::2], g[::2]),
+            (tensor(g, device)[5::-1], g[5::-1]),
+            (mg.broadcast_to(tensor(g[:1], device), (6,)), g[:1]),
+        ):
             dx = array(mg.grad(loss, x, grad, retain_graph=True))
             np.testing.assert_allclose(dx, p * np.broadcast_to(expected, 6)[:, None], rtol=1e-5, atol=1e-6)
     else:
@@ -168,7 +200,14 @@ def test_errors(device):
         refuses(TypeError, "cross_entropy", "float64", mg.cross_entropy, x, tensor(np.array(labels), device))
     refuses(TypeError, "cross_entropy", "bool", mg.cross_entropy, x, t > 0)
     for bad in (5, -1, -100 + 1, 2**40):
-        refuses(IndexError, "cross_entropy", ["0 to 4", str(bad), "row 1"], mg.cross_entropy, x, tensor(np.array([0, bad, 1]), device))
+        refuses(
+            IndexError,
+            "cross_entropy",
+            ["0 to 4", str(bad), "row 1"],
+            mg.cross_entropy,
+            x,
+            tensor(np.array([0, bad, 1]), device),
+        )
     refuses(IndexError, "cross_entropy", ["-100"], mg.cross_entropy, x, t - 100, None, 3)
     refuses(ValueError, "cross_entropy", ["(3, 5)", "(2,)"], mg.cross_entropy, x, t[:2])
     refuses(ValueError, "cross_entropy", ["(3, 5)", "(3, 1)"], mg.cross_entropy, x, t[:, None])
