@@ -383,7 +383,7 @@ LAYOUT = [
     Op("sum", np.sum, AXES + EMPTY, dtypes="fib", torch=torch_axes("sum")),
     Op(
         "astype", lambda x, dtype: x.astype(dtype), dtypes="fib", ulps=0, torch=None,
-        cases=tuple(case((3, 4), dtype=d) for d in ("float64", "int64", "int32", "bool")) + (case((), dtype="float64"),),
+        cases=(*tuple(case((3, 4), dtype=d) for d in ("float64", "int64", "int32", "bool")), case((), dtype="float64")),
         gradient=False,
     ),
 ]  # fmt: skip
@@ -394,7 +394,7 @@ REDUCE = [
         mg.sum(x, axis, keepdims=keepdims), mg.sum(mg.ones_like(x), axis, keepdims=keepdims))),
     Op(
         "var", lambda x, axis=None, correction=0, keepdims=False: np.var(x, axis, ddof=correction, keepdims=keepdims),
-        cases=AXES + (case((3, 4), correction=1), case((3, 4, 5), axis=(0, 2), correction=1.5), case((2, 3), axis=0, correction=1)),
+        cases=(*AXES, case((3, 4), correction=1), case((3, 4, 5), axis=(0, 2), correction=1.5), case((2, 3), axis=0, correction=1)),
         torch=lambda t, x, axis=None, keepdims=False, correction=0: torch_axes("var")(t, x, axis, keepdims, correction=correction)
         if x.ndim and axis != () else x * 0, composition=compose_var,
     ),
