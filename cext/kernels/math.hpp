@@ -133,7 +133,7 @@ MG_INLINE float log10(float x) {
 MG_INLINE float log1p_finite(float x) {
     const float u = 1 + x, v = u - 1, c = (1 - (u - v)) + (x - v);
     const Split s = split_log(u);
-    // c is 0 for the largest u, where 2^-e would no longer be a normal number
+    // for the largest u, where 2^-e is no normal number, c = 1 vanishes beside it
     const float f = s.f + c * pow2(uint32_t(-int32_t(s.e > 126 ? 126.0f : s.e)));
     const float y = s.e * 0x1.62ep-1f + (f + (log1p_reduced(f) + s.e * 0x1.0bfbe8p-15f));
     return abs(x) < 0x1p-25f ? x : y;

@@ -257,11 +257,11 @@ def clip(x, min=None, max=None):
     return a
 
 
-# maximum, minimum: the gradient goes to the chosen operand, and in halves to both where they are equal
+# maximum, minimum: the gradient goes to the chosen operand, and in halves to both where neither is (equal, or NaN)
 cdef int extremum_backward(Node node, Array g) except -1:
     a, b = node.value(0), node.value(1)
-    first = greater(a, b) if node.extra else less(a, b)
-    share = cast(add(cast(first, g.code), multiply(cast(equal(a, b), g.code), 0.5)), g.code)
+    first, second = (greater(a, b), less(a, b)) if node.extra else (less(a, b), greater(a, b))
+    share = multiply(add(subtract(cast(<Array>first, g.code), cast(<Array>second, g.code)), 1), 0.5)
     if node.needs(0):
         node.send(0, multiply(g, share))
     if node.needs(1):

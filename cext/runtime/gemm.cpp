@@ -57,7 +57,8 @@ Tile choose_tile(bool transpose_b, int64_t m, int64_t n, int64_t k) {
         const int64_t length = multiple_of_16(VECTOR_CHUNK / k, 16, VECTOR_CHUNK);
         return {std::min(m, length), std::min(n, length), k};
     }
-    if (!unpacked_kernels || m * n * k > LARGE || (transpose_b && k < std::min<int64_t>(m, 160))) {
+    if (!unpacked_kernels || m * n * k > (transpose_b ? LARGE / 4 : LARGE) ||
+        (transpose_b && k < std::min<int64_t>(m, 160))) {
         Tile tile{part(m, 512), part(n, 1024), k};
         const auto enough = [&] { return ceil_divide(m, tile.m) * ceil_divide(n, tile.n) >= 8; };
         while (tile.m * tile.n > 64 * 64 && tile.m * tile.n * k > PACKED && !enough())

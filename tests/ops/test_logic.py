@@ -80,14 +80,14 @@ def test_extrema_of_edges(name, dtype, device):
 
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 def test_extrema_share_the_gradient_of_ties(name, device):
-    """PyTorch's convention: half to each of two equal operands, also with create_graph."""
+    """Half to each of two equal operands, as in PyTorch, and where there is NaN; also with create_graph."""
     for create_graph in (False, True):
-        x, y = tensor(np.array([1.0, 2.0, 3.0]), device, True), tensor(np.array([2.0, 2.0, 2.0]), device, True)
-        g = tensor(np.array([5.0, 7.0, 11.0]), device)
-        dx, dy = mg.grad(getattr(mg, name)(x, y), [x, y], g, create_graph=create_graph)
-        expected = [0.0, 3.5, 11.0] if name == "maximum" else [5.0, 3.5, 0.0]
+        x, y = tensor(np.array([1.0, 2.0, 3.0, np.nan]), device, True), tensor(np.array([2.0, 2.0, 2.0, 2.0]), device, True)
+        g = np.array([5.0, 7.0, 11.0, 13.0])
+        dx, dy = mg.grad(getattr(mg, name)(x, y), [x, y], tensor(g, device), create_graph=create_graph)
+        expected = [0.0, 3.5, 11.0, 6.5] if name == "maximum" else [5.0, 3.5, 0.0, 6.5]
         assert dx.tolist() == expected
-        assert dy.tolist() == [a - b for a, b in zip([5.0, 7.0, 11.0], expected, strict=True)]
+        assert dy.tolist() == (g - expected).tolist()
 
 
 @pytest.mark.parametrize("size", [1, 16, 33, 1000, 70_001])
