@@ -1,5 +1,6 @@
 """The tests that every operation of the table goes through, and the tools they are made of."""
 
+import gc
 import re
 from functools import reduce
 
@@ -9,6 +10,24 @@ import pytest
 import minigrad as mg
 
 KINDS = {"f": ("float64", "float32"), "i": ("int64", "int32"), "b": ("bool",)}
+
+
+# ── small tools ───────────────────────────────────────────────────────────────────────────────────
+
+def leaf(*values, dtype="float64"):
+    """A vector that requires grad."""
+    return mg.tensor(list(values), dtype=dtype, requires_grad=True)
+
+
+def allocated():
+    """Bytes of live tensors, with nothing waiting for the collector."""
+    gc.collect()
+    return mg.memory_allocated()
+
+
+def equals(x, expected):
+    """The values of x, bit for bit."""
+    np.testing.assert_array_equal(x.detach().numpy(), expected)
 
 
 # ── tensors of every layout ───────────────────────────────────────────────────────────────────────

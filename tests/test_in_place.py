@@ -1,25 +1,11 @@
 """Writes in place: which the tape follows, and which it refuses."""
 
-import gc
 
 import numpy as np
 import pytest
+from checks import allocated, equals, leaf
 
 import minigrad as mg
-
-
-def leaf(*values, dtype="float64"):
-    return mg.tensor(list(values), dtype=dtype, requires_grad=True)
-
-
-def allocated():
-    gc.collect()
-    return mg.memory_allocated()
-
-
-def equals(x, expected):
-    np.testing.assert_array_equal(x.detach().numpy(), expected)
-
 
 IN_PLACE = {
     "+=": (lambda h, c: h.__iadd__(c), lambda h, c: h + c),

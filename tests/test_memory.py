@@ -5,17 +5,13 @@ import os
 
 import numpy as np
 import pytest
+from checks import allocated
 
 import minigrad as mg
 from minigrad import nn, optim
 from minigrad.nn import functional as F
 
 MiB = 1 << 20
-
-
-def allocated():
-    gc.collect()
-    return mg.memory_allocated()
 
 
 def resident():

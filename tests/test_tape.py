@@ -7,24 +7,11 @@ import weakref
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import allocated, equals, leaf, refuses
 
 import minigrad as mg
 
 BLOCK = 4 << 20  # bytes of a tensor of a million float32
-
-
-def leaf(*values, dtype="float64"):
-    return mg.tensor(list(values), dtype=dtype, requires_grad=True)
-
-
-def allocated():
-    gc.collect()
-    return mg.memory_allocated()
-
-
-def equals(x, expected):
-    np.testing.assert_array_equal(x.detach().numpy(), expected)
 
 
 # ── accumulation ──────────────────────────────────────────────────────────────────────────────────

@@ -5,15 +5,10 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import equals, refuses
 
 import minigrad as mg
 from minigrad import nn
-
-
-def equals(x, expected):
-    np.testing.assert_array_equal(x.detach().numpy(), expected)
-
 
 # ── printing and conversion ───────────────────────────────────────────────────────────────────────
 
