@@ -52,16 +52,18 @@ int64_t multiple_of_16(int64_t x, int64_t low, int64_t high) { return std::clamp
 int64_t part(int64_t x, int64_t most) { return multiple_of_16(ceil_divide(x, ceil_divide(x, most)) + 15, 16, most); }
 
 Tile choose_tile(bool transpose_b, int64_t m, int64_t n, int64_t k) {
-    constexpr int64_t UNPACKED = 1'000'000, LARGE = 2'000'000'000, PACKED = 3'000'000;
+    constexpr int64_t UNPACKED = 1'000'000, LARGE = 2'000'000'000;
     if (m == 1 || n == 1) {
         const int64_t length = multiple_of_16(VECTOR_CHUNK / k, 16, VECTOR_CHUNK);
         return {std::min(m, length), std::min(n, length), k};
     }
     if (!unpacked_kernels || m * n * k > (transpose_b ? LARGE / 4 : LARGE) ||
         (transpose_b && k < std::min<int64_t>(m, 160))) {
+        // Halves until there is work for all threads, but not so far that packing costs more than it brings.
+        const int64_t least = unpacked_kernels ? 3'000'000 : 250'000;
         Tile tile{part(m, 512), part(n, 1024), k};
         const auto enough = [&] { return ceil_divide(m, tile.m) * ceil_divide(n, tile.n) >= 8; };
-        while (tile.m * tile.n > 64 * 64 && tile.m * tile.n * k > PACKED && !enough())
+        while (tile.m * tile.n > 32 * 32 && tile.m * tile.n * k > least && !enough())
             if (tile.m < tile.n)
                 tile.n = part(n, tile.n / 2);
             else
