@@ -10,24 +10,44 @@ namespace {
 
 constexpr int64_t GRAIN = 1 << 15;  // elements: a few microseconds of work
 
-// A row longer than this is read ahead of its use.
-template <class T>
-constexpr int64_t LONG = 2048 / int64_t(sizeof(T));
+// How rows are walked: LONG ones are read ahead of their use; with STREAMED ones so much is written that it cannot stay
+// in the cache, so it bypasses it.
+enum Walk { SHORT, LONG, STREAMED };
 
-// f.template operator()<is long>()
-template <class T, class F>
-MG_INLINE void by_length(int64_t width, F f) {
-    if (width > LONG<T>)
-        f.template operator()<true>();
+template <class T>
+Walk choose_walk(int64_t rows, int64_t width, const void* out) {
+    constexpr int64_t LONG_ROW = 2048, HUGE_OUTPUT = 8 << 20;  // bytes
+    const int64_t row = width * int64_t(sizeof(T));
+    if (row <= LONG_ROW) return SHORT;
+    return rows * row >= HUGE_OUTPUT && row % REGISTER == 0 && can_stream(out) ? STREAMED : LONG;
+}
+
+// f.template operator()<walk>()
+template <class F>
+MG_INLINE void specialized(Walk walk, F f) {
+    if (walk == SHORT) {
+        f.template operator()<SHORT>();
+    } else if (walk == LONG) {
+        f.template operator()<LONG>();
+    } else {
+        f.template operator()<STREAMED>();
+        finish_streams();
+    }
+}
+
+template <Walk walk, class T, class At>
+MG_INLINE void write(const At& at, T* p, Vector<T> v) {
+    if constexpr (walk == STREAMED)
+        at.stream(p, v);
     else
-        f.template operator()<false>();
+        at.store(p, v);
 }
 
 // One row. With any center c near the mean, and d = x - c,
 //   mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2
 // c is the mean of the first four; where that is so far off that the difference would cancel, the mean found first
 // becomes the center of a second pass.
-template <class T, bool is_long>
+template <class T, Walk walk>
 void normalize(int64_t width, const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* rstd) {
     const double inverse_width = 1 / double(width);
     T center = width < 4 ? x[0] : ((x[0] + x[1]) + (x[2] + x[3])) * T(0.25);
@@ -35,7 +55,7 @@ void normalize(int64_t width, const T* x, const T* gamma, const T* beta, double 
     for (bool first = true;; first = false) {
         double moments[2] = {};
         sums<T, 2,
-             is_long          ? 4
+             walk != SHORT    ? 4
              : REGISTER == 64 ? 1
                               : 2>(width, moments, [&](auto at, auto& sum) MG_INLINED {
             const Vector<T> d = at.keep(at.load(x) - center);
@@ -58,8 +78,8 @@ void normalize(int64_t width, const T* x, const T* gamma, const T* beta, double 
         Vector<T> v = (at.load(x) - center) * scale + offset;
         if (gamma) v = v * at.load(gamma);
         if (beta) v = v + at.load(beta);
-        at.store(y, v);
-        if (is_long) __builtin_prefetch(x + width + at.i, 0, 2);
+        write<walk>(at, y, v);
+        if (walk != SHORT) __builtin_prefetch(x + width + at.i, 0, 2);
     });
 }
 
@@ -70,20 +90,21 @@ void layer_norm(int64_t rows, int64_t width, const void* x_, const void* gamma_,
             *beta = static_cast<const T*>(beta_);
     T *y = static_cast<T*>(y_), *mean = static_cast<T*>(mean_), *rstd = static_cast<T*>(rstd_);
     if (width == 0) return;
+    const Walk how = choose_walk<T>(rows, width, y);
     parallel(rows, 2 + GRAIN / width, [=](int64_t begin, int64_t end) {
-        by_length<T>(width, [=]<bool is_long>() {
+        specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++)
-                normalize<T, is_long>(width, x + r * width, gamma, beta, eps, y + r * width, mean + r, rstd + r);
+                normalize<T, walk>(width, x + r * width, gamma, beta, eps, y + r * width, mean + r, rstd + r);
         });
     });
 }
 
 // One row of the backward pass. With h = g gamma, d = x - mean and xhat = d rstd, and means over the row,
 //   dx = rstd (h - mean(h) - xhat mean(h xhat)),  dgamma += g xhat,  dbeta += g
-template <class T, bool is_long>
+template <class T, Walk walk>
 void differentiate(int64_t width, const T* x, const T* gamma, T mean, T rstd, const T* g, T* dx, T* dgamma, T* dbeta) {
     double total[3] = {};  // of d, of h, of h d
-    sums<T, 3, is_long ? 2 : 1>(width, total, [&](auto at, auto& sum) MG_INLINED {
+    sums<T, 3, walk == SHORT ? 1 : 2>(width, total, [&](auto at, auto& sum) MG_INLINED {
         const Vector<T> d = at.keep(at.load(x) - mean);
         Vector<T> h = at.load(g);
         if (gamma) h = h * at.load(gamma);
@@ -96,7 +117,7 @@ void differentiate(int64_t width, const T* x, const T* gamma, T mean, T rstd, co
     const double inverse_width = 1 / double(width), s = rstd, shift = total[0] * inverse_width,
                  h_mean = total[1] * inverse_width, k = s * s * s * (total[2] * inverse_width - shift * h_mean);
     const T scale = T(s), offset = T(-shift * s), slope = T(-k), constant = T(shift * k - s * h_mean);
-    sweep<T, is_long ? 2 : 1>(0, width, [&](auto at, int) MG_INLINED {
+    sweep<T, walk == SHORT ? 1 : 2>(0, width, [&](auto at, int) MG_INLINED {
         const Vector<T> d = at.load(x) - mean, v = at.load(g);
         if (dgamma) {
             at.store(dgamma, at.load(dgamma) + v * (d * scale + offset));
@@ -104,7 +125,7 @@ void differentiate(int64_t width, const T* x, const T* gamma, T mean, T rstd, co
         }
         if (dx) {
             const Vector<T> h = gamma ? v * at.load(gamma) : v;
-            at.store(dx, h * scale + (d * slope + constant));
+            write<walk>(at, dx, h * scale + (d * slope + constant));
         }
     });
 }
@@ -136,15 +157,16 @@ void layer_norm_backward(int64_t rows, int64_t width, const void* x_, const void
     if (width == 0) return;
 
     const int64_t blocks = layer_norm_partials(rows), work = LAYER_NORM_BLOCK * width;
+    const Walk how = choose_walk<T>(rows, width, dx);
     parallel(blocks, 1 + GRAIN / work, [&](int64_t first, int64_t last) {
         for (int64_t b = first; b < last; b++) {
             T* sums = affine ? partial + 2 * b * width : nullptr;
             for (int64_t c = 0; affine && c < 2 * width; c++) sums[c] = 0;
             const int64_t end = (b + 1) * LAYER_NORM_BLOCK < rows ? (b + 1) * LAYER_NORM_BLOCK : rows;
-            by_length<T>(width, [=]<bool is_long>() {
+            specialized(how, [=]<Walk walk>() {
                 for (int64_t r = b * LAYER_NORM_BLOCK; r < end; r++)
-                    differentiate<T, is_long>(width, x + r * width, gamma, mean[r], rstd[r], g + r * width,
-                                              dx ? dx + r * width : nullptr, sums, affine ? sums + width : nullptr);
+                    differentiate<T, walk>(width, x + r * width, gamma, mean[r], rstd[r], g + r * width,
+                                           dx ? dx + r * width : nullptr, sums, affine ? sums + width : nullptr);
             });
         }
     });

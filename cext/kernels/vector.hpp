@@ -82,6 +82,21 @@ MG_INLINE T fold(typename VectorOf<T, bytes>::type v, F f) {
     }
 }
 
+// Streams: writes that bypass the cache, for results too large to stay in it, which are not read from memory first.
+// They need whole, aligned registers, and finish_streams() before another thread may look.
+inline bool can_stream([[maybe_unused]] const void* p) {
+#if defined(__AVX2__)
+    return reinterpret_cast<uintptr_t>(p) % REGISTER == 0;
+#else
+    return false;
+#endif
+}
+inline void finish_streams() {
+#if defined(__AVX2__)
+    _mm_sfence();
+#endif
+}
+
 // Elements i, i + 1, ... of arrays, one register full.
 template <class T>
 struct Whole {
@@ -93,6 +108,15 @@ struct Whole {
         return v;
     }
     MG_INLINE void store(T* p, Vector<T> v) const { __builtin_memcpy(p + i, &v, REGISTER); }
+    MG_INLINE void stream(T* p, Vector<T> v) const {
+#if defined(__AVX512F__)
+        _mm512_stream_si512((__m512i*)(p + i), (__m512i)v);
+#elif defined(__AVX2__)
+        _mm256_stream_si256((__m256i*)(p + i), (__m256i)v);
+#else
+        store(p, v);
+#endif
+    }
     MG_INLINE Vector<T> keep(Vector<T> v) const { return v; }
 };
 
@@ -147,6 +171,8 @@ struct Part {
         }
 #endif
     }
+
+    MG_INLINE void stream(T* p, Vector<T> v) const { store(p, v); }  // never reached: rows are whole registers
 
   private:
     MG_INLINE unsigned bits() const { return (1u << count) - 1; }
