@@ -32,6 +32,8 @@ cdef class Backend:
                      Array y, Array mean, Array rstd)
     cpdef layer_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array mean, Array rstd, Array g,
                               Array dx, Array dgamma, Array dbeta)
+    cpdef recurrent(self, cell, dict arrays)
+    cpdef recurrent_backward(self, cell, dict arrays)
     cpdef softmax(self, int64_t rows, int64_t width, bint log, Array x, Array y)
     cpdef softmax_backward(self, int64_t rows, int64_t width, bint log, Array y, Array g, Array dx)
     cpdef logsumexp(self, int64_t rows, int64_t width, Array x, Array y)

@@ -82,6 +82,14 @@ cdef class Backend:
         """The gradients of layer_norm for the cotangent g; dx, dgamma, dbeta may each be None."""
         raise NotImplementedError
 
+    cpdef recurrent(self, cell, dict arrays):
+        """All steps of a recurrent layer (ops/recurrent.pyx), on arrays under the names of `Recurrence` in kernels.hpp."""
+        raise NotImplementedError
+
+    cpdef recurrent_backward(self, cell, dict arrays):
+        """The gradients of `recurrent`: dx, dz, dgamma ... from gy; dh and dc of the last states become the first ones'."""
+        raise NotImplementedError
+
     cpdef softmax(self, int64_t rows, int64_t width, bint log, Array x, Array y):
         """y = softmax of each row of x, or its logarithm."""
         raise NotImplementedError

@@ -205,6 +205,7 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
 cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1:
     """Send the gradients of a fused operation through its composition, so that they can be differentiated again.
 
+    An operation with several outputs has a composition with as many; their gradients are in `node.pendings`.
     The composition runs on fresh aliases of the inputs: the gradient with respect to an alias counts only the paths
     inside the operation, and remains a function of the input on the tape.
     """
@@ -221,7 +222,9 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
                 places.append(i)
             x = a
         fresh.append(x)
-    grads = pull_back([composition(*fresh)], [g], targets, True, True, True)
+    outs = composition(*fresh)
+    arrived = [(y, d) for y, d in zip(outs, node.pendings) if d is not None] if node.outputs > 1 else [(outs, g)]
+    grads = pull_back([y for y, _ in arrived], [d for _, d in arrived], targets, True, True, True)
     for place, grad in zip(places, grads):
         if grad is not None:
             node.send(place, <Array>grad)

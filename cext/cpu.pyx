@@ -1,6 +1,7 @@
 """The CPU backend: every primitive is a kernel of the table, started through `launch`."""
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.string cimport memset
 
 import importlib.util
 import os
@@ -24,6 +25,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
     ctypedef void (*Reduction "mg::Reduction")(int64_t, int64_t, int64_t, const void*, void*) noexcept nogil
     cppclass Kernel:
         pass
+    ctypedef void* Address "void*"
     struct Step:
         double lr, beta1, beta2, eps, weight_decay, momentum, dampening, correction1, correction2
         int32_t nesterov, decoupled, first, centered
@@ -35,6 +37,21 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         void** s1
         void** s2
         void** s3
+    cpdef enum CellKind "mg::Cell":
+        RNN_TANH, RNN_RELU, LSTM, GRU
+    cpdef enum CellNorm "mg::CellNorm":
+        NO_NORM, NORM_STATE, NORM_SUM
+    struct Recurrence:
+        int32_t cell, norm, norm_cell, swap
+        double slope, eps
+        int64_t steps, batch, hidden, gates, segments, block, keep, panels
+        int64_t[4] ends
+        int64_t* lengths
+        Address x, w, bias, gamma, beta, gamma_c, beta_c
+        Address h, c, h_last, c_last
+        Address z, act, stats, stats_c, raw_c
+        Address gy, dh, dc, dx, dz, dgamma, dbeta, dgamma_c, dbeta_c
+        Address scratch, totals
     struct Kernels:
         const char* isa
         Loop** unary
@@ -46,6 +63,8 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Kernel* moments
         Kernel* layer_norm
         Kernel* layer_norm_backward
+        Kernel* recurrent
+        Kernel* recurrent_backward
         Kernel* softmax
         Kernel* softmax_backward
         Kernel* log_softmax
@@ -220,6 +239,25 @@ cdef class CPU(Backend):
         launch(2 * x.count, kernels.layer_norm_backward[x.code - FLOAT32], rows, width, x.data, pointer(gamma),
                mean.data, rstd.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta), partial.data)
 
+    cpdef recurrent(self, cell, dict arrays):
+        cdef Recurrence r = recurrence(cell, arrays)
+        cdef int code = (<Array>arrays["h"]).code
+        r.panels = r.hidden * rounded_up(r.gates * r.hidden)
+        room = recurrent_room(&r, code)
+        launch(r.steps * r.batch * r.gates * r.hidden * r.hidden, kernels.recurrent[code - FLOAT32], r)
+
+    cpdef recurrent_backward(self, cell, dict arrays):
+        cdef Recurrence r = recurrence(cell, arrays)
+        cdef Array h = <Array>arrays["h"], totals
+        cdef int64_t size
+        r.panels = r.gates * r.hidden * rounded_up(r.hidden)
+        room = recurrent_room(&r, h.code)
+        if r.dgamma != NULL or r.dbeta != NULL or r.dgamma_c != NULL or r.dbeta_c != NULL:
+            size = (r.batch + r.block - 1) // r.block * 2 * (r.gates + 1) * r.hidden
+            totals = empty(FLOAT64, 1, &size, 0)
+            r.totals = totals.data
+        launch(r.steps * r.batch * r.gates * r.hidden * r.hidden, kernels.recurrent_backward[h.code - FLOAT32], r)
+
     cpdef softmax(self, int64_t rows, int64_t width, bint log, Array x, Array y):
         if log:
             launch(4 * x.count, kernels.log_softmax[x.code - FLOAT32], rows, width, x.data, y.data)
@@ -344,6 +382,57 @@ cdef extern from *:
 
 cdef inline char* pointer(Array x) noexcept:
     return <char*>NULL if x is None else x.data
+
+
+cdef dict CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "lstm": LSTM, "gru": GRU}
+cdef dict CELL_NORMS = {None: NO_NORM, "state": NORM_STATE, "sum": NORM_SUM}
+
+
+cdef Recurrence recurrence(cell, dict arrays):
+    """The cell and its arrays as the kernels take them."""
+    cdef Recurrence r
+    cdef Array h = <Array>arrays["h"], w = <Array>arrays["w"], z = <Array>arrays["z"]
+    cdef int64_t end = 0, i
+    memset(&r, 0, sizeof(Recurrence))
+    r.cell, r.norm, r.norm_cell, r.swap = CELLS[cell.kind], CELL_NORMS[cell.norm], cell.norm_cell, cell.swap
+    r.slope, r.eps = cell.slope, cell.eps
+    r.steps, r.batch, r.hidden, r.gates = h.extent[0] - 1, h.extent[1], h.extent[2], w.extent[0] // h.extent[2]
+    r.segments = len(cell.sizes)
+    for i in range(r.segments):
+        end += cell.sizes[i]
+        r.ends[i] = end
+    # Where the weights fit a core's cache beside the rows, few samples at once keep most cores busy; otherwise
+    # the weights come from further away, and more samples share each reading of them.
+    r.block = 8 if w.count * itemsize(w.code) <= 1 << 19 else 32
+    r.keep = z.extent[0] == r.steps
+    r.lengths = <int64_t*>pointer(arrays.get("lengths"))
+    r.x, r.w, r.bias = pointer(arrays.get("x")), w.data, pointer(arrays.get("bias"))
+    r.gamma, r.beta = pointer(arrays.get("gamma")), pointer(arrays.get("beta"))
+    r.gamma_c, r.beta_c = pointer(arrays.get("gamma_c")), pointer(arrays.get("beta_c"))
+    r.h, r.c = h.data, pointer(arrays.get("c"))
+    r.h_last, r.c_last = pointer(arrays.get("h_last")), pointer(arrays.get("c_last"))
+    r.z, r.act = z.data, pointer(arrays["act"])
+    r.stats, r.stats_c = pointer(arrays.get("stats")), pointer(arrays.get("stats_c"))
+    r.raw_c = pointer(arrays.get("raw_c"))
+    r.gy, r.dh, r.dc = pointer(arrays.get("gy")), pointer(arrays.get("dh")), pointer(arrays.get("dc"))
+    r.dx, r.dz = pointer(arrays.get("dx")), pointer(arrays.get("dz"))
+    r.dgamma, r.dbeta = pointer(arrays.get("dgamma")), pointer(arrays.get("dbeta"))
+    r.dgamma_c, r.dbeta_c = pointer(arrays.get("dgamma_c")), pointer(arrays.get("dbeta_c"))
+    return r
+
+
+cdef int64_t rounded_up(int64_t columns):
+    """Columns in whole panels, of whatever width the instruction set gives them."""
+    return (columns + 31) // 32 * 32
+
+
+cdef Array recurrent_room(Recurrence* r, int code):
+    """Memory for the panels and for the rows that a block works on."""
+    cdef int64_t blocks = (r.batch + r.block - 1) // r.block
+    cdef int64_t size = r.panels + blocks * (2 * r.gates + 4) * r.hidden
+    cdef Array room = empty(code, 1, &size, 0)
+    r.scratch = room.data
+    return room
 
 
 cdef class TensorList:

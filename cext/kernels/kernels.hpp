@@ -70,6 +70,35 @@ struct Tensors {
     void* const* s3;
 };
 
+enum Cell { RNN_TANH, RNN_RELU, LSTM, GRU };
+enum CellNorm { NO_NORM, NORM_STATE, NORM_SUM };  // of what the state contributes, or of the sum with the input's share
+
+// All steps of one recurrent layer: T steps, N samples, H units, G gates, columns = G H. Pointers may be null where the
+// layer has no such thing. recurrent.cpp has the equations.
+struct Recurrence {
+    int32_t cell, norm, norm_cell;
+    int32_t swap;       // GRU: its update gate weighs the new state instead of the old one
+    double slope, eps;  // of the hard sigmoid (0: the logistic function), of the norms
+    int64_t steps, batch, hidden, gates;
+    int64_t segments, ends[4];  // columns that are normalized together: [0, ends[0]), [ends[0], ends[1]), ...
+    int64_t block, keep;        // samples that a thread takes at once; 1: z, act, stats of every step are kept, 0: not
+    const int64_t* lengths;     // [N]
+    const void *x, *w, *bias;   // [T, N, columns] the input's share, [columns, H], [columns]
+    const void *gamma, *beta, *gamma_c, *beta_c;  // [columns], [H]
+    void *h, *c;                                  // [T + 1, N, H], the first of them given; c: LSTM
+    void *h_last, *c_last;                        // [N, H]
+    void *z, *act;                                // [T, N, columns] or [N, columns]; act may be z
+    void *stats, *stats_c, *raw_c;                // [T, N, segments, 2], [T, N, 2], [T, N, H]: c' if m is carried
+    // backward
+    const void* gy;  // [T, N, H]
+    void *dh, *dc;   // [N, H]: gradients of the last states, replaced by the first ones'
+    void *dx, *dz;   // [T, N, columns]; dz may be dx
+    void *dgamma, *dbeta, *dgamma_c, *dbeta_c;
+    // for use on the way: [panels + blocks (2 columns + 4 H)], and doubles [blocks, 2 (columns + H)] or null
+    void *scratch, *totals;
+    int64_t panels;  // H, or in backward columns, rows of the other one rounded up to 32
+};
+
 struct Kernels {
     const char* isa;
 
@@ -98,6 +127,10 @@ struct Kernels {
     void (*layer_norm_backward[FLOATS])(int64_t rows, int64_t width, const void* x, const void* gamma, const void* mean,
                                         const void* rstd, const void* g, void* dx, void* dgamma, void* dbeta,
                                         void* partial);
+
+    // recurrent.cpp
+    void (*recurrent[FLOATS])(const Recurrence& layer);
+    void (*recurrent_backward[FLOATS])(const Recurrence& layer);
 
     // softmax.cpp: rows of x[rows, width]
     void (*softmax[FLOATS])(int64_t rows, int64_t width, const void* x, void* y);

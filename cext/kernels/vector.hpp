@@ -135,8 +135,7 @@ struct Part {
     MG_INLINE Vector<T> keep(Vector<T> v) const { return mask() ? v : Vector<T>{}; }
 
     MG_INLINE Vector<T> load(const T* p, T fill = 0) const {
-        Vector<T> v;
-        for (int j = 0; j < LANES<T>; j++) v[j] = fill;
+        Vector<T> v = Vector<T>{} + fill;
 #if defined(__AVX512F__)
         if constexpr (sizeof(T) == 4)
             return (Vector<T>)_mm512_mask_loadu_epi32((__m512i)v, bits(), p + i);

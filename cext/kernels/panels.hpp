@@ -1,0 +1,108 @@
+// Products with a matrix that is used many times: packed once into panels, then read in the order of its use.
+//
+// A panel holds two registers' width of columns, row after row, the last one filled up with zeros. Every element of the
+// product is a sum over k in rising order, whatever block of rows it is computed in.
+#pragma once
+
+#include "vector.hpp"
+
+namespace mg::MG_ISA {
+
+template <class T>
+constexpr int64_t PANEL = 2 * LANES<T>;
+
+// Rows of the product that are summed in registers at once: accumulators, two registers of B and one of A
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int TILE_ROWS = 8;
+#else
+constexpr int TILE_ROWS = 6;
+#endif
+
+// panels of b[k, n], whose elements lie row_step and column_step apart
+template <class T>
+void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, T* panels) {
+    for (int64_t first = 0; first < n; first += PANEL<T>) {
+        for (int64_t p = 0; p < k; p++, panels += PANEL<T>) {
+            for (int64_t j = 0; j < PANEL<T>; j++)
+                panels[j] = first + j < n ? b[p * row_step + (first + j) * column_step] : T(0);
+        }
+    }
+}
+
+// c[R, columns] = start + a[R, k] b, with b one panel and start = c, the bias, or nothing
+template <class T, int R>
+MG_INLINE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, int64_t columns, const T* bias,
+                              bool accumulate, T* c, int64_t ldc) {
+    Vector<T> sum[R][2] = {};
+    for (int64_t p = 0; p < k; p++, b += PANEL<T>) {
+        const Vector<T> b0 = Whole<T>{0}.load(b), b1 = Whole<T>{LANES<T>}.load(b);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) {
+            sum[r][0] += a[r * lda + p] * b0;
+            sum[r][1] += a[r * lda + p] * b1;
+        }
+    }
+    const auto write = [&](auto at, int j) MG_INLINED {
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) {
+            Vector<T> v = sum[r][j];
+            if (bias) v += at.load(bias);
+            if (accumulate) v += at.load(c + r * ldc);
+            at.store(c + r * ldc, v);
+        }
+    };
+    if (columns >= PANEL<T>) {
+        write(Whole<T>{0}, 0);
+        write(Whole<T>{LANES<T>}, 1);
+    } else {
+        if (columns >= LANES<T>)
+            write(Whole<T>{0}, 0);
+        else
+            write(Part<T>{0, int(columns)}, 0);
+        if (columns > LANES<T>) write(Part<T>{LANES<T>, int(columns - LANES<T>)}, 1);
+    }
+}
+
+// c[rows, n] = start + a[rows, k] b with the panels of b[k, n]
+template <class T>
+void multiply_panels(int64_t rows, int64_t k, int64_t n, const T* a, int64_t lda, const T* panels, const T* bias,
+                     bool accumulate, T* c, int64_t ldc) {
+    const int64_t parts = (rows + TILE_ROWS - 1) / TILE_ROWS;
+    for (int64_t j = 0; j < n; j += PANEL<T>, panels += k * PANEL<T>) {
+        for (int64_t part = 0; part < parts; part++) {  // of equal height
+            const int64_t first = rows * part / parts, height = rows * (part + 1) / parts - first;
+            const auto run = [&]<int R>() MG_INLINED {
+                multiply_panel<T, R>(k, a + first * lda, lda, panels, n - j, bias ? bias + j : nullptr, accumulate,
+                                     c + first * ldc + j, ldc);
+            };
+            switch (height) {
+                case 1:
+                    run.template operator()<1>();
+                    break;
+                case 2:
+                    run.template operator()<2>();
+                    break;
+                case 3:
+                    run.template operator()<3>();
+                    break;
+                case 4:
+                    run.template operator()<4>();
+                    break;
+                case 5:
+                    run.template operator()<5>();
+                    break;
+                case 6:
+                    run.template operator()<6>();
+                    break;
+                case 7:
+                    run.template operator()<7>();
+                    break;
+                case 8:
+                    run.template operator()<8>();
+                    break;
+            }
+        }
+    }
+}
+
+}  // namespace mg::MG_ISA

@@ -1,0 +1,481 @@
+// Recurrent layers: all steps of one layer in one call.
+//
+// The samples of a batch do not meet, so a thread takes a block of them through the whole sequence, with no thread
+// waiting for another one at any step. What a step computes for a sample depends on no other sample.
+//
+// A step goes  z = h W + b,  u = LN(z) or z,  a = u + x,  then gates and state, where x is the input's share. The norm
+// is taken segment by segment: of z (NORM_STATE), or of z + x (NORM_SUM; then a = u).
+#include "../runtime/pool.hpp"
+#include "math.hpp"
+#include "panels.hpp"
+
+namespace mg::MG_ISA {
+namespace {
+
+// The arrays of a Recurrence as rows: one sample at one step
+template <class T>
+struct Rows : Recurrence {
+    int64_t columns = gates * hidden;
+
+    explicit Rows(const Recurrence& r) : Recurrence(r) {}
+
+    template <class Array>
+    T* row(Array* base, int64_t t, int64_t n, int64_t width) const {
+        return base ? static_cast<T*>(const_cast<void*>(static_cast<const void*>(base))) + (t * batch + n) * width
+                    : nullptr;
+    }
+    bool alive(int64_t t, int64_t n) const { return !lengths || t < lengths[n]; }
+    bool ends_at(int64_t t, int64_t n) const { return t + 1 == (lengths ? lengths[n] : steps); }
+};
+
+template <class T>
+MG_INLINE void copy(int64_t n, const T* from, T* to) {
+    __builtin_memcpy(to, from, sizeof(T) * static_cast<unsigned long>(n));
+}
+template <class T>
+MG_INLINE void clear(int64_t n, T* to) {
+    __builtin_memset(to, 0, sizeof(T) * static_cast<unsigned long>(n));
+}
+
+// ---- gates --------------------------------------------------------------------------------------------------------
+
+// y = 1/(1 + e^-y), or with a slope clip(slope y + 1/2, 0, 1)
+template <class T>
+MG_INLINE void gate(int64_t n, T slope, T* y) {
+    if (slope == 0) {
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) y[j] = sigmoid(y[j]);
+    } else {
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) {
+            const T v = slope * y[j] + T(0.5), low = v < 0 ? 0 : v;
+            y[j] = low > 1 ? 1 : low;
+        }
+    }
+}
+
+// The derivative of `gate` from its result
+template <class T>
+MG_INLINE T gate_slope(T slope, T y) {
+    return slope == 0 ? y * (1 - y) : y > 0 && y < 1 ? slope : y != y ? y : 0;
+}
+
+template <class T>
+MG_INLINE void hyperbolic(int64_t n, T* y) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) y[j] = tanh(y[j]);
+}
+
+// ---- one row, normalized ------------------------------------------------------------------------------------------
+
+// mean and 1/sqrt(variance + eps) of a row, by deviations from a center near its mean
+template <class T>
+MG_INLINE void statistics(int64_t width, const T* x, double eps, T* mean, T* rstd) {
+    const double inverse_width = 1 / double(width);
+    T center = width < 4 ? x[0] : ((x[0] + x[1]) + (x[2] + x[3])) * T(0.25);
+    double shift, variance;
+    for (bool first = true;; first = false) {
+        double moments[2] = {};
+        sums<T, 2, 2>(width, moments, [&](auto at, auto& sum) MG_INLINED {
+            const Vector<T> d = at.keep(at.load(x) - center);
+            sum[0] += d;
+            sum[1] += d * d;
+        });
+        shift = moments[0] * inverse_width;
+        variance = moments[1] * inverse_width - shift * shift;
+        if (!first || !(shift * shift > 4 * variance)) break;
+        center = T(center + shift);
+    }
+    *mean = T(center + shift);
+    *rstd = T(1 / __builtin_sqrt((variance < 0 ? 0 : variance) + eps));
+}
+
+// y = (x - mean) rstd gamma + beta (+ more)
+template <class T>
+MG_INLINE void normalized(int64_t width, const T* x, T mean, T rstd, const T* gamma, const T* beta, const T* more,
+                          T* y) {
+    sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
+        Vector<T> v = (at.load(x) - mean) * rstd;
+        if (gamma) v = v * at.load(gamma);
+        if (beta) v += at.load(beta);
+        if (more) v += at.load(more);
+        at.store(y, v);
+    });
+}
+
+// dx = rstd (h - mean(h) - xhat mean(h xhat)) with h = g gamma, and dgamma += g xhat, dbeta += g. dx may be g.
+template <class T>
+MG_INLINE void normalized_backward(int64_t width, const T* x, T mean, T rstd, const T* gamma, const T* g, T* dx,
+                                   T* dgamma, T* dbeta) {
+    double total[2] = {};
+    sums<T, 2, 1>(width, total, [&](auto at, auto& sum) MG_INLINED {
+        Vector<T> h = at.load(g);
+        if (gamma) h = h * at.load(gamma);
+        sum[0] += h;
+        sum[1] += h * at.keep((at.load(x) - mean) * rstd);
+    });
+    const T h_mean = T(total[0] / double(width)), h_slope = T(total[1] / double(width));
+    sweep<T, 1>(0, width, [&](auto at, int) MG_INLINED {
+        const Vector<T> xhat = (at.load(x) - mean) * rstd, v = at.load(g);
+        if (dgamma) {
+            at.store(dgamma, at.load(dgamma) + v * xhat);
+            at.store(dbeta, at.load(dbeta) + v);
+        }
+        const Vector<T> h = gamma ? v * at.load(gamma) : v;
+        at.store(dx, (h - h_mean - xhat * h_slope) * rstd);
+    });
+}
+
+// ---- the sum before the gates -------------------------------------------------------------------------------------
+
+// The columns in which x is added to u outside of the gates: all but the candidate's of a GRU, whose reset gate stands
+// between the two.
+template <class T>
+int64_t added_columns(const Rows<T>& r) {
+    return r.cell == GRU ? 2 * r.hidden : r.columns;
+}
+
+template <class T>
+MG_INLINE T* offset(T* p, int64_t i) {
+    return p ? p + i : nullptr;
+}
+
+// a = u + x for row (t, n); z may be a
+template <class T>
+MG_INLINE void add_input(const Rows<T>& r, int64_t t, int64_t n, T* z, T* a) {
+    const int64_t added = added_columns(r);
+    const T* x = r.row(r.x, t, n, r.columns);
+    if (r.norm == NORM_SUM) {
+#pragma omp simd
+        for (int64_t j = 0; j < r.columns; j++) z[j] += x[j];
+    }
+    if (r.norm == NO_NORM) {
+#pragma omp simd
+        for (int64_t j = 0; j < added; j++) a[j] = z[j] + x[j];
+        if (a != z) copy(r.columns - added, z + added, a + added);
+        return;
+    }
+    T* stats = r.row(r.stats, t * r.keep, n, 2 * r.segments);
+    for (int64_t s = 0, begin = 0; s < r.segments; begin = r.ends[s++]) {
+        const int64_t width = r.ends[s] - begin;
+        T *mean = stats + 2 * s, *rstd = mean + 1;
+        statistics(width, z + begin, r.eps, mean, rstd);
+        normalized(width, z + begin, *mean, *rstd, offset(static_cast<const T*>(r.gamma), begin),
+                   offset(static_cast<const T*>(r.beta), begin),
+                   r.norm == NORM_STATE && begin < added ? x + begin : nullptr, a + begin);
+    }
+}
+
+// dz from du, for row (t, n); both may be the same memory
+template <class T>
+MG_INLINE void through_norm(const Rows<T>& r, int64_t t, int64_t n, const T* du, T* dz, T* dgamma, T* dbeta) {
+    const T *z = r.row(r.z, t, n, r.columns), *stats = r.row(r.stats, t, n, 2 * r.segments);
+    for (int64_t s = 0, begin = 0; s < r.segments; begin = r.ends[s++])
+        normalized_backward(r.ends[s] - begin, z + begin, stats[2 * s], stats[2 * s + 1],
+                            offset(static_cast<const T*>(r.gamma), begin), du + begin, dz + begin,
+                            offset(dgamma, begin), offset(dbeta, begin));
+}
+
+// ---- the cells: row (t, n) ----------------------------------------------------------------------------------------
+
+// What a thread needs for itself: rows of the cell's width
+template <class T>
+struct Scratch {
+    T *du, *m, *dh;         // [columns], [hidden], [hidden]
+    T *dgamma, *dbeta;      // [columns], null if not wanted
+    T *dgamma_c, *dbeta_c;  // [hidden], null if not wanted
+};
+
+// h = f(a)
+template <class T>
+MG_INLINE void rnn(const Rows<T>& r, int64_t t, int64_t n) {
+    T *z = r.row(r.z, t * r.keep, n, r.columns), *h = r.row(r.h, t + 1, n, r.hidden);
+    add_input(r, t, n, z, h);
+    if (r.cell == RNN_TANH) {
+        hyperbolic(r.hidden, h);
+    } else {
+        for (int64_t j = 0; j < r.hidden; j++) h[j] = h[j] > 0 || h[j] != h[j] ? h[j] : 0;
+    }
+}
+
+template <class T>
+MG_INLINE void rnn_backward(const Rows<T>& r, int64_t t, int64_t n, const T* dh, T* carry, const Scratch<T>&) {
+    const T* h = r.row(r.h, t + 1, n, r.hidden);
+    T* dx = r.row(r.dx, t, n, r.columns);
+    if (r.cell == RNN_TANH) {
+#pragma omp simd
+        for (int64_t j = 0; j < r.hidden; j++) dx[j] = dh[j] * (1 - h[j] * h[j]);
+    } else {
+        for (int64_t j = 0; j < r.hidden; j++) dx[j] = h[j] > 0 ? dh[j] : h[j] != h[j] ? h[j] : 0;
+    }
+    clear(r.hidden, carry);
+}
+
+// i, f, o = gate(a_i), gate(a_f), gate(a_o), g = tanh(a_g), c' = f c + i g, m = LN(c') or c', h = o tanh(m); carried is
+// c', or m. The order in memory is i, f, g, o.
+template <class T>
+MG_INLINE void lstm(const Rows<T>& r, int64_t t, int64_t n, const Scratch<T>& scratch) {
+    const int64_t H = r.hidden;
+    T *z = r.row(r.z, t * r.keep, n, r.columns), *a = r.row(r.act, t * r.keep, n, r.columns);
+    T* __restrict h = r.row(r.h, t + 1, n, H);
+    const T* __restrict c = r.row(r.c, t, n, H);
+    T* __restrict next = r.row(r.c, t + 1, n, H);
+    add_input(r, t, n, z, a);
+    gate(2 * H, T(r.slope), a);
+    hyperbolic(H, a + 2 * H);
+    gate(H, T(r.slope), a + 3 * H);
+    const T* __restrict i = a, * __restrict f = a + H, * __restrict g = a + 2 * H, * __restrict o = a + 3 * H;
+#pragma omp simd
+    for (int64_t j = 0; j < H; j++) next[j] = f[j] * c[j] + i[j] * g[j];
+    const T* m = next;
+    if (r.norm_cell) {
+        T* stats = r.row(r.stats_c, t * r.keep, n, 2);
+        statistics(H, next, r.eps, stats, stats + 1);
+        normalized(H, next, stats[0], stats[1], static_cast<const T*>(r.gamma_c), static_cast<const T*>(r.beta_c),
+                   static_cast<const T*>(nullptr), scratch.m);
+        if (r.raw_c) {  // the cell goes on normalized
+            copy(H, next, r.row(r.raw_c, t * r.keep, n, H));
+            copy(H, scratch.m, next);
+        }
+        m = scratch.m;
+    }
+#pragma omp simd
+    for (int64_t j = 0; j < H; j++) h[j] = o[j] * tanh(m[j]);
+}
+
+template <class T>
+MG_INLINE void lstm_backward(const Rows<T>& r, int64_t t, int64_t n, const T* __restrict dh, T* carry,
+                             const Scratch<T>& scratch) {
+    const int64_t H = r.hidden;
+    const T slope = T(r.slope);
+    const T* a = r.row(r.act, t, n, r.columns);
+    const T* __restrict i = a, * __restrict f = a + H, * __restrict g = a + 2 * H, * __restrict o = a + 3 * H;
+    const T* __restrict c = r.row(r.c, t, n, H), *next = r.row(r.c, t + 1, n, H);
+    const T *raw = r.raw_c ? r.row(r.raw_c, t, n, H) : next, *stats = r.row(r.stats_c, t, n, 2);
+    T* dx = r.row(r.dx, t, n, r.columns);
+    T* __restrict di = dx, * __restrict df = dx + H, * __restrict dg = dx + 2 * H, * __restrict d_o = dx + 3 * H;
+    T* __restrict dc = r.row(r.dc, 0, n, H);
+    T* __restrict dm = scratch.m;  // first m, then tanh(m), then its gradient
+
+    if (r.norm_cell && !r.raw_c)
+        normalized(H, raw, stats[0], stats[1], static_cast<const T*>(r.gamma_c), static_cast<const T*>(r.beta_c),
+                   static_cast<const T*>(nullptr), dm);
+    else
+        copy(H, next, dm);
+#pragma omp simd
+    for (int64_t j = 0; j < H; j++) {
+        const T y = tanh(dm[j]);
+        d_o[j] = dh[j] * y;
+        dm[j] = dh[j] * o[j] * (1 - y * y);
+    }
+    if (r.norm_cell) {
+        if (r.raw_c) {
+#pragma omp simd
+            for (int64_t j = 0; j < H; j++) dm[j] += dc[j];
+            clear(H, static_cast<T*>(dc));
+        }
+        normalized_backward(H, raw, stats[0], stats[1], static_cast<const T*>(r.gamma_c), static_cast<const T*>(dm),
+                            static_cast<T*>(dm), scratch.dgamma_c, scratch.dbeta_c);
+    }
+#pragma omp simd
+    for (int64_t j = 0; j < H; j++) {
+        const T d = dc[j] + dm[j];
+        d_o[j] *= gate_slope(slope, o[j]);
+        di[j] = d * g[j] * gate_slope(slope, i[j]);
+        df[j] = d * c[j] * gate_slope(slope, f[j]);
+        dg[j] = d * i[j] * (1 - g[j] * g[j]);
+        dc[j] = d * f[j];
+    }
+    clear(H, carry);
+}
+
+// r, z = gate(a_r), gate(a_z), n = tanh(x_n + r u_n), h' = (1 - z) n + z h, or with swap z n + (1 - z) h. The order in
+// memory is r, z, n.
+template <class T>
+MG_INLINE void gru(const Rows<T>& r, int64_t t, int64_t n) {
+    const int64_t H = r.hidden;
+    T *z = r.row(r.z, t * r.keep, n, r.columns), *a = r.row(r.act, t * r.keep, n, r.columns);
+    const T* __restrict x = r.row(r.x, t, n, r.columns) + 2 * H;
+    const T* __restrict h = r.row(r.h, t, n, H);
+    T* __restrict next = r.row(r.h, t + 1, n, H);
+    add_input(r, t, n, z, a);
+    gate(2 * H, T(r.slope), a);
+    const T* __restrict reset = a, * __restrict update = a + H;
+    T* __restrict candidate = a + 2 * H;
+#pragma omp simd
+    for (int64_t j = 0; j < H; j++) {
+        const T y = tanh(x[j] + reset[j] * candidate[j]), w = r.swap ? 1 - update[j] : update[j];
+        candidate[j] = y;
+        next[j] = y + w * (h[j] - y);
+    }
+}
+
+template <class T>
+MG_INLINE void gru_backward(const Rows<T>& r, int64_t t, int64_t n, const T* __restrict dh, T* __restrict carry,
+                            const Scratch<T>& scratch) {
+    const int64_t H = r.hidden;
+    const T slope = T(r.slope), sign = r.swap ? -1 : 1;
+    const T *a = r.row(r.act, t, n, r.columns), *z = r.row(r.z, t, n, r.columns) + 2 * H;
+    const T* __restrict reset = a, * __restrict update = a + H, * __restrict candidate = a + 2 * H;
+    const T* __restrict h = r.row(r.h, t, n, H);
+    T *dx = r.row(r.dx, t, n, r.columns), *du = r.row(r.dz, t, n, r.columns);
+    T* __restrict dr = dx, * __restrict dw = dx + H, * __restrict dn = dx + 2 * H, * __restrict dun = du + 2 * H;
+    const T* __restrict u = z;
+    if (r.norm != NO_NORM) {
+        const int64_t s = r.segments - 1;
+        const T* stats = r.row(r.stats, t, n, 2 * r.segments) + 2 * s;
+        normalized(H, z, stats[0], stats[1], offset(static_cast<const T*>(r.gamma), 2 * H),
+                   offset(static_cast<const T*>(r.beta), 2 * H), static_cast<const T*>(nullptr), scratch.m);
+        u = scratch.m;
+    }
+#pragma omp simd
+    for (int64_t j = 0; j < H; j++) {
+        const T w = r.swap ? 1 - update[j] : update[j], y = candidate[j];
+        const T d = dh[j] * (1 - w) * (1 - y * y);
+        carry[j] = dh[j] * w;
+        dn[j] = d;
+        dun[j] = d * reset[j];
+        dr[j] = d * u[j] * gate_slope(slope, reset[j]);
+        dw[j] = sign * dh[j] * (h[j] - y) * gate_slope(slope, update[j]);
+    }
+    copy(2 * H, dx, du);
+}
+
+// ---- all steps ----------------------------------------------------------------------------------------------------
+
+constexpr int64_t FLUSH = 64;  // rows summed in T before they are added in double
+
+template <class T>
+T* scratch_of(const Rows<T>& r, int64_t block) {
+    return static_cast<T*>(r.scratch) + r.panels + block * r.columns * 2 + block * r.hidden * 4;
+}
+
+// W[columns, hidden]: h W^T needs the panels of its transpose, dz W those of itself
+template <class T>
+void recurrent(const Recurrence& recurrence) {
+    const Rows<T> r(recurrence);
+    const int64_t H = r.hidden, columns = r.columns;
+    T* panels = static_cast<T*>(r.scratch);
+    pack_panels(H, columns, static_cast<const T*>(r.w), 1, H, panels);
+    parallel((r.batch + r.block - 1) / r.block, 1, [&](int64_t first, int64_t last) {
+        for (int64_t b = first; b < last; b++) {
+            const int64_t begin = b * r.block, end = begin + r.block < r.batch ? begin + r.block : r.batch;
+            Scratch<T> scratch{};
+            scratch.m = scratch_of(r, b);
+            for (int64_t t = 0; t < r.steps; t++) {
+                multiply_panels(end - begin, H, columns, r.row(r.h, t, begin, H), H, panels,
+                                static_cast<const T*>(r.bias), false, r.row(r.z, t * r.keep, begin, columns), columns);
+                for (int64_t n = begin; n < end; n++) {
+                    T *h = r.row(r.h, t + 1, n, H), *c = r.row(r.c, t + 1, n, H);
+                    if (!r.alive(t, n)) {
+                        clear(H, h);
+                        if (c) clear(H, c);
+                        continue;
+                    }
+                    if (r.cell == LSTM)
+                        lstm(r, t, n, scratch);
+                    else if (r.cell == GRU)
+                        gru(r, t, n);
+                    else
+                        rnn(r, t, n);
+                    if (r.ends_at(t, n)) {
+                        copy(H, h, r.row(r.h_last, 0, n, H));
+                        if (c) copy(H, c, r.row(r.c_last, 0, n, H));
+                    }
+                }
+            }
+        }
+    });
+}
+
+// total += sum, and sum = 0
+template <class T>
+MG_INLINE void flush(int64_t n, T* sum, double* total) {
+    for (int64_t j = 0; j < n; j++) {
+        total[j] += double(sum[j]);
+        sum[j] = 0;
+    }
+}
+
+template <class T>
+void recurrent_backward(const Recurrence& recurrence) {
+    const Rows<T> r(recurrence);
+    const int64_t H = r.hidden, columns = r.columns, blocks = (r.batch + r.block - 1) / r.block;
+    T* panels = static_cast<T*>(r.scratch);
+    pack_panels(columns, H, static_cast<const T*>(r.w), H, 1, panels);
+    double* totals = static_cast<double*>(r.totals);  // [blocks, 2 (columns + hidden)]: dgamma, dbeta, of c too
+    const int64_t affine = 2 * (columns + H);
+    parallel(blocks, 1, [&](int64_t first, int64_t last) {
+        for (int64_t b = first; b < last; b++) {
+            const int64_t begin = b * r.block, end = begin + r.block < r.batch ? begin + r.block : r.batch;
+            T* room = scratch_of(r, b);
+            Scratch<T> scratch{};
+            scratch.m = room;
+            scratch.dh = room + H;
+            T* sums = room + 2 * H;
+            double* total = totals ? totals + b * affine : nullptr;
+            if (totals) {
+                clear(affine, sums);
+                clear(affine, total);
+                scratch.dgamma = r.norm != NO_NORM ? sums : nullptr;
+                scratch.dbeta = r.norm != NO_NORM ? sums + columns : nullptr;
+                scratch.dgamma_c = r.norm_cell ? sums + 2 * columns : nullptr;
+                scratch.dbeta_c = r.norm_cell ? sums + 2 * columns + H : nullptr;
+            }
+            int64_t summed = 0;
+            for (int64_t t = r.steps - 1; t >= 0; t--) {
+                for (int64_t n = begin; n < end; n++) {
+                    T *dx = r.row(r.dx, t, n, columns), *dz = r.row(r.dz, t, n, columns);
+                    if (!r.alive(t, n)) {
+                        clear(columns, dx);
+                        if (dz != dx) clear(columns, dz);
+                        continue;
+                    }
+                    const T* gy = r.row(r.gy, t, n, H);
+                    T *carry = r.row(r.dh, 0, n, H), *dh = scratch.dh;
+#pragma omp simd
+                    for (int64_t j = 0; j < H; j++) dh[j] = carry[j] + (gy ? gy[j] : T(0));
+                    if (r.cell == LSTM)
+                        lstm_backward(r, t, n, dh, carry, scratch);
+                    else if (r.cell == GRU)
+                        gru_backward(r, t, n, dh, carry, scratch);
+                    else
+                        rnn_backward(r, t, n, dh, carry, scratch);
+                    if (r.norm != NO_NORM)
+                        through_norm(r, t, n, r.cell == GRU ? dz : dx, dz, scratch.dgamma, scratch.dbeta);
+                }
+                // samples that have ended have dz = 0
+                multiply_panels<T>(end - begin, columns, H, r.row(r.dz, t, begin, columns), columns, panels, nullptr,
+                                   true, r.row(r.dh, 0, begin, H), H);
+                summed += end - begin;
+                if (totals && (summed >= FLUSH || t == 0)) {
+                    flush(affine, sums, total);
+                    summed = 0;
+                }
+            }
+        }
+    });
+    if (!totals) return;
+    const auto add_up = [&](void* out, int64_t n, int64_t place) {
+        for (int64_t j = 0; out && j < n; j++) {
+            double sum = 0;
+            for (int64_t b = 0; b < blocks; b++) sum += totals[b * affine + place + j];
+            static_cast<T*>(out)[j] = T(sum);
+        }
+    };
+    add_up(r.dgamma, columns, 0);
+    add_up(r.dbeta, columns, columns);
+    add_up(r.dgamma_c, H, 2 * columns);
+    add_up(r.dbeta_c, H, 2 * columns + H);
+}
+
+}  // namespace
+
+void fill_recurrent(Kernels& k) {
+    k.recurrent[0] = recurrent<float>;
+    k.recurrent[1] = recurrent<double>;
+    k.recurrent_backward[0] = recurrent_backward<float>;
+    k.recurrent_backward[1] = recurrent_backward<double>;
+}
+
+}  // namespace mg::MG_ISA

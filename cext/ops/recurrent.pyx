@@ -1,0 +1,289 @@
+"""Recurrent layers: all steps of one layer in one operation, on inputs that have been projected before."""
+from cython cimport final
+from libc.stdint cimport int64_t
+
+from minigrad.engine.array cimport INT64, Array, check_same_device, empty, is_float, itemsize, shape_of, view
+from minigrad.engine.backend cimport backend
+from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.ops.arguments cimport float_operand, operand
+from minigrad.engine.ops.layout cimport (
+    cast, copied, dense, expand_dims, matrix_transpose, permuted_raw, reshaped, summed, zeros,
+)
+from minigrad.engine.ops.logic cimport where
+from minigrad.engine.ops.matmul cimport matmul, product
+from minigrad.engine.tape cimport Node, recording, track_many
+
+from minigrad.engine.ops.activation import relu, sigmoid
+from minigrad.engine.ops.join import concat, split, stack, unstack
+from minigrad.engine.ops.logic import clip
+from minigrad.engine.ops.norm import layer_norm
+from minigrad.engine.ops.trigonometry import tanh
+
+
+@final
+cdef class Cell:
+    """What a layer computes: the kind of cell, and the variants of it."""
+    cdef readonly str kind          # "rnn_tanh", "rnn_relu", "lstm" or "gru"
+    cdef readonly str norm          # what is normalized: "state", what the state contributes, "sum", or None
+    cdef readonly tuple sizes       # columns that are normalized together, one group after the other
+    cdef readonly bint norm_cell    # LSTM: whether the cell state is normalized on its way to the output
+    cdef readonly bint carry_norm   # LSTM: whether it is also carried on normalized
+    cdef readonly bint swap         # GRU: whether the update gate weighs the new state instead of the old one
+    cdef readonly double slope      # of the hard sigmoid clip(slope x + 1/2, 0, 1); 0: the logistic function
+    cdef readonly double eps        # of the norms
+
+    def __init__(self, kind, norm=None, sizes=(), norm_cell=False, carry_norm=False, swap=False, slope=0.0, eps=1e-5):
+        self.kind, self.norm, self.sizes, self.eps = kind, norm, tuple(sizes), eps
+        self.norm_cell, self.carry_norm, self.swap, self.slope = norm_cell, carry_norm, swap, slope
+
+
+# ── one step, composed: the equations, for reading, for the tests, and for derivatives of higher order ─────────────
+#
+#   u = LN(W h + b), segment by segment, or W h + b.  `x` is the share of the input, W_ih x_t and its biases, or LN of it
+#   With norm "sum" it is a = LN(x + W h + b) instead of a = x + u.
+
+def normalized(z, sizes, gamma, beta, eps):
+    """LN of groups of columns, each by itself."""
+    bounds = [sum(sizes[:i]) for i in range(1, len(sizes))]
+    parts = split(z, bounds, axis=-1)
+    gammas = [None] * len(sizes) if gamma is None else split(gamma, bounds)
+    betas = [None] * len(sizes) if beta is None else split(beta, bounds)
+    return concat([layer_norm(p, n, g, b, eps) for p, n, g, b in zip(parts, sizes, gammas, betas)], axis=-1)
+
+
+def summands(Cell cell, x, h, weight, bias, gamma, beta):
+    """x and u; with norm "sum" 0 and a."""
+    z = matmul(h, matrix_transpose(weight))
+    if bias is not None:
+        z = z + bias
+    if cell.norm == "sum":
+        return 0.0, normalized(z + x, cell.sizes, gamma, beta, cell.eps)
+    return x, z if cell.norm is None else normalized(z, cell.sizes, gamma, beta, cell.eps)
+
+
+def gate(Cell cell, a):
+    return sigmoid(a) if cell.slope == 0 else clip(cell.slope * a + 0.5, 0.0, 1.0)
+
+
+def rnn_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
+    x, u = summands(cell, x, h, weight, bias, gamma, beta)
+    return (tanh if cell.kind == "rnn_tanh" else relu)(x + u), None
+
+
+def lstm_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
+    x, u = summands(cell, x, h, weight, bias, gamma, beta)
+    i, f, g, o = split(x + u, 4, axis=-1)
+    c = gate(cell, f) * c + gate(cell, i) * tanh(g)
+    m = layer_norm(c, c.shape[-1], gamma_c, beta_c, cell.eps) if cell.norm_cell else c
+    return gate(cell, o) * tanh(m), m if cell.carry_norm else c
+
+
+def gru_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
+    x, u = summands(cell, x, h, weight, bias, gamma, beta)
+    x_r, x_z, x_n = split(x, 3, axis=-1)
+    u_r, u_z, u_n = split(u, 3, axis=-1)
+    r, z = gate(cell, x_r + u_r), gate(cell, x_z + u_z)
+    n = tanh(x_n + r * u_n)
+    return (z * n + (1.0 - z) * h if cell.swap else (1.0 - z) * n + z * h), None
+
+
+STEPS = {"rnn_tanh": rnn_step, "rnn_relu": rnn_step, "lstm": lstm_step, "gru": gru_step}
+GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
+
+
+def composition(Cell cell, lengths, x, h, c, *parameters):
+    """The states of all steps, the last h, and for an LSTM the last c, one step after the other."""
+    outputs = []
+    for t, share in enumerate(unstack(x)):
+        next_h, next_c = STEPS[cell.kind](cell, share, h, c, *parameters)
+        if lengths is None:
+            outputs.append(next_h)
+        else:
+            alive = expand_dims(lengths > t, 1)
+            outputs.append(where(alive, next_h, 0.0))
+            next_h = where(alive, next_h, h)
+            next_c = None if c is None else where(alive, next_c, c)
+        h, c = next_h, next_c
+    return (stack(outputs), h) if c is None else (stack(outputs), h, c)
+
+
+# ── all steps in one kernel ───────────────────────────────────────────────────────────────────────
+#
+#   dW = sum over t of dz_tᵀ h_{t-1}: one product over all steps.  dh_{t-1} = dz_t W + what passes by the product
+
+cdef Array steps_of(Array states, int64_t first):
+    """All but one of the steps of states[T + 1, N, H], from `first` on, sharing their memory."""
+    cdef int64_t[3] extent
+    extent[0], extent[1], extent[2] = states.extent[0] - 1, states.extent[1], states.extent[2]
+    return view(states, 3, extent, states.step, states.data + first * states.step[0])
+
+
+cdef Array flat(Array x):
+    """The contiguous x[T, N, K] as a matrix of T N rows."""
+    cdef int64_t[2] extent
+    extent[0], extent[1] = x.extent[0] * x.extent[1], x.extent[2]
+    return reshaped(x, 2, extent)
+
+
+cdef int backward(Node node, Array g) except -1:
+    cdef Cell cell = node.extra[0]
+    cdef Array lengths = node.extra[1]
+    cdef list inputs = [node.value(i) for i in range(node.inputs)]
+    if recording():
+        return composed_backward(node, lambda *args: composition(cell, lengths, *args), inputs, g)
+    cdef dict arrays = dict(zip(ARRAYS, node.extra[2:]))
+    cdef Array x = <Array>inputs[0], h = <Array>inputs[1], weight = <Array>inputs[3]
+    arrays["lengths"] = lengths
+    arrays.update(zip(PARAMETERS, [None if p is None else dense(<Array>p) for p in inputs[3:]]))
+    arrays["gy"] = None if node.pendings[0] is None else dense(<Array>node.pendings[0])
+    for i, name in ((1, "dh"), (2, "dc")):
+        if i < node.outputs:
+            arrays[name] = zeros(shape_of(h), h.code, h.buffer.device) if node.pendings[i] is None \
+                else copied(<Array>node.pendings[i])
+    arrays["dx"] = arrays["dz"] = like(x)
+    if cell.kind == "gru" or cell.norm == "state":
+        arrays["dz"] = like(x)
+    for i, name in enumerate(PARAMETERS[2:], 5):
+        if node.needs(i):
+            arrays["d" + name] = like(<Array>inputs[i])
+    backend(x).recurrent_backward(cell, arrays)
+    cdef Array dz = flat(<Array>arrays["dz"])
+    for i, name in enumerate(("dx", "dh", "dc")):
+        if node.needs(i):
+            node.give(i, <Array>arrays[name])
+    if node.needs(3):
+        node.give(3, product(permuted_raw(dz, [1, 0]), flat(steps_of(<Array>arrays["h"], 0)), None))
+    if node.needs(4):
+        node.give(4, summed(dz, [0], False))
+    for i, name in enumerate(PARAMETERS[2:], 5):
+        if node.needs(i):
+            node.give(i, <Array>arrays["d" + name])
+    return 0
+
+
+cdef Array like(Array x):
+    return empty(x.code, x.ndim_, x.extent, x.buffer.device)
+
+
+cdef tuple PARAMETERS = ("w", "bias", "gamma", "beta", "gamma_c", "beta_c")
+# What the forward pass keeps for the backward pass
+cdef tuple ARRAYS = ("h", "c", "z", "act", "stats", "stats_c", "raw_c")
+
+
+def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamma_c=None, beta_c=None, lengths=None):
+    """All steps of one recurrent layer.
+
+    The equations stand above, in ``rnn_step``, ``lstm_step`` and ``gru_step``; the layers of ``minigrad.nn`` say where
+    they come from.
+
+    Parameters
+    ----------
+    cell : Cell
+        What is computed.
+    x : Tensor, shape (T, N, G H)
+        The input's share of every step, ``W_ih x_t`` and its bias, normalized if it is to be. G is 1 for an RNN, 4 for
+        an LSTM (gates i, f, g, o), 3 for a GRU (r, z, n).
+    h, c : Tensor, shape (N, H)
+        The first states; c is None but for an LSTM.
+    weight : Tensor, shape (G H, H)
+    bias, gamma, beta : Tensor, shape (G H,), optional
+        Added to ``weight h``, and the gain and shift of its norm.
+    gamma_c, beta_c : Tensor, shape (H,), optional
+        The gain and shift of the norm of c.
+    lengths : Tensor, shape (N,), int64, optional
+        From 0 to T: the number of steps of each sample.
+
+    Returns
+    -------
+    y : Tensor, shape (T, N, H)
+        The state after every step, 0 after a sample's end.
+    h_n, c_n : Tensor, shape (N, H)
+        The states at each sample's end; c_n for an LSTM only.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not agree, or if a length is not in [0, T].
+    TypeError
+        If the dtypes do not agree.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad.engine.ops.recurrent import Cell, recurrent
+    >>> y, h = recurrent(Cell("rnn_relu"), mg.ones((3, 1, 1)), mg.zeros((1, 1)), None, mg.ones((1, 1)))
+    >>> y.reshape(3)
+    tensor([1., 2., 3.])
+    """
+    cdef str op = cell.kind.split("_")[0]
+    cdef list inputs = [x, h, c, weight, bias, gamma, beta, gamma_c, beta_c]
+    cdef Array a = float_operand(op, x), first, mask = None
+    cdef int i
+    for i in range(len(inputs)):
+        if inputs[i] is not None:
+            inputs[i] = float_operand(op, inputs[i])
+            check_same_device(op, a, <Array>inputs[i])
+            if (<Array>inputs[i]).code != a.code:
+                raise TypeError(f"[{op}] expected one dtype, got an input of {a.dtype} and {NAMES[i]} of "
+                                f"{(<Array>inputs[i]).dtype}")
+    gates = GATES[cell.kind]
+    if a.ndim_ != 3 or a.extent[0] < 1 or a.extent[2] % gates:
+        raise ValueError(f"[{op}] expected a projected input (T, N, {gates} H) with T at least 1, got {a.shape}")
+    T, N, columns = a.shape
+    H = columns // gates
+    shapes = [(T, N, columns), (N, H), (N, H), (columns, H), (columns,), (columns,), (columns,), (H,), (H,)]
+    for i in range(len(inputs)):
+        if inputs[i] is not None and shape_of(<Array>inputs[i]) != shapes[i]:
+            raise ValueError(f"[{op}] expected {NAMES[i]} of shape {shapes[i]}, got {shape_of(<Array>inputs[i])}")
+    if lengths is not None:
+        mask = checked_lengths(op, lengths, T, N)
+    wanted = recording() and any([p is not None and (<Array>p).needs_grad for p in inputs])
+
+    # the state before each step and the last one, so that y and the h_{t-1} of all steps are views of one array
+    cdef dict arrays = {"x": dense(a), "lengths": mask}
+    cdef int64_t[4] extent
+    extent[0], extent[1], extent[2] = T + 1, N, H
+    for name, start in (("h", inputs[1]), ("c", inputs[2])):
+        if start is not None:
+            arrays[name] = empty(a.code, 3, extent, a.buffer.device)
+            first = view(<Array>arrays[name], 2, extent + 1, (<Array>arrays[name]).step + 1, (<Array>arrays[name]).data)
+            backend(a).copy(<Array>start, first)
+            # a sample without any step ends where it began
+            arrays[name + "_last"] = like(first) if mask is None else copied(first)
+    arrays.update(zip(PARAMETERS, [None if p is None else dense(<Array>p) for p in inputs[3:]]))
+    extent[0] = T if wanted and (cell.norm is not None or gates > 1) else 1
+    extent[2] = columns
+    arrays["z"] = arrays["act"] = empty(a.code, 3, extent, a.buffer.device)
+    if gates > 1 and (cell.norm is not None or cell.kind == "gru"):
+        arrays["act"] = empty(a.code, 3, extent, a.buffer.device)
+    extent[2], extent[3] = len(cell.sizes), 2
+    if cell.norm is not None:
+        arrays["stats"] = empty(a.code, 4, extent, a.buffer.device)
+    extent[2] = 2
+    if cell.norm_cell:
+        arrays["stats_c"] = empty(a.code, 3, extent, a.buffer.device)
+    extent[2] = H
+    if cell.carry_norm:
+        arrays["raw_c"] = empty(a.code, 3, extent, a.buffer.device)
+    if N:
+        backend(a).recurrent(cell, arrays)
+    cdef list outs = [steps_of(<Array>arrays["h"], 1), arrays["h_last"]]
+    if "c" in arrays:
+        outs.append(arrays["c_last"])
+    track_many(outs, op.encode(), backward, inputs, list(range(len(inputs))),
+               (cell, mask, *[arrays.get(name) for name in ARRAYS]))
+    return tuple(outs)
+
+
+cdef tuple NAMES = ("the input", "h", "c", "the weight", "the bias", "gamma", "beta", "gamma_c", "beta_c")
+
+
+cdef Array checked_lengths(str op, object lengths, int64_t steps, int64_t batch):
+    """The lengths as int64, on the host's side checked."""
+    cdef Array a = operand(op, lengths)
+    if is_float(a.code) or shape_of(a) != (batch,):
+        raise ValueError(f"[{op}] expected {batch} integer lengths, got {a.dtype} of shape {a.shape}")
+    low, high = (int(a.min()), int(a.max())) if batch else (0, 0)
+    if low < 0 or high > steps:
+        raise ValueError(f"[{op}] expected lengths from 0 to {steps}, got {low if low < 0 else high}")
+    return dense(cast(a, INT64))
