@@ -1,118 +1,155 @@
-"""Recurrent layers, composed step by step out of other operations."""
+"""Recurrent layers: the whole sequence of a layer is one operation (engine/ops/recurrent)."""
 
-import math
+from collections.abc import Sequence
+from typing import Literal
 
-from minigrad.creation import empty, zeros
+from minigrad.creation import arange, zeros
 from minigrad.engine.array import DType
-from minigrad.engine.ops.join import stack, unstack
+from minigrad.engine.ops.join import concat, stack, unstack
+from minigrad.engine.ops.layout import flip
+from minigrad.engine.ops.logic import where
+from minigrad.engine.ops.recurrent import recurrent
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
-from minigrad.nn import init
-from minigrad.nn.module import Module
-from minigrad.nn.norm import LayerNorm
-from minigrad.nn.parameter import Parameter
+from minigrad.nn.batch_norm import RecurrentBatchNorm1d
+from minigrad.nn.cell import Recurrent
 
-ACTIVATIONS = {"tanh": F.tanh, "relu": F.relu}
+Lengths = Tensor | Sequence[int]
 
 
-class RNNCell(Module):
-    """One step of a recurrent network: h' = f(W_ih x + b_ih + W_hh h + b_hh).
+class _Sequences(Recurrent):
+    """Layers above layers, in one direction or both."""
 
-    With ``norm="layer"``, h' = f(LN(W_ih x + b_ih + W_hh h + b_hh)) (Ba, Kiros, Hinton 2016,
-    https://arxiv.org/abs/1607.06450, equation 4).
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Sizes of the last axis of x and of h.
-    bias : bool
-        Whether there are b_ih and b_hh.
-    nonlinearity : {"tanh", "relu"}
-        f.
-    norm : {None, "layer"}
-        Whether the sum is normalized before f.
-    device : str, optional
-    dtype : DType, optional
-        float32 (default) or float64.
-
-    Attributes
-    ----------
-    weight_ih : Parameter
-        ``(hidden_size, input_size)``; like all weights and biases from U(−1/√hidden_size, 1/√hidden_size).
-    weight_hh : Parameter
-        ``(hidden_size, hidden_size)``
-    bias_ih, bias_hh : Parameter or None
-        ``(hidden_size,)``
-    norm : LayerNorm or None
-        With gain and bias of ``(hidden_size,)``.
-
-    Raises
-    ------
-    ValueError
-        For sizes below 1, an unknown `nonlinearity` or `norm`; when called, for shapes that do not fit.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> from minigrad import nn
-    >>> cell = nn.RNNCell(3, 5, norm="layer")
-    >>> cell(mg.zeros((2, 3))).shape
-    (2, 5)
-    """
-
-    weight_ih: Parameter
-    weight_hh: Parameter
-    bias_ih: Parameter | None
-    bias_hh: Parameter | None
-    norm: LayerNorm | None
-
-    def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", *,
-        norm: str | None = None, device: str | None = None, dtype: DType | str | None = None,
+    def _finish(
+        self, num_layers: int, batch_first: bool, dropout: float, bidirectional: bool,
+        device: str | None, dtype: DType | str | None,
     ) -> None:  # fmt: skip
-        super().__init__()
-        _check_options(type(self).__name__, input_size, hidden_size, nonlinearity, norm)
-        self.input_size, self.hidden_size, self.nonlinearity = input_size, hidden_size, nonlinearity
-        _add_parameters(self, "", input_size, hidden_size, bias, norm, device, dtype)
+        if num_layers < 1:
+            raise ValueError(f"[{self.name}] expected at least one layer, got {num_layers}")
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"[{self.name}] expected a dropout probability from 0 to 1, got {dropout}")
+        self.num_layers, self.batch_first, self.dropout, self.bidirectional = (
+            num_layers, batch_first, dropout, bidirectional)  # fmt: skip
+        for layer in range(num_layers):
+            width = self.input_size if layer == 0 else self.hidden_size * (2 if bidirectional else 1)
+            for suffix in self._suffixes(layer):
+                self._add_layer(suffix, width, device, dtype)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Draw weights and biases anew; gain 1 and bias 0 of the norm."""
-        _reset_parameters(self, self.hidden_size)
+    def _suffixes(self, layer: int) -> list[str]:
+        """The ends of the parameters' names: one direction, or both."""
+        return [f"_l{layer}", f"_l{layer}_reverse"] if self.bidirectional else [f"_l{layer}"]
 
-    def forward(self, x: Tensor, h: Tensor | None = None) -> Tensor:
-        """x ``(N, input_size)`` or ``(input_size,)`` and h of the same form (zeros if absent) to the next h."""
-        if x.ndim not in (1, 2) or x.shape[-1] != self.input_size:
+    def _run(
+        self, x: Tensor, states: list[Tensor | None], lengths: Lengths | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The outputs of the last layer and the last states of all: h of every layer and direction, for an LSTM c too."""
+        batched, axes = x.ndim == 3, "N, T" if self.batch_first else "T, N"
+        if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
             size = self.input_size
-            raise ValueError(f"[RNNCell] expected an input (N, {size}) or ({size},), got {x.shape}")
-        shape = (*x.shape[:-1], self.hidden_size)
-        h = zeros(shape, dtype=x.dtype, device=x.device) if h is None else _check_state("RNNCell", h, shape)
-        projected = F.linear(x, self.weight_ih, _sum(self.bias_ih, self.bias_hh))
-        return _step(projected, h, self.weight_hh, self.norm, ACTIVATIONS[self.nonlinearity])
+            raise ValueError(f"[{self.name}] expected an input ({axes}, {size}) or (T, {size}), got {x.shape}")
+        if not batched:
+            x = x.expand_dims(1)
+        elif self.batch_first:
+            x = x.permute_dims((1, 0, 2))
+        steps, batch = x.shape[0], x.shape[1]
+        if steps == 0:
+            raise ValueError(f"[{self.name}] expected at least one step, got an input of shape {x.shape}")
+        alive = None
+        if lengths is not None:
+            if not batched:
+                raise ValueError(f"[{self.name}] lengths are for batches, got an input of shape {(steps, x.shape[2])}")
+            lengths = self._checked(lengths, steps, batch, x.device)
+            alive = (arange(steps, device=x.device).expand_dims(1) < lengths).expand_dims(2)
+            x = where(alive, x, 0.0)  # whatever stands in the padding, the gradients of the weights do not see it
+        count = self.num_layers * (2 if self.bidirectional else 1)
+        shape = (count, batch, self.hidden_size)
+        starts = []
+        for state in states:
+            wanted = shape if batched else (count, self.hidden_size)
+            if state is not None and state.shape != wanted:
+                raise ValueError(f"[{self.name}] expected a state of shape {wanted}, got {state.shape}")
+            state = zeros(shape, dtype=x.dtype, device=x.device) if state is None else state.reshape(shape)
+            starts.append(unstack(state))
 
-    def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}, bias={self.bias_ih is not None}, {self.nonlinearity!r}"
+        ends: list[tuple[Tensor, ...]] = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for suffix in self._suffixes(layer):
+                first = [start[len(ends)] for start in starts]
+                backwards = suffix.endswith("_reverse")
+                y, *last = self._layer(_reversed(x, lengths) if backwards else x, first, suffix, lengths)
+                outputs.append(_reversed(y, lengths) if backwards else y)
+                ends.append(tuple(last))
+            x = outputs[0] if len(outputs) == 1 else concat(outputs, axis=-1)
+            if self.dropout and layer < self.num_layers - 1:
+                x = F.dropout(x, self.dropout, self.training)
+        finals = [stack(list(end)) for end in zip(*ends, strict=True)]
+        if not batched:
+            return x.squeeze(1), [final.squeeze(1) for final in finals]
+        return (x.permute_dims((1, 0, 2)) if self.batch_first else x), finals
+
+    def _layer(self, x: Tensor, first: list[Tensor], suffix: str, lengths: Tensor | None) -> tuple[Tensor, ...]:
+        """One layer in one direction: the outputs ``(T, N, H)`` and the last states."""
+        h, c = first if self.kind == "lstm" else (first[0], None)
+        return recurrent(self.cell, self._share(suffix, x), h, c, *self._rest(suffix), lengths=lengths)
+
+    def _checked(self, lengths: Lengths, steps: int, batch: int, device: str) -> Tensor:
+        found = lengths if isinstance(lengths, Tensor) else Tensor(lengths, dtype="int64", device=device)
+        if found.shape != (batch,) or found.dtype.kind != "i":
+            raise ValueError(f"[{self.name}] expected {batch} integer lengths, got {found.dtype} of shape {found.shape}")
+        if batch and (int(found.min()) < 0 or int(found.max()) > steps):
+            raise ValueError(f"[{self.name}] expected lengths from 0 to {steps}, got {found.tolist()}")
+        return found.to("int64")
 
 
-class RNN(Module):
-    """A recurrent network over a sequence: h_t = f(W_ih x_t + b_ih + W_hh h_{t−1} + b_hh).
+def _reversed(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """x ``(T, N, ...)`` backwards in time, each sample up to its length."""
+    if lengths is None:
+        return flip(x, 0)
+    time = arange(x.shape[0], device=x.device).expand_dims(1)
+    return x[where(time < lengths, lengths - 1 - time, time), arange(x.shape[1], device=x.device)]
 
-    With ``norm="layer"``, h_t = f(LN(W_ih x_t + b_ih + W_hh h_{t−1} + b_hh)), with one gain and one bias for all
-    steps (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equation 4). W_ih x_t is computed for all steps at
-    once.
+
+class RNN(_Sequences):
+    """A recurrent network over sequences.
+
+    Without a norm, for every step t (Elman 1990)::
+
+        h_t = f(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh)
+
+    With ``norm="layer"``, one gain and one shift for all steps (Ba, Kiros, Hinton 2016,
+    https://arxiv.org/abs/1607.06450, equation 4)::
+
+        h_t = f(LN(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh))
+
+    With ``norm="batch"``, statistics for every step, the last ones trained serving all later steps (Cooijmans et al.
+    2016, https://arxiv.org/abs/1603.09025), composed step by step::
+
+        h_t = f(BN_t(W_ih x_t) + BN_t(W_hh h_{t-1}) + b_ih)
+
+    A plain version of one step is ``rnn_step`` in ``minigrad.engine.ops.recurrent``.
 
     Parameters
     ----------
     input_size, hidden_size : int
         Sizes of the last axis of x and of h.
+    num_layers : int
+        Layers above layers; each one takes the outputs of the one below.
     nonlinearity : {"tanh", "relu"}
         f.
-    bias : bool
-        Whether there are b_ih and b_hh.
+    bias : bool or "input"
+        Whether there are b_ih and b_hh, or b_ih alone.
     batch_first : bool
         Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
-    norm : {None, "layer"}
-        Whether the sum is normalized before f.
+    dropout : float
+        The probability with which an output becomes zero between two layers, in training.
+    bidirectional : bool
+        Whether a second set of weights runs from the end to the beginning; outputs of both stand side by side.
+    norm : {None, "layer", "batch"}
+        What is normalized, as above.
+    max_length : int, optional
+        With ``norm="batch"``, needed there: the number of steps with statistics of their own.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -120,19 +157,23 @@ class RNN(Module):
     Attributes
     ----------
     weight_ih_l0 : Parameter
-        ``(hidden_size, input_size)``; like all weights and biases from U(−1/√hidden_size, 1/√hidden_size).
+        ``(hidden_size, input_size)``, above the first layer ``(hidden_size, D hidden_size)`` for D directions; like
+        all weights and biases from U(−1/√hidden_size, 1/√hidden_size). The names end in ``_l1`` for the second layer,
+        in ``_l0_reverse`` for the second direction.
     weight_hh_l0 : Parameter
         ``(hidden_size, hidden_size)``
     bias_ih_l0, bias_hh_l0 : Parameter or None
         ``(hidden_size,)``
-    norm_l0 : LayerNorm or None
-        With gain and bias of ``(hidden_size,)``.
+    ln_l0 : GateNorm
+        With ``norm="layer"``: gain and shift of ``(hidden_size,)``.
+    bn_ih_l0, bn_hh_l0 : RecurrentBatchNorm1d
+        With ``norm="batch"``.
 
     Raises
     ------
     ValueError
-        For sizes below 1, an unknown `nonlinearity` or `norm`; when called, for shapes that do not fit and for a
-        sequence of no steps.
+        For options that do not exist or do not go together; when called, for shapes and lengths that do not fit and
+        for a sequence of no steps.
 
     Examples
     --------
@@ -144,112 +185,283 @@ class RNN(Module):
     ((10, 32, 128), (1, 32, 128))
     """
 
-    weight_ih_l0: Parameter
-    weight_hh_l0: Parameter
-    bias_ih_l0: Parameter | None
-    bias_hh_l0: Parameter | None
-    norm_l0: LayerNorm | None
+    kind = "rnn"
+    norms = (None, "layer", "batch")
 
     def __init__(
-        self, input_size: int, hidden_size: int, *, nonlinearity: str = "tanh", bias: bool = True,
-        batch_first: bool = False, norm: str | None = None, device: str | None = None, dtype: DType | str | None = None,
+        self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh",
+        bias: bool | Literal["input"] = True, batch_first: bool = False, dropout: float = 0.0,
+        bidirectional: bool = False, *, norm: str | None = None, max_length: int | None = None,
+        device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
-        _check_options(type(self).__name__, input_size, hidden_size, nonlinearity, norm)
-        self.input_size, self.hidden_size, self.nonlinearity = input_size, hidden_size, nonlinearity
-        self.batch_first, self.norm = batch_first, norm
-        _add_parameters(self, "_l0", input_size, hidden_size, bias, norm, device, dtype)
-        self.reset_parameters()
+        super().__init__(input_size, hidden_size, bias, norm)
+        self._set_nonlinearity(nonlinearity)
+        if (max_length is not None) != (norm == "batch"):
+            raise ValueError(f"[RNN] max_length goes with norm='batch', got {max_length} and norm={norm!r}")
+        self.max_length = max_length
+        self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
 
-    def reset_parameters(self) -> None:
-        """Draw weights and biases anew; gain 1 and bias 0 of the norm."""
-        _reset_parameters(self, self.hidden_size)
+    def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DType | str | None) -> None:
+        super()._add_layer(suffix, input_size, device, dtype)
+        if self.max_length is not None:
+            for name in ("bn_ih", "bn_hh"):
+                norm = RecurrentBatchNorm1d(
+                    self.hidden_size, self.max_length, bias=False, device=device, dtype=dtype
+                )
+                self.register_module(name + suffix, norm)
 
-    def forward(self, x: Tensor, h_0: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Run over a sequence.
+    def forward(
+        self, x: Tensor, h_0: Tensor | None = None, lengths: Lengths | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Run over a batch of sequences.
 
         Parameters
         ----------
         x : Tensor
             ``(T, N, input_size)``, with `batch_first` ``(N, T, input_size)``; without a batch ``(T, input_size)``.
         h_0 : Tensor, optional
-            ``(1, N, hidden_size)``, without a batch ``(1, hidden_size)``; zeros if absent.
+            ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``; zeros if absent.
+        lengths : sequence of int or Tensor, shape (N,), optional
+            The number of steps of each sample, from 0 to T, in any order. What stands in `x` behind a sample's end has
+            no influence on anything.
 
         Returns
         -------
         output : Tensor
-            Every h_t, in the layout of `x`.
+            Every h_t of the last layer, in the layout of `x`; 0 behind a sample's end.
         h_n : Tensor
-            The last h_t, in the layout of `h_0`.
+            The state of every layer and direction at each sample's end, in the layout of `h_0`.
         """
-        if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
-            size, axes = self.input_size, "N, T" if self.batch_first else "T, N"
-            raise ValueError(f"[RNN] expected an input ({axes}, {size}) or (T, {size}), got {x.shape}")
-        time = 1 if self.batch_first and x.ndim == 3 else 0
-        if x.shape[time] == 0:
-            raise ValueError(f"[RNN] expected at least one step, got an input of shape {x.shape}")
-        shape = (*(n for axis, n in enumerate(x.shape[:-1]) if axis != time), self.hidden_size)
-        h = zeros(shape, dtype=x.dtype, device=x.device) if h_0 is None else _check_state("RNN", h_0, (1, *shape))[0]
-        projected = F.linear(x, self.weight_ih_l0, _sum(self.bias_ih_l0, self.bias_hh_l0))
-        states, activation = [], ACTIVATIONS[self.nonlinearity]
-        for step in unstack(projected, axis=time):
-            h = _step(step, h, self.weight_hh_l0, self.norm_l0, activation)
-            states.append(h)
-        return stack(states, time), h.expand_dims(0)
+        if lengths is not None and self.norm == "batch":
+            raise ValueError("[RNN] norm='batch' has no statistics for batches with lengths")
+        output, (h_n,) = self._run(x, [h_0], lengths)
+        return output, h_n
 
-    def extra_repr(self) -> str:
-        options = f", nonlinearity={self.nonlinearity!r}" if self.nonlinearity != "tanh" else ""
-        options += ", bias=False" if self.bias_ih_l0 is None else ""
-        options += ", batch_first=True" if self.batch_first else ""
-        options += f", norm={self.norm!r}" if self.norm is not None else ""
-        return f"{self.input_size}, {self.hidden_size}{options}"
+    def _layer(self, x: Tensor, first: list[Tensor], suffix: str, lengths: Tensor | None) -> tuple[Tensor, ...]:
+        if self.norm != "batch":
+            return super()._layer(x, first, suffix, lengths)
+        bn_ih, bn_hh = getattr(self, "bn_ih" + suffix), getattr(self, "bn_hh" + suffix)
+        weight, bias = getattr(self, "weight_hh" + suffix), getattr(self, "bias_ih" + suffix)
+        activation = F.tanh if self.nonlinearity == "tanh" else F.relu
+        h, outputs = first[0], []
+        for time, share in enumerate(unstack(F.linear(x, getattr(self, "weight_ih" + suffix)))):
+            total = bn_ih(share, time) + bn_hh(F.linear(h, weight), time)
+            h = activation(total if bias is None else total + bias)
+            outputs.append(h)
+        return stack(outputs), h
 
 
-def _step(projected: Tensor, h: Tensor, weight: Tensor, norm: Module | None, activation: F.Activation) -> Tensor:
-    """f(LN(W_ih x + W_hh h)), where `projected` is W_ih x and the biases."""
-    total = projected + F.linear(h, weight)
-    return activation(total if norm is None else norm(total))
+class LSTM(_Sequences):
+    """A long short-term memory over sequences.
+
+    Without a norm, for every step t (Hochreiter, Schmidhuber 1997, with the forget gate of Gers et al. 2000)::
+
+        i, f, g, o = W_ih x_t + b_ih + W_hh h_{t-1} + b_hh
+        c_t = σ(f) c_{t-1} + σ(i) tanh(g)
+        h_t = σ(o) tanh(c_t)
+
+    With ``norm="layer"``, one gain and one shift of each norm for all steps (Ba, Kiros, Hinton 2016,
+    https://arxiv.org/abs/1607.06450, equations 20 to 22; c itself is carried on as it is)::
+
+        i, f, g, o = LN(W_ih x_t) + LN(W_hh h_{t-1}) + b_ih
+        c_t = σ(f) c_{t-1} + σ(i) tanh(g)
+        h_t = σ(o) tanh(LN(c_t))
+
+    with the variants ``norm_each_gate``, every gate of the sum normalized by itself, as in TensorFlow's
+    LayerNormBasicLSTMCell::
+
+        i, f, g, o = LN(W_ih x_t + b_ih + W_hh h_{t-1}), gate by gate
+
+    and ``carry_norm``: c_t is LN(σ(f) c_{t-1} + σ(i) tanh(g)) and h_t = σ(o) tanh(c_t). A plain version of one step is
+    ``lstm_step`` in ``minigrad.engine.ops.recurrent``.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Sizes of the last axis of x, and of h and c.
+    num_layers : int
+        Layers above layers; each one takes the outputs of the one below.
+    bias : bool or "input"
+        Whether there are b_ih and b_hh, or b_ih alone (as in Keras). With a norm there is at most b_ih.
+    batch_first : bool
+        Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
+    dropout : float
+        The probability with which an output becomes zero between two layers, in training.
+    bidirectional : bool
+        Whether a second set of weights runs from the end to the beginning; outputs of both stand side by side.
+    norm : {None, "layer"}
+        What is normalized, as above.
+    norm_each_gate, carry_norm : bool
+        The variants of ``norm="layer"``, as above; they may be combined.
+    forget_bias : float, optional
+        What the biases of the forget gate begin with, taken together, instead of random numbers.
+    gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
+        σ: the logistic function, Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+
+    Attributes
+    ----------
+    weight_ih_l0 : Parameter
+        ``(4 hidden_size, input_size)``, above the first layer ``(4 hidden_size, D hidden_size)`` for D directions: the
+        rows of i, f, g and o in this order; like all weights and biases from U(−1/√hidden_size, 1/√hidden_size). The
+        names end in ``_l1`` for the second layer, in ``_l0_reverse`` for the second direction.
+    weight_hh_l0 : Parameter
+        ``(4 hidden_size, hidden_size)``
+    bias_ih_l0, bias_hh_l0 : Parameter or None
+        ``(4 hidden_size,)``
+    ln_ih_l0, ln_hh_l0 : GateNorm
+        With ``norm="layer"``: gains and shifts of ``(4 hidden_size,)``; with `norm_each_gate` one ``ln_l0`` for both.
+    ln_c_l0 : LayerNorm
+        With ``norm="layer"``: gain and shift of ``(hidden_size,)``.
+
+    Raises
+    ------
+    ValueError
+        For options that do not exist or do not go together; when called, for shapes and lengths that do not fit and
+        for a sequence of no steps.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> lstm = nn.LSTM(100, 128, norm="layer", batch_first=True)
+    >>> output, (h_n, c_n) = lstm(mg.zeros((2, 80, 100)), lengths=[80, 13])
+    >>> output.shape, h_n.shape, c_n.shape
+    ((2, 80, 128), (1, 2, 128), (1, 2, 128))
+    """
+
+    kind = "lstm"
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool | Literal["input"] = True,
+        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, *, norm: str | None = None,
+        norm_each_gate: bool = False, carry_norm: bool = False, forget_bias: float | None = None,
+        gate_activation: str = "sigmoid", device: str | None = None, dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, norm)
+        self._set_lstm(norm_each_gate, carry_norm, forget_bias)
+        self._set_gates(gate_activation)
+        self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
+
+    def forward(
+        self, x: Tensor, state: tuple[Tensor, Tensor] | None = None, lengths: Lengths | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Run over a batch of sequences.
+
+        Parameters
+        ----------
+        x : Tensor
+            ``(T, N, input_size)``, with `batch_first` ``(N, T, input_size)``; without a batch ``(T, input_size)``.
+        state : (Tensor, Tensor), optional
+            h_0 and c_0, each ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``;
+            zeros if absent.
+        lengths : sequence of int or Tensor, shape (N,), optional
+            The number of steps of each sample, from 0 to T, in any order. What stands in `x` behind a sample's end has
+            no influence on anything.
+
+        Returns
+        -------
+        output : Tensor
+            Every h_t of the last layer, in the layout of `x`; 0 behind a sample's end.
+        (h_n, c_n) : (Tensor, Tensor)
+            The states of every layer and direction at each sample's end, in the layout of h_0.
+        """
+        h_0, c_0 = state if state is not None else (None, None)
+        output, (h_n, c_n) = self._run(x, [h_0, c_0], lengths)
+        return output, (h_n, c_n)
 
 
-def _sum(bias_ih: Tensor | None, bias_hh: Tensor | None) -> Tensor | None:
-    return None if bias_ih is None or bias_hh is None else bias_ih + bias_hh
+class GRU(_Sequences):
+    """A network of gated recurrent units over sequences.
 
+    Without a norm, for every step t (Cho et al. 2014, with PyTorch's place of the reset gate)::
 
-def _check_options(op: str, input_size: int, hidden_size: int, nonlinearity: str, norm: str | None) -> None:
-    if input_size < 1 or hidden_size < 1:
-        raise ValueError(f"[{op}] expected sizes of at least 1, got {input_size} and {hidden_size}")
-    if nonlinearity not in ACTIVATIONS:
-        raise ValueError(f"[{op}] expected nonlinearity 'tanh' or 'relu', got {nonlinearity!r}")
-    if norm not in (None, "layer"):
-        raise ValueError(f"[{op}] expected norm None or 'layer', got {norm!r}")
+        r, z = σ(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh)
+        n = tanh(W_in x_t + b_in + r (W_hn h_{t-1} + b_hn))
+        h_t = (1 − z) n + z h_{t-1}
 
+    With ``norm="layer"``, one gain and one shift of each norm for all steps; there are no biases besides (Ba, Kiros,
+    Hinton 2016, https://arxiv.org/abs/1607.06450, equations 25 to 27)::
 
-def _check_state(op: str, h: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if h.shape != shape:
-        raise ValueError(f"[{op}] expected a state of shape {shape}, got {h.shape}")
-    return h
+        r, z = σ(LN(W_ih x_t) + LN(W_hh h_{t-1})), LN over both gates together
+        n = tanh(LN(W_in x_t) + r LN(W_hn h_{t-1}))
+        h_t = (1 − z) h_{t-1} + z n
 
+    The two differ in what z weighs: ``convention`` chooses. A plain version of one step is ``gru_step`` in
+    ``minigrad.engine.ops.recurrent``.
 
-def _add_parameters(
-    module: Module, suffix: str, input_size: int, hidden_size: int, bias: bool, norm: str | None,
-    device: str | None, dtype: DType | str | None,
-) -> None:  # fmt: skip
-    """Weights, biases and norm of one layer, under PyTorch's names."""
-    for name, shape in {
-        "weight_ih": (hidden_size, input_size), "weight_hh": (hidden_size, hidden_size),
-        "bias_ih": (hidden_size,), "bias_hh": (hidden_size,),
-    }.items():  # fmt: skip
-        wanted = bias or name.startswith("weight")
-        parameter = Parameter(empty(shape, dtype=dtype, device=device)) if wanted else None
-        module.register_parameter(name + suffix, parameter)
-    layer = LayerNorm(hidden_size, device=device, dtype=dtype) if norm == "layer" else None
-    module.register_module("norm" + suffix, layer)
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Sizes of the last axis of x and of h.
+    num_layers : int
+        Layers above layers; each one takes the outputs of the one below.
+    bias : bool or "input"
+        Whether there are b_ih and b_hh, or b_ih alone; with a norm there is none.
+    batch_first : bool
+        Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
+    dropout : float
+        The probability with which an output becomes zero between two layers, in training.
+    bidirectional : bool
+        Whether a second set of weights runs from the end to the beginning; outputs of both stand side by side.
+    norm : {None, "layer"}
+        What is normalized, as above.
+    convention : {None, "torch", "paper"}
+        Whether z weighs the old state (PyTorch) or the new one (the paper of layer normalization); None takes PyTorch's
+        without a norm and the paper's with one.
+    gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
+        σ: the logistic function, Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
 
+    Attributes
+    ----------
+    weight_ih_l0 : Parameter
+        ``(3 hidden_size, input_size)``, above the first layer ``(3 hidden_size, D hidden_size)`` for D directions: the
+        rows of r, z and n in this order; like all weights and biases from U(−1/√hidden_size, 1/√hidden_size). The
+        names end in ``_l1`` for the second layer, in ``_l0_reverse`` for the second direction.
+    weight_hh_l0 : Parameter
+        ``(3 hidden_size, hidden_size)``
+    bias_ih_l0, bias_hh_l0 : Parameter or None
+        ``(3 hidden_size,)``
+    ln_ih_l0, ln_hh_l0 : GateNorm
+        With ``norm="layer"``: gains and shifts of ``(3 hidden_size,)``.
 
-def _reset_parameters(module: Module, hidden_size: int) -> None:
-    bound = 1 / math.sqrt(hidden_size)
-    for parameter in module.parameters(recurse=False):
-        init.uniform_(parameter, -bound, bound)
-    for child in module.children():
-        if isinstance(child, LayerNorm):
-            child.reset_parameters()
+    Raises
+    ------
+    ValueError
+        For options that do not exist; when called, for shapes and lengths that do not fit and for a sequence of no
+        steps.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> gru = nn.GRU(28, 64, bidirectional=True)
+    >>> output, h_n = gru(mg.zeros((10, 32, 28)))
+    >>> output.shape, h_n.shape
+    ((10, 32, 128), (2, 32, 64))
+    """
+
+    kind = "gru"
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool | Literal["input"] = True,
+        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, *, norm: str | None = None,
+        convention: str | None = None, gate_activation: str = "sigmoid",
+        device: str | None = None, dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, norm)
+        self._set_gru(convention)
+        self._set_gates(gate_activation)
+        self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
+
+    def forward(
+        self, x: Tensor, h_0: Tensor | None = None, lengths: Lengths | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Run over a batch of sequences; parameters and results as in ``RNN.forward``."""
+        output, (h_n,) = self._run(x, [h_0], lengths)
+        return output, h_n

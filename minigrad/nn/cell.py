@@ -1,0 +1,416 @@
+"""Recurrent cells, one step at a time, and what they share with the layers of `recurrent`: options and parameters."""
+
+import math
+from typing import Literal
+
+from minigrad.creation import empty, ones, zeros
+from minigrad.engine.array import DType
+from minigrad.engine.ops.recurrent import Cell, gru_step, lstm_step, normalized, rnn_step
+from minigrad.engine.tensor import Tensor
+from minigrad.nn import functional as F
+from minigrad.nn import init
+from minigrad.nn.module import Module
+from minigrad.nn.norm import LayerNorm
+from minigrad.nn.parameter import Parameter
+
+GATES = {"rnn": 1, "lstm": 4, "gru": 3}
+# The slopes of Keras's hard_sigmoid and of PyTorch's hardsigmoid; 0 stands for the logistic function.
+SLOPES = {"sigmoid": 0.0, "hard_sigmoid": 0.2, "hardsigmoid": 1 / 6}
+
+
+class GateNorm(Module):
+    """Layer normalization of groups of gates, each group by itself.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        The columns of each group; their sum is the size of the last axis.
+    eps : float
+        Added to the variance.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+
+    Attributes
+    ----------
+    weight : Parameter
+        The gain of every column, ones.
+    bias : Parameter
+        The shift of every column, zeros.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad.nn.cell import GateNorm
+    >>> norm = GateNorm([2, 2], eps=0.0)
+    >>> norm(mg.tensor([[1.0, 3.0, 10.0, 50.0]])).tolist()
+    [[-1.0, 1.0, -1.0, 1.0]]
+    """
+
+    weight: Parameter
+    bias: Parameter
+
+    def __init__(
+        self, sizes: list[int] | tuple[int, ...], eps: float = 1e-5,
+        device: str | None = None, dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.sizes, self.eps = tuple(sizes), eps
+        self.weight = Parameter(ones(sum(sizes), dtype=dtype, device=device))
+        self.bias = Parameter(zeros(sum(sizes), dtype=dtype, device=device))
+
+    def reset_parameters(self) -> None:
+        """Set the gain to ones and the shift to zeros."""
+        init.ones_(self.weight)
+        init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
+        """``(..., sum(sizes))`` to the same shape; `more` is added to the shift."""
+        shift = self.bias if more is None else self.bias + more
+        if len(self.sizes) == 1:
+            return F.layer_norm(x, self.sizes[0], self.weight, shift, self.eps)
+        return normalized(x, self.sizes, self.weight, shift, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.sizes}, eps={self.eps}"
+
+
+class Recurrent(Module):
+    """Options and parameters of recurrent cells and layers; the suffix of a name says which layer it belongs to."""
+
+    kind: Literal["rnn", "lstm", "gru"]
+    norms: tuple[str | None, ...] = (None, "layer")
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool | Literal["input"], norm: str | None) -> None:
+        super().__init__()
+        if input_size < 1 or hidden_size < 1:
+            raise ValueError(f"[{self.name}] expected sizes of at least 1, got {input_size} and {hidden_size}")
+        if not (isinstance(bias, bool) or bias == "input"):
+            raise ValueError(f"[{self.name}] expected bias True, False or 'input', got {bias!r}")
+        if norm not in self.norms:
+            raise ValueError(f"[{self.name}] expected norm {' or '.join(map(repr, self.norms))}, got {norm!r}")
+        self.input_size, self.hidden_size, self.norm = input_size, hidden_size, norm
+        self.bias = bias
+        self.eps = 1e-5
+
+    @property
+    def name(self) -> str:
+        """The name of the class, with which its errors begin."""
+        return type(self).__name__
+
+    # ── options of the subclasses ──
+
+    def _set_nonlinearity(self, nonlinearity: str) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"[{self.name}] expected nonlinearity 'tanh' or 'relu', got {nonlinearity!r}")
+        self.nonlinearity = nonlinearity
+
+    def _set_gates(self, gate_activation: str) -> None:
+        if gate_activation not in SLOPES:
+            raise ValueError(f"[{self.name}] expected gate_activation {', '.join(map(repr, SLOPES))}, "
+                             f"got {gate_activation!r}")  # fmt: skip
+        self.gate_activation = gate_activation
+
+    def _set_lstm(self, norm_each_gate: bool, carry_norm: bool, forget_bias: float | None) -> None:
+        if (norm_each_gate or carry_norm) and self.norm is None:
+            raise ValueError(f"[{self.name}] norm_each_gate and carry_norm are options of norm='layer'")
+        if forget_bias is not None and self.bias is False:
+            raise ValueError(f"[{self.name}] forget_bias={forget_bias} needs a bias")
+        self.norm_each_gate, self.carry_norm, self.forget_bias = norm_each_gate, carry_norm, forget_bias
+
+    def _set_gru(self, convention: str | None) -> None:
+        if convention not in (None, "torch", "paper"):
+            raise ValueError(f"[{self.name}] expected convention None, 'torch' or 'paper', got {convention!r}")
+        self.convention = convention or ("torch" if self.norm is None else "paper")
+
+    @property
+    def cell(self) -> Cell:
+        """What the engine computes."""
+        n, normed = self.hidden_size, self.norm == "layer"
+        if self.kind == "rnn":
+            return Cell("rnn_" + self.nonlinearity, "sum" if normed else None, (n,) if normed else (), eps=self.eps)
+        slope = SLOPES[self.gate_activation]
+        if self.kind == "gru":
+            return Cell("gru", "state" if normed else None, (2 * n, n) if normed else (),
+                        swap=self.convention == "paper", slope=slope, eps=self.eps)  # fmt: skip
+        sizes = () if not normed else (n,) * 4 if self.norm_each_gate else (4 * n,)
+        norm = None if not normed else "sum" if self.norm_each_gate else "state"
+        return Cell("lstm", norm, sizes, norm_cell=normed, carry_norm=self.carry_norm, slope=slope, eps=self.eps)
+
+    # ── parameters ──
+
+    def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DType | str | None) -> None:
+        """Weights, biases and norms of one layer in one direction, under PyTorch's names."""
+        n = self.hidden_size
+        columns = GATES[self.kind] * n
+        # The norms bring shifts of their own: one bias of the sum is left, none where a shift follows every product.
+        one_bias = self.bias == "input" or (self.norm is not None and (self.kind == "lstm" or self.norm == "batch"))
+        no_bias = not self.bias or (self.norm is not None and self.kind == "gru")
+        for name, shape, wanted in (
+            ("weight_ih", (columns, input_size), True), ("weight_hh", (columns, n), True),
+            ("bias_ih", (columns,), not no_bias), ("bias_hh", (columns,), not no_bias and not one_bias),
+        ):  # fmt: skip
+            parameter = Parameter(empty(shape, dtype=dtype, device=device)) if wanted else None
+            self.register_parameter(name + suffix, parameter)
+        if self.norm != "layer":
+            return
+        cell = self.cell
+        if cell.norm == "sum":
+            self.register_module("ln" + suffix, GateNorm(cell.sizes, self.eps, device, dtype))
+        else:
+            self.register_module("ln_ih" + suffix, GateNorm(cell.sizes, self.eps, device, dtype))
+            self.register_module("ln_hh" + suffix, GateNorm(cell.sizes, self.eps, device, dtype))
+        if cell.norm_cell:
+            self.register_module("ln_c" + suffix, LayerNorm(n, self.eps, device=device, dtype=dtype))
+
+    def reset_parameters(self) -> None:
+        """Draw weights and biases anew from U(−1/√hidden_size, 1/√hidden_size); gain 1 and shift 0 of the norms."""
+        bound, n = 1 / math.sqrt(self.hidden_size), self.hidden_size
+        for name, parameter in self.named_parameters(recurse=False):
+            init.uniform_(parameter, -bound, bound)
+            if self.kind == "lstm" and self.forget_bias is not None and name.startswith("bias"):
+                init.constant_(parameter.detach()[n : 2 * n], self.forget_bias if "ih" in name else 0.0)
+        for child in self.children():
+            if isinstance(child, GateNorm | LayerNorm):
+                child.reset_parameters()
+
+    def _share(self, suffix: str, x: Tensor) -> Tensor:
+        """What the input contributes to every step, with all biases that can be added at once."""
+        bias, other = getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix)
+        if self.kind != "gru" and other is not None:
+            bias = bias + other
+        weight = getattr(self, "weight_ih" + suffix)
+        if self.norm == "layer" and self.cell.norm == "state":
+            return getattr(self, "ln_ih" + suffix)(F.linear(x, weight), bias)
+        return F.linear(x, weight, bias)
+
+    def _rest(self, suffix: str) -> tuple[Tensor | None, ...]:
+        """weight, bias, gamma, beta, gamma_c, beta_c of the recurrent share."""
+        bias = getattr(self, "bias_hh" + suffix) if self.kind == "gru" else None
+        cell = self.cell
+        norm = None if cell.norm is None else getattr(self, ("ln" if cell.norm == "sum" else "ln_hh") + suffix)
+        norm_c = getattr(self, "ln_c" + suffix) if cell.norm_cell else None
+        affine = [value for part in (norm, norm_c) for value in ((part.weight, part.bias) if part else (None, None))]
+        return getattr(self, "weight_hh" + suffix), bias, *affine
+
+    def _options(self) -> str:
+        """What differs from the defaults, for the representation."""
+        named = {
+            "nonlinearity": "tanh", "bias": True, "num_layers": 1, "batch_first": False, "dropout": 0.0,
+            "bidirectional": False, "norm": None, "gate_activation": "sigmoid", "norm_each_gate": False,
+            "carry_norm": False, "forget_bias": None, "convention": "torch",
+        }  # fmt: skip
+        changed = [f", {key}={value!r}" for key, default in named.items()
+                   if (value := getattr(self, key, default)) != default]  # fmt: skip
+        return "".join(changed)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}{self._options()}"
+
+
+class _StepCell(Recurrent):
+    """The step of the three cells."""
+
+    def _finish(self, device: str | None, dtype: DType | str | None) -> None:
+        self._add_layer("", self.input_size, device, dtype)
+        self.reset_parameters()
+
+    def _step(self, x: Tensor, h: Tensor | None, c: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        if x.ndim not in (1, 2) or x.shape[-1] != self.input_size:
+            size = self.input_size
+            raise ValueError(f"[{self.name}] expected an input (N, {size}) or ({size},), got {x.shape}")
+        shape = (*x.shape[:-1], self.hidden_size)
+        for state in (h, c):
+            if state is not None and state.shape != shape:
+                raise ValueError(f"[{self.name}] expected a state of shape {shape}, got {state.shape}")
+        h = zeros(shape, dtype=x.dtype, device=x.device) if h is None else h
+        if self.kind == "lstm" and c is None:
+            c = zeros(shape, dtype=x.dtype, device=x.device)
+        step = {"rnn": rnn_step, "lstm": lstm_step, "gru": gru_step}[self.kind]
+        return step(self.cell, self._share("", x), h, c, *self._rest(""))
+
+
+class RNNCell(_StepCell):
+    """One step of a recurrent network: h' = f(W_ih x + b_ih + W_hh h + b_hh).
+
+    With ``norm="layer"``, h' = f(LN(W_ih x + b_ih + W_hh h + b_hh)) (Ba, Kiros, Hinton 2016,
+    https://arxiv.org/abs/1607.06450, equation 4).
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Sizes of the last axis of x and of h.
+    bias : bool or "input"
+        Whether there are b_ih and b_hh, or b_ih alone.
+    nonlinearity : {"tanh", "relu"}
+        f.
+    norm : {None, "layer"}
+        Whether the sum is normalized before f.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+
+    Attributes
+    ----------
+    weight_ih : Parameter
+        ``(hidden_size, input_size)``; like all weights and biases from U(−1/√hidden_size, 1/√hidden_size).
+    weight_hh : Parameter
+        ``(hidden_size, hidden_size)``
+    bias_ih, bias_hh : Parameter or None
+        ``(hidden_size,)``
+    ln : GateNorm
+        With ``norm="layer"`` alone: gain and shift of ``(hidden_size,)``.
+
+    Raises
+    ------
+    ValueError
+        For sizes below 1, an unknown `nonlinearity` or `norm`; when called, for shapes that do not fit.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> cell = nn.RNNCell(3, 5, norm="layer")
+    >>> cell(mg.zeros((2, 3))).shape
+    (2, 5)
+    """
+
+    kind = "rnn"
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool | Literal["input"] = True, nonlinearity: str = "tanh", *,
+        norm: str | None = None, device: str | None = None, dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, norm)
+        self._set_nonlinearity(nonlinearity)
+        self._finish(device, dtype)
+
+    def forward(self, x: Tensor, h: Tensor | None = None) -> Tensor:
+        """x ``(N, input_size)`` or ``(input_size,)`` and h of the same form (zeros if absent) to the next h."""
+        return self._step(x, h, None)[0]
+
+
+class LSTMCell(_StepCell):
+    """One step of an LSTM.
+
+    ``i, f, g, o = W_ih x + b_ih + W_hh h + b_hh``, ``c' = σ(f) c + σ(i) tanh(g)``, ``h' = σ(o) tanh(c')`` (Hochreiter,
+    Schmidhuber 1997; the four are blocks of rows of the weights in this order). With ``norm="layer"``,
+    ``i, f, g, o = LN(W_ih x) + LN(W_hh h) + b`` and ``h' = σ(o) tanh(LN(c'))`` (Ba, Kiros, Hinton 2016,
+    https://arxiv.org/abs/1607.06450, equations 20 to 22). `LSTM` runs over sequences, and has all options explained.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Sizes of the last axis of x and of h.
+    bias : bool or "input"
+        Whether there are b_ih and b_hh, or b_ih alone. With a norm b_ih is b.
+    norm : {None, "layer"}
+    norm_each_gate, carry_norm : bool
+    forget_bias : float, optional
+    gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
+        As in `LSTM`.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+
+    Attributes
+    ----------
+    weight_ih : Parameter
+        ``(4 hidden_size, input_size)``
+    weight_hh : Parameter
+        ``(4 hidden_size, hidden_size)``
+    bias_ih, bias_hh : Parameter or None
+        ``(4 hidden_size,)``
+
+    Raises
+    ------
+    ValueError
+        For options that do not exist or do not go together; when called, for shapes that do not fit.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> h, c = nn.LSTMCell(3, 5, norm="layer")(mg.zeros((2, 3)))
+    >>> h.shape, c.shape
+    ((2, 5), (2, 5))
+    """
+
+    kind = "lstm"
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool | Literal["input"] = True, *, norm: str | None = None,
+        norm_each_gate: bool = False, carry_norm: bool = False, forget_bias: float | None = None,
+        gate_activation: str = "sigmoid", device: str | None = None, dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, norm)
+        self._set_lstm(norm_each_gate, carry_norm, forget_bias)
+        self._set_gates(gate_activation)
+        self._finish(device, dtype)
+
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """x ``(N, input_size)`` or ``(input_size,)`` and (h, c) of the same form (zeros if absent) to the next (h, c)."""
+        h, c = self._step(x, *(state or (None, None)))
+        assert c is not None
+        return h, c
+
+
+class GRUCell(_StepCell):
+    """One step of a GRU.
+
+    ``r, z = σ(W_ih x + b_ih + W_hh h + b_hh)``, ``n = tanh(W_in x + b_in + r (W_hn h + b_hn))``,
+    ``h' = (1 − z) n + z h`` (Cho et al. 2014 in PyTorch's form; r, z, n are blocks of rows of the weights in this
+    order). With ``norm="layer"`` every product is normalized, and ``h' = (1 − z) h + z n``: see `GRU`, which runs over
+    sequences, for the equations and options.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Sizes of the last axis of x and of h.
+    bias : bool or "input"
+        Whether there are b_ih and b_hh, or b_ih alone; with a norm there is none.
+    norm : {None, "layer"}
+    convention : {None, "torch", "paper"}
+    gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
+        As in `GRU`.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+
+    Attributes
+    ----------
+    weight_ih : Parameter
+        ``(3 hidden_size, input_size)``
+    weight_hh : Parameter
+        ``(3 hidden_size, hidden_size)``
+    bias_ih, bias_hh : Parameter or None
+        ``(3 hidden_size,)``
+
+    Raises
+    ------
+    ValueError
+        For options that do not exist; when called, for shapes that do not fit.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.GRUCell(3, 5)(mg.zeros((2, 3))).shape
+    (2, 5)
+    """
+
+    kind = "gru"
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool | Literal["input"] = True, *, norm: str | None = None,
+        convention: str | None = None, gate_activation: str = "sigmoid",
+        device: str | None = None, dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, norm)
+        self._set_gru(convention)
+        self._set_gates(gate_activation)
+        self._finish(device, dtype)
+
+    def forward(self, x: Tensor, h: Tensor | None = None) -> Tensor:
+        """x ``(N, input_size)`` or ``(input_size,)`` and h of the same form (zeros if absent) to the next h."""
+        return self._step(x, h, None)[0]
