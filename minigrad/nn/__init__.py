@@ -14,6 +14,7 @@ from minigrad.nn.activation import (
     Softplus,
     Tanh,
 )
+from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d, InstanceNorm1d, InstanceNorm2d, RecurrentBatchNorm1d
 from minigrad.nn.container import ModuleList, Sequential
 from minigrad.nn.dropout import Dropout
 from minigrad.nn.linear import Linear
@@ -27,14 +28,49 @@ from minigrad.nn.loss import (
     SmoothL1Loss,
 )
 from minigrad.nn.module import Module
-from minigrad.nn.norm import LayerNorm
+from minigrad.nn.norm import GroupNorm, LayerNorm, RMSNorm
 from minigrad.nn.parameter import Parameter
 from minigrad.nn.recurrent import RNN, RNNCell
 from minigrad.nn.summary import Summary, summary
 
 __all__ = [
-    "ELU", "GELU", "RNN", "BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "Dropout", "Hardsigmoid", "L1Loss",
-    "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "Module", "ModuleList", "NLLLoss", "Parameter",
-    "RNNCell", "ReLU", "Sequential", "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh",
-    "functional", "init", "summary", "utils",
+    "ELU",
+    "GELU",
+    "RNN",
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "CrossEntropyLoss",
+    "Dropout",
+    "GroupNorm",
+    "Hardsigmoid",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "L1Loss",
+    "LayerNorm",
+    "LeakyReLU",
+    "Linear",
+    "LogSoftmax",
+    "MSELoss",
+    "Module",
+    "ModuleList",
+    "NLLLoss",
+    "Parameter",
+    "RMSNorm",
+    "RNNCell",
+    "ReLU",
+    "RecurrentBatchNorm1d",
+    "Sequential",
+    "SiLU",
+    "Sigmoid",
+    "SmoothL1Loss",
+    "Softmax",
+    "Softplus",
+    "Summary",
+    "Tanh",
+    "functional",
+    "init",
+    "summary",
+    "utils",
 ]  # fmt: skip

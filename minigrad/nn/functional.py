@@ -1,4 +1,4 @@
-"""The functions behind the modules: the engine's fused operations, and losses composed of simpler ones."""
+"""The functions behind the modules: the engine's fused operations, and what is composed of simpler ones."""
 
 import math
 from collections.abc import Callable
@@ -14,13 +14,17 @@ from minigrad.engine.ops.norm import layer_norm
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, softmax
 from minigrad.engine.ops.trigonometry import tanh
 from minigrad.engine.tensor import Tensor
+from minigrad.nn._shim import batch_norm_eval, batch_norm_train
+from minigrad.nn._shim import group_norm as group_norm
+from minigrad.nn._shim import instance_norm as normalize_instances
+from minigrad.nn._shim import rms_norm as rms_norm
 
 Activation = Callable[[Tensor], Tensor]
 
 __all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "dropout", "elu", "gelu",
-    "hardsigmoid", "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax", "mse_loss", "nll_loss", "one_hot",
-    "relu", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
+    "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "dropout", "elu", "gelu",
+    "hardsigmoid", "instance_norm", "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax", "mse_loss",
+    "nll_loss", "one_hot", "relu", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
 ]  # fmt: skip
 
 
@@ -298,6 +302,138 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
         return l1_loss(x, target, reduction)
     distance = absolute(x - target)
     return _reduce(where(distance < beta, square(distance) / (2 * beta), distance - beta / 2), reduction)
+
+
+# ── normalization with running statistics ─────────────────────────────────────────────────────────
+
+def batch_norm(
+    x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
+    bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5, *,
+    unbiased_running_var: bool = True,
+) -> Tensor:  # fmt: skip
+    """Batch normalization, each channel by itself: y = (x − μ) / √(σ² + ε) · γ + β.
+
+    In training μ and σ² are the mean and the biased variance of the batch, over all axes but the second, and the
+    gradient passes through them (Ioffe, Szegedy 2015, https://arxiv.org/abs/1502.03167, algorithm 1). The running
+    statistics r follow in place: r ← (1 − m) r + m s, with s = μ and s = σ² n / (n − 1) of n values per channel.
+    Otherwise μ and σ² are the running statistics.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``(N, C)`` or ``(N, C, ...)``, floats.
+    running_mean, running_var : Tensor or None
+        ``(C,)``. None in training: none are kept.
+    weight, bias : Tensor, optional
+        ``(C,)``: γ and β; ones and zeros if absent.
+    training : bool
+        Whether to use the statistics of the batch.
+    momentum : float
+        m, the weight of the new value.
+    eps : float
+        ε, added to the variance.
+    unbiased_running_var : bool
+        Whether s is the unbiased variance; False for s = σ², as Keras and Flax have it.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        For one value per channel in training, for no running statistics otherwise, for shapes that do not fit.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> mean, var = mg.zeros(1), mg.ones(1)
+    >>> F.batch_norm(mg.tensor([[1.0], [3.0]]), mean, var, training=True, momentum=0.5, eps=0.0).tolist()
+    [[-1.0], [1.0]]
+    >>> mean.tolist(), var.tolist()
+    ([1.0], [1.5])
+    """
+    if (running_mean is None) != (running_var is None):
+        raise ValueError("[batch_norm] expected both running_mean and running_var or neither, got one of them")
+    if not training:
+        if running_mean is None:
+            raise ValueError("[batch_norm] expected running_mean and running_var outside training, got None")
+        return batch_norm_eval(x, running_mean, running_var, weight, bias, eps)
+    y, mean, var = batch_norm_train(x, weight, bias, eps)
+    if running_mean is not None and running_var is not None:
+        if unbiased_running_var:
+            n = x.size // x.shape[1]
+            var = var * (n / (n - 1))
+        _follow("batch_norm", running_mean, mean, running_var, var, momentum)
+    return y
+
+
+def instance_norm(
+    x: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
+    bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """Instance normalization, each channel of each sample by itself: y = (x − μ) / √(σ² + ε) · γ + β.
+
+    With `use_input_stats` μ and σ² are the mean and the biased variance over all axes but the first two (Ulyanov et al.
+    2016, https://arxiv.org/abs/1607.08022); running statistics, where given, follow the averages over the samples of
+    the mean and the unbiased variance, as in `batch_norm`. Otherwise μ and σ² are the running statistics.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``(N, C, ...)``, floats.
+    running_mean, running_var : Tensor, optional
+        ``(C,)``.
+    weight, bias : Tensor, optional
+        ``(C,)``: γ and β; ones and zeros if absent.
+    use_input_stats : bool
+        Whether to use the statistics of the input.
+    momentum, eps : float
+        m, the weight of the new value; ε, added to the variance.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        For one value per channel and sample, for no running statistics where they are used, for shapes that do not
+        fit.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.instance_norm(mg.tensor([[[1.0, 3.0], [10.0, 50.0]]]), eps=0.0).tolist()
+    [[[-1.0, 1.0], [-1.0, 1.0]]]
+    """
+    if (running_mean is None) != (running_var is None):
+        raise ValueError("[instance_norm] expected both running_mean and running_var or neither, got one of them")
+    if not use_input_stats:
+        if running_mean is None:
+            raise ValueError("[instance_norm] expected running_mean and running_var, got None without use_input_stats")
+        return batch_norm_eval(x, running_mean, running_var, weight, bias, eps)
+    y = normalize_instances(x, weight, bias, eps)
+    if running_mean is not None and running_var is not None and x.size:
+        plain, spatial = x.detach(), tuple(range(2, x.ndim))
+        var = plain.var(spatial, correction=1).mean(0)
+        _follow("instance_norm", running_mean, plain.mean((0, *spatial)), running_var, var, momentum)
+    return y
+
+
+def _follow(
+    op: str, running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float
+) -> None:
+    """Move running statistics towards new ones, in place; neither if one of the shapes does not fit."""
+    if running_mean.shape != mean.shape or running_var.shape != mean.shape:
+        got = f"{running_mean.shape} and {running_var.shape}"
+        raise ValueError(f"[{op}] expected running statistics of shape {mean.shape}, got {got}")
+    for running, new in ((running_mean, mean), (running_var, var)):
+        running.copy_((1 - momentum) * running + momentum * new)
 
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────

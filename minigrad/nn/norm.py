@@ -1,7 +1,26 @@
-"""Normalization layers: each standardizes over some axes, then scales and shifts.
+"""Normalization layers without statistics of their own: each standardizes over some axes, then scales and shifts.
 
 They differ in the axes they standardize over, and agree on everything else: the biased variance, ε inside the root,
-a gain of ones and a bias of zeros to begin with.
+a gain of ones and a bias of zeros to begin with. Those that may keep running statistics are in
+`minigrad.nn.batch_norm`.
+
+PyTorch's conventions hold by default. These arguments give those of Keras 3 and of Flax, whose gains and biases also
+begin with ones and zeros, and whose channels are the last axis (bring them to axis 1 by ``x.moveaxis(-1, 1)``):
+
+========================  ==========================  ==================================  ============================
+layer                     PyTorch, the default here   Keras 3                             Flax (linen, nnx)
+========================  ==========================  ==================================  ============================
+BatchNorm1d, 2d           ``eps=1e-5, momentum=0.1``  ``eps=1e-3, momentum=0.01,          ``momentum=0.01,
+                                                      unbiased_running_var=False``        unbiased_running_var=False``
+LayerNorm                 ``eps=1e-5``                ``eps=1e-3``                        ``eps=1e-6``
+GroupNorm                 ``eps=1e-5``                ``32, eps=1e-3``                    ``32, eps=1e-6``
+InstanceNorm1d, 2d        ``eps=1e-5, affine=False``  ``eps=1e-3, affine=True``           ``eps=1e-6, affine=True``
+RMSNorm                   ``eps=None`` (2⁻²³, 2⁻⁵²)   ``eps=1e-6``                        ``eps=1e-6``
+========================  ==========================  ==================================  ============================
+
+Keras and Flax state the momentum as the weight of the old value, 0.99 by default, so that their m is 1 − m here; their
+running variance follows the biased variance, PyTorch's the unbiased one. Keras's InstanceNorm is its
+``GroupNormalization(groups=-1)``. Keras's ``center=False`` and Flax's ``use_bias=False`` are ``bias=False``.
 """
 
 from minigrad.creation import ones, zeros
@@ -63,11 +82,8 @@ class LayerNorm(Module):
         bias: bool = True, device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        if not shape or min(shape) < 1:
-            raise ValueError(f"[LayerNorm] expected a normalized_shape of sizes of at least 1, got {normalized_shape}")
-        if not eps >= 0:
-            raise ValueError(f"[LayerNorm] expected eps >= 0, got {eps}")
+        shape = _shape("LayerNorm", normalized_shape)
+        _check_eps("LayerNorm", eps)
         self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
         weight = Parameter(ones(shape, dtype=dtype, device=device)) if elementwise_affine else None
         shift = Parameter(zeros(shape, dtype=dtype, device=device)) if elementwise_affine and bias else None
@@ -88,3 +104,160 @@ class LayerNorm(Module):
     def extra_repr(self) -> str:
         bias = f", bias={self.bias is not None}" if self.elementwise_affine else ""
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}{bias}"
+
+
+class RMSNorm(Module):
+    """Root mean square normalization over the trailing axes, each sample by itself: layer normalization less the mean.
+
+    y = x / √(mean(x²) + ε) · γ, with the mean over the last ``len(normalized_shape)`` axes (Zhang, Sennrich 2019,
+    https://arxiv.org/abs/1910.07467, equation 4). It does the same in training and in evaluation.
+
+    Parameters
+    ----------
+    normalized_shape : int or sequence of int
+        The trailing shape to normalize over.
+    eps : float or None
+        ε, added to the mean square; None for the machine epsilon of the input's dtype.
+    elementwise_affine : bool
+        Whether there is a γ, one per element.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+
+    Attributes
+    ----------
+    weight : Parameter or None
+        γ, of `normalized_shape`, ones.
+
+    Raises
+    ------
+    ValueError
+        For an empty `normalized_shape`, a negative `eps`; when called, for an input with another trailing shape.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> y = nn.RMSNorm(2)(mg.tensor([[3.0, 4.0], [-7.0, 1.0]]))
+    >>> [[round(value, 3) for value in row] for row in y.tolist()]
+    [[0.849, 1.131], [-1.4, 0.2]]
+    """
+
+    weight: Parameter | None
+
+    def __init__(
+        self, normalized_shape: int | tuple[int, ...] | list[int], eps: float | None = None,
+        elementwise_affine: bool = True, device: str | None = None, dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        shape = _shape("RMSNorm", normalized_shape)
+        _check_eps("RMSNorm", eps)
+        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
+        weight = Parameter(ones(shape, dtype=dtype, device=device)) if elementwise_affine else None
+        self.register_parameter("weight", weight)
+
+    def reset_parameters(self) -> None:
+        """Set γ to ones."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(..., *normalized_shape)`` to the same shape."""
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class GroupNorm(Module):
+    """Group normalization: the channels of each sample in groups, each group by itself.
+
+    y = (x − μ) / √(σ² + ε) · γ + β, with mean μ and biased variance σ² over the channels of a group and all axes behind
+    them (Wu, He 2018, https://arxiv.org/abs/1803.08494, equations 1 to 7). γ and β are per channel, so that one
+    group is not quite `LayerNorm`, whose are per element. It does the same in training and in evaluation.
+
+    Parameters
+    ----------
+    num_groups : int
+        The number of groups; it divides `num_channels`.
+    num_channels : int
+        C, the size of the second axis.
+    eps : float
+        ε, added to the variance.
+    affine : bool
+        Whether there are γ and β.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+    bias : bool
+        Whether there is a β; of no effect without `affine`.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        ``(C,)``: γ, ones, and β, zeros.
+
+    Raises
+    ------
+    ValueError
+        For sizes below 1, groups that do not divide the channels, a negative `eps`; when called, for an input that is
+        not ``(N, C, ...)``.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> y = nn.GroupNorm(2, 4)(mg.tensor([[1.0, 3.0, 50.0, 10.0]]))
+    >>> [round(value, 3) for value in y[0].tolist()]
+    [-1.0, 1.0, 1.0, -1.0]
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True,
+        device: str | None = None, dtype: DType | str | None = None, *, bias: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if num_groups < 1 or num_channels < 1 or num_channels % num_groups:
+            raise ValueError(
+                f"[GroupNorm] expected groups that divide the channels, got {num_groups} and {num_channels}"
+            )
+        _check_eps("GroupNorm", eps)
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        weight = Parameter(ones(num_channels, dtype=dtype, device=device)) if affine else None
+        shift = Parameter(zeros(num_channels, dtype=dtype, device=device)) if affine and bias else None
+        self.register_parameter("weight", weight)
+        self.register_parameter("bias", shift)
+
+    def reset_parameters(self) -> None:
+        """Set γ to ones and β to zeros."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, num_channels, ...)`` to the same shape."""
+        if x.ndim < 2 or x.shape[1] != self.num_channels:
+            raise ValueError(f"[GroupNorm] expected an input (N, {self.num_channels}, ...), got {x.shape}")
+        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+def _shape(op: str, normalized_shape: int | tuple[int, ...] | list[int]) -> tuple[int, ...]:
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape or min(shape) < 1:
+        raise ValueError(f"[{op}] expected a normalized_shape of sizes of at least 1, got {normalized_shape}")
+    return shape
+
+
+def _check_eps(op: str, eps: float | None) -> None:
+    if eps is not None and not eps >= 0:
+        raise ValueError(f"[{op}] expected eps >= 0, got {eps}")

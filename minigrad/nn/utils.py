@@ -1,14 +1,23 @@
-"""Functions over the gradients or the values of many parameters at once."""
+"""Functions over parameters: over the gradients or the values of many at once, and between forms of a layer."""
 
+import copy
 import math
 from collections.abc import Iterable
 
 from minigrad.autograd import no_grad
-from minigrad.engine.ops.functions import absolute
+from minigrad.engine.ops.functions import absolute, rsqrt
 from minigrad.engine.ops.join import concat
 from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.optimizer import grad_norm, scale_
 from minigrad.engine.tensor import Tensor
+from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d
+from minigrad.nn.parameter import Parameter
+from minigrad.nn.weight_norm import M, is_weight_normed, remove_weight_norm, weight_norm
+
+__all__ = [
+    "clip_grad_norm_", "clip_grad_value_", "fold_batch_norm", "parameters_to_vector", "remove_weight_norm",
+    "vector_to_parameters", "weight_norm",
+]  # fmt: skip
 
 
 def clip_grad_norm_(
@@ -136,6 +145,72 @@ def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
         for parameter in parameters:
             parameter.copy_(vector[start : start + parameter.size].reshape(parameter.shape))
             start += parameter.size
+
+
+def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
+    """A layer that computes ``bn(layer(x))`` as evaluation has it: with fixed statistics both are one affine map.
+
+    W' = s W and b' = s (b − μ) + β for each output channel, with s = γ / √(σ² + ε) and the running statistics μ, σ².
+    `LayerNorm` and the like cannot be folded: their statistics come from the input.
+
+    Parameters
+    ----------
+    layer : Module
+        With a ``weight`` whose first axis are the outputs and a ``bias`` or None, such as `Linear`. If its weight is
+        weight-normalized, that of the new one is not.
+    bn : BatchNorm1d or BatchNorm2d
+        With running statistics.
+
+    Returns
+    -------
+    Module
+        A new layer of the same kind with memory of its own, without gradients.
+
+    Raises
+    ------
+    TypeError
+        If `bn` is another kind of layer, or `layer` has no weight and bias.
+    ValueError
+        If `bn` has no running statistics or another number of channels.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> layer, bn = nn.Linear(3, 2), nn.BatchNorm1d(2)
+    >>> _ = bn(layer(mg.random.normal(0.0, 1.0, (64, 3))))
+    >>> x = mg.random.normal(0.0, 1.0, (5, 3))
+    >>> difference = nn.utils.fold_batch_norm(layer, bn)(x) - bn.eval()(layer(x))
+    >>> bool(abs(difference).max() < 1e-5)
+    True
+    """
+    op, kind = "fold_batch_norm", type(layer).__name__
+    if not isinstance(bn, BatchNorm1d | BatchNorm2d):
+        raise TypeError(f"[{op}] expected a BatchNorm1d or BatchNorm2d, got {type(bn).__name__}")
+    if bn.running_mean is None or bn.running_var is None:
+        raise ValueError(f"[{op}] expected running statistics, got {bn}")
+    weight = getattr(layer, "weight", None)
+    if not isinstance(weight, Tensor) or weight.ndim < 2 or "bias" not in layer._parameters:
+        raise TypeError(f"[{op}] expected a layer with weight and bias, got {kind}")
+    if weight.shape[0] != bn.num_features:
+        raise ValueError(f"[{op}] expected {weight.shape[0]} channels, as {kind} has outputs, got {bn.num_features}")
+    folded = copy.deepcopy(layer)
+    if is_weight_normed(folded):
+        remove_weight_norm(folded)
+    parameters = dict(folded.named_parameters(recurse=False))
+    parameter, shift = parameters["weight"], parameters.get("bias")
+    with no_grad():
+        scale = rsqrt(bn.running_var + bn.eps)
+        if bn.weight is not None:
+            scale = scale * bn.weight
+        bias = -bn.running_mean * scale if shift is None else (shift - bn.running_mean) * scale
+        if bn.bias is not None:
+            bias = bias + bn.bias
+        parameter.copy_(parameter * scale.reshape(-1, *[1] * (parameter.ndim - 1)))
+    delattr(folded, "bias")
+    folded.register_parameter("bias", Parameter(bias, requires_grad=parameter.requires_grad))
+    folded.zero_grad()
+    return folded
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[list[Tensor]]:

@@ -1,0 +1,362 @@
+"""Norms that may keep running statistics: over the batch, over single samples, over the batch at each time step.
+
+The conventions are PyTorch's; the table in `minigrad.nn.norm` says which arguments give those of Keras and Flax.
+"""
+
+from minigrad.creation import ones, zeros
+from minigrad.engine.array import DType
+from minigrad.engine.tensor import Tensor
+from minigrad.nn import functional as F
+from minigrad.nn import init
+from minigrad.nn.module import Module
+from minigrad.nn.parameter import Parameter
+
+
+class _ChannelNorm(Module):
+    """Gain and bias per channel, running statistics if any, and the checks of all these layers.
+
+    `statistics` is the shape of the running statistics, channels last, or None if there are none.
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+    layouts: tuple[str, ...]  # the axes of an input, one letter each, for every rank that is allowed
+    unbiased_running_var = True
+
+    def __init__(
+        self, num_features: int, eps: float, momentum: float | None, affine: bool, bias: bool,
+        statistics: tuple[int, ...] | None, device: str | None, dtype: DType | str | None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        name = type(self).__name__
+        if num_features < 1 or (statistics is not None and min(statistics) < 1):
+            raise ValueError(f"[{name}] expected sizes of at least 1, got {statistics or num_features}")
+        if not eps >= 0:
+            raise ValueError(f"[{name}] expected eps >= 0, got {eps}")
+        if momentum is not None and not 0 <= momentum <= 1:
+            raise ValueError(f"[{name}] expected momentum from 0 to 1 or None, got {momentum}")
+        self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
+        self.track_running_stats = statistics is not None
+        gain = Parameter(ones(num_features, dtype=dtype, device=device)) if affine else None
+        shift = Parameter(zeros(num_features, dtype=dtype, device=device)) if affine and bias else None
+        self.register_parameter("weight", gain)
+        self.register_parameter("bias", shift)
+        mean = None if statistics is None else zeros(statistics, dtype=dtype, device=device)
+        var = None if statistics is None else ones(statistics, dtype=dtype, device=device)
+        count = None if statistics is None else zeros(statistics[:-1], dtype="int64", device=device)
+        self.register_buffer("running_mean", mean)
+        self.register_buffer("running_var", var)
+        self.register_buffer("num_batches_tracked", count)
+
+    def reset_running_stats(self) -> None:
+        """Set the running mean to zeros, the running variance to ones, the counter to zero."""
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Set γ to ones and β to zeros, and reset the running statistics."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def _check(self, x: Tensor) -> None:
+        for axes in self.layouts:
+            if len(axes) == x.ndim and x.shape[axes.index("C")] == self.num_features:
+                return
+        expected = " or ".join(f"({', '.join(axes)})".replace("C", str(self.num_features)) for axes in self.layouts)
+        raise ValueError(f"[{type(self).__name__}] expected an input {expected}, got {x.shape}")
+
+    def _normalize(self, x: Tensor, mean: Tensor | None, var: Tensor | None, count: Tensor | None) -> Tensor:
+        """`F.batch_norm` with these running statistics, which follow in training, and count as one batch more."""
+        momentum = self.momentum or 0.0
+        if self.momentum is None and self.training and count is not None:
+            momentum = 1 / (int(count) + 1)
+        y = F.batch_norm(
+            x, mean, var, self.weight, self.bias, self.training or mean is None, momentum, self.eps,
+            unbiased_running_var=self.unbiased_running_var,
+        )  # fmt: skip
+        if self.training and count is not None:
+            count += 1
+        return y
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+# ── over the batch ────────────────────────────────────────────────────────────────────────────────
+
+
+class _BatchNorm(_ChannelNorm):
+    """Batch normalization but for the shape of the input."""
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        track_running_stats: bool = True, device: str | None = None, dtype: DType | str | None = None, *,
+        bias: bool = True, unbiased_running_var: bool = True,
+    ) -> None:  # fmt: skip
+        statistics = (num_features,) if track_running_stats else None
+        super().__init__(num_features, eps, momentum, affine, bias, statistics, device, dtype)
+        self.unbiased_running_var = unbiased_running_var
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape stays."""
+        self._check(x)
+        return self._normalize(x, self.running_mean, self.running_var, self.num_batches_tracked)
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch normalization of features, or of channels along one axis.
+
+    y = (x − μ) / √(σ² + ε) · γ + β for each channel by itself. In training μ and σ² are the mean and the biased
+    variance of the batch, over all axes but the second (Ioffe, Szegedy 2015, https://arxiv.org/abs/1502.03167,
+    algorithm 1), and running statistics follow: r ← (1 − m) r + m s. In evaluation μ and σ² are the running statistics.
+
+    Parameters
+    ----------
+    num_features : int
+        C, the number of channels.
+    eps : float
+        ε, added to the variance.
+    momentum : float or None
+        m, the weight of the new value (Keras and Flax state 1 − m); None for the average of all batches.
+    affine : bool
+        Whether there are γ and β.
+    track_running_stats : bool
+        Whether there are running statistics; without them evaluation uses those of the batch, too.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+    bias : bool
+        Whether there is a β; of no effect without `affine`.
+    unbiased_running_var : bool
+        Whether the running variance follows the unbiased variance, n / (n − 1) times the biased one that normalizes.
+        False as in Keras and Flax.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        ``(C,)``: γ, ones, and β, zeros.
+    running_mean, running_var : Tensor or None
+        ``(C,)``, buffers: zeros and ones to begin with.
+    num_batches_tracked : Tensor or None
+        ``()``, int64, a buffer: the number of batches seen in training.
+
+    Raises
+    ------
+    ValueError
+        For `num_features` below 1, a negative `eps`, a `momentum` outside [0, 1]; when called, for an input of another
+        shape and, in training, for one value per channel.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> bn = nn.BatchNorm1d(2)
+    >>> y = bn(mg.tensor([[1.0, 10.0], [3.0, 50.0]]))
+    >>> [[round(value, 3) for value in row] for row in y.tolist()]
+    [[-1.0, -1.0], [1.0, 1.0]]
+    >>> [round(value, 3) for value in (*bn.running_mean.tolist(), *bn.running_var.tolist())]
+    [0.2, 3.0, 1.1, 80.9]
+    """
+
+    layouts = ("NC", "NCL")
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalization of the channels of images ``(N, C, H, W)``; all else is as in `BatchNorm1d`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.BatchNorm2d(6)(mg.random.normal(0.0, 1.0, (8, 6, 24, 24))).shape
+    (8, 6, 24, 24)
+    """
+
+    layouts = ("NCHW",)
+
+
+class RecurrentBatchNorm1d(_ChannelNorm):
+    """Batch normalization within a recurrent network: one gain and bias, but statistics for each time step.
+
+    Every step normalizes with its own statistics of the batch in training, with its own running statistics in
+    evaluation (Cooijmans et al. 2016, https://arxiv.org/abs/1603.09025, section 3). The last row of the running
+    statistics serves, and follows, all steps from `max_length` − 1 on. A step that training never reached is evaluated
+    with the statistics of the last one before it that it did, so that sequences may be longer than any in training.
+
+    Parameters
+    ----------
+    num_features : int
+        C, the number of features.
+    max_length : int
+        T, the number of steps with statistics of their own.
+    eps, momentum, affine, device, dtype, bias, unbiased_running_var
+        As in `BatchNorm1d`.
+    gain : float
+        What γ begins with: 0.1 keeps the derivative of a tanh behind it large (section 4 of the paper).
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        ``(C,)``: γ and β, of all steps.
+    running_mean, running_var : Tensor
+        ``(T, C)``, buffers: zeros and ones to begin with.
+    num_batches_tracked : Tensor
+        ``(T,)``, int64, a buffer: the number of batches seen in training, of each step.
+
+    Raises
+    ------
+    ValueError
+        As in `BatchNorm1d`, and for a negative `time`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> norm = nn.RecurrentBatchNorm1d(3, max_length=5)
+    >>> for time in range(2):
+    ...     y = norm(mg.random.normal(time, 1.0, (8, 3)), time)
+    >>> norm.num_batches_tracked.tolist()
+    [1, 1, 0, 0, 0]
+    >>> x = mg.ones((1, 3))
+    >>> norm.eval()(x, 7).tolist() == norm(x, 1).tolist()
+    True
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+    layouts = ("NC",)
+
+    def __init__(
+        self, num_features: int, max_length: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        device: str | None = None, dtype: DType | str | None = None, *, gain: float = 0.1, bias: bool = True,
+        unbiased_running_var: bool = True,
+    ) -> None:  # fmt: skip
+        statistics = (max_length, num_features)
+        super().__init__(num_features, eps, momentum, affine, bias, statistics, device, dtype)
+        self.max_length, self.gain, self.unbiased_running_var = max_length, gain, unbiased_running_var
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set γ to `gain` and β to zeros, and reset the running statistics."""
+        super().reset_parameters()
+        if self.weight is not None:
+            init.constant_(self.weight, self.gain)
+
+    def forward(self, x: Tensor, time: int) -> Tensor:
+        """``(N, C)`` at step `time`, counted from 0, to the same shape."""
+        self._check(x)
+        if time < 0:
+            raise ValueError(f"[RecurrentBatchNorm1d] expected time >= 0, got {time}")
+        step = min(time, self.max_length - 1)
+        if not self.training and not int(self.num_batches_tracked[step]):
+            trained = self.num_batches_tracked[:step].nonzero()[0]
+            step = int(trained[-1]) if trained.size else 0
+        return self._normalize(x, self.running_mean[step], self.running_var[step], self.num_batches_tracked[step])
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, {self.max_length}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, gain={self.gain}"
+        )
+
+
+# ── over single samples ───────────────────────────────────────────────────────────────────────────
+
+
+class _InstanceNorm(_ChannelNorm):
+    """Instance normalization but for the shape of the input."""
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
+        track_running_stats: bool = False, device: str | None = None, dtype: DType | str | None = None, *,
+        bias: bool = True,
+    ) -> None:  # fmt: skip
+        statistics = (num_features,) if track_running_stats else None
+        super().__init__(num_features, eps, momentum, affine, bias, statistics, device, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape stays, with a batch axis or without."""
+        self._check(x)
+        single = x.ndim == len(self.layouts[0])
+        y = F.instance_norm(
+            x.expand_dims(0) if single else x, self.running_mean, self.running_var, self.weight, self.bias,
+            self.training or self.running_mean is None, self.momentum or 0.0, self.eps,
+        )  # fmt: skip
+        return y.squeeze(0) if single else y
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalization along one axis: each channel of each sample by itself.
+
+    y = (x − μ) / √(σ² + ε) · γ + β, with the mean μ and the biased variance σ² of each channel of each sample (Ulyanov,
+    Vedaldi, Lempitsky 2016, https://arxiv.org/abs/1607.08022). It does the same in training and in evaluation unless
+    there are running statistics: they follow, in training, the means over the batch of μ and of the unbiased
+    variance, and take their place in evaluation.
+
+    Parameters
+    ----------
+    num_features : int
+        C, the number of channels.
+    eps : float
+        ε, added to the variance.
+    momentum : float or None
+        m, the weight of the new value in the running statistics; None leaves them as they are (as in PyTorch).
+    affine : bool
+        Whether there are γ and β.
+    track_running_stats : bool
+        Whether there are running statistics.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+    bias : bool
+        Whether there is a β; of no effect without `affine`.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        ``(C,)``: γ, ones, and β, zeros.
+    running_mean, running_var, num_batches_tracked : Tensor or None
+        ``(C,)``, ``(C,)`` and ``()``, buffers as in `BatchNorm1d`; the counter stays 0 (as in PyTorch).
+
+    Raises
+    ------
+    ValueError
+        For `num_features` below 1, a negative `eps`, a `momentum` outside [0, 1]; when called, for an input of another
+        shape, and for one value per channel and sample.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> y = nn.InstanceNorm1d(2)(mg.tensor([[1.0, 3.0], [50.0, 10.0]]))
+    >>> [[round(value, 3) for value in row] for row in y.tolist()]
+    [[-1.0, 1.0], [1.0, -1.0]]
+    """
+
+    layouts = ("CL", "NCL")
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance normalization of images ``(N, C, H, W)`` or ``(C, H, W)``; all else is as in `InstanceNorm1d`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.InstanceNorm2d(3)(mg.random.normal(0.0, 1.0, (8, 3, 6, 6))).shape
+    (8, 3, 6, 6)
+    """
+
+    layouts = ("CHW", "NCHW")

@@ -1,0 +1,166 @@
+"""Weight normalization: a parameter as a function of its lengths and its directions."""
+
+from typing import Any, TypeVar
+
+from minigrad.autograd import no_grad
+from minigrad.engine.ops.functions import rsqrt, sqrt, square
+from minigrad.engine.ops.logic import where
+from minigrad.engine.tensor import Tensor
+from minigrad.nn.module import Module
+from minigrad.nn.parameter import Parameter
+
+M = TypeVar("M", bound=Module)
+
+_CLASSES: dict[type[Module], type[Module]] = {}  # of plain ones to those with computed weights
+
+
+class WeightNorm:
+    """w = g v / ‖v‖ out of the parameters ``name_g`` and ``name_v`` of a module."""
+
+    def __init__(self, name: str, dim: int | None) -> None:
+        self.name, self.dim = name, dim
+
+    def squares(self, v: Tensor) -> Tensor:
+        """‖v‖² of each slice, with axes kept; of all of v, a scalar, if `dim` is None."""
+        if self.dim is None:
+            return square(v).sum()
+        return square(v).sum(tuple(axis for axis in range(v.ndim) if axis != self.dim), keepdims=True)
+
+    def __call__(self, module: Module) -> Tensor:
+        g, v = getattr(module, f"{self.name}_g"), getattr(module, f"{self.name}_v")
+        squares = self.squares(v)
+        return v * (g * rsqrt(where(squares == 0, 1.0, squares)))   # v = 0: w = 0, dw/dv = g
+
+
+class _Computing(Module):
+    """What stands before the class of a module with computed weights: all other modules keep plain attributes."""
+
+    def __getattr__(self, name: str) -> Tensor:
+        compute = self.__dict__.get("_computed", {}).get(name)
+        if compute is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return compute(self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if is_weight_normed(self, name):
+            raise AttributeError(f"[{type(self).__name__}] expected {name}_g or {name}_v to be set, got {name!r}")
+        super().__setattr__(name, value)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """For copies and pickles, which cannot find this class by its name."""
+        reduced: Any = super().__reduce_ex__(max(protocol, 2))
+        return _rebuild, (_plain_class(self),), *reduced[2:]
+
+
+def _computing_class(kind: type[Module]) -> type[Module]:
+    if kind not in _CLASSES:
+        names = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
+        _CLASSES[kind] = type(kind.__name__, (_Computing, kind), names)
+    return _CLASSES[kind]
+
+
+def _plain_class(module: Module) -> type[Module]:
+    return type(module).__mro__[2] if isinstance(module, _Computing) else type(module)
+
+
+def _rebuild(kind: type[Module]) -> Module:
+    return Module.__new__(_computing_class(kind))
+
+
+def is_weight_normed(module: Module, name: str = "weight") -> bool:
+    """Whether `weight_norm` made this parameter computed."""
+    return name in module.__dict__.get("_computed", ())
+
+
+def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
+    """Let a parameter be w = g v / ‖v‖, with a length g and a direction v for each slice along an axis.
+
+    Salimans, Kingma 2016, https://arxiv.org/abs/1602.07868, equation 2. The parameter `name` gives way to ``name_g``,
+    the norms, and ``name_v``, which is the parameter itself as it was; ``module.name`` is from now on computed
+    from these two each time it is asked for. Where v is all zeros, w is, too: the norm is taken for 1 there, and the
+    gradients are finite (that of v is g times that of w).
+
+    Their names in `state_dict` are those of ``torch.nn.utils.weight_norm``, which ``torch.nn.utils.parametrizations``
+    loads as well (but saves as ``parametrizations.name.original0`` and ``original1``). The class of the module becomes
+    a subclass of the same name.
+
+    Parameters
+    ----------
+    module : Module
+    name : str
+        Of one of its own parameters.
+    dim : int or None
+        The axis along which the slices lie, counted from the end if negative; None for one norm of all elements.
+
+    Returns
+    -------
+    Module
+        The same. An optimizer has to be given its parameters anew: g is one that it does not know.
+
+    Raises
+    ------
+    ValueError
+        If there is no such parameter, or it has no such axis.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> layer = nn.utils.weight_norm(nn.Linear(2, 1, bias=False))
+    >>> {name: x.shape for name, x in layer.state_dict().items()}
+    {'weight_g': (1, 1), 'weight_v': (1, 2)}
+    >>> layer.load_state_dict({"weight_g": mg.tensor([[10.0]]), "weight_v": mg.tensor([[3.0, 4.0]])}).missing_keys
+    []
+    >>> [round(value, 4) for value in layer.weight[0].tolist()]
+    [6.0, 8.0]
+    """
+    v = getattr(module, name, None) if name in module._parameters else None
+    if not isinstance(v, Parameter):
+        raise ValueError(f"[weight_norm] expected a parameter of {type(module).__name__}, got the name {name!r}")
+    if dim is not None and not -v.ndim <= dim < v.ndim:
+        raise ValueError(f"[weight_norm] expected an axis of {name} of shape {v.shape}, got dim={dim}")
+    compute = WeightNorm(name, None if dim is None else dim % v.ndim)
+    with no_grad():
+        g = Parameter(sqrt(compute.squares(v)), requires_grad=v.requires_grad)
+    delattr(module, name)
+    module.register_parameter(f"{name}_g", g)
+    module.register_parameter(f"{name}_v", v)
+    object.__setattr__(module, "__class__", _computing_class(_plain_class(module)))
+    module.__dict__.setdefault("_computed", {})[name] = compute
+    return module
+
+
+def remove_weight_norm(module: M, name: str = "weight") -> M:
+    """Let a parameter that `weight_norm` made be an ordinary one again, of the value it has now.
+
+    Returns
+    -------
+    Module
+        The same. The parameter is the object that was ``name_v``.
+
+    Raises
+    ------
+    ValueError
+        If `name` is not weight-normalized.
+
+    Examples
+    --------
+    >>> from minigrad import nn
+    >>> layer = nn.utils.remove_weight_norm(nn.utils.weight_norm(nn.Linear(2, 1)))
+    >>> [name for name, _ in layer.named_parameters()]
+    ['bias', 'weight']
+    """
+    if not is_weight_normed(module, name):
+        raise ValueError(f"[remove_weight_norm] expected a weight-normalized parameter, got the name {name!r}")
+    v = getattr(module, f"{name}_v")
+    with no_grad():
+        v.copy_(getattr(module, name))
+    v.grad = None
+    del module.__dict__["_computed"][name]
+    if not module.__dict__["_computed"]:
+        del module.__dict__["_computed"]
+        object.__setattr__(module, "__class__", _plain_class(module))
+    delattr(module, f"{name}_g")
+    delattr(module, f"{name}_v")
+    module.register_parameter(name, v)
+    return module
