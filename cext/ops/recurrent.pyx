@@ -35,6 +35,11 @@ cdef class Cell:
     def __init__(self, kind, norm=None, sizes=(), norm_cell=False, carry_norm=False, swap=False, slope=0.0, eps=1e-5):
         self.kind, self.norm, self.sizes, self.eps = kind, norm, tuple(sizes), eps
         self.norm_cell, self.carry_norm, self.swap, self.slope = norm_cell, carry_norm, swap, slope
+        if (kind, norm) not in KINDS:
+            raise ValueError(f"[recurrent] no cell {kind!r} with norm {norm!r}")
+
+    def __reduce__(self):
+        return Cell, (self.kind, self.norm, self.sizes, self.norm_cell, self.carry_norm, self.swap, self.slope, self.eps)
 
 
 # ── one step, composed: the equations, for reading, for the tests, and for derivatives of higher order ─────────────
@@ -89,6 +94,8 @@ def gru_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
 
 STEPS = {"rnn_tanh": rnn_step, "rnn_relu": rnn_step, "lstm": lstm_step, "gru": gru_step}
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
+# A GRU's reset gate stands between the two summands: there is no sum to normalize.
+KINDS = {(kind, norm) for kind in GATES for norm in (None, "state", "sum")} - {("gru", "sum")}
 
 
 def composition(Cell cell, lengths, x, h, c, *parameters):

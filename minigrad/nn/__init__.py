@@ -15,6 +15,7 @@ from minigrad.nn.activation import (
     Tanh,
 )
 from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d, InstanceNorm1d, InstanceNorm2d, RecurrentBatchNorm1d
+from minigrad.nn.cell import GRUCell, LSTMCell, RNNCell
 from minigrad.nn.container import ModuleList, Sequential
 from minigrad.nn.dropout import Dropout
 from minigrad.nn.linear import Linear
@@ -30,47 +31,13 @@ from minigrad.nn.loss import (
 from minigrad.nn.module import Module
 from minigrad.nn.norm import GroupNorm, LayerNorm, RMSNorm
 from minigrad.nn.parameter import Parameter
-from minigrad.nn.recurrent import RNN, RNNCell
+from minigrad.nn.recurrent import GRU, LSTM, RNN
 from minigrad.nn.summary import Summary, summary
 
 __all__ = [
-    "ELU",
-    "GELU",
-    "RNN",
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "CrossEntropyLoss",
-    "Dropout",
-    "GroupNorm",
-    "Hardsigmoid",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "L1Loss",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "LogSoftmax",
-    "MSELoss",
-    "Module",
-    "ModuleList",
-    "NLLLoss",
-    "Parameter",
-    "RMSNorm",
-    "RNNCell",
-    "ReLU",
-    "RecurrentBatchNorm1d",
-    "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "SmoothL1Loss",
-    "Softmax",
-    "Softplus",
-    "Summary",
-    "Tanh",
-    "functional",
-    "init",
-    "summary",
-    "utils",
+    "ELU", "GELU", "GRU", "LSTM", "RNN", "BCELoss", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d",
+    "CrossEntropyLoss", "Dropout", "GRUCell", "GroupNorm", "Hardsigmoid", "InstanceNorm1d", "InstanceNorm2d",
+    "L1Loss", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "Module", "ModuleList",
+    "NLLLoss", "Parameter", "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "Sequential", "SiLU", "Sigmoid",
+    "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "functional", "init", "summary", "utils",
 ]  # fmt: skip

@@ -13,6 +13,8 @@ from minigrad.nn.module import Module
 from minigrad.nn.norm import LayerNorm
 from minigrad.nn.parameter import Parameter
 
+Rest = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+
 GATES = {"rnn": 1, "lstm": 4, "gru": 3}
 # The slopes of Keras's hard_sigmoid and of PyTorch's hardsigmoid; 0 stands for the logistic function.
 SLOPES = {"sigmoid": 0.0, "hard_sigmoid": 0.2, "hardsigmoid": 1 / 6}
@@ -184,14 +186,15 @@ class Recurrent(Module):
             return getattr(self, "ln_ih" + suffix)(F.linear(x, weight), bias)
         return F.linear(x, weight, bias)
 
-    def _rest(self, suffix: str) -> tuple[Tensor | None, ...]:
+    def _rest(self, suffix: str) -> Rest:
         """weight, bias, gamma, beta, gamma_c, beta_c of the recurrent share."""
         bias = getattr(self, "bias_hh" + suffix) if self.kind == "gru" else None
         cell = self.cell
         norm = None if cell.norm is None else getattr(self, ("ln" if cell.norm == "sum" else "ln_hh") + suffix)
         norm_c = getattr(self, "ln_c" + suffix) if cell.norm_cell else None
-        affine = [value for part in (norm, norm_c) for value in ((part.weight, part.bias) if part else (None, None))]
-        return getattr(self, "weight_hh" + suffix), bias, *affine
+        gamma, beta = (norm.weight, norm.bias) if norm is not None else (None, None)
+        gamma_c, beta_c = (norm_c.weight, norm_c.bias) if norm_c is not None else (None, None)
+        return getattr(self, "weight_hh" + suffix), bias, gamma, beta, gamma_c, beta_c
 
     def _options(self) -> str:
         """What differs from the defaults, for the representation."""
@@ -224,10 +227,11 @@ class _StepCell(Recurrent):
             if state is not None and state.shape != shape:
                 raise ValueError(f"[{self.name}] expected a state of shape {shape}, got {state.shape}")
         h = zeros(shape, dtype=x.dtype, device=x.device) if h is None else h
-        if self.kind == "lstm" and c is None:
-            c = zeros(shape, dtype=x.dtype, device=x.device)
-        step = {"rnn": rnn_step, "lstm": lstm_step, "gru": gru_step}[self.kind]
-        return step(self.cell, self._share("", x), h, c, *self._rest(""))
+        share, rest = self._share("", x), self._rest("")
+        if self.kind == "lstm":
+            c = zeros(shape, dtype=x.dtype, device=x.device) if c is None else c
+            return lstm_step(self.cell, share, h, c, *rest)
+        return (rnn_step if self.kind == "rnn" else gru_step)(self.cell, share, h, None, *rest)
 
 
 class RNNCell(_StepCell):
@@ -349,7 +353,7 @@ class LSTMCell(_StepCell):
         self._finish(device, dtype)
 
     def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """x ``(N, input_size)`` or ``(input_size,)`` and (h, c) of the same form (zeros if absent) to the next (h, c)."""
+        """x ``(N, input_size)`` or ``(input_size,)`` and (h, c) alike (zeros if absent) to the next (h, c)."""
         h, c = self._step(x, *(state or (None, None)))
         assert c is not None
         return h, c

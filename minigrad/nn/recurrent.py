@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from minigrad.creation import arange, zeros
+from minigrad.creation import arange, tensor, zeros
 from minigrad.engine.array import DType
 from minigrad.engine.ops.join import concat, stack, unstack
 from minigrad.engine.ops.layout import flip
@@ -43,7 +43,7 @@ class _Sequences(Recurrent):
     def _run(
         self, x: Tensor, states: list[Tensor | None], lengths: Lengths | None
     ) -> tuple[Tensor, list[Tensor]]:
-        """The outputs of the last layer and the last states of all: h of every layer and direction, for an LSTM c too."""
+        """The outputs of the last layer, and the last h of every layer and direction, for an LSTM the last c too."""
         batched, axes = x.ndim == 3, "N, T" if self.batch_first else "T, N"
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
             size = self.input_size
@@ -92,12 +92,13 @@ class _Sequences(Recurrent):
     def _layer(self, x: Tensor, first: list[Tensor], suffix: str, lengths: Tensor | None) -> tuple[Tensor, ...]:
         """One layer in one direction: the outputs ``(T, N, H)`` and the last states."""
         h, c = first if self.kind == "lstm" else (first[0], None)
-        return recurrent(self.cell, self._share(suffix, x), h, c, *self._rest(suffix), lengths=lengths)
+        return recurrent(self.cell, self._share(suffix, x), h, c, *self._rest(suffix), lengths)
 
     def _checked(self, lengths: Lengths, steps: int, batch: int, device: str) -> Tensor:
-        found = lengths if isinstance(lengths, Tensor) else Tensor(lengths, dtype="int64", device=device)
-        if found.shape != (batch,) or found.dtype.kind != "i":
-            raise ValueError(f"[{self.name}] expected {batch} integer lengths, got {found.dtype} of shape {found.shape}")
+        found = lengths if isinstance(lengths, Tensor) else tensor(lengths, device=device)
+        if found.shape != (batch,) or (found.dtype.kind != "i" and batch):
+            raise ValueError(f"[{self.name}] expected {batch} integer lengths, "
+                             f"got {found.dtype} of shape {found.shape}")  # fmt: skip
         if batch and (int(found.min()) < 0 or int(found.max()) > steps):
             raise ValueError(f"[{self.name}] expected lengths from 0 to {steps}, got {found.tolist()}")
         return found.to("int64")
@@ -197,7 +198,8 @@ class RNN(_Sequences):
         super().__init__(input_size, hidden_size, bias, norm)
         self._set_nonlinearity(nonlinearity)
         if (max_length is not None) != (norm == "batch"):
-            raise ValueError(f"[RNN] max_length goes with norm='batch', got {max_length} and norm={norm!r}")
+            raise ValueError(f"[RNN] expected max_length with norm='batch' and only there, "
+                             f"got {max_length} and norm={norm!r}")  # fmt: skip
         self.max_length = max_length
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
 
