@@ -277,7 +277,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     cdef list outs = [steps_of(<Array>arrays["h"], 1), arrays["h_last"]]
     if "c" in arrays:
         outs.append(arrays["c_last"])
-    track_many(outs, op.encode(), backward, inputs, list(range(len(inputs))),
+    track_many(outs, b"lstm" if op == "lstm" else b"gru" if op == "gru" else b"rnn", backward, inputs, list(range(len(inputs))),
                (cell, mask, *[arrays.get(name) for name in ARRAYS]))
     return tuple(outs)
 

@@ -18,6 +18,7 @@ from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d, InstanceNorm1d, Ins
 from minigrad.nn.cell import GRUCell, LSTMCell, RNNCell
 from minigrad.nn.container import ModuleList, Sequential
 from minigrad.nn.dropout import Dropout
+from minigrad.nn.embedding import Embedding
 from minigrad.nn.linear import Linear
 from minigrad.nn.loss import (
     BCELoss,
@@ -36,8 +37,9 @@ from minigrad.nn.summary import Summary, summary
 
 __all__ = [
     "ELU", "GELU", "GRU", "LSTM", "RNN", "BCELoss", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d",
-    "CrossEntropyLoss", "Dropout", "GRUCell", "GroupNorm", "Hardsigmoid", "InstanceNorm1d", "InstanceNorm2d",
-    "L1Loss", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "Module", "ModuleList",
-    "NLLLoss", "Parameter", "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "Sequential", "SiLU", "Sigmoid",
-    "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "functional", "init", "summary", "utils",
+    "CrossEntropyLoss", "Dropout", "Embedding", "GRUCell", "GroupNorm", "Hardsigmoid", "InstanceNorm1d",
+    "InstanceNorm2d", "L1Loss", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "Module",
+    "ModuleList", "NLLLoss", "Parameter", "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "Sequential",
+    "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "functional", "init", "summary",
+    "utils",
 ]  # fmt: skip

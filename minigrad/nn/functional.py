@@ -22,10 +22,56 @@ from minigrad.nn._shim import rms_norm as rms_norm
 Activation = Callable[[Tensor], Tensor]
 
 __all__ = [
-    "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "dropout", "elu", "gelu",
-    "hardsigmoid", "instance_norm", "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax", "mse_loss",
-    "nll_loss", "one_hot", "relu", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
+    "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "dropout", "elu",
+    "embedding", "gelu", "hardsigmoid", "instance_norm", "l1_loss", "layer_norm", "leaky_relu", "linear",
+    "log_softmax", "mse_loss", "nll_loss", "one_hot", "relu", "sigmoid", "silu", "smooth_l1_loss", "softmax",
+    "softplus", "tanh",
 ]  # fmt: skip
+
+
+# ── lookup ────────────────────────────────────────────────────────────────────────────────────────
+
+def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+    """The rows of a table at the given numbers.
+
+    Parameters
+    ----------
+    indices : Tensor
+        int32 or int64, of any shape, from 0 to V − 1.
+    weight : Tensor
+        ``(V, D)``.
+    padding_idx : int, optional
+        A row that gets no gradient.
+
+    Returns
+    -------
+    Tensor
+        ``(*indices.shape, D)``
+
+    Raises
+    ------
+    TypeError
+        For indices that are no integers.
+    IndexError
+        For an index below 0 or not below V.
+    ValueError
+        For a table that has not two axes.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.embedding(mg.tensor([1, 1]), mg.tensor([[1.0], [5.0]])).tolist()
+    [[5.0], [5.0]]
+    """
+    if indices.dtype.kind != "i":
+        raise TypeError(f"[embedding] expected integer indices, got {indices.dtype}")
+    if weight.ndim != 2:
+        raise ValueError(f"[embedding] expected a table of shape (V, D), got {weight.shape}")
+    _check_range("embedding", indices, weight.shape[0])
+    rows = take(weight, indices, axis=0)
+    if padding_idx is None or not weight.requires_grad:
+        return rows
+    return where(expand_dims(indices == padding_idx % weight.shape[0], -1), rows.detach(), rows)
 
 
 # ── losses of class labels ────────────────────────────────────────────────────────────────────────

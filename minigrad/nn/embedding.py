@@ -1,0 +1,104 @@
+"""Vectors looked up by number: words, characters, categories."""
+
+from minigrad.creation import empty
+from minigrad.engine.array import DType
+from minigrad.engine.tensor import Tensor
+from minigrad.nn import functional as F
+from minigrad.nn import init
+from minigrad.nn.module import Module
+from minigrad.nn.parameter import Parameter
+
+
+class Embedding(Module):
+    """A table with one vector for each of a number of things.
+
+    Parameters
+    ----------
+    num_embeddings : int
+        The number of rows.
+    embedding_dim : int
+        The size of a vector.
+    padding_idx : int, optional
+        A row that is zeros to begin with and gets no gradient; negative ones count from the end.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+
+    Attributes
+    ----------
+    weight : Parameter
+        ``(num_embeddings, embedding_dim)``, from N(0, 1).
+
+    Raises
+    ------
+    ValueError
+        For sizes below 1 and a `padding_idx` that is no row.
+    TypeError, IndexError
+        When called, for numbers that are no integers or no row.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> table = nn.Embedding(10, 3, padding_idx=0)
+    >>> table(mg.tensor([[4, 0], [2, 2]])).shape
+    (2, 2, 3)
+    """
+
+    weight: Parameter
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, *,
+        device: str | None = None, dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if num_embeddings < 1 or embedding_dim < 1:
+            raise ValueError(f"[Embedding] expected sizes of at least 1, got {num_embeddings} and {embedding_dim}")
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ValueError(f"[Embedding] expected padding_idx from {-num_embeddings} to {num_embeddings - 1}, "
+                             f"got {padding_idx}")  # fmt: skip
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        self.weight = Parameter(empty((num_embeddings, embedding_dim), dtype=dtype, device=device))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the vectors anew from N(0, 1); zeros at `padding_idx`."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            init.zeros_(self.weight.detach()[self.padding_idx])
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> "Embedding":
+        """A table with the given rows, which are shared; frozen, it is not trained.
+
+        Parameters
+        ----------
+        embeddings : Tensor
+            ``(num_embeddings, embedding_dim)``, float.
+        freeze : bool
+            Whether `weight` needs no gradient.
+        padding_idx : int, optional
+            As in the class; the row stays as it is.
+
+        Raises
+        ------
+        ValueError
+            If there are not two axes.
+        """
+        if embeddings.ndim != 2:
+            raise ValueError(f"[Embedding] expected rows (num_embeddings, embedding_dim), got {embeddings.shape}")
+        table = cls.__new__(cls)
+        Module.__init__(table)
+        table.num_embeddings, table.embedding_dim = embeddings.shape
+        table.padding_idx = None if padding_idx is None else padding_idx % embeddings.shape[0]
+        table.weight = Parameter(embeddings.detach(), requires_grad=not freeze)
+        return table
+
+    def forward(self, indices: Tensor) -> Tensor:
+        """Integers of any shape to ``(*shape, embedding_dim)``."""
+        return F.embedding(indices, self.weight, self.padding_idx)
+
+    def extra_repr(self) -> str:
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
