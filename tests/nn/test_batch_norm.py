@@ -1,0 +1,323 @@
+"""Batch normalization against PyTorch over several steps, against the formulas of Keras and Flax, and per time step."""
+
+import math
+
+import numpy as np
+import pytest
+from checks import equals, exchange_state, step_beside_torch
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.nn import functional as F
+
+
+def random(rng, *shape, dtype="float64", requires_grad=False):
+    return mg.tensor(rng.standard_normal(shape), dtype=dtype, requires_grad=requires_grad)
+
+
+# ── PyTorch's semantics ──
+
+
+def configuration(rng):
+    """A class, its options, an input shape."""
+    name = str(rng.choice(["BatchNorm1d", "BatchNorm2d"]))
+    channels = int(rng.integers(1, 9))
+    spatial = 2 if name == "BatchNorm2d" else int(rng.integers(0, 2))
+    sizes = [int(n) for n in rng.integers(1, 6, spatial)]
+    batch = int(rng.integers(3 if math.prod(sizes) < 3 else 1, 9))
+    options = {
+        "eps": float(rng.choice([1e-5, 1e-3, 0.1])),
+        "momentum": [0.1, None, 0.7, 1.0, 0.0][rng.integers(5)],
+        "affine": bool(rng.random() < 0.7),
+        "track_running_stats": bool(rng.random() < 0.8),
+        "bias": bool(rng.random() < 0.7),
+    }
+    return name, channels, options, (batch, channels, *sizes)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_as_in_pytorch(seed):
+    """Three steps of training, evaluation, training again; the state goes there and back before."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(seed)
+    name, channels, options, shape = configuration(rng)
+    dtype = "float32" if seed % 4 == 0 else "float64"
+    rtol, atol = {"float32": (2e-4, 2e-4), "float64": (1e-10, 1e-11)}[dtype]
+    ours = getattr(nn, name)(channels, **options, dtype=dtype)
+    theirs = getattr(torch.nn, name)(channels, **options, dtype=getattr(torch, dtype))
+    assert repr(ours) == repr(theirs)
+    exchange_state(torch, ours, theirs, rng)
+    for training in (True, True, True, False, True, False):
+        ours.train(training)
+        theirs.train(training)
+        x = 1 + 2 * rng.standard_normal(shape)
+        step_beside_torch(torch, ours, theirs, x.astype(dtype), rng, rtol, atol)
+    ours.reset_parameters()
+    theirs.reset_parameters()
+    for tensor, other in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        equals(tensor, other.numpy())
+
+
+@pytest.mark.parametrize("shape", [(7, 4), (3, 4, 5), (2, 4, 3, 2)])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("tracked", [True, False])
+def test_functional_as_in_pytorch(shape, training, tracked, rng):
+    torch = pytest.importorskip("torch")
+    if not training and not tracked:
+        for module, tensor, error in ((F, mg.tensor, ValueError), (torch.nn.functional, torch.tensor, RuntimeError)):
+            with pytest.raises(error, match="running_mean"):
+                module.batch_norm(tensor(np.ones(shape)), None, None)
+        return
+    x, weight, bias = (rng.standard_normal(s) for s in (shape, 4, 4))
+    statistics = [rng.standard_normal(4), rng.uniform(0.5, 2, 4)] if tracked else [None, None]
+    ours = [None if s is None else mg.tensor(s) for s in statistics]
+    theirs = [None if s is None else torch.tensor(s) for s in statistics]
+    arguments = {"training": training, "momentum": 0.3, "eps": 1e-2}
+    y = F.batch_norm(mg.tensor(x), *ours, mg.tensor(weight), mg.tensor(bias), **arguments)
+    expected = torch.nn.functional.batch_norm(
+        torch.tensor(x), *theirs, torch.tensor(weight), torch.tensor(bias), **arguments
+    )
+    for a, b in zip([y, *ours], [expected, *theirs], strict=True):
+        if b is not None:
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12, atol=1e-13)
+
+
+def test_cumulative_average(rng):
+    """Without a momentum the running statistics are the means of those of all batches."""
+    bn = nn.BatchNorm1d(3, momentum=None, dtype="float64")
+    batches = [rng.standard_normal((n, 3)) * n for n in (5, 2, 9, 4)]
+    for x in batches:
+        bn(mg.tensor(x))
+    mean, var = np.mean([x.mean(0) for x in batches], 0), np.mean([x.var(0, ddof=1) for x in batches], 0)
+    np.testing.assert_allclose(bn.running_mean.numpy(), mean, rtol=1e-12)
+    np.testing.assert_allclose(bn.running_var.numpy(), var, rtol=1e-12)
+    assert (bn.num_batches_tracked.item(), bn.num_batches_tracked.dtype) == (4, mg.int64)
+
+
+def test_evaluation_changes_nothing(rng):
+    bn = nn.BatchNorm1d(3)
+    bn(random(rng, 8, 3, dtype="float32"))
+    before = {name: x.tolist() for name, x in bn.state_dict().items()}
+    x = random(rng, 4, 3, dtype="float32")
+    y = bn.eval()(x)
+    assert {name: x.tolist() for name, x in bn.state_dict().items()} == before
+    for k in range(4):
+        assert bn(x[k : k + 1])[0].tolist() == y[k].tolist()    # a single sample will do, whatever stands beside it
+
+
+def test_two_batches_before_one_backward(rng):
+    """The statistics that the second batch moves are no part of the first one's graph."""
+    bn = nn.BatchNorm1d(3, dtype="float64")
+    x, z = random(rng, 6, 3, requires_grad=True), random(rng, 6, 3)
+    c = random(rng, 6, 3)
+    y = bn(x)
+    bn(z)
+    y.backward(c)
+    x2 = x.detach().requires_grad_()
+    nn.BatchNorm1d(3, dtype="float64")(x2).backward(c)
+    assert x.grad.tolist() == x2.grad.tolist()
+    assert not bn.running_mean.requires_grad
+
+
+# ── gradients ──
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (4, 3, 2), (2, 3, 2, 3)])
+def test_gradients_through_batch_statistics(shape, rng):
+    x, w, b = (random(rng, *s, requires_grad=True) for s in (shape, (3,), (3,)))
+    assert mg.gradcheck(lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), [x, w, b], rtol=1e-5)
+    assert mg.gradcheck(lambda x: F.batch_norm(x, None, None, training=True, eps=0.1), x, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (1, 3), (2, 3, 2, 3)])
+def test_gradients_with_running_statistics(shape, rng):
+    x, w, b, mean = (random(rng, *s, requires_grad=True) for s in (shape, (3,), (3,), (3,)))
+    var = mg.tensor(rng.uniform(0.5, 2, 3), requires_grad=True)
+    assert mg.gradcheck(lambda x, mean, var, w, b: F.batch_norm(x, mean, var, w, b), [x, mean, var, w, b], rtol=1e-5)
+
+
+def test_gradients_between_other_layers(rng):
+    shapes = [(6, 4), (3, 4), (3,), (3,)]
+
+    def run(x, weight, gain, shift):
+        return mg.tanh(F.batch_norm(F.linear(x, weight), None, None, gain, shift, training=True))
+
+    assert mg.gradcheck(run, [random(rng, *shape, requires_grad=True) for shape in shapes], rtol=1e-5)
+
+
+# ── conventions of others ──
+
+
+@pytest.mark.parametrize("arguments, eps, keep", [
+    ({"eps": 1e-3, "momentum": 0.01, "unbiased_running_var": False}, 1e-3, 0.99),
+    ({"momentum": 0.01, "unbiased_running_var": False}, 1e-5, 0.99),
+], ids=["keras", "flax"])  # fmt: skip
+def test_conventions(arguments, eps, keep, rng):
+    """The formulas of the other frameworks: r ← keep r + (1 − keep) s with the biased variance, channels last."""
+    bn = nn.BatchNorm2d(3, **arguments, dtype="float64")
+    mean, var = np.zeros(3), np.ones(3)
+    for _ in range(5):
+        x = 2 + 3 * rng.standard_normal((4, 2, 5, 3))
+        mu, sigma2 = x.mean((0, 1, 2)), x.var((0, 1, 2))
+        y = bn(mg.tensor(x).moveaxis(-1, 1)).moveaxis(1, -1)
+        np.testing.assert_allclose(y.detach().numpy(), (x - mu) / np.sqrt(sigma2 + eps), rtol=1e-11, atol=1e-12)
+        mean, var = keep * mean + (1 - keep) * mu, keep * var + (1 - keep) * sigma2
+    np.testing.assert_allclose(bn.running_mean.numpy(), mean, rtol=1e-12)
+    np.testing.assert_allclose(bn.running_var.numpy(), var, rtol=1e-12)
+    y = bn.eval()(mg.tensor(x).moveaxis(-1, 1)).moveaxis(1, -1)
+    np.testing.assert_allclose(y.detach().numpy(), (x - mean) / np.sqrt(var + eps), rtol=1e-11, atol=1e-12)
+
+
+# ── errors ──
+
+
+@pytest.mark.parametrize("layer, shape, expected", [
+    (nn.BatchNorm1d(5), (5,), r"\(N, 5\) or \(N, 5, L\)"), (nn.BatchNorm1d(5), (2, 4), r"\(N, 5\) or \(N, 5, L\)"),
+    (nn.BatchNorm1d(5), (2, 5, 3, 3), r"\(N, 5, L\)"), (nn.BatchNorm2d(5), (5, 3, 3), r"\(N, 5, H, W\)"),
+    (nn.BatchNorm2d(5), (2, 5), r"\(N, 5, H, W\)"), (nn.BatchNorm2d(5), (2, 3, 5, 5), r"\(N, 5, H, W\)"),
+])  # fmt: skip
+def test_wrong_input(layer, shape, expected):
+    for training in (True, False):
+        with pytest.raises(ValueError, match=rf"\[BatchNorm.d\] expected an input .*{expected}, got \({shape[0]},"):
+            layer.train(training)(mg.zeros(shape))
+
+
+@pytest.mark.parametrize("layer, shape", [
+    (nn.BatchNorm1d(5), (1, 5)), (nn.BatchNorm1d(5), (1, 5, 1)), (nn.BatchNorm2d(5), (1, 5, 1, 1)),
+    (nn.RecurrentBatchNorm1d(5, 2), (1, 5)),
+])  # fmt: skip
+def test_one_value_per_channel(layer, shape):
+    """An error in training that leaves the statistics alone; in evaluation it is nothing special."""
+    step = (0,) if isinstance(layer, nn.RecurrentBatchNorm1d) else ()
+    before = {name: x.tolist() for name, x in layer.state_dict().items()}
+    with pytest.raises(ValueError, match=r"\[batch_norm\] expected more than one value per channel"):
+        layer(mg.zeros(shape), *step)
+    assert {name: x.tolist() for name, x in layer.state_dict().items()} == before
+    assert layer.eval()(mg.zeros(shape), *step).tolist() == mg.zeros(shape).tolist()
+
+
+@pytest.mark.parametrize("build", [
+    lambda: nn.BatchNorm1d(0), lambda: nn.BatchNorm1d(3, eps=-1.0), lambda: nn.BatchNorm2d(3, eps=math.nan),
+    lambda: nn.BatchNorm2d(3, momentum=1.5), lambda: nn.BatchNorm1d(3, momentum=-0.1),
+    lambda: nn.RecurrentBatchNorm1d(3, 0), lambda: nn.RecurrentBatchNorm1d(0, 3),
+])  # fmt: skip
+def test_bad_options(build):
+    with pytest.raises(ValueError, match=r"\[(Recurrent)?BatchNorm.d\] expected"):
+        build()
+
+
+def test_functional_errors():
+    x, mean, var = mg.ones((4, 3)), mg.zeros(3), mg.ones(3)
+    with pytest.raises(ValueError, match=r"\[batch_norm\] expected both running_mean and running_var"):
+        F.batch_norm(x, mean, None, training=True)
+    for wrong in (mg.zeros(1), mg.zeros(2), mg.zeros((1, 3))):
+        with pytest.raises(ValueError, match=r"\[batch_norm\] expected running statistics of shape \(3,\)"):
+            F.batch_norm(x, mean, wrong, training=True)
+        with pytest.raises(ValueError, match=r"\[batch_norm\]"):
+            F.batch_norm(x, wrong, var)
+    assert (mean.tolist(), var.tolist()) == ([0, 0, 0], [1, 1, 1])
+
+
+# ── statistics for each time step ──
+
+
+def test_steps_are_batch_norms_of_their_own(rng):
+    """One BatchNorm1d for each step, of common gain and bias, over sequences of different lengths."""
+    norm = nn.RecurrentBatchNorm1d(3, 5, dtype="float64")
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    steps = [nn.BatchNorm1d(3, dtype="float64") for _ in range(5)]
+    for step in steps:
+        step.weight, step.bias = norm.weight, norm.bias
+    for length in (4, 2, 3):
+        for time in range(length):
+            x = time + (1 + time) * random(rng, 6, 3)
+            equals(norm(x, time), steps[time](x).detach().numpy())
+    assert norm.num_batches_tracked.tolist() == [3, 3, 2, 1, 0]
+    for time, step in enumerate(steps):
+        assert norm.running_mean[time].tolist() == step.running_mean.tolist()
+        assert norm.running_var[time].tolist() == step.running_var.tolist()
+    norm.eval()
+    x = random(rng, 1, 3)
+    for time in range(9):
+        equals(norm(x, time), steps[min(time, 3)].eval()(x).detach().numpy())   # 3 is the last one trained
+
+
+def test_the_last_row_serves_all_later_steps(rng):
+    norm, last = nn.RecurrentBatchNorm1d(2, 3, gain=1.0, momentum=None), nn.BatchNorm1d(2, momentum=None)
+    for time in (2, 3, 7):
+        x = time * random(rng, 5, 2, dtype="float32")
+        equals(norm(x, time), last(x).detach().numpy())
+    assert norm.num_batches_tracked.tolist() == [0, 0, 3]
+    x = random(rng, 5, 2, dtype="float32")
+    equals(norm.eval()(x, 11), last.eval()(x).detach().numpy())
+    equals(norm(x, 1), nn.BatchNorm1d(2).eval()(x).detach().numpy())    # nothing was trained up to there
+
+
+def test_recurrent_options_and_state():
+    norm = nn.RecurrentBatchNorm1d(3, 4)
+    assert {name: x.shape for name, x in norm.state_dict().items()} == {
+        "weight": (3,), "bias": (3,), "running_mean": (4, 3), "running_var": (4, 3), "num_batches_tracked": (4,),
+    }  # fmt: skip
+    assert norm.weight.tolist() == mg.full(3, 0.1).tolist()
+    norm(mg.tensor([[1.0, 2, 3], [3, 5, 9]]), 1)
+    other = nn.RecurrentBatchNorm1d(3, 4, gain=0.5)
+    assert other.weight.tolist() == [0.5, 0.5, 0.5]
+    other.load_state_dict(norm.state_dict())
+    x = mg.tensor([[1.0, -2, 4]])
+    assert other.eval()(x, 3).tolist() == norm.eval()(x, 3).tolist() == norm(x, 1).tolist()
+    other.reset_parameters()
+    assert other.weight.tolist() == [0.5, 0.5, 0.5]
+    assert (other.running_mean.tolist(), other.num_batches_tracked.tolist()) == ([[0] * 3] * 4, [0] * 4)
+    assert repr(norm) == "RecurrentBatchNorm1d(3, 4, eps=1e-05, momentum=0.1, affine=True, bias=True, gain=0.1)"
+    with pytest.raises(ValueError, match=r"\[RecurrentBatchNorm1d\] expected time >= 0, got -1"):
+        norm(x, -1)
+    with pytest.raises(ValueError, match=r"\[RecurrentBatchNorm1d\] expected an input \(N, 3\), got \(3,\)"):
+        norm(x[0], 0)
+
+
+def test_gradients_through_time(rng):
+    norm = nn.RecurrentBatchNorm1d(3, 2, gain=0.7, dtype="float64")
+
+    def run(x, w, u):
+        h = mg.zeros((5, 3), dtype="float64")
+        for time in range(3):
+            h = mg.tanh(norm(x[time] @ w + h @ u, time))
+        return h
+
+    x, w, u = (random(rng, *shape, requires_grad=True) for shape in [(3, 5, 2), (2, 3), (3, 3)])
+    assert mg.gradcheck(run, [x, w, u], rtol=1e-4)
+    norm.eval()
+    assert mg.gradcheck(run, [x, w, u], rtol=1e-4)
+
+
+# ── counts ──
+
+
+def test_summary_counts_running_statistics_as_not_trainable():
+    """The LeNet of the documents: 45,242 parameters with batch norm behind its dense layers, 408 of them not trainable."""
+
+    class Convolutions(nn.Module):
+        """The parameters of two 5 × 5 convolutions, 1 to 6 to 16 channels."""
+
+        def __init__(self):
+            super().__init__()
+            self.first, self.first_bias = nn.Parameter(mg.zeros((6, 1, 5, 5))), nn.Parameter(mg.zeros(6))
+            self.second, self.second_bias = nn.Parameter(mg.zeros((16, 6, 5, 5))), nn.Parameter(mg.zeros(16))
+
+        def forward(self, x):
+            return mg.zeros((x.shape[0], 256))
+
+    def lenet(norm):
+        return nn.Sequential(
+            Convolutions(), nn.Linear(256, 120), *norm(120), nn.Tanh(), nn.Linear(120, 84), *norm(84), nn.Tanh(), nn.Linear(84, 10),
+        )  # fmt: skip
+
+    expected = {
+        (44426, 0): lambda n: [], (44834, 0): lambda n: [nn.LayerNorm(n)], (45242, 408): lambda n: [nn.BatchNorm1d(n)],
+    }  # fmt: skip
+    for (total, not_trainable), norm in expected.items():
+        model = lenet(norm)
+        summary = nn.summary(model, (None, 1, 28, 28))
+        assert (summary.total, summary.not_trainable) == (total, not_trainable)
+        assert all(int(count) == 0 for count in model.buffers() if count.dtype == mg.int64)
