@@ -33,7 +33,7 @@ PUBLIC = [
     *[(nn, name) for name in nn.__all__],
     *[(optim, name) for name in optim.__all__ if name != "Optimizer"],
     *own(nn.init),
-    *own(nn.utils),
+    *[(nn.utils, name) for name in nn.utils.__all__],
     *[(serialization, name) for name in ("save", "load")],
 ]
 

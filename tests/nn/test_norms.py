@@ -1,0 +1,217 @@
+"""Group, instance and RMS normalization against PyTorch, and what they have in common with each other."""
+
+import math
+
+import numpy as np
+import pytest
+from checks import exchange_state, step_beside_torch
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.nn import functional as F
+
+CLOSE = {"float32": (2e-4, 2e-4), "float64": (1e-10, 1e-11)}
+
+
+def random(rng, *shape, dtype="float64", requires_grad=False):
+    return mg.tensor(rng.standard_normal(shape), dtype=dtype, requires_grad=requires_grad)
+
+
+def some_sizes(rng, count, least=1):
+    return tuple(int(n) for n in rng.integers(least, 6, count))
+
+
+def compare(torch, name, arguments, options, shape, seed, modes=(True,)):
+    """Steps in training and evaluation beside PyTorch's module of the same name, from a state that went there and back."""
+    rng = np.random.default_rng(1000 + seed)
+    dtype = "float32" if seed % 4 == 0 else "float64"
+    ours = getattr(nn, name)(*arguments, **options, dtype=dtype)
+    theirs = getattr(torch.nn, name)(*arguments, **options, dtype=getattr(torch, dtype))
+    assert repr(ours) == repr(theirs)
+    exchange_state(torch, ours, theirs, rng)
+    for training in modes:
+        ours.train(training)
+        theirs.train(training)
+        x = 1 + 2 * rng.standard_normal(shape)
+        step_beside_torch(torch, ours, theirs, x.astype(dtype), rng, *CLOSE[dtype])
+
+
+# ── PyTorch's semantics ──
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_group_norm_as_in_pytorch(seed):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(seed)
+    groups, width = (int(n) for n in rng.integers(1, 5, 2))
+    options = {
+        "eps": float(rng.choice([1e-5, 1e-3, 0.1])), "affine": bool(rng.random() < 0.7),
+        "bias": bool(rng.random() < 0.7),
+    }  # fmt: skip
+    shape = (int(rng.integers(1, 6)), groups * width, *some_sizes(rng, rng.integers(0, 4), 2))
+    if shape[0] * width * math.prod(shape[2:]) == 1:
+        shape = (2, *shape[1:])     # PyTorch wants more than one value, though not per group
+    compare(torch, "GroupNorm", (groups, groups * width), options, shape, seed)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_instance_norm_as_in_pytorch(seed):
+    """With and without a batch axis, affine maps and running statistics, in training and evaluation."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(seed)
+    axes, channels = (int(n) for n in rng.integers(1, (3, 7)))
+    options = {
+        "eps": float(rng.choice([1e-5, 1e-3, 0.1])), "momentum": [0.1, None, 0.7, 1.0][rng.integers(4)],
+        "affine": bool(rng.random() < 0.5), "track_running_stats": bool(rng.random() < 0.5),
+        "bias": bool(rng.random() < 0.7),
+    }  # fmt: skip
+    batch = [int(rng.integers(1, 6))] if rng.random() < 0.7 else []
+    shape = (*batch, channels, *some_sizes(rng, axes, 2))
+    compare(torch, f"InstanceNorm{axes}d", (channels,), options, shape, seed, (True, True, False, True, False))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_rms_norm_as_in_pytorch(seed):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(seed)
+    normalized = some_sizes(rng, rng.integers(1, 4))
+    options = {"eps": [None, 1e-6, 0.1][rng.integers(3)], "elementwise_affine": bool(rng.random() < 0.7)}
+    argument = normalized[0] if len(normalized) == 1 and rng.random() < 0.5 else list(normalized)
+    compare(torch, "RMSNorm", (argument,), options, (*some_sizes(rng, rng.integers(0, 3)), *normalized), seed)
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+@pytest.mark.parametrize("use_input_stats", [True, False])
+def test_functional_instance_norm_as_in_pytorch(tracked, use_input_stats, rng):
+    torch = pytest.importorskip("torch")
+    x, weight, bias = (rng.standard_normal(s) for s in ((3, 4, 5), 4, 4))
+    statistics = [rng.standard_normal(4), rng.uniform(0.5, 2, 4)] if tracked else [None, None]
+    ours = [None if s is None else mg.tensor(s) for s in statistics]
+    theirs = [None if s is None else torch.tensor(s) for s in statistics]
+    if not tracked and not use_input_stats:
+        with pytest.raises(ValueError, match=r"\[instance_norm\] expected running_mean and running_var"):
+            F.instance_norm(mg.tensor(x), use_input_stats=False)
+        return
+    y = F.instance_norm(mg.tensor(x), *ours, mg.tensor(weight), mg.tensor(bias), use_input_stats, 0.3, 1e-2)
+    expected = torch.nn.functional.instance_norm(
+        torch.tensor(x), *theirs, torch.tensor(weight), torch.tensor(bias), use_input_stats, 0.3, 1e-2
+    )
+    for a, b in zip([y, *ours], [expected, *theirs], strict=True):
+        if b is not None:
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12, atol=1e-13)
+
+
+# ── gradients ──
+
+
+@pytest.mark.parametrize("layer, shape", [
+    (nn.GroupNorm(2, 4), (3, 4)), (nn.GroupNorm(2, 4), (2, 4, 3)), (nn.GroupNorm(4, 4), (2, 4, 2, 2)),
+    (nn.InstanceNorm1d(3), (2, 3, 4)), (nn.InstanceNorm1d(3, affine=True), (3, 4)),
+    (nn.InstanceNorm2d(2, affine=True), (2, 2, 2, 3)), (nn.InstanceNorm2d(2, track_running_stats=True), (2, 2, 3)),
+    (nn.RMSNorm(5), (3, 5)), (nn.RMSNorm((2, 3), eps=0.1), (2, 2, 3)),
+], ids=lambda value: str(value))  # fmt: skip
+def test_gradients(layer, shape, rng):
+    layer.to("float64")
+    names = [name for name, _ in layer.named_parameters()]
+
+    def run(x, *parameters):
+        for name, parameter in zip(names, parameters, strict=True):
+            object.__setattr__(layer, name, parameter)
+        return layer(x)
+
+    inputs = [random(rng, *s, requires_grad=True) for s in (shape, *(p.shape for p in layer.parameters()))]
+    assert mg.gradcheck(run, inputs, rtol=1e-5)
+
+
+# ── what they have in common ──
+
+
+def test_one_group_is_layer_norm_and_a_group_for_each_channel_instance_norm(rng):
+    """Without gain and bias. Once trained they differ: those of GroupNorm are per channel, of LayerNorm per element."""
+    x = random(rng, 3, 4, 2, 5)
+    one, layer = nn.GroupNorm(1, 4, dtype="float64"), nn.LayerNorm((4, 2, 5), dtype="float64")
+    np.testing.assert_allclose(one(x).detach().numpy(), layer(x).detach().numpy(), rtol=1e-12, atol=1e-13)
+    each, instance = nn.GroupNorm(4, 4, affine=False, dtype="float64"), nn.InstanceNorm2d(4, dtype="float64")
+    np.testing.assert_allclose(each(x).numpy(), instance(x).numpy(), rtol=1e-12, atol=1e-13)
+    assert (one.weight.shape, layer.weight.shape) == ((4,), (4, 2, 5))
+    c = random(rng, *x.shape)
+    for norm in (one, layer):
+        norm(x).backward(c)
+        mg.optim.SGD(norm.parameters(), lr=0.1).step()
+    assert np.abs((one(x) - layer(x)).detach().numpy()).max() > 0.1
+
+
+@pytest.mark.parametrize("norm, grouped, axes, statistics", [
+    (nn.BatchNorm2d(6), (5, 6, 3, 4), (0, 2, 3), (1, 6, 1, 1)), (nn.LayerNorm((6, 3, 4)), (5, 6, 3, 4), (1, 2, 3), (5, 1, 1, 1)),
+    (nn.InstanceNorm2d(6), (5, 6, 3, 4), (2, 3), (5, 6, 1, 1)), (nn.GroupNorm(2, 6), (5, 2, 3, 3, 4), (2, 3, 4), (5, 2, 1, 1, 1)),
+], ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "")  # fmt: skip
+def test_one_framework(norm, grouped, axes, statistics, rng):
+    """The same formula, with statistics over different axes."""
+    x = 3 + 2 * rng.standard_normal((5, 6, 3, 4))
+    rows = x.reshape(grouped)
+    mean, var = rows.mean(axes, keepdims=True), rows.var(axes, keepdims=True)
+    assert mean.shape == var.shape == statistics
+    expected = ((rows - mean) / np.sqrt(var + 1e-5)).reshape(x.shape)
+    y = norm.to("float64")(mg.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(y, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("norm", [nn.GroupNorm(2, 4), nn.InstanceNorm2d(4), nn.RMSNorm((4, 3, 3))], ids=repr)
+def test_samples_do_not_meet(norm, rng):
+    """The same bits alone and in a batch, in training and in evaluation."""
+    x = random(rng, 6, 4, 3, 3, dtype="float32")
+    y = norm(x)
+    assert [norm(x[k : k + 1])[0].tolist() for k in range(6)] == y.tolist() == norm.eval()(x).tolist()
+
+
+def test_conventions(rng):
+    """What the table of minigrad.nn.norm says of Keras and Flax: their ε."""
+    x = rng.standard_normal((4, 6)) * 0.01
+    centered = x - x.mean(-1, keepdims=True)
+    for norm, root in [
+        (nn.LayerNorm(6, eps=1e-3), np.sqrt(x.var(-1, keepdims=True) + 1e-3)),
+        (nn.LayerNorm(6, eps=1e-6), np.sqrt(x.var(-1, keepdims=True) + 1e-6)),
+    ]:
+        y = norm.to("float64")(mg.tensor(x)).detach().numpy()
+        np.testing.assert_allclose(y, centered / root, rtol=1e-12, atol=1e-13)
+    for dtype, eps in (("float32", 2.0**-23), ("float64", 2.0**-52)):
+        tiny = np.full((1, 4), math.sqrt(eps), dtype)
+        y = nn.RMSNorm(4, dtype=dtype)(mg.tensor(tiny)).detach().numpy()
+        np.testing.assert_allclose(y, np.full((1, 4), 1 / math.sqrt(2)), rtol=1e-5)
+
+
+# ── errors ──
+
+
+@pytest.mark.parametrize("build", [
+    lambda: nn.GroupNorm(0, 4), lambda: nn.GroupNorm(3, 4), lambda: nn.GroupNorm(2, 0), lambda: nn.GroupNorm(2, 4, eps=-1.0),
+    lambda: nn.InstanceNorm1d(0), lambda: nn.InstanceNorm2d(3, eps=math.nan), lambda: nn.InstanceNorm1d(3, momentum=2.0),
+    lambda: nn.RMSNorm(()), lambda: nn.RMSNorm((2, 0)), lambda: nn.RMSNorm(2, eps=-1e-5),
+])  # fmt: skip
+def test_bad_options(build):
+    with pytest.raises(ValueError, match=r"\[(GroupNorm|InstanceNorm.d|RMSNorm)\] expected"):
+        build()
+
+
+@pytest.mark.parametrize("layer, shape, expected", [
+    (nn.GroupNorm(2, 4), (4,), r"\[GroupNorm\] expected an input \(N, 4, \.\.\.\), got \(4,\)"),
+    (nn.GroupNorm(2, 4), (3, 6, 2), r"\[GroupNorm\] expected an input \(N, 4, \.\.\.\), got \(3, 6, 2\)"),
+    (nn.InstanceNorm1d(4), (4,), r"\[InstanceNorm1d\] expected an input \(4, L\) or \(N, 4, L\), got \(4,\)"),
+    (nn.InstanceNorm1d(4), (3, 2, 4), r"\[InstanceNorm1d\] expected an input .*, got \(3, 2, 4\)"),
+    (nn.InstanceNorm2d(4), (3, 4), r"\[InstanceNorm2d\] expected an input \(4, H, W\) or \(N, 4, H, W\), got \(3, 4\)"),
+    (nn.InstanceNorm2d(4), (2, 4, 1, 1), r"\[instance_norm\] expected more than one value per channel"),
+    (nn.InstanceNorm1d(4), (4, 1), r"\[instance_norm\] expected more than one value per channel"),
+    (nn.RMSNorm(4), (3, 5), r"\[rms_norm\]"),
+], ids=lambda value: str(value))  # fmt: skip
+def test_bad_inputs(layer, shape, expected):
+    with pytest.raises(ValueError, match=expected):
+        layer(mg.zeros(shape))
+
+
+def test_functional_errors():
+    x, mean, var = mg.tensor(np.arange(24.0).reshape(2, 3, 4)), mg.zeros(3), mg.ones(3)
+    with pytest.raises(ValueError, match=r"\[instance_norm\] expected both running_mean and running_var"):
+        F.instance_norm(x, mean)
+    with pytest.raises(ValueError, match=r"\[instance_norm\] expected running statistics of shape \(3,\)"):
+        F.instance_norm(x, mean, mg.ones(1))
+    assert (mean.tolist(), var.tolist()) == ([0, 0, 0], [1, 1, 1])

@@ -1,0 +1,283 @@
+"""Weight normalization against PyTorch in both its forms, and layers folded into others."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from checks import exchange_state, step_beside_torch
+
+import minigrad as mg
+from minigrad import nn, optim
+from minigrad.nn import utils
+
+deprecated = pytest.mark.filterwarnings("ignore:.*torch.nn.utils.weight_norm.*is deprecated:FutureWarning")
+
+
+def random(rng, *shape, requires_grad=False):
+    return mg.tensor(rng.standard_normal(shape), requires_grad=requires_grad)
+
+
+def formula(g, v, axes):
+    return g * v / np.sqrt((v**2).sum(axes, keepdims=True))
+
+
+# ── PyTorch's semantics ──
+
+
+@deprecated
+@pytest.mark.parametrize("seed", range(60))
+def test_as_in_pytorch(seed):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(seed)
+    inputs, outputs, batch = (int(n) for n in rng.integers(1, 8, 3))
+    dim, bias = [0, 1, None][seed % 3], bool(rng.random() < 0.7)
+    dtype = "float32" if seed % 4 == 0 else "float64"
+    rtol, atol = {"float32": (1e-4, 1e-4), "float64": (1e-11, 1e-12)}[dtype]
+    ours = nn.Linear(inputs, outputs, bias=bias, dtype=dtype)
+    theirs = torch.nn.Linear(inputs, outputs, bias=bias, dtype=getattr(torch, dtype))
+    ours.load_state_dict(theirs.state_dict())
+    before = ours.weight.tolist()
+    assert utils.weight_norm(ours, dim=dim) is ours
+    torch.nn.utils.weight_norm(theirs, dim=dim)
+    for name, tensor in theirs.state_dict().items():
+        np.testing.assert_allclose(ours.state_dict()[name].numpy(), tensor.numpy(), rtol=1e-6, err_msg=name)
+    np.testing.assert_allclose(ours.weight.tolist(), before, rtol=1e-6)
+    exchange_state(torch, ours, theirs, rng)
+    for _ in range(2):
+        x = rng.standard_normal((batch, inputs)).astype(dtype)
+        step_beside_torch(torch, ours, theirs, x, rng, rtol, atol)
+
+
+@deprecated
+def test_several_parameters_of_a_cell():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    ours, theirs = nn.RNNCell(3, 4, dtype="float64"), torch.nn.RNNCell(3, 4, dtype=torch.float64)
+    for name, dim in (("weight_ih", 0), ("weight_hh", None)):
+        utils.weight_norm(ours, name, dim)
+        torch.nn.utils.weight_norm(theirs, name, dim)
+    exchange_state(torch, ours, theirs, rng)
+    step_beside_torch(torch, ours, theirs, rng.standard_normal((5, 3)), rng, 1e-11, 1e-12)
+    utils.remove_weight_norm(ours, "weight_ih")
+    torch.nn.utils.remove_weight_norm(theirs, "weight_ih")
+    step_beside_torch(torch, ours, theirs, rng.standard_normal((5, 3)), rng, 1e-11, 1e-12)
+
+
+@deprecated
+def test_state_of_the_parametrized_form():
+    """It loads our names; what it saves has other ones, in the order length, direction."""
+    torch = pytest.importorskip("torch")
+    ours = utils.weight_norm(nn.Linear(3, 4))
+    theirs = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 4))
+    theirs.load_state_dict({name: torch.from_numpy(value.numpy()) for name, value in ours.state_dict().items()})
+    np.testing.assert_allclose(theirs.weight.detach().numpy(), ours.weight.detach().numpy(), rtol=1e-5, atol=1e-7)
+    other = utils.weight_norm(nn.Linear(3, 4))
+    renamed = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
+    other.load_state_dict({renamed.get(name, name): value for name, value in theirs.state_dict().items()})
+    assert other.weight.tolist() == ours.weight.tolist()
+
+
+# ── gradients ──
+
+
+@pytest.mark.parametrize("shape, dim, axes", [
+    ((4, 3), 0, (1,)), ((4, 3), -1, (0,)), ((4, 3), None, (0, 1)), ((2, 3, 2, 2), 0, (1, 2, 3)), ((2, 3, 2), 1, (0, 2)), ((4,), 0, ()),
+    ((4,), None, (0,)),
+])  # fmt: skip
+def test_formula_and_gradients(shape, dim, axes, rng):
+    module = nn.Module()
+    module.kernel = nn.Parameter(random(rng, *shape))
+    utils.weight_norm(module, "kernel", dim)
+    assert module.kernel_g.shape == (() if dim is None else tuple(1 if k in axes else n for k, n in enumerate(shape)))
+    g, v = random(rng, *module.kernel_g.shape, requires_grad=True), random(rng, *shape, requires_grad=True)
+    expected = formula(g.detach().numpy(), v.detach().numpy(), axes)
+
+    def run(g, v):
+        object.__setattr__(module, "kernel_g", g)
+        object.__setattr__(module, "kernel_v", v)
+        return module.kernel
+
+    np.testing.assert_allclose(run(g, v).detach().numpy(), expected, rtol=1e-13)
+    assert mg.gradcheck(run, [g, v], order=3, rtol=1e-5)
+
+
+def test_a_row_of_zeros(rng):
+    """Its weight is zero and its gradients are finite, to any order; the other rows do not notice."""
+    layer = nn.Linear(3, 4, bias=False, dtype="float64")
+    with mg.no_grad():
+        layer.weight[1] = 0.0
+    before = layer.weight.tolist()
+    utils.weight_norm(layer)
+    np.testing.assert_allclose(layer.weight.tolist(), before, rtol=1e-14)
+    nn.init.ones_(layer.weight_g)
+    x, c = random(rng, 5, 3), random(rng, 5, 4)
+    assert layer(x)[:, 1].tolist() == [0.0] * 5
+    gradients = mg.grad(layer(x), [layer.weight_g, layer.weight_v], c, create_graph=True)
+    assert gradients[0][1].tolist() == [0.0]
+    np.testing.assert_allclose(gradients[1][1].tolist(), (c.T @ x)[1].tolist(), rtol=1e-13)
+    second = mg.grad([g * g for g in gradients], [layer.weight_g, layer.weight_v], [random(rng, *g.shape) for g in gradients])
+    assert all(np.isfinite(s.numpy()).all() for s in second)
+
+
+# ── the module ──
+
+
+def test_weight_is_computed_when_it_is_asked_for():
+    layer = utils.weight_norm(nn.Linear(2, 1, bias=False, dtype="float64"))
+    layer.load_state_dict({"weight_g": [[10.0]], "weight_v": [[3.0, 4.0]]})
+    np.testing.assert_allclose(layer.weight.tolist(), [[6.0, 8.0]], rtol=1e-14)
+    with mg.no_grad():
+        layer.weight_g *= 2.0
+    np.testing.assert_allclose(layer.weight.tolist(), [[12.0, 16.0]], rtol=1e-14)
+    assert layer.weight.requires_grad      # a penalty on it reaches both parameters
+    layer.weight.sum().backward()
+    np.testing.assert_allclose(layer.weight_g.grad.tolist(), [[1.4]], rtol=1e-14)
+    assert isinstance(layer, nn.Linear)
+    assert repr(layer) == "Linear(in_features=2, out_features=1, bias=False)"
+    with pytest.raises(AttributeError, match=r"\[Linear\] expected weight_g or weight_v to be set, got 'weight'"):
+        layer.weight = nn.Parameter(mg.ones((1, 2)))
+    with pytest.raises(AttributeError, match="'Linear' object has no attribute 'wait'"):
+        layer.wait  # noqa: B018
+
+
+def test_copies_and_pickles():
+    layer = utils.weight_norm(nn.Linear(3, 2))
+    layer(mg.ones((1, 3)))
+    model = nn.Sequential(layer, nn.Tanh())
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert type(other[0]) is type(layer)
+        assert other[0].weight.tolist() == layer.weight.tolist()
+        nn.init.ones_(other[0].weight_g)
+        assert other[0].weight.tolist() != layer.weight.tolist()
+        assert list(utils.remove_weight_norm(other[0]).state_dict()) == ["bias", "weight"]
+    assert list(layer.state_dict()) == ["bias", "weight_g", "weight_v"]
+
+
+def test_removal_and_repetition():
+    layer = nn.Linear(3, 2)
+    parameter, bias = layer.weight, layer.bias
+    utils.weight_norm(layer)
+    assert layer.weight_v is parameter
+    utils.weight_norm(layer, "bias", None)
+    nn.init.constant_(layer.weight_g, 2.0)
+    layer(mg.ones((1, 3))).sum().backward()
+    weight = layer.weight.tolist()
+    assert utils.remove_weight_norm(layer) is layer
+    assert type(layer) is not nn.Linear     # the bias is still computed
+    utils.remove_weight_norm(layer, "bias")
+    assert type(layer) is nn.Linear
+    assert (layer.weight is parameter, layer.bias is bias, parameter.grad) == (True, True, None)
+    assert layer.weight.tolist() == weight
+    with pytest.raises(ValueError, match=r"\[remove_weight_norm\] expected a weight-normalized parameter, got the name 'weight'"):
+        utils.remove_weight_norm(layer)
+
+
+def test_errors():
+    layer = utils.weight_norm(nn.Linear(3, 2, bias=False))
+    for name in ("weight", "bias", "training", "nothing"):
+        with pytest.raises(ValueError, match=rf"\[weight_norm\] expected a parameter of Linear, got the name '{name}'"):
+            utils.weight_norm(layer, name)
+    for dim in (2, -3):
+        with pytest.raises(ValueError, match=rf"\[weight_norm\] expected an axis of weight of shape \(2, 3\), got dim={dim}"):
+            utils.weight_norm(nn.Linear(3, 2), dim=dim)
+
+
+def test_frozen_parameters_stay_frozen():
+    layer = nn.Linear(3, 2).requires_grad_(False)
+    assert not any(parameter.requires_grad for parameter in utils.weight_norm(layer).parameters())
+
+
+def test_training(rng):
+    """Steps of length and direction lower a loss; the length of a row of v only grows (Salimans, Kingma, section 2.1)."""
+    layer = utils.weight_norm(nn.Linear(4, 3, dtype="float64"))
+    optimizer = optim.SGD(layer.parameters(), lr=0.1)
+    x, target = random(rng, 50, 4), random(rng, 50, 3)
+    losses, lengths = [], []
+    for _ in range(20):
+        loss = nn.functional.mse_loss(layer(x), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        lengths.append(np.linalg.norm(layer.weight_v.detach().numpy(), axis=1))
+    assert (np.diff(losses) < 0).all()
+    assert (np.diff(lengths, axis=0) > 0).all()
+
+
+# ── folding ──
+
+
+class Convolution(nn.Module):
+    """A valid convolution of shifted products: weight ``(out, in, kh, kw)``."""
+
+    def __init__(self, inputs, outputs, kernel, bias=True):
+        super().__init__()
+        self.weight = nn.Parameter(mg.random.normal(0.0, 1.0, (outputs, inputs, *kernel)))
+        self.register_parameter("bias", nn.Parameter(mg.random.normal(0.0, 1.0, (outputs,))) if bias else None)
+
+    def forward(self, x):
+        kh, kw = self.weight.shape[2:]
+        height, width = x.shape[2] - kh + 1, x.shape[3] - kw + 1
+        y = 0.0
+        for i in range(kh):
+            for j in range(kw):
+                part = x[:, :, i : i + height, j : j + width].moveaxis(1, -1)
+                y = y + (part @ self.weight[:, :, i, j].T).moveaxis(-1, 1)
+        return y if self.bias is None else y + self.bias.reshape(-1, 1, 1)
+
+
+def trained(norm, rng):
+    """Statistics, gain and bias as training leaves them."""
+    for name, tensor in norm.state_dict().items():
+        if tensor.dtype == "float64":
+            tensor.copy_(mg.tensor(rng.uniform(0.5, 2, tensor.shape) * (1 if "var" in name else -1)))
+    return norm
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("build, shape", [
+    (lambda bias: nn.Linear(4, 3, bias=bias), (6, 4)), (lambda bias: utils.weight_norm(nn.Linear(4, 3, bias=bias)), (6, 4)),
+    (lambda bias: Convolution(2, 3, (2, 3), bias), (5, 2, 4, 6)),
+], ids=["Linear", "weight-normed", "Convolution"])  # fmt: skip
+def test_batch_norm_folds_into_the_layer_before(build, shape, bias, affine, rng):
+    layer = build(bias).to("float64")
+    norm = nn.BatchNorm1d if len(shape) == 2 else nn.BatchNorm2d
+    bn = trained(norm(3, affine=affine, dtype="float64"), rng)
+    state = {name: x.tolist() for name, x in layer.state_dict().items()}
+    x = random(rng, *shape)
+    layer(x).sum().backward()
+    folded = utils.fold_batch_norm(layer, bn)
+    assert bn.training
+    expected = bn.eval()(layer(x)).detach().numpy()
+    np.testing.assert_allclose(folded(x).detach().numpy(), expected, rtol=1e-12, atol=1e-12)
+    assert {name: x.tolist() for name, x in layer.state_dict().items()} == state
+    assert sorted(folded.state_dict()) == ["bias", "weight"]
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in folded.parameters())
+    assert all(isinstance(parameter, nn.Parameter) for parameter in (folded.weight, folded.bias))
+
+
+def test_layer_norm_does_not_fold(rng):
+    """An affine map f has f(a) + f(b) = f(a + b) + f(0). Batch norm behind a linear layer has it, layer norm does not."""
+    linear, a, b = nn.Linear(4, 3, dtype="float64"), random(rng, 2, 4), random(rng, 2, 4)
+    bn, ln = trained(nn.BatchNorm1d(3, dtype="float64"), rng).eval(), nn.LayerNorm(3, dtype="float64")
+
+    def excess(norm):
+        values = [norm(linear(x)).detach().numpy() for x in (a, b, a + b, 0 * a)]
+        return np.abs(values[0] + values[1] - values[2] - values[3]).max()
+
+    assert excess(bn) < 1e-13
+    assert excess(ln) > 0.1
+    with pytest.raises(TypeError, match=r"\[fold_batch_norm\] expected a BatchNorm1d or BatchNorm2d, got LayerNorm"):
+        utils.fold_batch_norm(linear, ln)
+
+
+def test_fold_errors():
+    with pytest.raises(ValueError, match=r"\[fold_batch_norm\] expected running statistics, got BatchNorm1d\("):
+        utils.fold_batch_norm(nn.Linear(4, 3), nn.BatchNorm1d(3, track_running_stats=False))
+    with pytest.raises(ValueError, match=r"\[fold_batch_norm\] expected 3 channels, as Linear has outputs, got 4"):
+        utils.fold_batch_norm(nn.Linear(4, 3), nn.BatchNorm1d(4))
+    for layer in (nn.ReLU(), nn.LayerNorm(3), nn.RNNCell(4, 3)):
+        with pytest.raises(TypeError, match=r"\[fold_batch_norm\] expected a layer with weight and bias"):
+            utils.fold_batch_norm(layer, nn.BatchNorm1d(3))
