@@ -171,24 +171,25 @@ def test_conventions(arguments, eps, keep, rng):
 # ── errors ──
 
 
-@pytest.mark.parametrize("layer, shape, expected", [
-    (nn.BatchNorm1d(5), (5,), r"\(N, 5\) or \(N, 5, L\)"), (nn.BatchNorm1d(5), (2, 4), r"\(N, 5\) or \(N, 5, L\)"),
-    (nn.BatchNorm1d(5), (2, 5, 3, 3), r"\(N, 5, L\)"), (nn.BatchNorm2d(5), (5, 3, 3), r"\(N, 5, H, W\)"),
-    (nn.BatchNorm2d(5), (2, 5), r"\(N, 5, H, W\)"), (nn.BatchNorm2d(5), (2, 3, 5, 5), r"\(N, 5, H, W\)"),
+@pytest.mark.parametrize("kind, shape, expected", [
+    (nn.BatchNorm1d, (5,), r"\(N, 5\) or \(N, 5, L\)"), (nn.BatchNorm1d, (2, 4), r"\(N, 5\) or \(N, 5, L\)"),
+    (nn.BatchNorm1d, (2, 5, 3, 3), r"\(N, 5, L\)"), (nn.BatchNorm2d, (5, 3, 3), r"\(N, 5, H, W\)"),
+    (nn.BatchNorm2d, (2, 5), r"\(N, 5, H, W\)"), (nn.BatchNorm2d, (2, 3, 5, 5), r"\(N, 5, H, W\)"),
 ])  # fmt: skip
-def test_wrong_input(layer, shape, expected):
+def test_wrong_input(kind, shape, expected):
+    layer = kind(5)
     for training in (True, False):
         with pytest.raises(ValueError, match=rf"\[BatchNorm.d\] expected an input .*{expected}, got \({shape[0]},"):
             layer.train(training)(mg.zeros(shape))
 
 
-@pytest.mark.parametrize("layer, shape", [
-    (nn.BatchNorm1d(5), (1, 5)), (nn.BatchNorm1d(5), (1, 5, 1)), (nn.BatchNorm2d(5), (1, 5, 1, 1)),
-    (nn.RecurrentBatchNorm1d(5, 2), (1, 5)),
+@pytest.mark.parametrize("kind, sizes, shape", [
+    (nn.BatchNorm1d, (5,), (1, 5)), (nn.BatchNorm1d, (5,), (1, 5, 1)), (nn.BatchNorm2d, (5,), (1, 5, 1, 1)),
+    (nn.RecurrentBatchNorm1d, (5, 2), (1, 5)),
 ])  # fmt: skip
-def test_one_value_per_channel(layer, shape):
+def test_one_value_per_channel(kind, sizes, shape):
     """An error in training that leaves the statistics alone; in evaluation it is nothing special."""
-    step = (0,) if isinstance(layer, nn.RecurrentBatchNorm1d) else ()
+    layer, step = kind(*sizes), (0,) * (len(sizes) - 1)
     before = {name: x.tolist() for name, x in layer.state_dict().items()}
     with pytest.raises(ValueError, match=r"\[batch_norm\] expected more than one value per channel"):
         layer(mg.zeros(shape), *step)
