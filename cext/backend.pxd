@@ -32,6 +32,19 @@ cdef class Backend:
                      Array y, Array mean, Array rstd)
     cpdef layer_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array mean, Array rstd, Array g,
                               Array dx, Array dgamma, Array dbeta)
+    cpdef rms_norm(self, int64_t rows, int64_t width, Array x, Array gamma, double eps, Array y, Array rstd)
+    cpdef rms_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array rstd, Array g, Array dx,
+                            Array dgamma)
+    cpdef group_norm(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
+                     double eps, Array y, Array mean, Array rstd)
+    cpdef group_norm_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma,
+                              Array mean, Array rstd, Array g, Array dx, Array dgamma, Array dbeta)
+    cpdef batch_norm(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta, double eps,
+                     Array y, Array mean, Array var, Array statistics)
+    cpdef batch_norm_eval(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta,
+                          Array mean, Array var, double eps, Array y, Array statistics)
+    cpdef batch_norm_backward(self, int64_t outer, int64_t channels, int64_t inner, bint given, Array x, Array gamma,
+                              Array statistics, Array g, Array dx, Array dgamma, Array dbeta)
     cpdef recurrent(self, cell, dict arrays)
     cpdef recurrent_backward(self, cell, dict arrays)
     cpdef softmax(self, int64_t rows, int64_t width, bint log, Array x, Array y)

@@ -82,6 +82,49 @@ cdef class Backend:
         """The gradients of layer_norm for the cotangent g; dx, dgamma, dbeta may each be None."""
         raise NotImplementedError
 
+    cpdef rms_norm(self, int64_t rows, int64_t width, Array x, Array gamma, double eps, Array y, Array rstd):
+        """y = x rstd gamma on the rows of x[rows, width], rstd = 1/sqrt(mean of x squared + eps); gamma may be None."""
+        raise NotImplementedError
+
+    cpdef rms_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array rstd, Array g, Array dx,
+                            Array dgamma):
+        """The gradients of rms_norm for the cotangent g; dx and dgamma may each be None."""
+        raise NotImplementedError
+
+    cpdef group_norm(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
+                     double eps, Array y, Array mean, Array rstd):
+        """layer_norm on rows of m channels of `inner` elements each, with gamma and beta [groups, m] or None.
+
+        Row r is of group r % groups.
+        """
+        raise NotImplementedError
+
+    cpdef group_norm_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma,
+                              Array mean, Array rstd, Array g, Array dx, Array dgamma, Array dbeta):
+        """The gradients of group_norm for the cotangent g; dx, dgamma, dbeta may each be None."""
+        raise NotImplementedError
+
+    cpdef batch_norm(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta, double eps,
+                     Array y, Array mean, Array var, Array statistics):
+        """y = (x - mean) rstd gamma + beta on the channels of x[outer, channels, inner]; gamma, beta may be None.
+
+        var is biased; statistics[2, channels] (float64) gets mean and rstd.
+        """
+        raise NotImplementedError
+
+    cpdef batch_norm_eval(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta,
+                          Array mean, Array var, double eps, Array y, Array statistics):
+        """The same with mean and var given."""
+        raise NotImplementedError
+
+    cpdef batch_norm_backward(self, int64_t outer, int64_t channels, int64_t inner, bint given, Array x, Array gamma,
+                              Array statistics, Array g, Array dx, Array dgamma, Array dbeta):
+        """The gradients of batch_norm, or of batch_norm_eval where the statistics were `given`.
+
+        dx, dgamma, dbeta may each be None.
+        """
+        raise NotImplementedError
+
     cpdef recurrent(self, cell, dict arrays):
         """All steps of a recurrent layer (ops/recurrent.pyx), on arrays under the names of `Recurrence` in kernels.hpp."""
         raise NotImplementedError

@@ -63,6 +63,13 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Kernel* moments
         Kernel* layer_norm
         Kernel* layer_norm_backward
+        Kernel* rms_norm
+        Kernel* rms_norm_backward
+        Kernel* group_norm
+        Kernel* group_norm_backward
+        Kernel* batch_norm
+        Kernel* batch_norm_eval
+        Kernel* batch_norm_backward
         Kernel* recurrent
         Kernel* recurrent_backward
         Kernel* softmax
@@ -88,6 +95,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         double (**sum_of_squares)(const Tensors&) noexcept nogil
     const Kernels* kernels
     int64_t layer_norm_partials(int64_t rows)
+    int64_t batch_norm_scratch(int64_t outer, int64_t channels, int64_t inner)
 
 cdef extern from "runtime/strided.hpp" namespace "mg" nogil:
     struct Strided:
@@ -238,6 +246,51 @@ cdef class CPU(Backend):
         cdef Array partial = empty(x.code, 1, &scratch, 0)
         launch(2 * x.count, kernels.layer_norm_backward[x.code - FLOAT32], rows, width, x.data, pointer(gamma),
                mean.data, rstd.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta), partial.data)
+
+    cpdef rms_norm(self, int64_t rows, int64_t width, Array x, Array gamma, double eps, Array y, Array rstd):
+        launch(x.count, kernels.rms_norm[x.code - FLOAT32], rows, width, x.data, pointer(gamma), eps, y.data, rstd.data)
+
+    cpdef rms_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array rstd, Array g, Array dx,
+                            Array dgamma):
+        cdef int64_t scratch = layer_norm_partials(rows) * width
+        cdef Array partial = empty(x.code, 1, &scratch, 0)
+        launch(2 * x.count, kernels.rms_norm_backward[x.code - FLOAT32], rows, width, x.data, pointer(gamma), rstd.data,
+               g.data, pointer(dx), pointer(dgamma), partial.data)
+
+    cpdef group_norm(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
+                     double eps, Array y, Array mean, Array rstd):
+        launch(x.count, kernels.group_norm[x.code - FLOAT32], rows, groups, m, inner, x.data, pointer(gamma),
+               pointer(beta), eps, y.data, mean.data, rstd.data)
+
+    cpdef group_norm_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma,
+                              Array mean, Array rstd, Array g, Array dx, Array dgamma, Array dbeta):
+        cdef int64_t scratch = 2 * rows * m
+        cdef Array partial = empty(FLOAT64, 1, &scratch, 0)
+        launch(2 * x.count, kernels.group_norm_backward[x.code - FLOAT32], rows, groups, m, inner, x.data,
+               pointer(gamma), mean.data, rstd.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta),
+               <double*>partial.data)
+
+    cpdef batch_norm(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta, double eps,
+                     Array y, Array mean, Array var, Array statistics):
+        cdef int64_t size = batch_norm_scratch(outer, channels, inner)
+        cdef Array scratch = empty(FLOAT64, 1, &size, 0)
+        launch(2 * x.count, kernels.batch_norm[x.code - FLOAT32], outer, channels, inner, x.data, pointer(gamma),
+               pointer(beta), eps, y.data, mean.data, var.data, <double*>statistics.data, <double*>scratch.data)
+
+    cpdef batch_norm_eval(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta,
+                          Array mean, Array var, double eps, Array y, Array statistics):
+        cdef int64_t size = batch_norm_scratch(outer, channels, inner)
+        cdef Array scratch = empty(FLOAT64, 1, &size, 0)
+        launch(x.count, kernels.batch_norm_eval[x.code - FLOAT32], outer, channels, inner, x.data, pointer(gamma),
+               pointer(beta), mean.data, var.data, eps, y.data, <double*>statistics.data, <double*>scratch.data)
+
+    cpdef batch_norm_backward(self, int64_t outer, int64_t channels, int64_t inner, bint given, Array x, Array gamma,
+                              Array statistics, Array g, Array dx, Array dgamma, Array dbeta):
+        cdef int64_t size = batch_norm_scratch(outer, channels, inner)
+        cdef Array scratch = empty(FLOAT64, 1, &size, 0)
+        launch(2 * x.count, kernels.batch_norm_backward[x.code - FLOAT32], outer, channels, inner, <bint_>given, x.data,
+               pointer(gamma), <double*>statistics.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta),
+               <double*>scratch.data)
 
     cpdef recurrent(self, cell, dict arrays):
         cdef Recurrence r = recurrence(cell, arrays)

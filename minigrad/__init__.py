@@ -86,7 +86,7 @@ from minigrad.engine.ops.logic import (
     where,
 )
 from minigrad.engine.ops.matmul import linear, matmul
-from minigrad.engine.ops.norm import layer_norm
+from minigrad.engine.ops.norm import group_norm, instance_norm, layer_norm, rms_norm
 from minigrad.engine.ops.random import manual_seed
 from minigrad.engine.ops.reduce import (
     all,

@@ -23,6 +23,7 @@ struct Isa {
         isa::fill_elementwise(table); \
         isa::fill_reduce(table);      \
         isa::fill_norm(table);        \
+        isa::fill_batch_norm(table);  \
         isa::fill_recurrent(table);   \
         isa::fill_softmax(table);     \
         isa::fill_index(table);       \

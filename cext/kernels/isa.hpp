@@ -20,6 +20,7 @@
     void fill_elementwise(Kernels&); \
     void fill_reduce(Kernels&);      \
     void fill_norm(Kernels&);        \
+    void fill_batch_norm(Kernels&);  \
     void fill_recurrent(Kernels&);   \
     void fill_softmax(Kernels&);     \
     void fill_index(Kernels&);       \

@@ -127,6 +127,36 @@ struct Kernels {
     void (*layer_norm_backward[FLOATS])(int64_t rows, int64_t width, const void* x, const void* gamma, const void* mean,
                                         const void* rstd, const void* g, void* dx, void* dgamma, void* dbeta,
                                         void* partial);
+    //   the same without the mean: rstd = 1/sqrt(sum(x^2)/width + eps), y = x rstd gamma; partial[.., width]
+    void (*rms_norm[FLOATS])(int64_t rows, int64_t width, const void* x, const void* gamma, double eps, void* y,
+                             void* rstd);
+    void (*rms_norm_backward[FLOATS])(int64_t rows, int64_t width, const void* x, const void* gamma, const void* rstd,
+                                      const void* g, void* dx, void* dgamma, void* partial);
+    //   layer_norm on rows of m channels of `inner` elements each, with one gamma and one beta per channel:
+    //   gamma[groups, m] and beta[groups, m], row r being of group r % groups
+    void (*group_norm[FLOATS])(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x, const void* gamma,
+                               const void* beta, double eps, void* y, void* mean, void* rstd);
+    //   partial[rows / groups, 2, groups, m]: scratch for the sums over rows
+    void (*group_norm_backward[FLOATS])(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x,
+                                        const void* gamma, const void* mean, const void* rstd, const void* g, void* dx,
+                                        void* dgamma, void* dbeta, double* partial);
+
+    // batch_norm.cpp: the channels of x[outer, channels, inner]; gamma[channels], beta[channels] may be null
+    //   mean, var = the moments over outer and inner (biased), y = (x - mean) rstd gamma + beta, rstd = 1/sqrt(var +
+    //   eps)
+    // statistics[2, channels] = mean and rstd, for the backward pass; scratch[batch_norm_scratch(..)]
+    void (*batch_norm[FLOATS])(int64_t outer, int64_t channels, int64_t inner, const void* x, const void* gamma,
+                               const void* beta, double eps, void* y, void* mean, void* var, double* statistics,
+                               double* scratch);
+    //   the same with mean and var given
+    void (*batch_norm_eval[FLOATS])(int64_t outer, int64_t channels, int64_t inner, const void* x, const void* gamma,
+                                    const void* beta, const void* mean, const void* var, double eps, void* y,
+                                    double* statistics, double* scratch);
+    //   dgamma = sum of g xhat, dbeta = sum of g; dx = gamma rstd (g - mean(g) - xhat mean(g xhat)), or gamma rstd g
+    //   where the statistics were `given`. Each may be null.
+    void (*batch_norm_backward[FLOATS])(int64_t outer, int64_t channels, int64_t inner, bool given, const void* x,
+                                        const void* gamma, const double* statistics, const void* g, void* dx,
+                                        void* dgamma, void* dbeta, double* scratch);
 
     // recurrent.cpp
     void (*recurrent[FLOATS])(const Recurrence& layer);
@@ -181,6 +211,27 @@ struct Kernels {
 
 constexpr int64_t LAYER_NORM_BLOCK = 64;  // rows summed into one partial of dgamma and dbeta
 constexpr int64_t layer_norm_partials(int64_t rows) { return (rows + LAYER_NORM_BLOCK - 1) / LAYER_NORM_BLOCK; }
+
+// How x[outer, channels, inner] is read where sums run over outer and inner: as a plane of `inner` elements for each
+// block (an index of outer) and column (a channel); or, where planes are short, as a matrix whose columns are
+// channels * inner, in blocks of ROWS rows. Both depend on the shape alone.
+struct Columns {
+    static constexpr int64_t SHORT_PLANE = 64, ROWS = 64;
+    int64_t outer, channels, inner, repeat, columns, blocks;  // repeat: columns of one channel
+
+    constexpr Columns(int64_t outer, int64_t channels, int64_t inner)
+        : outer(outer),
+          channels(channels),
+          inner(inner),
+          repeat(inner < SHORT_PLANE ? inner : 1),
+          columns(channels * repeat),
+          blocks(planes() ? outer : (outer + ROWS - 1) / ROWS) {}
+    constexpr bool planes() const { return inner >= SHORT_PLANE; }
+};
+constexpr int64_t batch_norm_scratch(int64_t outer, int64_t channels, int64_t inner) {
+    const Columns at(outer, channels, inner);
+    return (2 * at.blocks + 4) * at.columns;  // two sums of each block, four coefficients
+}
 
 // One table per instruction set this binary holds; `kernels` is the best of those that the processor
 // runs, unless MINIGRAD_ISA names another.

@@ -1,81 +1,46 @@
-// Row normalization: LayerNorm forward and backward on x[rows, width].
+// Row normalization: LayerNorm, RMSNorm and GroupNorm, forward and backward, on x[rows, width].
 //
 // Deviations are taken from a float near the mean and corrected afterwards, so that a row keeps its digits where one
-// float cannot hold its mean. What is computed for a row depends on no other row.
+// float cannot hold its mean. What is computed for a row depends on no other row. `centered` is false in RMSNorm, which
+// leaves the mean where it is.
 #include "../runtime/pool.hpp"
-#include "vector.hpp"
+#include "rows.hpp"
 
 namespace mg::MG_ISA {
 namespace {
 
-constexpr int64_t GRAIN = 1 << 15;  // elements: a few microseconds of work
-
-// How rows are walked: LONG ones are read ahead of their use; with STREAMED ones so much is written that it cannot stay
-// in the cache, so it bypasses it.
-enum Walk { SHORT, LONG, STREAMED };
-
+// What makes a row standard: x̂ = (x - center) scale + offset.
 template <class T>
-Walk choose_walk(int64_t rows, int64_t width, const void* out) {
-    constexpr int64_t LONG_ROW = 2048, HUGE_OUTPUT = 8 << 20;  // bytes
-    const int64_t row = width * int64_t(sizeof(T));
-    if (row <= LONG_ROW) return SHORT;
-    return rows * row >= HUGE_OUTPUT && row % REGISTER == 0 && can_stream(out) ? STREAMED : LONG;
-}
+struct Standard {
+    T center, scale, offset;
+    double mean;
+};
 
-// f.template operator()<walk>()
-template <class F>
-MG_INLINE void specialized(Walk walk, F f) {
-    if (walk == SHORT) {
-        f.template operator()<SHORT>();
-    } else if (walk == LONG) {
-        f.template operator()<LONG>();
+template <class T, Walk walk, bool centered>
+MG_INLINE Standard<T> standardize(int64_t width, const T* x, double eps) {
+    constexpr int unroll = walk != SHORT ? 4 : REGISTER == 64 ? 1 : 2;
+    if constexpr (centered) {
+        const RowMoments<T> m = moments_of<T, unroll>(width, x);
+        const double inverse = 1 / __builtin_sqrt(m.variance + eps);
+        return {m.center, T(inverse), T(-m.shift * inverse), m.mean()};
     } else {
-        f.template operator()<STREAMED>();
-        finish_streams();
-    }
-}
-
-template <Walk walk, class T, class At>
-MG_INLINE void write(const At& at, T* p, Vector<T> v) {
-    if constexpr (walk == STREAMED)
-        at.stream(p, v);
-    else
-        at.store(p, v);
-}
-
-// One row. With any center c near the mean, and d = x - c,
-//   mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2
-// c is the mean of the first four; where that is so far off that the difference would cancel, the mean found first
-// becomes the center of a second pass.
-template <class T, Walk walk>
-void normalize(int64_t width, const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* rstd) {
-    const double inverse_width = 1 / double(width);
-    T center = width < 4 ? x[0] : ((x[0] + x[1]) + (x[2] + x[3])) * T(0.25);
-    double shift, variance;
-    for (bool first = true;; first = false) {
-        double moments[2] = {};
-        sums<T, 2,
-             walk != SHORT    ? 4
-             : REGISTER == 64 ? 1
-                              : 2>(width, moments, [&](auto at, auto& sum) MG_INLINED {
-            const Vector<T> d = at.keep(at.load(x) - center);
-            sum[0] += d;
-            sum[1] += d * d;
+        double square = 0;
+        sums<T, 1, unroll>(width, &square, [&](auto at, auto& sum) MG_INLINED {
+            const Vector<T> v = at.load(x);
+            sum[0] += v * v;
         });
-        shift = moments[0] * inverse_width;
-        const double square = shift * shift;
-        variance = moments[1] * inverse_width - square;
-        if (!first || !(square > 4 * variance)) break;
-        center = T(center + shift);
+        return {0, T(1 / __builtin_sqrt(square / double(width) + eps)), 0, 0};
     }
+}
 
-    // (x - mean) rstd = (x - center) scale + offset
-    const double inverse = 1 / __builtin_sqrt((variance < 0 ? 0 : variance) + eps);
-    const T scale = T(inverse), offset = T(-shift * inverse);
-    *mean = T(center + shift);
-    *rstd = scale;
+// One row, with a gain and a shift per element; either may be null.
+template <class T, Walk walk, bool centered>
+void normalize(int64_t width, const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* rstd) {
+    const Standard<T> s = standardize<T, walk, centered>(width, x, eps);
+    if (centered) *mean = T(s.mean);
+    *rstd = s.scale;
     sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
-        Vector<T> v = (at.load(x) - center) * scale + offset;
+        Vector<T> v = centered ? (at.load(x) - s.center) * s.scale + s.offset : at.load(x) * s.scale;
         if (gamma) v = v * at.load(gamma);
         if (beta) v = v + at.load(beta);
         write<walk>(at, y, v);
@@ -83,56 +48,68 @@ void normalize(int64_t width, const T* x, const T* gamma, const T* beta, double 
     });
 }
 
-template <class T>
-void layer_norm(int64_t rows, int64_t width, const void* x_, const void* gamma_, const void* beta_, double eps,
-                void* y_, void* mean_, void* rstd_) {
-    const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_),
-            *beta = static_cast<const T*>(beta_);
-    T *y = static_cast<T*>(y_), *mean = static_cast<T*>(mean_), *rstd = static_cast<T*>(rstd_);
+template <class T, bool centered>
+void norm(int64_t rows, int64_t width, const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* rstd) {
     if (width == 0) return;
     const Walk how = choose_walk<T>(rows, width, y);
     parallel(rows, 2 + GRAIN / width, [=](int64_t begin, int64_t end) {
         specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++)
-                normalize<T, walk>(width, x + r * width, gamma, beta, eps, y + r * width, mean + r, rstd + r);
+                normalize<T, walk, centered>(width, x + r * width, gamma, beta, eps, y + r * width, mean + r, rstd + r);
         });
     });
 }
 
+template <class T>
+void layer_norm(int64_t rows, int64_t width, const void* x, const void* gamma, const void* beta, double eps, void* y,
+                void* mean, void* rstd) {
+    norm<T, true>(rows, width, static_cast<const T*>(x), static_cast<const T*>(gamma), static_cast<const T*>(beta), eps,
+                  static_cast<T*>(y), static_cast<T*>(mean), static_cast<T*>(rstd));
+}
+
+template <class T>
+void rms_norm(int64_t rows, int64_t width, const void* x, const void* gamma, double eps, void* y, void* rstd) {
+    norm<T, false>(rows, width, static_cast<const T*>(x), static_cast<const T*>(gamma), nullptr, eps,
+                   static_cast<T*>(y), nullptr, static_cast<T*>(rstd));
+}
+
 // One row of the backward pass. With h = g gamma, d = x - mean and xhat = d rstd, and means over the row,
 //   dx = rstd (h - mean(h) - xhat mean(h xhat)),  dgamma += g xhat,  dbeta += g
-template <class T, Walk walk>
+// and without mean(h) where the row is not centered: then mean = 0.
+template <class T, Walk walk, bool centered>
 void differentiate(int64_t width, const T* x, const T* gamma, T mean, T rstd, const T* g, T* dx, T* dgamma, T* dbeta) {
-    double total[3] = {};  // of d, of h, of h d
-    sums<T, 3, walk == SHORT ? 1 : 2>(width, total, [&](auto at, auto& sum) MG_INLINED {
-        const Vector<T> d = at.keep(at.load(x) - mean);
+    double total[3] = {};  // of h d, of d, of h
+    sums<T, centered ? 3 : 1, walk == SHORT ? 1 : 2>(width, total, [&](auto at, auto& sum) MG_INLINED {
+        const Vector<T> d = centered ? at.keep(at.load(x) - mean) : at.load(x);
         Vector<T> h = at.load(g);
         if (gamma) h = h * at.load(gamma);
-        sum[0] += d;
-        sum[1] += h;
-        sum[2] += h * d;
+        sum[0] += h * d;
+        if constexpr (centered) {
+            sum[1] += d;
+            sum[2] += h;
+        }
     });
 
     // xhat = d scale + offset and dx = h scale + d slope + constant; `shift` is what rounding took from the mean
-    const double inverse_width = 1 / double(width), s = rstd, shift = total[0] * inverse_width,
-                 h_mean = total[1] * inverse_width, k = s * s * s * (total[2] * inverse_width - shift * h_mean);
+    const double inverse_width = 1 / double(width), s = rstd, shift = total[1] * inverse_width,
+                 h_mean = total[2] * inverse_width, k = s * s * s * (total[0] * inverse_width - shift * h_mean);
     const T scale = T(s), offset = T(-shift * s), slope = T(-k), constant = T(shift * k - s * h_mean);
     sweep<T, walk == SHORT ? 1 : 2>(0, width, [&](auto at, int) MG_INLINED {
-        const Vector<T> d = at.load(x) - mean, v = at.load(g);
+        const Vector<T> d = centered ? at.load(x) - mean : at.load(x), v = at.load(g);
         if (dgamma) {
-            at.store(dgamma, at.load(dgamma) + v * (d * scale + offset));
-            at.store(dbeta, at.load(dbeta) + v);
+            at.store(dgamma, at.load(dgamma) + v * (centered ? d * scale + offset : d * scale));
+            if (centered) at.store(dbeta, at.load(dbeta) + v);
         }
         if (dx) {
             const Vector<T> h = gamma ? v * at.load(gamma) : v;
-            write<walk>(at, dx, h * scale + (d * slope + constant));
+            write<walk>(at, dx, h * scale + (centered ? d * slope + constant : d * slope));
         }
     });
 }
 
-// y[width] = the sum over partials[blocks, 2, width], of either kind
-template <class T>
-void add_partials(int64_t blocks, int64_t width, const T* partial, T* y) {
+// y[width] = the sum over b of partial[b * stride + c]
+template <class T, class Partial>
+void add_partials(int64_t blocks, int64_t width, int64_t stride, const Partial* partial, T* y) {
     constexpr int64_t COLUMNS = 256;
     const int64_t tiles = (width + COLUMNS - 1) / COLUMNS;
     parallel(tiles, 1 + GRAIN / (COLUMNS * (1 + blocks)), [&](int64_t first, int64_t last) {
@@ -140,47 +117,158 @@ void add_partials(int64_t blocks, int64_t width, const T* partial, T* y) {
             const int64_t columns = width - begin < COLUMNS ? width - begin : COLUMNS;
             double sum[COLUMNS] = {};
             for (int64_t b = 0; b < blocks; b++) {
-                for (int64_t c = 0; c < columns; c++) sum[c] += partial[2 * b * width + begin + c];
+                for (int64_t c = 0; c < columns; c++) sum[c] += partial[b * stride + begin + c];
             }
             for (int64_t c = 0; c < columns; c++) y[begin + c] = T(sum[c]);
         }
     });
 }
 
-template <class T>
-void layer_norm_backward(int64_t rows, int64_t width, const void* x_, const void* gamma_, const void* mean_,
-                         const void* rstd_, const void* g_, void* dx_, void* dgamma, void* dbeta, void* partial_) {
-    const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_), *g = static_cast<const T*>(g_);
-    const T *mean = static_cast<const T*>(mean_), *rstd = static_cast<const T*>(rstd_);
-    T *dx = static_cast<T*>(dx_), *partial = static_cast<T*>(partial_);
+template <class T, bool centered>
+void norm_backward(int64_t rows, int64_t width, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g,
+                   T* dx, T* dgamma, T* dbeta, T* partial) {
     const bool affine = dgamma || dbeta;
     if (width == 0) return;
 
     const int64_t blocks = layer_norm_partials(rows), work = LAYER_NORM_BLOCK * width;
+    const int64_t stride = centered ? 2 * width : width;
     const Walk how = choose_walk<T>(rows, width, dx);
     parallel(blocks, 1 + GRAIN / work, [&](int64_t first, int64_t last) {
         for (int64_t b = first; b < last; b++) {
-            T* sums = affine ? partial + 2 * b * width : nullptr;
-            for (int64_t c = 0; affine && c < 2 * width; c++) sums[c] = 0;
+            T* sums = affine ? partial + b * stride : nullptr;
+            for (int64_t c = 0; affine && c < stride; c++) sums[c] = 0;
             const int64_t end = (b + 1) * LAYER_NORM_BLOCK < rows ? (b + 1) * LAYER_NORM_BLOCK : rows;
             specialized(how, [=]<Walk walk>() {
                 for (int64_t r = b * LAYER_NORM_BLOCK; r < end; r++)
-                    differentiate<T, walk>(width, x + r * width, gamma, mean[r], rstd[r], g + r * width,
-                                           dx ? dx + r * width : nullptr, sums, affine ? sums + width : nullptr);
+                    differentiate<T, walk, centered>(width, x + r * width, gamma, centered ? mean[r] : 0, rstd[r],
+                                                     g + r * width, dx ? dx + r * width : nullptr, sums,
+                                                     affine ? sums + width : nullptr);
             });
         }
     });
-    if (dgamma) add_partials(blocks, width, partial, static_cast<T*>(dgamma));
-    if (dbeta) add_partials(blocks, width, partial + width, static_cast<T*>(dbeta));
+    if (dgamma) add_partials(blocks, width, stride, partial, dgamma);
+    if (dbeta) add_partials(blocks, width, stride, partial + width, dbeta);
+}
+
+template <class T>
+void layer_norm_backward(int64_t rows, int64_t width, const void* x, const void* gamma, const void* mean,
+                         const void* rstd, const void* g, void* dx, void* dgamma, void* dbeta, void* partial) {
+    norm_backward<T, true>(rows, width, static_cast<const T*>(x), static_cast<const T*>(gamma),
+                           static_cast<const T*>(mean), static_cast<const T*>(rstd), static_cast<const T*>(g),
+                           static_cast<T*>(dx), static_cast<T*>(dgamma), static_cast<T*>(dbeta),
+                           static_cast<T*>(partial));
+}
+
+template <class T>
+void rms_norm_backward(int64_t rows, int64_t width, const void* x, const void* gamma, const void* rstd, const void* g,
+                       void* dx, void* dgamma, void* partial) {
+    norm_backward<T, false>(rows, width, static_cast<const T*>(x), static_cast<const T*>(gamma), nullptr,
+                            static_cast<const T*>(rstd), static_cast<const T*>(g), static_cast<T*>(dx),
+                            static_cast<T*>(dgamma), nullptr, static_cast<T*>(partial));
+}
+
+// Rows of m channels with `inner` elements each; row r holds the channels from r % groups m on, and the gain and the
+// shift are one per channel, so that they go into the scale and the offset of its elements.
+template <class T>
+void group_norm(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x_, const void* gamma_,
+                const void* beta_, double eps, void* y_, void* mean_, void* rstd_) {
+    const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_),
+            *beta = static_cast<const T*>(beta_);
+    T *y = static_cast<T*>(y_), *mean = static_cast<T*>(mean_), *rstd = static_cast<T*>(rstd_);
+    const int64_t width = m * inner;
+    if (width == 0) return;
+    const Walk how = choose_walk<T>(rows, width, y, inner);
+    parallel(rows, 2 + GRAIN / width, [=](int64_t begin, int64_t end) {
+        specialized(how, [=]<Walk walk>() {
+            for (int64_t r = begin; r < end; r++) {
+                const Standard<T> s = standardize<T, walk, true>(width, x + r * width, eps);
+                mean[r] = T(s.mean);
+                rstd[r] = s.scale;
+                for (int64_t c = 0; c < m; c++) {
+                    const int64_t channel = r % groups * m + c, at_channel = r * width + c * inner;
+                    const T gain = gamma ? gamma[channel] : T(1), scale = s.scale * gain,
+                            offset = s.offset * gain + (beta ? beta[channel] : T(0));
+                    const T* from = x + at_channel;
+                    sweep<T, 2>(0, inner, [&, to = y + at_channel](auto at, int) MG_INLINED {
+                        write<walk>(at, to, (at.load(from) - s.center) * scale + offset);
+                        if (walk != SHORT) __builtin_prefetch(from + width + at.i, 0, 2);
+                    });
+                }
+            }
+        });
+    });
+}
+
+// The backward pass, as `differentiate`, from the sums of d, g and g d over each channel of a row. The last two give
+// the row's part of dbeta and dgamma: partial[rows / groups, 2, groups * m].
+template <class T>
+void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x_, const void* gamma_,
+                         const void* mean_, const void* rstd_, const void* g_, void* dx_, void* dgamma, void* dbeta,
+                         double* partial) {
+    const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_), *g = static_cast<const T*>(g_);
+    const T *mean = static_cast<const T*>(mean_), *rstd = static_cast<const T*>(rstd_);
+    T* dx = static_cast<T*>(dx_);
+    const int64_t width = m * inner, channels = groups * m, samples = width ? rows / groups : 0;
+
+    const Walk how = choose_walk<T>(rows, width, dx, inner);
+    parallel(samples * groups, 1 + GRAIN / (1 + 2 * width), [=](int64_t begin, int64_t end) {
+        specialized(how, [=]<Walk walk>() {
+            for (int64_t r = begin; r < end; r++) {
+                const T *row = x + r * width, *of_row = g + r * width, *gain = gamma ? gamma + r % groups * m : nullptr;
+                double *dgain = partial + r / groups * 2 * channels + r % groups * m, *dshift = dgain + channels;
+                double shift = 0, h = 0, hd = 0;
+                for (int64_t c = 0; c < m; c++) {
+                    const T *from = row + c * inner, *of = of_row + c * inner, center = mean[r];
+                    double total[3] = {};
+                    sums<T, 3, walk == SHORT ? 1 : 2>(inner, total, [&](auto at, auto& sum) MG_INLINED {
+                        const Vector<T> d = at.keep(at.load(from) - center), v = at.load(of);
+                        sum[0] += d;
+                        sum[1] += v;
+                        sum[2] += v * d;
+                    });
+                    const double k = gain ? gain[c] : 1;
+                    shift += total[0];
+                    h += k * total[1];
+                    hd += k * total[2];
+                    dshift[c] = total[1];
+                    dgain[c] = total[2];
+                }
+                const double s = rstd[r];
+                shift /= double(width);
+                h /= double(width);
+                const double k = s * s * s * (hd / double(width) - shift * h);
+                for (int64_t c = 0; c < m; c++) dgain[c] = s * (dgain[c] - shift * dshift[c]);
+                if (!dx) continue;
+                const T slope = T(-k), constant = T(shift * k - s * h);
+                for (int64_t c = 0; c < m; c++) {
+                    const T *from = row + c * inner, *of = of_row + c * inner, center = mean[r];
+                    const T scale = T(gain ? s * gain[c] : s);
+                    sweep<T, 2>(0, inner, [&, to = dx + r * width + c * inner](auto at, int) MG_INLINED {
+                        write<walk>(at, to, at.load(of) * scale + ((at.load(from) - center) * slope + constant));
+                    });
+                }
+            }
+        });
+    });
+    if (dgamma) add_partials(samples, channels, 2 * channels, partial, static_cast<T*>(dgamma));
+    if (dbeta) add_partials(samples, channels, 2 * channels, partial + channels, static_cast<T*>(dbeta));
+}
+
+template <class T>
+void fill(Kernels& k, int dtype) {
+    k.layer_norm[dtype] = layer_norm<T>;
+    k.layer_norm_backward[dtype] = layer_norm_backward<T>;
+    k.rms_norm[dtype] = rms_norm<T>;
+    k.rms_norm_backward[dtype] = rms_norm_backward<T>;
+    k.group_norm[dtype] = group_norm<T>;
+    k.group_norm_backward[dtype] = group_norm_backward<T>;
 }
 
 }  // namespace
 
 void fill_norm(Kernels& k) {
-    k.layer_norm[0] = layer_norm<float>;
-    k.layer_norm[1] = layer_norm<double>;
-    k.layer_norm_backward[0] = layer_norm_backward<float>;
-    k.layer_norm_backward[1] = layer_norm_backward<double>;
+    fill<float>(k, 0);
+    fill<double>(k, 1);
 }
 
 }  // namespace mg::MG_ISA

@@ -4,13 +4,12 @@
 // that vectors are full; at the end the k partial results are folded in pairs. Floats are summed in short blocks,
 // and blocks in double. Few long columns are cut into pieces whose number depends on the shape alone.
 #include "../runtime/pool.hpp"
-#include "vector.hpp"
+#include "rows.hpp"
 
 namespace mg::MG_ISA {
 namespace {
 
-constexpr int64_t GRAIN = 1 << 15;  // elements: a few microseconds of work
-constexpr int64_t TILE = 256;       // columns reduced at a time
+constexpr int64_t TILE = 256;  // columns reduced at a time
 
 constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -328,26 +327,15 @@ MG_INLINE Moments centered(int64_t n, double center, double first, double second
     return {double(n), center + shift, m2 < 0 ? 0 : m2};
 }
 
-// The center is the mean of the first few elements; where that is so far off that the difference of sums would cancel,
-// the mean found first becomes the center of a second pass.
 template <class T>
 Moments row_moments(int64_t n, const T* x) {
     if (n == 0) return {};
-    T center = n < 4 ? x[0] : ((x[0] + x[1]) + (x[2] + x[3])) * T(0.25);
-    for (bool again = true;; again = false) {
-        double total[2] = {};
-        sums<T, 2, 4>(n, total, [&](auto at, auto& sum) MG_INLINED {
-            const Vector<T> d = at.keep(at.load(x) - center);
-            sum[0] += d;
-            sum[1] += d * d;
-        });
-        const Moments y = centered(n, center, total[0], total[1]);
-        if (!again || !(total[0] * total[0] > 4 * double(n) * y.m2)) return y;
-        center = T(y.mean);
-    }
+    const RowMoments<T> m = moments_of<T, 4>(n, x);
+    return {double(n), m.mean(), double(n) * m.variance};
 }
 
-// The same for columns, one pass for each sum.
+// The same for columns, one pass for each sum. The center is the mean of the first few elements; where that is so far
+// off that the difference of sums would cancel, the mean found first becomes the center of a second pass.
 template <class T>
 void tile_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, Moments* y) {
     if (stride == 1 || rows == 0) {

@@ -1,13 +1,13 @@
 """Row normalization: the statistics of each row, and the affine map behind them."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, check_same_device, empty, empty_as, shape_of
+from minigrad.engine.array cimport FLOAT32, Array, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt, square
-from minigrad.engine.ops.layout cimport dense, summed
+from minigrad.engine.ops.layout cimport dense, reshape_to, summed
 from minigrad.engine.tape cimport Node, recording, track
 
 
@@ -24,34 +24,84 @@ cdef int64_t row_length(Array x, int axes):
     return n
 
 
-cdef Array layer_norm_composition(Array x, Array weight, Array bias, int axes, double eps):
-    cdef list last = list(range(x.ndim_ - axes, x.ndim_))
-    cdef double n = row_length(x, axes)
-    cdef Array centered = subtract(x, multiply(summed(x, last, True), 1.0 / n))
-    cdef Array variance = multiply(summed(square(centered), last, True), 1.0 / n)
-    cdef Array y = multiply(centered, rsqrt(add(variance, eps)))
+cdef Array standard(Array x, list axes, bint centered, double n, double eps):
+    """x̂ over some axes of n elements together, of primitive operations."""
+    cdef Array d = subtract(x, multiply(summed(x, axes, True), 1.0 / n)) if centered else x
+    return multiply(d, rsqrt(add(multiply(summed(square(d), axes, True), 1.0 / n), eps)))
+
+
+cdef Array scaled(Array y, Array weight, Array bias):
+    """y weight + bias, where there are any."""
     if weight is not None:
         y = multiply(y, weight)
     return y if bias is None else add(y, bias)
 
 
-cdef int layer_norm_backward(Node node, Array g) except -1:
-    mean, rstd, axes, eps = node.extra
-    cdef Array x = node.value(0), weight = node.value(1), bias = node.value(2), dx = None, dweight = None, dbias = None
-    if recording():
-        return composed_backward(node, lambda a, w, b: layer_norm_composition(a, w, b, axes, eps), [x, weight, bias], g)
-    if node.needs(0):
-        dx = empty_as(x, x.code)
-    if node.needs(1):
-        dweight = empty_as(weight, x.code)
-    if node.needs(2):
-        dbias = empty_as(bias, x.code)
-    backend(x).layer_norm_backward((<Array>mean).count, row_length(x, axes), dense(x),
-                                   None if weight is None else dense(weight), mean, rstd, dense(g), dx, dweight, dbias)
-    for i, d in enumerate((dx, dweight, dbias)):
+cdef Array parameter(str op, str name, object given, tuple shape, Array x):
+    """A parameter of an operation on x, checked; None if there is none."""
+    if given is None:
+        return None
+    cdef Array a = float_operand(op, given)
+    if shape_of(a) != shape:
+        raise ValueError(f"[{op}] {name} must have shape {shape}, got {shape_of(a)}")
+    if a.code != x.code:
+        raise TypeError(f"[{op}] {name} must have the dtype {x.dtype} of x, got {a.dtype}")
+    check_same_device(op, x, a)
+    return a
+
+
+cdef int check_eps(str op, object eps) except -1:
+    if not eps >= 0:
+        raise ValueError(f"[{op}] eps must not be negative, got {eps}")
+    return 0
+
+
+cdef Array plain(Array x):
+    """What kernels read of an optional parameter."""
+    return None if x is None else dense(x)
+
+
+cdef Array wanted_as(Node node, int i, Array x):
+    """Room for the gradient of input i, or None where nobody wants it."""
+    return empty_as(x, x.code) if node.needs(i) else None
+
+
+cdef int send_all(Node node, tuple gradients) except -1:
+    for i, d in enumerate(gradients):
         if d is not None:
             node.send(i, <Array>d)
     return 0
+
+
+cdef tuple trailing_shape(str op, Array x, object normalized_shape):
+    """normalized_shape as a tuple, checked against the end of x's shape."""
+    shape = (normalized_shape,) if hasattr(normalized_shape, "__index__") else tuple(normalized_shape)
+    cdef int axes = len(shape)
+    if axes == 0 or axes > x.ndim_ or shape_of(x)[x.ndim_ - axes:] != shape:
+        raise ValueError(f"[{op}] expected x of shape (..., {', '.join([str(n) for n in shape])}), got {shape_of(x)}")
+    return shape
+
+
+cdef int64_t rows_before(Array x, int axes):
+    """The number of rows that the last `axes` axes are."""
+    cdef int64_t n = 1
+    cdef int i
+    for i in range(x.ndim_ - axes):
+        n *= x.extent[i]
+    return n
+
+
+cdef int layer_norm_backward(Node node, Array g) except -1:
+    mean, rstd, axes, eps = node.extra
+    cdef Array x = node.value(0), weight = node.value(1), bias = node.value(2), dx, dweight, dbias
+    if recording():
+        last = list(range(x.ndim_ - <int>axes, x.ndim_))
+        return composed_backward(
+            node, lambda a, w, b: scaled(standard(a, last, True, row_length(a, axes), eps), w, b), [x, weight, bias], g)
+    dx, dweight, dbias = wanted_as(node, 0, x), wanted_as(node, 1, weight), wanted_as(node, 2, bias)
+    backend(x).layer_norm_backward((<Array>mean).count, row_length(x, axes), dense(x), plain(weight), mean, rstd,
+                                   dense(g), dx, dweight, dbias)
+    return send_all(node, (dx, dweight, dbias))
 
 
 def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
@@ -87,33 +137,208 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     >>> mg.layer_norm(mg.tensor([1.0, 2.0, 3.0]), 3, eps=0.0)
     tensor([-1.2247449,  0.       ,  1.2247449])
     """
-    cdef Array a = float_operand("layer_norm", x), out, mean, rstd
-    cdef list affine = [None, None]
-    cdef int64_t rows = 1
-    cdef int axes, i
-    shape = (normalized_shape,) if hasattr(normalized_shape, "__index__") else tuple(normalized_shape)
-    axes = len(shape)
-    if axes == 0 or axes > a.ndim_ or shape_of(a)[a.ndim_ - axes:] != shape:
-        raise ValueError(f"[layer_norm] expected x of shape (..., {', '.join([str(n) for n in shape])}), "
-                         f"got {shape_of(a)}")
-    for i, (name, given) in enumerate((("weight", weight), ("bias", bias))):
-        if given is None:
-            continue
-        affine[i] = float_operand("layer_norm", given)
-        if shape_of(<Array>affine[i]) != shape:
-            raise ValueError(f"[layer_norm] {name} must have shape {shape}, got {shape_of(<Array>affine[i])}")
-        if (<Array>affine[i]).code != a.code:
-            raise TypeError(f"[layer_norm] {name} must have the dtype {a.dtype} of x, got {(<Array>affine[i]).dtype}")
-        check_same_device("layer_norm", a, <Array>affine[i])
-    if not eps >= 0:
-        raise ValueError(f"[layer_norm] eps must not be negative, got {eps}")
-    for i in range(a.ndim_ - axes):
-        rows *= a.extent[i]
+    cdef Array a = float_operand("layer_norm", x), out, mean, rstd, gamma, beta
+    shape = trailing_shape("layer_norm", a, normalized_shape)
+    cdef int axes = len(shape)
+    cdef int64_t rows = rows_before(a, axes)
+    gamma, beta = parameter("layer_norm", "weight", weight, shape, a), parameter("layer_norm", "bias", bias, shape, a)
+    check_eps("layer_norm", eps)
     mean, rstd = empty(a.code, 1, &rows, a.buffer.device), empty(a.code, 1, &rows, a.buffer.device)
     out = empty_as(a, a.code)
-    cdef Array gamma = <Array>affine[0], beta = <Array>affine[1]
     if a.count:
-        backend(a).layer_norm(rows, a.count // rows, dense(a), None if gamma is None else dense(gamma),
-                              None if beta is None else dense(beta), eps, out, mean, rstd)
+        backend(a).layer_norm(rows, a.count // rows, dense(a), plain(gamma), plain(beta), eps, out, mean, rstd)
     track(out, b"layer_norm", layer_norm_backward, 7, a, gamma, beta, (mean, rstd, axes, eps))
     return out
+
+
+# ── rms_norm (Zhang, Sennrich 2019, eq. 4), over the n elements of each row: ──────────────────────
+#   r = 1 / √(sum x² / n + ε),  x̂ = x r,  y = γ x̂
+#   dx = r (γ g - x̂ mean(γ g x̂)),  dγ = sum of g x̂ over rows
+
+cdef int rms_norm_backward(Node node, Array g) except -1:
+    rstd, axes, eps = node.extra
+    cdef Array x = node.value(0), weight = node.value(1), dx, dweight
+    if recording():
+        last = list(range(x.ndim_ - <int>axes, x.ndim_))
+        return composed_backward(
+            node, lambda a, w: scaled(standard(a, last, False, row_length(a, axes), eps), w, None), [x, weight], g)
+    dx, dweight = wanted_as(node, 0, x), wanted_as(node, 1, weight)
+    backend(x).rms_norm_backward((<Array>rstd).count, row_length(x, axes), dense(x), plain(weight), rstd, dense(g),
+                                 dx, dweight)
+    return send_all(node, (dx, dweight))
+
+
+def rms_norm(x, normalized_shape, weight=None, eps=None):
+    """Division by the root mean square over the trailing axes of x.
+
+    ``y = x / sqrt(mean(x**2) + eps) * weight``: layer normalization without the mean and without a shift (Zhang and
+    Sennrich, 2019, "Root Mean Square Layer Normalization", eq. 4, where no ``eps`` is added).
+
+    Parameters
+    ----------
+    x : Tensor, shape (..., *normalized_shape)
+        float32 or float64. Squares are summed in this dtype: where they overflow (in float32 from 1e17 on), the row
+        becomes 0.
+    normalized_shape : int or tuple of int
+        The trailing shape over which the mean is taken.
+    weight : Tensor, shape normalized_shape, optional
+        The gain γ, one per element.
+    eps : float, optional
+        Added to the mean square, in the units of x squared; not negative. None is the machine epsilon of the dtype.
+
+    Returns
+    -------
+    Tensor
+        Of x's shape. The result of a row does not depend on the other rows, bit for bit.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not agree.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.rms_norm(mg.tensor([1.0, 7.0]), 2, eps=0.0)
+    tensor([0.2, 1.4])
+    """
+    cdef Array a = float_operand("rms_norm", x), out, rstd, gamma
+    shape = trailing_shape("rms_norm", a, normalized_shape)
+    cdef int axes = len(shape)
+    cdef int64_t rows = rows_before(a, axes)
+    gamma = parameter("rms_norm", "weight", weight, shape, a)
+    if eps is None:
+        eps = 2.0**-23 if a.code == FLOAT32 else 2.0**-52
+    check_eps("rms_norm", eps)
+    rstd = empty(a.code, 1, &rows, a.buffer.device)
+    out = empty_as(a, a.code)
+    if a.count:
+        backend(a).rms_norm(rows, a.count // rows, dense(a), plain(gamma), eps, out, rstd)
+    track(out, b"rms_norm", rms_norm_backward, 3, a, gamma, None, (rstd, axes, eps))
+    return out
+
+
+# ── group_norm (Wu, He 2018, eq. 1, 7): rows are the groups of channels of each sample, ───────────
+# normalized as in layer_norm, but with one γ and one β per channel, which sum over its elements; instance_norm (Ulyanov,
+# Vedaldi, Lempitsky 2016): every channel is a group
+
+cdef Array group_norm_composition(Array x, Array weight, Array bias, int64_t groups, double eps):
+    cdef int64_t width = row_length(x, x.ndim_ - 1) // groups
+    cdef tuple shape = shape_of(x), channels = (shape[1],) + (1,) * (x.ndim_ - 2)
+    cdef Array y = standard(reshape_to(x, (shape[0], groups, width)), [2], True, width, eps)
+    return scaled(reshape_to(y, shape), None if weight is None else reshape_to(weight, channels),
+                  None if bias is None else reshape_to(bias, channels))
+
+
+cdef int group_norm_backward(Node node, Array g) except -1:
+    mean, rstd, groups, eps = node.extra
+    cdef Array x = node.value(0), weight = node.value(1), bias = node.value(2), dx, dweight, dbias
+    if recording():
+        return composed_backward(
+            node, lambda a, w, b: group_norm_composition(a, w, b, groups, eps), [x, weight, bias], g)
+    dx, dweight, dbias = wanted_as(node, 0, x), wanted_as(node, 1, weight), wanted_as(node, 2, bias)
+    backend(x).group_norm_backward((<Array>mean).count, groups, x.extent[1] // <int64_t>groups, row_length(x, x.ndim_ - 2),
+                                   dense(x), plain(weight), mean, rstd, dense(g), dx, dweight, dbias)
+    return send_all(node, (dx, dweight, dbias))
+
+
+cdef Array grouped(str op, const char* name, Array a, int64_t groups, object weight, object bias, object eps):
+    """Both operations: the groups of a's channels, which are axis 1."""
+    cdef Array out, mean, rstd, gamma, beta
+    cdef int64_t rows = a.extent[0] * groups
+    shape = (a.extent[1],)
+    gamma, beta = parameter(op, "weight", weight, shape, a), parameter(op, "bias", bias, shape, a)
+    check_eps(op, eps)
+    mean, rstd = empty(a.code, 1, &rows, a.buffer.device), empty(a.code, 1, &rows, a.buffer.device)
+    out = empty_as(a, a.code)
+    if a.count:
+        backend(a).group_norm(rows, groups, a.extent[1] // groups, row_length(a, a.ndim_ - 2), dense(a), plain(gamma),
+                              plain(beta), eps, out, mean, rstd)
+    track(out, name, group_norm_backward, 7, a, gamma, beta, (mean, rstd, groups, eps))
+    return out
+
+
+def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
+    """Group normalization: layer normalization of each group of channels, with a gain and a shift per channel.
+
+    ``y = (x - mean) / sqrt(var + eps) * weight + bias``, with the mean and the biased variance over the channels of a
+    group and all their elements, for each sample (Wu and He, 2018, "Group Normalization", eq. 1 and 7).
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, C, *)
+        float32 or float64.
+    num_groups : int
+        How many groups of C/num_groups successive channels there are.
+    weight, bias : Tensor, shape (C,), optional
+        The gain γ and the shift β, one of each per channel.
+    eps : float
+        Added to the variance, in the units of x squared; not negative.
+
+    Returns
+    -------
+    Tensor
+        Of x's shape. The result of a sample does not depend on the other samples, bit for bit.
+
+    Raises
+    ------
+    ValueError
+        If the channels do not divide into that many groups, or shapes do not agree.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.group_norm(mg.tensor([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0)
+    tensor([[-1.,  1., -1.,  1.]])
+    """
+    cdef Array a = float_operand("group_norm", x)
+    if a.ndim_ < 2:
+        raise ValueError(f"[group_norm] expected x of shape (N, C, ...), got {shape_of(a)}")
+    if not hasattr(num_groups, "__index__"):
+        raise TypeError(f"[group_norm] expected an integer number of groups, got {num_groups!r}")
+    cdef int64_t groups = num_groups.__index__()
+    if groups < 1 or a.extent[1] % groups:
+        raise ValueError(f"[group_norm] expected a number of groups that divides the {a.extent[1]} channels, "
+                         f"got {groups}")
+    return grouped("group_norm", b"group_norm", a, groups, weight, bias, eps)
+
+
+def instance_norm(x, weight=None, bias=None, eps=1e-5):
+    """Instance normalization: every channel of every sample by itself.
+
+    ``y = (x - mean) / sqrt(var + eps) * weight + bias``, with the mean and the biased variance over the elements of
+    one channel of one sample (Ulyanov, Vedaldi and Lempitsky, 2016, "Instance Normalization"): `group_norm` with as
+    many groups as channels.
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, C, *)
+        float32 or float64, of three axes or more.
+    weight, bias : Tensor, shape (C,), optional
+        The gain γ and the shift β, one of each per channel.
+    eps : float
+        Added to the variance, in the units of x squared; not negative.
+
+    Returns
+    -------
+    Tensor
+        Of x's shape.
+
+    Raises
+    ------
+    ValueError
+        If a channel of a sample is a single value, of which nothing would be left, or shapes do not agree.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.instance_norm(mg.tensor([[[1.0, 3.0], [5.0, 9.0]]]), eps=0.0)
+    tensor([[[-1.,  1.],
+             [-1.,  1.]]])
+    """
+    cdef Array a = float_operand("instance_norm", x)
+    if a.ndim_ < 3:
+        raise ValueError(f"[instance_norm] expected x of shape (N, C, ...) with three axes or more, got {shape_of(a)}")
+    if row_length(a, a.ndim_ - 2) == 1:
+        raise ValueError(f"[instance_norm] expected more than one value per channel, got shape {shape_of(a)}")
+    return grouped("instance_norm", b"instance_norm", a, max(a.extent[1], 1), weight, bias, eps)

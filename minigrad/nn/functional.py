@@ -10,7 +10,7 @@ from minigrad.engine.ops.index import take, take_along_axis
 from minigrad.engine.ops.layout import expand_dims, squeeze
 from minigrad.engine.ops.logic import maximum, where
 from minigrad.engine.ops.matmul import linear
-from minigrad.engine.ops.norm import layer_norm
+from minigrad.engine.ops.norm import group_norm, instance_norm, layer_norm, rms_norm
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, softmax
 from minigrad.engine.ops.trigonometry import tanh
 from minigrad.engine.tensor import Tensor
@@ -23,9 +23,9 @@ Activation = Callable[[Tensor], Tensor]
 
 __all__ = [
     "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "dropout", "elu",
-    "embedding", "gelu", "hardsigmoid", "instance_norm", "l1_loss", "layer_norm", "leaky_relu", "linear",
-    "log_softmax", "mse_loss", "nll_loss", "one_hot", "relu", "sigmoid", "silu", "smooth_l1_loss", "softmax",
-    "softplus", "tanh",
+    "embedding", "gelu", "group_norm", "hardsigmoid", "instance_norm", "l1_loss", "layer_norm", "leaky_relu",
+    "linear", "log_softmax", "mse_loss", "nll_loss", "one_hot", "relu", "rms_norm", "sigmoid", "silu",
+    "smooth_l1_loss", "softmax", "softplus", "tanh",
 ]  # fmt: skip
 
 

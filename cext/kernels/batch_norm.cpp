@@ -1,0 +1,379 @@
+// Column normalization: BatchNorm, forward and backward, on the channels of x[outer, channels, inner].
+//
+// Sums are taken in two stages: of each block and column, then over the blocks, in their order. A column's deviations
+// are taken from a float near its mean in that block, so that it keeps its digits where one float cannot hold the mean.
+#include "../runtime/pool.hpp"
+#include "rows.hpp"
+
+namespace mg::MG_ISA {
+namespace {
+
+constexpr int64_t TILE = 512;  // columns at a time
+
+constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// f(rows, columns, first element, block, first column) for every block of rows and tile of columns, or every plane:
+// rows = 1, columns = inner.
+template <class F>
+void over_blocks(const Columns& at, F f) {
+    if (at.planes()) {
+        parallel(at.outer * at.channels, 1 + GRAIN / at.inner, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; i++) f(1, at.inner, i * at.inner, i / at.channels, i % at.channels);
+        });
+        return;
+    }
+    const int64_t tiles = (at.columns + TILE - 1) / TILE, work = Columns::ROWS * minimum(TILE, at.columns);
+    parallel(at.blocks * tiles, 1 + GRAIN / (1 + work), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++) {
+            const int64_t block = i / tiles, first = block * Columns::ROWS, column = i % tiles * TILE;
+            f(minimum(Columns::ROWS, at.outer - first), minimum(TILE, at.columns - column), first * at.columns + column,
+              block, column);
+        }
+    });
+}
+
+// f(first channel, channels) for tiles of channels that have no more than TILE columns together
+template <class F>
+void over_channels(const Columns& at, F f) {
+    const int64_t step = TILE / at.repeat, tiles = (at.channels + step - 1) / step;
+    parallel(tiles, 1 + GRAIN / (1 + at.blocks * minimum(TILE, at.columns)), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++) f(i * step, minimum(step, at.channels - i * step));
+    });
+}
+
+// f(at, r) for every register of the columns and every row; four rows in turn, so that what belongs to the columns is
+// loaded once for the four: load(at), before, and store(at), after
+template <class T, class Load, class F, class Store>
+MG_INLINE void over_rows(int64_t rows, int64_t columns, Load load, F f, Store store) {
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) {
+        sweep<T, 1>(0, columns, [&](auto at, int) MG_INLINED {
+            auto held = load(at);
+#pragma GCC unroll 4
+            for (int k = 0; k < 4; k++) f(at, r + k, held);
+            store(at, held);
+        });
+    }
+    for (; r < rows; r++) {
+        sweep<T, 1>(0, columns, [&](auto at, int) MG_INLINED {
+            auto held = load(at);
+            f(at, r, held);
+            store(at, held);
+        });
+    }
+}
+
+template <class T, int n>
+struct Held {
+    Vector<T> v[n];
+};
+
+// ── sums ──
+
+// first[c], second[c] += what f(at, row, sum) adds to sum.v[0] and sum.v[1], of all rows; in T, for ROWS rows or fewer
+template <class T, class F>
+MG_INLINE void column_sums(int64_t rows, int64_t columns, double* first, double* second, F f) {
+    T sum[2][TILE];
+    for (int64_t c = 0; c < columns; c++) sum[0][c] = sum[1][c] = 0;
+    over_rows<T>(
+        rows, columns, [&](auto at) MG_INLINED { return Held<T, 2>{at.load(sum[0]), at.load(sum[1])}; }, f,
+        [&](auto at, auto& held) MG_INLINED {
+            at.store(sum[0], held.v[0]);
+            at.store(sum[1], held.v[1]);
+        });
+    for (int64_t c = 0; c < columns; c++) first[c] = sum[0][c], second[c] = sum[1][c];
+}
+
+// The means of the columns and the sums of squared deviations from them; the center as in `moments_of`
+template <class T>
+void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, double* mean, double* m2) {
+    T center[TILE];
+    const int64_t four = rows < 4 ? 0 : stride;
+    for (int64_t c = 0; c < columns; c++)
+        center[c] = ((x[c] + x[c + four]) + (x[c + 2 * four] + x[c + 3 * four])) * T(0.25);
+    for (bool again = true;; again = false) {
+        column_sums<T>(rows, columns, mean, m2, [&](auto at, int64_t r, auto& sum) MG_INLINED {
+            const Vector<T> d = at.load(x + r * stride) - at.load(center);
+            sum.v[0] += d;
+            sum.v[1] += d * d;
+        });
+        bool canceled = false;
+        for (int64_t c = 0; c < columns; c++) {
+            const double shift = mean[c] / double(rows), rest = m2[c] - shift * mean[c];
+            canceled |= again && shift * mean[c] > 4 * rest;
+            mean[c] = center[c] + shift;
+            m2[c] = rest < 0 ? 0 : rest;
+        }
+        if (!canceled) return;
+        for (int64_t c = 0; c < columns; c++) center[c] = T(mean[c]);
+    }
+}
+
+template <class T>
+void block_moments(const Columns& at, const T* x, double* mean, double* m2) {
+    over_blocks(at, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t block, int64_t column) {
+        const int64_t to = block * at.columns + column;
+        if (at.planes()) {
+            const RowMoments<T> m = moments_of<T, 4>(columns, x + first);
+            mean[to] = m.mean();
+            m2[to] = m.variance * double(columns);
+        } else {
+            column_moments(rows, at.columns, columns, x + first, mean + to, m2 + to);
+        }
+    });
+}
+
+// The moments of a channel from those of its blocks and columns (Chan, Golub and LeVeque 1979):
+//   mean = sum of n_b mean_b / n,  m2 = sum of m2_b + n_b (mean_b - mean)^2
+template <class F>
+void merge_moments(const Columns& at, const double* mean, const double* m2, F finish) {
+    over_channels(at, [=, &at](int64_t channel, int64_t channels) {
+        const int64_t columns = channels * at.repeat;
+        double center[TILE] = {}, square[TILE] = {};
+        const auto size = [&](int64_t b) {
+            return double(at.planes() ? at.inner : minimum(Columns::ROWS, at.outer - b * Columns::ROWS));
+        };
+        const double rows = double(at.planes() ? at.outer * at.inner : at.outer);
+        for (int64_t b = 0; b < at.blocks; b++) {
+            const double weight = size(b) / rows, *of = mean + b * at.columns + channel * at.repeat;
+            for (int64_t c = 0; c < columns; c++) center[c] += weight * of[c];
+        }
+        for (int64_t b = 0; b < at.blocks; b++) {
+            const int64_t from = b * at.columns + channel * at.repeat;
+            for (int64_t c = 0; c < columns; c++) {
+                const double d = mean[from + c] - center[c];
+                square[c] += m2[from + c] + size(b) * (d * d);
+            }
+        }
+        for (int64_t c = 0; c < channels; c++) {
+            const double *of = center + c * at.repeat, *squares = square + c * at.repeat;
+            double mid = 0, total = 0;
+            for (int64_t k = 0; k < at.repeat; k++) mid += of[k];
+            mid /= double(at.repeat);
+            for (int64_t k = 0; k < at.repeat; k++) total += squares[k] + rows * ((of[k] - mid) * (of[k] - mid));
+            finish(channel + c, mid, total / (rows * double(at.repeat)));
+        }
+    });
+}
+
+// The sums of g and of g (x - mean) over each channel, from those of its blocks and columns
+template <class T>
+void block_sums(const Columns& at, const T* x, const T* center, const T* g, double* first, double* second) {
+    over_blocks(at, [=, &at](int64_t rows, int64_t columns, int64_t begin, int64_t block, int64_t column) {
+        const int64_t to = block * at.columns + column;
+        const T *from = x + begin, *of = g + begin, *middle = center + column;
+        if (at.planes()) {
+            double total[2] = {};
+            sums<T, 2, 2>(columns, total, [&, c = *middle](auto i, auto& sum) MG_INLINED {
+                const Vector<T> v = i.load(of);
+                sum[0] += v;
+                sum[1] += v * (i.load(from) - c);
+            });
+            first[to] = total[0];
+            second[to] = total[1];
+        } else {
+            column_sums<T>(rows, columns, first + to, second + to, [&](auto i, int64_t r, auto& sum) MG_INLINED {
+                const Vector<T> v = i.load(of + r * at.columns);
+                sum.v[0] += v;
+                sum.v[1] += v * (i.load(from + r * at.columns) - i.load(middle));
+            });
+        }
+    });
+}
+
+template <class F>
+void merge_sums(const Columns& at, const double* first, const double* second, F finish) {
+    over_channels(at, [=, &at](int64_t channel, int64_t channels) {
+        double total[2][TILE] = {};
+        for (int64_t b = 0; b < at.blocks; b++) {
+            const int64_t from = b * at.columns + channel * at.repeat;
+            for (int64_t c = 0; c < channels * at.repeat; c++) {
+                total[0][c] += first[from + c];
+                total[1][c] += second[from + c];
+            }
+        }
+        for (int64_t c = 0; c < channels; c++) {
+            double a = 0, b = 0;
+            for (int64_t k = c * at.repeat; k < (c + 1) * at.repeat; k++) a += total[0][k], b += total[1][k];
+            finish(channel + c, a, b);
+        }
+    });
+}
+
+// ── maps ──
+
+// The coefficients of the columns, behind the sums in the scratch
+template <class T>
+struct Coefficients {
+    T* of[4];
+    int64_t repeat;
+
+    Coefficients(const Columns& at, double* scratch) : repeat(at.repeat) {
+        for (int k = 0; k < 4; k++) of[k] = reinterpret_cast<T*>(scratch + (2 * at.blocks + k) * at.columns);
+    }
+    void set(int64_t channel, int k, double value) const {
+        for (int64_t c = channel * repeat; c < (channel + 1) * repeat; c++) of[k][c] = T(value);
+    }
+};
+
+// y = (x - center) scale + offset, in the order of the coefficients
+template <class T>
+void apply(const Columns& at, const T* x, const Coefficients<T>& by, T* y) {
+    const Walk how = choose_walk<T>(at.outer, at.channels * at.inner, y, at.planes() ? at.inner : at.columns);
+    over_blocks(at, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
+        const T *from = x + first, *center = by.of[0] + column, *scale = by.of[1] + column, *offset = by.of[2] + column;
+        T* to = y + first;
+        specialized(how, [=, &at]<Walk walk>() {
+            if (at.planes()) {
+                sweep<T, 4>(0, columns, [&, c = *center, s = *scale, o = *offset](auto i, int) MG_INLINED {
+                    write<walk>(i, to, (i.load(from) - c) * s + o);
+                });
+            } else {
+                over_rows<T>(
+                    rows, columns,
+                    [&](auto i) MG_INLINED { return Held<T, 3>{i.load(center), i.load(scale), i.load(offset)}; },
+                    [&](auto i, int64_t r, auto& by) MG_INLINED {
+                        write<walk>(i, to + r * at.columns,
+                                    (i.load(from + r * at.columns) - by.v[0]) * by.v[1] + by.v[2]);
+                    },
+                    [](auto, auto&) MG_INLINED {});
+            }
+        });
+    });
+}
+
+// dx = g scale + ((x - center) slope + constant), or g scale where the statistics were given
+template <class T, bool given>
+void apply_backward(const Columns& at, const T* x, const T* g, const Coefficients<T>& by, T* dx) {
+    const Walk how = choose_walk<T>(at.outer, at.channels * at.inner, dx, at.planes() ? at.inner : at.columns);
+    over_blocks(at, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
+        const T *from = x + first, *of = g + first, *center = by.of[0] + column, *scale = by.of[1] + column,
+                *slope = by.of[2] + column, *constant = by.of[3] + column;
+        T* to = dx + first;
+        const auto map = [=](auto i, int64_t row, auto c, auto s, auto k, auto o) MG_INLINED {
+            if constexpr (given)
+                return i.load(of + row) * s;
+            else
+                return i.load(of + row) * s + ((i.load(from + row) - c) * k + o);
+        };
+        specialized(how, [=, &at]<Walk walk>() {
+            if (at.planes()) {
+                sweep<T, 2>(0, columns,
+                            [&, c = *center, s = *scale, k = *slope, o = *constant](auto i, int)
+                                MG_INLINED { write<walk>(i, to, map(i, 0, c, s, k, o)); });
+            } else {
+                over_rows<T>(
+                    rows, columns,
+                    [&](auto i) MG_INLINED {
+                        return Held<T, 4>{i.load(center), i.load(scale), i.load(slope), i.load(constant)};
+                    },
+                    [&](auto i, int64_t r, auto& by) MG_INLINED {
+                        write<walk>(i, to + r * at.columns, map(i, r * at.columns, by.v[0], by.v[1], by.v[2], by.v[3]));
+                    },
+                    [](auto, auto&) MG_INLINED {});
+            }
+        });
+    });
+}
+
+// ── the kernels ──
+
+// The coefficients of y = (x - mean) rstd gamma + beta: `center` is the mean as a T, the offset holds what is left of
+// it
+template <class T>
+void standardize(const Columns& at, const Coefficients<T>& by, int64_t c, double mean, double rstd, const T* gamma,
+                 const T* beta, double* statistics) {
+    const T center = T(mean);
+    const double scale = gamma ? rstd * gamma[c] : rstd;
+    by.set(c, 0, center);
+    by.set(c, 1, scale);
+    by.set(c, 2, (beta ? beta[c] : 0) - (mean - center) * scale);
+    statistics[c] = mean;
+    statistics[at.channels + c] = rstd;
+}
+
+template <class T>
+void batch_norm(int64_t outer, int64_t channels, int64_t inner, const void* x_, const void* gamma, const void* beta,
+                double eps, void* y, void* mean_, void* var_, double* statistics, double* scratch) {
+    if (outer * channels * inner == 0) return;
+    const Columns at(outer, channels, inner);
+    const T* x = static_cast<const T*>(x_);
+    T *mean = static_cast<T*>(mean_), *var = static_cast<T*>(var_);
+    double *means = scratch, *m2 = scratch + at.blocks * at.columns;
+    const Coefficients<T> by(at, scratch);
+    block_moments(at, x, means, m2);
+    merge_moments(at, means, m2, [=, &at](int64_t c, double center, double variance) {
+        mean[c] = T(center);
+        var[c] = T(variance);
+        standardize(at, by, c, center, 1 / __builtin_sqrt(variance + eps), static_cast<const T*>(gamma),
+                    static_cast<const T*>(beta), statistics);
+    });
+    apply(at, x, by, static_cast<T*>(y));
+}
+
+template <class T>
+void batch_norm_eval(int64_t outer, int64_t channels, int64_t inner, const void* x, const void* gamma, const void* beta,
+                     const void* mean_, const void* var_, double eps, void* y, double* statistics, double* scratch) {
+    if (outer * channels * inner == 0) return;
+    const Columns at(outer, channels, inner);
+    const T *mean = static_cast<const T*>(mean_), *var = static_cast<const T*>(var_);
+    const Coefficients<T> by(at, scratch);
+    for (int64_t c = 0; c < channels; c++)
+        standardize(at, by, c, mean[c], 1 / __builtin_sqrt(var[c] + eps), static_cast<const T*>(gamma),
+                    static_cast<const T*>(beta), statistics);
+    apply(at, static_cast<const T*>(x), by, static_cast<T*>(y));
+}
+
+// With d = x - center, where mean = center + shift, and xhat = (d - shift) rstd
+template <class T>
+void batch_norm_backward(int64_t outer, int64_t channels, int64_t inner, bool given, const void* x_, const void* gamma_,
+                         const double* statistics, const void* g_, void* dx_, void* dgamma_, void* dbeta_,
+                         double* scratch) {
+    const Columns at(outer, channels, inner);
+    const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_), *g = static_cast<const T*>(g_);
+    T *dx = static_cast<T*>(dx_), *dgamma = static_cast<T*>(dgamma_), *dbeta = static_cast<T*>(dbeta_);
+    if (outer * channels * inner == 0) {
+        for (int64_t c = 0; dgamma && c < channels; c++) dgamma[c] = 0;
+        for (int64_t c = 0; dbeta && c < channels; c++) dbeta[c] = 0;
+        return;
+    }
+    double *first = scratch, *second = scratch + at.blocks * at.columns;
+    const Coefficients<T> by(at, scratch);
+    const double n = double(outer) * double(inner);
+    for (int64_t c = 0; c < channels; c++) {
+        by.set(c, 0, statistics[c]);
+        by.set(c, 1, gamma ? statistics[channels + c] * gamma[c] : statistics[channels + c]);
+    }
+    if (dgamma || dbeta || !given) {
+        block_sums(at, x, by.of[0], g, first, second);
+        merge_sums(at, first, second, [=](int64_t c, double sum, double product) {
+            const double rstd = statistics[channels + c], scale = gamma ? rstd * gamma[c] : rstd,
+                         shift = statistics[c] - double(T(statistics[c]));
+            const double gain = rstd * (product - shift * sum), slope = -scale * rstd * gain / n;
+            if (dgamma) dgamma[c] = T(gain);
+            if (dbeta) dbeta[c] = T(sum);
+            by.set(c, 2, slope);
+            by.set(c, 3, -scale * sum / n - slope * shift);
+        });
+    }
+    if (dx && given)
+        apply_backward<T, true>(at, x, g, by, dx);
+    else if (dx)
+        apply_backward<T, false>(at, x, g, by, dx);
+}
+
+template <class T>
+void fill(Kernels& k, int dtype) {
+    k.batch_norm[dtype] = batch_norm<T>;
+    k.batch_norm_eval[dtype] = batch_norm_eval<T>;
+    k.batch_norm_backward[dtype] = batch_norm_backward<T>;
+}
+
+}  // namespace
+
+void fill_batch_norm(Kernels& k) {
+    fill<float>(k, 0);
+    fill<double>(k, 1);
+}
+
+}  // namespace mg::MG_ISA

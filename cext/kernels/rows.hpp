@@ -1,0 +1,79 @@
+// Long rows: how they are walked, and their moments.
+#pragma once
+
+#include "vector.hpp"
+
+namespace mg::MG_ISA {
+
+constexpr int64_t GRAIN = 1 << 15;  // elements: a few microseconds of work
+
+// How rows are walked: LONG ones are read ahead of their use; with STREAMED ones so much is written that it cannot stay
+// in the cache, so it bypasses it.
+enum Walk { SHORT, LONG, STREAMED };
+
+// For rows that are written in pieces (default: as one), each beginning at a whole register where they are STREAMED.
+template <class T>
+Walk choose_walk(int64_t rows, int64_t width, const void* out, int64_t piece = 0) {
+    constexpr int64_t LONG_ROW = 2048, HUGE_OUTPUT = 8 << 20;  // bytes
+    const int64_t row = width * int64_t(sizeof(T)), part = (piece ? piece : width) * int64_t(sizeof(T));
+    if (row <= LONG_ROW) return SHORT;
+    return rows * row >= HUGE_OUTPUT && part % REGISTER == 0 && can_stream(out) ? STREAMED : LONG;
+}
+
+// f.template operator()<walk>()
+template <class F>
+MG_INLINE void specialized(Walk walk, F f) {
+    if (walk == SHORT) {
+        f.template operator()<SHORT>();
+    } else if (walk == LONG) {
+        f.template operator()<LONG>();
+    } else {
+        f.template operator()<STREAMED>();
+        finish_streams();
+    }
+}
+
+template <Walk walk, class T, class At>
+MG_INLINE void write(const At& at, T* p, Vector<T> v) {
+    if constexpr (walk == STREAMED)
+        at.stream(p, v);
+    else
+        at.store(p, v);
+}
+
+// The moments of a row, whose mean is center + shift: a T may not hold it.
+template <class T>
+struct RowMoments {
+    T center;
+    double shift, variance;
+
+    MG_INLINE double mean() const { return center + shift; }
+};
+
+// With any center c near the mean, and d = x - c,
+//   mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2
+// c is the mean of the first four; where that is so far off that the difference would cancel, the mean found first
+// becomes the center of a second pass.
+template <class T, int unroll>
+MG_INLINE RowMoments<T> moments_of(int64_t width, const T* x) {
+    const double inverse_width = 1 / double(width);
+    RowMoments<T> m;
+    m.center = width < 4 ? x[0] : ((x[0] + x[1]) + (x[2] + x[3])) * T(0.25);
+    for (bool first = true;; first = false) {
+        double total[2] = {};
+        sums<T, 2, unroll>(width, total, [&](auto at, auto& sum) MG_INLINED {
+            const Vector<T> d = at.keep(at.load(x) - m.center);
+            sum[0] += d;
+            sum[1] += d * d;
+        });
+        m.shift = total[0] * inverse_width;
+        const double square = m.shift * m.shift;
+        m.variance = total[1] * inverse_width - square;
+        if (!first || !(square > 4 * m.variance)) break;
+        m.center = T(m.mean());
+    }
+    if (m.variance < 0) m.variance = 0;
+    return m;
+}
+
+}  // namespace mg::MG_ISA

@@ -1,0 +1,188 @@
+"""Batch normalization: the statistics of each channel, taken from the batch or given, and the affine map behind them."""
+from libc.stdint cimport int64_t
+
+from minigrad.engine.array cimport FLOAT64, Array, empty, empty_as, shape_of
+from minigrad.engine.backend cimport backend
+from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.ops.arguments cimport float_operand
+from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
+from minigrad.engine.ops.functions cimport rsqrt
+from minigrad.engine.ops.index cimport getitem
+from minigrad.engine.ops.layout cimport cast, dense, reshape_to
+from minigrad.engine.ops.norm cimport (
+    check_eps, parameter, plain, row_length, scaled, send_all, standard, wanted_as,
+)
+from minigrad.engine.tape cimport Node, recording, track, track_many
+
+
+# batch_norm (Ioffe, Szegedy 2015, algorithm 1), over the n elements of each channel in the whole batch:
+#   μ = sum x / n,  σ² = sum (x - μ)² / n,  r = 1 / √(σ² + ε),  x̂ = (x - μ) r,  y = γ x̂ + β
+#   dγ = sum g x̂,  dβ = sum g,  dx = γ r (g - dβ / n - x̂ dγ / n)
+# and where μ and σ² are given: dx = γ r g,  dμ = -γ r dβ,  dσ² = -γ r² dγ / 2
+
+cdef Array per_channel(Array v, Array x):
+    """v of shape (C,) so that it meets the channels of x."""
+    return None if v is None else reshape_to(v, shape_of(v) + (1,) * (x.ndim_ - 2))
+
+
+cdef Array train_composition(Array x, Array weight, Array bias, double eps):
+    cdef list axes = [i for i in range(x.ndim_) if i != 1]
+    cdef double n = x.extent[0] * row_length(x, x.ndim_ - 2)
+    return scaled(standard(x, axes, True, n, eps), per_channel(weight, x), per_channel(bias, x))
+
+
+cdef Array eval_composition(Array x, Array mean, Array var, Array weight, Array bias, double eps):
+    cdef Array y = multiply(subtract(x, per_channel(mean, x)), per_channel(rsqrt(add(var, eps)), x))
+    return scaled(y, per_channel(weight, x), per_channel(bias, x))
+
+
+cdef int train_backward(Node node, Array g) except -1:
+    statistics, eps = node.extra
+    cdef Array x = node.value(0), weight = node.value(1), bias = node.value(2), dx, dweight, dbias
+    if recording():
+        return composed_backward(node, lambda a, w, b: train_composition(a, w, b, eps), [x, weight, bias], g)
+    dx, dweight, dbias = wanted_as(node, 0, x), wanted_as(node, 1, weight), wanted_as(node, 2, bias)
+    backend(x).batch_norm_backward(x.extent[0], x.extent[1], row_length(x, x.ndim_ - 2), False, dense(x), plain(weight),
+                                   statistics, dense(g), dx, dweight, dbias)
+    return send_all(node, (dx, dweight, dbias))
+
+
+cdef int eval_backward(Node node, Array g) except -1:
+    statistics, eps = node.extra
+    cdef Array x = node.value(0), mean = node.value(1), var = node.value(2), weight = node.value(3)
+    cdef Array dx, dmean = None, dvar = None, dweight = None, dbias = None, rstd, scale
+    if recording():
+        return composed_backward(node, lambda a, m, v, w, b: eval_composition(a, m, v, w, b, eps),
+                                 [x, mean, var, weight, node.value(4)], g)
+    dx = wanted_as(node, 0, x)
+    if node.needs(2) or node.needs(3):
+        dweight = empty_as(mean, x.code)
+    if node.needs(1) or node.needs(4):
+        dbias = empty_as(mean, x.code)
+    backend(x).batch_norm_backward(x.extent[0], x.extent[1], row_length(x, x.ndim_ - 2), True, dense(x), plain(weight),
+                                   statistics, dense(g), dx, dweight, dbias)
+    if node.needs(1) or node.needs(2):
+        rstd = cast(getitem(statistics, 1), x.code)
+        scale = multiply(rstd if weight is None else multiply(rstd, weight), -1.0)
+        if node.needs(1):
+            dmean = multiply(scale, dbias)
+        if node.needs(2):
+            dvar = multiply(multiply(scale, rstd), multiply(dweight, 0.5))
+    return send_all(node, (dx, dmean, dvar, dweight, dbias))
+
+
+cdef Array checked(object x):
+    cdef Array a = float_operand("batch_norm", x)
+    if a.ndim_ < 2:
+        raise ValueError(f"[batch_norm] expected x of shape (N, C, ...), got {shape_of(a)}")
+    return a
+
+
+cdef Array room_for_statistics(Array x):
+    """The kernel's mean and 1 / √(σ² + ε) of each channel, in float64 for any x: (2, C)."""
+    cdef int64_t[2] extent = [2, x.extent[1]]
+    return empty(FLOAT64, 2, extent, x.buffer.device)
+
+
+def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
+    """Batch normalization by the statistics of the batch, as in training.
+
+    ``y = (x - mean) / sqrt(var + eps) * weight + bias``, with the mean and the biased variance of each channel over
+    the batch and all further axes (Ioffe and Szegedy, 2015, "Batch Normalization", algorithm 1).
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, C, *)
+        float32 or float64.
+    weight, bias : Tensor, shape (C,), optional
+        The gain γ and the shift β, one of each per channel.
+    eps : float
+        Added to the variance, in the units of x squared; not negative.
+
+    Returns
+    -------
+    y : Tensor
+        Of x's shape.
+    mean, var : Tensor, shape (C,)
+        The statistics, of which nothing is recorded: y alone has gradients.
+
+    Raises
+    ------
+    ValueError
+        If there is no more than one value per channel, or shapes do not agree.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad.engine.ops.batch_norm import batch_norm_train
+    >>> y, mean, var = batch_norm_train(mg.tensor([[1.0, 0.0], [3.0, 8.0]]), eps=0.0)
+    >>> y
+    tensor([[-1., -1.],
+            [ 1.,  1.]])
+    >>> mean, var
+    (tensor([2., 4.]), tensor([ 1., 16.]))
+    """
+    cdef Array a = checked(x), out, mean, var, gamma, beta, statistics = room_for_statistics(a)
+    cdef int64_t channels = a.extent[1], inner = row_length(a, a.ndim_ - 2)
+    if a.extent[0] * inner < 2:
+        raise ValueError(f"[batch_norm] expected more than one value per channel in training, got shape {shape_of(a)}")
+    gamma = parameter("batch_norm", "weight", weight, (channels,), a)
+    beta = parameter("batch_norm", "bias", bias, (channels,), a)
+    check_eps("batch_norm", eps)
+    mean, var = empty(a.code, 1, &channels, a.buffer.device), empty(a.code, 1, &channels, a.buffer.device)
+    out = empty_as(a, a.code)
+    if a.count:
+        backend(a).batch_norm(a.extent[0], channels, inner, dense(a), plain(gamma), plain(beta), eps, out, mean, var,
+                              statistics)
+    track(out, b"batch_norm", train_backward, 7, a, gamma, beta, (statistics, eps))
+    return out, mean, var
+
+
+def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5):
+    """Batch normalization by given statistics, as in evaluation: one affine map per channel.
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, C, *)
+        float32 or float64.
+    mean, var : Tensor, shape (C,)
+        The statistics; gradients reach them too.
+    weight, bias : Tensor, shape (C,), optional
+        The gain γ and the shift β, one of each per channel.
+    eps : float
+        Added to the variance, in the units of x squared; not negative.
+
+    Returns
+    -------
+    Tensor
+        ``(x - mean) / sqrt(var + eps) * weight + bias``, of x's shape.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not agree.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad.engine.ops.batch_norm import batch_norm_eval
+    >>> batch_norm_eval(mg.tensor([[1.0, 0.0]]), mg.tensor([2.0, 4.0]), mg.tensor([1.0, 16.0]), eps=0.0)
+    tensor([[-1., -1.]])
+    """
+    cdef Array a = checked(x), out, middle, spread, gamma, beta, statistics = room_for_statistics(a)
+    cdef int64_t channels = a.extent[1]
+    for name, given in (("mean", mean), ("var", var)):
+        if given is None:
+            raise TypeError(f"[batch_norm] {name} must be a tensor, got None")
+    middle, spread = (parameter("batch_norm", "mean", mean, (channels,), a),
+                      parameter("batch_norm", "var", var, (channels,), a))
+    gamma = parameter("batch_norm", "weight", weight, (channels,), a)
+    beta = parameter("batch_norm", "bias", bias, (channels,), a)
+    check_eps("batch_norm", eps)
+    out = empty_as(a, a.code)
+    if a.count:
+        backend(a).batch_norm_eval(a.extent[0], channels, row_length(a, a.ndim_ - 2), dense(a), plain(gamma),
+                                   plain(beta), dense(middle), dense(spread), eps, out, statistics)
+    track_many([out], b"batch_norm", eval_backward, [a, middle, spread, gamma, beta], [0, 1, 2, 3, 4],
+               (statistics, eps))
+    return out

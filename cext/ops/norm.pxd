@@ -1,0 +1,13 @@
+from libc.stdint cimport int64_t
+
+from minigrad.engine.array cimport Array
+from minigrad.engine.tape cimport Node
+
+cdef Array standard(Array x, list axes, bint centered, double n, double eps)
+cdef Array scaled(Array y, Array weight, Array bias)
+cdef Array parameter(str op, str name, object given, tuple shape, Array x)
+cdef int check_eps(str op, object eps) except -1
+cdef Array plain(Array x)
+cdef Array wanted_as(Node node, int i, Array x)
+cdef int send_all(Node node, tuple gradients) except -1
+cdef int64_t row_length(Array x, int axes)
