@@ -217,7 +217,7 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
         if x is not None:
             a = alias(<Array>x)
             track(a, b"identity", identity_backward, 0, <Array>x)
-            if node.needs(i):
+            if a.needs_grad:        # also where `node` does not need it: the walk must end here
                 targets.append(a)
                 places.append(i)
             x = a

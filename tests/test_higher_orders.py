@@ -7,6 +7,7 @@ import pytest
 
 import minigrad as mg
 import minigrad.nn.functional as F
+from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 
 LABELS = np.array([0, 3, 2, -100])
 WEIGHTS = np.array([0.5, 1.0, 2.0, 0.25, 1.5])
@@ -44,6 +45,30 @@ HIGHER = {
     "layer_norm plain": (lambda x: mg.layer_norm(x, 5), lambda t, f: composed_layer_norm(t, -1), [(3, 5)]),
     "layer_norm two axes": (
         lambda x, w: mg.layer_norm(x, (2, 3), w), lambda t, f: composed_layer_norm(t, -2, -1), [(2, 2, 3), (2, 3)]
+    ),
+    "rms_norm": (
+        lambda x, w: mg.rms_norm(x, 5, w, 1e-5),
+        lambda t, f: lambda x, w: x / t.sqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w,
+        [(3, 5), 5],
+    ),
+    "group_norm": (
+        lambda x, w, b: mg.group_norm(x.reshape((2, 2, 3)), 1, w, b),
+        lambda t, f: lambda x, w, b: composed_layer_norm(t, -2, -1)(x.reshape(2, 2, 3), w[:, None], b[:, None]),
+        [(4, 3), 2, 2],
+    ),
+    "instance_norm": (
+        lambda x, w: mg.instance_norm(x, w), lambda t, f: lambda x, w: composed_layer_norm(t, -1)(x, w[:, None]), [(2, 3, 4), 3]
+    ),
+    "batch_norm_train": (
+        lambda x, w, b: batch_norm_train(x, w, b)[0],
+        lambda t, f: lambda x, w, b: composed_layer_norm(t, 0, 2)(x, w[:, None], b[:, None]),
+        [(3, 2, 2), 2, 2],
+    ),
+    "batch_norm_eval": (
+        lambda x, m, v, w: batch_norm_eval(x, m, v * v, w),
+        lambda t, f: lambda x, m, v, w: (x - m) / t.sqrt(v * v + 1e-5) * w,
+        [(3, 2), 2, 2, 2],
+        True,
     ),
     "cross_entropy": (
         lambda x: mg.cross_entropy(x, mg.tensor(LABELS)),
@@ -148,3 +173,24 @@ def test_plain_and_recorded_backward_agree(ours, rng):
     one, other = (mg.grad(y, xs, c, retain_graph=True, create_graph=create) for create in (False, True))
     for a, b in zip(one, other, strict=True):
         np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=1e-10, atol=1e-12)
+
+
+def test_the_recorded_gradient_of_one_input_among_others(rng):
+    """Where the others require grad too but are not asked for: the walk through the composition must not reach them."""
+    x, w, b = (mg.tensor(rng.standard_normal(s), requires_grad=True) for s in ((3, 5), 5, 5))
+    c = mg.tensor(rng.standard_normal((3, 5)))
+    for wanted in (x, w, b):
+        (together,) = [
+            g for g, v in zip(mg.grad(mg.layer_norm(x, 5, w, b), [x, w, b], c), (x, w, b), strict=True) if v is wanted
+        ]
+        alone = mg.grad(mg.layer_norm(x, 5, w, b), wanted, c, create_graph=True)
+        np.testing.assert_allclose(alone.detach().numpy(), together.numpy(), rtol=1e-10, atol=1e-12)
+    dx = mg.grad(mg.layer_norm(x, 5, w, b), x, c, create_graph=True)
+    mixed = mg.grad(dx.sum() + (dx * dx).sum(), w).numpy()  # dx is a function of w as well
+    step, numeric = 1e-6, np.zeros(5)
+    for k in range(5):
+        for sign in (1, -1):
+            moved = mg.tensor(w.detach().numpy() + sign * step * np.eye(5)[k])
+            d = mg.grad(mg.layer_norm(x, 5, moved, b), x, c).numpy()
+            numeric[k] += sign * (d.sum() + (d * d).sum()) / (2 * step)
+    np.testing.assert_allclose(mixed, numeric, rtol=1e-6, atol=1e-6)

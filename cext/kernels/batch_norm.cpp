@@ -314,7 +314,6 @@ void batch_norm(int64_t outer, int64_t channels, int64_t inner, const void* x_, 
 template <class T>
 void batch_norm_eval(int64_t outer, int64_t channels, int64_t inner, const void* x, const void* gamma, const void* beta,
                      const void* mean_, const void* var_, double eps, void* y, double* statistics, double* scratch) {
-    if (outer * channels * inner == 0) return;
     const Columns at(outer, channels, inner);
     const T *mean = static_cast<const T*>(mean_), *var = static_cast<const T*>(var_);
     const Coefficients<T> by(at, scratch);

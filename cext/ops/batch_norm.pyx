@@ -1,4 +1,4 @@
-"""Batch normalization: the statistics of each channel, taken from the batch or given, and the affine map behind them."""
+"""Batch normalization: the statistics of each channel, of the batch or given, and the affine map behind them."""
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport FLOAT64, Array, empty, empty_as, shape_of
@@ -180,9 +180,8 @@ def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5):
     beta = parameter("batch_norm", "bias", bias, (channels,), a)
     check_eps("batch_norm", eps)
     out = empty_as(a, a.code)
-    if a.count:
-        backend(a).batch_norm_eval(a.extent[0], channels, row_length(a, a.ndim_ - 2), dense(a), plain(gamma),
-                                   plain(beta), dense(middle), dense(spread), eps, out, statistics)
+    backend(a).batch_norm_eval(a.extent[0], channels, row_length(a, a.ndim_ - 2), dense(a), plain(gamma), plain(beta),
+                               dense(middle), dense(spread), eps, out, statistics)
     track_many([out], b"batch_norm", eval_backward, [a, middle, spread, gamma, beta], [0, 1, 2, 3, 4],
                (statistics, eps))
     return out

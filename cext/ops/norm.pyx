@@ -219,8 +219,8 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
 
 
 # ── group_norm (Wu, He 2018, eq. 1, 7): rows are the groups of channels of each sample, ───────────
-# normalized as in layer_norm, but with one γ and one β per channel, which sum over its elements; instance_norm (Ulyanov,
-# Vedaldi, Lempitsky 2016): every channel is a group
+# normalized as in layer_norm, but with one γ and one β per channel, whose gradients sum over its elements as well;
+# instance_norm (Ulyanov, Vedaldi, Lempitsky 2016): every channel is a group
 
 cdef Array group_norm_composition(Array x, Array weight, Array bias, int64_t groups, double eps):
     cdef int64_t width = row_length(x, x.ndim_ - 1) // groups
@@ -237,8 +237,9 @@ cdef int group_norm_backward(Node node, Array g) except -1:
         return composed_backward(
             node, lambda a, w, b: group_norm_composition(a, w, b, groups, eps), [x, weight, bias], g)
     dx, dweight, dbias = wanted_as(node, 0, x), wanted_as(node, 1, weight), wanted_as(node, 2, bias)
-    backend(x).group_norm_backward((<Array>mean).count, groups, x.extent[1] // <int64_t>groups, row_length(x, x.ndim_ - 2),
-                                   dense(x), plain(weight), mean, rstd, dense(g), dx, dweight, dbias)
+    backend(x).group_norm_backward((<Array>mean).count, groups, x.extent[1] // <int64_t>groups,
+                                   row_length(x, x.ndim_ - 2), dense(x), plain(weight), mean, rstd, dense(g), dx,
+                                   dweight, dbias)
     return send_all(node, (dx, dweight, dbias))
 
 
