@@ -1,7 +1,7 @@
 """The same work in PyTorch (eager and compiled) and in JAX, and its matrix products alone in NumPy."""
 
 import numpy as np
-from workloads import Unavailable, inputs
+from workloads import Unavailable, inputs, is_norm, norm_shapes
 
 
 def torch_step(work, threads, compiled=False):
@@ -27,19 +27,29 @@ def torch_step(work, threads, compiled=False):
             v.sum().backward()
         return chain
 
-    if work.kind in ("ln_fwd", "ln_bwd"):
+    if is_norm(work.kind):
         if compiled:
             raise Unavailable("a single op has nothing to fuse with")
-        x.requires_grad_()
-        gain, bias = torch.ones(768, requires_grad=True), torch.zeros(768, requires_grad=True)
-        if work.kind == "ln_fwd":
-            def ln_fwd():
+
+        def batch_norm(x, gain, bias):
+            return F.batch_norm(x, None, None, gain, bias, training=True)
+        norm, way = work.kind.split("_")
+        function = {"ln": lambda x, gain, bias: F.layer_norm(x, gain.shape, gain, bias),
+                    "rms": lambda x, gain: F.rms_norm(x, gain.shape, gain, 1e-5),
+                    "gn4": lambda x, gain, bias: F.group_norm(x, 8, gain, bias),
+                    "in4": lambda x, gain, bias: F.instance_norm(x, None, None, gain, bias),
+                    "bn": batch_norm, "bn4": batch_norm}[norm]
+        shape = norm_shapes(work)[1]
+        leaves = [x.requires_grad_(), torch.ones(shape, requires_grad=True), torch.zeros(shape, requires_grad=True)]
+        leaves = leaves[:2] if norm == "rms" else leaves
+        if way == "fwd":
+            def forward():
                 with torch.no_grad():
-                    F.layer_norm(x, (768,), gain, bias, 1e-5)
-            return ln_fwd
-        out = F.layer_norm(x, (768,), gain, bias, 1e-5)
+                    function(*leaves)
+            return forward
+        out = function(*leaves)
         g = torch.randn_like(out)
-        return lambda: torch.autograd.grad(out, (x, gain, bias), g, retain_graph=True)
+        return lambda: torch.autograd.grad(out, leaves, g, retain_graph=True)
 
     class LNRNN(nn.Module):
         def __init__(self, inputs, hidden):
@@ -143,13 +153,23 @@ def jax_step(work, threads):
         grad, a = jax.jit(jax.grad(chain)), jnp.ones((4, 4))
         return lambda: grad(a).block_until_ready()
 
-    if work.kind in ("ln_fwd", "ln_bwd"):
-        p = norm_init(768)
-        if work.kind == "ln_fwd":
-            forward = jax.jit(norm)
+    if is_norm(work.kind):
+        name, way = work.kind.split("_")
+
+        def function(p, x):
+            axes = {"ln": (-1,), "rms": (-1,), "in4": (2, 3), "gn4": (2, 3, 4), "bn": (0,), "bn4": (0, 2, 3)}[name]
+            rows = x.reshape(x.shape[0], 8, 8, *x.shape[2:]) if name == "gn4" else x
+            mean = 0 if name == "rms" else rows.mean(axes, keepdims=True)
+            var = ((rows - mean) ** 2).mean(axes, keepdims=True)
+            y = ((rows - mean) * jax.lax.rsqrt(var + 1e-5)).reshape(x.shape)
+            gain, bias = ((p[k][:, None, None] if x.ndim == 4 else p[k]) for k in "gb")
+            return y * gain if name == "rms" else y * gain + bias
+        p = norm_init(norm_shapes(work)[1][0])
+        if way == "fwd":
+            forward = jax.jit(function)
             return lambda: forward(p, x).block_until_ready()
         g = normal(*x.shape, scale=1.0)
-        backward = jax.jit(lambda p, x, g: jax.vjp(norm, p, x)[1](g))
+        backward = jax.jit(lambda p, x, g: jax.vjp(function, p, x)[1](g))
         return lambda: jax.block_until_ready(backward(p, x, g))
 
     hidden = work.hidden

@@ -9,7 +9,9 @@ float32 throughout; a step is zero_grad, forward, mean loss, backward, Adam with
   lnrnn_bB       h = tanh(LN(W_xh x + W_hh h)), T=28, 28 -> 128, last h -> 10, cross-entropy
   lnlstm_bB      Embedding(20000, 100) -> LN-LSTM(128) over T=80 -> 1, binary cross-entropy
                  (LN on Wx, on Uh and on c inside the output tanh)
-  ln_fwd, ln_bwd layer_norm on (4096, 768), affine
+  NORM_fwd, NORM_bwd   one normalization on (4096, 768), affine; with _bB on (B, 256). NORM is ln (layer_norm), rms
+                       (rms_norm) or bn (batch_norm, in training);
+                       or in4 (instance_norm), gn4 (group_norm, 8 groups) or bn4 on (B, 64, 28, 28), B = 32 by default
 """
 
 import re
@@ -17,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "ln_fwd", "ln_bwd")
+KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm")
+NORMS = ("ln", "rms", "bn", "gn4", "in4", "bn4")
 
 
 class Unavailable(Exception):
@@ -36,11 +39,26 @@ def parse(name):
     """The workload of a name such as mlp256_b128."""
     sized = re.fullmatch(r"(\w+)_b(\d+)", name)
     kind, batch = (sized[1], int(sized[2])) if sized else (name, 0)
-    needs_batch = kind not in ("chain", "ln_fwd", "ln_bwd")
-    if kind not in KINDS or needs_batch != bool(batch):
-        raise ValueError(f"no workload {name!r}; there are chain, ln_fwd, ln_bwd and, with a batch size B, "
-                         + ", ".join(f"{kind}_bB" for kind in KINDS if kind not in ("chain", "ln_fwd", "ln_bwd")))
+    if is_norm(kind):
+        return Workload(kind, batch, 0)
+    if kind not in KINDS or (kind != "chain") != bool(batch):
+        raise ValueError(f"no workload {name!r}; there are chain; with a batch size B "
+                         + ", ".join(f"{kind}_bB" for kind in KINDS if kind != "chain")
+                         + "; and with or without one " + ", ".join(f"{norm}_fwd, {norm}_bwd" for norm in NORMS))
     return Workload(kind, batch, 1000 if kind == "mlp1000" else 256)
+
+
+def is_norm(kind):
+    """Whether a kind is one normalization, forward (_fwd) or backward (_bwd)."""
+    norm, _, way = kind.partition("_")
+    return norm in NORMS and way in ("fwd", "bwd")
+
+
+def norm_shapes(work):
+    """The shapes of x and of each parameter of a normalization."""
+    if work.kind.split("_")[0].endswith("4"):
+        return (work.batch or 32, 64, 28, 28), (64,)
+    return ((work.batch, 256), (256,)) if work.batch else ((4096, 768), (768,))
 
 
 def inputs(work):
@@ -54,8 +72,8 @@ def inputs(work):
         return rng.standard_normal((28, work.batch, 28), dtype=np.float32), rng.integers(0, 10, work.batch)
     if work.kind == "lnlstm":
         return rng.integers(0, 20000, (80, work.batch)), rng.integers(0, 2, work.batch)
-    if work.kind in ("ln_fwd", "ln_bwd"):
-        return rng.standard_normal((4096, 768), dtype=np.float32), None
+    if is_norm(work.kind):
+        return rng.standard_normal(norm_shapes(work)[0], dtype=np.float32), None
     return None, None
 
 
@@ -80,17 +98,27 @@ def minigrad_step(work, threads):
             v.sum().backward()
         return chain
 
-    if work.kind in ("ln_fwd", "ln_bwd"):
-        x.requires_grad_()
-        gain, bias = mg.ones((768,), requires_grad=True), mg.zeros((768,), requires_grad=True)
-        if work.kind == "ln_fwd":
-            def ln_fwd():
+    if is_norm(work.kind):
+        from minigrad.engine.ops.batch_norm import batch_norm_train
+
+        def batch_norm(x, gain, bias):
+            return batch_norm_train(x, gain, bias)[0]
+        norm, way = work.kind.split("_")
+        function = {"ln": lambda x, gain, bias: mg.layer_norm(x, gain.shape, gain, bias),
+                    "rms": lambda x, gain: mg.rms_norm(x, gain.shape, gain, 1e-5),
+                    "gn4": lambda x, gain, bias: mg.group_norm(x, 8, gain, bias),
+                    "in4": mg.instance_norm, "bn": batch_norm, "bn4": batch_norm}[norm]
+        shape = norm_shapes(work)[1]
+        leaves = [x.requires_grad_(), mg.ones(shape, requires_grad=True), mg.zeros(shape, requires_grad=True)]
+        leaves = leaves[:2] if norm == "rms" else leaves
+        if way == "fwd":
+            def forward():
                 with mg.no_grad():
-                    F.layer_norm(x, (768,), gain, bias, 1e-5)
-            return ln_fwd
-        out = F.layer_norm(x, (768,), gain, bias, 1e-5)
+                    function(*leaves)
+            return forward
+        out = function(*leaves)
         g = mg.random.normal(0.0, 1.0, out.shape)
-        return lambda: mg.grad(out, [x, gain, bias], g, retain_graph=True)
+        return lambda: mg.grad(out, leaves, g, retain_graph=True)
 
     class LNRNN(nn.Module):
         """The last state of an RNN as logits."""
