@@ -95,7 +95,7 @@ cdef class Backend:
                      double eps, Array y, Array mean, Array rstd):
         """layer_norm on rows of m channels of `inner` elements each, with gamma and beta [groups, m] or None.
 
-        Row r is of group r % groups.
+        Row r is of group r % groups; mean[rows] and rstd[rows] are float64.
         """
         raise NotImplementedError
 

@@ -260,15 +260,15 @@ cdef class CPU(Backend):
     cpdef group_norm(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
                      double eps, Array y, Array mean, Array rstd):
         launch(x.count, kernels.group_norm[x.code - FLOAT32], rows, groups, m, inner, x.data, pointer(gamma),
-               pointer(beta), eps, y.data, mean.data, rstd.data)
+               pointer(beta), eps, y.data, <double*>mean.data, <double*>rstd.data)
 
     cpdef group_norm_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma,
                               Array mean, Array rstd, Array g, Array dx, Array dgamma, Array dbeta):
         cdef int64_t scratch = 2 * rows * m
         cdef Array partial = empty(FLOAT64, 1, &scratch, 0)
         launch(2 * x.count, kernels.group_norm_backward[x.code - FLOAT32], rows, groups, m, inner, x.data,
-               pointer(gamma), mean.data, rstd.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta),
-               <double*>partial.data)
+               pointer(gamma), <double*>mean.data, <double*>rstd.data, g.data, pointer(dx), pointer(dgamma),
+               pointer(dbeta), <double*>partial.data)
 
     cpdef batch_norm(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta, double eps,
                      Array y, Array mean, Array var, Array statistics):

@@ -133,13 +133,13 @@ struct Kernels {
     void (*rms_norm_backward[FLOATS])(int64_t rows, int64_t width, const void* x, const void* gamma, const void* rstd,
                                       const void* g, void* dx, void* dgamma, void* partial);
     //   layer_norm on rows of m channels of `inner` elements each, with one gamma and one beta per channel:
-    //   gamma[groups, m] and beta[groups, m], row r being of group r % groups
+    //   gamma[groups, m] and beta[groups, m], row r being of group r % groups; mean[rows] and rstd[rows] in double
     void (*group_norm[FLOATS])(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x, const void* gamma,
-                               const void* beta, double eps, void* y, void* mean, void* rstd);
+                               const void* beta, double eps, void* y, double* mean, double* rstd);
     //   partial[rows / groups, 2, groups, m]: scratch for the sums over rows
     void (*group_norm_backward[FLOATS])(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x,
-                                        const void* gamma, const void* mean, const void* rstd, const void* g, void* dx,
-                                        void* dgamma, void* dbeta, double* partial);
+                                        const void* gamma, const double* mean, const double* rstd, const void* g,
+                                        void* dx, void* dgamma, void* dbeta, double* partial);
 
     // batch_norm.cpp: the channels of x[outer, channels, inner]; gamma[channels], beta[channels] may be null
     //   mean, var = the moments over outer and inner (biased), y = (x - mean) rstd gamma + beta, rstd = 1/sqrt(var +

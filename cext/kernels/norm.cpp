@@ -13,7 +13,7 @@ namespace {
 template <class T>
 struct Standard {
     T center, scale, offset;
-    double mean;
+    double mean, inverse;
 };
 
 template <class T, Walk walk, bool centered>
@@ -22,14 +22,15 @@ MG_INLINE Standard<T> standardize(int64_t width, const T* x, double eps) {
     if constexpr (centered) {
         const RowMoments<T> m = moments_of<T, unroll>(width, x);
         const double inverse = 1 / __builtin_sqrt(m.variance + eps);
-        return {m.center, T(inverse), T(-m.shift * inverse), m.mean()};
+        return {m.center, T(inverse), T(-m.shift * inverse), m.mean(), inverse};
     } else {
         double square = 0;
         sums<T, 1, unroll>(width, &square, [&](auto at, auto& sum) MG_INLINED {
             const Vector<T> v = at.load(x);
             sum[0] += v * v;
         });
-        return {0, T(1 / __builtin_sqrt(square / double(width) + eps)), 0, 0};
+        const double inverse = 1 / __builtin_sqrt(square / double(width) + eps);
+        return {0, T(inverse), 0, 0, inverse};
     }
 }
 
@@ -167,14 +168,24 @@ void rms_norm_backward(int64_t rows, int64_t width, const void* x, const void* g
                             static_cast<T*>(dgamma), nullptr, static_cast<T*>(partial));
 }
 
+// f(at) for every register of a channel's elements; one by one where they do not fill registers
+template <class T, int unroll, class F, class One>
+MG_INLINE void over_channel(int64_t inner, F f, One one) {
+    if (inner < 2 * LANES<T>) {
+        for (int64_t i = 0; i < inner; i++) one(i);
+    } else {
+        sweep<T, unroll>(0, inner, [&](auto at, int) MG_INLINED { f(at); });
+    }
+}
+
 // Rows of m channels with `inner` elements each; row r holds the channels from r % groups m on, and the gain and the
 // shift are one per channel, so that they go into the scale and the offset of its elements.
 template <class T>
 void group_norm(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x_, const void* gamma_,
-                const void* beta_, double eps, void* y_, void* mean_, void* rstd_) {
+                const void* beta_, double eps, void* y_, double* mean, double* rstd) {
     const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_),
             *beta = static_cast<const T*>(beta_);
-    T *y = static_cast<T*>(y_), *mean = static_cast<T*>(mean_), *rstd = static_cast<T*>(rstd_);
+    T* y = static_cast<T*>(y_);
     const int64_t width = m * inner;
     if (width == 0) return;
     const Walk how = choose_walk<T>(rows, width, y, inner);
@@ -182,31 +193,35 @@ void group_norm(int64_t rows, int64_t groups, int64_t m, int64_t inner, const vo
         specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++) {
                 const Standard<T> s = standardize<T, walk, true>(width, x + r * width, eps);
-                mean[r] = T(s.mean);
-                rstd[r] = s.scale;
+                mean[r] = s.mean;
+                rstd[r] = s.inverse;
+                const T* gain = gamma ? gamma + r % groups * m : nullptr;
+                const T* rise = beta ? beta + r % groups * m : nullptr;
                 for (int64_t c = 0; c < m; c++) {
-                    const int64_t channel = r % groups * m + c, at_channel = r * width + c * inner;
-                    const T gain = gamma ? gamma[channel] : T(1), scale = s.scale * gain,
-                            offset = s.offset * gain + (beta ? beta[channel] : T(0));
-                    const T* from = x + at_channel;
-                    sweep<T, 2>(0, inner, [&, to = y + at_channel](auto at, int) MG_INLINED {
-                        write<walk>(at, to, (at.load(from) - s.center) * scale + offset);
-                        if (walk != SHORT) __builtin_prefetch(from + width + at.i, 0, 2);
-                    });
+                    const T k = gain ? gain[c] : T(1), scale = s.scale * k,
+                            offset = s.offset * k + (rise ? rise[c] : T(0));
+                    const T* from = x + r * width + c * inner;
+                    T* to = y + r * width + c * inner;
+                    over_channel<T, 2>(
+                        inner,
+                        [&](auto at) MG_INLINED {
+                            write<walk>(at, to, (at.load(from) - s.center) * scale + offset);
+                            if (walk != SHORT) __builtin_prefetch(from + width + at.i, 0, 2);
+                        },
+                        [&](int64_t i) MG_INLINED { to[i] = (from[i] - s.center) * scale + offset; });
                 }
             }
         });
     });
 }
 
-// The backward pass, as `differentiate`, from the sums of d, g and g d over each channel of a row. The last two give
-// the row's part of dbeta and dgamma: partial[rows / groups, 2, groups * m].
+// The backward pass, as `differentiate`, from the sums of g and g d over each channel of a row, which are also the
+// row's part of dbeta and dgamma: partial[rows / groups, 2, groups * m]. `shift` is what rounding takes from the mean.
 template <class T>
 void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x_, const void* gamma_,
-                         const void* mean_, const void* rstd_, const void* g_, void* dx_, void* dgamma, void* dbeta,
+                         const double* mean, const double* rstd, const void* g_, void* dx_, void* dgamma, void* dbeta,
                          double* partial) {
     const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_), *g = static_cast<const T*>(g_);
-    const T *mean = static_cast<const T*>(mean_), *rstd = static_cast<const T*>(rstd_);
     T* dx = static_cast<T*>(dx_);
     const int64_t width = m * inner, channels = groups * m, samples = width ? rows / groups : 0;
 
@@ -215,37 +230,49 @@ void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner,
         specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++) {
                 const T *row = x + r * width, *of_row = g + r * width, *gain = gamma ? gamma + r % groups * m : nullptr;
+                const T center = T(mean[r]);
                 double *dgain = partial + r / groups * 2 * channels + r % groups * m, *dshift = dgain + channels;
-                double shift = 0, h = 0, hd = 0;
+                const double s = rstd[r], shift = mean[r] - center;
+                double h = 0, hd = 0;
                 for (int64_t c = 0; c < m; c++) {
-                    const T *from = row + c * inner, *of = of_row + c * inner, center = mean[r];
-                    double total[3] = {};
-                    sums<T, 3, walk == SHORT ? 1 : 2>(inner, total, [&](auto at, auto& sum) MG_INLINED {
-                        const Vector<T> d = at.keep(at.load(from) - center), v = at.load(of);
-                        sum[0] += d;
-                        sum[1] += v;
-                        sum[2] += v * d;
-                    });
+                    const T *from = row + c * inner, *of = of_row + c * inner;
+                    double total[2] = {};
+                    if (inner < 2 * LANES<T>) {
+                        for (int64_t i = 0; i < inner; i++) {
+                            total[0] += of[i];
+                            total[1] += of[i] * (from[i] - center);
+                        }
+                    } else {
+                        sums<T, 2, 4>(inner, total, [&](auto at, auto& sum) MG_INLINED {
+                            const Vector<T> v = at.load(of);
+                            sum[0] += v;
+                            sum[1] += v * (at.load(from) - center);
+                        });
+                    }
                     const double k = gain ? gain[c] : 1;
-                    shift += total[0];
-                    h += k * total[1];
-                    hd += k * total[2];
-                    dshift[c] = total[1];
-                    dgain[c] = total[2];
+                    h += k * total[0];
+                    hd += k * total[1];
+                    dshift[c] = total[0];
+                    dgain[c] = s * (total[1] - shift * total[0]);
                 }
-                const double s = rstd[r];
-                shift /= double(width);
+                if (!dx) continue;
                 h /= double(width);
                 const double k = s * s * s * (hd / double(width) - shift * h);
-                for (int64_t c = 0; c < m; c++) dgain[c] = s * (dgain[c] - shift * dshift[c]);
-                if (!dx) continue;
                 const T slope = T(-k), constant = T(shift * k - s * h);
                 for (int64_t c = 0; c < m; c++) {
-                    const T *from = row + c * inner, *of = of_row + c * inner, center = mean[r];
+                    const T *from = row + c * inner, *of = of_row + c * inner;
                     const T scale = T(gain ? s * gain[c] : s);
-                    sweep<T, 2>(0, inner, [&, to = dx + r * width + c * inner](auto at, int) MG_INLINED {
-                        write<walk>(at, to, at.load(of) * scale + ((at.load(from) - center) * slope + constant));
-                    });
+                    T* to = dx + r * width + c * inner;
+                    over_channel<T, 2>(
+                        inner,
+                        [&](auto at) MG_INLINED {
+                            write<walk>(at, to, at.load(of) * scale + ((at.load(from) - center) * slope + constant));
+                            if (walk != SHORT) {
+                                __builtin_prefetch(from + width + at.i, 0, 2);
+                                __builtin_prefetch(of + width + at.i, 0, 2);
+                            }
+                        },
+                        [&](int64_t i) MG_INLINED { to[i] = of[i] * scale + ((from[i] - center) * slope + constant); });
                 }
             }
         });

@@ -1,7 +1,7 @@
 """Row normalization: the statistics of each row, and the affine map behind them."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport FLOAT32, Array, check_same_device, empty, empty_as, shape_of
+from minigrad.engine.array cimport FLOAT32, FLOAT64, Array, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand
@@ -250,7 +250,7 @@ cdef Array grouped(str op, const char* name, Array a, int64_t groups, object wei
     shape = (a.extent[1],)
     gamma, beta = parameter(op, "weight", weight, shape, a), parameter(op, "bias", bias, shape, a)
     check_eps(op, eps)
-    mean, rstd = empty(a.code, 1, &rows, a.buffer.device), empty(a.code, 1, &rows, a.buffer.device)
+    mean, rstd = empty(FLOAT64, 1, &rows, a.buffer.device), empty(FLOAT64, 1, &rows, a.buffer.device)
     out = empty_as(a, a.code)
     if a.count:
         backend(a).group_norm(rows, groups, a.extent[1] // groups, row_length(a, a.ndim_ - 2), dense(a), plain(gamma),
