@@ -5,19 +5,17 @@ from collections.abc import Callable
 
 from minigrad.creation import arange
 from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leaky_relu, relu, sigmoid, silu, softplus
+from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from minigrad.engine.ops.functions import absolute, log, square
 from minigrad.engine.ops.index import take, take_along_axis
 from minigrad.engine.ops.layout import expand_dims, squeeze
 from minigrad.engine.ops.logic import maximum, where
 from minigrad.engine.ops.matmul import linear
-from minigrad.engine.ops.norm import group_norm, instance_norm, layer_norm, rms_norm
+from minigrad.engine.ops.norm import group_norm, layer_norm, rms_norm
+from minigrad.engine.ops.norm import instance_norm as normalize_instances
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, softmax
 from minigrad.engine.ops.trigonometry import tanh
 from minigrad.engine.tensor import Tensor
-from minigrad.nn._shim import batch_norm_eval, batch_norm_train
-from minigrad.nn._shim import group_norm as group_norm
-from minigrad.nn._shim import instance_norm as normalize_instances
-from minigrad.nn._shim import rms_norm as rms_norm
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -404,7 +402,7 @@ def batch_norm(
     if (running_mean is None) != (running_var is None):
         raise ValueError("[batch_norm] expected both running_mean and running_var or neither, got one of them")
     if not training:
-        if running_mean is None:
+        if running_mean is None or running_var is None:
             raise ValueError("[batch_norm] expected running_mean and running_var outside training, got None")
         return batch_norm_eval(x, running_mean, running_var, weight, bias, eps)
     y, mean, var = batch_norm_train(x, weight, bias, eps)
@@ -460,7 +458,7 @@ def instance_norm(
     if (running_mean is None) != (running_var is None):
         raise ValueError("[instance_norm] expected both running_mean and running_var or neither, got one of them")
     if not use_input_stats:
-        if running_mean is None:
+        if running_mean is None or running_var is None:
             raise ValueError("[instance_norm] expected running_mean and running_var, got None without use_input_stats")
         return batch_norm_eval(x, running_mean, running_var, weight, bias, eps)
     y = normalize_instances(x, weight, bias, eps)

@@ -419,7 +419,7 @@ def test_repr():
         ")"
     )
     assert repr(nn.RNN(3, 4, norm="layer")) == (
-        "RNN(\n  3, 4, norm='layer'\n  (norm_l0): LayerNorm((4,), eps=1e-05, elementwise_affine=True, bias=True)\n)"
+        "RNN(\n  3, 4, norm='layer'\n  (ln_l0): GateNorm((4,), eps=1e-05)\n)"
     )
 
 

@@ -76,7 +76,7 @@ def layer_norm_rnn(x, h, p, f):
     for x_t in x:
         a = x_t @ p["weight_ih_l0"].T + h @ p["weight_hh_l0"].T + p["bias_ih_l0"] + p["bias_hh_l0"]
         a = (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5)
-        h = f(a * p["norm_l0.weight"] + p["norm_l0.bias"])
+        h = f(a * p["ln_l0.weight"] + p["ln_l0.bias"])
         states.append(h)
     return np.stack(states), h
 
@@ -85,7 +85,7 @@ def layer_norm_rnn(x, h, p, f):
 def test_layer_norm_rnn_is_the_equation(nonlinearity):
     rnn = grown(nn.RNN(D, H, nonlinearity=nonlinearity, norm="layer"))
     assert [name for name, _ in rnn.named_parameters()] == [
-        "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "norm_l0.weight", "norm_l0.bias",
+        "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "ln_l0.weight", "ln_l0.bias",
     ]  # fmt: skip
     x, h = normals(1, (T, N, D), (N, H))
     f = np.tanh if nonlinearity == "tanh" else lambda a: np.maximum(a, 0)
@@ -115,7 +115,7 @@ def test_gradients_through_time():
     def f(x, h, *values):
         copy = nn.RNN(2, 3, norm="layer", dtype="float64")
         for name, value in zip(names, values, strict=True):
-            module = copy.norm_l0 if "." in name else copy
+            module = copy.ln_l0 if "." in name else copy
             module.__dict__[name.split(".")[-1]] = value
         return copy(x, h)[0]
 
@@ -137,13 +137,13 @@ def test_initialization():
     rnn = nn.RNN(20, 100, norm="layer")
     for parameter in rnn.parameters(recurse=False):
         assert 0.08 < np.abs(parameter.detach().numpy()).max() <= 0.1
-    assert rnn.norm_l0.weight.tolist() == [1.0] * 100
-    assert rnn.norm_l0.bias.tolist() == [0.0] * 100
+    assert rnn.ln_l0.weight.tolist() == [1.0] * 100
+    assert rnn.ln_l0.bias.tolist() == [0.0] * 100
     nn.init.zeros_(rnn.weight_hh_l0)
-    nn.init.zeros_(rnn.norm_l0.weight)
+    nn.init.zeros_(rnn.ln_l0.weight)
     rnn.reset_parameters()
     assert np.abs(rnn.weight_hh_l0.detach().numpy()).max() > 0.08
-    assert rnn.norm_l0.weight.tolist() == [1.0] * 100
+    assert rnn.ln_l0.weight.tolist() == [1.0] * 100
 
 
 def test_one_step_and_empty_batch():

@@ -48,7 +48,7 @@ def test_text():
 def test_open_lengths_anywhere_and_modules_with_parameters_of_their_own():
     summary = nn.summary(Classifier(), (28, None, 28))
     assert [tuple(row) for row in summary.rows] == [
-        ("rnn (RNN)", (28, None, 128), 128 * 28 + 128 * 128 + 256), ("rnn.norm_l0 (LayerNorm)", (None, 128), 256),
+        ("rnn (RNN)", (28, None, 128), 128 * 28 + 128 * 128 + 256), ("rnn.ln_l0 (GateNorm)", None, 256),
         ("head (Linear)", (None, 10), 1290), ("unused (Linear)", None, 12),
     ]  # fmt: skip
     assert "not called" in str(summary)

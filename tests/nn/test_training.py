@@ -35,14 +35,14 @@ def their_rnn(torch):
         def __init__(self):
             super().__init__()
             self.rnn = torch.nn.RNN(8, 32)
-            self.rnn.norm_l0 = torch.nn.LayerNorm(32)
+            self.rnn.ln_l0 = torch.nn.LayerNorm(32)
             self.head = torch.nn.Linear(32, 10)
 
         def forward(self, x):
             p, h = self.rnn, x.new_zeros(x.shape[1], 32)
             for step in x:
                 a = step @ p.weight_ih_l0.T + p.bias_ih_l0 + h @ p.weight_hh_l0.T + p.bias_hh_l0
-                h = torch.tanh(p.norm_l0(a))
+                h = torch.tanh(p.ln_l0(a))
             return self.head(h)
 
     return TheirRNN()
