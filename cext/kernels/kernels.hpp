@@ -88,7 +88,7 @@ struct Recurrence {
     void *h, *c;                                  // [T + 1, N, H], the first of them given; c: LSTM
     void *h_last, *c_last;                        // [N, H]
     void *z, *act;                                // [T, N, columns] or [N, columns]; act may be z
-    void *stats, *stats_c, *raw_c;                // [T, N, segments, 2], [T, N, 2], [T, N, H]: c' if m is carried
+    void *stats, *stats_c, *raw_c;                // [T, N, segments, 3], [T, N, 3], [T, N, H]: c' if m is carried
     // backward
     const void* gy;  // [T, N, H]
     void *dh, *dc;   // [N, H]: gradients of the last states, replaced by the first ones'

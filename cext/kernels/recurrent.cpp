@@ -8,9 +8,18 @@
 #include "../runtime/pool.hpp"
 #include "math.hpp"
 #include "panels.hpp"
+#include "rows.hpp"
 
 namespace mg::MG_ISA {
 namespace {
+
+// What is kept of a normalized row: xhat = (x - center) scale + offset
+template <class T>
+struct Kept {
+    T center, scale, offset;
+
+    MG_INLINE Vector<T> standard(Vector<T> x) const { return (x - center) * scale + offset; }
+};
 
 // The arrays of a Recurrence as rows: one sample at one step
 template <class T>
@@ -23,6 +32,9 @@ struct Rows : Recurrence {
     T* row(Array* base, int64_t t, int64_t n, int64_t width) const {
         return base ? static_cast<T*>(const_cast<void*>(static_cast<const void*>(base))) + (t * batch + n) * width
                     : nullptr;
+    }
+    Kept<T>* kept(void* base, int64_t t, int64_t n, int64_t count) const {
+        return base ? static_cast<Kept<T>*>(base) + (t * batch + n) * count : nullptr;
     }
     bool alive(int64_t t, int64_t n) const { return !lengths || t < lengths[n]; }
     bool ends_at(int64_t t, int64_t n) const { return t + 1 == (lengths ? lengths[n] : steps); }
@@ -68,34 +80,18 @@ MG_INLINE void hyperbolic(int64_t n, T* y) {
 
 // ---- one row, normalized ------------------------------------------------------------------------------------------
 
-// mean and 1/sqrt(variance + eps) of a row, by deviations from a center near its mean
 template <class T>
-MG_INLINE void statistics(int64_t width, const T* x, double eps, T* mean, T* rstd) {
-    const double inverse_width = 1 / double(width);
-    T center = width < 4 ? x[0] : ((x[0] + x[1]) + (x[2] + x[3])) * T(0.25);
-    double shift, variance;
-    for (bool first = true;; first = false) {
-        double moments[2] = {};
-        sums<T, 2, 2>(width, moments, [&](auto at, auto& sum) MG_INLINED {
-            const Vector<T> d = at.keep(at.load(x) - center);
-            sum[0] += d;
-            sum[1] += d * d;
-        });
-        shift = moments[0] * inverse_width;
-        variance = moments[1] * inverse_width - shift * shift;
-        if (!first || !(shift * shift > 4 * variance)) break;
-        center = T(center + shift);
-    }
-    *mean = T(center + shift);
-    *rstd = T(1 / __builtin_sqrt((variance < 0 ? 0 : variance) + eps));
+MG_INLINE Kept<T> kept(int64_t width, const T* x, double eps) {
+    const Standard<T> s = standardize<T, SHORT, true>(width, x, eps);
+    return {s.center, s.scale, s.offset};
 }
 
-// y = (x - mean) rstd gamma + beta (+ more)
+// y = xhat gamma + beta (+ more)
 template <class T>
-MG_INLINE void normalized(int64_t width, const T* x, T mean, T rstd, const T* gamma, const T* beta, const T* more,
+MG_INLINE void normalized(int64_t width, const T* x, const Kept<T>& s, const T* gamma, const T* beta, const T* more,
                           T* y) {
     sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
-        Vector<T> v = (at.load(x) - mean) * rstd;
+        Vector<T> v = s.standard(at.load(x));
         if (gamma) v = v * at.load(gamma);
         if (beta) v += at.load(beta);
         if (more) v += at.load(more);
@@ -105,24 +101,24 @@ MG_INLINE void normalized(int64_t width, const T* x, T mean, T rstd, const T* ga
 
 // dx = rstd (h - mean(h) - xhat mean(h xhat)) with h = g gamma, and dgamma += g xhat, dbeta += g. dx may be g.
 template <class T>
-MG_INLINE void normalized_backward(int64_t width, const T* x, T mean, T rstd, const T* gamma, const T* g, T* dx,
+MG_INLINE void normalized_backward(int64_t width, const T* x, const Kept<T>& s, const T* gamma, const T* g, T* dx,
                                    T* dgamma, T* dbeta) {
     double total[2] = {};
     sums<T, 2, 1>(width, total, [&](auto at, auto& sum) MG_INLINED {
-        Vector<T> h = at.load(g);
+        Vector<T> h = at.load(g);  // 0 beyond the end of the row
         if (gamma) h = h * at.load(gamma);
         sum[0] += h;
-        sum[1] += h * at.keep((at.load(x) - mean) * rstd);
+        sum[1] += h * s.standard(at.load(x));
     });
     const T h_mean = T(total[0] / double(width)), h_slope = T(total[1] / double(width));
     sweep<T, 1>(0, width, [&](auto at, int) MG_INLINED {
-        const Vector<T> xhat = (at.load(x) - mean) * rstd, v = at.load(g);
+        const Vector<T> xhat = s.standard(at.load(x)), v = at.load(g);
         if (dgamma) {
             at.store(dgamma, at.load(dgamma) + v * xhat);
             at.store(dbeta, at.load(dbeta) + v);
         }
         const Vector<T> h = gamma ? v * at.load(gamma) : v;
-        at.store(dx, (h - h_mean - xhat * h_slope) * rstd);
+        at.store(dx, (h - h_mean - xhat * h_slope) * s.scale);
     });
 }
 
@@ -155,12 +151,11 @@ MG_INLINE void add_input(const Rows<T>& r, int64_t t, int64_t n, T* z, T* a) {
         if (a != z) copy(r.columns - added, z + added, a + added);
         return;
     }
-    T* stats = r.row(r.stats, t * r.keep, n, 2 * r.segments);
+    Kept<T>* stats = r.kept(r.stats, t * r.keep, n, r.segments);
     for (int64_t s = 0, begin = 0; s < r.segments; begin = r.ends[s++]) {
         const int64_t width = r.ends[s] - begin;
-        T *mean = stats + 2 * s, *rstd = mean + 1;
-        statistics(width, z + begin, r.eps, mean, rstd);
-        normalized(width, z + begin, *mean, *rstd, offset(static_cast<const T*>(r.gamma), begin),
+        stats[s] = kept(width, z + begin, r.eps);
+        normalized(width, z + begin, stats[s], offset(static_cast<const T*>(r.gamma), begin),
                    offset(static_cast<const T*>(r.beta), begin),
                    r.norm == NORM_STATE && begin < added ? x + begin : nullptr, a + begin);
     }
@@ -169,11 +164,11 @@ MG_INLINE void add_input(const Rows<T>& r, int64_t t, int64_t n, T* z, T* a) {
 // dz from du, for row (t, n); both may be the same memory
 template <class T>
 MG_INLINE void through_norm(const Rows<T>& r, int64_t t, int64_t n, const T* du, T* dz, T* dgamma, T* dbeta) {
-    const T *z = r.row(r.z, t, n, r.columns), *stats = r.row(r.stats, t, n, 2 * r.segments);
+    const T* z = r.row(r.z, t, n, r.columns);
+    const Kept<T>* stats = r.kept(r.stats, t, n, r.segments);
     for (int64_t s = 0, begin = 0; s < r.segments; begin = r.ends[s++])
-        normalized_backward(r.ends[s] - begin, z + begin, stats[2 * s], stats[2 * s + 1],
-                            offset(static_cast<const T*>(r.gamma), begin), du + begin, dz + begin,
-                            offset(dgamma, begin), offset(dbeta, begin));
+        normalized_backward(r.ends[s] - begin, z + begin, stats[s], offset(static_cast<const T*>(r.gamma), begin),
+                            du + begin, dz + begin, offset(dgamma, begin), offset(dbeta, begin));
 }
 
 // ---- the cells: row (t, n) ----------------------------------------------------------------------------------------
@@ -229,9 +224,9 @@ MG_INLINE void lstm(const Rows<T>& r, int64_t t, int64_t n, const Scratch<T>& sc
     for (int64_t j = 0; j < H; j++) next[j] = f[j] * c[j] + i[j] * g[j];
     const T* m = next;
     if (r.norm_cell) {
-        T* stats = r.row(r.stats_c, t * r.keep, n, 2);
-        statistics(H, next, r.eps, stats, stats + 1);
-        normalized(H, next, stats[0], stats[1], static_cast<const T*>(r.gamma_c), static_cast<const T*>(r.beta_c),
+        Kept<T>* stats = r.kept(r.stats_c, t * r.keep, n, 1);
+        *stats = kept(H, next, r.eps);
+        normalized(H, next, *stats, static_cast<const T*>(r.gamma_c), static_cast<const T*>(r.beta_c),
                    static_cast<const T*>(nullptr), scratch.m);
         if (r.raw_c) {  // the cell goes on normalized
             copy(H, next, r.row(r.raw_c, t * r.keep, n, H));
@@ -251,14 +246,15 @@ MG_INLINE void lstm_backward(const Rows<T>& r, int64_t t, int64_t n, const T* __
     const T* a = r.row(r.act, t, n, r.columns);
     const T* __restrict i = a, * __restrict f = a + H, * __restrict g = a + 2 * H, * __restrict o = a + 3 * H;
     const T* __restrict c = r.row(r.c, t, n, H), *next = r.row(r.c, t + 1, n, H);
-    const T *raw = r.raw_c ? r.row(r.raw_c, t, n, H) : next, *stats = r.row(r.stats_c, t, n, 2);
+    const T* raw = r.raw_c ? r.row(r.raw_c, t, n, H) : next;
+    const Kept<T>* stats = r.kept(r.stats_c, t, n, 1);
     T* dx = r.row(r.dx, t, n, r.columns);
     T* __restrict di = dx, * __restrict df = dx + H, * __restrict dg = dx + 2 * H, * __restrict d_o = dx + 3 * H;
     T* __restrict dc = r.row(r.dc, 0, n, H);
     T* __restrict dm = scratch.m;  // first m, then tanh(m), then its gradient
 
     if (r.norm_cell && !r.raw_c)
-        normalized(H, raw, stats[0], stats[1], static_cast<const T*>(r.gamma_c), static_cast<const T*>(r.beta_c),
+        normalized(H, raw, *stats, static_cast<const T*>(r.gamma_c), static_cast<const T*>(r.beta_c),
                    static_cast<const T*>(nullptr), dm);
     else
         copy(H, next, dm);
@@ -274,7 +270,7 @@ MG_INLINE void lstm_backward(const Rows<T>& r, int64_t t, int64_t n, const T* __
             for (int64_t j = 0; j < H; j++) dm[j] += dc[j];
             clear(H, static_cast<T*>(dc));
         }
-        normalized_backward(H, raw, stats[0], stats[1], static_cast<const T*>(r.gamma_c), static_cast<const T*>(dm),
+        normalized_backward(H, raw, *stats, static_cast<const T*>(r.gamma_c), static_cast<const T*>(dm),
                             static_cast<T*>(dm), scratch.dgamma_c, scratch.dbeta_c);
     }
 #pragma omp simd
@@ -323,8 +319,7 @@ MG_INLINE void gru_backward(const Rows<T>& r, int64_t t, int64_t n, const T* __r
     const T* __restrict u = z;
     if (r.norm != NO_NORM) {
         const int64_t s = r.segments - 1;
-        const T* stats = r.row(r.stats, t, n, 2 * r.segments) + 2 * s;
-        normalized(H, z, stats[0], stats[1], offset(static_cast<const T*>(r.gamma), 2 * H),
+        normalized(H, z, r.kept(r.stats, t, n, r.segments)[s], offset(static_cast<const T*>(r.gamma), 2 * H),
                    offset(static_cast<const T*>(r.beta), 2 * H), static_cast<const T*>(nullptr), scratch.m);
         u = scratch.m;
     }

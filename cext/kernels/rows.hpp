@@ -76,4 +76,29 @@ MG_INLINE RowMoments<T> moments_of(int64_t width, const T* x) {
     return m;
 }
 
+// What makes a row standard: x̂ = (x - center) scale + offset.
+template <class T>
+struct Standard {
+    T center, scale, offset;
+    double mean, inverse;
+};
+
+template <class T, Walk walk, bool centered>
+MG_INLINE Standard<T> standardize(int64_t width, const T* x, double eps) {
+    constexpr int unroll = walk != SHORT ? 4 : REGISTER == 64 ? 1 : 2;
+    if constexpr (centered) {
+        const RowMoments<T> m = moments_of<T, unroll>(width, x);
+        const double inverse = 1 / __builtin_sqrt(m.variance + eps);
+        return {m.center, T(inverse), T(-m.shift * inverse), m.mean(), inverse};
+    } else {
+        double square = 0;
+        sums<T, 1, unroll>(width, &square, [&](auto at, auto& sum) MG_INLINED {
+            const Vector<T> v = at.load(x);
+            sum[0] += v * v;
+        });
+        const double inverse = 1 / __builtin_sqrt(square / double(width) + eps);
+        return {0, T(inverse), 0, 0, inverse};
+    }
+}
+
 }  // namespace mg::MG_ISA

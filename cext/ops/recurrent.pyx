@@ -242,6 +242,10 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     for i in range(len(inputs)):
         if inputs[i] is not None and shape_of(<Array>inputs[i]) != shapes[i]:
             raise ValueError(f"[{op}] expected {NAMES[i]} of shape {shapes[i]}, got {shape_of(<Array>inputs[i])}")
+    if cell.norm is not None and sum(cell.sizes) != columns:
+        raise ValueError(f"[recurrent] expected sizes that make up {columns} columns, got {cell.sizes}")
+    if (cell.kind == "lstm") != (c is not None):
+        raise ValueError(f"[{op}] expected a first cell state c for an LSTM and for no other, got {c}")
     if lengths is not None:
         mask = checked_lengths(op, lengths, T, N)
     wanted = recording() and any([p is not None and (<Array>p).needs_grad for p in inputs])
@@ -263,10 +267,10 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     arrays["z"] = arrays["act"] = empty(a.code, 3, extent, a.buffer.device)
     if gates > 1 and (cell.norm is not None or cell.kind == "gru"):
         arrays["act"] = empty(a.code, 3, extent, a.buffer.device)
-    extent[2], extent[3] = len(cell.sizes), 2
+    extent[2], extent[3] = len(cell.sizes), 3
     if cell.norm is not None:
         arrays["stats"] = empty(a.code, 4, extent, a.buffer.device)
-    extent[2] = 2
+    extent[2] = 3
     if cell.norm_cell:
         arrays["stats_c"] = empty(a.code, 3, extent, a.buffer.device)
     extent[2] = H

@@ -1,0 +1,269 @@
+"""All steps of a recurrent layer in one operation: against its composition, in every variant."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.engine.ops.recurrent import Cell, composition, recurrent
+
+GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
+LENGTHS = {"whole": None, "lengths": [3, 0, 5, 1, 2, 5, 4, 5, 0]}
+
+
+def cells(n):
+    """Every kind of cell with every norm and variant, for n units."""
+    for kind in ("rnn_tanh", "rnn_relu"):
+        yield from (Cell(kind), Cell(kind, "sum", (n,)), Cell(kind, "state", (n,)))
+    for norm, norm_cell, carry in itertools.product(
+        [(None, ()), ("state", (4 * n,)), ("state", (n,) * 4), ("sum", (n,) * 4)], [False, True], [False, True]
+    ):
+        if norm_cell or not carry:
+            yield Cell("lstm", *norm, norm_cell=norm_cell, carry_norm=carry, slope=0.2 if carry else 0.0)
+    for norm, swap in itertools.product([(None, ()), ("state", (2 * n, n))], [False, True]):
+        yield Cell("gru", *norm, swap=swap, slope=1 / 6 if swap else 0.0)
+
+
+def name(cell):
+    return f"{cell.kind}-{cell.norm}-{len(cell.sizes)}-{cell.norm_cell:d}{cell.carry_norm:d}{cell.swap:d}"
+
+
+def operands(cell, T, N, H, seed=0, dtype="float64", affine=True, bias=True):
+    """x, h, c, weight, bias, gamma, beta, gamma_c, beta_c with standard normal values, None where there is none."""
+    rng, columns = np.random.default_rng(seed), GATES[cell.kind] * H
+    shapes = [(T, N, columns), (N, H), (N, H) if cell.kind == "lstm" else None, (columns, H),
+              (columns,) if bias else None, *[(columns,) if cell.norm and affine else None] * 2,
+              *[(H,) if cell.norm_cell and affine else None] * 2]  # fmt: skip
+    return [None if shape is None else mg.tensor(rng.standard_normal(shape), dtype=dtype, requires_grad=True)
+            for shape in shapes]  # fmt: skip
+
+
+def differentiated(outputs, inputs, seed=1):
+    """The outputs, and the gradients of the inputs for random cotangents."""
+    rng = np.random.default_rng(seed)
+    grads = [mg.tensor(rng.standard_normal(y.shape), dtype=y.dtype) for y in outputs]
+    total = sum((y * g).sum() for y, g in zip(outputs, grads, strict=True))
+    return [*outputs, *mg.grad(total, [x for x in inputs if x is not None])]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("cell", list(cells(6)), ids=name)
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 2e-4)])
+@pytest.mark.parametrize("bare", [False, True])
+def test_all_steps_are_the_steps(cell, lengths, dtype, tolerance, bare):
+    inputs = operands(cell, 5, 9, 6, dtype=dtype, affine=not bare, bias=not bare)
+    lengths = None if lengths is None else mg.tensor(lengths)
+    ours = differentiated(recurrent(cell, *inputs, lengths=lengths), inputs)
+    composed = differentiated(composition(cell, lengths, *inputs), inputs)
+    for number, (a, b) in enumerate(zip(ours, composed, strict=True)):
+        b = b.detach().numpy()
+        np.testing.assert_allclose(a.detach().numpy(), b, rtol=0, atol=tolerance * np.abs(b).max(), err_msg=str(number))
+
+
+@pytest.mark.parametrize("T, N, H", [(1, 1, 2), (2, 17, 33), (3, 40, 130), (2, 1, 700)])
+@pytest.mark.parametrize("kind", ["rnn_tanh", "lstm", "gru"])
+def test_sizes(kind, T, N, H):
+    """Blocks of samples and panels of columns that are not full; weights beyond a core's cache."""
+    norms = {"rnn_tanh": ("sum", (H,)), "lstm": ("state", (4 * H,), True), "gru": ("state", (2 * H, H))}
+    cell = Cell(kind, *norms[kind])
+    inputs = operands(cell, T, N, H)
+    lengths = mg.tensor(np.random.default_rng(0).integers(0, T + 1, N))
+    ours = differentiated(recurrent(cell, *inputs, lengths=lengths), inputs)
+    for a, b in zip(ours, differentiated(composition(cell, lengths, *inputs), inputs), strict=True):
+        b = b.detach().numpy()
+        np.testing.assert_allclose(a.detach().numpy(), b, rtol=0, atol=1e-9 * np.abs(b).max())
+
+
+@pytest.mark.parametrize("lengths", [None, [3, 0, 1]], ids=["whole", "lengths"])
+@pytest.mark.parametrize("cell", [cell for cell in cells(2) if cell.kind != "rnn_relu"], ids=name)
+def test_derivatives_to_order_two(cell, lengths):
+    inputs = operands(cell, 3, 3, 2)
+    lengths = None if lengths is None else mg.tensor(lengths)
+    there = [i for i, x in enumerate(inputs) if x is not None]
+
+    def f(*given):
+        filled = [None] * len(inputs)
+        for i, x in zip(there, given, strict=True):
+            filled[i] = x
+        return recurrent(cell, *filled, lengths=lengths)
+
+    assert mg.gradcheck(f, [inputs[i] for i in there], order=2)
+
+
+def test_outputs_without_gradients_are_the_same():
+    for cell in cells(5):
+        inputs = operands(cell, 4, 11, 5, dtype="float32")
+        recorded = recurrent(cell, *inputs)
+        with mg.no_grad():
+            for a, b in zip(recorded, recurrent(cell, *inputs), strict=True):
+                np.testing.assert_array_equal(a.detach().numpy(), b.numpy())
+
+
+@pytest.mark.parametrize("used", [(0,), (1,), (2,), (0, 2)])
+def test_gradients_of_some_outputs(used):
+    cell = Cell("lstm", "state", (16,), norm_cell=True)
+    inputs = operands(cell, 3, 5, 4)
+    ours, composed = recurrent(cell, *inputs), composition(cell, None, *inputs)
+    rng = np.random.default_rng(2)
+    grads = [mg.tensor(rng.standard_normal(ours[i].shape)) for i in used]
+    found = [mg.grad([ys[i] for i in used], inputs[:4], grads) for ys in (ours, composed)]
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def everything(cell, inputs, lengths=None):
+    return [y.detach().numpy() for y in differentiated(recurrent(cell, *inputs, lengths=lengths), inputs)]
+
+
+@pytest.mark.parametrize("cell", [Cell("rnn_tanh", "sum", (40,)), Cell("lstm", "state", (160,), norm_cell=True), Cell("gru")],
+                         ids=name)  # fmt: skip
+def test_same_bits_for_every_number_of_threads(cell):
+    inputs, before, found = operands(cell, 7, 37, 40, dtype="float32"), mg.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            mg.set_num_threads(threads)
+            found.append(everything(cell, inputs))
+    finally:
+        mg.set_num_threads(before)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("cell", [Cell("rnn_tanh", "sum", (24,)), Cell("lstm", "state", (96,), norm_cell=True), Cell("gru")],
+                         ids=name)  # fmt: skip
+def test_a_sample_does_not_see_its_batch(cell):
+    inputs = operands(cell, 5, 19, 24, dtype="float32")
+    with mg.no_grad():
+        whole = recurrent(cell, *inputs)
+        for n in (0, 7, 8, 18):
+            alone = [None if x is None else x[:, n : n + 1] if i == 0 else x[n : n + 1] if i in (1, 2) else x
+                     for i, x in enumerate(inputs)]  # fmt: skip
+            for a, b in zip(whole, recurrent(cell, *alone), strict=True):
+                axis = 1 if a.ndim == 3 else 0
+                np.testing.assert_array_equal(np.take(a.numpy(), [n], axis), b.numpy())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_stays_in_its_sample(value):
+    for cell in cells(4):
+        inputs = operands(cell, 3, 10, 4)
+        clean = everything(cell, inputs)
+        with mg.no_grad():
+            inputs[0][1, 6, 0] = value
+        found = everything(cell, inputs)
+        y, others = found[0], [n for n in range(10) if n != 6]
+        np.testing.assert_array_equal(y[:, others], clean[0][:, others])
+        np.testing.assert_array_equal(y[0], clean[0][0])
+        dx = found[3 if cell.kind == "lstm" else 2]
+        np.testing.assert_array_equal(dx[:, others], clean[3 if cell.kind == "lstm" else 2][:, others])
+        if np.isnan(value):
+            assert np.isnan(y[1, 6]).any()
+
+
+def test_padding_has_no_influence():
+    lengths = mg.tensor([2, 0, 5, 3, 5, 1, 4, 2, 3, 0])
+    past = np.arange(5)[:, None] >= lengths.numpy()
+    for cell in cells(4):
+        inputs = operands(cell, 5, 10, 4)
+        before = everything(cell, inputs, lengths)
+        with mg.no_grad():
+            inputs[0][mg.tensor(past)] = mg.tensor(np.random.default_rng(9).standard_normal((past.sum(), inputs[0].shape[2])) * 1e6)
+        after = everything(cell, inputs, lengths)
+        for a, b in zip(before, after, strict=True):
+            np.testing.assert_array_equal(a, b)
+        y, h_n, dx = before[0], before[1], before[3 if cell.kind == "lstm" else 2]
+        assert (y[past] == 0).all()
+        assert (dx[past] == 0).all()
+        for n, length in enumerate(lengths.tolist()):
+            start = inputs[1].detach().numpy()[n]
+            np.testing.assert_array_equal(h_n[n], y[length - 1, n] if length else start)
+
+
+def test_no_steps_at_all_give_finite_gradients():
+    """Only padding: the last states are the first ones."""
+    for cell in cells(3):
+        inputs = operands(cell, 2, 4, 3)
+        y, h_n, *grads = everything(cell, inputs, mg.zeros(4, dtype="int64"))
+        assert (y == 0).all()
+        np.testing.assert_array_equal(h_n, inputs[1].detach().numpy())
+        assert all(np.isfinite(g).all() for g in grads)
+
+
+def test_zeros_give_finite_gradients():
+    """Without input, state and bias every normalized row is constant."""
+    for cell in cells(3):
+        inputs = [x if x is None or i > 2 else mg.zeros(x.shape, dtype="float64", requires_grad=True)
+                  for i, x in enumerate(operands(cell, 3, 4, 3, bias=False))]  # fmt: skip
+        assert all(np.isfinite(g).all() for g in everything(cell, inputs))
+
+
+def test_large_means_keep_their_digits():
+    """Summed inputs of 1e4 with a spread of 1: the shift b moves all units alike, and LN takes it away."""
+    cell = Cell("rnn_tanh", "sum", (64,))
+    x, h, c, weight, *_ = operands(cell, 1, 6, 64, dtype="float32", affine=False, bias=False)
+    with mg.no_grad():
+        plain = recurrent(cell, x, mg.zeros((6, 64)), c, weight)[0].numpy()
+        moved = recurrent(cell, x + 1e4, mg.zeros((6, 64)), c, weight)[0].numpy()
+        rounded = recurrent(cell, (x + 1e4) - 1e4, mg.zeros((6, 64)), c, weight)[0].numpy()
+    np.testing.assert_allclose(moved, rounded, atol=2e-6)
+    np.testing.assert_allclose(moved, plain, atol=3e-3)  # what float32 keeps of x beside 1e4
+
+
+def test_writing_into_the_output_is_noticed():
+    cell = Cell("gru")
+    inputs = operands(cell, 3, 2, 2)
+    y, _ = recurrent(cell, *inputs)
+    with mg.no_grad():
+        y[0] = 1.0
+    with pytest.raises(mg.GradientError, match=r"\[gru\]"):
+        y.sum().backward()
+
+
+def test_truncated_backpropagation():
+    """A detached state ends the gradient there, and nothing else changes."""
+    cell = Cell("lstm", "state", (8,), norm_cell=True)
+    x, h, c, *rest = operands(cell, 6, 3, 2)
+    whole = recurrent(cell, x, h, c, *rest)[0]
+    first, h_mid, c_mid = recurrent(cell, x[:4], h, c, *rest)
+    second, _, _ = recurrent(cell, x[4:], h_mid.detach(), c_mid.detach(), *rest)
+    np.testing.assert_allclose(mg.concat([first, second]).tolist(), whole.tolist(), rtol=1e-12)
+    (dx,) = mg.grad(second.sum(), [x])
+    assert (dx[:4] == 0).all()
+    assert (dx[4:] != 0).any()
+
+
+@pytest.mark.parametrize("change, error, message", [
+    ({"x": (3, 2, 5)}, ValueError, r"\[lstm\] expected a projected input \(T, N, 4 H\)"),
+    ({"x": (0, 2, 8)}, ValueError, r"\[lstm\] expected a projected input .* got \(0, 2, 8\)"),
+    ({"h": (2, 3)}, ValueError, r"\[lstm\] expected h of shape \(2, 2\), got \(2, 3\)"),
+    ({"c": (1, 2)}, ValueError, r"\[lstm\] expected c of shape \(2, 2\), got \(1, 2\)"),
+    ({"weight": (8, 3)}, ValueError, r"\[lstm\] expected the weight of shape \(8, 2\), got \(8, 3\)"),
+    ({"gamma": (4,)}, ValueError, r"\[lstm\] expected gamma of shape \(8,\), got \(4,\)"),
+    ({"lengths": [1, 4]}, ValueError, r"\[lstm\] expected lengths from 0 to 3, got 4"),
+    ({"lengths": [-1, 3]}, ValueError, r"\[lstm\] expected lengths from 0 to 3, got -1"),
+    ({"lengths": [1, 2, 3]}, ValueError, r"\[lstm\] expected 2 integer lengths"),
+    ({"lengths": [1.0, 2.0]}, ValueError, r"\[lstm\] expected 2 integer lengths, got float32"),
+])  # fmt: skip
+def test_bad_input(change, error, message):
+    given = {"x": (3, 2, 8), "h": (2, 2), "c": (2, 2), "weight": (8, 2)}
+    values = {key: mg.zeros(shape) for key, shape in {**given, **change}.items() if key != "lengths"}
+    lengths = change.get("lengths")
+    with pytest.raises(error, match=message):
+        recurrent(Cell("lstm", "state", (8,)), **values, lengths=None if lengths is None else mg.tensor(lengths))
+
+
+def test_bad_dtypes_and_cells():
+    x, h, weight = mg.zeros((3, 2, 4)), mg.zeros((2, 4), dtype="float64"), mg.zeros((4, 4))
+    with pytest.raises(TypeError, match=r"\[rnn\] expected one dtype, got an input of float32 and h of float64"):
+        recurrent(Cell("rnn_tanh"), x, h, None, weight)
+    with pytest.raises(TypeError, match=r"\[rnn\] expected floating-point elements, got int64"):
+        recurrent(Cell("rnn_tanh"), x.astype("int64"), h, None, weight)
+    for kind, norm in (("gru", "sum"), ("mgu", None), ("lstm", "batch")):
+        with pytest.raises(ValueError, match=rf"\[recurrent\] no cell '{kind}'"):
+            Cell(kind, norm)
+    with pytest.raises(ValueError, match=r"\[recurrent\] expected sizes that make up 8 columns, got \(4,\)"):
+        recurrent(Cell("lstm", "state", (4,)), mg.zeros((3, 2, 8)), mg.zeros((2, 2)), mg.zeros((2, 2)), mg.zeros((8, 2)))
+    with pytest.raises(ValueError, match=r"\[lstm\] expected a first cell state c"):
+        recurrent(Cell("lstm"), mg.zeros((3, 2, 8)), mg.zeros((2, 2)), None, mg.zeros((8, 2)))
