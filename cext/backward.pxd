@@ -1,5 +1,5 @@
 from minigrad.engine.array cimport Array
 from minigrad.engine.tape cimport Node
 
-cdef list pull_back(list roots, list grads, list targets, bint retain, bint create, bint inside=*)
+cdef list pull_back(list roots, list grads, list targets, bint retain, bint create)
 cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1

@@ -8,7 +8,7 @@ import time
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 from libcpp.algorithm cimport sort
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
@@ -36,9 +36,14 @@ ctypedef pair[int64_t, Reference] Numbered
 
 
 cdef class Walk:
-    """One backward pass: owns the nodes it collected until it ends."""
+    """One backward pass: owns the nodes it collected until it ends.
+
+    A pass that starts inside another one of its thread (in a hook, in a Function's backward) borrows the nodes that it
+    shares with it: their state waits in `borrowed` (id of node -> state), and nothing of theirs is freed.
+    """
     cdef uint64_t number
     cdef vector[Numbered] order
+    cdef dict borrowed
 
     def __cinit__(self):
         global walks
@@ -47,14 +52,16 @@ cdef class Walk:
         walkers[self.number] = threading.get_ident()
 
     cdef bint visit(self, Node node, vector[Reference]& stack) except -1:
-        """Take a node over; False if another pass owns it."""
+        """Take a node over; False if a pass of another thread owns it."""
         if node.walk == self.number:
             return True
         if node.walk != 0:
-            if walkers.get(node.walk) == threading.get_ident():
-                raise GradientError(f"[{node.op.decode()}] a backward pass inside another one reached the same "
-                                    f"operation")
-            return False
+            if walkers.get(node.walk) != threading.get_ident():
+                return False
+            if self.borrowed is None:
+                self.borrowed = {}
+            self.borrowed[<size_t><PyObject*>node] = node.walk, node.marked, node.pending, node.exclusive, node.pendings
+            node.pending = None
         node.walk, node.marked = self.number, False
         if node.outputs > 1:
             node.pendings = [None] * node.outputs
@@ -63,10 +70,11 @@ cdef class Walk:
         stack.push_back(<PyObject*>node)
         return True
 
-    cdef bint collect(self, list roots, dict border) except -1:
-        """Take over every node that a root depends on; False (and nothing taken) if another pass owns one.
+    cdef bint collect(self, list roots, int64_t floor) except -1:
+        """Take over every node that a root depends on; False (and nothing taken) if another thread's pass owns one.
 
-        Where a border (id of node -> anything) is given, nothing behind a node of it is looked at.
+        Nothing is looked at behind a node whose number is `floor` or less: that of the first target, to which nothing
+        older can lead.
         """
         cdef vector[Reference] stack
         cdef Node node
@@ -78,11 +86,11 @@ cdef class Walk:
         while not stack.empty():
             node = <Node>stack.back()
             stack.pop_back()
+            if node.sequence <= floor:
+                continue
             if node.freed:
                 raise GradientError(f"[{node.op.decode()}] the tape from here on was freed by an earlier backward: "
                                     f"pass retain_graph=True to that one{node.place()}")
-            if border is not None and <size_t><PyObject*>node in border:
-                continue
             for i in range(node.inputs):
                 if node.slots[i].edge != NULL and not self.visit(<Node>node.slots[i].edge, stack):
                     self.release()
@@ -106,12 +114,18 @@ cdef class Walk:
 
     cdef void release(self) noexcept:
         """Leave the nodes that were not visited as they were found."""
-        cdef Node node
         while not self.order.empty():
-            node = <Node>self.order.back().second
-            self.order.pop_back()
-            node.walk, node.marked, node.pending, node.pendings = 0, False, None, None
-            Py_DECREF(node)
+            self.leave()
+
+    cdef void leave(self) noexcept:
+        """Give up the last node of the order, as it was found."""
+        cdef Node node = <Node>self.order.back().second
+        self.order.pop_back()
+        node.walk, node.marked, node.pending, node.pendings = 0, False, None, None
+        if self.borrowed is not None and <size_t><PyObject*>node in self.borrowed:
+            node.walk, node.marked, node.pending, node.exclusive, node.pendings = \
+                self.borrowed.pop(<size_t><PyObject*>node)
+        Py_DECREF(node)
 
     def __dealloc__(self):
         self.release()
@@ -132,12 +146,10 @@ cdef class Walk:
             if self.leads_on(node):
                 if g is not None or (node.outputs > 1 and any([p is not None for p in node.pendings])):
                     self.run_node(node, g)
-                if not retain:
+                if not retain and (self.borrowed is None or <size_t><PyObject*>node not in self.borrowed):
                     node.freed = True
                     node.drop()
-            node.walk, node.marked, node.pendings = 0, False, None
-            self.order.pop_back()
-            Py_DECREF(node)
+            self.leave()
             bury()
         return found
 
@@ -168,22 +180,22 @@ cdef class Walk:
         return node.run(node, g)
 
 
-cdef list pull_back(list roots, list grads, list targets, bint retain, bint create, bint inside=False):
-    """Send `grads` from `roots` back; returns the gradients of `targets`, or adds to every leaf's grad if None.
-
-    `inside` promises that no target depends on another one: then the walk ends at the targets.
-    """
+cdef list pull_back(list roots, list grads, list targets, bint retain, bint create):
+    """Send `grads` from `roots` back; returns the gradients of `targets`, or adds to every leaf's grad if None."""
     cdef Walk walk = Walk.__new__(Walk)
     cdef dict by_node = None
+    cdef int64_t floor = INT64_MIN
     cdef Node node
     before = recording()
     try:
         if targets is not None:
             by_node = {}
+            floor = INT64_MAX
             for k, x in enumerate(targets):
                 node = gradient_node(<Array>x)
                 by_node.setdefault(<size_t><PyObject*>node, []).append(k)
-        while not walk.collect(roots, by_node if inside else None):
+                floor = min(floor, node.sequence)
+        while not walk.collect(roots, floor):
             time.sleep(1e-4)        # another thread's pass owns some of these nodes: wait for its end
         walk.mark(by_node)
         set_recording(create)
@@ -224,7 +236,7 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
         fresh.append(x)
     outs = composition(*fresh)
     arrived = [(y, d) for y, d in zip(outs, node.pendings) if d is not None] if node.outputs > 1 else [(outs, g)]
-    grads = pull_back([y for y, _ in arrived], [d for _, d in arrived], targets, True, True, True)
+    grads = pull_back([y for y, _ in arrived], [d for _, d in arrived], targets, True, True)
     for place, grad in zip(places, grads):
         if grad is not None:
             node.send(place, <Array>grad)
@@ -323,9 +335,7 @@ def record_function(str name, list inputs, list outputs, function, tuple saved):
 
 
 def attach(Array saved, Node node, int output):
-    """A saved output, kept without its node, on the tape again where backward itself is recorded."""
-    if not recording():
-        return saved
+    """A saved output, kept without its node, on the tape again: backward may differentiate by itself."""
     cdef Array attached = alias(saved)
     attached.node, attached.needs_grad, attached.output = node, True, output
     return attached

@@ -172,6 +172,16 @@ def test_value_and_grad_of_constants_and_errors():
         mg.value_and_grad(lambda x: 2.0)(plain(1, 2))
 
 
+def test_grad_looks_at_nothing_older_than_its_targets():
+    """What a target was computed from may have been freed, and costs no time."""
+    x = mg.tensor(2.0, requires_grad=True)
+    h = x * x
+    h.backward()
+    assert mg.grad(h**3, h).item() == 48
+    with pytest.raises(mg.GradientError, match="retain_graph"):
+        mg.grad(h**3, x)
+
+
 def test_value_and_grad_inside_itself():
     def slope(x):
         return mg.value_and_grad(cube)(x)[1].sum()

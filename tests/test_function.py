@@ -272,27 +272,65 @@ def test_exception_in_backward():
     assert x.grad is None
 
 
-def test_grad_inside_backward():
+# A backward that differentiates by itself, in each of the ways there are; f of order three and more has derivatives left.
+
+
+def by_value_and_grad(f, x, y):
+    return mg.value_and_grad(lambda x: f(x).sum())(x)[1]
+
+
+def by_vjp(f, x, y):
+    _, pull_back = mg.vjp(f, x)
+    return pull_back(mg.ones(x.shape, dtype=x.dtype))
+
+
+def by_grad_at_the_saved_input(f, x, y):
+    with mg.enable_grad():
+        return mg.grad(f(x).sum(), x, create_graph=True)
+
+
+def by_grad_at_the_saved_output(f, x, y):
+    """y² at the operation's own result: its node is the one that is running."""
+    with mg.enable_grad():
+        twice = mg.grad((y * y).sum(), y, create_graph=True)
+    return twice / (2 * y) * by_value_and_grad(f, x, y)
+
+
+@pytest.mark.parametrize(
+    "way", [by_value_and_grad, by_vjp, by_grad_at_the_saved_input, by_grad_at_the_saved_output], ids=lambda f: f.__name__
+)
+def test_grad_inside_backward(way):
+    def f(x):
+        return mg.sin(x) * x**3
+
     class Nested(mg.Function):
         @staticmethod
         def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x**3
+            y = f(x)
+            ctx.save_for_backward(x, y)
+            return y
 
         @staticmethod
         def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return g * mg.value_and_grad(lambda x: (x**3).sum())(x)[1]
+            return g * way(f, *ctx.saved_tensors)
 
     x = point(1, 2)
+    expected = 3 * 4 * x**2 * 2 * mg.sin(2 * x) + 2 * mg.cos(2 * x) * (2 * x) ** 3
+    for create_graph in (False, True):      # at an intermediate result, which the outer pass is about to visit
+        equals(mg.grad(Nested.apply(x * 2).sum(), x, create_graph=create_graph), expected.detach().numpy())
     Nested.apply(x * 2).sum().backward()
-    equals(x.grad, [24, 96])
-    assert mg.gradcheck(Nested.apply, point(1, 2), order=1)
+    equals(x.grad, expected.detach().numpy())
+    assert mg.gradcheck(Nested.apply, point(1, 2), order=3)     # at a leaf
+    assert mg.gradcheck(lambda x: Nested.apply(mg.tanh(x)) * x, point(0.5, -0.7), order=3)
+    assert mg.gradcheck(lambda x: Nested.apply(Nested.apply(x)), point(0.9, -0.7), order=2)
 
 
 def test_grad_of_the_same_graph_inside_backward():
+    """The outer pass finds what it shares with the inner one as it left it: gradients gathered, nothing freed."""
     x = point(1, 2)
-    y = x * 2
+    h = x * 2
+    y, other = h * h, mg.unstack(h)
+    found = []
 
     class Again(mg.Function):
         @staticmethod
@@ -302,14 +340,41 @@ def test_grad_of_the_same_graph_inside_backward():
         @staticmethod
         def backward(ctx, g):
             with mg.enable_grad():
-                mg.grad(y.sum(), x, retain_graph=True)
+                found.append(mg.grad(y.sum() + other[1], x))
+                (y.sum() * 3).backward()
             return g
 
-    with pytest.raises(mg.GradientError, match="inside another"):
-        Again.apply(y).sum().backward()
-    x.grad = None
+    # y and the pieces have gathered a gradient when the inner pass comes by: their makers are visited after Again
+    (Again.apply(y * 1).sum() + y.sum() + 10 * other[0] + other[1]).backward()
+    equals(found[0], [8, 18])
+    equals(x.grad, [3 * 8 + 16 + 20, 3 * 16 + 32 + 2])
+
+
+def test_failure_of_a_grad_inside_backward():
+    x = point(1, 2)
+    y = x * x
+
+    class Fails(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            with mg.enable_grad():
+                mg.grad(Breaks.apply(y).sum(), x)
+
+    class Breaks(Fails):
+        @staticmethod
+        def backward(ctx, g):
+            raise ZeroDivisionError
+
+    z = Fails.apply(y).sum() + y.sum()
+    with pytest.raises(ZeroDivisionError):
+        z.backward()
+    assert mg.is_grad_enabled()
     y.sum().backward()
-    equals(x.grad, [2, 2])
+    equals(x.grad, [2, 4])
 
 
 # ── gradcheck ─────────────────────────────────────────────────────────────────────────────────────
