@@ -128,7 +128,7 @@ MG_BINARY(TanhGrad, return a * (1 - b * b);)
 MG_BINARY(SigmoidGrad, return a * (b * (1 - b));)
 MG_BINARY(ReluGrad, return b <= 0 ? T(0) : a;)
 MG_BINARY(GeluGrad, return a * gelu_derivative(b);)
-MG_BINARY(SiluGrad, const T s = sigmoid(b); return a * (s * (1 + b * (1 - s)));)
+MG_BINARY(SiluGrad, return a * silu_derivative(b);)
 MG_BINARY(SoftplusGrad, return a * sigmoid(b);)
 
 #define MG_LIBRARY2(function)                                                            \
@@ -161,7 +161,7 @@ MG_BINARY(
         const T r = fmod(a, b);
         if (b == 0) return a / b;
         const T exact = (a - r) / b, q = r != 0 && (r < 0) != (b < 0) ? exact - 1 : exact;
-        return q == 0 ? (a < 0) != (b < 0) ? -T(0) : T(0) : Round::apply(q);
+        return q == 0 ? T(__builtin_copysign(0.0, a / b)) : Round::apply(q);
     } else {
         if (b == 0) return T(0);
         if (b == -1) return T(-W<T>(a));

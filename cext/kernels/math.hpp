@@ -166,7 +166,6 @@ MG_INLINE float sigmoid(float x) {
     const auto [r, n] = reduce_exp(clamp(-x, -87, 89));
     return 1 / (1 + pow2(n) * (1 + expm1_reduced(r)));
 }
-MG_INLINE float silu(float x) { return x / (1 + exp(-x)); }
 MG_INLINE float softplus(float x) { return (x < 0 ? 0 : x) + log1p_finite(exp(-abs(x))); }
 
 // The standard normal distribution: density and cumulative probability
@@ -226,11 +225,32 @@ MG_INLINE double cos(double x) { return __builtin_cos(x); }
 MG_INLINE double tanh(double x) { return __builtin_tanh(x); }
 MG_INLINE double erf(double x) { return __builtin_erf(x); }
 MG_INLINE double sigmoid(double x) { return 1 / (1 + __builtin_exp(-x)); }
-MG_INLINE double silu(double x) { return x / (1 + __builtin_exp(-x)); }
 MG_INLINE double softplus(double x) { return (x < 0 ? 0.0 : x) + __builtin_log1p(__builtin_exp(-abs(x))); }
 MG_INLINE double gelu(double x) { return 0.5 * x * __builtin_erfc(-0.7071067811865476 * x); }
 MG_INLINE double gelu_derivative(double x) {
     return 0.5 * __builtin_erfc(-0.7071067811865476 * x) + x * 0.3989422804014327 * __builtin_exp(-0.5 * x * x);
+}
+
+// sigmoid(x) and sigmoid(-x), neither of them as 1 less the other: both keep their digits where they are small
+template <class T>
+struct Logistic {
+    T s, t;
+};
+
+template <class T>
+MG_INLINE Logistic<T> logistic(T x) {
+    const T e = exp(-abs(x)), larger = 1 / (1 + e), smaller = e / (1 + e);
+    return {x < 0 ? smaller : larger, x < 0 ? larger : smaller};
+}
+
+template <class T>
+MG_INLINE T silu(T x) {
+    return x * logistic(x).s;
+}
+template <class T>
+MG_INLINE T silu_derivative(T x) {
+    const auto [s, t] = logistic(x);
+    return s * (1 + x * t);
 }
 
 }  // namespace mg::MG_ISA

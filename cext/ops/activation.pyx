@@ -5,7 +5,7 @@ from minigrad.engine.backend cimport (
     GELU, GELU_GRAD, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD, SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD, backend,
 )
 from minigrad.engine.ops.arguments cimport float_operand
-from minigrad.engine.ops.arithmetic cimport add, apply_binary, apply_unary, multiply, subtract
+from minigrad.engine.ops.arithmetic cimport add, apply_binary, apply_unary, multiply, negative, subtract
 from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, where
 from minigrad.engine.ops.functions cimport erf, exp, expm1, square
 from minigrad.engine.ops.layout cimport cast, dense
@@ -61,13 +61,12 @@ cpdef Array sigmoid(x):
     return out
 
 
-# silu: y = x s(x), dx = g s (1 + x (1 - s)) with s = sigmoid x
+# silu: y = x s(x), dx = g s(x) (1 + x s(-x)) with s = sigmoid
 cdef int silu_backward(Node node, Array g) except -1:
-    cdef Array x = node.value(0), s
+    cdef Array x = node.value(0)
     if not recording():
         return node.send(0, apply_binary(SILU_GRAD, g, x, g.code))
-    s = sigmoid(x)
-    return node.send(0, multiply(g, multiply(s, add(multiply(x, subtract(1, s)), 1))))
+    return node.send(0, multiply(g, multiply(sigmoid(x), add(multiply(x, sigmoid(negative(x))), 1))))
 
 
 cpdef Array silu(x):
