@@ -10,7 +10,7 @@ from minigrad.engine.ops.arguments cimport is_scalar, operand, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, divide, matched, multiply, negative, reciprocal, subtract,
 )
-from minigrad.engine.ops.logic cimport equal, where
+from minigrad.engine.ops.logic cimport equal, greater_equal, logical_and, where
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.tape cimport Backward, Node, recording, track
 
@@ -228,13 +228,14 @@ cpdef Array square(x):
     return out
 
 
-# power: y = aᵇ, da = g b aᵇ⁻¹ (0 where b = 0), db = g y log a (0 where a = 0)
+# power: y = aᵇ, da = g b aᵇ⁻¹ (0 where b = 0), db = g y log a (0 where a = 0 and b >= 0)
 cdef int power_backward(Node node, Array g) except -1:
-    cdef Array a = node.value(0), b = node.value(1)
+    cdef Array a = node.value(0), b = node.value(1), flat
     if node.needs(0):
         node.send(0, where(equal(b, 0), 0, multiply(g, multiply(b, power(a, subtract(b, 1))))))
     if node.needs(1):
-        node.send(1, where(equal(a, 0), 0, multiply(multiply(g, power(a, b)), log(where(equal(a, 0), 1, a)))))
+        flat = logical_and(equal(a, 0), greater_equal(b, 0))
+        node.send(1, where(flat, 0, multiply(multiply(g, power(a, b)), log(where(flat, 1, a)))))
     return 0
 
 

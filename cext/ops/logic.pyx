@@ -241,7 +241,9 @@ cpdef Array where(condition, x, y):
 
 
 def clip(x, min=None, max=None):
-    """x limited to [min, max]; None sets no limit. The gradient is 0 beyond the limits and 1 on them.
+    """x limited to [min, max]; None sets no limit, and NaN is the result where x or a limit is NaN.
+
+    The gradient is 0 beyond the limits and 1 on them; that of a limit is 1 where it is the result.
 
     Examples
     --------
@@ -251,10 +253,20 @@ def clip(x, min=None, max=None):
     """
     cdef Array a = operand("clip", x)
     if min is not None:
-        a = where(less(a, min), min, a)
+        a = where(beyond(LT, a, min), min, a)
     if max is not None:
-        a = where(greater(a, max), max, a)
+        a = where(beyond(GT, a, max), max, a)
     return a
+
+
+cdef Array beyond(int op, Array a, object limit):
+    """Where a limit replaces a: a lies on the wrong side of it, or it is NaN."""
+    if not is_scalar(limit):
+        limit = operand("clip", limit)
+    cdef Array outside = compare("clip", op, a, limit)
+    if is_scalar(limit) and limit == limit:
+        return outside
+    return logical_or(outside, limit != limit)
 
 
 # maximum, minimum: the gradient goes to the chosen operand, and in halves to both where neither is (equal, or NaN)

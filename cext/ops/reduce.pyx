@@ -3,12 +3,12 @@ from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport BOOL, INT32, INT64, Array, alias, code_of, empty_as, shape_of
-from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, backend
+from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, SQRT, backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, many_axes, one_axis, operand
-from minigrad.engine.ops.arithmetic cimport divide, multiply, subtract
-from minigrad.engine.ops.logic cimport equal
-from minigrad.engine.ops.functions cimport exp, sqrt, square
+from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
+from minigrad.engine.ops.logic cimport equal, where
+from minigrad.engine.ops.functions cimport exp, square
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summed, zeros,
 )
@@ -102,8 +102,15 @@ def var(x, axis=None, *, correction=0, keepdims=False):
     return out
 
 
+# std: y = √v of the variance v, dv = g / (2 y), 0 where y = 0
+cdef int std_backward(Node node, Array g) except -1:
+    cdef Array y = node.saved_output(<Array>node.extra)
+    still = equal(y, 0)
+    return node.send(0, where(still, 0, divide(g, multiply(where(still, 1, y), 2))))
+
+
 def std(x, axis=None, *, correction=0, keepdims=False):
-    """The square root of the variance; see `var`.
+    """The square root of the variance; see `var`. Its gradient is 0 where all elements are equal.
 
     Examples
     --------
@@ -111,7 +118,9 @@ def std(x, axis=None, *, correction=0, keepdims=False):
     >>> mg.std(mg.tensor([1.0, 3.0]))
     tensor(1.)
     """
-    return sqrt(var(x, axis, correction=correction, keepdims=keepdims))
+    cdef Array v = var(x, axis, correction=correction, keepdims=keepdims), out = apply_unary(SQRT, v, v.code)
+    track(out, b"std", std_backward, 0, v, None, None, alias(out))
+    return out
 
 
 # ── prod: y = ∏ x, dxᵢ = g ∏ of the others ────────────────────────────────────────────────────────

@@ -5,6 +5,7 @@ from minigrad.engine.backend cimport (
 )
 from minigrad.engine.ops.arithmetic cimport add, apply_binary, divide, matched_floats, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport INPUT, OUTPUT, function, result, rsqrt, square
+from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.tape cimport Node, recording, track
 
 
@@ -112,10 +113,11 @@ cpdef Array atan(x):
     return function(ATAN, b"atan", x, atan_backward, INPUT)
 
 
-# atan2: y = angle of the point (b, a), da = g b / (a² + b²), db = -g a / (a² + b²)
+# atan2: y = angle of the point (b, a), da = g b / (a² + b²), db = -g a / (a² + b²); 0 at the origin
 cdef int atan2_backward(Node node, Array g) except -1:
-    cdef Array a = node.value(0), b = node.value(1)
-    cdef Array share = divide(g, add(square(a), square(b)))
+    cdef Array a = node.value(0), b = node.value(1), squares = add(square(a), square(b))
+    origin = equal(squares, 0)
+    cdef Array share = where(origin, 0, divide(g, where(origin, 1, squares)))
     if node.needs(0):
         node.send(0, multiply(share, b))
     if node.needs(1):
@@ -124,7 +126,7 @@ cdef int atan2_backward(Node node, Array g) except -1:
 
 
 cpdef Array atan2(x, y):
-    """The angle in (-π, π] of the point with ordinate x and abscissa y, as NumPy's ``arctan2``.
+    """The angle in (-π, π] of the point with ordinate x and abscissa y, as NumPy's ``arctan2``. No gradient at (0, 0).
 
     Examples
     --------
