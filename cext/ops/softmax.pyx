@@ -1,17 +1,18 @@
 """Softmax, its logarithm, and the cross-entropy of logits."""
+from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport (
-    BOOL, INT64, Array, alias, check_same_device, empty, empty_as, is_float, shape_of,
+    BOOL, INT64, Array, alias, check_same_device, empty, empty_as, is_float, same_shape, shape_of,
 )
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, one_axis, operand
-from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
+from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.functions cimport exp
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, dense, expand_dims, permuted_raw, reshape_to, squeeze, summed,
+    broadcast_shape, cast, dense, expand_dims, permuted, permuted_raw, reshape_to, squeeze, summed,
 )
 from minigrad.engine.ops.index cimport taken_along
 from minigrad.engine.ops.reduce import logsumexp
@@ -139,31 +140,39 @@ cdef Array first_of(Array g):
 
 
 def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
-    """The cross-entropy of logits against class labels, ``logsumexp(z) - z[label]`` for each row.
+    """The cross-entropy of logits against class labels, ``logsumexp(z) - z[label]``, or against probabilities.
 
     Parameters
     ----------
-    input : Tensor, shape (N, C) or (C,)
-        Logits z.
-    target : Tensor, shape (N,) or ()
-        Integer labels from 0 to C - 1.
+    input : Tensor, shape (N, C, ...) or (C,)
+        Logits z, the classes along axis 1 (PyTorch's layout).
+    target : Tensor
+        Integer labels from 0 to C - 1, of shape (N, ...) or (): one for each row of logits. Or floats q of the shape of
+        the logits, the probabilities of the classes: then a row's loss is ``-sum(q log softmax(z))``, whatever the sum
+        of q, and q gets a gradient too.
     weight : Tensor, shape (C,), optional
-        A weight for each class; the mean is then the weighted one. Gets no gradient.
+        A weight w for each class. Gets no gradient.
     ignore_index : int
         Rows with this label count nothing.
     reduction : {"mean", "sum", "none"}
+        The mean divides by the sum of w[label] over the rows that count; for probabilities by the number of rows.
     label_smoothing : float
         The share, from 0 to 1, of the target that is spread evenly over all classes
         (Szegedy et al., 2016, "Rethinking the Inception Architecture").
 
+    Returns
+    -------
+    Tensor
+        A scalar, or one loss for each row, of shape (N, ...) or (), for "none".
+
     Raises
     ------
     TypeError
-        If labels are not integers.
+        If labels are not integers, nor probabilities of the shape of the logits.
     IndexError
         If a label lies outside of 0 to C - 1.
     ValueError
-        If the shapes do not agree.
+        If the shapes do not agree, if an option is out of range, or an index is to be ignored among probabilities.
 
     Examples
     --------
@@ -174,38 +183,66 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     cdef Array z = float_operand("cross_entropy", input), labels = operand("cross_entropy", target), w = None
     cdef Array loss, lse
     cdef int64_t rows, width, ignore = ignore_index
-    if is_float(labels.code) or labels.code == BOOL:
-        raise TypeError(f"[cross_entropy] expected integer labels, got {labels.dtype}")
-    single = z.ndim_ == 1 and labels.ndim_ == 0
-    if single:
-        z, labels = reshape_to(z, (1, z.count)), reshape_to(labels, (1,))
-    if z.ndim_ != 2 or labels.ndim_ != 1 or labels.extent[0] != z.extent[0]:
-        raise ValueError(f"[cross_entropy] expected logits (N, C) and labels (N,), got {shape_of(z)} and "
+    cdef int axis = 1 if z.ndim_ > 1 else 0     # that of the classes
+    shape = shape_of(z)[:axis] + shape_of(z)[axis + 1:]
+    given = is_float(labels.code) and same_shape(labels, z)
+    if labels.code == BOOL or is_float(labels.code) and not given:
+        raise TypeError(f"[cross_entropy] expected integer labels, or probabilities of shape {shape_of(z)}, "
+                        f"got {labels.dtype} of shape {shape_of(labels)}")
+    if z.ndim_ == 0 or not given and shape_of(labels) != shape:
+        raise ValueError(f"[cross_entropy] expected logits (N, C, ...) and labels (N, ...), got {shape_of(z)} and "
                          f"{shape_of(labels)}")
+    if given and ignore >= 0:
+        raise ValueError(f"[cross_entropy] expected labels for ignore_index, got probabilities and {ignore}")
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f'[cross_entropy] expected reduction "mean", "sum" or "none", got {reduction!r}')
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"[cross_entropy] expected label_smoothing from 0 to 1, got {label_smoothing}")
     check_same_device("cross_entropy", z, labels)
-    rows, width = z.extent[0], z.extent[1]
-    labels = dense(cast(labels, INT64))
-    check_labels(labels, width, ignore)
+    width = z.extent[axis]
+    rows = labels.count if not given else z.count // width if width else 0
     if weight is not None:
         w = float_operand("cross_entropy", weight)
         if w.ndim_ != 1 or w.extent[0] != width:
             raise ValueError(f"[cross_entropy] expected weight of shape ({width},), got {shape_of(w)}")
         check_same_device("cross_entropy", z, w)
         w = alias(dense(cast(w, z.code)))
+    # the classes to the end, every other axis to one of rows
+    z = class_rows(z, axis, rows, width)
+    if given:
+        loss = probable(z, class_rows(cast(labels, z.code), axis, rows, width), w, label_smoothing)
+        return finished(loss, reduction, rows if rows else NAN, shape)
+    labels = reshape_to(dense(cast(labels, INT64)), (rows,))
+    check_labels(labels, width, ignore)
     loss, lse = empty(z.code, 1, &rows, z.buffer.device), empty(z.code, 1, &rows, z.buffer.device)
     if rows:
         backend(z).cross_entropy(rows, width, dense(z), labels, ignore, w, label_smoothing, loss, lse)
     track(loss, b"cross_entropy", cross_entropy_backward, 1, z, None, None, (labels, lse, w, ignore, label_smoothing))
+    return finished(loss, reduction, total_weight(labels, w, ignore) if reduction == "mean" else 1, shape)
+
+
+cdef Array class_rows(Array x, int axis, int64_t rows, int64_t width):
+    """x[rows, width] with the classes last; nothing happens to what is so already."""
+    if x.ndim_ == 2 and axis == 1:
+        return x
+    return reshape_to(permuted(x, [k for k in range(x.ndim_) if k != axis] + [axis]), (rows, width))
+
+
+cdef Array probable(Array z, Array q, Array weight, double smoothing):
+    """The loss of each row against probabilities: -sum w ((1 - s) q + s/width) log softmax z."""
+    if smoothing:
+        q = add(multiply(q, 1 - smoothing), smoothing / z.extent[1])
+    if weight is not None:
+        q = multiply(q, weight)
+    return negative(summed(multiply(q, log_softmax(z)), [1], False))
+
+
+cdef Array finished(Array loss, str reduction, double divisor, tuple shape):
+    """The losses of the rows, reduced."""
     if reduction == "none":
-        return reshape_to(loss, ()) if single else loss
-    total = summed(loss, [0], False)
-    if reduction == "sum":
-        return total
-    return multiply(total, 1 / total_weight(labels, w, ignore))
+        return loss if len(shape) == 1 else reshape_to(loss, shape)
+    cdef Array total = summed(loss, [0], False)
+    return total if reduction == "sum" else multiply(total, 1 / divisor)
 
 
 cdef int check_labels(Array labels, int64_t width, int64_t ignore) except -1:

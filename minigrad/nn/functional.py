@@ -82,9 +82,10 @@ def nll_loss(
     Parameters
     ----------
     log_probs : Tensor
-        ``(..., C)``, floats: log-probabilities of C classes, such as `log_softmax` gives them.
+        ``(N, C, ...)`` or ``(C,)``, floats: log-probabilities of C classes along axis 1 (PyTorch's layout), such as
+        `log_softmax` gives them.
     labels : Tensor
-        ``(...)``, int32 or int64: the right class of each row.
+        ``(N, ...)`` or ``()``, int32 or int64: the right class of each row.
     weight : Tensor, optional
         ``(C,)``, w; ones if absent.
     ignore_index : int
@@ -95,7 +96,7 @@ def nll_loss(
     Returns
     -------
     Tensor
-        A scalar, or ``(...)`` for "none".
+        A scalar, or ``(N, ...)`` for "none".
 
     Raises
     ------
@@ -117,14 +118,15 @@ def nll_loss(
     check_reduction(op, reduction)
     _check_float(op, log_probs)
     _check_integers(op, labels)
-    if log_probs.ndim == 0 or labels.shape != log_probs.shape[:-1]:
-        raise ValueError(f"[{op}] expected labels of shape {log_probs.shape[:-1]}, got {labels.shape}")
-    if weight is not None and weight.shape != log_probs.shape[-1:]:
-        raise ValueError(f"[{op}] expected weight of shape {log_probs.shape[-1:]}, got {weight.shape}")
+    axis, shape = min(1, log_probs.ndim - 1), log_probs.shape     # axis: that of the classes
+    if log_probs.ndim == 0 or labels.shape != shape[:axis] + shape[axis + 1 :]:
+        raise ValueError(f"[{op}] expected log-probabilities (N, C, ...) and labels (N, ...), got {shape} and {labels.shape}")
+    if weight is not None and weight.shape != (shape[axis],):
+        raise ValueError(f"[{op}] expected weight of shape {(shape[axis],)}, got {weight.shape}")
     counts = labels != ignore_index
     index = where(counts, labels, 0)
-    _check_range(op, index, log_probs.shape[-1])
-    picked = squeeze(take_along_axis(log_probs, expand_dims(index, -1), axis=-1), -1)
+    _check_range(op, index, shape[axis])
+    picked = squeeze(take_along_axis(log_probs, expand_dims(index, axis), axis=axis), axis)
     weights = counts.astype(log_probs.dtype)
     if weight is not None:
         weights = weights * take(weight, index)
@@ -499,7 +501,13 @@ def _bounded_log(x: Tensor) -> Tensor:
     return where(x < least, -100.0, log(maximum(x, least)))
 
 
+def _check_tensor(op: str, x: Tensor) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"[{op}] expected a tensor, got {type(x).__name__}")
+
+
 def _check_float(op: str, x: Tensor) -> None:
+    _check_tensor(op, x)
     if x.dtype.kind != "f":
         raise TypeError(f"[{op}] expected floats, got {x.dtype}")
 
@@ -520,6 +528,7 @@ def _check_unit_interval(op: str, what: str, x: Tensor) -> None:
 
 
 def _check_integers(op: str, labels: Tensor) -> None:
+    _check_tensor(op, labels)
     if labels.dtype.kind != "i":
         raise TypeError(f"[{op}] expected integer labels, got {labels.dtype}")
 

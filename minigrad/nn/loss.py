@@ -45,7 +45,7 @@ class CrossEntropyLoss(_Loss):
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Logits ``(..., C)`` and integer labels ``(...)`` to a scalar, or to ``(...)`` with reduction "none"."""
+        """Logits ``(N, C, ...)`` and labels ``(N, ...)``, or probabilities of the logits' shape, to a scalar or ``(N, ...)``."""
         return F.cross_entropy(logits, labels, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
 
 
@@ -76,7 +76,7 @@ class NLLLoss(_Loss):
         self.ignore_index = ignore_index
 
     def forward(self, log_probs: Tensor, labels: Tensor) -> Tensor:
-        """Log-probabilities ``(..., C)`` and integer labels ``(...)``."""
+        """Log-probabilities ``(N, C, ...)`` and integer labels ``(N, ...)`` to a scalar or ``(N, ...)``."""
         return F.nll_loss(log_probs, labels, self.weight, self.ignore_index, self.reduction)
 
 

@@ -46,6 +46,52 @@ def test_class_labels(reduction, weighted, dtype):
     check(ours, lambda z, y: theirs(z, y.long()), torch, x, labels)
 
 
+SHAPES = [(5,), (4, 5), (4, 5, 3), (2, 5, 3, 2), (3, 1, 2), (0, 5), (2, 5, 0)]
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("smoothing", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_classes_along_axis_one(shape, weighted, smoothing, reduction):
+    """Labels, labels to be ignored, and probabilities, over further axes: PyTorch's losses and gradients."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(len(shape))
+    classes, rows = shape[min(1, len(shape) - 1)], shape[:1] + shape[2:] if len(shape) > 1 else ()
+    w = rng.random(classes) + 0.1 if weighted else None
+    ours, theirs = (None if w is None else make(w) for make in (mg.tensor, torch.tensor))
+    z, labels, q = rng.standard_normal(shape), np.asarray(rng.integers(0, classes, rows)), rng.random(shape)
+    options = {"reduction": reduction, "label_smoothing": smoothing}
+    for ignore in (-100, 0):
+        check(lambda z, y, i=ignore: F.cross_entropy(z, y, ours, ignore_index=i, **options),
+              lambda z, y, i=ignore: torch.nn.functional.cross_entropy(z, y, theirs, ignore_index=i, **options), torch, z, labels)
+        if smoothing == 0:
+            check(lambda z, y, i=ignore: F.nll_loss(z, y, ours, i, reduction),
+                  lambda z, y, i=ignore: torch.nn.functional.nll_loss(z, y, theirs, ignore_index=i, reduction=reduction), torch, z, labels)
+    mine, yours = nn.CrossEntropyLoss(ours, **options), torch.nn.CrossEntropyLoss(theirs, **options)
+    check(mine, yours, torch, z, q)
+    check(lambda q, z: mine(z, q), lambda q, z: yours(z, q), torch, q, z)       # the probabilities get a gradient too
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_derivatives_of_cross_entropy_over_further_axes(smoothing):
+    rng = np.random.default_rng(0)
+    z, q = (mg.tensor(rng.random((2, 3, 2)), requires_grad=True) for _ in range(2))
+    w, labels = mg.tensor(rng.random(3)), mg.tensor(rng.integers(0, 3, (2, 2)))
+    options = {"weight": w, "reduction": "none", "label_smoothing": smoothing}
+    assert mg.gradcheck(lambda z: F.cross_entropy(z, labels, **options), [z], order=3)
+    assert mg.gradcheck(lambda z, q: F.cross_entropy(z, q, **options), [z, q], order=2)
+    assert mg.gradcheck(lambda z: F.nll_loss(F.log_softmax(z, 1), labels, w, 0), [z], order=3)
+
+
+def test_probabilities_as_targets_refuse():
+    z, q = mg.zeros((2, 3)), mg.full((2, 3), 1 / 3)
+    with pytest.raises(ValueError, match=r"\[cross_entropy\] expected labels for ignore_index, got probabilities and 1"):
+        F.cross_entropy(z, q, ignore_index=1)
+    with pytest.raises(TypeError, match=r"\[cross_entropy\].*\(2, 3\), got float32 of shape \(3, 2\)"):
+        F.cross_entropy(z, q.T)
+
+
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_nll_of_log_softmax_is_cross_entropy(reduction):
     x, labels = mg.tensor(RNG.standard_normal((6, 4))), mg.tensor(RNG.integers(0, 4, 6))
