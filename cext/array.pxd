@@ -69,11 +69,12 @@ cdef class Array:
 
 cdef int itemsize(int code) noexcept nogil
 cdef bint is_float(int code) noexcept nogil
-cdef int code_of(object dtype) except -1
+cdef int code_of(object dtype, str op=*) except -1
 cdef DType dtype_of(int code)
-cdef int device_index(object device) except -1
+cdef int device_index(object device, str op=*) except -1
 cdef str device_name(int index)
-cdef int parse_shape(object shape, int64_t* extent) except -1
+cdef int parse_shape(object shape, int64_t* extent, str op=*) except -1
+cdef int parse_lengths(str op, object shape, int64_t* extent) except -1
 cdef tuple shape_of(Array x)
 cdef bint same_shape(Array a, Array b) noexcept
 

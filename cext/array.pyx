@@ -98,7 +98,8 @@ cdef DType dtype_of(int code):
     return <DType>TABLE[code]
 
 
-cdef int code_of(object dtype) except -1:
+cdef int code_of(object dtype, str op="dtype") except -1:
+    """The code of a dtype; `op` is what the error names."""
     if type(dtype) is DType:
         return (<DType>dtype).code
     try:
@@ -108,41 +109,52 @@ cdef int code_of(object dtype) except -1:
     except TypeError:
         found = None
     if found is None:
-        raise TypeError(f"[dtype] expected float32, float64, int32, int64 or bool, got {dtype!r}")
+        raise TypeError(f"[{op}] expected float32, float64, int32, int64 or bool, got {dtype!r}")
     return found
 
 
 # ── devices and shapes ────────────────────────────────────────────────────────────────────────────
 
-cdef int device_index(object device) except -1:
+cdef int device_index(object device, str op="device") except -1:
     """0 for the CPU, 1 + i for "cuda:i"."""
-    if device is None or device == "cpu":
+    if device is None:
         return 0
     if isinstance(device, str):
+        if device == "cpu":
+            return 0
         if device == "cuda":
             return 1
         if device.startswith("cuda:") and device[5:].isdigit() and int(device[5:]) < 63:
             return 1 + int(device[5:])
-    raise ValueError(f'[device] expected "cpu", "cuda" or "cuda:N", got {device!r}')
+    raise ValueError(f'[{op}] expected the device "cpu", "cuda" or "cuda:N", got {device!r}')
 
 
 cdef str device_name(int index):
     return "cpu" if index == 0 else f"cuda:{index - 1}"
 
 
-cdef int parse_shape(object shape, int64_t* extent) except -1:
+cdef int parse_shape(object shape, int64_t* extent, str op="shape") except -1:
     """Writes a shape given as an int or a sequence of ints and returns its length."""
     if not isinstance(shape, (tuple, list)):
-        shape = (shape,) if not hasattr(shape, "__iter__") else tuple(shape)
+        shape = (shape,) if isinstance(shape, str) or not hasattr(shape, "__iter__") else tuple(shape)
     if len(shape) > MAX_NDIM:
-        raise ValueError(f"[shape] expected at most {MAX_NDIM} axes, got {len(shape)}")
+        raise ValueError(f"[{op}] expected at most {MAX_NDIM} axes, got {len(shape)}")
     cdef int i = 0
     for n in shape:
         if not hasattr(n, "__index__"):
-            raise TypeError(f"[shape] expected integers, got {n!r}")
+            raise TypeError(f"[{op}] expected a shape of integers, got {n!r}")
         extent[i] = n.__index__()
         i += 1
     return i
+
+
+cdef int parse_lengths(str op, object shape, int64_t* extent) except -1:
+    """The same for the shape of a new tensor: none of the lengths may be negative."""
+    cdef int ndim = parse_shape(shape, extent, op), i
+    for i in range(ndim):
+        if extent[i] < 0:
+            raise ValueError(f"[{op}] expected lengths of 0 or more, got {extent[i]} on axis {i}")
+    return ndim
 
 
 cdef tuple shape_of(Array x):

@@ -564,7 +564,7 @@ def get_num_threads():
     return threads()
 
 
-def set_num_threads(int count):
+def set_num_threads(count):
     """Let kernels use up to `count` threads, the calling one included.
 
     The default is ``MINIGRAD_NUM_THREADS``, ``OMP_NUM_THREADS``, or the number of cores this process may run on.
@@ -583,6 +583,8 @@ def set_num_threads(int count):
     1
     >>> mg.set_num_threads(before)
     """
+    if not hasattr(count, "__index__"):
+        raise TypeError(f"[set_num_threads] expected an integer, got {count!r}")
     if count < 1:
         raise ValueError(f"[set_num_threads] expected 1 or more, got {count}")
     set_threads(count)

@@ -1,3 +1,3 @@
 from minigrad.engine.array cimport Array
 
-cdef Array from_object(object data, int code, int device, bint copy)
+cdef Array from_object(object data, int code, int device, bint copy, str op=*)

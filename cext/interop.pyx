@@ -14,6 +14,9 @@ from minigrad.engine.array cimport (
 )
 
 
+cdef frozenset NAMES = frozenset({"bool", "int32", "int64", "float32", "float64"})
+
+
 # ── the buffer protocol ───────────────────────────────────────────────────────────────────────────
 
 cdef void drop_buffer(void* owner) noexcept:
@@ -58,8 +61,8 @@ cdef Array from_buffer(object data):
     return view(base, info.ndim, extent, step, <char*>info.buf)
 
 
-cdef Array from_object(object data, int code, int device, bint copy):
-    """Any array-like as an array of dtype `code` (-1: its own) on a device.
+cdef Array from_object(object data, int code, int device, bint copy, str op="asarray"):
+    """Any array-like as an array of dtype `code` on a device (-1: its own, of either).
 
     Memory is shared where the exporter allows it and neither `copy` nor the dtype asks for another.
     """
@@ -70,23 +73,28 @@ cdef Array from_object(object data, int code, int device, bint copy):
         x = from_buffer(data)
     elif hasattr(data, "__dlpack__"):
         x = from_dlpack(data)
+    if device < 0:
+        device = x.buffer.device if x is not None else 0
     if x is not None and (code < 0 or x.code == code) and not copy and x.buffer.device == device:
         return x
     if x is not None and x.buffer.device:
         x = transferred(x, 0)
-    source = alias(x).numpy() if x is not None else np.asarray(data)
+    try:
+        source = alias(x).numpy() if x is not None else np.asarray(data)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise (ValueError if isinstance(error, ValueError) else TypeError)(
+            f"[{op}] expected a tensor or array-like, got {type(data).__name__}: {error}") from None
+    if source.dtype.kind not in "biufc":
+        raise TypeError(f"[{op}] expected numbers, got {type(data).__name__} of {source.dtype}")
+    if source.dtype.kind == "c" or code < 0 and source.dtype.name not in NAMES:
+        raise TypeError(f"[{op}] expected float32, float64, int32, int64 or bool, got {source.dtype}: "
+                        f"convert it first, or give a dtype")
     if code < 0:
-        if x is None and source.dtype == np.float64 and not hasattr(data, "dtype"):
-            code = FLOAT32      # Python floats take the default dtype
-        elif source.dtype == np.uint8 or source.dtype.kind not in "bif" or source.dtype.itemsize not in (1, 4, 8):
-            raise TypeError(f"[asarray] expected float32, float64, int32, int64 or bool, got {source.dtype}: "
-                            f"convert it first, or give a dtype")
-        else:
-            code = code_of(source.dtype)
-    if source.dtype.kind not in "biuf":
-        raise TypeError(f"[asarray] expected numbers, got {source.dtype}")
+        # Python floats take the default dtype
+        plain = x is None and source.dtype == np.float64 and not hasattr(data, "dtype")
+        code = FLOAT32 if plain else code_of(source.dtype)
     if source.ndim > MAX_NDIM:
-        raise ValueError(f"[asarray] expected at most {MAX_NDIM} axes, got {source.ndim}")
+        raise ValueError(f"[{op}] expected at most {MAX_NDIM} axes, got {source.ndim}")
     cdef int64_t[MAX_NDIM] extent
     cdef Array out = empty(code, parse_shape(source.shape, extent), extent, 0)
     np.copyto(out.numpy(), source, casting="unsafe")

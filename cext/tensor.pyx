@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, MAX_NDIM, Array, alias, check_same_device, code_of, device_index, empty, hold, is_float,
-    parse_shape, same_shape, set_result_type, shape_of, transferred,
+    BOOL, FLOAT32, MAX_NDIM, Array, alias, check_same_device, code_of, device_index, empty, hold, is_float,
+    parse_lengths, same_shape, set_result_type, shape_of, transferred,
 )
 from minigrad.engine.backend cimport ADD, DIVIDE, MUL, SUB, backend
 from minigrad.engine.interop cimport from_object
@@ -15,7 +15,7 @@ from minigrad.engine.ops.logic cimport (
     bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, equal, greater, greater_equal, less, less_equal, not_equal,
 )
 from minigrad.engine.ops.functions cimport absolute, power
-from minigrad.engine.ops.index cimport getitem, setitem
+from minigrad.engine.ops.index cimport assign, getitem, setitem
 from minigrad.engine.ops.layout cimport cast, copied, matrix_transpose, permute_dims
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.tape cimport Node, become, before_write, check_write, forget_leaf, gradient_node, recording, track
@@ -23,12 +23,25 @@ from minigrad.engine.ops import activation, arithmetic, functions, index, join, 
 from minigrad.engine.ops import softmax as rows
 from minigrad.engine import backward, tape
 
+cdef bint fits(Array b, Array a) noexcept:
+    """Whether b broadcasts to the shape of a."""
+    cdef int i, lead = a.ndim_ - b.ndim_
+    if lead < 0:
+        return False
+    for i in range(b.ndim_):
+        if b.extent[i] != a.extent[i + lead] and b.extent[i] != 1:
+            return False
+    return True
+
+
 cdef object in_place(str name, object operation, int op, object x, object y):
     """x op= y. Where nothing is recorded a kernel writes x; else x goes on as the result."""
     cdef Array a = <Array>x, b = None, result
     if not is_scalar(y):
         b = operand(name, y)
         check_same_device(name, a, b)
+        if not fits(b, a):
+            raise ValueError(f"[{name}] a tensor of shape {shape_of(b)} does not fit in place into {shape_of(a)}")
     cdef bint recorded = recording() and (a.needs_grad or (b is not None and b.needs_grad))
     check_write(name, a, recorded)
     if recorded:
@@ -41,8 +54,6 @@ cdef object in_place(str name, object operation, int op, object x, object y):
         return x
     else:
         result = operation(x, y)
-    if not same_shape(result, a):
-        raise ValueError(f"[{name}] a result of shape {shape_of(result)} does not fit in place into {shape_of(a)}")
     if result.code != a.code and not (is_float(a.code) and result.code <= a.code):
         raise TypeError(f"[{name}] a result of {result.dtype} does not fit in place into {a.dtype}")
     if recorded:
@@ -91,7 +102,7 @@ cdef class Tensor(Array):
 
     def __init__(self, data, bint requires_grad=False):
         if self.buffer == NULL:
-            hold(self, from_object(data, -1, 0, False))
+            hold(self, from_object(data, -1, -1, False, "Tensor"))
         self.requires_grad = requires_grad
 
     __array_ufunc__ = None      # NumPy leaves mixed operators to this class
@@ -135,7 +146,9 @@ cdef class Tensor(Array):
     def grad(self, value):
         cdef Array g
         if value is not None:
-            g = <Array?>value
+            if not isinstance(value, Array):
+                raise TypeError(f"[grad] expected a tensor or None, got {type(value).__name__}")
+            g = <Array>value
             if not same_shape(g, self) or g.code != self.code or g.buffer.device != self.buffer.device:
                 raise ValueError(f"[grad] expected shape {shape_of(self)}, {self.dtype} on {self.device}, "
                                  f"got {shape_of(g)}, {g.dtype} on {g.device}")
@@ -205,11 +218,11 @@ cdef class Tensor(Array):
         cdef Array out = self
         for arg in args:
             if isinstance(arg, str) and (arg == "cpu" or arg.startswith("cuda")):
-                out = moved(out, device_index(arg))
+                out = moved(out, device_index(arg, "to"))
             elif isinstance(arg, Array):
                 out = cast(moved(out, (<Array>arg).buffer.device), (<Array>arg).code)
             elif arg is not None:
-                out = cast(out, code_of(arg))
+                out = cast(out, code_of(arg, "to"))
         return copied(out) if copy and out is self else out
 
     def contiguous(self):
@@ -240,7 +253,7 @@ cdef class Tensor(Array):
 
     def copy_(self, source):
         """Write `source`, broadcast and converted, into this tensor."""
-        setitem(self, Ellipsis, source)
+        assign("copy_", self, Ellipsis, source)
         return self
 
     def set_(self, Array source):
@@ -264,12 +277,7 @@ cdef class Tensor(Array):
 
     def fill_(self, value):
         """Write one number everywhere."""
-        if not is_scalar(value) or weak_code(value, self.code) > self.code or (recording() and self.needs_grad):
-            setitem(self, Ellipsis, value)
-            return self
-        check_write("fill_", self, False)
-        backend(self).fill(self, value)
-        self.buffer.version += 1
+        filled("fill_", self, value)
         return self
 
     def zero_(self):
@@ -567,14 +575,36 @@ cdef Array moved(Array x, int device):
 set_result_type(Tensor)
 
 
-def make(data, dtype=None, device=None, requires_grad=False, copy=True):
-    """What `minigrad.tensor` (copy=True) and `minigrad.asarray` (copy=False) do."""
-    cdef Array x = from_object(data, -1 if dtype is None else code_of(dtype), device_index(device), copy)
+cdef int filled(str op, Array x, object value) except -1:
+    """Write one number everywhere."""
+    if not is_scalar(value) or weak_code(value, x.code, op) > x.code or (recording() and x.needs_grad):
+        return assign(op, x, Ellipsis, value)
+    check_write(op, x, False)
+    try:
+        backend(x).fill(x, value)
+    except OverflowError:
+        raise OverflowError(f"[{op}] {value!r} does not fit {x.dtype}") from None
+    x.buffer.version += 1
+    return 0
+
+
+cdef Array wanted(str op, Array x, bint requires_grad):
+    """A new tensor, which requires grad if it is to."""
+    if requires_grad and not is_float(x.code):
+        raise TypeError(f"[{op}] expected a floating dtype for a tensor that requires grad, got {x.dtype}")
+    x.needs_grad = x.needs_grad or requires_grad
+    return x
+
+
+def make(data, dtype=None, device=None, requires_grad=False, copy=True, str op=None):
+    """What `minigrad.tensor` (copy=True) and `minigrad.asarray` (copy=False) do, and `op` by them."""
+    if op is None:
+        op = "tensor" if copy else "asarray"
+    cdef int code = -1 if dtype is None else code_of(dtype, op)
+    cdef Array x = from_object(data, code, -1 if device is None else device_index(device, op), copy, op)
     if isinstance(data, Array):
         x = alias(x) if copy or x is not data or requires_grad else x
-    if requires_grad:
-        x.requires_grad = True
-    return x
+    return wanted(op, x, requires_grad)
 
 
 def rebuild(cls, values, device, requires_grad):
@@ -585,7 +615,11 @@ def rebuild(cls, values, device, requires_grad):
     return made
 
 
-def uninitialized(shape, dtype, device=None):
-    """What `minigrad.empty` does."""
+def constant(str op, shape, value, dtype=None, device=None, requires_grad=False):
+    """What `minigrad.empty` (value None), `zeros`, `ones` and `full` do."""
     cdef int64_t[MAX_NDIM] extent
-    return empty(code_of(dtype), parse_shape(shape, extent), extent, device_index(device))
+    cdef int code = FLOAT32 if dtype is None else code_of(dtype, op)
+    cdef Array x = empty(code, parse_lengths(op, shape, extent), extent, device_index(device, op))
+    if value is not None:
+        filled(op, x, value)
+    return wanted(op, x, requires_grad)

@@ -3,7 +3,7 @@
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from minigrad.creation import asarray, zeros, zeros_like
@@ -130,7 +130,11 @@ class detect_anomaly(_Mode):
 
 
 def _as_list(xs: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    return [xs] if isinstance(xs, Tensor) else list(xs)
+    found = list(xs) if isinstance(xs, Iterable) and not isinstance(xs, Tensor) else [xs]
+    for x in found:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"[grad] expected tensors, got {type(x).__name__}")
+    return found
 
 
 def grad(

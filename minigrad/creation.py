@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from numbers import Real
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from minigrad.engine.array import float32, int64
 from minigrad.engine.interop import from_dlpack
 from minigrad.engine.ops.layout import broadcast_to, expand_dims
 from minigrad.engine.ops.logic import where
-from minigrad.engine.tensor import Tensor, make, uninitialized
+from minigrad.engine.tensor import Tensor, constant, make
 
 if TYPE_CHECKING:
     from minigrad.engine.array import DTypeLike
@@ -23,6 +25,19 @@ __all__ = [
 Shape = int | Sequence[int]
 
 
+def operand(op: str, x: Any) -> Tensor:
+    """x itself if it is a tensor, any other array-like as one."""
+    return x if isinstance(x, Tensor) else make(x, copy=False, op=op)
+
+
+def integer(op: str, n: Any) -> int:
+    """n as an int, if it is an integer of any kind."""
+    try:
+        return index(n)
+    except TypeError:
+        raise TypeError(f"[{op}] expected an integer, got {n!r}") from None
+
+
 def tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
     """A tensor with a copy of `data`.
 
@@ -33,6 +48,7 @@ def tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requ
     dtype : DType, optional
         Default: the data's; Python floats become float32, Python ints int64.
     device : str, optional
+        Default: the data's, "cpu" for what is no array.
     requires_grad : bool
 
     Raises
@@ -54,7 +70,8 @@ def asarray(data: Any, dtype: "DTypeLike" = None, device: str | None = None, req
     """A tensor that shares the memory of `data` where it can, and copies where it must.
 
     Memory is shared with writable NumPy arrays and others that speak the buffer protocol or DLPack, if neither the
-    dtype nor the device has to change. Parameters and errors are those of `tensor`.
+    dtype nor the device has to change. Parameters and errors are those of `tensor`; without a `device` the tensor is
+    where the data is.
 
     Examples
     --------
@@ -84,8 +101,9 @@ def full(
     >>> mg.full(2, 7.0)
     tensor([7., 7.])
     """
-    made = empty(shape, dtype=make(fill_value).dtype if dtype is None else dtype, device=device)
-    return made.fill_(fill_value).requires_grad_(requires_grad)
+    if dtype is None:
+        dtype = make(fill_value, op="full").dtype
+    return constant("full", shape, fill_value, dtype, device, requires_grad)
 
 
 def empty(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
@@ -97,7 +115,7 @@ def empty(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None,
     >>> mg.empty((2, 3)).shape
     (2, 3)
     """
-    return uninitialized(shape, float32 if dtype is None else dtype, device).requires_grad_(requires_grad)
+    return constant("empty", shape, None, dtype, device, requires_grad)
 
 
 def zeros(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
@@ -109,7 +127,7 @@ def zeros(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None,
     >>> mg.zeros((1, 2))
     tensor([[0., 0.]])
     """
-    return empty(shape, dtype=dtype, device=device).fill_(0).requires_grad_(requires_grad)
+    return constant("zeros", shape, 0, dtype, device, requires_grad)
 
 
 def ones(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
@@ -121,7 +139,16 @@ def ones(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, 
     >>> mg.ones(2, dtype="int64")
     tensor([1, 1])
     """
-    return empty(shape, dtype=dtype, device=device).fill_(1).requires_grad_(requires_grad)
+    return constant("ones", shape, 1, dtype, device, requires_grad)
+
+
+def _like(
+    op: str, x: Tensor, value: float | None, dtype: "DTypeLike", device: str | None, requires_grad: bool
+) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"[{op}] expected a tensor, got {type(x).__name__}")
+    dtype, device = x.dtype if dtype is None else dtype, x.device if device is None else device
+    return constant(op, x.shape, value, dtype, device, requires_grad)
 
 
 def empty_like(
@@ -135,7 +162,7 @@ def empty_like(
     >>> mg.empty_like(mg.ones((2, 3))).shape
     (2, 3)
     """
-    return empty(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+    return _like("empty_like", x, None, dtype, device, requires_grad)
 
 
 def zeros_like(
@@ -149,7 +176,7 @@ def zeros_like(
     >>> mg.zeros_like(mg.ones(2))
     tensor([0., 0.])
     """
-    return zeros(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+    return _like("zeros_like", x, 0, dtype, device, requires_grad)
 
 
 def ones_like(
@@ -163,7 +190,7 @@ def ones_like(
     >>> mg.ones_like(mg.zeros(2))
     tensor([1., 1.])
     """
-    return ones(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+    return _like("ones_like", x, 1, dtype, device, requires_grad)
 
 
 def full_like(
@@ -177,7 +204,7 @@ def full_like(
     >>> mg.full_like(mg.ones(2), 7)
     tensor([7., 7.])
     """
-    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+    return _like("full_like", x, fill_value, dtype, device, requires_grad)
 
 
 def arange(
@@ -200,7 +227,7 @@ def arange(
         raise ValueError("[arange] expected a step other than 0")
     if dtype is None:
         dtype = int64 if all(isinstance(v, int) for v in numbers) else float32
-    return make(np.arange(*numbers), dtype, device)
+    return make(np.arange(*numbers), dtype, device, op="arange")
 
 
 def linspace(
@@ -214,9 +241,13 @@ def linspace(
     >>> mg.linspace(0, 1, 5)
     tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
-    if num < 0:
+    if integer("linspace", num) < 0:
         raise ValueError(f"[linspace] expected 0 values or more, got {num}")
-    return make(np.linspace(start, stop, num, endpoint=endpoint), float32 if dtype is None else dtype, device)
+    for v in (start, stop):
+        if not isinstance(v, Real):
+            raise TypeError(f"[linspace] expected numbers, got {v!r}")
+    dtype = float32 if dtype is None else dtype
+    return make(np.linspace(start, stop, num, endpoint=endpoint), dtype, device, op="linspace")
 
 
 def eye(
@@ -231,17 +262,19 @@ def eye(
     tensor([[1., 0.],
             [0., 1.]])
     """
-    if n_rows < 0 or (n_cols is not None and n_cols < 0):
-        raise ValueError(f"[eye] expected lengths of 0 or more, got {n_rows} and {n_cols}")
-    return make(np.eye(n_rows, n_cols, k), float32 if dtype is None else dtype, device)
+    rows, columns = integer("eye", n_rows), integer("eye", n_rows if n_cols is None else n_cols)
+    if rows < 0 or columns < 0:
+        raise ValueError(f"[eye] expected lengths of 0 or more, got {rows} and {columns}")
+    return make(np.eye(rows, columns, integer("eye", k)), float32 if dtype is None else dtype, device, op="eye")
 
 
 def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
     name = "tril" if lower else "triu"
-    x = asarray(x) if not isinstance(x, Tensor) else x
+    x = operand(name, x)
     if x.ndim < 2:
         raise ValueError(f"[{name}] expected two axes or more, got shape {x.shape}")
     rows, columns = x.shape[-2:]
+    k = integer(name, k)
     below = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
     return where(make(below if lower else ~below, device=x.device), x, False)
 
@@ -284,7 +317,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f'[meshgrid] expected indexing "xy" or "ij", got {indexing!r}')
-    arrays = tuple(x if isinstance(x, Tensor) else asarray(x) for x in arrays)
+    arrays = tuple(operand("meshgrid", x) for x in arrays)
     for x in arrays:
         if x.ndim != 1:
             raise ValueError(f"[meshgrid] expected one-dimensional tensors, got shape {x.shape}")

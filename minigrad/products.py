@@ -1,11 +1,10 @@
 """Products and rearrangements composed of the engine's operations, and so differentiable to any order."""
 
 from collections.abc import Sequence
-from operator import index
 from string import ascii_letters
 from typing import Any
 
-from minigrad.creation import asarray
+from minigrad.creation import asarray, integer, operand
 from minigrad.engine.ops.arithmetic import multiply
 from minigrad.engine.ops.index import take
 from minigrad.engine.ops.join import concat, split
@@ -27,7 +26,7 @@ def outer(x: Tensor, y: Tensor, /) -> Tensor:
     tensor([[3., 4.],
             [6., 8.]])
     """
-    x, y = _tensor(x), _tensor(y)
+    x, y = operand("outer", x), operand("outer", y)
     if x.ndim != 1 or y.ndim != 1:
         raise ValueError(f"[outer] expected two vectors, got shapes {x.shape} and {y.shape}")
     return multiply(expand_dims(x, 1), expand_dims(y, 0))
@@ -42,7 +41,7 @@ def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
     >>> mg.vecdot(mg.tensor([1.0, 2.0]), mg.tensor([3.0, 4.0]))
     tensor(11.)
     """
-    x, y = _tensor(x), _tensor(y)
+    x, y = operand("vecdot", x), operand("vecdot", y)
     if x.shape[_axis("vecdot", axis, x)] != y.shape[_axis("vecdot", axis, y)]:
         raise ValueError(f"[vecdot] expected one length along axis {axis}, got shapes {x.shape} and {y.shape}")
     return _sum(multiply(moveaxis(x, axis, -1), moveaxis(y, axis, -1)), -1)
@@ -57,7 +56,7 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[Sequence[int], Seque
     >>> mg.tensordot(mg.ones((2, 3)), mg.ones((3, 4)), axes=1).shape
     (2, 4)
     """
-    x, y = _tensor(x), _tensor(y)
+    x, y = operand("tensordot", x), operand("tensordot", y)
     if isinstance(axes, int):
         if not 0 <= axes <= min(x.ndim, y.ndim):
             raise ValueError(f"[tensordot] expected 0 to {min(x.ndim, y.ndim)} axes, got {axes}")
@@ -86,20 +85,9 @@ def _count(x: Tensor, axes: Sequence[int]) -> int:
     return _product([x.shape[k] for k in axes])
 
 
-def _tensor(x: Any) -> Tensor:
-    return x if isinstance(x, Tensor) else asarray(x)
-
-
-def _integer(op: str, n: Any) -> int:
-    try:
-        return index(n)
-    except TypeError:
-        raise TypeError(f"[{op}] expected an integer, got {n!r}") from None
-
-
 def _axis(op: str, axis: Any, x: Tensor) -> int:
     """An axis of x, checked and counted from the front."""
-    k = _integer(op, axis)
+    k = integer(op, axis)
     if not -x.ndim <= k < x.ndim:
         raise IndexError(f"[{op}] expected an axis from {-x.ndim} to {x.ndim - 1} for shape {x.shape}, got {k}")
     return k % x.ndim
@@ -137,7 +125,7 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
     >>> mg.einsum("ii->", a)
     tensor(3.)
     """
-    operands = tuple(_tensor(x) for x in operands)
+    operands = tuple(operand("einsum", x) for x in operands)
     terms, output = _parse(subscripts, operands)
     sizes: dict[str, int] = {}
     for term, x in zip(terms, operands, strict=True):
@@ -158,6 +146,8 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
 
 def _parse(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[str], str]:
     """The letters of every operand and of the result, with the ellipsis spelled out."""
+    if not isinstance(subscripts, str):
+        raise TypeError(f"[einsum] expected subscripts in a string, got {subscripts!r}")
     text = subscripts.replace(" ", "")
     left, arrow, output = text.partition("->")
     terms = left.split(",")
@@ -244,7 +234,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     >>> mg.transpose(mg.ones((2, 3))).shape
     (3, 2)
     """
-    x = _tensor(x)
+    x = operand("transpose", x)
     return permute_dims(x, range(x.ndim - 1, -1, -1) if axes is None else axes)
 
 
@@ -257,11 +247,11 @@ def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] 
     >>> mg.roll(mg.arange(4), 1)
     tensor([3, 0, 1, 2])
     """
-    x = _tensor(x)
+    x = operand("roll", x)
     if axis is None:
         return reshape(roll(reshape(x, -1), shift, axis=0), x.shape)
-    axes = [_axis("roll", k, x) for k in (axis if isinstance(axis, Sequence) else [axis])]
-    shifts = [_integer("roll", by) for by in (shift if isinstance(shift, Sequence) else [shift] * len(axes))]
+    axes = [_axis("roll", k, x) for k in (axis if isinstance(axis, (tuple, list)) else [axis])]
+    shifts = [integer("roll", by) for by in (shift if isinstance(shift, (tuple, list)) else [shift] * len(axes))]
     if len(shifts) != len(axes):
         raise ValueError(f"[roll] expected as many shifts as axes, got {shift} and {axis}")
     for k, by in zip(axes, shifts, strict=True):
@@ -281,11 +271,11 @@ def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | N
     >>> mg.repeat(mg.tensor([1, 2]), 2)
     tensor([1, 1, 2, 2])
     """
-    x = _tensor(x)
+    x = operand("repeat", x)
     if axis is None:
         x, axis = reshape(x, -1), 0
     n = x.shape[_axis("repeat", axis, x)]
-    counts = [_integer("repeat", r) for r in reshape(_tensor(repeats), -1).tolist()]
+    counts = [integer("repeat", r) for r in reshape(operand("repeat", repeats), -1).tolist()]
     if len(counts) not in (1, n) or any(c < 0 for c in counts):
         raise ValueError(f"[repeat] expected {n} counts of 0 or more, got {repeats}")
     counts = counts * n if len(counts) == 1 else counts
@@ -302,8 +292,8 @@ def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
     >>> mg.tile(mg.tensor([1, 2]), 2)
     tensor([1, 2, 1, 2])
     """
-    x = _tensor(x)
-    counts = [_integer("tile", n) for n in (repetitions if isinstance(repetitions, Sequence) else [repetitions])]
+    x = operand("tile", x)
+    counts = [integer("tile", n) for n in (repetitions if isinstance(repetitions, Sequence) else [repetitions])]
     if any(count < 0 for count in counts):
         raise ValueError(f"[tile] expected repetitions of 0 or more, got {repetitions}")
     counts = [1] * (x.ndim - len(counts)) + counts
@@ -333,11 +323,11 @@ def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0) -> Tensor:
     """
     from minigrad.creation import full
 
-    x = _tensor(x)
+    x = operand("pad", x)
     if not isinstance(pad_width, Sequence):
         pad_width = (pad_width, pad_width)
     pairs: Sequence[Any] = pad_width if all(isinstance(w, Sequence) for w in pad_width) else [pad_width] * x.ndim
-    widths = [tuple(_integer("pad", n) for n in pair) for pair in pairs]
+    widths = [tuple(integer("pad", n) for n in pair) for pair in pairs]
     if len(widths) != x.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
         raise ValueError(f"[pad] expected (before, after) of 0 or more for each of {x.ndim} axes, got {pad_width}")
     for axis, (before, after) in enumerate(widths):

@@ -111,7 +111,7 @@ def test_other_endianness_is_converted(dtype):
 def test_other_numbers_need_a_dtype(dtype):
     a = np.array([1, 2], dtype=dtype)
     for make in (mg.asarray, mg.tensor):
-        with pytest.raises(TypeError, match=rf"^\[(asarray|dtype)\].*{dtype}"):
+        with pytest.raises(TypeError, match=rf"^\[{make.__name__}\].*{dtype}"):
             make(a)
         x = make(a, dtype="float32")
         np.testing.assert_array_equal(x.numpy(), [1, 2])
@@ -346,3 +346,38 @@ def test_from_dlpack_never_writes_what_is_read_only():
         return  # NumPy itself refuses to export it without a flag
     x.fill_(0)
     np.testing.assert_array_equal(a, matrix())
+
+
+# ── other devices: memory of the CPU that says it lies on a GPU, handed in by DLPack and never read ─────────────────
+
+
+class Elsewhere:
+    """An exporter whose capsule names the device cuda:0."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **options):
+        capsule = self.array.__dlpack__()
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        address = pointer(capsule, b"dltensor")
+        ctypes.c_int32.from_address(address + 8).value = 2      # DLTensor: data, then the type and number of the device
+        return capsule
+
+
+def test_an_array_keeps_its_device():
+    """Nothing moves to the CPU that was not asked to."""
+    x = mg.from_dlpack(Elsewhere(np.arange(3.0)))
+    assert x.device == "cuda:0"
+    for y in (mg.asarray(x), mg.asarray(x, dtype="float64"), mg.asarray(Elsewhere(np.arange(3.0))), mg.Tensor(x)):
+        assert y.device == "cuda:0"
+    assert mg.asarray(x) is x
+    assert mg.asarray(x, requires_grad=True).data_ptr() == x.data_ptr()
+    with pytest.raises(RuntimeError, match="cuda:0"):   # moving is what `device` asks for: here nobody can
+        mg.asarray(x, device="cpu")
+    with pytest.raises(ValueError, match=r"^\[add\].*cuda:0 and cpu"):
+        mg.add(Elsewhere(np.arange(3.0)), mg.ones(3))

@@ -9,10 +9,11 @@ from minigrad.engine.ops.arithmetic cimport add, apply_binary, apply_unary, mult
 from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, where
 from minigrad.engine.ops.functions cimport erf, exp, expm1, square
 from minigrad.engine.ops.layout cimport cast, dense
-from minigrad.engine.ops.random cimport reserve
+from minigrad.engine.ops.random cimport places
 from minigrad.engine.tape cimport Node, recording, track
 
 from math import pi, sqrt
+from numbers import Real
 
 
 # relu: y = max(x, 0), dx = g where x > 0
@@ -194,6 +195,8 @@ def dropout(x, p=0.5, training=True):
     [0.0, 2.0]
     """
     cdef Array a = float_operand("dropout", x), plain, out, keep
+    if not isinstance(p, Real):
+        raise TypeError(f"[dropout] expected a probability from 0 to 1, got {p!r}")
     if not 0 <= p <= 1:
         raise ValueError(f"[dropout] expected a probability from 0 to 1, got {p}")
     if not training or p == 0:
@@ -202,7 +205,7 @@ def dropout(x, p=0.5, training=True):
         return multiply(a, 0)
     plain = dense(a)
     out, keep = empty_as(plain, a.code), empty_as(plain, BOOL)
-    seed, offset = reserve((plain.count + 1) // 2)
+    seed, offset = places(plain)
     if a.count:
         backend(a).dropout(seed, offset, p, plain, out, keep)
     track(out, b"dropout", dropout_backward, 0, a, None, None, (keep, 1 / (1 - p)))

@@ -4,9 +4,9 @@ from minigrad.engine.array cimport MAX_NDIM, Array
 
 cdef Array operand(str op, object x)
 cdef Array float_operand(str op, object x)
-cdef Array scalar(object value, int code, int device)
+cdef Array scalar(object value, int code, int device, str op=*)
 cdef int refuse_bool(str op, Array x) except -1
 cdef int one_axis(str op, object axis, int ndim) except -1
 cdef list many_axes(str op, object axis, int ndim)
-cdef int weak_code(object value, int code) except -1
+cdef int weak_code(object value, int code, str op=*) except -1
 cdef bint is_scalar(object x)

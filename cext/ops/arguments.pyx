@@ -13,7 +13,7 @@ cdef bint is_scalar(object x):
     return isinstance(x, (float, int)) or (isinstance(x, (numbers.Number, np.bool_)) and not isinstance(x, Array))
 
 
-cdef int weak_code(object value, int code) except -1:
+cdef int weak_code(object value, int code, str op="scalar") except -1:
     """The dtype of `value op tensor` for a scalar value and a tensor of dtype `code` (array API: scalars are weak)."""
     if isinstance(value, (bool, np.bool_)):
         return code
@@ -23,16 +23,16 @@ cdef int weak_code(object value, int code) except -1:
         if isinstance(value, numbers.Integral):
             return INT64 if code == BOOL else code
         return code if is_float(code) else FLOAT32
-    raise TypeError(f"[scalar] expected a real number, got {value!r}")
+    raise TypeError(f"[{op}] expected a real number, got {value!r}")
 
 
-cdef Array scalar(object value, int code, int device):
+cdef Array scalar(object value, int code, int device, str op="scalar"):
     """A 0-d array."""
     cdef Array out = empty(code, 0, NULL, device)
     try:
         backend(out).fill(out, bool(value) if isinstance(value, np.bool_) else value)
     except OverflowError:
-        raise OverflowError(f"[scalar] {value!r} does not fit {out.dtype}") from None
+        raise OverflowError(f"[{op}] {value!r} does not fit {out.dtype}") from None
     return out
 
 
@@ -41,11 +41,8 @@ cdef Array operand(str op, object x):
     if isinstance(x, Array):
         return <Array>x
     if is_scalar(x):
-        return scalar(x, weak_code(x, BOOL), 0)
-    try:
-        return from_object(x, -1, 0, False)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"[{op}] expected a tensor or array-like, got {type(x).__name__}: {error}") from None
+        return scalar(x, weak_code(x, BOOL, op), 0, op)
+    return from_object(x, -1, -1, False, op)
 
 
 cdef Array float_operand(str op, object x):

@@ -41,17 +41,17 @@ cdef tuple matched(str op, object x, object y):
         if isinstance(y, Array):
             b = <Array>y
         elif is_scalar(y):
-            code = weak_code(y, a.code)
+            code = weak_code(y, a.code, op)
             a = cast(a, code)
-            b = scalar(y, code, a.buffer.device)
+            b = scalar(y, code, a.buffer.device, op)
             return a, broadcasted(b, a.ndim_, a.extent)
         else:
             b = operand(op, y)
     elif isinstance(y, Array) and is_scalar(x):
         b = <Array>y
-        code = weak_code(x, b.code)
+        code = weak_code(x, b.code, op)
         b = cast(b, code)
-        a = scalar(x, code, b.buffer.device)
+        a = scalar(x, code, b.buffer.device, op)
         return broadcasted(a, b.ndim_, b.extent), b
     else:
         a, b = operand(op, x), operand(op, y)

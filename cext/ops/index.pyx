@@ -445,18 +445,23 @@ cdef Array written(tuple shape, list spec, list layout):
 
 cpdef int setitem(x, key, value) except -1:
     """x[key] = value in place; the value broadcasts and is converted to x's dtype."""
-    cdef Array a = <Array?>x, v, target, result, old
+    return assign("setitem", <Array?>x, key, value)
+
+
+cdef int assign(str op, Array a, object key, object value) except -1:
+    """The same for any `op` that writes so."""
+    cdef Array v, target, result, old
     if not is_scalar(value):
-        v = operand("setitem", value)
-    elif is_float(weak_code(value, a.code)) and not is_float(a.code) and not float(value).is_integer():
-        raise TypeError(f"[setitem] expected a value that fits {a.dtype}, got {value!r}")
+        v = operand(op, value)
+    elif is_float(weak_code(value, a.code, op)) and not is_float(a.code) and not float(value).is_integer():
+        raise TypeError(f"[{op}] expected a value that fits {a.dtype}, got {value!r}")
     else:
-        v = scalar(value, a.code, a.buffer.device)
-    check_same_device("setitem", a, v)
+        v = scalar(value, a.code, a.buffer.device, op)
+    check_same_device(op, a, v)
     cdef bint recorded = recording() and (a.needs_grad or v.needs_grad)
-    check_write("setitem", a, recorded)
+    check_write(op, a, recorded)
     if is_float(v.code) and not is_float(a.code):
-        raise TypeError(f"[setitem] expected a value of a dtype that fits {a.dtype}, got {v.dtype}")
+        raise TypeError(f"[{op}] expected a value of a dtype that fits {a.dtype}, got {v.dtype}")
     spec, layout = parse_key(a, key)
     old = alias(a)
     target = basic(old, spec, layout)
@@ -468,7 +473,7 @@ cpdef int setitem(x, key, value) except -1:
             v = reindexed(v, list(shape_of(v)[1:]))
         v = broadcast_shape(v, part_shape)
     except ValueError:
-        raise ValueError(f"[setitem] a value of shape {shape_of(v)} does not broadcast to {part_shape}") from None
+        raise ValueError(f"[{op}] a value of shape {shape_of(v)} does not broadcast to {part_shape}") from None
     if v.buffer == a.buffer and not recorded:
         v = copied(v)       # x[1:] = x[:-1]
     if recorded:

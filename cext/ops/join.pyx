@@ -46,6 +46,8 @@ cdef Array concatenated(list parts, int axis):
 
 cdef list checked(str op, object tensors):
     """Operands of one dtype on one device."""
+    if not hasattr(tensors, "__iter__"):
+        raise TypeError(f"[{op}] expected a sequence of tensors, got {type(tensors).__name__}")
     cdef list parts = [operand(op, x) for x in tensors]
     cdef Array part
     cdef int code = 0
@@ -157,7 +159,7 @@ def split(x, indices_or_sections, axis=0):
         bounds = [i * (n // sections) for i in range(sections + 1)]
     else:
         bounds = [0]
-        for cut in indices_or_sections:
+        for cut in indices_or_sections if hasattr(indices_or_sections, "__iter__") else [indices_or_sections]:
             if not hasattr(cut, "__index__"):
                 raise TypeError(f"[split] expected integers, got {cut!r}")
             cut = cut.__index__()

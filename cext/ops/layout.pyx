@@ -66,7 +66,7 @@ def astype(x, dtype, *, copy=True):
     tensor([ 1, -1], dtype=int32)
     """
     cdef Array a = operand("astype", x)
-    cdef int code = code_of(dtype)
+    cdef int code = code_of(dtype, "astype")
     return cast(a, code) if a.code != code or not copy else copied(a)
 
 
@@ -115,7 +115,7 @@ cpdef Array reshape(x, shape, copy=None):
     """
     cdef Array a = operand("reshape", x)
     cdef int64_t[MAX_NDIM] extent
-    cdef int ndim = parse_shape(shape, extent), i, free = -1
+    cdef int ndim = parse_shape(shape, extent, "reshape"), i, free = -1
     cdef int64_t known
     for i in range(ndim):
         if extent[i] == -1 and free < 0:
@@ -161,9 +161,9 @@ cpdef Array permute_dims(x, axes):
     (4, 2, 3)
     """
     cdef Array a = operand("permute_dims", x)
-    order = [one_axis("permute_dims", k, a.ndim_) for k in axes]
+    order = [one_axis("permute_dims", k, a.ndim_) for k in (axes if hasattr(axes, "__iter__") else (axes,))]
     if len(order) != a.ndim_ or len(set(order)) != a.ndim_:
-        raise ValueError(f"[permute_dims] expected each of {a.ndim_} axes once, got {tuple(axes)}")
+        raise ValueError(f"[permute_dims] expected each of {a.ndim_} axes once, got {axes}")
     return permuted(a, order)
 
 
@@ -361,7 +361,7 @@ cdef Array broadcasted(Array x, int ndim, const int64_t* extent):
 
 cdef Array broadcast_shape(Array x, tuple shape):
     cdef int64_t[MAX_NDIM] extent
-    cdef int ndim = parse_shape(shape, extent), i
+    cdef int ndim = parse_shape(shape, extent, "broadcast_to"), i
     cdef int lead = ndim - x.ndim_
     cdef bint fits = lead >= 0
     for i in range(x.ndim_ if fits else 0):
@@ -387,7 +387,7 @@ cpdef Array broadcast_to(x, shape):
             [1., 2.]])
     """
     return broadcast_shape(operand("broadcast_to", x), shape if isinstance(shape, tuple) else
-                           tuple(shape) if hasattr(shape, "__iter__") else (shape,))
+                           tuple(shape) if hasattr(shape, "__iter__") and not isinstance(shape, str) else (shape,))
 
 
 # ── sum: y = sum of x over axes, dx = g repeated ──────────────────────────────────────────────────
@@ -486,5 +486,5 @@ def sum(x, axis=None, *, keepdims=False, dtype=None):
     """
     cdef Array a = operand("sum", x)
     if dtype is not None:
-        a = cast(a, code_of(dtype))
+        a = cast(a, code_of(dtype, "sum"))
     return summed(a, many_axes("sum", axis, a.ndim_), keepdims)

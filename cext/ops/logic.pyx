@@ -226,7 +226,8 @@ cpdef Array where(condition, x, y):
     """
     cdef Array c = cast(operand("where", condition), BOOL), a, b
     if is_scalar(x) and is_scalar(y):
-        x = scalar(x, FLOAT32 if isinstance(x, float) or isinstance(y, float) else weak_code(x, BOOL), c.buffer.device)
+        x = scalar(x, FLOAT32 if isinstance(x, float) or isinstance(y, float) else weak_code(x, BOOL, "where"),
+                   c.buffer.device, "where")
     first, second = matched("where", x, y)
     a, b = <Array>first, <Array>second
     check_same_device("where", c, a)

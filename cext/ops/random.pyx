@@ -2,12 +2,13 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from minigrad.engine.array cimport (
-    FLOAT32, INT64, MAX_NDIM, Array, code_of, device_index, dtype_of, empty, is_float, parse_shape,
+    FLOAT32, FLOAT64, INT64, MAX_NDIM, Array, code_of, device_index, dtype_of, empty, is_float, parse_lengths,
 )
 from minigrad.engine.backend cimport backend
 from minigrad.engine.ops.index import argsort
 
 import os
+from numbers import Integral, Real
 
 cdef uint64_t seed = int.from_bytes(os.urandom(8), "little")
 cdef uint64_t position = 0
@@ -64,15 +65,30 @@ def set_state(state):
     True
     """
     global seed, position
+    if not isinstance(state, dict) or sorted(state) != ["position", "seed"]:
+        raise ValueError(f"[set_state] expected what get_state returned, got {state!r}")
     seed, position = state["seed"], state["position"]
 
 
-cdef Array prepare(str op, object shape, object dtype, object device):
+cdef Array prepare(str op, object shape, int code, object device, tuple numbers):
+    """The array to be filled; `numbers` are the parameters of the distribution."""
     cdef int64_t[MAX_NDIM] extent
-    cdef int code = code_of(dtype) if dtype is not None else FLOAT32
+    for number in numbers:
+        if not isinstance(number, Integral if code == INT64 else Real):
+            raise TypeError(f"[{op}] expected {'integers' if code == INT64 else 'numbers'}, got {number!r}")
+    return empty(code, parse_lengths(op, shape, extent), extent, device_index(device, op))
+
+
+cdef int float_code(str op, object dtype) except -1:
+    cdef int code = code_of(dtype, op) if dtype is not None else FLOAT32
     if not is_float(code):
         raise TypeError(f"[{op}] expected a floating dtype, got {dtype_of(code)}")
-    return empty(code, parse_shape(shape, extent), extent, device_index(device))
+    return code
+
+
+cdef tuple places(Array x):
+    """`reserve` for the values of x, four to a block."""
+    return reserve((x.count + 3) // 4)
 
 
 def uniform(low=0.0, high=1.0, shape=(), *, dtype=None, device=None):
@@ -92,10 +108,10 @@ def uniform(low=0.0, high=1.0, shape=(), *, dtype=None, device=None):
     >>> mg.random.uniform(-1, 1, shape=(2, 3)).shape
     (2, 3)
     """
-    cdef Array out = prepare("uniform", shape, dtype, device)
+    cdef Array out = prepare("uniform", shape, float_code("uniform", dtype), device, (low, high))
     if not low <= high:
         raise ValueError(f"[uniform] expected low <= high, got {low} and {high}")
-    s, start = reserve((out.count + 1) // 2)
+    s, start = places(out)
     backend(out).uniform(s, start, low, high, out)
     return out
 
@@ -109,10 +125,10 @@ def normal(mean=0.0, std=1.0, shape=(), *, dtype=None, device=None):
     >>> mg.random.normal(shape=(2, 3)).shape
     (2, 3)
     """
-    cdef Array out = prepare("normal", shape, dtype, device)
+    cdef Array out = prepare("normal", shape, float_code("normal", dtype), device, (mean, std))
     if not std >= 0:
         raise ValueError(f"[normal] expected a standard deviation of 0 or more, got {std}")
-    s, start = reserve((out.count + 1) // 2)
+    s, start = places(out)
     backend(out).normal(s, start, mean, std, out)
     return out
 
@@ -126,11 +142,10 @@ def randint(low, high, shape=(), *, device=None):
     >>> mg.random.randint(0, 10, shape=(4,)).dtype
     minigrad.int64
     """
-    cdef int64_t[MAX_NDIM] extent
-    cdef Array out = empty(INT64, parse_shape(shape, extent), extent, device_index(device))
+    cdef Array out = prepare("randint", shape, INT64, device, (low, high))
     if not low < high:
         raise ValueError(f"[randint] expected low < high, got {low} and {high}")
-    s, start = reserve((out.count + 1) // 2)
+    s, start = places(out)
     backend(out).integers(s, start, low, high, out)
     return out
 
@@ -144,4 +159,9 @@ def permutation(n, *, device=None):
     >>> mg.random.permutation(4).sort()
     tensor([0, 1, 2, 3])
     """
-    return argsort(uniform(shape=(n,), dtype="float64", device=device))
+    cdef Array keys = prepare("permutation", n, FLOAT64, device, ())
+    if keys.ndim_ != 1:
+        raise TypeError(f"[permutation] expected an integer, got {n!r}")
+    s, start = places(keys)
+    backend(keys).uniform(s, start, 0.0, 1.0, keys)
+    return argsort(keys)

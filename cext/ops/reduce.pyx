@@ -72,6 +72,19 @@ cdef int var_backward(Node node, Array g) except -1:
     return node.send(0, multiply(deviation, spread(multiply(g, 2 * inverse(divisor)), kept_shape(x, axes), shape)))
 
 
+cdef Array variance(str name, object x, object axis, object correction, bint keepdims):
+    cdef Array a = float_operand(name, x), plain
+    axes = many_axes(name, axis, a.ndim_)
+    cdef double divisor = length(a, axes) - correction
+    cdef Array center = reduced(a, axes, True, a.code), squares = reduced(a, axes, keepdims, a.code)
+    plain, outer, n, inner = reduction(a, axes)
+    backend(a).moments(outer, n, inner, plain, center, squares)
+    cdef Array out = multiply(squares, inverse(divisor))
+    if recording() and a.needs_grad:
+        track(out, b"var", var_backward, 1, a, None, None, (axes, divisor, keepdims, center))
+    return out
+
+
 def var(x, axis=None, *, correction=0, keepdims=False):
     """The variance over `axis`: the mean squared deviation from the mean, in two passes.
 
@@ -90,16 +103,7 @@ def var(x, axis=None, *, correction=0, keepdims=False):
     >>> mg.var(mg.tensor([1.0, 2.0, 3.0, 4.0]))
     tensor(1.25)
     """
-    cdef Array a = float_operand("var", x), plain
-    axes = many_axes("var", axis, a.ndim_)
-    cdef double divisor = length(a, axes) - correction
-    cdef Array center = reduced(a, axes, True, a.code), squares = reduced(a, axes, keepdims, a.code)
-    plain, outer, n, inner = reduction(a, axes)
-    backend(a).moments(outer, n, inner, plain, center, squares)
-    cdef Array out = multiply(squares, inverse(divisor))
-    if recording() and a.needs_grad:
-        track(out, b"var", var_backward, 1, a, None, None, (axes, divisor, keepdims, center))
-    return out
+    return variance("var", x, axis, correction, keepdims)
 
 
 # std: y = √v of the variance v, dv = g / (2 y), 0 where y = 0
@@ -118,7 +122,7 @@ def std(x, axis=None, *, correction=0, keepdims=False):
     >>> mg.std(mg.tensor([1.0, 3.0]))
     tensor(1.)
     """
-    cdef Array v = var(x, axis, correction=correction, keepdims=keepdims), out = apply_unary(SQRT, v, v.code)
+    cdef Array v = variance("std", x, axis, correction, keepdims), out = apply_unary(SQRT, v, v.code)
     track(out, b"std", std_backward, 0, v, None, None, alias(out))
     return out
 
@@ -172,7 +176,7 @@ def prod(x, axis=None, *, keepdims=False, dtype=None):
     """
     cdef Array a = operand("prod", x), plain
     if dtype is not None:
-        a = cast(a, code_of(dtype))
+        a = cast(a, code_of(dtype, "prod"))
     if a.code == BOOL or a.code == INT32:
         a = cast(a, INT64)
     axes = many_axes("prod", axis, a.ndim_)
@@ -358,7 +362,7 @@ def cumulative_sum(x, axis=None, *, dtype=None, include_initial=False):
         raise ValueError(f"[cumulative_sum] expected an axis for {a.ndim_} axes")
     cdef int k = one_axis("cumulative_sum", 0 if axis is None else axis, a.ndim_)
     if dtype is not None:
-        a = cast(a, code_of(dtype))
+        a = cast(a, code_of(dtype, "cumulative_sum"))
     if a.code == BOOL or a.code == INT32:
         a = cast(a, INT64)
     cdef Array out = empty_as(a, a.code)

@@ -164,6 +164,18 @@ class Tensor(Array):
     def log_softmax(self, axis: int = -1) -> Tensor: ...
 
 def make(
-    data: Any, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False, copy: bool = True
+    data: Any,
+    dtype: DTypeLike = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+    copy: bool = True,
+    op: str | None = None,
 ) -> Tensor: ...
-def uninitialized(shape: int | Sequence[int], dtype: DTypeLike, device: str | None = None) -> Tensor: ...
+def constant(
+    op: str,
+    shape: int | Sequence[int],
+    value: TensorLike | None,
+    dtype: DTypeLike = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor: ...

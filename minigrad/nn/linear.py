@@ -2,7 +2,7 @@
 
 import math
 
-from minigrad.creation import empty
+from minigrad.creation import empty, integer
 from minigrad.engine.array import DType
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
@@ -53,6 +53,7 @@ class Linear(Module):
         device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        in_features, out_features = integer("Linear", in_features), integer("Linear", out_features)
         if in_features < 1 or out_features < 1:
             raise ValueError(f"[Linear] expected sizes of at least 1, got {in_features} and {out_features}")
         self.in_features, self.out_features = in_features, out_features

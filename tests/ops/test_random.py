@@ -247,5 +247,5 @@ def test_errors():
     refuses(ValueError, "randint", ["3", "3"], mg.random.randint, 3, 3, (2,))
     refuses(TypeError, "uniform", "int64", mg.random.uniform, dtype="int64")
     refuses(TypeError, "normal", "bool", mg.random.normal, dtype="bool")
-    refuses(ValueError, "shape", "-1", mg.random.uniform, shape=(-1,))
-    refuses(ValueError, "shape", "-2", mg.random.permutation, -2)
+    refuses(ValueError, "uniform", "-1", mg.random.uniform, shape=(-1,))
+    refuses(ValueError, "permutation", "-2", mg.random.permutation, -2)

@@ -1,0 +1,299 @@
+"""Wrong input: what is raised begins with the operation that was asked for, and names the numbers. Nothing is changed.
+
+The first part puts wrong operands and options into every operation of the table; the second lists what else there is.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from checks import Inputs, refuses
+from table import ALL
+
+import minigrad as mg
+from minigrad import nn, optim
+from minigrad.nn import functional as F
+
+# ── every operation of the table ──────────────────────────────────────────────────────────────────
+
+NO_TENSORS = {
+    "an object": object(),
+    "a string": "abc",
+    "a complex number": 1j,
+    "complex numbers": np.ones(3, complex),
+    "int8": np.ones(3, np.int8),
+    "a ragged list": [[1.0], [1.0, 2.0]],
+    "a dict": {},
+}
+OPTIONAL = {("linear", 2), ("layer_norm", 1), ("layer_norm", 2)}
+METHODS = {"Tensor.__getitem__"}    # what is indexed is a tensor
+
+
+@pytest.mark.parametrize("op", [op for op in ALL if op.name not in METHODS], ids=lambda op: op.name)
+def test_operands(op, rng):
+    """Each operand in turn is something that is no tensor and cannot be made one."""
+    case = max(op.cases, key=lambda case: len(case.shapes))
+    inputs = Inputs(op, case, {"f": "float32", "i": "int64", "b": "bool"}[op.dtypes[0]], None, rng, "cpu")
+    options = inputs.options(mg.tensor)
+    for k in range(len(case.shapes)):
+        for wrong in [*NO_TENSORS.values(), *([] if (op.name, k) in OPTIONAL else [None])]:
+            operands = inputs.tensors(())
+            operands[k] = wrong
+            error = ValueError if isinstance(wrong, list) else TypeError
+            refuses(error, op.name, [], op, *operands, **options)
+
+
+AXES = [op for op in ALL if any("axis" in case.options for case in op.cases)]
+
+
+@pytest.mark.parametrize("op", AXES, ids=lambda op: op.name)
+def test_axes(op, rng):
+    """An axis that does not exist, and one that is no integer."""
+    case = max((case for case in op.cases if "axis" in case.options), key=lambda case: len(case.shapes[0]))
+    inputs = Inputs(op, case, {"f": "float32", "i": "int64", "b": "bool"}[op.dtypes[0]], None, rng, "cpu")
+    options, operands = inputs.options(mg.tensor), inputs.tensors(())
+    for axis in (99, -99):
+        refuses(IndexError, op.name, str(axis), op, *operands, **{**options, "axis": axis})
+    for axis in (1.5, "no", object()):
+        refuses(TypeError, op.name, repr(axis), op, *operands, **{**options, "axis": axis})
+
+
+# ── everything else ───────────────────────────────────────────────────────────────────────────────
+
+X, V, I = mg.ones((2, 3)), mg.ones(4), mg.arange(6).reshape(2, 3)  # noqa: E741
+B = mg.tensor([True, False])
+DEVICE = 'the device "cpu", "cuda" or "cuda:N", got '
+DTYPES = "expected float32, float64, int32, int64 or bool, got "
+
+
+def leaf(*shape):
+    return mg.ones(shape, requires_grad=True)
+
+
+# (operation, exception, what the message holds, call)
+CREATION = [
+    *((name, TypeError, [DTYPES, "'int7'"], lambda f=f: f(3, dtype="int7")) for name, f in [
+        ("zeros", mg.zeros), ("ones", mg.ones), ("empty", mg.empty), ("full", lambda n, dtype: mg.full(n, 1.0, dtype=dtype)),
+        ("eye", mg.eye), ("arange", mg.arange), ("linspace", lambda n, dtype: mg.linspace(0, 1, n, dtype=dtype)),
+        ("tensor", mg.tensor), ("asarray", mg.asarray), ("uniform", lambda n, dtype: mg.random.uniform(shape=n, dtype=dtype)),
+        ("normal", lambda n, dtype: mg.random.normal(shape=n, dtype=dtype)), ("astype", lambda n, dtype: mg.astype(X, dtype)),
+        ("sum", lambda n, dtype: mg.sum(X, dtype=dtype)), ("prod", lambda n, dtype: mg.prod(X, dtype=dtype)),
+        ("cumulative_sum", lambda n, dtype: mg.cumulative_sum(V, dtype=dtype)), ("to", lambda n, dtype: X.to(dtype)),
+        *((f"{n}_like", lambda _, dtype, n=n: getattr(mg, f"{n}_like")(X, dtype=dtype)) for n in ("zeros", "ones", "empty")),
+    ]),
+    *((name, ValueError, [DEVICE, "'tpu'"], lambda f=f: f(3, device="tpu")) for name, f in [
+        ("zeros", mg.zeros), ("ones", mg.ones), ("empty", mg.empty), ("full", lambda n, device: mg.full(n, 1.0, device=device)),
+        ("eye", mg.eye), ("arange", mg.arange), ("linspace", lambda n, device: mg.linspace(0, 1, n, device=device)),
+        ("tensor", mg.tensor), ("asarray", mg.asarray), ("uniform", lambda n, device: mg.random.uniform(shape=n, device=device)),
+        ("normal", lambda n, device: mg.random.normal(shape=n, device=device)),
+        ("randint", lambda n, device: mg.random.randint(0, n, device=device)), ("permutation", mg.random.permutation),
+        ("full_like", lambda n, device: mg.full_like(X, n, device=device)),
+    ]),
+    ("to", ValueError, [DEVICE, "'cuda:x'"], lambda: X.to("cuda:x")),
+    ("zeros", ValueError, [DEVICE, "7"], lambda: mg.zeros(3, device=7)),
+    *((name, ValueError, ["-2", "axis 1"], lambda f=f: f((3, -2))) for name, f in [
+        ("zeros", mg.zeros), ("ones", mg.ones), ("empty", mg.empty), ("full", lambda shape: mg.full(shape, 1.0)),
+        ("uniform", lambda shape: mg.random.uniform(shape=shape)), ("normal", lambda shape: mg.random.normal(shape=shape)),
+        ("randint", lambda shape: mg.random.randint(0, 2, shape)),
+    ]),
+    *((name, TypeError, ["integers", "1.5"], lambda f=f: f((3, 1.5))) for name, f in [
+        ("zeros", mg.zeros), ("ones", mg.ones), ("empty", mg.empty), ("full", lambda shape: mg.full(shape, 1.0)),
+        ("uniform", lambda shape: mg.random.uniform(shape=shape)), ("randint", lambda shape: mg.random.randint(0, 2, shape)),
+        ("reshape", lambda shape: mg.reshape(X, shape)), ("broadcast_to", lambda shape: mg.broadcast_to(X, shape)),
+    ]),
+    ("zeros", TypeError, ["integers", "'ab'"], lambda: mg.zeros("ab")),
+    ("zeros", ValueError, ["8 axes", "9"], lambda: mg.zeros((1,) * 9)),
+    ("full", TypeError, ["int32", "0.5"], lambda: mg.full((2,), 0.5, dtype="int32")),
+    ("full", OverflowError, ["int32", str(1 << 40)], lambda: mg.full((2,), 1 << 40, dtype="int32")),
+    ("full", TypeError, "str", lambda: mg.full(2, "a")),
+    ("full_like", TypeError, ["int64", "0.5"], lambda: mg.full_like(I, 0.5)),
+    *((f"{name}_like", TypeError, "list", lambda name=name: getattr(mg, f"{name}_like")([1.0], *[0] * (name == "full")))
+      for name in ("zeros", "ones", "empty", "full")),
+    *((name, TypeError, "int64", lambda f=f: f(3, dtype="int64", requires_grad=True)) for name, f in [
+        ("zeros", mg.zeros), ("tensor", mg.tensor), ("asarray", mg.asarray),
+    ]),
+    *((name, TypeError, [DTYPES, "int8"], lambda f=f: f(np.ones(3, np.int8))) for name, f in [
+        ("tensor", mg.tensor), ("asarray", mg.asarray), ("Tensor", mg.Tensor), ("add", lambda a: mg.add(X, a)),
+    ]),
+    *((name, ValueError, "list", lambda f=f: f([[1.0], [1.0, 2.0]])) for name, f in [("tensor", mg.tensor), ("asarray", mg.asarray)]),
+    ("tensor", TypeError, "object", lambda: mg.tensor(object())),
+    ("tensor", TypeError, "<U1", lambda: mg.tensor(["a", "b"], dtype="float32")),
+    ("from_dlpack", TypeError, "list", lambda: mg.from_dlpack([1.0])),
+    ("arange", ValueError, "step", lambda: mg.arange(0, 3, 0)),
+    ("arange", ValueError, "inf", lambda: mg.arange(math.inf)),
+    ("arange", TypeError, "'a'", lambda: mg.arange("a")),
+    ("linspace", ValueError, "-1", lambda: mg.linspace(0, 1, -1)),
+    ("linspace", TypeError, "2.5", lambda: mg.linspace(0, 1, 2.5)),
+    ("linspace", TypeError, "'a'", lambda: mg.linspace("a", 1, 2)),
+    ("eye", ValueError, "-1", lambda: mg.eye(-1)),
+    ("eye", TypeError, "1.5", lambda: mg.eye(1.5)),
+    ("eye", TypeError, "'a'", lambda: mg.eye(2, k="a")),
+    ("tril", TypeError, "1.5", lambda: mg.tril(X, k=1.5)),
+    ("triu", ValueError, "(4,)", lambda: mg.triu(V)),
+    ("meshgrid", ValueError, "'ab'", lambda: mg.meshgrid(V, indexing="ab")),
+    ("meshgrid", ValueError, "(2, 3)", lambda: mg.meshgrid(X)),
+    ("manual_seed", TypeError, "1.5", lambda: mg.manual_seed(1.5)),
+    ("uniform", ValueError, ["2", "1"], lambda: mg.random.uniform(2, 1)),
+    ("uniform", TypeError, "'a'", lambda: mg.random.uniform("a", 1)),
+    ("uniform", TypeError, "int64", lambda: mg.random.uniform(dtype="int64")),
+    ("normal", ValueError, "-1", lambda: mg.random.normal(0, -1)),
+    ("normal", TypeError, "None", lambda: mg.random.normal(0, None)),
+    ("randint", ValueError, ["3", "2"], lambda: mg.random.randint(3, 2)),
+    ("randint", TypeError, "0.5", lambda: mg.random.randint(0.5, 2)),
+    ("permutation", ValueError, "-1", lambda: mg.random.permutation(-1)),
+    ("permutation", TypeError, "2.5", lambda: mg.random.permutation(2.5)),
+    ("set_state", ValueError, "[1]", lambda: mg.random.set_state([1])),
+    ("set_state", ValueError, "{'seed': 1}", lambda: mg.random.set_state({"seed": 1})),
+]
+
+SHAPES = [
+    *((name, ValueError, ["(2, 3)", "(4,)"], lambda f=f: f(X, V)) for name, f in [
+        (n, getattr(mg, n)) for n in ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "maximum", "minimum", "power",
+                                      "atan2", "equal", "less", "logical_and", "matmul")
+    ]),
+    ("where", ValueError, ["(2, 3)", "(4,)"], lambda: mg.where(True, X, V)),
+    ("clip", ValueError, ["(2, 3)", "(4,)"], lambda: mg.clip(X, V)),
+    ("+=", ValueError, ["(2, 3)", "(4,)"], lambda: X.__iadd__(V)),
+    ("*=", ValueError, ["(3,)", "(2, 3)"], lambda: mg.ones(3).__imul__(X)),
+    ("/=", TypeError, ["float32", "int64"], lambda: I.__itruediv__(2)),
+    ("+=", TypeError, ["float32", "int64"], lambda: I.__iadd__(0.5)),
+    ("setitem", ValueError, ["(4,)", "(3,)"], lambda: X.__setitem__(0, V)),
+    ("setitem", TypeError, ["int64", "0.5"], lambda: I.__setitem__(0, 0.5)),
+    ("setitem", OverflowError, ["int32", str(1 << 40)], lambda: mg.zeros(2, dtype="int32").__setitem__(0, 1 << 40)),
+    ("fill_", OverflowError, ["int32", str(1 << 40)], lambda: mg.zeros(2, dtype="int32").fill_(1 << 40)),
+    ("fill_", TypeError, ["int64", "0.5"], lambda: I.fill_(0.5)),
+    ("fill_", TypeError, "str", lambda: X.fill_("a")),
+    ("fill_", ValueError, "(2, 3)", lambda: mg.broadcast_to(mg.ones(3), (2, 3)).fill_(1)),
+    ("copy_", ValueError, ["(4,)", "(2, 3)"], lambda: X.copy_(V)),
+    ("add", OverflowError, ["int32", str(1 << 40)], lambda: mg.zeros(2, dtype="int32") + (1 << 40)),
+    ("index", IndexError, ["7", "axis 0", "2"], lambda: X[7]),
+    ("index", IndexError, ["7", "axis 1", "3"], lambda: X[0, 7]),
+    ("index", IndexError, ["-9", "axis 1"], lambda: X[:, mg.tensor([-9])]),
+    ("index", IndexError, ["2", "3"], lambda: X[0, 0, 0]),
+    ("index", IndexError, "'a'", lambda: X["a"]),
+    ("index", IndexError, ["(2,)", "axis 1", "3"], lambda: X[:, B]),
+    ("index", IndexError, "float32", lambda: X[mg.tensor([0.0])]),
+    ("take", IndexError, ["9", "axis 1", "3"], lambda: mg.take(X, mg.tensor([9]), 1)),
+    ("take", ValueError, "2 axes", lambda: mg.take(X, mg.tensor([0]))),
+    ("take_along_axis", IndexError, ["9", "axis 1", "3"], lambda: mg.take_along_axis(X, mg.tensor([[9]]), 1)),
+    ("take_along_axis", ValueError, "(1,)", lambda: mg.take_along_axis(X, mg.tensor([0]), 1)),
+    ("reshape", ValueError, ["6", "(2, 3)", "(4, 2)"], lambda: mg.reshape(X, (4, 2))),
+    ("reshape", ValueError, "-2", lambda: mg.reshape(X, (-2, 3))),
+    ("broadcast_to", ValueError, ["(2, 3)", "(4,)"], lambda: mg.broadcast_to(X, (4,))),
+    ("broadcast_to", TypeError, "'ab'", lambda: mg.broadcast_to(X, "ab")),
+    ("permute_dims", ValueError, ["2", "(0, 0)"], lambda: mg.permute_dims(X, (0, 0))),
+    ("permute_dims", TypeError, "1.5", lambda: mg.permute_dims(X, 1.5)),
+    ("permute_dims", IndexError, "2", lambda: mg.permute_dims(X, (0, 2))),
+    ("matrix_transpose", ValueError, "(4,)", lambda: mg.matrix_transpose(V)),
+    ("moveaxis", ValueError, "(0, 1)", lambda: mg.moveaxis(X, (0, 1), 0)),
+    ("squeeze", ValueError, ["axis 0", "(2, 3)"], lambda: mg.squeeze(X, 0)),
+    ("expand_dims", IndexError, "5", lambda: mg.expand_dims(X, 5)),
+    ("concat", ValueError, ["(2, 3)", "(4,)"], lambda: mg.concat([X, V])),
+    ("concat", ValueError, "at least one", lambda: mg.concat([])),
+    ("concat", TypeError, "int", lambda: mg.concat(5)),
+    ("stack", ValueError, ["(2, 3)", "(4,)"], lambda: mg.stack([X, V])),
+    ("stack", TypeError, "float", lambda: mg.stack(1.5)),
+    ("split", ValueError, ["3", "2"], lambda: mg.split(X, 2, axis=1)),
+    ("split", TypeError, "1.5", lambda: mg.split(X, 1.5)),
+    ("split", ValueError, "0", lambda: mg.split(X, 0)),
+    ("max", ValueError, "(0, 3)", lambda: mg.max(mg.zeros((0, 3)), axis=0)),
+    ("argmin", ValueError, "(0,)", lambda: mg.argmin(mg.zeros(0))),
+    ("sum", ValueError, "(0, 0)", lambda: mg.sum(X, axis=(0, 0))),
+    ("cumulative_sum", ValueError, "2 axes", lambda: mg.cumulative_sum(X)),
+    ("matmul", ValueError, ["(2, 3)", "(2, 3)"], lambda: X @ X),
+    ("matmul", ValueError, "()", lambda: mg.matmul(X, mg.ones(()))),
+    ("linear", ValueError, ["(2, 3)", "(5, 4)"], lambda: mg.linear(X, mg.ones((5, 4)))),
+    ("linear", TypeError, ["float32", "float64"], lambda: mg.linear(X, mg.ones((5, 3), dtype="float64"))),
+    ("outer", ValueError, "(2, 3)", lambda: mg.outer(X, V)),
+    ("vecdot", ValueError, ["(2, 3)", "(4,)"], lambda: mg.vecdot(X, V)),
+    ("tensordot", ValueError, ["(2, 3)", "(4,)"], lambda: mg.tensordot(X, V, axes=1)),
+    ("einsum", ValueError, ["3", "4"], lambda: mg.einsum("ij,j", X, V)),
+    ("einsum", ValueError, "2", lambda: mg.einsum("ij,jk", X)),
+    ("roll", ValueError, "(1, 2)", lambda: mg.roll(X, (1, 2), axis=0)),
+    ("repeat", ValueError, ["2", "-1"], lambda: mg.repeat(X, -1, axis=0)),
+    ("tile", ValueError, "-1", lambda: mg.tile(X, -1)),
+    ("pad", ValueError, ["2", "(-1, 0)"], lambda: mg.pad(X, (-1, 0))),
+    ("square", TypeError, "bool", lambda: mg.square(B)),
+    ("bitwise_and", TypeError, "float32", lambda: mg.bitwise_and(X, 1)),
+    ("power", ValueError, "negative", lambda: mg.power(I, -2)),
+    ("mean", TypeError, "int64", lambda: mg.mean(I)),
+    ("std", TypeError, "int64", lambda: mg.std(I)),
+    ("item", ValueError, "(2, 3)", X.item),
+    ("softmax", TypeError, "int64", lambda: mg.softmax(I)),
+    ("dropout", TypeError, "'a'", lambda: F.dropout(X, "a")),
+    ("dropout", ValueError, "1.5", lambda: F.dropout(X, 1.5)),
+    ("layer_norm", ValueError, ["(..., 4)", "(2, 3)"], lambda: mg.layer_norm(X, 4)),
+    ("layer_norm", ValueError, ["(3,)", "(4,)"], lambda: mg.layer_norm(X, 3, V)),
+    ("layer_norm", ValueError, "-1", lambda: mg.layer_norm(X, 3, eps=-1)),
+]
+
+LAYER = nn.Linear(5, 2)
+LABELS = mg.tensor([0, 2])
+LOSSES = [
+    *((name, IndexError, ["2", "5"], lambda f=f: f(X, mg.tensor([0, 5]))) for name, f in [
+        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
+    *((name, ValueError, ["(3,)"], lambda f=f: f(X, mg.tensor([0, 1, 2]))) for name, f in [
+        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
+    *((name, ValueError, "'avg'", lambda f=f: f(X, LABELS, reduction="avg")) for name, f in [
+        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
+    *((name, ValueError, ["(3,)", "(4,)"], lambda f=f: f(X, LABELS, weight=V)) for name, f in [
+        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
+    *((name, TypeError, "bool", lambda f=f: f(X, B)) for name, f in [
+        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
+    *((name, TypeError, "list", lambda f=f: f([[1.0, 2.0]], mg.tensor([0]))) for name, f in [
+        ("nll_loss", F.nll_loss), ("mse_loss", F.mse_loss), ("l1_loss", F.l1_loss), ("smooth_l1_loss", F.smooth_l1_loss),
+        ("binary_cross_entropy", F.binary_cross_entropy),
+        ("binary_cross_entropy_with_logits", F.binary_cross_entropy_with_logits)]),
+    ("cross_entropy", ValueError, "1.5", lambda: F.cross_entropy(X, LABELS, label_smoothing=1.5)),
+    ("one_hot", TypeError, "list", lambda: F.one_hot([0, 1])),
+    ("one_hot", IndexError, ["1", "2"], lambda: F.one_hot(LABELS, 2)),
+    ("mse_loss", ValueError, ["(2, 3)", "(4,)"], lambda: F.mse_loss(X, V)),
+    ("binary_cross_entropy", ValueError, "nan", lambda: F.binary_cross_entropy(X, X * math.nan)),
+    ("smooth_l1_loss", ValueError, "-1", lambda: F.smooth_l1_loss(X, X, beta=-1.0)),
+]
+
+TAPE = [
+    ("backward", mg.GradientError, "(2, 3)", X.backward),
+    ("backward", mg.GradientError, "(2, 3)", lambda: leaf(2, 3).backward()),
+    ("backward", mg.GradientError, ["(2, 3)", "(3, 2)"], lambda: (leaf(2, 3) * 2).backward(mg.ones((3, 2)))),
+    ("backward", TypeError, "float", lambda: (leaf(2, 3) * 2).backward(1.0)),
+    ("grad", mg.GradientError, "(2, 3)", lambda: mg.grad(leaf(3).sum(), X)),
+    ("grad", ValueError, ["1", "2"], lambda: mg.grad([leaf(1)], leaf(1), [mg.ones(1), mg.ones(1)])),
+    ("grad", TypeError, "str", lambda: mg.grad("ab", leaf(1))),
+    ("grad", TypeError, "int", lambda: mg.grad(leaf(3).sum(), 5)),
+    ("grad", TypeError, "float", lambda: mg.value_and_grad(lambda x: 1.0)(1.0)),
+    ("hessian", ValueError, "(3,)", lambda: mg.hessian(lambda x: x * 2, mg.ones(3))),
+    ("requires_grad", TypeError, "int64", lambda: I.requires_grad_()),
+    ("register_hook", mg.GradientError, "(2, 3)", lambda: X.register_hook(print)),
+    ("grad", ValueError, ["(3,)", "(2,)"], lambda: setattr(leaf(3), "grad", mg.ones(2))),
+    ("grad", TypeError, "int", lambda: setattr(leaf(3), "grad", 1)),
+    ("+=", mg.GradientError, "(3,)", lambda: leaf(3).__iadd__(1)),
+    ("numpy", TypeError, "requires grad", lambda: leaf(3).numpy()),
+    ("gradcheck", TypeError, "float32", lambda: mg.gradcheck(mg.exp, leaf(2))),
+    ("set_num_threads", ValueError, "0", lambda: mg.set_num_threads(0)),
+    ("set_num_threads", TypeError, "1.5", lambda: mg.set_num_threads(1.5)),
+]
+
+NETWORKS = [
+    ("Linear", ValueError, "-1", lambda: nn.Linear(-1, 2)),
+    ("Linear", TypeError, "1.5", lambda: nn.Linear(1.5, 2)),
+    ("linear", ValueError, ["(2, 3)", "(2, 5)"], lambda: LAYER(X)),
+    ("LayerNorm", ValueError, "-1", lambda: nn.LayerNorm(-1)),
+    ("Dropout", ValueError, "2", lambda: nn.Dropout(2)),
+    ("SmoothL1Loss", ValueError, "-1", lambda: nn.SmoothL1Loss(beta=-1.0)),
+    ("CrossEntropyLoss", ValueError, "'avg'", lambda: nn.CrossEntropyLoss(reduction="avg")),
+    ("SGD", ValueError, "-1", lambda: optim.SGD([leaf(1)], lr=-1)),
+    ("Adam", ValueError, "at least one", lambda: optim.Adam([])),
+    ("Adam", TypeError, "3", lambda: optim.Adam([3])),
+    ("StepLR", ValueError, "0", lambda: optim.lr_scheduler.StepLR(optim.SGD([leaf(1)], lr=1.0), 0)),
+]  # fmt: skip
+
+ROWS = [*CREATION, *SHAPES, *LOSSES, *TAPE, *NETWORKS]
+
+
+@pytest.mark.parametrize("k", range(len(ROWS)), ids=[f"{op}-{error.__name__}-{k}" for k, (op, error, *_) in enumerate(ROWS)])
+def test_message(k):
+    op, error, numbers, call = ROWS[k]
+    before = [x.tolist() for x in (X, V, I)]
+    refuses(error, op, numbers, call)
+    assert before == [x.tolist() for x in (X, V, I)]
