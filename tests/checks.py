@@ -1,5 +1,6 @@
 """The tests that every operation of the table goes through, and the tools they are made of."""
 
+import ctypes
 import gc
 import re
 from functools import reduce
@@ -64,6 +65,24 @@ def step_beside_torch(torch, ours, theirs, x, rng, rtol, atol):
         pairs[name] = a, b
     for name, (a, b) in pairs.items():
         np.testing.assert_allclose(array(a), b.detach().numpy(), rtol=rtol, atol=atol, err_msg=name)
+
+
+class Elsewhere:
+    """Memory of the CPU that says, by DLPack, it lies on cuda:0: enough for all that does not read it."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **options):
+        capsule = self.array.__dlpack__()
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        address = pointer(capsule, b"dltensor")
+        ctypes.c_int32.from_address(address + 8).value = 2      # DLTensor: data, then the type and number of the device
+        return capsule
 
 
 # ── tensors of every layout ───────────────────────────────────────────────────────────────────────

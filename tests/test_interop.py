@@ -6,6 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
+from checks import Elsewhere
 
 import minigrad as mg
 
@@ -348,25 +349,7 @@ def test_from_dlpack_never_writes_what_is_read_only():
     np.testing.assert_array_equal(a, matrix())
 
 
-# ── other devices: memory of the CPU that says it lies on a GPU, handed in by DLPack and never read ─────────────────
-
-
-class Elsewhere:
-    """An exporter whose capsule names the device cuda:0."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack_device__(self):
-        return 2, 0
-
-    def __dlpack__(self, **options):
-        capsule = self.array.__dlpack__()
-        pointer = ctypes.pythonapi.PyCapsule_GetPointer
-        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-        address = pointer(capsule, b"dltensor")
-        ctypes.c_int32.from_address(address + 8).value = 2      # DLTensor: data, then the type and number of the device
-        return capsule
+# ── other devices ──
 
 
 def test_an_array_keeps_its_device():

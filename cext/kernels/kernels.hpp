@@ -115,8 +115,6 @@ struct Kernels {
     // mean[outer, inner] and the sum of squared deviations m2[outer, inner], two-pass
     void (*moments[FLOATS])(int64_t outer, int64_t n, int64_t inner, const void* x, void* mean, void* m2);
     Reduction cumulative_sum[DTYPES];  // y[outer, n, inner]
-    // sum of squares over all tensors of the list (Tensors.g), in double
-    double (*sum_of_squares[FLOATS])(const Tensors& list);
 
     // norm.cpp: rows of x[rows, width]; gamma[width], beta[width] may be null
     //   mean = sum(x)/width, rstd = 1/sqrt(sum((x - mean)^2)/width + eps), y = (x - mean) rstd gamma + beta
@@ -199,6 +197,7 @@ struct Kernels {
     void (*adam[FLOATS])(const Tensors& list, const Step& step);     // s1: m, s2: v, s3: max v (amsgrad) or null
     void (*rmsprop[FLOATS])(const Tensors& list, const Step& step);  // s1: v, s2: momentum or null, s3: mean g or null
     void (*adagrad[FLOATS])(const Tensors& list, const Step& step);  // s1: sum of squares
+    double (*sum_of_squares[FLOATS])(const Tensors& list);           // over all gradients, in double
 
     // random.cpp: Philox 4x32-10, value i depends only on (seed, offset + i/4), whatever the threads
     void (*uniform[FLOATS])(uint64_t seed, uint64_t offset, int64_t n, double low, double high,

@@ -120,7 +120,9 @@ def nll_loss(
     _check_integers(op, labels)
     axis, shape = min(1, log_probs.ndim - 1), log_probs.shape     # axis: that of the classes
     if log_probs.ndim == 0 or labels.shape != shape[:axis] + shape[axis + 1 :]:
-        raise ValueError(f"[{op}] expected log-probabilities (N, C, ...) and labels (N, ...), got {shape} and {labels.shape}")
+        raise ValueError(
+            f"[{op}] expected log-probabilities (N, C, ...) and labels (N, ...), got {shape} and {labels.shape}"
+        )
     if weight is not None and weight.shape != (shape[axis],):
         raise ValueError(f"[{op}] expected weight of shape {(shape[axis],)}, got {weight.shape}")
     counts = labels != ignore_index

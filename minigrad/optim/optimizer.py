@@ -56,7 +56,7 @@ class Batch:
 
 
 class Plan(NamedTuple):
-    """The batches of a group, and what they were made for: its tensors, and the dtype of each gradient (or False)."""
+    """The batches of a group, and what they were made for: its tensors, and dtype and device of each gradient (or False)."""
 
     parameters: list[Tensor]
     key: list[Any]
@@ -181,7 +181,7 @@ class Optimizer:
         for index, group in enumerate(self.param_groups):
             parameters = group["params"]
             grads = [parameter.grad for parameter in parameters]
-            key = [grad is not None and grad.dtype for grad in grads]
+            key = [grad is not None and (grad.dtype, grad.device) for grad in grads]
             plan = self._plans[index]
             if plan is None or plan.key != key or not all(map(is_, plan.parameters, parameters)):
                 plan = self._plans[index] = Plan(list(parameters), key, self._batches(parameters))

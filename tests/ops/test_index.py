@@ -294,7 +294,7 @@ def test_bad_values(device):
         ValueError, "setitem", ["broadcast", "(4, 2, 3)"], lambda x: mg.broadcast_to(x, (4, 2, 3)).__setitem__(0, 1), x
     )
     refuses(TypeError, "setitem", "str", lambda x: x.__setitem__(0, "a"), x)
-    refuses(OverflowError, "scalar", str(2**70), lambda n: n.__setitem__(0, 2**70), n)
+    refuses(OverflowError, "setitem", str(2**70), lambda n: n.__setitem__(0, 2**70), n)
 
 
 # ── taking ────────────────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from checks import Elsewhere
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -303,6 +304,27 @@ def test_training_lowers_the_loss():
             optimizer.step()
             losses.append(loss.item())
         assert losses[-1] < 0.05 * losses[0], name
+
+
+def test_a_parameter_that_moves_is_planned_anew():
+    """What a kernel call updates lies on one device, also when tensors have moved since the last step."""
+
+    class Records(optim.Optimizer):
+        def update(self, group, batch, grads):
+            steps[-1].append([(p.device, g.device) for p, g in zip(batch.parameters, grads, strict=True)])
+
+    a, b = (mg.zeros(3, dtype="float64", requires_grad=True) for _ in range(2))
+    optimizer, steps = Records([a, b], {}), []
+    for device in ("cpu", "cuda:0", "cuda:0"):
+        if steps and b.device == "cpu":
+            b.set_(mg.from_dlpack(Elsewhere(np.zeros(3))))
+            b.requires_grad = True
+        for p in (a, b):
+            p.grad = mg.from_dlpack(Elsewhere(np.ones(3))) if p.device != "cpu" else mg.ones(3, dtype="float64")
+        steps.append([])
+        optimizer.step()
+        together = [("cpu", "cpu"), (device, device)]
+        assert steps[-1] == ([together] if device == "cpu" else [[pair] for pair in together])
 
 
 # ── errors ──
