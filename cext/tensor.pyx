@@ -192,6 +192,10 @@ cdef class Tensor(Array):
 
         What the hook returns, if not None, replaces the gradient.
 
+        A hook may hold its own tensor: the garbage collector finds that cycle. It does not find one that passes through
+        the tape, as nodes are unknown to it for the sake of speed: a hook that holds a result computed from its tensor
+        keeps that result and its tape alive until ``remove()`` is called or backward frees the tape.
+
         Returns
         -------
         HookHandle

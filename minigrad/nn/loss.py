@@ -45,7 +45,7 @@ class CrossEntropyLoss(_Loss):
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Logits ``(N, C, ...)`` and labels ``(N, ...)``, or probabilities like the logits: a scalar or ``(N, ...)``."""
+        """Logits ``(N, C, ...)`` and labels ``(N, ...)`` or probabilities like the logits: a scalar or ``(N, ...)``."""
         return F.cross_entropy(logits, labels, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
 
 
