@@ -56,7 +56,7 @@ class Batch:
 
 
 class Plan(NamedTuple):
-    """The batches of a group, and what they were made for: its tensors, dtype and device of each gradient (or False)."""
+    """The batches of a group, and what they were made for: tensors, dtype and device of each gradient (or False)."""
 
     parameters: list[Tensor]
     key: list[Any]
