@@ -8,27 +8,29 @@
 namespace mg::MG_ISA {
 namespace {
 
-constexpr int64_t TILE = 512;  // columns at a time
+constexpr int64_t TILE = 1024;  // columns at a time
 
 constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // f(rows, columns, first element, block, first column) for every block of rows and tile of columns, or every plane:
-// rows = 1, columns = inner.
-template <class F>
+// rows = 1, columns = inner. A second pass goes backwards: it begins with what the first one left in the cache.
+template <bool backwards = false, class F>
 void over_blocks(const Columns& at, F f) {
-    if (at.planes()) {
-        parallel(at.outer * at.channels, 1 + GRAIN / at.inner, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; i++) f(1, at.inner, i * at.inner, i / at.channels, i % at.channels);
+    const auto each = [](int64_t n, int64_t grain, auto job) {
+        parallel(n, grain, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; i++) job(backwards ? n - 1 - i : i);
         });
+    };
+    if (at.planes()) {
+        each(at.outer * at.channels, 1 + NORM_GRAIN / at.inner,
+             [&](int64_t i) { f(1, at.inner, i * at.inner, i / at.channels, i % at.channels); });
         return;
     }
     const int64_t tiles = (at.columns + TILE - 1) / TILE, work = Columns::ROWS * minimum(TILE, at.columns);
-    parallel(at.blocks * tiles, 1 + GRAIN / (1 + work), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i++) {
-            const int64_t block = i / tiles, first = block * Columns::ROWS, column = i % tiles * TILE;
-            f(minimum(Columns::ROWS, at.outer - first), minimum(TILE, at.columns - column), first * at.columns + column,
-              block, column);
-        }
+    each(at.blocks * tiles, 1 + NORM_GRAIN / (1 + work), [&](int64_t i) {
+        const int64_t block = i / tiles, first = block * Columns::ROWS, column = i % tiles * TILE;
+        f(minimum(Columns::ROWS, at.outer - first), minimum(TILE, at.columns - column), first * at.columns + column,
+          block, column);
     });
 }
 
@@ -36,31 +38,39 @@ void over_blocks(const Columns& at, F f) {
 template <class F>
 void over_channels(const Columns& at, F f) {
     const int64_t step = TILE / at.repeat, tiles = (at.channels + step - 1) / step;
-    parallel(tiles, 1 + GRAIN / (1 + at.blocks * minimum(TILE, at.columns)), [&](int64_t begin, int64_t end) {
+    parallel(tiles, 1 + NORM_GRAIN / (1 + at.blocks * minimum(TILE, at.columns)), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) f(i * step, minimum(step, at.channels - i * step));
     });
 }
 
-// f(at, r) for every register of the columns and every row; four rows in turn, so that what belongs to the columns is
-// loaded once for the four: load(at), before, and store(at), after
+// f(at, r, held) for every register of the columns and every row. What belongs to the columns is loaded once for four
+// rows: held = load(at), before, and store(at, held), after. Two registers in turn, so that lines are written as a
+// whole.
 template <class T, class Load, class F, class Store>
 MG_INLINE void over_rows(int64_t rows, int64_t columns, Load load, F f, Store store) {
-    int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) {
-        sweep<T, 1>(0, columns, [&](auto at, int) MG_INLINED {
-            auto held = load(at);
+    constexpr int64_t L = LANES<T>;
+    const auto some = [&]<int count>(int64_t r) MG_INLINED {
+        int64_t i = 0;
+        for (; i + 2 * L <= columns; i += 2 * L) {
+            const Whole<T> one{i}, two{i + L};
+            auto first = load(one), second = load(two);
 #pragma GCC unroll 4
-            for (int k = 0; k < 4; k++) f(at, r + k, held);
-            store(at, held);
-        });
-    }
-    for (; r < rows; r++) {
-        sweep<T, 1>(0, columns, [&](auto at, int) MG_INLINED {
+            for (int k = 0; k < count; k++) {
+                f(one, r + k, first);
+                f(two, r + k, second);
+            }
+            store(one, first);
+            store(two, second);
+        }
+        sweep<T, 1>(i, columns, [&](auto at, int) MG_INLINED {
             auto held = load(at);
-            f(at, r, held);
+            for (int k = 0; k < count; k++) f(at, r + k, held);
             store(at, held);
         });
-    }
+    };
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) some.template operator()<4>(r);
+    for (; r < rows; r++) some.template operator()<1>(r);
 }
 
 template <class T, int n>
@@ -220,7 +230,7 @@ struct Coefficients {
 template <class T>
 void apply(const Columns& at, const T* x, const Coefficients<T>& by, T* y) {
     const Walk how = choose_walk<T>(at.outer, at.channels * at.inner, y, at.planes() ? at.inner : at.columns);
-    over_blocks(at, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
+    over_blocks<true>(at, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
         const T *from = x + first, *center = by.of[0] + column, *scale = by.of[1] + column, *offset = by.of[2] + column;
         T* to = y + first;
         specialized(how, [=, &at]<Walk walk>() {
@@ -246,7 +256,7 @@ void apply(const Columns& at, const T* x, const Coefficients<T>& by, T* y) {
 template <class T, bool given>
 void apply_backward(const Columns& at, const T* x, const T* g, const Coefficients<T>& by, T* dx) {
     const Walk how = choose_walk<T>(at.outer, at.channels * at.inner, dx, at.planes() ? at.inner : at.columns);
-    over_blocks(at, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
+    over_blocks<true>(at, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
         const T *from = x + first, *of = g + first, *center = by.of[0] + column, *scale = by.of[1] + column,
                 *slope = by.of[2] + column, *constant = by.of[3] + column;
         T* to = dx + first;

@@ -28,7 +28,7 @@ template <class T, bool centered>
 void norm(int64_t rows, int64_t width, const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* rstd) {
     if (width == 0) return;
     const Walk how = choose_walk<T>(rows, width, y);
-    parallel(rows, 2 + GRAIN / width, [=](int64_t begin, int64_t end) {
+    parallel(rows, 2 + NORM_GRAIN / width, [=](int64_t begin, int64_t end) {
         specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++)
                 normalize<T, walk, centered>(width, x + r * width, gamma, beta, eps, y + r * width, mean + r, rstd + r);
@@ -109,7 +109,7 @@ void norm_backward(int64_t rows, int64_t width, const T* x, const T* gamma, cons
     const int64_t blocks = layer_norm_partials(rows), work = LAYER_NORM_BLOCK * width;
     const int64_t stride = centered ? 2 * width : width;
     const Walk how = choose_walk<T>(rows, width, dx);
-    parallel(blocks, 1 + GRAIN / work, [&](int64_t first, int64_t last) {
+    parallel(blocks, 1 + NORM_GRAIN / work, [&](int64_t first, int64_t last) {
         for (int64_t b = first; b < last; b++) {
             T* sums = affine ? partial + b * stride : nullptr;
             for (int64_t c = 0; affine && c < stride; c++) sums[c] = 0;
@@ -164,7 +164,7 @@ void group_norm(int64_t rows, int64_t groups, int64_t m, int64_t inner, const vo
     const int64_t width = m * inner;
     if (width == 0) return;
     const Walk how = choose_walk<T>(rows, width, y, inner);
-    parallel(rows, 2 + GRAIN / width, [=](int64_t begin, int64_t end) {
+    parallel(rows, 2 + NORM_GRAIN / width, [=](int64_t begin, int64_t end) {
         specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++) {
                 const Standard<T> s = standardize<T, walk, true>(width, x + r * width, eps);
@@ -201,7 +201,7 @@ void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner,
     const int64_t width = m * inner, channels = groups * m, samples = width ? rows / groups : 0;
 
     const Walk how = choose_walk<T>(rows, width, dx, inner);
-    parallel(samples * groups, 1 + GRAIN / (1 + 2 * width), [=](int64_t begin, int64_t end) {
+    parallel(samples * groups, 1 + NORM_GRAIN / (1 + 2 * width), [=](int64_t begin, int64_t end) {
         specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++) {
                 const T *row = x + r * width, *of_row = g + r * width, *gain = gamma ? gamma + r % groups * m : nullptr;

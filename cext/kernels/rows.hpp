@@ -5,7 +5,8 @@
 
 namespace mg::MG_ISA {
 
-constexpr int64_t GRAIN = 1 << 15;  // elements: a few microseconds of work
+constexpr int64_t GRAIN = 1 << 15;       // elements: a few microseconds of work
+constexpr int64_t NORM_GRAIN = 1 << 13;  // the same of a normalization, which touches each twice
 
 // How rows are walked: LONG ones are read ahead of their use; with STREAMED ones so much is written that it cannot stay
 // in the cache, so it bypasses it.
