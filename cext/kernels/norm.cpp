@@ -212,17 +212,20 @@ void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner,
                 for (int64_t c = 0; c < m; c++) {
                     const T *from = row + c * inner, *of = of_row + c * inner;
                     double total[2] = {};
-                    if (inner < 2 * LANES<T>) {
+                    const auto add = [&](auto at, auto& sum) MG_INLINED {
+                        const Vector<T> v = at.load(of);
+                        sum[0] += v;
+                        sum[1] += v * (at.load(from) - center);
+                    };
+                    if (inner >= 16 * LANES<T>) {
+                        sums<T, 2, 4>(inner, total, add);
+                    } else if (inner >= 2 * LANES<T>) {
+                        sums<T, 2, 1>(inner, total, add);
+                    } else {
                         for (int64_t i = 0; i < inner; i++) {
                             total[0] += of[i];
                             total[1] += of[i] * (from[i] - center);
                         }
-                    } else {
-                        sums<T, 2, 4>(inner, total, [&](auto at, auto& sum) MG_INLINED {
-                            const Vector<T> v = at.load(of);
-                            sum[0] += v;
-                            sum[1] += v * (at.load(from) - center);
-                        });
                     }
                     const double k = gain ? gain[c] : 1;
                     h += k * total[0];
