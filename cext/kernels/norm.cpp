@@ -11,10 +11,8 @@ namespace {
 
 // One row, with a gain and a shift per element; either may be null.
 template <class T, Walk walk, bool centered>
-void normalize(int64_t width, const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* rstd) {
+Standard<T> normalize(int64_t width, const T* x, const T* gamma, const T* beta, double eps, T* y) {
     const Standard<T> s = standardize<T, walk, centered>(width, x, eps);
-    if (centered) *mean = T(s.mean);
-    *rstd = s.scale;
     sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
         Vector<T> v = centered ? (at.load(x) - s.center) * s.scale + s.offset : at.load(x) * s.scale;
         if (gamma) v = v * at.load(gamma);
@@ -22,6 +20,7 @@ void normalize(int64_t width, const T* x, const T* gamma, const T* beta, double 
         write<walk>(at, y, v);
         if (walk != SHORT) __builtin_prefetch(x + width + at.i, 0, 2);
     });
+    return s;
 }
 
 template <class T, bool centered>
@@ -30,8 +29,12 @@ void norm(int64_t rows, int64_t width, const T* x, const T* gamma, const T* beta
     const Walk how = choose_walk<T>(rows, width, y);
     parallel(rows, 2 + NORM_GRAIN / width, [=](int64_t begin, int64_t end) {
         specialized(how, [=]<Walk walk>() {
-            for (int64_t r = begin; r < end; r++)
-                normalize<T, walk, centered>(width, x + r * width, gamma, beta, eps, y + r * width, mean + r, rstd + r);
+            for (int64_t r = begin; r < end; r++) {
+                const Standard<T> s =
+                    normalize<T, walk, centered>(width, x + r * width, gamma, beta, eps, y + r * width);
+                if (centered) mean[r] = T(s.mean);
+                rstd[r] = s.scale;
+            }
         });
     });
 }
@@ -167,11 +170,14 @@ void group_norm(int64_t rows, int64_t groups, int64_t m, int64_t inner, const vo
     parallel(rows, 2 + NORM_GRAIN / width, [=](int64_t begin, int64_t end) {
         specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++) {
-                const Standard<T> s = standardize<T, walk, true>(width, x + r * width, eps);
-                mean[r] = s.mean;
-                rstd[r] = s.inverse;
                 const T* gain = gamma ? gamma + r % groups * m : nullptr;
                 const T* rise = beta ? beta + r % groups * m : nullptr;
+                const Standard<T> s = inner == 1
+                                          ? normalize<T, walk, true>(m, x + r * width, gain, rise, eps, y + r * width)
+                                          : standardize<T, walk, true>(width, x + r * width, eps);
+                mean[r] = s.mean;
+                rstd[r] = s.inverse;
+                if (inner == 1) continue;
                 for (int64_t c = 0; c < m; c++) {
                     const T k = gain ? gain[c] : T(1), scale = s.scale * k,
                             offset = s.offset * k + (rise ? rise[c] : T(0));
@@ -208,6 +214,16 @@ void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner,
                 const T center = T(mean[r]);
                 double *dgain = partial + r / groups * 2 * channels + r % groups * m, *dshift = dgain + channels;
                 const double s = rstd[r], shift = mean[r] - center;
+                if (inner == 1) {  // then the parameters are one per element
+                    for (int64_t c = 0; c < m; c++) {
+                        dshift[c] = of_row[c];
+                        dgain[c] = s * (of_row[c] * ((row[c] - center) - shift));
+                    }
+                    if (dx)
+                        differentiate<T, walk, true>(m, row, gain, center, T(s), of_row, dx + r * width, nullptr,
+                                                     nullptr);
+                    continue;
+                }
                 double h = 0, hd = 0;
                 for (int64_t c = 0; c < m; c++) {
                     const T *from = row + c * inner, *of = of_row + c * inner;
