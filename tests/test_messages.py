@@ -25,7 +25,9 @@ NO_TENSORS = {
     "a ragged list": [[1.0], [1.0, 2.0]],
     "a dict": {},
 }
-OPTIONAL = {("linear", 2), ("layer_norm", 1), ("layer_norm", 2)}
+OPTIONAL = {("linear", 2)} | {(f"{kind}_norm", k) for kind in ("layer", "rms", "group", "instance") for k in (1, 2)}
+OPTIONAL |= {("engine.batch_norm_train", 1), ("engine.batch_norm_train", 2)}
+OPTIONAL |= {("engine.batch_norm_eval", 3), ("engine.batch_norm_eval", 4)}
 METHODS = {"Tensor.__getitem__"}    # what is indexed is a tensor
 
 
@@ -40,7 +42,7 @@ def test_operands(op, rng):
             operands = inputs.tensors(())
             operands[k] = wrong
             error = ValueError if isinstance(wrong, list) else TypeError
-            refuses(error, op.name, [], op, *operands, **options)
+            refuses(error, "batch_norm" if "batch_norm" in op.name else op.name, [], op, *operands, **options)
 
 
 AXES = [op for op in ALL if any("axis" in case.options for case in op.cases)]

@@ -115,9 +115,9 @@ class Recurrent(Module):
 
     def _set_lstm(self, norm_each_gate: bool, carry_norm: bool, forget_bias: float | None) -> None:
         if (norm_each_gate or carry_norm) and self.norm is None:
-            raise ValueError(f"[{self.name}] norm_each_gate and carry_norm are options of norm='layer'")
+            raise ValueError(f"[{self.name}] expected norm='layer' with norm_each_gate and carry_norm, got None")
         if forget_bias is not None and self.bias is False:
-            raise ValueError(f"[{self.name}] forget_bias={forget_bias} needs a bias")
+            raise ValueError(f"[{self.name}] expected a bias with forget_bias={forget_bias}, got bias=False")
         self.norm_each_gate, self.carry_norm, self.forget_bias = norm_each_gate, carry_norm, forget_bias
 
     def _set_gru(self, convention: str | None) -> None:

@@ -58,7 +58,7 @@ class _Sequences(Recurrent):
         alive = None
         if lengths is not None:
             if not batched:
-                raise ValueError(f"[{self.name}] lengths are for batches, got an input of shape {(steps, x.shape[2])}")
+                raise ValueError(f"[{self.name}] expected a batch with lengths, got an input of shape {(steps, x.shape[2])}")
             lengths = self._checked(lengths, steps, batch, x.device)
             alive = (arange(steps, device=x.device).expand_dims(1) < lengths).expand_dims(2)
             x = where(alive, x, 0.0)  # whatever stands in the padding, the gradients of the weights do not see it
@@ -235,7 +235,7 @@ class RNN(_Sequences):
             The state of every layer and direction at each sample's end, in the layout of `h_0`.
         """
         if lengths is not None and self.norm == "batch":
-            raise ValueError("[RNN] norm='batch' has no statistics for batches with lengths")
+            raise ValueError("[RNN] expected no lengths with norm='batch', which has no statistics for them")
         output, (h_n,) = self._run(x, [h_0], lengths)
         return output, h_n
 
@@ -370,6 +370,8 @@ class LSTM(_Sequences):
         (h_n, c_n) : (Tensor, Tensor)
             The states of every layer and direction at each sample's end, in the layout of h_0.
         """
+        if state is not None and (not isinstance(state, tuple) or len(state) != 2):
+            raise ValueError(f"[LSTM] expected a state (h_0, c_0), got {type(state).__name__} of length {len(state)}")
         h_0, c_0 = state if state is not None else (None, None)
         output, (h_n, c_n) = self._run(x, [h_0, c_0], lengths)
         return output, (h_n, c_n)

@@ -1,4 +1,7 @@
-"""RNN and RNNCell: PyTorch without a norm, the equation in NumPy with one."""
+"""RNN, LSTM, GRU and their cells: PyTorch without a norm, the papers' equations in NumPy with one."""
+
+import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ import minigrad as mg
 from minigrad import nn
 
 T, N, D, H = 6, 3, 4, 5
+KINDS = ("RNN", "LSTM", "GRU")
 
 
 def normals(seed, *shapes):
@@ -14,163 +18,369 @@ def normals(seed, *shapes):
     return [rng.standard_normal(shape) for shape in shapes]
 
 
-def grown(rnn):
+def grown(module, seed=0):
     """The module in float64 with larger, random parameters."""
-    rnn.to("float64")
-    for number, parameter in enumerate(rnn.parameters()):
+    module.to("float64")
+    for number, parameter in enumerate(module.parameters()):
         with mg.no_grad():
-            parameter.copy_(mg.tensor(normals(number, parameter.shape)[0]))
-    return rnn
+            parameter.copy_(mg.tensor(normals((seed, number), parameter.shape)[0]))
+    return module
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
-@pytest.mark.parametrize("batch_first", [False, True])
-@pytest.mark.parametrize("with_state", [False, True])
-@pytest.mark.parametrize("batched", [True, False])
-def test_rnn_is_pytorchs(bias, nonlinearity, batch_first, with_state, batched):
+def as_tuple(states):
+    return states if isinstance(states, tuple) else (states,)
+
+
+# ── without a norm: PyTorch ───────────────────────────────────────────────────────────────────────
+
+@pytest.mark.parametrize("seed", range(300))
+def test_layers_are_pytorchs(seed):
+    """Random sizes, layers, directions, layouts, states and lengths: outputs, states and every gradient."""
     torch = pytest.importorskip("torch")
-    options = {"nonlinearity": nonlinearity, "bias": bias, "batch_first": batch_first}
-    ours, theirs = nn.RNN(D, H, **options).to("float64"), torch.nn.RNN(D, H, **options).double()
+    rng = np.random.default_rng(seed)
+    kind, yes = KINDS[seed % 3], lambda: bool(rng.integers(2))
+    steps, batch, inputs, hidden = rng.integers(1, (7, 12, 9, 20)).tolist()
+    options = {"num_layers": int(rng.integers(1, 4)), "bias": yes(), "batch_first": yes(), "bidirectional": yes()}
+    if kind == "RNN":
+        options["nonlinearity"] = ["tanh", "relu"][rng.integers(2)]
+    ours = getattr(nn, kind)(inputs, hidden, **options, dtype="float64")
+    theirs = getattr(torch.nn, kind)(inputs, hidden, **options).double()
     assert {name: value.shape for name, value in ours.state_dict().items()} == {
         name: tuple(value.shape) for name, value in theirs.state_dict().items()
     }
+    assert list(ours.state_dict()) == list(theirs.state_dict())
     ours.load_state_dict(theirs.state_dict())
-    shape, state = (((N, T, D) if batch_first else (T, N, D)), (1, N, H)) if batched else ((T, D), (1, H))
-    x, h, g, g_last = normals(0, shape, state, (*shape[:-1], H), state)
+
+    batched, first = rng.random() < 0.8, options["batch_first"]
+    lengths = rng.integers(1, steps + 1, batch) if batched and yes() else None
+    shape = ((batch, steps, inputs) if first else (steps, batch, inputs)) if batched else (steps, inputs)
+    count = options["num_layers"] * (2 if options["bidirectional"] else 1)
+    state = (count, batch, hidden) if batched else (count, hidden)
+    x = rng.standard_normal(shape)
     xs = mg.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
-    hs = (mg.tensor(h, requires_grad=True), torch.tensor(h, requires_grad=True)) if with_state else (None, None)
-    (out, last), (out_theirs, last_theirs) = ours(xs[0], hs[0]), theirs(xs[1], hs[1])
-    assert out.shape == tuple(out_theirs.shape)
-    assert last.shape == tuple(last_theirs.shape)
-    ((out * mg.tensor(g)).sum() + (last * mg.tensor(g_last)).sum()).backward()
-    ((out_theirs * torch.from_numpy(g)).sum() + (last_theirs * torch.from_numpy(g_last)).sum()).backward()
-    close = {"rtol": 1e-10, "atol": 1e-11}
-    np.testing.assert_allclose(out.tolist(), out_theirs.tolist(), **close)
-    np.testing.assert_allclose(last.tolist(), last_theirs.tolist(), **close)
-    np.testing.assert_allclose(xs[0].grad.tolist(), xs[1].grad.tolist(), **close)
-    if with_state:
-        np.testing.assert_allclose(hs[0].grad.tolist(), hs[1].grad.tolist(), **close)
-    for (name, a), (_, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
-        np.testing.assert_allclose(a.grad.tolist(), b.grad.tolist(), err_msg=name, **close)
+    starts = [rng.standard_normal(state) for _ in range(2 if kind == "LSTM" else 1)] if yes() else []
+    starts = [[make(start, requires_grad=True) for start in starts] for make in (mg.tensor, torch.tensor)]
+    given = [(tuple(start) if kind == "LSTM" else start[0]) if start else None for start in starts]
+
+    y, ends = ours(xs[0], given[0], lengths=lengths)
+    if lengths is None:
+        y_theirs, ends_theirs = theirs(xs[1], given[1])
+    else:
+        packed = torch.nn.utils.rnn.pack_padded_sequence(xs[1], torch.tensor(lengths), first, enforce_sorted=False)
+        y_theirs, ends_theirs = theirs(packed, given[1])
+        y_theirs, _ = torch.nn.utils.rnn.pad_packed_sequence(y_theirs, first, total_length=steps)
+    outs = list(zip((y, *as_tuple(ends)), (y_theirs, *as_tuple(ends_theirs)), strict=True))
+    grads = [rng.standard_normal(a.shape) for a, _ in outs]
+    sum((a * mg.tensor(g)).sum() for (a, _), g in zip(outs, grads, strict=True)).backward()
+    sum((b * torch.tensor(g)).sum() for (_, b), g in zip(outs, grads, strict=True)).backward()
+    pairs = [(a.detach(), b.detach()) for a, b in outs] + [(xs[0].grad, xs[1].grad)]
+    pairs += [(a.grad, b.grad) for a, b in zip(*starts, strict=True)]
+    pairs += [(a.grad, b.grad) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)]
+    for number, (a, b) in enumerate(pairs):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9, atol=1e-11, err_msg=f"{number} of {options}")
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
-def test_cell_is_pytorchs(bias, nonlinearity):
+@pytest.mark.parametrize("kind", KINDS)
+def test_cells_are_pytorchs(kind, bias):
     torch = pytest.importorskip("torch")
-    ours = nn.RNNCell(D, H, bias=bias, nonlinearity=nonlinearity).to("float64")
-    theirs = torch.nn.RNNCell(D, H, bias=bias, nonlinearity=nonlinearity).double()
+    ours = getattr(nn, kind + "Cell")(D, H, bias=bias, dtype="float64")
+    theirs = getattr(torch.nn, kind + "Cell")(D, H, bias=bias).double()
     assert list(ours.state_dict()) == list(theirs.state_dict())
     ours.load_state_dict(theirs.state_dict())
-    x, h = normals(0, (N, D), (N, H))
-    for arguments in ((x, h), (x,), (x[0], h[0]), (x[0],)):
-        np.testing.assert_allclose(
-            ours(*map(mg.tensor, arguments)).tolist(), theirs(*map(torch.from_numpy, arguments)).tolist(), rtol=1e-10
-        )
+    x, h, c = normals(0, (N, D), (N, H), (N, H))
+    state = (h, c) if kind == "LSTM" else h
+    for arguments in ((x, state), (x,), (x[0], tuple(s[0] for s in state) if kind == "LSTM" else h[0]), (x[0],)):
+        def made(make, arguments=arguments):
+            return [tuple(map(make, a)) if isinstance(a, tuple) else make(a) for a in arguments]
+
+        for a, b in zip(as_tuple(ours(*made(mg.tensor))), as_tuple(theirs(*made(torch.from_numpy))), strict=True):
+            np.testing.assert_allclose(a.tolist(), b.tolist(), rtol=1e-10)
 
 
-def layer_norm_rnn(x, h, p, f):
-    """h = f(LN(W_ih x + W_hh h + b)), row by row in NumPy."""
-    states = []
-    for x_t in x:
-        a = x_t @ p["weight_ih_l0"].T + h @ p["weight_hh_l0"].T + p["bias_ih_l0"] + p["bias_hh_l0"]
-        a = (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5)
-        h = f(a * p["ln_l0.weight"] + p["ln_l0.bias"])
-        states.append(h)
-    return np.stack(states), h
+def test_dropout_is_between_layers_and_in_training_alone():
+    x = mg.tensor(normals(1, (T, N, D))[0], dtype="float32")
+    one, two = nn.GRU(D, 400, dropout=0.5), nn.GRU(D, 400, num_layers=2, dropout=0.5)
+    np.testing.assert_array_equal(one(x)[0].tolist(), one.eval()(x)[0].tolist())
+    seen = []
+    recorded, two._layer = two._layer, lambda x, *rest: seen.append(x) or recorded(x, *rest)
+    two(x)
+    two.eval()(x)
+    dropped, plain = (seen[i].detach().numpy() for i in (1, 3))
+    assert 0.4 < (dropped == 0).mean() < 0.6
+    np.testing.assert_allclose(dropped[dropped != 0], 2 * plain[dropped != 0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
-def test_layer_norm_rnn_is_the_equation(nonlinearity):
-    rnn = grown(nn.RNN(D, H, nonlinearity=nonlinearity, norm="layer"))
-    assert [name for name, _ in rnn.named_parameters()] == [
-        "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "ln_l0.weight", "ln_l0.bias",
-    ]  # fmt: skip
-    x, h = normals(1, (T, N, D), (N, H))
-    f = np.tanh if nonlinearity == "tanh" else lambda a: np.maximum(a, 0)
-    p = {name: value.numpy() for name, value in rnn.state_dict().items()}
-    expected, last = layer_norm_rnn(x, h, p, f)
-    out, h_n = rnn(mg.tensor(x), mg.tensor(h[None]))
-    np.testing.assert_allclose(out.tolist(), expected, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(h_n.tolist(), last[None], rtol=1e-10, atol=1e-12)
+# ── with a norm: the equations ────────────────────────────────────────────────────────────────────
+
+def norm(a, gain, shift):
+    return (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5) * gain + shift
 
 
-@pytest.mark.parametrize("norm", [None, "layer"])
-def test_cell_repeated_is_the_rnn(norm):
-    rnn, cell = grown(nn.RNN(D, H, norm=norm)), nn.RNNCell(D, H, norm=norm).to("float64")
-    cell.load_state_dict({name.replace("_l0", ""): value for name, value in rnn.state_dict().items()})
-    x = mg.tensor(normals(1, (T, N, D))[0])
-    h = None
-    for step in range(T):
-        h = cell(x[step], h)
-    np.testing.assert_allclose(rnn(x)[1][0].tolist(), h.tolist(), rtol=1e-12)
+def sigmoid(a):
+    return 1 / (1 + np.exp(-a))
 
 
-def test_gradients_through_time():
-    """Order 2, in everything the recurrence depends on."""
-    rnn = nn.RNN(2, 3, norm="layer", dtype="float64")
-    names = [name for name, _ in rnn.named_parameters()]
-
-    def f(x, h, *values):
-        copy = nn.RNN(2, 3, norm="layer", dtype="float64")
-        for name, value in zip(names, values, strict=True):
-            module = copy.ln_l0 if "." in name else copy
-            module.__dict__[name.split(".")[-1]] = value
-        return copy(x, h)[0]
-
-    inputs = normals(2, (4, 2, 2), (1, 2, 3), *(parameter.shape for parameter in rnn.parameters()))
-    assert mg.gradcheck(f, [mg.tensor(value, requires_grad=True) for value in inputs], order=2)
+def rnn_step(p, x, h, c):
+    a = x @ p["weight_ih"].T + p["bias_ih"] + h @ p["weight_hh"].T + p["bias_hh"]
+    return np.tanh(norm(a, p["ln.weight"], p["ln.bias"])), None
 
 
-def test_zero_states_give_finite_gradients():
+def lstm_step(p, x, h, c):
+    a = (norm(x @ p["weight_ih"].T, p["ln_ih.weight"], p["ln_ih.bias"])
+         + norm(h @ p["weight_hh"].T, p["ln_hh.weight"], p["ln_hh.bias"]) + p["bias_ih"])  # fmt: skip
+    i, f, g, o = np.split(a, 4, -1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(norm(c, p["ln_c.weight"], p["ln_c.bias"])), c
+
+
+def tensorflow_lstm_step(p, x, h, c):
+    """Every gate of the sum by itself, the cell carried on normalized, Keras's hard sigmoid."""
+    a = np.split(x @ p["weight_ih"].T + p["bias_ih"] + h @ p["weight_hh"].T, 4, -1)
+    gains, shifts = np.split(p["ln.weight"], 4), np.split(p["ln.bias"], 4)
+    i, f, g, o = (norm(*parts) for parts in zip(a, gains, shifts, strict=True))
+    i, f, o = (np.clip(0.2 * a + 0.5, 0, 1) for a in (i, f, o))
+    c = norm(f * c + i * np.tanh(g), p["ln_c.weight"], p["ln_c.bias"])
+    return o * np.tanh(c), c
+
+
+def gru_step(p, x, h, c, swapped=False):
+    n, parts = h.shape[-1], []
+    for weight, side, value in ((p["weight_ih"], "ln_ih", x), (p["weight_hh"], "ln_hh", h)):
+        a, gain, shift = value @ weight.T, p[side + ".weight"], p[side + ".bias"]
+        parts.append((norm(a[..., : 2 * n], gain[: 2 * n], shift[: 2 * n]), norm(a[..., 2 * n :], gain[2 * n :], shift[2 * n :])))
+    (gates_x, candidate_x), (gates_h, candidate_h) = parts
+    r, z = np.split(sigmoid(gates_x + gates_h), 2, -1)
+    candidate = np.tanh(candidate_x + r * candidate_h)
+    return (z * h + (1 - z) * candidate if swapped else (1 - z) * h + z * candidate), None
+
+
+VARIANTS = {
+    "RNN": ("RNN", {}, rnn_step),
+    "LSTM": ("LSTM", {}, lstm_step),
+    "LSTM of TensorFlow": (
+        "LSTM", {"norm_each_gate": True, "carry_norm": True, "gate_activation": "hard_sigmoid"}, tensorflow_lstm_step,
+    ),
+    "GRU": ("GRU", {}, gru_step),
+    "GRU with PyTorch's z": ("GRU", {"convention": "torch"}, lambda *args: gru_step(*args, swapped=True)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lengths", [None, [6, 0, 3]])
+@pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
+def test_normalized_layers_are_the_equations(kind, options, step, lengths):
+    layer = grown(getattr(nn, kind)(D, H, norm="layer", **options))
+    p = {name.replace("_l0", ""): value.numpy() for name, value in layer.state_dict().items()}
+    x, h, c = normals(1, (T, N, D), (N, H), (N, H))
+    states = (mg.tensor(h[None]), mg.tensor(c[None])) if kind == "LSTM" else mg.tensor(h[None])
+    y, ends = layer(mg.tensor(x), states, lengths=lengths)
+    expected = np.zeros((T, N, H))
+    for t in range(T):
+        next_h, next_c = step(p, x[t], h, c)
+        alive = np.array([t < length for length in lengths or [T] * N])[:, None]
+        expected[t] = np.where(alive, next_h, 0)
+        h, c = np.where(alive, next_h, h), np.where(alive, c if next_c is None else next_c, c)
+    np.testing.assert_allclose(y.tolist(), expected, rtol=1e-10, atol=1e-12)
+    for end, last in zip(as_tuple(ends), (h, c), strict=False):
+        np.testing.assert_allclose(end[0].tolist(), last, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
+def test_a_cell_repeated_is_the_layer(kind, options, step):
+    layer, cell = (grown(getattr(nn, name)(D, H, norm="layer", **options)) for name in (kind, kind + "Cell"))
+    cell.load_state_dict({name.replace("_l0", ""): value for name, value in layer.state_dict().items()})
+    x, state = mg.tensor(normals(1, (T, N, D))[0]), None
+    for t in range(T):
+        state = cell(x[t], state)
+    for a, b in zip(as_tuple(layer(x)[1]), as_tuple(state), strict=True):
+        np.testing.assert_allclose(a[0].tolist(), b.tolist(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("lengths", [None, [3, 1]])
+@pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
+def test_gradients_through_time_to_order_two(kind, options, step, lengths):
+    """In the input, the first states and all parameters; two layers, both directions."""
+    layer = grown(getattr(nn, kind)(2, 2, num_layers=2, bidirectional=True, norm="layer", **options))
+    count = 2 if kind == "LSTM" else 1
+    x, *states = (mg.tensor(a, requires_grad=True) for a in normals(2, (3, 2, 2), *[(4, 2, 2)] * count))
+
+    def f(x, *given):
+        y, ends = layer(x, given[:2] if kind == "LSTM" else given[0], lengths=lengths)
+        return (y, *as_tuple(ends))
+
+    # the parameters are those of the module, in place
+    assert mg.gradcheck(f, [x, *states, *layer.parameters()], order=2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_zero_states_and_padding_give_finite_gradients(kind):
     """W x + W h + b of zeros is a row without variance."""
-    rnn = nn.RNN(D, H, norm="layer", bias=False)
+    layer = getattr(nn, kind)(D, H, num_layers=2, norm="layer", bias=False)
     x = mg.zeros((T, N, D), requires_grad=True)
-    out, _ = rnn(x)
-    out.backward(mg.tensor(normals(3, out.shape)[0], dtype=mg.float32))
-    assert all(np.isfinite(parameter.grad.numpy()).all() for parameter in rnn.parameters())
+    y, _ = layer(x, lengths=[T, 2, 0])
+    y.backward(mg.tensor(normals(3, y.shape)[0], dtype=mg.float32))
+    assert all(np.isfinite(parameter.grad.numpy()).all() for parameter in layer.parameters())
     assert np.isfinite(x.grad.numpy()).all()
 
 
-def test_initialization():
-    rnn = nn.RNN(20, 100, norm="layer")
-    for parameter in rnn.parameters(recurse=False):
+@pytest.mark.parametrize("norm", [None, "layer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_of_any_kind_has_no_influence(kind, norm):
+    """NaN in the padding reaches neither outputs nor gradients, not even those of the first weights."""
+    layer = getattr(nn, kind)(D, H, num_layers=2, bidirectional=True, norm=norm)
+    x = normals(4, (T, N, D))[0].astype("float32")
+    lengths, found = mg.tensor([2, 6, 4]), []
+    for value in (0.0, np.nan, -1e30):
+        x[2:, 0] = x[4:, 2] = value
+        inputs = mg.tensor(x, requires_grad=True)
+        y, ends = layer(inputs, lengths=lengths)
+        g = mg.tensor(normals(5, y.shape)[0], dtype="float32")
+        layer.zero_grad()
+        y.backward(g)
+        found.append([y, *as_tuple(ends), inputs.grad, *(parameter.grad for parameter in layer.parameters())])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+
+
+def test_longer_sequences_than_any_in_training():
+    layer = grown(nn.LSTM(D, H, norm="layer"))
+    x = mg.tensor(normals(6, (2 * T, N, D))[0])
+    np.testing.assert_array_equal(layer(x)[0][:T].tolist(), layer(x[:T])[0].tolist())
+
+
+# ── batch normalization within the RNN ────────────────────────────────────────────────────────────
+
+def test_batch_normalized_rnn_is_the_equation():
+    rnn = grown(nn.RNN(D, H, norm="batch", max_length=T))
+    x = normals(7, (T, 8, D))[0]
+    p = {name: value.numpy().copy() for name, value in rnn.state_dict().items()}
+    h, states, means = np.zeros((8, H)), [], []
+    for t in range(T):
+        shares = x[t] @ p["weight_ih_l0"].T, h @ p["weight_hh_l0"].T
+        means.append(shares[1].mean(0))
+        total = p["bias_ih_l0"].copy()
+        for share, side in zip(shares, ("bn_ih_l0", "bn_hh_l0"), strict=True):
+            total = total + (share - share.mean(0)) / np.sqrt(share.var(0) + 1e-5) * p[side + ".weight"]
+        h = np.tanh(total)
+        states.append(h)
+    y, h_n = rnn(mg.tensor(x))
+    np.testing.assert_allclose(y.tolist(), states, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(h_n[0].tolist(), h, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(rnn.bn_hh_l0.running_mean.tolist(), 0.1 * np.stack(means), rtol=1e-9, atol=1e-11)
+
+    rnn.eval()  # beyond the steps of training, with the last statistics
+    assert rnn(mg.tensor(normals(8, (2 * T, 2, D))[0]))[0].shape == (2 * T, 2, H)
+
+
+def test_gradients_of_the_batch_normalized_rnn():
+    rnn = grown(nn.RNN(2, 2, norm="batch", max_length=2))
+    x = mg.tensor(normals(9, (3, 4, 2))[0], requires_grad=True)
+    assert mg.gradcheck(lambda x, *_: rnn(x)[0], [x, *rnn.parameters()], order=2)
+
+
+# ── modules ───────────────────────────────────────────────────────────────────────────────────────
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_initialization(kind):
+    layer = getattr(nn, kind)(20, 100, norm="layer")
+    for parameter in layer.parameters(recurse=False):
         assert 0.08 < np.abs(parameter.detach().numpy()).max() <= 0.1
-    assert rnn.ln_l0.weight.tolist() == [1.0] * 100
-    assert rnn.ln_l0.bias.tolist() == [0.0] * 100
-    nn.init.zeros_(rnn.weight_hh_l0)
-    nn.init.zeros_(rnn.ln_l0.weight)
-    rnn.reset_parameters()
-    assert np.abs(rnn.weight_hh_l0.detach().numpy()).max() > 0.08
-    assert rnn.ln_l0.weight.tolist() == [1.0] * 100
+    norms = dict(layer.named_children())
+    assert set(norms) == {"RNN": {"ln_l0"}, "LSTM": {"ln_ih_l0", "ln_hh_l0", "ln_c_l0"}, "GRU": {"ln_ih_l0", "ln_hh_l0"}}[kind]
+    for child in norms.values():
+        nn.init.zeros_(child.weight)
+    nn.init.zeros_(layer.weight_hh_l0)
+    layer.reset_parameters()
+    assert np.abs(layer.weight_hh_l0.detach().numpy()).max() > 0.08
+    for child in norms.values():
+        assert set(child.weight.tolist()) == {1.0}
+        assert set(child.bias.tolist()) == {0.0}
+
+
+@pytest.mark.parametrize("bias", [True, "input"])
+def test_forget_bias(bias):
+    layer = nn.LSTM(3, 4, num_layers=2, bias=bias, forget_bias=1.5)
+    for suffix in ("_l0", "_l1"):
+        b = getattr(layer, "bias_ih" + suffix) + (getattr(layer, "bias_hh" + suffix) if bias is True else 0.0)
+        assert b[4:8].tolist() == [1.5] * 4
+        assert 1.5 not in b[:4].tolist() + b[8:].tolist()
+
+
+def test_parameters_of_the_imdb_model():
+    """Keras counts one bias: 4 (100 + 128 + 1) 128 beside the table and the last layer."""
+    model = nn.Sequential(nn.Embedding(10000, 100), nn.LSTM(100, 128, bias="input"), nn.Linear(128, 1))
+    assert sum(parameter.size for parameter in model.parameters()) == 1_117_377
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_copies_and_pickles_compute_the_same(kind):
+    layer, x = getattr(nn, kind)(D, H, norm="layer"), mg.tensor(normals(0, (T, N, D))[0], dtype="float32")
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        np.testing.assert_array_equal(other(x)[0].tolist(), layer(x)[0].tolist())
+    cell = layer.cell
+    assert repr(pickle.loads(pickle.dumps(cell)).__reduce__()) == repr(cell.__reduce__())
+
+
+def test_representations():
+    assert repr(nn.GRU(3, 4, 2, batch_first=True, convention="paper")) == (
+        "GRU(3, 4, num_layers=2, batch_first=True, convention='paper')"
+    )
+    assert repr(nn.RNNCell(3, 4, nonlinearity="relu", bias=False)) == "RNNCell(3, 4, nonlinearity='relu', bias=False)"
+    assert repr(nn.LSTM(3, 4, norm="layer", forget_bias=1.0)).splitlines()[1] == "  3, 4, norm='layer', forget_bias=1.0"
 
 
 def test_one_step_and_empty_batch():
     rnn = nn.RNN(D, H)
     assert rnn(mg.zeros((1, N, D)))[0].shape == (1, N, H)
     assert rnn(mg.zeros((T, 0, D)))[0].shape == (T, 0, H)
+    assert nn.LSTM(D, H)(mg.zeros((T, 0, D)), lengths=[])[1][1].shape == (1, 0, H)
 
+
+# ── bad input ─────────────────────────────────────────────────────────────────────────────────────
 
 @pytest.mark.parametrize("build", [
-    lambda: nn.RNN(0, 3), lambda: nn.RNN(3, 0), lambda: nn.RNN(3, 3, nonlinearity="gelu"),
-    lambda: nn.RNN(3, 3, norm="batch"), lambda: nn.RNNCell(3, 3, norm="x"), lambda: nn.RNNCell(-1, 3),
+    lambda: nn.RNN(0, 3), lambda: nn.LSTM(3, 0), lambda: nn.RNN(3, 3, nonlinearity="gelu"),
+    lambda: nn.RNN(3, 3, norm="batch"), lambda: nn.RNN(3, 3, max_length=4), lambda: nn.RNNCell(3, 3, norm="batch"),
+    lambda: nn.GRU(3, 3, norm="batch"), lambda: nn.RNNCell(-1, 3), lambda: nn.LSTM(3, 3, 0),
+    lambda: nn.GRU(3, 3, dropout=1.5), lambda: nn.LSTM(3, 3, gate_activation="tanh"), lambda: nn.LSTM(3, 3, carry_norm=True),
+    lambda: nn.LSTM(3, 3, bias=False, forget_bias=1.0), lambda: nn.GRU(3, 3, convention="keras"), lambda: nn.GRU(3, 3, bias="hidden"),
 ])  # fmt: skip
 def test_bad_options(build):
-    with pytest.raises(ValueError, match=r"\[RNN(Cell)?\] expected"):
+    with pytest.raises(ValueError, match=r"\[(RNN|LSTM|GRU)(Cell)?\] expected"):
         build()
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("x, h", [
     ((T, N, D + 1), None), ((T, N, 1, D), None), ((D,), None), ((0, N, D), None), ((T, N, D), (N, H)),
     ((T, N, D), (1, N + 1, H)), ((T, D), (1, N, H)),
 ])  # fmt: skip
-def test_bad_shapes(x, h):
-    with pytest.raises(ValueError, match=r"\[RNN\] expected"):
-        nn.RNN(D, H)(mg.zeros(x), None if h is None else mg.zeros(h))
+def test_bad_shapes(kind, x, h):
+    state = None if h is None else mg.zeros(h)
+    with pytest.raises(ValueError, match=rf"\[{kind}\] expected"):
+        getattr(nn, kind)(D, H)(mg.zeros(x), (state, state) if kind == "LSTM" and h else state)
 
 
-def test_bad_shapes_of_a_cell():
+@pytest.mark.parametrize("lengths, message", [
+    ([T + 1, 1, 1], f"from 0 to {T}, got"), ([-1, 1, 1], f"from 0 to {T}, got"), ([1, 1], "3 integer lengths"),
+    ([1.0, 2.0, 3.0], "3 integer lengths, got float"), (4, "3 integer lengths"),
+])  # fmt: skip
+def test_bad_lengths(lengths, message):
+    with pytest.raises(ValueError, match=rf"\[GRU\] expected .*{message}"):
+        nn.GRU(D, H)(mg.zeros((T, N, D)), lengths=lengths)
+    with pytest.raises(ValueError, match=r"\[GRU\] expected a batch"):
+        nn.GRU(D, H)(mg.zeros((T, D)), lengths=[3])
+    with pytest.raises(ValueError, match=r"\[RNN\] expected no lengths with norm='batch'"):
+        nn.RNN(D, H, norm="batch", max_length=T)(mg.zeros((T, N, D)), lengths=[1, 2, 3])
+
+
+def test_bad_states_and_shapes_of_cells():
     for x, h in (((N, D + 1), None), ((T, N, D), None), ((N, D), (H,)), ((N, D), (N, D))):
         with pytest.raises(ValueError, match=r"\[RNNCell\] expected"):
             nn.RNNCell(D, H)(mg.zeros(x), None if h is None else mg.zeros(h))
+    with pytest.raises(ValueError, match=r"\[LSTMCell\] expected a state of shape \(3, 5\), got \(3, 4\)"):
+        nn.LSTMCell(D, H)(mg.zeros((N, D)), (mg.zeros((N, H)), mg.zeros((N, D))))
+    for state in (mg.zeros((1, N, H)), (mg.zeros((1, N, H)),)):
+        with pytest.raises(ValueError, match=r"\[LSTM\] expected a state \(h_0, c_0\)"):
+            nn.LSTM(D, H)(mg.zeros((T, N, D)), state)

@@ -1,0 +1,65 @@
+"""Embedding: PyTorch's, forward and backward."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.nn import functional as F
+
+
+@pytest.mark.parametrize("padding_idx", [None, 2, -1])
+@pytest.mark.parametrize("shape", [(), (4,), (3, 5), (2, 0)])
+def test_embedding_is_pytorchs(padding_idx, shape):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    ours, theirs = nn.Embedding(7, 3, padding_idx, dtype="float64"), torch.nn.Embedding(7, 3, padding_idx).double()
+    if padding_idx is not None:
+        assert (ours.weight[padding_idx] == 0).all()
+    ours.load_state_dict(theirs.state_dict())
+    numbers, g = rng.integers(0, 7, shape), rng.standard_normal((*shape, 3))
+    y, expected = ours(mg.tensor(numbers)), theirs(torch.tensor(numbers))
+    np.testing.assert_array_equal(y.tolist(), expected.tolist())
+    y.backward(mg.tensor(g))
+    expected.backward(torch.from_numpy(g))
+    np.testing.assert_allclose(ours.weight.grad.numpy(), theirs.weight.grad.numpy(), rtol=1e-12)
+
+
+def test_rows_that_are_looked_up_often_gather_every_gradient():
+    weight = mg.zeros((3, 2), requires_grad=True)
+    g = mg.tensor(np.random.default_rng(1).standard_normal((4, 2)), dtype="float32")
+    F.embedding(mg.tensor([1, 1, 0, 1]), weight).backward(g)
+    np.testing.assert_allclose(weight.grad.numpy(), [g[2].numpy(), g[0].numpy() + g[1].numpy() + g[3].numpy(), [0, 0]],
+                               rtol=1e-6)  # fmt: skip
+
+
+def test_two_orders():
+    rng = np.random.default_rng(2)
+    numbers, weight = mg.tensor([[0, 3, 3], [2, 0, 1]]), mg.tensor(rng.standard_normal((4, 2)), requires_grad=True)
+    assert mg.gradcheck(lambda w: mg.tanh(F.embedding(numbers, w)), [weight], order=2)
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_from_pretrained(freeze):
+    rows = mg.tensor(np.random.default_rng(3).standard_normal((5, 4)))
+    table = nn.Embedding.from_pretrained(rows, freeze, padding_idx=-5)
+    assert (table.num_embeddings, table.embedding_dim, table.padding_idx) == (5, 4, 0)
+    assert repr(table) == "Embedding(5, 4, padding_idx=0)"
+    assert table.weight.requires_grad is not freeze
+    np.testing.assert_array_equal(table(mg.tensor([4, 0])).detach().numpy(), rows.numpy()[[4, 0]])
+    table.weight.data_ptr()
+    assert table.weight.data_ptr() == rows.data_ptr()
+
+
+@pytest.mark.parametrize("call, error, message", [
+    (lambda: nn.Embedding(0, 3), ValueError, r"\[Embedding\] expected sizes of at least 1, got 0 and 3"),
+    (lambda: nn.Embedding(5, 3, 5), ValueError, r"\[Embedding\] expected padding_idx from -5 to 4, got 5"),
+    (lambda: nn.Embedding.from_pretrained(mg.ones(3)), ValueError, r"\[Embedding\] expected rows .* got \(3,\)"),
+    (lambda: nn.Embedding(5, 3)(mg.tensor([5])), IndexError, r"\[embedding\] .*from 0 to 4, got 5"),
+    (lambda: nn.Embedding(5, 3)(mg.tensor([-1])), IndexError, r"\[embedding\] .*from 0 to 4, got -1"),
+    (lambda: nn.Embedding(5, 3)(mg.tensor([1.0])), TypeError, r"\[embedding\] expected integer indices, got float32"),
+    (lambda: F.embedding(mg.tensor([0]), mg.ones(3)), ValueError, r"\[embedding\] expected a table .* got \(3,\)"),
+])  # fmt: skip
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
