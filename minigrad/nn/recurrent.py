@@ -44,21 +44,19 @@ class _Sequences(Recurrent):
         self, x: Tensor, states: list[Tensor | None], lengths: Lengths | None
     ) -> tuple[Tensor, list[Tensor]]:
         """The outputs of the last layer, and the last h of every layer and direction, for an LSTM the last c too."""
-        batched, axes = x.ndim == 3, "N, T" if self.batch_first else "T, N"
-        if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
-            size = self.input_size
-            raise ValueError(f"[{self.name}] expected an input ({axes}, {size}) or (T, {size}), got {x.shape}")
+        batched, axes, given, size = x.ndim == 3, "N, T" if self.batch_first else "T, N", x.shape, self.input_size
+        if x.ndim not in (2, 3) or x.shape[-1] != size:
+            raise ValueError(f"[{self.name}] expected an input ({axes}, {size}) or (T, {size}), got {given}")
         if not batched:
             x = x.expand_dims(1)
         elif self.batch_first:
             x = x.permute_dims((1, 0, 2))
         steps, batch = x.shape[0], x.shape[1]
         if steps == 0:
-            raise ValueError(f"[{self.name}] expected at least one step, got an input of shape {x.shape}")
-        alive = None
+            raise ValueError(f"[{self.name}] expected at least one step, got an input of shape {given}")
         if lengths is not None:
             if not batched:
-                raise ValueError(f"[{self.name}] expected a batch with lengths, got an input of shape {(steps, x.shape[2])}")
+                raise ValueError(f"[{self.name}] expected a batch with lengths, got an input of shape {given}")
             lengths = self._checked(lengths, steps, batch, x.device)
             alive = (arange(steps, device=x.device).expand_dims(1) < lengths).expand_dims(2)
             x = where(alive, x, 0.0)  # whatever stands in the padding, the gradients of the weights do not see it
