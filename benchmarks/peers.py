@@ -51,6 +51,13 @@ def torch_step(work, threads, compiled=False):
         g = torch.randn_like(out)
         return lambda: torch.autograd.grad(out, leaves, g, retain_graph=True)
 
+    if work.kind == "lstm":
+        if compiled:
+            raise Unavailable("PyTorch's own layer is fused already")
+        layer, g = nn.LSTM(100, 128), torch.randn(80, work.batch, 128)
+        x.requires_grad_()
+        return lambda: torch.autograd.grad(layer(x)[0], [x, *layer.parameters()], g)
+
     class LNRNN(nn.Module):
         def __init__(self, inputs, hidden):
             super().__init__()
@@ -171,6 +178,9 @@ def jax_step(work, threads):
         g = normal(*x.shape, scale=1.0)
         backward = jax.jit(lambda p, x, g: jax.vjp(function, p, x)[1](g))
         return lambda: jax.block_until_ready(backward(p, x, g))
+
+    if work.kind == "lstm":
+        raise Unavailable("JAX has no such layer of its own")
 
     hidden = work.hidden
     if work.kind.startswith("mlp"):

@@ -9,6 +9,7 @@ float32 throughout; a step is zero_grad, forward, mean loss, backward, Adam with
   lnrnn_bB       h = tanh(LN(W_xh x + W_hh h)), T=28, 28 -> 128, last h -> 10, cross-entropy
   lnlstm_bB      Embedding(20000, 100) -> LN-LSTM(128) over T=80 -> 1, binary cross-entropy
                  (LN on Wx, on Uh and on c inside the output tanh)
+  lstm_bB        a plain LSTM(100, 128) over T=80: forward, and backward to the input and all weights; no optimizer
   NORM_fwd, NORM_bwd   one normalization on (4096, 768), affine; with _bB on (B, 256). NORM is ln (layer_norm), rms
                        (rms_norm) or bn (batch_norm, in training);
                        or in4 (instance_norm), gn4 (group_norm, 8 groups) or bn4 on (B, 64, 28, 28), B = 32 by default
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm")
+KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "lstm")
 NORMS = ("ln", "rms", "bn", "gn4", "in4", "bn4")
 
 
@@ -72,6 +73,8 @@ def inputs(work):
         return rng.standard_normal((28, work.batch, 28), dtype=np.float32), rng.integers(0, 10, work.batch)
     if work.kind == "lnlstm":
         return rng.integers(0, 20000, (80, work.batch)), rng.integers(0, 2, work.batch)
+    if work.kind == "lstm":
+        return rng.standard_normal((80, work.batch, 100), dtype=np.float32), None
     if is_norm(work.kind):
         return rng.standard_normal(norm_shapes(work)[0], dtype=np.float32), None
     return None, None
@@ -119,6 +122,11 @@ def minigrad_step(work, threads):
         out = function(*leaves)
         g = mg.random.normal(0.0, 1.0, out.shape)
         return lambda: mg.grad(out, leaves, g, retain_graph=True)
+
+    if work.kind == "lstm":
+        layer, g = nn.LSTM(100, 128), mg.random.normal(0.0, 1.0, (80, work.batch, 128))
+        x.requires_grad_()
+        return lambda: mg.grad(layer(x)[0], [x, *layer.parameters()], g)
 
     class LNRNN(nn.Module):
         """The last state of an RNN as logits."""

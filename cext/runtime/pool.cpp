@@ -36,7 +36,7 @@ using Word = std::atomic<uint32_t>;
 // those of another library's pool. If the core is gone for as long as TAKEN, it sleeps at once: a thread that
 // wakes is given a free core, one that merely waits is not.
 constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
-constexpr auto TAKEN = std::chrono::milliseconds(1);
+constexpr auto TAKEN = std::chrono::microseconds(3);
 
 constexpr uint32_t OPEN = 1u << 31, CALLER_SLEEPS = 1u << 30, INSIDE = CALLER_SLEEPS - 1;
 
