@@ -1,0 +1,170 @@
+"""What each normalization does not see of weights and data: the table of Ba, Kiros, Hinton 2016, section 5.1.
+
+https://arxiv.org/abs/1607.06450. RMSNorm's row is ours to add, after Zhang, Sennrich 2019, section 4
+(https://arxiv.org/abs/1910.07467). All of it is exact for ε = 0 and positive factors only.
+"""
+
+import numpy as np
+import pytest
+from checks import array
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.nn import functional as F
+
+N, D, H = 7, 6, 5
+NORMS = {"BN": nn.BatchNorm1d, "LN": nn.LayerNorm, "RMSNorm": nn.RMSNorm}
+
+# what is done to data x (N, D) and weights w (H, D), with a positive factor, vectors of the sizes of x's and w's rows
+CHANGES = {
+    "all of W scaled": lambda x, w, factor, v: (x, factor * w),
+    "W re-centred": lambda x, w, factor, v: (x, w + v),  # W + 1γᵀ: the same vector added to the weights of every unit
+    "one row of W scaled": lambda x, w, factor, v: (x, w * np.where(np.arange(H) == 2, factor, 1.0)[:, None]),
+    "data scaled": lambda x, w, factor, v: (factor * x, w),
+    "data shifted": lambda x, w, factor, v: (x + v, w),  # x + δ: the same vector added to every sample
+    "one sample scaled": lambda x, w, factor, v: (x * np.where(np.arange(N) == 3, factor, 1.0)[:, None], w),
+}
+TABLE = {
+    "BN": "yes no yes yes yes no",
+    "WN": "yes no yes no no no",
+    "LN": "yes yes no yes no yes",
+    "RMSNorm": "yes no no yes no yes",
+}
+CELLS = [
+    (kind, change, answer == "yes")
+    for kind, row in TABLE.items()
+    for change, answer in zip(CHANGES, row.split(), strict=True)
+]
+
+
+def network(kind, w, gain, shift, eps=0.0):
+    """tanh(norm(W x) γ + β); weight normalization has the lengths γ and the directions W/‖W‖, row by row."""
+    linear = nn.Linear(D, H, bias=kind == "WN", dtype="float64")
+    if kind == "WN":
+        nn.utils.weight_norm(linear)
+        state = {"0.weight_v": w, "0.weight_g": gain[:, None], "0.bias": shift}
+        model = nn.Sequential(linear, nn.Tanh())
+    else:
+        state = {"0.weight": w, "1.weight": gain} | ({} if kind == "RMSNorm" else {"1.bias": shift})
+        model = nn.Sequential(linear, NORMS[kind](H, eps=eps, dtype="float64"), nn.Tanh())
+    with mg.no_grad():
+        for name, value in state.items():
+            dict(model.named_parameters())[name].copy_(mg.tensor(value))
+    return model
+
+
+def problem(rng):
+    """x, W, γ, β."""
+    return rng.standard_normal((N, D)), rng.standard_normal((H, D)), rng.uniform(0.5, 1.5, H), rng.uniform(-0.5, 0.5, H)
+
+
+def outputs(kind, x, w, gain, shift, eps=0.0):
+    return array(network(kind, w, gain, shift, eps)(mg.tensor(x)))
+
+
+# ── the table ──
+
+
+@pytest.mark.parametrize("kind, change, invariant", CELLS)
+def test_table(kind, change, invariant, rng):
+    """Where the table says yes, all outputs stay, for factors of 1e-3 to 1e3; where it says no, some move clearly."""
+    x, w, gain, shift = problem(rng)
+    y = outputs(kind, x, w, gain, shift)
+    assert y.std(0).min() > 0.05  # neither dead nor saturated, where nothing could be seen
+    for factor in (1e-3, 0.3, 7.0, 1e3):
+        changed = outputs(kind, *CHANGES[change](x, w, factor, rng.standard_normal(D)), gain, shift)
+        if invariant:
+            np.testing.assert_allclose(changed, y, rtol=0, atol=1e-11)
+        else:
+            assert np.abs(changed - y).max() > 0.1
+
+
+@pytest.mark.parametrize("kind", TABLE)
+def test_a_negative_factor_turns_the_sign(kind, rng):
+    """The paper's λ has to be positive: a norm of −λ W x is minus the norm of W x, so that the outputs change."""
+    x, w, gain, _ = problem(rng)
+    zero = np.zeros(H)
+    y = outputs(kind, x, w, gain, zero)
+    np.testing.assert_allclose(outputs(kind, x, -3 * w, gain, zero), -y, rtol=0, atol=1e-12)
+    assert np.abs(outputs(kind, x, -3 * w, gain, zero) - y).max() > 1
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_exact_without_eps_only(kind, rng):
+    """With ε, weights as small as √ε give smaller outputs: the normalized a becomes λ a / √(λ² σ² + ε).
+
+    Weight normalization has no ε and needs none.
+    """
+    x, w, gain, _ = problem(rng)
+    zero, errors = np.zeros(H), []
+    for factor in (1e-3, 1.0, 10.0, 100.0):
+        y = outputs(kind, x, factor * w, gain, zero, eps=1e-4)
+        errors.append(np.abs(y - outputs(kind, x, w, gain, zero)).max())
+        assert (np.abs(y) < np.abs(outputs(kind, x, w, gain, zero))).all()
+    assert errors[0] > 0.1
+    # the relative error is ε / 2λ²σ² where that is small
+    assert errors[1] / errors[2] == pytest.approx(100, rel=0.01)
+    assert errors[2] / errors[3] == pytest.approx(100, rel=0.01)
+
+
+# ── gradients ──
+
+
+@pytest.mark.parametrize("kind", TABLE)
+@pytest.mark.parametrize("factor", [0.25, 7.0])
+def test_gradients_of_scaled_weights(kind, factor, rng):
+    """L(λW) = L(W): so dL/dx, dL/dγ and dL/dβ stay, but dL/dW becomes 1/λ of what it was, and is orthogonal to W."""
+    x, w, gain, shift = problem(rng)
+    c, found = mg.tensor(rng.standard_normal((N, H))), []
+    for scale in (1.0, factor):
+        model, leaf = network(kind, scale * w, gain, shift), mg.tensor(x, requires_grad=True)
+        model(leaf).backward(c)
+        grads = {name: array(parameter.grad) for name, parameter in model.named_parameters()}
+        found.append(grads | {"x": array(leaf.grad)})
+    first, second = found
+    for name, g in first.items():
+        of_weight = name in ("0.weight", "0.weight_v")
+        assert np.abs(g).max() > 0.1
+        np.testing.assert_allclose(second[name], g / factor if of_weight else g, rtol=1e-9, atol=1e-11)
+        if of_weight:
+            along, size = (g * w).sum(), np.linalg.norm(g) * np.linalg.norm(w)
+            assert abs(along) < 1e-12 * size
+            rows = np.abs((g * w).sum(1)).max()  # by rows for the norms that do not see the scale of a row
+            assert rows < 1e-12 * size if kind in ("BN", "WN") else rows > 1e-3 * size
+
+
+# ── data ──
+
+SPATIAL = {
+    "IN": lambda: nn.InstanceNorm2d(4, eps=0.0, affine=True, dtype="float64"),
+    "GN": lambda: nn.GroupNorm(2, 4, eps=0.0, dtype="float64"),
+    "RMSNorm": lambda: nn.RMSNorm((4, 3, 2), eps=0.0, dtype="float64"),
+    "LN": lambda: nn.LayerNorm((4, 3, 2), eps=0.0, dtype="float64"),
+    "BN": lambda: nn.BatchNorm2d(4, eps=0.0, dtype="float64"),
+}
+
+
+@pytest.mark.parametrize("kind", [*SPATIAL, "WN"])
+def test_scaled_images(kind, rng):
+    """Not of BN and LN alone: the scale of the data is not seen by IN, GN and RMSNorm either; by weight norm it is."""
+    x, w = rng.standard_normal((5, 3, 3, 2)), rng.standard_normal((4, 3))  # a 1 × 1 convolution of 3 to 4 channels
+    gain, shift = mg.tensor(rng.uniform(0.5, 1.5, (4, 1, 1))), mg.tensor(rng.standard_normal((4, 1, 1)))
+
+    def run(x):
+        if kind == "WN":
+            linear = nn.utils.weight_norm(nn.Linear(3, 4, bias=False, dtype="float64"))
+            with mg.no_grad():
+                linear.weight_v.copy_(mg.tensor(w))
+                linear.weight_g.fill_(1)
+            a = linear(mg.tensor(x).moveaxis(1, -1)).moveaxis(-1, 1)
+        else:
+            a = SPATIAL[kind]()(F.linear(mg.tensor(x).moveaxis(1, -1), mg.tensor(w)).moveaxis(-1, 1))
+        return array(mg.tanh(a * gain + shift))
+
+    y = run(x)
+    for factor in (1e-3, 20.0):
+        if kind == "WN":
+            assert np.abs(run(factor * x) - y).max() > 0.3
+        else:
+            np.testing.assert_allclose(run(factor * x), y, rtol=0, atol=1e-11)
+        assert np.abs(run(-factor * x) - y).max() > 0.3
