@@ -126,11 +126,11 @@ cdef class Backend:
         raise NotImplementedError
 
     cpdef recurrent(self, cell, dict arrays):
-        """All steps of a recurrent layer (ops/recurrent.pyx), on arrays under the names of `Recurrence` in kernels.hpp."""
+        """All steps of a recurrent layer, a Cell of ops/recurrent; arrays as in `Recurrence` of kernels.hpp."""
         raise NotImplementedError
 
     cpdef recurrent_backward(self, cell, dict arrays):
-        """The gradients of `recurrent`: dx, dz, dgamma ... from gy; dh and dc of the last states become the first ones'."""
+        """dx, dz, dgamma ... from gy; dh and dc of the last states become those of the first."""
         raise NotImplementedError
 
     cpdef softmax(self, int64_t rows, int64_t width, bint log, Array x, Array y):

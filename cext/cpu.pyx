@@ -296,7 +296,7 @@ cdef class CPU(Backend):
         cdef Recurrence r = recurrence(cell, arrays)
         cdef int code = (<Array>arrays["h"]).code
         r.panels = r.hidden * rounded_up(r.gates * r.hidden)
-        room = recurrent_room(&r, code)
+        _room = recurrent_room(&r, code)
         launch(r.steps * r.batch * r.gates * r.hidden * r.hidden, kernels.recurrent[code - FLOAT32], r)
 
     cpdef recurrent_backward(self, cell, dict arrays):
@@ -304,7 +304,7 @@ cdef class CPU(Backend):
         cdef Array h = <Array>arrays["h"], totals
         cdef int64_t size
         r.panels = r.gates * r.hidden * rounded_up(r.hidden)
-        room = recurrent_room(&r, h.code)
+        _room = recurrent_room(&r, h.code)
         if r.dgamma != NULL or r.dbeta != NULL or r.dgamma_c != NULL or r.dbeta_c != NULL:
             size = (r.batch + r.block - 1) // r.block * 2 * (r.gates + 1) * r.hidden
             totals = empty(FLOAT64, 1, &size, 0)

@@ -2,7 +2,7 @@
 from cython cimport final
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport INT64, Array, check_same_device, empty, is_float, itemsize, shape_of, view
+from minigrad.engine.array cimport INT64, Array, check_same_device, empty, is_float, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, operand
@@ -32,14 +32,16 @@ cdef class Cell:
     cdef readonly double slope      # of the hard sigmoid clip(slope x + 1/2, 0, 1); 0: the logistic function
     cdef readonly double eps        # of the norms
 
-    def __init__(self, kind, norm=None, sizes=(), norm_cell=False, carry_norm=False, swap=False, slope=0.0, eps=1e-5):
+    def __init__(self, kind, norm=None, sizes=(), norm_cell=False, carry_norm=False, swap=False, slope=0.0,
+                 eps=1e-5):
         self.kind, self.norm, self.sizes, self.eps = kind, norm, tuple(sizes), eps
         self.norm_cell, self.carry_norm, self.swap, self.slope = norm_cell, carry_norm, swap, slope
         if (kind, norm) not in KINDS:
             raise ValueError(f"[recurrent] no cell {kind!r} with norm {norm!r}")
 
     def __reduce__(self):
-        return Cell, (self.kind, self.norm, self.sizes, self.norm_cell, self.carry_norm, self.swap, self.slope, self.eps)
+        return Cell, (self.kind, self.norm, self.sizes, self.norm_cell, self.carry_norm, self.swap, self.slope,
+                      self.eps)
 
 
 # ── one step, composed: the equations, for reading, for the tests, and for derivatives of higher order ─────────────
@@ -139,7 +141,7 @@ cdef int backward(Node node, Array g) except -1:
     if recording():
         return composed_backward(node, lambda *args: composition(cell, lengths, *args), inputs, g)
     cdef dict arrays = dict(zip(ARRAYS, node.extra[2:]))
-    cdef Array x = <Array>inputs[0], h = <Array>inputs[1], weight = <Array>inputs[3]
+    cdef Array x = <Array>inputs[0], h = <Array>inputs[1]
     arrays["lengths"] = lengths
     arrays.update(zip(PARAMETERS, [None if p is None else dense(<Array>p) for p in inputs[3:]]))
     arrays["gy"] = None if node.pendings[0] is None else dense(<Array>node.pendings[0])
@@ -281,8 +283,8 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     cdef list outs = [steps_of(<Array>arrays["h"], 1), arrays["h_last"]]
     if "c" in arrays:
         outs.append(arrays["c_last"])
-    track_many(outs, b"lstm" if op == "lstm" else b"gru" if op == "gru" else b"rnn", backward, inputs, list(range(len(inputs))),
-               (cell, mask, *[arrays.get(name) for name in ARRAYS]))
+    track_many(outs, b"lstm" if op == "lstm" else b"gru" if op == "gru" else b"rnn", backward, inputs,
+               list(range(len(inputs))), (cell, mask, *[arrays.get(name) for name in ARRAYS]))
     return tuple(outs)
 
 

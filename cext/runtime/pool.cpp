@@ -33,8 +33,8 @@ using Word = std::atomic<uint32_t>;
 
 // An idle worker looks out for the next operation of a training step for this long before it sleeps: waking
 // a sleeper can cost tens of microseconds. After SPIN it yields its core to any thread that wants it, such as
-// those of another library's pool. If the core is gone for as long as TAKEN, it sleeps at once: a thread that
-// wakes is given a free core, one that merely waits is not.
+// those of another library's pool. If the core is gone for as long as TAKEN, some other thread is there, and it
+// sleeps at once: a thread that wakes is given a free core, or goes first; one that merely waits is not.
 constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
 constexpr auto TAKEN = std::chrono::microseconds(3);
 
