@@ -456,7 +456,7 @@ cdef Recurrence recurrence(cell, dict arrays):
         r.ends[i] = end
     # Where the weights fit a core's cache beside the rows, few samples at once keep most cores busy; otherwise
     # the weights come from further away, and more samples share each reading of them.
-    r.block = 8 if w.count * itemsize(w.code) <= 1 << 19 else 32
+    r.block = 8 if w.count * itemsize(w.code) <= 1 << 19 or r.batch < 32 else 16 if r.batch < 128 else 32
     r.keep = z.extent[0] == r.steps
     r.lengths = <int64_t*>pointer(arrays.get("lengths"))
     r.x, r.w, r.bias = pointer(arrays.get("x")), w.data, pointer(arrays.get("bias"))

@@ -18,13 +18,21 @@ constexpr int TILE_ROWS = 8;
 constexpr int TILE_ROWS = 6;
 #endif
 
-// panels of b[k, n], whose elements lie row_step and column_step apart
+// One panel, from column `first` on, of b[k, n], whose elements lie row_step and column_step apart
 template <class T>
-void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, T* panels) {
-    for (int64_t first = 0; first < n; first += PANEL<T>) {
-        for (int64_t p = 0; p < k; p++, panels += PANEL<T>) {
-            for (int64_t j = 0; j < PANEL<T>; j++)
-                panels[j] = first + j < n ? b[p * row_step + (first + j) * column_step] : T(0);
+void pack_panel(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, int64_t first, T* panel) {
+    const int64_t columns = n - first < PANEL<T> ? n - first : PANEL<T>;
+    b += first * column_step;
+    for (int64_t p = 0; columns < PANEL<T> && p < k; p++) {
+        for (int64_t j = columns; j < PANEL<T>; j++) panel[p * PANEL<T> + j] = 0;
+    }
+    if (column_step == 1) {
+        for (int64_t p = 0; p < k; p++) {
+            for (int64_t j = 0; j < columns; j++) panel[p * PANEL<T> + j] = b[p * row_step + j];
+        }
+    } else {  // read in the order of memory
+        for (int64_t j = 0; j < columns; j++) {
+            for (int64_t p = 0; p < k; p++) panel[p * PANEL<T> + j] = b[p * row_step + j * column_step];
         }
     }
 }

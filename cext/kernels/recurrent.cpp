@@ -345,6 +345,14 @@ T* scratch_of(const Rows<T>& r, int64_t block) {
     return static_cast<T*>(r.scratch) + r.panels + block * r.columns * 2 + block * r.hidden * 4;
 }
 
+template <class T>
+void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, T* panels) {
+    parallel((n + PANEL<T> - 1) / PANEL<T>, 1 + GRAIN / (k * PANEL<T>), [=](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; i++)
+            pack_panel(k, n, b, row_step, column_step, i * PANEL<T>, panels + i * k * PANEL<T>);
+    });
+}
+
 // W[columns, hidden]: h W^T needs the panels of its transpose, dz W those of itself
 template <class T>
 void recurrent(const Recurrence& recurrence) {

@@ -38,6 +38,17 @@ cdef class Cell:
         self.norm_cell, self.carry_norm, self.swap, self.slope = norm_cell, carry_norm, swap, slope
         if (kind, norm) not in KINDS:
             raise ValueError(f"[recurrent] no cell {kind!r} with norm {norm!r}")
+        if not (1 <= len(self.sizes) <= 4 and min(self.sizes) >= 1 if norm else not self.sizes):
+            raise ValueError(f"[recurrent] expected one to four sizes of at least 1 with a norm and none without, "
+                             f"got {self.sizes} with {norm!r}")
+        if (norm_cell and kind != "lstm") or (carry_norm and not norm_cell) or (swap and kind != "gru"):
+            raise ValueError(f"[recurrent] a {kind!r} has no such variant: norm_cell={norm_cell}, "
+                             f"carry_norm={carry_norm}, swap={swap}")
+        if not eps >= 0:
+            raise ValueError(f"[recurrent] expected eps >= 0, got {eps}")
+
+    def __repr__(self):
+        return f"Cell{self.__reduce__()[1]}"
 
     def __reduce__(self):
         return Cell, (self.kind, self.norm, self.sizes, self.norm_cell, self.carry_norm, self.swap, self.slope,
@@ -46,7 +57,7 @@ cdef class Cell:
 
 # ── one step, composed: the equations, for reading, for the tests, and for derivatives of higher order ─────────────
 #
-#   u = LN(W h + b), segment by segment, or W h + b.  `x` is the share of the input, W_ih x_t and its biases, or LN of it
+#   u = LN(W h + b), segment by segment, or W h + b. x is the share of the input: W_ih x_t and its biases, or LN of it.
 #   With norm "sum" it is a = LN(x + W h + b) instead of a = x + u.
 
 def normalized(z, sizes, gamma, beta, eps):
@@ -69,7 +80,10 @@ def summands(Cell cell, x, h, weight, bias, gamma, beta):
 
 
 def gate(Cell cell, a):
-    return sigmoid(a) if cell.slope == 0 else clip(cell.slope * a + 0.5, 0.0, 1.0)
+    if cell.slope == 0:
+        return sigmoid(a)
+    y = cell.slope * a + 0.5
+    return where((y > 0.0) & (y < 1.0), y, clip(y.detach(), 0.0, 1.0))      # no derivative at the corners either
 
 
 def rnn_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
@@ -104,11 +118,13 @@ def composition(Cell cell, lengths, x, h, c, *parameters):
     """The states of all steps, the last h, and for an LSTM the last c, one step after the other."""
     outputs = []
     for t, share in enumerate(unstack(x)):
+        if lengths is not None:
+            alive = expand_dims(lengths > t, 1)
+            share = where(alive, share, 0.0)
         next_h, next_c = STEPS[cell.kind](cell, share, h, c, *parameters)
         if lengths is None:
             outputs.append(next_h)
         else:
-            alive = expand_dims(lengths > t, 1)
             outputs.append(where(alive, next_h, 0.0))
             next_h = where(alive, next_h, h)
             next_c = None if c is None else where(alive, next_c, c)
@@ -236,8 +252,8 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
                 raise TypeError(f"[{op}] expected one dtype, got an input of {a.dtype} and {NAMES[i]} of "
                                 f"{(<Array>inputs[i]).dtype}")
     gates = GATES[cell.kind]
-    if a.ndim_ != 3 or a.extent[0] < 1 or a.extent[2] % gates:
-        raise ValueError(f"[{op}] expected a projected input (T, N, {gates} H) with T at least 1, got {a.shape}")
+    if a.ndim_ != 3 or a.extent[0] < 1 or a.extent[2] < 1 or a.extent[2] % gates:
+        raise ValueError(f"[{op}] expected a projected input (T, N, {gates} H) with T and H at least 1, got {a.shape}")
     T, N, columns = a.shape
     H = columns // gates
     shapes = [(T, N, columns), (N, H), (N, H), (columns, H), (columns,), (columns,), (columns,), (H,), (H,)]
@@ -245,7 +261,9 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
         if inputs[i] is not None and shape_of(<Array>inputs[i]) != shapes[i]:
             raise ValueError(f"[{op}] expected {NAMES[i]} of shape {shapes[i]}, got {shape_of(<Array>inputs[i])}")
     if cell.norm is not None and sum(cell.sizes) != columns:
-        raise ValueError(f"[recurrent] expected sizes that make up {columns} columns, got {cell.sizes}")
+        raise ValueError(f"[{op}] expected sizes that make up {columns} columns, got {cell.sizes}")
+    if cell.kind == "gru" and cell.norm is not None and cell.sizes[-1] != H:
+        raise ValueError(f"[gru] expected the candidate's {H} columns to be normalized by themselves, got {cell.sizes}")
     if (cell.kind == "lstm") != (c is not None):
         raise ValueError(f"[{op}] expected a first cell state c for an LSTM and for no other, got {c}")
     if lengths is not None:
@@ -283,6 +301,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     cdef list outs = [steps_of(<Array>arrays["h"], 1), arrays["h_last"]]
     if "c" in arrays:
         outs.append(arrays["c_last"])
+    # the composition needs all inputs, also x, which the kernel's backward pass does without
     track_many(outs, b"lstm" if op == "lstm" else b"gru" if op == "gru" else b"rnn", backward, inputs,
                list(range(len(inputs))), (cell, mask, *[arrays.get(name) for name in ARRAYS]))
     return tuple(outs)
@@ -299,4 +318,4 @@ cdef Array checked_lengths(str op, object lengths, int64_t steps, int64_t batch)
     low, high = (int(a.min()), int(a.max())) if batch else (0, 0)
     if low < 0 or high > steps:
         raise ValueError(f"[{op}] expected lengths from 0 to {steps}, got {low if low < 0 else high}")
-    return dense(cast(a, INT64))
+    return copied(cast(a, INT64))       # the caller's may change before the backward pass

@@ -9,6 +9,7 @@ from minigrad.engine.ops.recurrent import Cell, gru_step, lstm_step, normalized,
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
+from minigrad.nn.batch_norm import RecurrentBatchNorm1d
 from minigrad.nn.module import Module
 from minigrad.nn.norm import LayerNorm
 from minigrad.nn.parameter import Parameter
@@ -83,7 +84,9 @@ class Recurrent(Module):
     kind: Literal["rnn", "lstm", "gru"]
     norms: tuple[str | None, ...] = (None, "layer")
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool | Literal["input"], norm: str | None) -> None:
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool | Literal["input"], norm: str | None, eps: float
+    ) -> None:
         super().__init__()
         if input_size < 1 or hidden_size < 1:
             raise ValueError(f"[{self.name}] expected sizes of at least 1, got {input_size} and {hidden_size}")
@@ -92,8 +95,9 @@ class Recurrent(Module):
         if norm not in self.norms:
             raise ValueError(f"[{self.name}] expected norm {' or '.join(map(repr, self.norms))}, got {norm!r}")
         self.input_size, self.hidden_size, self.norm = input_size, hidden_size, norm
-        self.bias = bias
-        self.eps = 1e-5
+        if not eps >= 0:
+            raise ValueError(f"[{self.name}] expected eps >= 0, got {eps}")
+        self.bias, self.eps = bias, eps
 
     @property
     def name(self) -> str:
@@ -116,7 +120,7 @@ class Recurrent(Module):
     def _set_lstm(self, norm_each_gate: bool, carry_norm: bool, forget_bias: float | None) -> None:
         if (norm_each_gate or carry_norm) and self.norm is None:
             raise ValueError(f"[{self.name}] expected norm='layer' with norm_each_gate and carry_norm, got None")
-        if forget_bias is not None and self.bias is False:
+        if forget_bias is not None and self.bias is False and not norm_each_gate:
             raise ValueError(f"[{self.name}] expected a bias with forget_bias={forget_bias}, got bias=False")
         self.norm_each_gate, self.carry_norm, self.forget_bias = norm_each_gate, carry_norm, forget_bias
 
@@ -166,15 +170,57 @@ class Recurrent(Module):
             self.register_module("ln_c" + suffix, LayerNorm(n, self.eps, device=device, dtype=dtype))
 
     def reset_parameters(self) -> None:
-        """Draw weights and biases anew from U(−1/√hidden_size, 1/√hidden_size); gain 1 and shift 0 of the norms."""
+        """Draw weights and biases anew from U(−1/√hidden_size, 1/√hidden_size); let the norms begin anew, too."""
         bound, n = 1 / math.sqrt(self.hidden_size), self.hidden_size
-        for name, parameter in self.named_parameters(recurse=False):
+        for parameter in self.parameters(recurse=False):
             init.uniform_(parameter, -bound, bound)
-            if self.kind == "lstm" and self.forget_bias is not None and name.startswith("bias"):
-                init.constant_(parameter.detach()[n : 2 * n], self.forget_bias if "ih" in name else 0.0)
         for child in self.children():
-            if isinstance(child, GateNorm | LayerNorm):
+            if isinstance(child, GateNorm | LayerNorm | RecurrentBatchNorm1d):
                 child.reset_parameters()
+        if self.kind != "lstm" or self.forget_bias is None:
+            return
+        # Where every gate is normalized by itself, a bias of the sum moves nothing: the shift of the norm does.
+        for suffix in self._all_suffixes():
+            if self.norm_each_gate:
+                first, second = getattr(self, "ln" + suffix).bias, None
+            else:
+                first, second = getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix)
+            init.constant_(first.detach()[n : 2 * n], self.forget_bias)
+            if second is not None:
+                init.zeros_(second.detach()[n : 2 * n])
+
+    def _all_suffixes(self) -> list[str]:
+        """The ends of the names of all layers' parameters."""
+        return [""]
+
+    def _check_state(self, state: object, shape: tuple[int, ...], x: Tensor) -> None:
+        if not isinstance(state, Tensor):
+            raise TypeError(f"[{self.name}] expected a state that is a Tensor, got {type(state).__name__}")
+        if state.shape != shape:
+            raise ValueError(f"[{self.name}] expected a state of shape {shape}, got {state.shape}")
+        if state.dtype != x.dtype:
+            raise TypeError(f"[{self.name}] expected a state of the dtype {x.dtype} of x, got {state.dtype}")
+
+    def _check_input(self, x: object) -> Tensor:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"[{self.name}] expected a Tensor, got {type(x).__name__}")
+        if x.dtype != self.weight_dtype:
+            raise TypeError(f"[{self.name}] expected an input of {self.weight_dtype} as the weights, got {x.dtype}")
+        return x
+
+    @property
+    def weight_dtype(self) -> DType:
+        """The dtype of the parameters."""
+        return getattr(self, "weight_ih" + self._all_suffixes()[0]).dtype
+
+    def _pair(self, state: object) -> tuple[Tensor | None, Tensor | None]:
+        """The two states of an LSTM."""
+        if state is None:
+            return None, None
+        if not isinstance(state, tuple | list) or len(state) != 2:
+            size = f" of {len(state)}" if isinstance(state, tuple | list) else ""
+            raise TypeError(f"[{self.name}] expected a pair (h, c) of states, got {type(state).__name__}{size}")
+        return state[0], state[1]
 
     def _share(self, suffix: str, x: Tensor) -> Tensor:
         """What the input contributes to every step, with all biases that can be added at once."""
@@ -201,7 +247,8 @@ class Recurrent(Module):
         named = {
             "nonlinearity": "tanh", "bias": True, "num_layers": 1, "batch_first": False, "dropout": 0.0,
             "bidirectional": False, "norm": None, "gate_activation": "sigmoid", "norm_each_gate": False,
-            "carry_norm": False, "forget_bias": None, "convention": "torch",
+            "carry_norm": False, "forget_bias": None, "convention": "torch" if self.norm is None else "paper",
+            "max_length": None, "eps": 1e-5,
         }  # fmt: skip
         changed = [f", {key}={value!r}" for key, default in named.items()
                    if (value := getattr(self, key, default)) != default]  # fmt: skip
@@ -219,13 +266,14 @@ class _StepCell(Recurrent):
         self.reset_parameters()
 
     def _step(self, x: Tensor, h: Tensor | None, c: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        self._check_input(x)
         if x.ndim not in (1, 2) or x.shape[-1] != self.input_size:
             size = self.input_size
             raise ValueError(f"[{self.name}] expected an input (N, {size}) or ({size},), got {x.shape}")
         shape = (*x.shape[:-1], self.hidden_size)
         for state in (h, c):
-            if state is not None and state.shape != shape:
-                raise ValueError(f"[{self.name}] expected a state of shape {shape}, got {state.shape}")
+            if state is not None:
+                self._check_state(state, shape, x)
         h = zeros(shape, dtype=x.dtype, device=x.device) if h is None else h
         share, rest = self._share("", x), self._rest("")
         if self.kind == "lstm":
@@ -250,6 +298,8 @@ class RNNCell(_StepCell):
         f.
     norm : {None, "layer"}
         Whether the sum is normalized before f.
+    eps : float
+        Added to the variances of the norms.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -283,9 +333,9 @@ class RNNCell(_StepCell):
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool | Literal["input"] = True, nonlinearity: str = "tanh", *,
-        norm: str | None = None, device: str | None = None, dtype: DType | str | None = None,
+        norm: str | None = None, eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(input_size, hidden_size, bias, norm)
+        super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_nonlinearity(nonlinearity)
         self._finish(device, dtype)
 
@@ -313,6 +363,8 @@ class LSTMCell(_StepCell):
     forget_bias : float, optional
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
         As in `LSTM`.
+    eps : float
+        Added to the variances of the norms.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -345,16 +397,17 @@ class LSTMCell(_StepCell):
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool | Literal["input"] = True, *, norm: str | None = None,
         norm_each_gate: bool = False, carry_norm: bool = False, forget_bias: float | None = None,
-        gate_activation: str = "sigmoid", device: str | None = None, dtype: DType | str | None = None,
+        gate_activation: str = "sigmoid", eps: float = 1e-5, device: str | None = None,
+        dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(input_size, hidden_size, bias, norm)
+        super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_lstm(norm_each_gate, carry_norm, forget_bias)
         self._set_gates(gate_activation)
         self._finish(device, dtype)
 
     def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """x ``(N, input_size)`` or ``(input_size,)`` and (h, c) alike (zeros if absent) to the next (h, c)."""
-        h, c = self._step(x, *(state or (None, None)))
+        h, c = self._step(x, *self._pair(state))
         assert c is not None
         return h, c
 
@@ -377,6 +430,8 @@ class GRUCell(_StepCell):
     convention : {None, "torch", "paper"}
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
         As in `GRU`.
+    eps : float
+        Added to the variances of the norms.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -408,9 +463,9 @@ class GRUCell(_StepCell):
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool | Literal["input"] = True, *, norm: str | None = None,
         convention: str | None = None, gate_activation: str = "sigmoid",
-        device: str | None = None, dtype: DType | str | None = None,
+        eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(input_size, hidden_size, bias, norm)
+        super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_gru(convention)
         self._set_gates(gate_activation)
         self._finish(device, dtype)

@@ -54,11 +54,8 @@ class Embedding(Module):
         super().__init__()
         if num_embeddings < 1 or embedding_dim < 1:
             raise ValueError(f"[Embedding] expected sizes of at least 1, got {num_embeddings} and {embedding_dim}")
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise ValueError(f"[Embedding] expected padding_idx from {-num_embeddings} to {num_embeddings - 1}, "
-                             f"got {padding_idx}")  # fmt: skip
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        self.padding_idx = F.padding_row("Embedding", padding_idx, num_embeddings)
         self.weight = Parameter(empty((num_embeddings, embedding_dim), dtype=dtype, device=device))
         self.reset_parameters()
 
@@ -84,14 +81,18 @@ class Embedding(Module):
         Raises
         ------
         ValueError
-            If there are not two axes.
+            If there are not two axes of at least 1, or if `padding_idx` is no row.
+        TypeError
+            For rows that are no floats.
         """
-        if embeddings.ndim != 2:
+        if embeddings.ndim != 2 or min(embeddings.shape) < 1:
             raise ValueError(f"[Embedding] expected rows (num_embeddings, embedding_dim), got {embeddings.shape}")
+        if embeddings.dtype.kind != "f":
+            raise TypeError(f"[Embedding] expected rows of floats, got {embeddings.dtype}")
         table = cls.__new__(cls)
         Module.__init__(table)
         table.num_embeddings, table.embedding_dim = embeddings.shape
-        table.padding_idx = None if padding_idx is None else padding_idx % embeddings.shape[0]
+        table.padding_idx = F.padding_row("Embedding", padding_idx, embeddings.shape[0])
         table.weight = Parameter(embeddings.detach(), requires_grad=not freeze)
         return table
 

@@ -53,7 +53,7 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
     IndexError
         For an index below 0 or not below V.
     ValueError
-        For a table that has not two axes.
+        For a table that has not two axes, and a `padding_idx` that is no row.
 
     Examples
     --------
@@ -66,10 +66,20 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
     if weight.ndim != 2:
         raise ValueError(f"[embedding] expected a table of shape (V, D), got {weight.shape}")
     _check_range("embedding", indices, weight.shape[0])
+    padding = padding_row("embedding", padding_idx, weight.shape[0])
     rows = take(weight, indices, axis=0)
-    if padding_idx is None or not weight.requires_grad:
+    if padding is None or not weight.requires_grad:
         return rows
-    return where(expand_dims(indices == padding_idx % weight.shape[0], -1), rows.detach(), rows)
+    return where(expand_dims(indices == padding, -1), rows.detach(), rows)
+
+
+def padding_row(op: str, padding_idx: int | None, rows: int) -> int | None:
+    """`padding_idx`, counted from the front and checked."""
+    if padding_idx is None:
+        return None
+    if not -rows <= padding_idx < rows:
+        raise ValueError(f"[{op}] expected padding_idx from {-rows} to {rows - 1}, got {padding_idx}")
+    return padding_idx % rows
 
 
 # ── losses of class labels ────────────────────────────────────────────────────────────────────────

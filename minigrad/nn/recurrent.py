@@ -36,6 +36,9 @@ class _Sequences(Recurrent):
                 self._add_layer(suffix, width, device, dtype)
         self.reset_parameters()
 
+    def _all_suffixes(self) -> list[str]:
+        return [suffix for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
+
     def _suffixes(self, layer: int) -> list[str]:
         """The ends of the parameters' names: one direction, or both."""
         return [f"_l{layer}", f"_l{layer}_reverse"] if self.bidirectional else [f"_l{layer}"]
@@ -44,6 +47,7 @@ class _Sequences(Recurrent):
         self, x: Tensor, states: list[Tensor | None], lengths: Lengths | None
     ) -> tuple[Tensor, list[Tensor]]:
         """The outputs of the last layer, and the last h of every layer and direction, for an LSTM the last c too."""
+        self._check_input(x)
         batched, axes, given, size = x.ndim == 3, "N, T" if self.batch_first else "T, N", x.shape, self.input_size
         if x.ndim not in (2, 3) or x.shape[-1] != size:
             raise ValueError(f"[{self.name}] expected an input ({axes}, {size}) or (T, {size}), got {given}")
@@ -65,8 +69,8 @@ class _Sequences(Recurrent):
         starts = []
         for state in states:
             wanted = shape if batched else (count, self.hidden_size)
-            if state is not None and state.shape != wanted:
-                raise ValueError(f"[{self.name}] expected a state of shape {wanted}, got {state.shape}")
+            if state is not None:
+                self._check_state(state, wanted, x)
             state = zeros(shape, dtype=x.dtype, device=x.device) if state is None else state.reshape(shape)
             starts.append(unstack(state))
 
@@ -138,7 +142,7 @@ class RNN(_Sequences):
     nonlinearity : {"tanh", "relu"}
         f.
     bias : bool or "input"
-        Whether there are b_ih and b_hh, or b_ih alone.
+        Whether there are b_ih and b_hh, or b_ih alone; with ``norm="batch"`` there is at most b_ih.
     batch_first : bool
         Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
     dropout : float
@@ -149,6 +153,8 @@ class RNN(_Sequences):
         What is normalized, as above.
     max_length : int, optional
         With ``norm="batch"``, needed there: the number of steps with statistics of their own.
+    eps : float
+        Added to the variances of the norms.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -191,9 +197,9 @@ class RNN(_Sequences):
         self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh",
         bias: bool | Literal["input"] = True, batch_first: bool = False, dropout: float = 0.0,
         bidirectional: bool = False, *, norm: str | None = None, max_length: int | None = None,
-        device: str | None = None, dtype: DType | str | None = None,
+        eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(input_size, hidden_size, bias, norm)
+        super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_nonlinearity(nonlinearity)
         if (max_length is not None) != (norm == "batch"):
             raise ValueError(f"[RNN] expected max_length with norm='batch' and only there, "
@@ -206,7 +212,7 @@ class RNN(_Sequences):
         if self.max_length is not None:
             for name in ("bn_ih", "bn_hh"):
                 norm = RecurrentBatchNorm1d(
-                    self.hidden_size, self.max_length, bias=False, device=device, dtype=dtype
+                    self.hidden_size, self.max_length, self.eps, bias=False, device=device, dtype=dtype
                 )
                 self.register_module(name + suffix, norm)
 
@@ -294,9 +300,12 @@ class LSTM(_Sequences):
     norm_each_gate, carry_norm : bool
         The variants of ``norm="layer"``, as above; they may be combined.
     forget_bias : float, optional
-        What the biases of the forget gate begin with, taken together, instead of random numbers.
+        What the biases of the forget gate begin with, taken together, instead of random numbers; with `norm_each_gate`
+        the shift of its norm, since no bias before that has an effect.
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
         σ: the logistic function, Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
+    eps : float
+        Added to the variances of the norms.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -338,9 +347,10 @@ class LSTM(_Sequences):
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool | Literal["input"] = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, *, norm: str | None = None,
         norm_each_gate: bool = False, carry_norm: bool = False, forget_bias: float | None = None,
-        gate_activation: str = "sigmoid", device: str | None = None, dtype: DType | str | None = None,
+        gate_activation: str = "sigmoid", eps: float = 1e-5, device: str | None = None,
+        dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(input_size, hidden_size, bias, norm)
+        super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_lstm(norm_each_gate, carry_norm, forget_bias)
         self._set_gates(gate_activation)
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
@@ -368,10 +378,7 @@ class LSTM(_Sequences):
         (h_n, c_n) : (Tensor, Tensor)
             The states of every layer and direction at each sample's end, in the layout of h_0.
         """
-        if state is not None and (not isinstance(state, tuple) or len(state) != 2):
-            raise ValueError(f"[LSTM] expected a state (h_0, c_0), got {type(state).__name__} of length {len(state)}")
-        h_0, c_0 = state if state is not None else (None, None)
-        output, (h_n, c_n) = self._run(x, [h_0, c_0], lengths)
+        output, (h_n, c_n) = self._run(x, [*self._pair(state)], lengths)
         return output, (h_n, c_n)
 
 
@@ -415,6 +422,8 @@ class GRU(_Sequences):
         without a norm and the paper's with one.
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
         σ: the logistic function, Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
+    eps : float
+        Added to the variances of the norms.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -454,9 +463,9 @@ class GRU(_Sequences):
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool | Literal["input"] = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, *, norm: str | None = None,
         convention: str | None = None, gate_activation: str = "sigmoid",
-        device: str | None = None, dtype: DType | str | None = None,
+        eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(input_size, hidden_size, bias, norm)
+        super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_gru(convention)
         self._set_gates(gate_activation)
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)

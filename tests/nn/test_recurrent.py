@@ -321,6 +321,56 @@ def test_forget_bias(bias):
         assert 1.5 not in b[:4].tolist() + b[8:].tolist()
 
 
+@pytest.mark.parametrize("options", [{}, {"norm": "layer"}, {"norm": "layer", "norm_each_gate": True}])
+def test_forget_bias_opens_the_forget_gate(options):
+    """Without anything else that moves it, the cell keeps σ(forget_bias) of itself."""
+    for cell in (nn.LSTMCell(D, H, forget_bias=2.0, **options), nn.LSTM(D, H, forget_bias=2.0, **options)):
+        for name, parameter in cell.named_parameters():
+            if name.startswith("weight"):
+                nn.init.zeros_(parameter)
+        c = mg.ones((N, H) if isinstance(cell, nn.LSTMCell) else (1, N, H))
+        steps = mg.zeros((N, D) if isinstance(cell, nn.LSTMCell) else (1, N, D))
+        state = cell(steps, (mg.zeros(c.shape), c))
+        kept = (state if isinstance(cell, nn.LSTMCell) else state[1])[1]
+        # beside it the input gate lets in what the random biases make of i and g: at most 1/2 + their bound
+        assert abs(kept.mean().item() - 1 / (1 + np.exp(-2.0))) < 0.3
+        gates = nn.LSTMCell(D, H, forget_bias=-50.0, **options)
+        for name, parameter in gates.named_parameters():
+            if name.startswith("weight"):
+                nn.init.zeros_(parameter)
+        big = mg.ones((N, H)) * 1e3
+        assert abs(gates(mg.zeros((N, D)), (mg.zeros((N, H)), big))[1]).max().item() < 1
+
+
+def test_eps_and_a_new_beginning_reach_every_norm():
+    x = mg.tensor(normals(3, (T, N, D))[0], dtype="float32")
+    for kind in KINDS:
+        mg.manual_seed(0)
+        small = getattr(nn, kind)(D, H, norm="layer")
+        large = getattr(nn, kind)(D, H, norm="layer", eps=10.0)
+        large.load_state_dict(small.state_dict())
+        assert abs(small(x)[0] - large(x)[0]).max().item() > 0.1
+        assert {child.eps for child in large.children()} == {10.0}
+    rnn = nn.RNN(D, H, norm="batch", max_length=T)
+    nn.init.constant_(rnn.bn_hh_l0.weight, 7.0)
+    rnn(x)
+    rnn.reset_parameters()
+    assert set(rnn.bn_hh_l0.weight.detach().numpy().round(6)) == {np.float32(0.1)}
+    assert rnn.bn_hh_l0.num_batches_tracked.tolist() == [0] * T
+
+
+def test_weight_normalized_recurrence():
+    """The products see g v/‖v‖, and the gradients go to g and v."""
+    layer = nn.GRU(D, H, norm="layer", dtype="float64")
+    expected = layer(x := mg.tensor(normals(4, (T, N, D))[0]))[0]
+    nn.utils.weight_norm(layer, "weight_hh_l0")
+    y = layer(x)[0]
+    np.testing.assert_allclose(y.tolist(), expected.tolist(), rtol=1e-10)
+    y.backward(mg.tensor(normals(5, y.shape)[0]))
+    assert abs(layer.weight_hh_l0_g.grad).max().item() > 0
+    assert abs((layer.weight_hh_l0_v.grad * layer.weight_hh_l0_v).sum(axis=1)).max().item() < 1e-12
+
+
 def test_parameters_of_the_imdb_model():
     """Keras counts one bias: 4 (100 + 128 + 1) 128 beside the table and the last layer."""
     model = nn.Sequential(nn.Embedding(10000, 100), nn.LSTM(100, 128, bias="input"), nn.Linear(128, 1))
@@ -337,6 +387,8 @@ def test_copies_and_pickles_compute_the_same(kind):
 
 
 def test_representations():
+    assert repr(nn.GRU(3, 4, norm="layer", convention="torch")).splitlines()[1] == "  3, 4, norm='layer', convention='torch'"
+    assert "max_length=7" in repr(nn.RNN(3, 4, norm="batch", max_length=7))
     assert repr(nn.GRU(3, 4, 2, batch_first=True, convention="paper")) == (
         "GRU(3, 4, num_layers=2, batch_first=True, convention='paper')"
     )
@@ -395,6 +447,24 @@ def test_bad_states_and_shapes_of_cells():
             nn.RNNCell(D, H)(mg.zeros(x), None if h is None else mg.zeros(h))
     with pytest.raises(ValueError, match=r"\[LSTMCell\] expected a state of shape \(3, 5\), got \(3, 4\)"):
         nn.LSTMCell(D, H)(mg.zeros((N, D)), (mg.zeros((N, H)), mg.zeros((N, D))))
-    for state in (mg.zeros((1, N, H)), (mg.zeros((1, N, H)),)):
-        with pytest.raises(ValueError, match=r"\[LSTM\] expected a state \(h_0, c_0\)"):
+    for state in (mg.zeros((1, N, H)), (mg.zeros((1, N, H)),), (), 3, mg.zeros(())):
+        with pytest.raises(TypeError, match=r"\[LSTM\] expected a pair \(h, c\) of states, got"):
             nn.LSTM(D, H)(mg.zeros((T, N, D)), state)
+        with pytest.raises(TypeError, match=r"\[LSTMCell\] expected a pair \(h, c\) of states, got"):
+            nn.LSTMCell(D, H)(mg.zeros((N, D)), state)
+    for kind in ("RNN", "GRU"):
+        with pytest.raises(TypeError, match=rf"\[{kind}\] expected a state that is a Tensor, got tuple"):
+            getattr(nn, kind)(D, H)(mg.zeros((T, N, D)), (mg.zeros((1, N, H)),))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *(kind + "Cell" for kind in KINDS)])
+def test_bad_dtypes(kind):
+    module, shape = getattr(nn, kind)(D, H), (N, D) if kind.endswith("Cell") else (T, N, D)
+    for dtype in ("int64", "float64"):
+        with pytest.raises(TypeError, match=rf"\[{kind}\] expected an input of float32 as the weights, got {dtype}"):
+            module(mg.zeros(shape, dtype=dtype))
+    with pytest.raises(TypeError, match=rf"\[{kind}\] expected a Tensor, got ndarray"):
+        module(np.zeros(shape, dtype="float32"))
+    state = mg.zeros((N, H) if kind.endswith("Cell") else (1, N, H), dtype="float64")
+    with pytest.raises(TypeError, match=rf"\[{kind}\] expected a state of the dtype float32 of x, got float64"):
+        module(mg.zeros(shape), (state, state) if "LSTM" in kind else state)

@@ -119,7 +119,17 @@ def everything(cell, inputs, lengths=None):
 @pytest.mark.parametrize("cell", [Cell("rnn_tanh", "sum", (40,)), Cell("lstm", "state", (160,), norm_cell=True), Cell("gru")],
                          ids=name)  # fmt: skip
 def test_same_bits_for_every_number_of_threads(cell):
-    inputs, before, found = operands(cell, 7, 37, 40, dtype="float32"), mg.get_num_threads(), []
+    check_threads(operands(cell, 7, 37, 40, dtype="float32"), cell)
+
+
+def test_same_bits_with_large_weights():
+    """Blocks of more samples."""
+    for cell, batch in ((Cell("lstm"), 50), (Cell("gru", "state", (400, 200)), 130)):
+        check_threads(operands(cell, 2, batch, 200, dtype="float32"), cell)
+
+
+def check_threads(inputs, cell):
+    before, found = mg.get_num_threads(), []
     try:
         for threads in (1, 2, 3):
             mg.set_num_threads(threads)
@@ -236,6 +246,7 @@ def test_truncated_backpropagation():
 
 @pytest.mark.parametrize("change, error, message", [
     ({"x": (3, 2, 5)}, ValueError, r"\[lstm\] expected a projected input \(T, N, 4 H\)"),
+    ({"x": (3, 2, 0)}, ValueError, r"\[lstm\] expected a projected input .* got \(3, 2, 0\)"),
     ({"x": (0, 2, 8)}, ValueError, r"\[lstm\] expected a projected input .* got \(0, 2, 8\)"),
     ({"h": (2, 3)}, ValueError, r"\[lstm\] expected h of shape \(2, 2\), got \(2, 3\)"),
     ({"c": (1, 2)}, ValueError, r"\[lstm\] expected c of shape \(2, 2\), got \(1, 2\)"),
@@ -263,7 +274,75 @@ def test_bad_dtypes_and_cells():
     for kind, norm in (("gru", "sum"), ("mgu", None), ("lstm", "batch")):
         with pytest.raises(ValueError, match=rf"\[recurrent\] no cell '{kind}'"):
             Cell(kind, norm)
-    with pytest.raises(ValueError, match=r"\[recurrent\] expected sizes that make up 8 columns, got \(4,\)"):
+    with pytest.raises(ValueError, match=r"\[lstm\] expected sizes that make up 8 columns, got \(4,\)"):
         recurrent(Cell("lstm", "state", (4,)), mg.zeros((3, 2, 8)), mg.zeros((2, 2)), mg.zeros((2, 2)), mg.zeros((8, 2)))
     with pytest.raises(ValueError, match=r"\[lstm\] expected a first cell state c"):
         recurrent(Cell("lstm"), mg.zeros((3, 2, 8)), mg.zeros((2, 2)), None, mg.zeros((8, 2)))
+
+
+@pytest.mark.parametrize("arguments, options", [
+    (("lstm", "state", (1,) * 8), {}), (("lstm", "state", (-4, 12)), {}), (("lstm", "state", ()), {}),
+    (("lstm", None, (8,)), {}), (("gru",), {"norm_cell": True}), (("lstm",), {"carry_norm": True}),
+    (("lstm",), {"swap": True}), (("lstm",), {"eps": -1.0}),
+])  # fmt: skip
+def test_cells_that_do_not_exist(arguments, options):
+    with pytest.raises(ValueError, match=r"\[recurrent\] "):
+        Cell(*arguments, **options)
+
+
+def test_groups_of_a_gru():
+    """The gates may be normalized together or apart, the candidate only by itself."""
+    for sizes in ((12,), (4, 8), (8, 2, 2), (6, 6)):
+        cell = Cell("gru", "state", sizes)
+        with pytest.raises(ValueError, match=r"\[gru\] expected the candidate's 4 columns"):
+            recurrent(cell, *operands(cell, 2, 3, 4))
+    cell = Cell("gru", "state", (4, 4, 4))
+    inputs = operands(cell, 3, 5, 4)
+    ours, composed = (differentiated(f, inputs) for f in (recurrent(cell, *inputs), composition(cell, None, *inputs)))
+    for a, b in zip(ours, composed, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize("a", [2.5, -2.5, 0.0])
+def test_the_corners_of_the_hard_sigmoid(a):
+    """Where 0.2 a + 1/2 is 0 or 1 exactly, there is no derivative by either way."""
+    cell = Cell("lstm", slope=0.2)
+    x = mg.tensor([[[a, 0.0, 0.7, 0.3]]], dtype="float64", requires_grad=True)
+    h, c, weight = mg.zeros((1, 1), dtype="float64"), mg.zeros((1, 1), dtype="float64"), mg.zeros((4, 1), dtype="float64")
+    y = recurrent(cell, x, h, c, weight)[0]
+    (plain,), (recorded,) = mg.grad(y, [x], retain_graph=True), mg.grad(y, [x], create_graph=True)
+    np.testing.assert_allclose(plain.tolist(), recorded.tolist(), rtol=1e-12)
+    assert (plain[0, 0, 0].item() == 0) == (a != 0)
+
+
+def test_padding_of_nan_has_no_influence_on_second_derivatives_either():
+    lengths = mg.tensor([2, 3, 1])
+    for cell in cells(2):
+        found = []
+        for value in (0.0, np.nan):
+            inputs = operands(cell, 3, 3, 2)
+            with mg.no_grad():
+                inputs[0][2, 0] = value
+                inputs[0][1:, 2] = value
+            y = recurrent(cell, *inputs, lengths=lengths)[0]
+            (dw,) = mg.grad((y**3).sum(), [inputs[3]], create_graph=True)
+            found.append([dw, *mg.grad((dw**2).sum(), [inputs[1], inputs[3]])])
+        for a, b in zip(*found, strict=True):
+            assert np.isfinite(b.detach().numpy()).all()
+            np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+
+
+def test_the_caller_may_reuse_the_lengths():
+    cell = Cell("gru")
+    inputs, numbers = operands(cell, 4, 3, 2), np.array([1, 2, 3])
+    y = recurrent(cell, *inputs, lengths=mg.asarray(numbers))[0]
+    expected = mg.grad(y.sum(), [inputs[0]], retain_graph=True)[0].numpy()
+    numbers[:] = 4
+    np.testing.assert_array_equal(mg.grad(y.sum(), [inputs[0]])[0].numpy(), expected)
+
+
+def test_an_empty_batch_has_gradients():
+    for cell in cells(3):
+        inputs = operands(cell, 2, 0, 3)
+        for g in differentiated(recurrent(cell, *inputs), inputs)[-3:]:
+            assert (g.numpy() == 0).all()
