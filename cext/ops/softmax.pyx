@@ -107,6 +107,7 @@ def log_softmax(x, axis=-1):
 cdef Array cross_entropy_composition(Array z, Array labels, Array weight, int64_t ignore, double smoothing):
     """The loss of each row, of primitive operations."""
     cdef Array kept = cast(equal(labels, ignore), BOOL), safe = where(kept, 0, labels)
+    z = where(expand_dims(kept, 1), 0, z)       # whatever stands in an ignored row, no derivative sees it
     cdef Array excess = subtract(logsumexp(z, axis=1, keepdims=True), z)
     cdef Array of_label = squeeze(taken_along(excess, expand_dims(safe, 1), 1), 1), loss
     if weight is not None:

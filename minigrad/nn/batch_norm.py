@@ -111,6 +111,8 @@ class _BatchNorm(_ChannelNorm):
     def forward(self, x: Tensor) -> Tensor:
         """The shape stays."""
         self._check(x)
+        if self.training and not self.track_running_stats:  # switched off after the statistics were made
+            return self._normalize(x, None, None, None)
         return self._normalize(x, self.running_mean, self.running_var, self.num_batches_tracked)
 
 
@@ -262,7 +264,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
         step = min(time, self.max_length - 1)
         if not self.training and not int(self.num_batches_tracked[step]):
             trained = self.num_batches_tracked[:step].nonzero()[0]
-            step = int(trained[-1]) if trained.size else 0
+            step = int(trained[-1]) if trained.size else step
         return self._normalize(x, self.running_mean[step], self.running_var[step], self.num_batches_tracked[step])
 
     def extra_repr(self) -> str:

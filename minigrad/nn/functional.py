@@ -418,11 +418,12 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("[batch_norm] expected running_mean and running_var outside training, got None")
-        return batch_norm_eval(x, running_mean, running_var, weight, bias, eps)
+        # copies: the statistics may move on before the backward pass
+        return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps)
     y, mean, var = batch_norm_train(x, weight, bias, eps)
     if running_mean is not None and running_var is not None:
         if unbiased_running_var:
-            n = x.size // x.shape[1]
+            n = math.prod(x.shape[:1] + x.shape[2:])
             var = var * (n / (n - 1))
         _follow("batch_norm", running_mean, mean, running_var, var, momentum)
     return y
@@ -474,7 +475,8 @@ def instance_norm(
     if not use_input_stats:
         if running_mean is None or running_var is None:
             raise ValueError("[instance_norm] expected running_mean and running_var, got None without use_input_stats")
-        return batch_norm_eval(x, running_mean, running_var, weight, bias, eps)
+        # copies: the statistics may move on before the backward pass
+        return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps)
     y = normalize_instances(x, weight, bias, eps)
     if running_mean is not None and running_var is not None and x.size:
         plain, spatial = x.detach(), tuple(range(2, x.ndim))

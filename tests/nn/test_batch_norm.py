@@ -322,3 +322,32 @@ def test_summary_counts_running_statistics_as_not_trainable():
         summary = nn.summary(model, (None, 1, 28, 28))
         assert (summary.total, summary.not_trainable) == (total, not_trainable)
         assert all(int(count) == 0 for count in model.buffers() if count.dtype == mg.int64)
+
+
+def test_tracking_may_be_switched_off():
+    """Then training leaves the statistics alone, and evaluation goes on with them, as in PyTorch."""
+    norm, x = nn.BatchNorm1d(4), mg.tensor(np.random.default_rng(0).standard_normal((6, 4)), dtype="float32")
+    norm(x)
+    before = {name: value.tolist() for name, value in norm.state_dict().items()}
+    norm.track_running_stats = False
+    norm(x * 3 + 1)
+    assert {name: value.tolist() for name, value in norm.state_dict().items()} == before
+    expected = (x - norm.running_mean) / (norm.running_var + 1e-5).sqrt()
+    np.testing.assert_allclose(norm.eval()(x).tolist(), expected.tolist(), rtol=1e-5, atol=1e-6)
+
+
+def test_statistics_of_no_channels():
+    mean, var = mg.zeros(0), mg.ones(0)
+    assert F.batch_norm(mg.zeros((4, 0)), mean, var, training=True).shape == (4, 0)
+
+
+def test_a_batch_in_training_between_evaluation_and_its_backward():
+    """The gradient is that of the statistics evaluation saw."""
+    norm, x = nn.BatchNorm1d(3), mg.tensor(np.random.default_rng(1).standard_normal((5, 3)), dtype="float32")
+    norm(x * 2)
+    leaf = mg.tensor(x.numpy(), requires_grad=True)
+    y, scale = norm.eval()(leaf), 1 / (norm.running_var + 1e-5).sqrt()
+    norm.train()(x - 4)
+    g = mg.tensor(np.random.default_rng(2).standard_normal(y.shape), dtype="float32")
+    y.backward(g)
+    np.testing.assert_allclose(leaf.grad.numpy(), (g * scale).numpy(), rtol=1e-6)

@@ -281,3 +281,18 @@ def test_weights_move_with_the_module():
     loss = nn.CrossEntropyLoss(weight=mg.ones(3)).to("float64")
     assert loss.weight.dtype == mg.float64
     assert loss(mg.zeros((2, 3), dtype="float64"), mg.tensor([0, 1])).dtype == mg.float64
+
+
+@pytest.mark.parametrize("garbage", [np.nan, np.inf])
+def test_what_stands_in_an_ignored_row_counts_nothing_in_any_order(garbage):
+    z = np.random.default_rng(0).standard_normal((3, 4))
+    found = []
+    for value in (0.0, garbage):
+        z[1, 2] = value
+        x = mg.tensor(z, requires_grad=True)
+        loss = F.cross_entropy(x, mg.tensor([2, -100, 0]), reduction="sum")
+        (first,) = mg.grad(loss, [x], create_graph=True)
+        found.append([loss, first, *mg.grad((first**2).sum(), [x], retain_graph=True), *mg.grad(loss, [x])])
+    for a, b in zip(*found, strict=True):
+        assert np.isfinite(b.detach().numpy()).all()
+        np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
