@@ -201,12 +201,11 @@ class Recurrent(Module):
         if state.dtype != x.dtype:
             raise TypeError(f"[{self.name}] expected a state of the dtype {x.dtype} of x, got {state.dtype}")
 
-    def _check_input(self, x: object) -> Tensor:
+    def _check_input(self, x: object) -> None:
         if not isinstance(x, Tensor):
             raise TypeError(f"[{self.name}] expected a Tensor, got {type(x).__name__}")
         if x.dtype != self.weight_dtype:
             raise TypeError(f"[{self.name}] expected an input of {self.weight_dtype} as the weights, got {x.dtype}")
-        return x
 
     @property
     def weight_dtype(self) -> DType:
