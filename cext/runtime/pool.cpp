@@ -35,14 +35,22 @@ using Word = std::atomic<uint32_t>;
 // a sleeper can cost tens of microseconds. After SPIN it yields its core to any thread that wants it, such as
 // those of another library's pool. If the core is gone for as long as TAKEN, some other thread is there, and it
 // sleeps at once: a thread that wakes is given a free core, or goes first; one that merely waits is not.
+//
+// A thread that spins without yielding, as idle workers of OpenBLAS do for tens of milliseconds, takes the core of
+// one that yields for HELD or longer. For as long as CROWDED after that a worker that was woken, which goes first,
+// does not yield but keeps the core for SPIN_CROWDED.
 constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
 constexpr auto TAKEN = std::chrono::microseconds(3);
+constexpr auto SPIN_CROWDED = std::chrono::microseconds(30);
+constexpr auto HELD = std::chrono::microseconds(500);
+constexpr auto CROWDED = std::chrono::milliseconds(20);
 
 constexpr uint32_t OPEN = 1u << 31, CALLER_SLEEPS = 1u << 30, INSIDE = CALLER_SLEEPS - 1;
 
 struct alignas(64) Job {
     Word gate{0};                  // OPEN | CALLER_SLEEPS | number of workers inside
     std::atomic<int64_t> next{0};  // the first element that nobody has claimed
+    std::atomic<int> core{-1};     // the caller's
     int64_t n = 0, grain = 0;
     void (*body)(void*, int64_t, int64_t) = nullptr;
     void* context = nullptr;
@@ -56,6 +64,11 @@ struct alignas(64) Signal {
 alignas(64) std::atomic<bool> busy{false};  // a caller owns the pool
 std::atomic<int> limit{0};                  // threads in use; 0: not yet known
 std::atomic<int> started{0};                // workers, changed by the owner alone
+#ifdef __linux__
+cpu_set_t cores;  // that workers may use: those of the thread that started them
+#endif
+
+thread_local Clock::time_point crowded_until{};
 
 template <class T>
 void wait_for_change(std::atomic<T>& word, T old) {
@@ -87,19 +100,44 @@ void pause() {
 template <class Done>
 bool spin(Done done) {
     const auto start = Clock::now();
+    const bool crowded = start < crowded_until;
     auto now = start, before = start;
-    for (; now < start + SPIN; now = Clock::now())
+    for (; now < start + (crowded ? SPIN_CROWDED : SPIN); now = Clock::now())
         for (int i = 0; i < 16; i++) {
             if (done()) return true;
             pause();
         }
+    if (crowded) return false;
     do {
         if (done()) return true;
         sched_yield();
         before = now;
         now = Clock::now();
     } while (now < start + YIELD && now < before + TAKEN);
+    if (now >= before + HELD) crowded_until = now + CROWDED;
     return done();
+}
+
+int current_core() {
+#ifdef __linux__
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
+// A worker that wakes on its caller's core has displaced the caller and is of no use there. With every other core
+// busy, if only by a thread that spins, Linux wakes it there each time: it goes, and is woken elsewhere from now on.
+void leave_core_of_caller() {
+#ifdef __linux__
+    const int core = current_core();
+    if (core < 0 || core != job.core.load(std::memory_order_relaxed) ||
+        !(job.gate.load(std::memory_order_relaxed) & OPEN))
+        return;
+    cpu_set_t others = cores;
+    CPU_CLR(core, &others);
+    if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof others, &others);
+#endif
 }
 
 void run_chunks() {
@@ -139,6 +177,7 @@ void* work(void* argument) {
     sleep_while(signals.jobs, seen);
     for (;;) {
         seen = signals.jobs.load(std::memory_order_acquire);
+        leave_core_of_caller();
         if (join()) {
             run_chunks();
             leave();
@@ -152,6 +191,9 @@ void* work(void* argument) {
 void start_workers(int count) {
     sigset_t all, before;
     sigfillset(&all);
+#ifdef __linux__
+    if (started == 0) sched_getaffinity(0, sizeof cores, &cores);
+#endif
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the business of the caller's threads
     for (int rank = started + 1; rank <= count; rank++) {
         pthread_t thread;
@@ -211,6 +253,7 @@ void parallel_for(int64_t n, int64_t grain, void (*body)(void* context, int64_t 
         return;
     }
     if (started < wanted) start_workers(threads() - 1);
+    job.core.store(current_core(), std::memory_order_relaxed);
     job.n = n;
     job.grain = grain;
     job.body = body;
