@@ -13,12 +13,12 @@ namespace {
 template <class T, Walk walk, bool centered>
 Standard<T> normalize(int64_t width, const T* x, const T* gamma, const T* beta, double eps, T* y) {
     const Standard<T> s = standardize<T, walk, centered>(width, x, eps);
-    sweep<T, 2>(0, width, [&](auto at, int) MG_INLINED {
+    sweep<T, 2>(0, width, [=](auto at, int u) MG_INLINED {
         Vector<T> v = centered ? (at.load(x) - s.center) * s.scale + s.offset : at.load(x) * s.scale;
         if (gamma) v = v * at.load(gamma);
         if (beta) v = v + at.load(beta);
         write<walk>(at, y, v);
-        if (walk != SHORT) __builtin_prefetch(x + width + at.i, 0, 2);
+        read_ahead<walk>(at, u, x + width);
     });
     return s;
 }
@@ -146,13 +146,13 @@ void rms_norm_backward(int64_t rows, int64_t width, const void* x, const void* g
                             static_cast<T*>(dgamma), nullptr, static_cast<T*>(partial));
 }
 
-// f(at) for every register of a channel's elements; one by one where they do not fill registers
-template <class T, int unroll, class F, class One>
+// f(at, u) for every register of a channel's elements; one by one where they do not fill registers
+template <class T, class F, class One>
 MG_INLINE void over_channel(int64_t inner, F f, One one) {
     if (inner < 2 * LANES<T>) {
         for (int64_t i = 0; i < inner; i++) one(i);
     } else {
-        sweep<T, unroll>(0, inner, [&](auto at, int) MG_INLINED { f(at); });
+        sweep<T, 2>(0, inner, f);
     }
 }
 
@@ -183,11 +183,11 @@ void group_norm(int64_t rows, int64_t groups, int64_t m, int64_t inner, const vo
                             offset = s.offset * k + (rise ? rise[c] : T(0));
                     const T* from = x + r * width + c * inner;
                     T* to = y + r * width + c * inner;
-                    over_channel<T, 2>(
+                    over_channel<T>(
                         inner,
-                        [&](auto at) MG_INLINED {
+                        [=, ahead = from + width](auto at, int u) MG_INLINED {
                             write<walk>(at, to, (at.load(from) - s.center) * scale + offset);
-                            if (walk != SHORT) __builtin_prefetch(from + width + at.i, 0, 2);
+                            read_ahead<walk>(at, u, ahead);
                         },
                         [&](int64_t i) MG_INLINED { to[i] = (from[i] - s.center) * scale + offset; });
                 }
@@ -257,14 +257,12 @@ void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner,
                     const T *from = row + c * inner, *of = of_row + c * inner;
                     const T scale = T(gain ? s * gain[c] : s);
                     T* to = dx + r * width + c * inner;
-                    over_channel<T, 2>(
+                    over_channel<T>(
                         inner,
-                        [&](auto at) MG_INLINED {
+                        [=, x_ahead = from + width, g_ahead = of + width](auto at, int u) MG_INLINED {
                             write<walk>(at, to, at.load(of) * scale + ((at.load(from) - center) * slope + constant));
-                            if (walk != SHORT) {
-                                __builtin_prefetch(from + width + at.i, 0, 2);
-                                __builtin_prefetch(of + width + at.i, 0, 2);
-                            }
+                            read_ahead<walk>(at, u, x_ahead);
+                            read_ahead<walk>(at, u, g_ahead);
                         },
                         [&](int64_t i) MG_INLINED { to[i] = of[i] * scale + ((from[i] - center) * slope + constant); });
                 }

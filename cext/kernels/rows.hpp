@@ -42,6 +42,14 @@ MG_INLINE void write(const At& at, T* p, Vector<T> v) {
         at.store(p, v);
 }
 
+// Asks for what lies where p + at is, of a row that comes soon; once per line, `u` being the place of `at` in a pair.
+template <Walk walk, class T, class At>
+MG_INLINE void read_ahead(const At& at, int u, const T* p) {
+    if constexpr (walk != SHORT) {
+        if (u % (64 / REGISTER) == 0) __builtin_prefetch(p + at.i, 0, 2);
+    }
+}
+
 // The moments of a row, whose mean is center + shift: a T may not hold it.
 template <class T>
 struct RowMoments {
