@@ -8,9 +8,9 @@ from minigrad.engine.ops.arguments cimport float_operand
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt
 from minigrad.engine.ops.index cimport getitem
-from minigrad.engine.ops.layout cimport cast, dense, reshape_to
+from minigrad.engine.ops.layout cimport cast, dense, reshape_to, summed
 from minigrad.engine.ops.norm cimport (
-    check_eps, parameter, plain, row_length, scaled, send_all, standard, wanted_as,
+    check_eps, differentiate, parameter, plain, room, row_length, scaled, send_all, standard,
 )
 from minigrad.engine.tape cimport Node, recording, track, track_many
 
@@ -25,23 +25,26 @@ cdef Array per_channel(Array v, Array x):
     return None if v is None else reshape_to(v, shape_of(v) + (1,) * (x.ndim_ - 2))
 
 
-cdef Array train_composition(Array x, Array weight, Array bias, double eps):
-    cdef list axes = [i for i in range(x.ndim_) if i != 1]
+cdef list all_but_channels(Array x):
+    return [k for k in range(x.ndim_) if k != 1]
+
+
+cdef Array train_composition(Array x, Array weight, double eps):
     cdef double n = x.extent[0] * row_length(x, x.ndim_ - 2)
-    return scaled(standard(x, axes, True, n, eps), per_channel(weight, x), per_channel(bias, x))
+    return scaled(standard(x, all_but_channels(x), True, n, eps), per_channel(weight, x), None)
 
 
-cdef Array eval_composition(Array x, Array mean, Array var, Array weight, Array bias, double eps):
+cdef Array eval_composition(Array x, Array mean, Array var, Array weight, double eps):
     cdef Array y = multiply(subtract(x, per_channel(mean, x)), per_channel(rsqrt(add(var, eps)), x))
-    return scaled(y, per_channel(weight, x), per_channel(bias, x))
+    return scaled(y, per_channel(weight, x), None)
 
 
 cdef int train_backward(Node node, Array g) except -1:
     statistics, eps = node.extra
-    cdef Array x = node.value(0), weight = node.value(1), bias = node.value(2), dx, dweight, dbias
+    cdef Array x = node.value(0), weight = node.value(1), dx, dweight, dbias
     if recording():
-        return composed_backward(node, lambda a, w, b: train_composition(a, w, b, eps), [x, weight, bias], g)
-    dx, dweight, dbias = wanted_as(node, 0, x), wanted_as(node, 1, weight), wanted_as(node, 2, bias)
+        return differentiate(node, lambda a, w: train_composition(a, w, eps), g, all_but_channels(x))
+    dx, dweight, dbias = room(node, 0, x, 0, x.ndim_), room(node, 1, x, 1, 1), room(node, 2, x, 1, 1)
     backend(x).batch_norm_backward(x.extent[0], x.extent[1], row_length(x, x.ndim_ - 2), False, dense(x), plain(weight),
                                    statistics, dense(g), dx, dweight, dbias)
     return send_all(node, (dx, dweight, dbias))
@@ -52,9 +55,12 @@ cdef int eval_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0), mean = node.value(1), var = node.value(2), weight = node.value(3)
     cdef Array dx, dmean = None, dvar = None, dweight = None, dbias = None, rstd, scale
     if recording():
-        return composed_backward(node, lambda a, m, v, w, b: eval_composition(a, m, v, w, b, eps),
-                                 [x, mean, var, weight, node.value(4)], g)
-    dx = wanted_as(node, 0, x)
+        if node.needs(4):       # its value is not saved: see `differentiate`
+            node.send(4, summed(g, all_but_channels(x), False))
+        if node.needs(0) or node.needs(1) or node.needs(2) or node.needs(3):
+            composed_backward(node, lambda a, m, v, w: eval_composition(a, m, v, w, eps), [x, mean, var, weight], g)
+        return 0
+    dx = room(node, 0, x, 0, x.ndim_)
     if node.needs(2) or node.needs(3):
         dweight = empty_as(mean, x.code)
     if node.needs(1) or node.needs(4):
@@ -134,7 +140,7 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     if a.count:
         backend(a).batch_norm(a.extent[0], channels, inner, dense(a), plain(gamma), plain(beta), eps, out, mean, var,
                               statistics)
-    track(out, b"batch_norm", train_backward, 7, a, gamma, beta, (statistics, eps))
+    track(out, b"batch_norm", train_backward, 3, a, gamma, beta, (statistics, eps))
     return out, mean, var
 
 
@@ -182,6 +188,6 @@ def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5):
     out = empty_as(a, a.code)
     backend(a).batch_norm_eval(a.extent[0], channels, row_length(a, a.ndim_ - 2), dense(a), plain(gamma), plain(beta),
                                dense(middle), dense(spread), eps, out, statistics)
-    track_many([out], b"batch_norm", eval_backward, [a, middle, spread, gamma, beta], [0, 1, 2, 3, 4],
+    track_many([out], b"batch_norm", eval_backward, [a, middle, spread, gamma, beta], [0, 1, 2, 3],
                (statistics, eps))
     return out

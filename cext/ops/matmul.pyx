@@ -3,9 +3,7 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, is_float, itemsize, shape_of, view
 from minigrad.engine.backend cimport backend
-from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, operand
-from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, squeeze, summed,
 )
@@ -166,22 +164,22 @@ cdef Array integer_product(Array a, Array b):
 
 # ── linear: Y = X Wᵀ + b, dX = G W, dW = Gᵀ X, db = sum of G over rows ────────────────────────────
 
-cdef Array linear_composition(Array x, Array weight, Array bias):
-    cdef Array y = matmul(x, matrix_transpose(weight))
-    return y if bias is None else add(y, bias)
-
-
 cdef int linear_backward(Node node, Array g) except -1:
-    cdef Array x = node.value(0), weight = node.value(1)
-    if recording():
-        bias = node.value(2) if node.inputs > 2 else None
-        return composed_backward(node, linear_composition, [x, weight, bias], g)
-    if node.inputs > 2 and node.needs(2):
+    cdef Array x = node.value(0), weight = node.value(1), rows
+    if node.needs(2):
         node.send(2, summed(g, list(range(g.ndim_ - 1)), False))
-    cdef Array rows = as_rows(dense(g))
-    send_product(node, 1, transposed(rows), as_rows(dense(x)))
+    if recording():
+        if node.needs(1):
+            rows = reshape_to(g, (length(g), g.extent[g.ndim_ - 1]))
+            node.send(1, product_of(matrix_transpose(rows), reshape_to(x, (length(x), x.extent[x.ndim_ - 1]))))
+        if node.needs(0):
+            node.send(0, matmul(g, weight))
+        return 0
+    rows = as_rows(dense(g))
+    if node.needs(1):
+        send_product(node, 1, transposed(rows), as_rows(dense(x)))
     if node.needs(0):
-        node.give(0, with_shape(product(rows, weight, None), x))
+        node.give(0, with_shape(product(rows, weight, None), g))
     return 0
 
 
@@ -250,5 +248,5 @@ cpdef Array linear(x, weight, bias=None):
                         f"{'' if b is None else f', bias {b.dtype}'}")
     rows = as_rows(dense(a))
     cdef Array out = with_shape(product(rows, transposed(w), None if b is None else dense(b)), a)
-    track(out, b"linear", linear_backward, 7 if b is not None else 3, a, w, b)
+    track(out, b"linear", linear_backward, (2 if a.needs_grad else 0) | (1 if w.needs_grad else 0), a, w, b)
     return out

@@ -8,6 +8,7 @@ cdef Array scaled(Array y, Array weight, Array bias)
 cdef Array parameter(str op, str name, object given, tuple shape, Array x)
 cdef int check_eps(str op, object eps) except -1
 cdef Array plain(Array x)
-cdef Array wanted_as(Node node, int i, Array x)
+cdef Array room(Node node, int i, Array x, int first, int axes)
 cdef int send_all(Node node, tuple gradients) except -1
+cdef int differentiate(Node node, object composition, Array g, list shared) except -1
 cdef int64_t row_length(Array x, int axes)

@@ -61,15 +61,25 @@ cdef Array plain(Array x):
     return None if x is None else dense(x)
 
 
-cdef Array wanted_as(Node node, int i, Array x):
-    """Room for the gradient of input i, or None where nobody wants it."""
-    return empty_as(x, x.code) if node.needs(i) else None
+cdef Array room(Node node, int i, Array x, int first, int axes):
+    """Room for the gradient of input i, of the shape of some axes of x, or None where nobody wants it."""
+    return empty(x.code, axes, x.extent + first, x.buffer.device) if node.needs(i) else None
 
 
 cdef int send_all(Node node, tuple gradients) except -1:
     for i, d in enumerate(gradients):
         if d is not None:
             node.send(i, <Array>d)
+    return 0
+
+
+cdef int differentiate(Node node, object composition, Array g, list shared) except -1:
+    """The recorded derivative: that of the composition of x and weight, and the sum of g over the axes that share a
+    bias, whose value no derivative reads: it may change before the backward pass."""
+    if node.needs(2):
+        node.send(2, summed(g, shared, False))
+    if node.needs(0) or node.needs(1):
+        return composed_backward(node, composition, [node.value(0), node.value(1)], g)
     return 0
 
 
@@ -93,12 +103,13 @@ cdef int64_t rows_before(Array x, int axes):
 
 cdef int layer_norm_backward(Node node, Array g) except -1:
     mean, rstd, axes, eps = node.extra
-    cdef Array x = node.value(0), weight = node.value(1), bias = node.value(2), dx, dweight, dbias
+    cdef Array x = node.value(0), weight = node.value(1), dx, dweight, dbias
+    cdef int first = x.ndim_ - <int>axes
     if recording():
-        last = list(range(x.ndim_ - <int>axes, x.ndim_))
-        return composed_backward(
-            node, lambda a, w, b: scaled(standard(a, last, True, row_length(a, axes), eps), w, b), [x, weight, bias], g)
-    dx, dweight, dbias = wanted_as(node, 0, x), wanted_as(node, 1, weight), wanted_as(node, 2, bias)
+        last = list(range(first, x.ndim_))
+        return differentiate(node, lambda a, w: scaled(standard(a, last, True, row_length(a, axes), eps), w, None), g,
+                             list(range(first)))
+    dx, dweight, dbias = room(node, 0, x, 0, x.ndim_), room(node, 1, x, first, axes), room(node, 2, x, first, axes)
     backend(x).layer_norm_backward((<Array>mean).count, row_length(x, axes), dense(x), plain(weight), mean, rstd,
                                    dense(g), dx, dweight, dbias)
     return send_all(node, (dx, dweight, dbias))
@@ -147,7 +158,7 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     out = empty_as(a, a.code)
     if a.count:
         backend(a).layer_norm(rows, a.count // rows, dense(a), plain(gamma), plain(beta), eps, out, mean, rstd)
-    track(out, b"layer_norm", layer_norm_backward, 7, a, gamma, beta, (mean, rstd, axes, eps))
+    track(out, b"layer_norm", layer_norm_backward, 3, a, gamma, beta, (mean, rstd, axes, eps))
     return out
 
 
@@ -162,7 +173,7 @@ cdef int rms_norm_backward(Node node, Array g) except -1:
         last = list(range(x.ndim_ - <int>axes, x.ndim_))
         return composed_backward(
             node, lambda a, w: scaled(standard(a, last, False, row_length(a, axes), eps), w, None), [x, weight], g)
-    dx, dweight = wanted_as(node, 0, x), wanted_as(node, 1, weight)
+    dx, dweight = room(node, 0, x, 0, x.ndim_), room(node, 1, x, x.ndim_ - <int>axes, axes)
     backend(x).rms_norm_backward((<Array>rstd).count, row_length(x, axes), dense(x), plain(weight), rstd, dense(g),
                                  dx, dweight)
     return send_all(node, (dx, dweight))
@@ -222,21 +233,20 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
 # normalized as in layer_norm, but with one γ and one β per channel, whose gradients sum over its elements as well;
 # instance_norm (Ulyanov, Vedaldi, Lempitsky 2016): every channel is a group
 
-cdef Array group_norm_composition(Array x, Array weight, Array bias, int64_t groups, double eps):
+cdef Array group_norm_composition(Array x, Array weight, int64_t groups, double eps):
     cdef int64_t width = row_length(x, x.ndim_ - 1) // groups
     cdef tuple shape = shape_of(x), channels = (shape[1],) + (1,) * (x.ndim_ - 2)
     cdef Array y = standard(reshape_to(x, (shape[0], groups, width)), [2], True, width, eps)
-    return scaled(reshape_to(y, shape), None if weight is None else reshape_to(weight, channels),
-                  None if bias is None else reshape_to(bias, channels))
+    return scaled(reshape_to(y, shape), None if weight is None else reshape_to(weight, channels), None)
 
 
 cdef int group_norm_backward(Node node, Array g) except -1:
     mean, rstd, groups, eps = node.extra
-    cdef Array x = node.value(0), weight = node.value(1), bias = node.value(2), dx, dweight, dbias
+    cdef Array x = node.value(0), weight = node.value(1), dx, dweight, dbias
     if recording():
-        return composed_backward(
-            node, lambda a, w, b: group_norm_composition(a, w, b, groups, eps), [x, weight, bias], g)
-    dx, dweight, dbias = wanted_as(node, 0, x), wanted_as(node, 1, weight), wanted_as(node, 2, bias)
+        return differentiate(node, lambda a, w: group_norm_composition(a, w, groups, eps), g,
+                             [k for k in range(x.ndim_) if k != 1])
+    dx, dweight, dbias = room(node, 0, x, 0, x.ndim_), room(node, 1, x, 1, 1), room(node, 2, x, 1, 1)
     backend(x).group_norm_backward((<Array>mean).count, groups, x.extent[1] // <int64_t>groups,
                                    row_length(x, x.ndim_ - 2), dense(x), plain(weight), mean, rstd, dense(g), dx,
                                    dweight, dbias)
@@ -255,7 +265,7 @@ cdef Array grouped(str op, const char* name, Array a, int64_t groups, object wei
     if a.count:
         backend(a).group_norm(rows, groups, a.extent[1] // groups, row_length(a, a.ndim_ - 2), dense(a), plain(gamma),
                               plain(beta), eps, out, mean, rstd)
-    track(out, name, group_norm_backward, 7, a, gamma, beta, (mean, rstd, groups, eps))
+    track(out, name, group_norm_backward, 3, a, gamma, beta, (mean, rstd, groups, eps))
     return out
 
 
