@@ -8,18 +8,15 @@ from minigrad.engine.array import DType
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
-from minigrad.nn.module import Module
-from minigrad.nn.parameter import Parameter
+from minigrad.nn.norm import Affine
 
 
-class _ChannelNorm(Module):
+class _ChannelNorm(Affine):
     """Gain and bias per channel, running statistics if any, and the checks of all these layers.
 
     `statistics` is the shape of the running statistics, channels last, or None if there are none.
     """
 
-    weight: Parameter | None
-    bias: Parameter | None
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
@@ -27,8 +24,8 @@ class _ChannelNorm(Module):
     unbiased_running_var = True
 
     def __init__(
-        self, num_features: int, eps: float, momentum: float | None, affine: bool, bias: bool,
-        statistics: tuple[int, ...] | None, device: str | None, dtype: DType | str | None,
+        self, num_features: int, eps: float, momentum: float | None, affine: bool, weight: bool,
+        bias: bool, statistics: tuple[int, ...] | None, device: str | None, dtype: DType | str | None,
     ) -> None:  # fmt: skip
         super().__init__()
         name = type(self).__name__
@@ -40,10 +37,7 @@ class _ChannelNorm(Module):
             raise ValueError(f"[{name}] expected momentum from 0 to 1 or None, got {momentum}")
         self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
         self.track_running_stats = statistics is not None
-        gain = Parameter(ones(num_features, dtype=dtype, device=device)) if affine else None
-        shift = Parameter(zeros(num_features, dtype=dtype, device=device)) if affine and bias else None
-        self.register_parameter("weight", gain)
-        self.register_parameter("bias", shift)
+        self.add_affine(num_features, affine and weight, affine and bias, device, dtype)
         mean = None if statistics is None else zeros(statistics, dtype=dtype, device=device)
         var = None if statistics is None else ones(statistics, dtype=dtype, device=device)
         count = None if statistics is None else zeros(statistics[:-1], dtype="int64", device=device)
@@ -61,10 +55,7 @@ class _ChannelNorm(Module):
     def reset_parameters(self) -> None:
         """Set γ to ones and β to zeros, and reset the running statistics."""
         self.reset_running_stats()
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().reset_parameters()
 
     def _check(self, x: Tensor) -> None:
         for axes in self.layouts:
@@ -88,8 +79,8 @@ class _ChannelNorm(Module):
 
     def extra_repr(self) -> str:
         return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
+            f"{self.affine_repr(self.affine)}, track_running_stats={self.track_running_stats}"
         )
 
 
@@ -102,10 +93,10 @@ class _BatchNorm(_ChannelNorm):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
         track_running_stats: bool = True, device: str | None = None, dtype: DType | str | None = None, *,
-        bias: bool = True, unbiased_running_var: bool = True,
+        bias: bool = True, weight: bool = True, unbiased_running_var: bool = True,
     ) -> None:  # fmt: skip
         statistics = (num_features,) if track_running_stats else None
-        super().__init__(num_features, eps, momentum, affine, bias, statistics, device, dtype)
+        super().__init__(num_features, eps, momentum, affine, weight, bias, statistics, device, dtype)
         self.unbiased_running_var = unbiased_running_var
 
     def forward(self, x: Tensor) -> Tensor:
@@ -140,6 +131,9 @@ class BatchNorm1d(_BatchNorm):
         float32 (default) or float64.
     bias : bool
         Whether there is a β; of no effect without `affine`.
+    weight : bool
+        Whether there is a γ; of no effect without `affine`. Without it a shift alone remains, as with
+        ``scale=False`` in Keras.
     unbiased_running_var : bool
         Whether the running variance follows the unbiased variance, n / (n − 1) times the biased one that normalizes.
         False as in Keras and Flax.
@@ -202,7 +196,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
         C, the number of features.
     max_length : int
         T, the number of steps with statistics of their own.
-    eps, momentum, affine, device, dtype, bias, unbiased_running_var
+    eps, momentum, affine, device, dtype, bias, weight, unbiased_running_var
         As in `BatchNorm1d`.
     gain : float
         What γ begins with: 0.1 keeps the derivative of a tanh behind it large (section 4 of the paper).
@@ -243,10 +237,10 @@ class RecurrentBatchNorm1d(_ChannelNorm):
     def __init__(
         self, num_features: int, max_length: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
         device: str | None = None, dtype: DType | str | None = None, *, gain: float = 0.1, bias: bool = True,
-        unbiased_running_var: bool = True,
+        weight: bool = True, unbiased_running_var: bool = True,
     ) -> None:  # fmt: skip
         statistics = (max_length, num_features)
-        super().__init__(num_features, eps, momentum, affine, bias, statistics, device, dtype)
+        super().__init__(num_features, eps, momentum, affine, weight, bias, statistics, device, dtype)
         self.max_length, self.gain, self.unbiased_running_var = max_length, gain, unbiased_running_var
         self.reset_parameters()
 
@@ -269,8 +263,8 @@ class RecurrentBatchNorm1d(_ChannelNorm):
 
     def extra_repr(self) -> str:
         return (
-            f"{self.num_features}, {self.max_length}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, gain={self.gain}"
+            f"{self.num_features}, {self.max_length}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}"
+            f"{self.affine_repr(self.affine)}, gain={self.gain}"
         )
 
 
@@ -283,10 +277,10 @@ class _InstanceNorm(_ChannelNorm):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
         track_running_stats: bool = False, device: str | None = None, dtype: DType | str | None = None, *,
-        bias: bool = True,
+        bias: bool = True, weight: bool = True,
     ) -> None:  # fmt: skip
         statistics = (num_features,) if track_running_stats else None
-        super().__init__(num_features, eps, momentum, affine, bias, statistics, device, dtype)
+        super().__init__(num_features, eps, momentum, affine, weight, bias, statistics, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """The shape stays, with a batch axis or without."""
@@ -324,6 +318,9 @@ class InstanceNorm1d(_InstanceNorm):
         float32 (default) or float64.
     bias : bool
         Whether there is a β; of no effect without `affine`.
+    weight : bool
+        Whether there is a γ; of no effect without `affine`. Without it a shift alone remains, as with
+        ``scale=False`` in Keras.
 
     Attributes
     ----------

@@ -4,11 +4,11 @@ They differ in the axes they standardize over, and agree on everything else: the
 a gain of ones and a bias of zeros to begin with. Those that may keep running statistics are in
 `minigrad.nn.batch_norm`.
 
-PyTorch's conventions hold by default. These arguments give those of Keras 3 and of Flax, whose gains and biases also
-begin with ones and zeros, and whose channels are the last axis (bring them to axis 1 by ``x.moveaxis(-1, 1)``):
+PyTorch's conventions hold by default. These arguments give those of Keras 3 and of Flax (linen and nnx), whose gains
+and biases also begin with ones and zeros:
 
 ========================  ==========================  ==================================  ============================
-layer                     PyTorch, the default here   Keras 3                             Flax (linen, nnx)
+layer                     PyTorch, the default here   Keras 3                             Flax
 ========================  ==========================  ==================================  ============================
 BatchNorm1d, 2d           ``eps=1e-5, momentum=0.1``  ``eps=1e-3, momentum=0.01,          ``momentum=0.01,
                                                       unbiased_running_var=False``        unbiased_running_var=False``
@@ -16,11 +16,20 @@ LayerNorm                 ``eps=1e-5``                ``eps=1e-3``              
 GroupNorm                 ``eps=1e-5``                ``32, eps=1e-3``                    ``32, eps=1e-6``
 InstanceNorm1d, 2d        ``eps=1e-5, affine=False``  ``eps=1e-3, affine=True``           ``eps=1e-6, affine=True``
 RMSNorm                   ``eps=None`` (2⁻²³, 2⁻⁵²)   ``eps=1e-6``                        ``eps=1e-6``
+no shift                  ``bias=False``              ``center=False``: ``bias=False``    ``use_bias=False``: the same
+no gain                                               ``scale=False``: ``weight=False``   ``use_scale=False``: the same
+neither                   ``affine=False``            ``affine=False``                    ``affine=False``
+channels, features        axis 1; trailing axes       the last axis                       the last axis
 ========================  ==========================  ==================================  ============================
 
-Keras and Flax state the momentum as the weight of the old value, 0.99 by default, so that their m is 1 − m here; their
-running variance follows the biased variance, PyTorch's the unbiased one. Keras's InstanceNorm is its
-``GroupNormalization(groups=-1)``. Keras's ``center=False`` and Flax's ``use_bias=False`` are ``bias=False``.
+- Momentum: Keras and Flax state the weight of the old value, 0.99 by default, so that their m is 1 − m here. Their
+  running variance follows the biased variance, PyTorch's the unbiased one; all three normalize with the biased one.
+- Axes: ``x.moveaxis(-1, 1)`` brings the channels of Keras and Flax to where BatchNorm, GroupNorm and InstanceNorm look
+  for them, ``y.moveaxis(1, -1)`` takes them back. LayerNorm and RMSNorm normalize trailing axes: ``LayerNorm(C)`` is
+  ``axis=-1`` on ``(N, H, W, C)`` as it stands, ``LayerNorm((H, W, C))`` is ``axis=[1, 2, 3]``.
+- "affine" is `elementwise_affine` in LayerNorm and RMSNorm; the latter has no shift anywhere, nor a gain with
+  ``elementwise_affine=False``, Flax's ``use_scale=False``. Keras's InstanceNorm is its
+  ``GroupNormalization(groups=-1)``.
 """
 
 from minigrad.creation import ones, zeros
@@ -32,7 +41,34 @@ from minigrad.nn.module import Module
 from minigrad.nn.parameter import Parameter
 
 
-class LayerNorm(Module):
+class Affine(Module):
+    """The map behind a normalization: a gain γ and a shift β, either of which may be missing."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def add_affine(
+        self, shape: int | tuple[int, ...], weight: bool, bias: bool, device: str | None, dtype: DType | str | None
+    ) -> None:
+        """Register γ and β, or None in their places."""
+        gain = Parameter(ones(shape, dtype=dtype, device=device)) if weight else None
+        shift = Parameter(zeros(shape, dtype=dtype, device=device)) if bias else None
+        self.register_parameter("weight", gain)
+        self.register_parameter("bias", shift)
+
+    def reset_parameters(self) -> None:
+        """Set γ to ones and β to zeros."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def affine_repr(self, affine: bool) -> str:
+        """What `extra_repr` says of γ and β: of γ only if it is missing, which PyTorch does not know."""
+        return f", bias={self.bias is not None}" + (", weight=False" if affine and self.weight is None else "")
+
+
+class LayerNorm(Affine):
     """Layer normalization over the trailing axes, each sample by itself.
 
     y = (x − μ) / √(σ² + ε) · γ + β, with mean μ and biased variance σ² over the last ``len(normalized_shape)`` axes
@@ -52,6 +88,9 @@ class LayerNorm(Module):
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
+    weight : bool
+        Whether there is a γ; of no effect without `elementwise_affine`. Without it a shift alone remains, as with
+        ``scale=False`` in Keras.
 
     Attributes
     ----------
@@ -74,36 +113,23 @@ class LayerNorm(Module):
     [[-1.0, 1.0], [1.0, -1.0]]
     """
 
-    weight: Parameter | None
-    bias: Parameter | None
-
     def __init__(
         self, normalized_shape: int | tuple[int, ...] | list[int], eps: float = 1e-5, elementwise_affine: bool = True,
-        bias: bool = True, device: str | None = None, dtype: DType | str | None = None,
+        bias: bool = True, device: str | None = None, dtype: DType | str | None = None, *, weight: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         shape = _shape("LayerNorm", normalized_shape)
         _check_eps("LayerNorm", eps)
         self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
-        weight = Parameter(ones(shape, dtype=dtype, device=device)) if elementwise_affine else None
-        shift = Parameter(zeros(shape, dtype=dtype, device=device)) if elementwise_affine and bias else None
-        self.register_parameter("weight", weight)
-        self.register_parameter("bias", shift)
-
-    def reset_parameters(self) -> None:
-        """Set γ to ones and β to zeros."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        self.add_affine(shape, elementwise_affine and weight, elementwise_affine and bias, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., *normalized_shape)`` to the same shape."""
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        bias = f", bias={self.bias is not None}" if self.elementwise_affine else ""
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}{bias}"
+        affine = self.affine_repr(True) if self.elementwise_affine else ""
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}{affine}"
 
 
 class RMSNorm(Module):
@@ -169,7 +195,7 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class GroupNorm(Module):
+class GroupNorm(Affine):
     """Group normalization: the channels of each sample in groups, each group by itself.
 
     y = (x − μ) / √(σ² + ε) · γ + β, with mean μ and biased variance σ² over the channels of a group and all axes behind
@@ -191,6 +217,9 @@ class GroupNorm(Module):
         float32 (default) or float64.
     bias : bool
         Whether there is a β; of no effect without `affine`.
+    weight : bool
+        Whether there is a γ; of no effect without `affine`. Without it a shift alone remains, as with
+        ``scale=False`` in Keras.
 
     Attributes
     ----------
@@ -212,12 +241,9 @@ class GroupNorm(Module):
     [-1.0, 1.0, 1.0, -1.0]
     """
 
-    weight: Parameter | None
-    bias: Parameter | None
-
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True,
-        device: str | None = None, dtype: DType | str | None = None, *, bias: bool = True,
+        device: str | None = None, dtype: DType | str | None = None, *, bias: bool = True, weight: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         if num_groups < 1 or num_channels < 1 or num_channels % num_groups:
@@ -226,17 +252,7 @@ class GroupNorm(Module):
             )
         _check_eps("GroupNorm", eps)
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        weight = Parameter(ones(num_channels, dtype=dtype, device=device)) if affine else None
-        shift = Parameter(zeros(num_channels, dtype=dtype, device=device)) if affine and bias else None
-        self.register_parameter("weight", weight)
-        self.register_parameter("bias", shift)
-
-    def reset_parameters(self) -> None:
-        """Set γ to ones and β to zeros."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        self.add_affine(num_channels, affine and weight, affine and bias, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, num_channels, ...)`` to the same shape."""
@@ -246,8 +262,8 @@ class GroupNorm(Module):
 
     def extra_repr(self) -> str:
         return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
-            f"bias={self.bias is not None}"
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+            f"{self.affine_repr(self.affine)}"
         )
 
 
