@@ -29,9 +29,10 @@ cdef list all_but_channels(Array x):
     return [k for k in range(x.ndim_) if k != 1]
 
 
-cdef Array train_composition(Array x, Array weight, double eps):
+cdef Array train_composition(Array x, Array weight, Array statistics, double eps):
     cdef double n = x.extent[0] * row_length(x, x.ndim_ - 2)
-    return scaled(standard(x, all_but_channels(x), True, n, eps), per_channel(weight, x), None)
+    cdef Array near = per_channel(cast(getitem(statistics, 0), x.code), x)
+    return scaled(standard(x, all_but_channels(x), near, n, eps), per_channel(weight, x), None)
 
 
 cdef Array eval_composition(Array x, Array mean, Array var, Array weight, double eps):
@@ -43,7 +44,7 @@ cdef int train_backward(Node node, Array g) except -1:
     statistics, eps = node.extra
     cdef Array x = node.value(0), weight = node.value(1), dx, dweight, dbias
     if recording():
-        return differentiate(node, lambda a, w: train_composition(a, w, eps), g, all_but_channels(x))
+        return differentiate(node, lambda a, w: train_composition(a, w, statistics, eps), g, all_but_channels(x))
     dx, dweight, dbias = room(node, 0, x, 0, x.ndim_), room(node, 1, x, 1, 1), room(node, 2, x, 1, 1)
     backend(x).batch_norm_backward(x.extent[0], x.extent[1], row_length(x, x.ndim_ - 2), False, dense(x), plain(weight),
                                    statistics, dense(g), dx, dweight, dbias)

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport Array
 from minigrad.engine.tape cimport Node
 
-cdef Array standard(Array x, list axes, bint centered, double n, double eps)
+cdef Array standard(Array x, list axes, Array near, double n, double eps)
 cdef Array scaled(Array y, Array weight, Array bias)
 cdef Array parameter(str op, str name, object given, tuple shape, Array x)
 cdef int check_eps(str op, object eps) except -1

@@ -7,7 +7,7 @@ from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt, square
-from minigrad.engine.ops.layout cimport dense, reshape_to, summed
+from minigrad.engine.ops.layout cimport cast, dense, reshape_to, summed
 from minigrad.engine.tape cimport Node, recording, track
 
 
@@ -24,9 +24,16 @@ cdef int64_t row_length(Array x, int axes):
     return n
 
 
-cdef Array standard(Array x, list axes, bint centered, double n, double eps):
-    """x̂ over some axes of n elements together, of primitive operations."""
-    cdef Array d = subtract(x, multiply(summed(x, axes, True), 1.0 / n)) if centered else x
+cdef Array standard(Array x, list axes, Array near, double n, double eps):
+    """x̂ over some axes of n elements together, of primitive operations.
+
+    `near` is a number near the mean of each, a constant to the derivative: x̂ does not depend on it, but the digits of
+    a mean that is large do. None: x̂ is not centered.
+    """
+    cdef Array d = x
+    if near is not None:
+        d = subtract(x, near)
+        d = subtract(d, multiply(summed(d, axes, True), 1.0 / n))
     return multiply(d, rsqrt(add(multiply(summed(square(d), axes, True), 1.0 / n), eps)))
 
 
@@ -106,8 +113,8 @@ cdef int layer_norm_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0), weight = node.value(1), dx, dweight, dbias
     cdef int first = x.ndim_ - <int>axes
     if recording():
-        last = list(range(first, x.ndim_))
-        return differentiate(node, lambda a, w: scaled(standard(a, last, True, row_length(a, axes), eps), w, None), g,
+        last, near = list(range(first, x.ndim_)), reshape_to(mean, shape_of(x)[:first] + (1,) * axes)
+        return differentiate(node, lambda a, w: scaled(standard(a, last, near, row_length(a, axes), eps), w, None), g,
                              list(range(first)))
     dx, dweight, dbias = room(node, 0, x, 0, x.ndim_), room(node, 1, x, first, axes), room(node, 2, x, first, axes)
     backend(x).layer_norm_backward((<Array>mean).count, row_length(x, axes), dense(x), plain(weight), mean, rstd,
@@ -172,7 +179,7 @@ cdef int rms_norm_backward(Node node, Array g) except -1:
     if recording():
         last = list(range(x.ndim_ - <int>axes, x.ndim_))
         return composed_backward(
-            node, lambda a, w: scaled(standard(a, last, False, row_length(a, axes), eps), w, None), [x, weight], g)
+            node, lambda a, w: scaled(standard(a, last, None, row_length(a, axes), eps), w, None), [x, weight], g)
     dx, dweight = room(node, 0, x, 0, x.ndim_), room(node, 1, x, x.ndim_ - <int>axes, axes)
     backend(x).rms_norm_backward((<Array>rstd).count, row_length(x, axes), dense(x), plain(weight), rstd, dense(g),
                                  dx, dweight)
@@ -233,10 +240,11 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
 # normalized as in layer_norm, but with one γ and one β per channel, whose gradients sum over its elements as well;
 # instance_norm (Ulyanov, Vedaldi, Lempitsky 2016): every channel is a group
 
-cdef Array group_norm_composition(Array x, Array weight, int64_t groups, double eps):
+cdef Array group_norm_composition(Array x, Array weight, Array mean, int64_t groups, double eps):
     cdef int64_t width = row_length(x, x.ndim_ - 1) // groups
     cdef tuple shape = shape_of(x), channels = (shape[1],) + (1,) * (x.ndim_ - 2)
-    cdef Array y = standard(reshape_to(x, (shape[0], groups, width)), [2], True, width, eps)
+    cdef Array near = reshape_to(cast(mean, x.code), (shape[0], groups, 1))
+    cdef Array y = standard(reshape_to(x, (shape[0], groups, width)), [2], near, width, eps)
     return scaled(reshape_to(y, shape), None if weight is None else reshape_to(weight, channels), None)
 
 
@@ -244,7 +252,7 @@ cdef int group_norm_backward(Node node, Array g) except -1:
     mean, rstd, groups, eps = node.extra
     cdef Array x = node.value(0), weight = node.value(1), dx, dweight, dbias
     if recording():
-        return differentiate(node, lambda a, w: group_norm_composition(a, w, groups, eps), g,
+        return differentiate(node, lambda a, w: group_norm_composition(a, w, mean, groups, eps), g,
                              [k for k in range(x.ndim_) if k != 1])
     dx, dweight, dbias = room(node, 0, x, 0, x.ndim_), room(node, 1, x, 1, 1), room(node, 2, x, 1, 1)
     backend(x).group_norm_backward((<Array>mean).count, groups, x.extent[1] // <int64_t>groups,

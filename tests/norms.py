@@ -1,0 +1,94 @@
+"""Every normalization in one form: the elements that are standardized together as rows, and the formulas in float64."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from checks import array, litter, tensor
+
+import minigrad as mg
+from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
+
+EPS = 1e-5
+
+
+class Norm(NamedTuple):
+    op: Any                     # of x, weight and bias
+    axis: int                   # of x, along which weight and bias lie
+    rows: Any                   # the number of rows, of a shape of x
+    centered: bool = True
+    channels_first: bool = False    # whether a row is a channel of all samples
+    given: bool = False         # whether the statistics are given, so that a row is a single element
+    shifts: bool = True         # whether there is a bias
+
+    def to_rows(self, x):
+        count = self.rows(x.shape)
+        if self.channels_first:
+            x = np.moveaxis(x, 1, 0)
+        return x.reshape(count, x.size // max(count, 1))
+
+    def from_rows(self, rows, shape):
+        if self.channels_first:
+            return np.moveaxis(rows.reshape(shape[1], shape[0], *shape[2:]), 0, 1)
+        return rows.reshape(shape)
+
+    def along(self, v, x):
+        """A parameter so that it meets the elements of x."""
+        return v if self.axis == -1 else v.reshape((-1,) + (1,) * (x.ndim - 2))
+
+    def summed(self, x):
+        """The sum over all elements that share a parameter."""
+        return x.sum(tuple(k for k in range(x.ndim) if k != self.axis % x.ndim))
+
+
+def statistics(channels, dtype):
+    """Means and variances for evaluation."""
+    return np.linspace(-1, 2, channels).astype(dtype), np.linspace(0.5, 3, channels).astype(dtype)
+
+
+def evaluate(x, w, b):
+    mean, var = (tensor(v, x.device) for v in statistics(x.shape[1], str(x.dtype)))
+    return batch_norm_eval(x, mean, var, w, b, EPS)
+
+
+NORMS = {
+    "layer_norm": Norm(lambda x, w, b: mg.layer_norm(x, x.shape[-1], w, b, EPS), -1, lambda s: math.prod(s[:-1])),
+    "rms_norm": Norm(lambda x, w, b: mg.rms_norm(x, x.shape[-1], w, EPS), -1, lambda s: math.prod(s[:-1]), False, shifts=False),
+    "group_norm": Norm(lambda x, w, b: mg.group_norm(x, 2, w, b, EPS), 1, lambda s: 2 * s[0]),
+    "instance_norm": Norm(lambda x, w, b: mg.instance_norm(x, w, b, EPS), 1, lambda s: s[0] * s[1]),
+    "batch_norm": Norm(lambda x, w, b: batch_norm_train(x, w, b, EPS)[0], 1, lambda s: s[1], channels_first=True),
+    "batch_norm in evaluation": Norm(evaluate, 1, math.prod, given=True),
+}  # fmt: skip
+
+
+def exact(norm, x, w, b, g):
+    """y, dx, dweight and dbias of the formulas, in float64; w or b may be None."""
+    x, g = x.astype(np.float64), g.astype(np.float64)
+    gain = 1.0 if w is None else norm.along(w.astype(np.float64), x)
+    shift = 0.0 if b is None else norm.along(b.astype(np.float64), x)
+    if norm.given:
+        mean, var = (norm.along(v, x) for v in statistics(x.shape[1], "float64"))
+        hat = (x - mean) / np.sqrt(var + EPS)
+        dx = g * gain / np.sqrt(var + EPS)
+    else:
+        d, h = norm.to_rows(x), norm.to_rows(g * gain)
+        if norm.centered and d.size:
+            d = d - d[:, :1]        # exact for elements close to each other, so that their mean rounds nothing
+            d = d - d.mean(1, keepdims=True)
+        r = 1 / np.sqrt((d * d).mean(1, keepdims=True) + EPS) if d.size else np.ones((len(d), 1))
+        hat = d * r
+        if d.size:
+            h = h - norm.centered * h.mean(1, keepdims=True) - hat * (h * hat).mean(1, keepdims=True)
+        hat, dx = norm.from_rows(hat, x.shape), norm.from_rows(r * h, x.shape)
+    return hat * gain + shift, dx, norm.summed(g * hat), norm.summed(g)
+
+
+def run(norm, x, w, b, g, device, create_graph=False):
+    """y, dx, dweight and dbias of the operation; None for a parameter that is None."""
+    leaves = [None if v is None else v if isinstance(v, mg.Tensor) else tensor(v, device, True) for v in (x, w, b)]
+    litter(device)
+    y = norm.op(*leaves)
+    present = [v for v in leaves if v is not None]
+    grads = mg.grad(y, present, g if isinstance(g, mg.Tensor) else tensor(g, device), create_graph=create_graph)
+    grads = iter(grads if isinstance(grads, (list, tuple)) else [grads])
+    return [array(y).copy()] + [None if v is None else array(next(grads)).copy() for v in leaves]
