@@ -131,7 +131,9 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     Parameters
     ----------
     x : Tensor, shape (..., *normalized_shape)
-        float32 or float64.
+        float32 or float64. Squares of deviations are summed in this dtype: where they overflow
+        (in float32 from 1e17 on), the row becomes `bias`, with gradients of 0 but for `bias`.
+        From 1e150 on in float64, and near the largest numbers of float32, it may become NaN.
     normalized_shape : int or tuple of int
         The trailing shape over which statistics are taken.
     weight, bias : Tensor, shape normalized_shape, optional
@@ -195,8 +197,8 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
     Parameters
     ----------
     x : Tensor, shape (..., *normalized_shape)
-        float32 or float64. Squares are summed in this dtype: where they overflow (in float32 from 1e17 on), the row
-        becomes 0.
+        float32 or float64. Squares are summed in this dtype: where they overflow (in float32 from 1e17 on, in float64
+        from 1e150 on), the row becomes 0, with gradients of 0; near the largest numbers these may become NaN.
     normalized_shape : int or tuple of int
         The trailing shape over which the mean is taken.
     weight : Tensor, shape normalized_shape, optional
@@ -286,7 +288,9 @@ def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
     Parameters
     ----------
     x : Tensor, shape (N, C, *)
-        float32 or float64.
+        float32 or float64. Squares of deviations are summed in this dtype: where they overflow
+        (in float32 from 1e17 on), the group becomes `bias`, with gradients of 0 but for `bias`.
+        From 1e150 on in float64, and near the largest numbers of float32, it may become NaN.
     num_groups : int
         How many groups of C/num_groups successive channels there are.
     weight, bias : Tensor, shape (C,), optional
@@ -332,7 +336,9 @@ def instance_norm(x, weight=None, bias=None, eps=1e-5):
     Parameters
     ----------
     x : Tensor, shape (N, C, *)
-        float32 or float64, of three axes or more.
+        float32 or float64, of three axes or more. Squares of deviations are summed in this dtype: where they
+        overflow (in float32 from 1e17 on), the channel of that sample becomes `bias`, with gradients of 0 but for
+        `bias`. From 1e150 on in float64, and near the largest numbers of float32, it may become NaN.
     weight, bias : Tensor, shape (C,), optional
         The gain γ and the shift β, one of each per channel.
     eps : float

@@ -379,7 +379,8 @@ def batch_norm(
     Parameters
     ----------
     x : Tensor
-        ``(N, C)`` or ``(N, C, ...)``, floats.
+        ``(N, C)`` or ``(N, C, ...)``, floats. Where squares of deviations overflow in training (in float32 from 1e17
+        on), the channel becomes `bias`, and its running variance infinite; near the largest numbers, NaN.
     running_mean, running_var : Tensor or None
         ``(C,)``. None in training: none are kept.
     weight, bias : Tensor, optional
@@ -442,7 +443,8 @@ def instance_norm(
     Parameters
     ----------
     x : Tensor
-        ``(N, C, ...)``, floats.
+        ``(N, C, ...)``, floats. Where squares of deviations overflow (in float32 from 1e17 on), the channel of that
+        sample becomes `bias`; near the largest numbers, NaN.
     running_mean, running_var : Tensor, optional
         ``(C,)``.
     weight, bias : Tensor, optional
@@ -492,6 +494,8 @@ def _follow(
     if running_mean.shape != mean.shape or running_var.shape != mean.shape:
         got = f"{running_mean.shape} and {running_var.shape}"
         raise ValueError(f"[{op}] expected running statistics of shape {mean.shape}, got {got}")
+    if momentum == 0:   # they stay, also where the new ones are not finite
+        return
     for running, new in ((running_mean, mean), (running_var, var)):
         running.copy_((1 - momentum) * running + momentum * new)
 

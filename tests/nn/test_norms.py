@@ -172,6 +172,30 @@ def test_default_eps_of_rms_norm():
         np.testing.assert_allclose(y, np.full((1, 4), 1 / math.sqrt(2)), rtol=1e-5)
 
 
+@pytest.mark.parametrize("build", [
+    lambda: nn.InstanceNorm1d(3, track_running_stats=True, momentum=None), lambda: nn.BatchNorm1d(3, momentum=0.0),
+    lambda: nn.InstanceNorm1d(3, track_running_stats=True, momentum=0.0),
+])  # fmt: skip
+def test_statistics_without_momentum_stay_whatever_comes(build, rng):
+    layer = build()
+    for value in (1.0, math.nan, math.inf):
+        layer(random(rng, 4, 3, 5, dtype="float32") * value)
+    assert (layer.running_mean.tolist(), layer.running_var.tolist()) == ([0.0] * 3, [1.0] * 3)
+
+
+def test_running_statistics_of_what_overflows(rng):
+    """Its channel alone becomes β, its running variance infinite: then evaluation gives β there, too."""
+    x = random(rng, 8, 3, 5, dtype="float32")
+    x[:, 1] *= 1e20
+    for layer in (nn.BatchNorm1d(3), nn.InstanceNorm1d(3, affine=True, track_running_stats=True)):
+        nn.init.normal_(layer.bias)
+        y = layer(x).detach().numpy()
+        assert (y[:, 1] == layer.bias.detach().numpy()[1]).all()
+        assert np.isinf(layer.running_var.numpy()).tolist() == [False, True, False]
+        assert (layer.eval()(x).detach().numpy()[:, 1] == layer.bias.detach().numpy()[1]).all()
+        assert np.isfinite(layer(x).detach().numpy()).all()
+
+
 # ── errors ──
 
 

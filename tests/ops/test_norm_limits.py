@@ -1,0 +1,130 @@
+"""NaN, infinity and overflow stay in the row, sample or channel where they are."""
+
+import numpy as np
+import pytest
+from checks import tensor
+from norms import NORMS, run
+
+import minigrad as mg
+
+# shapes whose rows fill no register, several, and such as are walked in blocks
+SHAPES = {-1: [(37, 5), (9, 70), (40, 600)], 1: [(13, 4, 3), (9, 6, 40), (5, 4, 700), (70, 20)]}
+CASES = [
+    (name, shape)
+    for name, norm in NORMS.items() for shape in SHAPES[norm.axis] if name != "instance_norm" or len(shape) > 2
+]  # fmt: skip
+
+
+def draw(norm, shape, dtype, rng):
+    x, g = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
+    w, b = (rng.standard_normal(shape[norm.axis]).astype(dtype) for _ in range(2))
+    return x, w, b if norm.shifts else None, g
+
+
+def touched(norm, shape, place):
+    """Which elements share a row with a place, and which parameters meet that row."""
+    mark = np.zeros(shape)
+    mark[place] = 1
+    rows = norm.to_rows(mark)
+    elements = norm.from_rows(np.broadcast_to(rows.any(1, keepdims=True), rows.shape), shape)
+    return elements, norm.summed(elements) > 0, norm.summed(mark) > 0
+
+
+@pytest.mark.parametrize("name, shape", CASES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite(name, shape, dtype, value, device, rng):
+    """In x: y, dx and dw of all else keep their bits, db all; NaN reaches everything in its row."""
+    norm = NORMS[name]
+    x, w, b, g = draw(norm, shape, dtype, rng)
+    y, dx, dw, db = run(norm, x, w, b, g, device)
+    place = tuple(n // 2 for n in shape)
+    x[place] = value
+    y2, dx2, dw2, db2 = run(norm, x, w, b, g, device)
+    row, parameters, _ = touched(norm, shape, place)
+    np.testing.assert_array_equal(y2[~row], y[~row])
+    np.testing.assert_array_equal(dx2[~row], dx[~row])
+    np.testing.assert_array_equal(dw2[~parameters], dw[~parameters])
+    assert not np.isfinite(y2[place])
+    if db is not None:
+        np.testing.assert_array_equal(db2, db)
+    if norm.given:
+        np.testing.assert_array_equal(dx2, dx)      # a map of each element, which x does not change
+        assert not np.isfinite(dw2[parameters]).any()
+    elif np.isnan(value):
+        for values in (y2[row], dx2[row], dw2[parameters]):
+            assert np.isnan(values).all()
+
+
+@pytest.mark.parametrize("name, shape", CASES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_cotangents_that_are_not_finite(name, shape, dtype, value, device, rng):
+    """dx of other rows and the gradients of other parameters keep their bits."""
+    norm = NORMS[name]
+    x, w, b, g = draw(norm, shape, dtype, rng)
+    _, dx, dw, db = run(norm, x, w, b, g, device)
+    place = tuple(n // 2 for n in shape)
+    g[place] = value
+    _, dx2, dw2, db2 = run(norm, x, w, b, g, device)
+    row, _, own = touched(norm, shape, place)
+    np.testing.assert_array_equal(dx2[~row], dx[~row])
+    assert not np.isfinite(dx2[row]).any()
+    for ours, before in ((dw2, dw), (db2, db)):
+        if before is not None:
+            np.testing.assert_array_equal(ours[~own], before[~own])
+            assert not np.isfinite(ours[own]).any()
+
+
+# ── overflow ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name, shape", [case for case in CASES if not NORMS[case[0]].given])
+@pytest.mark.parametrize("size", [1e16, 1e19, 1e30])
+def test_squares_that_overflow_in_float32(name, shape, size, device, rng):
+    """As the docstrings say: below 1e17 all is well; beyond, the row is the bias, and only the bias has a gradient."""
+    norm = NORMS[name]
+    x, w, b, g = draw(norm, shape, "float32", rng)
+    row, parameters, _ = touched(norm, shape, tuple(n // 2 for n in shape))
+    big = np.where(row, np.float32(size) * np.sign(x) * (1 + np.abs(x)), x).astype(np.float32)
+    y, dx, dw, db = run(norm, big, w, b, g, device)
+    without = run(norm, x, w, b, np.where(row, 0, g).astype(np.float32), device)
+    np.testing.assert_array_equal(y[~row], without[0][~row])
+    np.testing.assert_array_equal(dx[~row], without[1][~row])
+    if db is not None:
+        np.testing.assert_allclose(db, norm.summed(g.astype(np.float64)), rtol=1e-5, atol=1e-4)
+    if size < 1e17:
+        wide = [None if v is None else v.astype(np.float64) for v in (big, w, b, g)]
+        expected = run(norm, *wide, device)
+        np.testing.assert_allclose(y, expected[0], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(dw, expected[2], rtol=0, atol=1e-4)
+        np.testing.assert_allclose(dx[row], expected[1][row], rtol=0, atol=1e-5 * np.abs(expected[1][row]).max())
+        return
+    shift = np.zeros(shape) if b is None else np.broadcast_to(norm.along(b, x), shape)
+    np.testing.assert_array_equal(y[row], shift[row])
+    np.testing.assert_array_equal(dx[row], np.zeros(row.sum()))
+    np.testing.assert_allclose(dw[parameters], without[2][parameters], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name, shape", [case for case in CASES if not NORMS[case[0]].given])
+def test_squares_that_overflow_in_float64(name, shape, device, rng):
+    """The bias or NaN: never a number that looks as if it were right."""
+    norm = NORMS[name]
+    x, w, b, g = draw(norm, shape, "float64", rng)
+    row, _, _ = touched(norm, shape, tuple(n // 2 for n in shape))
+    y, dx, _, _ = run(norm, np.where(row, 1e160 * x, x), w, b, g, device)
+    before = run(norm, x, w, b, g, device)
+    np.testing.assert_array_equal(y[~row], before[0][~row])
+    np.testing.assert_array_equal(dx[~row], before[1][~row])
+    shift = np.zeros(shape) if b is None else np.broadcast_to(norm.along(b, x), shape)
+    assert (np.isnan(y[row]) | (y[row] == shift[row])).all()
+    assert (np.isnan(dx[row]) | (dx[row] == 0)).all()
+
+
+def test_evaluation_squares_nothing(device, rng):
+    """With given statistics x may be as large as its result."""
+    x = rng.standard_normal((5, 3)).astype(np.float32) * np.float32(1e37)
+    y = NORMS["batch_norm in evaluation"].op(tensor(x, device), None, None)
+    wide = NORMS["batch_norm in evaluation"].op(tensor(x.astype(np.float64), device), None, None)
+    np.testing.assert_allclose(y.numpy(), wide.numpy(), rtol=1e-6)
+    assert mg.isfinite(y).all().item()
