@@ -3,7 +3,7 @@
 from typing import Any, TypeVar
 
 from minigrad.autograd import no_grad
-from minigrad.engine.ops.functions import rsqrt, sqrt, square
+from minigrad.engine.ops.functions import absolute, rsqrt, sqrt, square
 from minigrad.engine.ops.logic import where
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.module import Module
@@ -20,16 +20,28 @@ class WeightNorm:
     def __init__(self, name: str, dim: int | None) -> None:
         self.name, self.dim = name, dim
 
-    def squares(self, v: Tensor) -> Tensor:
-        """‖v‖² of each slice, with axes kept; of all of v, a scalar, if `dim` is None."""
-        if self.dim is None:
-            return square(v).sum()
-        return square(v).sum(tuple(axis for axis in range(v.ndim) if axis != self.dim), keepdims=True)
+    def scaled(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """m, u = v / m and ‖u‖² of each slice, with axes kept; of all of v, scalars, if `dim` is None.
+
+        m is the largest magnitude, or 1 if that is 0, so that no square overflows or vanishes. It is a constant to the
+        derivative: u / ‖u‖ does not depend on it.
+        """
+        axes = None if self.dim is None else tuple(axis for axis in range(v.ndim) if axis != self.dim)
+        keep = axes is not None
+        with no_grad():
+            largest = absolute(v).max(axes, keepdims=keep) if v.size else square(v).sum(axes, keepdims=keep)
+            m = where(largest == 0, 1.0, largest)
+        u = v / m
+        return m, u, square(u).sum(axes, keepdims=keep)
+
+    def norm(self, v: Tensor) -> Tensor:
+        m, _, squares = self.scaled(v)
+        return m * sqrt(squares)
 
     def __call__(self, module: Module) -> Tensor:
         g, v = getattr(module, f"{self.name}_g"), getattr(module, f"{self.name}_v")
-        squares = self.squares(v)
-        return v * (g * rsqrt(where(squares == 0, 1.0, squares)))   # v = 0: w = 0, dw/dv = g
+        _, u, squares = self.scaled(v)
+        return u * (g * rsqrt(where(squares == 0, 1.0, squares)))   # v = 0: w = 0, dw/dv = g
 
 
 class _Computing(Module):
@@ -37,9 +49,17 @@ class _Computing(Module):
 
     def __getattr__(self, name: str) -> Tensor:
         compute = self.__dict__.get("_computed", {}).get(name)
-        if compute is None:
+        if compute is not None:
+            return compute(self)
+        own = getattr(super(), "__getattr__", None)     # the class may find attributes in its own way
+        if own is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        return compute(self)
+        return own(name)
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Nobody wrote a subclass where one is made for computed weights: what its bases do then is not called for."""
+        if cls.__bases__[0] is not _Computing:
+            super().__init_subclass__(**arguments)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if is_weight_normed(self, name):
@@ -78,7 +98,8 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     Salimans, Kingma 2016, https://arxiv.org/abs/1602.07868, equation 2. The parameter `name` gives way to ``name_g``,
     the norms, and ``name_v``, which is the parameter itself as it was; ``module.name`` is from now on computed
     from these two each time it is asked for. Where v is all zeros, w is, too: the norm is taken for 1 there, and the
-    gradients are finite (that of v is g times that of w).
+    gradients are finite (that of v is g times that of w, that of g 0). Elements may be so small or so large that their
+    squares would vanish or overflow, as long as the dtype holds the norms and, for gradients, g / ‖v‖.
 
     Their names in `state_dict` are those of ``torch.nn.utils.weight_norm``, which ``torch.nn.utils.parametrizations``
     loads as well (but saves as ``parametrizations.name.original0`` and ``original1``). The class of the module becomes
@@ -90,7 +111,8 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     name : str
         Of one of its own parameters.
     dim : int or None
-        The axis along which the slices lie, counted from the end if negative; None for one norm of all elements.
+        The axis along which the slices lie, counted from the end if negative; None for one norm of all elements, which
+        PyTorch writes as −1, too.
 
     Returns
     -------
@@ -121,7 +143,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
         raise ValueError(f"[weight_norm] expected an axis of {name} of shape {v.shape}, got dim={dim}")
     compute = WeightNorm(name, None if dim is None else dim % v.ndim)
     with no_grad():
-        g = Parameter(sqrt(compute.squares(v)), requires_grad=v.requires_grad)
+        g = Parameter(compute.norm(v), requires_grad=v.requires_grad)
     delattr(module, name)
     module.register_parameter(f"{name}_g", g)
     module.register_parameter(f"{name}_v", v)

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import exchange_state, step_beside_torch
+from checks import array, exchange_state, step_beside_torch
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -120,7 +120,114 @@ def test_a_row_of_zeros(rng):
     assert all(np.isfinite(s.numpy()).all() for s in second)
 
 
+@pytest.mark.parametrize("dim", [0, 1, -1, None])
+@pytest.mark.parametrize("dtype, scale", [
+    ("float32", 1e-25), ("float32", 1e-37), ("float32", 1e25), ("float32", 3e37), ("float64", 1e-200), ("float64", 1e200),
+])  # fmt: skip
+def test_squares_that_vanish_or_overflow(dim, dtype, scale, rng):
+    """w, dg and dv are what they are at size 1, scaled, beside a slice of that size."""
+    small = rng.standard_normal((4, 4))
+    factors = np.full((4, 4), scale)
+    if dim is not None:
+        factors[1 if dim == 0 else slice(None), 1 if dim != 0 else slice(None)] = 1.0
+    layer = nn.Linear(4, 4, bias=False, dtype=dtype)
+    with mg.no_grad():
+        layer.weight.copy_(mg.tensor(small * factors))
+    before = array(layer.weight).copy()
+    utils.weight_norm(layer, dim=dim)
+    rtol = 1e-6 if dtype == "float32" else 1e-14
+    np.testing.assert_allclose(layer.weight.tolist(), before, rtol=rtol)
+    axes = {0: (1,), 1: (0,), -1: (0,), None: (0, 1)}[dim]
+    lengths = np.sqrt((small**2).sum(axes, keepdims=True))
+    size = (factors.max() if dim is None else factors[:1] if dim != 0 else factors[:, :1])
+    np.testing.assert_allclose(array(layer.weight_g).reshape(lengths.shape), lengths * size, rtol=rtol)
+    nn.init.ones_(layer.weight_g)
+    c = rng.standard_normal((4, 4))
+    dg, dv = (array(d) for d in mg.grad(layer.weight, [layer.weight_g, layer.weight_v], mg.tensor(c, dtype=dtype)))
+    unit = small / lengths
+    exact_dg = (c * unit).sum(axes, keepdims=True)
+    exact_dv = (c - unit * exact_dg) / lengths
+    np.testing.assert_allclose(dg.reshape(lengths.shape), exact_dg, rtol=10 * rtol, atol=10 * rtol)
+    np.testing.assert_allclose(dv * factors, exact_dv, rtol=0, atol=10 * rtol * np.abs(exact_dv).max())
+
+
+@pytest.mark.parametrize("shape, dim", [((3, 0), 0), ((0, 3), 0), ((3, 0), None), ((0,), 0), ((3,), -1)])
+def test_slices_without_elements(shape, dim):
+    """Norms of nothing are 0, and the removal gives back what was."""
+    module = nn.Module()
+    module.kernel = nn.Parameter(-2 * mg.ones(shape))
+    utils.weight_norm(module, "kernel", dim)
+    assert array(module.kernel_g).max(initial=0) == (2.0 if shape == (3,) else 0.0)
+    assert module.kernel.tolist() == (-2 * mg.ones(shape)).tolist()
+    assert utils.remove_weight_norm(module, "kernel").kernel.shape == shape
+
+
+def test_not_a_number_stays_in_its_slice():
+    layer = utils.weight_norm(nn.Linear(3, 4, bias=False))
+    before = array(layer.weight).copy()
+    with mg.no_grad():
+        layer.weight_v[2, 1] = float("nan")
+    after = array(layer.weight)
+    assert np.isnan(after[2]).all()
+    np.testing.assert_array_equal(np.delete(after, 2, 0), np.delete(before, 2, 0))
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1, None])
+def test_removal_gives_an_equal_model(dim, rng):
+    """The same outputs bit for bit, gradients as of an ordinary parameter, and the same state as before weight_norm."""
+    layer, x, c = nn.Linear(5, 5), random(rng, 4, 5).to("float32"), random(rng, 4, 5).to("float32")
+    before = array(layer.weight).copy()
+    utils.weight_norm(layer, dim=dim)
+    np.testing.assert_allclose(layer.weight.tolist(), before, rtol=1e-6)
+    with mg.no_grad():
+        layer.weight_g *= 1.7
+    y, weight = array(layer(x)), array(layer.weight)
+    utils.remove_weight_norm(layer)
+    np.testing.assert_array_equal(array(layer(x)), y)
+    np.testing.assert_array_equal(array(layer.weight), weight)
+    layer(x).backward(c)
+    np.testing.assert_allclose(array(layer.weight.grad), c.numpy().T @ x.numpy(), rtol=1e-5, atol=1e-6)
+    assert type(layer) is nn.Linear
+    assert sorted(layer.state_dict()) == ["bias", "weight"]
+
+
 # ── the module ──
+
+
+def test_classes_with_their_own_attributes_and_subclasses():
+    """A class's own __getattr__ goes on finding what it found; its __init_subclass__ hears of no new class."""
+    heard = []
+
+    class Plugin(nn.Linear):
+        def __init_subclass__(cls, key, **arguments):
+            super().__init_subclass__(**arguments)
+            heard.append(key)
+
+        def __getattr__(self, name):
+            if name == "answer":
+                return 42
+            raise AttributeError(f"no {name} here")
+
+    class Child(Plugin, key="child"):
+        pass
+
+    layer = Child(3, 2)
+    utils.weight_norm(layer)
+    assert heard == ["child"]
+    assert layer.answer == 42
+    assert layer.weight.shape == (2, 3)
+    with pytest.raises(AttributeError, match="no question here"):
+        layer.question  # noqa: B018
+    other = copy.deepcopy(layer)
+    assert (other.answer, other.weight.tolist()) == (42, layer.weight.tolist())
+    utils.remove_weight_norm(layer)
+    assert (type(layer), layer.answer) == (Child, 42)
+
+    class Grandchild(type(other), key="grandchild"):    # a subclass that somebody does write
+        pass
+
+    assert heard == ["child", "grandchild"]
+    assert Grandchild(3, 2).weight.shape == (2, 3)
 
 
 def test_weight_is_computed_when_it_is_asked_for():
