@@ -151,15 +151,16 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
     """A layer that computes ``bn(layer(x))`` as evaluation has it: with fixed statistics both are one affine map.
 
     W' = s W and b' = s (b − μ) + β for each output channel, with s = γ / √(σ² + ε) and the running statistics μ, σ².
-    `LayerNorm` and the like cannot be folded: their statistics come from the input.
+    They are computed in float64. `LayerNorm` and the like cannot be folded: their statistics come from the input.
 
     Parameters
     ----------
     layer : Module
-        With a ``weight`` whose first axis are the outputs and a ``bias`` or None, such as `Linear`. If its weight is
-        weight-normalized, that of the new one is not.
+        With a ``weight`` whose first axis are the outputs and a ``bias`` or None, such as a `Linear` on inputs
+        ``(N, n)``. What of it is weight-normalized is not in the new one.
     bn : BatchNorm1d or BatchNorm2d
-        With running statistics.
+        With running statistics, which serve whether it is in training or not; BatchNorm2d for a weight of four axes,
+        BatchNorm1d for one of two or three. It may lack a gain, a shift or both.
 
     Returns
     -------
@@ -169,7 +170,8 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
     Raises
     ------
     TypeError
-        If `bn` is another kind of layer, or `layer` has no weight and bias.
+        If `bn` is another kind of layer than follows such a `layer`, if that has no weight and bias, or if the two
+        have different dtypes.
     ValueError
         If `bn` has no running statistics or another number of channels.
 
@@ -190,25 +192,34 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
     if bn.running_mean is None or bn.running_var is None:
         raise ValueError(f"[{op}] expected running statistics, got {bn}")
     weight = getattr(layer, "weight", None)
-    if not isinstance(weight, Tensor) or weight.ndim < 2 or "bias" not in layer._parameters:
+    shift = getattr(layer, "bias", None)
+    has_bias = "bias" in layer._parameters or is_weight_normed(layer, "bias")
+    if not isinstance(weight, Tensor) or not 2 <= weight.ndim <= 4 or not has_bias:
         raise TypeError(f"[{op}] expected a layer with weight and bias, got {kind}")
+    follower = BatchNorm2d if weight.ndim == 4 else BatchNorm1d
+    if not isinstance(bn, follower):
+        raise TypeError(
+            f"[{op}] expected a {follower.__name__} behind {kind} with a weight of shape {weight.shape}, "
+            f"got {type(bn).__name__}"
+        )
+    if weight.dtype != bn.running_var.dtype:
+        raise TypeError(f"[{op}] expected one dtype, got {kind} of {weight.dtype} and a norm of {bn.running_var.dtype}")
     if weight.shape[0] != bn.num_features:
         raise ValueError(f"[{op}] expected {weight.shape[0]} channels, as {kind} has outputs, got {bn.num_features}")
     folded = copy.deepcopy(layer)
-    if is_weight_normed(folded):
-        remove_weight_norm(folded)
-    parameters = dict(folded.named_parameters(recurse=False))
-    parameter, shift = parameters["weight"], parameters.get("bias")
+    for name in ("weight", "bias"):
+        if is_weight_normed(folded, name):
+            remove_weight_norm(folded, name)
+    parameter = dict(folded.named_parameters(recurse=False))["weight"]
     with no_grad():
-        scale = rsqrt(bn.running_var + bn.eps)
+        scale = rsqrt(bn.running_var.astype("float64") + bn.eps)
         if bn.weight is not None:
             scale = scale * bn.weight
-        bias = -bn.running_mean * scale if shift is None else (shift - bn.running_mean) * scale
-        if bn.bias is not None:
-            bias = bias + bn.bias
+        bias = (0.0 if shift is None else shift) - bn.running_mean.astype("float64")
+        bias = bias * scale if bn.bias is None else bias * scale + bn.bias
         parameter.copy_(parameter * scale.reshape(-1, *[1] * (parameter.ndim - 1)))
     delattr(folded, "bias")
-    folded.register_parameter("bias", Parameter(bias, requires_grad=parameter.requires_grad))
+    folded.register_parameter("bias", Parameter(bias.astype(weight.dtype), requires_grad=parameter.requires_grad))
     folded.zero_grad()
     return folded
 

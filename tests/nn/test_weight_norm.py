@@ -380,7 +380,52 @@ def test_layer_norm_does_not_fold(rng):
         utils.fold_batch_norm(linear, ln)
 
 
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"weight": False}, {"affine": False}, {"momentum": None}])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("kind", ["linear", "convolution", "weight and bias normed"])
+def test_folding_in_float32(kind, options, training, rng):
+    """Outputs to 1e-6 of their size, for statistics of sizes from 1e-4 to 1e4 and whatever mode the norm is in."""
+    layer = Convolution(2, 3, (2, 2)) if kind == "convolution" else nn.Linear(4, 3)
+    if kind == "weight and bias normed":
+        utils.weight_norm(utils.weight_norm(layer), "bias", None)
+    bn = (nn.BatchNorm2d if kind == "convolution" else nn.BatchNorm1d)(3, **options)
+    with mg.no_grad():
+        bn.running_mean.copy_(mg.tensor(rng.standard_normal(3) * [1e-4, 1, 30], dtype="float32"))
+        bn.running_var.copy_(mg.tensor([1e-4, 1.3, 1e4], dtype="float32"))
+        for parameter in bn.parameters():
+            nn.init.normal_(parameter)
+    bn.train(training)
+    x = random(rng, *((7, 2, 4, 5) if kind == "convolution" else (7, 4))).to("float32")
+    before = {name: value.tolist() for name, value in bn.state_dict().items()}
+    folded = utils.fold_batch_norm(layer, bn)
+    assert {name: value.tolist() for name, value in bn.state_dict().items()} == before
+    assert all(parameter.dtype == mg.float32 for parameter in folded.parameters())
+    assert sorted(folded.state_dict()) == ["bias", "weight"]
+    expected = array(bn.eval()(layer(x)))
+    axes = tuple(k for k in range(expected.ndim) if k != 1)
+    size = 1 + np.abs(expected).max(axes, keepdims=True)
+    assert (np.abs(array(folded(x)) - expected) / size).max() < 1e-6
+
+
+def test_folding_after_tracking_was_switched_off(rng):
+    """Evaluation goes on with the statistics there are, and so does the fold."""
+    layer, bn = nn.Linear(4, 3, dtype="float64"), trained(nn.BatchNorm1d(3, dtype="float64"), rng)
+    bn.track_running_stats = False
+    x = random(rng, 5, 4)
+    folded = utils.fold_batch_norm(layer, bn)
+    np.testing.assert_allclose(array(folded(x)), array(bn.eval()(layer(x))), rtol=1e-12, atol=1e-12)
+
+
 def test_fold_errors():
+    for bn, layer in ((nn.BatchNorm2d(3), nn.Linear(4, 3)), (nn.BatchNorm1d(3), Convolution(4, 3, (2, 2)))):
+        name, other = type(bn).__name__, "BatchNorm1d" if isinstance(bn, nn.BatchNorm2d) else "BatchNorm2d"
+        with pytest.raises(TypeError, match=rf"\[fold_batch_norm\] expected a {other} behind .* got {name}"):
+            utils.fold_batch_norm(layer, bn)
+    for kind in (nn.LayerNorm, nn.InstanceNorm1d, lambda n: nn.GroupNorm(1, n), lambda n: nn.RecurrentBatchNorm1d(n, 2)):
+        with pytest.raises(TypeError, match=r"\[fold_batch_norm\] expected a BatchNorm1d or BatchNorm2d, got"):
+            utils.fold_batch_norm(nn.Linear(4, 3), kind(3))
+    with pytest.raises(TypeError, match=r"expected one dtype, got Linear of float32 and a norm of float64"):
+        utils.fold_batch_norm(nn.Linear(4, 3), nn.BatchNorm1d(3, dtype="float64"))
     with pytest.raises(ValueError, match=r"\[fold_batch_norm\] expected running statistics, got BatchNorm1d\("):
         utils.fold_batch_norm(nn.Linear(4, 3), nn.BatchNorm1d(3, track_running_stats=False))
     with pytest.raises(ValueError, match=r"\[fold_batch_norm\] expected 3 channels, as Linear has outputs, got 4"):
