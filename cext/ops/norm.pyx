@@ -58,6 +58,8 @@ cdef Array parameter(str op, str name, object given, tuple shape, Array x):
 
 
 cdef int check_eps(str op, object eps) except -1:
+    if not hasattr(eps, "__float__"):
+        raise TypeError(f"[{op}] expected a number as eps, got {eps!r}")
     if not eps >= 0:
         raise ValueError(f"[{op}] eps must not be negative, got {eps}")
     return 0
@@ -92,7 +94,11 @@ cdef int differentiate(Node node, object composition, Array g, list shared) exce
 
 cdef tuple trailing_shape(str op, Array x, object normalized_shape):
     """normalized_shape as a tuple, checked against the end of x's shape."""
-    shape = (normalized_shape,) if hasattr(normalized_shape, "__index__") else tuple(normalized_shape)
+    shape = (normalized_shape,) if hasattr(normalized_shape, "__index__") else normalized_shape
+    if not isinstance(shape, (tuple, list)) or not all([hasattr(n, "__index__") for n in shape]):
+        raise TypeError(f"[{op}] expected an integer or a sequence of integers as normalized_shape, got "
+                        f"{normalized_shape!r}")
+    shape = tuple(shape)
     cdef int axes = len(shape)
     if axes == 0 or axes > x.ndim_ or shape_of(x)[x.ndim_ - axes:] != shape:
         raise ValueError(f"[{op}] expected x of shape (..., {', '.join([str(n) for n in shape])}), got {shape_of(x)}")

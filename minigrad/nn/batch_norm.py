@@ -3,12 +3,14 @@
 The conventions are PyTorch's; the table in `minigrad.nn.norm` says which arguments give those of Keras and Flax.
 """
 
+import operator
+
 from minigrad.creation import ones, zeros
 from minigrad.engine.array import DType
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
-from minigrad.nn.norm import Affine
+from minigrad.nn.norm import Affine, check_tensor
 
 
 class _ChannelNorm(Affine):
@@ -58,6 +60,7 @@ class _ChannelNorm(Affine):
         super().reset_parameters()
 
     def _check(self, x: Tensor) -> None:
+        check_tensor(type(self).__name__, x)
         for axes in self.layouts:
             if len(axes) == x.ndim and x.shape[axes.index("C")] == self.num_features:
                 return
@@ -214,6 +217,8 @@ class RecurrentBatchNorm1d(_ChannelNorm):
     ------
     ValueError
         As in `BatchNorm1d`, and for a negative `time`.
+    TypeError
+        For a `time` that is no integer.
 
     Examples
     --------
@@ -253,6 +258,10 @@ class RecurrentBatchNorm1d(_ChannelNorm):
     def forward(self, x: Tensor, time: int) -> Tensor:
         """``(N, C)`` at step `time`, counted from 0, to the same shape."""
         self._check(x)
+        try:
+            time = operator.index(time)
+        except (TypeError, ValueError, IndexError):
+            raise TypeError(f"[RecurrentBatchNorm1d] expected an integer time, got {time!r}") from None
         if time < 0:
             raise ValueError(f"[RecurrentBatchNorm1d] expected time >= 0, got {time}")
         step = min(time, self.max_length - 1)

@@ -1,6 +1,7 @@
 """The functions behind the modules: the engine's fused operations, and what is composed of simpler ones."""
 
 import math
+import numbers
 from collections.abc import Callable
 
 from minigrad.creation import arange
@@ -388,7 +389,7 @@ def batch_norm(
     training : bool
         Whether to use the statistics of the batch.
     momentum : float
-        m, the weight of the new value.
+        m, the weight of the new value, from 0 to 1.
     eps : float
         ε, added to the variance.
     unbiased_running_var : bool
@@ -452,7 +453,7 @@ def instance_norm(
     use_input_stats : bool
         Whether to use the statistics of the input.
     momentum, eps : float
-        m, the weight of the new value; ε, added to the variance.
+        m, the weight of the new value, from 0 to 1; ε, added to the variance.
 
     Returns
     -------
@@ -490,10 +491,17 @@ def instance_norm(
 def _follow(
     op: str, running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float
 ) -> None:
-    """Move running statistics towards new ones, in place; neither if one of the shapes does not fit."""
+    """Move running statistics towards new ones, in place; neither if one of them or the momentum does not fit."""
+    if not isinstance(momentum, numbers.Real):
+        raise TypeError(f"[{op}] expected a number as momentum, got {momentum!r}")
+    if not 0 <= momentum <= 1:
+        raise ValueError(f"[{op}] expected momentum from 0 to 1, got {momentum}")
     if running_mean.shape != mean.shape or running_var.shape != mean.shape:
         got = f"{running_mean.shape} and {running_var.shape}"
         raise ValueError(f"[{op}] expected running statistics of shape {mean.shape}, got {got}")
+    if running_mean.dtype != mean.dtype or running_var.dtype != mean.dtype:
+        got = f"{running_mean.dtype} and {running_var.dtype}"
+        raise TypeError(f"[{op}] expected running statistics of {mean.dtype}, the dtype of x, got {got}")
     if momentum == 0:   # they stay, also where the new ones are not finite
         return
     for running, new in ((running_mean, mean), (running_var, var)):

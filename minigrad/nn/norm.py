@@ -259,6 +259,7 @@ class GroupNorm(Affine):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, num_channels, ...)`` to the same shape."""
+        check_tensor("GroupNorm", x)
         if x.ndim < 2 or x.shape[1] != self.num_channels:
             raise ValueError(f"[GroupNorm] expected an input (N, {self.num_channels}, ...), got {x.shape}")
         return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
@@ -268,6 +269,12 @@ class GroupNorm(Affine):
             f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
             f"{self.affine_repr(self.affine)}"
         )
+
+
+def check_tensor(op: str, x: object) -> None:
+    """Refuse what has no shape to check."""
+    if not hasattr(x, "ndim"):
+        raise TypeError(f"[{op}] expected a tensor, got {type(x).__name__}")
 
 
 def _shape(op: str, normalized_shape: int | tuple[int, ...] | list[int]) -> tuple[int, ...]:

@@ -160,6 +160,16 @@ def test_wrong_input(kind, shape, expected):
             layer.train(training)(mg.zeros(shape))
 
 
+@pytest.mark.parametrize("build", [
+    lambda: nn.BatchNorm1d(3), lambda: nn.BatchNorm2d(3), lambda: nn.InstanceNorm1d(3), lambda: nn.GroupNorm(1, 3),
+    lambda: lambda x: nn.RecurrentBatchNorm1d(3, 2)(x, 0),
+])  # fmt: skip
+@pytest.mark.parametrize("x", [None, [[1.0, 2.0, 3.0]], "x"])
+def test_no_tensor(build, x):
+    with pytest.raises(TypeError, match=rf"\[\w+\] expected a tensor, got {type(x).__name__}"):
+        build()(x)
+
+
 @pytest.mark.parametrize("kind, sizes, shape", [
     (nn.BatchNorm1d, (5,), (1, 5)), (nn.BatchNorm1d, (5,), (1, 5, 1)), (nn.BatchNorm2d, (5,), (1, 5, 1, 1)),
     (nn.RecurrentBatchNorm1d, (5, 2), (1, 5)),
@@ -193,6 +203,16 @@ def test_functional_errors():
             F.batch_norm(x, mean, wrong, training=True)
         with pytest.raises(ValueError, match=r"\[batch_norm\]"):
             F.batch_norm(x, wrong, var)
+    for wrong, error, expected in (
+        (None, TypeError, "a number as momentum, got None"), ("0.1", TypeError, "a number as momentum, got '0.1'"),
+        (1.5, ValueError, "momentum from 0 to 1, got 1.5"), (math.nan, ValueError, "momentum from 0 to 1, got nan"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=rf"\[batch_norm\] expected {expected}"):
+            F.batch_norm(x, mean, var, training=True, momentum=wrong)
+        with pytest.raises(error, match=rf"\[instance_norm\] expected {expected}"):
+            F.instance_norm(mg.ones((2, 3, 4)), mean, var, momentum=wrong)
+    with pytest.raises(TypeError, match=r"\[batch_norm\] expected running statistics of float32, the dtype of x, got float32 and float64"):
+        F.batch_norm(x, mean, var.astype("float64"), training=True)
     assert (mean.tolist(), var.tolist()) == ([0, 0, 0], [1, 1, 1])
 
 
@@ -250,6 +270,11 @@ def test_recurrent_options_and_state():
     assert repr(norm) == "RecurrentBatchNorm1d(3, 4, eps=1e-05, momentum=0.1, affine=True, bias=True, gain=0.1)"
     with pytest.raises(ValueError, match=r"\[RecurrentBatchNorm1d\] expected time >= 0, got -1"):
         norm(x, -1)
+    for time, shown in ((1.0, "1.0"), ("1", "'1'"), (None, "None"), (mg.tensor(1.0), r"tensor\(1.\)"), (np.array(1.0), r"array\(1.\)")):
+        with pytest.raises(TypeError, match=rf"\[RecurrentBatchNorm1d\] expected an integer time, got {shown}"):
+            norm(x, time)
+    for time in (np.int64(1), mg.tensor(1), True):
+        assert norm(x, time).tolist() == norm(x, 1).tolist()
     with pytest.raises(ValueError, match=r"\[RecurrentBatchNorm1d\] expected an input \(N, 3\), got \(3,\)"):
         norm(x[0], 0)
 

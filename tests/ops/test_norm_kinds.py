@@ -8,6 +8,7 @@ import table
 from checks import array, litter, refuses, tensor
 
 import minigrad as mg
+from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 
 
 def rms(width):
@@ -302,6 +303,23 @@ def test_outputs_that_bypass_the_cache(device, rng):
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_arguments_of_another_kind(device):
+    x = mg.ones((2, 4, 3), device=device)
+    for eps in (None, "1e-5", [1e-5]):
+        for op, call in (
+            ("layer_norm", lambda x, eps: mg.layer_norm(x, 3, eps=eps)), ("group_norm", lambda x, eps: mg.group_norm(x, 2, eps=eps)),
+            ("instance_norm", lambda x, eps: mg.instance_norm(x, eps=eps)),
+            ("batch_norm", lambda x, eps: batch_norm_train(x, eps=eps)),
+            ("batch_norm", lambda x, eps: batch_norm_eval(x, mg.zeros(4, device=device), mg.ones(4, device=device), eps=eps)),
+            ("rms_norm", lambda x, eps: mg.rms_norm(x, 3, eps="x" if eps is None else eps)),    # which takes None
+        ):  # fmt: skip
+            refuses(TypeError, op, ["number as eps", "x" if (op, eps) == ("rms_norm", None) else repr(eps)], call, x, eps)
+    for shape in (3.0, "3", None, (4, 3.0), ("4",), {4: 3}):
+        refuses(TypeError, "layer_norm", ["normalized_shape", repr(shape)], mg.layer_norm, x, shape)
+        refuses(TypeError, "rms_norm", ["normalized_shape", repr(shape)], mg.rms_norm, x, shape)
+    assert mg.layer_norm(x, [np.int64(4), 3], eps=np.float32(0.5)).shape == x.shape
 
 
 def test_errors(device):
