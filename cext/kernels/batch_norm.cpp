@@ -100,23 +100,31 @@ void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, d
     T center[TILE];
     const int64_t four = rows < 4 ? 0 : stride;
     for (int64_t c = 0; c < columns; c++)
-        center[c] = ((x[c] + x[c + four]) + (x[c + 2 * four] + x[c + 3 * four])) * T(0.25);
-    for (bool again = true;; again = false) {
-        column_sums<T>(rows, columns, mean, m2, [&](auto at, int64_t r, auto& sum) MG_INLINED {
+        center[c] = (x[c] * T(0.25) + x[c + four] * T(0.25)) + (x[c + 2 * four] * T(0.25) + x[c + 3 * four] * T(0.25));
+    const auto add_up = [&](double* first, double* second) {
+        column_sums<T>(rows, columns, first, second, [&](auto at, int64_t r, auto& sum) MG_INLINED {
             const Vector<T> d = at.load(x + r * stride) - at.load(center);
             sum.v[0] += d;
             sum.v[1] += d * d;
         });
-        bool canceled = false;
-        for (int64_t c = 0; c < columns; c++) {
-            const double shift = mean[c] / double(rows), rest = m2[c] - shift * mean[c];
-            canceled |= again && shift * mean[c] > 4 * rest;
-            mean[c] = center[c] + shift;
-            m2[c] = rest < 0 ? 0 : rest;
-        }
-        if (!canceled) return;
-        for (int64_t c = 0; c < columns; c++) center[c] = T(mean[c]);
-    }
+    };
+    const auto settle = [&](int64_t c, double sum, double squares) MG_INLINED {
+        const double shift = sum / double(rows), rest = squares - shift * sum;
+        mean[c] = center[c] + shift;
+        m2[c] = rest < 0 ? 0 : rest;
+        return shift * sum <= 4 * rest;
+    };
+    add_up(mean, m2);
+    bool settled[TILE], all = true;
+    for (int64_t c = 0; c < columns; c++) all &= settled[c] = settle(c, mean[c], m2[c]);
+    if (all) return;
+
+    // what a column comes to does not depend on the others
+    for (int64_t c = 0; c < columns; c++) center[c] = settled[c] ? center[c] : T(mean[c]);
+    double total[2][TILE];
+    add_up(total[0], total[1]);
+    for (int64_t c = 0; c < columns; c++)
+        if (!settled[c]) settle(c, total[0][c], total[1][c]);
 }
 
 template <class T>
@@ -139,15 +147,17 @@ template <class F>
 void merge_moments(const Columns& at, const double* mean, const double* m2, F finish) {
     over_channels(at, [=, &at](int64_t channel, int64_t channels) {
         const int64_t columns = channels * at.repeat;
-        double center[TILE] = {}, square[TILE] = {};
+        double center[TILE] = {}, square[TILE] = {};  // the center as the first block's mean and what is added to it
+        const double* first = mean + channel * at.repeat;
         const auto size = [&](int64_t b) {
             return double(at.planes() ? at.inner : minimum(Columns::ROWS, at.outer - b * Columns::ROWS));
         };
         const double rows = double(at.planes() ? at.outer * at.inner : at.outer);
         for (int64_t b = 0; b < at.blocks; b++) {
             const double weight = size(b) / rows, *of = mean + b * at.columns + channel * at.repeat;
-            for (int64_t c = 0; c < columns; c++) center[c] += weight * of[c];
+            for (int64_t c = 0; c < columns; c++) center[c] += weight * (of[c] - first[c]);
         }
+        for (int64_t c = 0; c < columns; c++) center[c] += first[c];
         for (int64_t b = 0; b < at.blocks; b++) {
             const int64_t from = b * at.columns + channel * at.repeat;
             for (int64_t c = 0; c < columns; c++) {
@@ -158,8 +168,8 @@ void merge_moments(const Columns& at, const double* mean, const double* m2, F fi
         for (int64_t c = 0; c < channels; c++) {
             const double *of = center + c * at.repeat, *squares = square + c * at.repeat;
             double mid = 0, total = 0;
-            for (int64_t k = 0; k < at.repeat; k++) mid += of[k];
-            mid /= double(at.repeat);
+            for (int64_t k = 0; k < at.repeat; k++) mid += of[k] - of[0];
+            mid = of[0] + mid / double(at.repeat);
             for (int64_t k = 0; k < at.repeat; k++) total += squares[k] + rows * ((of[k] - mid) * (of[k] - mid));
             finish(channel + c, mid, total / (rows * double(at.repeat)));
         }

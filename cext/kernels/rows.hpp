@@ -61,13 +61,14 @@ struct RowMoments {
 
 // With any center c near the mean, and d = x - c,
 //   mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2
-// c is the mean of the first four; where that is so far off that the difference would cancel, the mean found first
-// becomes the center of a second pass.
+// c is the mean of the first four; where that is so far off that the difference would cancel, or overflows, the mean
+// found first becomes the center of a second pass.
 template <class T, int unroll>
 MG_INLINE RowMoments<T> moments_of(int64_t width, const T* x) {
     const double inverse_width = 1 / double(width);
     RowMoments<T> m;
-    m.center = width < 4 ? x[0] : ((x[0] + x[1]) + (x[2] + x[3])) * T(0.25);
+    const auto quarter = [=](int i) MG_INLINED { return x[i] * T(0.25); };  // four of the largest have no sum
+    m.center = width < 4 ? x[0] : (quarter(0) + quarter(1)) + (quarter(2) + quarter(3));
     for (bool first = true;; first = false) {
         double total[2] = {};
         sums<T, 2, unroll>(width, total, [&](auto at, auto& sum) MG_INLINED {
@@ -78,7 +79,7 @@ MG_INLINE RowMoments<T> moments_of(int64_t width, const T* x) {
         m.shift = total[0] * inverse_width;
         const double square = m.shift * m.shift;
         m.variance = total[1] * inverse_width - square;
-        if (!first || !(square > 4 * m.variance)) break;
+        if (!first || square <= 4 * m.variance) break;
         m.center = T(m.mean());
     }
     if (m.variance < 0) m.variance = 0;

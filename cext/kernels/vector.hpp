@@ -177,8 +177,8 @@ struct Part {
     MG_INLINE unsigned bits() const { return (1u << count) - 1; }
 };
 
-// f(0), ..., f(n - 1), written out: arrays of vectors that f indexes stay in registers. A loop that the compiler unrolls
-// itself can leave some in memory, and an accumulator in memory costs a dozen cycles per term.
+// f(0), ..., f(n - 1), written out: arrays of vectors that f indexes stay in registers. A loop that the compiler
+// unrolls itself can leave some in memory, and an accumulator in memory costs a dozen cycles per term.
 template <int n, class F>
 MG_INLINE void unrolled(F&& f) {
     if constexpr (n > 0) {

@@ -81,7 +81,7 @@ def test_matrix(name, cell, parameters, dtype, create_graph, device, rng):
 
 @pytest.mark.parametrize("name, dtype", [
     ("layer_norm", "float32"), ("layer_norm", "float64"), ("group_norm", "float32"), ("group_norm", "float64"),
-    ("instance_norm", "float32"), ("instance_norm", "float64"), ("batch_norm", "float32"),
+    ("instance_norm", "float32"), ("instance_norm", "float64"), ("batch_norm", "float32"), ("batch_norm", "float64"),
 ])  # fmt: skip
 def test_constant_rows_are_the_bias_exactly(name, dtype, device, rng):
     norm = NORMS[name]
