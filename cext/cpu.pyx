@@ -43,7 +43,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         NO_NORM, NORM_STATE, NORM_SUM
     struct Recurrence:
         int32_t cell, norm, norm_cell, swap
-        double slope, eps
+        double slope, eps, eps_c
         int64_t steps, batch, hidden, gates, segments, block, keep, panels
         int64_t[4] ends
         int64_t* lengths
@@ -448,7 +448,7 @@ cdef Recurrence recurrence(cell, dict arrays):
     cdef int64_t end = 0, i
     memset(&r, 0, sizeof(Recurrence))
     r.cell, r.norm, r.norm_cell, r.swap = CELLS[cell.kind], CELL_NORMS[cell.norm], cell.norm_cell, cell.swap
-    r.slope, r.eps = cell.slope, cell.eps
+    r.slope, r.eps, r.eps_c = cell.slope, cell.eps, cell.eps_c
     r.steps, r.batch, r.hidden, r.gates = h.extent[0] - 1, h.extent[1], h.extent[2], w.extent[0] // h.extent[2]
     r.segments = len(cell.sizes)
     for i in range(r.segments):

@@ -78,7 +78,8 @@ enum CellNorm { NO_NORM, NORM_STATE, NORM_SUM };  // of what the state contribut
 struct Recurrence {
     int32_t cell, norm, norm_cell;
     int32_t swap;       // GRU: its update gate weighs the new state instead of the old one
-    double slope, eps;  // of the hard sigmoid (0: the logistic function), of the norms
+    double slope;       // of the hard sigmoid; 0: the logistic function
+    double eps, eps_c;  // of the norms of the columns, and of c'
     int64_t steps, batch, hidden, gates;
     int64_t segments, ends[4];  // columns that are normalized together: [0, ends[0]), [ends[0], ends[1]), ...
     int64_t block, keep;        // samples that a thread takes at once; 1: z, act, stats of every step are kept, 0: not

@@ -225,7 +225,7 @@ MG_INLINE void lstm(const Rows<T>& r, int64_t t, int64_t n, const Scratch<T>& sc
     const T* m = next;
     if (r.norm_cell) {
         Kept<T>* stats = r.kept(r.stats_c, t * r.keep, n, 1);
-        *stats = kept(H, next, r.eps);
+        *stats = kept(H, next, r.eps_c);
         normalized(H, next, *stats, static_cast<const T*>(r.gamma_c), static_cast<const T*>(r.beta_c),
                    static_cast<const T*>(nullptr), scratch.m);
         if (r.raw_c) {  // the cell goes on normalized

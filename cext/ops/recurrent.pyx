@@ -2,7 +2,7 @@
 from cython cimport final
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport INT64, Array, check_same_device, empty, is_float, shape_of, view
+from minigrad.engine.array cimport BOOL, INT64, Array, check_same_device, empty, is_float, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, operand
@@ -16,6 +16,7 @@ from minigrad.engine.tape cimport Node, recording, track_many
 from minigrad.engine.ops.activation import relu, sigmoid
 from minigrad.engine.ops.join import concat, split, stack, unstack
 from minigrad.engine.ops.logic import clip
+from minigrad.engine.ops.matmul import linear
 from minigrad.engine.ops.norm import layer_norm
 from minigrad.engine.ops.trigonometry import tanh
 
@@ -30,11 +31,12 @@ cdef class Cell:
     cdef readonly bint carry_norm   # LSTM: whether it is also carried on normalized
     cdef readonly bint swap         # GRU: whether the update gate weighs the new state instead of the old one
     cdef readonly double slope      # of the hard sigmoid clip(slope x + 1/2, 0, 1); 0: the logistic function
-    cdef readonly double eps        # of the norms
+    cdef readonly double eps        # of the norm of the state's share or of the sum
+    cdef readonly double eps_c      # of the norm of the cell state
 
     def __init__(self, kind, norm=None, sizes=(), norm_cell=False, carry_norm=False, swap=False, slope=0.0,
-                 eps=1e-5):
-        self.kind, self.norm, self.sizes, self.eps = kind, norm, tuple(sizes), eps
+                 eps=1e-5, eps_c=1e-5):
+        self.kind, self.norm, self.sizes, self.eps, self.eps_c = kind, norm, tuple(sizes), eps, eps_c
         self.norm_cell, self.carry_norm, self.swap, self.slope = norm_cell, carry_norm, swap, slope
         if (kind, norm) not in KINDS:
             raise ValueError(f"[recurrent] no cell {kind!r} with norm {norm!r}")
@@ -44,15 +46,34 @@ cdef class Cell:
         if (norm_cell and kind != "lstm") or (carry_norm and not norm_cell) or (swap and kind != "gru"):
             raise ValueError(f"[recurrent] a {kind!r} has no such variant: norm_cell={norm_cell}, "
                              f"carry_norm={carry_norm}, swap={swap}")
-        if not eps >= 0:
-            raise ValueError(f"[recurrent] expected eps >= 0, got {eps}")
+        if not (eps >= 0 and eps_c >= 0):
+            raise ValueError(f"[recurrent] expected eps >= 0, got {eps if not eps >= 0 else eps_c}")
 
     def __repr__(self):
         return f"Cell{self.__reduce__()[1]}"
 
     def __reduce__(self):
         return Cell, (self.kind, self.norm, self.sizes, self.norm_cell, self.carry_norm, self.swap, self.slope,
-                      self.eps)
+                      self.eps, self.eps_c)
+
+
+@final
+cdef class Lengths:
+    """The number of steps of each sample, from 0 to `steps`, checked."""
+    cdef readonly Array values      # int64 [N]
+    cdef readonly int64_t steps
+
+    def __init__(self, lengths, int64_t steps, int64_t batch, str op="recurrent"):
+        cdef Array a = operand(op, lengths)
+        if shape_of(a) != (batch,) or (batch and (is_float(a.code) or a.code == BOOL)):
+            raise ValueError(f"[{op}] expected {batch} integer lengths, got {a.dtype} of shape {a.shape}")
+        low, high = (int(a.min()), int(a.max())) if batch else (0, 0)
+        if low < 0 or high > steps:
+            raise ValueError(f"[{op}] expected lengths from 0 to {steps}, got {low if low < 0 else high}")
+        self.values, self.steps = copied(cast(a, INT64)), steps     # the caller's may change before the backward pass
+
+    def __repr__(self):
+        return f"Lengths({self.values.tolist()}, {self.steps}, {self.values.shape[0]})"
 
 
 # ── one step, composed: the equations, for reading, for the tests, and for derivatives of higher order ─────────────
@@ -62,11 +83,21 @@ cdef class Cell:
 
 def normalized(z, sizes, gamma, beta, eps):
     """LN of groups of columns, each by itself."""
+    if len(sizes) == 1:
+        return layer_norm(z, sizes[0], gamma, beta, eps)
     bounds = [sum(sizes[:i]) for i in range(1, len(sizes))]
     parts = split(z, bounds, axis=-1)
     gammas = [None] * len(sizes) if gamma is None else split(gamma, bounds)
     betas = [None] * len(sizes) if beta is None else split(beta, bounds)
     return concat([layer_norm(p, n, g, b, eps) for p, n, g, b in zip(parts, sizes, gammas, betas)], axis=-1)
+
+
+def projected(Cell cell, double eps, x, weight, bias, gamma, beta):
+    """The input's share of every step: W x + b, or with norm "state" LN(W x) + b."""
+    if cell.norm != "state":
+        return linear(x, weight, bias)
+    shift = bias if beta is None else beta if bias is None else beta + bias
+    return normalized(linear(x, weight), cell.sizes, gamma, shift, eps)
 
 
 def summands(Cell cell, x, h, weight, bias, gamma, beta):
@@ -95,7 +126,7 @@ def lstm_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
     i, f, g, o = split(x + u, 4, axis=-1)
     c = gate(cell, f) * c + gate(cell, i) * tanh(g)
-    m = layer_norm(c, c.shape[-1], gamma_c, beta_c, cell.eps) if cell.norm_cell else c
+    m = layer_norm(c, c.shape[-1], gamma_c, beta_c, cell.eps_c) if cell.norm_cell else c
     return gate(cell, o) * tanh(m), m if cell.carry_norm else c
 
 
@@ -155,9 +186,13 @@ cdef int backward(Node node, Array g) except -1:
     cdef Array lengths = node.extra[1]
     cdef list inputs = [node.value(i) for i in range(node.inputs)]
     if recording():
+        if inputs[0] is None:
+            inputs[0] = projected(cell, *node.extra[2 + len(ARRAYS):])
         return composed_backward(node, lambda *args: composition(cell, lengths, *args), inputs, g)
     cdef dict arrays = dict(zip(ARRAYS, node.extra[2:]))
-    cdef Array x = <Array>inputs[0], h = <Array>inputs[1]
+    cdef Array h = <Array>inputs[1], weight = <Array>inputs[3]
+    cdef int64_t[3] extent
+    extent[0], extent[1], extent[2] = (<Array>arrays["h"]).extent[0] - 1, h.extent[0], weight.extent[0]
     arrays["lengths"] = lengths
     arrays.update(zip(PARAMETERS, [None if p is None else dense(<Array>p) for p in inputs[3:]]))
     arrays["gy"] = None if node.pendings[0] is None else dense(<Array>node.pendings[0])
@@ -165,13 +200,13 @@ cdef int backward(Node node, Array g) except -1:
         if i < node.outputs:
             arrays[name] = zeros(shape_of(h), h.code, h.buffer.device) if node.pendings[i] is None \
                 else copied(<Array>node.pendings[i])
-    arrays["dx"] = arrays["dz"] = like(x)
+    arrays["dx"] = arrays["dz"] = empty(h.code, 3, extent, h.buffer.device)
     if cell.kind == "gru" or cell.norm == "state":
-        arrays["dz"] = like(x)
+        arrays["dz"] = like(<Array>arrays["dx"])
     for i, name in enumerate(PARAMETERS[2:], 5):
         if node.needs(i):
             arrays["d" + name] = like(<Array>inputs[i])
-    backend(x).recurrent_backward(cell, arrays)
+    backend(h).recurrent_backward(cell, arrays)
     cdef Array dz = flat(<Array>arrays["dz"])
     for i, name in enumerate(("dx", "dh", "dc")):
         if node.needs(i):
@@ -195,7 +230,8 @@ cdef tuple PARAMETERS = ("w", "bias", "gamma", "beta", "gamma_c", "beta_c")
 cdef tuple ARRAYS = ("h", "c", "z", "act", "stats", "stats_c", "raw_c")
 
 
-def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamma_c=None, beta_c=None, lengths=None):
+def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamma_c=None, beta_c=None, lengths=None,
+              source=None):
     """All steps of one recurrent layer.
 
     The equations stand above, in ``rnn_step``, ``lstm_step`` and ``gru_step``; the layers of ``minigrad.nn`` say where
@@ -215,8 +251,11 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
         Added to ``weight h``, and the gain and shift of its norm.
     gamma_c, beta_c : Tensor, shape (H,), optional
         The gain and shift of the norm of c.
-    lengths : Tensor, shape (N,), int64, optional
-        From 0 to T: the number of steps of each sample.
+    lengths : Tensor or Lengths, shape (N,), optional
+        Integers from 0 to T: the number of steps of each sample. As `Lengths` they are not checked again.
+    source : tuple, optional
+        eps, input, weight, bias, gamma and beta of which `projected` made `x`. The tape keeps them instead of x, which
+        the backward pass needs with ``create_graph=True`` alone, and computes it anew there.
 
     Returns
     -------
@@ -267,7 +306,10 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     if (cell.kind == "lstm") != (c is not None):
         raise ValueError(f"[{op}] expected a first cell state c for an LSTM and for no other, got {c}")
     if lengths is not None:
-        mask = checked_lengths(op, lengths, T, N)
+        given = lengths if isinstance(lengths, Lengths) else Lengths(lengths, T, N, op)
+        if (given.steps, shape_of(given.values)) != (T, (N,)):
+            raise ValueError(f"[{op}] expected lengths of {N} samples of {T} steps, got {given}")
+        mask = given.values
     wanted = recording() and any([p is not None and (<Array>p).needs_grad for p in inputs])
 
     # the state before each step and the last one, so that y and the h_{t-1} of all steps are views of one array
@@ -303,19 +345,9 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
         outs.append(arrays["c_last"])
     # the composition needs all inputs, also x, which the kernel's backward pass does without
     track_many(outs, b"lstm" if op == "lstm" else b"gru" if op == "gru" else b"rnn", backward, inputs,
-               list(range(len(inputs))), (cell, mask, *[arrays.get(name) for name in ARRAYS]))
+               list(range(0 if source is None else 1, len(inputs))),
+               (cell, mask, *[arrays.get(name) for name in ARRAYS], *(source or ())))
     return tuple(outs)
 
 
 cdef tuple NAMES = ("the input", "h", "c", "the weight", "the bias", "gamma", "beta", "gamma_c", "beta_c")
-
-
-cdef Array checked_lengths(str op, object lengths, int64_t steps, int64_t batch):
-    """The lengths as int64, on the host's side checked."""
-    cdef Array a = operand(op, lengths)
-    if is_float(a.code) or shape_of(a) != (batch,):
-        raise ValueError(f"[{op}] expected {batch} integer lengths, got {a.dtype} of shape {a.shape}")
-    low, high = (int(a.min()), int(a.max())) if batch else (0, 0)
-    if low < 0 or high > steps:
-        raise ValueError(f"[{op}] expected lengths from 0 to {steps}, got {low if low < 0 else high}")
-    return copied(cast(a, INT64))       # the caller's may change before the backward pass

@@ -5,16 +5,18 @@ from typing import Literal
 
 from minigrad.creation import empty, ones, zeros
 from minigrad.engine.array import DType
-from minigrad.engine.ops.recurrent import Cell, gru_step, lstm_step, normalized, rnn_step
+from minigrad.engine.ops.recurrent import Cell, gru_step, lstm_step, normalized, projected, rnn_step
 from minigrad.engine.tensor import Tensor
-from minigrad.nn import functional as F
 from minigrad.nn import init
 from minigrad.nn.batch_norm import RecurrentBatchNorm1d
 from minigrad.nn.module import Module
 from minigrad.nn.norm import LayerNorm
 from minigrad.nn.parameter import Parameter
 
-Rest = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+# What makes the input's share: eps, x, weight, bias, gamma, beta. What every step takes: weight, bias, and gamma and
+# beta of both norms.
+Source = tuple[float, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
+Loop = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 
 GATES = {"rnn": 1, "lstm": 4, "gru": 3}
 # The slopes of Keras's hard_sigmoid and of PyTorch's hardsigmoid; 0 stands for the logistic function.
@@ -67,12 +69,9 @@ class GateNorm(Module):
         init.ones_(self.weight)
         init.zeros_(self.bias)
 
-    def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
-        """``(..., sum(sizes))`` to the same shape; `more` is added to the shift."""
-        shift = self.bias if more is None else self.bias + more
-        if len(self.sizes) == 1:
-            return F.layer_norm(x, self.sizes[0], self.weight, shift, self.eps)
-        return normalized(x, self.sizes, self.weight, shift, self.eps)
+    def forward(self, x: Tensor) -> Tensor:
+        """``(..., sum(sizes))`` to the same shape."""
+        return normalized(x, self.sizes, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.sizes}, eps={self.eps}"
@@ -97,7 +96,12 @@ class Recurrent(Module):
         self.input_size, self.hidden_size, self.norm = input_size, hidden_size, norm
         if not eps >= 0:
             raise ValueError(f"[{self.name}] expected eps >= 0, got {eps}")
-        self.bias, self.eps = bias, eps
+        self.bias, self._eps = bias, eps
+
+    @property
+    def eps(self) -> float:
+        """What the norms were made with; each one has an ``eps`` of its own, which may be changed."""
+        return self._eps
 
     @property
     def name(self) -> str:
@@ -129,19 +133,16 @@ class Recurrent(Module):
             raise ValueError(f"[{self.name}] expected convention None, 'torch' or 'paper', got {convention!r}")
         self.convention = convention or ("torch" if self.norm is None else "paper")
 
-    @property
-    def cell(self) -> Cell:
-        """What the engine computes."""
-        n, normed = self.hidden_size, self.norm == "layer"
+    def _groups(self) -> tuple[str | None, tuple[int, ...]]:
+        """What layer normalization is taken of, in the words of `Cell`, and the columns that it takes together."""
+        n = self.hidden_size
+        if self.norm != "layer":
+            return None, ()
         if self.kind == "rnn":
-            return Cell("rnn_" + self.nonlinearity, "sum" if normed else None, (n,) if normed else (), eps=self.eps)
-        slope = SLOPES[self.gate_activation]
+            return "sum", (n,)
         if self.kind == "gru":
-            return Cell("gru", "state" if normed else None, (2 * n, n) if normed else (),
-                        swap=self.convention == "paper", slope=slope, eps=self.eps)  # fmt: skip
-        sizes = () if not normed else (n,) * 4 if self.norm_each_gate else (4 * n,)
-        norm = None if not normed else "sum" if self.norm_each_gate else "state"
-        return Cell("lstm", norm, sizes, norm_cell=normed, carry_norm=self.carry_norm, slope=slope, eps=self.eps)
+            return "state", (2 * n, n)
+        return ("sum", (n,) * 4) if self.norm_each_gate else ("state", (4 * n,))
 
     # ── parameters ──
 
@@ -160,13 +161,10 @@ class Recurrent(Module):
             self.register_parameter(name + suffix, parameter)
         if self.norm != "layer":
             return
-        cell = self.cell
-        if cell.norm == "sum":
-            self.register_module("ln" + suffix, GateNorm(cell.sizes, self.eps, device, dtype))
-        else:
-            self.register_module("ln_ih" + suffix, GateNorm(cell.sizes, self.eps, device, dtype))
-            self.register_module("ln_hh" + suffix, GateNorm(cell.sizes, self.eps, device, dtype))
-        if cell.norm_cell:
+        place, sizes = self._groups()
+        for name in ("ln",) if place == "sum" else ("ln_ih", "ln_hh"):
+            self.register_module(name + suffix, GateNorm(sizes, self.eps, device, dtype))
+        if self.kind == "lstm":
             self.register_module("ln_c" + suffix, LayerNorm(n, self.eps, device=device, dtype=dtype))
 
     def reset_parameters(self) -> None:
@@ -210,7 +208,7 @@ class Recurrent(Module):
     @property
     def weight_dtype(self) -> DType:
         """The dtype of the parameters."""
-        return getattr(self, "weight_ih" + self._all_suffixes()[0]).dtype
+        return next(self.parameters(recurse=False)).dtype  # not weight_ih, which weight_norm would compute
 
     def _pair(self, state: object) -> tuple[Tensor | None, Tensor | None]:
         """The two states of an LSTM."""
@@ -221,25 +219,45 @@ class Recurrent(Module):
             raise TypeError(f"[{self.name}] expected a pair (h, c) of states, got {type(state).__name__}{size}")
         return state[0], state[1]
 
-    def _share(self, suffix: str, x: Tensor) -> Tensor:
-        """What the input contributes to every step, with all biases that can be added at once."""
+    def _norm_of(self, name: str) -> GateNorm | LayerNorm:
+        norm = getattr(self, name)
+        if not isinstance(norm, GateNorm | LayerNorm):
+            raise TypeError(f"[{self.name}] expected {name} to be layer normalization, got {type(norm).__name__}")
+        return norm
+
+    def _loop(self, suffix: str) -> tuple[Cell, Loop]:
+        """What the engine computes every step, and with which parameters; all of them as they are now."""
+        place, sizes = self._groups()
+        gamma = beta = gamma_c = beta_c = None
+        eps = eps_c = 0.0
+        if place is not None:
+            norm = self._norm_of(("ln" if place == "sum" else "ln_hh") + suffix)
+            gamma, beta, eps = norm.weight, norm.bias, norm.eps
+        norm_c = place is not None and self.kind == "lstm"
+        if norm_c:
+            norm = self._norm_of("ln_c" + suffix)
+            gamma_c, beta_c, eps_c = norm.weight, norm.bias, norm.eps
+        if self.kind == "rnn":
+            cell = Cell("rnn_" + self.nonlinearity, place, sizes, eps=eps)
+        elif self.kind == "gru":
+            swap, slope = self.convention == "paper", SLOPES[self.gate_activation]
+            cell = Cell("gru", place, sizes, swap=swap, slope=slope, eps=eps)
+        else:
+            slope = SLOPES[self.gate_activation]
+            cell = Cell("lstm", place, sizes, norm_c, self.carry_norm, slope=slope, eps=eps, eps_c=eps_c)
+        bias = getattr(self, "bias_hh" + suffix) if self.kind == "gru" else None
+        return cell, (getattr(self, "weight_hh" + suffix), bias, gamma, beta, gamma_c, beta_c)
+
+    def _source(self, suffix: str, x: Tensor) -> Source:
+        """Of what `projected` makes the input's share, with all biases that can be added at once."""
         bias, other = getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix)
         if self.kind != "gru" and other is not None:
             bias = bias + other
         weight = getattr(self, "weight_ih" + suffix)
-        if self.norm == "layer" and self.cell.norm == "state":
-            return getattr(self, "ln_ih" + suffix)(F.linear(x, weight), bias)
-        return F.linear(x, weight, bias)
-
-    def _rest(self, suffix: str) -> Rest:
-        """weight, bias, gamma, beta, gamma_c, beta_c of the recurrent share."""
-        bias = getattr(self, "bias_hh" + suffix) if self.kind == "gru" else None
-        cell = self.cell
-        norm = None if cell.norm is None else getattr(self, ("ln" if cell.norm == "sum" else "ln_hh") + suffix)
-        norm_c = getattr(self, "ln_c" + suffix) if cell.norm_cell else None
-        gamma, beta = (norm.weight, norm.bias) if norm is not None else (None, None)
-        gamma_c, beta_c = (norm_c.weight, norm_c.bias) if norm_c is not None else (None, None)
-        return getattr(self, "weight_hh" + suffix), bias, gamma, beta, gamma_c, beta_c
+        if self._groups()[0] != "state":
+            return 0.0, x, weight, bias, None, None
+        norm = self._norm_of("ln_ih" + suffix)
+        return norm.eps, x, weight, bias, norm.weight, norm.bias
 
     def _options(self) -> str:
         """What differs from the defaults, for the representation."""
@@ -274,11 +292,12 @@ class _StepCell(Recurrent):
             if state is not None:
                 self._check_state(state, shape, x)
         h = zeros(shape, dtype=x.dtype, device=x.device) if h is None else h
-        share, rest = self._share("", x), self._rest("")
+        cell, loop = self._loop("")
+        share = projected(cell, *self._source("", x))
         if self.kind == "lstm":
             c = zeros(shape, dtype=x.dtype, device=x.device) if c is None else c
-            return lstm_step(self.cell, share, h, c, *rest)
-        return (rnn_step if self.kind == "rnn" else gru_step)(self.cell, share, h, None, *rest)
+            return lstm_step(cell, share, h, c, *loop)
+        return (rnn_step if self.kind == "rnn" else gru_step)(cell, share, h, None, *loop)
 
 
 class RNNCell(_StepCell):
@@ -338,9 +357,9 @@ class RNNCell(_StepCell):
         self._set_nonlinearity(nonlinearity)
         self._finish(device, dtype)
 
-    def forward(self, x: Tensor, h: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, hx: Tensor | None = None) -> Tensor:
         """x ``(N, input_size)`` or ``(input_size,)`` and h of the same form (zeros if absent) to the next h."""
-        return self._step(x, h, None)[0]
+        return self._step(x, hx, None)[0]
 
 
 class LSTMCell(_StepCell):
@@ -404,9 +423,9 @@ class LSTMCell(_StepCell):
         self._set_gates(gate_activation)
         self._finish(device, dtype)
 
-    def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """x ``(N, input_size)`` or ``(input_size,)`` and (h, c) alike (zeros if absent) to the next (h, c)."""
-        h, c = self._step(x, *self._pair(state))
+        h, c = self._step(x, *self._pair(hx))
         assert c is not None
         return h, c
 
@@ -469,6 +488,6 @@ class GRUCell(_StepCell):
         self._set_gates(gate_activation)
         self._finish(device, dtype)
 
-    def forward(self, x: Tensor, h: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, hx: Tensor | None = None) -> Tensor:
         """x ``(N, input_size)`` or ``(input_size,)`` and h of the same form (zeros if absent) to the next h."""
-        return self._step(x, h, None)[0]
+        return self._step(x, hx, None)[0]

@@ -8,7 +8,8 @@ from minigrad.engine.array import DType
 from minigrad.engine.ops.join import concat, stack, unstack
 from minigrad.engine.ops.layout import flip
 from minigrad.engine.ops.logic import where
-from minigrad.engine.ops.recurrent import recurrent
+from minigrad.engine.ops.recurrent import Lengths as CheckedLengths
+from minigrad.engine.ops.recurrent import projected, recurrent
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.batch_norm import RecurrentBatchNorm1d
@@ -58,11 +59,13 @@ class _Sequences(Recurrent):
         steps, batch = x.shape[0], x.shape[1]
         if steps == 0:
             raise ValueError(f"[{self.name}] expected at least one step, got an input of shape {given}")
+        checked = None
         if lengths is not None:
             if not batched:
                 raise ValueError(f"[{self.name}] expected a batch with lengths, got an input of shape {given}")
-            lengths = self._checked(lengths, steps, batch, x.device)
-            alive = (arange(steps, device=x.device).expand_dims(1) < lengths).expand_dims(2)
+            lengths = lengths if isinstance(lengths, Tensor) else tensor(lengths, device=x.device)
+            checked = CheckedLengths(lengths, steps, batch, self.name)
+            alive = (arange(steps, device=x.device).expand_dims(1) < checked.values).expand_dims(2)
             x = where(alive, x, 0.0)  # whatever stands in the padding, the gradients of the weights do not see it
         count = self.num_layers * (2 if self.bidirectional else 1)
         shape = (count, batch, self.hidden_size)
@@ -80,8 +83,8 @@ class _Sequences(Recurrent):
             for suffix in self._suffixes(layer):
                 first = [start[len(ends)] for start in starts]
                 backwards = suffix.endswith("_reverse")
-                y, *last = self._layer(_reversed(x, lengths) if backwards else x, first, suffix, lengths)
-                outputs.append(_reversed(y, lengths) if backwards else y)
+                y, *last = self._layer(_reversed(x, checked) if backwards else x, first, suffix, checked)
+                outputs.append(_reversed(y, checked) if backwards else y)
                 ends.append(tuple(last))
             x = outputs[0] if len(outputs) == 1 else concat(outputs, axis=-1)
             if self.dropout and layer < self.num_layers - 1:
@@ -91,27 +94,23 @@ class _Sequences(Recurrent):
             return x.squeeze(1), [final.squeeze(1) for final in finals]
         return (x.permute_dims((1, 0, 2)) if self.batch_first else x), finals
 
-    def _layer(self, x: Tensor, first: list[Tensor], suffix: str, lengths: Tensor | None) -> tuple[Tensor, ...]:
+    def _layer(
+        self, x: Tensor, first: list[Tensor], suffix: str, lengths: CheckedLengths | None
+    ) -> tuple[Tensor, ...]:
         """One layer in one direction: the outputs ``(T, N, H)`` and the last states."""
         h, c = first if self.kind == "lstm" else (first[0], None)
-        return recurrent(self.cell, self._share(suffix, x), h, c, *self._rest(suffix), lengths)
-
-    def _checked(self, lengths: Lengths, steps: int, batch: int, device: str) -> Tensor:
-        found = lengths if isinstance(lengths, Tensor) else tensor(lengths, device=device)
-        if found.shape != (batch,) or (found.dtype.kind != "i" and batch):
-            raise ValueError(f"[{self.name}] expected {batch} integer lengths, "
-                             f"got {found.dtype} of shape {found.shape}")  # fmt: skip
-        if batch and (int(found.min()) < 0 or int(found.max()) > steps):
-            raise ValueError(f"[{self.name}] expected lengths from 0 to {steps}, got {found.tolist()}")
-        return found.to("int64")
+        cell, loop = self._loop(suffix)
+        source = self._source(suffix, x)
+        return recurrent(cell, projected(cell, *source), h, c, *loop, lengths, source)
 
 
-def _reversed(x: Tensor, lengths: Tensor | None) -> Tensor:
+def _reversed(x: Tensor, lengths: CheckedLengths | None) -> Tensor:
     """x ``(T, N, ...)`` backwards in time, each sample up to its length."""
     if lengths is None:
         return flip(x, 0)
     time = arange(x.shape[0], device=x.device).expand_dims(1)
-    return x[where(time < lengths, lengths - 1 - time, time), arange(x.shape[1], device=x.device)]
+    ends = lengths.values
+    return x[where(time < ends, ends - 1 - time, time), arange(x.shape[1], device=x.device)]
 
 
 class RNN(_Sequences):
@@ -217,7 +216,7 @@ class RNN(_Sequences):
                 self.register_module(name + suffix, norm)
 
     def forward(
-        self, x: Tensor, h_0: Tensor | None = None, lengths: Lengths | None = None
+        self, x: Tensor, hx: Tensor | None = None, lengths: Lengths | None = None
     ) -> tuple[Tensor, Tensor]:
         """Run over a batch of sequences.
 
@@ -225,8 +224,8 @@ class RNN(_Sequences):
         ----------
         x : Tensor
             ``(T, N, input_size)``, with `batch_first` ``(N, T, input_size)``; without a batch ``(T, input_size)``.
-        h_0 : Tensor, optional
-            ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``; zeros if absent.
+        hx : Tensor, optional
+            h_0: ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``; zeros if absent.
         lengths : sequence of int or Tensor, shape (N,), optional
             The number of steps of each sample, from 0 to T, in any order. What stands in `x` behind a sample's end has
             no influence on anything.
@@ -236,14 +235,16 @@ class RNN(_Sequences):
         output : Tensor
             Every h_t of the last layer, in the layout of `x`; 0 behind a sample's end.
         h_n : Tensor
-            The state of every layer and direction at each sample's end, in the layout of `h_0`.
+            The state of every layer and direction at each sample's end, in the layout of `hx`.
         """
         if lengths is not None and self.norm == "batch":
             raise ValueError("[RNN] expected no lengths with norm='batch', which has no statistics for them")
-        output, (h_n,) = self._run(x, [h_0], lengths)
+        output, (h_n,) = self._run(x, [hx], lengths)
         return output, h_n
 
-    def _layer(self, x: Tensor, first: list[Tensor], suffix: str, lengths: Tensor | None) -> tuple[Tensor, ...]:
+    def _layer(
+        self, x: Tensor, first: list[Tensor], suffix: str, lengths: CheckedLengths | None
+    ) -> tuple[Tensor, ...]:
         if self.norm != "batch":
             return super()._layer(x, first, suffix, lengths)
         bn_ih, bn_hh = getattr(self, "bn_ih" + suffix), getattr(self, "bn_hh" + suffix)
@@ -356,7 +357,7 @@ class LSTM(_Sequences):
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
 
     def forward(
-        self, x: Tensor, state: tuple[Tensor, Tensor] | None = None, lengths: Lengths | None = None
+        self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None, lengths: Lengths | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Run over a batch of sequences.
 
@@ -364,7 +365,7 @@ class LSTM(_Sequences):
         ----------
         x : Tensor
             ``(T, N, input_size)``, with `batch_first` ``(N, T, input_size)``; without a batch ``(T, input_size)``.
-        state : (Tensor, Tensor), optional
+        hx : (Tensor, Tensor), optional
             h_0 and c_0, each ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``;
             zeros if absent.
         lengths : sequence of int or Tensor, shape (N,), optional
@@ -378,7 +379,7 @@ class LSTM(_Sequences):
         (h_n, c_n) : (Tensor, Tensor)
             The states of every layer and direction at each sample's end, in the layout of h_0.
         """
-        output, (h_n, c_n) = self._run(x, [*self._pair(state)], lengths)
+        output, (h_n, c_n) = self._run(x, [*self._pair(hx)], lengths)
         return output, (h_n, c_n)
 
 
@@ -471,8 +472,8 @@ class GRU(_Sequences):
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
 
     def forward(
-        self, x: Tensor, h_0: Tensor | None = None, lengths: Lengths | None = None
+        self, x: Tensor, hx: Tensor | None = None, lengths: Lengths | None = None
     ) -> tuple[Tensor, Tensor]:
         """Run over a batch of sequences; parameters and results as in ``RNN.forward``."""
-        output, (h_n,) = self._run(x, [h_0], lengths)
+        output, (h_n,) = self._run(x, [hx], lengths)
         return output, h_n

@@ -359,6 +359,74 @@ def test_eps_and_a_new_beginning_reach_every_norm():
     assert rnn.bn_hh_l0.num_batches_tracked.tolist() == [0] * T
 
 
+@pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
+def test_what_is_changed_in_a_norm_takes_effect(kind, options, step):
+    """eps of each norm by itself, in the layer and in the cell, forwards and backwards; gains and shifts taken away."""
+    layer, cell = (grown(getattr(nn, name)(D, H, norm="layer", **options)) for name in (kind, kind + "Cell"))
+    cell.load_state_dict({name.replace("_l0", ""): value for name, value in layer.state_dict().items()})
+    x, h, c = (mg.tensor(a) for a in normals(3, (1, N, D), (1, N, H), (1, N, H)))
+    hx, h_cell = ((h, c), (h[0], c[0])) if kind == "LSTM" else (h, h[0])
+
+    def outputs():
+        y = layer(x, hx)[0]
+        g = mg.tensor(normals(5, y.shape)[0])
+        fast, recorded = (mg.grad(y, [layer.weight_hh_l0, layer.weight_ih_l0], g, retain_graph=True, create_graph=twice)
+                          for twice in (False, True))  # fmt: skip
+        for a, b in zip(fast, recorded, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=1e-8, atol=1e-11)
+        np.testing.assert_allclose(y[0].tolist(), as_tuple(cell(x[0], h_cell))[0].tolist(), rtol=1e-11)
+        return [y.detach().numpy(), fast[1].numpy()]
+
+    for name, child in layer.named_children():
+        before = outputs()
+        child.eps = getattr(cell, name.replace("_l0", "")).eps = 3.0
+        for a, b in zip(before, outputs(), strict=True):
+            assert np.abs(a - b).max() > 1e-4, name
+    for name, child in layer.named_children():
+        child.weight = child.bias = None
+        other = getattr(cell, name.replace("_l0", ""))
+        other.weight = other.bias = None
+    outputs()
+    with pytest.raises(AttributeError, match="eps"):
+        layer.eps = 1.0
+    setattr(layer, name, nn.RMSNorm(H))
+    with pytest.raises(TypeError, match=rf"\[{kind}\] expected {name} to be layer normalization, got RMSNorm"):
+        layer(x)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_by_pytorchs_keyword(kind):
+    layer, cell = grown(getattr(nn, kind)(D, H)), grown(getattr(nn, kind + "Cell")(D, H))
+    x, h, c = (mg.tensor(a) for a in normals(6, (T, N, D), (N, H), (N, H)))
+    first = (h, c) if kind == "LSTM" else h
+    lifted = (h[None], c[None]) if kind == "LSTM" else h[None]
+    for a, b in ((layer(x, lifted)[0], layer(x, hx=lifted)[0]),
+                 (as_tuple(cell(x[0], first))[0], as_tuple(cell(x[0], hx=first))[0])):  # fmt: skip
+        np.testing.assert_array_equal(a.tolist(), b.tolist())
+    assert abs(layer(x, hx=lifted)[0] - layer(x)[0]).max().item() > 0.1
+    y, _ = layer(x, lifted, [2, 6, 0])
+    assert (y[2:, 0] == 0).all().item()
+
+
+@pytest.mark.parametrize("norm", [None, "layer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_share_of_the_input_is_not_kept(kind, norm):
+    """It can be made anew where create_graph=True needs it; with a norm the tape holds as much for its gradient."""
+    layer, x = getattr(nn, kind)(8, 64, norm=norm), mg.zeros((40, 16, 8), requires_grad=True)
+    states = 41 * 16 * 64 * 4
+    columns = 40 * 16 * layer.weight_hh_l0.shape[0] * 4
+    before = mg.memory_allocated()
+    y = layer(x)[0]
+    kept = mg.memory_allocated() - before
+    rows = {("RNN", None): 0, ("RNN", "layer"): 1, ("LSTM", None): 1, ("LSTM", "layer"): 3, ("GRU", None): 2,
+            ("GRU", "layer"): 3}[kind, norm]  # fmt: skip
+    assert kept < states * (2 if kind == "LSTM" else 1) + (rows + 0.5) * columns
+    with mg.no_grad():
+        layer.weight_ih_l0 *= 2.0
+    with pytest.raises(mg.GradientError, match=rf"\[{kind.lower()}\] a tensor saved for backward was written in place"):
+        mg.grad(y.sum(), [layer.weight_hh_l0])
+
+
 def test_weight_normalized_recurrence():
     """The products see g v/‖v‖, and the gradients go to g and v."""
     layer = nn.GRU(D, H, norm="layer", dtype="float64")
@@ -382,7 +450,7 @@ def test_copies_and_pickles_compute_the_same(kind):
     layer, x = getattr(nn, kind)(D, H, norm="layer"), mg.tensor(normals(0, (T, N, D))[0], dtype="float32")
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         np.testing.assert_array_equal(other(x)[0].tolist(), layer(x)[0].tolist())
-    cell = layer.cell
+    cell = layer._loop("_l0")[0]
     assert repr(pickle.loads(pickle.dumps(cell)).__reduce__()) == repr(cell.__reduce__())
 
 

@@ -9,13 +9,22 @@ class Cell:
     swap: bool
     slope: float
     eps: float
+    eps_c: float
     def __init__(
         self, kind: str, norm: str | None = None, sizes: tuple[int, ...] = (), norm_cell: bool = False,
-        carry_norm: bool = False, swap: bool = False, slope: float = 0.0, eps: float = 1e-5,
+        carry_norm: bool = False, swap: bool = False, slope: float = 0.0, eps: float = 1e-5, eps_c: float = 1e-5,
     ) -> None: ...  # fmt: skip
+
+class Lengths:
+    values: Tensor
+    steps: int
+    def __init__(self, lengths: TensorLike, steps: int, batch: int, op: str = "recurrent") -> None: ...
 
 def normalized(
     z: Tensor, sizes: tuple[int, ...], gamma: Tensor | None, beta: Tensor | None, eps: float
+) -> Tensor: ...
+def projected(
+    cell: Cell, eps: float, x: Tensor, weight: Tensor, bias: Tensor | None, gamma: Tensor | None, beta: Tensor | None
 ) -> Tensor: ...
 def rnn_step(
     cell: Cell, x: Tensor, h: Tensor, c: Tensor | None, weight: Tensor, bias: Tensor | None, gamma: Tensor | None,
@@ -36,5 +45,6 @@ def composition(
 def recurrent(
     cell: Cell, x: TensorLike, h: TensorLike, c: TensorLike | None, weight: TensorLike, bias: TensorLike | None = None,
     gamma: TensorLike | None = None, beta: TensorLike | None = None, gamma_c: TensorLike | None = None,
-    beta_c: TensorLike | None = None, lengths: TensorLike | None = None,
+    beta_c: TensorLike | None = None, lengths: TensorLike | Lengths | None = None,
+    source: tuple[float, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None] | None = None,
 ) -> tuple[Tensor, ...]: ...  # fmt: skip
