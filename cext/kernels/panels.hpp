@@ -4,6 +4,8 @@
 // product is a sum over k in rising order, whatever block of rows it is computed in.
 #pragma once
 
+#include <utility>
+
 #include "vector.hpp"
 
 namespace mg::MG_ISA {
@@ -18,6 +20,33 @@ constexpr int TILE_ROWS = 8;
 constexpr int TILE_ROWS = 6;
 #endif
 
+// Rows and columns of a square of registers exchanged: element j of row i becomes element i of row j
+#if defined(__has_builtin) && __has_builtin(__builtin_shufflevector)
+#define MG_TRANSPOSES 1
+template <class T, int s, int... l>
+MG_INLINE void exchange(Vector<T>* row, std::integer_sequence<int, l...>) {
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES<T>; i++) {
+        if (i & s) continue;
+        const Vector<T> a = row[i], b = row[i + s];
+        row[i] = __builtin_shufflevector(a, b, (l & s ? LANES<T> + l - s : l)...);
+        row[i + s] = __builtin_shufflevector(a, b, (l & s ? LANES<T> + l : l + s)...);
+    }
+}
+template <class T>
+MG_INLINE void transpose(Vector<T>* row) {
+    constexpr std::make_integer_sequence<int, LANES<T>> lanes;
+    if constexpr (LANES<T> > 1) exchange<T, 1>(row, lanes);
+    if constexpr (LANES<T> > 2) exchange<T, 2>(row, lanes);
+    if constexpr (LANES<T> > 4) exchange<T, 4>(row, lanes);
+    if constexpr (LANES<T> > 8) exchange<T, 8>(row, lanes);
+}
+#else
+#define MG_TRANSPOSES 0
+template <class T>
+MG_INLINE void transpose(Vector<T>*) {}
+#endif
+
 // One panel, from column `first` on, of b[k, n], whose elements lie row_step and column_step apart
 template <class T>
 void pack_panel(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, int64_t first, T* panel) {
@@ -30,10 +59,24 @@ void pack_panel(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t colu
         for (int64_t p = 0; p < k; p++) {
             for (int64_t j = 0; j < columns; j++) panel[p * PANEL<T> + j] = b[p * row_step + j];
         }
-    } else {  // read in the order of memory
-        for (int64_t j = 0; j < columns; j++) {
-            for (int64_t p = 0; p < k; p++) panel[p * PANEL<T> + j] = b[p * row_step + j * column_step];
+        return;
+    }
+    int64_t rows = 0, full = 0;  // what has been copied in squares of registers
+    if (MG_TRANSPOSES && row_step == 1) {
+        rows = k / LANES<T> * LANES<T>, full = columns / LANES<T> * LANES<T>;
+        for (int64_t j = 0; j < full; j += LANES<T>) {
+            for (int64_t p = 0; p < rows; p += LANES<T>) {
+                Vector<T> square[LANES<T>];
+#pragma GCC unroll 16
+                for (int i = 0; i < LANES<T>; i++) square[i] = Whole<T>{p}.load(b + (j + i) * column_step);
+                transpose<T>(square);
+#pragma GCC unroll 16
+                for (int i = 0; i < LANES<T>; i++) Whole<T>{j}.store(panel + (p + i) * PANEL<T>, square[i]);
+            }
         }
+    }
+    for (int64_t j = 0; j < columns; j++) {  // the rest, read in the order of memory
+        for (int64_t p = j < full ? rows : 0; p < k; p++) panel[p * PANEL<T> + j] = b[p * row_step + j * column_step];
     }
 }
 

@@ -353,21 +353,43 @@ void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t col
     });
 }
 
+// c[rows, n] = start + a[rows, k] b, as multiply_panels has it and with the same bits, for a b that serves one step
+// only: every panel is used while it is in the nearest cache, one after the other in the same memory.
+template <class T>
+void multiply_once(int64_t rows, int64_t k, int64_t n, const T* a, const T* b, int64_t row_step, int64_t column_step,
+                   const T* bias, bool accumulate, T* c, T* panels) {
+    parallel((n + PANEL<T> - 1) / PANEL<T>, 1 + GRAIN / (k * PANEL<T> * rows), [=](int64_t first, int64_t last) {
+        T* panel = panels + first * k * PANEL<T>;
+        for (int64_t j = first * PANEL<T>; j < last * PANEL<T> && j < n; j += PANEL<T>) {
+            pack_panel(k, n, b, row_step, column_step, j, panel);
+            multiply_panels(rows, k, n - j < PANEL<T> ? n - j : PANEL<T>, a, k, panel, offset(bias, j), accumulate,
+                            c + j, n);
+        }
+    });
+}
+
 // W[columns, hidden]: h W^T needs the panels of its transpose, dz W those of itself
 template <class T>
 void recurrent(const Recurrence& recurrence) {
     const Rows<T> r(recurrence);
     const int64_t H = r.hidden, columns = r.columns;
     T* panels = static_cast<T*>(r.scratch);
-    pack_panels(H, columns, static_cast<const T*>(r.w), 1, H, panels);
+    const bool once = r.steps == 1 && r.batch > 0;
+    if (once)
+        multiply_once(r.batch, H, columns, r.row(r.h, 0, 0, H), static_cast<const T*>(r.w), 1, H,
+                      static_cast<const T*>(r.bias), false, r.row(r.z, 0, 0, columns), panels);
+    else
+        pack_panels(H, columns, static_cast<const T*>(r.w), 1, H, panels);
     parallel((r.batch + r.block - 1) / r.block, 1, [&](int64_t first, int64_t last) {
         for (int64_t b = first; b < last; b++) {
             const int64_t begin = b * r.block, end = begin + r.block < r.batch ? begin + r.block : r.batch;
             Scratch<T> scratch{};
             scratch.m = scratch_of(r, b);
             for (int64_t t = 0; t < r.steps; t++) {
-                multiply_panels(end - begin, H, columns, r.row(r.h, t, begin, H), H, panels,
-                                static_cast<const T*>(r.bias), false, r.row(r.z, t * r.keep, begin, columns), columns);
+                if (!once)
+                    multiply_panels(end - begin, H, columns, r.row(r.h, t, begin, H), H, panels,
+                                    static_cast<const T*>(r.bias), false, r.row(r.z, t * r.keep, begin, columns),
+                                    columns);
                 for (int64_t n = begin; n < end; n++) {
                     T *h = r.row(r.h, t + 1, n, H), *c = r.row(r.c, t + 1, n, H);
                     if (!r.alive(t, n)) {
@@ -405,7 +427,8 @@ void recurrent_backward(const Recurrence& recurrence) {
     const Rows<T> r(recurrence);
     const int64_t H = r.hidden, columns = r.columns, blocks = (r.batch + r.block - 1) / r.block;
     T* panels = static_cast<T*>(r.scratch);
-    pack_panels(columns, H, static_cast<const T*>(r.w), H, 1, panels);
+    const bool once = r.steps == 1 && r.batch > 0;
+    if (!once) pack_panels(columns, H, static_cast<const T*>(r.w), H, 1, panels);
     double* totals = static_cast<double*>(r.totals);  // [blocks, 2 (columns + hidden)]: dgamma, dbeta, of c too
     const int64_t affine = 2 * (columns + H);
     parallel(blocks, 1, [&](int64_t first, int64_t last) {
@@ -448,8 +471,9 @@ void recurrent_backward(const Recurrence& recurrence) {
                         through_norm(r, t, n, r.cell == GRU ? dz : dx, dz, scratch.dgamma, scratch.dbeta);
                 }
                 // samples that have ended have dz = 0
-                multiply_panels<T>(end - begin, columns, H, r.row(r.dz, t, begin, columns), columns, panels, nullptr,
-                                   true, r.row(r.dh, 0, begin, H), H);
+                if (!once)
+                    multiply_panels<T>(end - begin, columns, H, r.row(r.dz, t, begin, columns), columns, panels,
+                                       nullptr, true, r.row(r.dh, 0, begin, H), H);
                 summed += end - begin;
                 if (totals && (summed >= FLUSH || t == 0)) {
                     flush(affine, sums, total);
@@ -458,6 +482,9 @@ void recurrent_backward(const Recurrence& recurrence) {
             }
         }
     });
+    if (once)
+        multiply_once<T>(r.batch, columns, H, r.row(r.dz, 0, 0, columns), static_cast<const T*>(r.w), H, 1, nullptr,
+                         true, r.row(r.dh, 0, 0, H), panels);
     if (!totals) return;
     const auto add_up = [&](void* out, int64_t n, int64_t place) {
         for (int64_t j = 0; out && j < n; j++) {

@@ -208,7 +208,8 @@ class Recurrent(Module):
     @property
     def weight_dtype(self) -> DType:
         """The dtype of the parameters."""
-        return next(self.parameters(recurse=False)).dtype  # not weight_ih, which weight_norm would compute
+        members = self.__dict__  # not weight_ih itself, which weight_norm would compute
+        return next(members[name] for name in self._parameters if members[name] is not None).dtype
 
     def _pair(self, state: object) -> tuple[Tensor | None, Tensor | None]:
         """The two states of an LSTM."""

@@ -74,8 +74,10 @@ class _Sequences(Recurrent):
             wanted = shape if batched else (count, self.hidden_size)
             if state is not None:
                 self._check_state(state, wanted, x)
-            state = zeros(shape, dtype=x.dtype, device=x.device) if state is None else state.reshape(shape)
-            starts.append(unstack(state))
+            if state is None:
+                starts.append([zeros(shape[1:], dtype=x.dtype, device=x.device)] * count)
+            else:
+                starts.append([state.reshape(shape[1:])] if count == 1 else list(unstack(state.reshape(shape))))
 
         ends: list[tuple[Tensor, ...]] = []
         for layer in range(self.num_layers):
@@ -89,7 +91,7 @@ class _Sequences(Recurrent):
             x = outputs[0] if len(outputs) == 1 else concat(outputs, axis=-1)
             if self.dropout and layer < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
-        finals = [stack(list(end)) for end in zip(*ends, strict=True)]
+        finals = [end[0].expand_dims(0) if count == 1 else stack(list(end)) for end in zip(*ends, strict=True)]
         if not batched:
             return x.squeeze(1), [final.squeeze(1) for final in finals]
         return (x.permute_dims((1, 0, 2)) if self.batch_first else x), finals

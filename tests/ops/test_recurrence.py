@@ -155,6 +155,24 @@ def test_a_sample_does_not_see_its_batch(cell):
                 np.testing.assert_array_equal(np.take(a.numpy(), [n], axis), b.numpy())
 
 
+@pytest.mark.parametrize("H", [24, 130])
+@pytest.mark.parametrize("kind", ["rnn_tanh", "lstm", "gru"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_step_is_the_first_of_many(kind, H, dtype):
+    """Weights that serve a single step are multiplied on another way, with the same bits, gradients included."""
+    cell = Cell(kind)
+    for N in (1, 3, 19):
+        x, *rest = operands(cell, 2, N, H, dtype=dtype)
+        g = mg.tensor(np.random.default_rng(4).standard_normal((N, H)), dtype=dtype)
+        found = []
+        for steps in (1, 2):
+            y = recurrent(cell, x[:steps], *rest)[0]
+            found.append([y[0], *mg.grad(y[0], [p for p in rest[:2] if p is not None], g)])
+        for a, b in zip(*found, strict=True):
+            np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+        assert (found[0][1].numpy() != 0).any()
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_stays_in_its_sample(value):
     for cell in cells(4):
@@ -342,7 +360,7 @@ def test_the_caller_may_reuse_the_lengths():
 
 
 def test_an_empty_batch_has_gradients():
-    for cell in cells(3):
-        inputs = operands(cell, 2, 0, 3)
+    for cell, steps in itertools.product(cells(3), (1, 2)):
+        inputs = operands(cell, steps, 0, 3)
         for g in differentiated(recurrent(cell, *inputs), inputs)[-3:]:
             assert (g.numpy() == 0).all()
