@@ -1,279 +1,12 @@
-"""Recurrent cells, one step at a time, and what they share with the layers of `recurrent`: options and parameters."""
+"""Recurrent cells, one step at a time."""
 
-import math
 from typing import Literal
 
-from minigrad.creation import empty, ones, zeros
+from minigrad.creation import zeros
 from minigrad.engine.array import DType
-from minigrad.engine.ops.recurrent import Cell, gru_step, lstm_step, normalized, projected, rnn_step
+from minigrad.engine.ops.recurrent import gru_step, lstm_step, projected, rnn_step
 from minigrad.engine.tensor import Tensor
-from minigrad.nn import init
-from minigrad.nn.batch_norm import RecurrentBatchNorm1d
-from minigrad.nn.module import Module
-from minigrad.nn.norm import LayerNorm
-from minigrad.nn.parameter import Parameter
-
-# What makes the input's share: eps, x, weight, bias, gamma, beta. What every step takes: weight, bias, and gamma and
-# beta of both norms.
-Source = tuple[float, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
-Loop = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
-
-GATES = {"rnn": 1, "lstm": 4, "gru": 3}
-# The slopes of Keras's hard_sigmoid and of PyTorch's hardsigmoid; 0 stands for the logistic function.
-SLOPES = {"sigmoid": 0.0, "hard_sigmoid": 0.2, "hardsigmoid": 1 / 6}
-
-
-class GateNorm(Module):
-    """Layer normalization of groups of gates, each group by itself.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        The columns of each group; their sum is the size of the last axis.
-    eps : float
-        Added to the variance.
-    device : str, optional
-    dtype : DType, optional
-        float32 (default) or float64.
-
-    Attributes
-    ----------
-    weight : Parameter
-        The gain of every column, ones.
-    bias : Parameter
-        The shift of every column, zeros.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> from minigrad.nn.cell import GateNorm
-    >>> norm = GateNorm([2, 2], eps=0.0)
-    >>> norm(mg.tensor([[1.0, 3.0, 10.0, 50.0]])).tolist()
-    [[-1.0, 1.0, -1.0, 1.0]]
-    """
-
-    weight: Parameter
-    bias: Parameter
-
-    def __init__(
-        self, sizes: list[int] | tuple[int, ...], eps: float = 1e-5,
-        device: str | None = None, dtype: DType | str | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        self.sizes, self.eps = tuple(sizes), eps
-        self.weight = Parameter(ones(sum(sizes), dtype=dtype, device=device))
-        self.bias = Parameter(zeros(sum(sizes), dtype=dtype, device=device))
-
-    def reset_parameters(self) -> None:
-        """Set the gain to ones and the shift to zeros."""
-        init.ones_(self.weight)
-        init.zeros_(self.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``(..., sum(sizes))`` to the same shape."""
-        return normalized(x, self.sizes, self.weight, self.bias, self.eps)
-
-    def extra_repr(self) -> str:
-        return f"{self.sizes}, eps={self.eps}"
-
-
-class Recurrent(Module):
-    """Options and parameters of recurrent cells and layers; the suffix of a name says which layer it belongs to."""
-
-    kind: Literal["rnn", "lstm", "gru"]
-    norms: tuple[str | None, ...] = (None, "layer")
-
-    def __init__(
-        self, input_size: int, hidden_size: int, bias: bool | Literal["input"], norm: str | None, eps: float
-    ) -> None:
-        super().__init__()
-        if input_size < 1 or hidden_size < 1:
-            raise ValueError(f"[{self.name}] expected sizes of at least 1, got {input_size} and {hidden_size}")
-        if not (isinstance(bias, bool) or bias == "input"):
-            raise ValueError(f"[{self.name}] expected bias True, False or 'input', got {bias!r}")
-        if norm not in self.norms:
-            raise ValueError(f"[{self.name}] expected norm {' or '.join(map(repr, self.norms))}, got {norm!r}")
-        self.input_size, self.hidden_size, self.norm = input_size, hidden_size, norm
-        if not eps >= 0:
-            raise ValueError(f"[{self.name}] expected eps >= 0, got {eps}")
-        self.bias, self._eps = bias, eps
-
-    @property
-    def eps(self) -> float:
-        """What the norms were made with; each one has an ``eps`` of its own, which may be changed."""
-        return self._eps
-
-    @property
-    def name(self) -> str:
-        """The name of the class, with which its errors begin."""
-        return type(self).__name__
-
-    # ── options of the subclasses ──
-
-    def _set_nonlinearity(self, nonlinearity: str) -> None:
-        if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"[{self.name}] expected nonlinearity 'tanh' or 'relu', got {nonlinearity!r}")
-        self.nonlinearity = nonlinearity
-
-    def _set_gates(self, gate_activation: str) -> None:
-        if gate_activation not in SLOPES:
-            raise ValueError(f"[{self.name}] expected gate_activation {', '.join(map(repr, SLOPES))}, "
-                             f"got {gate_activation!r}")  # fmt: skip
-        self.gate_activation = gate_activation
-
-    def _set_lstm(self, norm_each_gate: bool, carry_norm: bool, forget_bias: float | None) -> None:
-        if (norm_each_gate or carry_norm) and self.norm is None:
-            raise ValueError(f"[{self.name}] expected norm='layer' with norm_each_gate and carry_norm, got None")
-        if forget_bias is not None and self.bias is False and not norm_each_gate:
-            raise ValueError(f"[{self.name}] expected a bias with forget_bias={forget_bias}, got bias=False")
-        self.norm_each_gate, self.carry_norm, self.forget_bias = norm_each_gate, carry_norm, forget_bias
-
-    def _set_gru(self, convention: str | None) -> None:
-        if convention not in (None, "torch", "paper"):
-            raise ValueError(f"[{self.name}] expected convention None, 'torch' or 'paper', got {convention!r}")
-        self.convention = convention or ("torch" if self.norm is None else "paper")
-
-    def _groups(self) -> tuple[str | None, tuple[int, ...]]:
-        """What layer normalization is taken of, in the words of `Cell`, and the columns that it takes together."""
-        n = self.hidden_size
-        if self.norm != "layer":
-            return None, ()
-        if self.kind == "rnn":
-            return "sum", (n,)
-        if self.kind == "gru":
-            return "state", (2 * n, n)
-        return ("sum", (n,) * 4) if self.norm_each_gate else ("state", (4 * n,))
-
-    # ── parameters ──
-
-    def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DType | str | None) -> None:
-        """Weights, biases and norms of one layer in one direction, under PyTorch's names."""
-        n = self.hidden_size
-        columns = GATES[self.kind] * n
-        # The norms bring shifts of their own: one bias of the sum is left, none where a shift follows every product.
-        one_bias = self.bias == "input" or (self.norm is not None and (self.kind == "lstm" or self.norm == "batch"))
-        no_bias = not self.bias or (self.norm is not None and self.kind == "gru")
-        for name, shape, wanted in (
-            ("weight_ih", (columns, input_size), True), ("weight_hh", (columns, n), True),
-            ("bias_ih", (columns,), not no_bias), ("bias_hh", (columns,), not no_bias and not one_bias),
-        ):  # fmt: skip
-            parameter = Parameter(empty(shape, dtype=dtype, device=device)) if wanted else None
-            self.register_parameter(name + suffix, parameter)
-        if self.norm != "layer":
-            return
-        place, sizes = self._groups()
-        for name in ("ln",) if place == "sum" else ("ln_ih", "ln_hh"):
-            self.register_module(name + suffix, GateNorm(sizes, self.eps, device, dtype))
-        if self.kind == "lstm":
-            self.register_module("ln_c" + suffix, LayerNorm(n, self.eps, device=device, dtype=dtype))
-
-    def reset_parameters(self) -> None:
-        """Draw weights and biases anew from U(−1/√hidden_size, 1/√hidden_size); let the norms begin anew, too."""
-        bound, n = 1 / math.sqrt(self.hidden_size), self.hidden_size
-        for parameter in self.parameters(recurse=False):
-            init.uniform_(parameter, -bound, bound)
-        for child in self.children():
-            if isinstance(child, GateNorm | LayerNorm | RecurrentBatchNorm1d):
-                child.reset_parameters()
-        if self.kind != "lstm" or self.forget_bias is None:
-            return
-        # Where every gate is normalized by itself, a bias of the sum moves nothing: the shift of the norm does.
-        for suffix in self._all_suffixes():
-            if self.norm_each_gate:
-                first, second = getattr(self, "ln" + suffix).bias, None
-            else:
-                first, second = getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix)
-            init.constant_(first.detach()[n : 2 * n], self.forget_bias)
-            if second is not None:
-                init.zeros_(second.detach()[n : 2 * n])
-
-    def _all_suffixes(self) -> list[str]:
-        """The ends of the names of all layers' parameters."""
-        return [""]
-
-    def _check_state(self, state: object, shape: tuple[int, ...], x: Tensor) -> None:
-        if not isinstance(state, Tensor):
-            raise TypeError(f"[{self.name}] expected a state that is a Tensor, got {type(state).__name__}")
-        if state.shape != shape:
-            raise ValueError(f"[{self.name}] expected a state of shape {shape}, got {state.shape}")
-        if state.dtype != x.dtype:
-            raise TypeError(f"[{self.name}] expected a state of the dtype {x.dtype} of x, got {state.dtype}")
-
-    def _check_input(self, x: object) -> None:
-        if not isinstance(x, Tensor):
-            raise TypeError(f"[{self.name}] expected a Tensor, got {type(x).__name__}")
-        if x.dtype != self.weight_dtype:
-            raise TypeError(f"[{self.name}] expected an input of {self.weight_dtype} as the weights, got {x.dtype}")
-
-    @property
-    def weight_dtype(self) -> DType:
-        """The dtype of the parameters."""
-        members = self.__dict__  # not weight_ih itself, which weight_norm would compute
-        return next(members[name] for name in self._parameters if members[name] is not None).dtype
-
-    def _pair(self, state: object) -> tuple[Tensor | None, Tensor | None]:
-        """The two states of an LSTM."""
-        if state is None:
-            return None, None
-        if not isinstance(state, tuple | list) or len(state) != 2:
-            size = f" of {len(state)}" if isinstance(state, tuple | list) else ""
-            raise TypeError(f"[{self.name}] expected a pair (h, c) of states, got {type(state).__name__}{size}")
-        return state[0], state[1]
-
-    def _norm_of(self, name: str) -> GateNorm | LayerNorm:
-        norm = getattr(self, name)
-        if not isinstance(norm, GateNorm | LayerNorm):
-            raise TypeError(f"[{self.name}] expected {name} to be layer normalization, got {type(norm).__name__}")
-        return norm
-
-    def _loop(self, suffix: str) -> tuple[Cell, Loop]:
-        """What the engine computes every step, and with which parameters; all of them as they are now."""
-        place, sizes = self._groups()
-        gamma = beta = gamma_c = beta_c = None
-        eps = eps_c = 0.0
-        if place is not None:
-            norm = self._norm_of(("ln" if place == "sum" else "ln_hh") + suffix)
-            gamma, beta, eps = norm.weight, norm.bias, norm.eps
-        norm_c = place is not None and self.kind == "lstm"
-        if norm_c:
-            norm = self._norm_of("ln_c" + suffix)
-            gamma_c, beta_c, eps_c = norm.weight, norm.bias, norm.eps
-        if self.kind == "rnn":
-            cell = Cell("rnn_" + self.nonlinearity, place, sizes, eps=eps)
-        elif self.kind == "gru":
-            swap, slope = self.convention == "paper", SLOPES[self.gate_activation]
-            cell = Cell("gru", place, sizes, swap=swap, slope=slope, eps=eps)
-        else:
-            slope = SLOPES[self.gate_activation]
-            cell = Cell("lstm", place, sizes, norm_c, self.carry_norm, slope=slope, eps=eps, eps_c=eps_c)
-        bias = getattr(self, "bias_hh" + suffix) if self.kind == "gru" else None
-        return cell, (getattr(self, "weight_hh" + suffix), bias, gamma, beta, gamma_c, beta_c)
-
-    def _source(self, suffix: str, x: Tensor) -> Source:
-        """Of what `projected` makes the input's share, with all biases that can be added at once."""
-        bias, other = getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix)
-        if self.kind != "gru" and other is not None:
-            bias = bias + other
-        weight = getattr(self, "weight_ih" + suffix)
-        if self._groups()[0] != "state":
-            return 0.0, x, weight, bias, None, None
-        norm = self._norm_of("ln_ih" + suffix)
-        return norm.eps, x, weight, bias, norm.weight, norm.bias
-
-    def _options(self) -> str:
-        """What differs from the defaults, for the representation."""
-        named = {
-            "nonlinearity": "tanh", "bias": True, "num_layers": 1, "batch_first": False, "dropout": 0.0,
-            "bidirectional": False, "norm": None, "gate_activation": "sigmoid", "norm_each_gate": False,
-            "carry_norm": False, "forget_bias": None, "convention": "torch" if self.norm is None else "paper",
-            "max_length": None, "eps": 1e-5,
-        }  # fmt: skip
-        changed = [f", {key}={value!r}" for key, default in named.items()
-                   if (value := getattr(self, key, default)) != default]  # fmt: skip
-        return "".join(changed)
-
-    def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}{self._options()}"
+from minigrad.nn.recurrence import Recurrent
 
 
 class _StepCell(Recurrent):
@@ -302,10 +35,18 @@ class _StepCell(Recurrent):
 
 
 class RNNCell(_StepCell):
-    """One step of a recurrent network: h' = f(W_ih x + b_ih + W_hh h + b_hh).
+    """One step of a recurrent network.
 
-    With ``norm="layer"``, h' = f(LN(W_ih x + b_ih + W_hh h + b_hh)) (Ba, Kiros, Hinton 2016,
-    https://arxiv.org/abs/1607.06450, equation 4).
+    Without a norm (Elman 1990)::
+
+        h' = f(W_ih x + b_ih + W_hh h + b_hh)
+
+    With ``norm="layer"`` (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equation 4)::
+
+        h' = f(LN(W_ih x + b_ih + W_hh h + b_hh))
+        LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
+
+    with the mean and the biased variance over the units. ``bias="input"`` leaves b_hh out, ``bias=False`` both.
 
     Parameters
     ----------
@@ -332,7 +73,7 @@ class RNNCell(_StepCell):
     bias_ih, bias_hh : Parameter or None
         ``(hidden_size,)``
     ln : GateNorm
-        With ``norm="layer"`` alone: gain and shift of ``(hidden_size,)``.
+        With ``norm="layer"`` alone: γ and β, its ``weight`` and ``bias`` of ``(hidden_size,)``, and its ``eps``.
 
     Raises
     ------
@@ -366,22 +107,42 @@ class RNNCell(_StepCell):
 class LSTMCell(_StepCell):
     """One step of an LSTM.
 
-    ``i, f, g, o = W_ih x + b_ih + W_hh h + b_hh``, ``c' = σ(f) c + σ(i) tanh(g)``, ``h' = σ(o) tanh(c')`` (Hochreiter,
-    Schmidhuber 1997; the four are blocks of rows of the weights in this order). With ``norm="layer"``,
-    ``i, f, g, o = LN(W_ih x) + LN(W_hh h) + b`` and ``h' = σ(o) tanh(LN(c'))`` (Ba, Kiros, Hinton 2016,
-    https://arxiv.org/abs/1607.06450, equations 20 to 22). `LSTM` runs over sequences, and has all options explained.
+    Without a norm (Hochreiter, Schmidhuber 1997, with the forget gate of Gers et al. 2000)::
+
+        i, f, g, o = W_ih x + b_ih + W_hh h + b_hh
+        c' = σ(f) c + σ(i) tanh(g)
+        h' = σ(o) tanh(c')
+
+    With ``norm="layer"`` (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equations 20 to 22)::
+
+        i, f, g, o = LN_ih(W_ih x) + LN_hh(W_hh h) + b_ih
+        c' = σ(f) c + σ(i) tanh(g)
+        h' = σ(o) tanh(LN_c(c'))
+        LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
+
+    with the mean and the biased variance over all columns, in LN_ih and LN_hh those of the four gates together. The
+    options change lines of it::
+
+        norm_each_gate:  a = W_ih x + b_ih + W_hh h;  i, f, g, o = LN(a_i), LN(a_f), LN(a_g), LN(a_o)
+        carry_norm:      c' = LN_c(σ(f) c + σ(i) tanh(g));  h' = σ(o) tanh(c')
+
+    The gates are blocks of `hidden_size` rows of the weights, in the order i, f, g, o.
 
     Parameters
     ----------
     input_size, hidden_size : int
         Sizes of the last axis of x and of h.
     bias : bool or "input"
-        Whether there are b_ih and b_hh, or b_ih alone. With a norm b_ih is b.
+        Whether there are b_ih and b_hh, or b_ih alone. With a norm there is at most b_ih.
     norm : {None, "layer"}
+        What is normalized, as above.
     norm_each_gate, carry_norm : bool
+        The variants of ``norm="layer"``, as above; they may be combined.
     forget_bias : float, optional
+        What the bias of f begins with instead of random numbers: that of b_ih and b_hh together, with `norm_each_gate`
+        the β of LN(a_f).
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
-        As in `LSTM`.
+        σ(a): 1/(1 + e^−a), Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
     eps : float
         Added to the variances of the norms.
     device : str, optional
@@ -391,11 +152,16 @@ class LSTMCell(_StepCell):
     Attributes
     ----------
     weight_ih : Parameter
-        ``(4 hidden_size, input_size)``
+        ``(4 hidden_size, input_size)``; like all weights and biases from U(−1/√hidden_size, 1/√hidden_size).
     weight_hh : Parameter
         ``(4 hidden_size, hidden_size)``
     bias_ih, bias_hh : Parameter or None
         ``(4 hidden_size,)``
+    ln_ih, ln_hh : GateNorm
+        With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(4 hidden_size,)`` each, and ``eps``. With
+        `norm_each_gate` one ``ln`` of the same size instead, γ and β of the four norms side by side.
+    ln_c : LayerNorm
+        With ``norm="layer"``: ``weight`` and ``bias`` of ``(hidden_size,)``.
 
     Raises
     ------
@@ -434,10 +200,27 @@ class LSTMCell(_StepCell):
 class GRUCell(_StepCell):
     """One step of a GRU.
 
-    ``r, z = σ(W_ih x + b_ih + W_hh h + b_hh)``, ``n = tanh(W_in x + b_in + r (W_hn h + b_hn))``,
-    ``h' = (1 − z) n + z h`` (Cho et al. 2014 in PyTorch's form; r, z, n are blocks of rows of the weights in this
-    order). With ``norm="layer"`` every product is normalized, and ``h' = (1 − z) h + z n``: see `GRU`, which runs over
-    sequences, for the equations and options.
+    Without a norm (Cho et al. 2014, with PyTorch's place of the reset gate)::
+
+        r = σ(W_ir x + b_ir + W_hr h + b_hr)
+        z = σ(W_iz x + b_iz + W_hz h + b_hz)
+        n = tanh(W_in x + b_in + r (W_hn h + b_hn))
+        h' = (1 − z) n + z h
+
+    With ``norm="layer"`` (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equations 25 to 27)::
+
+        r, z = σ(LN_ih(W_ir x, W_iz x) + LN_hh(W_hr h, W_hz h))
+        n = tanh(LN_in(W_in x) + r LN_hn(W_hn h))
+        h' = (1 − z) h + z n
+        LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
+
+    with the mean and the biased variance over all columns, those of r and z together. ``convention`` chooses the last
+    line of the step by itself::
+
+        "torch":  h' = (1 − z) n + z h
+        "paper":  h' = (1 − z) h + z n
+
+    The gates are blocks of `hidden_size` rows of the weights, in the order r, z, n.
 
     Parameters
     ----------
@@ -446,9 +229,11 @@ class GRUCell(_StepCell):
     bias : bool or "input"
         Whether there are b_ih and b_hh, or b_ih alone; with a norm there is none.
     norm : {None, "layer"}
+        What is normalized, as above.
     convention : {None, "torch", "paper"}
+        What z weighs, as above; None takes "torch" without a norm and "paper" with one.
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
-        As in `GRU`.
+        σ(a): 1/(1 + e^−a), Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
     eps : float
         Added to the variances of the norms.
     device : str, optional
@@ -458,11 +243,14 @@ class GRUCell(_StepCell):
     Attributes
     ----------
     weight_ih : Parameter
-        ``(3 hidden_size, input_size)``
+        ``(3 hidden_size, input_size)``; like all weights and biases from U(−1/√hidden_size, 1/√hidden_size).
     weight_hh : Parameter
         ``(3 hidden_size, hidden_size)``
     bias_ih, bias_hh : Parameter or None
         ``(3 hidden_size,)``
+    ln_ih, ln_hh : GateNorm
+        With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(3 hidden_size,)`` each, those of the candidate
+        behind the gates', and ``eps``.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from minigrad.engine.ops.recurrent import projected, recurrent
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.batch_norm import RecurrentBatchNorm1d
-from minigrad.nn.cell import Recurrent
+from minigrad.nn.recurrence import Recurrent
 
 Lengths = Tensor | Sequence[int]
 
@@ -126,13 +126,19 @@ class RNN(_Sequences):
     https://arxiv.org/abs/1607.06450, equation 4)::
 
         h_t = f(LN(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh))
+        LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    With ``norm="batch"``, statistics for every step, the last ones trained serving all later steps (Cooijmans et al.
-    2016, https://arxiv.org/abs/1603.09025), composed step by step::
+    with the mean and the biased variance over the units. With ``norm="batch"`` (Cooijmans et al. 2016,
+    https://arxiv.org/abs/1603.09025), composed step by step::
 
-        h_t = f(BN_t(W_ih x_t) + BN_t(W_hh h_{t-1}) + b_ih)
+        h_t = f(BN_ih(W_ih x_t) + BN_hh(W_hh h_{t-1}) + b_ih)
+        BN(a) = (a − mean_t(a)) / √(var_t(a) + ε) γ
 
-    A plain version of one step is ``rnn_step`` in ``minigrad.engine.ops.recurrent``.
+    with the mean and the biased variance of every unit over the batch, in evaluation the running ones of step t; the
+    last ones trained serve all later steps. γ is one for all steps.
+
+    ``bias="input"`` leaves b_hh out, ``bias=False`` both. A plain version of one step is ``rnn_step`` in
+    ``minigrad.engine.ops.recurrent``.
 
     Parameters
     ----------
@@ -171,9 +177,10 @@ class RNN(_Sequences):
     bias_ih_l0, bias_hh_l0 : Parameter or None
         ``(hidden_size,)``
     ln_l0 : GateNorm
-        With ``norm="layer"``: gain and shift of ``(hidden_size,)``.
+        With ``norm="layer"``: γ and β, its ``weight`` and ``bias`` of ``(hidden_size,)``, and its ``eps``.
     bn_ih_l0, bn_hh_l0 : RecurrentBatchNorm1d
-        With ``norm="batch"``.
+        With ``norm="batch"``: γ, the ``weight`` of ``(hidden_size,)``, 0.1 at first, and ``running_mean`` and
+        ``running_var`` of ``(max_length, hidden_size)``.
 
     Raises
     ------
@@ -272,16 +279,18 @@ class LSTM(_Sequences):
     With ``norm="layer"``, one gain and one shift of each norm for all steps (Ba, Kiros, Hinton 2016,
     https://arxiv.org/abs/1607.06450, equations 20 to 22; c itself is carried on as it is)::
 
-        i, f, g, o = LN(W_ih x_t) + LN(W_hh h_{t-1}) + b_ih
+        i, f, g, o = LN_ih(W_ih x_t) + LN_hh(W_hh h_{t-1}) + b_ih
         c_t = σ(f) c_{t-1} + σ(i) tanh(g)
-        h_t = σ(o) tanh(LN(c_t))
+        h_t = σ(o) tanh(LN_c(c_t))
+        LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    with the variants ``norm_each_gate``, every gate of the sum normalized by itself, as in TensorFlow's
-    LayerNormBasicLSTMCell::
+    with the mean and the biased variance over all columns, in LN_ih and LN_hh those of the four gates together. The
+    options change lines of it, both of them as in TensorFlow's LayerNormBasicLSTMCell::
 
-        i, f, g, o = LN(W_ih x_t + b_ih + W_hh h_{t-1}), gate by gate
+        norm_each_gate:  a = W_ih x_t + b_ih + W_hh h_{t-1};  i, f, g, o = LN(a_i), LN(a_f), LN(a_g), LN(a_o)
+        carry_norm:      c_t = LN_c(σ(f) c_{t-1} + σ(i) tanh(g));  h_t = σ(o) tanh(c_t)
 
-    and ``carry_norm``: c_t is LN(σ(f) c_{t-1} + σ(i) tanh(g)) and h_t = σ(o) tanh(c_t). A plain version of one step is
+    The gates are blocks of `hidden_size` rows of the weights, in the order i, f, g, o. A plain version of one step is
     ``lstm_step`` in ``minigrad.engine.ops.recurrent``.
 
     Parameters
@@ -303,10 +312,10 @@ class LSTM(_Sequences):
     norm_each_gate, carry_norm : bool
         The variants of ``norm="layer"``, as above; they may be combined.
     forget_bias : float, optional
-        What the biases of the forget gate begin with, taken together, instead of random numbers; with `norm_each_gate`
-        the shift of its norm, since no bias before that has an effect.
+        What the biases of f begin with, taken together, instead of random numbers; with `norm_each_gate` the β of
+        LN(a_f), since no bias before that has an effect.
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
-        σ: the logistic function, Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
+        σ(a): 1/(1 + e^−a), Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
     eps : float
         Added to the variances of the norms.
     device : str, optional
@@ -324,9 +333,10 @@ class LSTM(_Sequences):
     bias_ih_l0, bias_hh_l0 : Parameter or None
         ``(4 hidden_size,)``
     ln_ih_l0, ln_hh_l0 : GateNorm
-        With ``norm="layer"``: gains and shifts of ``(4 hidden_size,)``; with `norm_each_gate` one ``ln_l0`` for both.
+        With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(4 hidden_size,)`` each, and ``eps``. With
+        `norm_each_gate` one ``ln_l0`` of the same size instead, γ and β of the four norms side by side.
     ln_c_l0 : LayerNorm
-        With ``norm="layer"``: gain and shift of ``(hidden_size,)``.
+        With ``norm="layer"``: ``weight`` and ``bias`` of ``(hidden_size,)``.
 
     Raises
     ------
@@ -390,19 +400,27 @@ class GRU(_Sequences):
 
     Without a norm, for every step t (Cho et al. 2014, with PyTorch's place of the reset gate)::
 
-        r, z = σ(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh)
+        r = σ(W_ir x_t + b_ir + W_hr h_{t-1} + b_hr)
+        z = σ(W_iz x_t + b_iz + W_hz h_{t-1} + b_hz)
         n = tanh(W_in x_t + b_in + r (W_hn h_{t-1} + b_hn))
         h_t = (1 − z) n + z h_{t-1}
 
     With ``norm="layer"``, one gain and one shift of each norm for all steps; there are no biases besides (Ba, Kiros,
     Hinton 2016, https://arxiv.org/abs/1607.06450, equations 25 to 27)::
 
-        r, z = σ(LN(W_ih x_t) + LN(W_hh h_{t-1})), LN over both gates together
-        n = tanh(LN(W_in x_t) + r LN(W_hn h_{t-1}))
+        r, z = σ(LN_ih(W_ir x_t, W_iz x_t) + LN_hh(W_hr h_{t-1}, W_hz h_{t-1}))
+        n = tanh(LN_in(W_in x_t) + r LN_hn(W_hn h_{t-1}))
         h_t = (1 − z) h_{t-1} + z n
+        LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    The two differ in what z weighs: ``convention`` chooses. A plain version of one step is ``gru_step`` in
-    ``minigrad.engine.ops.recurrent``.
+    with the mean and the biased variance over all columns, those of r and z together. ``convention`` chooses the last
+    line of the step by itself::
+
+        "torch":  h_t = (1 − z) n + z h_{t-1}
+        "paper":  h_t = (1 − z) h_{t-1} + z n
+
+    The gates are blocks of `hidden_size` rows of the weights, in the order r, z, n. A plain version of one step is
+    ``gru_step`` in ``minigrad.engine.ops.recurrent``.
 
     Parameters
     ----------
@@ -421,10 +439,9 @@ class GRU(_Sequences):
     norm : {None, "layer"}
         What is normalized, as above.
     convention : {None, "torch", "paper"}
-        Whether z weighs the old state (PyTorch) or the new one (the paper of layer normalization); None takes PyTorch's
-        without a norm and the paper's with one.
+        What z weighs, as above; None takes "torch" without a norm and "paper" with one.
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
-        σ: the logistic function, Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
+        σ(a): 1/(1 + e^−a), Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
     eps : float
         Added to the variances of the norms.
     device : str, optional
@@ -442,7 +459,8 @@ class GRU(_Sequences):
     bias_ih_l0, bias_hh_l0 : Parameter or None
         ``(3 hidden_size,)``
     ln_ih_l0, ln_hh_l0 : GateNorm
-        With ``norm="layer"``: gains and shifts of ``(3 hidden_size,)``.
+        With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(3 hidden_size,)`` each, those of the candidate
+        behind the gates', and ``eps``.
 
     Raises
     ------
