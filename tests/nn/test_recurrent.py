@@ -239,19 +239,22 @@ def test_zero_states_and_padding_give_finite_gradients(kind):
 
 @pytest.mark.parametrize("norm", [None, "layer"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_of_any_kind_has_no_influence(kind, norm):
+@pytest.mark.parametrize("ends", [(2, 6, 4), (0, 6, 1), (0, 0, 0)])
+def test_padding_of_any_kind_has_no_influence(kind, norm, ends):
     """NaN in the padding reaches neither outputs nor gradients, not even those of the first weights."""
     layer = getattr(nn, kind)(D, H, num_layers=2, bidirectional=True, norm=norm)
     x = normals(4, (T, N, D))[0].astype("float32")
-    lengths, found = mg.tensor([2, 6, 4]), []
-    for value in (0.0, np.nan, -1e30):
-        x[2:, 0] = x[4:, 2] = value
+    lengths, found = mg.tensor(ends), []
+    for value in (0.0, np.nan, np.inf, -1e30):
+        for n, end in enumerate(ends):
+            x[end:, n] = value
         inputs = mg.tensor(x, requires_grad=True)
-        y, ends = layer(inputs, lengths=lengths)
+        y, states = layer(inputs, lengths=lengths)
         g = mg.tensor(normals(5, y.shape)[0], dtype="float32")
         layer.zero_grad()
         y.backward(g)
-        found.append([y, *as_tuple(ends), inputs.grad, *(parameter.grad for parameter in layer.parameters())])
+        found.append([y, *as_tuple(states), inputs.grad, *(parameter.grad for parameter in layer.parameters())])
+    assert all(np.isfinite(a.detach().numpy()).all() for a in found[0])
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
@@ -439,6 +442,57 @@ def test_weight_normalized_recurrence():
     assert abs((layer.weight_hh_l0_v.grad * layer.weight_hh_l0_v).sum(axis=1)).max().item() < 1e-12
 
 
+def weight_normed(layer):
+    for name in [name for name in layer._parameters if name.startswith("weight")]:
+        nn.utils.weight_norm(layer, name)
+    return layer
+
+
+TRAINED = {
+    "weights of an RNN": lambda: weight_normed(nn.RNN(D, H, dtype="float64")),
+    "weights of an LN-LSTM": lambda: weight_normed(nn.LSTM(D, H, 2, bidirectional=True, norm="layer", dtype="float64")),
+    "weights of a GRU": lambda: weight_normed(nn.GRU(D, H, dtype="float64")),
+    "batch": lambda: nn.RNN(D, H, norm="batch", max_length=T - 2, dtype="float64"),
+    "batch both ways": lambda: nn.RNN(D, H, 2, bidirectional=True, norm="batch", max_length=T, dtype="float64"),
+}
+
+
+@pytest.mark.parametrize("build", TRAINED.values(), ids=TRAINED)
+def test_training_saved_in_its_midst(build):
+    """The loss falls; a new layer with the state of the first one computes and trains on as this one does."""
+    x, wanted = normals(10, (T, 8, D), (8, H))
+
+    def train(layer, steps):
+        optimizer, losses = mg.optim.SGD(layer.parameters(), lr=0.2), []
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = ((sum(as_tuple(layer(mg.tensor(x))[1])[0]) - mg.tensor(wanted)) ** 2).mean()
+            loss.backward()
+            assert all(abs(parameter.grad).max().item() > 0 for parameter in layer.parameters())
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    first, second = build(), build()
+    losses = train(first, 40)
+    assert losses[-1] < 0.7 * losses[0]
+    keys = second.load_state_dict({name: value.numpy().copy() for name, value in first.state_dict().items()})
+    assert (keys.missing_keys, keys.unexpected_keys) == ([], [])
+    for mode in (True, False):
+        outputs = [layer.train(mode)(mg.tensor(x))[0].tolist() for layer in (first, second)]
+        np.testing.assert_array_equal(*outputs)
+    assert train(first.train(), 5) == train(second.train(), 5)
+    np.testing.assert_array_equal(*[layer.eval()(mg.tensor(x))[0].tolist() for layer in (first, second)])
+
+
+@pytest.mark.parametrize("norm", [None, "layer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_second_derivatives_of_normalized_weights(kind, norm):
+    layer = grown(weight_normed(getattr(nn, kind)(2, 2, norm=norm, dtype="float64")))
+    x = mg.tensor(normals(11, (2, 3, 2))[0], requires_grad=True)
+    assert mg.gradcheck(lambda x, *given: called_with(layer, given, x)[0], [x, *layer.parameters()], order=2)
+
+
 def test_parameters_of_the_imdb_model():
     """Keras counts one bias: 4 (100 + 128 + 1) 128 beside the table and the last layer."""
     model = nn.Sequential(nn.Embedding(10000, 100), nn.LSTM(100, 128, bias="input"), nn.Linear(128, 1))
@@ -498,7 +552,8 @@ def test_bad_shapes(kind, x, h):
 
 @pytest.mark.parametrize("lengths, message", [
     ([T + 1, 1, 1], f"from 0 to {T}, got"), ([-1, 1, 1], f"from 0 to {T}, got"), ([1, 1], "3 integer lengths"),
-    ([1.0, 2.0, 3.0], "3 integer lengths, got float"), (4, "3 integer lengths"),
+    ([1.0, 2.0, 3.0], "3 integer lengths, got float"), (4, "3 integer lengths"), ([True, False, True], "3 integer lengths"),
+    ([[1, 2, 3]], "3 integer lengths"),
 ])  # fmt: skip
 def test_bad_lengths(lengths, message):
     with pytest.raises(ValueError, match=rf"\[GRU\] expected .*{message}"):

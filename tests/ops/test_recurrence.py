@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.engine.ops.recurrent import Cell, composition, recurrent
+from minigrad.engine.ops.recurrent import Cell, Lengths, composition, recurrent
 
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
 LENGTHS = {"whole": None, "lengths": [3, 0, 5, 1, 2, 5, 4, 5, 0]}
@@ -357,6 +357,17 @@ def test_the_caller_may_reuse_the_lengths():
     expected = mg.grad(y.sum(), [inputs[0]], retain_graph=True)[0].numpy()
     numbers[:] = 4
     np.testing.assert_array_equal(mg.grad(y.sum(), [inputs[0]])[0].numpy(), expected)
+
+
+def test_lengths_that_have_been_checked():
+    cell = Cell("gru")
+    inputs = operands(cell, 4, 3, 2)
+    checked, plain = (everything(cell, inputs, lengths) for lengths in (Lengths([1, 4, 0], 4, 3), mg.tensor([1, 4, 0])))
+    for a, b in zip(checked, plain, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for other in (Lengths([1, 4, 0], 5, 3), Lengths([1, 4], 4, 2)):
+        with pytest.raises(ValueError, match=r"\[gru\] expected lengths of 3 samples of 4 steps, got Lengths\("):
+            recurrent(cell, *inputs, lengths=other)
 
 
 def test_an_empty_batch_has_gradients():
