@@ -101,8 +101,8 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     ----------
     x : Tensor, shape (N, C, *)
         float32 or float64. Squares of deviations are summed in this dtype: where they overflow
-        (in float32 from 1e17 on), the channel becomes `bias`, with gradients of 0 but for `bias`.
-        From 1e150 on in float64, and near the largest numbers of float32, it may become NaN.
+        (from 1e17 on in float32, 1e150 in float64), the channel becomes `bias`, with gradients of 0 but for `bias`.
+        Where the deviations themselves overflow, near the largest numbers, it may become NaN.
     weight, bias : Tensor, shape (C,), optional
         The gain γ and the shift β, one of each per channel.
     eps : float

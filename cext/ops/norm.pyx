@@ -138,8 +138,8 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     ----------
     x : Tensor, shape (..., *normalized_shape)
         float32 or float64. Squares of deviations are summed in this dtype: where they overflow
-        (in float32 from 1e17 on), the row becomes `bias`, with gradients of 0 but for `bias`.
-        From 1e150 on in float64, and near the largest numbers of float32, it may become NaN.
+        (from 1e17 on in float32, 1e150 in float64), the row becomes `bias`, with gradients of 0 but for `bias`.
+        Where the deviations themselves overflow, near the largest numbers, it may become NaN.
     normalized_shape : int or tuple of int
         The trailing shape over which statistics are taken.
     weight, bias : Tensor, shape normalized_shape, optional
@@ -295,8 +295,8 @@ def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
     ----------
     x : Tensor, shape (N, C, *)
         float32 or float64. Squares of deviations are summed in this dtype: where they overflow
-        (in float32 from 1e17 on), the group becomes `bias`, with gradients of 0 but for `bias`.
-        From 1e150 on in float64, and near the largest numbers of float32, it may become NaN.
+        (from 1e17 on in float32, 1e150 in float64), the group becomes `bias`, with gradients of 0 but for `bias`.
+        Where the deviations themselves overflow, near the largest numbers, it may become NaN.
     num_groups : int
         How many groups of C/num_groups successive channels there are.
     weight, bias : Tensor, shape (C,), optional
@@ -343,8 +343,9 @@ def instance_norm(x, weight=None, bias=None, eps=1e-5):
     ----------
     x : Tensor, shape (N, C, *)
         float32 or float64, of three axes or more. Squares of deviations are summed in this dtype: where they
-        overflow (in float32 from 1e17 on), the channel of that sample becomes `bias`, with gradients of 0 but for
-        `bias`. From 1e150 on in float64, and near the largest numbers of float32, it may become NaN.
+        overflow (from 1e17 on in float32, 1e150 in float64), the channel of that sample becomes `bias`, with
+        gradients of 0 but for `bias`. Where the deviations themselves overflow, near the largest numbers, it may
+        become NaN.
     weight, bias : Tensor, shape (C,), optional
         The gain γ and the shift β, one of each per channel.
     eps : float
