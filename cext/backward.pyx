@@ -3,6 +3,7 @@
 The walk visits the reachable nodes in falling sequence order: a node's number is larger than its inputs', so each node
 is visited after everything that was computed from it, when its gradient is complete. Nothing here recurses.
 """
+import os
 import threading
 import time
 
@@ -29,6 +30,7 @@ cdef extern from "Python.h":
 
 cdef uint64_t walks = 0
 cdef dict walkers = {}      # running pass -> its thread
+cdef dict blocked = {}      # waiting thread -> the node that a pass of another thread owns
 
 
 ctypedef PyObject* Reference
@@ -44,6 +46,7 @@ cdef class Walk:
     cdef uint64_t number
     cdef vector[Numbered] order
     cdef dict borrowed
+    cdef Node obstacle      # where `collect` met a pass of another thread
 
     def __cinit__(self):
         global walks
@@ -56,11 +59,15 @@ cdef class Walk:
         if node.walk == self.number:
             return True
         if node.walk != 0:
-            if walkers.get(node.walk) != threading.get_ident():
-                return False
-            if self.borrowed is None:
-                self.borrowed = {}
-            self.borrowed[<size_t><PyObject*>node] = node.walk, node.marked, node.pending, node.exclusive, node.pendings
+            thread = walkers.get(node.walk)     # None: its thread did not come along when the process forked
+            if thread is not None:
+                if thread != threading.get_ident():
+                    self.obstacle = node
+                    return False
+                if self.borrowed is None:
+                    self.borrowed = {}
+                self.borrowed[<size_t><PyObject*>node] = \
+                    node.walk, node.marked, node.pending, node.exclusive, node.pendings
             node.pending = None
         node.walk, node.marked = self.number, False
         if node.outputs > 1:
@@ -180,6 +187,45 @@ cdef class Walk:
         return node.run(node, g)
 
 
+cdef int wait_for(Node node) except -1:
+    """Give another thread's pass, which owns the node, time to leave it; refuse where it waits for this thread.
+
+    Each waiting thread looks along the chain "waits for a node, which a pass of that thread owns" whenever it begins to
+    sleep, so that the one which would close a circle finds it. Nothing here lets another thread run before the sleep.
+    """
+    cdef Node wanted = node
+    thread = threading.get_ident()
+    blocked[thread] = node
+    try:
+        owner = walkers.get(node.walk)
+        while owner is not None and owner != thread:
+            wanted = blocked.get(owner)
+            owner = None if wanted is None else walkers.get(wanted.walk)
+        if owner is not None:
+            raise GradientError(f"[backward] two passes would wait for each other for ever: this one needs "
+                                f"[{node.op.decode()}]{node.place()}, which a pass of another thread holds, and that "
+                                f"thread waits for [{wanted.op.decode()}]{wanted.place()}, which a pass of this thread "
+                                f"holds; run passes over a tape that threads share outside of hooks and of "
+                                f"Function.backward")
+        time.sleep(1e-4)
+    finally:
+        del blocked[thread]
+    return 0
+
+
+def forget_other_threads():
+    """In the child of a fork only the thread that forked goes on: the passes of all others never end."""
+    here = threading.get_ident()
+    for running in [number for number, thread in walkers.items() if thread != here]:
+        del walkers[running]
+    for waiting in [thread for thread in blocked if thread != here]:
+        del blocked[waiting]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_other_threads)
+
+
 cdef list pull_back(list roots, list grads, list targets, bint retain, bint create):
     """Send `grads` from `roots` back; returns the gradients of `targets`, or adds to every leaf's grad if None."""
     cdef Walk walk = Walk.__new__(Walk)
@@ -196,7 +242,7 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
                 by_node.setdefault(<size_t><PyObject*>node, []).append(k)
                 floor = min(floor, node.sequence)
         while not walk.collect(roots, floor):
-            time.sleep(1e-4)        # another thread's pass owns some of these nodes: wait for its end
+            wait_for(walk.obstacle)
         walk.mark(by_node)
         set_recording(create)
         for root, g in zip(roots, grads):
@@ -210,8 +256,8 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
         return walk.run(targets, by_node, retain)
     finally:
         set_recording(before)
-        walkers.pop(walk.number, None)
         walk.release()
+        del walkers[walk.number]
 
 
 cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1:

@@ -107,6 +107,69 @@ def test_a_leaf_shared_by_threads():
     np.testing.assert_array_equal(x.grad.numpy(), np.full(1000, 800.0))
 
 
+def in_a_circle(inner, n):
+    """Passes over n graphs in n threads, each of which calls inner(next leaf, next result) in a hook.
+
+    Returns the leaves and what the threads were refused.
+    """
+    leaves = [mg.tensor([1.0, 2.0], requires_grad=True) for _ in range(n)]
+    results, refused, entered, everyone = [], [], set(), threading.Barrier(n, timeout=10)
+
+    def hook(k):
+        if k in entered:  # the pass of another thread came round
+            return
+        entered.add(k)
+        everyone.wait()  # from here on each holds its graph
+        try:
+            inner(leaves[(k + 1) % n], results[(k + 1) % n])
+        except mg.GradientError as error:
+            refused.append(str(error))
+
+    for k, x in enumerate(leaves):
+        y = x * 2
+        y.register_hook(lambda g, k=k: hook(k))
+        results.append(y.exp().sum())
+    threads = [threading.Thread(target=y.backward, kwargs={"retain_graph": True}, daemon=True) for y in results]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(timeout=20)
+    assert not any(t.is_alive() for t in threads), "the passes wait for each other"
+    return leaves, refused
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("kind", ["backward", "grad"])
+def test_passes_that_would_wait_for_each_other(kind, n):
+    """Exactly one gives way, and the others come to their end."""
+    inner = {
+        "backward": lambda x, y: y.backward(retain_graph=True),
+        "grad": lambda x, y: mg.grad(y, x, retain_graph=True),
+    }[kind]
+    leaves, (message,) = in_a_circle(inner, n)
+    assert message.startswith("[backward] two passes would wait for each other for ever: this one needs [multiply]")
+    once = 2 * np.exp(2 * np.array([1.0, 2.0]))
+    passes = np.sort([x.grad.numpy() / once for x in leaves], axis=0)
+    expected = [1] * n if kind == "grad" else [1] + [2] * (n - 1)
+    np.testing.assert_allclose(passes, np.transpose([expected] * 2), rtol=1e-6)
+
+
+def test_a_pass_waits_where_no_circle_closes():
+    """Many passes over one graph inside of the hooks of another: all wait their turn, none is refused."""
+    shared = mg.ones(3, requires_grad=True)
+    y = (shared * shared).sum()
+
+    def work():
+        for _ in range(20):
+            x = mg.ones(2, requires_grad=True)
+            z = x * 3
+            z.register_hook(lambda g: y.backward(retain_graph=True))
+            z.sum().backward()
+
+    in_threads(*[work] * 4)
+    np.testing.assert_array_equal(shared.grad.numpy(), np.full(3, 160.0))
+
+
 def test_hammering_small_operations():
     def work():
         total = mg.zeros(3)
@@ -279,6 +342,40 @@ print("same")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_fork():
     assert python(FORK) == "same"
+
+
+FORK_DURING_A_PASS = """
+import os, signal, threading
+import minigrad as mg
+x = mg.tensor([1.0, 2.0], dtype="float64", requires_grad=True)
+doubled = x * 2
+tail = doubled.exp().sum()
+y = tail + (x * x).sum()        # made last, visited first: x holds a part of its gradient when the hook is called
+inside, go_on, parent = threading.Event(), threading.Event(), os.getpid()
+def hook(g):
+    if os.getpid() == parent:
+        inside.set()
+        go_on.wait()
+doubled.register_hook(hook)
+other = threading.Thread(target=y.backward, kwargs={"retain_graph": True})
+other.start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)        # kills a child that waits for the thread it does not have
+    found = mg.grad(y, x, retain_graph=True).tolist()
+    y.backward()
+    os._exit(0 if found == x.grad.tolist() == (2 * (2 * x).exp() + 2 * x).tolist() else 3)
+status = os.waitpid(child, 0)[1]
+go_on.set()
+other.join()
+print(status)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_fork_during_the_pass_of_another_thread():
+    assert python(FORK_DURING_A_PASS) == "0"
 
 
 # ── instruction sets ──────────────────────────────────────────────────────────────────────────────
