@@ -165,7 +165,9 @@ cdef class Tensor(Array):
         retain_graph : bool
             Keep the tape for another backward pass. (`create_graph` implies it.)
         create_graph : bool
-            Record the backward pass itself, so that the gradients can be differentiated.
+            Record the backward pass itself, so that the gradients can be differentiated. A leaf's ``grad`` then has a
+            history that leads back to the leaf: a circle, which keeps both and the whole tape alive until ``grad`` is
+            None again. `minigrad.grad` returns such gradients without making the circle.
 
         Raises
         ------
