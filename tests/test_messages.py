@@ -236,6 +236,12 @@ LOSSES = [
         ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
     *((name, ValueError, ["(3,)"], lambda f=f: f(X, mg.tensor([0, 1, 2]))) for name, f in [
         ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
+    *((name, TypeError, ["integer labels", "float32", "(2,)"], lambda f=f: f(X, mg.ones(2))) for name, f in [
+        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
+    *((name, ValueError, ["at least one class", "(2, 0)"], lambda f=f: f(mg.ones((2, 0)), LABELS)) for name, f in [
+        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
+    *((name, TypeError, "int64", lambda f=f: f(X, LABELS, weight=[1, 1, 1])) for name, f in [
+        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
     *((name, ValueError, "'avg'", lambda f=f: f(X, LABELS, reduction="avg")) for name, f in [
         ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
     *((name, ValueError, ["(3,)", "(4,)"], lambda f=f: f(X, LABELS, weight=V)) for name, f in [
@@ -243,7 +249,7 @@ LOSSES = [
     *((name, TypeError, "bool", lambda f=f: f(X, B)) for name, f in [
         ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
     *((name, TypeError, "list", lambda f=f: f([[1.0, 2.0]], mg.tensor([0]))) for name, f in [
-        ("nll_loss", F.nll_loss), ("mse_loss", F.mse_loss), ("l1_loss", F.l1_loss), ("smooth_l1_loss", F.smooth_l1_loss),
+        ("mse_loss", F.mse_loss), ("l1_loss", F.l1_loss), ("smooth_l1_loss", F.smooth_l1_loss),
         ("binary_cross_entropy", F.binary_cross_entropy),
         ("binary_cross_entropy_with_logits", F.binary_cross_entropy_with_logits)]),
     ("cross_entropy", ValueError, "1.5", lambda: F.cross_entropy(X, LABELS, label_smoothing=1.5)),

@@ -1,4 +1,4 @@
-"""Softmax, its logarithm, and the cross-entropy of logits."""
+"""Softmax, its logarithm, and the losses of class labels: of logits, and of log-probabilities."""
 from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
@@ -9,12 +9,12 @@ from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, one_axis, operand
 from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
-from minigrad.engine.ops.logic cimport equal, where
+from minigrad.engine.ops.logic cimport equal, not_equal, where
 from minigrad.engine.ops.functions cimport exp
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, permuted, permuted_raw, reshape_to, squeeze, summed,
 )
-from minigrad.engine.ops.index cimport taken_along
+from minigrad.engine.ops.index cimport taken, taken_along
 from minigrad.engine.ops.reduce import logsumexp
 from minigrad.engine.tape cimport Node, recording, track
 
@@ -181,40 +181,29 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     >>> mg.cross_entropy(mg.tensor([[0.0, 0.0]]), mg.tensor([1]))
     tensor(0.6931472)
     """
-    cdef Array z = float_operand("cross_entropy", input), labels = operand("cross_entropy", target), w = None
+    cdef Array z = float_operand("cross_entropy", input), labels = operand("cross_entropy", target), w
     cdef Array loss, lse
     cdef int64_t rows, width, ignore = ignore_index
     cdef int axis = 1 if z.ndim_ > 1 else 0     # that of the classes
+    given = is_float(labels.code) and same_shape(labels, z) and z.ndim_ > 0
     shape = shape_of(z)[:axis] + shape_of(z)[axis + 1:]
-    given = is_float(labels.code) and same_shape(labels, z)
-    if labels.code == BOOL or is_float(labels.code) and not given:
-        raise TypeError(f"[cross_entropy] expected integer labels, or probabilities of shape {shape_of(z)}, "
-                        f"got {labels.dtype} of shape {shape_of(labels)}")
-    if z.ndim_ == 0 or not given and shape_of(labels) != shape:
-        raise ValueError(f"[cross_entropy] expected logits (N, C, ...) and labels (N, ...), got {shape_of(z)} and "
-                         f"{shape_of(labels)}")
-    if given and ignore >= 0:
-        raise ValueError(f"[cross_entropy] expected labels for ignore_index, got probabilities and {ignore}")
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f'[cross_entropy] expected reduction "mean", "sum" or "none", got {reduction!r}')
+    if given:
+        check_options("cross_entropy", z, labels, reduction)
+        if ignore >= 0:
+            raise ValueError(f"[cross_entropy] expected labels for ignore_index, got probabilities and {ignore}")
+    else:
+        check_class_labels("cross_entropy", f", or probabilities of shape {shape_of(z)}", z, labels, axis, reduction)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"[cross_entropy] expected label_smoothing from 0 to 1, got {label_smoothing}")
-    check_same_device("cross_entropy", z, labels)
+    w = class_weight("cross_entropy", weight, z, axis)
     width = z.extent[axis]
     rows = labels.count if not given else z.count // width if width else 0
-    if weight is not None:
-        w = float_operand("cross_entropy", weight)
-        if w.ndim_ != 1 or w.extent[0] != width:
-            raise ValueError(f"[cross_entropy] expected weight of shape ({width},), got {shape_of(w)}")
-        check_same_device("cross_entropy", z, w)
-        w = alias(dense(cast(w, z.code)))
     # the classes to the end, every other axis to one of rows
     z = class_rows(z, axis, rows, width)
     if given:
         loss = probable(z, class_rows(cast(labels, z.code), axis, rows, width), w, label_smoothing)
         return finished(loss, reduction, rows if rows else NAN, shape)
-    labels = reshape_to(dense(cast(labels, INT64)), (rows,))
-    check_labels(labels, width, ignore)
+    labels = row_labels("cross_entropy", labels, width, ignore)
     loss, lse = empty(z.code, 1, &rows, z.buffer.device), empty(z.code, 1, &rows, z.buffer.device)
     if rows:
         backend(z).cross_entropy(rows, width, dense(z), labels, ignore, w, label_smoothing, loss, lse)
@@ -246,16 +235,45 @@ cdef Array finished(Array loss, str reduction, double divisor, tuple shape):
     return total if reduction == "sum" else multiply(total, 1 / divisor)
 
 
-cdef int check_labels(Array labels, int64_t width, int64_t ignore) except -1:
-    """Every label a class, or the one to be ignored. A device other than the CPU checks in its kernel."""
-    cdef const int64_t* t = <const int64_t*>labels.data
+cdef int check_options(str op, Array z, Array target, object reduction) except -1:
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"[{op}] expected reduction 'mean', 'sum' or 'none', got {reduction!r}")
+    return check_same_device(op, z, target)
+
+
+cdef int check_class_labels(str op, str instead, Array z, Array labels, int axis, object reduction) except -1:
+    """Integer labels, one for each row of z, whose classes lie along an axis; `instead` is what else would do."""
+    if labels.code == BOOL or is_float(labels.code):
+        raise TypeError(f"[{op}] expected integer labels{instead}, got {labels.dtype} of shape {shape_of(labels)}")
+    if z.ndim_ == 0 or shape_of(labels) != shape_of(z)[:axis] + shape_of(z)[axis + 1:]:
+        raise ValueError(f"[{op}] expected classes along axis 1, (N, C, ...), and labels (N, ...), got {shape_of(z)} "
+                         f"and {shape_of(labels)}")
+    if labels.count and not z.extent[axis]:
+        raise ValueError(f"[{op}] expected at least one class, got shape {shape_of(z)}")
+    return check_options(op, z, labels, reduction)
+
+
+cdef Array class_weight(str op, object weight, Array z, int axis):
+    """A weight for each class, of z's dtype and without gradient; None if there is none."""
+    if weight is None:
+        return None
+    cdef Array w = float_operand(op, weight)
+    if w.ndim_ != 1 or w.extent[0] != z.extent[axis]:
+        raise ValueError(f"[{op}] expected weight of shape ({z.extent[axis]},), got {shape_of(w)}")
+    check_same_device(op, z, w)
+    return alias(dense(cast(w, z.code)))
+
+
+cdef Array row_labels(str op, Array labels, int64_t width, int64_t ignore):
+    """The labels in a row, each of a class, or the one to be ignored. Kernels elsewhere than on the CPU check it."""
+    cdef Array flat = reshape_to(dense(cast(labels, INT64)), (labels.count,))
+    cdef const int64_t* t = <const int64_t*>flat.data
     cdef int64_t i
-    if labels.buffer.device:
-        return 0
-    for i in range(labels.count):
-        if (t[i] < 0 or t[i] >= width) and t[i] != ignore:
-            raise IndexError(f"[cross_entropy] expected labels from 0 to {width - 1}, got {t[i]} in row {i}")
-    return 0
+    if flat.buffer.device == 0:
+        for i in range(flat.count):
+            if (t[i] < 0 or t[i] >= width) and t[i] != ignore:
+                raise IndexError(f"[{op}] expected labels from 0 to {width - 1}, got {t[i]} in row {i}")
+    return flat
 
 
 cdef double total_weight(Array labels, Array weight, int64_t ignore) except? -1:
@@ -272,3 +290,62 @@ cdef double total_weight(Array labels, Array weight, int64_t ignore) except? -1:
         for i in range(labels.count):
             total += t[i] != ignore
     return total if total else float("nan")
+
+
+# ── nll_loss, of primitive operations: loss = -w_t x_t ────────────────────────────────────────────
+
+def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"):
+    """The negative log-likelihood of class labels, ``-w[label] log_probs[label]``.
+
+    Of `log_softmax` it is the `cross_entropy` of labels, whose shapes and options are the same.
+
+    Parameters
+    ----------
+    log_probs : Tensor, shape (N, C, ...) or (C,)
+        Log-probabilities, the classes along axis 1 (PyTorch's layout), such as `log_softmax` gives them.
+    labels : Tensor, shape (N, ...) or ()
+        Integers from 0 to C - 1, the right class of each row.
+    weight : Tensor, shape (C,), optional
+        A weight w for each class; ones if absent. Gets no gradient.
+    ignore_index : int
+        Rows with this label count nothing.
+    reduction : {"mean", "sum", "none"}
+        The mean divides by the sum of w[label] over the rows that count, as PyTorch's does (NaN if none does).
+
+    Returns
+    -------
+    Tensor
+        A scalar, or one loss for each row, of shape (N, ...) or (), for "none".
+
+    Raises
+    ------
+    TypeError
+        If labels are not integers.
+    IndexError
+        If a label lies outside of 0 to C - 1.
+    ValueError
+        If the shapes do not agree, or for an unknown `reduction`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.nll_loss(mg.tensor([[-1.0, -2.0], [-3.0, -4.0]]), mg.tensor([0, 1]), reduction="none")
+    tensor([1., 4.])
+    """
+    cdef Array x = float_operand("nll_loss", log_probs), target = operand("nll_loss", labels)
+    cdef Array w, flat, kept, safe, loss
+    cdef int axis = 1 if x.ndim_ > 1 else 0
+    cdef int64_t ignore = ignore_index
+    shape = shape_of(x)[:axis] + shape_of(x)[axis + 1:]
+    check_class_labels("nll_loss", "", x, target, axis, reduction)
+    w = class_weight("nll_loss", weight, x, axis)
+    flat = row_labels("nll_loss", target, x.extent[axis], ignore)
+    kept = cast(not_equal(flat, ignore), BOOL)
+    safe = where(kept, flat, 0)
+    x = class_rows(x, axis, flat.count, x.extent[axis])
+    loss = negative(squeeze(taken_along(x, expand_dims(safe, 1), 1), 1))
+    if w is not None:
+        loss = multiply(loss, taken(w, 0, safe))
+    loss = where(kept, loss, 0)     # whatever stands in an ignored row, no derivative sees it
+    return finished(loss, reduction, total_weight(flat, w, ignore) if reduction == "mean" else 1, shape)

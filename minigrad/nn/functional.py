@@ -8,13 +8,13 @@ from minigrad.creation import arange
 from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leaky_relu, relu, sigmoid, silu, softplus
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from minigrad.engine.ops.functions import absolute, log, square
-from minigrad.engine.ops.index import take, take_along_axis
-from minigrad.engine.ops.layout import expand_dims, squeeze
+from minigrad.engine.ops.index import take
+from minigrad.engine.ops.layout import expand_dims
 from minigrad.engine.ops.logic import maximum, where
 from minigrad.engine.ops.matmul import linear
 from minigrad.engine.ops.norm import group_norm, layer_norm, rms_norm
 from minigrad.engine.ops.norm import instance_norm as normalize_instances
-from minigrad.engine.ops.softmax import cross_entropy, log_softmax, softmax
+from minigrad.engine.ops.softmax import cross_entropy, log_softmax, nll_loss, softmax
 from minigrad.engine.ops.trigonometry import tanh
 from minigrad.engine.tensor import Tensor
 
@@ -84,68 +84,6 @@ def padding_row(op: str, padding_idx: int | None, rows: int) -> int | None:
 
 
 # ── losses of class labels ────────────────────────────────────────────────────────────────────────
-
-def nll_loss(
-    log_probs: Tensor, labels: Tensor, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
-) -> Tensor:
-    """Negative log-likelihood: loss = −w[label] · log_probs[label].
-
-    Parameters
-    ----------
-    log_probs : Tensor
-        ``(N, C, ...)`` or ``(C,)``, floats: log-probabilities of C classes along axis 1 (PyTorch's layout), such as
-        `log_softmax` gives them.
-    labels : Tensor
-        ``(N, ...)`` or ``()``, int32 or int64: the right class of each row.
-    weight : Tensor, optional
-        ``(C,)``, w; ones if absent.
-    ignore_index : int
-        The label of rows whose loss and gradient are zero.
-    reduction : {"mean", "sum", "none"}
-        "mean" divides the sum by the sum of w[label] over the rows that count, as PyTorch does (NaN if none does).
-
-    Returns
-    -------
-    Tensor
-        A scalar, or ``(N, ...)`` for "none".
-
-    Raises
-    ------
-    TypeError
-        For labels that are no integers.
-    IndexError
-        For labels below 0 or not below C.
-    ValueError
-        For shapes that do not fit, for an unknown `reduction`.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> F.nll_loss(mg.tensor([[-1.0, -2.0], [-3.0, -4.0]]), mg.tensor([0, 1]), reduction="none").tolist()
-    [1.0, 4.0]
-    """
-    op = "nll_loss"
-    check_reduction(op, reduction)
-    _check_float(op, log_probs)
-    _check_integers(op, labels)
-    axis, shape = min(1, log_probs.ndim - 1), log_probs.shape     # axis: that of the classes
-    if log_probs.ndim == 0 or labels.shape != shape[:axis] + shape[axis + 1 :]:
-        raise ValueError(
-            f"[{op}] expected log-probabilities (N, C, ...) and labels (N, ...), got {shape} and {labels.shape}"
-        )
-    if weight is not None and weight.shape != (shape[axis],):
-        raise ValueError(f"[{op}] expected weight of shape {(shape[axis],)}, got {weight.shape}")
-    counts = labels != ignore_index
-    index = where(counts, labels, 0)
-    _check_range(op, index, shape[axis])
-    picked = squeeze(take_along_axis(log_probs, expand_dims(index, axis), axis=axis), axis)
-    weights = counts.astype(log_probs.dtype)
-    if weight is not None:
-        weights = weights * take(weight, index)
-    loss = where(counts, -picked, 0.0) * weights
-    return loss.sum() / weights.sum() if reduction == "mean" else _reduce(loss, reduction)
-
 
 def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     """Rows that are 1 at the label and 0 elsewhere.

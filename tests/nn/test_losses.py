@@ -101,6 +101,32 @@ def test_nll_of_log_softmax_is_cross_entropy(reduction):
     )  # fmt: skip
 
 
+KINDS = {
+    "list": lambda values: values,
+    "NumPy": np.asarray,
+    "int32": lambda values: mg.tensor(values, dtype="int32"),
+    "tensor": mg.tensor,
+}
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_labels_and_weights(name, kind):
+    """Both losses take the same labels and weights; the logits alone decide the dtype, and only they get a gradient."""
+    loss = getattr(F, name)
+    z = mg.tensor(RNG.standard_normal((3, 4)), dtype="float32", requires_grad=True)
+    plain, w = [3, -100, 0], RNG.random(4)
+    expected = loss(z, mg.tensor(plain), mg.tensor(w, dtype="float32"))
+    (dz,) = mg.grad(expected, [z])
+    weight = w.tolist() if kind == "list" else w if kind == "NumPy" else mg.tensor(w, requires_grad=True)
+    found = loss(z, KINDS[kind](plain), weight)
+    assert found.dtype == "float32"
+    np.testing.assert_allclose(found.item(), expected.item(), rtol=1e-6)
+    np.testing.assert_allclose(mg.grad(found, [z])[0].numpy(), dz.numpy(), rtol=1e-6)
+    assert loss(z.detach(), KINDS[kind](plain), weight).requires_grad is False
+    assert loss(z.detach().to("float64"), KINDS[kind](plain), mg.tensor(w, dtype="float32")).dtype == "float64"
+
+
 def test_ignored_rows_do_not_spread_infinities():
     x = mg.tensor([[-math.inf, 0.0], [-1.0, -2.0]], requires_grad=True)
     loss = F.nll_loss(x, mg.tensor([-100, 1]))
