@@ -34,6 +34,14 @@ cdef bint fits(Array b, Array a) noexcept:
     return True
 
 
+cdef Array computed(str name, object operation, object x, object y):
+    """operation(x, y), whose refusals begin with the name of the operator that was asked for."""
+    try:
+        return operation(x, y)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise type(error)(f"[{name}]{str(error).partition(']')[2]}") from None
+
+
 cdef object in_place(str name, object operation, int op, object x, object y):
     """x op= y. Where nothing is recorded a kernel writes x; else x goes on as the result."""
     cdef Array a = <Array>x, b = None, result
@@ -46,14 +54,14 @@ cdef object in_place(str name, object operation, int op, object x, object y):
     check_write(name, a, recorded)
     if recorded:
         old = before_write(a)
-        result = operation(old, old if b is a else y)
+        result = computed(name, operation, old, old if b is a else y)
     elif op >= 0 and b is not None and b.code == a.code and (is_float(a.code) or op != DIVIDE) and same_shape(a, b) \
             and (b.buffer != a.buffer or b.data == a.data and b.packed and a.packed):
         backend(a).binary(op, a, b, a)
         a.buffer.version += 1
         return x
     else:
-        result = operation(x, y)
+        result = computed(name, operation, x, y)
     if result.code != a.code and not (is_float(a.code) and result.code <= a.code):
         raise TypeError(f"[{name}] a result of {result.dtype} does not fit in place into {a.dtype}")
     if recorded:
@@ -262,21 +270,25 @@ cdef class Tensor(Array):
         assign("copy_", self, Ellipsis, source)
         return self
 
-    def set_(self, Array source):
+    def set_(self, source):
         """Become `source`: take over its memory, shape, dtype and device (a module moves its parameters so).
 
         Raises
         ------
+        TypeError
+            If `source` is no tensor.
         GradientError
             If this tensor was computed by a recorded operation.
         """
+        if not isinstance(source, Array):
+            raise TypeError(f"[set_] expected a tensor, got {type(source).__name__}")
         if not tape.leaf(self):
             raise tape.GradientError("[set_] this tensor was computed: only a leaf can become another tensor")
         hooks = (<Node>self.node).hooks if self.node is not None else None
         forget_leaf(self)
         self.node = None
         self.grad_ = None
-        hold(self, source)
+        hold(self, <Array>source)
         if hooks is not None:
             gradient_node(self).hooks = hooks
         return self

@@ -4,6 +4,7 @@ The first part puts wrong operands and options into every operation of the table
 """
 
 import math
+import operator
 
 import numpy as np
 import pytest
@@ -148,6 +149,33 @@ CREATION = [
     ("set_state", ValueError, "{'seed': 1}", lambda: mg.random.set_state({"seed": 1})),
 ]
 
+KEYS = [
+    (7, IndexError, ["7", "axis 0", "2"]),
+    ((0, 7), IndexError, ["7", "axis 1", "3"]),
+    ((slice(None), mg.tensor([-9])), IndexError, ["-9", "axis 1"]),
+    ((slice(None), [9]), IndexError, ["9", "axis 1", "3"]),
+    ((0, 0, 0), IndexError, ["2", "3"]),
+    ((..., ...), IndexError, "one ellipsis"),
+    ("a", IndexError, "'a'"),
+    (slice("a"), TypeError, "slice"),
+    (slice(None, None, 0), ValueError, "step"),
+    ([[0], [0, 1]], IndexError, "[[0], [0, 1]]"),
+    ((slice(None), B), IndexError, ["(2,)", "axis 1", "3"]),
+    (mg.tensor([0.0]), IndexError, "float32"),
+    (([0, 1], [0, 1, 2]), IndexError, ["(2,)", "(3,)"]),
+    (np.array(["a"]), TypeError, "<U1"),
+]
+ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow"}
+BITS = {"&": "and", "|": "or", "^": "xor"}
+IN_PLACE = [
+    (X, 1j, TypeError, "1j", ARITHMETIC | BITS),
+    (X, V, ValueError, ["(2, 3)", "(4,)"], ARITHMETIC | BITS),
+    (I, 1 << 70, OverflowError, ["int64", str(1 << 70)], ARITHMETIC | BITS),
+    (X, 2, TypeError, "float32", BITS),
+    (B, True, TypeError, "bool", {"-": "sub", "//": "floordiv", "%": "mod"}),
+    (I, -2, ValueError, "negative", {"**": "pow"}),
+]
+
 SHAPES = [
     *((name, ValueError, ["(2, 3)", "(4,)"], lambda f=f: f(X, V)) for name, f in [
         (n, getattr(mg, n)) for n in ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "maximum", "minimum", "power",
@@ -168,13 +196,11 @@ SHAPES = [
     ("fill_", ValueError, "(2, 3)", lambda: mg.broadcast_to(mg.ones(3), (2, 3)).fill_(1)),
     ("copy_", ValueError, ["(4,)", "(2, 3)"], lambda: X.copy_(V)),
     ("add", OverflowError, ["int32", str(1 << 40)], lambda: mg.zeros(2, dtype="int32") + (1 << 40)),
-    ("index", IndexError, ["7", "axis 0", "2"], lambda: X[7]),
-    ("index", IndexError, ["7", "axis 1", "3"], lambda: X[0, 7]),
-    ("index", IndexError, ["-9", "axis 1"], lambda: X[:, mg.tensor([-9])]),
-    ("index", IndexError, ["2", "3"], lambda: X[0, 0, 0]),
-    ("index", IndexError, "'a'", lambda: X["a"]),
-    ("index", IndexError, ["(2,)", "axis 1", "3"], lambda: X[:, B]),
-    ("index", IndexError, "float32", lambda: X[mg.tensor([0.0])]),
+    *((op, error, numbers, lambda f=f, key=key: f(key)) for key, error, numbers in KEYS
+      for op, f in [("index", lambda key: X[key]), ("setitem", lambda key: X.__setitem__(key, 1.0))]),
+    *((f"{op}=", error, numbers, lambda a=a, name=name, value=value: getattr(operator, f"i{name}")(a, value))
+      for a, value, error, numbers, operators in IN_PLACE for op, name in operators.items()),
+    ("set_", TypeError, "list", lambda: mg.ones(2).set_([1.0])),
     ("take", IndexError, ["9", "axis 1", "3"], lambda: mg.take(X, mg.tensor([9]), 1)),
     ("take", ValueError, "2 axes", lambda: mg.take(X, mg.tensor([0]))),
     ("take_along_axis", IndexError, ["9", "axis 1", "3"], lambda: mg.take_along_axis(X, mg.tensor([[9]]), 1)),

@@ -253,7 +253,7 @@ def unique_values(x):
 
 # ── x[key] ────────────────────────────────────────────────────────────────────────────────────────
 
-cdef tuple parse_key(Array x, object key):
+cdef tuple parse_key(str op, Array x, object key):
     """(window spec, shape with new axes, {axis of the windowed x: index array}, where the array axes go).
 
     Basic parts become a window. An integer array stays behind as an index of its axis; a mask becomes as many.
@@ -265,27 +265,30 @@ cdef tuple parse_key(Array x, object key):
         if part is None or part is Ellipsis or isinstance(part, slice):
             continue
         if isinstance(part, (bool, np.bool_)) or (isinstance(part, Array) and (<Array>part).code == BOOL):
-            parts[i] = part = operand("index", part)
+            parts[i] = part = operand(op, part)
         elif isinstance(part, Array):
             pass
         elif hasattr(part, "__index__") and not isinstance(part, np.ndarray):
             continue
         elif isinstance(part, (list, tuple, np.ndarray)) or hasattr(part, "__array__"):
-            part = np.asarray(part)
+            try:
+                part = np.asarray(part)
+            except ValueError:
+                raise IndexError(f"[{op}] expected indices of one shape, got {part!r}") from None
             if part.dtype.kind in "iu" or (part.size == 0 and part.dtype.kind == "f"):      # [] is of floats
                 part = part.astype(np.int64)
-            parts[i] = operand("index", part)
+            parts[i] = operand(op, part)
         else:
-            raise IndexError(f"[index] expected integers, slices, None, ..., or tensors of integers or bool, "
+            raise IndexError(f"[{op}] expected integers, slices, None, ..., or tensors of integers or bool, "
                              f"got {part!r}")
     for part in parts:
         if part is None or part is Ellipsis:
             continue
         used += (<Array>part).ndim_ if isinstance(part, Array) and (<Array>part).code == BOOL else 1
     if sum([part is Ellipsis for part in parts]) > 1:
-        raise IndexError("[index] expected at most one ellipsis")
+        raise IndexError(f"[{op}] expected at most one ellipsis")
     if used > x.ndim_:
-        raise IndexError(f"[index] expected at most {x.ndim_} indices for shape {shape_of(x)}, got {used}")
+        raise IndexError(f"[{op}] expected at most {x.ndim_} indices for shape {shape_of(x)}, got {used}")
     if not any([part is Ellipsis for part in parts]):
         parts.append(Ellipsis)
     # layout: for each axis of the result before the arrays are applied, "new", "keep", or the index array of that axis;
@@ -300,7 +303,10 @@ cdef tuple parse_key(Array x, object key):
                 layout.append("keep")
                 axis += 1
         elif isinstance(part, slice):
-            start, stop, step = part.indices(x.extent[axis])
+            try:
+                start, stop, step = part.indices(x.extent[axis])
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"[{op}] {error}") from None
             spec.append((start, step, len(range(start, stop, step)), True))
             layout.append("keep")
             axis += 1
@@ -308,7 +314,7 @@ cdef tuple parse_key(Array x, object key):
             mask = <Array>part
             for i in range(mask.ndim):
                 if mask.shape[i] != x.extent[axis + i]:
-                    raise IndexError(f"[index] a mask of shape {mask.shape} does not fit axis {axis + i} of length "
+                    raise IndexError(f"[{op}] a mask of shape {mask.shape} does not fit axis {axis + i} of length "
                                      f"{x.extent[axis + i]} of {shape_of(x)}")
             if mask.ndim == 0:
                 # a 0-d mask adds an axis of length one or zero
@@ -320,13 +326,13 @@ cdef tuple parse_key(Array x, object key):
                 axis += 1
         elif isinstance(part, Array):
             spec.append((0, 1, x.extent[axis], True))
-            layout.append(checked_index("index", part, x.extent[axis], axis, x.buffer.device))
+            layout.append(checked_index(op, part, x.extent[axis], axis, x.buffer.device))
             axis += 1
         else:
             n = x.extent[axis]
             value = part.__index__()
             if value < -n or value >= n:
-                raise IndexError(f"[index] index {value} is out of range for axis {axis} of length {n}")
+                raise IndexError(f"[{op}] index {value} is out of range for axis {axis} of length {n}")
             spec.append((value + n if value < 0 else value, 1, 1, False))
             # A number among arrays is an array index to NumPy: it only decides where the result's axes go.
             layout.append("drop")
@@ -354,7 +360,7 @@ cdef Array basic(Array x, list spec, list layout):
     return out if len(shape) == out.ndim_ else reindexed(out, shape)
 
 
-cdef tuple flattened(Array x, list layout):
+cdef tuple flattened(str op, Array x, list layout):
     """(x with the indexed axes merged in front, flat index, shape of the index, place of its axes in the result).
 
     Several index arrays become one, into the merged axis: ((i * n₂) + j) * n₃ + k, ...
@@ -371,7 +377,7 @@ cdef tuple flattened(Array x, list layout):
         try:
             flat = index if flat is None else add(multiply(flat, x.extent[<int>k]), index)
         except ValueError:
-            raise IndexError(f"[index] the indices of shapes {shape_of(flat)} and {shape_of(index)} do not broadcast "
+            raise IndexError(f"[{op}] the indices of shapes {shape_of(flat)} and {shape_of(index)} do not broadcast "
                              f"together") from None
     # NumPy's rule: the result's index axes stand where the indices stood if those were neighbours, else in front.
     places = [k for k, e in enumerate(layout) if not (isinstance(e, str) and e in ("keep", "new", "gap"))]
@@ -396,16 +402,16 @@ cpdef Array getitem(x, key):
             raise IndexError(f"[index] index {key} is out of range for axis 0 of length {n}")
         rest = [(0, 1, a.extent[i], True) for i in range(1, a.ndim_)]
         return sliced(a, [(key + n if key < 0 else key, 1, 1, False)] + rest)
-    spec, layout = parse_key(a, key)
+    spec, layout = parse_key("index", a, key)
     return read(a, spec, layout)
 
 
-cdef Array read(Array x, list spec, list layout):
+cdef Array read(Array x, list spec, list layout, str op="index"):
     """The part of x that a parsed key names."""
     cdef Array out = basic(x, spec, layout), moved, index
     if is_basic(layout):
         return out
-    moved, index, index_shape, place, order = flattened(out, layout)
+    moved, index, index_shape, place, order = flattened(op, out, layout)
     out = taken(moved, 0, index)
     rest = shape_of(moved)[1:]
     out = reshape_to(out, index_shape + rest)
@@ -462,10 +468,10 @@ cdef int assign(str op, Array a, object key, object value) except -1:
     check_write(op, a, recorded)
     if is_float(v.code) and not is_float(a.code):
         raise TypeError(f"[{op}] expected a value of a dtype that fits {a.dtype}, got {v.dtype}")
-    spec, layout = parse_key(a, key)
+    spec, layout = parse_key(op, a, key)
     old = alias(a)
     target = basic(old, spec, layout)
-    part_shape = shape_of(target) if is_basic(layout) else shape_of(read(old, spec, layout))
+    part_shape = shape_of(target) if is_basic(layout) else shape_of(read(old, spec, layout, op))
     v = cast(v, a.code)
     try:
         # as NumPy, leading axes of length one of the value may be dropped
@@ -500,7 +506,7 @@ cdef int write(Array x, list spec, list layout, Array v) except -1:
     if is_basic(layout):
         backend(x).copy(v, target)
         return 0
-    moved, index, index_shape, place, order = flattened(target, layout)
+    moved, index, index_shape, place, order = flattened("setitem", target, layout)
     values = alias(v)
     if place:
         k = len(index_shape)

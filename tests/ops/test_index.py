@@ -262,7 +262,7 @@ def test_out_of_range(device, shape, data):
     for part in keys:
         key = (*[slice(None)] * axis, part)
         refuses(IndexError, "index", [str(bad), where], lambda x, key=key: x[key], x)
-        refuses(IndexError, "index", [str(bad), where], lambda x, key=key: x.__setitem__(key, 1), x)
+        refuses(IndexError, "setitem", [str(bad), where], lambda x, key=key: x.__setitem__(key, 1), x)
     refuses(IndexError, "take", [str(bad), where], lambda x: mg.take(x, [0, bad], axis=axis), x)
     index = np.zeros([1 if k != axis else 2 for k in range(len(shape))], dtype=np.int64)
     index.reshape(-1)[1] = bad
@@ -277,7 +277,7 @@ def test_bad_keys(device):
         (np.ones((2, 2), bool), ["(2, 2)", "axis 1"]), (np.ones((2, 3, 1), bool), ["2", "3"]), ((slice(None), [True, True]), "axis 1"),
     ]:  # fmt: skip
         refuses(IndexError, "index", numbers, lambda x, key=key: x[key], x)
-        refuses(IndexError, "index", numbers, lambda x, key=key: x.__setitem__(key, 0), x)
+        refuses(IndexError, "setitem", numbers, lambda x, key=key: x.__setitem__(key, 0), x)
     refuses(IndexError, "index", "at most 0", lambda x: x[0], x[0, 0])
 
 
