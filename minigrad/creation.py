@@ -3,13 +3,13 @@
 import math
 from collections.abc import Sequence
 from numbers import Real
-from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minigrad.engine.array import float32, int64
 from minigrad.engine.interop import from_dlpack
+from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.layout import broadcast_to, expand_dims
 from minigrad.engine.ops.logic import where
 from minigrad.engine.tensor import Tensor, constant, make
@@ -28,14 +28,6 @@ Shape = int | Sequence[int]
 def operand(op: str, x: Any) -> Tensor:
     """x itself if it is a tensor, any other array-like as one."""
     return x if isinstance(x, Tensor) else make(x, copy=False, op=op)
-
-
-def integer(op: str, n: Any) -> int:
-    """n as an int, if it is an integer of any kind."""
-    try:
-        return index(n)
-    except TypeError:
-        raise TypeError(f"[{op}] expected an integer, got {n!r}") from None
 
 
 def tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
@@ -241,7 +233,7 @@ def linspace(
     >>> mg.linspace(0, 1, 5)
     tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
-    if integer("linspace", num) < 0:
+    if integer("linspace", "num", num) < 0:
         raise ValueError(f"[linspace] expected 0 values or more, got {num}")
     for v in (start, stop):
         if not isinstance(v, Real):
@@ -262,10 +254,10 @@ def eye(
     tensor([[1., 0.],
             [0., 1.]])
     """
-    rows, columns = integer("eye", n_rows), integer("eye", n_rows if n_cols is None else n_cols)
+    rows, columns = integer("eye", "n_rows", n_rows), integer("eye", "n_cols", n_rows if n_cols is None else n_cols)
     if rows < 0 or columns < 0:
         raise ValueError(f"[eye] expected lengths of 0 or more, got {rows} and {columns}")
-    return make(np.eye(rows, columns, integer("eye", k)), float32 if dtype is None else dtype, device, op="eye")
+    return make(np.eye(rows, columns, integer("eye", "k", k)), float32 if dtype is None else dtype, device, op="eye")
 
 
 def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
@@ -274,7 +266,7 @@ def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
     if x.ndim < 2:
         raise ValueError(f"[{name}] expected two axes or more, got shape {x.shape}")
     rows, columns = x.shape[-2:]
-    k = integer(name, k)
+    k = integer(name, "k", k)
     below = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
     return where(make(below if lower else ~below, device=x.device), x, False)
 

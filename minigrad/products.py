@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from string import ascii_letters
 from typing import Any
 
-from minigrad.creation import asarray, integer, operand
+from minigrad.creation import asarray, operand
+from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply
 from minigrad.engine.ops.index import take
 from minigrad.engine.ops.join import concat, split
@@ -87,7 +88,7 @@ def _count(x: Tensor, axes: Sequence[int]) -> int:
 
 def _axis(op: str, axis: Any, x: Tensor) -> int:
     """An axis of x, checked and counted from the front."""
-    k = integer(op, axis)
+    k = integer(op, "axis", axis)
     if not -x.ndim <= k < x.ndim:
         raise IndexError(f"[{op}] expected an axis from {-x.ndim} to {x.ndim - 1} for shape {x.shape}, got {k}")
     return k % x.ndim
@@ -251,7 +252,8 @@ def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] 
     if axis is None:
         return reshape(roll(reshape(x, -1), shift, axis=0), x.shape)
     axes = [_axis("roll", k, x) for k in (axis if isinstance(axis, (tuple, list)) else [axis])]
-    shifts = [integer("roll", by) for by in (shift if isinstance(shift, (tuple, list)) else [shift] * len(axes))]
+    shift = shift if isinstance(shift, (tuple, list)) else [shift] * len(axes)
+    shifts = [integer("roll", "shift", by) for by in shift]
     if len(shifts) != len(axes):
         raise ValueError(f"[roll] expected as many shifts as axes, got {shift} and {axis}")
     for k, by in zip(axes, shifts, strict=True):
@@ -275,7 +277,7 @@ def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | N
     if axis is None:
         x, axis = reshape(x, -1), 0
     n = x.shape[_axis("repeat", axis, x)]
-    counts = [integer("repeat", r) for r in reshape(operand("repeat", repeats), -1).tolist()]
+    counts = [integer("repeat", "number of repeats", r) for r in reshape(operand("repeat", repeats), -1).tolist()]
     if len(counts) not in (1, n) or any(c < 0 for c in counts):
         raise ValueError(f"[repeat] expected {n} counts of 0 or more, got {repeats}")
     counts = counts * n if len(counts) == 1 else counts
@@ -293,7 +295,8 @@ def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
     tensor([1, 2, 1, 2])
     """
     x = operand("tile", x)
-    counts = [integer("tile", n) for n in (repetitions if isinstance(repetitions, Sequence) else [repetitions])]
+    given = repetitions if isinstance(repetitions, Sequence) else [repetitions]
+    counts = [integer("tile", "number of repetitions", n) for n in given]
     if any(count < 0 for count in counts):
         raise ValueError(f"[tile] expected repetitions of 0 or more, got {repetitions}")
     counts = [1] * (x.ndim - len(counts)) + counts
@@ -327,7 +330,7 @@ def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0) -> Tensor:
     if not isinstance(pad_width, Sequence):
         pad_width = (pad_width, pad_width)
     pairs: Sequence[Any] = pad_width if all(isinstance(w, Sequence) for w in pad_width) else [pad_width] * x.ndim
-    widths = [tuple(integer("pad", n) for n in pair) for pair in pairs]
+    widths = [tuple(integer("pad", "width", n) for n in pair) for pair in pairs]
     if len(widths) != x.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
         raise ValueError(f"[pad] expected (before, after) of 0 or more for each of {x.ndim} axes, got {pad_width}")
     for axis, (before, after) in enumerate(widths):

@@ -4,7 +4,7 @@ from minigrad.engine.array cimport BOOL, Array, alias, empty_as
 from minigrad.engine.backend cimport (
     GELU, GELU_GRAD, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD, SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD, backend,
 )
-from minigrad.engine.ops.arguments cimport float_operand
+from minigrad.engine.ops.arguments cimport float_operand, number
 from minigrad.engine.ops.arithmetic cimport add, apply_binary, apply_unary, multiply, negative, subtract
 from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, where
 from minigrad.engine.ops.functions cimport erf, exp, expm1, square
@@ -13,7 +13,6 @@ from minigrad.engine.ops.random cimport places
 from minigrad.engine.tape cimport Node, recording, track
 
 from math import pi, sqrt
-from numbers import Real
 
 
 # relu: y = max(x, 0), dx = g where x > 0
@@ -139,7 +138,7 @@ def leaky_relu(x, negative_slope=0.01):
     tensor([-0.2,  3. ])
     """
     cdef Array a = float_operand("leaky_relu", x)
-    return where(greater(a, 0), a, multiply(a, negative_slope))
+    return where(greater(a, 0), a, multiply(a, number("leaky_relu", "negative_slope", negative_slope)))
 
 
 def elu(x, alpha=1.0):
@@ -153,7 +152,7 @@ def elu(x, alpha=1.0):
     """
     cdef Array a = float_operand("elu", x)
     positive = greater(a, 0)
-    return where(positive, a, multiply(expm1(where(positive, 0, a)), alpha))
+    return where(positive, a, multiply(expm1(where(positive, 0, a)), number("elu", "alpha", alpha)))
 
 
 def hardsigmoid(x):
@@ -195,10 +194,7 @@ def dropout(x, p=0.5, training=True):
     [0.0, 2.0]
     """
     cdef Array a = float_operand("dropout", x), plain, out, keep
-    if not isinstance(p, Real):
-        raise TypeError(f"[dropout] expected a probability from 0 to 1, got {p!r}")
-    if not 0 <= p <= 1:
-        raise ValueError(f"[dropout] expected a probability from 0 to 1, got {p}")
+    p = number("dropout", "p", p, 0, 1)
     if not training or p == 0:
         return a
     if p == 1:

@@ -10,3 +10,5 @@ cdef int one_axis(str op, object axis, int ndim) except -1
 cdef list many_axes(str op, object axis, int ndim)
 cdef int weak_code(object value, int code, str op=*) except -1
 cdef bint is_scalar(object x)
+cpdef object integer(str op, str name, object value, object least=*)
+cpdef object number(str op, str name, object value, object least=*, object most=*)

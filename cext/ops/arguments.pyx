@@ -1,5 +1,6 @@
-"""What users pass, made into what operations take: arrays, scalars, axes."""
+"""What users pass, made into what operations take: arrays, scalars, axes; sizes and numbers with their bounds."""
 import numbers
+import operator
 
 import numpy as np
 
@@ -78,4 +79,31 @@ cdef list many_axes(str op, object axis, int ndim):
     found = sorted([one_axis(op, a, ndim) for a in axis])
     if len(set(found)) < len(found):
         raise ValueError(f"[{op}] expected distinct axes, got {axis}")
+    return found
+
+
+cpdef object integer(str op, str name, object value, object least=None):
+    """An argument as an int, if it is an integer of any kind and not below `least`."""
+    try:
+        found = operator.index(value)
+    except (TypeError, ValueError, IndexError):     # an array may have an index that refuses
+        raise TypeError(f"[{op}] expected an integer {name}, got {value!r}") from None
+    if least is not None and found < least:
+        raise ValueError(f"[{op}] expected {name} >= {least}, got {found}")
+    return found
+
+
+cpdef object number(str op, str name, object value, object least=None, object most=None):
+    """An argument as a Python number, if it is one of any kind, or an array of one element, within the bounds."""
+    found = value
+    if not isinstance(value, (float, int)):
+        try:
+            if isinstance(value, (str, bytes)) or (isinstance(value, Array) and (<Array>value).needs_grad):
+                raise TypeError         # float() would read a text, and cut a tensor off the tape
+            found = float(value)
+        except (TypeError, ValueError):
+            raise TypeError(f"[{op}] expected a number {name}, got {value!r}") from None
+    if (least is not None and not found >= least) or (most is not None and not found <= most):     # NaN is neither
+        bounds = f">= {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"[{op}] expected {name} {bounds}, got {found}")
     return found

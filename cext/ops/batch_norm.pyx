@@ -4,13 +4,13 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport FLOAT64, Array, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.ops.arguments cimport float_operand
+from minigrad.engine.ops.arguments cimport float_operand, number
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt
 from minigrad.engine.ops.index cimport getitem
 from minigrad.engine.ops.layout cimport cast, dense, reshape_to, summed
 from minigrad.engine.ops.norm cimport (
-    check_eps, differentiate, parameter, plain, room, row_length, scaled, send_all, standard,
+    differentiate, parameter, plain, room, row_length, scaled, send_all, standard,
 )
 from minigrad.engine.tape cimport Node, recording, track, track_many
 
@@ -137,7 +137,7 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
         raise ValueError(f"[batch_norm] expected more than one value per channel in training, got shape {shape_of(a)}")
     gamma = parameter("batch_norm", "weight", weight, (channels,), a)
     beta = parameter("batch_norm", "bias", bias, (channels,), a)
-    check_eps("batch_norm", eps)
+    eps = number("batch_norm", "eps", eps, 0)
     mean, var = empty(a.code, 1, &channels, a.buffer.device), empty(a.code, 1, &channels, a.buffer.device)
     out = empty_as(a, a.code)
     if a.count:
@@ -187,7 +187,7 @@ def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5):
                       parameter("batch_norm", "var", var, (channels,), a))
     gamma = parameter("batch_norm", "weight", weight, (channels,), a)
     beta = parameter("batch_norm", "bias", bias, (channels,), a)
-    check_eps("batch_norm", eps)
+    eps = number("batch_norm", "eps", eps, 0)
     out = empty_as(a, a.code)
     backend(a).batch_norm_eval(a.extent[0], channels, row_length(a, a.ndim_ - 2), dense(a), plain(gamma), plain(beta),
                                dense(middle), dense(spread), eps, out, statistics)

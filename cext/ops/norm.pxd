@@ -6,7 +6,6 @@ from minigrad.engine.tape cimport Node
 cdef Array standard(Array x, list axes, Array near, double n, double eps)
 cdef Array scaled(Array y, Array weight, Array bias)
 cdef Array parameter(str op, str name, object given, tuple shape, Array x)
-cdef int check_eps(str op, object eps) except -1
 cdef Array plain(Array x)
 cdef Array room(Node node, int i, Array x, int first, int axes)
 cdef int send_all(Node node, tuple gradients) except -1

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport FLOAT32, FLOAT64, Array, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.ops.arguments cimport float_operand
+from minigrad.engine.ops.arguments cimport float_operand, integer, number
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt, square
 from minigrad.engine.ops.layout cimport cast, dense, reshape_to, summed
@@ -57,14 +57,6 @@ cdef Array parameter(str op, str name, object given, tuple shape, Array x):
     return a
 
 
-cdef int check_eps(str op, object eps) except -1:
-    if not hasattr(eps, "__float__"):
-        raise TypeError(f"[{op}] expected a number as eps, got {eps!r}")
-    if not eps >= 0:
-        raise ValueError(f"[{op}] eps must not be negative, got {eps}")
-    return 0
-
-
 cdef Array plain(Array x):
     """What kernels read of an optional parameter."""
     return None if x is None else dense(x)
@@ -96,7 +88,7 @@ cdef tuple trailing_shape(str op, Array x, object normalized_shape):
     """normalized_shape as a tuple, checked against the end of x's shape."""
     shape = (normalized_shape,) if hasattr(normalized_shape, "__index__") else normalized_shape
     if not isinstance(shape, (tuple, list)) or not all([hasattr(n, "__index__") for n in shape]):
-        raise TypeError(f"[{op}] expected an integer or a sequence of integers as normalized_shape, got "
+        raise TypeError(f"[{op}] expected an integer or a sequence of integers normalized_shape, got "
                         f"{normalized_shape!r}")
     shape = tuple(shape)
     cdef int axes = len(shape)
@@ -168,7 +160,7 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     cdef int axes = len(shape)
     cdef int64_t rows = rows_before(a, axes)
     gamma, beta = parameter("layer_norm", "weight", weight, shape, a), parameter("layer_norm", "bias", bias, shape, a)
-    check_eps("layer_norm", eps)
+    eps = number("layer_norm", "eps", eps, 0)
     mean, rstd = empty(a.code, 1, &rows, a.buffer.device), empty(a.code, 1, &rows, a.buffer.device)
     out = empty_as(a, a.code)
     if a.count:
@@ -235,7 +227,7 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
     gamma = parameter("rms_norm", "weight", weight, shape, a)
     if eps is None:
         eps = 2.0**-23 if a.code == FLOAT32 else 2.0**-52
-    check_eps("rms_norm", eps)
+    eps = number("rms_norm", "eps", eps, 0)
     rstd = empty(a.code, 1, &rows, a.buffer.device)
     out = empty_as(a, a.code)
     if a.count:
@@ -275,7 +267,7 @@ cdef Array grouped(str op, const char* name, Array a, int64_t groups, object wei
     cdef int64_t rows = a.extent[0] * groups
     shape = (a.extent[1],)
     gamma, beta = parameter(op, "weight", weight, shape, a), parameter(op, "bias", bias, shape, a)
-    check_eps(op, eps)
+    eps = number(op, "eps", eps, 0)
     mean, rstd = empty(FLOAT64, 1, &rows, a.buffer.device), empty(FLOAT64, 1, &rows, a.buffer.device)
     out = empty_as(a, a.code)
     if a.count:
@@ -323,9 +315,7 @@ def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
     cdef Array a = float_operand("group_norm", x)
     if a.ndim_ < 2:
         raise ValueError(f"[group_norm] expected x of shape (N, C, ...), got {shape_of(a)}")
-    if not hasattr(num_groups, "__index__"):
-        raise TypeError(f"[group_norm] expected an integer number of groups, got {num_groups!r}")
-    cdef int64_t groups = num_groups.__index__()
+    cdef int64_t groups = integer("group_norm", "num_groups", num_groups)
     if groups < 1 or a.extent[1] % groups:
         raise ValueError(f"[group_norm] expected a number of groups that divides the {a.extent[1]} channels, "
                          f"got {groups}")

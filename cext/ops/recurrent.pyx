@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport BOOL, INT64, Array, check_same_device, empty, is_float, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.ops.arguments cimport float_operand, operand
+from minigrad.engine.ops.arguments cimport float_operand, number, operand
 from minigrad.engine.ops.layout cimport (
     cast, copied, dense, expand_dims, matrix_transpose, permuted_raw, reshaped, summed, zeros,
 )
@@ -36,7 +36,8 @@ cdef class Cell:
 
     def __init__(self, kind, norm=None, sizes=(), norm_cell=False, carry_norm=False, swap=False, slope=0.0,
                  eps=1e-5, eps_c=1e-5):
-        self.kind, self.norm, self.sizes, self.eps, self.eps_c = kind, norm, tuple(sizes), eps, eps_c
+        self.kind, self.norm, self.sizes = kind, norm, tuple(sizes)
+        self.eps, self.eps_c = number("recurrent", "eps", eps, 0), number("recurrent", "eps_c", eps_c, 0)
         self.norm_cell, self.carry_norm, self.swap, self.slope = norm_cell, carry_norm, swap, slope
         if (kind, norm) not in KINDS:
             raise ValueError(f"[recurrent] no cell {kind!r} with norm {norm!r}")
@@ -46,8 +47,6 @@ cdef class Cell:
         if (norm_cell and kind != "lstm") or (carry_norm and not norm_cell) or (swap and kind != "gru"):
             raise ValueError(f"[recurrent] a {kind!r} has no such variant: norm_cell={norm_cell}, "
                              f"carry_norm={carry_norm}, swap={swap}")
-        if not (eps >= 0 and eps_c >= 0):
-            raise ValueError(f"[recurrent] expected eps >= 0, got {eps if not eps >= 0 else eps_c}")
 
     def __repr__(self):
         return f"Cell{self.__reduce__()[1]}"

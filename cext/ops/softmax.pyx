@@ -7,7 +7,7 @@ from minigrad.engine.array cimport (
 )
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.ops.arguments cimport float_operand, one_axis, operand
+from minigrad.engine.ops.arguments cimport float_operand, integer, number, one_axis, operand
 from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
 from minigrad.engine.ops.logic cimport equal, not_equal, where
 from minigrad.engine.ops.functions cimport exp
@@ -183,7 +183,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     """
     cdef Array z = float_operand("cross_entropy", input), labels = operand("cross_entropy", target), w
     cdef Array loss, lse
-    cdef int64_t rows, width, ignore = ignore_index
+    cdef int64_t rows, width, ignore = integer("cross_entropy", "ignore_index", ignore_index)
     cdef int axis = 1 if z.ndim_ > 1 else 0     # that of the classes
     given = is_float(labels.code) and same_shape(labels, z) and z.ndim_ > 0
     shape = shape_of(z)[:axis] + shape_of(z)[axis + 1:]
@@ -193,8 +193,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
             raise ValueError(f"[cross_entropy] expected labels for ignore_index, got probabilities and {ignore}")
     else:
         check_class_labels("cross_entropy", f", or probabilities of shape {shape_of(z)}", z, labels, axis, reduction)
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"[cross_entropy] expected label_smoothing from 0 to 1, got {label_smoothing}")
+    label_smoothing = number("cross_entropy", "label_smoothing", label_smoothing, 0, 1)
     w = class_weight("cross_entropy", weight, z, axis)
     width = z.extent[axis]
     rows = labels.count if not given else z.count // width if width else 0
@@ -336,7 +335,7 @@ def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"
     cdef Array x = float_operand("nll_loss", log_probs), target = operand("nll_loss", labels)
     cdef Array w, flat, kept, safe, loss
     cdef int axis = 1 if x.ndim_ > 1 else 0
-    cdef int64_t ignore = ignore_index
+    cdef int64_t ignore = integer("nll_loss", "ignore_index", ignore_index)
     shape = shape_of(x)[:axis] + shape_of(x)[axis + 1:]
     check_class_labels("nll_loss", "", x, target, axis, reduction)
     w = class_weight("nll_loss", weight, x, axis)

@@ -1,5 +1,6 @@
 """Activations as modules; each calls the function of the same name in `minigrad.nn.functional`."""
 
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.module import Module
@@ -37,7 +38,7 @@ class LeakyReLU(Module):
 
     def __init__(self, negative_slope: float = 0.01) -> None:
         super().__init__()
-        self.negative_slope = negative_slope
+        self.negative_slope = number("LeakyReLU", "negative_slope", negative_slope)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.leaky_relu(x, self.negative_slope)
@@ -64,7 +65,7 @@ class ELU(Module):
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__()
-        self.alpha = alpha
+        self.alpha = number("ELU", "alpha", alpha)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.elu(x, self.alpha)
@@ -183,7 +184,7 @@ class Softmax(Module):
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__()
-        self.axis = axis
+        self.axis = integer("Softmax", "axis", axis)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.softmax(x, self.axis)
@@ -210,7 +211,7 @@ class LogSoftmax(Module):
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__()
-        self.axis = axis
+        self.axis = integer("LogSoftmax", "axis", axis)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.log_softmax(x, self.axis)

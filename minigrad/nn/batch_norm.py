@@ -3,10 +3,9 @@
 The conventions are PyTorch's; the table in `minigrad.nn.norm` says which arguments give those of Keras and Flax.
 """
 
-import operator
-
 from minigrad.creation import ones, zeros
 from minigrad.engine.array import DType
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
@@ -31,14 +30,10 @@ class _ChannelNorm(Affine):
     ) -> None:  # fmt: skip
         super().__init__()
         name = type(self).__name__
-        if num_features < 1 or (statistics is not None and min(statistics) < 1):
-            raise ValueError(f"[{name}] expected sizes of at least 1, got {statistics or num_features}")
-        if not eps >= 0:
-            raise ValueError(f"[{name}] expected eps >= 0, got {eps}")
-        if momentum is not None and not 0 <= momentum <= 1:
-            raise ValueError(f"[{name}] expected momentum from 0 to 1 or None, got {momentum}")
-        self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
-        self.track_running_stats = statistics is not None
+        self.num_features = num_features = integer(name, "num_features", num_features, 1)
+        self.eps = number(name, "eps", eps, 0)
+        self.momentum = None if momentum is None else number(name, "momentum", momentum, 0, 1)
+        self.affine, self.track_running_stats = affine, statistics is not None
         self.add_affine(num_features, affine and weight, affine and bias, device, dtype)
         mean = None if statistics is None else zeros(statistics, dtype=dtype, device=device)
         var = None if statistics is None else ones(statistics, dtype=dtype, device=device)
@@ -244,9 +239,11 @@ class RecurrentBatchNorm1d(_ChannelNorm):
         device: str | None = None, dtype: DType | str | None = None, *, gain: float = 0.1, bias: bool = True,
         weight: bool = True, unbiased_running_var: bool = True,
     ) -> None:  # fmt: skip
+        max_length = integer("RecurrentBatchNorm1d", "max_length", max_length, 1)
         statistics = (max_length, num_features)
         super().__init__(num_features, eps, momentum, affine, weight, bias, statistics, device, dtype)
-        self.max_length, self.gain, self.unbiased_running_var = max_length, gain, unbiased_running_var
+        self.max_length, self.unbiased_running_var = max_length, unbiased_running_var
+        self.gain = number("RecurrentBatchNorm1d", "gain", gain)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -258,12 +255,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
     def forward(self, x: Tensor, time: int) -> Tensor:
         """``(N, C)`` at step `time`, counted from 0, to the same shape."""
         self._check(x)
-        try:
-            time = operator.index(time)
-        except (TypeError, ValueError, IndexError):
-            raise TypeError(f"[RecurrentBatchNorm1d] expected an integer time, got {time!r}") from None
-        if time < 0:
-            raise ValueError(f"[RecurrentBatchNorm1d] expected time >= 0, got {time}")
+        time = integer("RecurrentBatchNorm1d", "time", time, 0)
         step = min(time, self.max_length - 1)
         if not self.training and not int(self.num_batches_tracked[step]):
             trained = self.num_batches_tracked[:step].nonzero()[0]

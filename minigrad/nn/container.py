@@ -45,6 +45,8 @@ class _Numbered(Module):
 
     def extend(self: Self, modules: Iterable[Module]) -> Self:
         """Add several modules at the end; returns this one."""
+        if not isinstance(modules, Iterable):
+            raise TypeError(f"[{type(self).__name__}] expected an iterable of modules, got {modules!r}")
         for module in modules:
             self.append(module)
         return self

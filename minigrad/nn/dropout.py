@@ -1,5 +1,6 @@
 """Dropout."""
 
+from minigrad.engine.ops.arguments import number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.module import Module
@@ -33,9 +34,7 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
-        if not 0 <= p <= 1:
-            raise ValueError(f"[Dropout] expected a probability from 0 to 1, got {p}")
-        self.p = p
+        self.p = number("Dropout", "p", p, 0, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape as `x`."""

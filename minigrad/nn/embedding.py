@@ -2,6 +2,7 @@
 
 from minigrad.creation import empty
 from minigrad.engine.array import DType
+from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
@@ -52,9 +53,8 @@ class Embedding(Module):
         device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        if num_embeddings < 1 or embedding_dim < 1:
-            raise ValueError(f"[Embedding] expected sizes of at least 1, got {num_embeddings} and {embedding_dim}")
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.num_embeddings = num_embeddings = integer("Embedding", "num_embeddings", num_embeddings, 1)
+        self.embedding_dim = embedding_dim = integer("Embedding", "embedding_dim", embedding_dim, 1)
         self.padding_idx = F.padding_row("Embedding", padding_idx, num_embeddings)
         self.weight = Parameter(empty((num_embeddings, embedding_dim), dtype=dtype, device=device))
         self.reset_parameters()

@@ -1,11 +1,11 @@
 """The functions behind the modules: the engine's fused operations, and what is composed of simpler ones."""
 
 import math
-import numbers
 from collections.abc import Callable
 
 from minigrad.creation import arange
 from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leaky_relu, relu, sigmoid, silu, softplus
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from minigrad.engine.ops.functions import absolute, log, square
 from minigrad.engine.ops.index import take
@@ -78,6 +78,7 @@ def padding_row(op: str, padding_idx: int | None, rows: int) -> int | None:
     """`padding_idx`, counted from the front and checked."""
     if padding_idx is None:
         return None
+    padding_idx = integer(op, "padding_idx", padding_idx)
     if not -rows <= padding_idx < rows:
         raise ValueError(f"[{op}] expected padding_idx from {-rows} to {rows - 1}, got {padding_idx}")
     return padding_idx % rows
@@ -116,6 +117,7 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     [[1, 0, 0], [0, 0, 1]]
     """
     _check_integers("one_hot", labels)
+    num_classes = integer("one_hot", "num_classes", num_classes)
     if num_classes == -1 and labels.size:
         num_classes = int(labels.max().item()) + 1
     if num_classes < 1:
@@ -293,8 +295,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
     """
     check_reduction("smooth_l1_loss", reduction)
     _check_pair("smooth_l1_loss", x, target)
-    if not beta >= 0:
-        raise ValueError(f"[smooth_l1_loss] expected beta >= 0, got {beta}")
+    beta = number("smooth_l1_loss", "beta", beta, 0)
     if beta == 0:
         return l1_loss(x, target, reduction)
     distance = absolute(x - target)
@@ -430,10 +431,7 @@ def _follow(
     op: str, running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float
 ) -> None:
     """Move running statistics towards new ones, in place; neither if one of them or the momentum does not fit."""
-    if not isinstance(momentum, numbers.Real):
-        raise TypeError(f"[{op}] expected a number as momentum, got {momentum!r}")
-    if not 0 <= momentum <= 1:
-        raise ValueError(f"[{op}] expected momentum from 0 to 1, got {momentum}")
+    momentum = number(op, "momentum", momentum, 0, 1)
     if running_mean.shape != mean.shape or running_var.shape != mean.shape:
         got = f"{running_mean.shape} and {running_var.shape}"
         raise ValueError(f"[{op}] expected running statistics of shape {mean.shape}, got {got}")

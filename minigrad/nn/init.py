@@ -7,6 +7,7 @@ import numpy as np
 from minigrad import random
 from minigrad.autograd import no_grad
 from minigrad.creation import asarray, eye, full_like
+from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.functions import erf
 from minigrad.engine.ops.logic import clip, where
 from minigrad.engine.tensor import Tensor
@@ -40,7 +41,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     1.0
     """
     if nonlinearity == "leaky_relu":
-        return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
+        return math.sqrt(2 / (1 + number("calculate_gain", "param", 0.01 if param is None else param) ** 2))
     if nonlinearity not in GAINS:
         raise ValueError(f"[calculate_gain] expected one of {', '.join(GAINS)} or leaky_relu, got {nonlinearity!r}")
     return GAINS[nonlinearity]
@@ -62,6 +63,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     >>> bool(2 <= x.min()) and bool(x.max() < 3)
     True
     """
+    a, b = number("uniform_", "a", a), number("uniform_", "b", b)
     if not b >= a:
         raise ValueError(f"[uniform_] expected a <= b, got {a} and {b}")
     return _set(tensor, random.uniform(a, b, tensor.shape, dtype=tensor.dtype))
@@ -82,8 +84,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     >>> init.normal_(mg.empty(2), 5.0, 0.0).tolist()
     [5.0, 5.0]
     """
-    if not std >= 0:
-        raise ValueError(f"[normal_] expected std >= 0, got {std}")
+    mean, std = number("normal_", "mean", mean), number("normal_", "std", std, 0)
     return _set(tensor, random.normal(mean, std, tensor.shape, dtype=tensor.dtype))
 
 
@@ -116,6 +117,8 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
     >>> bool(x.min() >= -1) and bool(x.max() <= 1)
     True
     """
+    mean, std = number("trunc_normal_", "mean", mean), number("trunc_normal_", "std", std)
+    a, b = number("trunc_normal_", "a", a), number("trunc_normal_", "b", b)
     if not (std > 0 and a < b):
         raise ValueError(f"[trunc_normal_] expected std > 0 and a < b, got {std}, {a} and {b}")
     low, high = ((bound - mean) / (std * math.sqrt(2)) for bound in (a, b))
@@ -141,7 +144,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     [0.5, 0.5]
     """
     with no_grad():
-        tensor.fill_(val)
+        tensor.fill_(number("constant_", "val", val))
     return tensor
 
 
@@ -206,7 +209,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     True
     """
     fan_in, fan_out = _fans("xavier_uniform_", tensor)
-    bound = gain * math.sqrt(6 / (fan_in + fan_out))
+    bound = number("xavier_uniform_", "gain", gain, 0) * math.sqrt(6 / (fan_in + fan_out))
     return uniform_(tensor, -bound, bound)
 
 
@@ -220,7 +223,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     [0.0, 0.0, 0.0]
     """
     fan_in, fan_out = _fans("xavier_normal_", tensor)
-    return normal_(tensor, 0.0, gain * math.sqrt(2 / (fan_in + fan_out)))
+    return normal_(tensor, 0.0, number("xavier_normal_", "gain", gain, 0) * math.sqrt(2 / (fan_in + fan_out)))
 
 
 def kaiming_uniform_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
@@ -289,7 +292,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
     normal = random.normal(0.0, 1.0, (max(rows, columns), min(rows, columns)), dtype="float64")
     q, r = np.linalg.qr(normal.numpy())
-    q = gain * q * np.where(np.diag(r) < 0, -1.0, 1.0)
+    q = number("orthogonal_", "gain", gain) * q * np.where(np.diag(r) < 0, -1.0, 1.0)
     return _set(tensor, asarray(q if rows >= columns else q.T).reshape(tensor.shape))
 
 
@@ -311,4 +314,4 @@ def _kaiming_std(op: str, tensor: Tensor, a: float, mode: str, nonlinearity: str
     fans = dict(zip(("fan_in", "fan_out"), _fans(op, tensor), strict=True))
     if mode not in fans:
         raise ValueError(f"[{op}] expected mode 'fan_in' or 'fan_out', got {mode!r}")
-    return calculate_gain(nonlinearity, a) / math.sqrt(fans[mode])
+    return calculate_gain(nonlinearity, number(op, "a", a)) / math.sqrt(fans[mode])

@@ -2,8 +2,9 @@
 
 import math
 
-from minigrad.creation import empty, integer
+from minigrad.creation import empty
 from minigrad.engine.array import DType
+from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
@@ -53,10 +54,8 @@ class Linear(Module):
         device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        in_features, out_features = integer("Linear", in_features), integer("Linear", out_features)
-        if in_features < 1 or out_features < 1:
-            raise ValueError(f"[Linear] expected sizes of at least 1, got {in_features} and {out_features}")
-        self.in_features, self.out_features = in_features, out_features
+        self.in_features = in_features = integer("Linear", "in_features", in_features, 1)
+        self.out_features = out_features = integer("Linear", "out_features", out_features, 1)
         self.weight = Parameter(empty((out_features, in_features), dtype=dtype, device=device))
         self.register_parameter("bias", Parameter(empty((out_features,), dtype=dtype, device=device)) if bias else None)
         self.reset_parameters()

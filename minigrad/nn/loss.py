@@ -1,5 +1,6 @@
 """Losses as modules; each calls the function of the same meaning in `minigrad.nn.functional`."""
 
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.module import Module
@@ -39,10 +40,9 @@ class CrossEntropyLoss(_Loss):
         label_smoothing: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__(reduction)
-        if not 0 <= label_smoothing <= 1:
-            raise ValueError(f"[CrossEntropyLoss] expected label_smoothing from 0 to 1, got {label_smoothing}")
         self.register_buffer("weight", weight)
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+        self.ignore_index = integer("CrossEntropyLoss", "ignore_index", ignore_index)
+        self.label_smoothing = number("CrossEntropyLoss", "label_smoothing", label_smoothing, 0, 1)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Logits ``(N, C, ...)`` and labels ``(N, ...)`` or probabilities like the logits: a scalar or ``(N, ...)``."""
@@ -73,7 +73,7 @@ class NLLLoss(_Loss):
     def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.register_buffer("weight", weight)
-        self.ignore_index = ignore_index
+        self.ignore_index = integer("NLLLoss", "ignore_index", ignore_index)
 
     def forward(self, log_probs: Tensor, labels: Tensor) -> Tensor:
         """Log-probabilities ``(N, C, ...)`` and integer labels ``(N, ...)`` to a scalar or ``(N, ...)``."""
@@ -199,9 +199,7 @@ class SmoothL1Loss(_Loss):
 
     def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction)
-        if not beta >= 0:
-            raise ValueError(f"[SmoothL1Loss] expected beta >= 0, got {beta}")
-        self.beta = beta
+        self.beta = number("SmoothL1Loss", "beta", beta, 0)
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Input and target of one shape."""

@@ -38,6 +38,7 @@ which they are.
 
 from minigrad.creation import ones, zeros
 from minigrad.engine.array import DType
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
@@ -123,8 +124,8 @@ class LayerNorm(Affine):
     ) -> None:  # fmt: skip
         super().__init__()
         shape = _shape("LayerNorm", normalized_shape)
-        _check_eps("LayerNorm", eps)
-        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
+        self.normalized_shape, self.elementwise_affine = shape, elementwise_affine
+        self.eps = number("LayerNorm", "eps", eps, 0)
         self.add_affine(shape, elementwise_affine and weight, elementwise_affine and bias, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -181,8 +182,8 @@ class RMSNorm(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         shape = _shape("RMSNorm", normalized_shape)
-        _check_eps("RMSNorm", eps)
-        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
+        self.normalized_shape, self.elementwise_affine = shape, elementwise_affine
+        self.eps = None if eps is None else number("RMSNorm", "eps", eps, 0)
         weight = Parameter(ones(shape, dtype=dtype, device=device)) if elementwise_affine else None
         self.register_parameter("weight", weight)
 
@@ -250,12 +251,16 @@ class GroupNorm(Affine):
         device: str | None = None, dtype: DType | str | None = None, *, bias: bool = True, weight: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
-        if num_groups < 1 or num_channels < 1 or num_channels % num_groups:
+        num_groups, num_channels = (
+            integer("GroupNorm", name, value, 1)
+            for name, value in (("num_groups", num_groups), ("num_channels", num_channels))
+        )
+        if num_channels % num_groups:
             raise ValueError(
                 f"[GroupNorm] expected groups that divide the channels, got {num_groups} and {num_channels}"
             )
-        _check_eps("GroupNorm", eps)
-        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        self.num_groups, self.num_channels, self.affine = num_groups, num_channels, affine
+        self.eps = number("GroupNorm", "eps", eps, 0)
         self.add_affine(num_channels, affine and weight, affine and bias, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -279,12 +284,7 @@ def check_tensor(op: str, x: object) -> None:
 
 
 def _shape(op: str, normalized_shape: int | tuple[int, ...] | list[int]) -> tuple[int, ...]:
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    if not shape or min(shape) < 1:
-        raise ValueError(f"[{op}] expected a normalized_shape of sizes of at least 1, got {normalized_shape}")
-    return shape
-
-
-def _check_eps(op: str, eps: float | None) -> None:
-    if eps is not None and not eps >= 0:
-        raise ValueError(f"[{op}] expected eps >= 0, got {eps}")
+    sizes = normalized_shape if isinstance(normalized_shape, tuple | list) else [normalized_shape]
+    if not sizes:
+        raise ValueError(f"[{op}] expected a normalized_shape of at least one axis, got {normalized_shape}")
+    return tuple(integer(op, "normalized_shape", size, 1) for size in sizes)

@@ -5,6 +5,7 @@ from typing import Literal
 
 from minigrad.creation import empty, ones, zeros
 from minigrad.engine.array import DType
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.recurrent import Cell, normalized
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import init
@@ -87,16 +88,13 @@ class Recurrent(Module):
         self, input_size: int, hidden_size: int, bias: bool | Literal["input"], norm: str | None, eps: float
     ) -> None:
         super().__init__()
-        if input_size < 1 or hidden_size < 1:
-            raise ValueError(f"[{self.name}] expected sizes of at least 1, got {input_size} and {hidden_size}")
         if not (isinstance(bias, bool) or bias == "input"):
             raise ValueError(f"[{self.name}] expected bias True, False or 'input', got {bias!r}")
         if norm not in self.norms:
             raise ValueError(f"[{self.name}] expected norm {' or '.join(map(repr, self.norms))}, got {norm!r}")
-        self.input_size, self.hidden_size, self.norm = input_size, hidden_size, norm
-        if not eps >= 0:
-            raise ValueError(f"[{self.name}] expected eps >= 0, got {eps}")
-        self.bias, self._eps = bias, eps
+        self.input_size = integer(self.name, "input_size", input_size, 1)
+        self.hidden_size = integer(self.name, "hidden_size", hidden_size, 1)
+        self.norm, self.bias, self._eps = norm, bias, number(self.name, "eps", eps, 0)
 
     @property
     def eps(self) -> float:
@@ -116,7 +114,7 @@ class Recurrent(Module):
         self.nonlinearity = nonlinearity
 
     def _set_gates(self, gate_activation: str) -> None:
-        if gate_activation not in SLOPES:
+        if not isinstance(gate_activation, str) or gate_activation not in SLOPES:
             raise ValueError(f"[{self.name}] expected gate_activation {', '.join(map(repr, SLOPES))}, "
                              f"got {gate_activation!r}")  # fmt: skip
         self.gate_activation = gate_activation
@@ -126,7 +124,8 @@ class Recurrent(Module):
             raise ValueError(f"[{self.name}] expected norm='layer' with norm_each_gate and carry_norm, got None")
         if forget_bias is not None and self.bias is False and not norm_each_gate:
             raise ValueError(f"[{self.name}] expected a bias with forget_bias={forget_bias}, got bias=False")
-        self.norm_each_gate, self.carry_norm, self.forget_bias = norm_each_gate, carry_norm, forget_bias
+        self.norm_each_gate, self.carry_norm = norm_each_gate, carry_norm
+        self.forget_bias = None if forget_bias is None else number(self.name, "forget_bias", forget_bias)
 
     def _set_gru(self, convention: str | None) -> None:
         if convention not in (None, "torch", "paper"):

@@ -5,6 +5,7 @@ from typing import Literal
 
 from minigrad.creation import arange, tensor, zeros
 from minigrad.engine.array import DType
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import concat, stack, unstack
 from minigrad.engine.ops.layout import flip
 from minigrad.engine.ops.logic import where
@@ -25,12 +26,9 @@ class _Sequences(Recurrent):
         self, num_layers: int, batch_first: bool, dropout: float, bidirectional: bool,
         device: str | None, dtype: DType | str | None,
     ) -> None:  # fmt: skip
-        if num_layers < 1:
-            raise ValueError(f"[{self.name}] expected at least one layer, got {num_layers}")
-        if not 0 <= dropout <= 1:
-            raise ValueError(f"[{self.name}] expected a dropout probability from 0 to 1, got {dropout}")
-        self.num_layers, self.batch_first, self.dropout, self.bidirectional = (
-            num_layers, batch_first, dropout, bidirectional)  # fmt: skip
+        self.num_layers = num_layers = integer(self.name, "num_layers", num_layers, 1)
+        self.dropout = number(self.name, "dropout", dropout, 0, 1)
+        self.batch_first, self.bidirectional = batch_first, bidirectional
         for layer in range(num_layers):
             width = self.input_size if layer == 0 else self.hidden_size * (2 if bidirectional else 1)
             for suffix in self._suffixes(layer):
@@ -212,7 +210,7 @@ class RNN(_Sequences):
         if (max_length is not None) != (norm == "batch"):
             raise ValueError(f"[RNN] expected max_length with norm='batch' and only there, "
                              f"got {max_length} and norm={norm!r}")  # fmt: skip
-        self.max_length = max_length
+        self.max_length = None if max_length is None else integer("RNN", "max_length", max_length, 1)
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
 
     def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DType | str | None) -> None:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable
 
 from minigrad.autograd import no_grad
+from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.functions import absolute, rsqrt
 from minigrad.engine.ops.join import concat
 from minigrad.engine.ops.logic import clip
@@ -59,8 +60,10 @@ def clip_grad_norm_(
     >>> [round(value, 3) for value in x.grad.tolist()]
     [0.6, 0.8]
     """
-    if not max_norm >= 0 or not norm_type > 0:
-        raise ValueError(f"[clip_grad_norm_] expected max_norm >= 0 and norm_type > 0, got {max_norm} and {norm_type}")
+    max_norm = number("clip_grad_norm_", "max_norm", max_norm, 0)
+    norm_type = number("clip_grad_norm_", "norm_type", norm_type, 0)
+    if norm_type == 0:
+        raise ValueError("[clip_grad_norm_] expected norm_type > 0, got 0")
     by_dtype = _gradients(parameters)
     norm = _combine([_norm(grads, norm_type) for grads in by_dtype], norm_type)
     if error_if_nonfinite and not math.isfinite(norm):
@@ -90,8 +93,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     >>> x.grad.tolist()
     [1.0, -0.5]
     """
-    if not clip_value >= 0:
-        raise ValueError(f"[clip_grad_value_] expected clip_value >= 0, got {clip_value}")
+    clip_value = number("clip_grad_value_", "clip_value", clip_value, 0)
     with no_grad():
         for grads in _gradients(parameters):
             for grad in grads:

@@ -55,12 +55,6 @@ class Adagrad(Optimizer):
             "initial_accumulator_value": initial_accumulator_value, "eps": eps,
         })  # fmt: skip
 
-    def check(self, group: Group) -> None:
-        super().check(group)
-        for option in ("lr_decay", "initial_accumulator_value"):
-            if not group[option] >= 0:
-                raise ValueError(f"[Adagrad] expected {option} >= 0, got {group[option]}")
-
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         sums = batch.buffers("sum", group["initial_accumulator_value"])
         lr = group["lr"] / (1 + (batch.count() - 1) * group["lr_decay"])

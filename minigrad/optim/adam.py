@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.optimizer import adam_step
 from minigrad.engine.tensor import Tensor
 from minigrad.optim.optimizer import Batch, Group, Optimizer
@@ -60,8 +61,14 @@ class Adam(Optimizer):
 
     def check(self, group: Group) -> None:
         super().check(group)
-        if len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"]):
-            raise ValueError(f"[{self.name}] expected two betas in [0, 1), got {group['betas']}")
+        betas = group["betas"]
+        if not isinstance(betas, tuple | list):
+            raise TypeError(f"[{self.name}] expected two betas, got {betas!r}")
+        if len(betas) != 2:
+            raise ValueError(f"[{self.name}] expected two betas, got {betas}")
+        group["betas"] = betas = tuple(number(self.name, "betas", beta, 0) for beta in betas)
+        if not max(betas) < 1:
+            raise ValueError(f"[{self.name}] expected two betas in [0, 1), got {betas}")
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         beta1, beta2 = group["betas"]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from minigrad.autograd import enable_grad
 from minigrad.creation import asarray, full_like
+from minigrad.engine.ops.arguments import number
 from minigrad.engine.tensor import Tensor
 
 Group = dict[str, Any]
@@ -83,13 +84,13 @@ class Optimizer:
     Raises
     ------
     TypeError
-        For what is no iterable of tensors or dicts; a set has no order.
+        For what is no iterable of tensors or dicts (a set has no order), and for options that are no numbers.
     ValueError
         For no tensors at all, a tensor given twice, a tensor that is not a leaf, and options out of range.
     """
 
     def __init__(self, params: Iterable[Tensor] | Iterable[Group], defaults: Group) -> None:
-        if isinstance(params, Tensor | Mapping | set | str):
+        if isinstance(params, Tensor | Mapping | set | str) or not isinstance(params, Iterable):
             raise TypeError(f"[{self.name}] expected a list of tensors or of groups, got a {type(params).__name__}")
         self.defaults = defaults
         self.param_groups: list[Group] = []
@@ -125,6 +126,8 @@ class Optimizer:
         params = param_group["params"]
         if isinstance(params, set):
             raise TypeError(f"[{self.name}] expected a list of tensors, got a set, which has no order")
+        if not isinstance(params, Iterable):
+            raise TypeError(f"[{self.name}] expected a list of tensors, got {params!r}")
         params = [params] if isinstance(params, Tensor) else list(params)
         known = {id(parameter) for group in self.param_groups for parameter in group["params"]}
         for parameter in params:
@@ -143,10 +146,10 @@ class Optimizer:
         self._plans.append(None)
 
     def check(self, group: Group) -> None:
-        """Raise ValueError for options out of range."""
-        for option in ("lr", "weight_decay", "eps", "momentum"):
-            if option in group and not group[option] >= 0:
-                raise ValueError(f"[{self.name}] expected {option} >= 0, got {group[option]}")
+        """Make numbers of the options; raise TypeError for what is none, ValueError for those out of range."""
+        for option in ("lr", "weight_decay", "eps", "momentum", "alpha", "lr_decay", "initial_accumulator_value"):
+            if option in group:
+                group[option] = number(self.name, option, group[option], 0)
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         """Update the parameters of a batch by their gradients and the options of its group."""
@@ -267,7 +270,7 @@ class Optimizer:
 
     def __repr__(self) -> str:
         lines = []
-        for number, group in enumerate(self.param_groups):
-            lines.append(f"Parameter group {number}")
+        for k, group in enumerate(self.param_groups):
+            lines.append(f"Parameter group {k}")
             lines += [f"    {name}: {value}" for name, value in sorted(group.items()) if name != "params"]
         return f"{self.name} (\n" + "\n".join(lines) + "\n)"

@@ -57,11 +57,6 @@ class RMSprop(Optimizer):
             "centered": centered,
         })  # fmt: skip
 
-    def check(self, group: Group) -> None:
-        super().check(group)
-        if not group["alpha"] >= 0:
-            raise ValueError(f"[RMSprop] expected alpha >= 0, got {group['alpha']}")
-
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         batch.count()
         momenta = batch.buffers("momentum_buffer") if group["momentum"] else None

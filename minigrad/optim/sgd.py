@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from minigrad.engine.ops.arguments import number
 from minigrad.engine.ops.optimizer import sgd_step
 from minigrad.engine.tensor import Tensor
 from minigrad.optim.optimizer import Batch, Group, Optimizer
@@ -58,6 +59,7 @@ class SGD(Optimizer):
 
     def check(self, group: Group) -> None:
         super().check(group)
+        group["dampening"] = number("SGD", "dampening", group["dampening"])
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise ValueError(
                 f"[SGD] nesterov: expected momentum > 0 and dampening 0, got {group['momentum']} and "

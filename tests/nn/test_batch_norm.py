@@ -204,7 +204,7 @@ def test_functional_errors():
         with pytest.raises(ValueError, match=r"\[batch_norm\]"):
             F.batch_norm(x, wrong, var)
     for wrong, error, expected in (
-        (None, TypeError, "a number as momentum, got None"), ("0.1", TypeError, "a number as momentum, got '0.1'"),
+        (None, TypeError, "a number momentum, got None"), ("0.1", TypeError, "a number momentum, got '0.1'"),
         (1.5, ValueError, "momentum from 0 to 1, got 1.5"), (math.nan, ValueError, "momentum from 0 to 1, got nan"),
     ):  # fmt: skip
         with pytest.raises(error, match=rf"\[batch_norm\] expected {expected}"):

@@ -52,7 +52,7 @@ def test_from_pretrained(freeze):
 
 
 @pytest.mark.parametrize("call, error, message", [
-    (lambda: nn.Embedding(0, 3), ValueError, r"\[Embedding\] expected sizes of at least 1, got 0 and 3"),
+    (lambda: nn.Embedding(0, 3), ValueError, r"\[Embedding\] expected num_embeddings >= 1, got 0"),
     (lambda: nn.Embedding(5, 3, 5), ValueError, r"\[Embedding\] expected padding_idx from -5 to 4, got 5"),
     (lambda: nn.Embedding.from_pretrained(mg.ones(3)), ValueError, r"\[Embedding\] expected rows .* got \(3,\)"),
     (lambda: nn.Embedding.from_pretrained(mg.ones((5, 3)), padding_idx=5), ValueError, r"\[Embedding\] expected padding_idx from -5 to 4"),

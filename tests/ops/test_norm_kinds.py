@@ -315,7 +315,7 @@ def test_arguments_of_another_kind(device):
             ("batch_norm", lambda x, eps: batch_norm_eval(x, mg.zeros(4, device=device), mg.ones(4, device=device), eps=eps)),
             ("rms_norm", lambda x, eps: mg.rms_norm(x, 3, eps="x" if eps is None else eps)),    # which takes None
         ):  # fmt: skip
-            refuses(TypeError, op, ["number as eps", "x" if (op, eps) == ("rms_norm", None) else repr(eps)], call, x, eps)
+            refuses(TypeError, op, ["number eps", "x" if (op, eps) == ("rms_norm", None) else repr(eps)], call, x, eps)
     for shape in (3.0, "3", None, (4, 3.0), ("4",), {4: 3}):
         refuses(TypeError, "layer_norm", ["normalized_shape", repr(shape)], mg.layer_norm, x, shape)
         refuses(TypeError, "rms_norm", ["normalized_shape", repr(shape)], mg.rms_norm, x, shape)

@@ -7,6 +7,7 @@ schedule, or the user), the change stays as a factor, so that schedules on one o
 from collections.abc import Mapping
 from typing import Any
 
+from minigrad.engine.ops.arguments import integer
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -37,11 +38,12 @@ class LRScheduler:
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         check_optimizer(self, optimizer)
         self.optimizer = optimizer
-        for number, group in enumerate(optimizer.param_groups):
+        last_epoch = integer(type(self).__name__, "last_epoch", last_epoch, -1)
+        for k, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
-                raise ValueError(f"[{type(self).__name__}] expected 'initial_lr' in parameter group {number} to resume")
+                raise ValueError(f"[{type(self).__name__}] expected 'initial_lr' in parameter group {k} to resume")
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         if last_epoch == -1:

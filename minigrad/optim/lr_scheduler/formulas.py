@@ -4,6 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, per_group
 from minigrad.optim.optimizer import Optimizer
 
@@ -66,9 +67,8 @@ class StepLR(LRScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
-        if step_size < 1:
-            raise ValueError(f"[StepLR] expected step_size >= 1, got {step_size}")
-        self.step_size, self.gamma = step_size, gamma
+        self.step_size = integer("StepLR", "step_size", step_size, 1)
+        self.gamma = number("StepLR", "gamma", gamma)
         super().__init__(optimizer, last_epoch)
 
     def lr_at(self, group: int, epoch: int) -> float:
@@ -98,7 +98,8 @@ class MultiStepLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
-        self.milestones, self.gamma = sorted(milestones), gamma
+        self.milestones = sorted(integer("MultiStepLR", "milestones", milestone) for milestone in milestones)
+        self.gamma = number("MultiStepLR", "gamma", gamma)
         super().__init__(optimizer, last_epoch)
 
     def lr_at(self, group: int, epoch: int) -> float:
@@ -125,7 +126,7 @@ class ExponentialLR(LRScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
-        self.gamma = gamma
+        self.gamma = number("ExponentialLR", "gamma", gamma)
         super().__init__(optimizer, last_epoch)
 
     def lr_at(self, group: int, epoch: int) -> float:
@@ -162,11 +163,11 @@ class LinearLR(LRScheduler):
         self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5,
         last_epoch: int = -1,
     ) -> None:  # fmt: skip
-        if not (0 < start_factor <= 1 and 0 <= end_factor <= 1):
-            raise ValueError(f"[LinearLR] expected factors in (0, 1] and [0, 1], got {start_factor} and {end_factor}")
-        if total_iters < 1:
-            raise ValueError(f"[LinearLR] expected total_iters >= 1, got {total_iters}")
-        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        self.start_factor = number("LinearLR", "start_factor", start_factor, 0, 1)
+        if start_factor == 0:
+            raise ValueError("[LinearLR] expected start_factor > 0, got 0")
+        self.end_factor = number("LinearLR", "end_factor", end_factor, 0, 1)
+        self.total_iters = integer("LinearLR", "total_iters", total_iters, 1)
         super().__init__(optimizer, last_epoch)
 
     def lr_at(self, group: int, epoch: int) -> float:
@@ -196,9 +197,8 @@ class CosineAnnealingLR(LRScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
-        if T_max < 1:
-            raise ValueError(f"[CosineAnnealingLR] expected T_max >= 1, got {T_max}")
-        self.T_max, self.eta_min = T_max, eta_min
+        self.T_max = integer("CosineAnnealingLR", "T_max", T_max, 1)
+        self.eta_min = number("CosineAnnealingLR", "eta_min", eta_min)
         super().__init__(optimizer, last_epoch)
 
     def lr_at(self, group: int, epoch: int) -> float:

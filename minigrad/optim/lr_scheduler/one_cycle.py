@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, per_group
 from minigrad.optim.optimizer import Optimizer
 
@@ -59,11 +60,16 @@ class OneCycleLR(LRScheduler):
         check_optimizer(self, optimizer)
         if total_steps is None and (epochs is None or steps_per_epoch is None):
             raise ValueError("[OneCycleLR] expected total_steps, or epochs and steps_per_epoch")
-        self.total_steps = total_steps if total_steps is not None else (epochs or 0) * (steps_per_epoch or 0)
-        if self.total_steps < 1:
-            raise ValueError(f"[OneCycleLR] expected at least one step, got {self.total_steps}")
-        if not 0 <= pct_start <= 1:
-            raise ValueError(f"[OneCycleLR] expected pct_start from 0 to 1, got {pct_start}")
+        name = "OneCycleLR"
+        if total_steps is None:
+            total_steps = integer(name, "epochs", epochs, 1) * integer(name, "steps_per_epoch", steps_per_epoch, 1)
+        self.total_steps = integer(name, "total_steps", total_steps, 1)
+        last_epoch = integer(name, "last_epoch", last_epoch, -1)
+        pct_start = number(name, "pct_start", pct_start, 0, 1)
+        div_factor = number(name, "div_factor", div_factor)
+        final_div_factor = number(name, "final_div_factor", final_div_factor)
+        base_momentum = number(name, "base_momentum", base_momentum, 0, 1)
+        max_momentum = number(name, "max_momentum", max_momentum, 0, 1)
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"[OneCycleLR] expected anneal_strategy 'cos' or 'linear', got {anneal_strategy!r}")
         self.cosine = anneal_strategy == "cos"
@@ -71,6 +77,7 @@ class OneCycleLR(LRScheduler):
         self.ends = [peak, 2 * peak, self.total_steps - 1] if three_phase else [peak, self.total_steps - 1]
         self.turns = []     # each group's rate at the beginning and at the end of each phase
         for group, top in zip(optimizer.param_groups, per_group(self, "max_lr", optimizer, max_lr), strict=True):
+            top = number(name, "max_lr", top, 0)
             low = top / div_factor
             last = low / final_div_factor
             self.turns.append([low, top, low, last] if three_phase else [low, top, last])

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.optim.lr_scheduler.base import check_optimizer, per_group
 from minigrad.optim.optimizer import Optimizer
 
@@ -56,11 +57,14 @@ class ReduceLROnPlateau:
             raise ValueError(f"[ReduceLROnPlateau] expected mode 'min' or 'max', got {mode!r}")
         if threshold_mode not in ("rel", "abs"):
             raise ValueError(f"[ReduceLROnPlateau] expected threshold_mode 'rel' or 'abs', got {threshold_mode!r}")
-        if not factor < 1:
-            raise ValueError(f"[ReduceLROnPlateau] expected factor < 1, got {factor}")
-        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
-        self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
-        self.min_lrs = per_group(self, "min_lr", optimizer, min_lr)
+        name = "ReduceLROnPlateau"
+        self.optimizer, self.mode, self.threshold_mode = optimizer, mode, threshold_mode
+        self.factor, self.threshold = number(name, "factor", factor), number(name, "threshold", threshold)
+        if not self.factor < 1:
+            raise ValueError(f"[{name}] expected factor < 1, got {factor}")
+        self.patience, self.cooldown = integer(name, "patience", patience), integer(name, "cooldown", cooldown)
+        self.min_lrs = [number(name, "min_lr", least) for least in per_group(self, "min_lr", optimizer, min_lr)]
+        self.eps = number(name, "eps", eps)
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 

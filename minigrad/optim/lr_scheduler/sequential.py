@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from minigrad.engine.ops.arguments import integer
 from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer
 from minigrad.optim.optimizer import Optimizer
 
@@ -50,8 +51,10 @@ class SequentialLR(LRScheduler):
                 raise TypeError(f"[SequentialLR] expected schedulers of a step() without arguments, got {scheduler!r}")
             if scheduler.optimizer is not optimizer:
                 raise ValueError("[SequentialLR] expected all schedulers to have the same optimizer")
+        places = [integer("SequentialLR", "milestones", milestone) for milestone in milestones]
+        last_epoch = integer("SequentialLR", "last_epoch", last_epoch, -1)
         self.optimizer, self.last_epoch = optimizer, last_epoch + 1
-        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        self.schedulers, self.milestones = list(schedulers), places
         if last_epoch == -1:
             self.schedulers[0].restart()
 
