@@ -50,6 +50,8 @@ cdef class Node:
 
 cdef bint recording() noexcept
 cpdef bint set_recording(bint on) noexcept
+cpdef bint set_where(bint on) noexcept
+cpdef bint set_anomaly(bint on) noexcept
 cdef bint wanted(Array x) noexcept
 cdef Node track(Array out, const char* op, Backward run, int save, Array a, Array b=*, Array c=*, object extra=*)
 cdef Node track_many(list outs, const char* op, Backward run, list inputs, list saved, object extra=*)

@@ -69,14 +69,14 @@ cpdef bint set_recording(bint on) noexcept:
     return before
 
 
-def set_where(bint on):
+cpdef bint set_where(bint on) noexcept:
     """Switch the noting of source lines for this thread and return what it was."""
     global mg_where
     before, mg_where = bool(mg_where), on
     return before
 
 
-def set_anomaly(bint on):
+cpdef bint set_anomaly(bint on) noexcept:
     """Switch the check of every gradient for NaN and infinity for this thread and return what it was."""
     global mg_anomaly
     before, mg_anomaly = bool(mg_anomaly), on

@@ -1,14 +1,12 @@
 """Gradients: of tensors, as functions of functions, of your own operations, and how to check them."""
 
 import functools
-import inspect
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from minigrad.creation import asarray, zeros, zeros_like
-from minigrad.engine import tape
 from minigrad.engine.backward import differentiate, record_function
+from minigrad.engine.modes import detect_anomaly, enable_grad, no_grad, record_source
 from minigrad.engine.ops.join import stack
 from minigrad.engine.ops.layout import reshape
 from minigrad.engine.tape import GradientError, is_grad_enabled
@@ -18,112 +16,6 @@ __all__ = [
     "GradientError", "detect_anomaly", "enable_grad", "grad", "hessian", "is_grad_enabled",
     "jacobian", "no_grad", "record_source", "value_and_grad", "vjp",
 ]  # fmt: skip
-
-Called = TypeVar("Called", bound=Callable[..., Any])
-
-
-# ── modes ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-class _Mode:
-    """Switches of the calling thread for the length of a block or of a decorated function.
-
-    One object may be entered by many threads, and again inside its own block.
-    """
-
-    _switches: tuple[tuple[Callable[[bool], bool], bool], ...]
-
-    def __init__(self) -> None:
-        self._thread = threading.local()
-
-    def __enter__(self) -> None:
-        before = [switch(on) for switch, on in self._switches]
-        self._thread.__dict__.setdefault("before", []).append(before)
-
-    def __exit__(self, *_: object) -> None:
-        for (switch, _on), before in zip(self._switches, self._thread.before.pop(), strict=True):
-            switch(before)
-
-    def __call__(self, function: Called) -> Called:
-        kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
-        if any(kind(function) for kind in kinds):
-            raise TypeError(
-                f"[{type(self).__name__}] expected a function that runs when it is called, got the generator or "
-                f"coroutine {function.__name__}: use a with block inside it"
-            )
-
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return wrapped  # type: ignore[return-value]
-
-
-class no_grad(_Mode):
-    """Record nothing inside the block or the decorated function.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> x = mg.ones(2, requires_grad=True)
-    >>> with mg.no_grad():
-    ...     y = x * 2
-    >>> y.requires_grad
-    False
-    """
-
-    _switches = ((tape.set_recording, False),)
-
-
-class enable_grad(_Mode):
-    """Record again inside a block that `no_grad` surrounds.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> x = mg.ones(2, requires_grad=True)
-    >>> with mg.no_grad(), mg.enable_grad():
-    ...     y = x * 2
-    >>> y.requires_grad
-    True
-    """
-
-    _switches = ((tape.set_recording, True),)
-
-
-class record_source(_Mode):
-    """Note on the tape the source line of every operation in the block; `Tensor.tape` and errors then show it.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> x = mg.ones(2, requires_grad=True)
-    >>> with mg.record_source():
-    ...     y = x.exp()
-    >>> y.tape()[1]["where"] is None
-    False
-    """
-
-    _switches = ((tape.set_where, True),)
-
-
-class detect_anomaly(_Mode):
-    """Raise where a backward pass first produces NaN or infinity, naming the operation and its source line.
-
-    Put both the forward and the backward pass inside the block. Slow: every gradient is read.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> x = mg.zeros(1, requires_grad=True)
-    >>> with mg.detect_anomaly():
-    ...     x.sqrt().backward()
-    Traceback (most recent call last):
-    minigrad.engine.tape.GradientError: [sqrt] backward gave a gradient with NaN or infinity for input 0 ...
-    """
-
-    _switches = ((tape.set_anomaly, True), (tape.set_where, True))
 
 
 # ── gradients ─────────────────────────────────────────────────────────────────────────────────────

@@ -252,8 +252,8 @@ def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] 
     if axis is None:
         return reshape(roll(reshape(x, -1), shift, axis=0), x.shape)
     axes = [_axis("roll", k, x) for k in (axis if isinstance(axis, (tuple, list)) else [axis])]
-    shift = shift if isinstance(shift, (tuple, list)) else [shift] * len(axes)
-    shifts = [integer("roll", "shift", by) for by in shift]
+    given = shift if isinstance(shift, (tuple, list)) else [shift] * len(axes)
+    shifts = [integer("roll", "shift", by) for by in given]
     if len(shifts) != len(axes):
         raise ValueError(f"[roll] expected as many shifts as axes, got {shift} and {axis}")
     for k, by in zip(axes, shifts, strict=True):

@@ -341,6 +341,26 @@ def test_modes_belong_to_the_thread():
     assert seen == [True] * 200
 
 
+def test_blocks_left_in_another_order_than_entered():
+    """As generators do: each goes back to what it found."""
+
+    def inside(mode):
+        with mode:
+            yield mg.is_grad_enabled()
+
+    with mg.enable_grad():
+        first, second = inside(mg.no_grad()), inside(mg.enable_grad())
+        assert (next(first), next(second)) == (False, True)
+        first.close()
+        assert mg.is_grad_enabled()
+        second.close()  # found what `first` had switched
+        assert not mg.is_grad_enabled()
+    assert mg.is_grad_enabled()
+    with pytest.raises(RuntimeError, match=r"^\[enable_grad\].*not entered"):
+        mg.enable_grad().__exit__(None, None, None)
+    assert mg.is_grad_enabled()
+
+
 def test_detect_anomaly():
     x = mg.tensor([0.0, 1.0], requires_grad=True)
     with mg.detect_anomaly():

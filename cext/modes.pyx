@@ -1,0 +1,150 @@
+"""What the calling thread does besides computing, for the length of a block or of a decorated function."""
+import functools
+import inspect
+
+cimport cython
+from libc.stdint cimport uint64_t
+from libcpp.vector cimport vector
+
+from minigrad.engine.tape cimport set_anomaly, set_recording, set_where
+
+cdef extern from *:
+    """
+    #include <cstdint>
+    #include <vector>
+    struct Entered { uint64_t mode; int before; };
+    static thread_local std::vector<Entered> mg_entered;    // what to go back to, the innermost block last
+    """
+    cdef struct Entered:
+        uint64_t mode
+        int before
+    vector[Entered] mg_entered
+
+cdef enum:
+    RECORDING = 1
+    WHERE = 2
+    ANOMALY = 4
+
+cdef uint64_t modes = 0
+
+
+cdef int switched(int which, int on) noexcept:
+    """Set the switches `which` as in `on`, and return what they were."""
+    cdef int before = 0
+    if which & RECORDING and set_recording(on & RECORDING):
+        before |= RECORDING
+    if which & WHERE and set_where(on & WHERE):
+        before |= WHERE
+    if which & ANOMALY and set_anomaly(on & ANOMALY):
+        before |= ANOMALY
+    return before
+
+
+@cython.freelist(8)
+cdef class Mode:
+    """Switches of the calling thread. One object may be entered by many threads, and again inside its own block."""
+    cdef uint64_t number
+    cdef int which, on
+
+    def __cinit__(self):
+        global modes
+        modes += 1
+        self.number = modes
+
+    def __enter__(self):
+        cdef Entered block
+        block.mode, block.before = self.number, switched(self.which, self.on)
+        mg_entered.push_back(block)
+
+    def __exit__(self, kind, error, trace):
+        cdef size_t k = mg_entered.size()
+        while k > 0:        # generators may leave their blocks in another order than they entered them
+            k -= 1
+            if mg_entered[k].mode == self.number:
+                switched(self.which, mg_entered[k].before)
+                mg_entered.erase(mg_entered.begin() + k)
+                return
+        raise RuntimeError(f"[{type(self).__name__}] this thread has not entered the block that it leaves")
+
+    def __call__(self, function):
+        kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
+        if any([kind(function) for kind in kinds]):
+            raise TypeError(f"[{type(self).__name__}] expected a function that runs when it is called, got the "
+                            f"generator or coroutine {function.__name__}: use a with block inside it")
+
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            with self:
+                return function(*args, **kwargs)
+
+        return wrapped
+
+
+cdef class no_grad(Mode):
+    """Record nothing inside the block or the decorated function.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.ones(2, requires_grad=True)
+    >>> with mg.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
+
+    def __cinit__(self):
+        self.which = RECORDING
+
+
+cdef class enable_grad(Mode):
+    """Record again inside a block that `no_grad` surrounds.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.ones(2, requires_grad=True)
+    >>> with mg.no_grad(), mg.enable_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    True
+    """
+
+    def __cinit__(self):
+        self.which = self.on = RECORDING
+
+
+cdef class record_source(Mode):
+    """Note on the tape the source line of every operation in the block; `Tensor.tape` and errors then show it.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.ones(2, requires_grad=True)
+    >>> with mg.record_source():
+    ...     y = x.exp()
+    >>> y.tape()[1]["where"] is None
+    False
+    """
+
+    def __cinit__(self):
+        self.which = self.on = WHERE
+
+
+cdef class detect_anomaly(Mode):
+    """Raise where a backward pass first produces NaN or infinity, naming the operation and its source line.
+
+    Put both the forward and the backward pass inside the block. Slow: every gradient is read.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.zeros(1, requires_grad=True)
+    >>> with mg.detect_anomaly():
+    ...     x.sqrt().backward()
+    Traceback (most recent call last):
+    minigrad.engine.tape.GradientError: [sqrt] backward gave a gradient with NaN or infinity for input 0 ...
+    """
+
+    def __cinit__(self):
+        self.which = self.on = ANOMALY | WHERE
