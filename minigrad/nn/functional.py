@@ -7,16 +7,22 @@ from minigrad.creation import arange
 from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leaky_relu, relu, sigmoid, silu, softplus
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
-from minigrad.engine.ops.functions import absolute, log, square
 from minigrad.engine.ops.index import take
 from minigrad.engine.ops.layout import expand_dims
-from minigrad.engine.ops.logic import maximum, where
+from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.matmul import linear
 from minigrad.engine.ops.norm import group_norm, layer_norm, rms_norm
 from minigrad.engine.ops.norm import instance_norm as normalize_instances
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, nll_loss, softmax
 from minigrad.engine.ops.trigonometry import tanh
 from minigrad.engine.tensor import Tensor
+from minigrad.nn.loss_functions import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    l1_loss,
+    mse_loss,
+    smooth_l1_loss,
+)
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -84,8 +90,6 @@ def padding_row(op: str, padding_idx: int | None, rows: int) -> int | None:
     return padding_idx % rows
 
 
-# ── losses of class labels ────────────────────────────────────────────────────────────────────────
-
 def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     """Rows that are 1 at the label and 0 elsewhere.
 
@@ -125,181 +129,6 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     _check_range("one_hot", labels, num_classes)
     classes = arange(num_classes, dtype=labels.dtype, device=labels.device)
     return (expand_dims(labels, -1) == classes).astype("int64")
-
-
-# ── losses of probabilities ───────────────────────────────────────────────────────────────────────
-
-def binary_cross_entropy(
-    probs: Tensor, labels: Tensor, weight: Tensor | None = None, reduction: str = "mean"
-) -> Tensor:
-    """Cross-entropy of probabilities: loss = −w (y log p + (1 − y) log(1 − p)).
-
-    The logarithms are held at −100 or above, as in PyTorch, so that p = 0 and p = 1 give finite losses. Where logits
-    are at hand, `binary_cross_entropy_with_logits` loses no digits.
-
-    Parameters
-    ----------
-    probs : Tensor
-        Any shape, floats in [0, 1]: p.
-    labels : Tensor
-        The same shape, floats in [0, 1]: y.
-    weight : Tensor, optional
-        w, broadcast over the losses.
-    reduction : {"mean", "sum", "none"}
-
-    Returns
-    -------
-    Tensor
-        A scalar, or the shape of `probs` for "none".
-
-    Raises
-    ------
-    TypeError
-        For tensors that are not of floats.
-    ValueError
-        For values outside [0, 1] or NaN, for shapes that differ, for an unknown `reduction`.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> loss = mg.nn.functional.binary_cross_entropy(mg.tensor([0.0, 1.0]), mg.tensor([1.0, 1.0]), reduction="none")
-    >>> loss.tolist() == [100.0, 0.0]
-    True
-    """
-    op = "binary_cross_entropy"
-    check_reduction(op, reduction)
-    _check_pair(op, probs, labels)
-    _check_unit_interval(op, "probabilities", probs)
-    _check_unit_interval(op, "labels", labels)
-    loss = -(labels * _bounded_log(probs) + (1 - labels) * _bounded_log(1 - probs))
-    return _reduce(loss if weight is None else loss * weight, reduction)
-
-
-def binary_cross_entropy_with_logits(
-    logits: Tensor, labels: Tensor, weight: Tensor | None = None, reduction: str = "mean",
-    pos_weight: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Binary cross-entropy of σ(z): loss = w (max(z, 0) − z y + log(1 + e^−|z|)).
-
-    The formula does not overflow for any z. With positive labels weighted by q,
-    loss = w ((1 − y) z + (1 + (q − 1) y) log(1 + e^−z)).
-
-    Parameters
-    ----------
-    logits : Tensor
-        Any shape, floats: z.
-    labels : Tensor
-        The same shape, floats in [0, 1]: y.
-    weight : Tensor, optional
-        w, broadcast over the losses.
-    reduction : {"mean", "sum", "none"}
-    pos_weight : Tensor, optional
-        q, broadcast over the losses.
-
-    Returns
-    -------
-    Tensor
-        A scalar, or the shape of `logits` for "none".
-
-    Raises
-    ------
-    TypeError
-        For tensors that are not of floats.
-    ValueError
-        For labels outside [0, 1] or NaN, for shapes that differ, for an unknown `reduction`.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> F.binary_cross_entropy_with_logits(mg.tensor([100.0, -1000.0]), mg.zeros(2), reduction="none").tolist()
-    [100.0, 0.0]
-    """
-    op = "binary_cross_entropy_with_logits"
-    check_reduction(op, reduction)
-    _check_pair(op, logits, labels)
-    _check_unit_interval(op, "labels", labels)
-    if pos_weight is None:
-        loss = softplus(logits) - logits * labels    # softplus(z) = max(z, 0) + log(1 + e^-|z|)
-    else:
-        loss = (1 - labels) * logits + (1 + (pos_weight - 1) * labels) * softplus(-logits)
-    return _reduce(loss if weight is None else loss * weight, reduction)
-
-
-# ── losses of numbers ─────────────────────────────────────────────────────────────────────────────
-
-def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """Squared error: loss = (x − y)².
-
-    Parameters
-    ----------
-    x, target : Tensor
-        Floats of one shape. They are not broadcast: a shape (N, 1) against (N,) is an error, not N² losses.
-    reduction : {"mean", "sum", "none"}
-
-    Returns
-    -------
-    Tensor
-        A scalar, or the shape of `x` for "none".
-
-    Raises
-    ------
-    TypeError
-        For tensors that are not of floats.
-    ValueError
-        For shapes that differ, for an unknown `reduction`.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> mg.nn.functional.mse_loss(mg.tensor([1.0, 3.0]), mg.tensor([0.0, 0.0])).item()
-    5.0
-    """
-    check_reduction("mse_loss", reduction)
-    _check_pair("mse_loss", x, target)
-    return _reduce(square(x - target), reduction)
-
-
-def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """Absolute error: loss = |x − y|, with derivative 0 where x = y. Shapes and errors as for `mse_loss`.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> mg.nn.functional.l1_loss(mg.tensor([1.0, -3.0]), mg.tensor([0.0, 0.0]), reduction="sum").item()
-    4.0
-    """
-    check_reduction("l1_loss", reduction)
-    _check_pair("l1_loss", x, target)
-    return _reduce(absolute(x - target), reduction)
-
-
-def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-    """Parabola near 0, straight lines beyond: loss = d²/2β where d = |x − y| < β, else d − β/2.
-
-    Girshick 2015, https://arxiv.org/abs/1504.08083, equation 3. Shapes and errors as for `mse_loss`.
-
-    Parameters
-    ----------
-    x, target : Tensor
-        Floats of one shape.
-    reduction : {"mean", "sum", "none"}
-    beta : float
-        β ≥ 0; 0 gives `l1_loss`.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> mg.nn.functional.smooth_l1_loss(mg.tensor([0.5, 3.0]), mg.tensor([0.0, 0.0]), reduction="none").tolist()
-    [0.125, 2.5]
-    """
-    check_reduction("smooth_l1_loss", reduction)
-    _check_pair("smooth_l1_loss", x, target)
-    beta = number("smooth_l1_loss", "beta", beta, 0)
-    if beta == 0:
-        return l1_loss(x, target, reduction)
-    distance = absolute(x - target)
-    return _reduce(where(distance < beta, square(distance) / (2 * beta), distance - beta / 2), reduction)
 
 
 # ── normalization with running statistics ─────────────────────────────────────────────────────────
@@ -446,51 +275,9 @@ def _follow(
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────
 
-def check_reduction(op: str, reduction: str) -> str:
-    """`reduction` itself, if it is one."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"[{op}] expected reduction 'mean', 'sum' or 'none', got {reduction!r}")
-    return reduction
-
-
-def _reduce(loss: Tensor, reduction: str) -> Tensor:
-    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
-
-
-def _bounded_log(x: Tensor) -> Tensor:
-    """max(log x, -100); below that bound (and for what float32 cannot hold as a normal number) the gradient is 0."""
-    least = max(math.exp(-100), 2.0**-126 if x.dtype == "float32" else 0.0)
-    return where(x < least, -100.0, log(maximum(x, least)))
-
-
-def _check_tensor(op: str, x: Tensor) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"[{op}] expected a tensor, got {type(x).__name__}")
-
-
-def _check_float(op: str, x: Tensor) -> None:
-    _check_tensor(op, x)
-    if x.dtype.kind != "f":
-        raise TypeError(f"[{op}] expected floats, got {x.dtype}")
-
-
-def _check_pair(op: str, x: Tensor, target: Tensor) -> None:
-    _check_float(op, x)
-    _check_float(op, target)
-    if x.shape != target.shape:
-        raise ValueError(f"[{op}] expected two tensors of one shape, got {x.shape} and {target.shape}")
-
-
-def _check_unit_interval(op: str, what: str, x: Tensor) -> None:
-    if x.size:
-        plain = x.detach()
-        low, high = plain.min().item(), plain.max().item()
-        if not (low >= 0 and high <= 1):    # NaN fails both
-            raise ValueError(f"[{op}] expected {what} from 0 to 1, got values from {low:g} to {high:g}")
-
-
 def _check_integers(op: str, labels: Tensor) -> None:
-    _check_tensor(op, labels)
+    if not isinstance(labels, Tensor):
+        raise TypeError(f"[{op}] expected a tensor, got {type(labels).__name__}")
     if labels.dtype.kind != "i":
         raise TypeError(f"[{op}] expected integer labels, got {labels.dtype}")
 

@@ -3,13 +3,14 @@
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
+from minigrad.nn.loss_functions import check_reduction
 from minigrad.nn.module import Module
 
 
 class _Loss(Module):
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
-        self.reduction = F.check_reduction(type(self).__name__, reduction)
+        self.reduction = check_reduction(type(self).__name__, reduction)
 
 
 class CrossEntropyLoss(_Loss):
