@@ -40,13 +40,13 @@ def public(module):
 def test_every_public_name_is_tested():
     named = {name for names in ELSEWHERE.values() for name in names}
     untested = public(mg) - TABLED - named - NO_OPERATIONS
-    assert not untested, f"neither in tests/table.py nor in {Path(__file__).name}: {sorted(untested)}"
+    assert not untested, f"neither in tests/table/ nor in {Path(__file__).name}: {sorted(untested)}"
 
 
 def test_every_function_of_networks_is_tested():
     named = {name for names in ELSEWHERE.values() for name in names}
     untested = set(F.__all__) - TABLED - named
-    assert not untested, f"neither in tests/table.py nor in {Path(__file__).name}: {sorted(untested)}"
+    assert not untested, f"neither in tests/table/ nor in {Path(__file__).name}: {sorted(untested)}"
 
 
 @pytest.mark.parametrize("path", ELSEWHERE)

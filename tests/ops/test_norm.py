@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from checks import Suite, array, litter, refuses, tensor
-from table import NORM, layer_norm
+from table.norms import NORM, layer_norm
 
 import minigrad as mg
 

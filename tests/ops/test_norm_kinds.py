@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-import table
 from checks import array, litter, refuses, tensor
+from table import norms as plain
 
 import minigrad as mg
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
@@ -16,7 +16,7 @@ def rms(width):
 
 
 def exact_rms(x, w, b):
-    return table.rms_norm(x, w, normalized_shape=x.shape[-1], eps=1e-5) + b
+    return plain.rms_norm(x, w, normalized_shape=x.shape[-1], eps=1e-5) + b
 
 
 def grouped(groups):
@@ -24,7 +24,7 @@ def grouped(groups):
 
 
 def exact_grouped(groups):
-    return lambda x, w, b: table.group_norm(x, w, b, num_groups=groups)
+    return lambda x, w, b: plain.group_norm(x, w, b, num_groups=groups)
 
 
 def affine(op, shape, rng, dtype="float32"):
@@ -77,7 +77,7 @@ def test_mean_of_10000_over_spread_of_1(groups, shape, device, rng):
     leaves = [tensor(v, device, True) for v in (x, w, b)]
     y = mg.group_norm(leaves[0], groups, *leaves[1:])
     wide = [v.astype(np.float64) for v in (x, w, b, g)]
-    exact = table.group_norm(*wide[:3], num_groups=groups)
+    exact = plain.group_norm(*wide[:3], num_groups=groups)
     np.testing.assert_allclose(array(y), exact, rtol=0, atol=2e-6 * np.abs(exact).max())
     dx, dw, db = (array(v) for v in mg.grad(y, leaves, tensor(g, device)))
     exact_dx, exact_dw = exact_gradients(wide[0], wide[1], wide[3], groups)
@@ -95,11 +95,11 @@ def test_scales_of_rms_norm(scale, device, rng):
     y = mg.rms_norm(leaf, 700, gain, 0.0)
     dx, dw = (array(v) for v in mg.grad(y, [leaf, gain], tensor(g, device)))
     wide = [v.astype(np.float64)[:, :, None] for v in (x, g)]
-    exact = table.rms_norm(x.astype(np.float64), w, normalized_shape=700, eps=0.0)
+    exact = plain.rms_norm(x.astype(np.float64), w, normalized_shape=700, eps=0.0)
     exact_dx = np.stack([exact_gradients(a[None], w, c[None], 1, 0.0, False)[0][0] for a, c in zip(*wide, strict=True)])
     np.testing.assert_allclose(array(y), exact, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(dx, exact_dx[..., 0], rtol=0, atol=2e-6 * np.abs(exact_dx).max())
-    hat = table.rms_norm(x.astype(np.float64), normalized_shape=700, eps=0.0)
+    hat = plain.rms_norm(x.astype(np.float64), normalized_shape=700, eps=0.0)
     np.testing.assert_allclose(dw, (g * hat).sum(0), rtol=0, atol=1e-5)
 
 
@@ -156,7 +156,7 @@ def test_rows(rows, device, rng):
         litter(device)
         y = rms(5)(*leaves) if kind == "rms" else mg.group_norm(leaves[0], 2, *leaves[1:])
         wide, gains, g64 = x.astype(np.float64), w.astype(np.float64), g.astype(np.float64)
-        exact = exact_rms(wide, gains, b) if kind == "rms" else table.group_norm(wide, gains, b, num_groups=2)
+        exact = exact_rms(wide, gains, b) if kind == "rms" else plain.group_norm(wide, gains, b, num_groups=2)
         np.testing.assert_allclose(array(y), exact, rtol=1e-5, atol=1e-4)
         dx, dw, db = (array(v) for v in mg.grad(y, leaves, tensor(g, device)))
         if kind == "rms":
@@ -184,7 +184,7 @@ def test_widths(dtype, device, rng):
         litter(device)
         y = mg.group_norm(leaves[0], 2, *leaves[1:], eps=1e-2)
         wide, gains, g64 = (v.astype(np.float64) for v in (x, w, g))
-        exact = table.group_norm(wide, gains, b, num_groups=2, eps=1e-2)
+        exact = plain.group_norm(wide, gains, b, num_groups=2, eps=1e-2)
         np.testing.assert_allclose(array(y), exact, rtol=0, atol=16 * unit * np.abs(exact).max())
         dx, dw, _ = (array(v) for v in mg.grad(y, leaves, tensor(g, device)))
         exact_dx, exact_dw = exact_gradients(wide, gains, g64, 2, 1e-2)

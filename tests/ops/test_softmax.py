@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from checks import Suite, array, litter, refuses, tensor
-from table import SOFTMAX, cross_entropy
+from table.losses import SOFTMAX, cross_entropy
 
 import minigrad as mg
 

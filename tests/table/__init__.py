@@ -1,0 +1,24 @@
+"""The table of operations: each with its twin in NumPy, its twin in PyTorch, its inputs, and what of it is to be tested.
+
+A new operation is one line in the list of its family; `checks.Suite` makes the tests of it, and test_surface.py fails
+if the line is missing.
+"""
+
+from itertools import pairwise
+
+from table.creation import CREATION
+from table.elementwise import ACTIVATION, ARITHMETIC, FUNCTIONS, LOGIC, TRIGONOMETRY
+from table.index import INDEX
+from table.layout import JOIN, LAYOUT
+from table.losses import SOFTMAX
+from table.norms import NORM
+from table.products import MATMUL, PRODUCTS
+from table.reductions import REDUCE
+
+ALL = [
+    *ARITHMETIC, *LOGIC, *FUNCTIONS, *TRIGONOMETRY, *LAYOUT, *REDUCE, *JOIN, *MATMUL, *INDEX, *NORM, *SOFTMAX, *ACTIVATION,
+    *PRODUCTS, *CREATION,
+]  # fmt: skip
+assert all(a.name != b.name for a, b in pairwise(sorted(ALL, key=lambda op: op.name))), (
+    "an operation stands twice in the table"
+)

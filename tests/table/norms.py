@@ -1,0 +1,179 @@
+"""Normalizations, their references and their compositions."""
+
+import math
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
+from table.entry import Op, case
+
+
+def layer_norm(x, *affine, normalized_shape, eps=1e-5, weighted=True):
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+    axes = tuple(range(-len(shape), 0))
+    y = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+    for k, a in enumerate(affine):
+        y = y * a if k == 0 and weighted else y + a
+    return y
+
+
+def rms_norm(x, *affine, normalized_shape, eps=None):
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+    eps = np.finfo(x.dtype).eps if eps is None else eps
+    y = x / np.sqrt((x * x).mean(tuple(range(-len(shape), 0)), keepdims=True) + eps)
+    return y * affine[0] if affine else y
+
+
+def channels(x, *affine, weighted=True):
+    """A gain and a shift per channel, either of which may be missing, in the shape that meets x."""
+    affine = [v.reshape(tuple(v.shape) + (1,) * (x.ndim - 2)) for v in affine]
+    y = x * affine[0] if affine and weighted else x
+    return y + affine[-1] if len(affine) == 2 or (affine and not weighted) else y
+
+
+def group_norm(x, *affine, num_groups, eps=1e-5, weighted=True):
+    rows = x.reshape(x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
+    y = (rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + eps)
+    return channels(y.reshape(x.shape), *affine, weighted=weighted)
+
+
+def instance_norm(x, *affine, eps=1e-5):
+    return group_norm(x, *affine, num_groups=x.shape[1], eps=eps)
+
+
+def batch_norm(x, *affine, eps=1e-5, weighted=True):
+    axes = (0, *range(2, x.ndim))
+    y = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+    return channels(y, *affine, weighted=weighted)
+
+
+def given_batch_norm(sqrt):
+    """By given statistics, in any library's arrays."""
+
+    def batch_norm(x, mean, var, *affine, eps=1e-5, weighted=True):
+        y = channels(x, -mean, weighted=False)
+        y = channels(y, 1 / sqrt(var + eps))
+        return channels(y, *affine, weighted=weighted)
+
+    return batch_norm
+
+
+def torch_layer_norm(torch, x, *affine, normalized_shape, eps=1e-5, weighted=True):
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+    return torch.nn.functional.layer_norm(x, shape, *(affine if weighted else (None, *affine)), eps=eps)
+
+
+def torch_batch_norm(torch, x, *affine, eps=1e-5, weighted=True):
+    return torch.nn.functional.batch_norm(
+        x, None, None, *(affine if weighted else (None, *affine)), training=True, eps=eps
+    )
+
+
+def compose_layer_norm(x, *affine, normalized_shape, eps=1e-5, weighted=True):
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+    axes = tuple(range(-len(shape), 0))
+    centered = x - mg.mean(x, axes, keepdims=True)
+    y = centered / mg.sqrt(mg.mean(centered * centered, axes, keepdims=True) + eps)
+    for k, a in enumerate(affine):
+        y = y * a if k == 0 and weighted else y + a
+    return y
+
+
+def compose_rms_norm(x, *affine, normalized_shape, eps=None):
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+    eps = np.finfo(str(x.dtype)).eps if eps is None else eps
+    y = x / mg.sqrt(mg.mean(x * x, tuple(range(-len(shape), 0)), keepdims=True) + float(eps))
+    return y * affine[0] if affine else y
+
+
+def compose_group_norm(x, *affine, num_groups, eps=1e-5, weighted=True):
+    rows = x.reshape(x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
+    centered = rows - mg.mean(rows, 2, keepdims=True)
+    y = centered / mg.sqrt(mg.mean(centered * centered, 2, keepdims=True) + eps)
+    return channels(y.reshape(x.shape), *affine, weighted=weighted)
+
+
+def compose_batch_norm(x, *affine, eps=1e-5, weighted=True):
+    axes = (0, *range(2, x.ndim))
+    centered = x - mg.mean(x, axes, keepdims=True)
+    return channels(
+        centered / mg.sqrt(mg.mean(centered * centered, axes, keepdims=True) + eps), *affine, weighted=weighted
+    )
+
+
+NORM = [
+    Op(
+        "layer_norm", layer_norm, torch=torch_layer_norm, composition=compose_layer_norm, ulps=64,
+        ours=lambda x, *affine, normalized_shape, eps=1e-5, weighted=True: mg.layer_norm(
+            x, normalized_shape, *(affine if weighted else (None, *affine)), eps=eps),
+        cases=(
+            case((4, 6), normalized_shape=6), case((4, 6), (6,), (6,), normalized_shape=6), case((4, 6), (6,), normalized_shape=(6,)),
+            case((4, 6), (6,), normalized_shape=6, weighted=False), case((6,), (6,), (6,), normalized_shape=6, eps=0.1),
+            case((2, 3, 4), (3, 4), (3, 4), normalized_shape=(3, 4)), case((2, 3, 4), (4,), (4,), normalized_shape=[4], eps=0.5),
+            case((0, 6), (6,), (6,), normalized_shape=6), case((3, 0), (0,), (0,), normalized_shape=0),
+            case((2, 0, 4), (4,), (4,), normalized_shape=4), case((67, 5), (5,), (5,), normalized_shape=5),
+            case((2, 37), (37,), (37,), normalized_shape=37),
+        ),
+    ),
+    Op(
+        "rms_norm", rms_norm, composition=compose_rms_norm, ulps=64,
+        torch=lambda torch, x, *affine, normalized_shape, eps=None: torch.nn.functional.rms_norm(
+            x, (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape, *affine, eps=eps),
+        ours=lambda x, *affine, normalized_shape, eps=None: mg.rms_norm(x, normalized_shape, *affine, eps=eps),
+        cases=(
+            case((4, 6), normalized_shape=6), case((4, 6), (6,), normalized_shape=(6,)), case((6,), (6,), normalized_shape=6, eps=0.1),
+            case((2, 3, 4), (3, 4), normalized_shape=(3, 4), eps=1e-5), case((2, 3, 4), (4,), normalized_shape=[4], eps=0.5),
+            case((0, 6), (6,), normalized_shape=6), case((3, 0), (0,), normalized_shape=0, eps=1e-5),
+            case((67, 5), (5,), normalized_shape=5, eps=1e-3), case((2, 37), (37,), normalized_shape=37),
+        ),
+    ),
+    Op(
+        "group_norm", group_norm, composition=compose_group_norm, ulps=64,
+        # PyTorch's backward fails where there is a bias but no weight (2.13)
+        torch=lambda torch, x, *affine, num_groups, eps=1e-5, weighted=True: channels(torch.nn.functional.group_norm(
+            x, num_groups, *(affine if weighted else ()), eps=eps), *(() if weighted else affine), weighted=False),
+        ours=lambda x, *affine, num_groups, eps=1e-5, weighted=True: mg.group_norm(
+            x, num_groups, *(affine if weighted else (None, *affine)), eps=eps),
+        cases=(
+            case((4, 6), num_groups=2), case((4, 6), (6,), (6,), num_groups=1, eps=0.1), case((3, 6, 4), (6,), (6,), num_groups=2),
+            case((2, 4, 3, 3), (4,), num_groups=2), case((2, 4, 3, 3), (4,), num_groups=2, weighted=False),
+            case((2, 4, 3, 2, 2), (4,), (4,), num_groups=4), case((2, 2, 5, 19), (2,), (2,), num_groups=1),
+            case((0, 4, 3), (4,), (4,), num_groups=2), case((66, 2, 3), (2,), (2,), num_groups=2),
+        ),
+    ),
+    Op(
+        "instance_norm", instance_norm, ulps=64,
+        composition=lambda x, *affine, eps=1e-5: compose_group_norm(x, *affine, num_groups=x.shape[1], eps=eps),
+        torch=lambda torch, x, *affine, eps=1e-5: torch.nn.functional.instance_norm(x, None, None, *affine, eps=eps),
+        ours=lambda x, *affine, eps=1e-5: mg.instance_norm(x, *affine, eps=eps),
+        cases=(
+            case((3, 4, 5)), case((3, 4, 5), (4,), (4,), eps=0.1), case((2, 3, 4, 3), (3,), (3,)), case((2, 3, 4, 3), (3,)),
+            case((2, 2, 2, 3, 2), (2,), (2,)), case((2, 1, 71), (1,), (1,)), case((66, 1, 5), (1,), (1,)),
+        ),
+    ),
+    Op(
+        "engine.batch_norm_train", batch_norm, torch=torch_batch_norm, composition=compose_batch_norm, ulps=64,
+        ours=lambda x, *affine, eps=1e-5, weighted=True: batch_norm_train(x, *(affine if weighted else (None, *affine)), eps=eps)[0],
+        # a broadcast batch has no variance: then the gradient is of the size of 1 / √eps
+        cases=(
+            case((7, 5), eps=0.1), case((7, 5), (5,), (5,), eps=0.3), case((7, 5), (5,), eps=0.1), case((7, 5), (5,), weighted=False, eps=0.1),
+            case((2, 3, 4), (3,), (3,), eps=0.1), case((3, 4, 5, 3), (4,), (4,), eps=0.1), case((2, 2, 2, 3, 2), (2,), (2,), eps=0.1),
+            case((2, 1), (1,), (1,), eps=0.1), case((1, 3, 5), (3,), (3,), eps=0.1), case((67, 3), (3,), (3,), eps=0.1),
+            case((2, 2, 8, 9), (2,), (2,), eps=0.1),
+        ),
+    ),
+    Op(
+        "engine.batch_norm_eval", given_batch_norm(np.sqrt), torch=lambda torch, *xs, **options: given_batch_norm(torch.sqrt)(*xs, **options),
+        composition=given_batch_norm(mg.sqrt), ulps=64,
+        domain=((-2, 2), (-2, 2), (0.5, 2), (-2, 2), (-2, 2)),
+        ours=lambda x, mean, var, *affine, eps=1e-5, weighted=True: batch_norm_eval(
+            x, mean, var, *(affine if weighted else (None, *affine)), eps=eps),
+        cases=(
+            case((7, 5), (5,), (5,)), case((7, 5), (5,), (5,), (5,), (5,), eps=0.1), case((7, 5), (5,), (5,), (5,)),
+            case((7, 5), (5,), (5,), (5,), weighted=False), case((1, 3), (3,), (3,), (3,), (3,)), case((2, 3, 4), (3,), (3,), (3,), (3,)),
+            case((3, 2, 8, 9), (2,), (2,), (2,), (2,)), case((2, 2, 2, 3, 2), (2,), (2,), (2,), (2,)),
+            case((0, 3), (3,), (3,), (3,), (3,)), case((2, 3, 0), (3,), (3,), (3,), (3,)),
+        ),
+    ),
+]  # fmt: skip

@@ -1,0 +1,61 @@
+"""Sums, means, extremes and the like."""
+
+import numpy as np
+
+import minigrad as mg
+from table.entry import AXES, EMPTY, ONE_AXIS, Op, case, torch_axes
+
+
+def logsumexp(x, axis=None, keepdims=False):
+    return np.log(np.exp(x).sum(axis, keepdims=keepdims))
+
+
+def torch_prod(torch, x, axis=None, keepdims=False):
+    axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+    for k in sorted([k % x.ndim for k in axes], reverse=True):
+        x = x.prod(k, keepdim=keepdims)
+    return x
+
+
+def compose_var(x, axis=None, correction=0, keepdims=False):
+    centered = x - mg.mean(x, axis, keepdims=True)
+    n = x.size / max(mg.mean(x, axis).size, 1)
+    return mg.sum(centered * centered, axis, keepdims=keepdims) / (n - correction)
+
+
+REDUCE = [
+    Op("prod", np.prod, AXES + EMPTY, dtypes="fib", domain=(-1.5, 1.5), torch=torch_prod),
+    Op("mean", np.mean, AXES, torch=torch_axes("mean"), composition=lambda x, axis=None, keepdims=False: mg.divide(
+        mg.sum(x, axis, keepdims=keepdims), mg.sum(mg.ones_like(x), axis, keepdims=keepdims))),
+    Op(
+        "var", lambda x, axis=None, correction=0, keepdims=False: np.var(x, axis, ddof=correction, keepdims=keepdims),
+        cases=(*AXES, case((3, 4), correction=1), case((3, 4, 5), axis=(0, 2), correction=1.5), case((2, 3), axis=0, correction=1)),
+        torch=lambda t, x, axis=None, keepdims=False, correction=0: torch_axes("var")(t, x, axis, keepdims, correction=correction)
+        if x.ndim and axis != () else x * 0, composition=compose_var,
+    ),
+    Op(
+        "std", lambda x, axis=None, correction=0, keepdims=False: np.std(x, axis, ddof=correction, keepdims=keepdims),
+        cases=(case((3, 4)), case((3, 4, 5), axis=1), case((3, 4, 5), axis=(0, 2), keepdims=True), case((3, 4), axis=1, correction=1)),
+        torch=lambda t, x, axis=None, keepdims=False, correction=0: torch_axes("std")(t, x, axis, keepdims, correction=correction),
+        composition=lambda x, **options: mg.sqrt(compose_var(x, **options)),
+    ),
+    Op("max", np.max, AXES, dtypes="fib", ulps=0, torch=torch_axes("amax")),
+    Op("min", np.min, AXES, dtypes="fib", ulps=0, torch=torch_axes("amin")),
+    Op("argmax", np.argmax, ONE_AXIS, dtypes="fib", ulps=0, gradient=False),
+    Op("argmin", np.argmin, ONE_AXIS, dtypes="fib", ulps=0, gradient=False),
+    Op("any", np.any, AXES + EMPTY, dtypes="fib", domain=(-0.5, 1), ulps=0, gradient=False),
+    Op("all", np.all, AXES + EMPTY, dtypes="fib", ulps=0, gradient=False),
+    Op(
+        "logsumexp", logsumexp, AXES, torch=torch_axes("logsumexp"),
+        composition=lambda x, axis=None, keepdims=False: mg.log(mg.sum(mg.exp(x), axis, keepdims=keepdims)),
+    ),
+    Op(
+        "cumulative_sum", lambda x, axis=None, include_initial=False: np.cumulative_sum(x, axis=axis, include_initial=include_initial),
+        dtypes="fib", torch=lambda t, x, axis=0, include_initial=False: t.cumsum(
+            t.cat([t.zeros_like(x.narrow(axis, 0, 1)), x], axis) if include_initial else x, axis),
+        cases=(
+            case((7,)), case((3, 4), axis=0), case((3, 4), axis=-1), case((2, 3, 4), axis=1), case((0, 3), axis=1),
+            case((3, 4), axis=1, include_initial=True), case((3, 4), axis=0, include_initial=True), case((3, 0), axis=1),
+        ),
+    ),
+]  # fmt: skip
