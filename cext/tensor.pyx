@@ -4,73 +4,25 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, FLOAT32, MAX_NDIM, Array, alias, check_same_device, code_of, device_index, empty, hold, is_float,
+    BOOL, FLOAT32, MAX_NDIM, Array, alias, code_of, device_index, empty, hold, is_float,
     parse_lengths, same_shape, set_result_type, shape_of, transferred,
 )
-from minigrad.engine.backend cimport ADD, DIVIDE, MUL, SUB, backend
+from minigrad.engine.backend cimport ADD, DIVIDE, MUL, SUB
 from minigrad.engine.interop cimport from_object
-from minigrad.engine.ops.arguments cimport is_scalar, operand, weak_code
+from minigrad.engine.ops.arguments cimport is_scalar
 from minigrad.engine.ops.arithmetic cimport add, divide, floor_divide, multiply, negative, remainder, subtract
 from minigrad.engine.ops.logic cimport (
     bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, equal, greater, greater_equal, less, less_equal, not_equal,
 )
 from minigrad.engine.ops.functions cimport absolute, power
+from minigrad.engine.ops.in_place cimport filled, in_place
 from minigrad.engine.ops.index cimport assign, getitem, setitem
 from minigrad.engine.ops.layout cimport cast, copied, matrix_transpose, permute_dims
 from minigrad.engine.ops.matmul cimport matmul
-from minigrad.engine.tape cimport Node, become, before_write, check_write, forget_leaf, gradient_node, recording, track
+from minigrad.engine.tape cimport Node, forget_leaf, gradient_node, track
 from minigrad.engine.ops import activation, arithmetic, functions, index, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
 from minigrad.engine import backward, tape
-
-cdef bint fits(Array b, Array a) noexcept:
-    """Whether b broadcasts to the shape of a."""
-    cdef int i, lead = a.ndim_ - b.ndim_
-    if lead < 0:
-        return False
-    for i in range(b.ndim_):
-        if b.extent[i] != a.extent[i + lead] and b.extent[i] != 1:
-            return False
-    return True
-
-
-cdef Array computed(str name, object operation, object x, object y):
-    """operation(x, y), whose refusals begin with the name of the operator that was asked for."""
-    try:
-        return operation(x, y)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise type(error)(f"[{name}]{str(error).partition(']')[2]}") from None
-
-
-cdef object in_place(str name, object operation, int op, object x, object y):
-    """x op= y. Where nothing is recorded a kernel writes x; else x goes on as the result."""
-    cdef Array a = <Array>x, b = None, result
-    if not is_scalar(y):
-        b = operand(name, y)
-        check_same_device(name, a, b)
-        if not fits(b, a):
-            raise ValueError(f"[{name}] a tensor of shape {shape_of(b)} does not fit in place into {shape_of(a)}")
-    cdef bint recorded = recording() and (a.needs_grad or (b is not None and b.needs_grad))
-    check_write(name, a, recorded)
-    if recorded:
-        old = before_write(a)
-        result = computed(name, operation, old, old if b is a else y)
-    elif op >= 0 and b is not None and b.code == a.code and (is_float(a.code) or op != DIVIDE) and same_shape(a, b) \
-            and (b.buffer != a.buffer or b.data == a.data and b.packed and a.packed):
-        backend(a).binary(op, a, b, a)
-        a.buffer.version += 1
-        return x
-    else:
-        result = computed(name, operation, x, y)
-    if result.code != a.code and not (is_float(a.code) and result.code <= a.code):
-        raise TypeError(f"[{name}] a result of {result.dtype} does not fit in place into {a.dtype}")
-    if recorded:
-        become(a, cast(result, a.code))
-    else:
-        backend(a).copy(result, a)
-        a.buffer.version += 1
-    return x
-
 
 cdef bint acceptable(object x):
     """Whether x can be an operand; else Python asks the other side."""
@@ -591,19 +543,6 @@ cdef Array moved(Array x, int device):
 
 
 set_result_type(Tensor)
-
-
-cdef int filled(str op, Array x, object value) except -1:
-    """Write one number everywhere."""
-    if not is_scalar(value) or weak_code(value, x.code, op) > x.code or (recording() and x.needs_grad):
-        return assign(op, x, Ellipsis, value)
-    check_write(op, x, False)
-    try:
-        backend(x).fill(x, value)
-    except OverflowError:
-        raise OverflowError(f"[{op}] {value!r} does not fit {x.dtype}") from None
-    x.buffer.version += 1
-    return 0
 
 
 cdef Array wanted(str op, Array x, bint requires_grad):

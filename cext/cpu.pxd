@@ -1,0 +1,107 @@
+# What the CPU backend uses of the C++ behind it.
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+cdef extern from "runtime/pool.hpp" namespace "mg" nogil:
+    int threads()
+    void set_threads(int count)
+
+# Kernels are passed on to `launch` unseen, so their types stay C++'s.
+cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
+    ctypedef void (*Loop "mg::Loop")(int64_t, char**, const int64_t*) noexcept nogil
+    ctypedef void (*Reduction "mg::Reduction")(int64_t, int64_t, int64_t, const void*, void*) noexcept nogil
+    cppclass Kernel:
+        pass
+    ctypedef void* Address "void*"
+    struct Step:
+        double lr, beta1, beta2, eps, weight_decay, momentum, dampening, correction1, correction2
+        int32_t nesterov, decoupled, first, centered
+    struct Tensors:
+        int64_t count
+        const int64_t* sizes
+        void** p
+        const void** g
+        void** s1
+        void** s2
+        void** s3
+    enum CellKind "mg::Cell":
+        RNN_TANH, RNN_RELU, LSTM, GRU
+    enum CellNorm "mg::CellNorm":
+        NO_NORM, NORM_STATE, NORM_SUM
+    struct Recurrence:
+        int32_t cell, norm, norm_cell, swap
+        double slope, eps, eps_c
+        int64_t steps, batch, hidden, gates, segments, block, keep, panels
+        int64_t[4] ends
+        int64_t* lengths
+        Address x, w, bias, gamma, beta, gamma_c, beta_c
+        Address h, c, h_last, c_last
+        Address z, act, stats, stats_c, raw_c
+        Address gy, dh, dc, dx, dz, dgamma, dbeta, dgamma_c, dbeta_c
+        Address scratch, totals
+    struct Kernels:
+        const char* isa
+        Loop** unary
+        Loop** binary
+        Loop* where
+        Loop** cast
+        Reduction** reduce
+        Reduction* cumulative_sum
+        Kernel* moments
+        Kernel* layer_norm
+        Kernel* layer_norm_backward
+        Kernel* rms_norm
+        Kernel* rms_norm_backward
+        Kernel* group_norm
+        Kernel* group_norm_backward
+        Kernel* batch_norm
+        Kernel* batch_norm_eval
+        Kernel* batch_norm_backward
+        Kernel* recurrent
+        Kernel* recurrent_backward
+        Kernel* softmax
+        Kernel* softmax_backward
+        Kernel* log_softmax
+        Kernel* log_softmax_backward
+        Kernel* logsumexp
+        Kernel* cross_entropy
+        Kernel* cross_entropy_backward
+        Kernel take
+        Kernel put
+        Kernel* add_at
+        Kernel* take_along
+        Kernel* add_along
+        Kernel* sgd
+        Kernel* adam
+        Kernel* rmsprop
+        Kernel* adagrad
+        Kernel* uniform
+        Kernel* normal
+        Kernel integers
+        Kernel* dropout
+        double (**sum_of_squares)(const Tensors&) noexcept nogil
+    const Kernels* kernels
+    int64_t layer_norm_partials(int64_t rows)
+    int64_t batch_norm_scratch(int64_t outer, int64_t channels, int64_t inner)
+
+cdef extern from "runtime/strided.hpp" namespace "mg" nogil:
+    struct Strided:
+        int ndim, operands
+        int64_t count
+        int64_t* extent
+        int64_t** step
+        char** data
+    struct Flat:
+        int operands
+        int64_t count
+        int64_t* step
+        char** data
+    void run(Loop, Strided)
+    void run_flat(Loop, Flat)
+
+cdef extern from "runtime/gemm.hpp" namespace "mg" nogil:
+    bint load_blas(const char* path, char* message, int size)
+    const char* blas_name()
+    void gemm(...)
+
+cdef extern from "runtime/launch.hpp" namespace "mg":
+    void launch(...)

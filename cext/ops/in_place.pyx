@@ -1,0 +1,69 @@
+"""Writing in place: x op= y, and one number everywhere. (x[key] = y is in index.)"""
+from minigrad.engine.array cimport Array, check_same_device, is_float, same_shape, shape_of
+from minigrad.engine.backend cimport DIVIDE, backend
+from minigrad.engine.ops.arguments cimport is_scalar, operand, weak_code
+from minigrad.engine.ops.index cimport assign
+from minigrad.engine.ops.layout cimport cast
+from minigrad.engine.tape cimport become, before_write, check_write, recording
+
+
+cdef bint fits(Array b, Array a) noexcept:
+    """Whether b broadcasts to the shape of a."""
+    cdef int i, lead = a.ndim_ - b.ndim_
+    if lead < 0:
+        return False
+    for i in range(b.ndim_):
+        if b.extent[i] != a.extent[i + lead] and b.extent[i] != 1:
+            return False
+    return True
+
+
+cdef Array computed(str name, object operation, object x, object y):
+    """operation(x, y), whose refusals begin with the name of the operator that was asked for."""
+    try:
+        return operation(x, y)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise type(error)(f"[{name}]{str(error).partition(']')[2]}") from None
+
+
+cdef object in_place(str name, object operation, int op, object x, object y):
+    """x op= y. Where nothing is recorded a kernel writes x; else x goes on as the result."""
+    cdef Array a = <Array>x, b = None, result
+    if not is_scalar(y):
+        b = operand(name, y)
+        check_same_device(name, a, b)
+        if not fits(b, a):
+            raise ValueError(f"[{name}] a tensor of shape {shape_of(b)} does not fit in place into {shape_of(a)}")
+    cdef bint recorded = recording() and (a.needs_grad or (b is not None and b.needs_grad))
+    check_write(name, a, recorded)
+    if recorded:
+        old = before_write(a)
+        result = computed(name, operation, old, old if b is a else y)
+    elif op >= 0 and b is not None and b.code == a.code and (is_float(a.code) or op != DIVIDE) and same_shape(a, b) \
+            and (b.buffer != a.buffer or b.data == a.data and b.packed and a.packed):
+        backend(a).binary(op, a, b, a)
+        a.buffer.version += 1
+        return x
+    else:
+        result = computed(name, operation, x, y)
+    if result.code != a.code and not (is_float(a.code) and result.code <= a.code):
+        raise TypeError(f"[{name}] a result of {result.dtype} does not fit in place into {a.dtype}")
+    if recorded:
+        become(a, cast(result, a.code))
+    else:
+        backend(a).copy(result, a)
+        a.buffer.version += 1
+    return x
+
+
+cdef int filled(str op, Array x, object value) except -1:
+    """Write one number everywhere."""
+    if not is_scalar(value) or weak_code(value, x.code, op) > x.code or (recording() and x.needs_grad):
+        return assign(op, x, Ellipsis, value)
+    check_write(op, x, False)
+    try:
+        backend(x).fill(x, value)
+    except OverflowError:
+        raise OverflowError(f"[{op}] {value!r} does not fit {x.dtype}") from None
+    x.buffer.version += 1
+    return 0
