@@ -12,12 +12,12 @@ cdef extern from *:
     """
     #include <cstdint>
     #include <vector>
-    struct Entered { uint64_t mode; int before; };
+    struct Entered { uint64_t mode; int which, before; };
     static thread_local std::vector<Entered> mg_entered;    // what to go back to, the innermost block last
     """
     cdef struct Entered:
         uint64_t mode
-        int before
+        int which, before
     vector[Entered] mg_entered
 
 cdef enum:
@@ -40,37 +40,74 @@ cdef int switched(int which, int on) noexcept:
     return before
 
 
+def stepwise(mode, generator):
+    """The generator, each of its steps inside the mode and what is done between them outside."""
+    step, value = generator.send, None
+    try:
+        while True:
+            with mode:
+                item = step(value)
+            try:
+                step, value = generator.send, (yield item)
+            except GeneratorExit:
+                with mode:
+                    generator.close()
+                raise
+            except BaseException as error:
+                step, value = generator.throw, error
+    except StopIteration as end:
+        return end.value
+
+
 @cython.freelist(8)
 cdef class Mode:
     """Switches of the calling thread. One object may be entered by many threads, and again inside its own block."""
     cdef uint64_t number
     cdef int which, on
 
-    def __cinit__(self):
+    def __cinit__(self, *arguments):
         global modes
+        if arguments:
+            name = type(self).__name__
+            raise TypeError(f"[{name}] expected no argument, got {arguments[0]!r}; as a decorator it is @{name}()")
         modes += 1
         self.number = modes
 
     def __enter__(self):
         cdef Entered block
-        block.mode, block.before = self.number, switched(self.which, self.on)
+        block.mode, block.which, block.before = self.number, self.which, switched(self.which, self.on)
         mg_entered.push_back(block)
 
     def __exit__(self, kind, error, trace):
-        cdef size_t k = mg_entered.size()
-        while k > 0:        # generators may leave their blocks in another order than they entered them
+        cdef size_t k = mg_entered.size(), above
+        cdef int which, shared
+        while k > 0:
             k -= 1
-            if mg_entered[k].mode == self.number:
-                switched(self.which, mg_entered[k].before)
-                mg_entered.erase(mg_entered.begin() + k)
-                return
+            if mg_entered[k].mode != self.number:
+                continue
+            # Generators may leave their blocks in another order than they entered them: then the next block that
+            # set the same switch, and still holds, goes back to what this one found.
+            which = mg_entered[k].which
+            for above in range(k + 1, mg_entered.size()):
+                shared = which & mg_entered[above].which
+                mg_entered[above].before = mg_entered[above].before & ~shared | mg_entered[k].before & shared
+                which &= ~shared
+            switched(which, mg_entered[k].before)
+            mg_entered.erase(mg_entered.begin() + k)
+            return
         raise RuntimeError(f"[{type(self).__name__}] this thread has not entered the block that it leaves")
 
     def __call__(self, function):
-        kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
-        if any([kind(function) for kind in kinds]):
-            raise TypeError(f"[{type(self).__name__}] expected a function that runs when it is called, got the "
-                            f"generator or coroutine {function.__name__}: use a with block inside it")
+        if not callable(function) or isinstance(function, type) or inspect.iscoroutinefunction(function) \
+                or inspect.isasyncgenfunction(function):
+            raise TypeError(f"[{type(self).__name__}] expected a function or a generator function to decorate, got "
+                            f"{function!r}")
+        if inspect.isgeneratorfunction(function):
+            @functools.wraps(function)
+            def generate(*args, **kwargs):
+                return stepwise(self, function(*args, **kwargs))
+
+            return generate
 
         @functools.wraps(function)
         def wrapped(*args, **kwargs):

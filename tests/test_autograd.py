@@ -311,15 +311,55 @@ def test_modes_as_decorators():
     assert f.__doc__ == "Count down."
 
 
-def test_modes_refuse_generators():
-    def generator():
-        yield 1
+def test_modes_hold_in_the_steps_of_a_generator():
+    @mg.no_grad()
+    def generator(n):
+        """Count up."""
+        try:
+            while n:
+                assert not mg.is_grad_enabled()
+                try:
+                    n = (yield n) or n - 1
+                except KeyError:
+                    yield "caught" if not mg.is_grad_enabled() else "outside"
+            return "end"
+        finally:
+            left.append(mg.is_grad_enabled())
 
+    left = []
+    assert generator.__doc__ == "Count up."
+    for k, n in zip((3, 2, 1), generator(3), strict=True):
+        assert k == n
+        assert mg.is_grad_enabled()
+    steps = generator(1)
+    assert (next(steps), steps.send(5), steps.throw(KeyError()), mg.is_grad_enabled()) == (1, 5, "caught", True)
+    steps.close()
+    assert mg.is_grad_enabled()
+    with pytest.raises(ZeroDivisionError):
+        generator(1).throw(ZeroDivisionError)
+    steps = generator(1)
+    next(steps)
+    with pytest.raises(ZeroDivisionError):
+        steps.throw(ZeroDivisionError)
+    steps = generator(1)
+    next(steps)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value == "end"
+    assert left == [False] * 4
+    assert mg.is_grad_enabled()
+
+
+def test_modes_refuse_what_they_cannot_decorate():
     async def coroutine():
         pass
 
-    for function in (generator, coroutine):
-        refuses(TypeError, "no_grad", function.__name__, mg.no_grad(), function)
+    async def asynchronous():
+        yield
+
+    for what in (coroutine, asynchronous, 3, int):
+        refuses(TypeError, "no_grad", repr(what), mg.no_grad(), what)
+    refuses(TypeError, "no_grad", "@no_grad()", mg.no_grad, coroutine)      # @no_grad without parentheses
 
 
 def test_modes_belong_to_the_thread():
@@ -342,7 +382,7 @@ def test_modes_belong_to_the_thread():
 
 
 def test_blocks_left_in_another_order_than_entered():
-    """As generators do: each goes back to what it found."""
+    """As generators do: a block holds until it is left, and what was before the first returns with the last."""
 
     def inside(mode):
         with mode:
@@ -354,7 +394,21 @@ def test_blocks_left_in_another_order_than_entered():
         first.close()
         assert mg.is_grad_enabled()
         second.close()  # found what `first` had switched
-        assert not mg.is_grad_enabled()
+        assert mg.is_grad_enabled()
+        first = inside(mg.no_grad())
+        next(first)
+        with mg.no_grad():
+            first.close()
+            assert not mg.is_grad_enabled()
+        assert mg.is_grad_enabled()
+        first = inside(mg.no_grad())
+        next(first)
+        with mg.detect_anomaly(), mg.enable_grad():
+            del first
+            assert mg.is_grad_enabled()
+            with pytest.raises(mg.GradientError):
+                mg.zeros(1, requires_grad=True).sqrt().backward()
+        assert mg.is_grad_enabled()
     assert mg.is_grad_enabled()
     with pytest.raises(RuntimeError, match=r"^\[enable_grad\].*not entered"):
         mg.enable_grad().__exit__(None, None, None)
