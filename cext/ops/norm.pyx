@@ -84,10 +84,17 @@ cdef int differentiate(Node node, object composition, Array g, list shared) exce
     return 0
 
 
+cdef bint are_integers(object numbers) except -1:
+    for n in numbers:
+        if type(n) is not int and not hasattr(n, "__index__"):
+            return False
+    return True
+
+
 cdef tuple trailing_shape(str op, Array x, object normalized_shape):
     """normalized_shape as a tuple, checked against the end of x's shape."""
     shape = (normalized_shape,) if hasattr(normalized_shape, "__index__") else normalized_shape
-    if not isinstance(shape, (tuple, list)) or not all([hasattr(n, "__index__") for n in shape]):
+    if not isinstance(shape, (tuple, list)) or not are_integers(shape):
         raise TypeError(f"[{op}] expected an integer or a sequence of integers normalized_shape, got "
                         f"{normalized_shape!r}")
     shape = tuple(shape)

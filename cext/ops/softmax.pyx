@@ -192,7 +192,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
         if ignore >= 0:
             raise ValueError(f"[cross_entropy] expected labels for ignore_index, got probabilities and {ignore}")
     else:
-        check_class_labels("cross_entropy", f", or probabilities of shape {shape_of(z)}", z, labels, axis, reduction)
+        check_class_labels("cross_entropy", True, z, labels, axis, reduction)
     label_smoothing = number("cross_entropy", "label_smoothing", label_smoothing, 0, 1)
     w = class_weight("cross_entropy", weight, z, axis)
     width = z.extent[axis]
@@ -240,9 +240,10 @@ cdef int check_options(str op, Array z, Array target, object reduction) except -
     return check_same_device(op, z, target)
 
 
-cdef int check_class_labels(str op, str instead, Array z, Array labels, int axis, object reduction) except -1:
-    """Integer labels, one for each row of z, whose classes lie along an axis; `instead` is what else would do."""
+cdef int check_class_labels(str op, bint probabilities, Array z, Array labels, int axis, object reduction) except -1:
+    """Integer labels, one for each row of z, whose classes lie along an axis. (Where `probabilities` would do too.)"""
     if labels.code == BOOL or is_float(labels.code):
+        instead = f", or probabilities of shape {shape_of(z)}" if probabilities else ""
         raise TypeError(f"[{op}] expected integer labels{instead}, got {labels.dtype} of shape {shape_of(labels)}")
     if z.ndim_ == 0 or shape_of(labels) != shape_of(z)[:axis] + shape_of(z)[axis + 1:]:
         raise ValueError(f"[{op}] expected classes along axis 1, (N, C, ...), and labels (N, ...), got {shape_of(z)} "
@@ -337,7 +338,7 @@ def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"
     cdef int axis = 1 if x.ndim_ > 1 else 0
     cdef int64_t ignore = integer("nll_loss", "ignore_index", ignore_index)
     shape = shape_of(x)[:axis] + shape_of(x)[axis + 1:]
-    check_class_labels("nll_loss", "", x, target, axis, reduction)
+    check_class_labels("nll_loss", False, x, target, axis, reduction)
     w = class_weight("nll_loss", weight, x, axis)
     flat = row_labels("nll_loss", target, x.extent[axis], ignore)
     kept = cast(not_equal(flat, ignore), BOOL)
