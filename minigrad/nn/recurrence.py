@@ -219,10 +219,14 @@ class Recurrent(Module):
             raise TypeError(f"[{self.name}] expected a pair (h, c) of states, got {type(state).__name__}{size}")
         return state[0], state[1]
 
-    def _norm_of(self, name: str) -> GateNorm | LayerNorm:
+    def _norm_of(self, name: str, sizes: tuple[int, ...]) -> GateNorm | LayerNorm:
+        """A norm as it is now, which may have been put in the place of the first one."""
         norm = getattr(self, name)
         if not isinstance(norm, GateNorm | LayerNorm):
             raise TypeError(f"[{self.name}] expected {name} to be layer normalization, got {type(norm).__name__}")
+        found = norm.sizes if isinstance(norm, GateNorm) else norm.normalized_shape
+        if found != sizes:
+            raise ValueError(f"[{self.name}] expected {name} to normalize groups of {sizes} columns, got {norm}")
         return norm
 
     def _loop(self, suffix: str) -> tuple[Cell, Loop]:
@@ -231,11 +235,11 @@ class Recurrent(Module):
         gamma = beta = gamma_c = beta_c = None
         eps = eps_c = 0.0
         if place is not None:
-            norm = self._norm_of(("ln" if place == "sum" else "ln_hh") + suffix)
+            norm = self._norm_of(("ln" if place == "sum" else "ln_hh") + suffix, sizes)
             gamma, beta, eps = norm.weight, norm.bias, norm.eps
         norm_c = place is not None and self.kind == "lstm"
         if norm_c:
-            norm = self._norm_of("ln_c" + suffix)
+            norm = self._norm_of("ln_c" + suffix, (self.hidden_size,))
             gamma_c, beta_c, eps_c = norm.weight, norm.bias, norm.eps
         if self.kind == "rnn":
             cell = Cell("rnn_" + self.nonlinearity, place, sizes, eps=eps)
@@ -254,9 +258,10 @@ class Recurrent(Module):
         if self.kind != "gru" and other is not None:
             bias = bias + other
         weight = getattr(self, "weight_ih" + suffix)
-        if self._groups()[0] != "state":
+        place, sizes = self._groups()
+        if place != "state":
             return 0.0, x, weight, bias, None, None
-        norm = self._norm_of("ln_ih" + suffix)
+        norm = self._norm_of("ln_ih" + suffix, sizes)
         return norm.eps, x, weight, bias, norm.weight, norm.bias
 
     def _options(self) -> str:

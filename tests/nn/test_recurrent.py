@@ -8,6 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
+from minigrad.nn.recurrence import GateNorm
 
 T, N, D, H = 6, 3, 4, 5
 KINDS = ("RNN", "LSTM", "GRU")
@@ -395,6 +396,27 @@ def test_what_is_changed_in_a_norm_takes_effect(kind, options, step):
     setattr(layer, name, nn.RMSNorm(H))
     with pytest.raises(TypeError, match=rf"\[{kind}\] expected {name} to be layer normalization, got RMSNorm"):
         layer(x)
+
+
+@pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
+def test_a_norm_in_the_place_of_another_has_its_groups(kind, options, step):
+    """LayerNorm serves where one group is normalized; what normalizes other groups is refused, not ignored."""
+    x = mg.tensor(normals(3, (T, N, D))[0])
+    for name, child in getattr(nn, kind)(D, H, norm="layer", **options).named_children():
+        layer = grown(getattr(nn, kind)(D, H, norm="layer", **options))
+        before, columns = layer(x)[0], child.weight.shape[0]
+        sizes = child.sizes if isinstance(child, GateNorm) else child.normalized_shape
+        state, whole = getattr(layer, name).state_dict(), nn.LayerNorm(columns, dtype="float64")
+        whole.load_state_dict(state)
+        setattr(layer, name, whole)
+        if len(sizes) == 1:
+            assert layer(x)[0].tolist() == before.tolist()
+        else:
+            with pytest.raises(ValueError, match=rf"^\[{kind}\] expected {name} to normalize groups of .* columns, got Layer"):
+                layer(x)
+        setattr(layer, name, nn.LayerNorm(columns + 1, elementwise_affine=False))
+        with pytest.raises(ValueError, match=rf"^\[{kind}\] expected {name} to normalize .*{columns + 1}"):
+            layer(x)
 
 
 @pytest.mark.parametrize("kind", KINDS)
