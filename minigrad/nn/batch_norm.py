@@ -287,9 +287,11 @@ class _InstanceNorm(_ChannelNorm):
         """The shape stays, with a batch axis or without."""
         self._check(x)
         single = x.ndim == len(self.layouts[0])
+        # none also where they were made and tracking was switched off since
+        mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
         y = F.instance_norm(
-            x.expand_dims(0) if single else x, self.running_mean, self.running_var, self.weight, self.bias,
-            self.training or self.running_mean is None, self.momentum or 0.0, self.eps,
+            x.expand_dims(0) if single else x, mean, var, self.weight, self.bias, self.training or mean is None,
+            self.momentum or 0.0, self.eps,
         )  # fmt: skip
         return y.squeeze(0) if single else y
 

@@ -338,6 +338,18 @@ def test_tracking_may_be_switched_off():
     np.testing.assert_allclose(norm.eval()(x).tolist(), expected.tolist(), rtol=1e-5, atol=1e-6)
 
 
+def test_tracking_of_instances_may_be_switched_off():
+    """Then every sample is normalized by its own statistics in evaluation, too, as in PyTorch, and those kept stay."""
+    norm = nn.InstanceNorm1d(4, track_running_stats=True)
+    x = mg.tensor(np.random.default_rng(0).standard_normal((6, 4, 5)), dtype="float32")
+    norm(x)
+    before = {name: value.tolist() for name, value in norm.state_dict().items()}
+    norm.track_running_stats = False
+    for mode in (True, False):
+        assert norm.train(mode)(x * 3 + 1).tolist() == F.instance_norm(x * 3 + 1).tolist()
+    assert {name: value.tolist() for name, value in norm.state_dict().items()} == before
+
+
 def test_statistics_of_no_channels():
     mean, var = mg.zeros(0), mg.ones(0)
     assert F.batch_norm(mg.zeros((4, 0)), mean, var, training=True).shape == (4, 0)
