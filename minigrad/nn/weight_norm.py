@@ -3,6 +3,7 @@
 from typing import Any, TypeVar
 
 from minigrad.autograd import no_grad
+from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.functions import absolute, rsqrt, sqrt, square
 from minigrad.engine.ops.logic import where
 from minigrad.engine.tensor import Tensor
@@ -123,6 +124,8 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     ------
     ValueError
         If there is no such parameter, or it has no such axis.
+    TypeError
+        For a `dim` that is no integer.
 
     Examples
     --------
@@ -139,6 +142,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     v = getattr(module, name, None) if name in module._parameters else None
     if not isinstance(v, Parameter):
         raise ValueError(f"[weight_norm] expected a parameter of {type(module).__name__}, got the name {name!r}")
+    dim = None if dim is None else integer("weight_norm", "dim", dim)
     if dim is not None and not -v.ndim <= dim < v.ndim:
         raise ValueError(f"[weight_norm] expected an axis of {name} of shape {v.shape}, got dim={dim}")
     compute = WeightNorm(name, None if dim is None else dim % v.ndim)

@@ -288,6 +288,9 @@ def test_errors():
     for dim in (2, -3):
         with pytest.raises(ValueError, match=rf"\[weight_norm\] expected an axis of weight of shape \(2, 3\), got dim={dim}"):
             utils.weight_norm(nn.Linear(3, 2), dim=dim)
+    for dim in (0.5, "0", [0]):
+        with pytest.raises(TypeError, match=r"\[weight_norm\] expected an integer dim, got "):
+            utils.weight_norm(nn.Linear(3, 2), dim=dim)
 
 
 def test_frozen_parameters_stay_frozen():
