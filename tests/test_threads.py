@@ -315,6 +315,27 @@ def test_threads_of_the_environment(environment, expected):
     assert int(python(THREADS, **environment)) == (expected or cores)
 
 
+ONE_CORE = """
+import os
+import minigrad as mg
+mg.set_num_threads(2)
+x = mg.random.normal(shape=(512, 512))
+mg.exp(x)
+core = min(os.sched_getaffinity(0))
+threads = [int(name) for name in os.listdir("/proc/self/task")]
+for thread in threads:
+    os.sched_setaffinity(thread, {core})
+for _ in range(300):        # a worker is woken on the core of its caller: there is no other
+    mg.exp(x)
+print(len(threads) > 1, all(os.sched_getaffinity(thread) == {core} for thread in threads))
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="this system does not tell the threads of a process")
+def test_workers_stay_on_the_cores_they_are_given():
+    assert python(ONE_CORE) == "True True"
+
+
 FORK = """
 import os, sys
 import minigrad as mg

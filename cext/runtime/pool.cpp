@@ -64,11 +64,11 @@ struct alignas(64) Signal {
 alignas(64) std::atomic<bool> busy{false};  // a caller owns the pool
 std::atomic<int> limit{0};                  // threads in use; 0: not yet known
 std::atomic<int> started{0};                // workers, changed by the owner alone
-#ifdef __linux__
-cpu_set_t cores;  // that workers may use: those of the thread that started them
-#endif
 
 thread_local Clock::time_point crowded_until{};
+#ifdef __linux__
+thread_local cpu_set_t given, chosen;  // the cores that a worker may use, and what it has limited itself to
+#endif
 
 template <class T>
 void wait_for_change(std::atomic<T>& word, T old) {
@@ -128,15 +128,19 @@ int current_core() {
 
 // A worker that wakes on its caller's core has displaced the caller and is of no use there. With every other core
 // busy, if only by a thread that spins, Linux wakes it there each time: it goes, and is woken elsewhere from now on.
+// Where somebody else has set its cores since, or those of the process, as taskset does, it stays on these.
 void leave_core_of_caller() {
 #ifdef __linux__
     const int core = current_core();
     if (core < 0 || core != job.core.load(std::memory_order_relaxed) ||
         !(job.gate.load(std::memory_order_relaxed) & OPEN))
         return;
-    cpu_set_t others = cores;
+    cpu_set_t now, others;  // its own; those of the first thread, which are the process's
+    if (sched_getaffinity(0, sizeof now, &now) != 0 || sched_getaffinity(getpid(), sizeof others, &others) != 0) return;
+    if (!CPU_EQUAL(&now, &chosen)) given = now;
+    CPU_AND(&others, &others, &given);
     CPU_CLR(core, &others);
-    if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof others, &others);
+    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0) chosen = others;
 #endif
 }
 
@@ -191,9 +195,6 @@ void* work(void* argument) {
 void start_workers(int count) {
     sigset_t all, before;
     sigfillset(&all);
-#ifdef __linux__
-    if (started == 0) sched_getaffinity(0, sizeof cores, &cores);
-#endif
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the business of the caller's threads
     for (int rank = started + 1; rank <= count; rank++) {
         pthread_t thread;
