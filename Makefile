@@ -36,6 +36,7 @@ $(IN)/python:
 
 # Stamps in the environment say what it holds: the build, and one set of packages each.
 $(VENV)/built: $(IN)/python $(SOURCES)
+	@echo 'compiling minigrad: a minute or two on two cores'
 	$(PIP) install -q 'setuptools>=77' 'Cython>=3.1'
 	$(INSTALL) .
 	@touch $@

@@ -61,6 +61,18 @@ cdef Array from_buffer(object data):
     return view(base, info.ndim, extent, step, <char*>info.buf)
 
 
+cdef int check_range(str op, object source, object dtype) except -1:
+    """Refuse to make integers of numbers that none of the dtype is near: NaN, infinity, and what lies beyond."""
+    if source.size == 0 or source.dtype == dtype or source.dtype.kind == "b":
+        return 0
+    low, high, least = source.min(), source.max(), np.iinfo(dtype).min
+    # -least is one more than the largest, and a float, which the largest may not be; NaN is nowhere between
+    if not (least <= int(low) and int(high) < -least if source.dtype.kind in "iu"
+            else float(least) <= np.trunc(low) and np.trunc(high) < -float(least)):
+        raise ValueError(f"[{op}] expected numbers that fit {dtype}, got values from {low} to {high}")
+    return 0
+
+
 cdef Array from_object(object data, int code, int device, bint copy, str op="asarray"):
     """Any array-like as an array of dtype `code` on a device (-1: its own, of either).
 
@@ -97,6 +109,8 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
         raise ValueError(f"[{op}] expected at most {MAX_NDIM} axes, got {source.ndim}")
     cdef int64_t[MAX_NDIM] extent
     cdef Array out = empty(code, parse_shape(source.shape, extent), extent, 0)
+    if code == INT32 or code == INT64:
+        check_range(op, source, out.numpy().dtype)
     np.copyto(out.numpy(), source, casting="unsafe")
     return transferred(out, device) if device else out
 

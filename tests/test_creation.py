@@ -252,3 +252,24 @@ def test_errors(device):
     np.testing.assert_array_equal(
         array(mg.triu(tensor(np.full((2, 2), np.inf), device))), [[np.inf, np.inf], [0, np.inf]]
     )
+
+
+@pytest.mark.parametrize("make", [mg.tensor, mg.asarray])
+@pytest.mark.parametrize("dtype, values", [
+    ("int32", [0, 2**31]), ("int32", [-(2**31) - 1]), ("int32", [2.0**31]), ("int32", [-(2.0**31) - 1]),
+    ("int32", np.array([2**40])), ("int64", np.array([2**63], np.uint64)), ("int64", [2.0**63]), ("int64", [np.nan, 1]),
+    ("int64", [1, -np.inf]), ("int32", np.array([1, np.inf], np.float32)), ("int32", np.array([2**31], np.uint32)),
+])  # fmt: skip
+def test_numbers_that_do_not_fit_an_integer(make, dtype, values):
+    refuses(ValueError, make.__name__, [dtype, str(np.max(values)), str(np.min(values))], make, values, dtype=dtype)
+
+
+def test_numbers_that_just_fit_an_integer(device):
+    for dtype, bits in (("int32", 32), ("int64", 64)):
+        least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+        assert mg.tensor([least, most], dtype=dtype, device=device).tolist() == [least, most]
+        assert mg.tensor([float(least)], dtype=dtype, device=device).tolist() == [least]
+    near = [-(2.0**31) - 0.5, 2.0**31 - 0.5]
+    assert mg.tensor(np.array(near), dtype="int32", device=device).tolist() == [-(2**31), 2**31 - 1]
+    assert mg.tensor([], dtype="int32", device=device).shape == (0,)
+    assert mg.tensor([True, False], dtype="int32", device=device).tolist() == [1, 0]

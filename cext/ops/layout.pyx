@@ -52,6 +52,9 @@ cdef Array cast(Array x, int code):
 def astype(x, dtype, *, copy=True):
     """x with its elements converted to `dtype`.
 
+    Floats become integers towards zero; those beyond the integers become the nearest one, and NaN becomes 0. int64
+    keeps its lower half as int32. `minigrad.tensor` with a dtype refuses all of these.
+
     Parameters
     ----------
     x : Tensor

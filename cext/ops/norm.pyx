@@ -144,7 +144,7 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     weight, bias : Tensor, shape normalized_shape, optional
         The gain γ and the shift β, one of each per element.
     eps : float
-        Added to the variance, in the units of x squared; not negative.
+        Added to the variance, in the units of x squared; not negative. With 0 a constant row is 0 / 0: NaN.
 
     Returns
     -------
@@ -210,6 +210,7 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
         The gain γ, one per element.
     eps : float, optional
         Added to the mean square, in the units of x squared; not negative. None is the machine epsilon of the dtype.
+        With 0 a row of zeros is 0 / 0: NaN.
 
     Returns
     -------
@@ -301,7 +302,7 @@ def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
     weight, bias : Tensor, shape (C,), optional
         The gain γ and the shift β, one of each per channel.
     eps : float
-        Added to the variance, in the units of x squared; not negative.
+        Added to the variance, in the units of x squared; not negative. With 0 a constant row is 0 / 0: NaN.
 
     Returns
     -------
@@ -346,7 +347,7 @@ def instance_norm(x, weight=None, bias=None, eps=1e-5):
     weight, bias : Tensor, shape (C,), optional
         The gain γ and the shift β, one of each per channel.
     eps : float
-        Added to the variance, in the units of x squared; not negative.
+        Added to the variance, in the units of x squared; not negative. With 0 a constant row is 0 / 0: NaN.
 
     Returns
     -------

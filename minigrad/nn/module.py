@@ -390,6 +390,11 @@ class Module:
           missing: bias
           other shape: weight, expected (1, 2), got (1, 3)
         """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(
+                f"[{type(self).__name__}] expected a state_dict, names and their tensors, got "
+                f"{type(state_dict).__name__}"
+            )
         own = self.state_dict()
         values = {name: _as_tensor(name, value) for name, value in state_dict.items() if name in own}
         missing = [name for name in own if name not in values]

@@ -30,6 +30,7 @@ channels, features        axis 1; trailing axes       the last axis             
 - "affine" is `elementwise_affine` in LayerNorm and RMSNorm; the latter has no shift anywhere, nor a gain with
   ``elementwise_affine=False``, Flax's ``use_scale=False``. Keras's InstanceNorm is its
   ``GroupNormalization(groups=-1)``.
+
 Squares are summed in the dtype of the input. Where they overflow, in float32 from 1e17 on and in float64 from 1e150 on,
 the row, group or channel becomes β (in RMSNorm 0), and nothing but β has a gradient there; where the deviations
 themselves overflow, near the largest numbers, it may become NaN. NaN and infinity stay in the row, group or channel in

@@ -12,6 +12,7 @@ from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.optimizer import grad_norm, scale_
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d
+from minigrad.nn.module import Module
 from minigrad.nn.parameter import Parameter
 from minigrad.nn.weight_norm import M, is_weight_normed, remove_weight_norm, weight_norm
 
@@ -195,7 +196,7 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
         raise ValueError(f"[{op}] expected running statistics, got {bn}")
     weight = getattr(layer, "weight", None)
     shift = getattr(layer, "bias", None)
-    has_bias = "bias" in layer._parameters or is_weight_normed(layer, "bias")
+    has_bias = isinstance(layer, Module) and ("bias" in layer._parameters or is_weight_normed(layer, "bias"))
     if not isinstance(weight, Tensor) or not 2 <= weight.ndim <= 4 or not has_bias:
         raise TypeError(f"[{op}] expected a layer with weight and bias, got {kind}")
     follower = BatchNorm2d if weight.ndim == 4 else BatchNorm1d

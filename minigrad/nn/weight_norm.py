@@ -125,7 +125,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     ValueError
         If there is no such parameter, or it has no such axis.
     TypeError
-        For a `dim` that is no integer.
+        For what is no module, or a `dim` that is no integer.
 
     Examples
     --------
@@ -139,6 +139,8 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     >>> [round(value, 4) for value in layer.weight[0].tolist()]
     [6.0, 8.0]
     """
+    if not isinstance(module, Module):
+        raise TypeError(f"[weight_norm] expected a Module, got {type(module).__name__}")
     v = getattr(module, name, None) if name in module._parameters else None
     if not isinstance(v, Parameter):
         raise ValueError(f"[weight_norm] expected a parameter of {type(module).__name__}, got the name {name!r}")

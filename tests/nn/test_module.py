@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from checks import refuses
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -433,3 +434,8 @@ def test_repr_is_pytorchs():
         )  # fmt: skip
 
     assert repr(build(nn, "axis")) == repr(build(torch.nn, "dim"))
+
+
+@pytest.mark.parametrize("state", [None, "weights.safetensors", ({}, {})])
+def test_a_state_dict_that_is_none(state):
+    refuses(TypeError, "Linear", type(state).__name__, nn.Linear(2, 1).load_state_dict, state)

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import array, exchange_state, step_beside_torch
+from checks import array, exchange_state, refuses, step_beside_torch
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -436,3 +436,8 @@ def test_fold_errors():
     for layer in (nn.ReLU(), nn.LayerNorm(3), nn.RNNCell(4, 3)):
         with pytest.raises(TypeError, match=r"\[fold_batch_norm\] expected a layer with weight and bias"):
             utils.fold_batch_norm(layer, nn.BatchNorm1d(3))
+
+
+def test_what_is_no_module():
+    refuses(TypeError, "weight_norm", "int", nn.utils.weight_norm, 3)
+    refuses(TypeError, "fold_batch_norm", "int", nn.utils.fold_batch_norm, 3, nn.BatchNorm1d(3))
