@@ -83,15 +83,16 @@ format: $(VENV)/built $(VENV)/lint
 	$(IN)/ruff check --fix $(PY_FILES)
 	$(IN)/clang-format -i $(CXX_FILES)
 
-# Both checking builds live in build/ beside the ordinary one and run from there.
+# Both checking builds live in build/ beside the ordinary one and run from there; PYTHONSAFEPATH keeps the processes that
+# tests start from finding the ordinary one in the current folder.
 debug: $(VENV)/built $(VENV)/test
 	MINIGRAD_DEBUG=1 $(IN)/python setup.py -q build --build-lib build/debug/lib
-	PYTHONPATH=$(CURDIR)/build/debug/lib MINIGRAD_EXPECT_BUILD=build/debug/lib $(IN)/pytest -n $(WORKERS) $(ARGS)
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug/lib MINIGRAD_EXPECT_BUILD=build/debug/lib $(IN)/pytest -n $(WORKERS) $(ARGS)
 
 # CPython itself leaks at exit and needs the sanitizer loaded first; PYTHONMALLOC shows it every allocation.
 sanitize: $(VENV)/built $(VENV)/test
 	MINIGRAD_SANITIZE=1 $(IN)/python setup.py -q build --build-lib build/sanitize/lib
-	PYTHONPATH=$(CURDIR)/build/sanitize/lib MINIGRAD_EXPECT_BUILD=build/sanitize/lib PYTHONMALLOC=malloc \
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/sanitize/lib MINIGRAD_EXPECT_BUILD=build/sanitize/lib PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
 	$(IN)/pytest -n $(WORKERS) $(ARGS)

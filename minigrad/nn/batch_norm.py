@@ -134,7 +134,7 @@ class BatchNorm1d(_BatchNorm):
         ``scale=False`` in Keras.
     unbiased_running_var : bool
         Whether the running variance follows the unbiased variance, n / (n − 1) times the biased one that normalizes.
-        False as in Keras and Flax.
+        True, the default, is PyTorch's choice, False that of Keras and Flax.
 
     Attributes
     ----------

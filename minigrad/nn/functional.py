@@ -72,7 +72,7 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
         raise TypeError(f"[embedding] expected integer indices, got {indices.dtype}")
     if weight.ndim != 2:
         raise ValueError(f"[embedding] expected a table of shape (V, D), got {weight.shape}")
-    _check_range("embedding", indices, weight.shape[0])
+    _check_range("embedding", indices, weight.shape[0], "indices")
     padding = padding_row("embedding", padding_idx, weight.shape[0])
     rows = take(weight, indices, axis=0)
     if padding is None or not weight.requires_grad:
@@ -282,9 +282,9 @@ def _check_integers(op: str, labels: Tensor) -> None:
         raise TypeError(f"[{op}] expected integer labels, got {labels.dtype}")
 
 
-def _check_range(op: str, labels: Tensor, classes: int) -> None:
+def _check_range(op: str, labels: Tensor, classes: int, what: str = "labels") -> None:
     if labels.size:
         low, high = labels.min().item(), labels.max().item()
         if low < 0 or high >= classes:
             wrong = low if low < 0 else high
-            raise IndexError(f"[{op}] expected labels from 0 to {classes - 1}, got {wrong}")
+            raise IndexError(f"[{op}] expected {what} from 0 to {classes - 1}, got {wrong}")
