@@ -318,7 +318,7 @@ NETWORKS = [
     ("CrossEntropyLoss", ValueError, "'avg'", lambda: nn.CrossEntropyLoss(reduction="avg")),
     ("SGD", ValueError, "-1", lambda: optim.SGD([leaf(1)], lr=-1)),
     ("Adam", ValueError, "at least one", lambda: optim.Adam([])),
-    ("Adam", TypeError, "3", lambda: optim.Adam([3])),
+    ("Adam", TypeError, "int", lambda: optim.Adam([3])),
     ("StepLR", ValueError, "0", lambda: optim.lr_scheduler.StepLR(optim.SGD([leaf(1)], lr=1.0), 0)),
 ]  # fmt: skip
 

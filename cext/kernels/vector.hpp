@@ -177,22 +177,14 @@ struct Part {
     MG_INLINE unsigned bits() const { return (1u << count) - 1; }
 };
 
-// f(0), ..., f(n - 1), written out: arrays of vectors that f indexes stay in registers. A loop that the compiler
-// unrolls itself can leave some in memory, and an accumulator in memory costs a dozen cycles per term.
-template <int n, class F>
-MG_INLINE void unrolled(F&& f) {
-    if constexpr (n > 0) {
-        unrolled<n - 1>(f);
-        f(n - 1);
-    }
-}
-
 // f(at, u) for every register of [begin, end): at is a Whole or a Part, u < unroll the accumulator to use.
 template <class T, int unroll, class F>
 MG_INLINE void sweep(int64_t begin, int64_t end, F&& f) {
     int64_t i = begin;
-    for (; i + unroll * LANES<T> <= end; i += unroll * LANES<T>)
-        unrolled<unroll>([&](int u) MG_INLINED { f(Whole<T>{i + u * LANES<T>}, u); });
+    for (; i + unroll * LANES<T> <= end; i += unroll * LANES<T>) {
+#pragma GCC unroll 8
+        for (int u = 0; u < unroll; u++) f(Whole<T>{i + u * LANES<T>}, u);
+    }
     for (; i + LANES<T> <= end; i += LANES<T>) f(Whole<T>{i}, 0);
     if (i < end) f(Part<T>{i, static_cast<int>(end - i)}, unroll - 1);
 }
@@ -206,11 +198,13 @@ MG_INLINE void sums(int64_t n, double* total, F&& f) {
         Vector<T> sum[unroll][K] = {};
         const int64_t end = n - begin < BLOCK ? n : begin + BLOCK;
         sweep<T, unroll>(begin, end, [&](auto at, int u) MG_INLINED { f(at, sum[u]); });
-        unrolled<K>([&](int k) MG_INLINED {
+#pragma GCC unroll 8
+        for (int k = 0; k < K; k++) {
             Vector<T> all = sum[0][k];
-            unrolled<unroll - 1>([&](int u) MG_INLINED { all += sum[u + 1][k]; });
+#pragma GCC unroll 8
+            for (int u = 1; u < unroll; u++) all += sum[u][k];
             total[k] += fold<T>(all, [](auto a, auto b) MG_INLINED { return a + b; });
-        });
+        }
     }
 }
 

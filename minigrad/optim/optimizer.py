@@ -132,7 +132,7 @@ class Optimizer:
         known = {id(parameter) for group in self.param_groups for parameter in group["params"]}
         for parameter in params:
             if not isinstance(parameter, Tensor):
-                raise TypeError(f"[{self.name}] expected tensors, got a {type(parameter).__name__}")
+                raise TypeError(f"[{self.name}] expected tensors, got {type(parameter).__name__}")
             if not parameter.is_leaf:
                 raise ValueError(f"[{self.name}] expected leaves, got a computed tensor of shape {parameter.shape}")
             if not parameter.is_contiguous():

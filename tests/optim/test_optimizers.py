@@ -368,7 +368,7 @@ def test_wrong_parameters():
         with pytest.raises(TypeError, match=r"\[SGD\] expected a list of tensors or of groups"):
             optim.SGD(params)
     for params in ([np.ones(2)], [("weight", x)], [3.0], [x, None]):
-        with pytest.raises(TypeError, match=r"^\[SGD\] expected tensors, got a \w+$"):
+        with pytest.raises(TypeError, match=r"^\[SGD\] expected tensors, got \w+$"):
             optim.SGD(params)
     for group in ({"lr": 0.1}, [x]):
         with pytest.raises(TypeError, match="key 'params'"):
