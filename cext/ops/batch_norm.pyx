@@ -3,14 +3,13 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport FLOAT64, Array, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
-from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, number
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt
 from minigrad.engine.ops.index cimport getitem
-from minigrad.engine.ops.layout cimport cast, dense, reshape_to, summed
+from minigrad.engine.ops.layout cimport cast, dense, reshape_to
 from minigrad.engine.ops.norm cimport (
-    differentiate, parameter, plain, room, row_length, scaled, send_all, standard,
+    all_but_channels, differentiate, parameter, plain, room, row_length, scaled, send_all, standard,
 )
 from minigrad.engine.tape cimport Node, recording, track, track_many
 
@@ -23,10 +22,6 @@ from minigrad.engine.tape cimport Node, recording, track, track_many
 cdef Array per_channel(Array v, Array x):
     """v of shape (C,) so that it meets the channels of x."""
     return None if v is None else reshape_to(v, shape_of(v) + (1,) * (x.ndim_ - 2))
-
-
-cdef list all_but_channels(Array x):
-    return [k for k in range(x.ndim_) if k != 1]
 
 
 cdef Array train_composition(Array x, Array weight, Array statistics, double eps):
@@ -44,7 +39,8 @@ cdef int train_backward(Node node, Array g) except -1:
     statistics, eps = node.extra
     cdef Array x = node.value(0), weight = node.value(1), dx, dweight, dbias
     if recording():
-        return differentiate(node, lambda a, w: train_composition(a, w, statistics, eps), g, all_but_channels(x))
+        return differentiate(node, lambda a, w: train_composition(a, w, statistics, eps), [x, weight], g,
+                             all_but_channels(x))
     dx, dweight, dbias = room(node, 0, x, 0, x.ndim_), room(node, 1, x, 1, 1), room(node, 2, x, 1, 1)
     backend(x).batch_norm_backward(x.extent[0], x.extent[1], row_length(x, x.ndim_ - 2), False, dense(x), plain(weight),
                                    statistics, dense(g), dx, dweight, dbias)
@@ -56,11 +52,8 @@ cdef int eval_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0), mean = node.value(1), var = node.value(2), weight = node.value(3)
     cdef Array dx, dmean = None, dvar = None, dweight = None, dbias = None, rstd, scale
     if recording():
-        if node.needs(4):       # its value is not saved: see `differentiate`
-            node.send(4, summed(g, all_but_channels(x), False))
-        if node.needs(0) or node.needs(1) or node.needs(2) or node.needs(3):
-            composed_backward(node, lambda a, m, v, w: eval_composition(a, m, v, w, eps), [x, mean, var, weight], g)
-        return 0
+        return differentiate(node, lambda a, m, v, w: eval_composition(a, m, v, w, eps), [x, mean, var, weight], g,
+                             all_but_channels(x))
     dx = room(node, 0, x, 0, x.ndim_)
     if node.needs(2) or node.needs(3):
         dweight = empty_as(mean, x.code)

@@ -9,5 +9,6 @@ cdef Array parameter(str op, str name, object given, tuple shape, Array x)
 cdef Array plain(Array x)
 cdef Array room(Node node, int i, Array x, int first, int axes)
 cdef int send_all(Node node, tuple gradients) except -1
-cdef int differentiate(Node node, object composition, Array g, list shared) except -1
+cdef list all_but_channels(Array x)
+cdef int differentiate(Node node, object composition, list inputs, Array g, list shared) except -1
 cdef int64_t row_length(Array x, int axes)

@@ -74,13 +74,18 @@ cdef int send_all(Node node, tuple gradients) except -1:
     return 0
 
 
-cdef int differentiate(Node node, object composition, Array g, list shared) except -1:
-    """The recorded derivative: that of the composition of x and weight, and the sum of g over the axes that share a
-    bias, whose value no derivative reads: it may change before the backward pass."""
-    if node.needs(2):
-        node.send(2, summed(g, shared, False))
-    if node.needs(0) or node.needs(1):
-        return composed_backward(node, composition, [node.value(0), node.value(1)], g)
+cdef list all_but_channels(Array x):
+    return [k for k in range(x.ndim_) if k != 1]
+
+
+cdef int differentiate(Node node, object composition, list inputs, Array g, list shared) except -1:
+    """The recorded derivative: that of the composition of all inputs but the last, the bias, and the sum of g over the
+    axes that share a bias. No derivative reads its value, which may change before the backward pass."""
+    cdef int bias = len(inputs)
+    if node.needs(bias):
+        node.send(bias, summed(g, shared, False))
+    if any([node.needs(i) for i in range(bias)]):
+        return composed_backward(node, composition, inputs, g)
     return 0
 
 
@@ -119,8 +124,8 @@ cdef int layer_norm_backward(Node node, Array g) except -1:
     cdef int first = x.ndim_ - <int>axes
     if recording():
         last, near = list(range(first, x.ndim_)), reshape_to(mean, shape_of(x)[:first] + (1,) * axes)
-        return differentiate(node, lambda a, w: scaled(standard(a, last, near, row_length(a, axes), eps), w, None), g,
-                             list(range(first)))
+        return differentiate(node, lambda a, w: scaled(standard(a, last, near, row_length(a, axes), eps), w, None),
+                             [x, weight], g, list(range(first)))
     dx, dweight, dbias = room(node, 0, x, 0, x.ndim_), room(node, 1, x, first, axes), room(node, 2, x, first, axes)
     backend(x).layer_norm_backward((<Array>mean).count, row_length(x, axes), dense(x), plain(weight), mean, rstd,
                                    dense(g), dx, dweight, dbias)
@@ -260,8 +265,8 @@ cdef int group_norm_backward(Node node, Array g) except -1:
     mean, rstd, groups, eps = node.extra
     cdef Array x = node.value(0), weight = node.value(1), dx, dweight, dbias
     if recording():
-        return differentiate(node, lambda a, w: group_norm_composition(a, w, mean, groups, eps), g,
-                             [k for k in range(x.ndim_) if k != 1])
+        return differentiate(node, lambda a, w: group_norm_composition(a, w, mean, groups, eps), [x, weight], g,
+                             all_but_channels(x))
     dx, dweight, dbias = room(node, 0, x, 0, x.ndim_), room(node, 1, x, 1, 1), room(node, 2, x, 1, 1)
     backend(x).group_norm_backward((<Array>mean).count, groups, x.extent[1] // <int64_t>groups,
                                    row_length(x, x.ndim_ - 2), dense(x), plain(weight), mean, rstd, dense(g), dx,

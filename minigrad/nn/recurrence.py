@@ -3,7 +3,7 @@
 import math
 from typing import Literal
 
-from minigrad.creation import empty, ones, zeros
+from minigrad.creation import empty
 from minigrad.engine.array import DType
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.recurrent import Cell, normalized
@@ -11,7 +11,7 @@ from minigrad.engine.tensor import Tensor
 from minigrad.nn import init
 from minigrad.nn.batch_norm import RecurrentBatchNorm1d
 from minigrad.nn.module import Module
-from minigrad.nn.norm import LayerNorm
+from minigrad.nn.norm import Affine, LayerNorm
 from minigrad.nn.parameter import Parameter
 
 # What makes the input's share: eps, x, weight, bias, gamma, beta. What every step takes: weight, bias, and gamma and
@@ -24,7 +24,7 @@ GATES = {"rnn": 1, "lstm": 4, "gru": 3}
 SLOPES = {"sigmoid": 0.0, "hard_sigmoid": 0.2, "hardsigmoid": 1 / 6}
 
 
-class GateNorm(Module):
+class GateNorm(Affine):
     """Layer normalization of groups of gates, each group by itself.
 
     Parameters
@@ -53,22 +53,13 @@ class GateNorm(Module):
     [[-1.0, 1.0, -1.0, 1.0]]
     """
 
-    weight: Parameter
-    bias: Parameter
-
     def __init__(
         self, sizes: list[int] | tuple[int, ...], eps: float = 1e-5,
         device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes, self.eps = tuple(sizes), eps
-        self.weight = Parameter(ones(sum(sizes), dtype=dtype, device=device))
-        self.bias = Parameter(zeros(sum(sizes), dtype=dtype, device=device))
-
-    def reset_parameters(self) -> None:
-        """Set the gain to ones and the shift to zeros."""
-        init.ones_(self.weight)
-        init.zeros_(self.bias)
+        self.add_affine(sum(sizes), True, True, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., sum(sizes))`` to the same shape."""
