@@ -1,4 +1,7 @@
-// The thread pool: one job at a time, its chunks claimed from one atomic counter.
+// The thread pool: one job at a time, its chunks claimed from one atomic counter per thread.
+//
+// Every thread begins with a span of neighbouring chunks of its own, the same one in every job: what it wrote in one
+// operation it reads in the next, from its own cache. Then it helps with the spans of the others.
 //
 // A worker may touch the job only between joining and leaving it, and it can join only while the gate
 // is open. The caller closes the gate once all chunks are claimed and then waits for the workers inside:
@@ -45,15 +48,22 @@ constexpr auto SPIN_CROWDED = std::chrono::microseconds(30);
 constexpr auto HELD = std::chrono::microseconds(500);
 constexpr auto CROWDED = std::chrono::milliseconds(20);
 
+struct alignas(64) Span {
+    std::atomic<int64_t> next{0};  // the first element that nobody has claimed
+    int64_t end = 0;
+};
+constexpr int SPANS = 64;  // more threads than these share them
+
 constexpr uint32_t OPEN = 1u << 31, CALLER_SLEEPS = 1u << 30, INSIDE = CALLER_SLEEPS - 1;
 
 struct alignas(64) Job {
-    Word gate{0};                  // OPEN | CALLER_SLEEPS | number of workers inside
-    std::atomic<int64_t> next{0};  // the first element that nobody has claimed
-    std::atomic<int> core{-1};     // the caller's
-    int64_t n = 0, grain = 0;
+    Word gate{0};               // OPEN | CALLER_SLEEPS | number of workers inside
+    std::atomic<int> core{-1};  // the caller's
+    int spans = 0;
+    int64_t grain = 0;
     void (*body)(void*, int64_t, int64_t) = nullptr;
     void* context = nullptr;
+    Span span[SPANS];
 } job;
 
 struct alignas(64) Signal {
@@ -144,12 +154,16 @@ void leave_core_of_caller() {
 #endif
 }
 
-void run_chunks() {
-    const int64_t n = job.n, grain = job.grain;
-    for (;;) {
-        const int64_t begin = job.next.fetch_add(grain, std::memory_order_relaxed);
-        if (begin >= n) return;
-        job.body(job.context, begin, std::min(begin + grain, n));
+// The share of the thread `rank`: 0 is the caller.
+void run_chunks(int rank) {
+    const int64_t grain = job.grain;
+    for (int i = 0; i < job.spans; i++) {
+        Span& span = job.span[(rank + i) % job.spans];
+        for (;;) {
+            const int64_t begin = span.next.fetch_add(grain, std::memory_order_relaxed);
+            if (begin >= span.end) break;
+            job.body(job.context, begin, std::min(begin + grain, span.end));
+        }
     }
 }
 
@@ -183,7 +197,7 @@ void* work(void* argument) {
         seen = signals.jobs.load(std::memory_order_acquire);
         leave_core_of_caller();
         if (join()) {
-            run_chunks();
+            run_chunks(rank);
             leave();
         }
         for (int count = limit.load(); rank >= count; count = limit.load()) sleep_while(limit, count);
@@ -255,17 +269,20 @@ void parallel_for(int64_t n, int64_t grain, void (*body)(void* context, int64_t 
     }
     if (started < wanted) start_workers(threads() - 1);
     job.core.store(current_core(), std::memory_order_relaxed);
-    job.n = n;
+    job.spans = std::min(wanted + 1, SPANS);
+    for (int i = 0; i < job.spans; i++) {
+        job.span[i].next.store(chunks * i / job.spans * grain, std::memory_order_relaxed);
+        job.span[i].end = std::min(chunks * (i + 1) / job.spans * grain, n);
+    }
     job.grain = grain;
     job.body = body;
     job.context = context;
-    job.next.store(0, std::memory_order_relaxed);
     job.gate.store(OPEN, std::memory_order_release);
     signals.jobs.fetch_add(1);
     const int awake = started - signals.sleeping.load();
     if (awake < wanted) wake(signals.jobs, wanted - awake);
 
-    run_chunks();
+    run_chunks(0);
 
     const auto empty = [] { return (job.gate.load(std::memory_order_acquire) & INSIDE) == 0; };
     job.gate.fetch_and(~OPEN, std::memory_order_relaxed);

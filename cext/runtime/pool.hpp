@@ -1,4 +1,4 @@
-// The thread pool: two or more threads claim chunks of a range from one atomic counter.
+// The thread pool: two or more threads claim chunks of a range, each in a part of its own first.
 //
 // The caller claims chunks too and never waits for a worker that has not started. After its last chunk a
 // worker spins for a few microseconds, yields its core for a fifth of a millisecond, so that other pools in
