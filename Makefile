@@ -89,11 +89,12 @@ debug: $(VENV)/built $(VENV)/test
 	MINIGRAD_DEBUG=1 $(IN)/python setup.py -q build --build-lib build/debug/lib
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug/lib MINIGRAD_EXPECT_BUILD=build/debug/lib $(IN)/pytest -n $(WORKERS) $(ARGS)
 
-# CPython itself leaks at exit and needs the sanitizer loaded first; PYTHONMALLOC shows it every allocation.
+# CPython itself leaks at exit and needs the sanitizer loaded first; PYTHONMALLOC shows it every allocation. Sizes beyond
+# memory are an error to be raised, not to abort at.
 sanitize: $(VENV)/built $(VENV)/test
 	MINIGRAD_SANITIZE=1 $(IN)/python setup.py -q build --build-lib build/sanitize/lib
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/sanitize/lib MINIGRAD_EXPECT_BUILD=build/sanitize/lib PYTHONMALLOC=malloc \
-	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
 	$(IN)/pytest -n $(WORKERS) $(ARGS)
 
