@@ -1,15 +1,23 @@
 """What all tests share: the devices, seeded random numbers, how hard Hypothesis tries, and the table's parameters."""
 
 import os
+import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
+import minigrad as mg
+
 pytest.register_assert_rewrite("checks")
 
-DEVICES = ["cpu"]  # every test that takes `device` runs on each of these
+# Every test that takes `device` runs on each of these. Without a GPU, or with MINIGRAD_EMULATE=1, cuda:0 is the emulation.
+DEVICES = os.environ.get("MINIGRAD_TEST_DEVICES", "cpu").split(",")
+if os.environ.get("MINIGRAD_EMULATE", "0") != "0" or not mg.cuda.is_available():
+    mg.cuda._found.cache_clear()
+    sys.path.insert(0, str(Path(__file__).parent / "emulation"))
 
 # The examples are the same in every run unless another profile is asked for: HYPOTHESIS_PROFILE=explore finds new ones.
 settings.register_profile("default", max_examples=50, deadline=None, derandomize=True, database=None)

@@ -1,0 +1,106 @@
+"""The CUDA backend: kernels in CUDA C (the ``.cu`` files), started through CuPy.
+
+Nothing here is imported, compiled or asked of a driver before the first tensor on a GPU: ``import minigrad`` needs
+neither CuPy nor a GPU.
+"""
+
+import functools
+from typing import Any
+
+from minigrad.engine.array import set_device_hooks
+
+__all__ = ["device_count", "is_available", "synchronize"]
+
+INSTALL = "pip install 'minigrad[cuda12x]' or 'minigrad[cuda13x]'"
+
+
+def is_available() -> bool:
+    """Whether tensors can be on a GPU: whether CuPy is installed and finds one.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> device = "cuda" if mg.cuda.is_available() else "cpu"
+    """
+    return device_count() > 0
+
+
+def device_count() -> int:
+    """The number of GPUs that CuPy finds; 0 without CuPy, or without a driver.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.cuda.device_count() >= 0
+    True
+    """
+    return _found()[0]
+
+
+def synchronize(device: int = 0) -> None:
+    """Wait until a GPU has done all that was asked of it.
+
+    Operations on a GPU return before it has computed anything; what measures time has to wait for it.
+
+    Parameters
+    ----------
+    device : int
+        The number of the GPU.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no such GPU.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> if mg.cuda.is_available():
+    ...     mg.cuda.synchronize()
+    """
+    _check("synchronize", device)
+    import cupy
+
+    with cupy.cuda.Device(device):
+        cupy.cuda.runtime.deviceSynchronize()
+
+
+@functools.cache
+def _found() -> tuple[int, str]:
+    """The number of GPUs, and what stands in the way where there is none."""
+    try:
+        from cupy.cuda import runtime
+
+        return runtime.getDeviceCount(), "no GPU was found"
+    except ImportError as error:
+        return 0, f"CuPy cannot be imported ({error}): {INSTALL}"
+    except Exception as error:  # CuPy's own errors, of a driver that is missing or too old
+        return 0, f"CuPy finds no GPU: {error}"
+
+
+def _check(op: str, device: int) -> None:
+    count, reason = _found()
+    if count == 0:
+        raise RuntimeError(f"[{op}] cuda:{device} needs CuPy and a GPU, but {reason}")
+    if not 0 <= device < count:
+        raise RuntimeError(f"[{op}] expected a device below cuda:{count}, got cuda:{device}")
+
+
+def _allocate(size: int, device: int) -> tuple[int, Any]:
+    """Memory of CuPy's pool: its address, and the object that keeps it."""
+    _check("device", device)
+    from minigrad.cuda import backend
+
+    return backend.allocate(size, device)
+
+
+def _transfer(x: Any, index: int) -> Any:
+    """A copy of x on the device of that index: 0 is the CPU, 1 + i is cuda:i."""
+    if index:
+        _check("device", index - 1)
+    from minigrad.cuda import backend
+
+    return backend.transfer(x, index)
+
+
+set_device_hooks(_allocate, _transfer)

@@ -1,0 +1,164 @@
+"""The primitives on a GPU; each method's contract stands in `minigrad.engine.backend.Backend`."""
+
+from typing import Any
+
+import cupy
+import numpy as np
+from cupy_backends.cuda.libs import cublas
+
+from minigrad.cuda.launch import BLOCK, WARP, launch
+from minigrad.engine.array import Code
+from minigrad.engine.backend import Backend, register
+from minigrad.engine.tensor import Tensor, constant
+
+HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
+registered: set[int] = set()
+
+
+def allocate(size: int, device: int) -> tuple[int, Any]:
+    """Memory of CuPy's pool on a device: its address, and the object that keeps it."""
+    if device not in registered:
+        register(1 + device, CUDA(device))
+        registered.add(device)
+    with cupy.cuda.Device(device):
+        try:
+            memory = cupy.cuda.alloc(max(size, 1))
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            raise MemoryError(f"[allocate] no memory for {size} bytes on cuda:{device}: {error}") from None
+    return memory.ptr, memory
+
+
+def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:
+    """A tensor that is not initialized."""
+    return constant("empty", shape, None, dtype, device)
+
+
+def transfer(x: Tensor, index: int) -> Tensor:
+    """A copy of x on the device of that index: 0 is the CPU, 1 + i is cuda:i."""
+    x = x.detach().contiguous()
+    name = "cpu" if index == 0 else f"cuda:{index - 1}"
+    out = empty(x.shape, x.dtype.name, name)
+    kind = HOST_TO_DEVICE if x.device == "cpu" else DEVICE_TO_HOST if index == 0 else DEVICE_TO_DEVICE
+    with cupy.cuda.Device(int((name if index else x.device)[5:])):
+        stream = cupy.cuda.get_current_stream()
+        if x.size:
+            cupy.cuda.runtime.memcpyAsync(out.data_ptr(), x.data_ptr(), x.nbytes, kind, stream.ptr)
+        # Memory of the CPU may be written again, or read, as soon as this returns.
+        if kind != DEVICE_TO_DEVICE:
+            stream.synchronize()
+    return out
+
+
+class CUDA(Backend):
+    """The primitives on one GPU."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+
+    # ── elementwise ──
+
+    def unary(self, op: int, x: Tensor, out: Tensor) -> None:
+        dense = x.is_contiguous() and out.is_contiguous()
+        launch("elementwise.cu", "unary", x.dtype.name, self.device, out.size, op, out.size, dense, out.shape, x, out)
+
+    def binary(self, op: int, a: Tensor, b: Tensor, out: Tensor) -> None:
+        dense = a.is_contiguous() and b.is_contiguous() and out.is_contiguous()
+        launch("elementwise.cu", "binary", a.dtype.name, self.device, out.size, op, out.size, dense, out.shape, a, b,
+               out)  # fmt: skip
+
+    def where(self, condition: Tensor, a: Tensor, b: Tensor, out: Tensor) -> None:
+        launch("elementwise.cu", "where", a.dtype.name, self.device, out.size, out.size, out.shape, condition, a, b,
+               out)  # fmt: skip
+
+    def copy(self, x: Tensor, out: Tensor) -> None:
+        dense = x.is_contiguous() and out.is_contiguous()
+        launch("elementwise.cu", "copy", x.dtype.name, self.device, out.size, Code[out.dtype.name.upper()], out.size,
+               dense, out.shape, x, out)  # fmt: skip
+
+    def fill(self, out: Tensor, value: float) -> None:
+        number, integer = (value, 0) if out.dtype.kind == "f" else (0.0, np.array(value, out.dtype.name).item())
+        launch("elementwise.cu", "fill", out.dtype.name, self.device, out.size, out.size, out.shape, number, integer,
+               out)  # fmt: skip
+
+    # ── reductions ──
+
+    def reduce(self, op: int, outer: int, n: int, inner: int, x: Tensor, out: Tensor) -> None:
+        if out.size == 0:
+            return
+        tile = Tile(outer, n, inner)
+        pieces = tile.pieces(n)
+        partial = empty((outer * inner * pieces * STATE,), "float64", x.device) if pieces > 1 else None
+        launch("reduce.cu", "reduce_tiles", x.dtype.name, self.device, tile.threads * pieces, op, outer, n, inner,
+               tile.wide, tile.deep, pieces, x, out, partial)  # fmt: skip
+        if pieces > 1:
+            launch("reduce.cu", "reduce_pieces", x.dtype.name, self.device, out.size, op, out.size, pieces, partial,
+                   out)  # fmt: skip
+
+    def moments(self, outer: int, n: int, inner: int, x: Tensor, mean: Tensor, m2: Tensor) -> None:
+        tile = Tile(outer, n, inner)
+        launch("reduce.cu", "moments", x.dtype.name, self.device, tile.threads, outer, n, inner, tile.wide, tile.deep,
+               x, mean, m2)  # fmt: skip
+
+    def cumulative_sum(self, outer: int, n: int, inner: int, x: Tensor, out: Tensor) -> None:
+        if out.size:
+            block = min(BLOCK, power_of_two(n, WARP))
+            launch("reduce.cu", "cumulative_sum", x.dtype.name, self.device, outer * inner * block, outer, n, inner, x,
+                   out, block=block)  # fmt: skip
+
+    # ── products ──
+
+    def gemm(self, a: Tensor, b: Tensor, out: Tensor, beta: float, bias: Tensor | None) -> None:
+        m, n, k = *out.shape[-2:], a.shape[-1]
+        batch = out.shape[0] if out.ndim == 3 else 1
+        if out.size == 0:
+            return
+        if bias is not None:
+            self.copy(bias.detach().broadcast_to(out.shape), out)
+            beta = 1.0
+        if k == 0:
+            if beta == 0:
+                self.fill(out, 0.0)
+            return
+        # cuBLAS counts columns first: out.T = b.T a.T
+        with cupy.cuda.Device(self.device):
+            handle = cupy.cuda.device.get_cublas_handle()
+            product = cublas.sgemmStridedBatched if out.dtype == "float32" else cublas.dgemmStridedBatched
+            one, other = (np.array(number, out.dtype.name) for number in (1.0, beta))
+            (op_b, ldb, stride_b), (op_a, lda, stride_a) = operand(b, k, n), operand(a, m, k)
+            product(handle, op_b, op_a, n, m, k, one.ctypes.data, b.data_ptr(), ldb, stride_b, a.data_ptr(), lda,
+                    stride_a, other.ctypes.data, out.data_ptr(), n, m * n, batch)  # fmt: skip
+
+
+def operand(x: Tensor, rows: int, columns: int) -> tuple[int, int, int]:
+    """How cuBLAS reads a matrix, or a batch of them: transposed or not, its leading dimension, its stride."""
+    size = x.dtype.itemsize
+    *outer, row, column = (step // size for step in x.strides)
+    stride = outer[0] if outer else 0
+    # A stride along an axis of length one says nothing.
+    if column == 1 and (row >= columns or rows == 1):
+        return cublas.CUBLAS_OP_N, max(row, columns) if rows > 1 else columns, stride
+    if row == 1 or rows == 1:
+        return cublas.CUBLAS_OP_T, max(column, rows) if columns > 1 else rows, stride
+    return cublas.CUBLAS_OP_N, max(row, columns), stride
+
+
+STATE = 2  # doubles that the state of a reduction takes at most
+
+
+def power_of_two(n: int, least: int = 1) -> int:
+    """The smallest one that is not below n, nor below `least`."""
+    return max(1 << max(n - 1, 0).bit_length(), least)
+
+
+class Tile:
+    """How a block of threads reads x[outer, n, inner]; see reduce.cu."""
+
+    def __init__(self, outer: int, n: int, inner: int) -> None:
+        self.wide = min(power_of_two(inner), WARP)
+        self.deep = min(power_of_two(n), BLOCK // self.wide)
+        self.tiles = outer * -(-inner // self.wide)
+        self.threads = -(-self.tiles // (BLOCK // (self.wide * self.deep))) * BLOCK
+
+    def pieces(self, n: int) -> int:
+        """In how many pieces a column is cut, so that few long columns keep a GPU busy; by the shape alone."""
+        return max(1, min(64, 512 // max(self.tiles, 1), n // (16 * self.deep)))

@@ -1,0 +1,160 @@
+"""The one point where CUDA kernels start.
+
+A kernel of CuPy's `RawKernel` takes what it is given: it checks no dtype, no layout and no device, and ignores strides.
+`launch` holds every argument against the kernel's own declaration, as it stands in the ``.cu`` file, and passes exactly
+what is declared there.
+
+======================================  ==============================================================
+declared                                expected
+======================================  ==============================================================
+``T* x``, ``int64* index``, ...         a contiguous array of that dtype on the launch's device, or None
+``void* x``                             the same, of any dtype
+``T* x, Stride x_step``                 one array of any layout: its address, its strides in bytes
+``Extent shape``                        a tuple of lengths
+``int64 n``, ``double eps``, ...        a number
+======================================  ==============================================================
+"""
+
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.engine import array, backend
+from minigrad.engine.array import Array
+
+WARP, BLOCK = 32, 256  # threads of a block, where nothing else is asked for
+MOST_BLOCKS = 1 << 16  # of a grid: kernels step through what lies beyond
+
+FOLDER = Path(__file__).parent
+TYPES = {"bool": "Bool", "int32": "int", "int64": "int64", "float32": "float", "float64": "double"}
+DTYPES = {c: name for name, c in TYPES.items()}
+SCALARS = {
+    "int": np.int32, "int64": np.int64, "uint64": np.uint64, "float": np.float32, "double": np.float64,
+    "Bool": np.uint8,
+}  # fmt: skip
+KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
+AXES = 8  # the most that an array has
+STRUCT = np.dtype(f"V{8 * AXES}")
+
+
+def parameters(text: str) -> dict[str, list[tuple[str, str]]]:
+    """The declared (type, name) of every parameter of every kernel in the text of a module."""
+    found = {}
+    for name, declared in KERNEL.findall(text):
+        words = [one.replace("const ", "").replace("__restrict__ ", "").split() for one in declared.split(",")]
+        found[name] = [(" ".join(parts[:-1]).replace(" *", "*"), parts[-1]) for parts in words]
+    return found
+
+
+@functools.cache
+def source(file: str) -> tuple[str, dict[str, list[tuple[str, str]]]]:
+    """The text of a module, and the parameters of its kernels."""
+    text = (FOLDER / file).read_text(encoding="utf-8")
+    return f"{(FOLDER / 'common.cuh').read_text(encoding='utf-8')}{_numbers()}{text}", parameters(text)
+
+
+def _numbers() -> str:
+    """The enumerations of dtypes and operations, as C++."""
+    lines = []
+    for enum in (array.Code, backend.Unary, backend.Binary, backend.Reduce):
+        members = ", ".join(f"{member.name} = {member.value}" for member in enum)
+        lines.append(f"enum {enum.__name__} {{ {members} }};\n")
+    return "".join(lines)
+
+
+def options(dtype: str) -> tuple[str, ...]:
+    """The compiler's options for a module of a dtype."""
+    kinds = f"-DFLOATING={dtype.startswith('float'):d}", f"-DBOOLEAN={dtype == 'bool':d}"
+    return "-std=c++17", f"-DELEMENT={TYPES[dtype]}", *kinds
+
+
+@functools.cache
+def _kernel(file: str, name: str, dtype: str) -> Any:
+    import cupy
+
+    return _module(cupy, file, dtype).get_function(name)
+
+
+@functools.cache
+def _module(cupy: Any, file: str, dtype: str) -> Any:
+    return cupy.RawModule(code=source(file)[0], options=options(dtype))
+
+
+def launch(
+    file: str, name: str, dtype: str, device: int, threads: int, *arguments: Any, block: int = BLOCK, blocks: int = 0
+) -> None:
+    """Start a kernel on CuPy's current stream.
+
+    Parameters
+    ----------
+    file, name : str
+        The ``.cu`` file and the kernel in it.
+    dtype : str
+        T.
+    device : int
+        The number of the GPU.
+    threads : int
+        How many threads there is work for; with 0 nothing is started.
+    *arguments
+        One for each parameter, in order, but none for a ``Stride``.
+    block : int
+        Threads of a block.
+    blocks : int
+        Blocks, where `threads` does not say it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For an argument that is not what the kernel declares.
+    """
+    import cupy
+
+    if threads == 0:
+        return
+    declared = source(file)[1][name]
+    if len(arguments) != sum(kind != "Stride" for kind, _ in declared):
+        raise TypeError(f"[{name}] expected the arguments of {declared}, got {len(arguments)}")
+    packed: list[Any] = []
+    rest = iter(arguments)
+    given: Any = None
+    for i, (kind, parameter) in enumerate(declared):
+        if kind == "Stride":  # of the array before it
+            packed.append(_eight(given.strides, 0))
+            continue
+        given = next(rest)
+        if kind in SCALARS:
+            packed.append(SCALARS[kind](given))
+        elif kind == "Extent":
+            packed.append(_eight(given, 1))
+        else:
+            strided = declared[i + 1 : i + 2] == [("Stride", f"{parameter}_step")]
+            packed.append(_address(name, parameter, kind, given, dtype, device, strided))
+    block = min(block, -(-threads // WARP) * WARP)
+    grid = blocks or min(-(-threads // block), MOST_BLOCKS)
+    with cupy.cuda.Device(device):
+        _kernel(file, name, dtype)((grid,), (block,), tuple(packed))
+
+
+def _eight(numbers: tuple[int, ...], fill: int) -> np.ndarray:
+    """Lengths or strides as a struct of AXES numbers, which CuPy passes by value; the last axis comes last."""
+    return np.array((fill,) * (AXES - len(numbers)) + numbers, np.int64).view(STRUCT)
+
+
+def _address(kernel: str, parameter: str, kind: str, given: Any, dtype: str, device: int, strided: bool) -> np.uint64:
+    """The address of an array, which is as declared."""
+    if given is None:
+        return np.uint64(0)
+    word = kind.rstrip("*")
+    wanted = dtype if word == "T" else DTYPES.get(word)
+    if not isinstance(given, Array):
+        raise TypeError(f"[{kernel}] expected {parameter} to be an array, got {type(given).__name__}")
+    if given.device != f"cuda:{device}":
+        raise ValueError(f"[{kernel}] expected {parameter} on cuda:{device}, got {given.device}")
+    if wanted is not None and given.dtype != wanted:
+        raise TypeError(f"[{kernel}] expected {parameter} to be {wanted}, got {given.dtype}")
+    if not strided and not given.is_contiguous():
+        raise ValueError(f"[{kernel}] expected {parameter} to be contiguous, got strides {given.strides}")
+    return np.uint64(given.data_ptr())

@@ -1,0 +1,223 @@
+// Reductions of the middle axis of x[outer, n, inner]: sums, extremes, moments, and running sums.
+//
+// A block of threads is groups x deep x wide: `wide` neighbouring columns, of which `deep` threads each take every
+// deep-th element; so many such tiles that the block is full. What the threads of a column have found is merged in
+// pairs, in an order that depends on the shape alone. A long column is cut in pieces, which `merge_pieces` puts together.
+
+const int THREADS = 256;
+
+// ---- operations: a state, how an element enters it, how two become one ------------------------------------------------
+
+struct Sum {
+    typedef Traits<T>::Wide State;
+    typedef T Result;
+    static __device__ State start() { return 0; }
+    static __device__ void take(State& s, T x, int64) { s += State(x); }
+    static __device__ void merge(State& s, const State& other) { s += other; }
+    static __device__ Result result(const State& s) { return T(s); }
+};
+
+struct Product {
+    typedef Traits<T>::Wrapping State;
+    typedef T Result;
+    static __device__ State start() { return 1; }
+    static __device__ void take(State& s, T x, int64) { s *= State(x); }
+    static __device__ void merge(State& s, const State& other) { s *= other; }
+    static __device__ Result result(const State& s) { return T(s); }
+};
+
+// The largest or smallest element and where it stands first; NaN wins over all. index -1: none yet.
+template <bool largest, bool where>
+struct Extreme {
+    struct State {
+        T value;
+        int64 index;
+    };
+    static __device__ State start() { return {T(0), -1}; }
+    static __device__ void take(State& s, T x, int64 i) { merge(s, {x, i}); }
+    static __device__ void merge(State& s, const State& other) {
+        if (other.index < 0) return;
+        const bool nan = s.value != s.value, other_nan = other.value != other.value;
+        const bool better = nan != other_nan ? other_nan : !nan && (largest ? other.value > s.value : other.value < s.value);
+        const bool equal = nan ? other_nan : other.value == s.value;
+        if (s.index < 0 || better || (equal && other.index < s.index)) s = other;
+    }
+};
+template <bool largest>
+struct Best : Extreme<largest, false> {
+    typedef T Result;
+    static __device__ Result result(const typename Extreme<largest, false>::State& s) { return s.value; }
+};
+template <bool largest>
+struct Place : Extreme<largest, true> {
+    typedef int64 Result;
+    static __device__ Result result(const typename Extreme<largest, true>::State& s) { return s.index; }
+};
+
+template <bool all>
+struct Truth {
+    typedef Bool State;
+    typedef Bool Result;
+    static __device__ State start() { return all; }
+    static __device__ void take(State& s, T x, int64) { s = all ? s & Bool(x != 0) : s | Bool(x != 0); }
+    static __device__ void merge(State& s, const State& other) { s = all ? s & other : s | other; }
+    static __device__ Result result(const State& s) { return s; }
+};
+
+// ---- tiles ------------------------------------------------------------------------------------------------------------
+
+// The place of a thread in its block, and what the block works on next.
+struct Tile {
+    int64 outer, n, inner, tiles, jobs;
+    int wide, deep, groups, pieces, column, lane, group;
+
+    __device__ Tile(int64 outer, int64 n, int64 inner, int wide, int deep, int pieces)
+        : outer(outer), n(n), inner(inner), wide(wide), deep(deep), pieces(pieces) {
+        groups = blockDim.x / (wide * deep);
+        column = threadIdx.x % wide;
+        lane = threadIdx.x / wide % deep;
+        group = threadIdx.x / (wide * deep);
+        tiles = (inner + wide - 1) / wide;
+        jobs = outer * tiles * pieces;
+    }
+    // f(o, c, begin, end, job): this thread's column c of row o, or c = -1 where it has none; all threads call it.
+    template <class F>
+    __device__ void each(F f) const {
+        const int64 step = (n + pieces - 1) / pieces;
+        for (int64 first = blockIdx.x * (int64)groups; first < jobs; first += gridDim.x * (int64)groups) {
+            const int64 job = first + group, piece = job % pieces, tile = job / pieces;
+            const int64 c = tile % tiles * wide + column, begin = piece * step;
+            f(tile / tiles, job < jobs && c < inner ? c : -1, begin, begin + step < n ? begin + step : n, piece);
+        }
+    }
+    // The states of all threads of a column, in the first of them
+    template <class Op>
+    __device__ typename Op::State merged(const typename Op::State& mine) const {
+        __shared__ typename Op::State states[THREADS];
+        __syncthreads();
+        states[threadIdx.x] = mine;
+        for (int distance = deep / 2; distance > 0; distance /= 2) {
+            __syncthreads();
+            if (lane < distance) Op::merge(states[threadIdx.x], states[threadIdx.x + distance * wide]);
+        }
+        __syncthreads();
+        return states[threadIdx.x - lane * wide];
+    }
+};
+
+template <class Op>
+__device__ void reduce(const Tile& tile, const T* x, void* y, void* partial) {
+    typedef typename Op::State State;
+    tile.each([&](int64 o, int64 c, int64 begin, int64 end, int64 piece) {
+        State s = Op::start();
+        if (c >= 0) {
+            for (int64 j = begin + tile.lane; j < end; j += tile.deep)
+                Op::take(s, x[(o * tile.n + j) * tile.inner + c], j);
+        }
+        s = tile.merged<Op>(s);
+        if (c < 0 || tile.lane > 0) return;
+        if (tile.pieces == 1)
+            ((typename Op::Result*)y)[o * tile.inner + c] = Op::result(s);
+        else
+            ((State*)partial)[(o * tile.inner + c) * tile.pieces + piece] = s;
+    });
+}
+
+template <class Op>
+__device__ void merge_pieces(int64 outputs, int pieces, const void* partial, void* y) {
+    typedef typename Op::State State;
+    FOR_EACH(i, outputs) {
+        State s = Op::start();
+        for (int p = 0; p < pieces; p++) Op::merge(s, ((const State*)partial)[i * pieces + p]);
+        ((typename Op::Result*)y)[i] = Op::result(s);
+    }
+}
+
+// ---- kernels ----------------------------------------------------------------------------------------------------------
+
+#if BOOLEAN
+#define OPERATIONS(f, ...)                            \
+    switch (op) {                                     \
+        case MAX: return f<Best<true>>(__VA_ARGS__);  \
+        case MIN: return f<Best<false>>(__VA_ARGS__); \
+        case ANY: return f<Truth<false>>(__VA_ARGS__); \
+        case ALL: return f<Truth<true>>(__VA_ARGS__); \
+        case ARGMAX: return f<Place<true>>(__VA_ARGS__); \
+        case ARGMIN: return f<Place<false>>(__VA_ARGS__); \
+    }
+#else
+#define OPERATIONS(f, ...)                            \
+    switch (op) {                                     \
+        case SUM: return f<Sum>(__VA_ARGS__);         \
+        case PROD: return f<Product>(__VA_ARGS__);    \
+        case MAX: return f<Best<true>>(__VA_ARGS__);  \
+        case MIN: return f<Best<false>>(__VA_ARGS__); \
+        case ANY: return f<Truth<false>>(__VA_ARGS__); \
+        case ALL: return f<Truth<true>>(__VA_ARGS__); \
+        case ARGMAX: return f<Place<true>>(__VA_ARGS__); \
+        case ARGMIN: return f<Place<false>>(__VA_ARGS__); \
+    }
+#endif
+
+// y[outer, inner]; with more than one piece partial[outer, inner, pieces] of states instead
+extern "C" __global__ void reduce_tiles(int op, int64 outer, int64 n, int64 inner, int wide, int deep, int pieces,
+                                        const T* x, void* y, void* partial) {
+    const Tile tile(outer, n, inner, wide, deep, pieces);
+    OPERATIONS(reduce, tile, x, y, partial)
+}
+
+extern "C" __global__ void reduce_pieces(int op, int64 outputs, int pieces, const void* partial, void* y) {
+    OPERATIONS(merge_pieces, outputs, pieces, partial, y)
+}
+
+#if FLOATING
+// mean[outer, inner] and the sum of squared deviations from it, in two passes
+extern "C" __global__ void moments(int64 outer, int64 n, int64 inner, int wide, int deep, const T* x, T* mean, T* m2) {
+    const Tile tile(outer, n, inner, wide, deep, 1);
+    tile.each([&](int64 o, int64 c, int64 begin, int64 end, int64) {
+        double total = 0, square = 0;
+        if (c >= 0) {
+            for (int64 j = tile.lane; j < n; j += deep) total += x[(o * n + j) * inner + c];
+        }
+        const double center = tile.merged<Sum>(total) / n;
+        if (c >= 0) {
+            for (int64 j = tile.lane; j < n; j += deep) {
+                const double d = x[(o * n + j) * inner + c] - center;
+                square += d * d;
+            }
+        }
+        square = tile.merged<Sum>(square);
+        if (c < 0 || tile.lane > 0) return;
+        mean[o * inner + c] = T(center);
+        m2[o * inner + c] = T(square);
+    });
+}
+#endif
+
+#if !BOOLEAN
+// y[outer, n, inner]: running sums, a block for each column, which it walks in stretches of its threads
+extern "C" __global__ void cumulative_sum(int64 outer, int64 n, int64 inner, const T* x, T* y) {
+    typedef Sum::State State;
+    __shared__ State sums[THREADS];
+    const int t = threadIdx.x;
+    for (int64 column = blockIdx.x; column < outer * inner; column += gridDim.x) {
+        const int64 base = column / inner * n * inner + column % inner;
+        State before = 0;
+        for (int64 first = 0; first < n; first += blockDim.x) {
+            const int64 i = first + t;
+            State s = i < n ? State(x[base + i * inner]) : State(0);
+            for (int distance = 1; distance < blockDim.x; distance *= 2) {
+                __syncthreads();
+                sums[t] = s;
+                __syncthreads();
+                if (t >= distance) s += sums[t - distance];
+            }
+            __syncthreads();
+            sums[t] = s;
+            __syncthreads();
+            if (i < n) y[base + i * inner] = T(before + s);
+            before += sums[blockDim.x - 1];
+        }
+    }
+}
+#endif

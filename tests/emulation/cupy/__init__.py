@@ -1,0 +1,88 @@
+"""A stand-in for the few names of CuPy that minigrad uses, on the CPU: its modules are compiled with the C++ compiler
+behind ``emulate.hpp``, its memory is the CPU's.
+
+Every allocation lies between bytes that no kernel may touch; they are looked at after every launch.
+"""
+
+import ctypes
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from . import cuda
+
+HEADER = Path(__file__).parent.parent / "emulate.hpp"
+CACHE = Path(os.environ.get("MINIGRAD_EMULATION_CACHE", Path(tempfile.gettempdir()) / f"minigrad-emulation-{os.getuid()}"))
+__version__ = "emulated"
+
+
+class RawModule:
+    """A compiled module."""
+
+    def __init__(self, *, code, options=()):
+        key = hashlib.sha256((code + HEADER.read_text() + repr(options)).encode()).hexdigest()[:24]
+        library = CACHE / f"{key}.so"
+        if not library.exists():
+            CACHE.mkdir(parents=True, exist_ok=True)
+            # Compiled elsewhere and then renamed: another process may want the same module at the same time.
+            with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+                self.compile(code, options, Path(folder)).rename(library)
+        self.library = ctypes.CDLL(str(library))
+
+    def compile(self, code, options, folder):
+        """The shared library of a module, with a function of C for each of its kernels."""
+        source, made = folder / "module.cpp", folder / "module.so"
+        definitions = [option for option in options if option.startswith("-D")]
+        source.write_text(code)
+        present = self.run("-E", "-P", *definitions, source)
+        kernels = re.findall(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(", present)
+        # Without a name for the linker, templates may have variables of their own in the section of shared memory.
+        text = f'#include "{HEADER}"\nnamespace {{\n{code}\n}}\n'
+        source.write_text(text + "".join(f"EMULATED({name})\n" for name in kernels))
+        self.run("-std=c++20", "-O1", "-fno-math-errno", "-ffp-contract=off", "-w", "-shared", "-fPIC", *definitions,
+                 source, "-o", made)
+        return made
+
+    @staticmethod
+    def run(*options):
+        command = [os.environ.get("CXX", "g++"), *map(str, options)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
+        return done.stdout
+
+    def get_function(self, name):
+        return RawKernel(self.library, name)
+
+
+class RawKernel:
+    """A kernel of a module; called, it runs to its end."""
+
+    seed = 0
+
+    def __init__(self, library, name):
+        self.name, self.function = name, library[f"run_{name}"]
+        self.function.restype = ctypes.c_char_p
+
+    def __call__(self, grid, block, args, *, shared_mem=0):
+        assert not shared_mem, "kernels have shared memory of fixed size"
+        assert all(np.size(a) == 1 for a in args), "an argument is one number or one struct"
+        held, places = bytearray(), []
+        for a in args:
+            places.append(len(held))
+            held += a.tobytes()
+            held += bytes(-len(held) % 8)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(held))
+        pointers = (ctypes.c_void_p * len(args))(*(start + place for place in places))
+        RawKernel.seed = (RawKernel.seed + 0x9E3779B97F4A7C15) % 2**64
+        three = ctypes.c_uint * 3
+        failure = self.function(three(*grid, *(1,) * (3 - len(grid))), three(*block, *(1,) * (3 - len(block))),
+                                ctypes.c_uint64(RawKernel.seed), pointers)
+        if failure:
+            raise RuntimeError(f"{self.name}: {failure.decode()}")
+        cuda.check_fences(self.name)

@@ -1,0 +1,283 @@
+// Runs CUDA kernels on the CPU: the text of a .cu file behind this header is C++.
+//
+// Blocks run one after the other. The threads of a block are fibers that run in a random order, each until it has to
+// wait: at __syncthreads() for its block, at a shuffle for the lanes of its warp that the mask names. A barrier that is
+// missing then shows as a wrong result, and one that not all threads reach as an error. Shared memory holds NaN
+// when a block begins.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __restrict__
+#define __launch_bounds__(...)
+#define __shared__ static __attribute__((used, section("mg_shared")))
+#define __syncthreads() emulation::wait_for_block()
+#define __syncwarp(...) emulation::exchange(~0u, 0, [](int lane) { return lane; })
+#define __shfl_xor_sync(mask, value, distance) \
+    emulation::exchange(mask, value, [&](int lane) { return lane ^ int(distance); })
+#define __shfl_down_sync(mask, value, distance) \
+    emulation::exchange(mask, value, [&](int lane) { return lane + int(distance) < 32 ? lane + int(distance) : lane; })
+#define __shfl_sync(mask, value, source) emulation::exchange(mask, value, [&](int) { return int(source) & 31; })
+#define __ldg(p) (*(p))
+
+// Room in which every module has a shared variable, so that the section exists.
+__shared__ char shared_memory_begins;
+extern "C" char __start_mg_shared[], __stop_mg_shared[];
+
+struct dim3 {
+    unsigned x = 1, y = 1, z = 1;
+};
+static dim3 threadIdx, blockIdx, blockDim, gridDim;
+constexpr int warpSize = 32;
+
+struct float2 {
+    float x, y;
+};
+struct float4 {
+    float x, y, z, w;
+};
+struct double2 {
+    double x, y;
+};
+
+// CUDA's mathematics: overloads for float and double by one name
+using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh, std::ceil, std::copysign,
+    std::cos, std::cosh, std::erf, std::exp, std::exp2, std::expm1, std::fabs, std::floor, std::fma, std::fmax,
+    std::fmin, std::fmod, std::log, std::log10, std::log1p, std::log2, std::pow, std::rint, std::sin, std::sinh,
+    std::sqrt, std::tan, std::tanh, std::isnan, std::isinf, std::isfinite;
+inline float rsqrt(float x) { return 1 / std::sqrt(x); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+template <class T>
+inline T min(T a, T b) {
+    return b < a ? b : a;
+}
+template <class T>
+inline T max(T a, T b) {
+    return a < b ? b : a;
+}
+inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(uint64_t(a) * b >> 32); }
+
+namespace emulation {
+
+// ---- fibers ---------------------------------------------------------------------------------------------------------
+
+// Saves the registers that a call must keep, notes the stack in *from, and goes on where `to` was noted.
+extern "C" void mg_switch(void** from, void* to);
+#if defined(__x86_64__)
+asm(R"(
+.text
+mg_switch:
+    push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15
+    mov %rsp, (%rdi)
+    mov %rsi, %rsp
+    pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp
+    ret
+)");
+constexpr int SAVED = 6;  // words, the return address behind them
+#elif defined(__aarch64__)
+asm(R"(
+.text
+mg_switch:
+    sub sp, sp, #160
+    stp x19, x20, [sp]; stp x21, x22, [sp, #16]; stp x23, x24, [sp, #32]; stp x25, x26, [sp, #48]
+    stp x27, x28, [sp, #64]; stp x29, x30, [sp, #80]; stp d8, d9, [sp, #96]; stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]; stp d14, d15, [sp, #144]
+    mov x9, sp
+    str x9, [x0]
+    mov sp, x1
+    ldp x19, x20, [sp]; ldp x21, x22, [sp, #16]; ldp x23, x24, [sp, #32]; ldp x25, x26, [sp, #48]
+    ldp x27, x28, [sp, #64]; ldp x29, x30, [sp, #80]; ldp d8, d9, [sp, #96]; ldp d10, d11, [sp, #112]
+    ldp d12, d13, [sp, #128]; ldp d14, d15, [sp, #144]
+    add sp, sp, #160
+    ret
+)");
+constexpr int SAVED = 11;  // x30 is the twelfth word
+#else
+#error "the emulation knows x86-64 and arm64"
+#endif
+
+enum State { READY, AT_BARRIER, AT_EXCHANGE, DONE };
+
+struct Fiber {
+    static constexpr size_t STACK = 1 << 16;
+    std::vector<char> stack = std::vector<char>(STACK);
+    void* place = nullptr;  // the stack pointer while it waits
+    dim3 thread;
+    State state = READY;
+    unsigned mask = 0;          // of the exchange it waits in
+    alignas(16) char slot[16];  // what it shows to the others
+};
+
+static std::vector<Fiber> fibers;  // those of the largest block so far
+static int current, threads;
+static void* scheduler;
+static void (*body)(void**);
+static void** arguments;
+static uint64_t order = 1;  // the state of the random order
+static const char* failure;
+
+inline void stop() { mg_switch(&fibers[size_t(current)].place, scheduler); }
+
+inline void fail(const char* what) {
+    if (!failure) failure = what;
+    fibers[size_t(current)].state = DONE;
+    stop();
+}
+
+static void begin() {
+    body(arguments);
+    fibers[size_t(current)].state = DONE;
+    stop();
+    std::abort();
+}
+
+inline uint64_t random() {  // xorshift64
+    order ^= order << 13;
+    order ^= order >> 7;
+    return order ^= order << 17;
+}
+
+inline void start(Fiber& fiber) {
+    auto* top = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(fiber.stack.data() + Fiber::STACK) & ~uintptr_t{63});
+    std::memset(top - 32, 0, 32 * sizeof(void*));
+#if defined(__x86_64__)
+    top -= SAVED + 2;  // `begin` finds the stack as after a call
+    top[SAVED] = reinterpret_cast<void*>(begin);
+#else
+    top -= 20;
+    top[SAVED] = reinterpret_cast<void*>(begin);
+#endif
+    fiber.place = top;
+    fiber.state = READY;
+}
+
+// ---- waiting --------------------------------------------------------------------------------------------------------
+
+inline void wait_for_block() {
+    fibers[size_t(current)].state = AT_BARRIER;
+    stop();
+}
+
+// What the lane `source(lane)` shows; everybody of the mask shows and reads.
+template <class T, class Source>
+inline T exchange(unsigned mask, T value, Source source) {
+    const int me = current, first = me / 32 * 32, lane = me - first;
+    if (!(mask >> lane & 1)) fail("a lane takes part in a shuffle whose mask does not name it");
+    std::memcpy(fibers[size_t(me)].slot, &value, sizeof value);
+    for (int i = 0; i < 2; i++) {  // before reading, and before the slots are used again
+        fibers[size_t(me)].mask = mask;
+        fibers[size_t(me)].state = AT_EXCHANGE;
+        stop();
+        if (i == 0) {
+            const int from = source(lane);
+            if (!(mask >> from & 1) || first + from >= threads)
+                fail("a lane reads by a shuffle from a lane that the mask does not name");
+            std::memcpy(&value, fibers[size_t(first + from)].slot, sizeof value);
+        }
+    }
+    return value;
+}
+
+// Lets those go on who wait for nobody any more; false if there is none.
+inline bool release() {
+    const int n = threads;
+    int waiting = 0;
+    bool any = false;
+    for (int i = 0; i < n; i++) waiting += fibers[size_t(i)].state == AT_BARRIER;
+    if (waiting == n) {
+        for (int i = 0; i < n; i++) fibers[size_t(i)].state = READY;
+        return true;
+    }
+    for (int first = 0; first < n; first += 32) {
+        unsigned there = 0, mask = 0;
+        for (int lane = 0; lane < 32 && first + lane < n; lane++) {
+            const Fiber& fiber = fibers[size_t(first + lane)];
+            if (fiber.state != AT_EXCHANGE) continue;
+            there |= 1u << lane;
+            mask |= fiber.mask;
+        }
+        const unsigned exist = n - first >= 32 ? ~0u : (1u << (n - first)) - 1;
+        if (!there || (mask & exist) != there) continue;
+        for (int lane = 0; lane < 32; lane++)
+            if (there >> lane & 1) fibers[size_t(first + lane)].state = READY;
+        any = true;
+    }
+    return any;
+}
+
+inline void run_block() {
+    const int n = threads = int(blockDim.x * blockDim.y * blockDim.z);
+    if (int(fibers.size()) < n) fibers.resize(size_t(n));
+    std::memset(__start_mg_shared, 0xff, size_t(__stop_mg_shared - __start_mg_shared));
+    std::vector<int> turn(static_cast<size_t>(n));
+    for (int i = 0; i < n; i++) {
+        Fiber& fiber = fibers[size_t(i)];
+        const unsigned k = unsigned(i);
+        fiber.thread = {k % blockDim.x, k / blockDim.x % blockDim.y, k / (blockDim.x * blockDim.y)};
+        start(fiber);
+        turn[size_t(i)] = i;
+    }
+    for (;;) {
+        for (int i = n - 1; i > 0; i--) std::swap(turn[size_t(i)], turn[size_t(random() % uint64_t(i + 1))]);
+        bool finished = true;
+        for (const int i : turn) {
+            Fiber& fiber = fibers[size_t(i)];
+            if (fiber.state == READY) {
+                current = i;
+                threadIdx = fiber.thread;
+                mg_switch(&scheduler, fiber.place);
+            }
+            finished &= fiber.state == DONE;
+        }
+        if (finished || failure) return;
+        if (!release()) {
+            failure = "threads wait at a barrier or a shuffle that the others never reach";
+            return;
+        }
+    }
+}
+
+template <class... A, size_t... I>
+inline void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
+    kernel(*static_cast<std::remove_reference_t<A>*>(arguments[I])...);
+}
+template <class... A>
+inline void call(void (*kernel)(A...), void** arguments) {
+    call(kernel, arguments, std::index_sequence_for<A...>());
+}
+
+// Runs the whole grid; null, or what went wrong.
+inline const char* run(void (*kernel)(void**), const unsigned* grid, const unsigned* block, uint64_t seed, void** args) {
+    gridDim = {grid[0], grid[1], grid[2]};
+    blockDim = {block[0], block[1], block[2]};
+    body = kernel;
+    arguments = args;
+    order = seed | 1;
+    failure = nullptr;
+    for (unsigned z = 0; z < gridDim.z; z++)
+        for (unsigned y = 0; y < gridDim.y; y++)
+            for (unsigned x = 0; x < gridDim.x && !failure; x++) {
+                blockIdx = {x, y, z};
+                run_block();
+            }
+    return failure;
+}
+
+}  // namespace emulation
+
+// What the stand-in for CuPy writes behind the text of a module, once for every kernel
+#define EMULATED(name)                                                                                            \
+    extern "C" const char* run_##name(const unsigned* grid, const unsigned* block, uint64_t seed, void** args) {  \
+        return emulation::run([](void** a) { emulation::call(&name, a); }, grid, block, seed, args);              \
+    }
