@@ -1,6 +1,6 @@
 """minigrad: a small, fast, tape-based autograd engine."""
 
-from minigrad import cuda, nn, optim, random
+from minigrad import cuda, data, nn, optim, random
 from minigrad._version import __version__
 from minigrad.autograd import *  # noqa: F403
 from minigrad.config import show_config

@@ -1,4 +1,4 @@
-"""Every public name of nn, optim and serialization has an example, which runs and prints what it says."""
+"""Every public name of nn, optim, data and serialization has an example, which runs and prints what it says."""
 
 import doctest
 import importlib
@@ -8,10 +8,10 @@ import pkgutil
 import pytest
 
 import minigrad
-from minigrad import nn, optim, serialization
+from minigrad import data, nn, optim, serialization
 
 MODULES = [serialization.__name__] + [
-    name for package in (nn, optim) for _, name, _ in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+    name for package in (nn, optim, data) for _, name, _ in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
 ]
 
 
@@ -34,6 +34,7 @@ PUBLIC = [
     *[(optim, name) for name in optim.__all__ if name != "Optimizer"],
     *own(nn.init),
     *[(nn.utils, name) for name in nn.utils.__all__],
+    *[(data, name) for name in data.__all__],
     *[(serialization, name) for name in ("save", "load")],
 ]
 

@@ -1,0 +1,82 @@
+"""Samples put together to batches."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minigrad.creation import asarray, tensor
+from minigrad.engine.ops.join import stack
+from minigrad.engine.tensor import Tensor
+
+
+def collate(samples: Sequence[Any]) -> Any:
+    """One batch from samples of the same structure.
+
+    Tensors, arrays and numbers are stacked along a new first axis; tuples, lists and dicts become one tuple or dict of
+    batches; texts become a list.
+
+    Parameters
+    ----------
+    samples : sequence
+        At least one.
+
+    Returns
+    -------
+    Tensor, tuple, dict or list
+
+    Raises
+    ------
+    TypeError
+        For samples that are none of these.
+    ValueError
+        For no samples, and samples of shapes, lengths or keys that differ.
+
+    Examples
+    --------
+    >>> from minigrad import data
+    >>> data.collate([([0.5, 1.5], "one"), ([2.5, 3.5], "two")])
+    ((tensor([0.5, 2.5]), tensor([1.5, 3.5])), ['one', 'two'])
+    """
+    if not samples:
+        raise ValueError("[collate] expected at least one sample, got none")
+    first = samples[0]
+    kinds = {type(sample) for sample in samples}
+    if isinstance(first, Tensor | np.ndarray):
+        return _stacked(samples)
+    if isinstance(first, int | float | np.generic):
+        return tensor(list(samples))
+    if isinstance(first, str | bytes) and len(kinds) == 1:
+        return list(samples)
+    if isinstance(first, Mapping) and len(kinds) == 1:
+        if any(sample.keys() != first.keys() for sample in samples):
+            raise ValueError(f"[collate] expected samples with the keys {list(first)}, got {_shown(samples, list)}")
+        return {key: collate([sample[key] for sample in samples]) for key in first}
+    if isinstance(first, tuple | list) and len(kinds) == 1:
+        if len({len(sample) for sample in samples}) > 1:
+            raise ValueError(
+                f"[collate] expected samples of one length, got {_shown(samples, len)}: pad them first"
+            )
+        columns = tuple(collate(column) for column in zip(*samples, strict=True))
+        return type(first)(*columns) if hasattr(first, "_fields") else columns
+    raise TypeError(
+        "[collate] expected tensors, arrays, numbers, texts, tuples or dicts, all of one kind, got "
+        + ", ".join(sorted(kind.__name__ for kind in kinds))
+    )
+
+
+def _stacked(samples: Sequence[Any]) -> Tensor:
+    shapes = [np.shape(sample) if not isinstance(sample, Tensor) else sample.shape for sample in samples]
+    if len(set(shapes)) > 1:
+        raise ValueError(
+            f"[collate] expected samples of one shape, got {_shown(shapes, tuple)}: pad them first"
+        )
+    if all(isinstance(sample, np.ndarray) for sample in samples):
+        return asarray(np.stack(samples))
+    return stack([sample if isinstance(sample, Tensor) else tensor(sample) for sample in samples])
+
+
+def _shown(samples: Sequence[Any], what: Any) -> str:
+    """The first of several that differs from the first of all, and that one."""
+    values = [what(sample) for sample in samples]
+    return f"{values[0]} and {next(value for value in values if value != values[0])}"

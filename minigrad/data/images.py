@@ -1,0 +1,69 @@
+"""Images of handwritten digits."""
+
+import numpy as np
+
+from minigrad.data.dataset import ArrayDataset
+from minigrad.data.order import shuffled
+
+
+def check_split(name: str, split: str) -> None:
+    if split not in ("train", "test"):
+        raise ValueError(f"[{name}] expected the split 'train' or 'test', got {split!r}")
+
+
+def digits(split: str = "train", size: int = 8, seed: int = 0) -> ArrayDataset:
+    """1,797 handwritten digits that come with scikit-learn, divided at random: a fifth (359) is held out for testing.
+
+    They are the test set of "Optical Recognition of Handwritten Digits" (Alpaydin, Kaynak 1998,
+    https://doi.org/10.24432/C50P49), 8 × 8 pixels of 17 grey levels.
+
+    Parameters
+    ----------
+    split : {"train", "test"}
+    size : {8, 28}
+        28 enlarges the images to the size of MNIST's: along each axis, new pixel i is the linear interpolation of the
+        old ones at (i + ½) · 8/28 − ½, and the border's beyond it.
+    seed : int
+        Of the division. Both splits have to be asked for with the same one.
+
+    Returns
+    -------
+    ArrayDataset
+        Of images (N, size, size), float32 from 0 to 1, and labels (N,), int64.
+
+    Raises
+    ------
+    ImportError
+        Without scikit-learn.
+    ValueError
+        For another split or size.
+
+    Examples
+    --------
+    >>> from minigrad import data
+    >>> images, labels = data.digits("test", size=28)[:]
+    >>> images.shape, labels.shape
+    ((359, 28, 28), (359,))
+    """
+    check_split("digits", split)
+    if size not in (8, 28):
+        raise ValueError(f"[digits] expected size 8 or 28, got {size!r}")
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError("[digits] expected scikit-learn, which has the images: pip install scikit-learn") from error
+    bunch = load_digits()
+    images, labels = bunch.images / 16, bunch.target.astype(np.int64)
+    if size != 8:
+        weights = interpolation(8, size)
+        images = weights @ images @ weights.T
+    order = shuffled(len(labels), seed)
+    held_out = len(labels) // 5
+    chosen = order[:held_out] if split == "test" else order[held_out:]
+    return ArrayDataset(images[chosen].astype(np.float32), labels[chosen])
+
+
+def interpolation(old: int, new: int) -> np.ndarray:
+    """(new, old): the matrix of linear interpolation between the middles of pixels."""
+    places = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    return np.maximum(0, 1 - abs(places[:, None] - np.arange(old)))

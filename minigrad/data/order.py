@@ -1,0 +1,13 @@
+"""Orders that follow from a seed alone."""
+
+import numpy as np
+
+
+def shuffled(count: int, seed: int, epoch: int = 0) -> np.ndarray:
+    """The numbers from 0 to count − 1 (int64) in an order that depends on the seed and the epoch alone.
+
+    The places in a sorted list of Philox's numbers (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405), whose
+    stream NumPy promises never to change, as it does not for its own permutations.
+    """
+    keys = np.random.Philox(key=np.array([seed % 2**64, epoch], np.uint64)).random_raw(count)
+    return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
