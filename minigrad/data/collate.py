@@ -55,7 +55,7 @@ def collate(samples: Sequence[Any]) -> Any:
     if isinstance(first, tuple | list) and len(kinds) == 1:
         if len({len(sample) for sample in samples}) > 1:
             raise ValueError(
-                f"[collate] expected samples of one length, got {_shown(samples, len)}: pad them first"
+                f"[collate] expected samples of one length, got {_shown(samples, len)}: collate_padded pads sequences"
             )
         columns = tuple(collate(column) for column in zip(*samples, strict=True))
         return type(first)(*columns) if hasattr(first, "_fields") else columns
@@ -69,7 +69,7 @@ def _stacked(samples: Sequence[Any]) -> Tensor:
     shapes = [np.shape(sample) if not isinstance(sample, Tensor) else sample.shape for sample in samples]
     if len(set(shapes)) > 1:
         raise ValueError(
-            f"[collate] expected samples of one shape, got {_shown(shapes, tuple)}: pad them first"
+            f"[collate] expected samples of one shape, got {_shown(shapes, tuple)}: collate_padded pads sequences"
         )
     if all(isinstance(sample, np.ndarray) for sample in samples):
         return asarray(np.stack(samples))

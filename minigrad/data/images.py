@@ -3,12 +3,7 @@
 import numpy as np
 
 from minigrad.data.dataset import ArrayDataset
-from minigrad.data.order import shuffled
-
-
-def check_split(name: str, split: str) -> None:
-    if split not in ("train", "test"):
-        raise ValueError(f"[{name}] expected the split 'train' or 'test', got {split!r}")
+from minigrad.data.order import check_split, division
 
 
 def digits(split: str = "train", size: int = 8, seed: int = 0) -> ArrayDataset:
@@ -57,9 +52,7 @@ def digits(split: str = "train", size: int = 8, seed: int = 0) -> ArrayDataset:
     if size != 8:
         weights = interpolation(8, size)
         images = weights @ images @ weights.T
-    order = shuffled(len(labels), seed)
-    held_out = len(labels) // 5
-    chosen = order[:held_out] if split == "test" else order[held_out:]
+    chosen = division(len(labels), split, seed)
     return ArrayDataset(images[chosen].astype(np.float32), labels[chosen])
 
 

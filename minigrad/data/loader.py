@@ -38,7 +38,7 @@ class DataLoader:
         read or decoded, not for an `ArrayDataset`. Samples that draw from `minigrad.random` in the thread do so at no
         certain moment.
     collate : callable, optional
-        Makes a batch from a list of samples.
+        Makes a batch from a list of samples, such as `collate_padded`.
 
     Attributes
     ----------

@@ -11,3 +11,14 @@ def shuffled(count: int, seed: int, epoch: int = 0) -> np.ndarray:
     """
     keys = np.random.Philox(key=np.array([seed % 2**64, epoch], np.uint64)).random_raw(count)
     return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
+
+
+def division(count: int, split: str, seed: int) -> np.ndarray:
+    """Which of `count` samples belong to a split: a fifth, chosen by the seed, to "test"."""
+    order = shuffled(count, seed)
+    return order[: count // 5] if split == "test" else order[count // 5 :]
+
+
+def check_split(name: str, split: str) -> None:
+    if split not in ("train", "test"):
+        raise ValueError(f"[{name}] expected the split 'train' or 'test', got {split!r}")

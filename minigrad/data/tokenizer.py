@@ -1,0 +1,159 @@
+"""Words as numbers."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from minigrad.engine.ops.arguments import integer
+
+FILTERS = '!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~\t\n'
+
+
+class Tokenizer:
+    """Numbers words by how often they occur, as Keras's Tokenizer does.
+
+    The most frequent word gets 1, of equally frequent ones the earlier; 0 is left for padding. A text is put in lower
+    case, the characters of `filters` become spaces, and what stands between spaces is a word.
+
+    Parameters
+    ----------
+    num_words : int, optional
+        Only numbers below this are used: the most frequent ``num_words - 1`` words. Other words are left out of what
+        `encode` gives, or become `oov_token`.
+    filters : str
+        Characters that are no part of words.
+    lower : bool
+        Whether to put texts in lower case.
+    split : str
+        What separates words.
+    oov_token : str, optional
+        Stands for words out of the vocabulary, and gets the number 1.
+    char_level : bool
+        Whether characters take the place of words; nothing is filtered then.
+
+    Attributes
+    ----------
+    counts : Counter
+        How often each word was met, in the order of appearance.
+    words : list of str
+        All words by number: the first has number 1.
+
+    Raises
+    ------
+    ValueError
+        For `num_words` below 1, and an empty `split`.
+
+    Examples
+    --------
+    >>> from minigrad import data
+    >>> tokenizer = data.Tokenizer()
+    >>> tokenizer.fit(["The cat sat.", "The dog!"])
+    >>> tokenizer.vocabulary
+    {'the': 1, 'cat': 2, 'sat': 3, 'dog': 4}
+    >>> tokenizer.encode(["The dog sat", "A bird"])
+    [[1, 4, 3], []]
+    >>> tokenizer.decode([[1, 4, 3]])
+    ['the dog sat']
+    """
+
+    def __init__(
+        self, num_words: int | None = None, filters: str = FILTERS, lower: bool = True, split: str = " ",
+        oov_token: str | None = None, char_level: bool = False,
+    ) -> None:  # fmt: skip
+        self.num_words = None if num_words is None else integer("Tokenizer", "num_words", num_words, 1)
+        if not split:
+            raise ValueError("[Tokenizer] expected a split of at least one character, got ''")
+        self.filters, self.lower, self.split = filters, bool(lower), split
+        self.oov_token, self.char_level = oov_token, bool(char_level)
+        self.counts: Counter[str] = Counter()
+        self.words: list[str] = []
+        self._blanks = str.maketrans(dict.fromkeys(filters, split))
+        self._numbers: dict[str, int] = {}
+
+    def fit(self, texts: Iterable[str | Sequence[str]]) -> None:
+        """Count the words of texts, or of lists of words, and number all that were met so far."""
+        for text in _several(texts):
+            self.counts.update(self._split(text))
+        self._number()
+
+    def _number(self) -> None:
+        words = [word for word, _ in self.counts.most_common() if word != self.oov_token]
+        self.words = words if self.oov_token is None else [self.oov_token, *words]
+        self._numbers = {word: k for k, word in enumerate(self.words[: len(self) - 1], 1)}
+
+    def __len__(self) -> int:
+        """How many numbers are in use, 0 for padding included: the rows that an `nn.Embedding` needs."""
+        return min(len(self.words) + 1, self.num_words or len(self.words) + 1)
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """dict: from word to number, of the words in use."""
+        return dict(self._numbers)
+
+    def encode(self, texts: Iterable[str | Sequence[str]]) -> list[list[int]]:
+        """The numbers of the words of each text.
+
+        Raises
+        ------
+        TypeError
+            For one text in place of several.
+        ValueError
+            Before `fit`.
+        """
+        if not self.words:
+            raise ValueError("[Tokenizer] expected a vocabulary, got none: call fit first")
+        unknown = self._numbers.get(self.oov_token, 0) if self.oov_token is not None else 0
+        numbers = ([self._numbers.get(word, unknown) for word in self._split(text)] for text in _several(texts))
+        return [[k for k in row if k] for row in numbers]
+
+    def decode(self, sequences: Iterable[Iterable[Any]]) -> list[str]:
+        """The words of each sequence of numbers, as texts; zeros, which pad, say nothing.
+
+        Parameters
+        ----------
+        sequences : iterable
+            Lists of numbers, or an array or tensor of integers (N, T).
+
+        Raises
+        ------
+        ValueError
+            For numbers that no word has.
+        """
+        texts = []
+        for sequence in sequences.tolist() if hasattr(sequences, "tolist") else sequences:
+            numbers = [integer("Tokenizer", "number", k) for k in sequence]
+            for k in numbers:
+                if not 0 <= k < len(self):
+                    raise ValueError(f"[Tokenizer] expected numbers from 0 to {len(self) - 1}, got {k}")
+            texts.append(("" if self.char_level else self.split).join(self.words[k - 1] for k in numbers if k))
+        return texts
+
+    def _split(self, text: str | Sequence[str]) -> list[str]:
+        if isinstance(text, str):
+            text = text.lower() if self.lower else text
+            return list(text) if self.char_level else [x for x in text.translate(self._blanks).split(self.split) if x]
+        return [word.lower() for word in text] if self.lower else list(text)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The words and how often they were met, so that a checkpoint keeps them."""
+        return {"counts": dict(self.counts)}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over the words of another Tokenizer.
+
+        Raises
+        ------
+        ValueError
+            For what is no such state. Nothing is taken over then.
+        """
+        counts = state_dict.get("counts") if isinstance(state_dict, Mapping) else None
+        if not isinstance(counts, Mapping) or not all(isinstance(count, int) for count in counts.values()):
+            raise ValueError(f"[Tokenizer] expected a state with the counts of words, got {state_dict!r}")
+        self.counts = Counter(counts)
+        self._number()
+
+
+def _several(texts: Iterable[Any]) -> Iterable[Any]:
+    if isinstance(texts, str):
+        raise TypeError(f"[Tokenizer] expected a list of texts, got one text: {texts[:40]!r}")
+    return texts

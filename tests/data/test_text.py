@@ -1,0 +1,89 @@
+"""Texts: reviews in folders, names of characters, documentation."""
+
+import os
+import unicodedata
+
+import numpy as np
+import pytest
+
+from minigrad import data
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An aclImdb of two reviews of each kind, and what else lies there."""
+    for split in ("train", "test"):
+        for kind in ("pos", "neg", "unsup"):
+            place = tmp_path / "aclImdb" / split / kind
+            place.mkdir(parents=True)
+            for k in range(2):
+                (place / f"{k}_7.txt").write_bytes(f"{split} {kind} {k} café".encode())
+        (tmp_path / "aclImdb" / split / "labeledBow.feat").write_text("0:1")
+    return tmp_path / "aclImdb"
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_imdb(folder, split):
+    texts, labels, classes = data.imdb(folder, split)
+    assert texts == [f"{split} {kind} {k} café" for kind in ("neg", "pos") for k in range(2)]
+    assert labels.tolist() == [0, 0, 1, 1]
+    assert labels.dtype == np.int64
+    assert classes == ["neg", "pos"]
+    assert data.imdb(str(folder), split).texts == texts
+
+
+def test_imdb_that_is_not_there(folder):
+    with pytest.raises(FileNotFoundError, match=r"\[imdb\] expected reviews at .*got none: unpack aclImdb_v1") as caught:
+        data.imdb(folder.parent)
+    assert str(folder.parent / "train" / "neg") in str(caught.value)
+    for path in (folder / "test" / "pos").iterdir():
+        path.unlink()
+    with pytest.raises(FileNotFoundError) as caught:
+        data.imdb(folder, "test")
+    assert os.path.join("test", "pos") in str(caught.value)
+    with pytest.raises(ValueError, match=r"\[imdb\] expected the split"):
+        data.imdb(folder, "unsup")
+
+
+def test_a_review_that_is_not_utf8(folder):
+    wrong = folder / "train" / "pos" / "1_7.txt"
+    wrong.write_bytes("caf\u00e9".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"\[imdb\] expected UTF-8 at .*position 3") as caught:
+        data.imdb(folder)
+    assert str(wrong) in str(caught.value)
+
+
+def test_character_names():
+    train, test = data.character_names(), data.character_names("test")
+    assert len(test.texts) == (len(train.texts) + len(test.texts)) // 5
+    everything = dict(zip(train.texts + test.texts, [*train.labels, *test.labels], strict=True))
+    assert len(everything) == len(train.texts) + len(test.texts)
+    assert train.classes == test.classes == sorted(train.classes)
+    for name, label in everything.items():
+        assert unicodedata.category(unicodedata.lookup(name)) == train.classes[label]
+    formed = ("HANGUL SYLLABLE GA", "CJK UNIFIED IDEOGRAPH-4E00")
+    assert not set(formed) & everything.keys()
+    assert {"LATIN SMALL LETTER A", "EURO SIGN", "SPACE"} <= everything.keys()
+
+
+@pytest.mark.skipif(unicodedata.unidata_version != "14.0.0", reason="the figures of the docstring are Unicode 14.0's")
+def test_figures_of_character_names():
+    train, test = data.character_names(), data.character_names("test")
+    texts = train.texts + test.texts
+    assert len(texts) == 32647
+    assert {len(text.split()) for text in texts} == {*range(1, 14), 15}
+    assert len(train.classes) == 26
+
+
+def test_the_division_of_names_follows_from_the_seed():
+    first, again, other = (data.character_names("test", seed=seed) for seed in (0, 0, 1))
+    assert first.texts == again.texts != other.texts
+    assert set(first.texts) | set(data.character_names("train").texts) == set(other.texts) | set(data.character_names("train", 1).texts)
+
+
+def test_topics():
+    from pydoc_data.topics import topics
+
+    text = data.topics()
+    assert all(part.strip("\n") in text for part in topics.values())
+    assert abs(len(text) - sum(map(len, topics.values()))) < 5 * len(topics)
