@@ -3,6 +3,7 @@
 from minigrad import cuda, data, nn, optim, random
 from minigrad._version import __version__
 from minigrad.autograd import *  # noqa: F403
+from minigrad.checkpoint import load_checkpoint, save_checkpoint
 from minigrad.config import show_config
 from minigrad.creation import *  # noqa: F403
 from minigrad.engine.array import (

@@ -55,7 +55,7 @@ def save(obj: Module | Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
         if not (isinstance(key, str) and isinstance(value, str)):
             raise TypeError(f"[save] expected metadata of str to str, got {key!r}: {value!r}")
     data = serialize({name: _array(name, value) for name, value in tensors.items()}, dict(metadata or {}) or None)
-    _write(os.path.realpath(path), data)
+    _write(os.fspath(path), data)
 
 
 def _array(name: str, value: Tensor) -> np.ndarray:
@@ -67,17 +67,20 @@ def _array(name: str, value: Tensor) -> np.ndarray:
 
 
 def _write(path: str, data: bytes) -> None:
-    folder, name = os.path.split(path)
+    target = os.path.realpath(path)  # what a link leads to
+    folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}")
     try:
         with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
+        os.replace(temporary, target)
+    except BaseException as error:
         if os.path.exists(temporary):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, error.strerror, path) from error  # that of the temporary file helps nobody
         raise
 
 

@@ -160,12 +160,14 @@ def test_permissions_and_links(tmp_path):
 def test_absent_places(tmp_path):
     with pytest.raises(FileNotFoundError, match="absent"):
         mg.load(tmp_path / "absent")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as caught:
         mg.save({"x": mg.ones(1)}, tmp_path / "absent" / "x")
+    assert str(caught.value) == f"[Errno 2] No such file or directory: '{tmp_path / 'absent' / 'x'}'"
     with pytest.raises(OSError, match="irectory"):
         mg.load(tmp_path)
-    with pytest.raises(OSError, match="irectory"):
+    with pytest.raises(OSError, match="irectory") as caught:
         mg.save({"x": mg.ones(1)}, tmp_path)
+    assert caught.value.filename == str(tmp_path)
     assert os.listdir(tmp_path) == []
 
 

@@ -5,6 +5,7 @@ from minigrad.engine.array cimport (
     FLOAT32, FLOAT64, INT64, MAX_NDIM, Array, code_of, device_index, dtype_of, empty, is_float, parse_lengths,
 )
 from minigrad.engine.backend cimport backend
+from minigrad.engine.ops.arguments cimport integer
 from minigrad.engine.ops.index import argsort
 
 import os
@@ -67,7 +68,9 @@ def set_state(state):
     global seed, position
     if not isinstance(state, dict) or sorted(state) != ["position", "seed"]:
         raise ValueError(f"[set_state] expected what get_state returned, got {state!r}")
-    seed, position = state["seed"], state["position"]
+    cdef uint64_t new_seed = integer("set_state", "seed", state["seed"], 0)
+    cdef uint64_t new_position = integer("set_state", "position", state["position"], 0)
+    seed, position = new_seed, new_position
 
 
 cdef Array prepare(str op, object shape, int code, object device, tuple numbers):

@@ -238,7 +238,7 @@ class Optimizer:
         Raises
         ------
         ValueError
-            If groups, their sizes, or shapes differ. Nothing is taken over then.
+            If groups, their sizes, their options or shapes differ. Nothing is taken over then.
         """
         groups, state = list(state_dict["param_groups"]), state_dict["state"]
         sizes, own = ([len(group["params"]) for group in each] for each in (groups, self.param_groups))
@@ -251,10 +251,15 @@ class Optimizer:
             for i, entries in state.items()
         }
         for group in groups:
-            self.check({**self.defaults, **group})
+            absent = [option for option in self.defaults if option not in group]
+            if absent:
+                raise ValueError(f"[{self.name}] expected groups with {', '.join(absent)}, got {', '.join(group)}")
+            self.check(dict(group))
         self.state = loaded
         for group, new in zip(self.param_groups, groups, strict=True):
-            group.update({name: value for name, value in new.items() if name != "params"})
+            params = group["params"]
+            group.clear()
+            group.update(new, params=params)
         self._plans = [None] * len(groups)
 
     def _restored(self, name: str, value: Any, parameter: Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""Every public name of nn, optim, data and serialization has an example, which runs and prints what it says."""
+"""Every public name of nn, optim, data, serialization and checkpoint has an example, which runs and prints what it says."""
 
 import doctest
 import importlib
@@ -8,9 +8,9 @@ import pkgutil
 import pytest
 
 import minigrad
-from minigrad import data, nn, optim, serialization
+from minigrad import checkpoint, data, nn, optim, serialization
 
-MODULES = [serialization.__name__] + [
+MODULES = [serialization.__name__, checkpoint.__name__] + [
     name for package in (nn, optim, data) for _, name, _ in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
 ]
 
@@ -36,6 +36,7 @@ PUBLIC = [
     *[(nn.utils, name) for name in nn.utils.__all__],
     *[(data, name) for name in data.__all__],
     *[(serialization, name) for name in ("save", "load")],
+    *[(checkpoint, name) for name in ("save_checkpoint", "load_checkpoint")],
 ]
 
 

@@ -190,6 +190,17 @@ def test_states(name, device):
         np.testing.assert_array_equal(array(DRAWS[name]((n,), device=device)), expected)
 
 
+@pytest.mark.parametrize("state, error", [
+    (None, ValueError), ({}, ValueError), ({"seed": 1}, ValueError), ({"seed": 1, "position": 1.5}, TypeError), ({"seed": "1", "position": 1}, TypeError),
+    ({"seed": -1, "position": 1}, ValueError), ({"seed": 1, "position": 2**64}, OverflowError), ({"seed": 2**64, "position": 1}, OverflowError),
+])  # fmt: skip
+def test_states_that_are_none(state, error):
+    before = mg.random.get_state()
+    with pytest.raises(error):
+        mg.random.set_state(state)
+    assert mg.random.get_state() == before
+
+
 @pytest.mark.parametrize("name", DRAWS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_threads_change_nothing(name, dtype, device):

@@ -82,8 +82,24 @@ class LRScheduler:
         return {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "lr_lambdas")}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave; the optimizer's state, which holds the rates, is loaded by itself."""
+        """Take over what `state_dict` gave; the optimizer's state, which holds the rates, is loaded by itself.
+
+        Raises
+        ------
+        ValueError
+            For the state of another kind of schedule or another number of groups. Nothing is taken over then.
+        """
+        self.check_state(state_dict)
         self.__dict__.update(state_dict)
+
+    def check_state(self, state_dict: Mapping[str, Any]) -> None:
+        """Raise ValueError for a state that is not one of this schedule."""
+        check_state(self, state_dict)
+        for name in ("base_lrs", "_values", "_last_lr"):
+            if len(state_dict[name]) != len(self.base_lrs):
+                raise ValueError(
+                    f"[{type(self).__name__}] expected {len(self.base_lrs)} {name}, got {len(state_dict[name])}"
+                )
 
     def _lrs(self) -> list[float]:
         return [self.lr_at(group, self.last_epoch) for group in range(len(self.base_lrs))]
@@ -92,6 +108,22 @@ class LRScheduler:
 def check_optimizer(scheduler: object, optimizer: Optimizer) -> None:
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"[{type(scheduler).__name__}] expected an Optimizer, got {type(optimizer).__name__}")
+
+
+def check_state(scheduler: Any, state_dict: Any) -> None:
+    """Refuse what has other entries than the schedule, or a number in the place of a list."""
+    own = scheduler.state_dict()
+    if not isinstance(state_dict, Mapping) or state_dict.keys() != own.keys():
+        got = ", ".join(map(str, state_dict)) if isinstance(state_dict, Mapping) else repr(state_dict)
+        raise ValueError(f"[{type(scheduler).__name__}] expected a state with {', '.join(own)}, got {got}")
+    for name, value in own.items():
+        other = state_dict[name]
+        if None not in (value, other) and _kind(other) is not _kind(value):
+            raise ValueError(f"[{type(scheduler).__name__}] expected {name} to be like {value!r}, got {other!r}")
+
+
+def _kind(value: Any) -> type:
+    return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
 
 
 def per_group(scheduler: object, name: str, optimizer: Optimizer, value: Any) -> list[Any]:

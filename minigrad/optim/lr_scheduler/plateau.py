@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.optim.lr_scheduler.base import check_optimizer, per_group
+from minigrad.optim.lr_scheduler.base import check_optimizer, check_state, per_group
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -102,5 +102,6 @@ class ReduceLROnPlateau:
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Take over what `state_dict` gave; ValueError, and nothing taken over, for the state of anything else."""
+        check_state(self, state_dict)
         self.__dict__.update(state_dict)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minigrad.engine.ops.arguments import integer
-from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer
+from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, check_state
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -74,11 +74,17 @@ class SequentialLR(LRScheduler):
         states = [scheduler.state_dict() for scheduler in self.schedulers]
         return {"last_epoch": self.last_epoch, "milestones": list(self.milestones), "schedulers": states}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def check_state(self, state_dict: Mapping[str, Any]) -> None:
+        check_state(self, state_dict)
         if len(state_dict["schedulers"]) != len(self.schedulers):
             raise ValueError(
                 f"[SequentialLR] expected {len(self.schedulers)} schedulers, got {len(state_dict['schedulers'])}"
             )
+        for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
+            scheduler.check_state(state)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        self.check_state(state_dict)
         self.last_epoch, self.milestones = state_dict["last_epoch"], list(state_dict["milestones"])
         for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
             scheduler.load_state_dict(state)

@@ -1,0 +1,197 @@
+"""Checkpoints: all that an interrupted training run needs to go on to the same bits, in one safetensors file.
+
+What a part gives as its `state_dict` is a tree of dicts, lists, tuples, plain values and tensors. Tensors are stored as
+tensors, named by their path in the tree; the tree itself is JSON in the metadata, where a tensor is {"$tensor": name},
+a tuple {"$tuple": [...]} and a dict that JSON would change {"$dict": [[key, value], ...]}.
+"""
+
+import copy
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minigrad.engine.ops.random import get_state, set_state
+from minigrad.engine.tensor import Tensor
+from minigrad.serialization import Path, load, save
+
+FORMAT = "minigrad checkpoint 1"
+
+
+def save_checkpoint(path: Path, /, **parts: Any) -> None:
+    """Write the state of a training run to one file, all or nothing.
+
+    Along with the parts goes the state of `minigrad.random`. The file is replaced as `save` replaces one: whenever the
+    process ends, killed or not, a whole checkpoint is there, the old one or the new one.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+    **parts
+        By any names: objects with `state_dict` and `load_state_dict` (modules, optimizers, schedules, a `DataLoader`, a
+        `Tokenizer`, …), and values: None, bools, numbers, texts, tensors, and lists, tuples and dicts of these.
+
+    Raises
+    ------
+    TypeError
+        For what is none of these; the message says where it is.
+    OSError
+        If the file cannot be written. Nothing is left behind then.
+
+    Examples
+    --------
+    Save between steps, where model, optimizer and loader agree. Started again, this goes on where it was interrupted:
+
+    >>> import os
+    >>> import minigrad as mg
+    >>> from minigrad import data, nn, optim
+    >>> mg.manual_seed(0)
+    >>> model = nn.Sequential(nn.Linear(1, 8), nn.Dropout(0.1), nn.Linear(8, 1))
+    >>> optimizer = optim.Adam(model.parameters())
+    >>> x = mg.linspace(-1, 1, 12).reshape(12, 1)
+    >>> loader = data.DataLoader(data.ArrayDataset(x, x * x), batch_size=4, shuffle=True)
+    >>> parts = {"model": model, "optimizer": optimizer, "loader": loader}
+    >>> losses = []
+    >>> if os.path.exists("latest.safetensors"):
+    ...     losses = mg.load_checkpoint("latest.safetensors", **parts)["losses"]
+    >>> while loader.epoch < 3:
+    ...     for inputs, targets in loader:
+    ...         optimizer.zero_grad()
+    ...         loss = nn.functional.mse_loss(model(inputs), targets)
+    ...         loss.backward()
+    ...         optimizer.step()
+    ...         losses.append(loss.item())
+    ...         mg.save_checkpoint("latest.safetensors", **parts, losses=losses)
+    >>> len(losses)
+    9
+    """
+    tensors: dict[str, Tensor] = {}
+    states = {name: part.state_dict() if _has_state(part) else part for name, part in parts.items()}
+    tree = {name: _encode(name, state, tensors) for name, state in states.items()}
+    content = json.dumps({"parts": tree, "random": get_state()})
+    save(tensors, path, metadata={"format": FORMAT, "state": content})
+
+
+def load_checkpoint(path: Path, /, **parts: Any) -> dict[str, Any]:
+    """Bring objects to the state that `save_checkpoint` found them in, and `minigrad.random` too; all or nothing.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+    **parts
+        Objects with `load_state_dict`, by the names under which they were saved; built as they were then.
+
+    Returns
+    -------
+    dict
+        What was saved under other names: the values, and the states of parts that no object was given for.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    TypeError
+        For parts without `state_dict` and `load_state_dict`.
+    ValueError
+        For a file that is truncated or no checkpoint, that lacks a part, or whose state a part refuses, such as one of
+        other shapes. Whatever was raised, all parts and the random numbers are as before then.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> model = nn.Linear(2, 1)
+    >>> mg.save_checkpoint("model.safetensors", model=model, epoch=3, best=0.5)
+    >>> mg.load_checkpoint("model.safetensors", model=model)
+    {'epoch': 3, 'best': 0.5}
+    >>> mg.load_checkpoint("model.safetensors", model=nn.Linear(3, 1))
+    Traceback (most recent call last):
+        ...
+    ValueError: [load_checkpoint] model.safetensors: model: [Linear] this state_dict does not fit:
+      other shape: weight, expected (1, 3), got (1, 2)
+    """
+    for name, part in parts.items():
+        if not _has_state(part):
+            raise TypeError(
+                f"[load_checkpoint] expected objects with state_dict and load_state_dict, got {type(part).__name__} "
+                f"for {name!r}"
+            )
+    states, random = _read(path)
+    absent = [name for name in parts if name not in states]
+    if absent:
+        raise ValueError(f"[load_checkpoint] {os.fspath(path)}: expected {', '.join(absent)}, got {', '.join(states)}")
+    before: dict[str, Any] = {}
+    random_before = get_state()
+    name = "random"
+    try:
+        set_state(random)
+        for name, part in parts.items():
+            before[name] = copy.deepcopy(part.state_dict())
+            part.load_state_dict(states[name])
+    except BaseException as error:
+        for done, state in before.items():
+            parts[done].load_state_dict(state)
+        set_state(random_before)
+        if not isinstance(error, Exception):
+            raise
+        raise ValueError(f"[load_checkpoint] {os.fspath(path)}: {name}: {error}") from error
+    return {name: state for name, state in states.items() if name not in parts}
+
+
+def _has_state(part: Any) -> bool:
+    return hasattr(part, "state_dict") and hasattr(part, "load_state_dict")
+
+
+def _encode(place: str, value: Any, tensors: dict[str, Tensor]) -> Any:
+    """The value as what JSON can hold; its tensors go to `tensors`, named by their place."""
+    if isinstance(value, Tensor):
+        while place in tensors:  # the keys "a.b" and "a", "b" lead to the same place
+            place += "'"
+        tensors[place] = value
+        return {"$tensor": place}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return _encode(place, value.item(), tensors)
+    if isinstance(value, list | tuple):
+        items = [_encode(f"{place}.{k}", item, tensors) for k, item in enumerate(value)]
+        return items if isinstance(value, list) else {"$tuple": items}
+    if isinstance(value, Mapping):
+        pairs = [(key, _encode(f"{place}.{key}", item, tensors)) for key, item in value.items()]
+        if all(isinstance(key, str) and key[:1] != "$" for key, _ in pairs):
+            return dict(pairs)
+        return {"$dict": [[_encode(place, key, tensors), item] for key, item in pairs]}
+    raise TypeError(
+        f"[save_checkpoint] expected numbers, texts, tensors, and lists, tuples and dicts of these, got "
+        f"{type(value).__name__} at {place}"
+    )
+
+
+def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_decode(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$tensor" in value:
+        return tensors[value["$tensor"]]
+    if "$tuple" in value:
+        return tuple(_decode(value["$tuple"], tensors))
+    if "$dict" in value:
+        return {_decode(key, tensors): _decode(item, tensors) for key, item in value["$dict"]}
+    return {key: _decode(item, tensors) for key, item in value.items()}
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Any]:
+    """The parts and the state of the random numbers."""
+    tensors, metadata = load(path, metadata=True)
+    place = f"[load_checkpoint] {os.fspath(path)}"
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{place}: expected the format {FORMAT!r}, got {metadata.get('format')!r}: try load")
+    try:
+        content = json.loads(metadata["state"])
+        parts = {name: _decode(part, tensors) for name, part in content["parts"].items()}
+        return parts, content["random"]
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{place}: expected a checkpoint, got a damaged one: {error!r}") from error

@@ -1,0 +1,361 @@
+"""Checkpoints: everything comes back, nothing half, and an interrupted run ends on the same bits."""
+
+import copy
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import interrupted_run
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import data, nn, optim
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.safetensors"
+
+
+def bits(value):
+    """A tree in which tensors are their bytes, so that comparing it compares bits."""
+    if isinstance(value, mg.Tensor):
+        return str(value.dtype), value.shape, value.detach().numpy().tobytes()
+    if isinstance(value, dict):
+        return {key: bits(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(bits, value))
+    return value.hex() if isinstance(value, float) else value
+
+
+def state(run):
+    """Everything that a load may change."""
+    return bits({"random": mg.random.get_state(), **{name: part.state_dict() for name, part in run.items()}})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The state and the losses of the run that nothing interrupted, and how long it took."""
+    start = time.perf_counter()
+    run, losses = interrupted_run.train(tmp_path_factory.mktemp("whole") / "run")
+    seconds = time.perf_counter() - start
+    assert len(losses) == interrupted_run.STEPS
+    return state(run), losses, seconds
+
+
+# ── interrupted runs ──
+
+def test_kill(path, rng, whole):
+    """SIGKILL at random moments of the run: in a step, while saving, between steps."""
+    folder = Path(mg.__file__).parent.parent
+    command = [sys.executable, interrupted_run.__file__, str(path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+    saved = []
+    for _ in range(4):
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as run:
+            assert run.stdout.readline() == "ready\n"
+            run.stdin.write("\n" * (interrupted_run.STEPS // 6))
+            run.stdin.flush()
+            while not path.exists() and run.poll() is None:
+                time.sleep(0.001)
+            time.sleep(rng.uniform(0.0, 0.15))
+            run.kill()
+        assert run.returncode == -signal.SIGKILL
+        saved.append(len(mg.load_checkpoint(path)["losses"]))
+    assert 0 < saved[-1] < interrupted_run.STEPS, saved
+    subprocess.run(command, stdin=subprocess.DEVNULL, check=True, env=environment, capture_output=True)
+    run = interrupted_run.parts()
+    losses = mg.load_checkpoint(path, **run)["losses"]
+    expected, expected_losses, _ = whole
+    assert losses == expected_losses
+    list(run["loader"])  # the state was saved with the last batch of the last epoch: this ends it
+    assert state(run) == expected
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
+def test_keyboard_interrupt(path, rng, whole):
+    """Ctrl-C at random moments, wherever the main thread is then; the run is built again and goes on."""
+    expected, expected_losses, seconds = whole
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    interrupts = finished = 0
+    old = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        while interrupts < 8 or not finished:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.002, seconds) if interrupts < 8 else 0)
+                run, losses = interrupted_run.train(path)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupts += 1
+                continue
+            assert losses == expected_losses
+            assert state(run) == expected
+            path.unlink()
+            finished += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "RMSprop", "Adagrad", "plateau", "sequential", "lambda"])
+def test_every_optimizer_and_schedule_comes_back(path, kind):
+    def fresh():
+        layer = nn.Linear(3, 2)
+        name = kind if hasattr(optim, kind) else "SGD"
+        optimizer = getattr(optim, name)(layer.parameters(), lr=0.1, **({} if name == "Adagrad" else {"momentum": 0.9}))
+        schedules = optim.lr_scheduler
+        if kind == "plateau":
+            scheduler = schedules.ReduceLROnPlateau(optimizer, patience=1)
+        elif kind == "sequential":
+            pair = [schedules.LinearLR(optimizer, 0.5, total_iters=3), schedules.ExponentialLR(optimizer, 0.9)]
+            scheduler = schedules.SequentialLR(optimizer, pair, [3])
+        else:
+            scheduler = schedules.LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))
+        return {"model": layer, "optimizer": optimizer, "scheduler": scheduler}
+
+    def go_on(run, steps):
+        for _ in range(steps):
+            run["optimizer"].zero_grad()
+            (run["model"](mg.random.normal(0.0, 1.0, (4, 3))) ** 2).sum().backward()
+            run["optimizer"].step()
+            run["scheduler"].step(*([1.0] if kind == "plateau" else []))
+        return state(run)
+
+    first = fresh()
+    go_on(first, 4)
+    mg.save_checkpoint(path, **first)
+    expected = go_on(first, 4)
+    second = fresh()
+    mg.load_checkpoint(path, **second)
+    assert go_on(second, 4) == expected
+
+
+# ── what is stored ──
+
+def test_values(path):
+    values = {
+        "none": None, "flag": True, "epoch": 3, "huge": 2**80, "loss": 0.1, "text": "ключ \ud800 $", "empty": [], "tuple": (1, (2.5,), []),
+        "nested": {"a.b": [{"c": ()}], "": {}}, "numbers": {0: "zero", (1, 2): "pair", None: 0, True: 1.5}, "odd": {"$tensor": 1, "$dict": {"$": 2}},
+        "limits": [math.inf, -math.inf, -0.0, 5e-324],
+    }  # fmt: skip
+    mg.save_checkpoint(path, **values)
+    loaded = mg.load_checkpoint(path)
+    assert bits(loaded) == bits(values)
+    assert list(loaded) == list(values)
+    mg.save_checkpoint(path, nan=math.nan, scalars=[np.float32(0.5), np.int64(3), np.bool_(True)])
+    loaded = mg.load_checkpoint(path)
+    assert math.isnan(loaded["nan"])
+    assert [(type(x), x) for x in loaded["scalars"]] == [(float, 0.5), (int, 3), (bool, True)]
+
+
+def test_tensors_are_stored_as_tensors(path):
+    x, y = mg.arange(3), mg.tensor([[0.5]], dtype="float64")
+    mg.save_checkpoint(path, model=nn.Linear(2, 1), extra={"a.b": x, "a": {"b": y}, "list": [x.astype("bool")]})
+    assert set(mg.load(path)) == {"model.weight", "model.bias", "extra.a.b", "extra.a.b'", "extra.list.0"}
+    extra = mg.load_checkpoint(path)["extra"]
+    assert bits(extra) == bits({"a.b": x, "a": {"b": y}, "list": [x.astype("bool")]})
+
+
+def test_parts_without_an_object_come_as_states(path):
+    layer, tokenizer = nn.Linear(2, 1), data.Tokenizer()
+    tokenizer.fit(["a b a"])
+    mg.save_checkpoint(path, model=layer, words=tokenizer, epoch=3)
+    values = mg.load_checkpoint(path, words=data.Tokenizer())
+    assert bits(values) == bits({"model": layer.state_dict(), "epoch": 3})
+    other = data.Tokenizer()
+    mg.load_checkpoint(path, words=other)
+    assert other.vocabulary == {"a": 1, "b": 2}
+    assert mg.load_checkpoint(path, words=other, model=layer) == {"epoch": 3}
+
+
+def test_random_numbers_go_on(path):
+    mg.manual_seed(2**64 - 1)
+    mg.random.normal(shape=10)
+    mg.save_checkpoint(path)
+    expected = mg.random.normal(shape=10).tolist()
+    mg.manual_seed(0)
+    assert mg.load_checkpoint(path) == {}
+    assert mg.random.normal(shape=10).tolist() == expected
+
+
+def test_what_cannot_be_saved(path):
+    for value, message in (
+        ({"a": [object()]}, r"object at extra\.a\.0"), (np.ones(2), "ndarray at extra"), ({1, 2}, "set"), ([nn.Linear(1, 1)], r"Linear at extra\.0"),
+        (b"x", "bytes"), ({"a": 1j}, "complex"),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=rf"\[save_checkpoint\] expected .*got {message}"):
+            mg.save_checkpoint(path, extra=value)
+    assert not path.exists()
+    with pytest.raises(FileNotFoundError, match="absent/run'"):
+        mg.save_checkpoint(path.parent / "absent" / "run")
+
+
+# ── all or nothing ──
+
+def other_run():
+    """Parts that fit those of interrupted_run, in another state."""
+    run = interrupted_run.parts()
+    for x, y in run["loader"]:
+        nn.functional.cross_entropy(run["model"](x), y).backward()
+        run["optimizer"].step()
+        run["scheduler"].step()
+        break
+    return run
+
+
+def refused(path, run, error, match, **more):
+    """Loading raises, and changes nothing."""
+    before = copy.deepcopy(state(run))
+    with pytest.raises(error, match=match):
+        mg.load_checkpoint(path, **run, **more)
+    assert state(run) == before
+
+
+@pytest.fixture
+def saved(path):
+    run = interrupted_run.parts()
+    mg.save_checkpoint(path, **run)
+    return path
+
+
+def test_a_part_is_missing(saved):
+    refused(saved, other_run(), ValueError, r"run.safetensors: expected words, got model, optimizer", words=data.Tokenizer())
+    refused(saved, other_run(), TypeError, r"expected objects with state_dict.*got int for 'epoch'", epoch=3)
+
+
+@pytest.mark.parametrize("name, part, message", [
+    ("model", lambda run: nn.Linear(3, 2), r"model: \[Linear\] this state_dict does not fit"),
+    ("optimizer", lambda run: optim.AdamW(run["model"].parameters()), r"optimizer: \[AdamW\] expected groups of \[10\]"),
+    ("optimizer", lambda run: optim.SGD([{"params": group["params"]} for group in run["optimizer"].param_groups]), r"\[SGD\] expected groups with momentum"),
+    ("scheduler", lambda run: optim.lr_scheduler.StepLR(run["optimizer"], 3), r"scheduler: \[StepLR\] expected a state with"),
+    ("loader", lambda run: data.DataLoader(run["loader"].dataset, 5), r"loader: \[DataLoader\] expected the state of a loader"),
+    ("loader", lambda run: data.Tokenizer(), r"loader: \[Tokenizer\] expected a state"),
+])  # fmt: skip
+@pytest.mark.parametrize("last", [True, False])
+def test_a_part_does_not_fit(saved, name, part, message, last):
+    run = other_run()
+    new = {name: part(run)}
+    rest = {key: value for key, value in run.items() if key != name}
+    refused(saved, {**rest, **new} if last else {**new, **rest}, ValueError, message)
+
+
+def test_options_that_a_failed_load_brought_are_gone_again(saved):
+    """The checkpoint's groups hold the schedule's "initial_lr", which these do not."""
+    run = {name: part for name, part in interrupted_run.parts().items() if name in ("model", "loader")}
+    groups = [{"params": [p for p in run["model"].parameters() if p.ndim == n]} for n in (1, 2)]
+    run = {"optimizer": optim.AdamW(groups), **run}
+    run["loader"].batch_size = 5
+    refused(saved, run, ValueError, "loader")
+    assert "initial_lr" not in run["optimizer"].param_groups[0]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_part_that_fails_while_it_loads(path, error):
+    class Half:
+        """Takes over one of two values and stops, unless it gets its own state."""
+
+        def __init__(self, a, b):
+            self.a, self.b = a, b
+
+        def state_dict(self):
+            return {"a": self.a, "b": self.b}
+
+        def load_state_dict(self, state):
+            self.a = state["a"]
+            if state["b"] == "bad":
+                raise error("stopped")
+            self.b = state["b"]
+
+    mg.save_checkpoint(path, **interrupted_run.parts(), half=Half(1, "bad"))
+    refused(path, {**other_run(), "half": Half(3, 4)}, ValueError if error is RuntimeError else KeyboardInterrupt, "stopped")
+
+
+def test_a_file_cut_anywhere(saved):
+    content = saved.read_bytes()
+    run = other_run()
+    for length in range(0, len(content), 97):
+        saved.write_bytes(content[:length])
+        refused(saved, run, ValueError, "run.safetensors")
+
+
+def test_files_that_are_no_checkpoints(path):
+    run = other_run()
+    mg.save(run["model"], path)
+    refused(path, run, ValueError, "expected the format 'minigrad checkpoint 1', got None: try load")
+    mg.save(run["model"], path, metadata={"format": "minigrad checkpoint 9"})
+    refused(path, run, ValueError, "got 'minigrad checkpoint 9'")
+    with pytest.raises(FileNotFoundError):
+        mg.load_checkpoint(path.parent / "absent")
+
+
+RANDOM = {"seed": 1, "position": 2}
+
+
+@pytest.mark.parametrize("content", [
+    None, "", "{", "[]", "3", "{}", '{"parts": []}', '{"parts": {}}', {"parts": {"model": {"$tensor": "absent"}}, "random": RANDOM},
+    {"parts": {"model": {"$tensor": ["a"]}}, "random": RANDOM}, {"parts": {"model": {"$dict": 3}}, "random": RANDOM},
+    {"parts": {"model": {"$dict": [[[], 1]]}}, "random": RANDOM}, {"parts": {"model": {"$tuple": None}}, "random": RANDOM},
+    '{"parts": {"model": ' + "[" * 100_000 + "]" * 100_000 + '}, "random": {}}',
+    {"parts": {"model": 3}, "random": RANDOM}, {"parts": {"model": {}}, "random": RANDOM}, {"parts": {"model": None}, "random": RANDOM},
+    *({"parts": {"model": {"weight": {"$tensor": "weight"}, "bias": {"$tensor": "bias"}}}, "random": random}
+      for random in (None, {}, [1, 2], {"seed": -1, "position": 0}, {"seed": 1, "position": "2"}, {"seed": 2**64, "position": 0},
+                     {"seed": 1, "position": None}, {"seed": 1.5, "position": 1})),
+])  # fmt: skip
+def test_hostile_states(path, content):
+    metadata = {"format": "minigrad checkpoint 1"}
+    if content is not None:
+        metadata["state"] = content if isinstance(content, str) else json.dumps(content)
+    layer = nn.Linear(2, 1)
+    mg.save(layer, path, metadata=metadata)
+    refused(path, {"model": nn.Linear(2, 1)}, ValueError, r"\[load_checkpoint\] .*run.safetensors")
+
+
+@pytest.mark.parametrize("change", [
+    lambda s: s.clear(), lambda s: s.update(base_lrs=3), lambda s: s.update(base_lrs=[0.1]), lambda s: s.update(last_epoch="3"),
+    lambda s: s.update(optimizer=3), lambda s: s.update(_values=[]), lambda s: s.pop("turns"), lambda s: s.update(total_steps=None) or s.pop("ends"),
+])  # fmt: skip
+def test_states_of_schedules_that_do_not_fit(path, change):
+    run = other_run()
+    wrong = run["scheduler"].state_dict()
+    change(wrong)
+    mg.save_checkpoint(path, scheduler=wrong)
+    refused(path, {"scheduler": run["scheduler"]}, ValueError, r"scheduler: \[OneCycleLR\] expected")
+
+
+def test_sequences_of_schedules_take_over_all_or_nothing():
+    optimizer = optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    pair = [optim.lr_scheduler.StepLR(optimizer, 2), optim.lr_scheduler.ExponentialLR(optimizer, 0.5)]
+    scheduler = optim.lr_scheduler.SequentialLR(optimizer, pair, [3])
+    before = copy.deepcopy(scheduler.state_dict())
+    wrong = copy.deepcopy(before)
+    wrong["schedulers"][0]["last_epoch"] = 7
+    del wrong["schedulers"][1]["gamma"]
+    for states in (wrong, {**before, "schedulers": before["schedulers"][:1]}, {}):
+        with pytest.raises(ValueError, match=r"\[(SequentialLR|ExponentialLR)\] expected"):
+            scheduler.load_state_dict(states)
+        assert scheduler.state_dict() == before
+    plateau = optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    with pytest.raises(ValueError, match=r"\[ReduceLROnPlateau\] expected a state with"):
+        plateau.load_state_dict(before)
+
+
+def test_a_failed_save_leaves_the_old_file(saved, monkeypatch):
+    before = saved.read_bytes()
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match=r"No space left on device: .*run.safetensors'"):
+        mg.save_checkpoint(saved, epoch=4)
+    assert saved.read_bytes() == before
+    assert os.listdir(saved.parent) == [saved.name]
