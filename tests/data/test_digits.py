@@ -1,4 +1,4 @@
-"""Images of digits: scikit-learn's."""
+"""Scikit-learn's images of digits."""
 
 import builtins
 
@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 import minigrad as mg
 from minigrad import data
-from minigrad.data.images import interpolation
+from minigrad.data.digits import interpolation
 
 
 def test_digits_are_scikit_learns():

@@ -1,0 +1,93 @@
+"""MNIST and what comes in the same files, such as Fashion-MNIST."""
+
+import gzip
+import os
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from minigrad.data.dataset import ArrayDataset
+from minigrad.data.order import check_split
+
+SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+
+
+def mnist(folder: str | os.PathLike[str], split: str = "train") -> ArrayDataset:
+    """70,000 handwritten digits, 60,000 of them to train on (LeCun, Cortes, Burges, http://yann.lecun.com/exdb/mnist/).
+
+    Parameters
+    ----------
+    folder : str or os.PathLike
+        Where the files are, as they were loaded or unpacked: ``train-images-idx3-ubyte``,
+        ``train-labels-idx1-ubyte``, ``t10k-images-idx3-ubyte``, ``t10k-labels-idx1-ubyte``, each with or without
+        ``.gz``. Fashion-MNIST's have the same names.
+    split : {"train", "test"}
+
+    Returns
+    -------
+    ArrayDataset
+        Of images (N, 28, 28), float32 from 0 to 1, and labels (N,), int64.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a file is not there.
+    ValueError
+        For a file that is truncated or another one, images and labels that differ in number, and another split.
+
+    Examples
+    --------
+    >>> import struct
+    >>> from minigrad import data
+    >>> with open("t10k-images-idx3-ubyte", "wb") as file:
+    ...     _ = file.write(struct.pack(">4I", 2051, 2, 28, 28) + bytes(2 * 28 * 28))
+    >>> with open("t10k-labels-idx1-ubyte", "wb") as file:
+    ...     _ = file.write(struct.pack(">2I", 2049, 2) + bytes([7, 2]))
+    >>> images, labels = data.mnist(".", "test")[:]
+    >>> images.shape, labels.tolist()
+    ((2, 28, 28), [7, 2])
+    """
+    check_split("mnist", split)
+    prefix = "train" if split == "train" else "t10k"
+    images_path = _find(folder, f"{prefix}-images-idx3-ubyte")
+    labels_path = _find(folder, f"{prefix}-labels-idx1-ubyte")
+    images, labels = _read(images_path, 3), _read(labels_path, 1)
+    if images.shape[1:] != (28, 28):
+        raise ValueError(f"[mnist] expected images of 28 x 28 pixels at {images_path}, got {images.shape[1:]}")
+    if len(images) != len(labels):
+        raise ValueError(f"[mnist] expected {len(images)} labels at {labels_path}, got {len(labels)}")
+    if len(labels) and labels.max() > 9:
+        raise ValueError(f"[mnist] expected labels from 0 to 9 at {labels_path}, got {labels.max()}")
+    return ArrayDataset(images / np.float32(255), labels.astype(np.int64))
+
+
+def _find(folder: str | os.PathLike[str], name: str) -> Path:
+    """The file of this name, packed or not."""
+    for path in (Path(folder, name), Path(folder, f"{name}.gz")):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(
+        f"[mnist] expected {name} or {name}.gz at {os.fspath(folder)}, got neither: get it from {SOURCE}"
+    )
+
+
+def _read(path: Path, ndim: int) -> np.ndarray:
+    """An IDX file of bytes: 0, 0, 8 (for bytes), the number of axes; the length of each, big-endian; the values."""
+    content = path.read_bytes()
+    if content[:2] == b"\x1f\x8b":  # gzip, whatever the name says
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, OSError, zlib.error) as error:
+            raise ValueError(f"[mnist] expected a whole gzip file at {path}, got one with an error: {error}") from error
+    magic, start = bytes([0, 0, 8, ndim]), 4 + 4 * ndim
+    if content[:4] != magic:
+        raise ValueError(f"[mnist] expected the first bytes {magic.hex(' ')} at {path}, got {content[:4].hex(' ')}")
+    if len(content) < start:
+        raise ValueError(f"[mnist] expected {ndim} lengths at {path}, got the first {len(content)} bytes of the file")
+    shape = tuple(int.from_bytes(content[4 * k : 4 * k + 4], "big") for k in range(1, ndim + 1))
+    values = np.frombuffer(content, np.uint8, offset=start)
+    count = np.prod(shape, dtype=object)  # of Python's ints, which do not overflow
+    if len(values) != count:
+        raise ValueError(f"[mnist] expected {count} values for the shape {shape} at {path}, got {len(values)}")
+    return values.reshape(shape)

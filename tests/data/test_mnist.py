@@ -1,0 +1,104 @@
+"""MNIST's files: read packed and unpacked, and refused when anything about them is wrong."""
+
+import gzip
+import struct
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import data
+
+
+def idx(values, *, magic=None):
+    """An IDX file of bytes."""
+    return struct.pack(f">{1 + values.ndim}I", magic or 2048 + values.ndim, *values.shape) + values.tobytes()
+
+
+@pytest.fixture
+def digits(rng):
+    return rng.integers(0, 256, (5, 28, 28), np.uint8), rng.integers(0, 10, 5).astype(np.uint8)
+
+
+@pytest.fixture
+def folder(tmp_path, digits):
+    images, labels = digits
+    for prefix in ("train", "t10k"):
+        (tmp_path / f"{prefix}-images-idx3-ubyte").write_bytes(idx(images))
+        (tmp_path / f"{prefix}-labels-idx1-ubyte").write_bytes(idx(labels))
+    return tmp_path
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("packed", ["plain", "gz", "gz without its name"])
+def test_reading(folder, digits, split, packed):
+    if packed != "plain":
+        for path in list(folder.iterdir()):
+            content = gzip.compress(path.read_bytes())
+            path.unlink()
+            path.with_name(path.name + ".gz" * (packed == "gz")).write_bytes(content)
+    images, labels = data.mnist(folder, split)[:]
+    assert images.dtype == mg.float32
+    assert labels.dtype == mg.int64
+    np.testing.assert_array_equal(images.numpy(), (digits[0] / 255).astype(np.float32))
+    assert labels.tolist() == digits[1].tolist()
+
+
+def test_unpacked_by_the_browser(folder, digits):
+    """A file whose name says gzip, but which is not."""
+    path = folder / "train-images-idx3-ubyte"
+    path.rename(folder / "train-images-idx3-ubyte.gz")
+    assert data.mnist(str(folder))[0][1].item() == digits[1][0]
+
+
+def test_absent(folder, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"\[mnist\] expected train-images-idx3-ubyte or train-images-idx3-ubyte.gz at .*get it from https:") as caught:
+        data.mnist(tmp_path / "absent")
+    assert str(tmp_path / "absent") in str(caught.value)
+    (folder / "t10k-labels-idx1-ubyte").unlink()
+    with pytest.raises(FileNotFoundError, match="t10k-labels-idx1-ubyte or"):
+        data.mnist(folder, "test")
+    with pytest.raises(ValueError, match=r"\[mnist\] expected the split 'train' or 'test', got 'dev'"):
+        data.mnist(folder, "dev")
+
+
+def refused(folder, name, content, message):
+    path = folder / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"\[mnist\] expected {message}") as caught:
+        data.mnist(folder)
+    assert str(path) in str(caught.value)
+    path.unlink()
+
+
+def test_cut_anywhere(folder, digits):
+    """Both as it is and packed: no beginning of a file passes for the file."""
+    (folder / "train-labels-idx1-ubyte").unlink()
+    whole = idx(digits[1])
+    for length in range(len(whole)):
+        refused(folder, "train-labels-idx1-ubyte", whole[:length], "")
+    packed = gzip.compress(whole)
+    for length in range(len(packed)):
+        refused(folder, "train-labels-idx1-ubyte.gz", packed[:length], "")
+
+
+def test_wrong_files(folder, digits):
+    images, labels = digits
+    name = "train-images-idx3-ubyte"
+    half = gzip.compress(idx(images))
+    refused(folder, name, half[: len(half) // 2], "a whole gzip file")
+    refused(folder, name, b"\x1f\x8b" + bytes(40), "a whole gzip file")
+    broken = bytearray(half)
+    broken[len(half) // 2] ^= 255
+    refused(folder, name, bytes(broken), "a whole gzip file")
+    refused(folder, name, idx(labels), "the first bytes 00 00 08 03 .*got 00 00 08 01")
+    refused(folder, name, b"<!DOCTYPE html>", "the first bytes .*got 3c 21 44 4f")
+    refused(folder, name, idx(images, magic=0x0D03), "the first bytes")
+    refused(folder, name, idx(images)[:-1], r"3920 values for the shape \(5, 28, 28\) .*got 3919")
+    refused(folder, name, idx(images) + b"\0", "3920 values .*got 3921")
+    refused(folder, name, struct.pack(">4I", 2051, *[2**32 - 1] * 3), f"{(2**32 - 1) ** 3} values .*got 0")
+    refused(folder, name, idx(images)[:10], "3 lengths at .*got the first 10 bytes")
+    refused(folder, name, idx(images[:, :27]), r"images of 28 x 28 pixels at .*got \(27, 28\)")
+    (folder / name).write_bytes(idx(images))
+    refused(folder, "train-labels-idx1-ubyte", idx(labels[:4]), "5 labels at .*got 4")
+    refused(folder, "train-labels-idx1-ubyte", idx(labels + np.uint8(10)), "labels from 0 to 9 at .*got 1")
