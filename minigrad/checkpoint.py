@@ -23,8 +23,8 @@ FORMAT = "minigrad checkpoint 1"
 def save_checkpoint(path: Path, /, **parts: Any) -> None:
     """Write the state of a training run to one file, all or nothing.
 
-    Along with the parts goes the state of `minigrad.random`. The file is replaced as `save` replaces one: whenever the
-    process ends, killed or not, a whole checkpoint is there, the old one or the new one.
+    Along with the parts goes the state of `minigrad.random`, not that of other generators. The file is replaced as
+    `save` replaces one: whenever the process ends, killed or not, a whole checkpoint is there, the old one or the new.
 
     Parameters
     ----------

@@ -321,7 +321,7 @@ def test_hostile_states(path, content):
 
 @pytest.mark.parametrize("change", [
     lambda s: s.clear(), lambda s: s.update(base_lrs=3), lambda s: s.update(base_lrs=[0.1]), lambda s: s.update(last_epoch="3"),
-    lambda s: s.update(optimizer=3), lambda s: s.update(_values=[]), lambda s: s.pop("turns"), lambda s: s.update(total_steps=None) or s.pop("ends"),
+    lambda s: s.update(optimizer=3), lambda s: s.update(_values=[]), lambda s: s.update(_values=None), lambda s: s.pop("turns"), lambda s: s.update(total_steps=None) or s.pop("ends"),
 ])  # fmt: skip
 def test_states_of_schedules_that_do_not_fit(path, change):
     run = other_run()
@@ -339,7 +339,7 @@ def test_sequences_of_schedules_take_over_all_or_nothing():
     wrong = copy.deepcopy(before)
     wrong["schedulers"][0]["last_epoch"] = 7
     del wrong["schedulers"][1]["gamma"]
-    for states in (wrong, {**before, "schedulers": before["schedulers"][:1]}, {}):
+    for states in (wrong, {**before, "schedulers": before["schedulers"][:1]}, {**before, "milestones": [1, 2]}, {}):
         with pytest.raises(ValueError, match=r"\[(SequentialLR|ExponentialLR)\] expected"):
             scheduler.load_state_dict(states)
         assert scheduler.state_dict() == before

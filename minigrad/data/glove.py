@@ -1,6 +1,5 @@
 """Word vectors that were trained elsewhere."""
 
-import math
 import os
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -76,7 +75,7 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
             "https://nlp.stanford.edu/projects/glove/"
         ) from None
     place = os.fspath(path)
-    found: dict[bytes, list[float]] = {}
+    found: dict[bytes, np.ndarray] = {}
     width = 0
     with file:
         for number, line in enumerate(file, 1):
@@ -113,9 +112,11 @@ def _is_number(text: bytes) -> bool:
     return True
 
 
-def _numbers(place: str, line: int, values: bytes) -> list[float]:
-    parts = values.split(b" ")
-    for part in parts:
-        if not (_is_number(part) and math.isfinite(float(part))):
-            raise ValueError(f"[glove] expected numbers in line {line} of {place}, got {part!r}")
-    return [float(part) for part in parts]
+def _numbers(place: str, line: int, values: bytes) -> np.ndarray:
+    try:
+        vector = np.array([float(part) for part in values.split(b" ")], np.float32)
+    except ValueError:
+        vector = np.array([np.nan])
+    if not np.isfinite(vector).all():
+        raise ValueError(f"[glove] expected numbers in line {line} of {place}, got {values[:40]!r}")
+    return vector

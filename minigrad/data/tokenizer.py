@@ -147,7 +147,8 @@ class Tokenizer:
             For what is no such state. Nothing is taken over then.
         """
         counts = state_dict.get("counts") if isinstance(state_dict, Mapping) else None
-        if not isinstance(counts, Mapping) or not all(isinstance(count, int) for count in counts.values()):
+        kinds = {(type(word), type(count)) for word, count in counts.items()} if isinstance(counts, Mapping) else {None}
+        if kinds - {(str, int)}:
             raise ValueError(f"[Tokenizer] expected a state with the counts of words, got {state_dict!r}")
         self.counts = Counter(counts)
         self._number()

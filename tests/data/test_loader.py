@@ -204,6 +204,14 @@ def test_a_loop_left_early_is_not_continued():
     assert lists(again) == epochs[1]
 
 
+def test_a_loop_left_early_is_continued_where_its_state_is_loaded():
+    loader = data.DataLoader(NUMBERS, 3, shuffle=True, seed=0)
+    epoch = lists(data.DataLoader(NUMBERS, 3, shuffle=True, seed=0))
+    next(iter(loader))
+    loader.load_state_dict(loader.state_dict())
+    assert lists(loader) == epoch[1:]
+
+
 @pytest.mark.parametrize("change, message", [
     ({"length": 11}, r"loader with \{'length': 10\}, got \{'length': 11\}"), ({"batch_size": 4}, "batch_size"),
     ({"shuffle": True}, "shuffle"), ({"drop_last": True}, "drop_last"), ({"position": 5}, "position from 0 to 4, got 5"),

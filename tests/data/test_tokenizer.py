@@ -44,6 +44,7 @@ def test_a_word_for_unknown_ones():
     assert tokenizer.vocabulary == {"<unknown>": 1, "the": 2, "a": 3}
     assert tokenizer.encode(["the dog and a bird"]) == [[2, 1, 1, 3, 1]]
     assert tokenizer.decode([[2, 1, 3]]) == ["the <unknown> a"]
+    assert _vocabulary(["some <unknown> word"], filters="", oov_token="<unknown>") == {"<unknown>": 1, "some": 2, "word": 3}
 
 
 def test_filters_case_and_split():
@@ -97,7 +98,7 @@ def test_state():
     other.load_state_dict(state)
     assert other.vocabulary == tokenizer.vocabulary
     assert other.encode(TEXTS) == tokenizer.encode(TEXTS)
-    for wrong in (None, {}, {"counts": [1]}, {"counts": {"a": "b"}}):
+    for wrong in (None, {}, {"counts": [1]}, {"counts": {"a": "b"}}, {"counts": {1: 2}}):
         with pytest.raises(ValueError, match=r"\[Tokenizer\] expected a state with the counts"):
             other.load_state_dict(wrong)
     assert other.vocabulary == tokenizer.vocabulary

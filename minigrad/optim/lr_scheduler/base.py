@@ -117,9 +117,10 @@ def check_state(scheduler: Any, state_dict: Any) -> None:
         got = ", ".join(map(str, state_dict)) if isinstance(state_dict, Mapping) else repr(state_dict)
         raise ValueError(f"[{type(scheduler).__name__}] expected a state with {', '.join(own)}, got {got}")
     for name, value in own.items():
-        other = state_dict[name]
-        if None not in (value, other) and _kind(other) is not _kind(value):
-            raise ValueError(f"[{type(scheduler).__name__}] expected {name} to be like {value!r}, got {other!r}")
+        if _kind(state_dict[name]) is not _kind(value):
+            raise ValueError(
+                f"[{type(scheduler).__name__}] expected {name} to be like {value!r}, got {state_dict[name]!r}"
+            )
 
 
 def _kind(value: Any) -> type:

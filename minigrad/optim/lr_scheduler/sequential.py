@@ -76,10 +76,9 @@ class SequentialLR(LRScheduler):
 
     def check_state(self, state_dict: Mapping[str, Any]) -> None:
         check_state(self, state_dict)
-        if len(state_dict["schedulers"]) != len(self.schedulers):
-            raise ValueError(
-                f"[SequentialLR] expected {len(self.schedulers)} schedulers, got {len(state_dict['schedulers'])}"
-            )
+        for name, own in (("schedulers", self.schedulers), ("milestones", self.milestones)):
+            if len(state_dict[name]) != len(own):
+                raise ValueError(f"[SequentialLR] expected {len(own)} {name}, got {len(state_dict[name])}")
         for scheduler, state in zip(self.schedulers, state_dict["schedulers"], strict=True):
             scheduler.check_state(state)
 
