@@ -23,8 +23,8 @@ from tqdm import tqdm
 from workloads import parse
 
 HERE = Path(__file__).resolve().parent
-WORKLOADS = ("chain", "mlp256_b8", "mlp256_b128", "mlp1000_b128", "lnrnn_b32", "lnlstm_b32", "lstm_b32", "ln_fwd",
-             "ln_bwd")
+WORKLOADS = ("chain", "mlp256_b8", "mlp256_b128", "mlp1000_b128", "lenet_b8", "lenet_b128", "lnrnn_b32", "lnlstm_b32",
+             "lstm_b32", "ln_fwd", "ln_bwd")
 FRAMEWORKS = ("minigrad", "torch", "torchc", "jax", "gemm")
 TITLES = {"minigrad": "minigrad", "torch": "PyTorch", "torchc": "torch.compile", "jax": "JAX", "gemm": "products alone"}
 MARKS = ("<!-- speed: written by benchmarks/compare.py -->", "<!-- /speed -->")

@@ -154,12 +154,15 @@ def minigrad_step(work, threads):
         hidden = work.hidden
         model = nn.Sequential(nn.Linear(784, hidden), nn.LayerNorm(hidden), nn.ReLU(),
                               nn.Linear(hidden, hidden), nn.LayerNorm(hidden), nn.ReLU(), nn.Linear(hidden, 10))
+    elif work.kind == "lenet":
+        model = nn.Sequential(nn.Conv2d(1, 6, 5), nn.Tanh(), nn.MaxPool2d(2),
+                              nn.Conv2d(6, 16, 5), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(),
+                              nn.Linear(256, 120), nn.Tanh(), nn.LayerNorm(120),
+                              nn.Linear(120, 84), nn.Tanh(), nn.LayerNorm(84), nn.Linear(84, 10))
     elif work.kind == "lnrnn":
         model = LNRNN()
-    elif work.kind == "lnlstm":
-        model, loss_of, y = LNLSTM(), F.binary_cross_entropy_with_logits, y.astype("float32")
     else:
-        raise Unavailable(f"minigrad {mg.__version__} has no convolution and pooling yet")
+        model, loss_of, y = LNLSTM(), F.binary_cross_entropy_with_logits, y.astype("float32")
     optimizer = optim.Adam(model.parameters(), 1e-3)
 
     def step():

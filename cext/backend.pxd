@@ -45,6 +45,13 @@ cdef class Backend:
                           Array mean, Array var, double eps, Array y, Array statistics)
     cpdef batch_norm_backward(self, int64_t outer, int64_t channels, int64_t inner, bint given, Array x, Array gamma,
                               Array statistics, Array g, Array dx, Array dgamma, Array dbeta)
+    cpdef conv2d(self, Array x, Array w, Array bias, tuple at, Array y)
+    cpdef conv2d_backward_data(self, Array g, Array w, tuple at, Array dx)
+    cpdef conv2d_backward_weight(self, Array x, Array g, tuple at, Array dw, Array dbias)
+    cpdef max_pool2d(self, Array x, tuple at, Array y, Array index)
+    cpdef max_pool2d_backward(self, Array x, Array g, tuple at, Array dx)
+    cpdef average_pool2d(self, Array x, Array rows, Array columns, double divisor, Array y)
+    cpdef average_pool2d_backward(self, Array g, Array rows, Array columns, double divisor, Array dx)
     cpdef recurrent(self, cell, dict arrays)
     cpdef recurrent_backward(self, cell, dict arrays)
     cpdef softmax(self, int64_t rows, int64_t width, bint log, Array x, Array y)

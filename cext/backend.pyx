@@ -125,6 +125,46 @@ cdef class Backend:
         """
         raise NotImplementedError
 
+    cpdef conv2d(self, Array x, Array w, Array bias, tuple at, Array y):
+        """y[N, O, P, Q] = x[N, C, H, W] correlated with w[O, C / groups, KH, KW], + bias[O] or None; contiguous.
+
+        at = (stride_h, stride_w, top, left, dilation_h, dilation_w): window (p, q) begins at row p stride_h - top,
+        column q stride_w - left of x, beyond whose borders there are zeros, as many as y needs.
+        """
+        raise NotImplementedError
+
+    cpdef conv2d_backward_data(self, Array g, Array w, tuple at, Array dx):
+        """dx[N, C, H, W] of conv2d for the cotangent g[N, O, P, Q]; contiguous."""
+        raise NotImplementedError
+
+    cpdef conv2d_backward_weight(self, Array x, Array g, tuple at, Array dw, Array dbias):
+        """dw[O, C / groups, KH, KW] and dbias[O] of conv2d for the cotangent g; dbias may be None. Contiguous."""
+        raise NotImplementedError
+
+    cpdef max_pool2d(self, Array x, tuple at, Array y, Array index):
+        """y[..., P, Q] = the largest elements of windows in x[..., H, W], index (int64) their places in H x W.
+
+        at = (kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w); no window is empty. y or
+        index may be None. NaN is larger than all numbers; of equals the first one counts, of NaN the last.
+        """
+        raise NotImplementedError
+
+    cpdef max_pool2d_backward(self, Array x, Array g, tuple at, Array dx):
+        """dx of max_pool2d for the cotangent g[..., P, Q], contiguous."""
+        raise NotImplementedError
+
+    cpdef average_pool2d(self, Array x, Array rows, Array columns, double divisor, Array y):
+        """y[..., P, Q] = sums of windows in x[..., H, W] over the divisor, or if it is 0 over their own lengths.
+
+        Window (p, q) holds the rows from rows[p, 0] up to rows[p, 1], its length along them is rows[p, 2]; so does
+        columns[Q, 3] for columns. Both are int64; all arrays are contiguous.
+        """
+        raise NotImplementedError
+
+    cpdef average_pool2d_backward(self, Array g, Array rows, Array columns, double divisor, Array dx):
+        """dx of average_pool2d for the cotangent g[..., P, Q]."""
+        raise NotImplementedError
+
     cpdef recurrent(self, cell, dict arrays):
         """All steps of a recurrent layer, a Cell of ops/recurrent; arrays as in `Recurrence` of kernels.hpp."""
         raise NotImplementedError

@@ -38,6 +38,13 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Address z, act, stats, stats_c, raw_c
         Address gy, dh, dc, dx, dz, dgamma, dbeta, dgamma_c, dbeta_c
         Address scratch, totals
+    cppclass Conv2d:
+        int64_t batch, groups, channels, height, width, outputs, kernel_h, kernel_w, rows, columns
+        int64_t stride_h, stride_w, dilation_h, dilation_w
+        int64_t depth()
+    struct Pool2d:
+        int64_t planes, height, width, rows, columns, kernel_h, kernel_w
+        int64_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w
     struct Kernels:
         const char* isa
         Loop** unary
@@ -56,6 +63,13 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Kernel* batch_norm
         Kernel* batch_norm_eval
         Kernel* batch_norm_backward
+        Kernel* conv2d
+        Kernel* conv2d_backward_data
+        Kernel* conv2d_backward_weight
+        Kernel* max_pool2d
+        Kernel* max_pool2d_backward
+        Kernel* average_pool2d
+        Kernel* average_pool2d_backward
         Kernel* recurrent
         Kernel* recurrent_backward
         Kernel* softmax
@@ -82,6 +96,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
     const Kernels* kernels
     int64_t layer_norm_partials(int64_t rows)
     int64_t batch_norm_scratch(int64_t outer, int64_t channels, int64_t inner)
+    int64_t conv2d_partial(const Conv2d& at)
 
 cdef extern from "runtime/strided.hpp" namespace "mg" nogil:
     struct Strided:

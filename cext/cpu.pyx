@@ -9,7 +9,7 @@ import os
 import numpy as np
 
 from minigrad.engine.array cimport (
-    FLOAT32, FLOAT64, INT32, INT64, Array, alias, empty, itemsize,
+    FLOAT32, FLOAT64, INT32, INT64, Array, alias, empty, empty_as, itemsize, view,
 )
 from minigrad.engine.backend cimport Backend, register
 from minigrad.engine.interop cimport from_object
@@ -185,6 +185,69 @@ cdef class CPU(Backend):
                pointer(gamma), <double*>statistics.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta),
                <double*>scratch.data)
 
+    # ── windows ──
+
+    cpdef conv2d(self, Array x, Array w, Array bias, tuple at, Array y):
+        x = self.bordered(x, w, at, y, True)
+        cdef Conv2d c = convolution(x, w, at, y)
+        cdef int64_t size = c.depth()
+        cdef Array offsets = empty(INT64, 1, &size, 0)
+        launch(y.count * size // 16, kernels.conv2d[x.code - FLOAT32], c, x.data, w.data, pointer(bias), y.data,
+               <int64_t*>offsets.data)
+
+    cpdef conv2d_backward_data(self, Array g, Array w, tuple at, Array dx):
+        cdef Array room = self.bordered(dx, w, at, g, False), turned = empty_as(w, w.code)
+        cdef Conv2d c = convolution(room, w, at, g)
+        launch(g.count * c.depth() // 16, kernels.conv2d_backward_data[g.code - FLOAT32], c, g.data, w.data, room.data,
+               turned.data)
+        if room is not dx:
+            self.copy(inside(room, dx, at), dx)
+
+    cpdef conv2d_backward_weight(self, Array x, Array g, tuple at, Array dw, Array dbias):
+        x = self.bordered(x, dw, at, g, True)
+        cdef Conv2d c = convolution(x, dw, at, g)
+        cdef int64_t size = c.depth(), room = conv2d_partial(c)
+        cdef Array offsets = empty(INT64, 1, &size, 0), partial = empty(x.code, 1, &room, 0)
+        launch(g.count * size // 16, kernels.conv2d_backward_weight[x.code - FLOAT32], c, x.data, g.data, dw.data,
+               pointer(dbias), <int64_t*>offsets.data, partial.data)
+
+    cdef Array bordered(self, Array x, Array w, tuple at, Array y, bint filled):
+        """x if windows do not reach beyond it, else an array with its borders; `filled` with x and zeros, or not."""
+        stride_h, stride_w, top, left, dilation_h, dilation_w = at
+        cdef int64_t[4] extent
+        cdef Array room
+        extent[0], extent[1] = x.extent[0], x.extent[1]
+        extent[2] = max(<int64_t>top + x.extent[2],
+                        (y.extent[2] - 1) * <int64_t>stride_h + (w.extent[2] - 1) * <int64_t>dilation_h + 1)
+        extent[3] = max(<int64_t>left + x.extent[3],
+                        (y.extent[3] - 1) * <int64_t>stride_w + (w.extent[3] - 1) * <int64_t>dilation_w + 1)
+        if extent[2] == x.extent[2] and extent[3] == x.extent[3]:
+            return x
+        room = empty(x.code, 4, extent, 0)
+        if filled:
+            self.fill(room, 0)
+            self.copy(x, inside(room, x, at))
+        return room
+
+    cpdef max_pool2d(self, Array x, tuple at, Array y, Array index):
+        cdef Pool2d p = pooling(x, at, index if y is None else y)
+        launch(2 * x.count, kernels.max_pool2d[x.code - FLOAT32], p, x.data, pointer(y), <int64_t*>pointer(index))
+
+    cpdef max_pool2d_backward(self, Array x, Array g, tuple at, Array dx):
+        launch(2 * x.count, kernels.max_pool2d_backward[x.code - FLOAT32], pooling(x, at, g), x.data, g.data, dx.data)
+
+    cpdef average_pool2d(self, Array x, Array rows, Array columns, double divisor, Array y):
+        cdef int64_t height = x.extent[x.ndim_ - 2], width = x.extent[x.ndim_ - 1]
+        launch(x.count, kernels.average_pool2d[x.code - FLOAT32], y.count // (rows.extent[0] * columns.extent[0]),
+               height, width, rows.extent[0], columns.extent[0], x.data, <const int64_t*>rows.data,
+               <const int64_t*>columns.data, divisor, y.data)
+
+    cpdef average_pool2d_backward(self, Array g, Array rows, Array columns, double divisor, Array dx):
+        cdef int64_t height = dx.extent[dx.ndim_ - 2], width = dx.extent[dx.ndim_ - 1]
+        launch(dx.count, kernels.average_pool2d_backward[g.code - FLOAT32],
+               g.count // (rows.extent[0] * columns.extent[0]), height, width, rows.extent[0], columns.extent[0],
+               g.data, <const int64_t*>rows.data, <const int64_t*>columns.data, divisor, dx.data)
+
     cpdef recurrent(self, cell, dict arrays):
         cdef Recurrence r = recurrence(cell, arrays)
         cdef int code = (<Array>arrays["h"]).code
@@ -328,6 +391,30 @@ cdef extern from *:
 
 cdef inline char* pointer(Array x) noexcept:
     return <char*>NULL if x is None else x.data
+
+
+cdef Conv2d convolution(Array x, Array w, tuple at, Array y):
+    """The sizes of y = x correlated with w, whose borders x has already."""
+    cdef Conv2d c
+    c.batch, c.groups, c.channels = x.extent[0], x.extent[1] // w.extent[1], w.extent[1]
+    c.height, c.width, c.kernel_h, c.kernel_w = x.extent[2], x.extent[3], w.extent[2], w.extent[3]
+    c.outputs, c.rows, c.columns = w.extent[0] // c.groups, y.extent[2], y.extent[3]
+    c.stride_h, c.stride_w, _, _, c.dilation_h, c.dilation_w = at
+    return c
+
+
+cdef Array inside(Array room, Array x, tuple at):
+    """The part of a bordered array where x is."""
+    return view(room, 4, x.extent, room.step, room.data + <int64_t>at[2] * room.step[2] + <int64_t>at[3] * room.step[3])
+
+
+cdef Pool2d pooling(Array x, tuple at, Array y):
+    cdef Pool2d p
+    p.height, p.width = x.extent[x.ndim_ - 2], x.extent[x.ndim_ - 1]
+    p.rows, p.columns = y.extent[y.ndim_ - 2], y.extent[y.ndim_ - 1]
+    p.planes = y.count // (p.rows * p.columns)
+    p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.pad_h, p.pad_w, p.dilation_h, p.dilation_w = at
+    return p
 
 
 cdef dict CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "lstm": LSTM, "gru": GRU}

@@ -26,7 +26,7 @@ NO_TENSORS = {
     "a ragged list": [[1.0], [1.0, 2.0]],
     "a dict": {},
 }
-OPTIONAL = {("linear", 2)} | {(f"{kind}_norm", k) for kind in ("layer", "rms", "group", "instance") for k in (1, 2)}
+OPTIONAL = {("linear", 2), ("conv2d", 2)} | {(f"{kind}_norm", k) for kind in ("layer", "rms", "group", "instance") for k in (1, 2)}
 OPTIONAL |= {("engine.batch_norm_train", 1), ("engine.batch_norm_train", 2)}
 OPTIONAL |= {("engine.batch_norm_eval", 3), ("engine.batch_norm_eval", 4)}
 METHODS = {"Tensor.__getitem__"}    # what is indexed is a tensor
@@ -248,6 +248,11 @@ SHAPES = [
     ("std", TypeError, "int64", lambda: mg.std(I)),
     ("item", ValueError, "(2, 3)", X.item),
     ("softmax", TypeError, "int64", lambda: mg.softmax(I)),
+    ("conv2d", ValueError, ["(C, H, W)", "(2, 3)"], lambda: F.conv2d(X, mg.ones((1, 1, 1, 1)))),
+    ("conv2d", ValueError, ["2 channels", "(1, 2, 1, 1)", "(1, 1, 2, 3)"], lambda: F.conv2d(X[None], mg.ones((1, 2, 1, 1)))),
+    *((name, ValueError, ["one of 3", "axis of 2"], lambda f=f: f(X[None], 3)) for name, f in [
+        ("max_pool2d", F.max_pool2d), ("avg_pool2d", F.avg_pool2d)]),
+    ("adaptive_avg_pool2d", ValueError, "-1", lambda: F.adaptive_avg_pool2d(X[None], -1)),
     ("dropout", TypeError, "'a'", lambda: F.dropout(X, "a")),
     ("dropout", ValueError, "1.5", lambda: F.dropout(X, 1.5)),
     ("layer_norm", ValueError, ["(..., 4)", "(2, 3)"], lambda: mg.layer_norm(X, 4)),
@@ -313,6 +318,9 @@ NETWORKS = [
     ("Linear", TypeError, "1.5", lambda: nn.Linear(1.5, 2)),
     ("linear", ValueError, ["(2, 3)", "(2, 5)"], lambda: LAYER(X)),
     ("LayerNorm", ValueError, "-1", lambda: nn.LayerNorm(-1)),
+    ("Conv2d", ValueError, ["3", "2"], lambda: nn.Conv2d(4, 3, 1, groups=2)),
+    ("MaxPool2d", ValueError, "0", lambda: nn.MaxPool2d(0)),
+    ("Flatten", IndexError, "2", lambda: nn.Flatten(2)(X)),
     ("Dropout", ValueError, "2", lambda: nn.Dropout(2)),
     ("SmoothL1Loss", ValueError, "-1", lambda: nn.SmoothL1Loss(beta=-1.0)),
     ("CrossEntropyLoss", ValueError, "'avg'", lambda: nn.CrossEntropyLoss(reduction="avg")),

@@ -259,6 +259,13 @@ KERNELS = {
     "layer_norm": lambda: differentiated(
         lambda x, w, b: F.layer_norm(x, 96, w, b), random(3001, 96), random(96, seed=1), random(96)
     ),
+    "conv2d": lambda: differentiated(F.conv2d, random(33, 6, 12, 12), random(16, 6, 5, 5, seed=1), random(16, seed=2)),
+    "conv2d of one sample": lambda: differentiated(
+        lambda x, w: F.conv2d(x, w, stride=2, padding=1, groups=2), random(1, 64, 29, 31), random(48, 32, 3, 3, seed=1)
+    ),
+    "max_pool2d": lambda: differentiated(lambda x: F.max_pool2d(x, 2), random(64, 6, 25, 24)),
+    "max_pool2d overlapping": lambda: differentiated(lambda x: F.max_pool2d(x, 3, 2, 1), random(64, 6, 25, 24)),
+    "avg_pool2d": lambda: differentiated(lambda x: F.avg_pool2d(x, 3, 2, 1), random(64, 6, 25, 24)),
     "softmax": lambda: differentiated(F.softmax, random(3001, 50)),
     "log_softmax": lambda: differentiated(F.log_softmax, random(3001, 50)),
     "logsumexp": lambda: differentiated(lambda x: mg.logsumexp(x, 1), random(3001, 50)),
@@ -419,6 +426,9 @@ for dtype in ("float32", "float64"):
         "sum": lambda x: x.sum(0), "var": lambda x: x.var(1), "cumsum": lambda x: x.cumulative_sum(axis=1),
         "matmul": lambda x: x @ x.T, "norm": lambda x: F.layer_norm(x, 53, w, b),
         "loss": lambda x: F.cross_entropy(x, mg.arange(37)),
+        "conv": lambda x: F.conv2d(x[None], w[:45].reshape((5, 1, 3, 3)), b[:5], stride=2, padding=1),
+        "conv of whole vectors": lambda x: F.conv2d(x[None, :, :34], w[:27].reshape((3, 1, 3, 3))),
+        "max_pool": lambda x: F.max_pool2d(x[None], 2), "avg_pool": lambda x: F.avg_pool2d(x[None], 3, 1, 1),
     }
     for name, f in functions.items():
         y = f(x)

@@ -24,6 +24,8 @@ struct Isa {
         isa::fill_reduce(table);      \
         isa::fill_norm(table);        \
         isa::fill_batch_norm(table);  \
+        isa::fill_conv(table);        \
+        isa::fill_pooling(table);     \
         isa::fill_recurrent(table);   \
         isa::fill_softmax(table);     \
         isa::fill_index(table);       \

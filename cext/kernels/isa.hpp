@@ -21,6 +21,8 @@
     void fill_reduce(Kernels&);      \
     void fill_norm(Kernels&);        \
     void fill_batch_norm(Kernels&);  \
+    void fill_conv(Kernels&);        \
+    void fill_pooling(Kernels&);     \
     void fill_recurrent(Kernels&);   \
     void fill_softmax(Kernels&);     \
     void fill_index(Kernels&);       \

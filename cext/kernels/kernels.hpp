@@ -100,6 +100,27 @@ struct Recurrence {
     int64_t panels;  // H, or in backward columns, rows of the other one rounded up to 32
 };
 
+// A two-dimensional convolution, without padding: its borders have been added to x before. In groups, or one:
+//   y[n, g, o, r, q] = bias[g, o] + sum over c, i, j of w[g, o, c, i, j] x[n, g, c, r stride_h + i dilation_h,
+//                                                                          q stride_w + j dilation_w]
+struct Conv2d {
+    int64_t batch, groups, channels, height, width;  // x[batch, groups, channels, height, width]
+    int64_t outputs, kernel_h, kernel_w;             // w[groups, outputs, channels, kernel_h, kernel_w]
+    int64_t rows, columns;                           // y[batch, groups, outputs, rows, columns]
+    int64_t stride_h, stride_w, dilation_h, dilation_w;
+
+    constexpr int64_t depth() const { return channels * kernel_h * kernel_w; }
+    constexpr int64_t positions() const { return rows * columns; }
+};
+
+// The windows of two-dimensional pooling on planes x[planes, height, width], y[planes, rows, columns]: window (r, q)
+// holds the elements of x at (r stride_h - pad_h + i dilation_h, q stride_w - pad_w + j dilation_w), where there are
+// any.
+struct Pool2d {
+    int64_t planes, height, width, rows, columns, kernel_h, kernel_w;
+    int64_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+};
+
 struct Kernels {
     const char* isa;
 
@@ -156,6 +177,27 @@ struct Kernels {
     void (*batch_norm_backward[FLOATS])(int64_t outer, int64_t channels, int64_t inner, bool given, const void* x,
                                         const void* gamma, const double* statistics, const void* g, void* dx,
                                         void* dgamma, void* dbeta, double* scratch);
+
+    // conv.cpp; offsets[depth]: room for the places of a window's elements
+    void (*conv2d[FLOATS])(const Conv2d& at, const void* x, const void* w, const void* bias, void* y, int64_t* offsets);
+    //   dx for the cotangent g; turned[groups, kernel_h, kernel_w, channels, outputs]: room for the weights
+    void (*conv2d_backward_data[FLOATS])(const Conv2d& at, const void* g, const void* w, void* dx, void* turned);
+    //   dw and dbias, each of which may be null; partial[conv2d_partial(at)]: room for sums over blocks of samples
+    void (*conv2d_backward_weight[FLOATS])(const Conv2d& at, const void* x, const void* g, void* dw, void* dbias,
+                                           int64_t* offsets, void* partial);
+
+    // pooling.cpp
+    //   y[planes, rows, columns]: the maxima of the windows; their place in the plane goes to index, which may be null,
+    //   as may y. The first of equals wins, and the last NaN.
+    void (*max_pool2d[FLOATS])(const Pool2d& at, const void* x, void* y, int64_t* index);
+    void (*max_pool2d_backward[FLOATS])(const Pool2d& at, const void* x, const void* g, void* dx);
+    //   y[planes, m, n] = sums over x[planes, height, width] from rows[m, 0] up to rows[m, 1] and columns[n, 0] up to
+    //   columns[n, 1], over the divisor, or if it is 0 over rows[m, 2] columns[n, 2]
+    void (*average_pool2d[FLOATS])(int64_t planes, int64_t height, int64_t width, int64_t m, int64_t n, const void* x,
+                                   const int64_t* rows, const int64_t* columns, double divisor, void* y);
+    void (*average_pool2d_backward[FLOATS])(int64_t planes, int64_t height, int64_t width, int64_t m, int64_t n,
+                                            const void* g, const int64_t* rows, const int64_t* columns, double divisor,
+                                            void* dx);
 
     // recurrent.cpp
     void (*recurrent[FLOATS])(const Recurrence& layer);
@@ -231,6 +273,16 @@ struct Columns {
 constexpr int64_t batch_norm_scratch(int64_t outer, int64_t channels, int64_t inner) {
     const Columns at(outer, channels, inner);
     return (2 * at.blocks + 4) * at.columns;  // two sums of each block, four coefficients
+}
+
+// How the sums over samples for the gradient of a convolution's weights are cut: by the shape alone
+constexpr int64_t conv2d_blocks(const Conv2d& at) {
+    const int64_t weights = at.groups * at.outputs * at.depth();
+    const int64_t most = weights < (1 << 18) ? 16 : weights < (1 << 22) ? 4 : 1;
+    return at.batch < most ? at.batch : most;
+}
+constexpr int64_t conv2d_partial(const Conv2d& at) {
+    return conv2d_blocks(at) * at.groups * (at.depth() + 1) * ((at.outputs + 31) / 32 * 32);
 }
 
 // One table per instruction set this binary holds; `kernels` is the best of those that the processor

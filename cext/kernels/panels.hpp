@@ -48,57 +48,104 @@ MG_INLINE void transpose(Vector<T>*) {}
 #endif
 
 // One panel, from column `first` on, of b[k, n], whose elements lie row_step and column_step apart
-template <class T>
+template <class T, int64_t width = PANEL<T>>
 void pack_panel(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, int64_t first, T* panel) {
-    const int64_t columns = n - first < PANEL<T> ? n - first : PANEL<T>;
+    const int64_t columns = n - first < width ? n - first : width;
     b += first * column_step;
-    for (int64_t p = 0; columns < PANEL<T> && p < k; p++) {
-        for (int64_t j = columns; j < PANEL<T>; j++) panel[p * PANEL<T> + j] = 0;
-    }
-    if (column_step == 1) {
-        for (int64_t p = 0; p < k; p++) {
-            for (int64_t j = 0; j < columns; j++) panel[p * PANEL<T> + j] = b[p * row_step + j];
-        }
-        return;
-    }
-    int64_t rows = 0, full = 0;  // what has been copied in squares of registers
+    int64_t rows = 0;  // what has been copied in squares of registers
     if (MG_TRANSPOSES && row_step == 1) {
-        rows = k / LANES<T> * LANES<T>, full = columns / LANES<T> * LANES<T>;
-        for (int64_t j = 0; j < full; j += LANES<T>) {
+        rows = k / LANES<T> * LANES<T>;
+        for (int64_t j = 0; j < width; j += LANES<T>) {
             for (int64_t p = 0; p < rows; p += LANES<T>) {
                 Vector<T> square[LANES<T>];
 #pragma GCC unroll 16
-                for (int i = 0; i < LANES<T>; i++) square[i] = Whole<T>{p}.load(b + (j + i) * column_step);
+                for (int i = 0; i < LANES<T>; i++)
+                    square[i] = j + i < columns ? Whole<T>{p}.load(b + (j + i) * column_step) : Vector<T>{};
                 transpose<T>(square);
 #pragma GCC unroll 16
-                for (int i = 0; i < LANES<T>; i++) Whole<T>{j}.store(panel + (p + i) * PANEL<T>, square[i]);
+                for (int i = 0; i < LANES<T>; i++) Whole<T>{j}.store(panel + (p + i) * width, square[i]);
             }
         }
     }
-    for (int64_t j = 0; j < columns; j++) {  // the rest, read in the order of memory
-        for (int64_t p = j < full ? rows : 0; p < k; p++) panel[p * PANEL<T> + j] = b[p * row_step + j * column_step];
+    for (int64_t p = rows; columns < width && p < k; p++) {
+        for (int64_t j = columns; j < width; j++) panel[p * width + j] = 0;
+    }
+    if (column_step == 1) {
+        for (int64_t p = rows; p < k; p++) {
+            for (int64_t j = 0; j < columns; j++) panel[p * width + j] = b[p * row_step + j];
+        }
+        return;
+    }
+    for (int64_t j = 0; j < columns; j++) {  // read in the order of memory
+        for (int64_t p = rows; p < k; p++) panel[p * width + j] = b[p * row_step + j * column_step];
+    }
+}
+
+// sum[R, V registers] += a[R, k] b[k, V registers], whose elements are a(r, p) and b(p, v)
+template <class T, int R, int V, class A, class B>
+MG_INLINE void accumulate(int64_t k, A&& a, B&& b, Vector<T> (&sum)[R][V]) {
+    for (int64_t p = 0; p < k; p++) {
+        Vector<T> right[V];
+#pragma GCC unroll 2
+        for (int v = 0; v < V; v++) right[v] = b(p, v);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) {
+            const T left = a(r, p);
+#pragma GCC unroll 2
+            for (int v = 0; v < V; v++) sum[r][v] += left * right[v];
+        }
+    }
+}
+
+// run<R>(first) for rows in parts of R <= TILE_ROWS, as equal as can be
+template <class F>
+MG_INLINE void in_parts(int64_t rows, F&& run) {
+    const int64_t parts = (rows + TILE_ROWS - 1) / TILE_ROWS;
+    for (int64_t part = 0; part < parts; part++) {
+        const int64_t first = rows * part / parts;
+        switch (rows * (part + 1) / parts - first) {
+            case 1:
+                run.template operator()<1>(first);
+                break;
+            case 2:
+                run.template operator()<2>(first);
+                break;
+            case 3:
+                run.template operator()<3>(first);
+                break;
+            case 4:
+                run.template operator()<4>(first);
+                break;
+            case 5:
+                run.template operator()<5>(first);
+                break;
+            case 6:
+                run.template operator()<6>(first);
+                break;
+            case 7:
+                if constexpr (TILE_ROWS > 6) run.template operator()<7>(first);
+                break;
+            case 8:
+                if constexpr (TILE_ROWS > 6) run.template operator()<8>(first);
+                break;
+        }
     }
 }
 
 // c[R, columns] = start + a[R, k] b, with b one panel and start = c, the bias, or nothing
 template <class T, int R>
 MG_INLINE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, int64_t columns, const T* bias,
-                              bool accumulate, T* c, int64_t ldc) {
+                              bool accumulated, T* c, int64_t ldc) {
     Vector<T> sum[R][2] = {};
-    for (int64_t p = 0; p < k; p++, b += PANEL<T>) {
-        const Vector<T> b0 = Whole<T>{0}.load(b), b1 = Whole<T>{LANES<T>}.load(b);
-#pragma GCC unroll 8
-        for (int r = 0; r < R; r++) {
-            sum[r][0] += a[r * lda + p] * b0;
-            sum[r][1] += a[r * lda + p] * b1;
-        }
-    }
+    accumulate<T, R, 2>(
+        k, [&](int r, int64_t p) MG_INLINED { return a[r * lda + p]; },
+        [&](int64_t p, int v) MG_INLINED { return Whole<T>{p * PANEL<T> + v * LANES<T>}.load(b); }, sum);
     const auto write = [&](auto at, int j) MG_INLINED {
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++) {
             Vector<T> v = sum[r][j];
             if (bias) v += at.load(bias);
-            if (accumulate) v += at.load(c + r * ldc);
+            if (accumulated) v += at.load(c + r * ldc);
             at.store(c + r * ldc, v);
         }
     };
@@ -117,42 +164,12 @@ MG_INLINE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, in
 // c[rows, n] = start + a[rows, k] b with the panels of b[k, n]
 template <class T>
 void multiply_panels(int64_t rows, int64_t k, int64_t n, const T* a, int64_t lda, const T* panels, const T* bias,
-                     bool accumulate, T* c, int64_t ldc) {
-    const int64_t parts = (rows + TILE_ROWS - 1) / TILE_ROWS;
+                     bool accumulated, T* c, int64_t ldc) {
     for (int64_t j = 0; j < n; j += PANEL<T>, panels += k * PANEL<T>) {
-        for (int64_t part = 0; part < parts; part++) {  // of equal height
-            const int64_t first = rows * part / parts, height = rows * (part + 1) / parts - first;
-            const auto run = [&]<int R>() MG_INLINED {
-                multiply_panel<T, R>(k, a + first * lda, lda, panels, n - j, bias ? bias + j : nullptr, accumulate,
-                                     c + first * ldc + j, ldc);
-            };
-            switch (height) {
-                case 1:
-                    run.template operator()<1>();
-                    break;
-                case 2:
-                    run.template operator()<2>();
-                    break;
-                case 3:
-                    run.template operator()<3>();
-                    break;
-                case 4:
-                    run.template operator()<4>();
-                    break;
-                case 5:
-                    run.template operator()<5>();
-                    break;
-                case 6:
-                    run.template operator()<6>();
-                    break;
-                case 7:
-                    run.template operator()<7>();
-                    break;
-                case 8:
-                    run.template operator()<8>();
-                    break;
-            }
-        }
+        in_parts(rows, [&]<int R>(int64_t first) MG_INLINED {
+            multiply_panel<T, R>(k, a + first * lda, lda, panels, n - j, bias ? bias + j : nullptr, accumulated,
+                                 c + first * ldc + j, ldc);
+        });
     }
 }
 

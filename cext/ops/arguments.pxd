@@ -11,4 +11,5 @@ cdef list many_axes(str op, object axis, int ndim)
 cdef int weak_code(object value, int code, str op=*) except -1
 cdef bint is_scalar(object x)
 cpdef object integer(str op, str name, object value, object least=*)
+cpdef tuple pair(str op, str name, object value, object least=*)
 cpdef object number(str op, str name, object value, object least=*, object most=*)

@@ -93,6 +93,16 @@ cpdef object integer(str op, str name, object value, object least=None):
     return found
 
 
+cpdef tuple pair(str op, str name, object value, object least=None):
+    """An argument as two ints, of a sequence of two or of one for both; none of them below `least`."""
+    if isinstance(value, (tuple, list)):
+        if len(value) != 2:
+            raise ValueError(f"[{op}] expected an integer or two of them for {name}, got {value}")
+        return integer(op, name, value[0], least), integer(op, name, value[1], least)
+    found = integer(op, name, value, least)
+    return found, found
+
+
 cpdef object number(str op, str name, object value, object least=None, object most=None):
     """An argument as a Python number, if it is one of any kind, or an array of one element, within the bounds."""
     found = value

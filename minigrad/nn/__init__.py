@@ -17,6 +17,7 @@ from minigrad.nn.activation import (
 from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d, InstanceNorm1d, InstanceNorm2d, RecurrentBatchNorm1d
 from minigrad.nn.cell import GRUCell, LSTMCell, RNNCell
 from minigrad.nn.container import ModuleList, Sequential
+from minigrad.nn.conv import Conv2d
 from minigrad.nn.dropout import Dropout
 from minigrad.nn.embedding import Embedding
 from minigrad.nn.linear import Linear
@@ -32,14 +33,15 @@ from minigrad.nn.loss import (
 from minigrad.nn.module import Module
 from minigrad.nn.norm import GroupNorm, LayerNorm, RMSNorm
 from minigrad.nn.parameter import Parameter
+from minigrad.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, Flatten, Identity, MaxPool2d
 from minigrad.nn.recurrent import GRU, LSTM, RNN
 from minigrad.nn.summary import Summary, summary
 
 __all__ = [
-    "ELU", "GELU", "GRU", "LSTM", "RNN", "BCELoss", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d",
-    "CrossEntropyLoss", "Dropout", "Embedding", "GRUCell", "GroupNorm", "Hardsigmoid", "InstanceNorm1d",
-    "InstanceNorm2d", "L1Loss", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "Module",
-    "ModuleList", "NLLLoss", "Parameter", "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "Sequential",
-    "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "functional", "init", "summary",
-    "utils",
+    "ELU", "GELU", "GRU", "LSTM", "RNN", "AdaptiveAvgPool2d", "AvgPool2d", "BCELoss", "BCEWithLogitsLoss",
+    "BatchNorm1d", "BatchNorm2d", "Conv2d", "CrossEntropyLoss", "Dropout", "Embedding", "Flatten", "GRUCell",
+    "GroupNorm", "Hardsigmoid", "Identity", "InstanceNorm1d", "InstanceNorm2d", "L1Loss", "LSTMCell", "LayerNorm",
+    "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "MaxPool2d", "Module", "ModuleList", "NLLLoss", "Parameter",
+    "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "Sequential", "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax",
+    "Softplus", "Summary", "Tanh", "functional", "init", "summary", "utils",
 ]  # fmt: skip

@@ -7,12 +7,14 @@ from minigrad.creation import arange
 from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leaky_relu, relu, sigmoid, silu, softplus
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
+from minigrad.engine.ops.conv import conv2d
 from minigrad.engine.ops.index import take
 from minigrad.engine.ops.layout import expand_dims
 from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.matmul import linear
 from minigrad.engine.ops.norm import group_norm, layer_norm, rms_norm
 from minigrad.engine.ops.norm import instance_norm as normalize_instances
+from minigrad.engine.ops.pooling import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, nll_loss, softmax
 from minigrad.engine.ops.trigonometry import tanh
 from minigrad.engine.tensor import Tensor
@@ -27,9 +29,10 @@ from minigrad.nn.loss_functions import (
 Activation = Callable[[Tensor], Tensor]
 
 __all__ = [
-    "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "dropout", "elu",
-    "embedding", "gelu", "group_norm", "hardsigmoid", "instance_norm", "l1_loss", "layer_norm", "leaky_relu",
-    "linear", "log_softmax", "mse_loss", "nll_loss", "one_hot", "relu", "rms_norm", "sigmoid", "silu",
+    "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "conv2d", "cross_entropy", "dropout", "elu", "embedding", "gelu",
+    "group_norm", "hardsigmoid", "instance_norm", "l1_loss", "layer_norm", "leaky_relu", "linear",
+    "log_softmax", "max_pool2d", "mse_loss", "nll_loss", "one_hot", "relu", "rms_norm", "sigmoid", "silu",
     "smooth_l1_loss", "softmax", "softplus", "tanh",
 ]  # fmt: skip
 

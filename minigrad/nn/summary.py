@@ -28,11 +28,15 @@ class Summary(NamedTuple):
     rows : list of Row
     trainable, not_trainable : int
         Numbers of elements. Not trainable are frozen parameters and persistent float buffers (running statistics).
+    buffers : int
+        How many of those that are not trainable are in buffers. Keras counts these as parameters, as here; PyTorch does
+        not: its count is ``total - buffers``.
     """
 
     rows: list[Row]
     trainable: int
     not_trainable: int
+    buffers: int
 
     @property
     def total(self) -> int:
@@ -47,7 +51,8 @@ class Summary(NamedTuple):
         width = len(lines[0])
         lines.insert(1, "=" * width)
         lines += ["=" * width, f"Total parameters: {self.total:,}", f"Trainable: {self.trainable:,}"]
-        return "\n".join([*lines, f"Not trainable: {self.not_trainable:,}"])
+        statistics = f" (running statistics: {self.buffers:,})" if self.buffers else ""
+        return "\n".join([*lines, f"Not trainable: {self.not_trainable:,}{statistics}"])
 
     def __repr__(self) -> str:
         return str(self)
@@ -106,7 +111,8 @@ def summary(model: Module, input_shape: Shape | Sequence[Shape], dtype: DType | 
             rows.append(Row(name, _merge(found.get(id(module)), other.get(id(module))), own))
     trainable = sum(parameter.size for parameter in model.parameters() if parameter.requires_grad)
     frozen = sum(parameter.size for parameter in model.parameters() if not parameter.requires_grad)
-    return Summary(rows, trainable, frozen + _statistics(model, recurse=True))
+    buffers = _statistics(model, recurse=True)
+    return Summary(rows, trainable, frozen + buffers, buffers)
 
 
 def _trace(model: Module, shapes: Sequence[Shape], open_length: int, dtype: DType | str) -> dict[int, tuple[int, ...]]:

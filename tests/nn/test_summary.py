@@ -72,6 +72,33 @@ def test_running_statistics_count_as_not_trainable_and_counters_do_not():
     assert (summary.trainable, summary.not_trainable) == (3, 3)
 
 
+def lenet(norm=None):
+    """Three networks for handwritten digits: plain, and with a norm behind each of the two hidden linear layers."""
+    hidden = [[nn.Linear(n, m), nn.Tanh(), *([norm(m)] if norm else [])] for n, m in ((256, 120), (120, 84))]
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5), nn.Tanh(), nn.MaxPool2d(2, 2), nn.Conv2d(6, 16, 5), nn.Tanh(), nn.MaxPool2d(2, 2), nn.Flatten(),
+        *hidden[0], *hidden[1], nn.Linear(84, 10),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("norm, total, buffers", [
+    (None, 44_426, 0), (nn.LayerNorm, 44_834, 0), (nn.BatchNorm1d, 45_242, 408),
+])  # fmt: skip
+def test_lenets(norm, total, buffers):
+    """The numbers that Keras prints for them: its parameters include the running statistics of batch normalization."""
+    summary = nn.summary(lenet(norm), (None, 1, 28, 28))
+    shapes = [row.output_shape for row in summary.rows]
+    assert shapes[:7] == [
+        (None, 6, 24, 24), (None, 6, 24, 24), (None, 6, 12, 12), (None, 16, 8, 8), (None, 16, 8, 8), (None, 16, 4, 4), (None, 256),
+    ]  # fmt: skip
+    assert shapes[-1] == (None, 10)
+    assert (summary.total, summary.not_trainable, summary.buffers) == (total, buffers, buffers)
+    assert summary.trainable == sum(p.size for p in lenet(norm).parameters())
+    text = str(summary)
+    assert f"Total parameters: {total:,}" in text
+    assert text.endswith("Not trainable: 408 (running statistics: 408)" if buffers else "Not trainable: 0")
+
+
 def test_shared_parameters_count_once_in_the_total():
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     model[1].weight = model[0].weight

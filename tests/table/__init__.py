@@ -14,10 +14,11 @@ from table.losses import SOFTMAX
 from table.norms import NORM
 from table.products import MATMUL, PRODUCTS
 from table.reductions import REDUCE
+from table.windows import CONV, POOLING
 
 ALL = [
     *ARITHMETIC, *LOGIC, *FUNCTIONS, *TRIGONOMETRY, *LAYOUT, *REDUCE, *JOIN, *MATMUL, *INDEX, *NORM, *SOFTMAX, *ACTIVATION,
-    *PRODUCTS, *CREATION,
+    *PRODUCTS, *CREATION, *CONV, *POOLING,
 ]  # fmt: skip
 assert all(a.name != b.name for a, b in pairwise(sorted(ALL, key=lambda op: op.name))), (
     "an operation stands twice in the table"

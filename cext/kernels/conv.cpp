@@ -1,0 +1,354 @@
+// Two-dimensional convolutions (cross-correlations) as products of matrices that are never written out whole: the
+// patches of x are the right side of the forward product, in panels of a register's width of positions, and the left
+// side of the weights' gradient, where their elements are read from x one by one.
+#include "../runtime/pool.hpp"
+#include "panels.hpp"
+
+namespace mg::MG_ISA {
+namespace {
+
+constexpr int64_t DEPTH = 256;      // rows of a panel at once: it stays in the cache
+constexpr int64_t CHUNK = 1 << 17;  // multiply-adds worth handing to a thread
+
+template <class T>
+T lesser(T a, T b) {
+    return a < b ? a : b;
+}
+
+int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t grain_of(int64_t work) { return ceil_divide(CHUNK, work < 1 ? 1 : work); }
+
+// Where in a sample of x the elements of the window at (0, 0) are
+void fill_offsets(const Conv2d& at, int64_t* offsets) {
+    for (int64_t c = 0; c < at.channels; c++) {
+        for (int64_t i = 0; i < at.kernel_h; i++) {
+            for (int64_t j = 0; j < at.kernel_w; j++)
+                *offsets++ = (c * at.height + i * at.dilation_h) * at.width + j * at.dilation_w;
+        }
+    }
+}
+
+// and by how much they move for position p
+int64_t place(const Conv2d& at, int64_t p) {
+    return p / at.columns * at.stride_h * at.width + p % at.columns * at.stride_w;
+}
+
+// Some positions in a row of y, whose patches lie side by side in x
+struct Segment {
+    int64_t place, begin, length;  // in x, in the panel
+};
+
+template <class T>
+struct Segments {
+    Segment list[PANEL<T>];
+    int count = 0;
+
+    Segments(const Conv2d& at, int64_t first, int64_t positions) {
+        for (int64_t q = 0; q < positions;) {
+            const int64_t p = first + q, left = at.columns - p % at.columns;
+            const int64_t length = left < positions - q ? left : positions - q;
+            list[count++] = {place(at, p), q, length};
+            q += length;
+        }
+    }
+};
+
+// ---- forward --------------------------------------------------------------------------------------------------------
+
+// panel[depth, PANEL] = the patches of a sample x at the positions of the segments; a register more is written
+template <class T>
+void pack_patches(const Segments<T>& segments, int64_t stride, int64_t depth, const int64_t* offsets, const T* x,
+                  T* panel) {
+    for (int64_t k = 0; k < depth; k++, panel += PANEL<T>) {
+        for (int s = 0; s < segments.count; s++) {
+            const Segment& segment = segments.list[s];
+            const T* from = x + offsets[k] + segment.place;
+            T* to = panel + segment.begin;
+            if (stride == 1) {
+                int64_t i = 0;
+                for (; i + LANES<T> <= segment.length; i += LANES<T>) Whole<T>{0}.store(to + i, Whole<T>{i}.load(from));
+                if (i < segment.length)  // the next segment is written over what is too much
+                    Whole<T>{0}.store(to + i, Part<T>{i, int(segment.length - i)}.load(from));
+            } else {
+                for (int64_t i = 0; i < segment.length; i++) to[i] = from[i * stride];
+            }
+        }
+    }
+}
+
+// y[rows, positions] = start + w[rows, depth] b with b(k, v) of the patches, start = y or the bias
+template <class T, class B>
+MG_INLINE void multiply_patches(int64_t rows, int64_t depth, const T* w, int64_t ldw, B&& b, const T* bias,
+                                bool accumulated, int64_t positions, T* y, int64_t ldy) {
+    in_parts(rows, [&]<int R>(int64_t first) MG_INLINED {
+        const T* a = w + first * ldw;
+        T* to = y + first * ldy;
+        Vector<T> sum[R][2] = {};
+        accumulate<T, R, 2>(depth, [&](int r, int64_t k) MG_INLINED { return a[r * ldw + k]; }, b, sum);
+        const auto write = [&](auto at, int v) MG_INLINED {
+#pragma GCC unroll 8
+            for (int r = 0; r < R; r++) {
+                if (accumulated)
+                    sum[r][v] += at.load(to + r * ldy);
+                else if (bias)
+                    sum[r][v] += bias[first + r];
+                at.store(to + r * ldy, sum[r][v]);
+            }
+        };
+        if (positions >= LANES<T>)
+            write(Whole<T>{0}, 0);
+        else
+            write(Part<T>{0, int(positions)}, 0);
+        if (positions >= PANEL<T>)
+            write(Whole<T>{LANES<T>}, 1);
+        else if (positions > LANES<T>)
+            write(Part<T>{LANES<T>, int(positions - LANES<T>)}, 1);
+    });
+}
+
+template <class T>
+void conv2d(const Conv2d& at, const void* x, const void* w, const void* bias, void* y, int64_t* offsets) {
+    const int64_t depth = at.depth(), positions = at.positions(), panels = ceil_divide(positions, PANEL<T>);
+    const int64_t sample = at.channels * at.height * at.width;
+    const bool straight = at.stride_w == 1 && at.columns % LANES<T> == 0;  // registers of positions are so in x too
+    fill_offsets(at, offsets);
+    parallel(at.batch * at.groups * panels, grain_of(PANEL<T> * at.outputs * depth), [&](int64_t begin, int64_t end) {
+        alignas(REGISTER) T panel[DEPTH * PANEL<T> + LANES<T>];
+        for (int64_t unit = begin; unit < end; unit++) {
+            const int64_t image = unit / panels, group = image % at.groups, first = unit % panels * PANEL<T>;
+            const int64_t count = lesser(PANEL<T>, positions - first);
+            const T* from = static_cast<const T*>(x) + image * sample;
+            const T* weights = static_cast<const T*>(w) + group * at.outputs * depth;
+            const T* shift = bias ? static_cast<const T*>(bias) + group * at.outputs : nullptr;
+            T* to = static_cast<T*>(y) + image * at.outputs * positions + first;
+            for (int64_t k = 0; k == 0 || k < depth; k += DEPTH) {
+                const int64_t* places = offsets + k;
+                const int64_t length = lesser(DEPTH, depth - k);
+                const auto multiply = [&](auto b) MG_INLINED {
+                    multiply_patches(at.outputs, length, weights + k, depth, b, shift, k > 0, count, to, positions);
+                };
+                if (straight) {
+                    const T* start[2] = {from + place(at, first), from};
+                    start[1] += place(at, count > LANES<T> ? first + LANES<T> : first);
+                    multiply([&](int64_t p, int v) MG_INLINED { return Whole<T>{places[p]}.load(start[v]); });
+                } else {
+                    pack_patches(Segments<T>(at, first, count), at.stride_w, length, places, from, panel);
+                    multiply([&](int64_t p, int v)
+                                 MG_INLINED { return Whole<T>{p * PANEL<T> + v * LANES<T>}.load(panel); });
+                }
+            }
+        }
+    });
+}
+
+// ---- the gradient of x: patches of it are products of weights and g, and are added where they came from -------------
+
+template <class T>
+void add_segments(const Segments<T>& segments, int64_t stride, const T* values, T* dx) {
+    for (int s = 0; s < segments.count; s++) {
+        const Segment& segment = segments.list[s];
+        const T* from = values + segment.begin;
+        T* to = dx + segment.place;
+        int64_t i = 0;
+        if (stride == 1) {
+            for (; i + LANES<T> <= segment.length; i += LANES<T>)
+                Whole<T>{i}.store(to, Whole<T>{i}.load(to) + Whole<T>{i}.load(from));
+        }
+        for (; i < segment.length; i++) to[i * stride] += from[i];
+    }
+}
+
+template <class T>
+void conv2d_backward_data(const Conv2d& at, const void* g, const void* w, void* dx, void* turned) {
+    const int64_t window = at.kernel_h * at.kernel_w, depth = at.depth(), positions = at.positions();
+    const int64_t plane = at.height * at.width, images = at.batch * at.groups;
+    const bool straight = at.stride_w == 1 && at.columns % LANES<T> == 0;
+    // [groups, kernel_h, kernel_w, channels, outputs]: rows of a product that follow each other go to different
+    // channels
+    T* const weights = static_cast<T*>(turned);
+    for (int64_t group = 0; group < at.groups; group++) {
+        const T* from = static_cast<const T*>(w) + group * at.outputs * depth;
+        T* to = weights + group * at.outputs * depth;
+        for (int64_t o = 0; o < at.outputs; o++) {
+            for (int64_t c = 0; c < at.channels; c++) {
+                for (int64_t k = 0; k < window; k++) to[(k * at.channels + c) * at.outputs + o] = *from++;
+            }
+        }
+    }
+    // few images are cut into their channels too
+    const int64_t parts =
+        images >= 16 ? 1 : lesser(ceil_divide(16, images < 1 ? 1 : images), ceil_divide(at.channels, 6));
+    parallel(images * parts, grain_of(positions * at.outputs * depth / parts), [&](int64_t begin, int64_t end) {
+        alignas(REGISTER) T panel[DEPTH * PANEL<T>], patch[TILE_ROWS * PANEL<T>];
+        for (int64_t unit = begin; unit < end; unit++) {
+            const int64_t image = unit / parts, group = image % at.groups, part = unit % parts;
+            const int64_t low = at.channels * part / parts, channels = at.channels * (part + 1) / parts - low;
+            T* const to = static_cast<T*>(dx) + (image * at.channels + low) * plane;
+            __builtin_memset(to, 0, channels * plane * sizeof(T));
+            for (int64_t first = 0; first < positions; first += PANEL<T>) {
+                const int64_t count = lesser(PANEL<T>, positions - first);
+                const Segments<T> segments(at, first, count);
+                for (int64_t o = 0; o < at.outputs; o += DEPTH) {
+                    const int64_t length = lesser(DEPTH, at.outputs - o);
+                    const T* right = static_cast<const T*>(g) + (image * at.outputs + o) * positions + first;
+                    int64_t step = positions;
+                    if (count < PANEL<T>) {
+                        pack_panel(length, count, right, positions, 1, 0, panel);
+                        right = panel, step = PANEL<T>;
+                    }
+                    for (int64_t k = 0; k < window; k++) {
+                        const int64_t shift =
+                            k / at.kernel_w * at.dilation_h * at.width + k % at.kernel_w * at.dilation_w;
+                        const T* left = weights + ((group * window + k) * at.channels + low) * at.outputs + o;
+                        in_parts(channels, [&]<int R>(int64_t c) MG_INLINED {
+                            const T* a = left + c * at.outputs;
+                            T* out = to + c * plane + shift;
+                            Vector<T> sum[R][2] = {};
+                            accumulate<T, R, 2>(
+                                length, [&](int r, int64_t p) MG_INLINED { return a[r * at.outputs + p]; },
+                                [&](int64_t p, int v)
+                                    MG_INLINED { return Whole<T>{v * LANES<T>}.load(right + p * step); },
+                                sum);
+                            if (straight) {
+                                T* start[2] = {out + segments.list[0].place, out};
+                                const bool both = count > LANES<T>;
+                                start[1] += both ? place(at, first + LANES<T>) : 0;
+#pragma GCC unroll 8
+                                for (int r = 0; r < R; r++) {
+                                    const Whole<T> row{r * plane};
+                                    row.store(start[0], row.load(start[0]) + sum[r][0]);
+                                    if (both) row.store(start[1], row.load(start[1]) + sum[r][1]);
+                                }
+                                return;
+                            }
+#pragma GCC unroll 8
+                            for (int r = 0; r < R; r++) {
+                                Whole<T>{0}.store(patch + r * PANEL<T>, sum[r][0]);
+                                Whole<T>{LANES<T>}.store(patch + r * PANEL<T>, sum[r][1]);
+                            }
+                            for (int r = 0; r < R; r++)
+                                add_segments(segments, at.stride_w, patch + r * PANEL<T>, out + r * plane);
+                        });
+                    }
+                }
+            }
+        }
+    });
+}
+
+// ---- the gradients of w and bias ------------------------------------------------------------------------------------
+
+constexpr int64_t STRETCH = 256;  // positions whose g is turned, positions by outputs, at once
+
+// total[k, V registers] += patches[k, count] right[count, V registers]; a total more, of right alone, for the bias
+template <class T, int V>
+void add_products(int64_t begin, int64_t end, bool with_bias, int64_t depth, int64_t count, const T* x,
+                  const int64_t* offsets, const int64_t* places, const T* right, T* total, int64_t step) {
+    constexpr int64_t WIDTH = V * LANES<T>;
+    const auto b = [&](int64_t p, int v) MG_INLINED { return Whole<T>{p * WIDTH + v * LANES<T>}.load(right); };
+    const auto add = [&]<int R>(Vector<T>(&sum)[R][V], int64_t k) MG_INLINED {
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) {
+#pragma GCC unroll 2
+            for (int v = 0; v < V; v++) {
+                const Whole<T> at{(k + r) * step + v * LANES<T>};
+                at.store(total, at.load(total) + sum[r][v]);
+            }
+        }
+    };
+    in_parts(end - begin, [&]<int R>(int64_t first) MG_INLINED {
+        const T* row[R];
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) row[r] = x + offsets[begin + first + r];
+        Vector<T> sum[R][V] = {};
+        accumulate<T, R, V>(count, [&](int r, int64_t p) MG_INLINED { return row[r][places[p]]; }, b, sum);
+        add(sum, begin + first);
+    });
+    if (with_bias) {
+        Vector<T> sum[1][V] = {};
+        accumulate<T, 1, V>(count, [](int, int64_t) MG_INLINED { return T(1); }, b, sum);
+        add(sum, depth);
+    }
+}
+
+template <class T>
+void conv2d_backward_weight(const Conv2d& at, const void* x, const void* g, void* dw, void* dbias, int64_t* offsets,
+                            void* partial) {
+    const int64_t depth = at.depth(), positions = at.positions(), sample = at.channels * at.height * at.width;
+    const int64_t blocks = conv2d_blocks(at), step = ceil_divide(at.outputs, LANES<T>) * LANES<T>;
+    const int64_t units = blocks * at.groups, room = (depth + 1) * step;
+    const int64_t parts =
+        units >= 16 || !dw ? 1 : lesser(ceil_divide(16, units < 1 ? 1 : units), ceil_divide(depth, 48));
+    fill_offsets(at, offsets);
+    // Stretches of whole rows of y, or of parts of one: the places in x are the same for each but for its start.
+    const int64_t rows = at.columns < STRETCH ? STRETCH / (at.columns < 1 ? 1 : at.columns) : 1;
+    const int64_t columns = lesser(at.columns, STRETCH);
+    int64_t places[STRETCH];
+    for (int64_t p = 0; p < lesser(rows, at.rows) * columns; p++)
+        places[p] = p / columns * at.stride_h * at.width + p % columns * at.stride_w;
+    T* const totals = static_cast<T*>(partial);
+    const int64_t work = ceil_divide(at.batch, blocks < 1 ? 1 : blocks) * positions * at.outputs * depth / parts;
+    parallel(units * parts, grain_of(work), [&](int64_t begin, int64_t end) {
+        alignas(REGISTER) T right[STRETCH * PANEL<T>];
+        for (int64_t unit = begin; unit < end; unit++) {
+            const int64_t part = unit % parts, group = unit / parts % at.groups, block = unit / parts / at.groups;
+            const int64_t low = dw ? depth * part / parts : 0, high = dw ? depth * (part + 1) / parts : 0;
+            const bool with_bias = part == 0 && dbias;
+            T* const total = totals + unit / parts * room;
+            __builtin_memset(total + low * step, 0, (high - low) * step * sizeof(T));
+            if (with_bias) __builtin_memset(total + depth * step, 0, step * sizeof(T));
+            for (int64_t n = at.batch * block / blocks; n < at.batch * (block + 1) / blocks; n++) {
+                const int64_t image = n * at.groups + group;
+                for (int64_t r = 0; r < at.rows; r += rows) {
+                    for (int64_t q = 0; q < at.columns; q += columns) {
+                        const int64_t count = columns < at.columns ? lesser(columns, at.columns - q)
+                                                                   : lesser(rows, at.rows - r) * columns;
+                        const T* from =
+                            static_cast<const T*>(x) + image * sample + r * at.stride_h * at.width + q * at.stride_w;
+                        const T* turn = static_cast<const T*>(g) + image * at.outputs * positions + r * at.columns + q;
+                        for (int64_t o = 0; o < at.outputs; o += PANEL<T>) {
+                            if (at.outputs - o > LANES<T>) {
+                                pack_panel(count, at.outputs, turn, 1, positions, o, right);
+                                add_products<T, 2>(low, high, with_bias, depth, count, from, offsets, places, right,
+                                                   total + o, step);
+                            } else {
+                                pack_panel<T, LANES<T>>(count, at.outputs, turn, 1, positions, o, right);
+                                add_products<T, 1>(low, high, with_bias, depth, count, from, offsets, places, right,
+                                                   total + o, step);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    });
+    const int64_t first = dw ? 0 : depth, last = dbias ? depth + 1 : depth;  // the rows of totals that are wanted
+    parallel(at.groups * (last - first), ceil_divide(CHUNK / 16, blocks * step + 1), [&](int64_t begin, int64_t end) {
+        for (int64_t unit = begin; unit < end; unit++) {
+            const int64_t group = unit / (last - first), k = first + unit % (last - first);
+            T* to = k == depth ? static_cast<T*>(dbias) + group * at.outputs
+                               : static_cast<T*>(dw) + group * at.outputs * depth + k;
+            const int64_t apart = k == depth ? 1 : depth;
+            for (int64_t o = 0; o < at.outputs; o += LANES<T>) {
+                Vector<T> sum = {};
+                for (int64_t block = 0; block < blocks; block++)
+                    sum += Whole<T>{o}.load(totals + (block * at.groups + group) * room + k * step);
+                for (int64_t i = 0; i < LANES<T> && o + i < at.outputs; i++) to[(o + i) * apart] = sum[i];
+            }
+        }
+    });
+}
+
+}  // namespace
+
+void fill_conv(Kernels& k) {
+    k.conv2d[0] = conv2d<float>;
+    k.conv2d[1] = conv2d<double>;
+    k.conv2d_backward_data[0] = conv2d_backward_data<float>;
+    k.conv2d_backward_data[1] = conv2d_backward_data<double>;
+    k.conv2d_backward_weight[0] = conv2d_backward_weight<float>;
+    k.conv2d_backward_weight[1] = conv2d_backward_weight<double>;
+}
+
+}  // namespace mg::MG_ISA

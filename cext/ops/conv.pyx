@@ -1,0 +1,179 @@
+"""Two-dimensional convolutions, which are cross-correlations, as everywhere in the field."""
+from libc.stdint cimport int64_t
+
+from minigrad.engine.array cimport Array, check_same_device, empty, parse_shape, shape_of
+from minigrad.engine.backend cimport backend
+from minigrad.engine.ops.arguments cimport float_operand, integer, pair
+from minigrad.engine.ops.layout cimport dense, expand_dims, squeeze, summed
+from minigrad.engine.tape cimport Node, recording, track
+
+
+# conv2d: y = x ⋆ w + b, with stride s, padding p, dilation d
+#   y[n, o, i, j] = b[o] + sum over c, k, l of w[o, c, k, l] x[n, c, i s - p + k d, j s - p + l d]
+# <g, x ⋆ w> is linear in x, in w and in g. Its derivatives are dx(g, w) and dw(x, g); theirs, with cotangents v and u,
+#   <v, dx(g, w)> = <g, v ⋆ w>,  <u, dw(x, g)> = <g, x ⋆ u>
+# are of the same three kinds: none needs a composition, at any order. db = sum of g over n, i, j
+
+cdef int convolved_backward(Node node, Array g) except -1:
+    cdef Array x = node.value(0), weight = node.value(1), dbias = None, dweight
+    at, shape, weight_shape = node.extra
+    if node.needs(0):
+        node.send(0, data_gradient(g, weight, at, shape))
+    if recording():
+        if node.needs(1):
+            node.send(1, weight_gradient(x, g, at, weight_shape))
+        if node.needs(2):
+            node.send(2, summed(g, [0, 2, 3], False))
+        return 0
+    if not node.needs(1):
+        return node.send(2, summed(g, [0, 2, 3], False)) if node.needs(2) else 0
+    if node.needs(2):
+        dbias = empty(g.code, 1, g.extent + 1, g.buffer.device)
+    dweight = unfilled(g, weight_shape)
+    backend(g).conv2d_backward_weight(dense(x), dense(g), at, dweight, dbias)
+    node.send(1, dweight)
+    return node.send(2, dbias) if dbias is not None else 0
+
+
+cdef Array unfilled(Array x, tuple shape):
+    """An array of a shape, of x's dtype and device."""
+    cdef int64_t[4] extent
+    return empty(x.code, parse_shape(shape, extent), extent, x.buffer.device)
+
+
+cdef Array convolved(Array x, Array weight, Array bias, tuple at, tuple size):
+    """x ⋆ weight + bias, with `size` rows and columns; `at` as in `Backend.conv2d`."""
+    cdef Array out = unfilled(x, (x.extent[0], weight.extent[0]) + size)
+    if out.count:
+        backend(x).conv2d(dense(x), dense(weight), None if bias is None else dense(bias), at, out)
+    track(out, b"conv2d", convolved_backward, (2 if x.needs_grad else 0) | (1 if weight.needs_grad else 0), x, weight,
+          bias, (at, shape_of(x), shape_of(weight)))
+    return out
+
+
+cdef int data_gradient_backward(Node node, Array v) except -1:
+    cdef Array g = node.value(0), weight = node.value(1)
+    at, size, weight_shape = node.extra
+    if node.needs(0):
+        node.send(0, convolved(v, weight, None, at, size))
+    return node.send(1, weight_gradient(v, g, at, weight_shape)) if node.needs(1) else 0
+
+
+cdef Array data_gradient(Array g, Array weight, tuple at, tuple shape):
+    """dx(g, weight), of a shape."""
+    cdef Array out = unfilled(g, shape)
+    if out.count:
+        backend(g).conv2d_backward_data(dense(g), dense(weight), at, out)
+    track(out, b"conv2d_backward_data", data_gradient_backward,
+          (2 if g.needs_grad else 0) | (1 if weight.needs_grad else 0), g, weight, None,
+          (at, shape_of(g)[2:], shape_of(weight)))
+    return out
+
+
+cdef int weight_gradient_backward(Node node, Array u) except -1:
+    cdef Array x = node.value(0), g = node.value(1)
+    at, shape, size = node.extra
+    if node.needs(0):
+        node.send(0, data_gradient(g, u, at, shape))
+    return node.send(1, convolved(x, u, None, at, size)) if node.needs(1) else 0
+
+
+cdef Array weight_gradient(Array x, Array g, tuple at, tuple shape):
+    """dw(x, g), of a shape."""
+    cdef Array out = unfilled(g, shape)
+    if out.count:
+        backend(g).conv2d_backward_weight(dense(x), dense(g), at, out, None)
+    track(out, b"conv2d_backward_weight", weight_gradient_backward,
+          (2 if x.needs_grad else 0) | (1 if g.needs_grad else 0), x, g, None, (at, shape_of(x), shape_of(g)[2:]))
+    return out
+
+
+cpdef Array conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Two-dimensional convolution: each output is a weighted sum of a window of all channels, or of a group of them.
+
+    ``y[n, o, i, j] = bias[o] + sum over c, k, l of weight[o, c, k, l] x[n, c, i s - p + k d, j s - p + l d]``, with
+    the stride s, the padding p by zeros and the dilation d: a cross-correlation, as everywhere in the field (Dumoulin
+    and Visin, 2016, https://arxiv.org/abs/1603.07285). PyTorch's `conv2d`.
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, C, H, W) or (C, H, W)
+        float32 or float64.
+    weight : Tensor, shape (O, C / groups, KH, KW)
+    bias : Tensor, shape (O,), optional
+    stride, dilation : int or pair of int
+        Of rows and columns: the distance from window to window, and from element to element of one; 1 or more.
+    padding : int, pair of int, "valid" or "same"
+        Zeros on either side; "valid" is 0, "same" as many as keep H and W with a stride of 1, the odd one at the end.
+    groups : int
+        Into how many groups channels and outputs are divided; outputs see the channels of their group only.
+
+    Returns
+    -------
+    Tensor, shape (N, O, P, Q) or (O, P, Q)
+        With ``P = floor((H + 2 p - d (KH - 1) - 1) / s) + 1``, and Q likewise. The result of a sample does not depend
+        on the other samples, bit for bit.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not agree, or a window is larger than the padded x.
+    TypeError
+        If the dtypes are not one floating dtype.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> x = mg.tensor([[[1.0, 2.0, 4.0], [0.0, 3.0, 9.0]]])
+    >>> F.conv2d(x, mg.tensor([[[[-1.0, 1.0]]]]))
+    tensor([[[1., 2.],
+             [3., 6.]]])
+    """
+    cdef Array a = float_operand("conv2d", x), w = float_operand("conv2d", weight), b = None
+    if a.ndim_ != 3 and a.ndim_ != 4:
+        raise ValueError(f"[conv2d] expected x of shape (N, C, H, W) or (C, H, W), got {shape_of(a)}")
+    if a.ndim_ == 3:
+        return squeeze(conv2d(expand_dims(a, 0), w, bias, stride, padding, dilation, groups), 0)
+    cdef int64_t parts = integer("conv2d", "groups", groups, 1)
+    if w.ndim_ != 4 or w.extent[1] < 1 or w.extent[2] < 1 or w.extent[3] < 1 or w.extent[0] % parts:
+        raise ValueError(f"[conv2d] expected a weight of shape (O, C / groups, KH, KW) with O divisible by {parts} "
+                         f"groups, got {shape_of(w)}")
+    if a.extent[1] != w.extent[1] * parts:
+        raise ValueError(f"[conv2d] expected x of {w.extent[1] * parts} channels for a weight {shape_of(w)} and "
+                         f"{parts} groups, got {shape_of(a)}")
+    if bias is not None:
+        b = float_operand("conv2d", bias)
+        if b.ndim_ != 1 or b.extent[0] != w.extent[0]:
+            raise ValueError(f"[conv2d] expected bias of shape ({w.extent[0]},), got {shape_of(b)}")
+        check_same_device("conv2d", a, b)
+    check_same_device("conv2d", a, w)
+    if a.code != w.code or (b is not None and b.code != w.code):
+        raise TypeError(f"[conv2d] expected one dtype, got x {a.dtype}, weight {w.dtype}"
+                        f"{'' if b is None else f', bias {b.dtype}'}")
+    at, size = geometry(a, w, pair("conv2d", "stride", stride, 1), padding, pair("conv2d", "dilation", dilation, 1))
+    return convolved(a, w, b, at, size)
+
+
+cdef tuple geometry(Array x, Array w, tuple stride, object padding, tuple dilation):
+    """What `Backend.conv2d` takes as `at`, and the rows and columns of the result."""
+    cdef list before = [0, 0], size = []
+    cdef int64_t length, window, both
+    cdef int i
+    if isinstance(padding, str):
+        if padding not in ("valid", "same"):
+            raise ValueError(f'[conv2d] expected "valid", "same" or integers for padding, got {padding!r}')
+        if padding == "same" and stride != (1, 1):
+            raise ValueError(f'[conv2d] expected a stride of 1 with the padding "same", got {stride}')
+        given = None
+    else:
+        given = pair("conv2d", "padding", padding, 0)
+    for i in range(2):
+        length, window = x.extent[2 + i], <int64_t>dilation[i] * (w.extent[2 + i] - 1) + 1
+        both = (window - 1 if padding == "same" else 0) if given is None else 2 * <int64_t>given[i]
+        if window > length + both or length == 0:
+            raise ValueError(f"[conv2d] expected a window no larger than the padded x, got one of {window} on axis "
+                             f"{2 + i} of {shape_of(x)} with {both} zeros")
+        before[i] = both // 2
+        size.append((length + both - window) // <int64_t>stride[i] + 1)
+    return (*stride, *before, *dilation), tuple(size)

@@ -1,0 +1,284 @@
+"""Two-dimensional pooling: the largest element, or the mean, of windows."""
+from libc.stdint cimport int64_t
+
+from minigrad.engine.array cimport INT64, MAX_NDIM, Array, empty, empty_as, shape_of, transferred
+from minigrad.engine.backend cimport backend
+from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.ops.arguments cimport float_operand, integer, number, pair
+from minigrad.engine.ops.index cimport taken_along
+from minigrad.engine.ops.layout cimport dense, reshape_to
+from minigrad.engine.tape cimport Node, recording, track
+
+
+cdef Array images(str op, object x):
+    cdef Array a = float_operand(op, x)
+    cdef int i
+    if a.ndim_ != 3 and a.ndim_ != 4:
+        raise ValueError(f"[{op}] expected x of shape (N, C, H, W) or (C, H, W), got {shape_of(a)}")
+    for i in range(a.ndim_ - 3, a.ndim_):
+        if a.extent[i] == 0:
+            raise ValueError(f"[{op}] expected channels, rows and columns, got x of shape {shape_of(a)}")
+    return a
+
+
+cdef Array pooled(Array x, int64_t rows, int64_t columns, int code):
+    """Room for a result with the leading axes of x."""
+    cdef int64_t[MAX_NDIM] extent
+    cdef int i
+    for i in range(x.ndim_ - 2):
+        extent[i] = x.extent[i]
+    extent[x.ndim_ - 2], extent[x.ndim_ - 1] = rows, columns
+    return empty(code, x.ndim_, extent, x.buffer.device)
+
+
+cdef int64_t windows(str op, int64_t length, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation,
+                     bint ceil_mode) except -1:
+    """How many windows there are along an axis: the last one may reach over the end, but not begin behind it."""
+    cdef int64_t reach = dilation * (kernel - 1) + 1, rest = length + 2 * pad - reach
+    if pad > reach // 2:
+        raise ValueError(f"[{op}] expected a padding of at most half a window, got {pad} for a window of {reach}")
+    if rest < 0:
+        raise ValueError(f"[{op}] expected a window no larger than the padded x, got one of {reach} on an axis of "
+                         f"{length} with {2 * pad} more")
+    cdef int64_t n = rest // stride + 1
+    if ceil_mode and rest % stride and n * stride < length + pad:
+        n += 1
+    return n
+
+
+# ── max_pool2d: y = x at the place of the largest element of each window, dx = g there ────────────
+
+cdef Array max_pool_composition(Array x, Array index):
+    cdef int64_t plane = x.extent[x.ndim_ - 2] * x.extent[x.ndim_ - 1]
+    cdef int64_t count = index.extent[index.ndim_ - 2] * index.extent[index.ndim_ - 1]
+    cdef int64_t planes = index.count // count
+    cdef Array y = taken_along(reshape_to(x, (planes, plane)), reshape_to(index, (planes, count)), 1)
+    return reshape_to(y, shape_of(index))
+
+
+cdef int max_pool2d_backward(Node node, Array g) except -1:
+    cdef Array x = node.value(0), index, dx
+    if recording():
+        index = empty_as(g, INT64)
+        backend(x).max_pool2d(dense(x), node.extra, None, index)
+        return composed_backward(node, lambda a: max_pool_composition(a, index), [x], g)
+    dx = empty_as(x, x.code)
+    backend(x).max_pool2d_backward(dense(x), dense(g), node.extra, dx)
+    return node.send(0, dx)
+
+
+cpdef Array max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
+    """The largest element of each window of each channel.
+
+    ``y[n, c, i, j] = max over k, l of x[n, c, i s - p + k d, j s - p + l d]``, over the elements of the window that lie
+    in x. The gradient goes to that element; of equal ones to the first in row-major order. A NaN in a window is its
+    maximum. PyTorch's `max_pool2d`.
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, C, H, W) or (C, H, W)
+        float32 or float64.
+    kernel_size : int or pair of int
+        Rows and columns of a window.
+    stride : int or pair of int, optional
+        The distance from window to window; by default `kernel_size`.
+    padding : int or pair of int
+        How far windows reach over the borders, at most half of one.
+    dilation : int or pair of int
+        The distance from element to element of a window.
+    ceil_mode : bool
+        Whether a last window that is not complete counts.
+
+    Returns
+    -------
+    Tensor, shape (N, C, P, Q) or (C, P, Q)
+        With ``P = floor((H + 2 p - d (kernel_size - 1) - 1) / s) + 1``, and Q likewise; ceil in the place of floor with
+        `ceil_mode`.
+
+    Raises
+    ------
+    ValueError
+        For windows larger than the padded x, for more padding than half a window, and where no element of x is in a
+        window.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.max_pool2d(mg.tensor([[[1.0, 2.0, 7.0, 0.0], [4.0, 3.0, 0.0, 0.0]]]), 2)
+    tensor([[[4., 7.]]])
+    """
+    cdef Array a = images("max_pool2d", x), out
+    cdef tuple kernel = pair("max_pool2d", "kernel_size", kernel_size, 1)
+    cdef tuple step = kernel if stride is None else pair("max_pool2d", "stride", stride, 1)
+    cdef tuple pad = pair("max_pool2d", "padding", padding, 0), apart = pair("max_pool2d", "dilation", dilation, 1)
+    cdef int64_t[2] size
+    cdef int i
+    for i in range(2):
+        size[i] = windows("max_pool2d", a.extent[a.ndim_ - 2 + i], kernel[i], step[i], pad[i], apart[i], ceil_mode)
+        refuse_empty(size[i], a.extent[a.ndim_ - 2 + i], step[i], pad[i], apart[i])
+    out = pooled(a, size[0], size[1], a.code)
+    at = (*kernel, *step, *pad, *apart)
+    if out.count:
+        backend(a).max_pool2d(dense(a), at, out, None)
+    track(out, b"max_pool2d", max_pool2d_backward, 1, a, None, None, at)
+    return out
+
+
+cdef int refuse_empty(int64_t count, int64_t length, int64_t stride, int64_t pad, int64_t dilation) except -1:
+    """Refuse windows whose first element in front of x is followed by one behind it."""
+    cdef int64_t i, begin
+    for i in range(count):
+        begin = i * stride - pad
+        if begin >= 0:
+            break
+        begin += (-begin + dilation - 1) // dilation * dilation
+        if begin >= length:
+            raise ValueError(f"[max_pool2d] expected an element of x in every window, got none in window {i} of an "
+                             f"axis of {length} with padding {pad} and dilation {dilation}")
+    return 0
+
+
+# ── average: y = means of windows, dx = g spread over them; each is the derivative of the other ───
+
+cdef int averaged_backward(Node node, Array g) except -1:
+    rows, columns, divisor, shape = node.extra
+    return node.send(0, spread(g, rows, columns, divisor, shape[-2], shape[-1]))
+
+
+cdef Array averaged(Array x, Array rows, Array columns, double divisor):
+    cdef Array out = pooled(x, rows.extent[0], columns.extent[0], x.code)
+    if out.count:
+        backend(x).average_pool2d(dense(x), rows, columns, divisor, out)
+    track(out, b"avg_pool2d", averaged_backward, 0, x, None, None, (rows, columns, divisor, shape_of(x)))
+    return out
+
+
+cdef int spread_backward(Node node, Array g) except -1:
+    rows, columns, divisor = node.extra
+    return node.send(0, averaged(g, rows, columns, divisor))
+
+
+cdef Array spread(Array g, Array rows, Array columns, double divisor, int64_t height, int64_t width):
+    cdef Array out = pooled(g, height, width, g.code)
+    if out.count:
+        backend(g).average_pool2d_backward(dense(g), rows, columns, divisor, out)
+    track(out, b"avg_pool2d_backward", spread_backward, 0, g, None, None, (rows, columns, divisor))
+    return out
+
+
+cdef Array bounds(list spans, int device):
+    """[n, 3] int64: begin, end and length of the windows along an axis."""
+    cdef int64_t[2] extent = [len(spans), 3]
+    cdef Array out = empty(INT64, 2, extent, 0)
+    cdef int64_t* to = <int64_t*>out.data
+    for begin, end, length in spans:
+        to[0], to[1], to[2] = begin, end, length
+        to += 3
+    return transferred(out, device) if device else out
+
+
+cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+                       divisor_override=None):
+    """The mean of each window of each channel.
+
+    ``y[n, c, i, j] = sum over k, l of x[n, c, i s - p + k, j s - p + l] / m``, over the elements of the window that lie
+    in x, with m the number of all of them, padding included or not. PyTorch's `avg_pool2d`.
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, C, H, W) or (C, H, W)
+        float32 or float64; sums are float64.
+    kernel_size : int or pair of int
+        Rows and columns of a window.
+    stride : int or pair of int, optional
+        The distance from window to window; by default `kernel_size`.
+    padding : int or pair of int
+        How far windows reach over the borders, at most half of one.
+    ceil_mode : bool
+        Whether a last window that is not complete counts; what of it lies beyond the padding never counts for m.
+    count_include_pad : bool
+        Whether the padding counts for m.
+    divisor_override : int, optional
+        m, for all windows.
+
+    Returns
+    -------
+    Tensor, shape (N, C, P, Q) or (C, P, Q)
+        With P and Q as in `max_pool2d`.
+
+    Raises
+    ------
+    ValueError
+        For windows larger than the padded x, for more padding than half a window, and for a divisor of 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.avg_pool2d(mg.tensor([[[1.0, 2.0, 7.0, 0.0], [4.0, 5.0, 0.0, 0.0]]]), 2)
+    tensor([[[3.  , 1.75]]])
+    """
+    cdef Array a = images("avg_pool2d", x)
+    cdef tuple kernel = pair("avg_pool2d", "kernel_size", kernel_size, 1)
+    cdef tuple step = kernel if stride is None else pair("avg_pool2d", "stride", stride, 1)
+    cdef tuple pad = pair("avg_pool2d", "padding", padding, 0)
+    cdef list found = []
+    cdef int i
+    if divisor_override is not None:
+        divisor_override = number("avg_pool2d", "divisor_override", divisor_override)
+        if divisor_override == 0:
+            raise ValueError("[avg_pool2d] expected a divisor_override other than 0, got 0")
+    for i in range(2):
+        length = a.extent[a.ndim_ - 2 + i]
+        spans = []
+        for k in range(windows("avg_pool2d", length, kernel[i], step[i], pad[i], 1, ceil_mode)):
+            begin = k * step[i] - pad[i]
+            end = min(begin + kernel[i], length + pad[i])
+            inner = max(begin, 0), min(end, length)
+            spans.append((*inner, end - begin if count_include_pad else inner[1] - inner[0]))
+        found.append(bounds(spans, a.buffer.device))
+    return averaged(a, found[0], found[1], 0 if divisor_override is None else divisor_override)
+
+
+cpdef Array adaptive_avg_pool2d(x, output_size):
+    """The means of as many windows as wanted, which cover each channel evenly.
+
+    Window i of P along an axis of H elements holds those from ``floor(i H / P)`` up to ``ceil((i + 1) H / P)``.
+    PyTorch's `adaptive_avg_pool2d`; with ``output_size=1`` the global mean of each channel.
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, C, H, W) or (C, H, W)
+        float32 or float64; sums are float64.
+    output_size : int or pair of (int or None)
+        P and Q; None for that of x.
+
+    Returns
+    -------
+    Tensor, shape (N, C, P, Q) or (C, P, Q)
+
+    Raises
+    ------
+    ValueError
+        For sizes below 1.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.adaptive_avg_pool2d(mg.tensor([[[1.0, 2.0, 6.0]]]), (1, 2))
+    tensor([[[1.5, 4. ]]])
+    """
+    cdef Array a = images("adaptive_avg_pool2d", x)
+    cdef list found = []
+    cdef int i
+    sizes = list(output_size) if isinstance(output_size, (tuple, list)) else [output_size] * 2
+    if len(sizes) != 2:
+        raise ValueError(f"[adaptive_avg_pool2d] expected an integer or two of them for output_size, got {output_size}")
+    for i in range(2):
+        length = a.extent[a.ndim_ - 2 + i]
+        n = length if sizes[i] is None else integer("adaptive_avg_pool2d", "output_size", sizes[i], 1)
+        edges = [(k * length // n, ((k + 1) * length + n - 1) // n) for k in range(n)]
+        found.append(bounds([(begin, end, end - begin) for begin, end in edges], a.buffer.device))
+    return averaged(a, found[0], found[1], 0)

@@ -1,0 +1,218 @@
+"""Pooling layers, and those that only change shapes."""
+
+from typing import Any
+
+from minigrad.engine.ops.arguments import integer, number, pair
+from minigrad.engine.tensor import Tensor
+from minigrad.nn import functional as F
+from minigrad.nn.module import Module
+
+Pair = int | tuple[int, int]
+
+
+class MaxPool2d(Module):
+    """The largest element of each window of each channel.
+
+    Parameters
+    ----------
+    kernel_size : int or pair of int
+        Rows and columns of a window.
+    stride : int or pair of int, optional
+        The distance from window to window; by default `kernel_size`.
+    padding, dilation : int or pair of int
+        How far windows reach over the borders; the distance from element to element of one.
+    ceil_mode : bool
+        Whether a last window that is not complete counts.
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range; when called, see `functional.max_pool2d`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.MaxPool2d(2)(mg.zeros((8, 6, 24, 24))).shape
+    (8, 6, 12, 12)
+    """
+
+    def __init__(
+        self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1,
+        ceil_mode: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.kernel_size = pair("MaxPool2d", "kernel_size", kernel_size, 1)
+        self.stride = self.kernel_size if stride is None else pair("MaxPool2d", "stride", stride, 1)
+        self.padding = pair("MaxPool2d", "padding", padding, 0)
+        self.dilation = pair("MaxPool2d", "dilation", dilation, 1)
+        self.ceil_mode = ceil_mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, C, H, W)`` to ``(N, C, P, Q)``, or both without the N."""
+        return F.max_pool2d(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class AvgPool2d(Module):
+    """The mean of each window of each channel.
+
+    Parameters
+    ----------
+    kernel_size : int or pair of int
+        Rows and columns of a window.
+    stride : int or pair of int, optional
+        The distance from window to window; by default `kernel_size`.
+    padding : int or pair of int
+        How far windows reach over the borders.
+    ceil_mode : bool
+        Whether a last window that is not complete counts.
+    count_include_pad : bool
+        Whether a mean counts the zeros of the padding.
+    divisor_override : int, optional
+        What sums are divided by instead of the number of elements.
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range; when called, see `functional.avg_pool2d`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.AvgPool2d(2)(mg.tensor([[[1.0, 2.0], [3.0, 6.0]]])).tolist()
+    [[[3.0]]]
+    """
+
+    def __init__(
+        self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.kernel_size = pair("AvgPool2d", "kernel_size", kernel_size, 1)
+        self.stride = self.kernel_size if stride is None else pair("AvgPool2d", "stride", stride, 1)
+        self.padding = pair("AvgPool2d", "padding", padding, 0)
+        self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
+        self.divisor_override = divisor_override
+        if divisor_override is not None and number("AvgPool2d", "divisor_override", divisor_override) == 0:
+            raise ValueError("[AvgPool2d] expected a divisor_override other than 0, got 0")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, C, H, W)`` to ``(N, C, P, Q)``, or both without the N."""
+        options = self.ceil_mode, self.count_include_pad, self.divisor_override
+        return F.avg_pool2d(x, self.kernel_size, self.stride, self.padding, *options)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AdaptiveAvgPool2d(Module):
+    """The means of as many windows as wanted, which cover each channel evenly.
+
+    Parameters
+    ----------
+    output_size : int or pair of (int or None)
+        Rows and columns of the result; None for those of the input.
+
+    Raises
+    ------
+    ValueError
+        For sizes below 1.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.AdaptiveAvgPool2d(1)(mg.zeros((8, 16, 7, 9))).shape
+    (8, 16, 1, 1)
+    """
+
+    def __init__(self, output_size: int | tuple[int | None, int | None] | None) -> None:
+        super().__init__()
+        sizes = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
+        if len(sizes) != 2:
+            raise ValueError(
+                f"[AdaptiveAvgPool2d] expected an integer or two of them for output_size, got {output_size}"
+            )
+        rows, columns = (
+            None if size is None else integer("AdaptiveAvgPool2d", "output_size", size, 1) for size in sizes
+        )
+        self.output_size = rows, columns
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, C, H, W)`` to ``(N, C, *output_size)``, or both without the N."""
+        return F.adaptive_avg_pool2d(x, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class Flatten(Module):
+    """Several successive axes made one.
+
+    Parameters
+    ----------
+    start_dim, end_dim : int
+        The first and the last of them, counted from the end if negative; by default all but the batch's.
+
+    Raises
+    ------
+    IndexError
+        When called, for an axis that the input does not have.
+    ValueError
+        When called, for an `end_dim` before `start_dim`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.Flatten()(mg.zeros((8, 16, 4, 4))).shape
+    (8, 256)
+    """
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim = integer("Flatten", "start_dim", start_dim)
+        self.end_dim = integer("Flatten", "end_dim", end_dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N, ...)`` to ``(N, n)``, as a view where `x` is contiguous."""
+        axes = max(x.ndim, 1)  # a single number counts as a row of one
+        for axis in (self.start_dim, self.end_dim):
+            if not -axes <= axis < axes:
+                raise IndexError(f"[Flatten] expected an axis from {-axes} to {axes - 1} for {axes} axes, got {axis}")
+        first, last = self.start_dim % axes, self.end_dim % axes
+        if last < first:
+            raise ValueError(f"[Flatten] expected start_dim before end_dim, got {first} and {last} of {axes} axes")
+        size = 1
+        for n in x.shape[first : last + 1]:
+            size *= n
+        return x.reshape((*x.shape[:first], size, *x.shape[last + 1 :]))
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Identity(Module):
+    """y = x, whatever it is made with: a place for a layer that is not there.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.Identity()(mg.tensor([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`x` itself."""
+        return x

@@ -1,0 +1,129 @@
+"""Convolution: the table, random configurations beside PyTorch, and sizes beyond every block of the kernels."""
+
+import numpy as np
+import pytest
+from checks import Suite, array, close, litter, refuses, tensor
+from table.windows import CONV
+
+import minigrad as mg
+from minigrad.nn import functional as F
+
+# of PyTorch, which copies x for such windows
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+
+
+class TestTable(Suite):
+    ops = CONV
+
+
+def beside_torch(shape, weight, bias, dtype, rng, ulps, **options):
+    """The result and the gradients of all operands for a random cotangent."""
+    torch = pytest.importorskip("torch")
+    operands = [rng.standard_normal(s).astype(dtype) for s in (shape, weight, *([weight[:1]] if bias else []))]
+    ours, theirs = [tensor(a, requires_grad=True) for a in operands], [torch.tensor(a, requires_grad=True) for a in operands]
+    litter()
+    y, expected = F.conv2d(*ours, **options), torch.nn.functional.conv2d(*theirs, **options)
+    assert y.shape == tuple(expected.shape)
+    g = rng.standard_normal(y.shape).astype(dtype)
+    found = [array(a) for a in mg.grad(y, ours, tensor(g))]
+    wanted = [a.numpy() for a in torch.autograd.grad(expected, theirs, torch.from_numpy(g))]
+    for a, b in zip([array(y), *found], [expected.detach().numpy(), *wanted], strict=True):
+        close(a, b, ulps, dtype, f"{shape} {weight} {options}")
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_random_configurations_beside_torch(seed):
+    rng = np.random.default_rng(seed)
+    groups = int(rng.choice([1, 1, 1, 2, 3]))
+    kernel, stride, dilation = (tuple(int(n) for n in rng.integers(1, high, 2)) for high in (6, 4, 4))
+    padding = tuple(int(n) for n in rng.integers(0, 4, 2))
+    if rng.random() < 0.3:
+        stride, dilation, padding = (1, 1), (1, 1), (0, 0)
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    size = [int(max(1, r - 2 * p) + rng.choice([0, 3, 7, 15, 31])) for r, p in zip(reach, padding, strict=True)]
+    shape = (int(rng.integers(0, 4)), groups * int(rng.integers(1, 8)), *size)
+    weight = (groups * int(rng.integers(1, 20)), shape[1] // groups, *kernel)
+    if stride == (1, 1) and rng.random() < 0.3:
+        padding = "same"
+    dtype = "float32" if seed % 4 == 0 else "float64"
+    beside_torch(
+        shape[0 if seed % 7 else 1 :], weight, seed % 3 > 0, dtype, rng, 64,
+        stride=stride, padding=padding, dilation=dilation, groups=groups,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shape, weight", [
+    ((2, 70, 4, 5), (3, 70, 2, 2)),         # windows of more elements than a panel has rows
+    ((2, 3, 4, 5), (300, 3, 2, 2)),         # more outputs than the gradient of x takes at once
+    ((1, 2, 3, 600), (5, 2, 2, 3)),         # rows longer than a stretch of the weights' gradient
+    ((40, 2, 9, 9), (3, 2, 3, 3)),          # more samples than blocks
+    ((1, 300, 3, 4), (33, 300, 2, 2)),      # few samples: their channels are divided
+    ((2, 6, 12, 12), (16, 6, 5, 5)), ((2, 1, 28, 28), (6, 1, 5, 5)),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sizes_beside_torch(shape, weight, dtype, rng):
+    beside_torch(shape, weight, True, dtype, rng, 64)
+
+
+def test_a_sample_does_not_depend_on_its_batch(rng):
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((37, 6, 12, 12), (16, 6, 5, 5)))
+    g = rng.standard_normal((37, 16, 8, 8)).astype(np.float32)
+
+    def both(k):
+        leaf = tensor(x[k], requires_grad=True)
+        y = F.conv2d(leaf, tensor(w))
+        return array(y), array(mg.grad(y, leaf, tensor(g[k])))
+
+    for k in (slice(0, 1), slice(5, 7), slice(30, 37)):
+        for alone, together in zip(both(k), both(slice(None)), strict=True):
+            np.testing.assert_array_equal(alone, together[k])
+
+
+def test_what_lies_outside_of_a_window_has_no_influence(rng):
+    """Infinities and NaN stay in the windows that hold them, also where vectors reach beyond these."""
+    x = rng.standard_normal((2, 2, 5, 11))
+    expected = array(F.conv2d(tensor(x), tensor(np.ones((3, 2, 2, 2)))))
+    x[0, :, :, -1] = np.nan
+    x[1, 0, 4, 3] = np.inf
+    found = array(F.conv2d(tensor(x), tensor(np.ones((3, 2, 2, 2)))))
+    hit = np.zeros(found.shape, bool)
+    hit[0, :, :, -1] = True
+    hit[1, :, 3, 2:4] = True
+    np.testing.assert_array_equal(~np.isfinite(found), hit)
+    np.testing.assert_array_equal(found[~hit], expected[~hit])
+
+
+def test_gradients_that_nobody_wants_are_not_computed(rng):
+    """Each operand alone, with frozen ones beside it."""
+    values = [rng.standard_normal(s) for s in ((2, 2, 4, 4), (3, 2, 2, 2), (3,))]
+    g = tensor(rng.standard_normal((2, 3, 3, 3)))
+    together = [tensor(a, requires_grad=True) for a in values]
+    expected = mg.grad(F.conv2d(*together), together, g)
+    for k in range(3):
+        leaves = [tensor(a, requires_grad=i == k) for i, a in enumerate(values)]
+        (found,) = mg.grad(F.conv2d(*leaves), [leaves[k]], g)
+        close(array(found), array(expected[k]), 4, "float64")
+
+
+X, W = mg.ones((2, 4, 5, 6)), mg.ones((6, 4, 3, 3))
+
+
+@pytest.mark.parametrize("error, numbers, call", [
+    (ValueError, ["(N, C, H, W)", "(5, 6)"], lambda: F.conv2d(X[0, 0], W)),
+    (ValueError, ["4 channels", "(6, 4, 3, 3)", "(2, 3, 5, 6)"], lambda: F.conv2d(X[:, :3], W)),
+    (ValueError, ["8 channels", "2 groups", "(2, 4, 5, 6)"], lambda: F.conv2d(X, W, groups=2)),
+    (ValueError, ["4 groups", "(6, 4, 3, 3)"], lambda: F.conv2d(X, W, groups=4)),
+    (ValueError, ["(O, C / groups, KH, KW)", "(6, 4, 3)"], lambda: F.conv2d(X, W[..., 0])),
+    (ValueError, ["(6,)", "(4,)"], lambda: F.conv2d(X, W, mg.ones(4))),
+    (ValueError, ["one of 9 on axis 2", "(2, 4, 5, 6)", "2 zeros"], lambda: F.conv2d(X, W, dilation=4, padding=1)),
+    (ValueError, ["stride >= 1", "0"], lambda: F.conv2d(X, W, stride=0)),
+    (ValueError, ["two of them for stride", "(1, 2, 3)"], lambda: F.conv2d(X, W, stride=(1, 2, 3))),
+    (ValueError, ["padding >= 0", "-1"], lambda: F.conv2d(X, W, padding=(0, -1))),
+    (ValueError, "'full'", lambda: F.conv2d(X, W, padding="full")),
+    (ValueError, ["stride of 1", "(2, 2)"], lambda: F.conv2d(X, W, padding="same", stride=2)),
+    (TypeError, ["float32", "float64"], lambda: F.conv2d(X, W.to("float64"))),
+    (TypeError, "1.5", lambda: F.conv2d(X, W, dilation=1.5)),
+    (TypeError, "int64", lambda: F.conv2d(X.astype("int64"), W)),
+])  # fmt: skip
+def test_errors(error, numbers, call):
+    refuses(error, "conv2d", numbers, call)
