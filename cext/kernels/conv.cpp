@@ -29,10 +29,16 @@ void fill_offsets(const Conv2d& at, int64_t* offsets) {
     }
 }
 
-// and by how much they move for position p
-int64_t place(const Conv2d& at, int64_t p) {
-    return p / at.columns * at.stride_h * at.width + p % at.columns * at.stride_w;
-}
+// A position: a place in y, and how far from its first window the one there lies in x
+struct Position {
+    int64_t row, column;
+
+    Position(const Conv2d& at, int64_t p) : row(p / at.columns), column(p - row * at.columns) {}
+    void advance(const Conv2d& at, int64_t n) {
+        for (column += n; column >= at.columns; column -= at.columns) row++;
+    }
+    int64_t place(const Conv2d& at) const { return row * at.stride_h * at.width + column * at.stride_w; }
+};
 
 // Some positions in a row of y, whose patches lie side by side in x
 struct Segment {
@@ -44,11 +50,11 @@ struct Segments {
     Segment list[PANEL<T>];
     int count = 0;
 
-    Segments(const Conv2d& at, int64_t first, int64_t positions) {
+    Segments(const Conv2d& at, Position first, int64_t positions) {
         for (int64_t q = 0; q < positions;) {
-            const int64_t p = first + q, left = at.columns - p % at.columns;
-            const int64_t length = left < positions - q ? left : positions - q;
-            list[count++] = {place(at, p), q, length};
+            const int64_t length = lesser(at.columns - first.column, positions - q);
+            list[count++] = {first.place(at), q, length};
+            first.advance(at, length);
             q += length;
         }
     }
@@ -115,9 +121,10 @@ void conv2d(const Conv2d& at, const void* x, const void* w, const void* bias, vo
     fill_offsets(at, offsets);
     parallel(at.batch * at.groups * panels, grain_of(PANEL<T> * at.outputs * depth), [&](int64_t begin, int64_t end) {
         alignas(REGISTER) T panel[DEPTH * PANEL<T> + LANES<T>];
+        int64_t image = begin / panels, first = begin % panels * PANEL<T>;
+        Position position(at, first);
         for (int64_t unit = begin; unit < end; unit++) {
-            const int64_t image = unit / panels, group = image % at.groups, first = unit % panels * PANEL<T>;
-            const int64_t count = lesser(PANEL<T>, positions - first);
+            const int64_t group = at.groups == 1 ? 0 : image % at.groups, count = lesser(PANEL<T>, positions - first);
             const T* from = static_cast<const T*>(x) + image * sample;
             const T* weights = static_cast<const T*>(w) + group * at.outputs * depth;
             const T* shift = bias ? static_cast<const T*>(bias) + group * at.outputs : nullptr;
@@ -129,14 +136,22 @@ void conv2d(const Conv2d& at, const void* x, const void* w, const void* bias, vo
                     multiply_patches(at.outputs, length, weights + k, depth, b, shift, k > 0, count, to, positions);
                 };
                 if (straight) {
-                    const T* start[2] = {from + place(at, first), from};
-                    start[1] += place(at, count > LANES<T> ? first + LANES<T> : first);
+                    Position second = position;
+                    second.advance(at, count > LANES<T> ? LANES<T> : 0);
+                    const T* start[2] = {from + position.place(at), from + second.place(at)};
                     multiply([&](int64_t p, int v) MG_INLINED { return Whole<T>{places[p]}.load(start[v]); });
                 } else {
-                    pack_patches(Segments<T>(at, first, count), at.stride_w, length, places, from, panel);
+                    pack_patches(Segments<T>(at, position, count), at.stride_w, length, places, from, panel);
                     multiply([&](int64_t p, int v)
                                  MG_INLINED { return Whole<T>{p * PANEL<T> + v * LANES<T>}.load(panel); });
                 }
+            }
+            first += PANEL<T>;
+            position.advance(at, PANEL<T>);
+            if (first >= positions) {
+                image++;
+                first = 0;
+                position = Position(at, 0);
             }
         }
     });
@@ -186,9 +201,13 @@ void conv2d_backward_data(const Conv2d& at, const void* g, const void* w, void* 
             const int64_t low = at.channels * part / parts, channels = at.channels * (part + 1) / parts - low;
             T* const to = static_cast<T*>(dx) + (image * at.channels + low) * plane;
             __builtin_memset(to, 0, channels * plane * sizeof(T));
-            for (int64_t first = 0; first < positions; first += PANEL<T>) {
+            Position position(at, 0);
+            for (int64_t first = 0; first < positions; first += PANEL<T>, position.advance(at, PANEL<T>)) {
                 const int64_t count = lesser(PANEL<T>, positions - first);
-                const Segments<T> segments(at, first, count);
+                const Segments<T> segments(at, position, count);
+                Position second = position;
+                second.advance(at, count > LANES<T> ? LANES<T> : 0);
+                const int64_t places[2] = {position.place(at), second.place(at)};
                 for (int64_t o = 0; o < at.outputs; o += DEPTH) {
                     const int64_t length = lesser(DEPTH, at.outputs - o);
                     const T* right = static_cast<const T*>(g) + (image * at.outputs + o) * positions + first;
@@ -211,9 +230,8 @@ void conv2d_backward_data(const Conv2d& at, const void* g, const void* w, void* 
                                     MG_INLINED { return Whole<T>{v * LANES<T>}.load(right + p * step); },
                                 sum);
                             if (straight) {
-                                T* start[2] = {out + segments.list[0].place, out};
+                                T* const start[2] = {out + places[0], out + places[1]};
                                 const bool both = count > LANES<T>;
-                                start[1] += both ? place(at, first + LANES<T>) : 0;
 #pragma GCC unroll 8
                                 for (int r = 0; r < R; r++) {
                                     const Whole<T> row{r * plane};
@@ -272,6 +290,36 @@ void add_products(int64_t begin, int64_t end, bool with_bias, int64_t depth, int
     }
 }
 
+// The same for few outputs, where the positions fill registers: total[k, rows of g] += patches[k, count] g[rows, count]
+template <class T>
+void add_dots(int64_t begin, int64_t end, bool with_bias, int64_t depth, int64_t count, const T* x,
+              const int64_t* offsets, const int64_t* places, int64_t rows, const T* g, int64_t ldg, T* total,
+              int64_t step) {
+    in_parts(rows, [&]<int R>(int64_t first) MG_INLINED {
+        const auto sums_of = [&]<int V>(int64_t k, auto b) MG_INLINED {
+            Vector<T> sum[R][V] = {};
+            accumulate<T, R, V>(
+                count / LANES<T>,
+                [&](int r, int64_t p) MG_INLINED { return Whole<T>{(first + r) * ldg + p * LANES<T>}.load(g); }, b,
+                sum);
+#pragma GCC unroll 2
+            for (int v = 0; v < V; v++) {
+#pragma GCC unroll 8
+                for (int r = 0; r < R; r++)
+                    total[(k + v) * step + first + r] +=
+                        fold<T>(sum[r][v], [](auto a, auto b) MG_INLINED { return a + b; });
+            }
+        };
+        const auto patches = [&](int64_t k) MG_INLINED {
+            return [=](int64_t p, int v) MG_INLINED { return Whole<T>{places[p * LANES<T>]}.load(x + offsets[k + v]); };
+        };
+        int64_t k = begin;
+        for (; k + 2 <= end; k += 2) sums_of.template operator()<2>(k, patches(k));
+        if (k < end) sums_of.template operator()<1>(k, patches(k));
+        if (with_bias) sums_of.template operator()<1>(depth, [](int64_t, int) MG_INLINED { return Vector<T>{} + 1; });
+    });
+}
+
 template <class T>
 void conv2d_backward_weight(const Conv2d& at, const void* x, const void* g, void* dw, void* dbias, int64_t* offsets,
                             void* partial) {
@@ -280,6 +328,7 @@ void conv2d_backward_weight(const Conv2d& at, const void* x, const void* g, void
     const int64_t units = blocks * at.groups, room = (depth + 1) * step;
     const int64_t parts =
         units >= 16 || !dw ? 1 : lesser(ceil_divide(16, units < 1 ? 1 : units), ceil_divide(depth, 48));
+    const bool dots = at.outputs <= LANES<T> && at.stride_w == 1 && at.columns % LANES<T> == 0;
     fill_offsets(at, offsets);
     // Stretches of whole rows of y, or of parts of one: the places in x are the same for each but for its start.
     const int64_t rows = at.columns < STRETCH ? STRETCH / (at.columns < 1 ? 1 : at.columns) : 1;
@@ -307,6 +356,11 @@ void conv2d_backward_weight(const Conv2d& at, const void* x, const void* g, void
                         const T* from =
                             static_cast<const T*>(x) + image * sample + r * at.stride_h * at.width + q * at.stride_w;
                         const T* turn = static_cast<const T*>(g) + image * at.outputs * positions + r * at.columns + q;
+                        if (dots) {
+                            add_dots(low, high, with_bias, depth, count, from, offsets, places, at.outputs, turn,
+                                     positions, total, step);
+                            continue;
+                        }
                         for (int64_t o = 0; o < at.outputs; o += PANEL<T>) {
                             if (at.outputs - o > LANES<T>) {
                                 pack_panel(count, at.outputs, turn, 1, positions, o, right);

@@ -81,7 +81,8 @@ void pack_panel(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t colu
     }
 }
 
-// sum[R, V registers] += a[R, k] b[k, V registers], whose elements are a(r, p) and b(p, v)
+// sum[R, V registers] += a[R, k] b[k, V registers], whose elements are a(r, p) and b(p, v); a(r, p) may be a register
+// too
 template <class T, int R, int V, class A, class B>
 MG_INLINE void accumulate(int64_t k, A&& a, B&& b, Vector<T> (&sum)[R][V]) {
     for (int64_t p = 0; p < k; p++) {
@@ -90,7 +91,7 @@ MG_INLINE void accumulate(int64_t k, A&& a, B&& b, Vector<T> (&sum)[R][V]) {
         for (int v = 0; v < V; v++) right[v] = b(p, v);
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++) {
-            const T left = a(r, p);
+            const auto left = a(r, p);
 #pragma GCC unroll 2
             for (int v = 0; v < V; v++) sum[r][v] += left * right[v];
         }
@@ -100,10 +101,11 @@ MG_INLINE void accumulate(int64_t k, A&& a, B&& b, Vector<T> (&sum)[R][V]) {
 // run<R>(first) for rows in parts of R <= TILE_ROWS, as equal as can be
 template <class F>
 MG_INLINE void in_parts(int64_t rows, F&& run) {
-    const int64_t parts = (rows + TILE_ROWS - 1) / TILE_ROWS;
-    for (int64_t part = 0; part < parts; part++) {
-        const int64_t first = rows * part / parts;
-        switch (rows * (part + 1) / parts - first) {
+    const int64_t parts = (rows + TILE_ROWS - 1) / TILE_ROWS, least = parts < 2 ? rows : rows / parts;
+    int64_t longer = rows - least * parts;  // so many parts have a row more
+    for (int64_t first = 0, height; first < rows; first += height) {
+        height = least + (longer-- > 0);
+        switch (height) {
             case 1:
                 run.template operator()<1>(first);
                 break;

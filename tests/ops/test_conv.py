@@ -56,6 +56,7 @@ def test_random_configurations_beside_torch(seed):
     ((2, 70, 4, 5), (3, 70, 2, 2)),         # windows of more elements than a panel has rows
     ((2, 3, 4, 5), (300, 3, 2, 2)),         # more outputs than the gradient of x takes at once
     ((1, 2, 3, 600), (5, 2, 2, 3)),         # rows longer than a stretch of the weights' gradient
+    ((1, 2, 3, 514), (5, 2, 2, 3)),         # the same in whole vectors, with few outputs
     ((40, 2, 9, 9), (3, 2, 3, 3)),          # more samples than blocks
     ((1, 300, 3, 4), (33, 300, 2, 2)),      # few samples: their channels are divided
     ((2, 6, 12, 12), (16, 6, 5, 5)), ((2, 1, 28, 28), (6, 1, 5, 5)),
