@@ -67,8 +67,9 @@ class CUDA(Backend):
                out)  # fmt: skip
 
     def where(self, condition: Tensor, a: Tensor, b: Tensor, out: Tensor) -> None:
-        launch("elementwise.cu", "where", a.dtype.name, self.device, out.size, out.size, out.shape, condition, a, b,
-               out)  # fmt: skip
+        dense = all(x.is_contiguous() for x in (condition, a, b, out))
+        launch("elementwise.cu", "where", a.dtype.name, self.device, out.size, out.size, dense, out.shape, condition, a,
+               b, out)  # fmt: skip
 
     def copy(self, x: Tensor, out: Tensor) -> None:
         dense = x.is_contiguous() and out.is_contiguous()
@@ -77,8 +78,8 @@ class CUDA(Backend):
 
     def fill(self, out: Tensor, value: float) -> None:
         number, integer = (value, 0) if out.dtype.kind == "f" else (0.0, np.array(value, out.dtype.name).item())
-        launch("elementwise.cu", "fill", out.dtype.name, self.device, out.size, out.size, out.shape, number, integer,
-               out)  # fmt: skip
+        launch("elementwise.cu", "fill", out.dtype.name, self.device, out.size, out.size, out.is_contiguous(), out.shape,
+               number, integer, out)  # fmt: skip
 
     # ── reductions ──
 

@@ -1,7 +1,7 @@
 // Elementwise kernels: every unary and binary operation, where, copy and fill.
 //
 // The number of the operation is the same for all threads, so that one kernel may hold them all: it branches once, in
-// front of its loop. Every operation has a loop over contiguous arrays and one over arrays of any strides.
+// front of its loop.
 
 // ---- mathematics that CUDA does not have -----------------------------------------------------------------------------
 
@@ -49,29 +49,25 @@ __device__ inline T power(T a, T b) {
 
 typedef Traits<T>::Wrapping W;
 
-// y = f(x) for n elements; without a shape all of them are contiguous
+// Every operation stands in one loop alone, over arrays of any layout, so that all of them compile in seconds: where an
+// element lies is decided for each, by a branch that all threads take alike.
+template <class R>
+__device__ inline R& element(R* p, int64 i, bool dense, const Extent& shape, const Stride& step) {
+    return dense ? p[i] : *(R*)((char*)p + offset(i, shape, step));
+}
+
 template <class R, class F>
 __device__ void map(int64 n, bool dense, const Extent& shape, const T* x, const Stride& x_step, R* y,
                     const Stride& y_step, F f) {
-    if (dense) {
-        FOR_EACH(i, n) y[i] = f(x[i]);
-    } else {
-        FOR_EACH(i, n) {
-            *(R*)((char*)y + offset(i, shape, y_step)) = f(*(const T*)((const char*)x + offset(i, shape, x_step)));
-        }
-    }
+    FOR_EACH(i, n) element(y, i, dense, shape, y_step) = f(element((T*)x, i, dense, shape, x_step));
 }
 
 template <class R, class F>
 __device__ void map(int64 n, bool dense, const Extent& shape, const T* a, const Stride& a_step, const T* b,
                     const Stride& b_step, R* y, const Stride& y_step, F f) {
-    if (dense) {
-        FOR_EACH(i, n) y[i] = f(a[i], b[i]);
-    } else {
-        FOR_EACH(i, n) {
-            *(R*)((char*)y + offset(i, shape, y_step)) = f(*(const T*)((const char*)a + offset(i, shape, a_step)),
-                                                           *(const T*)((const char*)b + offset(i, shape, b_step)));
-        }
+    FOR_EACH(i, n) {
+        element(y, i, dense, shape, y_step) =
+            f(element((T*)a, i, dense, shape, a_step), element((T*)b, i, dense, shape, b_step));
     }
 }
 
@@ -181,12 +177,12 @@ extern "C" __global__ void binary(int op, int64 n, Bool dense, Extent shape, con
 }
 
 // y = c ? a : b
-extern "C" __global__ void where(int64 n, Extent shape, const Bool* c, Stride c_step, const T* a, Stride a_step,
-                                 const T* b, Stride b_step, T* y, Stride y_step) {
+extern "C" __global__ void where(int64 n, Bool dense, Extent shape, const Bool* c, Stride c_step, const T* a,
+                                 Stride a_step, const T* b, Stride b_step, T* y, Stride y_step) {
     FOR_EACH(i, n) {
-        *(T*)((char*)y + offset(i, shape, y_step)) = *((const char*)c + offset(i, shape, c_step))
-                                                         ? *(const T*)((const char*)a + offset(i, shape, a_step))
-                                                         : *(const T*)((const char*)b + offset(i, shape, b_step));
+        element(y, i, dense, shape, y_step) = element((Bool*)c, i, dense, shape, c_step)
+                                                  ? element((T*)a, i, dense, shape, a_step)
+                                                  : element((T*)b, i, dense, shape, b_step);
     }
 }
 
@@ -218,6 +214,6 @@ extern "C" __global__ void copy(int dtype, int64 n, Bool dense, Extent shape, co
 }
 
 // y = value, of which `number` is used for floats, `integer` otherwise
-extern "C" __global__ void fill(int64 n, Extent shape, double number, int64 integer, T* y, Stride y_step) {
-    FOR_EACH(i, n) *(T*)((char*)y + offset(i, shape, y_step)) = FLOATING ? T(number) : T(integer);
+extern "C" __global__ void fill(int64 n, Bool dense, Extent shape, double number, int64 integer, T* y, Stride y_step) {
+    FOR_EACH(i, n) element(y, i, dense, shape, y_step) = FLOATING ? T(number) : T(integer);
 }

@@ -1,0 +1,72 @@
+"""Every module compiles for every kind of GPU: NVRTC, the compiler that CuPy uses, needs no GPU itself."""
+
+import ctypes
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from minigrad.cuda import launch
+
+DTYPES = {"elementwise.cu": tuple(launch.TYPES), "reduce.cu": tuple(launch.TYPES)}
+MODULES = [(path.name, dtype) for path in sorted(launch.FOLDER.glob("*.cu"))
+           for dtype in DTYPES.get(path.name, ("float32", "float64"))]  # fmt: skip
+ARCHITECTURES = (75, 80, 90)
+
+
+def library():
+    """NVRTC of the package nvidia-cuda-nvrtc-cu12 or -cu13, or None."""
+    for name in ("nvidia.cuda_nvrtc", "nvidia.cu13"):
+        try:
+            spec = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            continue
+        for folder in spec.submodule_search_locations if spec else ():
+            for path in sorted(Path(folder, "lib").glob("libnvrtc.so.*")):
+                return ctypes.CDLL(str(path))
+    return None
+
+
+NVRTC = library()
+
+
+def test_nvrtc_is_there_where_it_is_promised():
+    assert NVRTC is not None or os.environ.get("MINIGRAD_REQUIRE_NVRTC", "0") == "0"
+
+
+def compile_for(code, options):
+    """What is wrong with a text, and the compiled module."""
+    program = ctypes.c_void_p()
+    assert NVRTC.nvrtcCreateProgram(ctypes.byref(program), code.encode(), b"module.cu", 0, None, None) == 0
+    given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    failed = NVRTC.nvrtcCompileProgram(program, len(options), given)
+    size = ctypes.c_size_t()
+    NVRTC.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    NVRTC.nvrtcGetProgramLog(program, log)
+    image = b""
+    if not failed:
+        NVRTC.nvrtcGetCUBINSize(program, ctypes.byref(size))
+        room = ctypes.create_string_buffer(size.value)
+        NVRTC.nvrtcGetCUBIN(program, room)
+        image = room.raw
+    NVRTC.nvrtcDestroyProgram(ctypes.byref(program))
+    return log.value.decode(), image
+
+
+@pytest.mark.skipif(NVRTC is None, reason="NVRTC cannot be found: pip install nvidia-cuda-nvrtc-cu12")
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("file, dtype", MODULES)
+def test_compiles(file, dtype, architecture):
+    code, kernels = launch.source(file)
+    log, image = compile_for(code, (*launch.options(dtype), f"--gpu-architecture=sm_{architecture}"))
+    assert image, log
+    assert not log.strip("\0 \n"), log
+    assert any(name.encode() in image for name in kernels)
+
+
+@pytest.mark.skipif(NVRTC is None, reason="NVRTC cannot be found: pip install nvidia-cuda-nvrtc-cu12")
+def test_a_mistake_is_found():
+    log, image = compile_for('extern "C" __global__ void k(float* x) { x[0] = y; }', ("--gpu-architecture=sm_80",))
+    assert "undefined" in log and not image
