@@ -78,8 +78,9 @@ class CUDA(Backend):
 
     def fill(self, out: Tensor, value: float) -> None:
         number, integer = (value, 0) if out.dtype.kind == "f" else (0.0, np.array(value, out.dtype.name).item())
-        launch("elementwise.cu", "fill", out.dtype.name, self.device, out.size, out.size, out.is_contiguous(), out.shape,
-               number, integer, out)  # fmt: skip
+        dense = out.is_contiguous()
+        launch("elementwise.cu", "fill", out.dtype.name, self.device, out.size, out.size, dense, out.shape, number,
+               integer, out)  # fmt: skip
 
     # ── reductions ──
 
