@@ -6,10 +6,11 @@ import cupy
 import numpy as np
 from cupy_backends.cuda.libs import cublas
 
-from minigrad.cuda.launch import BLOCK, WARP, launch
+from minigrad.cuda.launch import BLOCK, WARP, empty, launch, power_of_two
+from minigrad.cuda.recurrent import Recurrent
 from minigrad.engine.array import Code
-from minigrad.engine.backend import Backend, register
-from minigrad.engine.tensor import Tensor, constant
+from minigrad.engine.backend import register
+from minigrad.engine.tensor import Tensor
 
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
 registered: set[int] = set()
@@ -28,11 +29,6 @@ def allocate(size: int, device: int) -> tuple[int, Any]:
     return memory.ptr, memory
 
 
-def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:
-    """A tensor that is not initialized."""
-    return constant("empty", shape, None, dtype, device)
-
-
 def transfer(x: Tensor, index: int) -> Tensor:
     """A copy of x on the device of that index: 0 is the CPU, 1 + i is cuda:i."""
     x = x.detach().contiguous()
@@ -49,7 +45,7 @@ def transfer(x: Tensor, index: int) -> Tensor:
     return out
 
 
-class CUDA(Backend):
+class CUDA(Recurrent):
     """The primitives on one GPU."""
 
     def __init__(self, device: int) -> None:
@@ -145,11 +141,6 @@ def operand(x: Tensor, rows: int, columns: int) -> tuple[int, int, int]:
 
 
 STATE = 2  # doubles that the state of a reduction takes at most
-
-
-def power_of_two(n: int, least: int = 1) -> int:
-    """The smallest one that is not below n, nor below `least`."""
-    return max(1 << max(n - 1, 0).bit_length(), least)
 
 
 class Tile:

@@ -52,3 +52,60 @@ __device__ inline int64 offset(int64 i, const Extent& shape, const Stride& step)
     }
     return at;
 }
+
+// ---- sums over threads, of rows ---------------------------------------------------------------------------------------
+
+// A team is a run of `lanes` threads, a power of two, that works on one row. sum[count] becomes its sum over the team,
+// in all threads of it and with the same bits; teams of more than a warp share memory, so that all of a block call it.
+template <int count>
+__device__ void team_sum(int lanes, double* sum) {
+    for (int distance = (lanes < 32 ? lanes : 32) / 2; distance > 0; distance /= 2) {
+        for (int k = 0; k < count; k++) sum[k] += __shfl_xor_sync(~0u, sum[k], distance);
+    }
+    if (lanes <= 32) return;
+    __shared__ double of_warps[count][32];
+    const int warp = threadIdx.x / 32, warps = lanes / 32, first = warp / warps * warps;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) {
+        for (int k = 0; k < count; k++) of_warps[k][warp] = sum[k];
+    }
+    __syncthreads();
+    for (int k = 0; k < count; k++) {
+        sum[k] = 0;
+        for (int w = first; w < first + warps; w++) sum[k] += of_warps[k][w];
+    }
+}
+
+// total[count] += what f(e, part) adds to part[count], for e = begin, begin + step, ... below end: a few at a time in T,
+// then in double
+template <int count, class F>
+__device__ inline void add_up(int64 begin, int64 end, int64 step, double* total, F f) {
+    while (begin < end) {
+        T part[count] = {};
+        for (int i = 0; i < 16 && begin < end; i++, begin += step) f(begin, part);
+        for (int k = 0; k < count; k++) total[k] += part[k];
+    }
+}
+
+// W neighbours, which one instruction reads or writes where they are aligned
+template <int W>
+struct alignas(W * sizeof(T)) Pack {
+    T v[W];
+
+    static __device__ Pack load(const T* p, bool aligned) {
+        if (aligned) return *(const Pack*)p;
+        Pack x;
+        for (int k = 0; k < W; k++) x.v[k] = p[k];
+        return x;
+    }
+    __device__ void store(T* p, bool aligned) const {
+        if (aligned) {
+            *(Pack*)p = *this;
+        } else {
+            for (int k = 0; k < W; k++) p[k] = v[k];
+        }
+    }
+};
+const int WIDE = sizeof(T) < 16 ? 16 / sizeof(T) : 1;  // the most neighbours at once
+
+__device__ inline bool is_aligned(const void* p) { return (uint64)p % 16 == 0; }  // or null

@@ -1,0 +1,369 @@
+// Row normalization: LayerNorm, RMSNorm and GroupNorm, forward and backward, on x[rows, width].
+//
+// A row belongs to a team of threads, and its elements to the same threads whatever the memory's alignment; so what is
+// computed for a row depends on no other row. Deviations are taken from a T near the mean and corrected afterwards, so
+// that a row keeps its digits where a T cannot hold its mean. A team holds a row in registers between the passes; rows
+// that are too long for that are read again. `centered` is false in RMSNorm, which leaves the mean where it is.
+
+#if FLOATING
+
+const int HELD = 128 / sizeof(T);          // elements of a row that a thread holds in the forward pass
+const int HELD_BACKWARD = 64 / sizeof(T);  // of x, and as many of g and of the sums for gamma and beta
+const int THREADS = 256;
+
+// One row in the hands of a team: those of its elements that are this thread's, in packs of W
+template <int W, int most, bool held>
+struct Row {
+    static const int N = most / W;
+    const T* from;
+    int64 width;
+    int lane, lanes;
+    bool aligned;
+    Pack<W> packs[held ? N : 1];
+
+    __device__ Row(const T* from, int64 width, int lane, int lanes, bool aligned)
+        : from(from), width(width), lane(lane), lanes(lanes), aligned(aligned) {
+        if constexpr (held) {
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                const int e = (i * lanes + lane) * W;
+                if (e < width) packs[i] = Pack<W>::load(from + e, aligned);
+            }
+        }
+    }
+    // f(e, pack, i) for this thread's packs, the i-th of which begins at element e
+    template <class F>
+    __device__ void each(F f) const {
+        if constexpr (held) {
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                const int e = (i * lanes + lane) * W;
+                if (e < width) f(e, packs[i], i);
+            }
+        } else {
+            for (int64 e = lane * W; e < width; e += lanes * W) f(e, Pack<W>::load(from + e, aligned), 0);
+        }
+    }
+    // total[count] = the sums over the row of what f(e, pack, i, part) adds to part
+    template <int count, class F>
+    __device__ void sum(double* total, F f) const {
+        for (int k = 0; k < count; k++) total[k] = 0;
+        if constexpr (held) {
+            T part[count] = {};
+            each([&](int64 e, const Pack<W>& pack, int i) { f(e, pack, i, part); });
+            for (int k = 0; k < count; k++) total[k] = part[k];
+        } else {
+            add_up<count>(lane * W, width, lanes * W, total,
+                          [&](int64 e, T* part) { f(e, Pack<W>::load(from + e, aligned), 0, part); });
+        }
+        team_sum<count>(lanes, total);
+    }
+};
+
+// gamma or beta, or what a thread needs of them: one per element of a row, or one per `inner` elements
+template <int W, bool channels>
+__device__ inline Pack<W> parameter(const T* p, int64 e, int64 inner, T missing) {
+    Pack<W> y;
+    if (!p) {
+        for (int k = 0; k < W; k++) y.v[k] = missing;
+    } else if constexpr (channels) {
+        const unsigned n = inner;  // where it does not fit, a row is a single channel
+        if (n != inner || unsigned(e) != e) {
+            for (int k = 0; k < W; k++) y.v[k] = p[(e + k) / inner];
+        } else if (n % W == 0) {
+            for (int k = 0; k < W; k++) y.v[k] = p[unsigned(e) / n];
+        } else {
+            for (int k = 0; k < W; k++) y.v[k] = p[unsigned(e + k) / n];
+        }
+    } else {
+        y = Pack<W>::load(p + e, is_aligned(p));
+    }
+    return y;
+}
+
+// ---- forward ----------------------------------------------------------------------------------------------------------
+
+//   mean = sum(x)/width,  rstd = 1/sqrt(sum((x - mean)^2)/width + eps),  y = (x - mean) rstd gamma + beta
+// With any center c, and d = x - c:  mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2,  of which
+// nothing cancels where c is near the mean: first comes the mean of deviations from x[0], then those from c.
+template <int W, bool held, bool centered, bool channels>
+__device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma,
+                     const T* beta, double eps, T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    const int lane = threadIdx.x % lanes, teams = blockDim.x / lanes;
+    const int64 m = width / inner;
+    const bool aligned = is_aligned(x) && is_aligned(y);
+    for (int64 first = blockIdx.x * (int64)teams; first < rows; first += gridDim.x * (int64)teams) {
+        const int64 r = first + threadIdx.x / lanes;
+        const bool here = r < rows;
+        const Row<W, HELD, held> row(x + r * width, here ? width : 0, lane, lanes, aligned);
+        T center = here && centered ? x[r * width] : T(0);
+        double total[2], shift = 0, variance;
+        if constexpr (centered) {
+            row.template sum<1>(total, [&](int64, const Pack<W>& v, int, T* part) {
+                for (int k = 0; k < W; k++) part[0] += v.v[k] - center;
+            });
+            center = T(center + total[0] / width);
+            row.template sum<2>(total, [&](int64, const Pack<W>& v, int, T* part) {
+                for (int k = 0; k < W; k++) {
+                    const T d = v.v[k] - center;
+                    part[0] += d;
+                    part[1] += d * d;
+                }
+            });
+            shift = total[0] / width;
+            variance = total[1] / width - shift * shift;
+            if (variance < 0) variance = 0;
+        } else {
+            row.template sum<1>(total, [&](int64, const Pack<W>& v, int, T* part) {
+                for (int k = 0; k < W; k++) part[0] += v.v[k] * v.v[k];
+            });
+            variance = total[0] / width;
+        }
+        const T scale = 1 / sqrt(T(variance + eps)), offset = T(-shift * scale);
+        if (here && lane == 0) {
+            if (wide_mean) {
+                wide_mean[r] = center + shift;
+                wide_rstd[r] = 1 / sqrt(variance + eps);
+            } else {
+                if (centered) mean[r] = T(center + shift);
+                rstd[r] = scale;
+            }
+        }
+        const T *gain = gamma ? gamma + r % groups * m : gamma, *rise = beta ? beta + r % groups * m : beta;
+        row.each([&](int64 e, const Pack<W>& v, int) {
+            const Pack<W> by = parameter<W, channels>(gain, e, inner, 1), plus = parameter<W, channels>(rise, e, inner, 0);
+            Pack<W> out;
+            for (int k = 0; k < W; k++) {
+                const T hat = centered ? (v.v[k] - center) * scale + offset : v.v[k] * scale;
+                out.v[k] = hat * by.v[k] + plus.v[k];
+            }
+            out.store(y + r * width + e, aligned);
+        });
+    }
+}
+
+#define EVERY_NORM(held, ...)                                                                           \
+    const bool wide = width % WIDE == 0;                                                                \
+    if (!centered)                                                                                      \
+        wide ? norm<WIDE, held, false, false>(__VA_ARGS__) : norm<1, held, false, false>(__VA_ARGS__); \
+    else if (inner == 1)                                                                                \
+        wide ? norm<WIDE, held, true, false>(__VA_ARGS__) : norm<1, held, true, false>(__VA_ARGS__);   \
+    else                                                                                                \
+        wide ? norm<WIDE, held, true, true>(__VA_ARGS__) : norm<1, held, true, true>(__VA_ARGS__);
+
+// gamma[groups, width / inner] and beta alike; row r is of group r % groups. Statistics in T, or where `wide_mean` is
+// given, in double.
+extern "C" __global__ void norm_held(Bool centered, int64 rows, int64 width, int64 groups, int64 inner, int lanes,
+                                     const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* rstd,
+                                     double* wide_mean, double* wide_rstd) {
+    EVERY_NORM(true, rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd, wide_mean, wide_rstd)
+}
+
+extern "C" __global__ void norm_long(Bool centered, int64 rows, int64 width, int64 groups, int64 inner, int lanes,
+                                     const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* rstd,
+                                     double* wide_mean, double* wide_rstd) {
+    EVERY_NORM(false, rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd, wide_mean, wide_rstd)
+}
+
+// ---- backward ---------------------------------------------------------------------------------------------------------
+
+// With h = g gamma, d = x - mean and xhat = d rstd, and means over the row,
+//   dx = rstd (h - mean(h) - xhat mean(h xhat)),  dgamma += g xhat,  dbeta += g
+// and without mean(h) where the row is not centered: then mean = 0. `shift` is what rounding took from the mean:
+//   xhat = d scale + offset,  dx = h scale + d slope + constant
+struct Slopes {
+    T scale, offset, slope, constant;
+
+    // from the sums of h d, d and h
+    __device__ Slopes(const double* total, double width, double s) {
+        const double shift = total[1] / width, mean = total[2] / width,
+                     k = s * s * s * (total[0] / width - shift * mean);
+        scale = T(s), offset = T(-shift * s), slope = T(-k), constant = T(shift * k - s * mean);
+    }
+};
+
+// partial[blocks, 2 or 1, width]: the sums of a block's rows for dgamma, and where centered for dbeta; null: not wanted
+template <int W, bool held, bool centered>
+__device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean,
+                              const T* rstd, const T* g, T* dx, T* partial, T (*rooms)[THREADS + 1]) {
+    typedef Row<W, HELD_BACKWARD, held> Part;
+    const int lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes;
+    const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(dx);
+    T* mine = partial ? partial + blockIdx.x * width * (centered ? 2 : 1) : partial;
+    T sums[2][held ? HELD_BACKWARD : 1] = {};
+    for (int64 first = blockIdx.x * (int64)teams; first < rows; first += gridDim.x * (int64)teams) {
+        const int64 r = first + team;
+        const bool here = r < rows;
+        const Part row(x + r * width, here ? width : 0, lane, lanes, aligned);
+        const Part of(g + r * width, here ? width : 0, lane, lanes, aligned);
+        const T center = here && centered ? mean[r] : T(0);
+        const auto cotangent = [&](int64 e, int i) {
+            return held ? of.packs[i] : Pack<W>::load(g + r * width + e, aligned);
+        };
+        double total[3] = {};
+        row.template sum<centered ? 3 : 1>(total, [&](int64 e, const Pack<W>& v, int i, T* part) {
+            const Pack<W> by = parameter<W, false>(gamma, e, 1, 1), c = cotangent(e, i);
+            for (int k = 0; k < W; k++) {
+                const T d = v.v[k] - center, h = c.v[k] * by.v[k];
+                part[0] += h * d;
+                if (centered) {
+                    part[1] += d;
+                    part[2] += h;
+                }
+            }
+        });
+        const Slopes s(total, width, here ? rstd[r] : 0);
+        row.each([&](int64 e, const Pack<W>& v, int i) {
+            const Pack<W> by = parameter<W, false>(gamma, e, 1, 1), c = cotangent(e, i);
+            Pack<W> out;
+            for (int k = 0; k < W; k++) {
+                const T d = v.v[k] - center, share = c.v[k] * (d * s.scale + s.offset);
+                out.v[k] = c.v[k] * by.v[k] * s.scale + (d * s.slope + s.constant);
+                if constexpr (held) {
+                    sums[0][i * W + k] += share;
+                    if (centered) sums[1][i * W + k] += c.v[k];
+                } else if (mine) {  // the block's only team
+                    mine[e + k] = first == blockIdx.x ? share : mine[e + k] + share;
+                    if (centered) mine[width + e + k] = first == blockIdx.x ? c.v[k] : mine[width + e + k] + c.v[k];
+                }
+            }
+            if (dx) out.store(dx + r * width + e, aligned);
+        });
+    }
+    if constexpr (held) {
+        if (!mine) return;
+        for (int which = 0; which < (centered ? 2 : 1); which++) {
+            if (teams == 1) {  // more threads than a room has, and nothing to add
+                for (int i = 0; i < HELD_BACKWARD; i++) {
+                    const int e = (i / W * lanes + lane) * W + i % W;
+                    if (e < width) mine[which * width + e] = sums[which][i];
+                }
+                continue;
+            }
+            __syncthreads();
+            for (int i = 0; i < HELD_BACKWARD; i++) rooms[i][threadIdx.x] = sums[which][i];
+            __syncthreads();
+            for (int e = threadIdx.x; e < width; e += blockDim.x) {
+                const T* room = rooms[e / W / lanes * W + e % W] + e / W % lanes;
+                T sum = 0;
+                for (int k = 0; k < teams; k++) sum += room[k * lanes];
+                mine[which * width + e] = sum;
+            }
+        }
+    }
+}
+
+#define EVERY_BACKWARD(held, ...)                                                                         \
+    const bool wide = width % WIDE == 0;                                                                  \
+    if (centered)                                                                                         \
+        wide ? norm_backward<WIDE, held, true>(__VA_ARGS__) : norm_backward<1, held, true>(__VA_ARGS__); \
+    else                                                                                                  \
+        wide ? norm_backward<WIDE, held, false>(__VA_ARGS__) : norm_backward<1, held, false>(__VA_ARGS__);
+
+extern "C" __global__ void norm_held_backward(Bool centered, int64 rows, int64 width, int lanes, const T* x,
+                                              const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+                                              T* partial) {
+    __shared__ T rooms[HELD_BACKWARD][THREADS + 1];  // one more, so that neighbours in a column are in other banks
+    EVERY_BACKWARD(true, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, rooms)
+}
+
+extern "C" __global__ void norm_long_backward(Bool centered, int64 rows, int64 width, int lanes, const T* x,
+                                              const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+                                              T* partial) {
+    EVERY_BACKWARD(false, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, 0)
+}
+
+// The same for rows of m channels with a gain and a shift each, a block per row: first the sums of g and of g d over each
+// channel, by teams; these are also the row's part of dbeta and dgamma, partial[rows / groups, 2, groups * m]. What the
+// block has just read is close by when it reads it for dx.
+template <int W>
+__device__ void channels_backward(int64 rows, int64 groups, int64 m, int64 inner, int lanes, const T* x, const T* gamma,
+                                  const double* mean, const double* rstd, const T* g, T* dx, double* partial) {
+    const int lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes;
+    const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(dx);
+    for (int64 r = blockIdx.x; r < rows; r += gridDim.x) {
+        const int64 width = m * inner;
+        const T *row = x + r * width, *of = g + r * width, *gain = gamma ? gamma + r % groups * m : gamma;
+        const T center = T(mean[r]);
+        const double s = rstd[r], shift = mean[r] - center;
+        double h[2] = {};  // the sums of h and of h d over the row
+        for (int64 first = 0; first < m; first += teams) {
+            const int64 c = first + team;
+            double total[2] = {};
+            if (c < m) {
+                add_up<2>(c * inner + lane * W, (c + 1) * inner, lanes * W, total, [&](int64 e, T* part) {
+                    const Pack<W> v = Pack<W>::load(row + e, aligned), w = Pack<W>::load(of + e, aligned);
+                    for (int k = 0; k < W; k++) {
+                        part[0] += w.v[k];
+                        part[1] += w.v[k] * (v.v[k] - center);
+                    }
+                });
+            }
+            team_sum<2>(lanes, total);
+            if (c >= m || lane > 0) continue;
+            double* place = partial + (r / groups * 2 * groups + r % groups) * m + c;
+            place[0] = s * (total[1] - shift * total[0]);
+            place[groups * m] = total[0];
+            for (int k = 0; k < 2; k++) h[k] += (gain ? gain[c] : T(1)) * total[k];
+        }
+        team_sum<2>(blockDim.x, h);
+        if (!dx) continue;
+        const double mid = h[0] / width, k = s * s * s * (h[1] / width - shift * mid);
+        const T slope = T(-k), constant = T(shift * k - s * mid);
+        for (int64 c = team; c < m; c += teams) {
+            const T scale = T(gain ? s * gain[c] : s);
+            for (int64 e = c * inner + lane * W; e < (c + 1) * inner; e += lanes * W) {
+                const Pack<W> v = Pack<W>::load(row + e, aligned), w = Pack<W>::load(of + e, aligned);
+                Pack<W> out;
+                for (int i = 0; i < W; i++) out.v[i] = w.v[i] * scale + ((v.v[i] - center) * slope + constant);
+                out.store(dx + r * width + e, aligned);
+            }
+        }
+    }
+}
+
+extern "C" __global__ void group_norm_backward(int64 rows, int64 groups, int64 m, int64 inner, int lanes, const T* x,
+                                               const T* gamma, const double* mean, const double* rstd, const T* g,
+                                               T* dx, double* partial) {
+    if (inner % WIDE == 0)
+        channels_backward<WIDE>(rows, groups, m, inner, lanes, x, gamma, mean, rstd, g, dx, partial);
+    else
+        channels_backward<1>(rows, groups, m, inner, lanes, x, gamma, mean, rstd, g, dx, partial);
+}
+
+// ---- sums over rows ---------------------------------------------------------------------------------------------------
+
+// dgamma and dbeta from partial[n, width], of which the first `count` columns are dgamma's: a block for `wide` columns,
+// of which blockDim / wide threads each take every so-manieth row
+template <class P>
+__device__ void add_rows(int64 n, int64 width, int64 count, int wide, const P* partial, T* dgamma, T* dbeta) {
+    __shared__ double sums[THREADS];
+    const int deep = blockDim.x / wide, row = threadIdx.x / wide;
+    for (int64 first = blockIdx.x * (int64)wide; first < width; first += gridDim.x * (int64)wide) {
+        const int64 c = first + threadIdx.x % wide;
+        double sum = 0;
+        if (c < width) {
+            for (int64 i = row; i < n; i += deep) sum += partial[i * width + c];
+        }
+        __syncthreads();
+        sums[threadIdx.x] = sum;
+        for (int distance = deep / 2; distance > 0; distance /= 2) {
+            __syncthreads();
+            if (row < distance) sums[threadIdx.x] += sums[threadIdx.x + distance * wide];
+        }
+        T* out = c < count ? dgamma : dbeta;
+        if (row == 0 && c < width && out) out[c < count ? c : c - count] = T(sums[threadIdx.x]);
+    }
+}
+
+extern "C" __global__ void add_partials(int64 n, int64 width, int64 count, int wide, const T* partial, T* dgamma,
+                                        T* dbeta) {
+    add_rows(n, width, count, wide, partial, dgamma, dbeta);
+}
+
+extern "C" __global__ void add_wide_partials(int64 n, int64 width, int64 count, int wide, const double* partial,
+                                             T* dgamma, T* dbeta) {
+    add_rows(n, width, count, wide, partial, dgamma, dbeta);
+}
+
+#endif

@@ -1,0 +1,185 @@
+"""The normalizations on a GPU: how rows and columns are shared out among threads; norm.cu and batch_norm.cu compute."""
+
+from minigrad.cuda.launch import BLOCK, WARP, empty, launch, power_of_two
+from minigrad.engine.backend import Backend
+from minigrad.engine.tensor import Tensor
+
+HELD, HELD_BACKWARD = 128, 64  # bytes of a row that a thread holds, as norm.cu has them
+LARGEST = 512  # threads of the largest team
+GROUPS = 528  # blocks whose rows are summed each for itself: four on each of the 132 multiprocessors of an H200
+SHORT_PLANE = 32  # elements of a channel that lie together, below which columns are read side by side
+
+
+class Team:
+    """The threads that work on a row of so many bytes, of which each may hold `held`; `whole`: they hold it all."""
+
+    def __init__(self, size: int, held: int) -> None:
+        least = power_of_two(-(-size // held))
+        self.whole = least <= LARGEST
+        # A warp is not left idle for the sake of full threads: 16 bytes are one instruction.
+        self.lanes = min(max(least, min(power_of_two(-(-size // 16)), WARP)), LARGEST)
+        self.block = max(self.lanes, BLOCK)
+        if not self.whole:
+            self.lanes = self.block = LARGEST
+        self.count = self.block // self.lanes  # teams of a block
+
+
+class Norms(Backend):
+    """Normalization of rows and of channels."""
+
+    device: int
+
+    def _norm(
+        self, centered: bool, rows: int, width: int, groups: int, inner: int, x: Tensor, gamma: Tensor | None,
+        beta: Tensor | None, eps: float, y: Tensor, *statistics: Tensor | None,
+    ) -> None:  # fmt: skip
+        team = Team(width * x.dtype.itemsize, HELD)
+        launch("norm.cu", "norm_held" if team.whole else "norm_long", x.dtype.name, self.device,
+               -(-rows // team.count) * team.block, centered, rows, width, groups, inner, team.lanes, x, gamma, beta,
+               eps, y, *statistics, block=team.block)  # fmt: skip
+
+    def layer_norm(
+        self, rows: int, width: int, x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float, y: Tensor,
+        mean: Tensor, rstd: Tensor,
+    ) -> None:  # fmt: skip
+        self._norm(True, rows, width, 1, 1, x, gamma, beta, eps, y, mean, rstd, None, None)
+
+    def rms_norm(
+        self, rows: int, width: int, x: Tensor, gamma: Tensor | None, eps: float, y: Tensor, rstd: Tensor
+    ) -> None:
+        self._norm(False, rows, width, 1, 1, x, gamma, None, eps, y, None, rstd, None, None)
+
+    def group_norm(
+        self, rows: int, groups: int, m: int, inner: int, x: Tensor, gamma: Tensor | None, beta: Tensor | None,
+        eps: float, y: Tensor, mean: Tensor, rstd: Tensor,
+    ) -> None:  # fmt: skip
+        self._norm(True, rows, m * inner, groups, inner, x, gamma, beta, eps, y, None, None, mean, rstd)
+
+    def _norm_backward(
+        self, centered: bool, rows: int, width: int, x: Tensor, gamma: Tensor | None, mean: Tensor | None,
+        rstd: Tensor, g: Tensor, dx: Tensor | None, dgamma: Tensor | None, dbeta: Tensor | None,
+    ) -> None:  # fmt: skip
+        if width == 0:
+            return
+        team = Team(width * x.dtype.itemsize, HELD_BACKWARD)
+        blocks, columns = min(-(-rows // team.count), GROUPS), width * (1 + centered)
+        affine = dgamma is not None or dbeta is not None
+        partial = empty((blocks, columns), x.dtype.name, x.device) if affine else None
+        launch("norm.cu", "norm_held_backward" if team.whole else "norm_long_backward", x.dtype.name, self.device,
+               blocks * team.block, centered, rows, width, team.lanes, x, gamma, mean, rstd, g, dx, partial,
+               block=team.block)  # fmt: skip
+        if partial is not None:
+            self._add_partials("add_partials", partial, width, dgamma, dbeta)
+
+    def _add_partials(
+        self, kernel: str, partial: Tensor, count: int, dgamma: Tensor | None, dbeta: Tensor | None
+    ) -> None:
+        """The sums over the rows of partial, whose first `count` columns are dgamma's."""
+        (n, columns), out = partial.shape, dgamma if dgamma is not None else dbeta
+        wide = min(power_of_two(columns), WARP)
+        if out is not None:
+            launch("norm.cu", kernel, out.dtype.name, self.device, -(-columns // wide) * BLOCK, n, columns, count, wide,
+                   partial, dgamma, dbeta)  # fmt: skip
+
+    def layer_norm_backward(
+        self, rows: int, width: int, x: Tensor, gamma: Tensor | None, mean: Tensor, rstd: Tensor, g: Tensor,
+        dx: Tensor | None, dgamma: Tensor | None, dbeta: Tensor | None,
+    ) -> None:  # fmt: skip
+        self._norm_backward(True, rows, width, x, gamma, mean, rstd, g, dx, dgamma, dbeta)
+
+    def rms_norm_backward(
+        self, rows: int, width: int, x: Tensor, gamma: Tensor | None, rstd: Tensor, g: Tensor, dx: Tensor | None,
+        dgamma: Tensor | None,
+    ) -> None:  # fmt: skip
+        self._norm_backward(False, rows, width, x, gamma, None, rstd, g, dx, dgamma, None)
+
+    def group_norm_backward(
+        self, rows: int, groups: int, m: int, inner: int, x: Tensor, gamma: Tensor | None, mean: Tensor, rstd: Tensor,
+        g: Tensor, dx: Tensor | None, dgamma: Tensor | None, dbeta: Tensor | None,
+    ) -> None:  # fmt: skip
+        samples = rows // groups if m * inner else 0
+        partial = empty((samples, 2 * groups * m), "float64", x.device)
+        block = min(power_of_two(-(-m * inner // 8), WARP), BLOCK)
+        packs = -(-inner * x.dtype.itemsize // 16)
+        # A channel is a warp's or less, so that many are read at once; long ones, of which a row has few, a block's.
+        lanes = block if packs * m >= 8 * BLOCK and m < BLOCK // WARP else min(power_of_two(packs), WARP)
+        launch("norm.cu", "group_norm_backward", x.dtype.name, self.device, samples * groups * block, rows, groups, m,
+               inner, lanes, x, gamma, mean, rstd, g, dx, partial, block=block)  # fmt: skip
+        self._add_partials("add_wide_partials", partial, groups * m, dgamma, dbeta)
+
+    # ── channels ──
+
+    def batch_norm(
+        self, outer: int, channels: int, inner: int, x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float,
+        y: Tensor, mean: Tensor, var: Tensor, statistics: Tensor,
+    ) -> None:  # fmt: skip
+        columns, name = Columns(outer, channels, inner), x.dtype.name
+        partial, by = columns.room(name, x.device)
+        shape = columns.shape
+        launch("batch_norm.cu", "batch_norm", name, self.device, columns.threads, *shape, x, gamma, beta, eps, y, mean,
+               var, statistics, partial)  # fmt: skip
+        if partial is not None:
+            launch("batch_norm.cu", "batch_norm_merge", name, self.device, channels * WARP, *shape, gamma, beta, eps,
+                   mean, var, statistics, partial, by, block=BLOCK)  # fmt: skip
+            launch("batch_norm.cu", "batch_norm_apply", name, self.device, columns.packs(x), x.size, channels, inner, x,
+                   by, y)  # fmt: skip
+
+    def batch_norm_eval(
+        self, outer: int, channels: int, inner: int, x: Tensor, gamma: Tensor | None, beta: Tensor | None,
+        mean: Tensor, var: Tensor, eps: float, y: Tensor, statistics: Tensor,
+    ) -> None:  # fmt: skip
+        by = empty((4, channels), x.dtype.name, x.device)
+        launch("batch_norm.cu", "batch_norm_given", x.dtype.name, self.device, channels, channels, gamma, beta, eps,
+               mean, var, statistics, by)  # fmt: skip
+        launch("batch_norm.cu", "batch_norm_apply", x.dtype.name, self.device,
+               Columns(outer, channels, inner).packs(x), x.size, channels, inner, x, by, y)  # fmt: skip
+
+    def batch_norm_backward(
+        self, outer: int, channels: int, inner: int, given: bool, x: Tensor, gamma: Tensor | None, statistics: Tensor,
+        g: Tensor, dx: Tensor | None, dgamma: Tensor | None, dbeta: Tensor | None,
+    ) -> None:  # fmt: skip
+        if x.size == 0:
+            for gradient in (dgamma, dbeta):
+                if gradient is not None:
+                    self.fill(gradient, 0.0)
+            return
+        columns, name = Columns(outer, channels, inner), x.dtype.name
+        partial, by = columns.room(name, x.device)
+        shape = columns.shape
+        launch("batch_norm.cu", "batch_norm_backward", name, self.device, columns.threads, *shape, given, x, gamma,
+               statistics, g, dx, dgamma, dbeta, partial)  # fmt: skip
+        if partial is not None:
+            launch("batch_norm.cu", "batch_norm_merge_sums", name, self.device, channels * WARP, *shape, given, gamma,
+                   statistics, dgamma, dbeta, partial, by, block=BLOCK)  # fmt: skip
+            if dx is not None:
+                launch("batch_norm.cu", "batch_norm_apply_backward", name, self.device, columns.packs(x), x.size,
+                       channels, inner, given, x, g, by, dx)  # fmt: skip
+
+
+class Columns:
+    """How blocks of threads read the channels of x[outer, channels, inner]; see batch_norm.cu."""
+
+    def __init__(self, outer: int, channels: int, inner: int) -> None:
+        planes = inner >= SHORT_PLANE
+        columns = channels if planes else channels * inner
+        self.inner, self.columns = inner, columns
+        wide = min(power_of_two(inner), BLOCK) if planes else WARP
+        tiles = channels if planes else -(-columns // wide)
+        # in pieces of at least 32 elements for each thread; by the length of a channel alone, which then comes to the
+        # same whatever channels there are beside it
+        work = outer * inner // BLOCK if planes else outer * wide // BLOCK
+        pieces = max(1, min(64, work // 32, outer))
+        self.whole = pieces == 1 and (planes or inner == 1)
+        self.threads = tiles * pieces * BLOCK
+        self.shape = outer, channels, inner, wide, pieces, planes
+
+    def room(self, dtype: str, device: str) -> tuple[Tensor | None, Tensor | None]:
+        """Memory for partial sums and for coefficients, where no block has all of a channel."""
+        if self.whole:
+            return None, None
+        return empty((2, self.shape[4], self.columns), "float64", device), empty((4, self.shape[1]), dtype, device)
+
+    def packs(self, x: Tensor) -> int:
+        """Threads for a map of x: one for each 16 bytes, where these are of one channel or of as many as elements."""
+        wide = 16 // x.dtype.itemsize
+        return x.size // wide if self.inner % wide == 0 or (self.inner == 1 and self.columns % wide == 0) else x.size
