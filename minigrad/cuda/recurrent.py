@@ -1,0 +1,86 @@
+"""The recurrent layers on a GPU: which of their products a kernel makes itself; recurrent.cu computes the steps."""
+
+from typing import Any
+
+from minigrad.cuda.launch import WARP, empty, launch, power_of_two
+from minigrad.cuda.norms import Norms
+from minigrad.engine.ops.recurrent import Cell
+from minigrad.engine.tensor import Tensor
+
+KINDS = "rnn_tanh", "rnn_relu", "lstm", "gru"
+NORMS = None, "state", "sum"
+LARGEST = 512  # threads of a block
+CACHED = 1 << 20  # bytes of W up to which reading it from the cache costs less than starting a product at every step
+# Samples from which a block takes several, so that all blocks run at once: two on each multiprocessor of an H200.
+MANY = 264
+
+
+class Recurrent(Norms):
+    """All steps of a recurrent layer."""
+
+    def recurrent(self, cell: Cell, arrays: dict[str, Any]) -> None:
+        layer, weight = Steps(cell, arrays), arrays["w"].detach()
+        given = [arrays.get(name) for name in ("x", "bias")]
+        last = [arrays.get(name) for name in ("h_last", "c_last")]
+        rest = *given, cell.eps, cell.eps_c, *last
+        if layer.cached:
+            transposed = empty(weight.shape[::-1], weight.dtype.name, weight.device)
+            self.copy(weight.T, transposed)
+            self._steps("recurrent", layer, 0, layer.steps, transposed, *rest)
+            return
+        h, z = arrays["h"].detach(), arrays["z"].detach()
+        for t in range(layer.steps):
+            self.gemm(h[t], weight.T, z[t if layer.keep else 0], 0.0, None)
+            self._steps("recurrent", layer, t, t + 1, None, *rest)
+
+    def recurrent_backward(self, cell: Cell, arrays: dict[str, Any]) -> None:
+        layer, weight = Steps(cell, arrays), arrays["w"].detach()
+        dh, dz = arrays["dh"], arrays["dz"].detach()
+        affine, affine_c = (
+            self._zeros(layer.batch, 2 * width, dh.device) if any(arrays.get(name) is not None for name in names) else None
+            for names, width in ((("dgamma", "dbeta"), layer.columns), (("dgamma_c", "dbeta_c"), layer.hidden))
+        )
+        rest = arrays["gy"], dh, arrays.get("dc"), arrays["dx"], dz, affine, affine_c
+        if layer.cached:
+            self._steps("recurrent_backward", layer, 0, layer.steps, weight.contiguous(), *rest)
+        else:
+            for t in reversed(range(layer.steps)):
+                self._steps("recurrent_backward", layer, t, t + 1, None, *rest)
+                self.gemm(dz[t], weight, dh.detach(), 1.0, None)
+        if affine is not None:
+            self._add_partials("add_wide_partials", affine, layer.columns, arrays.get("dgamma"), arrays.get("dbeta"))
+        if affine_c is not None:
+            self._add_partials("add_wide_partials", affine_c, layer.hidden, arrays.get("dgamma_c"),
+                               arrays.get("dbeta_c"))  # fmt: skip
+
+    def _zeros(self, rows: int, columns: int, device: str) -> Tensor:
+        """Sums in double, before the first summand."""
+        out = empty((rows, columns), "float64", device)
+        self.fill(out, 0.0)
+        return out
+
+    def _steps(self, kernel: str, layer: "Steps", begin: int, end: int, *rest: Any) -> None:
+        launch("recurrent.cu", kernel, layer.dtype, self.device, layer.blocks * layer.block, layer.kind, layer.samples,
+               begin, end, *layer.arguments, *rest, block=layer.block)  # fmt: skip
+
+
+class Steps:
+    """What the kernels of recurrent.cu take of a layer, and how its samples are shared out among blocks."""
+
+    def __init__(self, cell: Cell, arrays: dict[str, Any]) -> None:
+        h, w, z = arrays["h"], arrays["w"], arrays["z"]
+        self.dtype, self.kind = h.dtype.name, KINDS.index(cell.kind)
+        self.steps, self.batch, self.hidden, self.columns = h.shape[0] - 1, *h.shape[1:], w.shape[0]
+        self.keep = z.shape[0] == self.steps
+        # by the weights alone: a sample comes to the same in every batch and in every number of steps
+        self.cached = w.nbytes <= CACHED
+        self.samples = 4 if self.cached and self.batch > MANY else 1
+        self.blocks = -(-self.batch // self.samples)
+        self.block = min(power_of_two(4 * self.hidden, WARP), LARGEST)
+        sizes = cell.sizes
+        ends = tuple(sum(sizes[: i + 1]) for i in range(len(sizes))) + (0,) * (8 - len(sizes))
+        names = "gamma", "beta", "gamma_c", "beta_c", "h", "c", "z", "act", "stats", "stats_c", "raw_c"
+        self.arguments = (
+            NORMS.index(cell.norm), cell.norm_cell, cell.swap, cell.slope, self.batch, self.hidden, self.columns,
+            self.steps, len(sizes), ends, self.keep, arrays.get("lengths"), *[arrays.get(name) for name in names],
+        )  # fmt: skip
