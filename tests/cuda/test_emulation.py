@@ -1,0 +1,101 @@
+"""The emulation finds the mistakes that kernels die of: each of these, made on purpose, is seen."""
+
+import cupy
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.cuda import launch
+
+pytestmark = pytest.mark.skipif(cupy.__version__ != "emulated", reason="a real GPU is tested: it does not look for mistakes")
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """Replace something in the text of a module, for the length of a test."""
+    original = launch.source
+
+    def breaks(file, right, wrong, count=-1):
+        code, kernels = original(file)
+        assert right in code
+        monkeypatch.setattr(launch, "source", lambda name: (code.replace(right, wrong, count), kernels)
+                            if name == file else original(name))  # fmt: skip
+        for cache in (launch._kernel, launch._module):
+            cache.cache_clear()
+
+    yield breaks
+    for cache in (launch._kernel, launch._module):
+        cache.cache_clear()
+
+
+def ours(shape, rng):
+    values = rng.standard_normal(shape).astype("float32")
+    return mg.tensor(values, device="cuda"), values
+
+
+def wrong_sums(rng, rounds=20):
+    """In how many of some sums over 1000 numbers the result is wrong."""
+    wrong = 0
+    for _ in range(rounds):
+        x, values = ours((4, 1000), rng)
+        got = mg.sum(x, axis=1).to("cpu").numpy()
+        wrong += not np.allclose(got, values.sum(1, dtype="float64"), rtol=1e-4, atol=1e-4)
+    return wrong
+
+
+def test_the_kernels_are_right(rng):
+    assert wrong_sums(rng) == 0
+
+
+def test_a_missing_barrier_shows(broken, rng):
+    broken("reduce.cu", "        for (int distance = deep / 2; distance > 0; distance /= 2) {\n            __syncthreads();",
+           "        for (int distance = deep / 2; distance > 0; distance /= 2) {")  # fmt: skip
+    assert wrong_sums(rng) > 0
+
+
+def test_a_barrier_that_some_threads_skip_is_an_error(broken, rng):
+    broken("reduce.cu", "        __shared__ typename Op::State states[THREADS];\n        __syncthreads();",
+           "        __shared__ typename Op::State states[THREADS];\n        if (threadIdx.x > 3) __syncthreads();")  # fmt: skip
+    with pytest.raises(RuntimeError, match="reduce_tiles: threads wait at a barrier or a shuffle that the others never"):
+        wrong_sums(rng, 1)
+
+
+@pytest.mark.parametrize("size", [64, 1000])
+def test_an_index_that_is_off_by_one_is_an_error(broken, rng, size):
+    broken("elementwise.cu", "i < (n)", "i <= (n)")
+    x, _ = ours(size, rng)
+    with pytest.raises(RuntimeError, match=r"unary: wrote outside of an array of \d+ bytes"):
+        mg.exp(x)
+
+
+def test_an_element_that_is_left_out_shows(broken, rng):
+    broken("elementwise.cu", "i < (n)", "i + 1 < (n)")
+    x, values = ours(100, rng)
+    got = mg.exp(x).to("cpu").numpy()
+    assert np.isnan(got[-1])
+    np.testing.assert_allclose(got[:-1], np.exp(values[:-1]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("mask", ["0xffffu", "1u << threadIdx.x % 32"])
+def test_a_wrong_mask_of_a_shuffle_is_an_error(broken, rng, mask):
+    broken("norm.cu", "__shfl_xor_sync(~0u", f"__shfl_xor_sync({mask}")
+    x, _ = ours((4, 256), rng)
+    with pytest.raises(RuntimeError, match="norm_held: a lane .* shuffle"):
+        mg.layer_norm(x, 256)
+
+
+def test_a_wrong_lane_shows(broken, rng):
+    broken("norm.cu", "sum[k], distance)", "sum[k], 1)")
+    x, values = ours((4, 256), rng)
+    d = values - values.mean(1, keepdims=True)
+    expected = d / np.sqrt((d * d).mean(1, keepdims=True) + 1e-5)
+    assert np.abs(mg.layer_norm(x, 256).to("cpu").numpy() - expected).max() > 0.1
+
+
+def test_shared_memory_that_nobody_wrote_shows(broken, rng):
+    broken("reduce.cu", "        states[threadIdx.x] = mine;", "        if (threadIdx.x % 2) states[threadIdx.x] = mine;")
+    assert wrong_sums(rng, 1) == 1
+
+
+def test_memory_that_nobody_wrote_is_nan():
+    assert np.isnan(mg.empty((3, 5), device="cuda").to("cpu").numpy()).all()

@@ -1,0 +1,72 @@
+"""The launch point refuses what a kernel does not declare."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.engine.backend import Unary
+from minigrad.cuda.launch import FOLDER, launch, parameters, source
+
+X = ("elementwise.cu", "unary", "float32", 0)
+
+
+def arguments(x, y):
+    return Unary.EXP, x.size, True, x.shape, x, y
+
+
+def tensors(*shapes, dtype="float32", device="cuda"):
+    return [mg.zeros(shape, dtype=dtype, device=device) for shape in shapes]
+
+
+def test_declarations_are_read():
+    text = 'extern "C" __global__ void f(const T* x, Stride x_step, int64 n,\n        double* s, const Bool* k, void* y) {'
+    assert parameters(text) == {
+        "f": [("T*", "x"), ("Stride", "x_step"), ("int64", "n"), ("double*", "s"), ("Bool*", "k"), ("void*", "y")]
+    }
+
+
+def test_every_kernel_is_declared_as_the_launch_point_reads_it():
+    for path in FOLDER.glob("*.cu"):
+        text = path.read_text(encoding="utf-8")
+        assert len(source(path.name)[1]) == text.count("__global__") > 0
+
+
+def test_a_kernel_runs():
+    x, y = tensors(5, 5)
+    launch(*X, 5, *arguments(x, y))
+    np.testing.assert_array_equal(y.to("cpu").numpy(), 1)
+
+
+def test_nothing_to_do_is_no_launch():
+    x, y = tensors(0, 0)
+    launch(*X, 0, *arguments(x, y))
+
+
+def test_another_number_of_arguments():
+    x, y = tensors(5, 5)
+    with pytest.raises(TypeError, match=r"^\[unary\] expected the arguments of .*got 5"):
+        launch(*X, 5, *arguments(x, y)[:-1])
+
+
+def test_another_dtype():
+    x, y = *tensors(5, dtype="float64"), *tensors(5)
+    with pytest.raises(TypeError, match=r"^\[unary\] expected x to be float32, got float64"):
+        launch(*X, 5, *arguments(x, y))
+
+
+def test_another_device():
+    (x,), y = tensors(5), mg.zeros(5)
+    with pytest.raises(ValueError, match=r"^\[unary\] expected y on cuda:0, got cpu"):
+        launch(*X, 5, *arguments(x, y))
+
+
+def test_no_array():
+    x = tensors(5)[0]
+    with pytest.raises(TypeError, match=r"^\[unary\] expected y to be an array, got ndarray"):
+        launch(*X, 5, *arguments(x, np.zeros(5, "float32")))
+
+
+def test_strides_where_none_are_declared():
+    x, y = tensors((4, 6), 4)
+    with pytest.raises(ValueError, match=r"^\[moments\] expected x to be contiguous, got strides \(4, 24\)"):
+        launch("reduce.cu", "moments", "float32", 0, 256, 1, 6, 4, 1, 4, x.T, y, y)
