@@ -1,0 +1,128 @@
+"""Tensors on a GPU: how they come there and back, and what cannot be."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from checks import refuses
+
+import minigrad as mg
+from minigrad import nn
+
+ROOT = [sys.executable, "-c"]
+
+
+def run(program):
+    """A program in a process of its own, which finds no CuPy; what it prints."""
+    hide = "import sys; sys.modules['cupy'] = None\n"
+    done = subprocess.run([*ROOT, hide + program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# ── without CuPy ──────────────────────────────────────────────────────────────────────────────────
+
+def test_import_neither_imports_nor_compiles_anything():
+    program = "import sys, minigrad; print([n for n in sys.modules if 'cupy' in n or n.startswith('minigrad.cuda.')])"
+    done = subprocess.run([*ROOT, program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_cupy_there_is_no_gpu():
+    assert run("import minigrad as mg; print(mg.cuda.is_available(), mg.cuda.device_count())") == "False 0"
+
+
+@pytest.mark.parametrize("program", [
+    "mg.zeros(2, device='cuda')", "mg.zeros(2).to('cuda:1')", "mg.nn.Linear(1, 1).to('cuda')", "mg.cuda.synchronize()",
+    "mg.random.normal(shape=(2,), device='cuda')",
+])  # fmt: skip
+def test_without_cupy_the_error_says_what_to_install(program):
+    message = run(f"""
+import minigrad as mg
+try:
+    {program}
+except RuntimeError as error:
+    print(error)
+""")
+    assert "pip install 'minigrad[cuda12x]' or 'minigrad[cuda13x]'" in message
+    assert "needs CuPy and a GPU" in message
+
+
+# ── there and back ────────────────────────────────────────────────────────────────────────────────
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (4, 5, 6)])
+def test_values_survive(rng, dtype, shape):
+    values = (rng.standard_normal(shape) * 9).astype(dtype)
+    there = mg.tensor(values).to("cuda")
+    assert (there.device, there.dtype, there.shape) == ("cuda:0", dtype, shape)
+    np.testing.assert_array_equal(there.to("cpu").numpy(), values)
+    np.testing.assert_array_equal(there.to("cuda:0").tolist(), values.tolist())
+
+
+def test_a_view_survives(rng):
+    values = rng.standard_normal((4, 6))
+    np.testing.assert_array_equal(mg.tensor(values).T[1:4:2].to("cuda").to("cpu").numpy(), values.T[1:4:2])
+    np.testing.assert_array_equal(mg.tensor(values).to("cuda").T[1:4:2].to("cpu").numpy(), values.T[1:4:2])
+
+
+def test_the_gradient_comes_back(rng):
+    x = mg.tensor(rng.standard_normal(5), requires_grad=True)
+    g = rng.standard_normal(5)
+    (x.to("cuda") * 3).backward(mg.tensor(g, device="cuda"))
+    assert x.grad.device == "cpu"
+    np.testing.assert_allclose(x.grad.numpy(), 3 * g)
+
+
+def test_a_module_moves():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).to("cuda")
+    assert {x.device for x in [*model.parameters(), *model.buffers()]} == {"cuda:0"}
+    assert {x.device for x in model.to("cpu").state_dict().values()} == {"cpu"}
+
+
+def test_numpy_sees_the_cpu_only():
+    with pytest.raises(TypeError, match=r"^\[numpy\] expected a tensor on the CPU, got one on cuda:0: use x.to\('cpu'\)"):
+        mg.zeros(2, device="cuda").numpy()
+
+
+def test_dlpack_says_where():
+    assert mg.zeros(2, device="cuda").__dlpack_device__() == (2, 0)
+    with pytest.raises(BufferError, match="expected device"):
+        mg.zeros(2, device="cuda").__dlpack__(dl_device=(1, 0))
+
+
+# ── what cannot be ────────────────────────────────────────────────────────────────────────────────
+
+@pytest.mark.parametrize("call", [
+    lambda a, b: a + b, lambda a, b: mg.where(a > 0, a, b), lambda a, b: a @ b, lambda a, b: mg.concat([a, b]),
+    lambda a, b: mg.layer_norm(a, 2, b[0]),
+])  # fmt: skip
+def test_tensors_on_different_devices(call):
+    a, b = mg.ones((2, 2), device="cuda"), mg.ones((2, 2))
+    with pytest.raises(ValueError, match=r"^\[\w+\] .*cuda:0 and cpu"):
+        call(a, b)
+    np.testing.assert_array_equal(a.to("cpu").numpy(), 1)
+
+
+def test_a_device_that_does_not_exist():
+    absent = f"cuda:{mg.cuda.device_count()}"
+    model = nn.Linear(1, 1)
+    for call in (lambda: mg.zeros(2, device=absent), lambda: mg.zeros(2).to(absent), lambda: model.to(absent)):
+        refuses(RuntimeError, "device", [absent, f"below cuda:{mg.cuda.device_count()}"], call)
+    refuses(RuntimeError, "synchronize", absent, lambda: mg.cuda.synchronize(mg.cuda.device_count()))
+
+
+def test_memory_that_is_not_there():
+    before = mg.ones(3, device="cuda")
+    with pytest.raises(MemoryError, match=r"^\[allocate\] no memory for \d+ bytes on cuda:0"):
+        mg.empty(1 << 50, dtype="bool", device="cuda")
+    np.testing.assert_array_equal((before + mg.ones(3, device="cuda")).to("cpu").numpy(), 2)
+
+
+def test_in_place_writes_are_seen():
+    x = mg.ones(3, device="cuda", requires_grad=True)
+    y = x * x
+    with mg.no_grad():
+        x += 1
+    refuses(mg.GradientError, "multiply", "", lambda: y.sum().backward())
