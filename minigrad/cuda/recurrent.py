@@ -36,9 +36,11 @@ class Recurrent(Norms):
     def recurrent_backward(self, cell: Cell, arrays: dict[str, Any]) -> None:
         layer, weight = Steps(cell, arrays), arrays["w"].detach()
         dh, dz = arrays["dh"], arrays["dz"].detach()
+        wanted = [any(arrays.get(name) is not None for name in names)
+                  for names in (("dgamma", "dbeta"), ("dgamma_c", "dbeta_c"))]  # fmt: skip
         affine, affine_c = (
-            self._zeros(layer.batch, 2 * width, dh.device) if any(arrays.get(name) is not None for name in names) else None
-            for names, width in ((("dgamma", "dbeta"), layer.columns), (("dgamma_c", "dbeta_c"), layer.hidden))
+            self._zeros(layer.batch, 2 * width, dh.device) if any_of_them else None
+            for any_of_them, width in zip(wanted, (layer.columns, layer.hidden), strict=True)
         )
         rest = arrays["gy"], dh, arrays.get("dc"), arrays["dx"], dz, affine, affine_c
         if layer.cached:

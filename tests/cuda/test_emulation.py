@@ -80,7 +80,7 @@ def test_an_element_that_is_left_out_shows(broken, rng):
 def test_a_wrong_mask_of_a_shuffle_is_an_error(broken, rng, mask):
     broken("norm.cu", "__shfl_xor_sync(~0u", f"__shfl_xor_sync({mask}")
     x, _ = ours((4, 256), rng)
-    with pytest.raises(RuntimeError, match="norm_held: a lane .* shuffle"):
+    with pytest.raises(RuntimeError, match=r"norm_held: a lane .* shuffle"):
         mg.layer_norm(x, 256)
 
 

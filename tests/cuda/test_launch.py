@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.engine.backend import Unary
 from minigrad.cuda.launch import FOLDER, launch, parameters, source
+from minigrad.engine.backend import Unary
 
 X = ("elementwise.cu", "unary", "float32", 0)
 
