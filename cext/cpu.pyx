@@ -1,5 +1,6 @@
 """The CPU backend: every primitive is a kernel of the table, started through `launch`."""
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
@@ -294,6 +295,36 @@ cdef class CPU(Backend):
                <int64_t>(0 if g.count == 1 else 1), dz.data)
 
     # ── indexing and order ──
+
+    cpdef class_labels(self, str op, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
+                       Array inverse):
+        cdef const int64_t* t = <const int64_t*>labels.data
+        cdef int64_t* to = <int64_t*>out.data
+        cdef double total = 0
+        cdef int64_t i
+        for i in range(labels.count):
+            if t[i] != ignore:
+                if t[i] < 0 or t[i] >= width:
+                    raise IndexError(f"[{op}] expected labels from 0 to {width - 1}, got {t[i]} in row {i}")
+                total += 1 if weight is None else (<float*>weight.data)[t[i]] if weight.code == FLOAT32 \
+                    else (<double*>weight.data)[t[i]]
+            to[i] = t[i]
+        if inverse is not None:
+            total = 1 / total if total else NAN
+            if inverse.code == FLOAT32:
+                (<float*>inverse.data)[0] = total
+            else:
+                (<double*>inverse.data)[0] = total
+
+    cpdef checked_index(self, str op, int axis, int64_t n, Array index, Array out):
+        cdef const int64_t* source = <const int64_t*>index.data
+        cdef int64_t* to = <int64_t*>out.data
+        cdef int64_t k, value
+        for k in range(index.count):
+            value = source[k]
+            if value < -n or value >= n:
+                raise IndexError(f"[{op}] index {value} is out of range for axis {axis} of length {n}")
+            to[k] = value + n if value < 0 else value
 
     cpdef take(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array out):
         launch(out.count, kernels.take, outer, n, inner, <int64_t>itemsize(x.code), x.data, index.count,

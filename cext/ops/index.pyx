@@ -22,24 +22,13 @@ from minigrad.engine.tape cimport Node, become, before_write, check_write, recor
 cdef Array checked_index(str op, object index, int64_t n, int axis, int device):
     """Integer indices as int64 from 0 to n - 1; negative ones count from the end."""
     cdef Array i = operand(op, index), out
-    cdef const int64_t* source
-    cdef int64_t* to
-    cdef int64_t k, value
     if is_float(i.code) or i.code == BOOL:
         if i.count:
             raise IndexError(f"[{op}] expected integer indices, got {i.dtype}")
     i = dense(cast(i, INT64))
-    if device or i.buffer.device:
-        i = transferred(i, 0)     # checked on the host
-    source = <const int64_t*>i.data
     out = empty_as(i, INT64)
-    to = <int64_t*>out.data
-    for k in range(i.count):
-        value = source[k]
-        if value < -n or value >= n:
-            raise IndexError(f"[{op}] index {value} is out of range for axis {axis} of length {n}")
-        to[k] = value + n if value < 0 else value
-    return transferred(out, device) if device else out
+    backend(i).checked_index(op, axis, n, i, out)       # where they are
+    return out if out.buffer.device == device else transferred(out, device)
 
 
 cdef tuple around(Array x, int axis):
@@ -318,11 +307,13 @@ cdef tuple parse_key(str op, Array x, object key):
                                      f"{x.extent[axis + i]} of {shape_of(x)}")
             if mask.ndim == 0:
                 # a 0-d mask adds an axis of length one or zero
-                layout.append(("new", from_object(np.zeros(int(bool(mask.item())), dtype=np.int64), INT64, 0, False)))
+                number = np.zeros(int(bool(mask.item())), dtype=np.int64)
+                layout.append(("new", from_object(number, INT64, x.buffer.device, False)))
                 continue
             for found in nonzero(mask):
                 spec.append((0, 1, x.extent[axis], True))
-                layout.append(found)
+                layout.append(found if (<Array>found).buffer.device == x.buffer.device
+                              else transferred(found, x.buffer.device))
                 axis += 1
         elif isinstance(part, Array):
             spec.append((0, 1, x.extent[axis], True))
@@ -436,15 +427,16 @@ cdef int setitem_backward(Node node, Array g) except -1:
         node.send(0, where(mask, 0, g))
     if node.needs(1):
         part = read(g, spec, layout)
-        node.send(1, part if is_basic(layout) else where(written(shape_of(g), spec, layout), part, 0))
+        node.send(1, part if is_basic(layout) else where(written(g, spec, layout), part, 0))
     return 0
 
 
-cdef Array written(tuple shape, list spec, list layout):
-    """Which elements of a value stay where they are put: of equal indices the last."""
-    cdef Array number = zeros(shape, INT64, 0)
+cdef Array written(Array x, list spec, list layout):
+    """Which elements of a value stay where they are put in x: of equal indices the last."""
+    cdef Array number = zeros(shape_of(x), INT64, x.buffer.device)
     part = shape_of(read(number, spec, layout))
-    cdef Array numbers = from_object(np.arange(np.prod(part, dtype=np.int64)).reshape(part), INT64, 0, False)
+    cdef Array numbers = from_object(np.arange(np.prod(part, dtype=np.int64)).reshape(part), INT64,
+                                     x.buffer.device, False)
     write(number, spec, layout, numbers)
     return equal(read(number, spec, layout), numbers)
 

@@ -201,13 +201,13 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     z = class_rows(z, axis, rows, width)
     if given:
         loss = probable(z, class_rows(cast(labels, z.code), axis, rows, width), w, label_smoothing)
-        return finished(loss, reduction, rows if rows else NAN, shape)
-    labels = row_labels("cross_entropy", labels, width, ignore)
+        return finished(loss, reduction, 1.0 / rows if rows else NAN, shape)
+    labels, inverse = row_labels("cross_entropy", labels, width, ignore, w, z.code, reduction)
     loss, lse = empty(z.code, 1, &rows, z.buffer.device), empty(z.code, 1, &rows, z.buffer.device)
     if rows:
         backend(z).cross_entropy(rows, width, dense(z), labels, ignore, w, label_smoothing, loss, lse)
     track(loss, b"cross_entropy", cross_entropy_backward, 1, z, None, None, (labels, lse, w, ignore, label_smoothing))
-    return finished(loss, reduction, total_weight(labels, w, ignore) if reduction == "mean" else 1, shape)
+    return finished(loss, reduction, inverse, shape)
 
 
 cdef Array class_rows(Array x, int axis, int64_t rows, int64_t width):
@@ -226,12 +226,12 @@ cdef Array probable(Array z, Array q, Array weight, double smoothing):
     return negative(summed(multiply(q, log_softmax(z)), [1], False))
 
 
-cdef Array finished(Array loss, str reduction, double divisor, tuple shape):
-    """The losses of the rows, reduced."""
+cdef Array finished(Array loss, str reduction, object inverse, tuple shape):
+    """The losses of the rows, reduced; `inverse` is what makes a mean of their sum."""
     if reduction == "none":
         return loss if len(shape) == 1 else reshape_to(loss, shape)
     cdef Array total = summed(loss, [0], False)
-    return total if reduction == "sum" else multiply(total, 1 / divisor)
+    return total if reduction == "sum" else multiply(total, inverse)
 
 
 cdef int check_options(str op, Array z, Array target, object reduction) except -1:
@@ -264,32 +264,14 @@ cdef Array class_weight(str op, object weight, Array z, int axis):
     return alias(dense(cast(w, z.code)))
 
 
-cdef Array row_labels(str op, Array labels, int64_t width, int64_t ignore):
-    """The labels in a row, each of a class, or the one to be ignored. Kernels elsewhere than on the CPU check it."""
-    cdef Array flat = reshape_to(dense(cast(labels, INT64)), (labels.count,))
-    cdef const int64_t* t = <const int64_t*>flat.data
-    cdef int64_t i
-    if flat.buffer.device == 0:
-        for i in range(flat.count):
-            if (t[i] < 0 or t[i] >= width) and t[i] != ignore:
-                raise IndexError(f"[{op}] expected labels from 0 to {width - 1}, got {t[i]} in row {i}")
-    return flat
-
-
-cdef double total_weight(Array labels, Array weight, int64_t ignore) except? -1:
-    """What the mean divides by: the number of rows that count, or the sum of their classes' weights; NaN if none."""
-    cdef const int64_t* t
-    cdef double total = 0
-    cdef int64_t i
-    if labels.buffer.device or weight is not None:
-        values = labels._detached_numpy()
-        values = values[values != ignore]
-        total = len(values) if weight is None else weight._detached_numpy()[values].sum(dtype="float64")
-    else:
-        t = <const int64_t*>labels.data
-        for i in range(labels.count):
-            total += t[i] != ignore
-    return total if total else float("nan")
+cdef tuple row_labels(str op, Array labels, int64_t width, int64_t ignore, Array weight, int code, str reduction):
+    """(the labels in a row, each of a class or the one to be ignored, what makes a mean of the sum of their losses)."""
+    cdef Array flat = reshape_to(dense(cast(labels, INT64)), (labels.count,)), inverse = None
+    cdef Array out = empty_as(flat, INT64)
+    if reduction == "mean":
+        inverse = empty(code, 0, NULL, flat.buffer.device)
+    backend(flat).class_labels(op, width, ignore, flat, weight, out, inverse)
+    return out, inverse
 
 
 # ── nll_loss, of primitive operations: loss = -w_t x_t ────────────────────────────────────────────
@@ -340,7 +322,7 @@ def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"
     shape = shape_of(x)[:axis] + shape_of(x)[axis + 1:]
     check_class_labels("nll_loss", False, x, target, axis, reduction)
     w = class_weight("nll_loss", weight, x, axis)
-    flat = row_labels("nll_loss", target, x.extent[axis], ignore)
+    flat, inverse = row_labels("nll_loss", target, x.extent[axis], ignore, w, x.code, reduction)
     kept = cast(not_equal(flat, ignore), BOOL)
     safe = where(kept, flat, 0)
     x = class_rows(x, axis, flat.count, x.extent[axis])
@@ -348,4 +330,4 @@ def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"
     if w is not None:
         loss = multiply(loss, taken(w, 0, safe))
     loss = where(kept, loss, 0)     # whatever stands in an ignored row, no derivative sees it
-    return finished(loss, reduction, total_weight(flat, w, ignore) if reduction == "mean" else 1, shape)
+    return finished(loss, reduction, inverse, shape)

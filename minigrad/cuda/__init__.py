@@ -51,6 +51,8 @@ def synchronize(device: int = 0) -> None:
     ------
     RuntimeError
         If there is no such GPU.
+    IndexError
+        If an index that was on the GPU, or a label, was out of range in an operation since.
 
     Examples
     --------
@@ -61,8 +63,11 @@ def synchronize(device: int = 0) -> None:
     _check("synchronize", device)
     import cupy
 
+    from minigrad.cuda import faults
+
     with cupy.cuda.Device(device):
         cupy.cuda.runtime.deviceSynchronize()
+    faults.of(device).look()
 
 
 @functools.cache

@@ -6,8 +6,13 @@ import cupy
 import numpy as np
 from cupy_backends.cuda.libs import cublas
 
+from minigrad.cuda import faults
+from minigrad.cuda.index import Index
 from minigrad.cuda.launch import BLOCK, WARP, empty, launch, power_of_two
+from minigrad.cuda.optimizer import Optimizer
+from minigrad.cuda.random import Random
 from minigrad.cuda.recurrent import Recurrent
+from minigrad.cuda.softmax import Softmax
 from minigrad.engine.array import Code
 from minigrad.engine.backend import register
 from minigrad.engine.tensor import Tensor
@@ -42,10 +47,12 @@ def transfer(x: Tensor, index: int) -> Tensor:
         # Memory of the CPU may be written again, or read, as soon as this returns.
         if kind != DEVICE_TO_DEVICE:
             stream.synchronize()
+    if kind == DEVICE_TO_HOST:
+        faults.of(int(x.device[5:])).look()
     return out
 
 
-class CUDA(Recurrent):
+class CUDA(Recurrent, Softmax, Index, Random, Optimizer):
     """The primitives on one GPU."""
 
     def __init__(self, device: int) -> None:

@@ -43,6 +43,13 @@ struct Stride {
     int64 n[8];
 };
 
+// Lists of tensors, and in how many chunks each of them is cut: chunk[i] is the first one of tensor i.
+struct Tensors {
+    int64 count;
+    void* array[5][64];
+    int64 size[64], chunk[65];
+};
+
 // Where an element lies whose number in row-major order is i
 __device__ inline int64 offset(int64 i, const Extent& shape, const Stride& step) {
     int64 at = 0;

@@ -11,7 +11,9 @@ declared                                expected
 ``void* x``                             the same, of any dtype
 ``T* x, Stride x_step``                 one array of any layout: its address, its strides in bytes
 ``Extent shape``                        a tuple of lengths
-``int64 n``, ``double eps``, ...        a number
+``Tensors list``                        (five lists of arrays of dtype T, or None; their sizes; in how many chunks each
+                                        of them is cut)
+``T eps``, ``int64 n``, ...             a number
 ======================================  ==============================================================
 """
 
@@ -39,6 +41,11 @@ SCALARS = {
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
 AXES = 8  # the most that an array has
 STRUCT = np.dtype(f"V{8 * AXES}")
+MOST_TENSORS = 64  # of a list: a kernel's parameters have 4096 bytes in all
+TENSORS = np.dtype([
+    ("count", np.int64), ("array", np.uint64, (5, MOST_TENSORS)), ("size", np.int64, MOST_TENSORS),
+    ("chunk", np.int64, MOST_TENSORS + 1),
+])  # fmt: skip
 
 
 def parameters(text: str) -> dict[str, list[tuple[str, str]]]:
@@ -84,6 +91,16 @@ def _module(cupy: Any, file: str, dtype: str) -> Any:
     return cupy.RawModule(code=source(file)[0], options=options(dtype))
 
 
+def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:
+    """A tensor that is not initialized."""
+    return constant("empty", shape, None, dtype, device)
+
+
+def power_of_two(n: int, least: int = 1) -> int:
+    """The smallest one that is not below n, nor below `least`."""
+    return max(1 << max(n - 1, 0).bit_length(), least)
+
+
 def launch(
     file: str, name: str, dtype: str, device: int, threads: int, *arguments: Any, block: int = BLOCK, blocks: int = 0
 ) -> None:
@@ -126,10 +143,12 @@ def launch(
             packed.append(_eight(given.strides, 0))
             continue
         given = next(rest)
-        if kind in SCALARS:
-            packed.append(SCALARS[kind](given))
+        if kind in SCALARS or kind == "T":
+            packed.append(SCALARS[TYPES[dtype] if kind == "T" else kind](given))
         elif kind == "Extent":
             packed.append(_eight(given, 1))
+        elif kind == "Tensors":
+            packed.append(_tensors(name, *given, dtype, device))
         else:
             strided = declared[i + 1 : i + 2] == [("Stride", f"{parameter}_step")]
             packed.append(_address(name, parameter, kind, given, dtype, device, strided))
@@ -142,6 +161,22 @@ def launch(
 def _eight(numbers: tuple[int, ...], fill: int) -> np.ndarray:
     """Lengths or strides as a struct of AXES numbers, which CuPy passes by value; the last axis comes last."""
     return np.array((fill,) * (AXES - len(numbers)) + numbers, np.int64).view(STRUCT)
+
+
+def _tensors(
+    kernel: str, lists: list[Any], sizes: list[int], chunks: list[int], dtype: str, device: int
+) -> np.ndarray:
+    """Lists of arrays as a struct, which CuPy passes by value."""
+    packed = np.zeros(1, TENSORS)
+    struct, n = packed[0], len(sizes)
+    struct["count"], struct["size"][:n] = n, sizes
+    np.cumsum(chunks, out=struct["chunk"][1 : n + 1])
+    for k, arrays in enumerate(lists):
+        for i, one in enumerate(arrays or ()):
+            struct["array"][k, i] = _address(kernel, f"tensor {i} of list {k}", "T*", one, dtype, device, False)
+            if one.size != sizes[i]:
+                raise ValueError(f"[{kernel}] expected {sizes[i]} elements in tensor {i} of list {k}, got {one.size}")
+    return packed
 
 
 def _address(kernel: str, parameter: str, kind: str, given: Any, dtype: str, device: int, strided: bool) -> np.uint64:

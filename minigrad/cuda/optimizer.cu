@@ -1,0 +1,166 @@
+// Optimizer steps: one pass over all parameters of a list, and the sum of the squares of their gradients.
+//
+// The tensors come by value, as many as the parameters of a kernel have room for. Their elements are cut in chunks, one
+// for a block at a time, which depend on the sizes alone. Constants are combined in double on the host; the formulas are
+// those of cext/kernels/optimizer.cpp.
+
+#if FLOATING
+
+const int CHUNK = 1024, THREADS = 256;
+
+// What a thread works on: four neighbouring elements of one tensor, or fewer
+struct Place {
+    int tensor;
+    int64 first, count;
+};
+
+// f(place) for all elements of the tensors
+template <class F>
+__device__ void each_place(const Tensors& list, F f) {
+    for (int64 chunk = blockIdx.x; chunk < list.chunk[list.count]; chunk += gridDim.x) {
+        int low = 0, high = int(list.count);  // chunk[low] <= chunk < chunk[high]
+        while (high - low > 1) {
+            const int middle = (low + high) / 2;
+            (list.chunk[middle] <= chunk ? low : high) = middle;
+        }
+        const int64 first = (chunk - list.chunk[low]) * CHUNK + 4 * threadIdx.x, count = list.size[low] - first;
+        f({low, first, count < 4 ? count : 4});
+    }
+}
+
+struct alignas(16) Four {
+    T value[4];
+};
+
+// Four elements of an array of tensor i
+__device__ inline void load(const Tensors& list, int array, const Place& at, T* value) {
+    const T* from = (const T*)list.array[array][at.tensor] + at.first;
+    if (at.count == 4 && (uint64)from % 16 == 0) {
+        const Four four = *(const Four*)from;
+        for (int k = 0; k < 4; k++) value[k] = four.value[k];
+    } else {
+        for (int k = 0; k < 4; k++) value[k] = k < at.count ? from[k] : T(0);
+    }
+}
+__device__ inline void store(const Tensors& list, int array, const Place& at, const T* value) {
+    T* to = (T*)list.array[array][at.tensor] + at.first;
+    if (at.count == 4 && (uint64)to % 16 == 0) {
+        Four four;
+        for (int k = 0; k < 4; k++) four.value[k] = value[k];
+        *(Four*)to = four;
+    } else {
+        for (int k = 0; k < 4 && k < at.count; k++) to[k] = value[k];
+    }
+}
+
+enum { P, G, S1, S2, S3, ARRAYS };  // parameters, gradients, states
+
+// f(p, g, s1, s2, s3) on every element; states that are absent are 0 and stay away
+template <class F>
+__device__ void update(const Tensors& list, F f) {
+    each_place(list, [&](const Place& at) {
+        T value[ARRAYS][4] = {};
+        if (at.count <= 0) return;
+        for (int a = 0; a < ARRAYS; a++) {
+            if (list.array[a][at.tensor]) load(list, a, at, value[a]);
+        }
+        for (int k = 0; k < 4; k++) f(value[P][k], value[G][k], value[S1][k], value[S2][k], value[S3][k]);
+        for (int a = 0; a < ARRAYS; a++) {
+            if (a != G && list.array[a][at.tensor]) store(list, a, at, value[a]);
+        }
+    });
+}
+
+// g += weight_decay p
+// without momentum: p -= lr g, otherwise buffer = momentum buffer + (1 - dampening) g, at first g, and then
+// p -= lr (of_g g + of_buffer buffer), which nesterov decides
+extern "C" __global__ void sgd(Tensors list, T lr, T decay, T momentum, T fresh, T of_g, T of_buffer, Bool plain,
+                               Bool first) {
+    update(list, [&](T& p, T g, T& buffer, T&, T&) {
+        const T d = g + decay * p;
+        if (plain) {
+            p -= lr * d;
+        } else {
+            buffer = first ? d : momentum * buffer + fresh * d;
+            p -= lr * (of_g * d + of_buffer * buffer);
+        }
+    });
+}
+
+// g += weight_decay p; decoupled (AdamW): p = shrink p instead
+// m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,  amsgrad: v' = v_max = max(v_max, v), otherwise v' = v
+// p -= rate m / (root sqrt(v') + eps)
+extern "C" __global__ void adam(Tensors list, T rate, T root, T eps, T beta1, T beta2, T fresh1, T fresh2, T decay,
+                                T shrink, Bool amsgrad) {
+    update(list, [&](T& p, T g, T& m, T& v, T& top) {
+        const T d = g + decay * p;
+        m = beta1 * m + fresh1 * d;
+        v = beta2 * v + fresh2 * (d * d);
+        if (amsgrad) top = v > top || v != v ? v : top;
+        p = shrink * p - rate * m / (sqrt(amsgrad ? top : v) * root + eps);
+    });
+}
+
+// g += weight_decay p,  v = alpha v + (1 - alpha) g^2
+// centered: a = alpha a + (1 - alpha) g,  r = sqrt(v - a^2) + eps, otherwise r = sqrt(v) + eps
+// p -= lr buffer with momentum, buffer = momentum buffer + g/r, otherwise p -= lr g/r
+extern "C" __global__ void rmsprop(Tensors list, T lr, T decay, T eps, T alpha, T fresh, T momentum, Bool heavy,
+                                   Bool centered) {
+    update(list, [&](T& p, T g, T& v, T& buffer, T& mean) {
+        const T d = g + decay * p;
+        v = alpha * v + fresh * (d * d);
+        T variance = v;
+        if (centered) {
+            mean = alpha * mean + fresh * d;
+            variance -= mean * mean;
+            variance = variance < 0 ? T(0) : variance;  // rounding
+        }
+        T change = d / (sqrt(variance) + eps);
+        if (heavy) change = buffer = momentum * buffer + change;
+        p -= lr * change;
+    });
+}
+
+// g += weight_decay p,  s += g^2,  p -= lr g / (sqrt(s) + eps)
+extern "C" __global__ void adagrad(Tensors list, T lr, T decay, T eps) {
+    update(list, [&](T& p, T g, T& s, T&, T&) {
+        const T d = g + decay * p;
+        s += d * d;
+        p -= lr * d / (sqrt(s) + eps);
+    });
+}
+
+// The sum of a block's values, in its first thread
+__device__ inline double block_sum(double s) {
+    __shared__ double sums[THREADS];
+    __syncthreads();
+    sums[threadIdx.x] = s;
+    for (int distance = THREADS / 2; distance > 0; distance /= 2) {
+        __syncthreads();
+        if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
+    }
+    return sums[0];
+}
+
+// total[blocks] = sums of squares of all gradients, in double from the square on: a gradient of 1e20 has a norm
+extern "C" __global__ void square_sums(Tensors list, double* total) {
+    double sum = 0;
+    each_place(list, [&](const Place& at) {
+        T g[4];
+        if (at.count <= 0) return;
+        load(list, G, at, g);
+        for (int k = 0; k < 4; k++) sum += double(g[k]) * double(g[k]);
+    });
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) total[blockIdx.x] = sum;
+}
+
+// y[1] = the sum of x[n]
+extern "C" __global__ void sum_of(int64 n, const double* x, double* y) {
+    double sum = 0;
+    for (int64 i = threadIdx.x; i < n; i += THREADS) sum += x[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) y[0] = sum;
+}
+
+#endif

@@ -1,0 +1,76 @@
+"""Optimizer steps on a GPU: few kernels for all parameters."""
+
+import math
+from typing import Any
+
+from minigrad.cuda.launch import BLOCK, MOST_TENSORS, empty, launch
+from minigrad.engine.backend import Backend
+from minigrad.engine.tensor import Tensor
+
+Tensors = list[Tensor]
+CHUNK = 1024  # elements that a block takes at a time: CHUNK of optimizer.cu
+SUMS = 512  # blocks that add squares
+
+
+class Optimizer(Backend):
+    """The primitives of lists of tensors."""
+
+    device: int
+
+    def optimize(
+        self, rule: str, p: Tensors, g: Tensors, s1: Tensors | None, s2: Tensors | None, s3: Tensors | None,
+        step: dict[str, Any],
+    ) -> None:  # fmt: skip
+        lists = (p, g, s1, s2, s3)
+        numbers = RULES[rule](lists, lambda name, absent=0.0: step.get(name, absent))
+        for tensors, chunks in batches(lists):
+            launch("optimizer.cu", rule, p[0].dtype.name, self.device, chunks * BLOCK, tensors, *numbers)
+
+    def sum_of_squares(self, g: Tensors) -> float:
+        """A number of Python's: this waits for the GPU."""
+        dtype, counts = g[0].dtype.name, []
+        parts = list(batches((g, g, None, None, None)))
+        counts = [min(chunks, SUMS) for _, chunks in parts]
+        sums = empty((max(sum(counts), 1),), "float64", g[0].device)
+        result = empty((1,), "float64", g[0].device)
+        done = 0
+        for (tensors, chunks), count in zip(parts, counts, strict=True):
+            launch("optimizer.cu", "square_sums", dtype, self.device, chunks * BLOCK, tensors, sums[done : done + count],
+                   blocks=count)  # fmt: skip
+            done += count
+        launch("optimizer.cu", "sum_of", dtype, self.device, BLOCK, done, sums, result)
+        return float(result.item())
+
+
+def batches(lists: tuple[Tensors | None, ...]) -> Any:
+    """As many tensors at once as a kernel takes: their lists, and how many chunks of elements they have."""
+    sizes = [tensor.size for tensor in lists[0] or ()]
+    for first in range(0, len(sizes), MOST_TENSORS):
+        part = slice(first, first + MOST_TENSORS)
+        chunks = [-(-size // CHUNK) for size in sizes[part]]
+        yield ([None if one is None else one[part] for one in lists], sizes[part], chunks), sum(chunks)
+
+
+def sgd(lists: Any, of: Any) -> tuple[Any, ...]:
+    momentum, nesterov = of("momentum"), of("nesterov")
+    return (of("lr"), of("weight_decay"), momentum, 1 - of("dampening"), 1.0 if nesterov else 0.0,
+            momentum if nesterov else 1.0, lists[2] is None, of("first"))  # fmt: skip
+
+
+def adam(lists: Any, of: Any) -> tuple[Any, ...]:
+    lr, decay, decoupled = of("lr"), of("weight_decay"), of("decoupled")
+    return (lr / of("correction1", 1.0), 1 / math.sqrt(of("correction2", 1.0)), of("eps"), of("beta1"), of("beta2"),
+            1 - of("beta1"), 1 - of("beta2"), 0.0 if decoupled else decay, 1 - lr * decay if decoupled else 1.0,
+            lists[4] is not None)  # fmt: skip
+
+
+def rmsprop(lists: Any, of: Any) -> tuple[Any, ...]:
+    return (of("lr"), of("weight_decay"), of("eps"), of("beta2"), 1 - of("beta2"), of("momentum"), lists[3] is not None,
+            lists[4] is not None)  # fmt: skip
+
+
+def adagrad(lists: Any, of: Any) -> tuple[Any, ...]:
+    return of("lr"), of("weight_decay"), of("eps")
+
+
+RULES = {"sgd": sgd, "adam": adam, "rmsprop": rmsprop, "adagrad": adagrad}

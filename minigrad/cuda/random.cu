@@ -1,0 +1,135 @@
+// Random numbers from a counter: Philox 4x32-10, as cext/kernels/random.cpp has it, and the same numbers as there.
+//
+// A thread computes a block of the generator, or one of each stream where a value needs 64 bits: four values.
+
+struct Words {
+    unsigned word[4];
+};
+
+__device__ inline Words philox(uint64 seed, uint64 block, unsigned stream) {
+    unsigned a = unsigned(block), b = unsigned(block >> 32), c = stream, d = 0;
+    unsigned key0 = unsigned(seed), key1 = unsigned(seed >> 32);
+    for (int round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
+        const unsigned p_high = __umulhi(0xD2511F53u, a), p_low = 0xD2511F53u * a;
+        const unsigned q_high = __umulhi(0xCD9E8D57u, c), q_low = 0xCD9E8D57u * c;
+        a = q_high ^ b ^ key0;
+        b = q_low;
+        c = p_high ^ d ^ key1;
+        d = p_low;
+    }
+    return {{a, b, c, d}};
+}
+
+// f(bits, i) for the first of every four values i ..., of n in all
+template <class Bits, class F>
+__device__ void each_block(uint64 seed, uint64 offset, int64 n, F f) {
+    FOR_EACH(block, (n + 3) / 4) {
+        const Words high = philox(seed, offset + uint64(block), 0);
+        Bits bits[4];
+        if constexpr (sizeof(Bits) == 4) {
+            for (int k = 0; k < 4; k++) bits[k] = high.word[k];
+        } else {
+            const Words low = philox(seed, offset + uint64(block), 1);
+            for (int k = 0; k < 4; k++) bits[k] = uint64(high.word[k]) << 32 | low.word[k];
+        }
+        f(bits, 4 * block);
+    }
+}
+
+// y[i], y[i + 1], ... = four values, as far as there are so many; together where y lies so that they may be
+template <class R>
+__device__ void store(R* y, int64 i, int64 n, const R* value) {
+    struct alignas(4 * sizeof(R) < 16 ? 4 * sizeof(R) : 16) Four {
+        R value[4];
+    };
+    if (i + 4 <= n && (uint64)y % alignof(Four) == 0) {
+        Four four;
+        for (int k = 0; k < 4; k++) four.value[k] = value[k];
+        *(Four*)(y + i) = four;
+    } else {
+        for (int k = 0; k < 4 && i + k < n; k++) y[i + k] = value[k];
+    }
+}
+
+// k/2^24 from 32 bits, k/2^53 from 64: the floats in [0, 1) that are equally far apart
+__device__ inline float unit(unsigned bits) { return float(int(bits >> 8)) * 0x1p-24f; }
+__device__ inline double unit(uint64 bits) { return double(int64(bits >> 11)) * 0x1p-53; }
+
+// low + floor(u (high - low)) for the u in [0, 1) of 64 bits
+#if !FLOATING
+extern "C" __global__ void integers(uint64 seed, uint64 offset, int64 n, int64 low, int64 high, int64* y) {
+    const uint64 range = uint64(high) - uint64(low);
+    each_block<uint64>(seed, offset, n, [&](const uint64* bits, int64 i) {
+        int64 value[4];
+        for (int k = 0; k < 4; k++) value[k] = int64(uint64(low) + __umul64hi(bits[k], range));
+        store(y, i, n, value);
+    });
+}
+#else
+
+template <int size>
+struct BitsOf {
+    typedef unsigned type;
+};
+template <>
+struct BitsOf<8> {
+    typedef uint64 type;
+};
+typedef BitsOf<sizeof(T)>::type Bits;
+
+// low + u length, at most the number below `high`: rounding may reach that
+extern "C" __global__ void uniform(uint64 seed, uint64 offset, int64 n, T low, T length, T most, T* y) {
+    each_block<Bits>(seed, offset, n, [&](const Bits* bits, int64 i) {
+        T value[4];
+        for (int k = 0; k < 4; k++) {
+            const T v = fma(length, unit(bits[k]), low);
+            value[k] = v > most ? most : v;
+        }
+        store(y, i, n, value);
+    });
+}
+
+// In (0, 1], with as many bits as there are near 0: they make the tails of the normal distribution.
+__device__ inline float positive_unit(unsigned bits) { return float(int(bits >> 1 | 1)) * 0x1p-31f; }
+__device__ inline double positive_unit(uint64 bits) { return double(int64(bits >> 1 | 1)) * 0x1p-63; }
+
+// cos and sin of 2 pi bits/2^32 (or 2^64): the nearest quarter of the circle from two bits, the rest within pi/4
+__device__ inline void circle(Bits bits, T& cosine, T& sine) {
+    const int SHIFT = 8 * sizeof(Bits) - 2;
+    const Bits turned = bits + (Bits(1) << (SHIFT - 1)), quarter = turned >> SHIFT;
+    const T x = (unit(Bits(turned << 2)) - T(0.5)) * T(1.5707963267948966), s = sin(x), c = cos(x);
+    const T sine_ = quarter & 1 ? c : s, cosine_ = quarter & 1 ? s : c;
+    sine = quarter & 2 ? -sine_ : sine_;
+    cosine = (quarter + 1) & 2 ? -cosine_ : cosine_;
+}
+
+// Box and Muller 1958: values 2i and 2i + 1 are r cos(2 pi u) and r sin(2 pi u) with r = sqrt(-2 log v)
+extern "C" __global__ void normal(uint64 seed, uint64 offset, int64 n, T mean, T std, T* y) {
+    each_block<Bits>(seed, offset, n, [&](const Bits* bits, int64 i) {
+        T value[4];
+        for (int k = 0; k < 4; k += 2) {
+            const T r = std * sqrt(-2 * log(positive_unit(bits[k])));
+            T cosine, sine;
+            circle(bits[k + 1], cosine, sine);
+            value[k] = mean + r * cosine;
+            value[k + 1] = mean + r * sine;
+        }
+        store(y, i, n, value);
+    });
+}
+
+// y = x keep/(1 - p), keep = u >= p
+extern "C" __global__ void dropout(uint64 seed, uint64 offset, int64 n, float p, T scale, const T* x, T* y,
+                                   Bool* keep) {
+    each_block<unsigned>(seed, offset, n, [&](const unsigned* bits, int64 i) {
+        T value[4];
+        Bool kept[4];
+        for (int k = 0; k < 4; k++) {
+            kept[k] = unit(bits[k]) >= p;
+            value[k] = kept[k] && i + k < n ? x[i + k] * scale : T(0);
+        }
+        store(y, i, n, value);
+        store(keep, i, n, kept);
+    });
+}
+#endif
