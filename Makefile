@@ -7,6 +7,8 @@ IN = $(VENV)/bin
 PIP = $(IN)/python -m pip --disable-pip-version-check
 INSTALL = $(PIP) install -q --no-build-isolation -e
 TORCH = torch==2.13.0
+# What the tests of the CUDA kernels need where there is no GPU: CuPy's names, and the compiler.
+CUDA = cupy-cuda12x nvidia-cuda-nvrtc-cu12
 # When to build again; the build itself looks closer and compiles only what changed.
 SOURCES := $(shell find cext setup.py pyproject.toml -type f)
 # Two workers: the tests themselves use threads, and more of them win nothing on a small machine.
@@ -52,6 +54,7 @@ $(VENV)/peers: pyproject.toml | $(VENV)/built
 $(VENV)/test: pyproject.toml | $(VENV)/built
 	$(INSTALL) '.[test]'
 	$(PIP) install -q '$(TORCH)' || echo 'PyTorch cannot be installed here: the tests against it will not run'
+	$(PIP) install -q $(CUDA) || echo 'CuPy or NVRTC cannot be installed here: the CUDA kernels run in emulation only'
 	@touch $@
 
 # --- use -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,62 @@
+"""The stand-in for CuPy promises no more than CuPy has: every name of it exists there, without a GPU too."""
+
+import importlib.machinery
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import minigrad.cuda
+
+EMULATION = str(Path(__file__).parent.parent / "emulation")
+ELSEWHERE = [path for path in sys.path if path != EMULATION]
+INSTALLED = importlib.machinery.PathFinder.find_spec("cupy", ELSEWHERE) is not None
+
+
+def test_cupy_is_there_where_it_is_promised():
+    assert INSTALLED or os.environ.get("MINIGRAD_REQUIRE_CUPY", "0") == "0"
+
+
+NAMES = {
+    "cupy": ["RawModule"],
+    "cupy.cuda": ["Device", "alloc", "alloc_pinned_memory", "get_current_stream"],
+    "cupy.cuda.memory": ["OutOfMemoryError"],
+    "cupy.cuda.device": ["get_cublas_handle"],
+    "cupy.cuda.runtime": ["deviceSynchronize", "getDeviceCount", "getDeviceProperties", "memcpyAsync"],
+    "cupy_backends.cuda.libs.cublas": ["CUBLAS_OP_N", "CUBLAS_OP_T", "dgemmStridedBatched", "sgemmStridedBatched"],
+}
+
+
+@pytest.mark.skipif(not INSTALLED, reason="CuPy is not installed: pip install cupy-cuda12x")
+def test_the_names_in_use_exist():
+    # cuBLAS is a library of its own, without which its module cannot be imported, but read.
+    program = f"""
+import importlib.util, pathlib
+for module, names in {json.dumps(NAMES)}.items():
+    if module.endswith("cublas"):
+        text = pathlib.Path(importlib.util.find_spec(module).origin).read_bytes()
+        missing = [name for name in names if name.encode() not in text]
+    else:
+        missing = [name for name in names if not hasattr(importlib.import_module(module), name)]
+    assert not missing, (module, missing)
+import cupy
+assert "emulation" not in cupy.__file__
+module = cupy.RawModule(code='extern "C" __global__ void f(float* x) {{}}', options=("-std=c++17",))
+assert hasattr(module, "get_function")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_name_in_use_is_listed():
+    """Of the files of minigrad/cuda, what they take from CuPy stands in NAMES."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in Path(minigrad.cuda.__file__).parent.glob("*.py"))
+    short = {"cupy.cuda": "cupy.cuda.", "cupy.cuda.runtime": "runtime.", "cupy_backends.cuda.libs.cublas": "cublas."}
+    for module, prefix in short.items():
+        found = set(re.findall(rf"(?<![\w.]){re.escape(prefix)}(\w+)", text))
+        known = set(NAMES[module]) | {name.rpartition(".")[2] for name in NAMES if name.startswith(module + ".")}
+        assert found <= known, found - known
