@@ -1,0 +1,256 @@
+"""What the experiments share: options, training over seeds, tables, claims and their verdicts, the look of figures."""
+
+import argparse
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.datasets import load_digits
+from tqdm import tqdm
+
+import minigrad as mg
+from minigrad import nn, optim
+from minigrad.nn import functional as F
+
+# --- sources of the claims -------------------------------------------------------------------------------------------
+
+PAPER = "Ba, Kiros and Hinton 2016, arXiv:1607.06450"
+TUTORIAL = "senliuy, Layer Normalization (github.com/senliuy/keras_layerNorm_mlp_lstm)"
+OVERVIEW = "一文详解深度学习中的 Normalization"
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+
+def options(
+    doc: str, full: dict[str, Any], quick: dict[str, Any], norms: Sequence[str] = (), data: str = ""
+) -> argparse.Namespace:
+    """The options of an experiment; `full` and `quick` hold the defaults of the two settings.
+
+    `data` says what ``--data`` takes the place of; an option without a default or without a use is not offered.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a setting of half a minute on two cores: "
+                        + ", ".join(f"{name} {_text(value)}" for name, value in quick.items()))  # fmt: skip
+
+    def add(name: str, help: str, **more: Any) -> None:
+        key = name.replace("-", "_")
+        if key in full:
+            help += f" (default: {_text(full[key])})"
+            parser.add_argument("--" + name, help=help, nargs="+" if isinstance(full[key], list) else None, **more)
+
+    add("epochs", "passes over the training data", type=int)
+    add("batch-size", "samples per step", type=int)
+    add("seeds", "runs of each kind, with seeds that follow one another", type=int)
+    parser.add_argument("--seed", type=int, default=0, help="the first seed (default: 0)")
+    if norms:
+        parser.add_argument("--norm", nargs="+", choices=norms, default=list(norms), metavar="NAME",
+                            help=f"which norms to run: {', '.join(norms)} (default: all)")  # fmt: skip
+    if data:
+        parser.add_argument("--data", type=Path, metavar="PATH", help=data)
+    parser.add_argument("--device", default="cpu", help="where the arrays live (default: cpu)")
+    name = Path(parser.prog).stem + ".png"
+    parser.add_argument("--plot", default=name, metavar="FILE",
+                        help="where to save the figure, '' for nowhere (default: %(default)s)")  # fmt: skip
+    args = parser.parse_args()
+    for name, value in {**full, **(quick if args.quick else {})}.items():
+        if getattr(args, name, None) is None:
+            setattr(args, name, value)
+    return args
+
+
+def _text(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+# --- data ------------------------------------------------------------------------------------------------------------
+
+Arrays = tuple[mg.Tensor, ...]
+
+
+def images(args: argparse.Namespace, flat: bool = True) -> tuple[Arrays, Arrays]:
+    """Images and labels to train on and held out, standardized, as (N, 784) or (N, 1, 28, 28)."""
+    x, y = load_digits(return_X_y=True)
+    x = x.reshape(-1, 8, 8)[:, np.arange(28) * 8 // 28][:, :, np.arange(28) * 8 // 28]
+    order = np.random.default_rng(0).permutation(len(x))
+    count = len(x) // 5
+    sets = []
+    mean, std = x[order[count:]].mean(), x[order[count:]].std()
+    for chosen in (order[count:], order[:count]):
+        array = mg.tensor((x[chosen] - mean) / std, dtype=mg.float32, device=args.device)
+        sets.append((array.reshape(-1, 784) if flat else array.reshape(-1, 1, 28, 28), mg.tensor(y[chosen], device=args.device)))
+    return sets[0], sets[1]
+
+
+NORMS = {"none": lambda width: [], "batch": lambda width: [nn.BatchNorm1d(width)], "layer": lambda width: [nn.LayerNorm(width)]}
+
+
+def mlp(norm: str, *widths: int, activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
+    """A network of these widths; the norm stands before the activation, none of the two after the last layer."""
+    layers: list[nn.Module] = []
+    for below, above in zip(widths[:-2], widths[1:-1], strict=True):
+        layers += [nn.Linear(below, above), *NORMS[norm](above), activation()]
+    return nn.Sequential(*layers, nn.Linear(*widths[-2:]))
+
+
+# --- training --------------------------------------------------------------------------------------------------------
+
+
+class Runs(NamedTuple):
+    """What the runs of one kind leave behind: (seeds, steps), (seeds, epochs) and (seeds, probes, ...)."""
+
+    losses: np.ndarray
+    errors: np.ndarray
+    probes: np.ndarray
+
+
+Loss = Callable[[mg.Tensor, mg.Tensor], mg.Tensor]
+Probe = Callable[[nn.Module, Arrays], Any]
+
+
+def train(
+    args: argparse.Namespace, name: str, build: Callable[[], nn.Module], train_set: Arrays, test_set: Arrays,
+    optimizer: Callable[[Any], optim.Optimizer], *, epochs: int, batch_size: int, loss: Loss = F.cross_entropy,
+    error: Loss | None = None, probe: Probe | None = None, probe_every: int = 1,
+) -> Runs:  # fmt: skip
+    """Train one model per seed; the sets are inputs of the model and, last, the targets.
+
+    After every epoch `error` is taken on the test set, by default the share of wrong classes; before every
+    `probe_every`-th step `probe` sees the model and the batch.
+    """
+    count = len(train_set[-1])
+    steps = -(-count // batch_size)
+    losses, errors, probes = [], [], []
+    with tqdm(total=args.seeds * epochs * steps, desc=name, unit="step", dynamic_ncols=True, disable=None) as bar:
+        for seed in range(args.seed, args.seed + args.seeds):
+            mg.manual_seed(seed)
+            model = build().to(args.device)
+            descent = optimizer(model.parameters())
+            run: tuple[list[float], list[float], list[Any]] = ([], [], [])
+            for _ in range(epochs):
+                order = mg.random.permutation(count)
+                for start in range(0, count, batch_size):
+                    batch = tuple(array[order[start : start + batch_size]] for array in train_set)
+                    if probe is not None and len(run[0]) % probe_every == 0:
+                        run[2].append(probe(model, batch))
+                    descent.zero_grad()
+                    value = loss(model(*batch[:-1]), batch[-1])
+                    value.backward()
+                    descent.step()
+                    run[0].append(value.item())
+                    bar.update()
+                run[1].append(evaluate(model, test_set, error or wrong))
+                bar.set_postfix(seed=seed, loss=f"{np.mean(run[0][-steps:]):.4f}", test=f"{run[1][-1]:.4f}")
+            for found, new in zip((losses, errors, probes), run, strict=True):
+                found.append(new)
+    return Runs(np.array(losses), np.array(errors), np.array(probes))
+
+
+def wrong(outputs: mg.Tensor, labels: mg.Tensor) -> mg.Tensor:
+    """The share of samples whose largest output is not the right one."""
+    return (outputs.argmax(axis=-1) != labels).astype(mg.float32).mean()
+
+
+def evaluate(model: nn.Module, arrays: Arrays, error: Loss) -> float:
+    """The mean error over a set, in evaluation mode and in parts of 512."""
+    model.eval()
+    total = 0.0
+    with mg.no_grad():
+        for start in range(0, len(arrays[-1]), 512):
+            *inputs, target = (array[start : start + 512] for array in arrays)
+            total += error(model(*inputs), target).item() * len(target)
+    model.train()
+    return total / len(arrays[-1])
+
+
+# --- tables, claims ----------------------------------------------------------------------------------------------------
+
+
+def show(header: str, rows: Sequence[Sequence[object]]) -> None:
+    """Print a Markdown table; the names of the columns are divided by |, an array is one number per seed."""
+    cells = [[name.strip() for name in header.split("|")], *([_cell(value) for value in row] for row in rows)]
+    widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
+    cells.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
+    for first, *rest in cells:
+        aligned = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))]
+        print("| " + " | ".join(aligned) + " |")
+    print()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.mean():.3g} ± {value.std(ddof=1):.2g}" if len(value) > 1 else f"{value[0]:.3g}"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def claim(says: str, source: str, criterion: str, measured: str, verdict: str | bool) -> None:
+    """Print what a document says, where, what would agree with it, what was measured, and the verdict."""
+    if isinstance(verdict, bool):
+        verdict = "agrees" if verdict else "disagrees"
+    print(f"claim: {says}\nsource: {source}\ncriterion: {criterion}\nmeasured: {measured}\nverdict: {verdict}\n")
+
+
+# One-sided 5 % points of Student's t for 1 to 9 degrees of freedom, then those of 10.
+STUDENT = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81)
+
+
+def compare(says: str, source: str, quantity: str, **sides: np.ndarray) -> None:
+    """A claim that the first side's quantity lies below the second's: a paired t test over the seeds.
+
+    It agrees if the difference of the means is below zero by the one-sided test at 5 %, disagrees if it is above by
+    the same test, and is undecided between the two.
+    """
+    (low_name, low), (high_name, high) = sides.items()
+    verdict = "undecided"
+    if len(low) > 1:
+        margin = STUDENT[min(len(low) - 2, 9)] * (low - high).std(ddof=1) / math.sqrt(len(low))
+        if abs((low - high).mean()) > margin:
+            verdict = "agrees" if low.mean() < high.mean() else "disagrees"
+    low_name, high_name = (name.replace("_", " ") for name in (low_name, high_name))
+    claim(says, source, f"{quantity}: {low_name} < {high_name}",
+          f"{low_name} {_cell(low)}, {high_name} {_cell(high)}", verdict)  # fmt: skip
+
+
+# --- figures -----------------------------------------------------------------------------------------------------------
+
+COLORS = {"none": "#6b7280", "batch": "#ea580c", "layer": "#2563eb", "group": "#16a34a", "other": "#9333ea"}
+LABELS = {"none": "no norm", "batch": "BN", "layer": "LN", "group": "GN"}
+STYLE = {
+    "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": "#e5e7eb", "axes.edgecolor": "#9ca3af",
+    "xtick.color": "#4b5563", "ytick.color": "#4b5563", "axes.labelcolor": "#4b5563", "legend.frameon": False,
+}  # fmt: skip
+
+
+@contextmanager
+def figure(args: argparse.Namespace, title: str, columns: int, rows: int = 1) -> Iterator[list[Any]]:
+    """Axes to draw on; the figure is saved where ``--plot`` says."""
+    import matplotlib
+
+    matplotlib.use("Agg")  # a file, no window
+    import matplotlib.pyplot as plt
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    with plt.style.context(STYLE):
+        layout = ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.1)
+        canvas, axes = plt.subplots(rows, columns, figsize=(5 * columns, 0.6 + 3.4 * rows), layout=layout, squeeze=False)
+        yield list(axes.flat)
+        canvas.suptitle(title, x=0.01, ha="left", fontsize=13, weight="bold")
+        if args.plot:
+            canvas.savefig(args.plot, dpi=110)
+        plt.close(canvas)
+
+
+def band(axes: Any, x: np.ndarray, runs: np.ndarray, label: str, color: str, **style: Any) -> None:
+    """The mean over the seeds of runs (seeds, n), and a band from the lowest to the highest."""
+    if len(runs) > 1:
+        axes.fill_between(x, runs.min(0), runs.max(0), color=color, alpha=0.15, linewidth=0)
+    axes.plot(x, runs.mean(0), color=color, linewidth=1.8, label=label, **style)
+
+
+def smooth(runs: np.ndarray, points: int = 50) -> tuple[np.ndarray, np.ndarray]:
+    """Means of up to `points` parts along the steps of runs (seeds, steps), and the step in the middle of each."""
+    parts = np.array_split(np.arange(runs.shape[1]), min(points, runs.shape[1]))
+    return np.array([part.mean() + 1 for part in parts]), np.stack([runs[:, part].mean(1) for part in parts], 1)

@@ -1,0 +1,56 @@
+"""Does layer normalization speed up an MLP, and does it bear small batches better than batch normalization?
+
+Model: 784-1000-1000-10, ReLU, norms before the activations, Adam 0.001.
+Measured: training loss over the steps and error on the held-out images, at a large and at a small batch.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from experiment import COLORS, LABELS, NORMS, PAPER, band, compare, figure, images, mlp, options, show, smooth, train
+from minigrad import optim
+
+
+def main() -> None:
+    args = options(__doc__, {"epochs": [60, 10], "batch_size": [128, 4], "seeds": 5},
+                   {"epochs": [6, 1], "seeds": 3}, NORMS, data="mnist")  # fmt: skip
+    train_set, test_set = images(args)
+    found, rows = {}, []
+    for size, epochs in zip(args.batch_size, args.epochs, strict=True):
+        for norm in args.norm:
+            runs = train(args, f"{LABELS[norm]}, batch {size}", partial(mlp, norm, 784, 1000, 1000, 10), train_set,
+                         test_set, partial(optim.Adam, lr=0.001), epochs=epochs, batch_size=size)  # fmt: skip
+            found[norm, size] = runs
+            rows.append((LABELS[norm], size, runs.losses.mean(1), 100 * runs.errors[:, -1], 100 * runs.errors.min(1)))
+    show("norm | batch | mean training loss | test error, % | lowest", rows)
+
+    large, small = args.batch_size[0], args.batch_size[-1]
+
+    def loss(norm: str, size: int) -> np.ndarray:
+        return found[norm, size].losses.mean(1)
+
+    if set(args.norm) == set(NORMS):
+        source = f"{PAPER}, section 6.6"
+        compare(f"at batch {large} LN converges faster than no norm", source, "training loss, mean over the run",
+                LN=loss("layer", large), no_norm=loss("none", large))  # fmt: skip
+        compare(f"LN converges faster than BN at batch {small}", source, "training loss, mean over the run",
+                LN=loss("layer", small), BN=loss("batch", small))  # fmt: skip
+        compare("LN is robust to the batch size, BN is not", source,
+                f"factor between the mean training losses at {small} and at {large}",
+                LN=loss("layer", small) / loss("layer", large), BN=loss("batch", small) / loss("batch", large))  # fmt: skip
+
+    with figure(args, "784-1000-1000-10 with Adam", 2 * len(args.batch_size)) as panels:
+        for k, (size, epochs) in enumerate(zip(args.batch_size, args.epochs, strict=True)):
+            left, right = panels[2 * k : 2 * k + 2]
+            for norm in args.norm:
+                losses, errors, _ = found[norm, size]
+                band(left, *smooth(losses), LABELS[norm], COLORS[norm])
+                band(right, np.arange(1, epochs + 1), 100 * errors, LABELS[norm], COLORS[norm], marker=".")
+            left.set(title=f"Training loss, batch {size}", xlabel="step", yscale="log")
+            right.set(title=f"Test error, batch {size}", xlabel="epoch", ylabel="%", ylim=(0, None))
+            right.legend()
+
+
+if __name__ == "__main__":
+    main()
