@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.datasets import load_digits
 from tqdm import tqdm
 
 import minigrad as mg
-from minigrad import nn, optim
+from minigrad import data, nn, optim
 from minigrad.nn import functional as F
 
 # --- sources of the claims -------------------------------------------------------------------------------------------
@@ -72,16 +71,14 @@ Arrays = tuple[mg.Tensor, ...]
 
 def images(args: argparse.Namespace, flat: bool = True) -> tuple[Arrays, Arrays]:
     """Images and labels to train on and held out, standardized, as (N, 784) or (N, 1, 28, 28)."""
-    x, y = load_digits(return_X_y=True)
-    x = x.reshape(-1, 8, 8)[:, np.arange(28) * 8 // 28][:, :, np.arange(28) * 8 // 28]
-    order = np.random.default_rng(0).permutation(len(x))
-    count = len(x) // 5
-    sets = []
-    mean, std = x[order[count:]].mean(), x[order[count:]].std()
-    for chosen in (order[count:], order[:count]):
-        array = mg.tensor((x[chosen] - mean) / std, dtype=mg.float32, device=args.device)
-        sets.append((array.reshape(-1, 784) if flat else array.reshape(-1, 1, 28, 28), mg.tensor(y[chosen], device=args.device)))
-    return sets[0], sets[1]
+    (x, y), (test_x, test_y) = (data.digits(split, size=28)[:] for split in ("train", "test"))
+    mean, std = x.mean(), x.std()
+    shape = (-1, 784) if flat else (-1, 1, 28, 28)
+
+    def ready(images: mg.Tensor, labels: mg.Tensor) -> Arrays:
+        return ((images - mean) / std).reshape(shape).to(args.device), labels.to(args.device)
+
+    return ready(x, y), ready(test_x, test_y)
 
 
 NORMS = {"none": lambda width: [], "batch": lambda width: [nn.BatchNorm1d(width)], "layer": lambda width: [nn.LayerNorm(width)]}
@@ -114,25 +111,25 @@ def train(
     args: argparse.Namespace, name: str, build: Callable[[], nn.Module], train_set: Arrays, test_set: Arrays,
     optimizer: Callable[[Any], optim.Optimizer], *, epochs: int, batch_size: int, loss: Loss = F.cross_entropy,
     error: Loss | None = None, probe: Probe | None = None, probe_every: int = 1,
+    done: Callable[[nn.Module], object] | None = None,
 ) -> Runs:  # fmt: skip
     """Train one model per seed; the sets are inputs of the model and, last, the targets.
 
     After every epoch `error` is taken on the test set, by default the share of wrong classes; before every
-    `probe_every`-th step `probe` sees the model and the batch.
+    `probe_every`-th step `probe` sees the model and the batch; `done` sees each model at its end.
     """
-    count = len(train_set[-1])
-    steps = -(-count // batch_size)
+    dataset = data.ArrayDataset(*train_set)
+    steps = -(-len(dataset) // batch_size)
     losses, errors, probes = [], [], []
     with tqdm(total=args.seeds * epochs * steps, desc=name, unit="step", dynamic_ncols=True, disable=None) as bar:
         for seed in range(args.seed, args.seed + args.seeds):
             mg.manual_seed(seed)
             model = build().to(args.device)
             descent = optimizer(model.parameters())
+            loader = data.DataLoader(dataset, batch_size, shuffle=True, seed=seed)
             run: tuple[list[float], list[float], list[Any]] = ([], [], [])
             for _ in range(epochs):
-                order = mg.random.permutation(count)
-                for start in range(0, count, batch_size):
-                    batch = tuple(array[order[start : start + batch_size]] for array in train_set)
+                for batch in loader:
                     if probe is not None and len(run[0]) % probe_every == 0:
                         run[2].append(probe(model, batch))
                     descent.zero_grad()
@@ -143,6 +140,8 @@ def train(
                     bar.update()
                 run[1].append(evaluate(model, test_set, error or wrong))
                 bar.set_postfix(seed=seed, loss=f"{np.mean(run[0][-steps:]):.4f}", test=f"{run[1][-1]:.4f}")
+            if done is not None:
+                done(model)
             for found, new in zip((losses, errors, probes), run, strict=True):
                 found.append(new)
     return Runs(np.array(losses), np.array(errors), np.array(probes))
@@ -158,8 +157,7 @@ def evaluate(model: nn.Module, arrays: Arrays, error: Loss) -> float:
     model.eval()
     total = 0.0
     with mg.no_grad():
-        for start in range(0, len(arrays[-1]), 512):
-            *inputs, target = (array[start : start + 512] for array in arrays)
+        for *inputs, target in data.DataLoader(data.ArrayDataset(*arrays), 512):
             total += error(model(*inputs), target).item() * len(target)
     model.train()
     return total / len(arrays[-1])

@@ -40,16 +40,12 @@ def main() -> None:
                 f"factor between the mean training losses at {small} and at {large}",
                 LN=loss("layer", small) / loss("layer", large), BN=loss("batch", small) / loss("batch", large))  # fmt: skip
 
-    with figure(args, "784-1000-1000-10 with Adam", 2 * len(args.batch_size)) as panels:
-        for k, (size, epochs) in enumerate(zip(args.batch_size, args.epochs, strict=True)):
-            left, right = panels[2 * k : 2 * k + 2]
+    with figure(args, "784-1000-1000-10 with Adam", len(args.batch_size)) as panels:
+        for axes, size in zip(panels, args.batch_size, strict=True):
             for norm in args.norm:
-                losses, errors, _ = found[norm, size]
-                band(left, *smooth(losses), LABELS[norm], COLORS[norm])
-                band(right, np.arange(1, epochs + 1), 100 * errors, LABELS[norm], COLORS[norm], marker=".")
-            left.set(title=f"Training loss, batch {size}", xlabel="step", yscale="log")
-            right.set(title=f"Test error, batch {size}", xlabel="epoch", ylabel="%", ylim=(0, None))
-            right.legend()
+                band(axes, *smooth(found[norm, size].losses), LABELS[norm], COLORS[norm])
+            axes.set(title=f"Training loss, batch {size}", xlabel="step", ylabel="cross-entropy", yscale="log")
+        panels[0].legend()
 
 
 if __name__ == "__main__":
