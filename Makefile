@@ -15,11 +15,12 @@ SOURCES := $(shell find cext setup.py pyproject.toml -type f)
 WORKERS ?= 2
 ROUNDS ?= 5
 
-.PHONY: help demo test lint format bench debug sanitize wheel dist-check clean
+.PHONY: help demo experiments test lint format bench debug sanitize wheel dist-check clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo        train two networks with layer normalization on real digits, draw their curves'
+	@echo 'make experiments what documents say about norms, measured: examples/results (full setting: ARGS=)'
 	@echo 'make test        the whole test suite (pytest options in ARGS)'
 	@echo 'make lint        ruff, cython-lint, clang-format, mypy'
 	@echo 'make format      let ruff and clang-format mend what they can'
@@ -61,6 +62,10 @@ $(VENV)/test: pyproject.toml | $(VENV)/built
 
 demo: $(VENV)/built $(VENV)/examples
 	$(IN)/python examples/digits.py $(ARGS)
+
+experiments: ARGS = --quick
+experiments: $(VENV)/built $(VENV)/examples
+	$(IN)/python examples/report.py $(ARGS)
 
 test: $(VENV)/built $(VENV)/test
 	$(IN)/python -m pytest -n $(WORKERS) $(ARGS)
@@ -122,6 +127,6 @@ dist-check: wheel
 	done
 
 clean:
-	rm -rf build dist wheelhouse *.egg-info $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis digits.png
+	rm -rf build dist wheelhouse *.egg-info $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.png
 	find minigrad tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 	find minigrad -name '*.so' -delete

@@ -2,8 +2,10 @@
 
 import argparse
 import math
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +26,7 @@ OVERVIEW = "一文详解深度学习中的 Normalization"
 
 
 def options(
-    doc: str, full: dict[str, Any], quick: dict[str, Any], norms: Sequence[str] = (), data: str = ""
+    doc: str, full: dict[str, Any], quick: dict[str, Any], norms: Iterable[str] = (), data: str = ""
 ) -> argparse.Namespace:
     """The options of an experiment; `full` and `quick` hold the defaults of the two settings.
 
@@ -45,10 +47,13 @@ def options(
     add("seeds", "runs of each kind, with seeds that follow one another", type=int)
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default: 0)")
     if norms:
-        parser.add_argument("--norm", nargs="+", choices=norms, default=list(norms), metavar="NAME",
+        parser.add_argument("--norm", nargs="+", choices=list(norms), default=list(norms), metavar="NAME",
                             help=f"which norms to run: {', '.join(norms)} (default: all)")  # fmt: skip
     if data:
         parser.add_argument("--data", type=Path, metavar="PATH", help=data)
+    if "epochs" in full:
+        parser.add_argument("--checkpoint", type=Path, metavar="FOLDER",
+                            help="where runs are saved after every epoch, to go on if interrupted")  # fmt: skip
     parser.add_argument("--device", default="cpu", help="where the arrays live (default: cpu)")
     name = Path(parser.prog).stem + ".png"
     parser.add_argument("--plot", default=name, metavar="FILE",
@@ -66,13 +71,15 @@ def _text(value: object) -> str:
 
 # --- data ------------------------------------------------------------------------------------------------------------
 
+MNIST = "a folder with MNIST's four IDX files, to take the place of scikit-learn's digits"
 Arrays = tuple[mg.Tensor, ...]
 
 
-def images(args: argparse.Namespace, flat: bool = True) -> tuple[Arrays, Arrays]:
-    """Images and labels to train on and held out, standardized, as (N, 784) or (N, 1, 28, 28)."""
-    (x, y), (test_x, test_y) = (data.digits(split, size=28)[:] for split in ("train", "test"))
-    mean, std = x.mean(), x.std()
+def images(args: argparse.Namespace, flat: bool = True, raw: bool = False) -> tuple[Arrays, Arrays]:
+    """Images and labels to train on and held out: (N, 784) or (N, 1, 28, 28), standardized or raw, from 0 to 255."""
+    sets = [data.mnist(args.data, split) if args.data else data.digits(split, 28) for split in ("train", "test")]
+    (x, y), (test_x, test_y) = (images[:] for images in sets)
+    mean, std = (0.0, 1 / 255) if raw else (x.mean(), x.std())
     shape = (-1, 784) if flat else (-1, 1, 28, 28)
 
     def ready(images: mg.Tensor, labels: mg.Tensor) -> Arrays:
@@ -81,15 +88,19 @@ def images(args: argparse.Namespace, flat: bool = True) -> tuple[Arrays, Arrays]
     return ready(x, y), ready(test_x, test_y)
 
 
-NORMS = {"none": lambda width: [], "batch": lambda width: [nn.BatchNorm1d(width)], "layer": lambda width: [nn.LayerNorm(width)]}
+NORMS: dict[str, Callable[[int], list[nn.Module]]] = {
+    "none": lambda width: [],
+    "batch": lambda width: [nn.BatchNorm1d(width)],
+    "layer": lambda width: [nn.LayerNorm(width)],
+}
 
 
 def mlp(norm: str, *widths: int, activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
     """A network of these widths; the norm stands before the activation, none of the two after the last layer."""
     layers: list[nn.Module] = []
-    for below, above in zip(widths[:-2], widths[1:-1], strict=True):
+    for below, above in pairwise(widths[:-1]):
         layers += [nn.Linear(below, above), *NORMS[norm](above), activation()]
-    return nn.Sequential(*layers, nn.Linear(*widths[-2:]))
+    return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
 
 
 # --- training --------------------------------------------------------------------------------------------------------
@@ -104,47 +115,57 @@ class Runs(NamedTuple):
 
 
 Loss = Callable[[mg.Tensor, mg.Tensor], mg.Tensor]
-Probe = Callable[[nn.Module, Arrays], Any]
+Probe = Callable[[nn.Module, Arrays], np.ndarray]
 
 
 def train(
-    args: argparse.Namespace, name: str, build: Callable[[], nn.Module], train_set: Arrays, test_set: Arrays,
-    optimizer: Callable[[Any], optim.Optimizer], *, epochs: int, batch_size: int, loss: Loss = F.cross_entropy,
-    error: Loss | None = None, probe: Probe | None = None, probe_every: int = 1,
+    args: argparse.Namespace, name: str, build: Callable[[], nn.Module], sets: tuple[Arrays, Arrays],
+    optimizer: Callable[[Any], optim.Optimizer], *, epochs: int | None = None, batch_size: int | None = None,
+    loss: Loss = F.cross_entropy, error: Loss | None = None, probe: Probe | None = None, probe_every: int = 1,
     done: Callable[[nn.Module], object] | None = None,
 ) -> Runs:  # fmt: skip
-    """Train one model per seed; the sets are inputs of the model and, last, the targets.
+    """Train one model per seed. The sets, to train and to test, are inputs of the model and, last, the targets.
+
+    With ``--checkpoint`` all is saved after every epoch, and a run that was interrupted goes on from there.
 
     After every epoch `error` is taken on the test set, by default the share of wrong classes; before every
     `probe_every`-th step `probe` sees the model and the batch; `done` sees each model at its end.
     """
-    dataset = data.ArrayDataset(*train_set)
+    epochs, batch_size = epochs or args.epochs, batch_size or args.batch_size
+    dataset = data.ArrayDataset(*sets[0])
     steps = -(-len(dataset) // batch_size)
-    losses, errors, probes = [], [], []
+    found: dict[str, list[Any]] = {key: [] for key in Runs._fields}
     with tqdm(total=args.seeds * epochs * steps, desc=name, unit="step", dynamic_ncols=True, disable=None) as bar:
         for seed in range(args.seed, args.seed + args.seeds):
             mg.manual_seed(seed)
             model = build().to(args.device)
             descent = optimizer(model.parameters())
             loader = data.DataLoader(dataset, batch_size, shuffle=True, seed=seed)
-            run: tuple[list[float], list[float], list[Any]] = ([], [], [])
-            for _ in range(epochs):
+            parts = {"model": model, "optimizer": descent, "loader": loader}
+            run: dict[str, list[Any]] = {"losses": [], "errors": [], "probes": []}
+            path = args.checkpoint and args.checkpoint / (re.sub(r"\W+", "-", name) + f"-{seed}.safetensors")
+            if path and path.exists():
+                run = mg.load_checkpoint(path, **parts)["run"]
+                bar.update(len(run["losses"]))
+            while loader.epoch < epochs:
                 for batch in loader:
-                    if probe is not None and len(run[0]) % probe_every == 0:
-                        run[2].append(probe(model, batch))
+                    if probe is not None and len(run["losses"]) % probe_every == 0:
+                        run["probes"].append(probe(model, batch).tolist())
                     descent.zero_grad()
                     value = loss(model(*batch[:-1]), batch[-1])
                     value.backward()
                     descent.step()
-                    run[0].append(value.item())
+                    run["losses"].append(value.item())
                     bar.update()
-                run[1].append(evaluate(model, test_set, error or wrong))
-                bar.set_postfix(seed=seed, loss=f"{np.mean(run[0][-steps:]):.4f}", test=f"{run[1][-1]:.4f}")
+                run["errors"].append(evaluate(model, sets[1], error or wrong))
+                bar.set_postfix(seed=seed, loss=f"{run['losses'][-1]:.4f}", test=f"{run['errors'][-1]:.4f}")
+                if path:
+                    mg.save_checkpoint(path, **parts, run=run)
             if done is not None:
                 done(model)
-            for found, new in zip((losses, errors, probes), run, strict=True):
-                found.append(new)
-    return Runs(np.array(losses), np.array(errors), np.array(probes))
+            for key, values in run.items():
+                found[key].append(values)
+    return Runs(**{key: np.array(values) for key, values in found.items()})
 
 
 def wrong(outputs: mg.Tensor, labels: mg.Tensor) -> mg.Tensor:
@@ -163,7 +184,7 @@ def evaluate(model: nn.Module, arrays: Arrays, error: Loss) -> float:
     return total / len(arrays[-1])
 
 
-# --- tables, claims ----------------------------------------------------------------------------------------------------
+# --- tables, claims --------------------------------------------------------------------------------------------------
 
 
 def show(header: str, rows: Sequence[Sequence[object]]) -> None:
@@ -211,7 +232,7 @@ def compare(says: str, source: str, quantity: str, **sides: np.ndarray) -> None:
           f"{low_name} {_cell(low)}, {high_name} {_cell(high)}", verdict)  # fmt: skip
 
 
-# --- figures -----------------------------------------------------------------------------------------------------------
+# --- figures ---------------------------------------------------------------------------------------------------------
 
 COLORS = {"none": "#6b7280", "batch": "#ea580c", "layer": "#2563eb", "group": "#16a34a", "other": "#9333ea"}
 LABELS = {"none": "no norm", "batch": "BN", "layer": "LN", "group": "GN"}
@@ -233,7 +254,8 @@ def figure(args: argparse.Namespace, title: str, columns: int, rows: int = 1) ->
 
     with plt.style.context(STYLE):
         layout = ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.1)
-        canvas, axes = plt.subplots(rows, columns, figsize=(5 * columns, 0.6 + 3.4 * rows), layout=layout, squeeze=False)
+        size = (4.5 * columns, 0.6 + 3.2 * rows)
+        canvas, axes = plt.subplots(rows, columns, figsize=size, layout=layout, squeeze=False)
         yield list(axes.flat)
         canvas.suptitle(title, x=0.01, ha="left", fontsize=13, weight="bold")
         if args.plot:
@@ -241,11 +263,11 @@ def figure(args: argparse.Namespace, title: str, columns: int, rows: int = 1) ->
         plt.close(canvas)
 
 
-def band(axes: Any, x: np.ndarray, runs: np.ndarray, label: str, color: str, **style: Any) -> None:
-    """The mean over the seeds of runs (seeds, n), and a band from the lowest to the highest."""
+def band(axes: Any, x: np.ndarray, runs: np.ndarray, norm: str, label: str = "", **style: Any) -> None:
+    """The mean over the seeds of runs (seeds, n) with a norm, and a band from the lowest to the highest."""
     if len(runs) > 1:
-        axes.fill_between(x, runs.min(0), runs.max(0), color=color, alpha=0.15, linewidth=0)
-    axes.plot(x, runs.mean(0), color=color, linewidth=1.8, label=label, **style)
+        axes.fill_between(x, runs.min(0), runs.max(0), color=COLORS[norm], alpha=0.15, linewidth=0)
+    axes.plot(x, runs.mean(0), color=COLORS[norm], linewidth=1.8, label=label or LABELS[norm], **style)
 
 
 def smooth(runs: np.ndarray, points: int = 50) -> tuple[np.ndarray, np.ndarray]:

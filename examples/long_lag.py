@@ -14,8 +14,8 @@ from itertools import product
 
 import numpy as np
 
+import experiment as ex
 import minigrad as mg
-from experiment import COLORS, LABELS, PAPER, TUTORIAL, Arrays, band, claim, compare, figure, evaluate, options, show, train, wrong
 from minigrad import nn, optim
 
 SYMBOLS, NOISE, WIDTH = 8, 4, 64
@@ -36,7 +36,7 @@ class Reader(nn.Module):
         return self.head(self.rnn(x)[1][0])
 
 
-def sequences(count: int, length: int, places: int, seed: int, args: argparse.Namespace) -> Arrays:
+def sequences(count: int, length: int, places: int, seed: int, args: argparse.Namespace) -> ex.Arrays:
     """(N, T, symbols + noise) and (N,); the symbol stands in one of the first `places` steps."""
     rng = np.random.default_rng(seed)
     x = np.zeros((count, length, SYMBOLS + NOISE), np.float32)
@@ -53,28 +53,28 @@ def learn(norm: str, length: int, size: int, places: int, args: argparse.Namespa
 
     def done(model: nn.Module) -> None:
         try:
-            twice.append(evaluate(model, longer, wrong))
+            twice.append(ex.evaluate(model, longer, ex.wrong))
         except ValueError:
             twice.append(math.nan)
 
-    runs = train(args, f"{LABELS[norm]}, T = {length}, batch {size}", partial(Reader, norm, length),
-                 sequences(100 * size, length, places, 1, args), test_set, partial(optim.Adam, lr=0.001), epochs=args.epochs,
-                 batch_size=size, done=done)  # fmt: skip
+    runs = ex.train(args, f"{ex.LABELS[norm]}, T = {length}, batch {size}", partial(Reader, norm, length),
+                    (sequences(100 * size, length, places, 1, args), test_set), partial(optim.Adam, lr=0.001),
+                    batch_size=size, done=done)  # fmt: skip
     return 100 * runs.errors, 100 * np.array(twice)
 
 
 def main() -> None:
-    args = options(__doc__, {"epochs": 20, "batch_size": [4, 64], "seeds": 5}, {"epochs": 8, "seeds": 3},
-                   norms=("none", "batch", "layer"))  # fmt: skip
+    args = ex.options(__doc__, {"epochs": 20, "batch_size": [4, 64], "seeds": 5}, {"epochs": 8, "seeds": 3},
+                      norms=("none", "batch", "layer"))  # fmt: skip
     (short, long), (small, large) = LENGTHS, (args.batch_size[0], args.batch_size[-1])
     kinds = list(product([norm for norm in args.norm if norm != "batch"], LENGTHS, args.batch_size))
     lag = {kind: learn(*kind, 1, args)[0] for kind in kinds}
-    show("norm | T | batch | wrong, mean over the run, % | at the end", [
-        (LABELS[norm], length, size, errors.mean(1), errors[:, -1]) for (norm, length, size), errors in lag.items()
+    ex.show("norm | T | batch | ex.wrong, mean over the run, % | at the end", [
+        (ex.LABELS[norm], length, size, errors.mean(1), errors[:, -1]) for (norm, length, size), errors in lag.items()
     ])  # fmt: skip
     longer = {norm: learn(norm, SPREAD, large, SPREAD // 2, args) for norm in args.norm}
-    show(f"norm | wrong at T = {SPREAD}, % | at {2 * SPREAD}", [
-        (LABELS[norm], errors[:, -1], twice) for norm, (errors, twice) in longer.items()
+    ex.show(f"norm | ex.wrong at T = {SPREAD}, % | at {2 * SPREAD}", [
+        (ex.LABELS[norm], errors[:, -1], twice) for norm, (errors, twice) in longer.items()
     ])  # fmt: skip
 
     def saved(length: int, size: int) -> np.ndarray:
@@ -82,28 +82,30 @@ def main() -> None:
         return (lag["none", length, size] - lag["layer", length, size]).mean(1)
 
     if {"none", "layer"} <= set(args.norm):
-        source, quantity = f"{PAPER}, section 7", "points of wrong answers saved by LN, mean over the run"
-        compare("recurrent networks profit from LN", source, f"wrong answers in %, mean over the run, T = {long}, batch {small}",
-                LN=lag["layer", long, small].mean(1), no_norm=lag["none", long, small].mean(1))  # fmt: skip
-        compare("... most on long sequences", source, f"{quantity}, batch {small}",
-                **{f"T = {short}": saved(short, small), f"T = {long}": saved(long, small)})  # fmt: skip
-        compare("... and on small batches", source, f"{quantity}, T = {long}",
-                **{f"batch {large}": saved(long, large), f"batch {small}": saved(long, small)})  # fmt: skip
+        source, quantity = f"{ex.PAPER}, section 7", "points of wrong answers saved by LN, mean over the run"
+        ex.compare("recurrent networks profit from LN", source,
+                   f"wrong answers in %, mean over the run, T = {long}, batch {small}",
+                   LN=lag["layer", long, small].mean(1), no_norm=lag["none", long, small].mean(1))  # fmt: skip
+        ex.compare("... most on long sequences", source, f"{quantity}, batch {small}",
+                   **{f"T = {short}": saved(short, small), f"T = {long}": saved(long, small)})  # fmt: skip
+        ex.compare("... and on small batches", source, f"{quantity}, T = {long}",
+                   **{f"batch {large}": saved(long, large), f"batch {small}": saved(long, small)})  # fmt: skip
     if {"batch", "layer"} <= set(args.norm):
-        rise = {LABELS[norm]: longer[norm][1] - longer[norm][0][:, -1] for norm in ("layer", "batch")}
-        compare("test sequences longer than those of training are a problem for BN, not for LN", f"{PAPER}, section 3.1",
-                f"points by which wrong answers rise from T = {SPREAD} to {2 * SPREAD}", **rise)  # fmt: skip
+        rise = {ex.LABELS[norm]: longer[norm][1] - longer[norm][0][:, -1] for norm in ("layer", "batch")}
+        ex.compare("test sequences longer than those of training are a problem for BN, not for LN",
+                   f"{ex.PAPER}, section 3.1",
+                   f"points by which wrong answers rise from T = {SPREAD} to {2 * SPREAD}", **rise)  # fmt: skip
         at_once, twice = longer["batch"][0][:, -1].mean(), longer["batch"][1]
-        claim("BN cannot run on sequences longer than those of training", f"{TUTORIAL}, 1.2", "an error at 2 T",
-              f"{at_once:.1f} % wrong at T, {twice.mean():.1f} % at 2 T on the last statistics",
-              bool(np.isnan(twice).any()))  # fmt: skip
+        ex.claim("BN cannot run on sequences longer than those of training", f"{ex.TUTORIAL}, 1.2", "an error at 2 T",
+                 f"{at_once:.1f} % wrong at T, {twice.mean():.1f} % at 2 T on the last statistics",
+                 bool(np.isnan(twice).any()))  # fmt: skip
 
-    with figure(args, "Which symbol came first?", 2, 2) as panels:
+    with ex.figure(args, "Which symbol came first?", 2, 2) as panels:
         for axes, (length, size) in zip(panels, product(LENGTHS, (small, large)), strict=True):
             for norm in ("none", "layer"):
                 if (norm, length, size) in lag:
                     errors = lag[norm, length, size]
-                    band(axes, 100 * np.arange(1, errors.shape[1] + 1), errors, LABELS[norm], COLORS[norm])
+                    ex.band(axes, 100 * np.arange(1, errors.shape[1] + 1), errors, norm)
             axes.set(title=f"{length} steps, batch {size}", xlabel="training step", ylabel="wrong, %", ylim=(0, 100))
         panels[0].legend()
 

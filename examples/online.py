@@ -6,39 +6,40 @@ Measured: what BN says to a batch of one; training loss along the stream; error 
 
 from functools import partial
 
-from experiment import COLORS, LABELS, NORMS, PAPER, band, claim, compare, figure, images, mlp, options, show, smooth, train
+import experiment as ex
 from minigrad import optim
 
 
 def main() -> None:
-    args = options(__doc__, {"epochs": 1, "batch_size": 1, "seeds": 10}, {"seeds": 3}, NORMS, data="mnist")
-    train_set, test_set = images(args)
+    args = ex.options(__doc__, {"epochs": 1, "batch_size": 1, "seeds": 10}, {"seeds": 3}, ex.NORMS, data=ex.MNIST)
+    sets = ex.images(args)
     found, refusal = {}, ""
     for norm in args.norm:
         try:
-            found[norm] = train(args, LABELS[norm], partial(mlp, norm, 784, 128, 128, 10), train_set, test_set,
-                                partial(optim.Adam, lr=0.0003), epochs=args.epochs, batch_size=args.batch_size)  # fmt: skip
+            build = partial(ex.mlp, norm, 784, 128, 128, 10)
+            found[norm] = ex.train(args, ex.LABELS[norm], build, sets, partial(optim.Adam, lr=0.0003))
         except ValueError as error:
-            refusal = f"{LABELS[norm]} refuses: {error}"
-    show("norm | mean loss, whole stream | last fifth | test error, %", [
-        (LABELS[norm], runs.losses.mean(1), runs.losses[:, -(runs.losses.shape[1] // 5) :].mean(1), 100 * runs.errors[:, -1])
-        for norm, runs in found.items()
+            refusal = f"{ex.LABELS[norm]} refuses: {error}"
+    ex.show("norm | mean loss, whole stream | last fifth | test error, %", [
+        (ex.LABELS[norm], losses.mean(1), losses[:, -len(losses[0]) // 5 :].mean(1), 100 * errors[:, -1])
+        for norm, (losses, errors, _) in found.items()
     ])  # fmt: skip
 
-    source = f"{PAPER}, section 1"
+    source = f"{ex.PAPER}, section 1"
     if "batch" in args.norm:
-        claim("BN cannot be applied to online learning", source, "an error for a batch of one sample in training",
-              refusal or "no error", bool(refusal))  # fmt: skip
+        ex.claim("BN cannot be applied to online learning", source, "an error for a batch of one sample in training",
+                 refusal or "no error", bool(refusal))  # fmt: skip
     if "layer" in found:
-        claim("LN can be used with batches of one sample", source, "test error below 20 % (chance: 90 %) for every seed",
-              f"at most {100 * found['layer'].errors[:, -1].max():.1f} %", bool(found["layer"].errors[:, -1].max() < 0.2))  # fmt: skip
+        worst = 100 * float(found["layer"].errors[:, -1].max())
+        ex.claim("LN can be used with batches of one sample", source,
+                 "test error below 20 % (chance: 90 %) in every run", f"at most {worst:.1f} %", worst < 20)  # fmt: skip
     if {"layer", "none"} <= set(found):
-        compare("and speeds learning up", source, "mean training loss along the stream",
-                LN=found["layer"].losses.mean(1), no_norm=found["none"].losses.mean(1))  # fmt: skip
+        ex.compare("and speeds learning up", source, "mean training loss along the stream",
+                   LN=found["layer"].losses.mean(1), no_norm=found["none"].losses.mean(1))  # fmt: skip
 
-    with figure(args, "One image at a time, each seen once", 1) as (axes,):
+    with ex.figure(args, "One image at a time, each seen once", 1) as (axes,):
         for norm, runs in found.items():
-            band(axes, *smooth(runs.losses, 30), LABELS[norm], COLORS[norm])
+            ex.band(axes, *ex.smooth(runs.losses, 30), norm)
         axes.set(title="Loss on the next image", xlabel="images seen", yscale="log")
         axes.legend()
 

@@ -9,8 +9,8 @@ import argparse
 
 import numpy as np
 
+import experiment as ex
 import minigrad as mg
-from experiment import COLORS, LABELS, PAPER, band, compare, figure, options, show
 from minigrad.nn import functional as F
 
 STEPS, WIDTH, SCALES = 100, 128, (0.5, 1.0, 2.0, 4.0)
@@ -38,32 +38,34 @@ def norms_over_time(norm: str, scale: float, seed: int, args: argparse.Namespace
 
 def drift(sizes: np.ndarray) -> np.ndarray:
     """Decades per step, (scales, seeds, T) -> (seeds)."""
-    return np.abs(np.polyfit(np.arange(STEPS), np.log10(sizes).reshape(-1, STEPS).T, 1)[0]).reshape(sizes.shape[:2]).mean(0)
+    slopes = np.polyfit(np.arange(STEPS), np.log10(sizes).reshape(-1, STEPS).T, 1)[0]
+    return np.abs(slopes).reshape(sizes.shape[:2]).mean(0)
 
 
 def main() -> None:
-    args = options(__doc__, {"seeds": 10, "batch_size": 32}, {"seeds": 5}, norms=("none", "layer"))
+    args = ex.options(__doc__, {"seeds": 10, "batch_size": 32}, {"seeds": 5}, norms=("none", "layer"))
     found, rows = {}, []
     for norm in args.norm:
         runs = [[norms_over_time(norm, scale, args.seed + k, args) for k in range(args.seeds)] for scale in SCALES]
         found[norm] = forward, backward = tuple(np.moveaxis(np.array(runs), 2, 0))
         for scale, h, g in zip(SCALES, forward, backward, strict=True):
-            rows.append((LABELS[norm], scale, h[:, 0], h[:, -1], g[:, -1], g[:, 0]))
-    show("norm | scale of W | norm of h_1 | norm of h_T | norm of dL/dh_T | norm of dL/dh_1", rows)
+            rows.append((ex.LABELS[norm], scale, h[:, 0], h[:, -1], g[:, -1], g[:, 0]))
+    ex.show("norm | scale of W | norm of h_1 | norm of h_T | norm of dL/dh_T | norm of dL/dh_1", rows)
 
     if len(found) == 2:
         for k, (says, of) in enumerate([
-            ("in a standard RNN the summed inputs grow or shrink at every step; with LN the dynamics are more stable", "h_t"),
+            ("in a standard RNN the summed inputs grow or shrink at every step; with LN they are more stable", "h_t"),
             ("... leading to exploding or vanishing gradients; with LN they are more stable", "dL/dh_t"),
         ]):  # fmt: skip
-            compare(says, f"{PAPER}, section 3.1", f"drift of the norm of {of}, decades per step",
-                    LN=drift(found["layer"][k]), no_norm=drift(found["none"][k]))  # fmt: skip
+            ex.compare(says, f"{ex.PAPER}, section 3.1", f"drift of the norm of {of}, decades per step",
+                       LN=drift(found["layer"][k]), no_norm=drift(found["none"][k]))  # fmt: skip
 
-    with figure(args, f"Hidden states and gradients over {STEPS} steps", 2) as panels:
+    with ex.figure(args, f"Hidden states and gradients over {STEPS} steps", 2) as panels:
         for axes, k, title in zip(panels, (0, 1), ("Norm of h_t", "Norm of dL/dh_t"), strict=True):
             for norm, sizes in found.items():
                 for scale, style, runs in zip(SCALES, (":", "--", "-", "-."), sizes[k], strict=True):
-                    band(axes, np.arange(1, STEPS + 1), runs, f"{LABELS[norm]}, s = {scale:g}", COLORS[norm], linestyle=style)
+                    steps = np.arange(1, STEPS + 1)
+                    ex.band(axes, steps, runs, norm, f"{ex.LABELS[norm]}, s = {scale:g}", linestyle=style)
             axes.set(title=title, xlabel="step t", yscale="log")
         panels[0].legend(fontsize=8)
 

@@ -11,10 +11,8 @@ from functools import partial
 
 import numpy as np
 
+import experiment as ex
 import minigrad as mg
-from experiment import (
-    COLORS, LABELS, NORMS, TUTORIAL, Arrays, band, compare, figure, images, mlp, options, show, smooth, train,
-)  # fmt: skip
 from minigrad import nn, optim
 from minigrad.nn import functional as F
 
@@ -23,7 +21,7 @@ STEPS = np.linspace(0.05, 0.5, 6)
 EVERY = 10
 
 
-def variation(model: nn.Module, batch: Arrays) -> np.ndarray:
+def variation(model: nn.Module, batch: ex.Arrays) -> np.ndarray:
     """The variation of the loss and of the gradient along the gradient, absolute and relative: (4,)."""
     x, y = batch
     parameters = list(model.parameters())
@@ -54,29 +52,30 @@ def variation(model: nn.Module, batch: Arrays) -> np.ndarray:
 
 
 def main() -> None:
-    args = options(__doc__, {"epochs": 20, "batch_size": 64, "seeds": 5}, {"epochs": 8, "seeds": 3}, NORMS, data="mnist")
-    train_set, test_set = images(args)
+    args = ex.options(__doc__, {"epochs": 20, "batch_size": 64, "seeds": 5}, {"epochs": 8, "seeds": 3}, ex.NORMS,
+                      data=ex.MNIST)  # fmt: skip
+    sets = ex.images(args)
     found, rows = {}, []
     for norm in args.norm:
-        runs = train(args, LABELS[norm], partial(mlp, norm, *WIDTHS), train_set, test_set, partial(optim.SGD, lr=0.1),
-                     epochs=args.epochs, batch_size=args.batch_size, probe=variation, probe_every=EVERY)  # fmt: skip
+        runs = ex.train(args, ex.LABELS[norm], partial(ex.mlp, norm, *WIDTHS), sets, partial(optim.SGD, lr=0.1),
+                        probe=variation, probe_every=EVERY)  # fmt: skip
         found[norm] = runs.probes
-        rows.append((LABELS[norm], *np.moveaxis(runs.probes.mean(1), 1, 0), 100 * runs.errors[:, -1]))
-    show("norm | variation of the loss | of the gradient | ÷ loss | ÷ norm of gradient | test error, %", rows)
+        rows.append((ex.LABELS[norm], *np.moveaxis(runs.probes.mean(1), 1, 0), 100 * runs.errors[:, -1]))
+    ex.show("norm | variation of the loss | of the gradient | ÷ loss | ÷ norm of gradient | test error, %", rows)
 
     for norm in ("batch", "layer"):
         if {"none", norm} <= set(found):
             for k, what in enumerate(("loss", "gradient")):
-                compare(f"almost all norms smooth the loss surface: {LABELS[norm]}, {what}", f"{TUTORIAL}, 2.3",
-                        f"variation of the {what} along the gradient, mean over the run",
-                        **{LABELS[norm]: found[norm][:, :, k].mean(1), "no_norm": found["none"][:, :, k].mean(1)})  # fmt: skip
+                ex.compare(f"almost all norms smooth the loss surface: {ex.LABELS[norm]}, {what}",
+                           f"{ex.TUTORIAL}, 2.3", f"variation of the {what} along the gradient, mean over the run",
+                           **{ex.LABELS[kind]: found[kind][:, :, k].mean(1) for kind in (norm, "none")})  # fmt: skip
 
-    with figure(args, "How much changes along the gradient", 2, 2) as panels:
+    with ex.figure(args, "How much changes along the gradient", 2, 2) as panels:
         titles = ("Variation of the loss", "Variation of the gradient", "... over the loss", "... over its norm")
         for k, (axes, title) in enumerate(zip(panels, titles, strict=True)):
             for norm, probes in found.items():
-                x, y = smooth(probes[:, :, k], 20)
-                band(axes, EVERY * (x - 1), y, LABELS[norm], COLORS[norm])
+                x, y = ex.smooth(probes[:, :, k], 20)
+                ex.band(axes, EVERY * (x - 1), y, norm)
             axes.set(title=title, xlabel="step", yscale="log")
         panels[0].legend()
 

@@ -1,13 +1,18 @@
 """The examples run as a user runs them, and reach what they promise."""
 
+import itertools
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.image
+import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+CLAIM = re.compile(r"claim: (.+)\nsource: (.+)\ncriterion: (.+)\nmeasured: (.+)\nverdict: (\w+)\n")
 pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="no examples beside these tests")
 
 
@@ -17,13 +22,19 @@ def run(script, *arguments, folder=None):
     return done.stdout
 
 
-@pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))
+@pytest.mark.parametrize("script", sorted({path.name for path in EXAMPLES.glob("*.py")} - {"experiment.py"}))
 def test_help_describes_every_option(script):
     text = run(script, "--help")
     options = re.findall(r"^  (--[\w-]+)([^\n]*)(\n {10,}\S)?", text, re.MULTILINE)
-    assert len(options) == (EXAMPLES / script).read_text(encoding="utf-8").count("add_argument(")
+    source = (EXAMPLES / script).read_text(encoding="utf-8")
+    if "import experiment" in source:
+        expected = {"--quick", "--seeds", "--seed", "--device", "--plot"}
+        expected |= {f"--{name.replace('_', '-')}" for name in re.findall(r'"(epochs|batch_size)": ', source)}
+        assert expected <= {name for name, *_ in options}
+    else:
+        assert len(options) == source.count("add_argument(")
     for option, rest, continued in options:
-        assert continued or "  " in rest.strip(), f"{option} says nothing"
+        assert continued or re.search(r"  \S", rest), f"{option} says nothing"
 
 
 def test_digits_reach_their_accuracy(tmp_path):
@@ -79,3 +90,104 @@ def test_normalization_facts_are_reproducible():
     first, second, other = (run("normalization_facts.py", "--seed", seed, *chosen) for seed in ("1", "1", "2"))
     assert first == second != other
     assert re.findall(r"^[\w-]+$", first, re.MULTILINE) == ["restoring", "invariance"]
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Small stand-ins for MNIST, IMDB with vectors, and a text, in the formats that --data takes."""
+    folder, rng = tmp_path_factory.mktemp("sources"), np.random.default_rng(0)
+    for split, count in (("train", 48), ("t10k", 24)):
+        images = rng.integers(0, 256, (count, 28, 28), np.uint8)
+        (folder / f"{split}-images-idx3-ubyte").write_bytes(struct.pack(">4i", 2051, count, 28, 28) + images.tobytes())
+        (folder / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 2049, count) + bytes(range(8)) * (count // 8))
+    words = "a film of some weight and wit that is never dull".split()
+    for split, kind, k in itertools.product(("train", "test"), ("neg", "pos"), range(8)):
+        path = folder / split / kind / f"{k}_1.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(" ".join(rng.choice(words, 6)), encoding="utf-8")
+    numbers = " 0.1" * 100
+    (folder / "glove.tiny.100d.txt").write_text(f"film{numbers}\nwit{numbers}\n", encoding="utf-8")
+    (folder / "text.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 60, encoding="utf-8")
+    return folder
+
+
+SMALL = ("--epochs", "1", "--batch-size", "24")
+TINY = {
+    "lenet_batch_sizes": ("--epochs", "1", "1", "--batch-size", "24", "8", "--data", "."),
+    "mlp_batch_sizes": ("--epochs", "1", "1", "--batch-size", "24", "12", "--data", "."),
+    "conv_norms": (*SMALL, "--data", "."),
+    "small_batches": (*SMALL, "--data", "."),
+    "online": ("--epochs", "1", "--data", "."),
+    "shift_and_saturation": ("--epochs", "6", "--batch-size", "24", "--data", "."),
+    "smoothness": (*SMALL, "--data", "."),
+    "recurrent_dynamics": ("--batch-size", "2"),
+    "long_lag": ("--epochs", "1", "--batch-size", "1", "2"),
+    "sequence_lengths": (),
+    "lstm_names": ("--epochs", "3", "--batch-size", "8", "--data", "."),
+    "char_model": ("--epochs", "1", "--data", "text.txt"),
+}
+# the verdicts that need no statistics: what must come out in any setting
+CERTAIN = {
+    "online": {"BN cannot be applied to online learning": "agrees"},
+    "small_batches": {
+        "accumulated gradients of small batches are those of a large one: BN": "disagrees",
+        "accumulated gradients of small batches are those of a large one: LN": "agrees",
+        "accumulated gradients of small batches are those of a large one: GN": "agrees",
+    },
+    "recurrent_dynamics": {
+        "in a standard RNN the summed inputs grow or shrink at every step; with LN they are more stable": "agrees",
+    },
+    "long_lag": {"BN cannot run on sequences longer than those of training": "disagrees"},
+    "sequence_lengths": {"at late steps a single sample may be left, too few for BN's statistics": "agrees"},
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_experiment(name, sources, tmp_path):
+    """Each prints a table, claims with verdicts, and draws; what is certain comes out."""
+    text = run(f"{name}.py", "--seeds", "2", *TINY[name], "--plot", str(tmp_path / "figure.png"), folder=sources)
+    assert re.search(r"^\| .* \|\n\| -+ \|", text, re.MULTILINE)
+    assert "nan" not in text
+    claims = {says: verdict for says, *_, verdict in CLAIM.findall(text)}
+    assert claims
+    assert set(claims.values()) <= {"agrees", "disagrees", "undecided"}
+    assert len(CLAIM.findall(text)) == text.count("claim: ")
+    assert CERTAIN.get(name, {}).items() <= claims.items()
+    height, width, _ = matplotlib.image.imread(tmp_path / "figure.png").shape
+    assert min(height, width) > 300
+
+
+def test_experiments_go_on_from_a_checkpoint(sources, tmp_path):
+    """One epoch, then two, give what two at once give."""
+    options = ("--norm", "batch", "layer", "--seeds", "2", "--batch-size", "8", "--data", ".", "--plot", "")
+
+    def run_epochs(epochs, *more):
+        return run("conv_norms.py", "--epochs", epochs, *options, *more, folder=sources)
+
+    first = run_epochs("1", "--checkpoint", str(tmp_path))
+    assert len(list(tmp_path.glob("*.safetensors"))) == 4
+    assert first != run_epochs("2", "--checkpoint", str(tmp_path)) == run_epochs("2")
+
+
+def test_report(tmp_path):
+    """The page holds the verdicts and the figures of what was run; the committed one holds all."""
+    run("report.py", "--quick", "--only", "sequence_lengths", "recurrent_dynamics", "--folder", str(tmp_path))
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert text.count("**agrees**") >= 2
+    assert {path.name for path in tmp_path.glob("*.png")} == set(re.findall(r"\]\((\w+\.png)\)", text))
+    committed = (EXAMPLES / "results" / "README.md").read_text(encoding="utf-8")
+    assert {path.stem for path in (EXAMPLES / "results").glob("*.png")} == set(TINY) == set(
+        re.findall(r"^## (\w+)", committed, re.MULTILINE))  # fmt: skip
+
+
+def test_verdicts():
+    """A paired test: clear differences decide, noise and a single seed do not."""
+    code = (
+        "import numpy as np, experiment as ex\n"
+        "for low, high in (([1, 2, 3], [2, 3.1, 4]), ([2, 3.1, 4], [1, 2, 3]), ([1, 2, 3], [2, 1, 3.5]), ([1], [9])):\n"
+        "    ex.compare('says', 'source', 'loss', LN=np.array(low, float), no_norm=np.array(high, float))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=EXAMPLES)
+    assert done.returncode == 0, done.stderr
+    assert [claim[-1] for claim in CLAIM.findall(done.stdout)] == ["agrees", "disagrees", "undecided", "undecided"]
+    assert "criterion: loss: LN < no norm" in done.stdout

@@ -1,0 +1,85 @@
+"""Run every experiment and write what came out to one page: figures, tables, and what the documents say about it."""
+
+import argparse
+import ast
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+EXPERIMENTS = (
+    "lenet_batch_sizes", "mlp_batch_sizes", "conv_norms", "small_batches", "online", "shift_and_saturation",
+    "smoothness", "recurrent_dynamics", "long_lag", "sequence_lengths", "lstm_names", "char_model",
+)  # fmt: skip
+HERE = Path(__file__).resolve().parent
+CLAIM = re.compile(r"claim: (.*)\nsource: (.*)\ncriterion: (.*)\nmeasured: (.*)\nverdict: (.*)\n+")
+INTRODUCTION = """# Experiments
+
+What documents about normalization say, and what came out when we measured it. Every verdict was computed by the script
+from its stated criterion. Where a criterion reads `quantity: a < b`, the quantity was measured once for each seed; the
+claim *agrees* if a's mean lies below b's by a paired one-sided t test at 5 %, *disagrees* if it lies above by the same
+test, and is *undecided* between the two: often more seeds would decide it. Numbers are mean ± standard deviation over
+the seeds, bands in the figures reach from the lowest to the highest seed.
+
+"""
+
+
+class Section(NamedTuple):
+    """One experiment: its docstring, what it printed, the claims in that, and the seconds it took."""
+
+    name: str
+    doc: str
+    output: str
+    claims: list[tuple[str, ...]]
+    seconds: float
+
+
+def run(name: str, folder: Path, extra: list[str]) -> Section:
+    path = HERE / f"{name}.py"
+    begin = time.perf_counter()
+    command = [sys.executable, str(path), "--plot", str(folder / f"{name}.png"), *extra]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return Section(name, doc, CLAIM.sub("", output).strip(), CLAIM.findall(output), time.perf_counter() - begin)
+
+
+def page(sections: list[Section], setting: str) -> str:
+    found = [verdict for section in sections for *_, verdict in section.claims]
+    counts = ", ".join(f"{found.count(kind)} {kind}" for kind in ("agrees", "disagrees", "undecided"))
+    lines = [INTRODUCTION + f"{setting} {len(found)} claims: {counts}.", ""]
+    lines += ["| experiment | the document says | criterion | measured | verdict |", "| --- | --- | --- | --- | --- |"]
+    for section in sections:
+        for says, source, criterion, measured, verdict in section.claims:
+            link = f"[{section.name}](#{section.name})"
+            lines.append(f"| {link} | {says} ({source}) | {criterion} | {measured} | **{verdict}** |")
+    for section in sections:
+        question, _, rest = section.doc.partition("\n\n")
+        lines += ["", f"## {section.name}", "", f"**{' '.join(question.split())}**", "", rest]
+        lines += ["", f"![{section.name}]({section.name}.png)", "", section.output]
+        lines += ["", f"`python examples/{section.name}.py`, {section.seconds:.0f} s."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the quick setting of every experiment")
+    parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=EXPERIMENTS, metavar="NAME",
+                        help=f"which experiments: {', '.join(EXPERIMENTS)} (default: all)")  # fmt: skip
+    parser.add_argument("--folder", type=Path, default=HERE / "results", help="where the page and its figures go "
+                        "(default: results, beside this file)")  # fmt: skip
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    extra = ["--quick"] if args.quick else []
+    sections = []
+    for name in args.only:
+        sections.append(run(name, args.folder, extra))
+        print(f"{name}: {sections[-1].seconds:.0f} s, {', '.join(claim[-1] for claim in sections[-1].claims)}")
+    setting = "Measured by `make experiments`, the quick setting." if args.quick else "Measured in the full setting."
+    (args.folder / "README.md").write_text(page(sections, setting), encoding="utf-8")
+    print(f"page: {args.folder / 'README.md'}")
+
+
+if __name__ == "__main__":
+    main()
