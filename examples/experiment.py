@@ -18,9 +18,9 @@ from minigrad.nn import functional as F
 
 # --- sources of the claims -------------------------------------------------------------------------------------------
 
-PAPER = "Ba, Kiros and Hinton 2016, arXiv:1607.06450"
-TUTORIAL = "senliuy, Layer Normalization (github.com/senliuy/keras_layerNorm_mlp_lstm)"
-OVERVIEW = "一文详解深度学习中的 Normalization"
+PAPER = "the LN paper"  # Ba, Kiros and Hinton 2016, Layer Normalization, arXiv:1607.06450
+TUTORIAL = "the tutorial"  # senliuy, Layer Normalization; notebooks: github.com/senliuy/keras_layerNorm_mlp_lstm
+OVERVIEW = "the overview"  # 一文详解深度学习中的 Normalization
 
 # --- options ---------------------------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ def band(axes: Any, x: np.ndarray, runs: np.ndarray, norm: str, label: str = "",
     axes.plot(x, runs.mean(0), color=COLORS[norm], linewidth=1.8, label=label or LABELS[norm], **style)
 
 
-def smooth(runs: np.ndarray, points: int = 50) -> tuple[np.ndarray, np.ndarray]:
+def smooth(runs: np.ndarray, points: int = 30) -> tuple[np.ndarray, np.ndarray]:
     """Means of up to `points` parts along the steps of runs (seeds, steps), and the step in the middle of each."""
     parts = np.array_split(np.arange(runs.shape[1]), min(points, runs.shape[1]))
     return np.array([part.mean() + 1 for part in parts]), np.stack([runs[:, part].mean(1) for part in parts], 1)

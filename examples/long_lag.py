@@ -64,7 +64,7 @@ def learn(norm: str, length: int, size: int, places: int, args: argparse.Namespa
 
 
 def main() -> None:
-    args = ex.options(__doc__, {"epochs": 20, "batch_size": [4, 64], "seeds": 5}, {"epochs": 8, "seeds": 3},
+    args = ex.options(__doc__, {"epochs": 20, "batch_size": [4, 64], "seeds": 5}, {"epochs": 6, "seeds": 5},
                       norms=("none", "batch", "layer"))  # fmt: skip
     (short, long), (small, large) = LENGTHS, (args.batch_size[0], args.batch_size[-1])
     kinds = list(product([norm for norm in args.norm if norm != "batch"], LENGTHS, args.batch_size))
@@ -106,7 +106,7 @@ def main() -> None:
                 if (norm, length, size) in lag:
                     errors = lag[norm, length, size]
                     ex.band(axes, 100 * np.arange(1, errors.shape[1] + 1), errors, norm)
-            axes.set(title=f"{length} steps, batch {size}", xlabel="training step", ylabel="wrong, %", ylim=(0, 100))
+            axes.set(title=f"{length} steps, batch {size}", xlabel="training step", ylabel="wrong, %", ylim=(-3, 100))
         panels[0].legend()
 
 

@@ -23,6 +23,12 @@ claim *agrees* if a's mean lies below b's by a paired one-sided t test at 5 %, *
 test, and is *undecided* between the two: often more seeds would decide it. Numbers are mean ± standard deviation over
 the seeds, bands in the figures reach from the lowest to the highest seed.
 
+- *The LN paper*: J. L. Ba, J. R. Kiros and G. E. Hinton 2016, Layer Normalization, [arXiv:1607.06450](
+  https://arxiv.org/abs/1607.06450).
+- *The tutorial*: senliuy, Layer Normalization, with notebooks at
+  [keras_layerNorm_mlp_lstm](https://github.com/senliuy/keras_layerNorm_mlp_lstm).
+- *The overview*: 一文详解深度学习中的 Normalization.
+
 """
 
 
@@ -47,8 +53,9 @@ def run(name: str, folder: Path, extra: list[str]) -> Section:
 
 def page(sections: list[Section], setting: str) -> str:
     found = [verdict for section in sections for *_, verdict in section.claims]
-    counts = ", ".join(f"{found.count(kind)} {kind}" for kind in ("agrees", "disagrees", "undecided"))
-    lines = [INTRODUCTION + f"{setting} {len(found)} claims: {counts}.", ""]
+    agree, disagree, undecided = (found.count(verdict) for verdict in ("agrees", "disagrees", "undecided"))
+    counts = f"{len(found)} claims: {agree} agree, {disagree} disagree, {undecided} are undecided."
+    lines = [f"{INTRODUCTION}{setting} {counts}", ""]
     lines += ["| experiment | the document says | criterion | measured | verdict |", "| --- | --- | --- | --- | --- |"]
     for section in sections:
         for says, source, criterion, measured, verdict in section.claims:

@@ -68,8 +68,8 @@ def main() -> None:
         says = "with few samples in a batch BN does badly, GN solves this"
         ex.compare(says, source, "training loss, mean over the run",
                    GN=runs["group"].losses.mean(1), BN=runs["batch"].losses.mean(1))  # fmt: skip
-        ex.compare(says, source, "test error after the last epoch",
-                   GN=runs["group"].errors[:, -1], BN=runs["batch"].errors[:, -1])  # fmt: skip
+        ex.compare(says, source, "test error after the last epoch, %",
+                   GN=100 * runs["group"].errors[:, -1], BN=100 * runs["batch"].errors[:, -1])  # fmt: skip
     for norm in ("batch", "layer", "group"):
         if norm in apart:
             worst = float(apart[norm].max())
