@@ -3,6 +3,7 @@
 import argparse
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -143,7 +144,7 @@ def train(
             loader = data.DataLoader(dataset, batch_size, shuffle=True, seed=seed)
             parts = {"model": model, "optimizer": descent, "loader": loader}
             run: dict[str, list[Any]] = {"losses": [], "errors": [], "probes": []}
-            path = args.checkpoint and args.checkpoint / (re.sub(r"\W+", "-", name) + f"-{seed}.safetensors")
+            path = checkpoint(args, name, seed)
             if path and path.exists():
                 run = mg.load_checkpoint(path, **parts)["run"]
                 bar.update(len(run["losses"]))
@@ -166,6 +167,15 @@ def train(
             for key, values in run.items():
                 found[key].append(values)
     return Runs(**{key: np.array(values) for key, values in found.items()})
+
+
+def checkpoint(args: argparse.Namespace, name: str, seed: int) -> Path | None:
+    """The file of one run in the folder that ``--checkpoint`` names."""
+    if args.checkpoint is None:
+        return None
+    args.checkpoint.mkdir(parents=True, exist_ok=True)
+    run = re.sub(r"\W+", "-", f"{Path(sys.argv[0]).stem} {name} {seed}")
+    return args.checkpoint / f"{run}.safetensors"
 
 
 def wrong(outputs: mg.Tensor, labels: mg.Tensor) -> mg.Tensor:

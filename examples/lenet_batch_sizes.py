@@ -39,7 +39,8 @@ def main() -> None:
     args = ex.options(__doc__, {"epochs": [80, 20], "batch_size": [128, 8], "seeds": 5},
                       {"epochs": [25, 3], "seeds": 3}, ex.NORMS, data=ex.MNIST)  # fmt: skip
     sets = ex.images(args, flat=False, raw=True)
-    runs, rows = {}, []
+    runs: dict[tuple[str, int, str], ex.Runs] = {}
+    rows = []
     for network in NETWORKS:
         for size, epochs in zip(args.batch_size, args.epochs, strict=True):
             for norm in args.norm:

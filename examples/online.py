@@ -34,8 +34,9 @@ def main() -> None:
         ex.claim("LN can be used with batches of one sample", source,
                  "test error below 20 % (chance: 90 %) in every run", f"at most {worst:.1f} %", worst < 20)  # fmt: skip
     if {"layer", "none"} <= set(found):
+        loss = {ex.LABELS[norm]: found[norm].losses.mean(1) for norm in ("layer", "none")}
         ex.compare("LN speeds training up, here with batches of one sample", source,
-                   "mean training loss along the stream", LN=found["layer"].losses.mean(1), no_norm=found["none"].losses.mean(1))  # fmt: skip
+                   "mean training loss along the stream", **loss)  # fmt: skip
 
     with ex.figure(args, "One image at a time, each seen once", 1) as (axes,):
         for norm, runs in found.items():

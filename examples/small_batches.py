@@ -7,6 +7,7 @@ batches of two, accumulated, is from the step with one batch of 32, relative to 
 """
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -16,7 +17,7 @@ import minigrad as mg
 from minigrad import nn, optim
 from minigrad.nn import functional as F
 
-NORMS = {
+NORMS: dict[str, Callable[[int], nn.Module]] = {
     "none": lambda channels: nn.Identity(),
     "batch": nn.BatchNorm2d,
     "layer": lambda channels: nn.GroupNorm(1, channels),

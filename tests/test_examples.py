@@ -164,9 +164,10 @@ def test_experiments_go_on_from_a_checkpoint(sources, tmp_path):
     def run_epochs(epochs, *more):
         return run("conv_norms.py", "--epochs", epochs, *options, *more, folder=sources)
 
-    first = run_epochs("1", "--checkpoint", str(tmp_path))
-    assert len(list(tmp_path.glob("*.safetensors"))) == 4
-    assert first != run_epochs("2", "--checkpoint", str(tmp_path)) == run_epochs("2")
+    folder = str(tmp_path / "runs")
+    first = run_epochs("1", "--checkpoint", folder)
+    assert len(list((tmp_path / "runs").glob("conv_norms-*.safetensors"))) == 4
+    assert first != run_epochs("2", "--checkpoint", folder) == run_epochs("2")
 
 
 def test_report(tmp_path):
