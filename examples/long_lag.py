@@ -69,11 +69,11 @@ def main() -> None:
     (short, long), (small, large) = LENGTHS, (args.batch_size[0], args.batch_size[-1])
     kinds = list(product([norm for norm in args.norm if norm != "batch"], LENGTHS, args.batch_size))
     lag = {kind: learn(*kind, 1, args)[0] for kind in kinds}
-    ex.show("norm | T | batch | ex.wrong, mean over the run, % | at the end", [
+    ex.show("norm | T | batch | wrong, mean over the run, % | at the end", [
         (ex.LABELS[norm], length, size, errors.mean(1), errors[:, -1]) for (norm, length, size), errors in lag.items()
     ])  # fmt: skip
     longer = {norm: learn(norm, SPREAD, large, SPREAD // 2, args) for norm in args.norm}
-    ex.show(f"norm | ex.wrong at T = {SPREAD}, % | at {2 * SPREAD}", [
+    ex.show(f"norm | wrong at T = {SPREAD}, % | at {2 * SPREAD}", [
         (ex.LABELS[norm], errors[:, -1], twice) for norm, (errors, twice) in longer.items()
     ])  # fmt: skip
 

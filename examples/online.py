@@ -41,7 +41,7 @@ def main() -> None:
     with ex.figure(args, "One image at a time, each seen once", 1) as (axes,):
         for norm, runs in found.items():
             ex.band(axes, *ex.smooth(runs.losses, 30), norm)
-        axes.set(title="Loss on the next image", xlabel="images seen", yscale="log")
+        axes.set(title="Loss on the next image", xlabel="images seen", ylabel="cross-entropy", yscale="log")
         axes.legend()
 
 

@@ -66,7 +66,7 @@ def main() -> None:
                 for scale, style, runs in zip(SCALES, (":", "--", "-", "-."), sizes[k], strict=True):
                     steps = np.arange(1, STEPS + 1)
                     ex.band(axes, steps, runs, norm, f"{ex.LABELS[norm]}, s = {scale:g}", linestyle=style)
-            axes.set(title=title, xlabel="step t", yscale="log")
+            axes.set(title=title, xlabel="step t", ylabel="L2 norm, mean over the batch", yscale="log")
         panels[0].legend(fontsize=8)
 
 

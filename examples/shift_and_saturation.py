@@ -79,9 +79,9 @@ def main() -> None:
             for kind, style in (("tanh", "-"), ("tanh, 5 W", "--")):
                 ex.band(panels[2], steps, 100 * saturated(probes[kind, norm]), norm,
                         f"{ex.LABELS[norm]}, {kind}", linestyle=style)  # fmt: skip
-        panels[0].set(title="Drift of its inputs, tanh", xlabel="step", yscale="log")
-        panels[1].set(title="Drift of its inputs, ReLU", xlabel="step", yscale="log")
-        panels[2].set(title="Saturated tanh units", xlabel="step", ylabel="%")
+        panels[0].set(title="Drift of its inputs, tanh", xlabel="step", ylabel="change ÷ deviation", yscale="log")
+        panels[1].set(title="Drift of its inputs, ReLU", xlabel="step", ylabel="change ÷ deviation", yscale="log")
+        panels[2].set(title="Saturated tanh units", xlabel="step", ylabel="% of units")
         panels[0].legend()
         panels[2].legend(fontsize=8)
 

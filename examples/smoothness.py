@@ -72,12 +72,13 @@ def main() -> None:
 
     with ex.figure(args, "How much changes along the gradient", 2, 2) as panels:
         titles = ("Variation of the loss", "Variation of the gradient", "... over the loss", "... over its norm")
-        for k, (axes, title) in enumerate(zip(panels, titles, strict=True)):
+        units = ("cross-entropy", "‖g(θ - ηg) - g‖", "range ÷ loss", "‖g(θ - ηg) - g‖ ÷ ‖g‖")
+        for k, (axes, title, unit) in enumerate(zip(panels, titles, units, strict=True)):
             for norm, probes in found.items():
                 x, y = ex.smooth(probes[:, :, k], 20)
                 ex.band(axes, EVERY * (x - 1), y, norm)
-            axes.set(title=title, xlabel="step", yscale="log")
-        panels[0].legend()
+            axes.set(title=title, xlabel="step", ylabel=unit, yscale="log")
+        panels[2].legend(loc="lower right")
 
 
 if __name__ == "__main__":
