@@ -78,6 +78,16 @@ struct Tile {
         __syncthreads();
         for (int k = 0; k < 2; k++) total[k] = shared[k][planes ? 0 : lane];
     }
+    // f(i, count): where the sums of the pieces and columns of a channel stand in partial, and of how many elements they
+    // are; the lanes of a warp share them
+    template <class F>
+    __device__ void parts(int64 channel, F f) const {
+        const int64 repeat = planes ? 1 : inner, step = (outer + pieces - 1) / pieces;
+        for (int64 i = threadIdx.x % 32; channel >= 0 && i < pieces * repeat; i += 32) {
+            const int64 begin = i / repeat * step, end = begin + step < outer ? begin + step : outer;
+            if (begin < end) f(i / repeat * columns + channel * repeat + i % repeat, count(begin, end));
+        }
+    }
     __device__ double count(int64 begin, int64 end) const { return double(end - begin) * (planes ? inner : 1); }
 };
 
@@ -206,24 +216,17 @@ extern "C" __global__ void batch_norm_merge(int64 outer, int64 channels, int64 i
                                             double* statistics, const double* partial, T* by) {
     const Tile tile(outer, channels, inner, wide, pieces, planes);
     const Result result = {channels, gamma, beta, eps, mean, var, statistics};
-    const int64 repeat = planes ? 1 : inner, step = (outer + pieces - 1) / pieces;
+    const int64 repeat = planes ? 1 : inner;
     const double n = double(outer) * inner;
     for (int64 first = blockIdx.x * (int64)(THREADS / 32); first < channels; first += gridDim.x * (int64)(THREADS / 32)) {
         const int64 c = first + threadIdx.x / 32;
         const bool here = c < channels;
-        // f(where the moments stand, how many elements they are of)
-        const auto each = [&](auto f) {
-            for (int64 i = threadIdx.x % 32; here && i < pieces * repeat; i += 32) {
-                const int64 begin = i / repeat * step, end = begin + step < outer ? begin + step : outer;
-                if (begin < end) f(i / repeat * tile.columns + c * repeat + i % repeat, tile.count(begin, end));
-            }
-        };
         const double start = here ? partial[c * repeat] : 0;
         double middle = 0, m2 = 0;
-        each([&](int64 i, double count) { middle += count / n * (partial[i] - start); });
+        tile.parts(here ? c : -1, [&](int64 i, double count) { middle += count / n * (partial[i] - start); });
         team_sum<1>(32, &middle);
         middle += start;
-        each([&](int64 i, double count) {
+        tile.parts(here ? c : -1, [&](int64 i, double count) {
             const double d = partial[i] - middle;
             m2 += partial[pieces * tile.columns + i] + count * (d * d);
         });
@@ -278,14 +281,12 @@ extern "C" __global__ void batch_norm_merge_sums(int64 outer, int64 channels, in
                                                  T* dgamma, T* dbeta, const double* partial, T* by) {
     const Tile tile(outer, channels, inner, wide, pieces, planes);
     const Derivative derivative = {double(outer) * inner, channels, bool(given), gamma, statistics, dgamma, dbeta};
-    const int64 repeat = planes ? 1 : inner;
     for (int64 first = blockIdx.x * (int64)(THREADS / 32); first < channels; first += gridDim.x * (int64)(THREADS / 32)) {
         const int64 c = first + threadIdx.x / 32;
         double total[2] = {};
-        for (int64 i = threadIdx.x % 32; c < channels && i < pieces * repeat; i += 32) {
-            const int64 place = i / repeat * tile.columns + c * repeat + i % repeat;
-            for (int k = 0; k < 2; k++) total[k] += partial[k * pieces * tile.columns + place];
-        }
+        tile.parts(c < channels ? c : -1, [&](int64 i, double) {
+            for (int k = 0; k < 2; k++) total[k] += partial[k * pieces * tile.columns + i];
+        });
         team_sum<2>(32, total);
         if (c < channels && threadIdx.x % 32 == 0) derivative(c, total[0], total[1], true).write(by, channels, c);
     }

@@ -113,6 +113,6 @@ struct alignas(W * sizeof(T)) Pack {
         }
     }
 };
-const int WIDE = sizeof(T) < 16 ? 16 / sizeof(T) : 1;  // the most neighbours at once
+enum { WIDE = 16 / sizeof(T) };  // the most neighbours at once
 
 __device__ inline bool is_aligned(const void* p) { return (uint64)p % 16 == 0; }  // or null

@@ -7,14 +7,15 @@
 
 #if FLOATING
 
-const int HELD = 128 / sizeof(T);          // elements of a row that a thread holds in the forward pass
+// Elements of a row that a thread holds; half as many where it takes them one by one, which needs more registers each.
+const int HELD = 128 / sizeof(T);
 const int HELD_BACKWARD = 64 / sizeof(T);  // of x, and as many of g and of the sums for gamma and beta
 const int THREADS = 256;
 
 // One row in the hands of a team: those of its elements that are this thread's, in packs of W
 template <int W, int most, bool held>
 struct Row {
-    static const int N = most / W;
+    static const int N = W == 1 ? most / 2 : most / W;
     const T* from;
     int64 width;
     int lane, lanes;
@@ -142,27 +143,51 @@ __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lan
     }
 }
 
-#define EVERY_NORM(held, ...)                                                                           \
-    const bool wide = width % WIDE == 0;                                                                \
-    if (!centered)                                                                                      \
-        wide ? norm<WIDE, held, false, false>(__VA_ARGS__) : norm<1, held, false, false>(__VA_ARGS__); \
-    else if (inner == 1)                                                                                \
-        wide ? norm<WIDE, held, true, false>(__VA_ARGS__) : norm<1, held, true, false>(__VA_ARGS__);   \
-    else                                                                                                \
-        wide ? norm<WIDE, held, true, true>(__VA_ARGS__) : norm<1, held, true, true>(__VA_ARGS__);
-
 // gamma[groups, width / inner] and beta alike; row r is of group r % groups. Statistics in T, or where `wide_mean` is
-// given, in double.
-extern "C" __global__ void norm_held(Bool centered, int64 rows, int64 width, int64 groups, int64 inner, int lanes,
-                                     const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* rstd,
-                                     double* wide_mean, double* wide_rstd) {
-    EVERY_NORM(true, rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd, wide_mean, wide_rstd)
+// given, in double. Kernels of their own for rows that are held and for those that are not, for parameters per element
+// and per channel: each gets the registers that it needs.
+#define NORM(held, centered, channels)                                                                             \
+    if (width % WIDE == 0)                                                                                         \
+        norm<WIDE, held, centered, channels>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd, \
+                                             wide_mean, wide_rstd);                                                \
+    else                                                                                                           \
+        norm<1, held, centered, channels>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd,    \
+                                          wide_mean, wide_rstd);
+
+extern "C" __global__ void __launch_bounds__(256, 3) norm_held(
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
+    T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    NORM(true, true, false)
 }
 
-extern "C" __global__ void norm_long(Bool centered, int64 rows, int64 width, int64 groups, int64 inner, int lanes,
-                                     const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* rstd,
-                                     double* wide_mean, double* wide_rstd) {
-    EVERY_NORM(false, rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd, wide_mean, wide_rstd)
+extern "C" __global__ void __launch_bounds__(512) norm_long(
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
+    T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    NORM(false, true, false)
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3) rms_held(
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
+    T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    NORM(true, false, false)
+}
+
+extern "C" __global__ void __launch_bounds__(512) rms_long(
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
+    T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    NORM(false, false, false)
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3) group_held(
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
+    T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    NORM(true, true, true)
+}
+
+extern "C" __global__ void __launch_bounds__(512) group_long(
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
+    T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    NORM(false, true, true)
 }
 
 // ---- backward ---------------------------------------------------------------------------------------------------------
@@ -190,7 +215,7 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
     const int lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes;
     const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(dx);
     T* mine = partial ? partial + blockIdx.x * width * (centered ? 2 : 1) : partial;
-    T sums[2][held ? HELD_BACKWARD : 1] = {};
+    T sums[2][Part::N * W] = {};
     for (int64 first = blockIdx.x * (int64)teams; first < rows; first += gridDim.x * (int64)teams) {
         const int64 r = first + team;
         const bool here = r < rows;
@@ -233,15 +258,8 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
     if constexpr (held) {
         if (!mine) return;
         for (int which = 0; which < (centered ? 2 : 1); which++) {
-            if (teams == 1) {  // more threads than a room has, and nothing to add
-                for (int i = 0; i < HELD_BACKWARD; i++) {
-                    const int e = (i / W * lanes + lane) * W + i % W;
-                    if (e < width) mine[which * width + e] = sums[which][i];
-                }
-                continue;
-            }
             __syncthreads();
-            for (int i = 0; i < HELD_BACKWARD; i++) rooms[i][threadIdx.x] = sums[which][i];
+            for (int i = 0; i < Part::N * W; i++) rooms[i][threadIdx.x] = sums[which][i];
             __syncthreads();
             for (int e = threadIdx.x; e < width; e += blockDim.x) {
                 const T* room = rooms[e / W / lanes * W + e % W] + e / W % lanes;
@@ -260,7 +278,7 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
     else                                                                                                  \
         wide ? norm_backward<WIDE, held, false>(__VA_ARGS__) : norm_backward<1, held, false>(__VA_ARGS__);
 
-extern "C" __global__ void norm_held_backward(Bool centered, int64 rows, int64 width, int lanes, const T* x,
+extern "C" __global__ void __launch_bounds__(256, 2) norm_held_backward(Bool centered, int64 rows, int64 width, int lanes, const T* x,
                                               const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
                                               T* partial) {
     __shared__ T rooms[HELD_BACKWARD][THREADS + 1];  // one more, so that neighbours in a column are in other banks

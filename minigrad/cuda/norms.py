@@ -5,7 +5,7 @@ from minigrad.engine.backend import Backend
 from minigrad.engine.tensor import Tensor
 
 HELD, HELD_BACKWARD = 128, 64  # bytes of a row that a thread holds, as norm.cu has them
-LARGEST = 512  # threads of the largest team
+LONG = 512  # threads for a row that is too long for that
 GROUPS = 528  # blocks whose rows are summed each for itself: four on each of the 132 multiprocessors of an H200
 SHORT_PLANE = 32  # elements of a channel that lie together, below which columns are read side by side
 
@@ -14,13 +14,11 @@ class Team:
     """The threads that work on a row of so many bytes, of which each may hold `held`; `whole`: they hold it all."""
 
     def __init__(self, size: int, held: int) -> None:
-        least = power_of_two(-(-size // held))
-        self.whole = least <= LARGEST
+        least = power_of_two(-(-size // (held if size % 16 == 0 else held // 2)))
+        self.whole = least <= BLOCK
+        self.block = BLOCK if self.whole else LONG
         # A warp is not left idle for the sake of full threads: 16 bytes are one instruction.
-        self.lanes = min(max(least, min(power_of_two(-(-size // 16)), WARP)), LARGEST)
-        self.block = max(self.lanes, BLOCK)
-        if not self.whole:
-            self.lanes = self.block = LARGEST
+        self.lanes = max(least, min(power_of_two(-(-size // 16)), WARP)) if self.whole else LONG
         self.count = self.block // self.lanes  # teams of a block
 
 
@@ -30,30 +28,31 @@ class Norms(Backend):
     device: int
 
     def _norm(
-        self, centered: bool, rows: int, width: int, groups: int, inner: int, x: Tensor, gamma: Tensor | None,
+        self, kind: str, rows: int, width: int, groups: int, inner: int, x: Tensor, gamma: Tensor | None,
         beta: Tensor | None, eps: float, y: Tensor, *statistics: Tensor | None,
     ) -> None:  # fmt: skip
         team = Team(width * x.dtype.itemsize, HELD)
-        launch("norm.cu", "norm_held" if team.whole else "norm_long", x.dtype.name, self.device,
-               -(-rows // team.count) * team.block, centered, rows, width, groups, inner, team.lanes, x, gamma, beta,
-               eps, y, *statistics, block=team.block)  # fmt: skip
+        launch("norm.cu", kind + ("_held" if team.whole else "_long"), x.dtype.name, self.device,
+               -(-rows // team.count) * team.block, rows, width, groups, inner, team.lanes, x, gamma, beta, eps, y,
+               *statistics, block=team.block)  # fmt: skip
 
     def layer_norm(
         self, rows: int, width: int, x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float, y: Tensor,
         mean: Tensor, rstd: Tensor,
     ) -> None:  # fmt: skip
-        self._norm(True, rows, width, 1, 1, x, gamma, beta, eps, y, mean, rstd, None, None)
+        self._norm("norm", rows, width, 1, 1, x, gamma, beta, eps, y, mean, rstd, None, None)
 
     def rms_norm(
         self, rows: int, width: int, x: Tensor, gamma: Tensor | None, eps: float, y: Tensor, rstd: Tensor
     ) -> None:
-        self._norm(False, rows, width, 1, 1, x, gamma, None, eps, y, None, rstd, None, None)
+        self._norm("rms", rows, width, 1, 1, x, gamma, None, eps, y, None, rstd, None, None)
 
     def group_norm(
         self, rows: int, groups: int, m: int, inner: int, x: Tensor, gamma: Tensor | None, beta: Tensor | None,
         eps: float, y: Tensor, mean: Tensor, rstd: Tensor,
     ) -> None:  # fmt: skip
-        self._norm(True, rows, m * inner, groups, inner, x, gamma, beta, eps, y, None, None, mean, rstd)
+        self._norm("norm" if inner == 1 else "group", rows, m * inner, groups, inner, x, gamma, beta, eps, y, None,
+                   None, mean, rstd)  # fmt: skip
 
     def _norm_backward(
         self, centered: bool, rows: int, width: int, x: Tensor, gamma: Tensor | None, mean: Tensor | None,
