@@ -194,13 +194,3 @@ def _address(kernel: str, parameter: str, kind: str, given: Any, dtype: str, dev
     if not strided and not given.is_contiguous():
         raise ValueError(f"[{kernel}] expected {parameter} to be contiguous, got strides {given.strides}")
     return np.uint64(given.data_ptr())
-
-
-def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:
-    """A tensor that is not initialized."""
-    return constant("empty", shape, None, dtype, device)
-
-
-def power_of_two(n: int, least: int = 1) -> int:
-    """The smallest one that is not below n, nor below `least`."""
-    return max(1 << max(n - 1, 0).bit_length(), least)

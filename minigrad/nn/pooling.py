@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from minigrad.engine.ops.arguments import integer, number, pair
+from minigrad.engine.ops.arguments import integer, pair
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.module import Module
@@ -99,9 +99,11 @@ class AvgPool2d(Module):
         self.stride = self.kernel_size if stride is None else pair("AvgPool2d", "stride", stride, 1)
         self.padding = pair("AvgPool2d", "padding", padding, 0)
         self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
+        if divisor_override is not None:
+            divisor_override = integer("AvgPool2d", "divisor_override", divisor_override)
+            if divisor_override == 0:
+                raise ValueError("[AvgPool2d] expected a divisor_override other than 0, got 0")
         self.divisor_override = divisor_override
-        if divisor_override is not None and number("AvgPool2d", "divisor_override", divisor_override) == 0:
-            raise ValueError("[AvgPool2d] expected a divisor_override other than 0, got 0")
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, C, H, W)`` to ``(N, C, P, Q)``, or both without the N."""

@@ -21,7 +21,10 @@ def optimizer():
 
 
 # What the classes cannot be built without.
-SIZES = ("in_features", "out_features", "normalized_shape", "num_features", "num_embeddings", "embedding_dim", "input_size", "hidden_size")
+SIZES = (
+    "in_features", "out_features", "normalized_shape", "num_features", "num_embeddings", "embedding_dim", "input_size",
+    "hidden_size", "in_channels", "out_channels", "kernel_size", "output_size",
+)  # fmt: skip
 REQUIRED = {
     **dict.fromkeys((*SIZES, "num_groups", "num_channels", "max_length", "step_size", "T_max"), lambda: 4),
     "params": parameters,
@@ -32,8 +35,9 @@ REQUIRED = {
 }
 ALSO = {"OneCycleLR": {"total_steps": 10}}
 # Bases, containers and what takes modules, functions or tensors only.
-OTHERS = {"Module", "ModuleList", "Sequential", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR"}
-SKIPPED = {("RNN", "max_length"), ("OneCycleLR", "epochs"), ("OneCycleLR", "steps_per_epoch")}  # of no effect by themselves
+OTHERS = {"Identity", "Module", "ModuleList", "Sequential", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR"}
+# Of no effect by themselves; a word that is none of those it takes.
+SKIPPED = {("RNN", "max_length"), ("OneCycleLR", "epochs"), ("OneCycleLR", "steps_per_epoch"), ("Conv2d", "padding")}
 CLASSES = {
     name: getattr(module, name)
     for module in (nn, optim, lr_scheduler)
