@@ -31,6 +31,13 @@ cdef Array checked_index(str op, object index, int64_t n, int axis, int device):
     return out if out.buffer.device == device else transferred(out, device)
 
 
+cdef Array beside(Array x, object given, Array y):
+    """y, which was made of `given`; what is no tensor has no device of its own, and goes to x's."""
+    if isinstance(given, Array) or y.buffer.device == x.buffer.device:
+        return y
+    return transferred(y, x.buffer.device)
+
+
 cdef tuple around(Array x, int axis):
     """(outer, n, inner) of an axis."""
     cdef int64_t outer = 1, inner = 1
@@ -96,7 +103,7 @@ def take(x, indices, axis=None):
     Raises
     ------
     IndexError
-        If an index is out of range.
+        If an index is out of range; of indices on a GPU at the next transfer to the CPU, or `mg.cuda.synchronize`.
 
     Examples
     --------
@@ -150,7 +157,7 @@ def take_along_axis(x, indices, axis=-1):
     Raises
     ------
     IndexError
-        If an index is out of range.
+        If an index is out of range; of indices on a GPU at the next transfer to the CPU, or `mg.cuda.synchronize`.
     ValueError
         If the shapes do not broadcast elsewhere than along the axis.
 
@@ -215,6 +222,8 @@ def sort(x, axis=-1, *, descending=False, stable=True):
 def nonzero(x):
     """A tuple with one int64 tensor for each axis: where x is not zero, in row-major order.
 
+    How many there are only the elements say: of a tensor on a GPU this waits for them, and works on the CPU. So do masks.
+
     Examples
     --------
     >>> import minigrad as mg
@@ -229,6 +238,8 @@ def nonzero(x):
 
 def unique_values(x):
     """The distinct elements of x, sorted; every NaN is its own.
+
+    Works on the CPU, like `nonzero`.
 
     Examples
     --------
@@ -450,7 +461,7 @@ cdef int assign(str op, Array a, object key, object value) except -1:
     """The same for any `op` that writes so."""
     cdef Array v, target, result, old
     if not is_scalar(value):
-        v = operand(op, value)
+        v = beside(a, value, operand(op, value))
     elif is_float(weak_code(value, a.code, op)) and not is_float(a.code) and not float(value).is_integer():
         raise TypeError(f"[{op}] expected a value that fits {a.dtype}, got {value!r}")
     else:

@@ -14,7 +14,7 @@ from minigrad.engine.ops.functions cimport exp
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, permuted, permuted_raw, reshape_to, squeeze, summed,
 )
-from minigrad.engine.ops.index cimport taken, taken_along
+from minigrad.engine.ops.index cimport beside, taken, taken_along
 from minigrad.engine.ops.reduce import logsumexp
 from minigrad.engine.tape cimport Node, recording, track
 
@@ -171,7 +171,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     TypeError
         If labels are not integers, nor probabilities of the shape of the logits.
     IndexError
-        If a label lies outside of 0 to C - 1.
+        If a label lies outside of 0 to C - 1; on a GPU at the next transfer to the CPU, or `mg.cuda.synchronize`.
     ValueError
         If the shapes do not agree, if an option is out of range, or an index is to be ignored among probabilities.
 
@@ -181,7 +181,8 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     >>> mg.cross_entropy(mg.tensor([[0.0, 0.0]]), mg.tensor([1]))
     tensor(0.6931472)
     """
-    cdef Array z = float_operand("cross_entropy", input), labels = operand("cross_entropy", target), w
+    cdef Array z = float_operand("cross_entropy", input), w
+    cdef Array labels = beside(z, target, operand("cross_entropy", target))
     cdef Array loss, lse
     cdef int64_t rows, width, ignore = integer("cross_entropy", "ignore_index", ignore_index)
     cdef int axis = 1 if z.ndim_ > 1 else 0     # that of the classes
@@ -304,7 +305,7 @@ def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"
     TypeError
         If labels are not integers.
     IndexError
-        If a label lies outside of 0 to C - 1.
+        If a label lies outside of 0 to C - 1; on a GPU at the next transfer to the CPU, or `mg.cuda.synchronize`.
     ValueError
         If the shapes do not agree, or for an unknown `reduction`.
 
@@ -315,7 +316,7 @@ def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"
     >>> F.nll_loss(mg.tensor([[-1.0, -2.0], [-3.0, -4.0]]), mg.tensor([0, 1]), reduction="none")
     tensor([1., 4.])
     """
-    cdef Array x = float_operand("nll_loss", log_probs), target = operand("nll_loss", labels)
+    cdef Array x = float_operand("nll_loss", log_probs), target = beside(x, labels, operand("nll_loss", labels))
     cdef Array w, flat, kept, safe, loss
     cdef int axis = 1 if x.ndim_ > 1 else 0
     cdef int64_t ignore = integer("nll_loss", "ignore_index", ignore_index)

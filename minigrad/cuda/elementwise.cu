@@ -8,8 +8,10 @@
 #if FLOATING
 __device__ inline T sigmoid(T x) { return 1 / (1 + exp(-x)); }
 __device__ inline T softplus(T x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
-__device__ inline T normal_cdf(T x) { return erf(x * T(0.70710678118654752440)) / 2 + T(0.5); }
-__device__ inline T normal_pdf(T x) { return exp(-x * x / 2) * T(0.39894228040143267794); }
+__device__ inline T normal_pdf(T x) {
+    const T square = x * x, lost = fma(x, x, -square);  // what rounding takes from it, the exponential multiplies
+    return (1 - lost / 2) * exp(-square / 2) * T(0.39894228040143267794);
+}
 __device__ inline T infinity() { return T(1) / T(0); }
 
 // The remainder has the divisor's sign, and a = b floor_divide(a, b) + remainder(a, b). By zero: what a / b gives.
@@ -125,7 +127,7 @@ extern "C" __global__ void unary(int op, int64 n, Bool dense, Extent shape, cons
         UNARY(SIGMOID, T, sigmoid(x))
         UNARY(RELU, T, x < 0 ? T(0) : x)
         UNARY(SOFTPLUS, T, softplus(x))
-        UNARY(GELU, T, x * normal_cdf(x))
+        UNARY(GELU, T, x * normcdf(x))
         UNARY(SILU, T, x * sigmoid(x))
         UNARY(ISNAN, Bool, x != x)
         UNARY(ISINF, Bool, fabs(x) == infinity())
@@ -168,8 +170,8 @@ extern "C" __global__ void binary(int op, int64 n, Bool dense, Extent shape, con
         BINARY(TANH_GRAD, T, a * (1 - b * b))
         BINARY(SIGMOID_GRAD, T, a * (b * (1 - b)))
         BINARY(RELU_GRAD, T, b <= 0 ? T(0) : a)
-        BINARY(GELU_GRAD, T, a * (normal_cdf(b) + b * normal_pdf(b)))
-        BINARY(SILU_GRAD, T, a * (sigmoid(b) * (1 + b * (1 - sigmoid(b)))))
+        BINARY(GELU_GRAD, T, a * (normcdf(b) + b * normal_pdf(b)))
+        BINARY(SILU_GRAD, T, a * (sigmoid(b) * (1 + b * sigmoid(-b))))
         BINARY(SOFTPLUS_GRAD, T, a * sigmoid(b))
 #endif
 #endif

@@ -5,6 +5,7 @@ from typing import Any
 from minigrad.cuda import faults
 from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, WARP, empty, launch, power_of_two
 from minigrad.engine.backend import Backend
+from minigrad.engine.ops.index import nonzero, unique_values
 from minigrad.engine.tensor import Tensor
 
 TILE = 1024  # elements that a block sorts: TILE of order.cu
@@ -107,10 +108,10 @@ class Index(Backend):
     # How many there are, only the result says: these two wait for it, on the CPU.
 
     def nonzero(self, x: Tensor) -> tuple[Tensor, ...]:
-        return tuple(place.to(x.device) for place in x.detach().to("cpu").nonzero())
+        return tuple(place.to(x.device) for place in nonzero(x.detach().to("cpu")))
 
     def unique(self, x: Tensor) -> Tensor:
-        return x.detach().to("cpu").unique_values().to(x.device)
+        return unique_values(x.detach().to("cpu")).to(x.device)
 
 
 def widest(inner: int, x: Tensor, y: Tensor) -> tuple[int, int]:
