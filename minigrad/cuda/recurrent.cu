@@ -274,7 +274,7 @@ __device__ void steps_of(const Layer& r, int64 begin, int64 end, const T* transp
 
 // The steps from `begin` to `end`. `transposed`: W as [H, columns]; null: z holds the product of the only step.
 // x[T, N, columns] is the input's share, h_last and c_last [N, H] the states after a sample's last step.
-extern "C" __global__ void __launch_bounds__(512) recurrent(
+extern "C" __global__ void __launch_bounds__(512, 1) recurrent(
     int kind, int samples, int64 begin, int64 end, int norm, Bool norm_cell, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,
     const T* gamma, const T* beta, const T* gamma_c, const T* beta_c, T* h, T* c, T* z, T* act, T* stats, T* stats_c,
@@ -397,7 +397,7 @@ __device__ void steps_back(const Layer& r, const Gradients& d, int64 begin, int6
 }
 
 // The steps from `end` back to `begin`. w: W[columns, H]; null: dz W is still to be added to dh, [N, H].
-extern "C" __global__ void __launch_bounds__(512) recurrent_backward(
+extern "C" __global__ void __launch_bounds__(512, 1) recurrent_backward(
     int kind, int samples, int64 begin, int64 end, int norm, Bool norm_cell, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,
     const T* gamma, const T* beta, const T* gamma_c, const T* beta_c, T* h, T* c, T* z, T* act, T* stats, T* stats_c,

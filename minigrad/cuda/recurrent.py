@@ -11,8 +11,7 @@ KINDS = "rnn_tanh", "rnn_relu", "lstm", "gru"
 NORMS = None, "state", "sum"
 LARGEST = 512  # threads of a block
 CACHED = 1 << 20  # bytes of W up to which reading it from the cache costs less than starting a product at every step
-# Samples from which a block takes several, so that all blocks run at once: two on each multiprocessor of an H200.
-MANY = 264
+MANY = 132  # samples beyond which a block takes several, so that all blocks run at once: one on each multiprocessor
 
 
 class Recurrent(Norms):

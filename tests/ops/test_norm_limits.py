@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import tensor
+from checks import array, tensor
 from norms import NORMS, run
 
 import minigrad as mg
@@ -80,7 +80,7 @@ def test_cotangents_that_are_not_finite(name, shape, dtype, value, device, rng):
 
 
 @pytest.mark.parametrize("name, shape", [case for case in CASES if not NORMS[case[0]].given])
-@pytest.mark.parametrize("size", [1e16, 1e19, 1e30])
+@pytest.mark.parametrize("size", [1e16, 1e20, 1e30])
 def test_squares_that_overflow_in_float32(name, shape, size, device, rng):
     """As the docstrings say: below 1e17 all is well; beyond, the row is the bias, and only the bias has a gradient."""
     norm = NORMS[name]
@@ -126,5 +126,5 @@ def test_evaluation_squares_nothing(device, rng):
     x = rng.standard_normal((5, 3)).astype(np.float32) * np.float32(1e37)
     y = NORMS["batch_norm in evaluation"].op(tensor(x, device), None, None)
     wide = NORMS["batch_norm in evaluation"].op(tensor(x.astype(np.float64), device), None, None)
-    np.testing.assert_allclose(y.numpy(), wide.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(array(y), array(wide), rtol=1e-6)
     assert mg.isfinite(y).all().item()
