@@ -1,7 +1,7 @@
 """What kernels find wrong with indices.
 
-An index on a GPU is checked there, and nobody waits for that. The kernel notes what it finds in two numbers of the host's
-memory, which a GPU reaches; whoever waits for the GPU next looks at them and raises the error. Until then the
+An index on a GPU is checked there, and nobody waits for that. The kernel notes what it finds in two numbers of the
+host's memory, which a GPU reaches; whoever waits for the GPU next looks at them and raises the error. Until then the
 computation goes on with an index that is valid.
 """
 
@@ -24,7 +24,7 @@ class Faults:
         self._memory = cupy.cuda.alloc_pinned_memory(16)
         self.address: int = self._memory.ptr
         self._note = (ctypes.c_int64 * 2).from_address(self.address)
-        self._note[:] = (0, 0)
+        self._note[:] = [0, 0]
         self._messages: dict[str, int] = {}
 
     def number(self, message: str) -> int:
@@ -35,7 +35,7 @@ class Faults:
         """Raise IndexError if there is a note, and forget it."""
         number, value = self._note
         if number:
-            self._note[:] = (0, 0)
+            self._note[:] = [0, 0]
             raise IndexError(list(self._messages)[number - 1].format(value))
 
 

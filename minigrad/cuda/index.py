@@ -3,7 +3,7 @@
 from typing import Any
 
 from minigrad.cuda import faults
-from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, WARP, empty, launch, power_of_two
+from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, empty, launch, power_of_two
 from minigrad.engine.backend import Backend
 from minigrad.engine.ops.index import nonzero, unique_values
 from minigrad.engine.tensor import Tensor
@@ -29,8 +29,8 @@ class Index(Backend):
         blocks = max(1, min(BLOCK, labels.size // (4 * BLOCK)))
         totals = None if inverse is None else empty((blocks,), "float64", out.device)
         wide = weight is not None and weight.dtype == "float64"
-        self._index("check_labels", "int64", blocks * BLOCK, labels.size, width, ignore, labels, weight, wide, out, totals,
-                    found.address, message)  # fmt: skip
+        self._index("check_labels", "int64", blocks * BLOCK, labels.size, width, ignore, labels, weight, wide, out,
+                    totals, found.address, message)  # fmt: skip
         if inverse is not None:
             self._index("invert_total", "int64", BLOCK, blocks, totals, inverse.dtype == "float64", inverse)
 
@@ -46,8 +46,8 @@ class Index(Backend):
     def take(self, outer: int, n: int, inner: int, x: Tensor, index: Tensor, out: Tensor) -> None:
         word, words = widest(inner, x, out)
         lanes = min(power_of_two(words), BLOCK)
-        self._index("take", "int64", outer * index.size * lanes if words else 0, outer, n, words, index.size, word, lanes,
-                    x, index, out)  # fmt: skip
+        threads = outer * index.size * lanes if words else 0
+        self._index("take", "int64", threads, outer, n, words, index.size, word, lanes, x, index, out)
 
     def put(self, outer: int, n: int, inner: int, x: Tensor, index: Tensor, v: Tensor) -> None:
         if v.size:
@@ -88,8 +88,8 @@ class Index(Backend):
         """The stable order of the middle axis: [outer, inner, n]."""
         columns, dtype = outer * inner, x.dtype.name
         order = empty((columns * n,), "int64", x.device) if out is None else out
-        launch("order.cu", "sort_tiles", dtype, self.device, columns * -(-n // TILE) * BLOCK, columns, n, inner, descending,
-               x, order)  # fmt: skip
+        tiles = columns * -(-n // TILE)
+        launch("order.cu", "sort_tiles", dtype, self.device, tiles * BLOCK, columns, n, inner, descending, x, order)
         length, spare = TILE, None
         while length < n:
             spare = empty((columns * n,), "int64", x.device) if spare is None else spare

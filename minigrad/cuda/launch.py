@@ -148,7 +148,8 @@ def launch(
         elif kind == "Extent":
             packed.append(_eight(given, 1))
         elif kind == "Tensors":
-            packed.append(_tensors(name, *given, dtype, device))
+            lists, sizes, chunks = given
+            packed.append(_tensors(name, lists, sizes, chunks, dtype, device))
         else:
             strided = declared[i + 1 : i + 2] == [("Stride", f"{parameter}_step")]
             packed.append(_address(name, parameter, kind, given, dtype, device, strided))

@@ -35,8 +35,8 @@ class Optimizer(Backend):
         result = empty((1,), "float64", g[0].device)
         done = 0
         for (tensors, chunks), count in zip(parts, counts, strict=True):
-            launch("optimizer.cu", "square_sums", dtype, self.device, chunks * BLOCK, tensors, sums[done : done + count],
-                   blocks=count)  # fmt: skip
+            launch("optimizer.cu", "square_sums", dtype, self.device, chunks * BLOCK, tensors,
+                   sums[done : done + count], blocks=count)  # fmt: skip
             done += count
         launch("optimizer.cu", "sum_of", dtype, self.device, BLOCK, done, sums, result)
         return float(result.item())

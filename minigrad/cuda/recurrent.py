@@ -71,7 +71,7 @@ class Steps:
     def __init__(self, cell: Cell, arrays: dict[str, Any]) -> None:
         h, w, z = arrays["h"], arrays["w"], arrays["z"]
         self.dtype, self.kind = h.dtype.name, KINDS.index(cell.kind)
-        self.steps, self.batch, self.hidden, self.columns = h.shape[0] - 1, *h.shape[1:], w.shape[0]
+        self.steps, self.batch, self.hidden, self.columns = h.shape[0] - 1, h.shape[1], h.shape[2], w.shape[0]
         self.keep = z.shape[0] == self.steps
         # by the weights alone: a sample comes to the same in every batch and in every number of steps
         self.cached = w.nbytes <= CACHED
