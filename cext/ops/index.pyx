@@ -222,7 +222,8 @@ def sort(x, axis=-1, *, descending=False, stable=True):
 def nonzero(x):
     """A tuple with one int64 tensor for each axis: where x is not zero, in row-major order.
 
-    How many there are only the elements say: of a tensor on a GPU this waits for them, and works on the CPU. So do masks.
+    How many there are only the elements say: of a tensor on a GPU this waits for them, and works on the CPU; so do
+    masks.
 
     Examples
     --------
