@@ -61,7 +61,7 @@ cdef class Backend:
                         double smoothing, Array loss, Array lse)
     cpdef cross_entropy_backward(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
                                  double smoothing, Array lse, Array g, Array dz)
-    cpdef class_labels(self, str op, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
+    cpdef class_labels(self, str error, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
                        Array inverse)
     cpdef checked_index(self, str op, int axis, int64_t n, Array index, Array out)
     cpdef take(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array out)

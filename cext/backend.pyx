@@ -195,20 +195,20 @@ cdef class Backend:
         """dz for the cotangent g[rows] (or one g for all rows)."""
         raise NotImplementedError
 
-    cpdef class_labels(self, str op, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
+    cpdef class_labels(self, str error, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
                        Array inverse):
         """out = int64 labels, each from 0 to width - 1, or the one to `ignore`.
 
         inverse (0-d float, or None) = 1 / the number of rows that count, or 1 / the sum of their classes' weights (of
-        inverse's dtype, or None); NaN if none counts. A label beyond is an IndexError of `op`: at once on the CPU; on
-        another device at the next transfer to the CPU at the latest, and `out` holds a class in its place.
+        inverse's dtype, or None); NaN if none counts. A label beyond is an IndexError that begins with `error`: at
+        once on the CPU; on another device at the next transfer to the CPU at the latest, and `out` holds a class there.
         """
         raise NotImplementedError
 
     cpdef checked_index(self, str op, int axis, int64_t n, Array index, Array out):
         """out = int64 indices from 0 to n - 1, of which negative ones count from the end.
 
-        One out of range is an IndexError of `op`, as in `class_labels`.
+        One out of range is an IndexError of `op`, when `class_labels` raises it.
         """
         raise NotImplementedError
 

@@ -296,7 +296,7 @@ cdef class CPU(Backend):
 
     # ── indexing and order ──
 
-    cpdef class_labels(self, str op, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
+    cpdef class_labels(self, str error, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
                        Array inverse):
         cdef const int64_t* t = <const int64_t*>labels.data
         cdef int64_t* to = <int64_t*>out.data
@@ -305,7 +305,7 @@ cdef class CPU(Backend):
         for i in range(labels.count):
             if t[i] != ignore:
                 if t[i] < 0 or t[i] >= width:
-                    raise IndexError(f"[{op}] expected labels from 0 to {width - 1}, got {t[i]} in row {i}")
+                    raise IndexError(f"{error} from 0 to {width - 1}, got {t[i]} in row {i}")
                 total += 1 if weight is None else (<float*>weight.data)[t[i]] if weight.code == FLOAT32 \
                     else (<double*>weight.data)[t[i]]
             to[i] = t[i]

@@ -85,6 +85,18 @@ class Elsewhere:
         return capsule
 
 
+def waited(function):
+    """`function`, which returns when a GPU has done all of it: what is wrong with indices there comes out by then."""
+
+    def call(*arguments, **options):
+        result = function(*arguments, **options)
+        for device in {int(x.device[5:]) for x in arguments if isinstance(x, mg.Tensor) and x.device != "cpu"}:
+            mg.cuda.synchronize(device)
+        return result
+
+    return call
+
+
 # ── tensors of every layout ───────────────────────────────────────────────────────────────────────
 
 

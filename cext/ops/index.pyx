@@ -121,6 +121,22 @@ def take(x, indices, axis=None):
     return out if index.ndim_ == 1 else reshape_to(out, shape[:k] + shape_of(index) + shape[k + 1:])
 
 
+def numbered(str error, indices, int64_t n):
+    """Integers as int64, each from 0 to n - 1; one that is not is an IndexError that begins with `error`."""
+    cdef Array i = dense(cast(<Array?>indices, INT64)), out = empty_as(i, INT64)
+    backend(i).class_labels(error, n, 0, i, None, out, None)
+    return out
+
+
+def look_up(table, indices):
+    """The rows of a table [V, D] at indices of `numbered`, of any shape."""
+    cdef Array a = <Array?>table, i = <Array?>indices
+    if i.buffer.device != a.buffer.device:
+        i = transferred(i, a.buffer.device)
+    cdef Array out = taken(a, 0, reshape_to(i, (i.count,)))
+    return out if i.ndim_ == 1 else reshape_to(out, shape_of(i) + shape_of(a)[1:])
+
+
 # ── take_along_axis: y[o, j, i] = x[o, index[o, j, i], i] ─────────────────────────────────────────
 
 cdef int take_along_backward(Node node, Array g) except -1:
@@ -222,8 +238,7 @@ def sort(x, axis=-1, *, descending=False, stable=True):
 def nonzero(x):
     """A tuple with one int64 tensor for each axis: where x is not zero, in row-major order.
 
-    How many there are only the elements say: of a tensor on a GPU this waits for them, and works on the CPU; so do
-    masks.
+    How many there are only the elements say: for a tensor on a GPU this waits, and works on the CPU. So do masks.
 
     Examples
     --------

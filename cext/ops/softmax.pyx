@@ -271,7 +271,7 @@ cdef tuple row_labels(str op, Array labels, int64_t width, int64_t ignore, Array
     cdef Array out = empty_as(flat, INT64)
     if reduction == "mean":
         inverse = empty(code, 0, NULL, flat.buffer.device)
-    backend(flat).class_labels(op, width, ignore, flat, weight, out, inverse)
+    backend(flat).class_labels(f"[{op}] expected labels", width, ignore, flat, weight, out, inverse)
     return out, inverse
 
 

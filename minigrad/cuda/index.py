@@ -21,11 +21,13 @@ class Index(Backend):
     # ── checks ──
 
     def class_labels(
-        self, op: str, width: int, ignore: int, labels: Tensor, weight: Tensor | None, out: Tensor,
+        self, error: str, width: int, ignore: int, labels: Tensor, weight: Tensor | None, out: Tensor,
         inverse: Tensor | None,
     ) -> None:  # fmt: skip
+        if labels.size and not width:
+            raise IndexError(f"{error}, got some of no class")
         found = faults.of(self.device)
-        message = found.number(f"[{op}] expected labels from 0 to {width - 1}, got {{}}")
+        message = found.number(f"{error} from 0 to {width - 1}, got {{}}")
         blocks = max(1, min(BLOCK, labels.size // (4 * BLOCK)))
         totals = None if inverse is None else empty((blocks,), "float64", out.device)
         wide = weight is not None and weight.dtype == "float64"
@@ -46,8 +48,8 @@ class Index(Backend):
     def take(self, outer: int, n: int, inner: int, x: Tensor, index: Tensor, out: Tensor) -> None:
         word, words = widest(inner, x, out)
         lanes = min(power_of_two(words), BLOCK)
-        threads = outer * index.size * lanes if words else 0
-        self._index("take", "int64", threads, outer, n, words, index.size, word, lanes, x, index, out)
+        self._index("take", "int64", outer * index.size * lanes if words else 0, outer, n, words, index.size, word,
+                    lanes, x, index, out)  # fmt: skip
 
     def put(self, outer: int, n: int, inner: int, x: Tensor, index: Tensor, v: Tensor) -> None:
         if v.size:
@@ -88,8 +90,8 @@ class Index(Backend):
         """The stable order of the middle axis: [outer, inner, n]."""
         columns, dtype = outer * inner, x.dtype.name
         order = empty((columns * n,), "int64", x.device) if out is None else out
-        tiles = columns * -(-n // TILE)
-        launch("order.cu", "sort_tiles", dtype, self.device, tiles * BLOCK, columns, n, inner, descending, x, order)
+        launch("order.cu", "sort_tiles", dtype, self.device, columns * -(-n // TILE) * BLOCK, columns, n, inner,
+               descending, x, order)  # fmt: skip
         length, spare = TILE, None
         while length < n:
             spare = empty((columns * n,), "int64", x.device) if spare is None else spare
@@ -103,7 +105,7 @@ class Index(Backend):
         if x.size:
             order = self._order(x.size // n, n, 1, descending, x, out)
             if order is not out:
-                self.copy(order.reshape(out.shape), out)
+                out.copy_(order.reshape(out.shape))
 
     # How many there are, only the result says: these two wait for it, on the CPU.
 

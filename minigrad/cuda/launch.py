@@ -148,8 +148,7 @@ def launch(
         elif kind == "Extent":
             packed.append(_eight(given, 1))
         elif kind == "Tensors":
-            lists, sizes, chunks = given
-            packed.append(_tensors(name, lists, sizes, chunks, dtype, device))
+            packed.append(_tensors(name, given, dtype, device))
         else:
             strided = declared[i + 1 : i + 2] == [("Stride", f"{parameter}_step")]
             packed.append(_address(name, parameter, kind, given, dtype, device, strided))
@@ -164,11 +163,10 @@ def _eight(numbers: tuple[int, ...], fill: int) -> np.ndarray:
     return np.array((fill,) * (AXES - len(numbers)) + numbers, np.int64).view(STRUCT)
 
 
-def _tensors(
-    kernel: str, lists: list[Any], sizes: list[int], chunks: list[int], dtype: str, device: int
-) -> np.ndarray:
+def _tensors(kernel: str, given: tuple[list[Any], list[int], list[int]], dtype: str, device: int) -> np.ndarray:
     """Lists of arrays as a struct, which CuPy passes by value."""
     packed = np.zeros(1, TENSORS)
+    lists, sizes, chunks = given
     struct, n = packed[0], len(sizes)
     struct["count"], struct["size"][:n] = n, sizes
     np.cumsum(chunks, out=struct["chunk"][1 : n + 1])

@@ -28,7 +28,7 @@ class Optimizer(Backend):
 
     def sum_of_squares(self, g: Tensors) -> float:
         """A number of Python's: this waits for the GPU."""
-        dtype, counts = g[0].dtype.name, []
+        dtype = g[0].dtype.name
         parts = list(batches((g, g, None, None, None)))
         counts = [min(chunks, SUMS) for _, chunks in parts]
         sums = empty((max(sum(counts), 1),), "float64", g[0].device)

@@ -97,7 +97,7 @@ __device__ inline double positive_unit(uint64 bits) { return double(int64(bits >
 __device__ inline void circle(Bits bits, T& cosine, T& sine) {
     const int SHIFT = 8 * sizeof(Bits) - 2;
     const Bits turned = bits + (Bits(1) << (SHIFT - 1)), quarter = turned >> SHIFT;
-    const T x = (unit(Bits(turned << 2)) - T(0.5)) * T(1.5707963267948966), s = sin(x), c = cos(x);
+    const T x = (unit(Bits(turned << 2)) - T(0.5)) / 2, s = sinpi(x), c = cospi(x);
     const T sine_ = quarter & 1 ? c : s, cosine_ = quarter & 1 ? s : c;
     sine = quarter & 2 ? -sine_ : sine_;
     cosine = (quarter + 1) & 2 ? -cosine_ : cosine_;

@@ -8,7 +8,7 @@ from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leak
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from minigrad.engine.ops.conv import conv2d
-from minigrad.engine.ops.index import take
+from minigrad.engine.ops.index import look_up, numbered
 from minigrad.engine.ops.layout import expand_dims
 from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.matmul import linear
@@ -61,7 +61,7 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
     TypeError
         For indices that are no integers.
     IndexError
-        For an index below 0 or not below V.
+        For an index below 0 or not below V; if it is on a GPU at the next transfer to the CPU.
     ValueError
         For a table that has not two axes, and a `padding_idx` that is no row.
 
@@ -75,9 +75,9 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
         raise TypeError(f"[embedding] expected integer indices, got {indices.dtype}")
     if weight.ndim != 2:
         raise ValueError(f"[embedding] expected a table of shape (V, D), got {weight.shape}")
-    _check_range("embedding", indices, weight.shape[0], "indices")
+    indices = numbered("[embedding] expected indices", indices, weight.shape[0]).to(weight.device)
     padding = padding_row("embedding", padding_idx, weight.shape[0])
-    rows = take(weight, indices, axis=0)
+    rows = look_up(weight, indices)
     if padding is None or not weight.requires_grad:
         return rows
     return where(expand_dims(indices == padding, -1), rows.detach(), rows)
@@ -113,7 +113,7 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     TypeError
         For labels that are no integers.
     IndexError
-        For labels below 0 or not below C.
+        For labels below 0 or not below C; if they are on a GPU at the next transfer to the CPU.
     ValueError
         For less than one class.
 
@@ -129,7 +129,7 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(labels.max().item()) + 1
     if num_classes < 1:
         raise ValueError(f"[one_hot] expected at least one class, got {num_classes} for {labels.size} labels")
-    _check_range("one_hot", labels, num_classes)
+    labels = numbered("[one_hot] expected labels", labels, num_classes)
     classes = arange(num_classes, dtype=labels.dtype, device=labels.device)
     return (expand_dims(labels, -1) == classes).astype("int64")
 
@@ -283,11 +283,3 @@ def _check_integers(op: str, labels: Tensor) -> None:
         raise TypeError(f"[{op}] expected a tensor, got {type(labels).__name__}")
     if labels.dtype.kind != "i":
         raise TypeError(f"[{op}] expected integer labels, got {labels.dtype}")
-
-
-def _check_range(op: str, labels: Tensor, classes: int, what: str = "labels") -> None:
-    if labels.size:
-        low, high = labels.min().item(), labels.max().item()
-        if low < 0 or high >= classes:
-            wrong = low if low < 0 else high
-            raise IndexError(f"[{op}] expected {what} from 0 to {classes - 1}, got {wrong}")

@@ -58,6 +58,10 @@ using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::
     std::sqrt, std::tan, std::tanh, std::isnan, std::isinf, std::isfinite;
 inline float rsqrt(float x) { return 1 / std::sqrt(x); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+inline double sinpi(double x) { return double(std::sin(x * 3.141592653589793238462643383279502884L)); }
+inline double cospi(double x) { return double(std::cos(x * 3.141592653589793238462643383279502884L)); }
+inline float sinpi(float x) { return float(sinpi(double(x))); }
+inline float cospi(float x) { return float(cospi(double(x))); }
 inline double normcdf(double x) { return double(std::erfc(-x * 0.707106781186547524400844362104849039L) / 2); }
 inline float normcdf(float x) { return float(normcdf(double(x))); }
 template <class T>

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from checks import array, refuses, tensor, waited
 
 import minigrad as mg
 from minigrad import nn
@@ -10,32 +11,47 @@ from minigrad.nn import functional as F
 
 @pytest.mark.parametrize("padding_idx", [None, 2, -1])
 @pytest.mark.parametrize("shape", [(), (4,), (3, 5), (2, 0)])
-def test_embedding_is_pytorchs(padding_idx, shape):
+def test_embedding_is_pytorchs(padding_idx, shape, device):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     ours, theirs = nn.Embedding(7, 3, padding_idx, dtype="float64"), torch.nn.Embedding(7, 3, padding_idx).double()
     if padding_idx is not None:
         assert (ours.weight[padding_idx] == 0).all()
     ours.load_state_dict(theirs.state_dict())
+    ours.to(device)
     numbers, g = rng.integers(0, 7, shape), rng.standard_normal((*shape, 3))
-    y, expected = ours(mg.tensor(numbers)), theirs(torch.tensor(numbers))
+    y, expected = ours(tensor(numbers, device)), theirs(torch.tensor(numbers))
     np.testing.assert_array_equal(y.tolist(), expected.tolist())
-    y.backward(mg.tensor(g))
+    y.backward(tensor(g, device))
     expected.backward(torch.from_numpy(g))
-    np.testing.assert_allclose(ours.weight.grad.numpy(), theirs.weight.grad.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(array(ours.weight.grad), theirs.weight.grad.numpy(), rtol=1e-12)
 
 
-def test_rows_that_are_looked_up_often_gather_every_gradient():
-    weight = mg.zeros((3, 2), requires_grad=True)
-    g = mg.tensor(np.random.default_rng(1).standard_normal((4, 2)), dtype="float32")
-    F.embedding(mg.tensor([1, 1, 0, 1]), weight).backward(g)
-    np.testing.assert_allclose(weight.grad.numpy(), [g[2].numpy(), g[0].numpy() + g[1].numpy() + g[3].numpy(), [0, 0]],
-                               rtol=1e-6)  # fmt: skip
+@pytest.mark.parametrize("times", [1, 700])
+def test_rows_that_are_looked_up_often_gather_every_gradient(times, device):
+    """In the order in which they were looked up: the same bits on every device."""
+    weight = mg.zeros((3, 2), requires_grad=True, device=device)
+    numbers, g = np.tile([1, 1, 0, 1], times), np.random.default_rng(1).standard_normal((4 * times, 2)).astype("float32")
+    F.embedding(tensor(numbers, device), weight).backward(tensor(g, device))
+    expected = np.zeros((3, 2), "float32")
+    for i, row in zip(numbers, g, strict=True):
+        expected[i] += row
+    np.testing.assert_array_equal(array(weight.grad), expected)
 
 
-def test_two_orders():
+def test_numbers_out_of_range_wherever_they_are(device):
+    weight = mg.zeros((3, 2), device=device)
+    for wrong in (3, -1, 2**40):
+        for at in {"cpu", device}:
+            refuses(IndexError, "embedding", ["0 to 2", str(wrong)], waited(F.embedding), mg.tensor([0, wrong], device=at),
+                    weight)  # fmt: skip
+    assert F.embedding(mg.tensor([2, 0]), weight).device == device
+
+
+def test_two_orders(device):
     rng = np.random.default_rng(2)
-    numbers, weight = mg.tensor([[0, 3, 3], [2, 0, 1]]), mg.tensor(rng.standard_normal((4, 2)), requires_grad=True)
+    numbers = mg.tensor([[0, 3, 3], [2, 0, 1]], device=device)
+    weight = tensor(rng.standard_normal((4, 2)), device, True)
     assert mg.gradcheck(lambda w: mg.tanh(F.embedding(numbers, w)), [weight], order=2)
 
 

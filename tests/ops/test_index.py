@@ -3,7 +3,7 @@
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from checks import Suite, array, refuses, tensor
+from checks import Suite, array, refuses, tensor, waited
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from table import INDEX
@@ -269,6 +269,21 @@ def test_out_of_range(device, shape, data):
     refuses(IndexError, "take_along_axis", [str(bad), where], lambda x: mg.take_along_axis(x, index, axis=axis), x)
 
 
+def test_out_of_range_where_the_indices_are(device):
+    """Indices on a GPU are checked there: the error comes with the next result, once, and all goes on."""
+    x, plain = mg.ones((4, 3), device=device), mg.tensor([[1, 2]], device=device)
+    for bad in (4, -5, 2**62, -(2**62)):
+        i, where = mg.tensor([0, bad], device=device), [str(bad), "axis 0 of length 4"]
+        refuses(IndexError, "take", where, waited(lambda x, i: mg.take(x, i, axis=0)), x, i)
+        refuses(IndexError, "index", where, waited(lambda x, i: x[i]), x, i)
+        refuses(IndexError, "index", where, lambda x, i: x[i].tolist(), x, i)
+        refuses(IndexError, "setitem", where, waited(lambda i: mg.zeros((4, 3), device=device).__setitem__(i, 1)), i)
+        refuses(IndexError, "take_along_axis", where, waited(lambda x, i: mg.take_along_axis(x, i[:, None], 0)), x, i)
+        refuses(IndexError, "index", where, lambda i: mg.ones((4, 3))[i], i)
+    refuses(IndexError, "take", "axis 0 of length 0", lambda x, i: mg.take(x[:0], i[0], axis=0), x, plain)
+    assert x[plain].tolist() == [[[1.0] * 3] * 2]
+
+
 def test_bad_keys(device):
     x = tensor(np.arange(6.0).reshape(2, 3), device)
     for key, numbers in [
@@ -331,6 +346,34 @@ def test_gradients_of_repeated_indices_add_up(device, rng):
     np.testing.assert_array_equal(array(table.grad), expected)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", "int32", "bool"])
+@pytest.mark.parametrize("width", [1, 3, 8])
+def test_the_last_of_equal_indices_wins(width, dtype, device, rng):
+    """However many there are: elements of every size, alone and in rows."""
+    index = rng.integers(-9, 9, 2600)
+    x, v = (rng.integers(0, 2 if dtype == "bool" else 1000, (n, width)).astype(dtype) for n in (9, 2600))
+    written = tensor(x, device)
+    written[tensor(index, device)] = tensor(v, device)
+    for i, row in zip(index, v, strict=True):
+        x[i] = row
+    np.testing.assert_array_equal(array(written), x)
+
+
+@pytest.mark.parametrize("shape, axis", [((2500,), 0), ((40, 3), 0), ((3, 1100), 1), ((2, 1100, 3), 1), ((5, 4, 2), 1)])
+def test_gradients_of_repeated_indices_along_an_axis(shape, axis, device, rng):
+    n, m = 7, shape[axis]
+    whole = (*shape[:axis], n, *shape[axis + 1 :])
+    x = tensor(rng.standard_normal(whole).astype(np.float32), device, True)
+    index, g = rng.integers(0, n, shape), rng.standard_normal(shape).astype(np.float32)
+    mg.take_along_axis(x, tensor(index, device), axis).backward(tensor(g, device))
+    expected = np.zeros(whole, np.float32)
+    moved, i, v = (np.moveaxis(a, axis, 0) for a in (expected, index, g))
+    rest = np.indices(moved.shape[1:])
+    for j in range(m):
+        moved[(i[j], *rest)] += v[j]
+    np.testing.assert_array_equal(array(x.grad), expected)
+
+
 def test_gradients_meet_in_one_tensor(device):
     """Slices, takes and uses of the whole of one tensor: the sum, in whatever order they were made."""
     a = np.arange(1.0, 7.0)
@@ -362,9 +405,10 @@ def test_take_refusals(device):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
 @pytest.mark.parametrize("descending", [False, True])
-def test_sorting_is_stable(dtype, descending, device, rng):
+@pytest.mark.parametrize("shape", [(6, 40), (2, 5000), (1025, 3)])
+def test_sorting_is_stable(shape, dtype, descending, device, rng):
     """Equal elements keep their order both ways; NaN comes last, or first when falling."""
-    a = rng.integers(0, 5, (6, 40)).astype(dtype)
+    a = rng.integers(0, 5, shape).astype(dtype)
     if dtype.startswith("f"):
         a[:, ::7] = np.nan
         a[:, 1] = -0.0

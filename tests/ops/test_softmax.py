@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import Suite, array, litter, refuses, tensor
+from checks import Suite, array, litter, refuses, tensor, waited
 from table.losses import SOFTMAX, cross_entropy
 
 import minigrad as mg
@@ -28,7 +28,7 @@ def exact_softmax(a):
 def test_widths(dtype, device, rng):
     """Vectors and their tails, results and gradients of all four kernels."""
     eps = np.finfo(dtype).eps
-    for width in (1, 2, 3, 7, 8, 9, 10, 15, 16, 17, 31, 33, 64, 100, 127, 1000):
+    for width in (1, 2, 3, 7, 8, 9, 10, 15, 16, 17, 31, 33, 64, 100, 127, 257, 1000, 9000):
         a, g = (rng.uniform(-5, 5, (5, width)).astype(dtype) for _ in range(2))
         p, wide = exact_softmax(a), g.astype(np.float64)
         litter(device)
@@ -203,12 +203,12 @@ def test_errors(device):
         refuses(
             IndexError,
             "cross_entropy",
-            ["0 to 4", str(bad), "row 1"],
-            mg.cross_entropy,
+            ["0 to 4", str(bad), "row 1" if device == "cpu" else "got"],
+            waited(mg.cross_entropy),
             x,
             tensor(np.array([0, bad, 1]), device),
         )
-    refuses(IndexError, "cross_entropy", ["-100"], mg.cross_entropy, x, t - 100, None, 3)
+    refuses(IndexError, "cross_entropy", ["-100"], waited(mg.cross_entropy), x, t - 100, None, 3)
     refuses(ValueError, "cross_entropy", ["(3, 5)", "(2,)"], mg.cross_entropy, x, t[:2])
     refuses(ValueError, "cross_entropy", ["(3, 5)", "(3, 1)"], mg.cross_entropy, x, t[:, None])
     refuses(ValueError, "cross_entropy", "()", mg.cross_entropy, x[0, 0], t[0])

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from checks import Elsewhere
+from checks import Elsewhere, array, tensor
 
 import minigrad as mg
 from minigrad import nn, optim
+from minigrad.engine.ops.optimizer import grad_norm as optimizer_norm
 
 SHAPES = [(5, 3), (4,), (), (0, 2), (130, 70)]
 STEPS = 25
@@ -41,29 +42,29 @@ def gradients(step, rng):
     ]
 
 
-def pair(torch, dtype):
+def pair(torch, dtype, device):
     rng = np.random.default_rng(1)
     values = [rng.standard_normal(shape).astype(dtype) for shape in SHAPES]
-    return [mg.tensor(v, requires_grad=True) for v in values], [torch.tensor(v, requires_grad=True) for v in values]
+    return [tensor(v, device, True) for v in values], [torch.tensor(v, requires_grad=True) for v in values]
 
 
 def give(torch, ours, theirs, grads, dtype):
     for a, b, g in zip(ours, theirs, grads, strict=True):
-        a.grad = None if g is None else mg.tensor(g, dtype=dtype)
+        a.grad = None if g is None else mg.tensor(g, dtype=dtype, device=a.device)
         b.grad = None if g is None else torch.tensor(g.astype(dtype))
 
 
 def agree(ours, theirs, dtype):
     close = {"rtol": 1e-12, "atol": 1e-13} if dtype == "float64" else {"rtol": 2e-4, "atol": 2e-5}
     for a, b in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), **close)
+        np.testing.assert_allclose(array(a), b.detach().numpy(), **close)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name, options", CASES)
-def test_trajectory_is_pytorchs(name, options, dtype):
+def test_trajectory_is_pytorchs(name, options, dtype, device):
     torch = pytest.importorskip("torch")
-    ours, theirs = pair(torch, dtype)
+    ours, theirs = pair(torch, dtype, device)
     a, b = getattr(optim, name)(ours, **options), getattr(torch.optim, name)(theirs, **options)
     assert {key: a.defaults[key] for key in a.defaults} == {key: b.defaults[key] for key in a.defaults}
     rng = np.random.default_rng(2)
@@ -75,9 +76,9 @@ def test_trajectory_is_pytorchs(name, options, dtype):
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
-def test_groups_and_options_that_change(name):
+def test_groups_and_options_that_change(name, device):
     torch = pytest.importorskip("torch")
-    ours, theirs = pair(torch, "float64")
+    ours, theirs = pair(torch, "float64", device)
     options = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {}
     a = getattr(optim, name)([{"params": ours[:2]}, {"params": ours[2:4], "lr": 0.2}], lr=0.05, **options)
     b = getattr(torch.optim, name)([{"params": theirs[:2]}, {"params": theirs[2:4], "lr": 0.2}], lr=0.05, **options)
@@ -96,10 +97,10 @@ def test_groups_and_options_that_change(name):
         agree(ours, theirs, "float64")
 
 
-def test_momentum_switched_on_later():
+def test_momentum_switched_on_later(device):
     """The first step with momentum sets the buffer, whenever it comes."""
     torch = pytest.importorskip("torch")
-    ours, theirs = pair(torch, "float64")
+    ours, theirs = pair(torch, "float64", device)
     a, b = optim.SGD(ours, lr=0.1, dampening=0.5), torch.optim.SGD(theirs, lr=0.1, dampening=0.5)
     rng = np.random.default_rng(2)
     for step in range(10):
@@ -111,17 +112,17 @@ def test_momentum_switched_on_later():
 
 
 @pytest.mark.parametrize("name, options", CASES)
-def test_state_dict_resumes_the_trajectory(name, options):
+def test_state_dict_resumes_the_trajectory(name, options, device):
     rng = np.random.default_rng(1)
     values = [rng.standard_normal(shape) for shape in SHAPES]
-    first = [mg.tensor(v, requires_grad=True) for v in values]
+    first = [tensor(v, device, True) for v in values]
     optimizer = getattr(optim, name)(first, **options)
 
     def run(parameters, optimizer, start, stop):
         for step in range(start, stop):
             grads = gradients(step, np.random.default_rng(step))
             for parameter, g in zip(parameters, grads, strict=True):
-                parameter.grad = None if g is None else mg.tensor(g)
+                parameter.grad = None if g is None else tensor(g, device)
             optimizer.step()
 
     run(first, optimizer, 0, 12)
@@ -140,9 +141,9 @@ def test_state_dict_resumes_the_trajectory(name, options):
     ("SGD", {"momentum": 0.9}), ("Adam", {"amsgrad": True}), ("AdamW", {}),
     ("RMSprop", {"momentum": 0.9, "centered": True}), ("Adagrad", {}),
 ])  # fmt: skip
-def test_state_dict_goes_to_and_from_torch(name, options):
+def test_state_dict_goes_to_and_from_torch(name, options, device):
     torch = pytest.importorskip("torch")
-    ours, theirs = pair(torch, "float64")
+    ours, theirs = pair(torch, "float64", device)
     a, b = getattr(optim, name)(ours, lr=0.1, **options), getattr(torch.optim, name)(theirs, lr=0.1, **options)
     rng = np.random.default_rng(2)
     for step in range(10, 15):
@@ -156,7 +157,8 @@ def test_state_dict_goes_to_and_from_torch(name, options):
         assert entries.keys() == expected["state"][index].keys()
         for key, value in entries.items():
             theirs_value = expected["state"][index][key].numpy()
-            np.testing.assert_allclose(np.asarray(value), theirs_value, rtol=1e-11, atol=1e-14, err_msg=key)
+            value = array(value) if isinstance(value, mg.Tensor) else value
+            np.testing.assert_allclose(value, theirs_value, rtol=1e-11, atol=1e-14, err_msg=key)
 
     more = [mg.tensor(p.detach(), requires_grad=True) for p in ours]
     loaded = getattr(optim, name)(more)
@@ -164,7 +166,7 @@ def test_state_dict_goes_to_and_from_torch(name, options):
     converted = copy.deepcopy(expected)
     for index, entries in state["state"].items():
         converted["state"][index] = {
-            key: torch.tensor(float(value)) if key == "step" else torch.tensor(value.numpy().copy())
+            key: torch.tensor(float(value)) if key == "step" else torch.tensor(array(value).copy())
             for key, value in entries.items()
         }
     b.load_state_dict(converted)
@@ -211,17 +213,46 @@ def test_load_state_dict_errors_change_nothing():
     assert optimizer.state[x[0]]["step"] == 1
 
 
-def test_two_dtypes_in_one_group():
-    x, y = mg.ones(2, requires_grad=True), mg.ones(2, dtype="float64", requires_grad=True)
+@pytest.mark.parametrize("name, options", [
+    ("SGD", {"momentum": 0.9}), ("Adam", {"amsgrad": True}), ("RMSprop", {"centered": True, "momentum": 0.9}),
+    ("Adagrad", {}),
+])  # fmt: skip
+def test_many_tensors_are_updated_like_one(name, options, device):
+    """More than a kernel on a GPU takes at once, some of them empty, some at addresses that no vector may have."""
+    rng = np.random.default_rng(0)
+    sizes = [0, 1, 3, 1024, 1025, *rng.integers(0, 9, 145).tolist()]
+    values, grads = (rng.standard_normal(sum(sizes)) for _ in range(2))
+    ends = np.cumsum([0, *sizes])
+
+    def run(parameters, gs):
+        optimizer = getattr(optim, name)(parameters, lr=0.1, **options)
+        for factor in (1.0, -0.5, 2.0):
+            for p, g in zip(parameters, gs, strict=True):
+                p.grad = g * factor
+            optimizer.step()
+        return np.concatenate([array(p) for p in parameters])
+
+    whole = tensor(values, device)
+    parts = [whole[a:b] for a, b in itertools.pairwise(ends)]
+    for part in parts:
+        part.requires_grad = True
+    found = run(parts, [tensor(grads[a:b], device) for a, b in itertools.pairwise(ends)])
+    np.testing.assert_array_equal(found, run([tensor(values, device, True)], [tensor(grads, device)]))
+    norm = optimizer_norm([tensor(grads[a:b], device) for a, b in itertools.pairwise(ends)])
+    assert norm == pytest.approx(np.linalg.norm(grads), rel=1e-13)
+
+
+def test_two_dtypes_in_one_group(device):
+    x, y = (mg.ones(2, dtype=dtype, device=device, requires_grad=True) for dtype in ("float32", "float64"))
     optimizer = optim.Adam([x, y], lr=0.5)
-    x.grad, y.grad = mg.ones(2), mg.ones(2, dtype="float64")
+    x.grad, y.grad = mg.ones(2, device=device), mg.ones(2, dtype="float64", device=device)
     optimizer.step()
     np.testing.assert_allclose([x.tolist(), y.tolist()], [[0.5, 0.5]] * 2, rtol=1e-6)
 
 
-def test_a_gradient_that_is_a_view():
-    x = mg.zeros((2, 3), requires_grad=True)
-    x.grad = mg.tensor(np.arange(6.0).reshape(3, 2), dtype="float32").T
+def test_a_gradient_that_is_a_view(device):
+    x = mg.zeros((2, 3), requires_grad=True, device=device)
+    x.grad = mg.tensor(np.arange(6.0).reshape(3, 2), dtype="float32", device=device).T
     optim.SGD([x], lr=1.0).step()
     assert x.tolist() == (-np.arange(6.0).reshape(3, 2).T).tolist()
 
