@@ -28,7 +28,7 @@ def allocated():
 
 def equals(x, expected):
     """The values of x, bit for bit."""
-    np.testing.assert_array_equal(x.detach().numpy(), expected)
+    np.testing.assert_array_equal(array(x), expected)
 
 
 def exchange_state(torch, ours, theirs, rng):
@@ -44,18 +44,18 @@ def exchange_state(torch, ours, theirs, rng):
         sent = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
         for tensor in theirs.state_dict().values():
             tensor.zero_()
-    theirs.load_state_dict({name: torch.from_numpy(value.numpy()) for name, value in ours.state_dict().items()})
+    theirs.load_state_dict({name: torch.from_numpy(array(value)) for name, value in ours.state_dict().items()})
     assert all(torch.equal(tensor, sent[name]) for name, tensor in theirs.state_dict().items())
 
 
-def step_beside_torch(torch, ours, theirs, x, rng, rtol, atol):
+def step_beside_torch(torch, ours, theirs, x, rng, rtol, atol, device="cpu"):
     """Outputs, the gradients of input and parameters for a random cotangent, and the state afterwards."""
-    x_ours, x_theirs = mg.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    x_ours, x_theirs = tensor(x, device, True), torch.tensor(x, requires_grad=True)
     y_ours, y_theirs = ours(x_ours), theirs(x_theirs)
     g = rng.standard_normal(y_ours.shape).astype(x.dtype)
     ours.zero_grad()
     theirs.zero_grad()
-    y_ours.backward(mg.tensor(g))
+    y_ours.backward(tensor(g, device))
     y_theirs.backward(torch.from_numpy(g))
     assert y_ours.dtype == str(x.dtype)
     pairs = {"y": (y_ours, y_theirs), "x.grad": (x_ours.grad, x_theirs.grad)}

@@ -411,7 +411,7 @@ class Module:
             lines = [f"\n  {fault}: {'; '.join(names)}" for fault, names in faults.items() if names]
             raise ValueError(f"[{type(self).__name__}] this state_dict does not fit:" + "".join(lines))
         for name, value in values.items():
-            own[name].copy_(value)
+            own[name].copy_(value.to(own[name].device))
         return IncompatibleKeys(missing, unexpected)
 
     # ── hooks ──

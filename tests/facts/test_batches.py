@@ -43,15 +43,15 @@ def random_affine(norm, rng):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", ALL)
-def test_a_sample_in_any_batch(kind, dtype, rng):
+def test_a_sample_in_any_batch(kind, dtype, device, rng):
     """Bit for bit, outputs and gradients: alone, in batches of every size, in any place. Not so for BN in training."""
-    norm = random_affine(ALL[kind](dtype), rng)
+    norm = random_affine(ALL[kind](dtype), rng).to(device)
     x, c = (rng.standard_normal((17, C, L)).astype(dtype) for _ in range(2))
 
     def run(chosen):
-        leaf = mg.tensor(x[chosen], requires_grad=True)
+        leaf = mg.tensor(x[chosen], device=device, requires_grad=True)
         y = norm(leaf)
-        y.backward(mg.tensor(c[chosen]))
+        y.backward(mg.tensor(c[chosen], device=device))
         return array(y), array(leaf.grad)
 
     whole = run(np.arange(17))
@@ -65,10 +65,10 @@ def test_a_sample_in_any_batch(kind, dtype, rng):
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_training_is_evaluation(kind, rng):
+def test_training_is_evaluation(kind, device, rng):
     """The same bits in both modes, without buffers; BN has three buffers and two modes."""
-    norm = random_affine(ALL[kind]("float32"), rng)
-    x = mg.tensor(1 + rng.standard_normal((5, C, L)), dtype="float32")
+    norm = random_affine(ALL[kind]("float32"), rng).to(device)
+    x = mg.tensor(1 + rng.standard_normal((5, C, L)), dtype="float32", device=device)
     y, buffers = array(norm.train()(x)), dict(norm.named_buffers())
     if kind == "BN":
         assert sorted(buffers) == ["num_batches_tracked", "running_mean", "running_var"]

@@ -37,7 +37,7 @@ CELLS = [
 ]
 
 
-def network(kind, w, gain, shift, eps=0.0):
+def network(kind, w, gain, shift, device, eps=0.0):
     """tanh(norm(W x) γ + β); weight normalization has the lengths γ and the directions W/‖W‖, row by row."""
     linear = nn.Linear(D, H, bias=kind == "WN", dtype="float64")
     if kind == "WN":
@@ -50,7 +50,7 @@ def network(kind, w, gain, shift, eps=0.0):
     with mg.no_grad():
         for name, value in state.items():
             dict(model.named_parameters())[name].copy_(mg.tensor(value))
-    return model
+    return model.to(device)
 
 
 def problem(rng):
@@ -58,21 +58,21 @@ def problem(rng):
     return rng.standard_normal((N, D)), rng.standard_normal((H, D)), rng.uniform(0.5, 1.5, H), rng.uniform(-0.5, 0.5, H)
 
 
-def outputs(kind, x, w, gain, shift, eps=0.0):
-    return array(network(kind, w, gain, shift, eps)(mg.tensor(x)))
+def outputs(kind, x, w, gain, shift, device, eps=0.0):
+    return array(network(kind, w, gain, shift, device, eps)(mg.tensor(x, device=device)))
 
 
 # ── the table ──
 
 
 @pytest.mark.parametrize("kind, change, invariant", CELLS)
-def test_table(kind, change, invariant, rng):
+def test_table(kind, change, invariant, device, rng):
     """Where the table says yes, all outputs stay, for factors of 1e-3 to 1e3; where it says no, some move clearly."""
     x, w, gain, shift = problem(rng)
-    y = outputs(kind, x, w, gain, shift)
+    y = outputs(kind, x, w, gain, shift, device)
     assert y.std(0).min() > 0.05  # neither dead nor saturated, where nothing could be seen
     for factor in (1e-3, 0.3, 7.0, 1e3):
-        changed = outputs(kind, *CHANGES[change](x, w, factor, rng.standard_normal(D)), gain, shift)
+        changed = outputs(kind, *CHANGES[change](x, w, factor, rng.standard_normal(D)), gain, shift, device)
         if invariant:
             np.testing.assert_allclose(changed, y, rtol=0, atol=1e-11)
         else:
@@ -80,17 +80,17 @@ def test_table(kind, change, invariant, rng):
 
 
 @pytest.mark.parametrize("kind", TABLE)
-def test_a_negative_factor_turns_the_sign(kind, rng):
+def test_a_negative_factor_turns_the_sign(kind, device, rng):
     """The paper's λ has to be positive: a norm of −λ W x is minus the norm of W x, so that the outputs change."""
     x, w, gain, _ = problem(rng)
     zero = np.zeros(H)
-    y = outputs(kind, x, w, gain, zero)
-    np.testing.assert_allclose(outputs(kind, x, -3 * w, gain, zero), -y, rtol=0, atol=1e-12)
-    assert np.abs(outputs(kind, x, -3 * w, gain, zero) - y).max() > 1
+    y = outputs(kind, x, w, gain, zero, device)
+    np.testing.assert_allclose(outputs(kind, x, -3 * w, gain, zero, device), -y, rtol=0, atol=1e-12)
+    assert np.abs(outputs(kind, x, -3 * w, gain, zero, device) - y).max() > 1
 
 
 @pytest.mark.parametrize("kind", NORMS)
-def test_exact_without_eps_only(kind, rng):
+def test_exact_without_eps_only(kind, device, rng):
     """With ε, weights as small as √ε give smaller outputs: the normalized a becomes λ a / √(λ² σ² + ε).
 
     Weight normalization has no ε and needs none.
@@ -98,9 +98,9 @@ def test_exact_without_eps_only(kind, rng):
     x, w, gain, _ = problem(rng)
     zero, errors = np.zeros(H), []
     for factor in (1e-3, 1.0, 10.0, 100.0):
-        y = outputs(kind, x, factor * w, gain, zero, eps=1e-4)
-        errors.append(np.abs(y - outputs(kind, x, w, gain, zero)).max())
-        assert (np.abs(y) < np.abs(outputs(kind, x, w, gain, zero))).all()
+        y = outputs(kind, x, factor * w, gain, zero, device, eps=1e-4)
+        errors.append(np.abs(y - outputs(kind, x, w, gain, zero, device)).max())
+        assert (np.abs(y) < np.abs(outputs(kind, x, w, gain, zero, device))).all()
     assert errors[0] > 0.1
     # the relative error is ε / 2λ²σ² where that is small
     assert errors[1] / errors[2] == pytest.approx(100, rel=0.01)
@@ -112,12 +112,12 @@ def test_exact_without_eps_only(kind, rng):
 
 @pytest.mark.parametrize("kind", TABLE)
 @pytest.mark.parametrize("factor", [0.25, 7.0])
-def test_gradients_of_scaled_weights(kind, factor, rng):
+def test_gradients_of_scaled_weights(kind, factor, device, rng):
     """L(λW) = L(W): so dL/dx, dL/dγ and dL/dβ stay, but dL/dW becomes 1/λ of what it was, and is orthogonal to W."""
     x, w, gain, shift = problem(rng)
-    c, found = mg.tensor(rng.standard_normal((N, H))), []
+    c, found = mg.tensor(rng.standard_normal((N, H)), device=device), []
     for scale in (1.0, factor):
-        model, leaf = network(kind, scale * w, gain, shift), mg.tensor(x, requires_grad=True)
+        model, leaf = network(kind, scale * w, gain, shift, device), mg.tensor(x, device=device, requires_grad=True)
         model(leaf).backward(c)
         grads = {name: array(parameter.grad) for name, parameter in model.named_parameters()}
         found.append(grads | {"x": array(leaf.grad)})

@@ -73,7 +73,7 @@ def test_layer_norm_of_a_sample_of_three():
 
 
 @pytest.mark.parametrize("sigma, misprinted", [(0.1, 7.60), (1.0, 0.997), (10.0, 0.100)])
-def test_eps_stands_inside_the_root(sigma, misprinted, rng):
+def test_eps_stands_inside_the_root(sigma, misprinted, device, rng):
     """x / √(σ² + ε) has a standard deviation of almost 1 for every σ; the misprint x / (σ² + √ε) has those above."""
     rows = rng.standard_normal((6, 8))
     rows -= rows.mean(1, keepdims=True)
@@ -84,7 +84,7 @@ def test_eps_stands_inside_the_root(sigma, misprinted, rng):
         (nn.LayerNorm(8), rows), (nn.BatchNorm1d(6), rows.T), (nn.GroupNorm(6, 6), rows[None]),
         (nn.InstanceNorm1d(6), rows[None]), (nn.RMSNorm(8, eps=1e-5), rows),
     ]:  # fmt: skip
-        y = array(norm.to("float64")(mg.tensor(x))).reshape(x.shape)
+        y = array(norm.to("float64").to(device)(mg.tensor(x, device=device))).reshape(x.shape)
         axis = 0 if isinstance(norm, nn.BatchNorm1d) else -1
         np.testing.assert_allclose(y.std(axis), sigma / math.sqrt(sigma**2 + 1e-5), rtol=1e-12)
         np.testing.assert_allclose(y.std(axis), 1.0, rtol=6e-4)  # ε / 2σ² at most
@@ -224,13 +224,13 @@ LAYERS = {
 
 @pytest.mark.parametrize("shape", STATISTICS)
 @pytest.mark.parametrize("kind", LAYERS)
-def test_statistics_of_every_shape(kind, shape, rng):
+def test_statistics_of_every_shape(kind, shape, device, rng):
     """A shift and a scale for every element of (1, C, 1, 1) are undone by BN, for (B, 1, 1, 1) by LN, for (B, C, 1, 1) by IN,
     for (B, groups, 1, 1) by GN, and by those that have finer statistics still; all others let them through.
     """
     x = rng.standard_normal((B, G, C // G, *SPACE))
     moved = x * rng.uniform(0.2, 5, STATISTICS[shape]) + rng.standard_normal(STATISTICS[shape])
-    y, other = (array(LAYERS[kind]()(mg.tensor(a.reshape(B, C, *SPACE)))) for a in (x, moved))
+    y, other = (array(LAYERS[kind]().to(device)(mg.tensor(a.reshape(B, C, *SPACE), device=device))) for a in (x, moved))
     if all(fine >= coarse for fine, coarse in zip(STATISTICS[kind], STATISTICS[shape], strict=True)):
         np.testing.assert_allclose(other, y, rtol=0, atol=1e-11)
     else:

@@ -31,16 +31,16 @@ def grown(layer, rng, scale=0.7):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", LAYERS)
-def test_a_sequence_among_any_mates(kind, dtype, rng):
+def test_a_sequence_among_any_mates(kind, dtype, device, rng):
     """Bit for bit, outputs and gradients: what the others of the batch are, be it NaN, has no influence on a sequence."""
-    layer = grown(LAYERS[kind](D, 48, norm="layer", dtype=dtype), rng)
+    layer = grown(LAYERS[kind](D, 48, norm="layer", dtype=dtype), rng).to(device)
     x, mates, c = rng.standard_normal((T, 17, D)), rng.standard_normal((T, 17, D)), rng.standard_normal((T, 17, 48))
     mates[:, 3] = np.nan
 
     def run(values):
-        leaf = mg.tensor(values, dtype=dtype, requires_grad=True)
+        leaf = mg.tensor(values, dtype=dtype, device=device, requires_grad=True)
         y = layer(leaf)[0]
-        y.backward(mg.tensor(c, dtype=dtype))
+        y.backward(mg.tensor(c, dtype=dtype, device=device))
         return array(y), array(leaf.grad)
 
     whole = run(x)
@@ -79,10 +79,10 @@ def test_batch_norm_ties_sequences_together(rng):
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-def test_training_is_evaluation_through_time(kind, rng):
+def test_training_is_evaluation_through_time(kind, device, rng):
     """The same bits in both modes, and nothing that belongs to a step."""
-    layer = grown(LAYERS[kind](D, H, norm="layer"), rng)
-    x = mg.tensor(rng.standard_normal((T, 3, D)), dtype="float32")
+    layer = grown(LAYERS[kind](D, H, norm="layer"), rng).to(device)
+    x = mg.tensor(rng.standard_normal((T, 3, D)), dtype="float32", device=device)
     assert array(layer.train()(x)[0]).tolist() == array(layer.eval()(x)[0]).tolist()
     assert list(layer.buffers()) == []
 

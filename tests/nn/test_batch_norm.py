@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import equals, exchange_state, step_beside_torch
+from checks import array, equals, exchange_state, step_beside_torch, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -36,14 +36,14 @@ def configuration(rng):
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_as_in_pytorch(seed):
+def test_as_in_pytorch(seed, device):
     """Three steps of training, evaluation, training again; the state goes there and back before."""
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(seed)
     name, channels, options, shape = configuration(rng)
     dtype = "float32" if seed % 4 == 0 else "float64"
     rtol, atol = {"float32": (2e-4, 2e-4), "float64": (1e-10, 1e-11)}[dtype]
-    ours = getattr(nn, name)(channels, **options, dtype=dtype)
+    ours = getattr(nn, name)(channels, **options, dtype=dtype).to(device)
     theirs = getattr(torch.nn, name)(channels, **options, dtype=getattr(torch, dtype))
     assert repr(ours) == repr(theirs)
     exchange_state(torch, ours, theirs, rng)
@@ -51,35 +51,35 @@ def test_as_in_pytorch(seed):
         ours.train(training)
         theirs.train(training)
         x = 1 + 2 * rng.standard_normal(shape)
-        step_beside_torch(torch, ours, theirs, x.astype(dtype), rng, rtol, atol)
+        step_beside_torch(torch, ours, theirs, x.astype(dtype), rng, rtol, atol, device)
     ours.reset_parameters()
     theirs.reset_parameters()
-    for tensor, other in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
-        equals(tensor, other.numpy())
+    for value, other in zip(ours.state_dict().values(), theirs.state_dict().values(), strict=True):
+        equals(value, other.numpy())
 
 
 @pytest.mark.parametrize("shape", [(7, 4), (3, 4, 5), (2, 4, 3, 2)])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("tracked", [True, False])
-def test_functional_as_in_pytorch(shape, training, tracked, rng):
+def test_functional_as_in_pytorch(shape, training, tracked, device, rng):
     torch = pytest.importorskip("torch")
     if not training and not tracked:
-        for module, tensor, error in ((F, mg.tensor, ValueError), (torch.nn.functional, torch.tensor, RuntimeError)):
+        for module, make, error in ((F, mg.tensor, ValueError), (torch.nn.functional, torch.tensor, RuntimeError)):
             with pytest.raises(error, match="running_mean"):
-                module.batch_norm(tensor(np.ones(shape)), None, None)
+                module.batch_norm(make(np.ones(shape)), None, None)
         return
     x, weight, bias = (rng.standard_normal(s) for s in (shape, 4, 4))
     statistics = [rng.standard_normal(4), rng.uniform(0.5, 2, 4)] if tracked else [None, None]
-    ours = [None if s is None else mg.tensor(s) for s in statistics]
+    ours = [None if s is None else tensor(s, device) for s in statistics]
     theirs = [None if s is None else torch.tensor(s) for s in statistics]
     arguments = {"training": training, "momentum": 0.3, "eps": 1e-2}
-    y = F.batch_norm(mg.tensor(x), *ours, mg.tensor(weight), mg.tensor(bias), **arguments)
+    y = F.batch_norm(tensor(x, device), *ours, tensor(weight, device), tensor(bias, device), **arguments)
     expected = torch.nn.functional.batch_norm(
         torch.tensor(x), *theirs, torch.tensor(weight), torch.tensor(bias), **arguments
     )
     for a, b in zip([y, *ours], [expected, *theirs], strict=True):
         if b is not None:
-            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12, atol=1e-13)
+            np.testing.assert_allclose(array(a), b.numpy(), rtol=1e-12, atol=1e-13)
 
 
 def test_cumulative_average(rng):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import exchange_state, step_beside_torch
+from checks import array, exchange_state, step_beside_torch, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -21,11 +21,11 @@ def some_sizes(rng, count, least=1):
     return tuple(int(n) for n in rng.integers(least, 6, count))
 
 
-def compare(torch, name, arguments, options, shape, seed, modes=(True,)):
+def compare(torch, name, arguments, options, shape, seed, device, modes=(True,)):
     """Steps in training and evaluation beside PyTorch's module of the same name, from a state that went there and back."""
     rng = np.random.default_rng(1000 + seed)
     dtype = "float32" if seed % 4 == 0 else "float64"
-    ours = getattr(nn, name)(*arguments, **options, dtype=dtype)
+    ours = getattr(nn, name)(*arguments, **options, dtype=dtype).to(device)
     theirs = getattr(torch.nn, name)(*arguments, **options, dtype=getattr(torch, dtype))
     assert repr(ours) == repr(theirs)
     exchange_state(torch, ours, theirs, rng)
@@ -33,14 +33,14 @@ def compare(torch, name, arguments, options, shape, seed, modes=(True,)):
         ours.train(training)
         theirs.train(training)
         x = 1 + 2 * rng.standard_normal(shape)
-        step_beside_torch(torch, ours, theirs, x.astype(dtype), rng, *CLOSE[dtype])
+        step_beside_torch(torch, ours, theirs, x.astype(dtype), rng, *CLOSE[dtype], device)
 
 
 # ── PyTorch's semantics ──
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_group_norm_as_in_pytorch(seed):
+def test_group_norm_as_in_pytorch(seed, device):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(seed)
     groups, width = (int(n) for n in rng.integers(1, 5, 2))
@@ -51,11 +51,11 @@ def test_group_norm_as_in_pytorch(seed):
     shape = (int(rng.integers(1, 6)), groups * width, *some_sizes(rng, rng.integers(0, 4), 2))
     if shape[0] * width * math.prod(shape[2:]) == 1:
         shape = (2, *shape[1:])     # PyTorch wants more than one value, though not per group
-    compare(torch, "GroupNorm", (groups, groups * width), options, shape, seed)
+    compare(torch, "GroupNorm", (groups, groups * width), options, shape, seed, device)
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_instance_norm_as_in_pytorch(seed):
+def test_instance_norm_as_in_pytorch(seed, device):
     """With and without a batch axis, affine maps and running statistics, in training and evaluation."""
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(seed)
@@ -67,38 +67,38 @@ def test_instance_norm_as_in_pytorch(seed):
     }  # fmt: skip
     batch = [int(rng.integers(1, 6))] if rng.random() < 0.7 else []
     shape = (*batch, channels, *some_sizes(rng, axes, 2))
-    compare(torch, f"InstanceNorm{axes}d", (channels,), options, shape, seed, (True, True, False, True, False))
+    compare(torch, f"InstanceNorm{axes}d", (channels,), options, shape, seed, device, (True, True, False, True, False))
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_rms_norm_as_in_pytorch(seed):
+def test_rms_norm_as_in_pytorch(seed, device):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(seed)
     normalized = some_sizes(rng, rng.integers(1, 4))
     options = {"eps": [None, 1e-6, 0.1][rng.integers(3)], "elementwise_affine": bool(rng.random() < 0.7)}
     argument = normalized[0] if len(normalized) == 1 and rng.random() < 0.5 else list(normalized)
-    compare(torch, "RMSNorm", (argument,), options, (*some_sizes(rng, rng.integers(0, 3)), *normalized), seed)
+    compare(torch, "RMSNorm", (argument,), options, (*some_sizes(rng, rng.integers(0, 3)), *normalized), seed, device)
 
 
 @pytest.mark.parametrize("tracked", [True, False])
 @pytest.mark.parametrize("use_input_stats", [True, False])
-def test_functional_instance_norm_as_in_pytorch(tracked, use_input_stats, rng):
+def test_functional_instance_norm_as_in_pytorch(tracked, use_input_stats, device, rng):
     torch = pytest.importorskip("torch")
     x, weight, bias = (rng.standard_normal(s) for s in ((3, 4, 5), 4, 4))
     statistics = [rng.standard_normal(4), rng.uniform(0.5, 2, 4)] if tracked else [None, None]
-    ours = [None if s is None else mg.tensor(s) for s in statistics]
+    ours = [None if s is None else tensor(s, device) for s in statistics]
     theirs = [None if s is None else torch.tensor(s) for s in statistics]
     if not tracked and not use_input_stats:
         with pytest.raises(ValueError, match=r"\[instance_norm\] expected running_mean and running_var"):
             F.instance_norm(mg.tensor(x), use_input_stats=False)
         return
-    y = F.instance_norm(mg.tensor(x), *ours, mg.tensor(weight), mg.tensor(bias), use_input_stats, 0.3, 1e-2)
+    y = F.instance_norm(tensor(x, device), *ours, tensor(weight, device), tensor(bias, device), use_input_stats, 0.3, 1e-2)
     expected = torch.nn.functional.instance_norm(
         torch.tensor(x), *theirs, torch.tensor(weight), torch.tensor(bias), use_input_stats, 0.3, 1e-2
     )
     for a, b in zip([y, *ours], [expected, *theirs], strict=True):
         if b is not None:
-            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12, atol=1e-13)
+            np.testing.assert_allclose(array(a), b.numpy(), rtol=1e-12, atol=1e-13)
 
 
 # ── gradients ──
@@ -145,21 +145,21 @@ def test_one_group_is_layer_norm_and_a_group_for_each_channel_instance_norm(rng)
     (lambda: nn.BatchNorm2d(6), (5, 6, 3, 4), (0, 2, 3), (1, 6, 1, 1)), (lambda: nn.LayerNorm((6, 3, 4)), (5, 6, 3, 4), (1, 2, 3), (5, 1, 1, 1)),
     (lambda: nn.InstanceNorm2d(6), (5, 6, 3, 4), (2, 3), (5, 6, 1, 1)), (lambda: nn.GroupNorm(2, 6), (5, 2, 3, 3, 4), (2, 3, 4), (5, 2, 1, 1, 1)),
 ])  # fmt: skip
-def test_one_framework(build, grouped, axes, statistics, rng):
+def test_one_framework(build, grouped, axes, statistics, device, rng):
     """The same formula, with statistics over different axes."""
     x = 3 + 2 * rng.standard_normal((5, 6, 3, 4))
     rows = x.reshape(grouped)
     mean, var = rows.mean(axes, keepdims=True), rows.var(axes, keepdims=True)
     assert mean.shape == var.shape == statistics
     expected = ((rows - mean) / np.sqrt(var + 1e-5)).reshape(x.shape)
-    y = build().to("float64")(mg.tensor(x)).detach().numpy()
+    y = array(build().to("float64").to(device)(tensor(x, device)))
     np.testing.assert_allclose(y, expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("kind, sizes", [(nn.GroupNorm, (2, 4)), (nn.InstanceNorm2d, (4,)), (nn.RMSNorm, ((4, 3, 3),))])
-def test_samples_do_not_meet(kind, sizes, rng):
+def test_samples_do_not_meet(kind, sizes, device, rng):
     """The same bits alone and in a batch, in training and in evaluation."""
-    norm, x = kind(*sizes), random(rng, 6, 4, 3, 3, dtype="float32")
+    norm, x = kind(*sizes).to(device), random(rng, 6, 4, 3, 3, dtype="float32").to(device)
     y = norm(x)
     assert [norm(x[k : k + 1])[0].tolist() for k in range(6)] == y.tolist() == norm.eval()(x).tolist()
 
@@ -183,17 +183,19 @@ def test_statistics_without_momentum_stay_whatever_comes(build, rng):
     assert (layer.running_mean.tolist(), layer.running_var.tolist()) == ([0.0] * 3, [1.0] * 3)
 
 
-def test_running_statistics_of_what_overflows(rng):
+def test_running_statistics_of_what_overflows(device, rng):
     """Its channel alone becomes β, its running variance infinite: then evaluation gives β there, too."""
     x = random(rng, 8, 3, 5, dtype="float32")
     x[:, 1] *= 1e20
+    x = x.to(device)
     for layer in (nn.BatchNorm1d(3), nn.InstanceNorm1d(3, affine=True, track_running_stats=True)):
         nn.init.normal_(layer.bias)
-        y = layer(x).detach().numpy()
-        assert (y[:, 1] == layer.bias.detach().numpy()[1]).all()
-        assert np.isinf(layer.running_var.numpy()).tolist() == [False, True, False]
-        assert (layer.eval()(x).detach().numpy()[:, 1] == layer.bias.detach().numpy()[1]).all()
-        assert np.isfinite(layer(x).detach().numpy()).all()
+        layer.to(device)
+        y = array(layer(x))
+        assert (y[:, 1] == array(layer.bias)[1]).all()
+        assert np.isinf(array(layer.running_var)).tolist() == [False, True, False]
+        assert (array(layer.eval()(x))[:, 1] == array(layer.bias)[1]).all()
+        assert np.isfinite(array(layer(x))).all()
 
 
 # ── errors ──

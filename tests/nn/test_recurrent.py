@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from checks import array, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -48,17 +49,26 @@ def called_with(module, parameters, *args, **options):
 
 # ── without a norm: PyTorch ───────────────────────────────────────────────────────────────────────
 
-@pytest.mark.parametrize("seed", range(300))
-def test_layers_are_pytorchs(seed):
+@pytest.mark.parametrize("seed", range(30))
+def test_layers_are_pytorchs(seed, device):
     """Random sizes, layers, directions, layouts, states and lengths: outputs, states and every gradient."""
-    torch = pytest.importorskip("torch")
+    compare_layers(pytest.importorskip("torch"), seed, device)
+
+
+@pytest.mark.parametrize("seed", range(30, 300))
+def test_more_layers_are_pytorchs(seed):
+    """More of the same, on one device."""
+    compare_layers(pytest.importorskip("torch"), seed, "cpu")
+
+
+def compare_layers(torch, seed, device):
     rng = np.random.default_rng(seed)
     kind, yes = KINDS[seed % 3], lambda: bool(rng.integers(2))
     steps, batch, inputs, hidden = rng.integers(1, (7, 12, 9, 20)).tolist()
     options = {"num_layers": int(rng.integers(1, 4)), "bias": yes(), "batch_first": yes(), "bidirectional": yes()}
     if kind == "RNN":
         options["nonlinearity"] = ["tanh", "relu"][rng.integers(2)]
-    ours = getattr(nn, kind)(inputs, hidden, **options, dtype="float64")
+    ours = getattr(nn, kind)(inputs, hidden, **options, dtype="float64").to(device)
     theirs = getattr(torch.nn, kind)(inputs, hidden, **options).double()
     assert {name: value.shape for name, value in ours.state_dict().items()} == {
         name: tuple(value.shape) for name, value in theirs.state_dict().items()
@@ -72,12 +82,12 @@ def test_layers_are_pytorchs(seed):
     count = options["num_layers"] * (2 if options["bidirectional"] else 1)
     state = (count, batch, hidden) if batched else (count, hidden)
     x = rng.standard_normal(shape)
-    xs = mg.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    xs = tensor(x, device, True), torch.tensor(x, requires_grad=True)
     starts = [rng.standard_normal(state) for _ in range(2 if kind == "LSTM" else 1)] if yes() else []
-    starts = [[make(start, requires_grad=True) for start in starts] for make in (mg.tensor, torch.tensor)]
+    starts = [[tensor(v, device, True) for v in starts], [torch.tensor(v, requires_grad=True) for v in starts]]
     given = [(tuple(start) if kind == "LSTM" else start[0]) if start else None for start in starts]
 
-    y, ends = ours(xs[0], given[0], lengths=lengths)
+    y, ends = ours(xs[0], given[0], lengths=None if lengths is None else tensor(lengths, device))
     if lengths is None:
         y_theirs, ends_theirs = theirs(xs[1], given[1])
     else:
@@ -86,13 +96,13 @@ def test_layers_are_pytorchs(seed):
         y_theirs, _ = torch.nn.utils.rnn.pad_packed_sequence(y_theirs, first, total_length=steps)
     outs = list(zip((y, *as_tuple(ends)), (y_theirs, *as_tuple(ends_theirs)), strict=True))
     grads = [rng.standard_normal(a.shape) for a, _ in outs]
-    sum((a * mg.tensor(g)).sum() for (a, _), g in zip(outs, grads, strict=True)).backward()
+    sum((a * tensor(g, device)).sum() for (a, _), g in zip(outs, grads, strict=True)).backward()
     sum((b * torch.tensor(g)).sum() for (_, b), g in zip(outs, grads, strict=True)).backward()
-    pairs = [(a.detach(), b.detach()) for a, b in outs] + [(xs[0].grad, xs[1].grad)]
+    pairs = [*outs, (xs[0].grad, xs[1].grad)]
     pairs += [(a.grad, b.grad) for a, b in zip(*starts, strict=True)]
     pairs += [(a.grad, b.grad) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)]
     for number, (a, b) in enumerate(pairs):
-        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9, atol=1e-11, err_msg=f"{number} of {options}")
+        np.testing.assert_allclose(array(a), b.detach().numpy(), rtol=1e-9, atol=1e-11, err_msg=f"{number} of {options}")
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -183,12 +193,12 @@ VARIANTS = {
 
 @pytest.mark.parametrize("lengths", [None, [6, 0, 3]])
 @pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
-def test_normalized_layers_are_the_equations(kind, options, step, lengths):
-    layer = grown(getattr(nn, kind)(D, H, norm="layer", **options))
-    p = {name.replace("_l0", ""): value.numpy() for name, value in layer.state_dict().items()}
+def test_normalized_layers_are_the_equations(kind, options, step, lengths, device):
+    layer = grown(getattr(nn, kind)(D, H, norm="layer", **options)).to(device)
+    p = {name.replace("_l0", ""): array(value) for name, value in layer.state_dict().items()}
     x, h, c = normals(1, (T, N, D), (N, H), (N, H))
-    states = (mg.tensor(h[None]), mg.tensor(c[None])) if kind == "LSTM" else mg.tensor(h[None])
-    y, ends = layer(mg.tensor(x), states, lengths=lengths)
+    states = tuple(tensor(v[None], device) for v in (h, c)) if kind == "LSTM" else tensor(h[None], device)
+    y, ends = layer(tensor(x, device), states, lengths=None if lengths is None else mg.tensor(lengths, device=device))
     expected = np.zeros((T, N, H))
     for t in range(T):
         next_h, next_c = step(p, x[t], h, c)
@@ -228,37 +238,37 @@ def test_gradients_through_time_to_order_two(kind, options, step, lengths):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_zero_states_and_padding_give_finite_gradients(kind):
+def test_zero_states_and_padding_give_finite_gradients(kind, device):
     """W x + W h + b of zeros is a row without variance."""
-    layer = getattr(nn, kind)(D, H, num_layers=2, norm="layer", bias=False)
-    x = mg.zeros((T, N, D), requires_grad=True)
-    y, _ = layer(x, lengths=[T, 2, 0])
-    y.backward(mg.tensor(normals(3, y.shape)[0], dtype=mg.float32))
-    assert all(np.isfinite(parameter.grad.numpy()).all() for parameter in layer.parameters())
-    assert np.isfinite(x.grad.numpy()).all()
+    layer = getattr(nn, kind)(D, H, num_layers=2, norm="layer", bias=False).to(device)
+    x = mg.zeros((T, N, D), device=device, requires_grad=True)
+    y, _ = layer(x, lengths=mg.tensor([T, 2, 0], device=device))
+    y.backward(mg.tensor(normals(3, y.shape)[0], dtype=mg.float32, device=device))
+    assert all(np.isfinite(array(parameter.grad)).all() for parameter in layer.parameters())
+    assert np.isfinite(array(x.grad)).all()
 
 
 @pytest.mark.parametrize("norm", [None, "layer"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ends", [(2, 6, 4), (0, 6, 1), (0, 0, 0)])
-def test_padding_of_any_kind_has_no_influence(kind, norm, ends):
+def test_padding_of_any_kind_has_no_influence(kind, norm, ends, device):
     """NaN in the padding reaches neither outputs nor gradients, not even those of the first weights."""
-    layer = getattr(nn, kind)(D, H, num_layers=2, bidirectional=True, norm=norm)
+    layer = getattr(nn, kind)(D, H, num_layers=2, bidirectional=True, norm=norm).to(device)
     x = normals(4, (T, N, D))[0].astype("float32")
-    lengths, found = mg.tensor(ends), []
+    lengths, found = mg.tensor(ends, device=device), []
     for value in (0.0, np.nan, np.inf, -1e30):
         for n, end in enumerate(ends):
             x[end:, n] = value
-        inputs = mg.tensor(x, requires_grad=True)
+        inputs = tensor(x, device, True)
         y, states = layer(inputs, lengths=lengths)
-        g = mg.tensor(normals(5, y.shape)[0], dtype="float32")
+        g = mg.tensor(normals(5, y.shape)[0], dtype="float32", device=device)
         layer.zero_grad()
         y.backward(g)
         found.append([y, *as_tuple(states), inputs.grad, *(parameter.grad for parameter in layer.parameters())])
-    assert all(np.isfinite(a.detach().numpy()).all() for a in found[0])
+    assert all(np.isfinite(array(a)).all() for a in found[0])
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
-            np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+            np.testing.assert_array_equal(array(a), array(b))
 
 
 def test_longer_sequences_than_any_in_training():

@@ -27,26 +27,26 @@ def formula(g, v, axes):
 
 @deprecated
 @pytest.mark.parametrize("seed", range(60))
-def test_as_in_pytorch(seed):
+def test_as_in_pytorch(seed, device):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(seed)
     inputs, outputs, batch = (int(n) for n in rng.integers(1, 8, 3))
     dim, bias = [0, 1, None][seed % 3], bool(rng.random() < 0.7)
     dtype = "float32" if seed % 4 == 0 else "float64"
     rtol, atol = {"float32": (1e-4, 1e-4), "float64": (1e-11, 1e-12)}[dtype]
-    ours = nn.Linear(inputs, outputs, bias=bias, dtype=dtype)
+    ours = nn.Linear(inputs, outputs, bias=bias, dtype=dtype).to(device)
     theirs = torch.nn.Linear(inputs, outputs, bias=bias, dtype=getattr(torch, dtype))
     ours.load_state_dict(theirs.state_dict())
     before = ours.weight.tolist()
     assert utils.weight_norm(ours, dim=dim) is ours
     torch.nn.utils.weight_norm(theirs, dim=dim)
     for name, tensor in theirs.state_dict().items():
-        np.testing.assert_allclose(ours.state_dict()[name].numpy(), tensor.numpy(), rtol=1e-6, err_msg=name)
+        np.testing.assert_allclose(array(ours.state_dict()[name]), tensor.numpy(), rtol=1e-6, err_msg=name)
     np.testing.assert_allclose(ours.weight.tolist(), before, rtol=1e-6)
     exchange_state(torch, ours, theirs, rng)
     for _ in range(2):
         x = rng.standard_normal((batch, inputs)).astype(dtype)
-        step_beside_torch(torch, ours, theirs, x, rng, rtol, atol)
+        step_beside_torch(torch, ours, theirs, x, rng, rtol, atol, device)
 
 
 @deprecated
