@@ -35,12 +35,8 @@ class Recurrent(Norms):
     def recurrent_backward(self, cell: Cell, arrays: dict[str, Any]) -> None:
         layer, weight = Steps(cell, arrays), arrays["w"].detach()
         dh, dz = arrays["dh"], arrays["dz"].detach()
-        wanted = [any(arrays.get(name) is not None for name in names)
-                  for names in (("dgamma", "dbeta"), ("dgamma_c", "dbeta_c"))]  # fmt: skip
-        affine, affine_c = (
-            self._zeros(layer.batch, 2 * width, dh.device) if any_of_them else None
-            for any_of_them, width in zip(wanted, (layer.columns, layer.hidden), strict=True)
-        )
+        affine = self._sums(arrays, ("dgamma", "dbeta"), layer.columns)
+        affine_c = self._sums(arrays, ("dgamma_c", "dbeta_c"), layer.hidden)
         rest = arrays["gy"], dh, arrays.get("dc"), arrays["dx"], dz, affine, affine_c
         if layer.cached:
             self._steps("recurrent_backward", layer, 0, layer.steps, weight.contiguous(), *rest)
@@ -54,9 +50,11 @@ class Recurrent(Norms):
             self._add_partials("add_wide_partials", affine_c, layer.hidden, arrays.get("dgamma_c"),
                                arrays.get("dbeta_c"))  # fmt: skip
 
-    def _zeros(self, rows: int, columns: int, device: str) -> Tensor:
-        """Sums in double, before the first summand."""
-        out = empty((rows, columns), "float64", device)
+    def _sums(self, arrays: dict[str, Any], wanted: tuple[str, str], width: int) -> Tensor | None:
+        """Room for two sums over the steps of each sample, which begin as zeros; None where neither is wanted."""
+        if all(arrays.get(name) is None for name in wanted):
+            return None
+        out = empty((arrays["h"].shape[1], 2 * width), "float64", arrays["h"].device)
         self.fill(out, 0.0)
         return out
 
@@ -71,7 +69,8 @@ class Steps:
     def __init__(self, cell: Cell, arrays: dict[str, Any]) -> None:
         h, w, z = arrays["h"], arrays["w"], arrays["z"]
         self.dtype, self.kind = h.dtype.name, KINDS.index(cell.kind)
-        self.steps, self.batch, self.hidden, self.columns = h.shape[0] - 1, h.shape[1], h.shape[2], w.shape[0]
+        states, self.batch, self.hidden = h.shape
+        self.steps, self.columns = states - 1, w.shape[0]
         self.keep = z.shape[0] == self.steps
         # by the weights alone: a sample comes to the same in every batch and in every number of steps
         self.cached = w.nbytes <= CACHED

@@ -302,6 +302,33 @@ def test_outputs_that_bypass_the_cache(device, rng):
         np.testing.assert_allclose(array(y), array(exact), rtol=0, atol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_addresses_change_nothing(dtype, device, rng):
+    """Bit for bit the same from memory that begins beside the boundary of a register or of an instruction's 16 bytes."""
+
+    def beside(values):
+        """The values one element behind where memory begins."""
+        base = tensor(np.concatenate([np.zeros(1, dtype), values.ravel()]), device)
+        return base[1:].reshape(values.shape).requires_grad_()
+
+    for call, shape, n in (
+        (lambda x, w, b: mg.layer_norm(x, 256, w, b), (9, 256), 256),
+        (lambda x, w, b: mg.rms_norm(x, 1024, w) + b, (3, 1024), 1024),
+        (lambda x, w, b: mg.group_norm(x, 2, w, b), (5, 4, 8, 8), 4),
+        (lambda x, w, b: mg.group_norm(x, 2, w, b), (9, 64), 64),
+        (lambda x, w, b: batch_norm_train(x, w, b)[0], (5, 4, 8, 8), 4),
+        (lambda x, w, b: batch_norm_train(x, w, b)[0], (700, 36), 36),
+    ):
+        values = [rng.standard_normal(s).astype(dtype) for s in (shape, n, n)]
+        g, found = rng.standard_normal(shape).astype(dtype), []
+        for make in (lambda v: tensor(v, device, True), beside):
+            leaves = [make(v) for v in values]
+            y = call(*leaves)
+            found.append([array(v).copy() for v in (y, *mg.grad(y, leaves, make(g).detach()))])
+        for ours, expected in zip(*found, strict=True):
+            np.testing.assert_array_equal(ours, expected)
+
+
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
 
 
