@@ -10,7 +10,7 @@ __device__ inline T sigmoid(T x) { return 1 / (1 + exp(-x)); }
 __device__ inline T softplus(T x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 __device__ inline T normal_pdf(T x) {
     const T square = x * x, lost = fma(x, x, -square);  // what rounding takes from it, the exponential multiplies
-    return (1 - lost / 2) * exp(-square / 2) * T(0.39894228040143267794);
+    return square > 2000 ? T(0) : (1 - lost / 2) * exp(-square / 2) * T(0.39894228040143267794);
 }
 __device__ inline T infinity() { return T(1) / T(0); }
 

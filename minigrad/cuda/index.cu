@@ -1,10 +1,10 @@
 // Gather and scatter along the middle axis of x[outer, n, inner].
 //
 // Indices are checked by a kernel of their own: one that is out of range becomes one that is not, and what was found is
-// noted where the host sees it. So the kernels behind it never reach beyond an array. Elements that meet in one place are
-// added by one thread in the order of the indices, which are sorted for that; nothing is atomic.
+// noted where the host sees it. So the kernels behind it never reach beyond an array. Elements that meet in one place
+// are added by one thread in the order of the indices, which are sorted for that; nothing is atomic.
 
-// ---- checks -----------------------------------------------------------------------------------------------------------
+// ---- checks -------------------------------------------------------------------------------------------------------
 
 // What was found, in memory of the host: the number of the message, and the first index that one of the threads of the
 // first kernel to find any has seen. Threads that write at once all write something true.
@@ -39,7 +39,8 @@ __device__ inline double block_sum(double s) {
     return sums[0];
 }
 
-// y = labels from 0 to width - 1, or the one to ignore. totals[blocks]: the weights of those that count, or their number
+// y = labels from 0 to width - 1, or the one to ignore. totals[blocks]: the weights of those that count, or their
+// number
 extern "C" __global__ void check_labels(int64 count, int64 width, int64 ignore, const int64* labels, const void* weight,
                                         Bool wide, int64* y, double* totals, uint64 found, int64 message) {
     double total = 0;
@@ -48,8 +49,7 @@ extern "C" __global__ void check_labels(int64 count, int64 width, int64 ignore, 
         const bool counts = t != ignore, valid = !counts || (t >= 0 && t < width);
         if (!valid) note((int64*)found, message, t);
         y[i] = valid ? t : 0;
-        if (counts && valid)
-            total += !weight ? 1 : wide ? ((const double*)weight)[t] : ((const float*)weight)[t];
+        if (counts && valid) total += !weight ? 1 : wide ? ((const double*)weight)[t] : ((const float*)weight)[t];
     }
     total = block_sum(total);
     if (totals && threadIdx.x == 0) totals[blockIdx.x] = total;
@@ -68,18 +68,22 @@ extern "C" __global__ void invert_total(int64 count, const double* totals, Bool 
         *(float*)y = float(inverse);
 }
 
-// ---- copies, of elements of any dtype ---------------------------------------------------------------------------------
+// ---- copies, of elements of any dtype -----------------------------------------------------------------------------
 
 struct alignas(16) Sixteen {
     uint64 low, high;
 };
 
-#define BY_WORD(f, ...)                                   \
-    switch (word) {                                       \
-        case 1: return f<unsigned char>(__VA_ARGS__);     \
-        case 4: return f<unsigned>(__VA_ARGS__);          \
-        case 8: return f<uint64>(__VA_ARGS__);            \
-        default: return f<Sixteen>(__VA_ARGS__);          \
+#define BY_WORD(f, ...)                           \
+    switch (word) {                               \
+        case 1:                                   \
+            return f<unsigned char>(__VA_ARGS__); \
+        case 4:                                   \
+            return f<unsigned>(__VA_ARGS__);      \
+        case 8:                                   \
+            return f<uint64>(__VA_ARGS__);        \
+        default:                                  \
+            return f<Sixteen>(__VA_ARGS__);       \
     }
 
 // `lanes` neighbouring threads copy a row of x[outer, n, words] each.
@@ -133,7 +137,7 @@ extern "C" __global__ void take_along(int64 outer, int64 n, int64 inner, int64 m
     BY_WORD(take_each, outer, n, inner, m, x, index, y)
 }
 
-// ---- sums -------------------------------------------------------------------------------------------------------------
+// ---- sums ---------------------------------------------------------------------------------------------------------
 
 #if !BOOLEAN
 typedef Traits<T>::Wrapping W;
@@ -159,8 +163,8 @@ extern "C" __global__ void add_columns(int64 outer, int64 n, int64 inner, int64 
     }
 }
 
-// The same with the order that sorts the indices, [m] or [outer, inner, m]: the thread of the first of equal indices adds
-// for all of them
+// The same with the order that sorts the indices, [m] or [outer, inner, m]: the thread of the first of equal indices
+// adds for all of them
 extern "C" __global__ void add_sorted(int64 outer, int64 n, int64 inner, int64 m, Bool along, T* x, const int64* index,
                                       const int64* order, const T* v) {
     const Indices at = {index, m, inner, bool(along)};

@@ -1,8 +1,8 @@
 // Optimizer steps: one pass over all parameters of a list, and the sum of the squares of their gradients.
 //
 // The tensors come by value, as many as the parameters of a kernel have room for. Their elements are cut in chunks, one
-// for a block at a time, which depend on the sizes alone. Constants are combined in double on the host; the formulas are
-// those of cext/kernels/optimizer.cpp.
+// for a block at a time, which depend on the sizes alone. Constants are combined in double on the host; the formulas
+// are those of cext/kernels/optimizer.cpp.
 
 #if FLOATING
 

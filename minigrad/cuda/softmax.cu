@@ -167,8 +167,7 @@ extern "C" __global__ void cross_entropy(int64 rows, int64 width, int lanes, con
         const LogSumExp parts(at);
         const T shift = parts.shift, log_ = parts.log_;
         double total = 0;  // lse - z as log - (z - shift): a large shift takes no digits from a small loss
-        if (smoothing != 0)
-            total = at.total([&](int64 c, T v) { return (log_ - (v - shift)) * (w ? w[c] : T(1)); });
+        if (smoothing != 0) total = at.total([&](int64 c, T v) { return (log_ - (v - shift)) * (w ? w[c] : T(1)); });
         if (r == rows || row.lane > 0) return;
         loss[r] = lse[r] = 0;
         if (t == ignore) return;
@@ -179,8 +178,8 @@ extern "C" __global__ void cross_entropy(int64 rows, int64 width, int lanes, con
 
 // dz = g (softmax(z) ((1 - s) w_t + s/width sum_k w_k) - (1 - s) w_t [c = t] - s/width w_c)
 extern "C" __global__ void cross_entropy_backward(int64 rows, int64 width, int lanes, const T* z, const int64* labels,
-                                                  int64 ignore, const T* w, double smoothing, const T* lse,
-                                                  const T* g, int64 g_stride, T* dz) {
+                                                  int64 ignore, const T* w, double smoothing, const T* lse, const T* g,
+                                                  int64 g_stride, T* dz) {
     const Row row(lanes, width);
     const double even = smoothing / width;
     row.each(rows, [&](int64 r) {

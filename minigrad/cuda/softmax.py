@@ -19,7 +19,7 @@ def start(kernel: str, rows: int, width: int, x: Tensor, *arguments: object) -> 
     """Start a kernel on the rows of x, the first of its arrays."""
     many = lanes(width)
     launch("softmax.cu", kernel, x.dtype.name, int(x.device[5:]), rows * many, rows, width, many, *arguments,
-           block=max(many, BLOCK) if many <= WARP else many)  # fmt: skip
+           block=many if many > WARP else BLOCK)  # fmt: skip
 
 
 class Softmax(Backend):

@@ -43,7 +43,7 @@ def clip_grad_norm_(
     Returns
     -------
     float
-        The norm before.
+        The norm before; a number of Python's, for which gradients on a GPU are waited for.
 
     Raises
     ------
