@@ -13,6 +13,7 @@ from minigrad.cuda.optimizer import Optimizer
 from minigrad.cuda.random import Random
 from minigrad.cuda.recurrent import Recurrent
 from minigrad.cuda.softmax import Softmax
+from minigrad.cuda.windows import Windows
 from minigrad.engine.array import Code
 from minigrad.engine.backend import register
 from minigrad.engine.tensor import Tensor
@@ -52,7 +53,7 @@ def transfer(x: Tensor, index: int) -> Tensor:
     return out
 
 
-class CUDA(Recurrent, Softmax, Index, Random, Optimizer):
+class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
     """The primitives on one GPU."""
 
     def __init__(self, device: int) -> None:

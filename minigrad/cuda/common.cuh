@@ -60,6 +60,11 @@ __device__ inline int64 offset(int64 i, const Extent& shape, const Stride& step)
     return at;
 }
 
+// a / b of numbers that are not negative; of small ones without the long way of 64 bits
+__device__ inline int64 quotient(int64 a, int64 b) {
+    return (a | b) >> 32 ? a / b : int64(unsigned(a) / unsigned(b));
+}
+
 // ---- sums over threads, of rows ---------------------------------------------------------------------------------------
 
 // A team is a run of `lanes` threads, a power of two, that works on one row. sum[count] becomes its sum over the team,

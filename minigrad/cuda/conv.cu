@@ -1,0 +1,320 @@
+// Two-dimensional convolutions (cross-correlations) and their gradients, as products of matrices of which one, the
+// patches of x, is never written out: its elements are read from x one by one.
+//
+// A block computes a tile of rows (outputs) by columns (positions) and walks through the terms of these sums DEPTH at a
+// time: both factors go from memory to registers while those before are still multiplied, then to shared memory. An
+// element of the result is summed by one thread, term by term, whatever the tile: its bits depend on no other sample.
+// Sizes are below 2^31, which `windows.py` sees to; places in memory are 64 bits.
+
+#if FLOATING
+
+const int DEPTH = 16;
+
+// Of a tile: each thread has M rows, which lie together, by N columns, which lie 32 apart.
+template <int m, int n, int warps>
+struct Tile {
+    static const int M = m, N = n, THREADS = 32 * warps, ROWS = m * warps, COLUMNS = 32 * n;
+    static const int LEFT = ROWS * DEPTH / THREADS, RIGHT = COLUMNS * DEPTH / THREADS;  // elements a thread reads
+};
+typedef Tile<8, 4, 8> Wide;
+typedef Tile<4, 2, 4> Narrow;
+
+struct Sizes {
+    int batch, groups, channels, outputs;  // channels and outputs of a group
+    int height, width, kernel_h, kernel_w, rows, columns;
+    int stride_h, stride_w, top, left, dilation_h, dilation_w;
+
+    __device__ Sizes(const Extent& x, const Extent& w, const Extent& y, const Extent& at)
+        : batch(x.n[4]), groups(w.n[5] ? x.n[5] / w.n[5] : 1), channels(w.n[5]), outputs(w.n[4] / groups),
+          height(x.n[6]), width(x.n[7]), kernel_h(w.n[6]), kernel_w(w.n[7]), rows(y.n[6]), columns(y.n[7]),
+          stride_h(at.n[2]), stride_w(at.n[3]), top(at.n[4]), left(at.n[5]), dilation_h(at.n[6]), dilation_w(at.n[7]) {}
+};
+
+// A place in a box of n0 x n1 x n2, which goes on by a fixed number of elements without divisions
+struct Counter {
+    int n0, n1, n2, d0, d1, d2, by0, by1, by2;
+
+    __device__ Counter(int64 start, int step, int size0, int size1, int size2) {
+        const bool none = !size1 || !size2;
+        n0 = none ? 0 : size0, n1 = none ? 1 : size1, n2 = none ? 1 : size2;
+        const int64 over = quotient(start, n2), most = quotient(over, n1);
+        d0 = most, d1 = over - most * n1, d2 = start - over * n2;
+        by2 = step % n2, by1 = step / n2 % n1, by0 = step / n2 / n1;
+    }
+    __device__ bool inside() const { return d0 < n0; }
+    __device__ void advance() {
+        d2 += by2;
+        d1 += by1;
+        if (d2 >= n2) d2 -= n2, d1++;
+        d0 += by0;
+        if (d1 >= n1) d1 -= n1, d0++;
+    }
+};
+
+// sum[M, N] += left[ROWS, depth] right[depth, COLUMNS]. read(a, b) fetches this thread's share of the next DEPTH terms:
+// the i-th element of a is row t / DEPTH + i THREADS / DEPTH, term t % DEPTH; b is so too if the terms are `together` in
+// memory, otherwise its i-th element is column t % COLUMNS, term t / COLUMNS + i THREADS / COLUMNS.
+template <class S, bool together, class F>
+__device__ void multiply(int64 steps, F read, T (&sum)[S::M][S::N]) {
+    // What a row is longer than a tile keeps threads that write side by side in different banks.
+    __shared__ Pack<WIDE> left[DEPTH][S::ROWS / WIDE + 1];
+    __shared__ T right[DEPTH][S::COLUMNS + 2];
+    const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+    T a[S::LEFT], b[S::RIGHT];
+    if (steps > 0) read(a, b);
+    for (int64 step = 0; step < steps; step++) {
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < S::LEFT; i++) {
+            const int row = t / DEPTH + i * (S::THREADS / DEPTH);
+            left[t % DEPTH][row / WIDE].v[row % WIDE] = a[i];
+        }
+#pragma unroll
+        for (int i = 0; i < S::RIGHT; i++) {
+            if (together)
+                right[t % DEPTH][t / DEPTH + i * (S::THREADS / DEPTH)] = b[i];
+            else
+                right[t / S::COLUMNS + i * (S::THREADS / S::COLUMNS)][t % S::COLUMNS] = b[i];
+        }
+        __syncthreads();
+        if (step + 1 < steps) read(a, b);
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {
+            Pack<WIDE> u[S::M / WIDE];
+            T v[S::N];
+#pragma unroll
+            for (int i = 0; i < S::M / WIDE; i++) u[i] = left[k][warp * (S::M / WIDE) + i];
+#pragma unroll
+            for (int j = 0; j < S::N; j++) v[j] = right[k][lane + 32 * j];
+#pragma unroll
+            for (int i = 0; i < S::M; i++) {
+#pragma unroll
+                for (int j = 0; j < S::N; j++) sum[i][j] += u[i / WIDE].v[i % WIDE] * v[j];
+            }
+        }
+    }
+}
+
+// ---- the result, and the gradient of x -------------------------------------------------------------------------------
+
+// One axis: which elements of the result there are, and which taps of the window meet which elements of the source.
+// Element u of the result, number first + u apart, and tap t, number tap + t tap_step, meet at start + u move + t delta.
+struct Axis {
+    int first, apart, count, start, move, tap, taps, tap_step, delta;
+
+    // y at p sees x at p stride - before + i dilation.
+    __device__ static Axis forward(int count, int kernel, int stride, int before, int dilation) {
+        return {0, 1, count, -before, stride, 0, kernel, 1, dilation};
+    }
+    // dx at h sees g at p = (h + before - i dilation) / stride where that is whole: the elements with the same remainder
+    // of h + before are those that have the same taps.
+    __device__ static Axis backward(int remainder, int length, int kernel, int stride, int before, int dilation) {
+        int divisor = stride, rest = dilation;  // becomes the greatest common one
+        while (rest) {
+            const int next = divisor % rest;
+            divisor = rest;
+            rest = next;
+        }
+        Axis axis;
+        axis.first = (remainder - before % stride + stride) % stride;
+        axis.apart = stride;
+        axis.count = axis.first < length ? (length - axis.first - 1) / stride + 1 : 0;
+        axis.tap_step = stride / divisor;
+        for (axis.tap = 0; axis.tap < axis.tap_step; axis.tap++) {
+            if (((int64)axis.tap * dilation - remainder) % stride == 0) break;
+        }
+        axis.taps = axis.tap < axis.tap_step && axis.tap < kernel ? (kernel - 1 - axis.tap) / axis.tap_step + 1 : 0;
+        axis.start = int((axis.first + (int64)before - (int64)axis.tap * dilation) / stride);
+        axis.move = 1;
+        axis.delta = -(dilation / divisor);
+        return axis;
+    }
+};
+
+// forward:   y[n, o, p, q] = bias[o] + sum over c, i, j of w[o, c, i, j] x[n, c, p stride - top + i dilation, ...]
+// backward: dx[n, c, h, v] = sum over o and the taps i, j that its remainder has, of w[o, c, i, j] g[n, o, p, q]
+// Both are products of weights with what a walk over a source finds.
+template <class S, bool backward>
+__device__ void correlate(const Sizes& at, const T* source, const T* w, const T* bias, T* out) {
+    const int channels = backward ? at.outputs : at.channels, outputs = backward ? at.channels : at.outputs;
+    const int height = backward ? at.rows : at.height, width = backward ? at.columns : at.width;
+    const int rows = backward ? at.height : at.rows, columns = backward ? at.width : at.columns;
+    const int classes_h = backward ? at.stride_h : 1, classes_w = backward ? at.stride_w : 1;
+    const int64 window = (int64)at.kernel_h * at.kernel_w, plane = (int64)height * width, out_plane = (int64)rows * columns;
+    const int64 row_step = backward ? window : at.channels * window, channel_step = backward ? at.channels * window : window;
+    const int64 tall = (outputs + S::ROWS - 1) / S::ROWS;
+    const int64 most = at.batch * (((int64)rows + classes_h - 1) / classes_h) * ((columns + classes_w - 1) / classes_w);
+    const int64 wide = (most + S::COLUMNS - 1) / S::COLUMNS;
+    const int64 jobs = tall * wide * at.groups * classes_h * classes_w;
+    const int t = threadIdx.x;
+    for (int64 job = blockIdx.x; job < jobs; job += gridDim.x) {
+        const int64 above = quotient(job, tall), beside = quotient(above, wide), kind = quotient(beside, at.groups);
+        const int64 first_row = (job - above * tall) * S::ROWS, first_column = (above - beside * wide) * S::COLUMNS;
+        const int group = int(beside - kind * at.groups);
+        const int kind_h = int(kind / classes_w), kind_w = int(kind % classes_w);
+        const Axis v = backward ? Axis::backward(kind_h, rows, at.kernel_h, at.stride_h, at.top, at.dilation_h)
+                                : Axis::forward(rows, at.kernel_h, at.stride_h, at.top, at.dilation_h);
+        const Axis h = backward ? Axis::backward(kind_w, columns, at.kernel_w, at.stride_w, at.left, at.dilation_w)
+                                : Axis::forward(columns, at.kernel_w, at.stride_w, at.left, at.dilation_w);
+        const int64 places = (int64)at.batch * v.count * h.count;
+        if (first_column >= places) continue;  // all threads do
+        const T* weights = w + (int64)group * at.outputs * at.channels * window + v.tap * at.kernel_w + h.tap;
+
+        const int64 mine = first_column + t % S::COLUMNS;
+        const Counter place(mine, 0, at.batch, v.count, h.count);
+        const T* from = source + ((int64)place.d0 * at.groups + group) * channels * plane;
+        const int start_h = v.start + place.d1 * v.move, start_w = h.start + place.d2 * h.move;
+        const bool there = mine < places;
+        Counter left(t % DEPTH, DEPTH, channels, v.taps, h.taps);
+        Counter right(t / S::COLUMNS, S::THREADS / S::COLUMNS, channels, v.taps, h.taps);
+        const auto read = [&](T* a, T* b) {
+            const T* p = weights + left.d0 * channel_step + left.d1 * v.tap_step * at.kernel_w + left.d2 * h.tap_step;
+#pragma unroll
+            for (int i = 0; i < S::LEFT; i++) {
+                const int64 row = first_row + t / DEPTH + i * (S::THREADS / DEPTH);
+                a[i] = left.inside() && row < outputs ? p[row * row_step] : T(0);
+            }
+            left.advance();
+#pragma unroll
+            for (int i = 0; i < S::RIGHT; i++) {
+                const int y = start_h + right.d1 * v.delta, x = start_w + right.d2 * h.delta;
+                const bool in = there && right.inside() && unsigned(y) < unsigned(height) && unsigned(x) < unsigned(width);
+                b[i] = in ? from[right.d0 * plane + (int64)y * width + x] : T(0);
+                right.advance();
+            }
+        };
+        T sum[S::M][S::N] = {};
+        multiply<S, false>(((int64)channels * v.taps * h.taps + DEPTH - 1) / DEPTH, read, sum);
+
+        const int64 row = first_row + t / 32 * S::M;
+#pragma unroll
+        for (int j = 0; j < S::N; j++) {
+            const int64 column = first_column + t % 32 + 32 * j;
+            if (column >= places) continue;
+            const Counter to(column, 0, at.batch, v.count, h.count);
+            T* result = out + (((int64)to.d0 * at.groups + group) * outputs + row) * out_plane +
+                        (v.first + (int64)to.d1 * v.apart) * columns + h.first + to.d2 * h.apart;
+#pragma unroll
+            for (int i = 0; i < S::M; i++) {
+                if (row + i < outputs) result[i * out_plane] = bias ? sum[i][j] + bias[group * outputs + row + i] : sum[i][j];
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) conv2d_wide(Extent x_shape, Extent w_shape, Extent y_shape, Extent at,
+                                                              const T* x, const T* w, const T* bias, T* y) {
+    correlate<Wide, false>(Sizes(x_shape, w_shape, y_shape, at), x, w, bias, y);
+}
+
+extern "C" __global__ void __launch_bounds__(128) conv2d_narrow(Extent x_shape, Extent w_shape, Extent y_shape,
+                                                                Extent at, const T* x, const T* w, const T* bias, T* y) {
+    correlate<Narrow, false>(Sizes(x_shape, w_shape, y_shape, at), x, w, bias, y);
+}
+
+extern "C" __global__ void __launch_bounds__(256) conv2d_backward_data_wide(Extent x_shape, Extent w_shape,
+                                                                            Extent y_shape, Extent at, const T* g,
+                                                                            const T* w, T* dx) {
+    correlate<Wide, true>(Sizes(x_shape, w_shape, y_shape, at), g, w, nullptr, dx);
+}
+
+extern "C" __global__ void __launch_bounds__(128) conv2d_backward_data_narrow(Extent x_shape, Extent w_shape,
+                                                                              Extent y_shape, Extent at, const T* g,
+                                                                              const T* w, T* dx) {
+    correlate<Narrow, true>(Sizes(x_shape, w_shape, y_shape, at), g, w, nullptr, dx);
+}
+
+// ---- the gradients of w and bias --------------------------------------------------------------------------------------
+
+// dw[o, c, i, j] = sum over n, p, q of g[n, o, p, q] x[n, c, p stride - top + i dilation, ...],  dbias[o] = that of g
+// The positions n, p, q are cut in `pieces`, the sums over each of which are a row of partial[pieces, size of dw and
+// then of dbias]. dbias is as dw of a channel more, whose elements are 1.
+template <class S>
+__device__ void correlate_weight(const Sizes& at, int64 pieces, Bool with_bias, const T* x, const T* g, T* partial) {
+    struct Column {
+        int64 place;  // of the channel; or BIAS, or NONE
+        int row, column;
+    };
+    const int64 BIAS = -1, NONE = -2;
+    __shared__ Column table[S::COLUMNS];
+    const int64 window = (int64)at.kernel_h * at.kernel_w, depth = at.channels * window, plane = (int64)at.height * at.width;
+    const int64 positions = (int64)at.rows * at.columns, total = at.batch * positions;
+    const int64 weights = (int64)at.groups * at.outputs * depth, size = weights + (with_bias ? at.groups * at.outputs : 0);
+    const int64 length = ((total + pieces - 1) / pieces + DEPTH - 1) / DEPTH * DEPTH;
+    const int64 tall = (at.outputs + S::ROWS - 1) / S::ROWS, wide = (depth + with_bias + S::COLUMNS - 1) / S::COLUMNS;
+    const int64 jobs = tall * wide * at.groups * pieces;
+    const int t = threadIdx.x;
+    for (int64 job = blockIdx.x; job < jobs; job += gridDim.x) {
+        const int64 above = quotient(job, tall), beside = quotient(above, wide), piece = quotient(beside, at.groups);
+        const int64 first_row = (job - above * tall) * S::ROWS, first_column = (above - beside * wide) * S::COLUMNS;
+        const int group = int(beside - piece * at.groups);
+        const int64 begin = piece * length, end = begin + length < total ? begin + length : total;
+        // The last that read the table did so before a barrier of `multiply`.
+        for (int c = t; c < S::COLUMNS; c += S::THREADS) {
+            const int64 k = first_column + c;
+            const Counter tap(k, 0, at.channels, at.kernel_h, at.kernel_w);
+            table[c].place = k < depth ? tap.d0 * plane : k == depth && with_bias ? BIAS : NONE;
+            table[c].row = tap.d1 * at.dilation_h - at.top;
+            table[c].column = tap.d2 * at.dilation_w - at.left;
+        }
+        __syncthreads();
+        Counter at_position(begin + t % DEPTH, DEPTH, at.batch, at.rows, at.columns);
+        int64 position = begin + t % DEPTH;
+        const auto read = [&](T* a, T* b) {
+            const bool there = position < end;
+            const int64 image = (int64)at_position.d0 * at.groups + group;
+            const int64 place = (int64)at_position.d1 * at.columns + at_position.d2;
+            const T* given = g + image * at.outputs * positions + place;
+            const T* from = x + image * at.channels * plane;
+            const int start_h = at_position.d1 * at.stride_h, start_w = at_position.d2 * at.stride_w;
+#pragma unroll
+            for (int i = 0; i < S::LEFT; i++) {
+                const int64 row = first_row + t / DEPTH + i * (S::THREADS / DEPTH);
+                a[i] = there && row < at.outputs ? given[row * positions] : T(0);
+            }
+#pragma unroll
+            for (int i = 0; i < S::RIGHT; i++) {
+                const Column c = table[t / DEPTH + i * (S::THREADS / DEPTH)];
+                const int y = start_h + c.row, v = start_w + c.column;
+                const bool in = there && c.place >= 0 && unsigned(y) < unsigned(at.height) && unsigned(v) < unsigned(at.width);
+                b[i] = in ? from[c.place + (int64)y * at.width + v] : T(there && c.place == BIAS);
+            }
+            at_position.advance();
+            position += DEPTH;
+        };
+        T sum[S::M][S::N] = {};
+        multiply<S, true>(begin < end ? (end - begin + DEPTH - 1) / DEPTH : 0, read, sum);
+
+        T* const to = partial + piece * size;
+        const int64 row = first_row + t / 32 * S::M;
+#pragma unroll
+        for (int i = 0; i < S::M; i++) {
+            const int64 output = (int64)group * at.outputs + row + i;
+            if (row + i >= at.outputs) continue;
+#pragma unroll
+            for (int j = 0; j < S::N; j++) {
+                const int64 k = first_column + t % 32 + 32 * j;
+                if (k < depth)
+                    to[output * depth + k] = sum[i][j];
+                else if (k == depth && with_bias)
+                    to[weights + output] = sum[i][j];
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) conv2d_backward_weight_wide(Extent x_shape, Extent w_shape,
+                                                                              Extent y_shape, Extent at, int64 pieces,
+                                                                              Bool with_bias, const T* x, const T* g,
+                                                                              T* partial) {
+    correlate_weight<Wide>(Sizes(x_shape, w_shape, y_shape, at), pieces, with_bias, x, g, partial);
+}
+
+extern "C" __global__ void __launch_bounds__(128) conv2d_backward_weight_narrow(Extent x_shape, Extent w_shape,
+                                                                                Extent y_shape, Extent at, int64 pieces,
+                                                                                Bool with_bias, const T* x, const T* g,
+                                                                                T* partial) {
+    correlate_weight<Narrow>(Sizes(x_shape, w_shape, y_shape, at), pieces, with_bias, x, g, partial);
+}
+
+#endif
