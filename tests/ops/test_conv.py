@@ -16,23 +16,24 @@ class TestTable(Suite):
     ops = CONV
 
 
-def beside_torch(shape, weight, bias, dtype, rng, ulps, **options):
+def beside_torch(shape, weight, bias, dtype, rng, device, ulps, **options):
     """The result and the gradients of all operands for a random cotangent."""
     torch = pytest.importorskip("torch")
     operands = [rng.standard_normal(s).astype(dtype) for s in (shape, weight, *([weight[:1]] if bias else []))]
-    ours, theirs = [tensor(a, requires_grad=True) for a in operands], [torch.tensor(a, requires_grad=True) for a in operands]
-    litter()
+    ours = [tensor(a, device, requires_grad=True) for a in operands]
+    theirs = [torch.tensor(a, requires_grad=True) for a in operands]
+    litter(device)
     y, expected = F.conv2d(*ours, **options), torch.nn.functional.conv2d(*theirs, **options)
     assert y.shape == tuple(expected.shape)
     g = rng.standard_normal(y.shape).astype(dtype)
-    found = [array(a) for a in mg.grad(y, ours, tensor(g))]
+    found = [array(a) for a in mg.grad(y, ours, tensor(g, device))]
     wanted = [a.numpy() for a in torch.autograd.grad(expected, theirs, torch.from_numpy(g))]
     for a, b in zip([array(y), *found], [expected.detach().numpy(), *wanted], strict=True):
         close(a, b, ulps, dtype, f"{shape} {weight} {options}")
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_random_configurations_beside_torch(seed):
+def test_random_configurations_beside_torch(seed, device):
     rng = np.random.default_rng(seed)
     groups = int(rng.choice([1, 1, 1, 2, 3]))
     kernel, stride, dilation = (tuple(int(n) for n in rng.integers(1, high, 2)) for high in (6, 4, 4))
@@ -47,7 +48,7 @@ def test_random_configurations_beside_torch(seed):
         padding = "same"
     dtype = "float32" if seed % 4 == 0 else "float64"
     beside_torch(
-        shape[0 if seed % 7 else 1 :], weight, seed % 3 > 0, dtype, rng, 64,
+        shape[0 if seed % 7 else 1 :], weight, seed % 3 > 0, dtype, rng, device, 64,
         stride=stride, padding=padding, dilation=dilation, groups=groups,
     )  # fmt: skip
 
@@ -62,31 +63,31 @@ def test_random_configurations_beside_torch(seed):
     ((2, 6, 12, 12), (16, 6, 5, 5)), ((2, 1, 28, 28), (6, 1, 5, 5)),
 ])  # fmt: skip
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sizes_beside_torch(shape, weight, dtype, rng):
-    beside_torch(shape, weight, True, dtype, rng, 64)
+def test_sizes_beside_torch(shape, weight, dtype, rng, device):
+    beside_torch(shape, weight, True, dtype, rng, device, 64)
 
 
-def test_a_sample_does_not_depend_on_its_batch(rng):
+def test_a_sample_does_not_depend_on_its_batch(rng, device):
     x, w = (rng.standard_normal(s).astype(np.float32) for s in ((37, 6, 12, 12), (16, 6, 5, 5)))
     g = rng.standard_normal((37, 16, 8, 8)).astype(np.float32)
 
     def both(k):
-        leaf = tensor(x[k], requires_grad=True)
-        y = F.conv2d(leaf, tensor(w))
-        return array(y), array(mg.grad(y, leaf, tensor(g[k])))
+        leaf = tensor(x[k], device, requires_grad=True)
+        y = F.conv2d(leaf, tensor(w, device))
+        return array(y), array(mg.grad(y, leaf, tensor(g[k], device)))
 
     for k in (slice(0, 1), slice(5, 7), slice(30, 37)):
         for alone, together in zip(both(k), both(slice(None)), strict=True):
             np.testing.assert_array_equal(alone, together[k])
 
 
-def test_what_lies_outside_of_a_window_has_no_influence(rng):
+def test_what_lies_outside_of_a_window_has_no_influence(rng, device):
     """Infinities and NaN stay in the windows that hold them, also where vectors reach beyond these."""
-    x = rng.standard_normal((2, 2, 5, 11))
-    expected = array(F.conv2d(tensor(x), tensor(np.ones((3, 2, 2, 2)))))
+    x, w = rng.standard_normal((2, 2, 5, 11)), mg.ones((3, 2, 2, 2), dtype="float64", device=device)
+    expected = array(F.conv2d(tensor(x, device), w))
     x[0, :, :, -1] = np.nan
     x[1, 0, 4, 3] = np.inf
-    found = array(F.conv2d(tensor(x), tensor(np.ones((3, 2, 2, 2)))))
+    found = array(F.conv2d(tensor(x, device), w))
     hit = np.zeros(found.shape, bool)
     hit[0, :, :, -1] = True
     hit[1, :, 3, 2:4] = True
@@ -94,14 +95,14 @@ def test_what_lies_outside_of_a_window_has_no_influence(rng):
     np.testing.assert_array_equal(found[~hit], expected[~hit])
 
 
-def test_gradients_that_nobody_wants_are_not_computed(rng):
+def test_gradients_that_nobody_wants_are_not_computed(rng, device):
     """Each operand alone, with frozen ones beside it."""
     values = [rng.standard_normal(s) for s in ((2, 2, 4, 4), (3, 2, 2, 2), (3,))]
-    g = tensor(rng.standard_normal((2, 3, 3, 3)))
-    together = [tensor(a, requires_grad=True) for a in values]
+    g = tensor(rng.standard_normal((2, 3, 3, 3)), device)
+    together = [tensor(a, device, requires_grad=True) for a in values]
     expected = mg.grad(F.conv2d(*together), together, g)
     for k in range(3):
-        leaves = [tensor(a, requires_grad=i == k) for i, a in enumerate(values)]
+        leaves = [tensor(a, device, requires_grad=i == k) for i, a in enumerate(values)]
         (found,) = mg.grad(F.conv2d(*leaves), [leaves[k]], g)
         close(array(found), array(expected[k]), 4, "float64")
 

@@ -13,22 +13,22 @@ class TestTable(Suite):
     ops = POOLING
 
 
-def beside_torch(name, x, rng, ulps, *arguments, **options):
+def beside_torch(name, x, rng, device, ulps, *arguments, **options):
     """The result and the gradient for a random cotangent."""
     torch = pytest.importorskip("torch")
-    ours, theirs = tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
-    litter()
+    ours, theirs = tensor(x, device, requires_grad=True), torch.tensor(x, requires_grad=True)
+    litter(device)
     y = getattr(F, name)(ours, *arguments, **options)
     expected = getattr(torch.nn.functional, name)(theirs, *arguments, **options)
     assert y.shape == tuple(expected.shape)
     g = rng.standard_normal(y.shape).astype(x.dtype)
     (theirs,) = torch.autograd.grad(expected, theirs, torch.from_numpy(g))
     close(array(y), expected.detach().numpy(), ulps, x.dtype, str(options))
-    close(array(mg.grad(y, ours, tensor(g))), theirs.numpy(), ulps, x.dtype, str(options))
+    close(array(mg.grad(y, ours, tensor(g, device))), theirs.numpy(), ulps, x.dtype, str(options))
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_random_configurations_beside_torch(seed):
+def test_random_configurations_beside_torch(seed, device):
     """Of few distinct values, and some NaN, for the maxima."""
     rng = np.random.default_rng(seed)
     kernel, stride = (tuple(int(n) for n in rng.integers(1, 5, 2)) for _ in range(2))
@@ -42,45 +42,45 @@ def test_random_configurations_beside_torch(seed):
     ties = rng.integers(0, 4, shape).astype(dtype)
     ties[rng.random(shape) < 0.02] = np.nan
     beside_torch(
-        "max_pool2d", ties, rng, 4,
+        "max_pool2d", ties, rng, device, 4,
         kernel_size=kernel, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
     )  # fmt: skip
     x = rng.standard_normal(shape).astype(dtype)
     beside_torch(
-        "avg_pool2d", x, rng, 16, kernel_size=kernel, stride=stride, padding=padding, ceil_mode=ceil_mode,
+        "avg_pool2d", x, rng, device, 16, kernel_size=kernel, stride=stride, padding=padding, ceil_mode=ceil_mode,
         count_include_pad=seed % 3 > 0, divisor_override=None if seed % 5 else int(rng.integers(1, 9)),
     )  # fmt: skip
-    beside_torch("adaptive_avg_pool2d", x, rng, 16, tuple(int(n) for n in rng.integers(1, 9, 2)))
+    beside_torch("adaptive_avg_pool2d", x, rng, device, 16, tuple(int(n) for n in rng.integers(1, 9, 2)))
 
 
 @pytest.mark.parametrize("columns", [2, 3, 5, 7, 8, 15, 16, 33])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_windows_of_two_by_two(columns, dtype, rng):
+def test_windows_of_two_by_two(columns, dtype, rng, device):
     """As many as fill registers, halves of them, and single ones; in odd planes too."""
     for height in (4, 5):
         for width in (2 * columns, 2 * columns + 1):
             x = rng.integers(0, 3, (3, 2, height, width)).astype(dtype)
-            beside_torch("max_pool2d", x, rng, 0, 2)
+            beside_torch("max_pool2d", x, rng, device, 0, 2)
             x[rng.random(x.shape) < 0.1] = np.nan
-            beside_torch("max_pool2d", x, rng, 0, 2)
-            beside_torch("max_pool2d", np.full_like(x, -np.inf), rng, 0, 2)
+            beside_torch("max_pool2d", x, rng, device, 0, 2)
+            beside_torch("max_pool2d", np.full_like(x, -np.inf), rng, device, 0, 2)
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_the_first_of_equals_gets_the_gradient(create_graph):
-    x = mg.tensor([[[1.0, 5.0, 5.0, 0.0], [5.0, 5.0, 0.0, 5.0]]], requires_grad=True)
+def test_the_first_of_equals_gets_the_gradient(create_graph, device):
+    x = mg.tensor([[[1.0, 5.0, 5.0, 0.0], [5.0, 5.0, 0.0, 5.0]]], device=device, requires_grad=True)
     y = F.max_pool2d(x, 2)
-    (dx,) = mg.grad(y, [x], mg.tensor([[[2.0, 3.0]]]), create_graph=create_graph)
+    (dx,) = mg.grad(y, [x], mg.tensor([[[2.0, 3.0]]], device=device), create_graph=create_graph)
     assert dx.tolist() == [[[0, 2, 3, 0], [0, 0, 0, 0]]]
     overlapping = F.max_pool2d(x, 2, stride=1)
-    (dx,) = mg.grad(overlapping, [x], mg.tensor([[[2.0, 3.0, 4.0]]]), create_graph=create_graph)
+    (dx,) = mg.grad(overlapping, [x], mg.tensor([[[2.0, 3.0, 4.0]]], device=device), create_graph=create_graph)
     assert dx.tolist() == [[[0, 5, 4, 0], [0, 0, 0, 0]]]
 
 
-def test_means_of_long_windows_keep_their_digits():
+def test_means_of_long_windows_keep_their_digits(device):
     """Sums are float64: a thousand numbers near 10⁴ whose mean is known."""
     x = np.float32(1e4) + np.tile(np.float32([-0.5, 0.5]), 500 * 1000).reshape(1, 1, 1000, 1000)
-    assert F.adaptive_avg_pool2d(tensor(x), 1).item() == 1e4
+    assert F.adaptive_avg_pool2d(tensor(x, device), 1).item() == 1e4
 
 
 X = mg.ones((2, 4, 5, 6))
