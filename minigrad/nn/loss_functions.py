@@ -38,7 +38,8 @@ def binary_cross_entropy(
     TypeError
         For tensors that are not of floats.
     ValueError
-        For values outside [0, 1] or NaN (on the CPU: nobody waits for a GPU to look), for shapes that differ, for an unknown `reduction`.
+        For values outside [0, 1] or NaN (on the CPU: nobody waits for a GPU to look), for shapes that differ, for an
+        unknown `reduction`.
 
     Examples
     --------
@@ -87,7 +88,8 @@ def binary_cross_entropy_with_logits(
     TypeError
         For tensors that are not of floats.
     ValueError
-        For labels outside [0, 1] or NaN (on the CPU: nobody waits for a GPU to look), for shapes that differ, for an unknown `reduction`.
+        For labels outside [0, 1] or NaN (on the CPU: nobody waits for a GPU to look), for shapes that differ, for an
+        unknown `reduction`.
 
     Examples
     --------
