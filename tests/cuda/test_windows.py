@@ -1,0 +1,92 @@
+"""Convolution and pooling on a GPU: what depends on the numbers of blocks and tiles, which small tests never reach."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.cuda import launch, windows
+from minigrad.nn import functional as F
+
+NARROW, WIDE = 1 << 30, 1  # multiprocessors for which tiles are narrow; and wide, where there are rows enough
+
+
+def convolved(values, g, device, **options):
+    """The result of conv2d and all gradients."""
+    leaves = [mg.tensor(a, device=device, requires_grad=True) for a in values]
+    y = F.conv2d(*leaves, **options)
+    found = [y, *mg.grad(y, leaves, mg.tensor(g, device=device))]
+    return [a.detach().to("cpu").numpy() for a in found]
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-4), ("float64", 1e-12)])
+@pytest.mark.parametrize("shape, weight, options", [
+    ((3, 18, 9, 10), (70, 18, 3, 3), {"padding": 1}),
+    ((2, 40, 11, 9), (36, 20, 3, 2), {"stride": (2, 3), "padding": (1, 0), "dilation": (1, 2), "groups": 2}),
+])  # fmt: skip
+def test_tiles_change_no_bit(shape, weight, options, dtype, tolerance, monkeypatch, rng):
+    """Results and gradients of x are those of every tile and of every number of blocks; all are the CPU's."""
+    values = [rng.standard_normal(s).astype(dtype) for s in (shape, weight, weight[:1])]
+    with mg.no_grad():
+        size = F.conv2d(*map(mg.tensor, values), **options).shape
+    g = rng.standard_normal(size).astype(dtype)
+    expected = convolved(values, g, "cpu", **options)
+    found = []
+    for processors, most in ((NARROW, launch.MOST_BLOCKS), (WIDE, launch.MOST_BLOCKS), (WIDE, 2)):
+        monkeypatch.setattr(windows, "PROCESSORS", processors)
+        monkeypatch.setattr(windows, "MOST_BLOCKS", most)
+        found.append(convolved(values, g, "cuda", **options))
+        for ours, other in zip(found[-1], expected, strict=True):
+            np.testing.assert_allclose(ours, other, rtol=tolerance, atol=tolerance * np.abs(other).max())
+    for others in found[1:]:
+        for one, other in zip(found[0][:2], others[:2], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_which_tiles_there_are():
+    """Those of LeNet are narrow, those of 64 channels on 56 x 56 wide; few of these are narrow too, to be more."""
+    assert windows.tiling(16, 64 * 8 * 8, 1) == ("narrow", 64)
+    assert windows.tiling(64, 32 * 56 * 56, 1) == ("wide", 784)
+    assert windows.tiling(64, 56 * 56, 1) == ("narrow", 196)
+
+
+def test_sums_of_float32_are_not_long():
+    """However many positions there are, a sum that one thread makes is of at most 4096; and no piece is empty work."""
+    for positions in (0, 1, 127, 128, 10**5, 10**7):
+        pieces = windows.cut(positions, "narrow", 6, 26, 1)
+        assert -(-positions // pieces) <= 4096
+        assert pieces == 1 or positions // pieces >= 128
+    assert windows.cut(10**6, "wide", 64, 577, 1) == 245
+
+
+def test_pooling_goes_on_beyond_the_grid(monkeypatch, rng):
+    monkeypatch.setattr(launch, "MOST_BLOCKS", 1)
+    x, g = rng.standard_normal((3, 5, 20, 24)), rng.standard_normal((3, 5, 10, 12))
+    h = rng.standard_normal((3, 5, 1, 2))
+    for pool, given in (
+        (lambda a: F.max_pool2d(a, 3, 2, 1), g),
+        (lambda a: F.avg_pool2d(a, 3, 2, 1), g),
+        (lambda a: F.adaptive_avg_pool2d(a, (1, 2)), h),
+    ):
+        both = []
+        for device in ("cpu", "cuda"):
+            leaf = mg.tensor(x, device=device, requires_grad=True)
+            y = pool(leaf)
+            both.append([a.detach().to("cpu").numpy() for a in (y, *mg.grad(y, [leaf], mg.tensor(given, device=device)))])
+        for ours, expected in zip(both[1], both[0], strict=True):
+            np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_axes_that_are_too_long_are_refused(monkeypatch):
+    monkeypatch.setattr(windows, "LONGEST", 8)
+    x, w = mg.ones((1, 1, 3, 8), device="cuda"), mg.ones((1, 1, 2, 2), device="cuda")
+    with pytest.raises(ValueError, match=r"\[conv2d\] expected axes of less than 8 .* got shape \(1, 1, 3, 8\)"):
+        F.conv2d(x, w)
+
+
+def test_tables_of_windows_are_sent_once(monkeypatch):
+    """The second step of an average pooling waits for no transfer."""
+    cupy = pytest.importorskip("cupy")
+    x = mg.ones((1, 2, 9, 13), device="cuda")
+    F.avg_pool2d(x, (3, 5))
+    monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", None)
+    assert F.avg_pool2d(x, (3, 5)).shape == (1, 2, 3, 2)
