@@ -18,6 +18,7 @@ struct Tile {
 };
 typedef Tile<8, 4, 8> Wide;
 typedef Tile<4, 2, 4> Narrow;
+const int RESIDENT = sizeof(T) == 4 ? 2 : 1;  // wide tiles that a multiprocessor's registers hold
 
 struct Sizes {
     int batch, groups, channels, outputs;  // channels and outputs of a group
@@ -52,11 +53,11 @@ struct Counter {
 };
 
 // sum[M, N] += left[ROWS, depth] right[depth, COLUMNS]. read(a, b) fetches this thread's share of the next DEPTH terms:
-// the i-th element of a is row t / DEPTH + i THREADS / DEPTH, term t % DEPTH; b is so too if the terms are `together` in
-// memory, otherwise its i-th element is column t % COLUMNS, term t / COLUMNS + i THREADS / COLUMNS.
+// the i-th element of a is row t / DEPTH + i THREADS / DEPTH, term t % DEPTH; b is so too if terms are `together` in memory,
+// otherwise its i-th element is column t % COLUMNS, term t / COLUMNS + i THREADS / COLUMNS.
 template <class S, bool together, class F>
 __device__ void multiply(int64 steps, F read, T (&sum)[S::M][S::N]) {
-    // What a row is longer than a tile keeps threads that write side by side in different banks.
+    // What a row has beyond a tile keeps threads that write side by side in different banks.
     __shared__ Pack<WIDE> left[DEPTH][S::ROWS / WIDE + 1];
     __shared__ T right[DEPTH][S::COLUMNS + 2];
     const int t = threadIdx.x, warp = t / 32, lane = t % 32;
@@ -95,10 +96,10 @@ __device__ void multiply(int64 steps, F read, T (&sum)[S::M][S::N]) {
     }
 }
 
-// ---- the result, and the gradient of x -------------------------------------------------------------------------------
+// ---- the result, and the gradient of x ------------------------------------------------------------------------------
 
 // One axis: which elements of the result there are, and which taps of the window meet which elements of the source.
-// Element u of the result, number first + u apart, and tap t, number tap + t tap_step, meet at start + u move + t delta.
+// Element u of the result, number first + u apart, and tap t, number tap + t tap_step, meet at start + u move + t delta
 struct Axis {
     int first, apart, count, start, move, tap, taps, tap_step, delta;
 
@@ -106,8 +107,8 @@ struct Axis {
     __device__ static Axis forward(int count, int kernel, int stride, int before, int dilation) {
         return {0, 1, count, -before, stride, 0, kernel, 1, dilation};
     }
-    // dx at h sees g at p = (h + before - i dilation) / stride where that is whole: the elements with the same remainder
-    // of h + before are those that have the same taps.
+    // dx at h sees g at p = (h + before - i dilation) / stride where that is whole: elements with the same remainder of
+    // h + before are those that have the same taps.
     __device__ static Axis backward(int remainder, int length, int kernel, int stride, int before, int dilation) {
         int divisor = stride, rest = dilation;  // becomes the greatest common one
         while (rest) {
@@ -140,8 +141,10 @@ __device__ void correlate(const Sizes& at, const T* source, const T* w, const T*
     const int height = backward ? at.rows : at.height, width = backward ? at.columns : at.width;
     const int rows = backward ? at.height : at.rows, columns = backward ? at.width : at.columns;
     const int classes_h = backward ? at.stride_h : 1, classes_w = backward ? at.stride_w : 1;
-    const int64 window = (int64)at.kernel_h * at.kernel_w, plane = (int64)height * width, out_plane = (int64)rows * columns;
-    const int64 row_step = backward ? window : at.channels * window, channel_step = backward ? at.channels * window : window;
+    const int64 window = (int64)at.kernel_h * at.kernel_w;
+    const int64 plane = (int64)height * width, out_plane = (int64)rows * columns;
+    const int64 row_step = backward ? window : at.channels * window;
+    const int64 channel_step = backward ? at.channels * window : window;
     const int64 tall = (outputs + S::ROWS - 1) / S::ROWS;
     const int64 most = at.batch * (((int64)rows + classes_h - 1) / classes_h) * ((columns + classes_w - 1) / classes_w);
     const int64 wide = (most + S::COLUMNS - 1) / S::COLUMNS;
@@ -178,7 +181,8 @@ __device__ void correlate(const Sizes& at, const T* source, const T* w, const T*
 #pragma unroll
             for (int i = 0; i < S::RIGHT; i++) {
                 const int y = start_h + right.d1 * v.delta, x = start_w + right.d2 * h.delta;
-                const bool in = there && right.inside() && unsigned(y) < unsigned(height) && unsigned(x) < unsigned(width);
+                const bool in =
+                    there && right.inside() && unsigned(y) < unsigned(height) && unsigned(x) < unsigned(width);
                 b[i] = in ? from[right.d0 * plane + (int64)y * width + x] : T(0);
                 right.advance();
             }
@@ -196,23 +200,25 @@ __device__ void correlate(const Sizes& at, const T* source, const T* w, const T*
                         (v.first + (int64)to.d1 * v.apart) * columns + h.first + to.d2 * h.apart;
 #pragma unroll
             for (int i = 0; i < S::M; i++) {
-                if (row + i < outputs) result[i * out_plane] = bias ? sum[i][j] + bias[group * outputs + row + i] : sum[i][j];
+                if (row + i >= outputs) continue;
+                result[i * out_plane] = bias ? sum[i][j] + bias[(int64)group * outputs + row + i] : sum[i][j];
             }
         }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) conv2d_wide(Extent x_shape, Extent w_shape, Extent y_shape, Extent at,
-                                                              const T* x, const T* w, const T* bias, T* y) {
+extern "C" __global__ void __launch_bounds__(256, RESIDENT) conv2d_wide(Extent x_shape, Extent w_shape,
+                                                                        Extent y_shape, Extent at, const T* x, const T* w, const T* bias, T* y) {
     correlate<Wide, false>(Sizes(x_shape, w_shape, y_shape, at), x, w, bias, y);
 }
 
 extern "C" __global__ void __launch_bounds__(128) conv2d_narrow(Extent x_shape, Extent w_shape, Extent y_shape,
-                                                                Extent at, const T* x, const T* w, const T* bias, T* y) {
+                                                                Extent at, const T* x, const T* w, const T* bias,
+                                                                T* y) {
     correlate<Narrow, false>(Sizes(x_shape, w_shape, y_shape, at), x, w, bias, y);
 }
 
-extern "C" __global__ void __launch_bounds__(256) conv2d_backward_data_wide(Extent x_shape, Extent w_shape,
+extern "C" __global__ void __launch_bounds__(256, RESIDENT) conv2d_backward_data_wide(Extent x_shape, Extent w_shape,
                                                                             Extent y_shape, Extent at, const T* g,
                                                                             const T* w, T* dx) {
     correlate<Wide, true>(Sizes(x_shape, w_shape, y_shape, at), g, w, nullptr, dx);
@@ -224,7 +230,7 @@ extern "C" __global__ void __launch_bounds__(128) conv2d_backward_data_narrow(Ex
     correlate<Narrow, true>(Sizes(x_shape, w_shape, y_shape, at), g, w, nullptr, dx);
 }
 
-// ---- the gradients of w and bias --------------------------------------------------------------------------------------
+// ---- the gradients of w and bias ------------------------------------------------------------------------------------
 
 // dw[o, c, i, j] = sum over n, p, q of g[n, o, p, q] x[n, c, p stride - top + i dilation, ...],  dbias[o] = that of g
 // The positions n, p, q are cut in `pieces`, the sums over each of which are a row of partial[pieces, size of dw and
@@ -237,9 +243,11 @@ __device__ void correlate_weight(const Sizes& at, int64 pieces, Bool with_bias, 
     };
     const int64 BIAS = -1, NONE = -2;
     __shared__ Column table[S::COLUMNS];
-    const int64 window = (int64)at.kernel_h * at.kernel_w, depth = at.channels * window, plane = (int64)at.height * at.width;
+    const int64 window = (int64)at.kernel_h * at.kernel_w, depth = at.channels * window;
+    const int64 plane = (int64)at.height * at.width;
     const int64 positions = (int64)at.rows * at.columns, total = at.batch * positions;
-    const int64 weights = (int64)at.groups * at.outputs * depth, size = weights + (with_bias ? at.groups * at.outputs : 0);
+    const int64 weights = (int64)at.groups * at.outputs * depth;
+    const int64 size = weights + (with_bias ? (int64)at.groups * at.outputs : 0);
     const int64 length = ((total + pieces - 1) / pieces + DEPTH - 1) / DEPTH * DEPTH;
     const int64 tall = (at.outputs + S::ROWS - 1) / S::ROWS, wide = (depth + with_bias + S::COLUMNS - 1) / S::COLUMNS;
     const int64 jobs = tall * wide * at.groups * pieces;
@@ -276,7 +284,8 @@ __device__ void correlate_weight(const Sizes& at, int64 pieces, Bool with_bias, 
             for (int i = 0; i < S::RIGHT; i++) {
                 const Column c = table[t / DEPTH + i * (S::THREADS / DEPTH)];
                 const int y = start_h + c.row, v = start_w + c.column;
-                const bool in = there && c.place >= 0 && unsigned(y) < unsigned(at.height) && unsigned(v) < unsigned(at.width);
+                const bool in =
+                    there && c.place >= 0 && unsigned(y) < unsigned(at.height) && unsigned(v) < unsigned(at.width);
                 b[i] = in ? from[c.place + (int64)y * at.width + v] : T(there && c.place == BIAS);
             }
             at_position.advance();
@@ -303,7 +312,7 @@ __device__ void correlate_weight(const Sizes& at, int64 pieces, Bool with_bias, 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) conv2d_backward_weight_wide(Extent x_shape, Extent w_shape,
+extern "C" __global__ void __launch_bounds__(256, RESIDENT) conv2d_backward_weight_wide(Extent x_shape, Extent w_shape,
                                                                               Extent y_shape, Extent at, int64 pieces,
                                                                               Bool with_bias, const T* x, const T* g,
                                                                               T* partial) {

@@ -15,7 +15,7 @@ struct Place {
     }
 };
 
-// ---- the largest element ----------------------------------------------------------------------------------------------
+// ---- the largest element --------------------------------------------------------------------------------------------
 
 // Windows along one axis of x: the elements of window p are p stride - pad + k dilation, k < kernel, inside of length.
 struct Windows {
@@ -33,7 +33,7 @@ struct Windows {
     // f(p) for the windows, in order, which hold an element
     template <class F>
     __device__ void holding(int64 element, F f) const {
-        const int64 behind = element + pad - (kernel - 1) * dilation;  // of the first element of the first one, at least
+        const int64 behind = element + pad - (kernel - 1) * dilation;  // where the first one begins, or before it
         for (int64 p = behind > 0 ? quotient(behind + stride - 1, stride) : 0; p < count; p++) {
             const int64 distance = element + pad - p * stride;
             if (distance < 0) return;
@@ -44,8 +44,8 @@ struct Windows {
 
 // NaN is larger than all numbers; of equals the first one counts, of NaN the last.
 // y[planes, P, Q] and index[planes, P, Q], the places in H x W; either may be null
-extern "C" __global__ void max_pool2d(int64 planes, int64 height, int64 width, int64 rows, int64 columns, int64 kernel_h,
-                                      int64 kernel_w, int64 stride_h, int64 stride_w, int64 pad_h, int64 pad_w,
+extern "C" __global__ void max_pool2d(int64 planes, int64 height, int64 width, int64 rows, int64 columns,
+                                      int64 kernel_h, int64 kernel_w, int64 stride_h, int64 stride_w, int64 pad_h, int64 pad_w,
                                       int64 dilation_h, int64 dilation_w, const T* x, T* y, int64* index) {
     const Windows v = {height, rows, kernel_h, stride_h, pad_h, dilation_h};
     const Windows h = {width, columns, kernel_w, stride_w, pad_w, dilation_w};
@@ -91,7 +91,8 @@ extern "C" __global__ void max_pool2d_backward(int64 planes, int64 height, int64
                         const T u = from[r * width + c];
                         const bool before = r < at.row || (r == at.row && c < at.column);
                         const bool itself = r == at.row && c == at.column;
-                        if (!itself && (nan ? !before && u != u : u > value || u != u || (before && u == value))) return;
+                        const bool wins = nan ? !before && u != u : u > value || u != u || (before && u == value);
+                        if (!itself && wins) return;
                     }
                 }
                 sum += g[(at.plane * rows + p) * columns + q];
@@ -101,7 +102,7 @@ extern "C" __global__ void max_pool2d_backward(int64 planes, int64 height, int64
     }
 }
 
-// ---- the mean ---------------------------------------------------------------------------------------------------------
+// ---- the mean -------------------------------------------------------------------------------------------------------
 
 // y[planes, m, n] = sums of windows over the divisor, or if it is 0 over their own lengths: row window p holds the rows
 // from by_row[p, 0] up to by_row[p, 1] and counts by_row[p, 2] of them. A team of `lanes` threads adds up a window.
@@ -149,8 +150,8 @@ __device__ inline int64 first_holding(int64 count, const int64* windows, int64 e
 }
 
 // dx = the sum over the windows that hold the element of g / what they were divided by
-extern "C" __global__ void average_pool2d_backward(int64 planes, int64 height, int64 width, int64 m, int64 n, const T* g,
-                                                   const int64* by_row, const int64* by_column, double divisor, T* dx) {
+extern "C" __global__ void average_pool2d_backward(int64 planes, int64 height, int64 width, int64 m, int64 n,
+                                                   const T* g, const int64* by_row, const int64* by_column, double divisor, T* dx) {
     FOR_EACH(i, planes * height * width) {
         const Place at(i, height, width);
         const int64 top = first_holding(m, by_row, at.row), left = first_holding(n, by_column, at.column);
