@@ -68,20 +68,20 @@ def step_beside_torch(torch, ours, theirs, x, rng, rtol, atol, device="cpu"):
 
 
 class Elsewhere:
-    """Memory of the CPU that says, by DLPack, it lies on cuda:0: enough for all that does not read it."""
+    """Memory of the CPU that says, by DLPack, it lies on cuda:7: enough for all that does not read it."""
 
     def __init__(self, array):
         self.array = array
 
     def __dlpack_device__(self):
-        return 2, 0
+        return 2, 7
 
     def __dlpack__(self, **options):
         capsule = self.array.__dlpack__()
         pointer = ctypes.pythonapi.PyCapsule_GetPointer
         pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
         address = pointer(capsule, b"dltensor")
-        ctypes.c_int32.from_address(address + 8).value = 2      # DLTensor: data, then the type and number of the device
+        (ctypes.c_int32 * 2).from_address(address + 8)[:] = 2, 7    # DLTensor: data, then type and number of the device
         return capsule
 
 

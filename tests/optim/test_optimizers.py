@@ -346,7 +346,7 @@ def test_a_parameter_that_moves_is_planned_anew():
 
     a, b = (mg.zeros(3, dtype="float64", requires_grad=True) for _ in range(2))
     optimizer, steps = Records([a, b], {}), []
-    for device in ("cpu", "cuda:0", "cuda:0"):
+    for device in ("cpu", "cuda:7", "cuda:7"):
         if steps and b.device == "cpu":
             b.set_(mg.from_dlpack(Elsewhere(np.zeros(3))))
             b.requires_grad = True
