@@ -101,6 +101,8 @@ def _allocate(size: int, device: int) -> tuple[int, Any]:
 
 def _transfer(x: Any, index: int) -> Any:
     """A copy of x on the device of that index: 0 is the CPU, 1 + i is cuda:i."""
+    if x.device != "cpu":
+        _check("device", int(x.device.removeprefix("cuda:")))
     if index:
         _check("device", index - 1)
     from minigrad.cuda import backend
