@@ -549,8 +549,10 @@ def memory_allocated():
     Examples
     --------
     >>> import minigrad as mg
-    >>> mg.memory_allocated() >= mg.zeros(1000).nbytes
-    False
+    >>> before = mg.memory_allocated()
+    >>> x = mg.zeros(1000)
+    >>> mg.memory_allocated() - before >= x.nbytes
+    True
     """
     return bytes_in_use()
 

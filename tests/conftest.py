@@ -21,7 +21,7 @@ def gpu():
 
 
 # Every test that takes `device` runs on each of these. Without a GPU, or with MINIGRAD_EMULATE=1, cuda:0 is the emulation.
-DEVICES = os.environ.get("MINIGRAD_TEST_DEVICES", "cpu").split(",")
+DEVICES = os.environ.get("MINIGRAD_TEST_DEVICES", "cpu,cuda:0").split(",")
 if os.environ.get("MINIGRAD_EMULATE", "0") != "0" or not gpu():
     sys.path.insert(0, str(Path(__file__).parent / "emulation"))
 
