@@ -21,7 +21,9 @@ What documents about normalization say, and what came out when we measured it. E
 from its stated criterion. Where a criterion reads `quantity: a < b`, the quantity was measured once for each seed; the
 claim *agrees* if a's mean lies below b's by a paired one-sided t test at 5 %, *disagrees* if it lies above by the same
 test, and is *undecided* between the two: often more seeds would decide it. Numbers are mean ± standard deviation over
-the seeds, bands in the figures reach from the lowest to the highest seed.
+the seeds, bands in the figures reach from the lowest to the highest seed. Criteria and settings were not all fixed
+beforehand: those of long_lag, lstm_names, mlp_batch_sizes and shift_and_saturation were changed after first results, so
+that their verdicts are exploratory.
 
 - *The LN paper*: J. L. Ba, J. R. Kiros and G. E. Hinton 2016, Layer Normalization, [arXiv:1607.06450](
   https://arxiv.org/abs/1607.06450).
