@@ -53,8 +53,8 @@ struct Counter {
 };
 
 // sum[M, N] += left[ROWS, depth] right[depth, COLUMNS]. read(a, b) fetches this thread's share of the next DEPTH terms:
-// the i-th element of a is row t / DEPTH + i THREADS / DEPTH, term t % DEPTH; b is so too if terms are `together` in memory,
-// otherwise its i-th element is column t % COLUMNS, term t / COLUMNS + i THREADS / COLUMNS.
+// the i-th element of a is row t / DEPTH + i THREADS / DEPTH, term t % DEPTH; b is so too if terms are `together` in
+// memory, otherwise its i-th element is column t % COLUMNS, term t / COLUMNS + i THREADS / COLUMNS.
 template <class S, bool together, class F>
 __device__ void multiply(int64 steps, F read, T (&sum)[S::M][S::N]) {
     // What a row has beyond a tile keeps threads that write side by side in different banks.
@@ -208,7 +208,8 @@ __device__ void correlate(const Sizes& at, const T* source, const T* w, const T*
 }
 
 extern "C" __global__ void __launch_bounds__(256, RESIDENT) conv2d_wide(Extent x_shape, Extent w_shape,
-                                                                        Extent y_shape, Extent at, const T* x, const T* w, const T* bias, T* y) {
+                                                                        Extent y_shape, Extent at, const T* x,
+                                                                        const T* w, const T* bias, T* y) {
     correlate<Wide, false>(Sizes(x_shape, w_shape, y_shape, at), x, w, bias, y);
 }
 

@@ -45,8 +45,8 @@ struct Windows {
 // NaN is larger than all numbers; of equals the first one counts, of NaN the last.
 // y[planes, P, Q] and index[planes, P, Q], the places in H x W; either may be null
 extern "C" __global__ void max_pool2d(int64 planes, int64 height, int64 width, int64 rows, int64 columns,
-                                      int64 kernel_h, int64 kernel_w, int64 stride_h, int64 stride_w, int64 pad_h, int64 pad_w,
-                                      int64 dilation_h, int64 dilation_w, const T* x, T* y, int64* index) {
+                                      int64 kernel_h, int64 kernel_w, int64 stride_h, int64 stride_w, int64 pad_h,
+                                      int64 pad_w, int64 dilation_h, int64 dilation_w, const T* x, T* y, int64* index) {
     const Windows v = {height, rows, kernel_h, stride_h, pad_h, dilation_h};
     const Windows h = {width, columns, kernel_w, stride_w, pad_w, dilation_w};
     FOR_EACH(i, planes * rows * columns) {
@@ -151,7 +151,8 @@ __device__ inline int64 first_holding(int64 count, const int64* windows, int64 e
 
 // dx = the sum over the windows that hold the element of g / what they were divided by
 extern "C" __global__ void average_pool2d_backward(int64 planes, int64 height, int64 width, int64 m, int64 n,
-                                                   const T* g, const int64* by_row, const int64* by_column, double divisor, T* dx) {
+                                                   const T* g, const int64* by_row, const int64* by_column,
+                                                   double divisor, T* dx) {
     FOR_EACH(i, planes * height * width) {
         const Place at(i, height, width);
         const int64 top = first_holding(m, by_row, at.row), left = first_holding(n, by_column, at.column);

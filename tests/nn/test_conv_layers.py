@@ -36,14 +36,14 @@ LAYERS = [
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 @pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-5), ("float64", 1e-12)])
 @pytest.mark.parametrize("name, arguments, options, shape", LAYERS)
-def test_layers_beside_torch(name, arguments, options, shape, dtype, tolerance, rng):
+def test_layers_beside_torch(name, arguments, options, shape, dtype, tolerance, device, rng):
     torch = pytest.importorskip("torch")
     ours, theirs = getattr(nn, name)(*arguments, **options), getattr(torch.nn, name)(*arguments, **options)
-    ours.to(dtype)
+    ours.to(dtype).to(device)
     theirs.to(getattr(torch, dtype))
     exchange_state(torch, ours, theirs, rng)
     x = np.asarray(rng.standard_normal(shape), dtype)
-    step_beside_torch(torch, ours, theirs, x, rng, tolerance, tolerance)
+    step_beside_torch(torch, ours, theirs, x, rng, tolerance, tolerance, device)
 
 
 def test_initial_weights_are_drawn_as_pytorchs(rng):
@@ -98,7 +98,7 @@ def test_errors(op, error, numbers, call):
     refuses(error, op, numbers, call)
 
 
-def test_a_lenet_learns_as_pytorchs_does(rng):
+def test_a_lenet_learns_as_pytorchs_does(device, rng):
     torch = pytest.importorskip("torch")
 
     def build(nn):
@@ -107,13 +107,13 @@ def test_a_lenet_learns_as_pytorchs_does(rng):
             nn.Linear(256, 120), nn.Tanh(), nn.LayerNorm(120), nn.Linear(120, 84), nn.Tanh(), nn.LayerNorm(84), nn.Linear(84, 10),
         )  # fmt: skip
 
-    ours, theirs = build(nn).to("float64"), build(torch.nn).double()
+    ours, theirs = build(nn).to("float64").to(device), build(torch.nn).double()
     exchange_state(torch, ours, theirs, rng)
     x, labels = rng.standard_normal((8, 1, 28, 28)), rng.integers(0, 10, 8)
     steps = optim.Adam(ours.parameters(), 1e-3), torch.optim.Adam(theirs.parameters(), 1e-3)
     for _ in range(4):
         losses = (
-            F.cross_entropy(ours(mg.tensor(x)), mg.tensor(labels)),
+            F.cross_entropy(ours(mg.tensor(x, device=device)), mg.tensor(labels, device=device)),
             torch.nn.functional.cross_entropy(theirs(torch.from_numpy(x)), torch.from_numpy(labels)),
         )
         np.testing.assert_allclose(losses[0].item(), losses[1].item(), rtol=1e-9)
