@@ -88,6 +88,19 @@ __device__ void team_sum(int lanes, double* sum) {
     }
 }
 
+// The sum of the values of a block of so many threads, in its first thread
+template <int threads>
+__device__ double block_sum(double s) {
+    __shared__ double sums[threads];
+    __syncthreads();
+    sums[threadIdx.x] = s;
+    for (int distance = threads / 2; distance > 0; distance /= 2) {
+        __syncthreads();
+        if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
+    }
+    return sums[0];
+}
+
 // total[count] += what f(e, part) adds to part[count], for e = begin, begin + step, ... below end: a few at a time in T,
 // then in double
 template <int count, class F>

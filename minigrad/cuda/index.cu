@@ -27,18 +27,6 @@ extern "C" __global__ void check_index(int64 count, int64 n, const int64* index,
 
 const int THREADS = 256;
 
-// The sum of a block's values, in its first thread
-__device__ inline double block_sum(double s) {
-    __shared__ double sums[THREADS];
-    __syncthreads();
-    sums[threadIdx.x] = s;
-    for (int distance = THREADS / 2; distance > 0; distance /= 2) {
-        __syncthreads();
-        if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
-    }
-    return sums[0];
-}
-
 // y = labels from 0 to width - 1, or the one to ignore. totals[blocks]: the weights of those that count, or their
 // number
 extern "C" __global__ void check_labels(int64 count, int64 width, int64 ignore, const int64* labels, const void* weight,
@@ -51,7 +39,7 @@ extern "C" __global__ void check_labels(int64 count, int64 width, int64 ignore, 
         y[i] = valid ? t : 0;
         if (counts && valid) total += !weight ? 1 : wide ? ((const double*)weight)[t] : ((const float*)weight)[t];
     }
-    total = block_sum(total);
+    total = block_sum<THREADS>(total);
     if (totals && threadIdx.x == 0) totals[blockIdx.x] = total;
 }
 
@@ -59,7 +47,7 @@ extern "C" __global__ void check_labels(int64 count, int64 width, int64 ignore, 
 extern "C" __global__ void invert_total(int64 count, const double* totals, Bool wide, void* y) {
     double total = 0;
     for (int64 i = threadIdx.x; i < count; i += blockDim.x) total += totals[i];
-    total = block_sum(total);
+    total = block_sum<THREADS>(total);
     if (threadIdx.x > 0) return;
     const double inverse = total != 0 ? 1 / total : total / total;
     if (wide)

@@ -130,18 +130,6 @@ extern "C" __global__ void adagrad(Tensors list, T lr, T decay, T eps) {
     });
 }
 
-// The sum of a block's values, in its first thread
-__device__ inline double block_sum(double s) {
-    __shared__ double sums[THREADS];
-    __syncthreads();
-    sums[threadIdx.x] = s;
-    for (int distance = THREADS / 2; distance > 0; distance /= 2) {
-        __syncthreads();
-        if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
-    }
-    return sums[0];
-}
-
 // total[blocks] = sums of squares of all gradients, in double from the square on: a gradient of 1e20 has a norm
 extern "C" __global__ void square_sums(Tensors list, double* total) {
     double sum = 0;
@@ -151,7 +139,7 @@ extern "C" __global__ void square_sums(Tensors list, double* total) {
         load(list, G, at, g);
         for (int k = 0; k < 4; k++) sum += double(g[k]) * double(g[k]);
     });
-    sum = block_sum(sum);
+    sum = block_sum<THREADS>(sum);
     if (threadIdx.x == 0) total[blockIdx.x] = sum;
 }
 
@@ -159,7 +147,7 @@ extern "C" __global__ void square_sums(Tensors list, double* total) {
 extern "C" __global__ void sum_of(int64 n, const double* x, double* y) {
     double sum = 0;
     for (int64 i = threadIdx.x; i < n; i += THREADS) sum += x[i];
-    sum = block_sum(sum);
+    sum = block_sum<THREADS>(sum);
     if (threadIdx.x == 0) y[0] = sum;
 }
 
