@@ -15,12 +15,13 @@ SOURCES := $(shell find cext setup.py pyproject.toml -type f)
 WORKERS ?= 2
 ROUNDS ?= 5
 
-.PHONY: help demo experiments test lint format bench debug sanitize wheel dist-check clean
+.PHONY: help demo experiments docs test lint format bench debug sanitize wheel dist-check clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo        train two networks with layer normalization on real digits, draw their curves'
 	@echo 'make experiments what documents say about norms, measured: examples/results (full setting: ARGS=)'
+	@echo 'make docs        the site, in docs/_build: every page runs while it is built'
 	@echo 'make test        the whole test suite (pytest options in ARGS)'
 	@echo 'make lint        ruff, cython-lint, clang-format, mypy'
 	@echo 'make format      let ruff and clang-format mend what they can'
@@ -44,7 +45,7 @@ $(VENV)/built: $(IN)/python $(SOURCES)
 	$(INSTALL) .
 	@touch $@
 
-$(VENV)/examples $(VENV)/lint: $(VENV)/%: pyproject.toml | $(VENV)/built
+$(VENV)/examples $(VENV)/lint $(VENV)/docs: $(VENV)/%: pyproject.toml | $(VENV)/built
 	$(INSTALL) '.[$*]'
 	@touch $@
 
@@ -66,6 +67,10 @@ demo: $(VENV)/built $(VENV)/examples
 experiments: ARGS = --quick
 experiments: $(VENV)/built $(VENV)/examples
 	$(IN)/python examples/report.py $(ARGS)
+
+docs: export PATH := $(CURDIR)/$(IN):$(PATH)
+docs: $(VENV)/built $(VENV)/docs
+	$(IN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html $(ARGS)
 
 test: $(VENV)/built $(VENV)/test
 	$(IN)/python -m pytest -n $(WORKERS) $(ARGS)
