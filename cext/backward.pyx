@@ -18,7 +18,7 @@ from minigrad.engine.array cimport Array, alias, device_name, dtype_of, empty, s
 from minigrad.engine.backend cimport backend
 from minigrad.engine.tape cimport (
     Node, accumulate, add, bury, gradient_node, identity_backward, owned, recording, saved_shapes, set_recording, track,
-    track_many,
+    track_many, watcher,
 )
 from minigrad.engine.tape import GradientError
 
@@ -147,6 +147,9 @@ cdef class Walk:
             node.pending = None
             if node.hooks is not None and node.marked:
                 g = run_hooks(node, g, g is not None and Py_REFCNT(<PyObject*>g) == 1)
+            watching = watcher() if node.marked else None
+            if watching is not None:
+                watching.entered(node.sequence, node.op.decode(), (g,) if node.outputs == 1 else tuple(node.pendings))
             node.exclusive = g is not None and Py_REFCNT(<PyObject*>g) == 1
             if node.marked and (g is not None or node.outputs > 1):
                 self.deliver(node, g, found, targets, wanted)
@@ -156,6 +159,8 @@ cdef class Walk:
                 if not retain and (self.borrowed is None or <size_t><PyObject*>node not in self.borrowed):
                     node.freed = True
                     node.drop()
+            if watching is not None:
+                watching.left(node.sequence)
             self.leave()
             bury()
         return found

@@ -33,6 +33,7 @@ cdef class Node:
     cdef PyObject* leaf             # of a leaf's node: the leaf, borrowed
     cdef list hooks
     cdef str where                  # the source line, where recording them was asked for
+    cdef object scope               # the module call it was recorded in, see `enter`
 
     cdef void drop(self) noexcept
     cdef int reserve(self, int inputs) except -1
@@ -60,7 +61,9 @@ cdef int accumulate(Node node, Array g) except -1
 cdef int identity_backward(Node node, Array g) except -1
 cdef Array owned(Array g, bint exclusive)
 cdef Array add(Array a, Array b)
+cdef list saved_arrays(Node node)
 cdef str saved_shapes(Node node)
+cdef object watcher()
 cdef void bury() noexcept
 cdef void forget_leaf(Array x) noexcept
 cdef int check_write(str op, Array x, bint recorded) except -1

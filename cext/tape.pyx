@@ -15,7 +15,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport (
-    Array, alias, dtype_of, empty, hold, is_float, overlaps_itself, set_forget, shape_of, version,
+    Array, alias, empty, hold, is_float, overlaps_itself, set_forget, shape_of, version,
 )
 from minigrad.engine.backend cimport ADD, ISFINITE, backend
 
@@ -23,16 +23,21 @@ cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
     void PyObject_GC_Track(void*)
     bint PyObject_GC_IsTracked(object)
+    object PyWeakref_NewRef(object, PyObject*)
 
 cdef extern from *:
     """
     static thread_local bool mg_recording = true;   // operations make nodes
     static thread_local bool mg_where = false;      // nodes note their source line
     static thread_local bool mg_anomaly = false;    // backward checks every gradient for NaN
+    static thread_local PyObject* mg_scope = nullptr;       // the module call that runs, see `enter`; owned
+    static thread_local PyObject* mg_observer = nullptr;    // who is told of operations, see `set_observer`; owned
     """
     bint mg_recording
     bint mg_where
     bint mg_anomaly
+    PyObject* mg_scope
+    PyObject* mg_observer
 
 
 class GradientError(RuntimeError):
@@ -81,6 +86,53 @@ cpdef bint set_anomaly(bint on) noexcept:
     global mg_anomaly
     before, mg_anomaly = bool(mg_anomaly), on
     return before
+
+
+# ── who watches ───────────────────────────────────────────────────────────────────────────────────
+
+def set_observer(observer):
+    """Tell `observer` (or nobody: None) of what this thread records and differentiates; returns who was told before.
+
+    It is called as ``recorded(sequence, op, outs)`` after each operation was recorded, with the tensors it made, and
+    around the backward of each node as ``entered(sequence, op, grads)``, with the gradient of each output or None, and
+    ``left(sequence)``. Numbers of leaves are negative; a number is never used again.
+    """
+    global mg_observer
+    before = watcher()
+    Py_INCREF(observer)
+    if mg_observer != NULL:
+        Py_DECREF(before)
+    mg_observer = <PyObject*>observer
+    return before
+
+
+cdef object watcher():
+    """The observer of this thread, or None."""
+    return None if mg_observer == NULL else <object>mg_observer
+
+
+def enter(module):
+    """Note that a module of networks begins to compute: what is recorded until `leave(before)` belongs to it.
+
+    A scope is (the scope around it, a weak reference to the module, its class). Returns the scope before.
+    """
+    global mg_scope
+    before = None if mg_scope == NULL else <object>mg_scope
+    scope = (before, PyWeakref_NewRef(module, NULL), type(module))
+    Py_INCREF(scope)
+    if mg_scope != NULL:
+        Py_DECREF(before)
+    mg_scope = <PyObject*>scope
+    return before
+
+
+def leave(before):
+    """Go back to the scope that `enter` returned."""
+    global mg_scope
+    Py_INCREF(before)
+    if mg_scope != NULL:
+        Py_DECREF(<object>mg_scope)
+    mg_scope = <PyObject*>before
 
 
 # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────
@@ -315,9 +367,18 @@ cdef inline Node new_node(Array out, const char* op, Backward run, int outputs):
     node.code, node.ndim, node.device = out.code, out.ndim_, out.buffer.device
     for i in range(out.ndim_):
         node.extent[i] = out.extent[i]
+    if mg_scope != NULL:
+        node.scope = <object>mg_scope
     if mg_where:
         node.where = source_line()
     return node
+
+
+cdef int tell(Node node, tuple outs) except -1:
+    """Tell the observer what was recorded."""
+    if watcher() is not None:
+        watcher().recorded(node.sequence, node.op.decode(), outs)
+    return 0
 
 
 cdef Node track(
@@ -341,6 +402,8 @@ cdef Node track(
         node.extra = extra
         node.versions += versions_of(extra)
     out.node, out.needs_grad = node, True
+    if mg_observer != NULL:
+        tell(node, (out,))
     return node
 
 
@@ -367,6 +430,8 @@ cdef Node track_many(list outs, const char* op, Backward run, list inputs, list 
             (<Array>outs[i]).node, (<Array>outs[i]).needs_grad, (<Array>outs[i]).output = node, True, i
     if node.outputs > 1:
         node.layouts = [(shape_of(<Array>out), (<Array>out).code) for out in outs]
+    if mg_observer != NULL:
+        tell(node, tuple(outs))
     return node
 
 
@@ -497,34 +562,3 @@ def add_hook(Array x, hook):
         if not PyObject_GC_IsTracked(tracked):
             PyObject_GC_Track(<void*>tracked)
     return HookHandle(node.hooks, entry)
-
-
-# ── the tape as rows ──────────────────────────────────────────────────────────────────────────────
-
-def entries(Array x):
-    """The tape behind x as a list of dicts, first operation first: the rows of `Tensor.tape`."""
-    cdef Node node
-    cdef dict seen = {}, numbers
-    cdef int i
-    if x.node is None and not x.needs_grad:
-        return []
-    cdef list stack = [gradient_node(x)], rows = []
-    while stack:
-        node = stack.pop()
-        if node.sequence in seen:
-            continue
-        seen[node.sequence] = node
-        for i in range(node.inputs):
-            if node.slots[i].edge != NULL:
-                stack.append(<Node>node.slots[i].edge)
-    numbers = {s: k for k, s in enumerate(sorted(seen))}
-    for s in sorted(seen):
-        node = seen[s]
-        rows.append({
-            "index": numbers[s], "op": node.op.decode(),
-            "inputs": [numbers[(<Node>node.slots[i].edge).sequence] if node.slots[i].edge != NULL else None
-                       for i in range(node.inputs)],
-            "shape": tuple([node.extent[i] for i in range(node.ndim)]), "dtype": dtype_of(node.code),
-            "saved_bytes": sum({a.data_ptr(): a.nbytes for a in saved_arrays(node)}.values()), "where": node.where,
-        })
-    return rows

@@ -22,7 +22,7 @@ from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.tape cimport Node, forget_leaf, gradient_node, track
 from minigrad.engine.ops import activation, arithmetic, functions, index, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
-from minigrad.engine import backward, tape
+from minigrad.engine import backward, inspection, tape
 
 cdef bint acceptable(object x):
     """Whether x can be an operand; else Python asks the other side."""
@@ -171,11 +171,11 @@ cdef class Tensor(Array):
         Returns
         -------
         minigrad.autograd.TapeTable
-            A sequence of rows with op, inputs, shape, dtype, bytes saved for backward and, inside
-            `minigrad.record_source`, the source line; prints as a table.
+            A sequence of rows with op, inputs, shape, dtype, bytes saved for backward, the modules it was recorded in
+            (name and class, outermost first) and, inside `minigrad.record_source`, the source line; prints as a table.
         """
         from minigrad.autograd import TapeTable
-        return TapeTable(tape.entries(self))
+        return TapeTable(inspection.entries(self))
 
     # ── conversions ──
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from minigrad.creation import asarray, empty
 from minigrad.engine.array import DType
+from minigrad.engine.tape import enter, leave
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.parameter import Parameter
 
@@ -79,9 +80,13 @@ class Module:
         raise NotImplementedError(f"[{type(self).__name__}] forward is not defined")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._hooks is None:
-            return self.forward(*args, **kwargs)
-        return self._call_with_hooks(self._hooks, args, kwargs)
+        outer = enter(self)  # what is recorded from here on belongs to this module
+        try:
+            if self._hooks is None:
+                return self.forward(*args, **kwargs)
+            return self._call_with_hooks(self._hooks, args, kwargs)
+        finally:
+            leave(outer)
 
     # ── registration ──
 

@@ -1,0 +1,72 @@
+"""The tape as it can be looked at: its rows, what each holds, and the modules that they were recorded in."""
+from minigrad.engine.array cimport Array, dtype_of
+from minigrad.engine.tape cimport Node, gradient_node, saved_arrays
+
+
+cdef list behind(Array x):
+    """Every node that x depends on, and its own, in the order in which they were recorded, leaves first."""
+    cdef Node node
+    cdef int i
+    cdef dict seen = {}
+    if x.node is None and not x.needs_grad:
+        return []
+    cdef list stack = [gradient_node(x)]
+    while stack:
+        node = stack.pop()
+        if node.sequence in seen:
+            continue
+        seen[node.sequence] = node
+        for i in range(node.inputs):
+            if node.slots[i].edge != NULL:
+                stack.append(<Node>node.slots[i].edge)
+    return [seen[sequence] for sequence in sorted(seen)]
+
+
+def name_within(outer, module):
+    """The dotted name of a module in the one that called it; None if that does not own it."""
+    return next((name for name, member in outer.named_modules() if member is module), None) if outer else None
+
+
+cdef tuple path_of(object scope, dict known):
+    """The modules around a node, outermost first, each as (its name in the one around it, its class's name)."""
+    cdef list inner = []
+    cdef tuple path = ()
+    while scope is not None and id(scope) not in known:
+        inner.append(scope)
+        scope = scope[0]
+    if scope is not None:
+        path = known[id(scope)]
+    for scope in reversed(inner):
+        outer, module, kind = scope
+        name = name_within(outer[1](), module()) if outer is not None else None
+        path = known[id(scope)] = (*path, (name, kind.__name__))
+    return path
+
+
+def entries(Array x):
+    """The tape behind x as a list of dicts, first operation first: the rows of `Tensor.tape`."""
+    cdef Node node
+    cdef list nodes = behind(x), rows = []
+    cdef dict paths = {}        # id of a scope -> its path; the nodes keep the scopes alive
+    cdef dict numbers = {(<Node>entry).sequence: k for k, entry in enumerate(nodes)}
+    for k, entry in enumerate(nodes):
+        node = entry
+        rows.append({
+            "index": k, "op": node.op.decode(),
+            "inputs": [numbers[(<Node>node.slots[i].edge).sequence] if node.slots[i].edge != NULL else None
+                       for i in range(node.inputs)],
+            "shape": tuple([node.extent[i] for i in range(node.ndim)]), "dtype": dtype_of(node.code),
+            "saved_bytes": sum({a.data_ptr(): a.nbytes for a in saved_arrays(node)}.values()), "where": node.where,
+            "scope": path_of(node.scope, paths), "sequence": node.sequence,
+        })
+    return rows
+
+
+def contents(Array x):
+    """What the tape behind x holds: sequence number -> (the leaf tensor or None, the tensors saved for backward)."""
+    cdef Node node
+    cdef dict found = {}
+    for entry in behind(x):
+        node = entry
+        found[node.sequence] = (<Array>node.leaf if node.leaf != NULL else None, saved_arrays(node))
+    return found

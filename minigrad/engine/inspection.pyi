@@ -1,0 +1,6 @@
+from typing import Any
+
+from minigrad.engine.tensor import Tensor
+
+def entries(x: Tensor) -> list[dict[str, Any]]: ...
+def contents(x: Tensor) -> dict[int, tuple[Tensor | None, list[Tensor]]]: ...

@@ -1,0 +1,163 @@
+"""Who watches the tape hears of every operation and every gradient, and each entry knows the modules it came from."""
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.engine import inspection, tape
+
+
+class Recorder:
+    def __init__(self):
+        self.events, self.gradients = [], {}
+
+    def recorded(self, sequence, op, outs):
+        self.events.append(("recorded", sequence, op, [out.shape for out in outs]))
+
+    def entered(self, sequence, op, grads):
+        self.events.append(("entered", sequence, op))
+        self.gradients[sequence] = grads
+
+    def left(self, sequence):
+        self.events.append(("left", sequence))
+
+
+@pytest.fixture
+def recorder():
+    watching = Recorder()
+    before = tape.set_observer(watching)
+    yield watching
+    assert tape.set_observer(before) is watching
+
+
+def sequences(x):
+    return {row["op"]: row["sequence"] for row in x.tape()}
+
+
+def test_an_observer_hears_of_operations_in_order(device, recorder):
+    x = mg.ones((2, 3), device=device, requires_grad=True)
+    y = mg.split(x.exp(), 3, axis=1)[1].sum()
+    numbers = sequences(y)
+    assert recorder.events == [
+        ("recorded", numbers["exp"], "exp", [(2, 3)]),
+        ("recorded", numbers["split"], "split", [(2, 1)] * 3),
+        ("recorded", numbers["sum"], "sum", [()]),
+    ]
+    recorder.events.clear()
+    y.backward()
+    walk = [event[0] for event in recorder.events], [event[1] for event in recorder.events[::2]]
+    assert walk == (["entered", "left"] * 4, [numbers[op] for op in ("sum", "split", "exp", "leaf")])
+
+
+def test_gradients_that_an_observer_keeps_do_not_change(device, recorder):
+    """An intermediate gradient is added to in place only where nobody else holds it."""
+    x = mg.asarray(np.random.default_rng(0).normal(size=(3, 4)), device=device, requires_grad=True)
+    y = x * 2
+    numbers = sequences(y)
+    ((y * y).sum() + y.sum()).backward()
+    found = recorder.gradients
+    wanted = (2 * y.detach() + 1).to("cpu").numpy()
+    np.testing.assert_allclose(found[numbers["multiply"]][0].to("cpu").numpy(), wanted, rtol=1e-12)
+    np.testing.assert_allclose(found[numbers["leaf"]][0].to("cpu").numpy(), 2 * wanted, rtol=1e-12)
+    np.testing.assert_allclose(x.grad.to("cpu").numpy(), 2 * wanted, rtol=1e-12)
+
+
+def test_what_is_not_recorded_is_not_told(recorder):
+    x = mg.ones(3, requires_grad=True)
+    with mg.no_grad():
+        x.exp()
+    mg.ones(3).exp()
+    assert recorder.events == []
+
+
+def test_an_observer_belongs_to_its_thread(recorder):
+    thread = threading.Thread(target=lambda: mg.ones(3, requires_grad=True).exp().sum().backward())
+    thread.start()
+    thread.join()
+    assert recorder.events == []
+
+
+def test_an_error_of_the_observer_is_raised():
+    class Refusing(Recorder):
+        def recorded(self, sequence, op, outs):
+            raise KeyError(op)
+
+    before = tape.set_observer(Refusing())
+    try:
+        with pytest.raises(KeyError, match="exp"):
+            mg.ones(3, requires_grad=True).exp()
+    finally:
+        tape.set_observer(before)
+
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
+
+    def forward(self, x):
+        return self.layers[1](self.layers[0](x)).exp()  # past the Sequential, which is not called
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+def test_an_entry_knows_its_modules():
+    model = Outer()
+    rows = model(mg.ones((2, 3))).sum().tape()
+    around = ((None, "Outer"), ("inner", "Inner"))
+    assert {row["op"]: row["scope"] for row in rows if row["op"] != "leaf"} == {
+        "linear": (*around, ("layers.0", "Linear")),
+        "layer_norm": (*around, ("layers.1", "LayerNorm")),
+        "exp": around,
+        "multiply": around[:1],
+        "sum": (),
+    }
+
+
+def test_the_scope_ends_where_forward_raises():
+    class Failing(nn.Module):
+        def forward(self, x):
+            raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        Failing()(mg.ones(2))
+    assert mg.ones(2, requires_grad=True).exp().tape()[1]["scope"] == ()
+
+
+def test_a_tape_keeps_no_module_alive():
+    """Also one that keeps what it computed, which would be a cycle of which the collector knows nothing."""
+
+    class Keeping(nn.Linear):
+        def forward(self, x):
+            self.__dict__["last"] = super().forward(x)
+            return self.last
+
+    model = Keeping(2, 2)
+    y, dead = model(mg.ones((1, 2))), weakref.ref(model)
+    del model
+    gc.collect()
+    assert dead() is None
+    assert [row["scope"] for row in y.tape()][-1] == ((None, "Keeping"),)
+
+
+def test_contents_are_the_leaf_and_what_is_saved():
+    x = mg.asarray([1.0, 2.0], requires_grad=True)
+    y = x.exp()
+    found = inspection.contents(y)
+    numbers = sequences(y)
+    assert found[numbers["leaf"]][0] is x
+    leaf, saved = found[numbers["exp"]]
+    assert leaf is None
+    assert [value.tolist() for value in saved] == [y.tolist()]
