@@ -341,18 +341,38 @@ cdef class Array:
         return (1, 0) if self.buffer.device == 0 else (2, self.buffer.device - 1)
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """A DLPack capsule over the same memory (https://dmlc.github.io/dlpack)."""
+        """A DLPack capsule over the same memory (https://dmlc.github.io/dlpack).
+
+        On a GPU `stream`, which is the one that will use the memory, waits for what the current one has to do.
+        """
         if self.needs_grad:
             raise BufferError("[dlpack] this tensor requires grad: export x.detach()")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"[dlpack] expected device {self.__dlpack_device__()}, got {dl_device}")
-        return to_capsule(alias(self.copy() if copy else self))
+        cdef Array exported = alias(self.copy() if copy else self)
+        if self.buffer.device:
+            device_streams.hand_over(self.buffer.device - 1, stream)
+        elif stream is not None:
+            raise BufferError(f"[dlpack] expected stream None for a tensor on the CPU, got {stream}")
+        return to_capsule(exported)
+
+    @property
+    def __cuda_array_interface__(self):
+        """How CuPy, Numba and others see the memory of a tensor on a GPU (the CUDA array interface, version 3)."""
+        if self.buffer.device == 0:
+            raise AttributeError("[cuda_array_interface] the tensor is on the CPU")
+        if self.needs_grad:
+            raise BufferError("[cuda_array_interface] this tensor requires grad: export x.detach()")
+        name = dtype_of(self.code).name
+        return {"shape": self.shape, "typestr": np.dtype(name).str, "data": (self.data_ptr(), False),
+                "strides": self.strides, "version": 3, "stream": device_streams.current(self.buffer.device - 1)}
 
 
 cdef type result_type = Array
 cdef Forget forget = NULL
 cdef object device_allocate = None
 cdef object device_transfer = None
+cdef object device_streams = None
 
 
 cpdef void set_result_type(type cls):
@@ -367,10 +387,16 @@ cdef void set_forget(Forget function):
     forget = function
 
 
-cpdef void set_device_hooks(object allocate, object transfer):
-    """How other devices work: allocate(bytes, index) -> (address, owner); transfer(array, index) -> array there."""
-    global device_allocate, device_transfer
-    device_allocate, device_transfer = allocate, transfer
+cpdef void set_device_hooks(object allocate, object transfer, object streams):
+    """How other devices work: allocate(bytes, index) -> (address, owner); transfer(array, index) -> array there;
+    streams.current(i) and streams.hand_over(i, stream) for cuda:i, with DLPack's numbers of streams."""
+    global device_allocate, device_transfer, device_streams
+    device_allocate, device_transfer, device_streams = allocate, transfer, streams
+
+
+cdef object current_stream(int device):
+    """DLPack's number of the stream on which a device computes."""
+    return device_streams.current(device - 1)
 
 
 cdef Array transferred(Array x, int device):

@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad.engine.array cimport (
     BOOL, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, Array, DLManagedTensor, DLTensor, adopted, alias, code_of, empty,
-    itemsize, parse_shape, transferred, view,
+    current_stream, itemsize, parse_shape, transferred, view,
 )
 
 
@@ -134,7 +134,8 @@ def from_dlpack(data):
     Returns
     -------
     Tensor
-        Shares the memory of `data`.
+        Shares the memory of `data`. On a GPU what its owner still has to write there is waited for on CuPy's current
+        stream.
 
     Raises
     ------
@@ -152,7 +153,8 @@ def from_dlpack(data):
     """
     if not hasattr(data, "__dlpack__"):
         raise TypeError(f"[from_dlpack] expected an object with __dlpack__, got {type(data).__name__}")
-    capsule = data.__dlpack__()
+    kind, number = data.__dlpack_device__()
+    capsule = data.__dlpack__(stream=current_stream(1 + number)) if kind in (2, 13) else data.__dlpack__()
     if not PyCapsule_IsValid(capsule, "dltensor"):
         raise TypeError("[from_dlpack] expected an unused capsule named 'dltensor'")
     cdef DLManagedTensor* managed = <DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")

@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-from checks import Elsewhere, allocated
+from checks import Exporter, allocated
 
 import minigrad as mg
 
@@ -353,13 +353,23 @@ def test_from_dlpack_never_writes_what_is_read_only():
 
 def test_an_array_keeps_its_device():
     """Nothing moves to the CPU that was not asked to."""
-    x = mg.from_dlpack(Elsewhere(np.arange(3.0)))
-    assert x.device == "cuda:7"
-    for y in (mg.asarray(x), mg.asarray(x, dtype="float64"), mg.asarray(Elsewhere(np.arange(3.0))), mg.Tensor(x)):
-        assert y.device == "cuda:7"
+    theirs = Exporter(mg.arange(3, dtype="float64", device="cuda"))
+    x = mg.from_dlpack(theirs)
+    assert x.device == "cuda:0"
+    assert x.data_ptr() == theirs.x.data_ptr()
+    for y in (mg.asarray(x), mg.asarray(x, dtype="float64"), mg.asarray(theirs), mg.Tensor(x)):
+        assert y.device == "cuda:0"
     assert mg.asarray(x) is x
     assert mg.asarray(x, requires_grad=True).data_ptr() == x.data_ptr()
-    with pytest.raises(RuntimeError, match="cuda:7"):   # moving is what `device` asks for: here nobody can
-        mg.asarray(x, device="cpu")
-    with pytest.raises(ValueError, match=r"^\[add\].*cuda:7 and cpu"):
-        mg.add(Elsewhere(np.arange(3.0)), mg.ones(3))
+    assert mg.asarray(x, device="cpu").device == "cpu"  # moving is what `device` asks for
+    with pytest.raises(ValueError, match=r"^\[add\].*cuda:0 and cpu"):
+        mg.add(theirs, mg.ones(3))
+
+
+def test_memory_on_a_gpu_that_is_not_there():
+    class Elsewhere(Exporter):
+        def __dlpack_device__(self):
+            return 2, mg.cuda.device_count()
+
+    with pytest.raises(RuntimeError, match=r"^\[dlpack\] expected a device below cuda:"):
+        mg.from_dlpack(Elsewhere(mg.ones(3)))

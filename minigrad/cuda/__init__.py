@@ -110,4 +110,25 @@ def _transfer(x: Any, index: int) -> Any:
     return backend.transfer(x, index)
 
 
-set_device_hooks(_allocate, _transfer)
+class _Streams:
+    """Whose work waits for whose where an array goes from one library to another.
+
+    DLPack's number of a stream is 1 for the default stream, 2 for that of each thread, -1 for "wait for nothing", and
+    the address of any other.
+    """
+
+    @staticmethod
+    def current(device: int) -> int:
+        _check("dlpack", device)
+        from minigrad.cuda import backend
+
+        return backend.current_stream(device)
+
+    @staticmethod
+    def hand_over(device: int, stream: int | None) -> None:
+        from minigrad.cuda import backend
+
+        backend.hand_over(device, stream)
+
+
+set_device_hooks(_allocate, _transfer, _Streams)

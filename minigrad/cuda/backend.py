@@ -22,11 +22,16 @@ HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
 registered: set[int] = set()
 
 
-def allocate(size: int, device: int) -> tuple[int, Any]:
-    """Memory of CuPy's pool on a device: its address, and the object that keeps it."""
+def prepare(device: int) -> None:
+    """Make this the backend of a GPU."""
     if device not in registered:
         register(1 + device, CUDA(device))
         registered.add(device)
+
+
+def allocate(size: int, device: int) -> tuple[int, Any]:
+    """Memory of CuPy's pool on a device: its address, and the object that keeps it."""
+    prepare(device)
     with cupy.cuda.Device(device):
         try:
             memory = cupy.cuda.alloc(max(size, 1))
@@ -51,6 +56,25 @@ def transfer(x: Tensor, index: int) -> Tensor:
     if kind == DEVICE_TO_HOST:
         faults.of(int(x.device[5:])).look()
     return out
+
+
+def current_stream(device: int) -> int:
+    """The stream on which a GPU that is about to be used computes, as DLPack counts streams."""
+    prepare(device)
+    with cupy.cuda.Device(device):
+        return cupy.cuda.get_current_stream().ptr or 1
+
+
+def hand_over(device: int, stream: int | None) -> None:
+    """Let another stream, as DLPack counts them, wait for all that the current one has to do."""
+    if stream == 0:
+        raise BufferError("[dlpack] expected a stream of 1, 2 or an address, got 0, which DLPack does not define")
+    if stream == -1 or (stream or 1) == current_stream(device):
+        return
+    with cupy.cuda.Device(device):
+        known = {1: cupy.cuda.Stream.null, 2: cupy.cuda.Stream.ptds}
+        other = known.get(stream or 1) or cupy.cuda.ExternalStream(stream)
+        other.wait_event(cupy.cuda.get_current_stream().record())
 
 
 class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import Exporter, refuses
 
 import minigrad as mg
 from minigrad import nn
@@ -90,6 +90,57 @@ def test_dlpack_says_where():
     assert mg.zeros(2, device="cuda").__dlpack_device__() == (2, 0)
     with pytest.raises(BufferError, match="expected device"):
         mg.zeros(2, device="cuda").__dlpack__(dl_device=(1, 0))
+
+
+def test_what_is_imported_is_ready_for_the_current_stream(monkeypatch):
+    import cupy
+
+    from minigrad.cuda import backend
+
+    theirs = Exporter(mg.arange(4.0, device="cuda"))
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        ours = mg.from_dlpack(theirs)
+        assert theirs.stream == stream.ptr
+    assert ours.data_ptr() == theirs.x.data_ptr()
+    monkeypatch.setattr(backend, "registered", set())
+    mg.from_dlpack(theirs)
+    assert theirs.stream == 1
+    assert backend.registered == {0}  # so that the first thing done may be to write into it
+
+
+def test_what_is_exported_is_waited_for(monkeypatch):
+    """By the stream that will use it, if it is another one than the current."""
+    import cupy
+
+    waiting = []
+
+    class Noting(cupy.cuda.ExternalStream):
+        def wait_event(self, event):
+            waiting.append(self.ptr)
+            super().wait_event(event)
+
+    x, other = mg.arange(4.0, device="cuda"), cupy.cuda.Stream(non_blocking=True)
+    monkeypatch.setattr(cupy.cuda, "ExternalStream", Noting)
+    for stream in (None, 1, -1):
+        x.__dlpack__(stream=stream)
+    assert waiting == []
+    x.__dlpack__(stream=other.ptr)
+    with other:
+        x.__dlpack__(stream=other.ptr)
+    assert waiting == [other.ptr]
+    refuses(BufferError, "dlpack", "got 0", lambda: x.__dlpack__(stream=0))
+    refuses(BufferError, "dlpack", "expected stream None", lambda: mg.ones(2).__dlpack__(stream=1))
+
+
+def test_the_cuda_array_interface():
+    """What CuPy and others read of a tensor: its address, shape, strides and stream."""
+    x = mg.arange(6, dtype="float64", device="cuda").reshape(2, 3).T
+    assert x.__cuda_array_interface__ == {
+        "shape": (3, 2), "typestr": "<f8", "data": (x.data_ptr(), False), "strides": (8, 24), "version": 3, "stream": 1,
+    }  # fmt: skip
+    assert not hasattr(mg.ones(2), "__cuda_array_interface__")
+    wanted = mg.ones(2, device="cuda", requires_grad=True)
+    refuses(BufferError, "cuda_array_interface", "x.detach()", lambda: wanted.__cuda_array_interface__)
 
 
 # ── what cannot be ────────────────────────────────────────────────────────────────────────────────

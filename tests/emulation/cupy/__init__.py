@@ -26,13 +26,13 @@ class RawModule:
 
     def __init__(self, *, code, options=()):
         key = hashlib.sha256((code + HEADER.read_text() + repr(options)).encode()).hexdigest()[:24]
-        library = CACHE / f"{key}.so"
-        if not library.exists():
+        shared = CACHE / f"{key}.so"
+        if not shared.exists():
             CACHE.mkdir(parents=True, exist_ok=True)
             # Compiled elsewhere and then renamed: another process may want the same module at the same time.
             with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-                self.compile(code, options, Path(folder)).rename(library)
-        self.library = ctypes.CDLL(str(library))
+                self.compile(code, options, Path(folder)).rename(shared)
+        self.shared = ctypes.CDLL(str(shared))
 
     def compile(self, code, options, folder):
         """The shared library of a module, with a function of C for each of its kernels."""
@@ -57,7 +57,7 @@ class RawModule:
         return done.stdout
 
     def get_function(self, name):
-        return RawKernel(self.library, name)
+        return RawKernel(self.shared, name)
 
 
 class RawKernel:
@@ -65,8 +65,8 @@ class RawKernel:
 
     seed = 0
 
-    def __init__(self, library, name):
-        self.name, self.function = name, library[f"run_{name}"]
+    def __init__(self, shared, name):
+        self.name, self.function = name, shared[f"run_{name}"]
         self.function.restype = ctypes.c_char_p
 
     def __call__(self, grid, block, args, *, shared_mem=0):
