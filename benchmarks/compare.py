@@ -52,17 +52,17 @@ def versions(frameworks):
     return found
 
 
-def measure(framework, workload, threads, seconds):
-    """One process of measure.py; its result as a dict."""
+def measure(framework, workload, threads, seconds, more=()):
+    """One process of measure.py, with `more` options; its result as a dict."""
     command = [sys.executable, str(HERE / "measure.py"), framework, workload]
-    done = subprocess.run([*command, "--threads", str(threads), "--seconds", str(seconds)],
+    done = subprocess.run([*command, "--threads", str(threads), "--seconds", str(seconds), *more],
                           capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{framework} failed on {workload}:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def compare(workloads, frameworks, threads, rounds, seconds):
+def compare(workloads, frameworks, threads, rounds, seconds, more=()):
     """{workload: {framework: [median ms per round]}} and the reasons for what could not be measured."""
     times = {workload: {framework: [] for framework in frameworks} for workload in workloads}
     reasons = {}
@@ -73,7 +73,7 @@ def compare(workloads, frameworks, threads, rounds, seconds):
                 for framework in frameworks:
                     bar.set_description(f"{workload} {framework}")
                     if (framework, workload) not in reasons:
-                        result = measure(framework, workload, threads, seconds)
+                        result = measure(framework, workload, threads, seconds, more)
                         if "unavailable" in result:
                             reasons[framework, workload] = result["unavailable"]
                         else:

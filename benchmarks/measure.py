@@ -19,13 +19,40 @@ def hold_to(threads):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
-def step_of(framework, workload, threads):
-    """The function that does one step; raises Unavailable where the framework has no version of the workload."""
+def finish_of(framework, device):
+    """The function that waits for what a step has started, given what it returned."""
+    if framework == "jax":
+        import jax
+
+        return jax.block_until_ready
+    if device == "cpu":
+        return lambda result: None
+    if framework == "minigrad":
+        import minigrad as mg
+
+        return lambda result: mg.cuda.synchronize()
+    import torch
+
+    return lambda result: torch.cuda.synchronize()
+
+
+def step_of(framework, workload, threads, device="cpu", count=1):
+    """The function that does `count` steps and waits for the last.
+
+    Raises Unavailable where the framework has no version of the workload.
+    """
     import peers
     import workloads
 
     module = workloads if framework == "minigrad" else peers
-    return getattr(module, f"{framework}_step")(workloads.parse(workload), threads)
+    step = getattr(module, f"{framework}_step")(workloads.parse(workload, device), threads)
+    finish = finish_of(framework, device)
+
+    def steps():
+        for _ in range(count - 1):
+            step()
+        finish(step())
+    return steps
 
 
 def times_of(step, seconds, warmup=5):
@@ -46,21 +73,26 @@ def main():
     parser.add_argument("workload", help="such as mlp256_b128; workloads.py lists them")
     parser.add_argument("--threads", type=int, default=2, help="threads and cores to use (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure (default: %(default)s)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where it runs (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=1, metavar="N",
+                        help="time N steps together, as a GPU works while the next is asked for (default: %(default)s)")
     args = parser.parse_args()
     hold_to(args.threads)
+    if args.device == "cpu":
+        os.environ["JAX_PLATFORMS"] = "cpu"
 
     import numpy as np
     from workloads import Unavailable
 
     result = {"framework": args.framework, "workload": args.workload, "threads": args.threads}
     try:
-        step = step_of(args.framework, args.workload, args.threads)
+        step = step_of(args.framework, args.workload, args.threads, args.device, args.count)
     except (Unavailable, ImportError) as error:
         if isinstance(error, ImportError) and error.name not in ("torch", "jax", "jaxlib", "optax"):
             raise
         print(json.dumps(result | {"unavailable": str(error)}))
         return
-    times = times_of(step, args.seconds)
+    times = [ms / args.count for ms in times_of(step, args.seconds)]
     result |= {"median_ms": round(float(np.median(times)), 4), "min_ms": round(min(times), 4), "steps": len(times)}
     print(json.dumps(result))
 

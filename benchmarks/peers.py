@@ -1,7 +1,7 @@
 """The same work in PyTorch (eager and compiled) and in JAX, and its matrix products alone in NumPy."""
 
 import numpy as np
-from workloads import Unavailable, inputs, is_norm, norm_shapes
+from workloads import LEAVES, Unavailable, inputs, is_norm, norm_shapes
 
 
 def torch_step(work, threads, compiled=False):
@@ -11,7 +11,8 @@ def torch_step(work, threads, compiled=False):
     from torch.nn import functional as F
 
     torch.set_num_threads(threads)
-    x, y = (None if array is None else torch.from_numpy(array) for array in inputs(work))
+    torch.set_default_device(work.device)
+    x, y = (None if array is None else torch.from_numpy(array).to(work.device) for array in inputs(work))
 
     if work.kind == "chain":
         if compiled:
@@ -38,11 +39,14 @@ def torch_step(work, threads, compiled=False):
                     "rms": lambda x, gain: F.rms_norm(x, gain.shape, gain, 1e-5),
                     "gn4": lambda x, gain, bias: F.group_norm(x, 8, gain, bias),
                     "in4": lambda x, gain, bias: F.instance_norm(x, None, None, gain, bias),
-                    "bn": batch_norm, "bn4": batch_norm}[norm]
+                    "bn": batch_norm, "bn4": batch_norm,
+                    "softmax": lambda x: F.softmax(x, -1), "copy": lambda x: out.copy_(x)}[norm]
         shape = norm_shapes(work)[1]
         leaves = [x.requires_grad_(), torch.ones(shape, requires_grad=True), torch.zeros(shape, requires_grad=True)]
-        leaves = leaves[:2] if norm == "rms" else leaves
+        leaves = leaves[:LEAVES.get(norm, 3)]
         if way == "fwd":
+            out = torch.empty_like(x)
+
             def forward():
                 with torch.no_grad():
                     function(*leaves)
@@ -122,7 +126,10 @@ def torchc_step(work, threads):
 
 
 def jax_step(work, threads):
-    """A function that does one step of the workload in JAX, compiled; its threads are the cores the process may use."""
+    """A function that starts one step of the workload in JAX, compiled, and returns what it will have computed.
+
+    Its threads are the cores the process may use; it takes a GPU where there is one, unless told otherwise.
+    """
     import jax
     import jax.numpy as jnp
     import optax
@@ -158,12 +165,14 @@ def jax_step(work, threads):
                 v = v + a
             return v.sum()
         grad, a = jax.jit(jax.grad(chain)), jnp.ones((4, 4))
-        return lambda: grad(a).block_until_ready()
+        return lambda: grad(a)
 
     if is_norm(work.kind):
         name, way = work.kind.split("_")
 
         def function(p, x):
+            if name == "softmax":
+                return jax.nn.softmax(x, -1)
             axes = {"ln": (-1,), "rms": (-1,), "in4": (2, 3), "gn4": (2, 3, 4), "bn": (0,), "bn4": (0, 2, 3)}[name]
             rows = x.reshape(x.shape[0], 8, 8, *x.shape[2:]) if name == "gn4" else x
             mean = 0 if name == "rms" else rows.mean(axes, keepdims=True)
@@ -173,11 +182,11 @@ def jax_step(work, threads):
             return y * gain if name == "rms" else y * gain + bias
         p = norm_init(norm_shapes(work)[1][0])
         if way == "fwd":
-            forward = jax.jit(function)
-            return lambda: forward(p, x).block_until_ready()
+            forward = jax.jit((lambda p, x: x + 0) if name == "copy" else function)
+            return lambda: forward(p, x)
         g = normal(*x.shape, scale=1.0)
         backward = jax.jit(lambda p, x, g: jax.vjp(function, p, x)[1](g))
-        return lambda: jax.block_until_ready(backward(p, x, g))
+        return lambda: backward(p, x, g)
 
     if work.kind == "lstm":
         raise Unavailable("JAX has no such layer of its own")
@@ -239,7 +248,7 @@ def jax_step(work, threads):
 
     def step():
         held[0], held[1], value = update(*held, x, y)
-        value.block_until_ready()
+        return value
     return step
 
 

@@ -10,9 +10,10 @@ float32 throughout; a step is zero_grad, forward, mean loss, backward, Adam with
   lnlstm_bB      Embedding(20000, 100) -> LN-LSTM(128) over T=80 -> 1, binary cross-entropy
                  (LN on Wx, on Uh and on c inside the output tanh)
   lstm_bB        a plain LSTM(100, 128) over T=80: forward, and backward to the input and all weights; no optimizer
-  NORM_fwd, NORM_bwd   one normalization on (4096, 768), affine; with _bB on (B, 256). NORM is ln (layer_norm), rms
-                       (rms_norm) or bn (batch_norm, in training);
+  NORM_fwd, NORM_bwd   one normalization on (4096, 768), affine; with _bB on (B, 256), with _MxN on (M, N). NORM is ln
+                       (layer_norm), rms (rms_norm), bn (batch_norm, in training) or softmax;
                        or in4 (instance_norm), gn4 (group_norm, 8 groups) or bn4 on (B, 64, 28, 28), B = 32 by default
+  copy_fwd             a copy of such an array, to hold those against
 """
 
 import re
@@ -21,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "lstm")
-NORMS = ("ln", "rms", "bn", "gn4", "in4", "bn4")
+LEAVES = {"rms": 2, "softmax": 1, "copy": 1}  # how many of x, gain and bias there are, where not all
+NORMS = ("ln", "rms", "bn", "softmax", "gn4", "in4", "bn4")
 
 
 class Unavailable(Exception):
@@ -29,19 +31,27 @@ class Unavailable(Exception):
 
 
 class Workload(NamedTuple):
-    """A workload's kind, its batch size (0 where it has none) and its hidden units."""
+    """A workload's kind, its batch size (0 where it has none), its hidden units or columns, and where it runs."""
 
     kind: str
     batch: int
     hidden: int
+    device: str = "cpu"
 
 
-def parse(name):
-    """The workload of a name such as mlp256_b128."""
+def parse(name, device="cpu"):
+    """The workload of a name such as mlp256_b128 or ln_fwd_32768x1024, on "cpu" or "cuda"."""
+    return _parse(name)._replace(device=device)
+
+
+def _parse(name):
+    matrix = re.fullmatch(r"(\w+_(?:fwd|bwd))_(\d+)x(\d+)", name)
+    if matrix and is_norm(matrix[1]) and not matrix[1].split("_")[0].endswith("4"):
+        return Workload(matrix[1], int(matrix[2]), int(matrix[3]))
     sized = re.fullmatch(r"(\w+)_b(\d+)", name)
     kind, batch = (sized[1], int(sized[2])) if sized else (name, 0)
     if is_norm(kind):
-        return Workload(kind, batch, 0)
+        return Workload(kind, batch or (32 if "4_" in kind else 4096), 256 if batch else 768)
     if kind not in KINDS or (kind != "chain") != bool(batch):
         raise ValueError(f"no workload {name!r}; there are chain; with a batch size B "
                          + ", ".join(f"{kind}_bB" for kind in KINDS if kind != "chain")
@@ -52,14 +62,14 @@ def parse(name):
 def is_norm(kind):
     """Whether a kind is one normalization, forward (_fwd) or backward (_bwd)."""
     norm, _, way = kind.partition("_")
-    return norm in NORMS and way in ("fwd", "bwd")
+    return (norm in NORMS and way in ("fwd", "bwd")) or kind == "copy_fwd"
 
 
 def norm_shapes(work):
     """The shapes of x and of each parameter of a normalization."""
     if work.kind.split("_")[0].endswith("4"):
-        return (work.batch or 32, 64, 28, 28), (64,)
-    return ((work.batch, 256), (256,)) if work.batch else ((4096, 768), (768,))
+        return (work.batch, 64, 28, 28), (64,)
+    return (work.batch, work.hidden), (work.hidden,)
 
 
 def inputs(work):
@@ -87,10 +97,11 @@ def minigrad_step(work, threads):
     from minigrad.nn import functional as F
 
     mg.set_num_threads(threads)
-    x, y = (None if array is None else mg.tensor(array) for array in inputs(work))
+    device = work.device
+    x, y = (None if array is None else mg.tensor(array, device=device) for array in inputs(work))
 
     if work.kind == "chain":
-        a = mg.ones((4, 4), requires_grad=True)
+        a = mg.ones((4, 4), device=device, requires_grad=True)
 
         def chain():
             v = a
@@ -110,21 +121,23 @@ def minigrad_step(work, threads):
         function = {"ln": lambda x, gain, bias: mg.layer_norm(x, gain.shape, gain, bias),
                     "rms": lambda x, gain: mg.rms_norm(x, gain.shape, gain, 1e-5),
                     "gn4": lambda x, gain, bias: mg.group_norm(x, 8, gain, bias),
-                    "in4": mg.instance_norm, "bn": batch_norm, "bn4": batch_norm}[norm]
+                    "in4": mg.instance_norm, "bn": batch_norm, "bn4": batch_norm,
+                    "softmax": lambda x: mg.softmax(x, -1), "copy": lambda x: x.copy()}[norm]
         shape = norm_shapes(work)[1]
-        leaves = [x.requires_grad_(), mg.ones(shape, requires_grad=True), mg.zeros(shape, requires_grad=True)]
-        leaves = leaves[:2] if norm == "rms" else leaves
+        leaves = [x.requires_grad_(), *(new(shape, device=device, requires_grad=True) for new in (mg.ones, mg.zeros))]
+        leaves = leaves[:LEAVES.get(norm, 3)]
         if way == "fwd":
             def forward():
                 with mg.no_grad():
                     function(*leaves)
             return forward
         out = function(*leaves)
-        g = mg.random.normal(0.0, 1.0, out.shape)
+        g = mg.random.normal(0.0, 1.0, out.shape, device=device)
         return lambda: mg.grad(out, leaves, g, retain_graph=True)
 
     if work.kind == "lstm":
-        layer, g = nn.LSTM(100, 128), mg.random.normal(0.0, 1.0, (80, work.batch, 128))
+        layer = nn.LSTM(100, 128).to(device)
+        g = mg.random.normal(0.0, 1.0, (80, work.batch, 128), device=device)
         x.requires_grad_()
         return lambda: mg.grad(layer(x)[0], [x, *layer.parameters()], g)
 
@@ -163,7 +176,7 @@ def minigrad_step(work, threads):
         model = LNRNN()
     else:
         model, loss_of, y = LNLSTM(), F.binary_cross_entropy_with_logits, y.astype("float32")
-    optimizer = optim.Adam(model.parameters(), 1e-3)
+    optimizer = optim.Adam(model.to(device).parameters(), 1e-3)
 
     def step():
         optimizer.zero_grad()

@@ -40,7 +40,7 @@ class Writer(nn.Module):
         with mg.no_grad():
             for _ in range(count):
                 outputs, state = self.lstm(self.embedding(numbers), state)
-                chances = F.softmax(self.head(outputs[0, -1]) / temperature, -1).numpy().astype(np.float64)
+                chances = F.softmax(self.head(outputs[0, -1]) / temperature, -1).to("cpu").numpy().astype(np.float64)
                 found.append(int(rng.choice(len(chances), p=chances / chances.sum())))
                 numbers = mg.tensor([found[-1:]], device=start.device)
         return found

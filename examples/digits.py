@@ -64,15 +64,15 @@ class LNRNN(nn.Module):
 MODELS = {"LN-MLP": LNMLP, "LN-RNN": LNRNN}
 
 
-def load(seed: int) -> Data:
+def load(seed: int, device: str) -> Data:
     """The digits, shuffled and divided."""
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(images))
     images, labels = images[order].reshape(-1, 8, 8), labels[order]
     count = len(images) // 5
     mean, std = images[count:].mean(), images[count:].std()
-    x = mg.tensor((images - mean) / std, dtype=mg.float32)
-    y = mg.tensor(labels, dtype=mg.int64)
+    x = mg.tensor((images - mean) / std, dtype=mg.float32, device=device)
+    y = mg.tensor(labels, dtype=mg.int64, device=device)
     return Data(x[count:], y[count:], x[:count], y[:count])
 
 
@@ -90,7 +90,7 @@ def train(name: str, model: nn.Module, data: Data, epochs: int, batch_size: int,
     curves = Curves([], [])
     with tqdm(total=epochs * steps, desc=name, unit="step", dynamic_ncols=True) as bar:
         for _ in range(epochs):
-            order = mg.random.permutation(len(data.train_y))
+            order = mg.random.permutation(len(data.train_y)).to(data.train_y.device)
             for start in range(0, len(order), batch_size):
                 batch = order[start : start + batch_size]
                 optimizer.zero_grad()
@@ -150,6 +150,7 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=3e-3, help="the highest learning rate (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of split, weights and order (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=None, help="for the kernels (default: all cores)")
+    parser.add_argument("--device", default="cpu", help="where the arrays live (default: %(default)s)")
     parser.add_argument("--plot", default="digits.png", metavar="FILE",
                         help="where to save the curves, '' for nowhere (default: %(default)s)")
     args = parser.parse_args()
@@ -158,12 +159,13 @@ def main() -> None:
     if args.threads is not None:
         mg.set_num_threads(args.threads)
 
-    data = load(args.seed)
+    data = load(args.seed, args.device)
     print(f"{len(data.train_y)} images to train on, {len(data.test_y)} held out")
     found = {}
     for name in args.models:
         mg.manual_seed(args.seed)
-        found[name] = train(name, MODELS[name](args.hidden), data, args.epochs, args.batch_size, args.lr)
+        model = MODELS[name](args.hidden).to(args.device)
+        found[name] = train(name, model, data, args.epochs, args.batch_size, args.lr)
         print(f"{name}: accuracy on the held-out images {100 * found[name].accuracies[-1]:.1f} %")
     if args.plot:
         draw(found, Path(args.plot))

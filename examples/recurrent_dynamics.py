@@ -31,7 +31,8 @@ def norms_over_time(norm: str, scale: float, seed: int, args: argparse.Namespace
         states.append(state)
     gradients = mg.grad((state * normal(1.0, *state.shape)).sum(), states)
     forward, backward = (
-        [np.sqrt((array.detach().numpy() ** 2).sum(-1)).mean() for array in arrays] for arrays in (states, gradients)
+        [np.sqrt((array.detach().to("cpu").numpy() ** 2).sum(-1)).mean() for array in arrays]
+        for arrays in (states, gradients)
     )
     return np.array(forward), np.array(backward)
 

@@ -45,7 +45,7 @@ def main() -> None:
             for layer in list(model)[:-2]:
                 a = layer(a)
             beyond = (abs(mg.tanh(a)) > 0.95).astype(mg.float32)
-            return np.stack([a.mean(0).numpy(), a.std(0).numpy(), beyond.mean(0).numpy()])
+            return np.stack([x.to("cpu").numpy() for x in (a.mean(0), a.std(0), beyond.mean(0))])
 
     probes, rows = {}, []
     for kind in KINDS:

@@ -46,7 +46,7 @@ def accumulation(norm: str, sets: tuple[ex.Arrays, ex.Arrays], args: argparse.Na
             model.zero_grad()
             for some_x, some_y in zip(mg.split(x, parts), mg.split(y, parts), strict=True):
                 (F.cross_entropy(model(some_x), some_y) / parts).backward()
-            slopes = [p.grad.numpy().ravel() for p in model.parameters() if p.grad is not None]
+            slopes = [p.grad.to("cpu").numpy().ravel() for p in model.parameters() if p.grad is not None]
             gradients.append(np.concatenate(slopes))
         found.append(np.linalg.norm(gradients[1] - gradients[0]) / np.linalg.norm(gradients[0]))
     return np.array(found)

@@ -28,7 +28,7 @@ def variation(model: nn.Module, batch: ex.Arrays) -> np.ndarray:
 
     def look() -> tuple[float, np.ndarray]:
         loss = F.cross_entropy(model(x), y)
-        return loss.item(), np.concatenate([g.numpy().ravel() for g in mg.grad(loss, parameters)])
+        return loss.item(), np.concatenate([g.to("cpu").numpy().ravel() for g in mg.grad(loss, parameters)])
 
     buffers = {name: buffer.copy() for name, buffer in model.named_buffers()}
     start = [parameter.detach().copy() for parameter in parameters]

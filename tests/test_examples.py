@@ -1,6 +1,7 @@
 """The examples run as a user runs them, and reach what they promise."""
 
 import itertools
+import os
 import re
 import struct
 import subprocess
@@ -17,7 +18,10 @@ pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="no examples besid
 
 
 def run(script, *arguments, folder=None):
-    done = subprocess.run([sys.executable, EXAMPLES / script, *arguments], capture_output=True, text=True, cwd=folder)
+    # where a GPU is emulated, the process finds the emulation as this one does
+    paths = [path for path in sys.path if path.endswith("emulation")] + [os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run([sys.executable, EXAMPLES / script, *arguments], capture_output=True, text=True, cwd=folder,
+                          env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))})  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -155,6 +159,46 @@ def test_experiment(name, sources, tmp_path):
     assert CERTAIN.get(name, {}).items() <= claims.items()
     height, width, _ = matplotlib.image.imread(tmp_path / "figure.png").shape
     assert min(height, width) > 300
+
+
+# how each is kept small on the emulation of a GPU, where a step of a network takes a second
+SMALLER = {
+    "lenet_batch_sizes": ("--norm", "layer", "--epochs", "1", "1", "--batch-size", "48", "24"),
+    "mlp_batch_sizes": ("--norm", "layer", "--epochs", "1", "1", "--batch-size", "48", "48"),
+    "conv_norms": ("--norm", "layer"),
+    "long_lag": ("--norm", "layer", "--batch-size", "1", "1"),
+    "char_model": ("--norm", "layer",),
+}
+
+
+def numbers(text):
+    """The numbers of the tables, each with whether its column is a percentage of samples."""
+    found, header = [], []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if line.startswith("| -") or not cells:
+            continue
+        if all(not re.match(r"-?\d", cell) for cell in cells):
+            header = cells
+        found += [(float(cell.split()[0]), "%" in title) for title, cell in zip(header, cells, strict=True)
+                  if re.match(r"-?\d", cell)]  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_experiment_on_a_gpu(name, sources):
+    """The same tables as on the CPU within rounding, with a sample or two classified otherwise."""
+    options = (*TINY[name], "--seeds", "1", "--plot", "", *SMALLER.get(name, ()))
+    here, there = (numbers(run(f"{name}.py", *options, "--device", device, folder=sources)) for device in ("cpu", "cuda"))
+    assert len(here) == len(there) > 0
+    for (wanted, percent), (got, _) in zip(here, there, strict=True):
+        assert got == pytest.approx(wanted, rel=0.02, abs=200 / 24 if percent else 1e-3)
+
+
+def test_digits_on_a_gpu(tmp_path):
+    options = ("--epochs", "1", "--batch-size", "256", "--hidden", "16", "--plot", "")
+    here, there = (run("digits.py", *options, "--device", device, folder=tmp_path) for device in ("cpu", "cuda"))
+    assert re.findall(r"[\d.]+ %", here) == re.findall(r"[\d.]+ %", there)
 
 
 def test_experiments_go_on_from_a_checkpoint(sources, tmp_path):

@@ -1,0 +1,23 @@
+"""The benchmarks of a GPU run, where there is none on the emulation."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
+
+
+@pytest.mark.skipif(not BENCHMARKS.exists(), reason="no benchmarks beside these tests")
+def test_workloads_run(tmp_path):
+    names = ["ln_bwd_16x256", "copy_fwd_16x256", "softmax_fwd_16x256", "mlp256_b8"]
+    before = sorted(BENCHMARKS.glob("results/*"))
+    done = subprocess.run([sys.executable, BENCHMARKS / "gpu.py", "--rounds", "1", "--seconds", "0", "--workloads", *names],
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for name in names[:3]:
+        assert f"| {name} | " in done.stdout
+    if "on the emulation" in done.stderr:
+        assert "4 workloads ran" in done.stdout
+        assert sorted(BENCHMARKS.glob("results/*")) == before
