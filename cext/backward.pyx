@@ -185,10 +185,9 @@ cdef class Walk:
         return 0
 
     cdef int run_node(self, Node node, Array g) except -1:
-        cdef int64_t written = node.current_versions() - node.versions
-        if written:
-            raise GradientError(f"[{node.op.decode()}] a tensor saved for backward was written in place {written} "
-                                f"time(s) since: saved shapes {saved_shapes(node)}{node.place()}")
+        if node.current_versions() != node.versions:
+            raise GradientError(f"[{node.op.decode()}] a tensor saved for backward was written in place since: saved "
+                                f"shapes {saved_shapes(node)}{node.place()}")
         return node.run(node, g)
 
 

@@ -1,5 +1,7 @@
 """The tape as it can be looked at: its rows, what each holds, and the modules that they were recorded in."""
-from minigrad.engine.array cimport Array, dtype_of
+from libc.stdint cimport int64_t
+
+from minigrad.engine.array cimport Array, dtype_of, itemsize
 from minigrad.engine.tape cimport Node, gradient_node, saved_arrays
 
 
@@ -43,6 +45,16 @@ cdef tuple path_of(object scope, dict known):
     return path
 
 
+cdef int64_t bytes_of(Array x):
+    """The memory behind x: an axis along which it is repeated takes none."""
+    cdef int64_t size = itemsize(x.code)
+    cdef int i
+    for i in range(x.ndim_):
+        if x.step[i] != 0:
+            size *= x.extent[i]
+    return size if x.count else 0
+
+
 def entries(Array x):
     """The tape behind x as a list of dicts, first operation first: the rows of `Tensor.tape`."""
     cdef Node node
@@ -56,7 +68,7 @@ def entries(Array x):
             "inputs": [numbers[(<Node>node.slots[i].edge).sequence] if node.slots[i].edge != NULL else None
                        for i in range(node.inputs)],
             "shape": tuple([node.extent[i] for i in range(node.ndim)]), "dtype": dtype_of(node.code),
-            "saved_bytes": sum({a.data_ptr(): a.nbytes for a in saved_arrays(node)}.values()), "where": node.where,
+            "saved_bytes": sum({a.data_ptr(): bytes_of(a) for a in saved_arrays(node)}.values()), "where": node.where,
             "scope": path_of(node.scope, paths), "sequence": node.sequence,
         })
     return rows

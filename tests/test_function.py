@@ -419,6 +419,29 @@ def test_gradcheck_finds_a_gradient_that_ones_would_hide():
         mg.gradcheck(Centered.apply, point(1, 2, 3))
 
 
+def test_gradcheck_draws_from_a_stream_of_its_own():
+    """An input drawn from the same seed would be the cotangent, for which a normalization's gradient is zero."""
+
+    class Twice(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return mg.layer_norm(x, 5, eps=0.0)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            d = x - x.mean(axis=-1, keepdims=True)
+            r = mg.rsqrt((d * d).mean(axis=-1, keepdims=True))
+            y = d * r
+            return 2 * r * (g - g.mean(axis=-1, keepdims=True) - y * (g * y).mean(axis=-1, keepdims=True))
+
+    for seed in range(3):
+        x = mg.tensor(np.random.default_rng(seed).standard_normal((2, 5)), requires_grad=True)
+        with pytest.raises(mg.GradientError, match=r"^\[gradcheck\] derivative 1"):
+            mg.gradcheck(Twice.apply, x, seed=seed)
+
+
 def test_gradcheck_finds_a_missing_gradient():
     assert mg.gradcheck(lambda x: x * x.detach().sign(), point(1, 2))
     with pytest.raises(mg.GradientError, match="derivative 1"):

@@ -161,3 +161,17 @@ def test_contents_are_the_leaf_and_what_is_saved():
     leaf, saved = found[numbers["exp"]]
     assert leaf is None
     assert [value.tolist() for value in saved] == [y.tolist()]
+
+
+def test_saved_bytes_are_those_of_memory():
+    """A number that was repeated to the shape of the other operand takes no more room than before."""
+    x = mg.ones((100, 100), requires_grad=True)
+    row = mg.ones(100)
+    assert [node["saved_bytes"] for node in (x * row).tape()] == [0, 400]
+    assert [node["saved_bytes"] for node in (x * mg.ones((1, 1))).tape()] == [0, 4]
+
+
+def test_an_operand_that_fits_is_not_broadcast():
+    x = mg.ones(3, requires_grad=True)
+    assert [node["inputs"] for node in (x - x.mean()).tape() if node["op"] == "subtract"] == [[0, 3]]
+    assert [node["op"] for node in (x - x.mean()).tape()].count("broadcast_to") == 1

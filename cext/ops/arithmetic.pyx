@@ -66,17 +66,19 @@ cdef tuple matched(str op, object x, object y):
 
 
 cdef tuple broadcast_pair(str op, Array a, Array b):
-    """a and b broadcast to their common shape."""
+    """a and b broadcast to their common shape; one that has it is returned as it is."""
     cdef int64_t[MAX_NDIM] extent
     cdef int64_t m, n
     cdef int ndim = max(a.ndim_, b.ndim_), i
+    cdef bint a_fits = a.ndim_ == ndim, b_fits = b.ndim_ == ndim
     for i in range(ndim):
         m = a.extent[i - ndim + a.ndim_] if i >= ndim - a.ndim_ else 1
         n = b.extent[i - ndim + b.ndim_] if i >= ndim - b.ndim_ else 1
         if m != n and m != 1 and n != 1:
             raise ValueError(f"[{op}] the shapes {shape_of(a)} and {shape_of(b)} do not broadcast together")
         extent[i] = n if m == 1 else m
-    return broadcasted(a, ndim, extent), broadcasted(b, ndim, extent)
+        a_fits, b_fits = a_fits and m == extent[i], b_fits and n == extent[i]
+    return a if a_fits else broadcasted(a, ndim, extent), b if b_fits else broadcasted(b, ndim, extent)
 
 
 cdef tuple matched_floats(str op, object x, object y):
