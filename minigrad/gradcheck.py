@@ -67,8 +67,8 @@ def gradcheck(
             raise TypeError(f"[gradcheck] expected float64 inputs, got {x.dtype} for input {k}")
     if not any(x.requires_grad for x in points):
         raise ValueError("[gradcheck] expected at least one input that requires grad")
-    # A stream of its own: inputs that the caller drew from the same seed must not come again as a cotangent, to which the
-    # gradient of a normalization, for one, is orthogonal.
+    # A stream of its own: inputs that the caller drew from the same seed must not come again as a cotangent, to which
+    # the gradient of a normalization, for one, is orthogonal.
     random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))).standard_normal
 
     def function(*xs: Tensor) -> list[Tensor]:
