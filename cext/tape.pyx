@@ -90,6 +90,14 @@ cpdef bint set_anomaly(bint on) noexcept:
 
 # ── who watches ───────────────────────────────────────────────────────────────────────────────────
 
+cdef PyObject* held(object x):
+    """A reference of one's own to x; NULL to None."""
+    if x is None:
+        return NULL
+    Py_INCREF(x)
+    return <PyObject*>x
+
+
 def set_observer(observer):
     """Tell `observer` (or nobody: None) of what this thread records and differentiates; returns who was told before.
 
@@ -99,10 +107,9 @@ def set_observer(observer):
     """
     global mg_observer
     before = watcher()
-    Py_INCREF(observer)
     if mg_observer != NULL:
         Py_DECREF(before)
-    mg_observer = <PyObject*>observer
+    mg_observer = held(observer)
     return before
 
 
@@ -119,20 +126,18 @@ def enter(module):
     global mg_scope
     before = None if mg_scope == NULL else <object>mg_scope
     scope = (before, PyWeakref_NewRef(module, NULL), type(module))
-    Py_INCREF(scope)
     if mg_scope != NULL:
         Py_DECREF(before)
-    mg_scope = <PyObject*>scope
+    mg_scope = held(scope)
     return before
 
 
 def leave(before):
     """Go back to the scope that `enter` returned."""
     global mg_scope
-    Py_INCREF(before)
     if mg_scope != NULL:
         Py_DECREF(<object>mg_scope)
-    mg_scope = <PyObject*>before
+    mg_scope = held(before)
 
 
 # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────
@@ -376,8 +381,7 @@ cdef inline Node new_node(Array out, const char* op, Backward run, int outputs):
 
 cdef int tell(Node node, tuple outs) except -1:
     """Tell the observer what was recorded."""
-    if watcher() is not None:
-        watcher().recorded(node.sequence, node.op.decode(), outs)
+    watcher().recorded(node.sequence, node.op.decode(), outs)
     return 0
 
 

@@ -4,6 +4,7 @@ from minigrad.engine.array cimport MAX_NDIM, Array
 
 cdef Array operand(str op, object x)
 cdef Array float_operand(str op, object x)
+cdef Array layer_bias(str op, object bias, Array x, Array weight)
 cdef Array scalar(object value, int code, int device, str op=*)
 cdef int refuse_bool(str op, Array x) except -1
 cdef int one_axis(str op, object axis, int ndim) except -1

@@ -4,7 +4,7 @@ import operator
 
 import numpy as np
 
-from minigrad.engine.array cimport BOOL, FLOAT32, INT64, Array, empty, is_float
+from minigrad.engine.array cimport BOOL, FLOAT32, INT64, Array, check_same_device, empty, is_float, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.interop cimport from_object
 
@@ -52,6 +52,21 @@ cdef Array float_operand(str op, object x):
     if not is_float(a.code):
         raise TypeError(f"[{op}] expected floating-point elements, got {a.dtype}")
     return a
+
+
+cdef Array layer_bias(str op, object bias, Array x, Array weight):
+    """The bias of a layer, one number for each of its outputs, or None; x, weight (outputs, ...) and it go together."""
+    cdef Array b = None
+    if bias is not None:
+        b = float_operand(op, bias)
+        if b.ndim_ != 1 or b.extent[0] != weight.extent[0]:
+            raise ValueError(f"[{op}] expected bias of shape ({weight.extent[0]},), got {shape_of(b)}")
+        check_same_device(op, x, b)
+    check_same_device(op, x, weight)
+    if x.code != weight.code or (b is not None and b.code != weight.code):
+        raise TypeError(f"[{op}] expected one dtype, got x {x.dtype}, weight {weight.dtype}"
+                        f"{'' if b is None else f', bias {b.dtype}'}")
+    return b
 
 
 cdef int refuse_bool(str op, Array x) except -1:

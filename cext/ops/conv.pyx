@@ -1,9 +1,9 @@
 """Two-dimensional convolutions, which are cross-correlations, as everywhere in the field."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, check_same_device, empty, parse_shape, shape_of
+from minigrad.engine.array cimport Array, empty, parse_shape, shape_of
 from minigrad.engine.backend cimport backend
-from minigrad.engine.ops.arguments cimport float_operand, integer, pair
+from minigrad.engine.ops.arguments cimport float_operand, integer, layer_bias, pair
 from minigrad.engine.ops.layout cimport dense, expand_dims, squeeze, summed
 from minigrad.engine.tape cimport Node, recording, track
 
@@ -130,7 +130,7 @@ cpdef Array conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups
     tensor([[[1., 2.],
              [3., 6.]]])
     """
-    cdef Array a = float_operand("conv2d", x), w = float_operand("conv2d", weight), b = None
+    cdef Array a = float_operand("conv2d", x), w = float_operand("conv2d", weight), b
     if a.ndim_ != 3 and a.ndim_ != 4:
         raise ValueError(f"[conv2d] expected x of shape (N, C, H, W) or (C, H, W), got {shape_of(a)}")
     if a.ndim_ == 3:
@@ -142,15 +142,7 @@ cpdef Array conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups
     if a.extent[1] != w.extent[1] * parts:
         raise ValueError(f"[conv2d] expected x of {w.extent[1] * parts} channels for a weight {shape_of(w)} and "
                          f"{parts} groups, got {shape_of(a)}")
-    if bias is not None:
-        b = float_operand("conv2d", bias)
-        if b.ndim_ != 1 or b.extent[0] != w.extent[0]:
-            raise ValueError(f"[conv2d] expected bias of shape ({w.extent[0]},), got {shape_of(b)}")
-        check_same_device("conv2d", a, b)
-    check_same_device("conv2d", a, w)
-    if a.code != w.code or (b is not None and b.code != w.code):
-        raise TypeError(f"[conv2d] expected one dtype, got x {a.dtype}, weight {w.dtype}"
-                        f"{'' if b is None else f', bias {b.dtype}'}")
+    b = layer_bias("conv2d", bias, a, w)
     at, size = geometry(a, w, pair("conv2d", "stride", stride, 1), padding, pair("conv2d", "dilation", dilation, 1))
     return convolved(a, w, b, at, size)
 

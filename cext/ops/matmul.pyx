@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, is_float, itemsize, shape_of, view
 from minigrad.engine.backend cimport backend
-from minigrad.engine.ops.arguments cimport float_operand, operand
+from minigrad.engine.ops.arguments cimport float_operand, layer_bias, operand
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, squeeze, summed,
 )
@@ -233,19 +233,11 @@ cpdef Array linear(x, weight, bias=None):
     >>> mg.linear(mg.tensor([1.0, 2.0]), mg.tensor([[3.0, 4.0]]), mg.tensor([0.5]))
     tensor([11.5])
     """
-    cdef Array a = float_operand("linear", x), w = float_operand("linear", weight), b = None, rows
+    cdef Array a = float_operand("linear", x), w = float_operand("linear", weight), b, rows
     if w.ndim_ != 2 or a.ndim_ < 1 or a.extent[a.ndim_ - 1] != w.extent[1]:
         raise ValueError(f"[linear] expected x of shape (..., n) and weight of shape (m, n), got {shape_of(a)} and "
                          f"{shape_of(w)}")
-    if bias is not None:
-        b = float_operand("linear", bias)
-        if b.ndim_ != 1 or b.extent[0] != w.extent[0]:
-            raise ValueError(f"[linear] expected bias of shape ({w.extent[0]},), got {shape_of(b)}")
-        check_same_device("linear", a, b)
-    check_same_device("linear", a, w)
-    if a.code != w.code or (b is not None and b.code != w.code):
-        raise TypeError(f"[linear] expected one dtype, got x {a.dtype}, weight {w.dtype}"
-                        f"{'' if b is None else f', bias {b.dtype}'}")
+    b = layer_bias("linear", bias, a, w)
     rows = as_rows(dense(a))
     cdef Array out = with_shape(product(rows, transposed(w), None if b is None else dense(b)), a)
     track(out, b"linear", linear_backward, (2 if a.needs_grad else 0) | (1 if w.needs_grad else 0), a, w, b)
