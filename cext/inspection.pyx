@@ -56,7 +56,11 @@ cdef int64_t bytes_of(Array x):
 
 
 def entries(Array x):
-    """The tape behind x as a list of dicts, first operation first: the rows of `Tensor.tape`."""
+    """The tape behind x as a list of dicts, first operation first: the rows of `Tensor.tape`.
+
+    ``inputs`` are indices of rows, None where no gradient goes; ``outputs`` say which of that row's outputs it was.
+    ``saved_inputs`` are the positions of the inputs that are saved: the first of the tensors in `contents`.
+    """
     cdef Node node
     cdef list nodes = behind(x), rows = []
     cdef dict paths = {}        # id of a scope -> its path; the nodes keep the scopes alive
@@ -67,6 +71,8 @@ def entries(Array x):
             "index": k, "op": node.op.decode(),
             "inputs": [numbers[(<Node>node.slots[i].edge).sequence] if node.slots[i].edge != NULL else None
                        for i in range(node.inputs)],
+            "outputs": [node.slots[i].output if node.slots[i].edge != NULL else None for i in range(node.inputs)],
+            "saved_inputs": [i for i in range(node.inputs) if node.slots[i].value != NULL],
             "shape": tuple([node.extent[i] for i in range(node.ndim)]), "dtype": dtype_of(node.code),
             "saved_bytes": sum({a.data_ptr(): bytes_of(a) for a in saved_arrays(node)}.values()), "where": node.where,
             "scope": path_of(node.scope, paths), "sequence": node.sequence,

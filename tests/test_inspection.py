@@ -126,6 +126,14 @@ def test_an_entry_knows_its_modules():
     }
 
 
+def test_an_entry_knows_which_outputs_it_read_and_which_inputs_it_keeps():
+    x = mg.ones((3, 2), requires_grad=True)
+    parts = mg.split(x, 3)
+    rows = {row["op"]: row for row in (parts[2] * parts[1].detach()).sum().tape()}
+    assert [rows["multiply"][name] for name in ("outputs", "saved_inputs")] == [[2, None], [1]]
+    assert [rows["split"][name] for name in ("outputs", "saved_inputs")] == [[0], []]
+
+
 def test_the_scope_ends_where_forward_raises():
     class Failing(nn.Module):
         def forward(self, x):
