@@ -57,6 +57,7 @@ $(VENV)/peers: pyproject.toml | $(VENV)/built
 $(VENV)/test: pyproject.toml | $(VENV)/built
 	$(INSTALL) '.[test]'
 	$(PIP) install -q '$(TORCH)' || echo 'PyTorch cannot be installed here: the tests against it will not run'
+	$(PIP) install -q playwright || echo 'Playwright cannot be installed here: pages are not tested in a browser'
 	$(PIP) install -q $(CUDA) || echo 'CuPy or NVRTC cannot be installed here: the CUDA kernels run in emulation only'
 	@touch $@
 

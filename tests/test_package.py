@@ -73,9 +73,9 @@ def test_instruction_set_can_be_named(isa):
 
 
 def test_nothing_but_the_package_is_installed():
-    """Compiled modules, Python and stubs, below 10 MB; no sources of the compiled part."""
+    """Compiled modules, Python, stubs, kernels and the parts of pages, below 10 MB; no sources of the compiled part."""
     files = [path for path in Path(mg.__file__).parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    assert {path.suffix for path in files} <= {".py", ".pyi", ".so", ".cu", ".cuh", ".typed"}
+    assert {path.suffix for path in files} <= {".py", ".pyi", ".so", ".cu", ".cuh", ".typed", ".html", ".js", ".css"}
     assert any(path.name == "py.typed" for path in files)
     # a tree of a developer may hold modules of other Pythons, and one with sanitizers is bigger by design
     tag = sysconfig.get_config_var("EXT_SUFFIX")

@@ -1,0 +1,458 @@
+// Reads the tape that the page carries (explore.py, tape_of) and lets the reader step through it.
+"use strict";
+(() => {
+const tape = JSON.parse(document.getElementById("tape").textContent);
+const { entries, tensors, sources, equations } = tape;
+const N = entries.length, STEPS = 2 * N, ROW = 30, CARDS = 12;
+const $ = (id) => document.getElementById(id);
+
+// ── small tools ─────────────────────────────────────────────────────────────────────────────────
+// Text goes into the page as text nodes alone: no name can become markup.
+
+function make(tag, options = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(options)) {
+    if (key === "class") element.className = value;
+    else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+function digits(value, most = 4) {
+  if (typeof value === "string") return value === "inf" ? "∞" : value === "-inf" ? "−∞" : value === "nan" ? "NaN" : value;
+  if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value).replace("-", "−");
+  const size = Math.abs(value);
+  const text = size >= 1e5 || size < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(most)));
+  return text.replaceAll("-", "−").replace("e+", "e");
+}
+
+function bytes(n) {
+  if (n < 1024) return `${n} B`;
+  const power = Math.min(3, Math.floor(Math.log2(n) / 10));
+  return `${(n / 1024 ** power).toPrecision(3)} ${["", "KiB", "MiB", "GiB"][power]}`;
+}
+
+function duration(seconds) {
+  if (seconds === null) return "not measured";
+  return seconds < 1e-3 ? `${(seconds * 1e6).toFixed(1)} µs` : `${(seconds * 1e3).toPrecision(3)} ms`;
+}
+
+const form = (shape) => shape.length ? `(${shape.join(", ")}${shape.length === 1 ? "," : ""})` : "()";
+const title = (k) => entries[k].name ?? entries[k].op;
+const low = "₀₁₂₃₄₅₆₇₈₉";
+const subscript = (k) => String(k).replace(/\d/g, (d) => low[d]);
+
+// "x…" stands for x₀, x₁, and so on
+function symbol(names, k) {
+  const tail = names.length - 1;
+  if (tail >= 0 && k >= tail && names[tail].endsWith("…")) return names[tail].slice(0, -1) + (k > tail || names.length === 1 ? subscript(k - tail) : subscript(0));
+  return names[k] ?? `input ${k}`;
+}
+
+// "dW_hh" and "h_{t−1}" with their subscripts set as such
+function formula(text) {
+  const parts = [];
+  let end = 0;
+  for (const found of text.matchAll(/(?<![\p{L}\d])(d?\p{L}|Σ)_(?:\{([^}]+)\}|([A-Za-z0-9]+))/gu)) {
+    parts.push(text.slice(end, found.index) + found[1], make("sub", {}, found[2] ?? found[3]));
+    end = found.index + found[0].length;
+  }
+  return [...parts, text.slice(end)];
+}
+
+// ── what follows from the tape ──────────────────────────────────────────────────────────────────
+
+const uses = entries.map(() => []);                 // entry -> the entries that read it
+entries.forEach((entry, k) => new Set(entry.inputs).forEach((i) => { if (i !== null) uses[i].push(k); }));
+const held = [];                                     // bytes on the tape after each step
+for (let t = 0, sum = 0; t < STEPS; t++) {
+  sum += t < N ? entries[t].held : -entries[STEPS - 1 - t].held;
+  held.push(sum);
+}
+const peak = Math.max(1, ...[held[N - 1] ?? 0]);
+// Without a recording, an output is known where an entry that reads it saves it.
+entries.forEach((entry) => entry.inputs.forEach((j, i) => {
+  if (j !== null && entry.read[i] !== null) (entries[j].saved_outs ??= {})[entry.routes[i]] = entry.read[i];
+}));
+const entryAt = (t) => t < N ? t : STEPS - 1 - t;
+
+// ── state ───────────────────────────────────────────────────────────────────────────────────────
+
+let now = 0, playing = null;
+let shown = entries.map((_, k) => k);               // the entries that the search lets through
+
+function go(t) {
+  now = Math.max(0, Math.min(STEPS - 1, t));
+  render();
+}
+
+// ── values ──────────────────────────────────────────────────────────────────────────────────────
+
+function tint(cell, value, most) {
+  if (typeof value !== "number") { cell.classList.add("odd"); return; }
+  const share = most ? Math.min(1, Math.abs(value) / most) : 0;
+  if (share) cell.style.background = `rgb(var(--${value < 0 ? "negative" : "positive"}) / ${(share * 0.42).toFixed(3)})`;
+}
+
+function valueOf(number) {
+  const tensor = tensors[number];
+  if (tensor.numbers) {
+    const flat = tensor.numbers.flat();
+    if (!flat.length) return make("p", { class: "note" }, "no elements");
+    if (flat.length === 1) return make("div", { class: "single", title: String(flat[0]) }, digits(flat[0]));
+    const most = Math.max(...flat.filter((v) => typeof v === "number").map(Math.abs));
+    const rows = tensor.numbers.map((row) => make("tr", {}, ...row.map((v) => {
+      const cell = make("td", { title: String(v) }, digits(v, row.length > 4 ? 3 : 4));
+      tint(cell, v, most);
+      return cell;
+    })));
+    return make("div", { class: "scroll" }, make("table", { class: "numbers" }, make("tbody", {}, ...rows)));
+  }
+  if (!tensor.map) return make("p", { class: "note" }, "no elements");
+  return make("div", {}, heatmap(tensor), stats(tensor.stats),
+    make("p", { class: "firsts", title: "the first elements" }, tensor.first.map((v) => digits(v)).join("  ") + " …"));
+}
+
+function heatmap(tensor) {
+  const [height, width] = tensor.map_shape;
+  const scale = Math.max(2, Math.min(10, Math.floor(256 / width)));
+  const canvas = make("canvas", { width, height, role: "img", title: `a sample of ${height} × ${width} elements at equal distances; full color is ±${digits(tensor.scale)}` });
+  canvas.style.width = `${width * scale}px`;
+  canvas.style.height = `${Math.max(height * scale, 12)}px`;
+  const style = getComputedStyle(document.documentElement);
+  const channel = (name) => style.getPropertyValue(name).trim().split(/\s+/).map(Number);
+  const colors = [channel("--negative"), channel("--positive")];
+  const raw = atob(tensor.map), context = canvas.getContext("2d"), image = context.createImageData(width, height);
+  for (let i = 0; i < raw.length; i++) {
+    const level = (raw.charCodeAt(i) << 24) >> 24;
+    const [r, g, b] = level === -128 ? [192, 38, 211] : colors[level > 0 ? 1 : 0];
+    image.data.set([r, g, b, level === -128 ? 255 : Math.round(Math.abs(level) / 127 * 235)], 4 * i);
+  }
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+function stats(found) {
+  const list = make("dl", { class: "stats" });
+  const row = (name, text, odd) => list.append(make("dt", {}, name), make("dd", odd ? { class: "odd" } : {}, text));
+  for (const name of ["min", "max", "mean", "std"]) if (name in found) row(name, digits(found[name]));
+  row("zeros", `${digits(Number((found.zeros * 100).toPrecision(3)))} %`);
+  if (found.nan) row("NaN", String(found.nan), true);
+  if (found.inf) row("∞", String(found.inf), true);
+  return list;
+}
+
+// ── the local picture ───────────────────────────────────────────────────────────────────────────
+
+function reference(k) {
+  const entry = entries[k];
+  return make("button", { class: "ref", type: "button", title: [...entry.scope, title(k)].join(" › "), onclick: () => visit(k) },
+    `#${k} ${title(k)}`);
+}
+
+// What can be said of the gradient of entry j while entry k is visited.
+function gradientOf(j, output, k) {
+  const waiting = uses[j].filter((user) => user < k).length;
+  const parts = make("div", { class: "gradient" }, make("h3", {}, uses[j].length > 1 ? `gradient, summed over ${uses[j].length} uses` : "gradient"));
+  const number = entries[j].grads?.[output] ?? null;
+  if (waiting) parts.append(make("p", { class: "note" }, `${uses[j].length - waiting} of ${uses[j].length} uses have sent their share; the rest comes later`));
+  else if (number === null) parts.append(make("p", { class: "note" }, entries[j].grads ? "no gradient came by this output" : "no gradient passed here"));
+  else parts.append(valueOf(number));
+  return parts;
+}
+
+function card(name, j, output, k, backward) {
+  const entry = entries[j], number = entry.outs?.[output] ?? entry.saved_outs?.[output] ?? null;
+  const shape = number === null ? (output ? null : entry.shape) : tensors[number].shape;
+  const value = make("div", {}, make("h3", {}, "value"), number === null
+    ? make("p", { class: "note" }, entry.leaf ? "not kept: nobody holds this leaf any more" : "not kept: run the forward pass under viz.record()")
+    : valueOf(number));
+  return make("article", { class: "card" },
+    make("header", {}, make("span", { class: "symbol" }, ...formula(name)), j === k ? null : reference(j),
+      make("span", { class: "form" }, `${shape === null ? "" : form(shape)} ${number === null ? entry.dtype : tensors[number].dtype}`)),
+    make("div", { class: "pair" }, value, backward ? gradientOf(j, output, k) : null));
+}
+
+function constant(name, number) {
+  const known = number === null ? [make("p", { class: "note" }, "a constant that backward does not read, or left out")]
+    : [make("div", {}, make("h3", {}, "value, saved for backward"), valueOf(number))];
+  return make("article", { class: "card given" },
+    make("header", {}, make("span", { class: "symbol" }, ...formula(name)), make("span", { class: "form" },
+      number === null ? "no gradient" : `${form(tensors[number].shape)} ${tensors[number].dtype}, no gradient`)),
+    make("div", { class: "pair" }, ...known));
+}
+
+function several(cards) {
+  const box = make("div", { class: "cards" }, ...cards.slice(0, CARDS).map((build) => build()));
+  if (cards.length > CARDS) {
+    box.append(make("button", { class: "ref", type: "button", onclick: (event) => {
+      event.target.replaceWith(...cards.slice(CARDS).map((build) => build()));
+    } }, `and ${cards.length - CARDS} more`));
+  }
+  return box;
+}
+
+function picture(k, backward) {
+  const entry = entries[k], equation = equations[entry.equation];
+  const ins = entry.inputs.map((j, i) => () => {
+    const name = symbol(equation.inputs, i);
+    return j === null ? constant(name, entry.read[i]) : card(name, j, entry.routes[i], k, backward);
+  });
+  const count = Math.max(entry.outs?.length ?? 0, entry.grads?.length ?? 0, 1);
+  const outs = Array.from({ length: count }, (_, o) => () => card(symbol(equation.outputs, count > 1 ? o : 0), k, o, k, backward));
+  const arrow = () => make("span", { class: "arrow", "aria-hidden": "true" }, backward ? "↑" : "↓");
+  const middle = make("div", { class: "operation" }, ins.length ? arrow() : null, make("strong", {}, title(k)),
+    make("span", { class: "scope" }, entry.scope.join(" › ")),
+    make("span", { class: "brief" }, ...formula(backward ? equation.backward : equation.forward)), arrow());
+  const users = uses[k].length
+    ? make("p", { class: "users" }, "read by ", ...uses[k].slice(0, CARDS).map(reference), uses[k].length > CARDS ? ` and ${uses[k].length - CARDS} more` : "")
+    : make("p", { class: "users" }, "the end of the tape: backward begins here");
+  const box = $("picture");
+  box.replaceChildren(...(ins.length ? [several(ins)] : []), middle, several(outs), users);
+  box.scrollTop = 0;
+}
+
+// ── equation, source, costs ─────────────────────────────────────────────────────────────────────
+
+function code(first, lines, here) {
+  return make("pre", { class: "code" }, ...lines.map((text, i) => make("span",
+    { "data-line": String(first + i), ...(first + i === here ? { class: "here" } : {}) }, text || " ")));
+}
+
+let excerptOpen = false;
+
+function details(k, backward) {
+  const entry = entries[k], equation = equations[entry.equation], box = $("details");
+  const section = (name, ...content) => make("section", {}, make("h2", {}, name), ...content);
+  const parts = [section("equation",
+    make("div", { class: `equation${backward ? "" : " live"}` }, ...formula(equation.forward)),
+    make("div", { class: `equation${backward ? " live" : ""}` }, ...formula(equation.backward)),
+    equation.source ? make("p", { class: "paper" }, equation.source) : null,
+    excerpt(equation))];
+  if (entry.source !== null) {
+    const line = sources[entry.source];
+    parts.push(section("your code", make("p", { class: "place" }, `${line.file}, line ${line.line}`),
+      line.lines.length ? code(line.first, line.lines, line.line) : make("p", { class: "note" }, "the text of this line is not at hand any more")));
+  } else if (!entry.leaf) {
+    parts.push(section("your code", make("p", { class: "note" }, "not noted: run the forward pass under viz.record()")));
+  }
+  const costs = make("dl", { class: "costs" });
+  const row = (name, text) => costs.append(make("dt", {}, name), make("dd", {}, text));
+  if (!entry.leaf) {
+    row("forward, Python included", duration(entry.forward));
+    row("backward, Python included", duration(entry.backward));
+  }
+  row("saved for backward", bytes(entry.saved_bytes));
+  row("of these, newly held", bytes(entry.held));
+  row("held by the tape after this step", bytes(held[now]));
+  const same = (number) => {
+    const input = entry.inputs.findIndex((j) => j !== null && entries[j].outs?.includes(number));
+    if (input >= 0) return `equal to ${symbol(equation.inputs, input)}`;
+    const output = entry.outs?.indexOf(number) ?? -1;
+    return output >= 0 ? `equal to ${symbol(equation.outputs, output)}` : "";
+  };
+  const saved = make("ul", { class: "saved" }, ...entry.saved.map((number) => {
+    const tensor = tensors[number], equal = same(number), head = `${form(tensor.shape)} ${tensor.dtype}${equal ? `, ${equal}` : ""}`;
+    const item = make("details", {}, make("summary", {}, head));
+    item.addEventListener("toggle", () => { if (item.open && item.children.length === 1) item.append(valueOf(number)); });
+    return make("li", {}, item);
+  }));
+  parts.push(section("cost", costs, entry.saved.length ? saved : null));
+  box.replaceChildren(...parts);
+}
+
+function excerpt(equation) {
+  if (!equation.code) return null;
+  const [module, name] = equation.code.split(".");
+  if (!equation.excerpt) return make("p", { class: "place" }, `cext/ops/${module}.pyx, ${name}`);
+  const { file, first, lines } = equation.excerpt;
+  const box = make("details", {}, make("summary", {}, "the source of its backward"), make("p", { class: "place" }, `${file}, line ${first}`), code(first, lines, null));
+  box.open = excerptOpen;
+  box.addEventListener("toggle", () => { if (box.isConnected) excerptOpen = box.open; });
+  return box;
+}
+
+// ── the list: only the rows in view exist ───────────────────────────────────────────────────────
+
+const list = $("list"), rows = $("rows"), built = new Map();
+
+function buildRow(k) {
+  const entry = entries[k];
+  const scope = entry.name === null ? entry.scope.at(-1) ?? "" : "";     // a name says where it is
+  return make("div", { class: "row", role: "option", title: [...entry.scope, title(k)].join(" › "), "data-entry": String(k) },
+    make("span", { class: "number" }, String(k)), make("span", { class: "op" }, title(k)),
+    make("span", { class: "scope" }, scope), make("span", { class: "shape" }, form(entry.shape)));
+}
+
+function renderList() {
+  const top = Math.max(0, Math.floor(list.scrollTop / ROW) - 4);
+  const end = Math.min(shown.length, top + Math.ceil(list.clientHeight / ROW) + 8);
+  const wanted = new Set(shown.slice(top, end));
+  for (const [k, row] of built) if (!wanted.has(k)) { row.remove(); built.delete(k); }
+  const here = entryAt(now), backward = now >= N, touched = new Set(entries[here]?.inputs);
+  for (let place = top; place < end; place++) {
+    const k = shown[place];
+    let row = built.get(k);
+    if (!row) { row = buildRow(k); built.set(k, row); rows.append(row); }
+    row.style.top = `${place * ROW}px`;
+    const state = backward ? (k >= here ? "returned" : "reached") : k <= here ? "reached" : "future";
+    row.className = `row ${state}${entries[k].leaf ? " leaf" : ""}${k === here ? " now" : ""}${touched.has(k) ? " touched" : ""}`;
+    row.setAttribute("aria-selected", String(k === here));
+  }
+}
+
+function reveal(k) {
+  const place = shown.indexOf(k);
+  if (place < 0) return;
+  const margin = Math.min(2 * ROW, list.clientHeight / 3);
+  if (place * ROW < list.scrollTop + margin) list.scrollTop = Math.max(0, place * ROW - margin);
+  else if ((place + 1) * ROW > list.scrollTop + list.clientHeight - margin) list.scrollTop = (place + 1) * ROW - list.clientHeight + margin;
+}
+
+function filter() {
+  const words = $("find").value.toLowerCase().split(/\s+/).filter(Boolean);
+  shown = [];
+  entries.forEach((entry, k) => {
+    const text = [entry.op, entry.name ?? "", ...entry.scope].join(" ").toLowerCase();
+    if (words.every((word) => text.includes(word))) shown.push(k);
+  });
+  $("found").textContent = words.length ? String(shown.length) : "";
+  rows.style.height = `${shown.length * ROW}px`;
+  list.scrollTop = 0;
+  reveal(entryAt(now));
+  renderList();
+}
+
+// Entry k in the direction that the reader is going.
+function visit(k) {
+  go(now < N ? k : STEPS - 1 - k);
+}
+
+// ── memory ──────────────────────────────────────────────────────────────────────────────────────
+
+const svg = $("curve");
+const element = (tag, attributes) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+};
+const cursor = element("line", { y1: -2, y2: 102 });
+
+function drawCurve() {
+  svg.setAttribute("viewBox", `0 0 ${STEPS} 100`);
+  const path = (from, to) => {
+    const points = [`M${from} 100`];
+    for (let t = from; t < to; t++) { const y = (100 - 96 * held[t] / peak).toFixed(2); points.push(`L${t} ${y}L${t + 1} ${y}`); }
+    return `${points.join("")}L${to} 100Z`;
+  };
+  svg.append(element("path", { class: "up", d: path(0, N) }), element("path", { class: "down", d: path(N, STEPS) }), cursor);
+}
+
+// ── one step ────────────────────────────────────────────────────────────────────────────────────
+
+function render() {
+  if (!N) return;
+  const k = entryAt(now), backward = now >= N;
+  document.body.classList.toggle("backward", backward);
+  $("slider").value = String(now);
+  $("step").replaceChildren(`${backward ? "backward" : "forward"} #${k}`, make("span", {}, `, step ${now + 1} of ${STEPS}`));
+  $("bytes").textContent = `${bytes(held[now])} held, ${bytes(held[N - 1])} at the peak`;
+  cursor.setAttribute("x1", now + 0.5);
+  cursor.setAttribute("x2", now + 0.5);
+  reveal(k);
+  renderList();
+  picture(k, backward);
+  details(k, backward);
+}
+
+function play(on) {
+  clearInterval(playing);
+  playing = null;
+  if (on) {
+    if (now === STEPS - 1) go(0);
+    playing = setInterval(() => { if (now === STEPS - 1) play(false); else go(now + 1); }, 1000 / Number($("speed").value));
+  }
+  $("play").textContent = on ? "❚❚" : "▶";
+  $("play").setAttribute("aria-label", on ? "Pause" : "Play");
+}
+
+// ── light and dark: as the system, as the page around this one, or as the reader says ───────────
+
+let chosen = null;
+
+function around() {
+  try {
+    const theme = parent !== window && (parent.document.body.dataset.theme ?? parent.document.documentElement.dataset.theme);
+    return theme === "dark" || theme === "light" ? theme : null;
+  } catch { return null; }
+}
+
+const system = matchMedia("(prefers-color-scheme: dark)");
+
+function applyTheme() {
+  document.documentElement.classList.toggle("dark", (chosen ?? around() ?? (system.matches ? "dark" : "light")) === "dark");
+  render();
+}
+
+// ── the reader's hands ──────────────────────────────────────────────────────────────────────────
+
+$("first").onclick = () => go(0);
+$("back").onclick = () => go(now - 1);
+$("next").onclick = () => go(now + 1);
+$("turn").onclick = () => go(N);
+$("last").onclick = () => go(STEPS - 1);
+$("play").onclick = () => play(playing === null);
+$("speed").onchange = () => { if (playing !== null) play(true); };
+$("slider").max = String(STEPS - 1);
+$("slider").oninput = (event) => go(Number(event.target.value));
+$("find").oninput = filter;
+$("theme").onclick = () => { chosen = document.documentElement.classList.contains("dark") ? "light" : "dark"; applyTheme(); };
+list.onscroll = renderList;
+rows.onclick = (event) => { const row = event.target.closest(".row"); if (row) visit(Number(row.dataset.entry)); };
+const seek = (event) => { const box = svg.getBoundingClientRect(); go(Math.floor((event.clientX - box.left) / box.width * STEPS)); };
+svg.onpointerdown = (event) => { svg.setPointerCapture(event.pointerId); seek(event); };
+svg.onpointermove = (event) => { if (event.buttons) seek(event); };
+addEventListener("resize", renderList);
+
+// Up and down go along the list as it is filtered; left and right along the steps.
+function along(direction) {
+  const here = entryAt(now);
+  const next = direction > 0 ? shown.find((k) => k > here) : shown.findLast((k) => k < here);
+  if (next !== undefined) visit(next);
+}
+
+addEventListener("keydown", (event) => {
+  const typing = event.target === $("find");
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (typing && event.key === "Escape") { $("find").value = ""; filter(); list.focus(); return; }
+  if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+    if (event.target.tagName === "SELECT") return;
+    along(event.key === "ArrowDown" ? 1 : -1);
+  } else if (typing || event.target.tagName === "SELECT") return;
+  else if (event.key === "ArrowRight") go(now + 1);
+  else if (event.key === "ArrowLeft") go(now - 1);
+  else if (event.key === "Home") go(0);
+  else if (event.key === "End") go(STEPS - 1);
+  else if (event.key === "b" || event.key === "B") go(N);
+  else if (event.key === "/") $("find").focus();
+  else if (event.key === " " && event.target.tagName !== "BUTTON" && event.target.tagName !== "SUMMARY") play(playing === null);
+  else return;
+  event.preventDefault();
+});
+
+// #12 opens the page at step 12
+const linked = () => { const t = Number.parseInt(location.hash.slice(1), 10); if (Number.isInteger(t)) go(t - 1); };
+addEventListener("hashchange", linked);
+system.addEventListener("change", applyTheme);
+if (around()) new MutationObserver(applyTheme).observe(parent.document.body, { attributes: true, attributeFilter: ["data-theme"] });
+
+const leaves = entries.filter((entry) => entry.leaf).length;
+$("facts").textContent = `${N - leaves} operations on ${leaves} leaves`;
+drawCurve();
+now = Math.min(leaves, N - 1);                       // at the first operation: leaves are only given
+filter();
+applyTheme();
+linked();
+})();

@@ -1,0 +1,296 @@
+"""The tape as a page: step through the forward and the backward pass and see what every entry holds."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import time
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from minigrad.engine.backward import differentiate
+from minigrad.engine.inspection import contents, entries
+from minigrad.engine.tape import GradientError, set_observer
+from minigrad.engine.tensor import Tensor
+from minigrad.nn import Module
+from minigrad.viz.equations import Equation, equation_of
+from minigrad.viz.recording import newest, record
+from minigrad.viz.sources import excerpt, user_line
+from minigrad.viz.values import describe, wait_for
+
+HEIGHT = 760  # pixels of the frame in a notebook
+
+
+class Page:
+    """A page that stands by itself: in a notebook it shows itself, and it is a path where one is expected.
+
+    Attributes
+    ----------
+    html : str
+        The whole page.
+    path : pathlib.Path or None
+        Where it was written.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import viz
+    >>> x = mg.tensor(3.0, requires_grad=True)
+    >>> page = viz.explore(x * x)
+    >>> page.path is None, page.html.startswith("<!doctype html>")
+    (True, True)
+    """
+
+    def __init__(self, text: str, path: Path | None, entries: int) -> None:
+        self.html, self.path, self._entries = text, path, entries
+
+    def __fspath__(self) -> str:
+        if self.path is None:
+            raise TypeError("[Page] expected a page that was written to a file: explore(loss, path)")
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        place = "in memory" if self.path is None else str(self.path)
+        return f"Page({self._entries} entries, {len(self.html) / 1e6:.2f} MB, {place})"
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" title="The tape, entry by entry" loading="lazy" '
+            f'style="width:100%;height:{HEIGHT}px;border:1px solid #8884;border-radius:8px"></iframe>'
+        )
+
+
+class Tensors:
+    """The tensors of a page; equal ones are written once, and so are seen to be equal."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, Any]] = []
+        self._numbers: dict[str, int] = {}
+
+    def add(self, shown: dict[str, Any]) -> int:
+        """The number of what `describe` gave."""
+        key = json.dumps(shown)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.shown)
+            self.shown.append(shown)
+        return self._numbers[key]
+
+
+class Pass:
+    """What a backward pass brings to each operation, and how long that takes there."""
+
+    def __init__(self) -> None:
+        self.grads: dict[int, list[dict[str, Any] | None]] = {}
+        self.seconds: dict[int, float] = {}
+        self._open: list[tuple[int, float, tuple[Tensor | None, ...]]] = []
+
+    def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
+        """An operation that a backward pass records is not part of the tape that is shown."""
+
+    def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
+        """The gradients of an operation's outputs are complete."""
+        self.grads[sequence] = [None if g is None else describe(g) for g in grads]
+        self._open.append((sequence, time.perf_counter(), grads))
+
+    def left(self, sequence: int) -> None:
+        """It has sent its inputs theirs."""
+        _, since, grads = self._open.pop()
+        wait_for(grads)
+        self.seconds[sequence] = time.perf_counter() - since
+
+
+def explore(
+    loss: Tensor,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    grad: Tensor | None = None,
+    names: Module | Mapping[str, Tensor] | None = None,
+    recording: record | None = None,
+    title: str = "The tape",
+) -> Page:
+    """Write a page on which a reader steps through the forward and the backward pass that `loss` has behind it.
+
+    For every entry the page shows the values that came in and went out, the gradients on their way back, the equation
+    and its derivative, the line of the user's code, the time, and the bytes that the tape holds. It is one file that
+    needs neither network nor server.
+
+    Values of results are shown if the forward pass ran under `record`; a tape without one keeps no more than what its
+    backward reads, and the page says so. The gradients come from one backward pass that is run here with its tape
+    retained: nobody's ``grad`` is touched, and ``loss.backward()`` may follow. Hooks on tensors run in it as in any
+    other.
+
+    Parameters
+    ----------
+    loss : Tensor
+        What is differentiated.
+    path : str or path, optional
+        The file to write; without one the page is only returned.
+    grad : Tensor, optional
+        The gradient of `loss`, of its shape; may be left out for one element (then 1).
+    names : Module or mapping of str to Tensor, optional
+        What leaves are called: a module's parameters by their names, or names of your own.
+    recording : record, optional
+        The block that the forward pass ran in; by default the newest.
+    title : str
+        The heading of the page.
+
+    Returns
+    -------
+    Page
+        A path where one is expected; in a notebook, the page itself.
+
+    Raises
+    ------
+    GradientError
+        If `loss` does not depend on anything that requires grad, if it has several elements and there is no `grad`, or
+        if an earlier backward pass has freed the tape.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import viz
+    >>> x = mg.tensor([1.0, 2.0], requires_grad=True)
+    >>> with viz.record():
+    ...     loss = (x * x).sum()
+    >>> page = viz.explore(loss, "tape.html", names={"x": x})
+    >>> page
+    Page(3 entries, ... MB, tape.html)
+    """
+    if not isinstance(loss, Tensor):
+        raise TypeError(f"[explore] expected a tensor, got {type(loss).__name__}")
+    content = tape_of(loss, grad, names, newest() if recording is None else recording)
+    text = page_of(content, title)
+    written = None if path is None else Path(path)
+    if written is not None:
+        written.write_text(text, encoding="utf-8")
+    return Page(text, written, len(content["entries"]))
+
+
+def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor]) -> Pass:
+    """One backward pass to the leaves, observed; the tape is retained."""
+    seen = Pass()
+    before = set_observer(seen)
+    try:
+        differentiate([loss], [grad], leaves, True, False)
+    finally:
+        set_observer(before)
+    return seen
+
+
+def tape_of(
+    loss: Tensor, grad: Tensor | None, names: Module | Mapping[str, Tensor] | None, recording: record | None
+) -> dict[str, Any]:
+    """All that the page shows, ready for JSON; `explore.js` says what reads it.
+
+    ``entries`` stand in the order of the tape. Their ``outs``, ``grads`` and ``saved`` are numbers into ``tensors``,
+    their ``source`` into ``sources``, their ``equation`` into ``equations``. ``inputs`` are indices of entries,
+    ``routes`` say which output of that entry it was, ``read`` which tensor where the input is saved. ``held`` are the
+    bytes that the entry is the first to save: tensors at one address count once, leaves not at all.
+    """
+    rows = entries(loss)
+    if not rows:
+        raise GradientError(
+            f"[explore] expected a tensor that depends on something that requires grad, got one of shape {loss.shape}"
+        )
+    freed = next((row["op"] for row in rows if row["sequence"] > 0 and not row["inputs"]), None)
+    if freed is not None:
+        raise GradientError(
+            f"[explore] expected a tape that is whole, got one that an earlier backward freed from {freed} on: explore "
+            f"before it, or pass retain_graph=True to it"
+        )
+    held = contents(loss)
+    leaves = {sequence: leaf for sequence, (leaf, _) in held.items() if leaf is not None}
+    seen = gradients(loss, grad, list(leaves.values()))
+    given = dict(names.named_parameters()) if isinstance(names, Module) else dict(names or {})
+    known = {id(x): name for name, x in given.items()}
+    tensors, sources, equations = Tensors(), Table(user_line), Table(equation_row)
+    counted = {leaf.data_ptr() for leaf in leaves.values()}
+    numbers: dict[int, int] = {}  # id of a saved tensor -> its number; `held` keeps them alive
+    shown: list[dict[str, Any]] = []
+    for row in rows:
+        sequence = row["sequence"]
+        leaf, saved = held[sequence]
+        values = None if recording is None else recording.values.get(sequence)
+        if leaf is not None:
+            noted = None if recording is None else recording.leaves.get(sequence)
+            values = [noted or describe(leaf)]
+        new = {x.data_ptr(): x.nbytes for x in saved if x.data_ptr() not in counted}
+        counted |= new.keys()
+        for x in saved:
+            if id(x) not in numbers:
+                numbers[id(x)] = tensors.add(describe(x))
+        kept = [numbers[id(x)] for x in saved]
+        read = dict(zip(row["saved_inputs"], kept, strict=False))
+        arrived = seen.grads.get(sequence)
+        equation = equation_of(row["op"], len(row["inputs"]))
+        shown.append({
+            "op": row["op"],
+            "name": None if leaf is None else known.get(id(leaf)),
+            "leaf": sequence < 0,
+            "scope": [kind if name is None else f"{name}: {kind}" for name, kind in row["scope"]],
+            "inputs": row["inputs"],
+            "routes": row["outputs"],
+            "shape": list(row["shape"]),
+            "dtype": str(row["dtype"]),
+            "outs": None if values is None else [tensors.add(value) for value in values],
+            "grads": None if arrived is None else [None if g is None else tensors.add(g) for g in arrived],
+            "saved": kept,
+            "read": [read.get(i) for i in range(len(row["inputs"]))],
+            "saved_bytes": row["saved_bytes"],
+            "held": sum(new.values()),
+            "source": None if row["where"] is None else sources.add(row["where"]),
+            "equation": equations.add(equation),
+            "forward": None if recording is None else recording.seconds.get(sequence),
+            "backward": seen.seconds.get(sequence),
+        })  # fmt: skip
+    return {"entries": shown, "tensors": tensors.shown, "sources": sources.rows, "equations": equations.rows}
+
+
+class Table:
+    """Rows that entries share, each made once of its key."""
+
+    def __init__(self, make: Any) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._make, self._numbers = make, dict[Any, int]()
+
+    def add(self, key: Any) -> int:
+        """The number of the row of a key."""
+        if key not in self._numbers:
+            self._numbers[key] = len(self.rows)
+            self.rows.append(self._make(key))
+        return self._numbers[key]
+
+
+def equation_row(equation: Equation) -> dict[str, Any]:
+    return {
+        "inputs": equation.inputs,
+        "outputs": equation.outputs,
+        "forward": equation.forward,
+        "backward": equation.backward,
+        "source": equation.source,
+        "code": equation.code,
+        "excerpt": excerpt(equation.code),
+    }
+
+
+def page_of(content: dict[str, Any], title: str) -> str:
+    """The page: template, style, script and content in one text."""
+    files = resources.files("minigrad.viz")
+    # "<" is escaped so that no text of a user's can end the script element that it stands in
+    data = json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    parts = {
+        "title": html.escape(title),
+        "style": files.joinpath("explore.css").read_text(encoding="utf-8"),
+        "data": data,
+        "script": files.joinpath("explore.js").read_text(encoding="utf-8"),
+    }
+    template = files.joinpath("explore.html").read_text(encoding="utf-8")
+    pieces = template.split("{{")
+    filled = [pieces[0]]
+    for piece in pieces[1:]:
+        name, _, rest = piece.partition("}}")
+        filled += [parts[name], rest]
+    return "".join(filled)

@@ -1,0 +1,115 @@
+"""What a forward pass computed, kept as it was at the time: `viz.record()`."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from minigrad.engine.inspection import contents
+from minigrad.engine.modes import record_source
+from minigrad.engine.tape import set_observer
+from minigrad.engine.tensor import Tensor
+from minigrad.viz.values import describe, wait_for
+
+_newest: record | None = None
+
+
+def newest() -> record | None:
+    """The recording that was begun last."""
+    return _newest
+
+
+class record:
+    """Keep what every operation in the block computes, its source line and its time, for `explore`.
+
+    A tape holds no more than what backward needs. Inside this block the values of every result are noted down beside it
+    as the operation is recorded, so that later writes in place do not show: all numbers of a tensor of at most 8 rows
+    of 8, of larger ones statistics and a sample. The values of leaves are noted at the end of the block.
+
+    The newest recording is kept until the next one begins; hold on to the object to explore an older one. Only what the
+    calling thread computes is noted, and nothing under `minigrad.no_grad`.
+
+    Attributes
+    ----------
+    values : dict of int to list of dict
+        For the sequence number of each operation (``x.tape()`` has them) what is shown of each of its outputs:
+        ``shape``, ``dtype``, ``device``, and ``numbers`` (rows), or ``stats`` and ``first`` of a larger one.
+    leaves : dict of int to dict
+        The same for the leaves that the last result depends on.
+    seconds : dict of int to float
+        For each operation the time since the one before it was recorded, Python's share included; on a GPU until it has
+        computed the result.
+
+    Raises
+    ------
+    RuntimeError
+        If a block of the same object is entered while one is still open.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import viz
+    >>> x = mg.tensor([1.0, 2.0], requires_grad=True)
+    >>> with viz.record() as recording:
+    ...     y = (x * x).sum()
+    >>> [shown[0]["numbers"] for shown in recording.values.values()]
+    [[[1.0, 4.0]], [[5.0]]]
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[int, list[dict[str, Any]]] = {}
+        self.leaves: dict[int, dict[str, Any]] = {}
+        self.seconds: dict[int, float] = {}
+        self._before: Any = None
+        self._lines: record_source | None = None
+        self._last: tuple[Tensor, ...] = ()
+        self._since = 0.0
+
+    def __enter__(self) -> record:
+        global _newest
+        if self._lines is not None:
+            raise RuntimeError("[record] expected a block that is not open yet: enter another viz.record()")
+        _newest = self
+        self._lines = record_source()
+        self._lines.__enter__()
+        self._before = set_observer(self)
+        self._since = time.perf_counter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        set_observer(self._before)
+        assert self._lines is not None
+        self._lines.__exit__(kind, error, trace)
+        self._before = self._lines = None
+        for out in self._last:
+            for sequence, (leaf, _) in contents(out).items():
+                if leaf is not None and sequence not in self.leaves:
+                    self.leaves[sequence] = describe(leaf)
+        self._last = ()
+
+    # ── what the tape calls ───────────────────────────────────────────────────────────────────────
+
+    def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
+        """An operation was recorded."""
+        wait_for(outs)
+        self.seconds[sequence] = time.perf_counter() - self._since
+        self.values[sequence] = [describe(out) for out in outs]
+        self._last = outs
+        if self._before is not None:
+            self._before.recorded(sequence, op, outs)
+        self._since = time.perf_counter()
+
+    def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
+        """A backward pass inside the block reached an operation."""
+        if self._before is not None:
+            self._before.entered(sequence, op, grads)
+        self._since = time.perf_counter()
+
+    def left(self, sequence: int) -> None:
+        """And left it."""
+        if self._before is not None:
+            self._before.left(sequence)
+        self._since = time.perf_counter()

@@ -1,0 +1,504 @@
+"""What the page of a tape is made of: values as they were, gradients, memory, equations, in JSON that any text survives."""
+
+import doctest
+import html
+import json
+import math
+import re
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checks import sample
+from table import ALL
+
+import minigrad as mg
+from minigrad import nn, viz
+from minigrad.engine import tape
+from minigrad.engine.ops.recurrent import Cell, recurrent
+from minigrad.nn import functional as F
+from minigrad.viz.equations import EQUATIONS, VARIANTS, equation_of
+from minigrad.viz.values import describe
+
+
+def content(page):
+    """The JSON that a page carries, read as strictly as a browser does."""
+    (text,) = re.findall(r'<script type="application/json" id="tape">(.*?)</script>', page.html, re.DOTALL)
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def shown(page):
+    """op -> entry of a page, with the tensors in the place of their numbers."""
+    found = content(page)
+
+    def look(numbers):
+        return None if numbers is None else [None if n is None else found["tensors"][n] for n in numbers]
+
+    for entry in found["entries"]:
+        for name in ("outs", "grads", "saved", "read"):
+            entry[name] = look(entry[name])
+    return {entry["name"] or entry["op"]: entry for entry in found["entries"]}
+
+
+def numbers(tensor):
+    return np.asarray(tensor["numbers"])
+
+
+def values(tensor):
+    """The first numbers of what is shown of a tensor, small or large."""
+    return np.ravel(tensor["numbers"] if "numbers" in tensor else tensor["first"])
+
+
+def first_numbers(x):
+    return x.detach().numpy().ravel()[:8]
+
+
+def normalized_mlp():
+    mg.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.ReLU(), nn.Linear(5, 3))
+    return model, mg.random.normal(0, 1, (4, 6)), mg.tensor([0, 1, 2, 1])
+
+
+# ── values and gradients ──────────────────────────────────────────────────────────────────────────
+
+
+def test_values_and_gradients_are_those_of_the_pass(device):
+    model, x, y = normalized_mlp()
+    model.to(device)
+    with viz.record():
+        trunk = model[:3]
+        hidden = trunk(x.to(device))
+        loss = F.cross_entropy(model[3](hidden), y.to(device))
+    gradients = mg.grad(loss, [hidden, *model.parameters()], retain_graph=True)
+    page = shown(viz.explore(loss, names=model))
+    np.testing.assert_allclose(numbers(page["relu"]["outs"][0]), hidden.detach().to("cpu").numpy(), rtol=1e-6)
+    names = ["relu", *(name for name, _ in model.named_parameters())]
+    for name, gradient in zip(names, gradients, strict=True):
+        found = np.ravel(page[name]["grads"][0]["numbers"]).reshape(gradient.shape)
+        np.testing.assert_allclose(found, gradient.to("cpu").numpy(), rtol=1e-6, atol=1e-9, err_msg=name)
+    np.testing.assert_allclose(np.ravel(page["3.bias"]["outs"][0]["numbers"]), model[3].bias.detach().to("cpu").numpy())
+    assert page["relu"]["outs"][0]["device"] == device
+    assert page["relu"]["scope"] == ["Sequential", "2: ReLU"]
+
+
+def test_nobodys_gradient_is_touched_and_backward_may_follow():
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    loss = (x * x).sum()
+    viz.explore(loss)
+    assert x.grad is None
+    loss.backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_values_are_those_of_their_time():
+    """Neither a later write into a result nor an update of a leaf shows."""
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    with viz.record():
+        y = x + 1
+        z = y * 3
+        with mg.no_grad():
+            y.fill_(7.0)
+        total = z.sum()
+    with mg.no_grad():
+        x.fill_(9.0)
+    page = shown(viz.explore(total, names={"x": x}))
+    assert page["add"]["outs"][0]["numbers"] == [[2.0, 3.0]]
+    assert page["x"]["outs"][0]["numbers"] == [[1.0, 2.0]]
+
+
+def test_a_recorded_write_is_an_entry():
+    x = mg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    with viz.record():
+        y = x * 1
+        y[1:] = mg.tensor([5.0, 6.0])
+        loss = (y * y).sum()
+    page = shown(viz.explore(loss))
+    assert page["setitem"]["outs"][0]["numbers"] == [[1.0, 5.0, 6.0]]
+    assert page["leaf"]["grads"][0]["numbers"] == [[2.0, 0.0, 0.0]]
+
+
+def test_without_a_recording_what_backward_saves_is_known():
+    x, w = mg.tensor([[1.0, 2.0]]), mg.tensor([[3.0, 4.0]], requires_grad=True)
+    loss = F.linear(x, w).exp().sum()
+    page = shown(viz.explore(loss, names={"w": w}, recording=viz.record()))
+    assert page["w"]["outs"][0]["numbers"] == [[3.0, 4.0]]
+    assert page["linear"]["outs"] is None
+    assert page["linear"]["read"][0]["numbers"] == [[1.0, 2.0]]
+    assert page["exp"]["saved"][0]["numbers"] == [[pytest.approx(math.exp(11), rel=1e-6)]]
+    assert page["linear"]["source"] is None
+    assert page["linear"]["forward"] is None
+    assert page["linear"]["backward"] > 0
+
+
+def test_the_newest_recording_counts_and_an_older_one_can_be_given():
+    x = mg.tensor(2.0, requires_grad=True)
+    with viz.record() as first:
+        y = x * x
+    with viz.record():
+        _ = x + 1
+    assert shown(viz.explore(y))["multiply"]["outs"] is None
+    assert shown(viz.explore(y, recording=first))["multiply"]["outs"][0]["numbers"] == [[4.0]]
+
+
+def test_recordings_nest_and_give_the_thread_back():
+    """The outer block hears of what the inner one hears, and after an error nobody watches any more."""
+    x = mg.tensor(2.0, requires_grad=True)
+    with viz.record() as outer:
+        with viz.record() as inner:
+            y = x.exp()
+        z = y * 3
+    assert len(inner.values) == 1
+    assert len(outer.values) == 2
+    assert shown(viz.explore(z, recording=outer))["exp"]["forward"] > 0
+    with pytest.raises(mg.GradientError), viz.record() as broken:
+        mg.ones(2).backward()
+    _ = x.exp()
+    assert broken.values == {}
+    assert tape.set_observer(None) is None
+    with pytest.raises(RuntimeError, match=r"\[record\] expected a block that is not open yet"), outer, outer:
+        pass
+    assert tape.set_observer(None) is None
+
+
+def test_source_lines_are_shown_with_their_neighbours():
+    x = mg.tensor(2.0, requires_grad=True)
+    with viz.record():
+        y = x.exp()  # this very line
+    found = content(viz.explore(y))
+    (source,) = found["sources"]
+    assert source["lines"][source["line"] - source["first"]].strip() == "y = x.exp()  # this very line"
+    assert not Path(source["file"]).is_absolute()
+
+
+# ── what tapes may hold ───────────────────────────────────────────────────────────────────────────
+
+
+def test_operations_of_several_outputs():
+    x = mg.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], requires_grad=True)
+    with viz.record():
+        parts = mg.split(x, 3)
+        loss = (parts[2] * parts[0]).sum()
+    page = shown(viz.explore(loss))
+    assert [out["numbers"] for out in page["split"]["outs"]] == [[[1.0, 2.0]], [[3.0, 4.0]], [[5.0, 6.0]]]
+    assert [g and g["numbers"] for g in page["split"]["grads"]] == [[[5.0, 6.0]], None, [[1.0, 2.0]]]
+    assert page["multiply"]["routes"] == [2, 0]
+    assert page["split"]["shape"] == [1, 2]
+
+
+@pytest.mark.parametrize("kind, outputs", [("lstm", 3), ("gru", 2), ("rnn_tanh", 2)])
+def test_recurrent_layers(kind, outputs):
+    mg.manual_seed(0)
+    layer = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn_tanh": nn.RNN}[kind](3, 4, norm="layer")
+    with viz.record():
+        y, _ = layer(mg.random.normal(0, 1, (5, 2, 3)))
+        loss = (y * y).sum()
+    page = shown(viz.explore(loss, names=layer))
+    entry = page[kind.partition("_")[0]]
+    assert len(entry["outs"]) == outputs
+    assert entry["outs"][0]["shape"] == [5, 2, 4]
+    assert entry["grads"][1] is None
+    np.testing.assert_allclose(values(page["weight_hh_l0"]["grads"][0])[:8], first_numbers(mg.grad(loss, layer.weight_hh_l0)), rtol=1e-6)
+
+
+def test_a_step_of_a_composed_lstm():
+    mg.manual_seed(0)
+    cell = nn.LSTMCell(3, 4, norm="layer")
+    with viz.record():
+        h, c = cell(mg.random.normal(0, 1, (2, 3)), (mg.zeros((2, 4)), mg.zeros((2, 4))))
+        loss = (h * h).sum() + c.sum()
+    found = content(viz.explore(loss, names=cell))
+    assert all(entry["outs"] and entry["grads"] for entry in found["entries"])
+
+
+def test_a_tape_that_was_recorded_while_differentiating():
+    model, x, y = normalized_mlp()
+    with viz.record():
+        loss = F.cross_entropy(model(x), y)
+        gradients = mg.grad(loss, list(model.parameters()), create_graph=True)
+        penalty = sum((g * g).sum() for g in gradients)
+    found = content(viz.explore(penalty, names=model))
+    assert len(found["entries"]) > 60
+    # the entry that sends a bias its first-order gradient does not depend on the bias: not all have a gradient
+    assert all(entry["outs"] for entry in found["entries"])
+    wanted = mg.grad(penalty, model[3].weight)
+    (entry,) = [entry for entry in found["entries"] if entry["name"] == "3.weight"]
+    np.testing.assert_allclose(numbers(found["tensors"][entry["grads"][0]]), wanted.numpy(), rtol=1e-5)
+
+
+def test_integers_booleans_scalars_and_empty_tensors(device):
+    x = mg.asarray(np.arange(6.0).reshape(2, 3), device=device, requires_grad=True)
+    with viz.record():
+        chosen = mg.where(mg.asarray([True, False, True], device=device), x, 0.0)
+        taken = mg.take(chosen, mg.asarray([1, 1], device=device), axis=0)
+        nothing = taken[:0].exp()
+        loss = taken.sum() + nothing.sum()
+    page = shown(viz.explore(loss))
+    assert page["where"]["read"][2]["numbers"] == [[1, 0, 1], [1, 0, 1]]
+    assert page["exp"]["outs"][0]["shape"] == [0, 3]
+    assert page["add"]["outs"][0]["numbers"] == [[16.0]]
+
+
+def test_numbers_that_json_does_not_know():
+    x = mg.tensor([math.nan, math.inf, -math.inf, 0.0], requires_grad=True)
+    with viz.record():
+        loss = mg.concat([x] * 20).sum()
+    page = shown(viz.explore(loss, names={"x": x}))
+    assert page["x"]["outs"][0]["numbers"] == [["nan", "inf", "-inf", 0.0]]
+    found = page["concat"]["outs"][0]["stats"]
+    assert (found["nan"], found["inf"], found["zeros"], found["max"]) == (20, 40, 0.25, 0.0)
+
+
+def test_an_operation_of_the_users_own():
+    class Cube(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * 3 * x * x
+
+    x = mg.tensor(2.0, requires_grad=True)
+    with viz.record():
+        y = Cube.apply(x)
+    page = viz.explore(y, names={"x": x})
+    assert shown(page)["Cube"]["outs"][0]["numbers"] == [[8.0]]
+    assert shown(page)["x"]["grads"][0]["numbers"] == [[12.0]]
+    assert content(page)["equations"][1]["backward"] == "Cube.backward, written in Python"
+
+
+def test_a_leaf_that_nobody_holds_has_no_gradient():
+    y = mg.tensor(2.0, requires_grad=True) + mg.tensor(3.0, requires_grad=True)
+    found = content(viz.explore(y))
+    assert [entry["grads"] for entry in found["entries"]] == [None, None, None]
+
+
+# ── large tensors, memory ─────────────────────────────────────────────────────────────────────────
+
+
+def test_large_tensors_are_shown_by_statistics_and_a_sample(rng):
+    values = rng.normal(3, 2, (300, 500)).astype(np.float32)
+    values[::2, 0] = 0
+    found = describe(mg.tensor(values))
+    reference = {"min": values.min(), "mean": values.mean(dtype=float), "max": values.max(), "std": values.std(dtype=float)}
+    assert {name: found["stats"][name] for name in reference} == pytest.approx(reference, rel=1e-6)
+    assert found["stats"]["zeros"] == pytest.approx(150 / 150000)
+    assert found["first"] == pytest.approx(values[0, :8], rel=1e-6)
+    assert found["map_shape"] == [16, 32]
+    assert len(json.dumps(found)) < 1500
+
+
+def test_integers_that_javascript_cannot_hold_stay_exact():
+    assert describe(mg.tensor([2**53 + 1, -5]))["numbers"] == [["9007199254740993", -5]]
+
+
+def test_memory_counts_each_piece_once_and_leaves_not():
+    """A chain y = tanh(x w): matmul saves x and w, tanh its output, which the next matmul saves again."""
+    w = mg.full((8, 8), 0.1, requires_grad=True)
+    x = mg.ones((4, 8))
+    y = x
+    for _ in range(3):
+        y = mg.tanh(y @ w)
+    found = content(viz.explore(y.sum()))
+    piece = 4 * 8 * 4
+    ops = [entry["held"] for entry in found["entries"] if not entry["leaf"]]
+    assert ops == [piece, piece, 0, piece, 0, piece, 0]  # x; the three outputs of tanh; nothing for the sum
+    saved = sum(entry["saved_bytes"] for entry in found["entries"])
+    assert saved == 6 * piece + 3 * 8 * 8 * 4
+
+
+# ── the page ──────────────────────────────────────────────────────────────────────────────────────
+
+HOSTILE = """</script><img src=x onerror="document.title='broken'">'&amp;{{data}}"""
+
+
+def test_no_name_can_become_markup(tmp_path):
+    layer = type(HOSTILE, (nn.Linear,), {})(2, 3)
+    x = mg.ones((1, 2))
+    namespace = {"layer": layer, "x": x, "viz": viz}
+    exec(compile("with viz.record():\n    y = layer(x).sum()", f"/nowhere/{HOSTILE}.py", "exec"), namespace)
+    page = viz.explore(namespace["y"], tmp_path / "page.html", names={HOSTILE: layer.weight}, title=HOSTILE)
+    assert page.html.count("</script>") == 2
+    assert "<img" not in page.html
+    found = content(page)
+    assert found["entries"][-1]["scope"] == []
+    assert found["entries"][2]["scope"] == [HOSTILE]
+    assert HOSTILE in [entry["name"] for entry in found["entries"]]
+    assert HOSTILE.rpartition("/")[2] in found["sources"][0]["file"]
+    assert html.escape(HOSTILE) in page.html
+
+
+def test_page_is_a_path_and_shows_itself(tmp_path):
+    x = mg.tensor(2.0, requires_grad=True)
+    page = viz.explore(x * x, tmp_path / "tape.html")
+    assert Path(page).read_text(encoding="utf-8") == page.html
+    (inside,) = re.findall(r'srcdoc="(.*?)"', page._repr_html_(), re.DOTALL)
+    assert html.unescape(inside) == page.html
+    assert repr(page).startswith("Page(2 entries, 0.0")
+    with pytest.raises(TypeError, match=r"\[Page\] expected a page that was written to a file"):
+        Path(viz.explore(x * x))
+
+
+def test_page_asks_for_nothing_from_elsewhere():
+    x = mg.tensor(2.0, requires_grad=True)
+    text = viz.explore(x * x).html
+    own = "http://www.w3.org/2000/svg"
+    assert not re.findall(r"https?://|//[a-z]+\.|@import|url\(|<link|src=", text.replace(own, ""))
+    for name in ("explore.html", "explore.js", "explore.css"):
+        assert resources.files("minigrad.viz").joinpath(name).is_file()
+
+
+def test_what_cannot_be_explored_says_why():
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(TypeError, match=r"\[explore\] expected a tensor, got float"):
+        viz.explore(1.0)
+    with pytest.raises(mg.GradientError, match=r"\[explore\] expected a tensor that depends on something"):
+        viz.explore(mg.ones(2))
+    with pytest.raises(mg.GradientError, match="is not one number"):
+        viz.explore(x * 2)
+    loss = (x * x).sum()
+    loss.backward()
+    with pytest.raises(mg.GradientError, match=r"\[explore\] expected a tape that is whole, got one .* freed from sum on"):
+        viz.explore(loss)
+    assert tape.set_observer(None) is None
+
+
+@pytest.mark.parametrize("name", viz.__all__)
+def test_examples_of_docstrings_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = doctest.DocTestFinder(recurse=False).find(getattr(viz, name), name, globs={})
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    for test in found:
+        runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0
+    assert runner.tries > 2
+
+
+def test_a_cotangent_can_be_given():
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    page = shown(viz.explore(x * 2, grad=mg.tensor([1.0, 10.0]), names={"x": x}))
+    assert page["x"]["grads"][0]["numbers"] == [[2.0, 20.0]]
+
+
+# ── equations ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def recorded_ops(y):
+    """The operations that y, and its first derivative as a function of everything, are made of."""
+    roots = [y]
+    leaves = [x for x, _ in tape_contents(y) if x is not None]
+    if leaves and y.size:
+        gradients = mg.grad(y, leaves, mg.ones(y.shape, dtype=y.dtype, requires_grad=True), create_graph=True, allow_unused=True)
+        roots += [g for g in gradients if g is not None and g.requires_grad]
+    return {(row["op"], len(row["inputs"])) for root in roots for row in root.tape()}
+
+
+def tape_contents(y):
+    from minigrad.engine.inspection import contents
+
+    return contents(y).values()
+
+
+def tensors_of(result):
+    return [y for y in (result if isinstance(result, (tuple, list)) else [result]) if isinstance(y, mg.Tensor)]
+
+
+def test_every_operation_that_is_recorded_has_an_equation(rng):
+    """All cases of the table of operations, their first derivatives, and what the table does not call."""
+    found = set()
+    for op in ALL:
+        for case in op.cases if op.gradient else ():
+            xs = [mg.tensor(sample(rng, shape, "float64", op.interval(k)), requires_grad=True) for k, shape in enumerate(case.shapes)]
+            options = {k: mg.tensor(v) if isinstance(v, np.ndarray) else v for k, v in case.options.items()}
+            for y in tensors_of(op(*xs, **options)):
+                if y.requires_grad:
+                    found |= recorded_ops(y)
+    x = mg.ones((2, 2), requires_grad=True)
+    parameter = mg.ones((1, 1, 2), requires_grad=True)
+    for kind in ("rnn_relu", "lstm", "gru"):
+        gates = {"rnn_relu": 1, "lstm": 4, "gru": 3}[kind]
+        state = mg.zeros((1, 2))
+        share = mg.broadcast_to(parameter, (1, 1, 2 * gates)) if gates == 1 else mg.concat([parameter] * gates, axis=2)
+        y = recurrent(Cell(kind), share, state, state if kind == "lstm" else None, mg.ones((2 * gates, 2)))[0]
+        found |= recorded_ops(y)
+    written = x * 1
+    written[0] = 5.0
+    found |= recorded_ops(written)
+    found |= recorded_ops(F.dropout(x, 0.5)) | recorded_ops(x.astype("float64")) | recorded_ops(x.copy())
+    unknown = {op for op, _ in found} - set(EQUATIONS)
+    assert not unknown, f"no equation in viz/equations.py: {sorted(unknown)}"
+    never = set(EQUATIONS) - {op for op, _ in found}
+    assert never <= {"to", "floor", "ceil", "round", "sign"}, f"nothing records: {sorted(never)}"
+    for op, inputs in found:
+        names = equation_of(op, inputs).inputs
+        assert inputs <= len(names) or names[-1].endswith("…"), f"{op} has {inputs} inputs, of which {names} are named"
+
+
+SOURCES = Path(mg.__file__).parent.parent / "cext"
+NUMERIC = [op for op, equation in EQUATIONS.items() if "functions." in equation.code or "arithmetic." in equation.code or "trigonometry." in equation.code]
+FUNCTIONS = {
+    **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "sign", "sqrt", "abs", "floor")},
+    "arcsin": np.arcsin, "arccos": np.arccos, "arctan": np.arctan, "arsinh": np.arcsinh, "arcosh": np.arccosh, "artanh": np.arctanh,
+    "ln": np.log, "log2": np.log2, "log10": np.log10, "ceil": np.ceil, "pi": np.pi,
+}  # fmt: skip
+SPELLED = {
+    "eˣ": "exp(x)", "2ˣ": "(2**x)", "aᵇ⁻¹": "(a**(b-1))", "aᵇ": "(a**b)", "²": "**2", "³": "**3", "√x": "sqrt(x)", "√π": "sqrt(pi)", "√": "sqrt",
+    "|x|": "abs(x)", "⌊x⌋": "floor(x)", "⌈x⌉": "ceil(x)", "⌊a / b⌋": "floor(a / b)", "−": "-", "₁₀": "10", "₂": "2",
+}  # fmt: skip
+
+
+def value_of(text, names):
+    """A formula of the table, computed: "2 g x" and "g cos x" are products."""
+    text = text.partition(",")[0]
+    for sign, spelled in SPELLED.items():
+        text = text.replace(sign, spelled)
+    functions = "|".join(sorted(FUNCTIONS, key=len, reverse=True))
+    text = re.sub(rf"\b({functions}) (\w+)", r"\1(\2)", text)
+    text = re.sub(rf"\b({functions}) \(", r"\1(", text)
+    text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", text)
+    return eval(text, {"__builtins__": {}}, {**FUNCTIONS, **names})
+
+
+# what is no formula, but words
+WORDS = {"atan2", "round", "erf"}
+
+
+@pytest.mark.parametrize("op", [op for op in NUMERIC if op not in WORDS])
+def test_equations_compute_what_the_operation_computes(op, rng):
+    """Output and gradient of each elementwise operation against the text that a reader sees."""
+    equation = EQUATIONS[op]
+    low, high = (1.1, 2) if op == "acosh" else (0.1, 0.9)
+    values = {name: rng.uniform(low, high, 5) for name in equation.inputs}
+    xs = [mg.tensor(value, requires_grad=True) for value in values.values()]
+    y = getattr(mg, op)(*xs)
+    g = rng.normal(size=5)
+    names = {**values, "g": g, "y": y.detach().numpy()}
+    np.testing.assert_allclose(value_of(equation.forward.removeprefix("y = "), names), names["y"], rtol=1e-12)
+    lines = dict(line.split(" = ", 1) for line in equation.backward.splitlines())
+    assert list(lines) == [f"d{name}" for name in equation.inputs]
+    for name, gradient in zip(equation.inputs, mg.grad(y, xs, mg.tensor(g)), strict=True):
+        np.testing.assert_allclose(value_of(lines[f"d{name}"], names) * np.ones(5), gradient.numpy(), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("key", [*EQUATIONS, *VARIANTS], ids=str)
+def test_the_source_of_a_derivative_is_where_the_table_says(key):
+    """In a clone the page shows the function; an installed package has no cext/ and shows its name."""
+    from minigrad.viz.sources import excerpt
+
+    equation = EQUATIONS[key] if isinstance(key, str) else VARIANTS[key]
+    if not equation.code:
+        assert key in {"leaf", "identity", "to"}
+        return
+    found = excerpt(equation.code)
+    if SOURCES.is_dir():
+        assert any(equation.code.partition(".")[2] + "(" in line for line in found["lines"])
+        assert len(found["lines"]) < 60
+    else:
+        assert found is None
