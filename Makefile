@@ -26,7 +26,7 @@ help:
 	@echo 'make gpu-check   the suite on a GPU (or the emulation), compute-sanitizer, the benchmarks on it'
 	@echo 'make lint        ruff, cython-lint, clang-format, mypy'
 	@echo 'make format      let ruff and clang-format mend what they can'
-	@echo 'make bench       compare with PyTorch and JA.PHONY: help demo experiments docs test gpu-check lint format bench (ROUNDS=5)'
+	@echo 'make bench       compare with PyTorch and JAX (ROUNDS=5)'
 	@echo 'make debug       the suite on a build with bounds checks'
 	@echo 'make sanitize    the suite on a build with AddressSanitizer and UBSan'
 	@echo 'make wheel       a wheel and a source archive in dist/'
@@ -93,33 +93,33 @@ bench: $(VENV)/built $(VENV)/peers
 
 # --- quality -------------------------------------------------------------------------------------------------------
 
-C.PHONY: help demo experiments docs test gpu-check lint format bench.PHONY: help demo experiments docs test gpu-check lint format bench_FILES := $(shell find cext -name '*.cpp' -o -name '*.hpp')
+CXX_FILES := $(shell find cext -name '*.cpp' -o -name '*.hpp')
 PY_FILES = minigrad benchmarks examples tests setup.py
 
 lint: export PATH := $(CURDIR)/$(IN):$(PATH)
 lint: $(VENV)/built $(VENV)/lint
 	$(IN)/ruff check $(PY_FILES)
 	$(IN)/cython-lint cext
-	$(IN)/clang-format --dry-run -Werror $(C.PHONY: help demo experiments docs test gpu-check lint format bench.PHONY: help demo experiments docs test gpu-check lint format bench_FILES)
+	$(IN)/clang-format --dry-run -Werror $(CXX_FILES)
 	$(IN)/mypy
 
 format: $(VENV)/built $(VENV)/lint
 	$(IN)/ruff check --fix $(PY_FILES)
-	$(IN)/clang-format -i $(C.PHONY: help demo experiments docs test gpu-check lint format bench.PHONY: help demo experiments docs test gpu-check lint format bench_FILES)
+	$(IN)/clang-format -i $(CXX_FILES)
 
 # Both checking builds live in build/ beside the ordinary one and run from there; PYTHONSAFEPATH keeps the processes that
 # tests start from finding the ordinary one in the current folder.
 debug: $(VENV)/built $(VENV)/test
 	MINIGRAD_DEBUG=1 $(IN)/python setup.py -q build --build-lib build/debug/lib
-	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug/lib MINIGRAD_E.PHONY: help demo experiments docs test gpu-check lint format benchPECT_BUILD=build/debug/lib $(IN)/pytest -n $(WORKERS) $(ARGS)
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug/lib MINIGRAD_EXPECT_BUILD=build/debug/lib $(IN)/pytest -n $(WORKERS) $(ARGS)
 
 # CPython itself leaks at exit and needs the sanitizer loaded first; PYTHONMALLOC shows it every allocation. Sizes beyond
 # memory are an error to be raised, not to abort at.
 sanitize: $(VENV)/built $(VENV)/test
 	MINIGRAD_SANITIZE=1 $(IN)/python setup.py -q build --build-lib build/sanitize/lib
-	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/sanitize/lib MINIGRAD_E.PHONY: help demo experiments docs test gpu-check lint format benchPECT_BUILD=build/sanitize/lib PYTHONMALLOC=malloc \
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/sanitize/lib MINIGRAD_EXPECT_BUILD=build/sanitize/lib PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-	LD_PRELOAD="$$($${C.PHONY: help demo experiments docs test gpu-check lint format bench.PHONY: help demo experiments docs test gpu-check lint format bench:-g++} -print-file-name=libasan.so) $$($${C.PHONY: help demo experiments docs test gpu-check lint format bench.PHONY: help demo experiments docs test gpu-check lint format bench:-g++} -print-file-name=libstdc++.so)" \
+	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
 	$(IN)/pytest -n $(WORKERS) $(ARGS)
 
 # --- distribution --------------------------------------------------------------------------------------------------
@@ -133,12 +133,12 @@ wheel: $(VENV)/built
 dist-check: wheel
 	@set -e; for archive in $(CURDIR)/dist/*.whl $(CURDIR)/dist/*.tar.gz; do \
 		echo "--- $$archive"; \
-		folder=$$(mktemp -d); trap 'rm -rf "$$folder"' E.PHONY: help demo experiments docs test gpu-check lint format benchIT; \
+		folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 		$(PYTHON) -m venv "$$folder/venv"; \
 		"$$folder/venv/bin/pip" install -q "$$archive[test]"; \
 		"$$folder/venv/bin/pip" install -q '$(TORCH)' || true; \
 		cp -r tests "$$folder/tests"; \
-		(cd "$$folder" && MINIGRAD_E.PHONY: help demo experiments docs test gpu-check lint format benchPECT_BUILD="$$folder/venv" venv/bin/pytest -n $(WORKERS) tests $(ARGS)); \
+		(cd "$$folder" && MINIGRAD_EXPECT_BUILD="$$folder/venv" venv/bin/pytest -n $(WORKERS) tests $(ARGS)); \
 		rm -rf "$$folder"; \
 	done
 
