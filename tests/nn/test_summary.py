@@ -99,6 +99,33 @@ def test_lenets(norm, total, buffers):
     assert text.endswith("Not trainable: 408 (running statistics: 408)" if buffers else "Not trainable: 0")
 
 
+class Review(nn.Module):
+    """A network for film reviews: table of words, LSTM, one probability from its last output."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(10000, 100), nn.Linear(128, 1)
+        self.lstm = nn.LSTM(100, 128, bias="input", batch_first=True, **options)
+
+    def forward(self, words):
+        return nn.functional.sigmoid(self.head(self.lstm(self.embedding(words))[0][:, -1]))
+
+
+@pytest.mark.parametrize("options, norms", [
+    ({"gate_activation": "hard_sigmoid"}, 0),
+    ({"norm": "layer"}, 2 * (512 + 512 + 128)),
+    ({"norm": "layer", "norm_each_gate": True, "carry_norm": True}, 2 * (512 + 128)),
+])  # fmt: skip
+def test_reviews(options, norms):
+    """The number that Keras prints for IMDB, 1,117,377, and gains and shifts of the norms beside it."""
+    summary = nn.summary(Review(**options), (None, 80), dtype="int64")
+    assert summary.rows[0] == ("embedding (Embedding)", (None, 80, 100), 1_000_000)
+    assert ("head (Linear)", (None, 1), 129) in summary.rows
+    assert sum(row.parameters for row in summary.rows if row.layer.startswith("lstm")) == 4 * 128 * (100 + 128 + 1) + norms
+    assert (summary.total, summary.trainable) == (1_117_377 + norms,) * 2
+    assert f"Total parameters: {1_117_377 + norms:,}" in str(summary)
+
+
 def test_shared_parameters_count_once_in_the_total():
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     model[1].weight = model[0].weight
