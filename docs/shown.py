@@ -47,7 +47,7 @@ def claims(experiment: str, *words: str) -> Markdown:
 
 
 def verdicts(experiment: str, *words: str) -> str:
-    """The verdicts of these rows, one word each: a page that says them in its text asserts that they are still these."""
+    """The verdicts of these rows, a word each: a page that says them in its text asserts that they are still these."""
     return " ".join(row[-1].strip("*") for row in _rows(experiment, words))
 
 
