@@ -94,7 +94,7 @@ bench: $(VENV)/built $(VENV)/peers
 # --- quality -------------------------------------------------------------------------------------------------------
 
 CXX_FILES := $(shell find cext -name '*.cpp' -o -name '*.hpp')
-PY_FILES = minigrad benchmarks examples tests setup.py
+PY_FILES = minigrad benchmarks docs examples tests setup.py
 
 lint: export PATH := $(CURDIR)/$(IN):$(PATH)
 lint: $(VENV)/built $(VENV)/lint
