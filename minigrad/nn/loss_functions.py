@@ -61,10 +61,10 @@ def binary_cross_entropy_with_logits(
     logits: Tensor, labels: Tensor, weight: Tensor | None = None, reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Binary cross-entropy of σ(z): loss = w (max(z, 0) − z y + log(1 + e^−|z|)).
+    """Binary cross-entropy of σ(z): loss = w (q y log(1 + e^−z) + (1 − y) log(1 + e^z)).
 
-    The formula does not overflow for any z. With positive labels weighted by q,
-    loss = w ((1 − y) z + (1 + (q − 1) y) log(1 + e^−z)).
+    The logarithms are softplus(−z) and softplus(z), which overflow for no z, and nothing is subtracted: also a loss near
+    zero keeps its digits.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def binary_cross_entropy_with_logits(
         w, broadcast over the losses.
     reduction : {"mean", "sum", "none"}
     pos_weight : Tensor, optional
-        q, broadcast over the losses.
+        q, the weight of positive labels, broadcast over the losses; 1 if not given.
 
     Returns
     -------
@@ -102,10 +102,8 @@ def binary_cross_entropy_with_logits(
     check_reduction(op, reduction)
     _check_pair(op, logits, labels)
     _check_unit_interval(op, "labels", labels)
-    if pos_weight is None:
-        loss = softplus(logits) - logits * labels    # softplus(z) = max(z, 0) + log(1 + e^-|z|)
-    else:
-        loss = (1 - labels) * logits + (1 + (pos_weight - 1) * labels) * softplus(-logits)
+    positive = labels if pos_weight is None else pos_weight * labels
+    loss = positive * softplus(-logits) + (1 - labels) * softplus(logits)
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 

@@ -189,6 +189,18 @@ def test_logits_of_any_size_stay_finite(dtype, weighted):
     np.testing.assert_allclose(z.grad.tolist(), [1.0, -1.0, 0.0, 0.0, -0.5], atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype, close", [("float32", 1e-6), ("float64", 1e-14)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_losses_near_zero_keep_their_digits(dtype, close, weighted, device):
+    """log(1 + e^-|z|) is e^-|z| there, of which nothing is left beside |z|."""
+    z = mg.tensor([30.0, 50.0, 80.0, -30.0, -50.0, -80.0], dtype=dtype, device=device)
+    y = mg.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 0.0], dtype=dtype, device=device)
+    q = mg.full(6, 3.0, dtype=dtype, device=device) if weighted else None
+    loss = F.binary_cross_entropy_with_logits(z, y, pos_weight=q, reduction="none")
+    expected = np.log1p(np.exp(-np.abs(array(z).astype("float64")))) * ([3, 3, 3, 1, 1, 1] if weighted else 1)
+    np.testing.assert_allclose(array(loss), expected, rtol=close)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_probabilities_of_zero_and_one_stay_finite(dtype):
     torch = pytest.importorskip("torch")
