@@ -63,8 +63,8 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:  # fmt: skip
     """Binary cross-entropy of σ(z): loss = w (q y log(1 + e^−z) + (1 − y) log(1 + e^z)).
 
-    The logarithms are softplus(−z) and softplus(z), which overflow for no z, and nothing is subtracted: also a loss near
-    zero keeps its digits.
+    The logarithms are softplus(−z) and softplus(z), which overflow for no z, and nothing is subtracted: also a loss
+    near zero keeps its digits.
 
     Parameters
     ----------
