@@ -1,0 +1,144 @@
+"""What the pages of this section share: how they check derivatives, measure time, and draw it."""
+
+import ctypes
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+import minigrad as mg
+
+ROOT = Path(__file__).resolve().parents[2]
+INK, BAR, OURS = "#7d838c", "#8fa3bf", "#d1782f"  # to be read on white and on black
+
+set_matplotlib_formats("svg")
+plt.rcParams.update({
+    "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "font.size": 10,
+    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "axes.titlecolor": INK, "xtick.color": INK,
+    "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "path",
+})  # fmt: skip
+
+
+# ── derivatives ──
+
+
+def central_differences(f: Callable, x: np.ndarray, g: np.ndarray, step: float = 1e-6) -> np.ndarray:
+    """The gradient of sum(g f(x)), one element of x after the other: (f(x + step) - f(x - step)) / (2 step)."""
+    dx = np.empty_like(x)
+    for i in np.ndindex(x.shape):
+        up, down = x.copy(), x.copy()
+        up[i] += step
+        down[i] -= step
+        dx[i] = np.sum(g * (f(up) - f(down))) / (2 * step)
+    return dx
+
+
+def furthest(a: object, b: object) -> float:
+    """The largest absolute difference of two arrays."""
+    return float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))))
+
+
+# ── time ──
+
+
+def measure(rungs: dict[str, Callable], seconds: float = 1.5) -> dict[str, float]:
+    """The least seconds that a call of each takes: turn by turn, so that a busy machine is busy for all of them."""
+    least = dict.fromkeys(rungs, float("inf"))
+    for f in rungs.values():
+        f()
+    begin, rounds = time.perf_counter(), 0
+    while rounds < 3 or time.perf_counter() - begin < seconds:
+        for name, f in rungs.items():
+            start = time.perf_counter()
+            f()
+            least[name] = min(least[name], time.perf_counter() - start)
+        rounds += 1
+    return least
+
+
+def copy_rate(size: int) -> float:
+    """Bytes per second, read and written, of a copy of `size` bytes by as many threads as minigrad has."""
+    threads = mg.get_num_threads()
+    source, target = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
+    pieces = list(zip(np.array_split(source, threads), np.array_split(target, threads), strict=True))
+    times = 8
+
+    def copy(piece: tuple[np.ndarray, np.ndarray]) -> None:
+        for _ in range(times):
+            np.copyto(piece[1], piece[0])
+
+    with ThreadPoolExecutor(threads) as pool:
+        least = measure({"copy": lambda: list(pool.map(copy, pieces))}, 0.4)["copy"]
+    return 2 * size * times / least
+
+
+def product_rate(n: int = 768) -> float:
+    """Floating-point operations per second of NumPy's product of two float32 matrices of n rows and columns."""
+    a = np.ones((n, n), np.float32)
+    out = np.empty_like(a)
+    return 2 * n**3 / measure({"product": lambda: np.matmul(a, a, out=out)}, 0.4)["product"]
+
+
+def chart(parts: dict[str, dict[str, float]], floors: dict[str, float], ours: str = "fused") -> None:
+    """The seconds of every rung as bars that begin at the floor, one panel for each part, on a logarithmic axis."""
+    names = list(next(iter(parts.values())))
+    figure, panels = plt.subplots(1, len(parts), figsize=(8.4, 0.6 + 0.42 * len(names)), sharey=True, squeeze=False)
+    for axes, (title, seconds) in zip(panels[0], parts.items(), strict=True):
+        ratios = [seconds[name] / floors[title] for name in names]
+        places = np.arange(len(names))
+        axes.barh(places, [r - 1 for r in ratios], left=1, height=0.6,
+                  color=[OURS if name == ours else BAR for name in names])  # fmt: skip
+        for place, name, ratio in zip(places, names, ratios, strict=True):
+            text = f"{seconds[name] * 1e3:.3g} ms" if seconds[name] >= 1e-4 else f"{seconds[name] * 1e6:.3g} µs"
+            axes.text(max(ratio, 1) * 1.06, place, text, va="center", fontsize=9)
+        axes.set(xscale="log", title=title, xlabel="times the floor", yticks=places, yticklabels=names)
+        axes.set_xlim(min([*ratios, 1]) * 0.9, max(ratios) * 4)
+        ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500) if t <= max(ratios) * 1.5]
+        axes.set_xticks(ticks, [f"{t}" for t in ticks])
+        axes.minorticks_off()
+        axes.axvline(1, color=INK, linewidth=1)
+        axes.invert_yaxis() if axes is panels[0][0] else None
+    figure.tight_layout()
+    plt.show()
+
+
+# ── the GPU, or what stands in for it ──
+
+
+def cuda() -> str:
+    """Make ``device="cuda"`` work: with a GPU where there is one, else with the emulation of the test suite."""
+    try:
+        if ctypes.CDLL("libcuda.so.1").cuInit(0) == 0 and mg.cuda.is_available():
+            return "a GPU"
+    except OSError:  # no driver
+        pass
+    sys.path.insert(0, str(ROOT / "tests" / "emulation"))
+    return "the emulation"
+
+
+# ── excerpts ──
+
+
+def check_excerpts(page: str) -> int:
+    """The number of excerpts of a page, of which each begins at a line that its file has once, and ends after it."""
+    found = re.findall(r"^```\{literalinclude\} (\S+)\n(.*?)^```", Path(page).read_text(encoding="utf-8"), re.M | re.S)
+    for path, options in found:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        marks = {key: " ".join(shlex.split(value)) if value.startswith('"') else value
+                 for key, value in re.findall(r"^:([\w-]+): *(.*)$", options, re.M)}  # fmt: skip
+        first = [i for i, line in enumerate(lines) if marks["start-at"] in line]
+        assert len(first) == 1, f"{path}: {marks['start-at']!r} stands in {len(first)} lines"
+        assert any(marks["end-before"] in line for line in lines[first[0] + 1 :]), f"{path}: {marks['end-before']!r}"
+    return len(found)
+
+
+def text(path: str) -> str:
+    """A file of the repository, for the checks of what a page says about it."""
+    return (ROOT / path).read_text(encoding="utf-8")
