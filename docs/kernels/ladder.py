@@ -48,18 +48,19 @@ def furthest(a: object, b: object) -> float:
 # ── time ──
 
 
-def measure(rungs: dict[str, Callable], seconds: float = 1.5) -> dict[str, float]:
-    """The least seconds that a call of each takes: turn by turn, so that a busy machine is busy for all of them."""
+def measure(rungs: dict[str, Callable], rounds: int = 4, seconds: float = 0.06) -> dict[str, float]:
+    """The least seconds that a call of each takes: in turns, so that a busy machine is busy for all of them, of several
+    calls each, so that a memory allocator can settle."""
     least = dict.fromkeys(rungs, float("inf"))
-    for f in rungs.values():
-        f()
-    begin, rounds = time.perf_counter(), 0
-    while rounds < 3 or time.perf_counter() - begin < seconds:
+    for _ in range(rounds):
         for name, f in rungs.items():
-            start = time.perf_counter()
             f()
-            least[name] = min(least[name], time.perf_counter() - start)
-        rounds += 1
+            begin = stop = time.perf_counter()
+            while stop - begin < seconds:
+                start = time.perf_counter()
+                f()
+                stop = time.perf_counter()
+                least[name] = min(least[name], stop - start)
     return least
 
 
@@ -75,7 +76,7 @@ def copy_rate(size: int) -> float:
             np.copyto(piece[1], piece[0])
 
     with ThreadPoolExecutor(threads) as pool:
-        least = measure({"copy": lambda: list(pool.map(copy, pieces))}, 0.4)["copy"]
+        least = measure({"copy": lambda: list(pool.map(copy, pieces))})["copy"]
     return 2 * size * times / least
 
 
@@ -83,7 +84,7 @@ def product_rate(n: int = 768) -> float:
     """Floating-point operations per second of NumPy's product of two float32 matrices of n rows and columns."""
     a = np.ones((n, n), np.float32)
     out = np.empty_like(a)
-    return 2 * n**3 / measure({"product": lambda: np.matmul(a, a, out=out)}, 0.4)["product"]
+    return 2 * n**3 / measure({"product": lambda: np.matmul(a, a, out=out)})["product"]
 
 
 def chart(parts: dict[str, dict[str, float]], floors: dict[str, float], ours: str = "fused") -> None:
