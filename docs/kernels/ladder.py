@@ -12,12 +12,15 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib_inline.backend_inline import set_matplotlib_formats
+from threadpoolctl import threadpool_limits
 
 import minigrad as mg
 
 ROOT = Path(__file__).resolve().parents[2]
 INK, BAR, OURS = "#7d838c", "#8fa3bf", "#d1782f"  # to be read on white and on black
 
+# NumPy's BLAS has threads of its own, which on a busy machine wait for each other longer than a small product takes.
+threadpool_limits(1, "blas")
 set_matplotlib_formats("svg")
 plt.rcParams.update({
     "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "font.size": 10,
@@ -54,7 +57,6 @@ def measure(rungs: dict[str, Callable], rounds: int = 4, seconds: float = 0.06) 
     least = dict.fromkeys(rungs, float("inf"))
     for _ in range(rounds):
         for name, f in rungs.items():
-            f()
             begin = stop = time.perf_counter()
             while stop - begin < seconds:
                 start = time.perf_counter()
@@ -64,27 +66,31 @@ def measure(rungs: dict[str, Callable], rounds: int = 4, seconds: float = 0.06) 
     return least
 
 
-def copy_rate(size: int) -> float:
-    """Bytes per second, read and written, of a copy of `size` bytes by as many threads as minigrad has."""
+def together(f: Callable[[int], object]) -> float:
+    """The least seconds that f takes, called with 0, 1, ... by as many threads at once as minigrad has."""
     threads = mg.get_num_threads()
+    with ThreadPoolExecutor(threads) as pool:
+        return measure({"f": lambda: list(pool.map(f, range(threads)))}, rounds=8)["f"]
+
+
+def copy_rate(size: int) -> float:
+    """Bytes per second, read and written, of copying `size` bytes, a part of them by each thread."""
     source, target = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
-    pieces = list(zip(np.array_split(source, threads), np.array_split(target, threads), strict=True))
+    parts = [np.array_split(a, mg.get_num_threads()) for a in (source, target)]
     times = 8
 
-    def copy(piece: tuple[np.ndarray, np.ndarray]) -> None:
+    def copy(i: int) -> None:
         for _ in range(times):
-            np.copyto(piece[1], piece[0])
+            np.copyto(parts[1][i], parts[0][i])
 
-    with ThreadPoolExecutor(threads) as pool:
-        least = measure({"copy": lambda: list(pool.map(copy, pieces))})["copy"]
-    return 2 * size * times / least
+    return 2 * source.nbytes * times / together(copy)
 
 
-def product_rate(n: int = 768) -> float:
-    """Floating-point operations per second of NumPy's product of two float32 matrices of n rows and columns."""
+def product_rate(n: int = 512) -> float:
+    """Floating-point operations per second of NumPy's product of float32 matrices [n, n], one in each thread."""
     a = np.ones((n, n), np.float32)
-    out = np.empty_like(a)
-    return 2 * n**3 / measure({"product": lambda: np.matmul(a, a, out=out)})["product"]
+    out = np.empty((mg.get_num_threads(), n, n), np.float32)
+    return 2 * n**3 * len(out) / together(lambda i: np.matmul(a, a, out=out[i]))
 
 
 def chart(parts: dict[str, dict[str, float]], floors: dict[str, float], ours: str = "fused") -> None:
