@@ -7,7 +7,6 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -67,31 +66,16 @@ def measure(rungs: dict[str, Callable], rounds: int = 4, seconds: float = 0.06) 
     return least
 
 
-def together(f: Callable[[int], object]) -> float:
-    """The least seconds that f takes, called with 0, 1, ... by as many threads at once as minigrad has."""
-    threads = mg.get_num_threads()
-    with ThreadPoolExecutor(threads) as pool:
-        return measure({"f": lambda: list(pool.map(f, range(threads)))}, rounds=8)["f"]
-
-
 def copy_rate(size: int) -> float:
-    """Bytes per second, read and written, of copying `size` bytes, a part of them by each thread."""
-    source, target = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
-    parts = [np.array_split(a, mg.get_num_threads()) for a in (source, target)]
-    times = 8
-
-    def copy(i: int) -> None:
-        for _ in range(times):
-            np.copyto(parts[1][i], parts[0][i])
-
-    return 2 * source.nbytes * times / together(copy)
+    """Bytes per second, read and written, of minigrad's copy of `size` bytes, with all threads."""
+    x = mg.ones(size // 4)
+    return 2 * size / measure({"copy": x.copy}, rounds=8)["copy"]
 
 
 def product_rate(n: int = 512) -> float:
-    """Floating-point operations per second of NumPy's product of float32 matrices [n, n], one in each thread."""
-    a = np.ones((n, n), np.float32)
-    out = np.empty((mg.get_num_threads(), n, n), np.float32)
-    return 2 * n**3 * len(out) / together(lambda i: np.matmul(a, a, out=out[i]))
+    """Floating-point operations per second of minigrad's product of float32 matrices [n, n], with all threads."""
+    a = mg.ones((n, n))
+    return 2 * n**3 / measure({"product": lambda: a @ a}, rounds=8)["product"]
 
 
 def chart(parts: dict[str, dict[str, float]], floors: dict[str, float], ours: str = "fused") -> None:
