@@ -21,7 +21,7 @@ html_theme = "furo"
 html_title = f"minigrad {release}"
 
 # A cell that fails stops the build. Each page runs in its own process, in the folder where it stands.
-nb_execution_mode = "cache"
+nb_execution_mode = "force"  # what a page shows depends on more than its own text
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
