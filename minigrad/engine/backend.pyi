@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from enum import IntEnum
 
 from minigrad.engine.tensor import Tensor
@@ -12,3 +13,4 @@ Binary: type[IntEnum]
 Reduce: type[IntEnum]
 
 def register(device: int, instance: Backend) -> None: ...
+def intercept(function: Callable[[int, Backend], Backend] | None) -> None: ...

@@ -1,0 +1,400 @@
+"""Where the time of a block goes: every kernel that it starts, under the operation that started it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from time import perf_counter_ns
+from types import FrameType
+from typing import TYPE_CHECKING, Any, cast
+
+from minigrad import function
+from minigrad.engine.backend import Backend, intercept
+from minigrad.engine.tape import is_grad_enabled, set_observer
+from minigrad.engine.tensor import Tensor
+
+if TYPE_CHECKING:
+    from minigrad.work import Event
+
+__all__ = ["profile"]
+
+PRIMITIVES = [name for name in dir(Backend) if not name.startswith("_")]
+PHASES = {"forward": "forward", "backward": "backward", "other": "not recorded"}
+
+
+Site = tuple[int, int]  # a Python frame and its place in the code: what one call of a compiled operation shares
+
+
+class Thread:
+    """What one thread is in the middle of."""
+
+    def __init__(self) -> None:
+        self.site: Site | None = None
+        self.pending: list[Event] = []  # kernels of an operation that is not recorded yet
+        self.nodes: list[tuple[int, str, int]] = []  # that are running backward: sequence number, op, call
+        self.caller: Site | None = None  # who asked for that
+
+    def in_backward(self, frame: FrameType | None) -> bool:
+        """Whether the pass that runs a node is still on the stack; one that raised does not say that it left."""
+        while self.nodes:
+            if frame is None:
+                self.nodes.clear()
+            elif (id(frame), frame.f_lasti) == self.caller:
+                return True
+            else:
+                frame = frame.f_back
+        return False
+
+
+class profile:
+    """Note every kernel that runs inside of the block, its time, bytes and floating-point operations.
+
+    Printed, it is a table with one row for each operation, forward and backward apart. What an operation on the tape
+    starts counts for that operation, fused or not; what is not recorded (under `no_grad`, in an optimizer) counts under
+    its own name. Two rows have no kernels: the time "outside of kernels", in Python, in the tape and in the user's own
+    code, and the time that the profile itself takes to write down what it sees. The shares are of the wall time and add
+    up to it, unless several threads run kernels at once.
+
+    While a profile is active every kernel starts through Python, which costs some microseconds; at other times it
+    costs nothing. On a GPU each kernel is waited for, so that its own time is seen: nothing overlaps, and the whole is
+    slower than without a profile. All threads are seen; one profile can be active at a time.
+
+    Attributes
+    ----------
+    events : list of minigrad.work.Event
+        One for each kernel, in the order in which they ended.
+    wall : float
+        Seconds from the beginning of the block to its end, or until now.
+
+    Raises
+    ------
+    RuntimeError
+        If a profile is active already, in this or another thread, or if this one was used before.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> w = mg.ones((64, 32), requires_grad=True)
+    >>> with mg.profile() as p:
+    ...     (mg.ones((8, 64)) @ w).sum().backward()
+    >>> [(event.op, event.phase, event.flops) for event in p.events if event.kernel == "gemm"]
+    [('matmul', 'forward', 32768), ('matmul', 'backward', 32768)]
+    """
+
+    _active: profile | None = None
+    _lock = threading.Lock()
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._began = self._ended = 0
+        self._own = 0  # nanoseconds that the profile took for itself in the thread that began it
+        self._calls = itertools.count(1)
+        self._local = threading.local()
+        self._threads: list[Thread] = []
+        self._home = 0
+
+    # ── the block ──
+
+    def __enter__(self) -> profile:
+        with profile._lock:
+            if profile._active is not None:
+                raise RuntimeError("[profile] expected no other profile to be active, got one inside of another")
+            if self._began:
+                raise RuntimeError("[profile] expected a new profile, got one that was used before")
+            profile._active = self
+        self._home = threading.get_ident()
+        self._began = perf_counter_ns()
+        try:
+            intercept(self._stand_in)
+            self._here()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended = perf_counter_ns()
+        try:
+            intercept(None)
+        finally:
+            for thread in self._threads:
+                self._flush(thread)
+            profile._active = None
+            if hasattr(self._local, "observer"):
+                self._local.observer.take_off()
+
+    @property
+    def wall(self) -> float:
+        """float: seconds from the beginning of the block to its end, or until now."""
+        return ((self._ended or perf_counter_ns()) - self._began) / 1e9 if self._began else 0.0
+
+    # ── what stands in front of a backend ──
+
+    def _stand_in(self, device: int, backend: Backend) -> Backend:
+        """A backend whose primitives call those of another one, and note it. What that one calls itself is unseen."""
+        name = "cpu" if device == 0 else f"cuda:{device - 1}"
+        wait = None if device == 0 else waiter(device - 1)
+        methods = {key: self._noting(key, getattr(backend, key), name, wait) for key in PRIMITIVES}
+        return cast(Backend, type("Profiled", (Backend,), methods)())
+
+    def _noting(
+        self, primitive: str, method: Callable[..., Any], device: str, wait: Callable[[], None] | None
+    ) -> Callable[..., Any]:
+        from minigrad.work import Event, arrays_in, bytes_of, flops_of, name_of
+
+        def call(_: Backend, *args: Any) -> Any:
+            entered = perf_counter_ns()
+            thread, frame = self._here(), sys._getframe(1)
+            backward = thread.in_backward(frame)
+            site = None if backward else self._site(frame)
+            del frame
+            if site != thread.site:
+                self._flush(thread)
+            if wait is not None:
+                wait()
+            began = perf_counter_ns()
+            result = method(*args)
+            if wait is not None:
+                wait()
+            ended = perf_counter_ns()
+            arrays = list(arrays_in(args))
+            event = Event(
+                "", "", name_of(primitive, args), (began - self._began) / 1e9, (ended - began) / 1e9,
+                bytes_of(primitive, args, arrays), flops_of(primitive, args), tuple(x.shape for x in arrays),
+                device, threading.get_ident(), 0,
+            )  # fmt: skip
+            del arrays
+            if backward:
+                event.op, event.call = thread.nodes[0][1:]
+                event.phase = "backward"
+                self.events.append(event)
+            else:
+                thread.pending.append(event)
+                thread.site = site
+                if site is None:
+                    self._flush(thread)
+            self._spent(began - entered + perf_counter_ns() - ended)
+            return result
+
+        return call
+
+    @staticmethod
+    def _site(frame: FrameType | None) -> Site | None:
+        """Where a kernel was called from; None where nothing can be recorded.
+
+        A compiled operation has no frame of its own: all its kernels, and the moment when it is recorded, show the
+        same frame of its caller at the same instruction. A Function's kernels show frames inside of its `apply`.
+        """
+        if is_grad_enabled() and frame is not None:
+            return id(frame), frame.f_lasti
+        site = None
+        while frame is not None:
+            if frame.f_code is APPLY:
+                site = id(frame), 0  # the outermost: it is the one that may be recorded
+            frame = frame.f_back
+        return site
+
+    def _flush(self, thread: Thread) -> None:
+        """What waited for its operation belongs to none that was recorded."""
+        for event in thread.pending:
+            event.op, event.phase, event.call = event.kernel, "other", next(self._calls)
+        self.events += thread.pending
+        thread.pending, thread.site = [], None
+
+    def _spent(self, nanoseconds: int) -> None:
+        if threading.get_ident() == self._home:
+            self._own += nanoseconds
+
+    # ── what the tape calls ──
+
+    def _here(self) -> Thread:
+        """The calling thread, from now on observed."""
+        thread: Thread | None = getattr(self._local, "thread", None)
+        if thread is None:
+            thread = self._local.thread = Thread()
+            self._threads.append(thread)
+            observer = self._local.observer = Observer(self)
+            observer.previous = set_observer(observer)
+        return thread
+
+    def _recorded(self, op: str, frame: FrameType) -> None:
+        thread = self._here()
+        if thread.in_backward(frame):  # a pass that is itself recorded: the kernels are those of the node that it runs
+            return
+        site = id(frame), frame.f_lasti
+        if frame.f_code is RECORD:
+            site = id(frame.f_back), 0
+        if site != thread.site:
+            self._flush(thread)
+        call = next(self._calls)
+        for event in thread.pending:
+            event.op, event.phase, event.call = op, "forward", call
+        self.events += thread.pending
+        thread.pending, thread.site = [], None
+
+    def _entered(self, op: str, sequence: int, frame: FrameType) -> None:
+        thread = self._here()
+        self._flush(thread)
+        if not thread.in_backward(frame):
+            thread.caller = id(frame), frame.f_lasti
+        thread.nodes.append((sequence, op, next(self._calls)))
+
+    def _left(self, sequence: int) -> None:
+        nodes = self._here().nodes
+        while nodes and nodes.pop()[0] != sequence:
+            pass
+
+    # ── what comes out ──
+
+    @property
+    def _outside(self) -> float:
+        """Seconds of the block in which no kernel ran and the profile did nothing either."""
+        busy, reached = 0.0, 0.0
+        for event in sorted(self.events, key=lambda event: event.start):
+            end = event.start + event.duration
+            busy += max(0.0, end - max(reached, event.start))
+            reached = max(reached, end)
+        return max(0.0, self.wall - busy - self._own / 1e9)
+
+    def _rows(self) -> list[list[str]]:
+        wall = self.wall or 1.0
+        rows: list[list[str]] = []
+        for phase, title in PHASES.items():
+            ops: dict[str, list[Event]] = {}
+            for event in self.events:
+                if event.phase == phase:
+                    ops.setdefault(event.op, []).append(event)
+            seconds = {op: sum(event.duration for event in events) for op, events in ops.items()}
+            if ops:
+                rows.append([title])
+            for op in sorted(ops, key=lambda op: -seconds[op]):
+                time, events = seconds[op], ops[op]
+                size, flops = (sum(getattr(event, what) for event in events) for what in ("bytes", "flops"))
+                calls = len({event.call for event in events})
+                rows.append([
+                    op, str(calls), str(len(events)), f"{1e3 * time:.3f}", f"{time / wall:.1%}", f"{size / 1e6:.3f}",
+                    f"{flops / 1e6:.3f}", *(f"{n / time / 1e9:.1f}" if n and time else "" for n in (size, flops)),
+                ])  # fmt: skip
+        rows.append(["no kernel"])
+        for name, time in (("outside of kernels", self._outside), ("this profile itself", self._own / 1e9)):
+            rows.append([name, "", "", f"{1e3 * time:.3f}", f"{time / wall:.1%}", "", "", "", ""])
+        return rows
+
+    def __str__(self) -> str:
+        from minigrad.tables import as_text
+
+        return as_text(HEAD, self._rows(), NUMBERS) + f"\n{self._note()}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from minigrad.tables import as_html
+
+        return as_html(HEAD, self._rows(), NUMBERS, self._note())
+
+    def _note(self) -> str:
+        return f"wall time {1e3 * self.wall:.3f} ms, {len(self.events)} kernels"
+
+    def trace(self, path: str | os.PathLike[str]) -> None:
+        """Write all events as a trace that chrome://tracing and ui.perfetto.dev show on a time line.
+
+        Every run of an operation is a bar, with its kernels below; a click on one shows its shapes, bytes and
+        operations.
+
+        Parameters
+        ----------
+        path : path-like
+            The JSON file to write.
+
+        Examples
+        --------
+        >>> import minigrad as mg
+        >>> with mg.profile() as p:
+        ...     y = mg.ones(3).exp()
+        >>> p.trace("trace.json")
+        """
+        process, entries = os.getpid(), []
+        spans: dict[tuple[int, int], list[Event]] = {}
+        for event in self.events:
+            spans.setdefault((event.call, event.thread), []).append(event)
+
+        def bar(name: str, kind: str, events: list[Event], args: dict[str, Any]) -> dict[str, Any]:
+            start, end = events[0].start, max(event.start + event.duration for event in events)
+            return {"name": name, "cat": kind, "ph": "X", "ts": 1e6 * start, "dur": 1e6 * (end - start), "pid": process,
+                    "tid": events[0].thread, "args": args}  # fmt: skip
+
+        for events in spans.values():
+            name, phase = events[0].op, events[0].phase
+            if phase != "other":
+                title = f"{name} backward" if phase == "backward" else name
+                entries.append(bar(title, phase, events, {"kernels": len(events)}))
+            for event in events:
+                entries.append(bar(event.kernel, "kernel", [event], {
+                    "op": event.op, "phase": PHASES[event.phase], "shapes": [list(shape) for shape in event.shapes],
+                    "bytes": event.bytes, "flops": event.flops, "device": event.device,
+                }))  # fmt: skip
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": entries, "displayTimeUnit": "ms"}, file)
+
+
+HEAD = ["op", "calls", "kernels", "ms", "share", "MB", "MFLOP", "GB/s", "GFLOP/s"]
+NUMBERS = range(1, len(HEAD))
+
+APPLY, RECORD = function.Function.apply.__func__.__code__, function._record.__code__  # type: ignore[attr-defined]
+
+
+class Observer:
+    """What the tape tells a profile of one thread. One that outlives its profile takes itself off."""
+
+    def __init__(self, owner: profile) -> None:
+        self.profile = owner
+        self.previous: Any = None
+
+    def _alive(self) -> bool:
+        if profile._active is self.profile:
+            return True
+        self.take_off()
+        return False
+
+    def take_off(self) -> None:
+        """Put back what observed the calling thread before, unless something else has taken this one's place."""
+        current = set_observer(self.previous)
+        if current is not self:
+            set_observer(current)
+
+    def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
+        began = perf_counter_ns()
+        if self._alive():
+            self.profile._recorded(op, sys._getframe(1))
+            self.profile._spent(perf_counter_ns() - began)
+        if self.previous is not None:
+            self.previous.recorded(sequence, op, outs)
+
+    def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
+        began = perf_counter_ns()
+        if self._alive():
+            self.profile._entered(op, sequence, sys._getframe(1))
+            self.profile._spent(perf_counter_ns() - began)
+        if self.previous is not None:
+            self.previous.entered(sequence, op, grads)
+
+    def left(self, sequence: int) -> None:
+        if self._alive():
+            self.profile._left(sequence)
+        if self.previous is not None:
+            self.previous.left(sequence)
+
+
+def waiter(device: int) -> Callable[[], None]:
+    """What waits until a GPU has done all that was asked of it."""
+    import cupy
+
+    def wait() -> None:
+        with cupy.cuda.Device(device):
+            cupy.cuda.runtime.deviceSynchronize()
+
+    return wait

@@ -1,0 +1,194 @@
+"""One kernel as `minigrad.profile` saw it, and how much work it did: its floating-point operations and its bytes.
+
+The counts are those of the formulas, so that two machines, or a CPU and a GPU, are measured by the same yardstick: a
+multiplication, an addition, a comparison, a square root and an exponential are one operation each, and what a kernel
+computes twice to save memory counts once. Copies, gathers, sorts and random numbers count none.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from minigrad.engine.array import Array
+from minigrad.engine.backend import Binary, Reduce, Unary
+
+
+@dataclass(slots=True)
+class Event:
+    """One kernel that ran inside of a profile.
+
+    Attributes
+    ----------
+    op : str
+        The operation that started it, as the tape names it; the kernel's own name if nothing was recorded.
+    phase : str
+        "forward", "backward", or "other" for what the tape knows nothing of: an optimizer's step, evaluation.
+    kernel : str
+        What it computes.
+    start, duration : float
+        Seconds, the first counted from the beginning of the profile.
+    bytes : int
+        Of all arrays it was given, in the places where they are read and where they are written.
+    flops : int
+        Floating-point operations, counted as this module says.
+    shapes : tuple of tuple of int
+        Of those arrays, in the order of its arguments.
+    device : str
+    thread : int
+        The identifier of the Python thread.
+    call : int
+        The same for all kernels of one run of an operation.
+    """
+
+    op: str
+    phase: str
+    kernel: str
+    start: float
+    duration: float
+    bytes: int
+    flops: int
+    shapes: tuple[tuple[int, ...], ...]
+    device: str
+    thread: int
+    call: int
+
+
+# Operations per element of x. Forward: mean 1, squared deviations and their sum 3, (x - mean) rstd 2; then gamma 1 and
+# beta 1. Backward: the normalized x 2, its two sums with the cotangent 3, dx 4; then gamma 1, dgamma 2 and dbeta 1.
+LAYER_NORM, LAYER_NORM_BACKWARD = 6, 9
+# Forward: squares and their sum 2, x rstd 1, gamma 1. Backward: x rstd 1, its sum with the cotangent 2, dx 3; the rest.
+RMS_NORM, RMS_NORM_BACKWARD = 3, 6
+GIVEN_STATISTICS = 2  # (x - mean) rstd
+# Softmax: maximum, difference, exponential, sum, quotient. Its backward: product, sum, difference, product.
+SOFTMAX, SOFTMAX_BACKWARD, LOGSUMEXP, CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD = 5, 4, 4, 4, 4
+MOMENTS = 4
+# Of an update, per element of a parameter.
+OPTIMIZERS = {"sgd": 2, "adam": 12, "rmsprop": 8, "adagrad": 6}
+# Of a recurrent step, per gate and hidden unit, besides the product with h: sum, gate, its part in the new state.
+GATE, GATE_BACKWARD = 4, 8
+
+Count = Callable[..., float]
+
+
+def _gains(*given: Array | None) -> int:
+    return sum(x is not None for x in given)
+
+
+def _gemm(a: Array, b: Array, out: Array, beta: float, bias: Array | None) -> float:
+    return out.size * (2 * a.shape[-1] + (bias is not None))
+
+
+def _layer_norm_backward(x: Array, gamma: Array | None, dgamma: Array | None, dbeta: Array | None) -> float:
+    return x.size * (LAYER_NORM_BACKWARD + _gains(gamma) + 2 * _gains(dgamma) + _gains(dbeta))
+
+
+def _recurrent(gate: int, norm: int) -> Count:
+    def count(cell: Any, arrays: dict[str, Array]) -> float:
+        (above, batch, hidden), columns = arrays["h"].shape, arrays["w"].shape[0]
+        normed = norm * (cell.norm is not None) + norm * cell.norm_cell * hidden / columns
+        return (above - 1) * batch * columns * (2 * hidden + gate + normed)
+
+    return count
+
+
+# Each takes the arguments of its primitive. A primitive that is not here counts none.
+FLOPS: dict[str, Count] = {
+    "unary": lambda op, x, out: out.size,
+    "binary": lambda op, a, b, out: out.size,
+    "where": lambda condition, a, b, out: out.size,
+    "reduce": lambda op, outer, n, inner, x, out: x.size,
+    "moments": lambda outer, n, inner, x, mean, m2: MOMENTS * x.size,
+    "cumulative_sum": lambda outer, n, inner, x, out: x.size,
+    "gemm": _gemm,
+    "layer_norm": lambda rows, width, x, gamma, beta, *_: x.size * (LAYER_NORM + _gains(gamma, beta)),
+    "layer_norm_backward": lambda rows, width, x, gamma, mean, rstd, g, dx, dgamma, dbeta: (
+        _layer_norm_backward(x, gamma, dgamma, dbeta)
+    ),
+    "rms_norm": lambda rows, width, x, gamma, *_: x.size * (RMS_NORM + _gains(gamma)),
+    "rms_norm_backward": lambda rows, width, x, gamma, rstd, g, dx, dgamma: (
+        x.size * (RMS_NORM_BACKWARD + _gains(gamma) + 2 * _gains(dgamma))
+    ),
+    "group_norm": lambda rows, groups, m, inner, x, gamma, beta, *_: x.size * (LAYER_NORM + _gains(gamma, beta)),
+    "group_norm_backward": lambda rows, groups, m, inner, x, gamma, mean, rstd, g, dx, dgamma, dbeta: (
+        _layer_norm_backward(x, gamma, dgamma, dbeta)
+    ),
+    "batch_norm": lambda outer, channels, inner, x, gamma, beta, *_: x.size * (LAYER_NORM + _gains(gamma, beta)),
+    "batch_norm_eval": lambda outer, channels, inner, x, gamma, beta, *_: (
+        x.size * (GIVEN_STATISTICS + _gains(gamma, beta))
+    ),
+    "batch_norm_backward": lambda outer, channels, inner, given, x, gamma, statistics, g, dx, dgamma, dbeta: (
+        _layer_norm_backward(x, gamma, dgamma, dbeta)
+    ),
+    "conv2d": lambda x, w, bias, at, y: y.size * (2 * math.prod(w.shape[1:]) + (bias is not None)),
+    "conv2d_backward_data": lambda g, w, at, dx: 2 * g.size * math.prod(w.shape[1:]),
+    "conv2d_backward_weight": lambda x, g, at, dw, dbias: (
+        g.size * (2 * math.prod(dw.shape[1:]) + (dbias is not None))
+    ),
+    "max_pool2d": lambda x, at, y, index: (index if y is None else y).size * at[0] * at[1],
+    "max_pool2d_backward": lambda x, g, at, dx: g.size * (at[0] * at[1] + 1),
+    "average_pool2d": lambda x, rows, columns, divisor, y: x.size + y.size,
+    "average_pool2d_backward": lambda g, rows, columns, divisor, dx: dx.size + g.size,
+    "recurrent": _recurrent(GATE, LAYER_NORM + 2),
+    "recurrent_backward": _recurrent(GATE_BACKWARD, LAYER_NORM_BACKWARD + 4),
+    "softmax": lambda rows, width, log, x, y: SOFTMAX * x.size,
+    "softmax_backward": lambda rows, width, log, y, g, dx: SOFTMAX_BACKWARD * y.size,
+    "logsumexp": lambda rows, width, x, y: LOGSUMEXP * x.size,
+    "cross_entropy": lambda rows, width, z, *_: CROSS_ENTROPY * z.size,
+    "cross_entropy_backward": lambda rows, width, z, *_: CROSS_ENTROPY_BACKWARD * z.size,
+    "add_at": lambda outer, n, inner, x, index, v: v.size,
+    "add_along": lambda outer, n, inner, x, m, index, v: v.size,
+    "dropout": lambda seed, offset, p, x, y, keep: x.size,
+    "optimize": lambda rule, p, *_: OPTIMIZERS[rule] * sum(x.size for x in p),
+    "sum_of_squares": lambda g: 2 * sum(x.size for x in g),
+}
+
+
+# Of these only the rows that an index names are read or written, not the whole of x.
+GATHERS: dict[str, Count] = {
+    "take": lambda outer, n, inner, x, index, out: index.nbytes + 2 * out.nbytes,
+    "put": lambda outer, n, inner, x, index, v: index.nbytes + 2 * v.nbytes,
+    "add_at": lambda outer, n, inner, x, index, v: index.nbytes + 3 * v.nbytes,
+    "take_along": lambda outer, n, inner, x, m, index, out: index.nbytes + 2 * out.nbytes,
+    "add_along": lambda outer, n, inner, x, m, index, v: index.nbytes + 3 * v.nbytes,
+}
+
+ENUMERATED = {"unary": Unary, "binary": Binary, "reduce": Reduce}
+
+
+def name_of(primitive: str, args: tuple[Any, ...]) -> str:
+    """What a call computes: "exp", not "unary"; "adam", not "optimize"."""
+    if primitive in ENUMERATED:
+        return ENUMERATED[primitive](args[0]).name.lower()
+    return args[0] if primitive == "optimize" else primitive
+
+
+def arrays_in(values: Any) -> Iterator[Array]:
+    """The arrays among the arguments of a primitive, those in its lists and dicts included."""
+    for value in values:
+        if isinstance(value, Array):
+            yield value
+        elif type(value) is list:
+            yield from arrays_in(value)
+        elif type(value) is dict:
+            yield from arrays_in(value.values())
+
+
+def memory_of(x: Array) -> int:
+    """The bytes that x reaches: elements that broadcasting repeats count once."""
+    if x.is_contiguous():
+        return x.nbytes
+    lengths = (length for length, step in zip(x.shape, x.strides, strict=True) if step)
+    return x.dtype.itemsize * math.prod(lengths) if x.size else 0
+
+
+def bytes_of(primitive: str, args: tuple[Any, ...], arrays: list[Array]) -> int:
+    """Every array among the arguments once for each place where it stands: what is read and written is there twice."""
+    count = GATHERS.get(primitive)
+    return int(count(*args)) if count else sum(map(memory_of, arrays))
+
+
+def flops_of(primitive: str, args: tuple[Any, ...]) -> int:
+    """Floating-point operations of a call."""
+    count = FLOPS.get(primitive)
+    return int(count(*args)) if count else 0
