@@ -30,19 +30,22 @@ def name_within(outer, module):
 
 
 cdef tuple path_of(object scope, dict known):
-    """The modules around a node, outermost first, each as (its name in the one around it, its class's name)."""
+    """The modules around a node, outermost first, each as (its name in the one around it, its class's name).
+
+    Beside them the calls of these modules, each as a number: two calls of one module have different ones.
+    """
     cdef list inner = []
-    cdef tuple path = ()
+    cdef tuple path = (), calls = ()
     while scope is not None and id(scope) not in known:
         inner.append(scope)
         scope = scope[0]
     if scope is not None:
-        path = known[id(scope)]
+        path, calls = known[id(scope)]
     for scope in reversed(inner):
         outer, module, kind = scope
         name = name_within(outer[1](), module()) if outer is not None else None
-        path = known[id(scope)] = (*path, (name, kind.__name__))
-    return path
+        path, calls = known[id(scope)] = (*path, (name, kind.__name__)), (*calls, len(known))
+    return path, calls
 
 
 cdef int64_t bytes_of(Array x):
@@ -67,6 +70,7 @@ def entries(Array x):
     cdef dict numbers = {(<Node>entry).sequence: k for k, entry in enumerate(nodes)}
     for k, entry in enumerate(nodes):
         node = entry
+        scope, calls = path_of(node.scope, paths)
         rows.append({
             "index": k, "op": node.op.decode(),
             "inputs": [numbers[(<Node>node.slots[i].edge).sequence] if node.slots[i].edge != NULL else None
@@ -75,7 +79,7 @@ def entries(Array x):
             "saved_inputs": [i for i in range(node.inputs) if node.slots[i].value != NULL],
             "shape": tuple([node.extent[i] for i in range(node.ndim)]), "dtype": dtype_of(node.code),
             "saved_bytes": sum({a.data_ptr(): bytes_of(a) for a in saved_arrays(node)}.values()), "where": node.where,
-            "scope": path_of(node.scope, paths), "sequence": node.sequence,
+            "scope": scope, "calls": calls, "sequence": node.sequence,
         })
     return rows
 

@@ -1,6 +1,7 @@
-"""Seeing the tape: as a page to step through."""
+"""Seeing what is recorded and what is learned: the tape as a picture and as a page, training as curves."""
 
 from minigrad.viz.explore import Page, explore
+from minigrad.viz.graph import Graph, graph
 from minigrad.viz.recording import record
 
-__all__ = ["Page", "explore", "record"]
+__all__ = ["Graph", "Page", "explore", "graph", "record"]
