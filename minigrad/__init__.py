@@ -1,5 +1,7 @@
 """minigrad: a small, fast, tape-based autograd engine."""
 
+import importlib as _importlib
+
 from minigrad import cuda, data, nn, optim, random
 from minigrad._version import __version__
 from minigrad.autograd import *  # noqa: F403
@@ -125,3 +127,10 @@ from minigrad.gradcheck import gradcheck
 from minigrad.products import *  # noqa: F403
 from minigrad.profile import profile
 from minigrad.serialization import load, save
+
+
+def __getattr__(name: str) -> object:
+    """``minigrad.viz`` without an import of its own: drawing is loaded where it is first used."""
+    if name == "viz":
+        return _importlib.import_module("minigrad.viz")
+    raise AttributeError(f"module 'minigrad' has no attribute {name!r}")

@@ -1,0 +1,321 @@
+"""The picture of a tape shows every operation, leaf and edge, inside of the right boxes, and nothing lies over another."""
+
+import itertools
+import re
+import time
+from xml.etree import ElementTree
+
+import pytest
+
+import minigrad as mg
+from minigrad import nn, viz
+from minigrad.nn import functional as F
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Picture:
+    """An SVG of `graph`, read back."""
+
+    def __init__(self, graph):
+        self.root = ElementTree.fromstring(graph.svg)
+        self.nodes = []  # (kind, (x, y, width, height), texts, tip)
+        for group in self.root.iter(f"{SVG}g"):
+            rect = group.find(f"{SVG}rect")
+            texts = [text.text for text in group.iter(f"{SVG}text")]
+            self.nodes.append((rect.get("class"), area(rect), texts, group.find(f"{SVG}title").text))
+        boxes = [rect for rect in self.root.findall(f"{SVG}rect") if rect.get("class") == "box"]
+        labels = [text for text in self.root.findall(f"{SVG}text") if text.get("class") == "box"]
+        self.boxes = [(label.text, area(rect)) for rect, label in zip(boxes, labels, strict=True)]
+        self.heads = [path for path in self.root.findall(f"{SVG}path") if path.get("class") == "head"]
+        self.curves = [path.get("d") for path in self.root.findall(f"{SVG}path") if path.get("class") is None]
+        self.dots = len(list(self.root.iter(f"{SVG}circle")))
+        notes = [text.text for text in self.root.findall(f"{SVG}text") if text.get("class") == "note"]
+        self.note = notes[0] if notes else ""
+
+    def of(self, kind):
+        return [node for node in self.nodes if node[0].split()[0] == kind]
+
+    def named(self, name):
+        return [node for node in self.nodes if node[2][0] == name]
+
+
+def area(rect):
+    return tuple(float(rect.get(key)) for key in ("x", "y", "width", "height"))
+
+
+def inside(small, big):
+    return (big[0] <= small[0] and big[1] <= small[1] and small[0] + small[2] <= big[0] + big[2]
+            and small[1] + small[3] <= big[1] + big[3])  # fmt: skip
+
+
+def apart(a, b):
+    return a[0] + a[2] <= b[0] or b[0] + b[2] <= a[0] or a[1] + a[3] <= b[1] or b[1] + b[3] <= a[1]
+
+
+def mlp():
+    model = nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.ReLU(), nn.Linear(5, 3))
+    return F.cross_entropy(model(mg.ones((2, 6))), mg.zeros(2, dtype=mg.int64)), model
+
+
+class Cell(nn.Module):
+    """An LSTM with layer normalization (Ba, Kiros and Hinton 2016), composed of smaller modules."""
+
+    def __init__(self):
+        super().__init__()
+        self.x, self.h = nn.Linear(5, 24, bias=False), nn.Linear(6, 24, bias=False)
+        self.norm_x, self.norm_h, self.norm_c = nn.LayerNorm(24), nn.LayerNorm(24), nn.LayerNorm(6)
+
+    def forward(self, x, h, c):
+        f, i, o, g = mg.split(self.norm_h(self.h(h)) + self.norm_x(self.x(x)), 4, axis=-1)
+        c = mg.sigmoid(f) * c + mg.sigmoid(i) * mg.tanh(g)
+        return mg.sigmoid(o) * mg.tanh(self.norm_c(c)), c
+
+
+class Unrolled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = Cell(), nn.Linear(6, 2)
+
+    def forward(self, x):
+        h = c = mg.zeros((x.shape[1], 6))
+        for step in range(len(x)):
+            h, c = self.cell(x[step], h, c)
+        return self.head(h).sum()
+
+
+def lenet():
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 5, padding=2), nn.LayerNorm((4, 12, 12)), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3),
+        nn.ReLU(), nn.Flatten(), nn.Linear(96, 10),
+    )  # fmt: skip
+    return F.cross_entropy(model(mg.ones((2, 1, 12, 12))), mg.zeros(2, dtype=mg.int64)), model
+
+
+def residual():
+    x, w = mg.ones((4, 4), requires_grad=True), mg.ones((4, 4), requires_grad=True)
+    y = x
+    for _ in range(4):
+        y = y + 0.5 * (y @ w).tanh()
+    return y.sum(), {"x": x, "w": w}
+
+
+def lstm():
+    layer = nn.LSTM(3, 4, norm="layer")
+    y, (h, c) = layer(mg.ones((5, 2, 3)))
+    return y.sum() + h.sum() + c.sum(), layer
+
+
+def differentiated():
+    x = mg.ones((2, 3), requires_grad=True)
+    (g,) = mg.grad((F.layer_norm(x, (3,)) ** 2).sum(), [x], create_graph=True)
+    return g.sum(), {"x": x}
+
+
+def unrolled():
+    model = Unrolled()
+    return model(mg.ones((3, 2, 5))), model
+
+
+EXAMPLES = [mlp, lenet, unrolled, residual, lstm, differentiated]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_everything_is_drawn(example):
+    y, names = example()
+    rows, picture = y.tape(), Picture(viz.graph(y, names, max_nodes=None))
+    ops = [row for row in rows if row["op"] != "leaf"]
+    assert sorted(node[2][0] for node in picture.of("op")) == sorted(row["op"] for row in ops)
+    first = [node for node in picture.of("leaf") if "again" not in node[0]]
+    assert len(first) == len(rows) - len(ops)
+    assert {node[2][0] for node in first}.isdisjoint({"leaf"})  # all have names
+    joined = {(i, row["index"]) for row in ops for i in row["inputs"] if i is not None}
+    assert len(picture.heads) == len(picture.curves) == len(joined)
+    assert picture.dots == sum(row["inputs"].count(None) for row in ops)
+    assert picture.note == ""
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_what_is_computed_later_stands_further_down(example):
+    y, names = example()
+    picture = Picture(viz.graph(y, names, max_nodes=None))
+    tops = {int(node[3].split()[0]): node[1] for node in picture.of("op")}
+    for row in y.tape():
+        for i in row["inputs"] if row["op"] != "leaf" else []:
+            if i in tops:
+                assert tops[i][1] + tops[i][3] < tops[row["index"]][1]
+    for curve in picture.curves:  # and every line leads downwards all the way
+        parts = re.findall(r"([MVC])([-\d. ]+)", curve)
+        heights = [float(y) for kind, numbers in parts for y in numbers.split()[0 if kind == "V" else 1 :: 1 if kind == "V" else 2]]
+        assert heights == sorted(heights)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_nothing_lies_over_another(example):
+    y, names = example()
+    picture = Picture(viz.graph(y, names, max_nodes=None))
+    for (_, a, texts, _), (_, b, others, _) in itertools.combinations(picture.nodes, 2):
+        assert apart(a, b), (texts, others)
+    for (label, a), (other, b) in itertools.combinations(picture.boxes, 2):
+        assert apart(a, b) or inside(a, b) or inside(b, a), (label, other)
+    for _, a, texts, _ in picture.nodes:
+        for label, box in picture.boxes:
+            assert apart(a, box) or inside(a, box), (texts, label)
+    width, height = float(picture.root.get("width")), float(picture.root.get("height"))
+    assert all(inside(node[1], (0, 0, width + 1, height + 1)) for node in picture.nodes)
+
+
+def test_modules_are_boxes_one_for_each_call():
+    y, names = mlp()
+    labels = [label for label, _ in Picture(viz.graph(y, names)).boxes]
+    assert labels == ["Sequential", "0: Linear", "1: LayerNorm", "2: ReLU", "3: Linear"]
+    y, names = unrolled()
+    picture = Picture(viz.graph(y, names, max_nodes=None))
+    labels = [label for label, _ in picture.boxes]
+    assert labels.count("cell: Cell") == 3
+    assert labels.count("norm_c: LayerNorm") == 3
+    # a leaf that is used again far away is drawn again, and says so
+    again = [node for node in picture.of("leaf") if "again" in node[0]]
+    assert again
+    assert all("the same leaf" in node[3] for node in again)
+
+
+def test_operations_stand_in_the_box_of_their_module():
+    y, names = mlp()
+    picture = Picture(viz.graph(y, names))
+    boxes = dict(picture.boxes)
+    for op, label in (("layer_norm", "1: LayerNorm"), ("relu", "2: ReLU")):
+        ((_, at, _, _),) = picture.named(op)
+        assert [name for name, box in boxes.items() if inside(at, box)] == ["Sequential", label]
+    ((_, at, _, _),) = picture.named("cross_entropy")
+    assert not any(inside(at, box) for box in boxes.values())
+
+
+def test_leaves_have_the_names_of_the_callers_variables():
+    slope = mg.tensor([1.0, 2.0], requires_grad=True)
+    layer = nn.Linear(2, 1)
+    picture = Picture(viz.graph((layer(slope)).sum()))
+    assert {node[2][0] for node in picture.of("leaf")} == {"slope", "weight", "bias"}
+    given = Picture(viz.graph((layer(slope)).sum(), {"<s>&'\"": slope}))
+    assert {node[2][0] for node in given.of("leaf")} == {"<s>&'\"", "leaf"}
+
+
+def test_paths_of_parameters_begin_where_their_box_ends():
+    y, model = unrolled()
+    names = {node[2][0] for node in Picture(viz.graph(y, model)).of("leaf")}
+    assert names == {"weight", "bias"}
+    y, layer = lstm()  # its norms are not called as modules: the box is that of the layer
+    names = {node[2][0] for node in Picture(viz.graph(y, layer)).of("leaf")}
+    assert names == {name for name, _ in layer.named_parameters()}
+
+
+def test_the_shapes_and_what_is_saved():
+    x = mg.ones((3, 4), requires_grad=True)
+    with mg.record_source():
+        y = x.exp().sum()
+    ((_, _, (op, shape), tip),) = Picture(viz.graph(y)).named("exp")
+    assert (op, shape) == ("exp", "3 × 4")
+    assert "saves 48 bytes" in tip
+    assert "test_graph.py:" in tip
+    ((kind, _, (_, shape), _),) = Picture(viz.graph(y)).named("sum")
+    assert (kind, shape) == ("op root", "scalar")
+
+
+def test_a_leaf_alone_and_a_parameter_used_twice():
+    x = mg.tensor(2.0, requires_grad=True)
+    picture = Picture(viz.graph(x))
+    assert [node[2] for node in picture.nodes] == [["x", "scalar"]]
+    assert viz.graph(x)._text == "Graph of 0 operations and 1 leaf"
+    assert len(Picture(viz.graph(x * x)).heads) == 1
+
+
+def chain(length):
+    y = mg.ones(3, requires_grad=True)
+    for _ in range(length // 2):
+        y = (y * 1.01).tanh()
+    return y
+
+
+def test_a_long_tape_is_folded_and_says_so():
+    y = chain(2000)
+    start = time.perf_counter()
+    picture = Picture(viz.graph(y))
+    assert time.perf_counter() - start < 2
+    assert len(picture.nodes) <= 150
+    ((_, _, (name, below), _),) = picture.of("folded")
+    drawn = len(picture.of("op"))
+    assert (name, below) == ("…", f"{2000 - drawn:,} operations")
+    assert picture.note.startswith(f"{drawn + 1} of 2001 entries")
+    assert len(picture.heads) == len(picture.nodes) - 1  # still one chain
+
+
+def test_two_thousand_entries_at_once():
+    y = chain(2000)
+    start = time.perf_counter()
+    picture = Picture(viz.graph(y, max_nodes=None))
+    assert time.perf_counter() - start < 2
+    assert len(picture.of("op")) == 2000
+
+
+def test_boxes_are_folded_before_anything_else():
+    model = Unrolled()
+    y = model(mg.ones((20, 2, 5)))
+    picture = Picture(viz.graph(y, max_nodes=200))
+    folded = picture.of("folded")
+    assert len(picture.nodes) <= 200
+    assert {node[2][0] for node in folded} <= {"x: Linear", "h: Linear", "norm_x: LayerNorm", "norm_h: LayerNorm",
+                                               "norm_c: LayerNorm", "cell: Cell", "head: Linear", "…"}  # fmt: skip
+    counted = sum(int(node[2][1].split()[0].replace(",", "")) for node in folded)
+    ops = sum(row["op"] != "leaf" for row in y.tape())
+    assert counted + len(picture.of("op")) == ops
+    few = Picture(viz.graph(y, max_nodes=12))
+    assert len(few.nodes) <= 12
+    assert [label for label, _ in few.boxes] == ["Unrolled"]
+
+
+def test_a_long_box_keeps_its_ends():
+    class Long(nn.Module):
+        def forward(self, x):
+            for _ in range(300):
+                x = x.tanh()
+            return x
+
+    y = Long()(mg.ones(2, requires_grad=True)).sum()
+    picture = Picture(viz.graph(y, max_nodes=40))
+    assert [label for label, _ in picture.boxes] == ["Long"]
+    assert len(picture.named("tanh")) >= 10
+    assert len(picture.of("folded")) == 1
+
+
+def test_shows_and_saves_itself(tmp_path):
+    y, names = mlp()
+    graph = viz.graph(y, names)
+    assert repr(graph) == "<Graph of 7 operations and 6 leaves>"
+    assert graph._repr_svg_() == graph.svg
+    assert graph.svg in graph._repr_html_()
+    graph.save(tmp_path / "mlp.svg")
+    assert (tmp_path / "mlp.svg").read_text(encoding="utf-8") == graph.svg
+
+
+def test_light_and_dark():
+    """The picture asks the page, and where that says nothing the system."""
+    x = mg.ones((), requires_grad=True)
+    style = ElementTree.fromstring(viz.graph(x.exp()).svg).find(f"{SVG}style").text
+    for rule in ("prefers-color-scheme:dark", 'body[data-theme="dark"]', 'body[data-theme="light"]', "data-jp-theme-light"):
+        assert rule in style
+
+
+def test_errors():
+    x = mg.ones(2, requires_grad=True)
+    with pytest.raises(TypeError, match=r"\[graph\] expected a tensor, got list"):
+        viz.graph([x])
+    with pytest.raises(ValueError, match=r"\[graph\] nothing is recorded"):
+        viz.graph(mg.ones(2))
+    with pytest.raises(ValueError, match=r"\[graph\] expected max_nodes of 3 or more, got 2"):
+        viz.graph(x.exp(), max_nodes=2)
+    with pytest.raises(TypeError, match=r"\[graph\] expected names as a module or a mapping, got int"):
+        viz.graph(x.exp(), 3)
+
+
+def test_available_without_an_import_of_its_own():
+    assert mg.viz.graph is viz.graph
