@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from tqdm import tqdm
 
 import minigrad as mg
-from minigrad import nn, optim
+from minigrad import nn, optim, viz
 from minigrad.nn import functional as F
 
 
@@ -114,28 +114,23 @@ def draw(found: dict[str, Curves], path: Path) -> None:
     import matplotlib.pyplot as plt
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    colors = dict(zip(MODELS, ("#2563eb", "#ea580c"), strict=True))
-    style = {
-        "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
-        "axes.grid": True, "axes.axisbelow": True, "grid.color": "#e5e7eb", "axes.edgecolor": "#9ca3af",
-        "xtick.color": "#4b5563", "ytick.color": "#4b5563", "axes.labelcolor": "#4b5563",
-    }  # fmt: skip
-    with plt.style.context(style):
+    means, shares = {}, {}
+    for name, (losses, accuracies) in found.items():
+        means[name] = np.reshape(losses, (len(accuracies), -1)).mean(1)
+        shares[f"{name}  {accuracies[-1]:.1%}"] = 100 * np.array(accuracies)
+    with plt.style.context(viz.STYLE):
         layout = ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.1)
         figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout=layout)
-        for name, (losses, accuracies) in found.items():
-            epochs = np.arange(1, len(accuracies) + 1)
-            steps = len(losses) // len(epochs)
-            left.plot(np.arange(1, len(losses) + 1) / steps, losses, color=colors[name], alpha=0.2, linewidth=0.8)
-            left.plot(epochs, np.reshape(losses, (-1, steps)).mean(1), color=colors[name], linewidth=2, label=name)
-            label = f"{name}  {accuracies[-1]:.1%}"
-            right.plot(epochs, 100 * np.array(accuracies), color=colors[name], linewidth=2, label=label)
-            right.plot(epochs[-1], 100 * accuracies[-1], "o", color=colors[name], markersize=5)
-        left.set(title="Training loss (pale: single batches)", ylabel="cross-entropy", yscale="log")
-        right.set(title="Accuracy on the held-out fifth", ylabel="%", ylim=(80, 100), yticks=range(80, 101, 5))
-        for axes in (left, right):
-            axes.set(xlabel="epoch", xlim=(0, len(epochs) * 1.01))
-            axes.legend(frameon=False)
+        viz.curves(means, axes=left, ylabel="cross-entropy", log=True)
+        viz.curves(shares, axes=right, ylabel="%")
+        for (losses, accuracies), mean, share in zip(found.values(), left.lines[:], right.lines[:], strict=True):
+            at = np.arange(1, len(losses) + 1) * len(accuracies) / len(losses)
+            left.plot(at, losses, color=mean.get_color(), alpha=0.2, linewidth=0.8)
+            right.plot(len(accuracies), 100 * accuracies[-1], "o", color=share.get_color(), markersize=5)
+            for axes in (left, right):
+                axes.set_xlim(0, len(accuracies) * 1.01)
+        left.set(title="Training loss (pale: single batches)")
+        right.set(title="Accuracy on the held-out fifth", ylim=(80, 100), yticks=range(80, 101, 5))
         figure.suptitle("Layer normalization on handwritten digits", x=0.01, ha="left", fontsize=14, weight="bold")
         figure.savefig(path, dpi=160)
 

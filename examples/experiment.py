@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 import minigrad as mg
-from minigrad import data, nn, optim
+from minigrad import data, nn, optim, viz
 from minigrad.nn import functional as F
 
 # --- sources of the claims -------------------------------------------------------------------------------------------
@@ -246,11 +246,6 @@ def compare(says: str, source: str, quantity: str, **sides: np.ndarray) -> None:
 
 COLORS = {"none": "#6b7280", "batch": "#ea580c", "layer": "#2563eb", "group": "#16a34a", "other": "#9333ea"}
 LABELS = {"none": "no norm", "batch": "BN", "layer": "LN", "group": "GN"}
-STYLE = {
-    "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
-    "axes.grid": True, "axes.axisbelow": True, "grid.color": "#e5e7eb", "axes.edgecolor": "#9ca3af",
-    "xtick.color": "#4b5563", "ytick.color": "#4b5563", "axes.labelcolor": "#4b5563", "legend.frameon": False,
-}  # fmt: skip
 
 
 @contextmanager
@@ -262,7 +257,7 @@ def figure(args: argparse.Namespace, title: str, columns: int, rows: int = 1) ->
     import matplotlib.pyplot as plt
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    with plt.style.context(STYLE):
+    with plt.style.context(viz.STYLE):
         layout = ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.1)
         size = (4.5 * columns, 0.6 + 3.2 * rows)
         canvas, axes = plt.subplots(rows, columns, figsize=size, layout=layout, squeeze=False)

@@ -1,6 +1,6 @@
 """minigrad: a small, fast, tape-based autograd engine."""
 
-import importlib as _importlib
+import typing as _typing
 
 from minigrad import cuda, data, nn, optim, random
 from minigrad._version import __version__
@@ -128,9 +128,14 @@ from minigrad.products import *  # noqa: F403
 from minigrad.profile import profile
 from minigrad.serialization import load, save
 
+if _typing.TYPE_CHECKING:
+    from minigrad import viz
+
 
 def __getattr__(name: str) -> object:
-    """``minigrad.viz`` without an import of its own: drawing is loaded where it is first used."""
+    """``minigrad.viz``, which draws, is loaded where it is first used."""
     if name == "viz":
-        return _importlib.import_module("minigrad.viz")
+        import importlib
+
+        return importlib.import_module("minigrad.viz")
     raise AttributeError(f"module 'minigrad' has no attribute {name!r}")

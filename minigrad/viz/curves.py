@@ -1,0 +1,153 @@
+"""Training as curves: losses and accuracies over epochs, of one run or of several seeds."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLORS = ("#2563eb", "#ea580c", "#16a34a", "#9333ea", "#db2777", "#0891b2", "#ca8a04", "#6b7280")
+TEXT, EDGE, GRID = "#4b5563", "#9ca3af", "#e5e7eb"
+# What figures of minigrad share: matplotlib's settings, for ``plt.style.context``.
+STYLE: dict[str, Any] = {
+    "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": GRID, "axes.edgecolor": EDGE,
+    "xtick.color": TEXT, "ytick.color": TEXT, "axes.labelcolor": TEXT, "legend.frameon": False,
+}  # fmt: skip
+
+WORD = r"(?<![a-z])({})(?![a-z])[\s_.:/-]*"
+TRAINING = re.compile(WORD.format("train(ing)?"), re.IGNORECASE)
+HELD_OUT = re.compile(WORD.format("val(id(ation)?)?|test|held[ -]out"), re.IGNORECASE)
+
+Values = Sequence[float] | Sequence[Sequence[float]] | np.ndarray
+Epochs = Sequence[Mapping[str, float]]
+
+
+def curves(
+    history: Mapping[str, Values] | Epochs | Sequence[Epochs],
+    *,
+    x: Sequence[float] | None = None,
+    title: str = "",
+    xlabel: str = "epoch",
+    ylabel: str = "",
+    log: bool = False,
+    axes: "Axes | None" = None,
+) -> "Figure":
+    """Draw what a training run, or the same run from several seeds, has noted down.
+
+    Of several seeds the line is the median and the band reaches from the lowest to the highest. Names that differ only
+    in saying "train" or "validation" ("val", "test", "held out"), or in not saying it, share a color: the line of what
+    was trained on is dashed, the other one solid.
+
+    Parameters
+    ----------
+    history : mapping, or sequence of mappings
+        One of: name -> values, one for each epoch; name -> values of shape (seeds, epochs); a list with a dict
+        name -> value for each epoch; a list with such a list for each seed.
+    x : sequence of float, optional
+        Where the values belong; 1, 2, 3, ... if it is not given.
+    title, xlabel, ylabel : str
+    log : bool
+        Whether the vertical axis is logarithmic.
+    axes : matplotlib.axes.Axes, optional
+        Where to draw, instead of on a figure of its own.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A notebook shows it; ``figure.savefig(path)`` writes it. pyplot has forgotten it: to see it in a window, draw on
+        axes of your own.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    ValueError
+        If there is nothing to draw, or numbers of epochs differ within a name, or from `x`.
+
+    Examples
+    --------
+    >>> from minigrad import viz
+    >>> figure = viz.curves({"train loss": [2.3, 0.9, 0.4], "validation loss": [2.2, 1.1, 0.8]})
+    >>> [line.get_label() for line in figure.axes[0].lines]
+    ['train loss', 'validation loss']
+    """
+    found = _runs(history)
+    try:
+        import matplotlib.pyplot as plt
+        from matplotlib.ticker import MaxNLocator
+    except ImportError as error:
+        raise ImportError(f"[curves] expected matplotlib to draw with, got {error}: pip install matplotlib") from error
+
+    with plt.style.context(STYLE):
+        own = axes is None
+        if axes is None:
+            figure, axes = plt.subplots(figsize=(6.0, 3.6), layout="constrained")
+            plt.close(figure)
+            axes.tick_params(which="both", colors=TEXT)
+            axes.grid(True, color=GRID)
+        colors = dict.fromkeys(_quantity(name) for name in found)
+        colors = {quantity: COLORS[n % len(COLORS)] for n, quantity in enumerate(colors)}
+        for name, runs in found.items():
+            at = np.arange(1, runs.shape[1] + 1) if x is None else np.asarray(x, dtype=float)
+            if at.shape != runs.shape[1:]:
+                raise ValueError(f"[curves] expected x of length {runs.shape[1]} for {name!r}, got shape {at.shape}")
+            color = colors[_quantity(name)]
+            if len(runs) > 1:
+                axes.fill_between(at, runs.min(0), runs.max(0), color=color, alpha=0.15, linewidth=0)
+            dashed = _is_training(name, found)
+            axes.plot(
+                at, np.median(runs, axis=0), label=name, color=color, linewidth=1.4 if dashed else 1.8,
+                linestyle="--" if dashed else "-", marker="o" if runs.shape[1] == 1 else None,
+            )  # fmt: skip
+        if log:
+            axes.set_yscale("log")
+        axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+        if own and x is None and xlabel == "epoch":
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(frameon=False)
+    return cast("Figure", axes.figure)
+
+
+def _runs(history: Any) -> dict[str, np.ndarray]:
+    """Name -> values of shape (seeds, epochs)."""
+    if not isinstance(history, Mapping):
+        seeds = list(history)
+        if seeds and all(isinstance(epoch, Mapping) for epoch in seeds):
+            seeds = [seeds]
+        listed = all(isinstance(run, Sequence) and all(isinstance(epoch, Mapping) for epoch in run) for run in seeds)
+        if not seeds or not listed:
+            raise ValueError(f"[curves] expected a dict, or a dict for each epoch, got {type(history).__name__}")
+        names = dict.fromkeys(name for run in seeds for epoch in run for name in epoch)
+        try:
+            history = {name: [[epoch[name] for epoch in run] for run in seeds] for name in names}
+        except KeyError as error:
+            raise ValueError(f"[curves] expected {error} in every epoch, got one without it") from None
+    found = {}
+    for name, values in history.items():
+        try:
+            runs = np.asarray(values, dtype=float)
+        except ValueError:
+            raise ValueError(f"[curves] expected as many numbers from each seed, got others for {name!r}") from None
+        if runs.ndim not in (1, 2) or runs.size == 0:
+            raise ValueError(f"[curves] expected values (epochs,) or (seeds, epochs) for {name!r}, got {runs.shape}")
+        found[name] = np.atleast_2d(runs)
+    if not found:
+        raise ValueError("[curves] expected something to draw, got nothing")
+    return found
+
+
+def _quantity(name: str) -> str:
+    """The name without what it says about the data."""
+    return HELD_OUT.sub("", TRAINING.sub("", name)).strip().casefold()
+
+
+def _is_training(name: str, names: Mapping[str, object]) -> bool:
+    """Whether a name says so, or says nothing while its partner is of data that were held out."""
+    if TRAINING.search(name) or HELD_OUT.search(name):
+        return TRAINING.search(name) is not None
+    return any(HELD_OUT.search(other) and _quantity(other) == _quantity(name) for other in names)

@@ -1,0 +1,122 @@
+"""Curves show the numbers they are given: medians, bands, and pairs of training and validation in one color."""
+
+import builtins
+import sys
+
+import numpy as np
+import pytest
+
+from minigrad import viz
+
+
+def lines(figure):
+    return {line.get_label(): line for line in figure.axes[0].lines}
+
+
+def test_one_run():
+    figure = viz.curves({"LN": [3.0, 2.0, 1.5], "BN": [3.0, 2.5, 2.0]}, title="Digits", ylabel="loss", log=True)
+    found = lines(figure)
+    assert list(found) == ["LN", "BN"]
+    np.testing.assert_array_equal(found["LN"].get_xdata(), [1, 2, 3])
+    np.testing.assert_array_equal(found["BN"].get_ydata(), [3.0, 2.5, 2.0])
+    assert found["LN"].get_color() != found["BN"].get_color()
+    assert {line.get_linestyle() for line in found.values()} == {"-"}
+    (axes,) = figure.axes
+    assert (axes.get_title("left") or axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == ("Digits", "epoch", "loss")
+    assert axes.get_yscale() == "log"
+    assert len(axes.collections) == 0  # no band around one run
+
+
+def test_several_seeds_are_a_median_and_a_band(rng):
+    runs = rng.normal(size=(5, 7))
+    figure = viz.curves({"loss": runs})
+    np.testing.assert_array_equal(lines(figure)["loss"].get_ydata(), np.median(runs, axis=0))
+    (band,) = figure.axes[0].collections
+    vertices = band.get_paths()[0].vertices
+    for step in range(7):
+        at = vertices[vertices[:, 0] == step + 1][:, 1]
+        assert (at.min(), at.max()) == (runs[:, step].min(), runs[:, step].max())
+
+
+@pytest.mark.parametrize("training, held_out", [
+    ("train loss", "validation loss"), ("loss", "val_loss"), ("training_loss", "test_loss"), ("LN train", "LN validation"),
+    ("Train/Accuracy", "Test/Accuracy"), ("error", "held-out error"), ("train", "valid"),
+])  # fmt: skip
+def test_pairs_share_a_color(training, held_out):
+    found = lines(viz.curves({training: [1, 2], "something else": [0, 0], held_out: [2, 3]}))
+    assert found[training].get_color() == found[held_out].get_color() != found["something else"].get_color()
+    assert (found[training].get_linestyle(), found[held_out].get_linestyle()) == ("--", "-")
+    assert found["something else"].get_linestyle() == "-"
+
+
+@pytest.mark.parametrize("name", ["value", "constraint", "latest", "invalid share", "retrained"])
+def test_words_that_only_look_alike(name):
+    found = lines(viz.curves({name: [1, 2], "other": [1, 2]}))
+    assert found[name].get_linestyle() == "-"
+    assert found[name].get_color() != found["other"].get_color()
+
+
+def test_a_dict_for_each_epoch_and_a_list_of_them_for_each_seed():
+    run = [{"loss": 2.0, "accuracy": 0.1}, {"loss": 1.0, "accuracy": 0.5}]
+    other = [{"loss": 4.0, "accuracy": 0.3}, {"loss": 1.0, "accuracy": 0.9}]
+    np.testing.assert_array_equal(lines(viz.curves(run))["accuracy"].get_ydata(), [0.1, 0.5])
+    figure = viz.curves([run, other])
+    np.testing.assert_array_equal(lines(figure)["loss"].get_ydata(), [3.0, 1.0])
+    assert len(figure.axes[0].collections) == 2
+
+
+def test_other_axes_and_places():
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2)
+    try:
+        assert viz.curves({"a": [1, 2]}, axes=right, x=[10, 20], xlabel="step") is figure
+        assert len(left.lines) == 0
+        np.testing.assert_array_equal(right.lines[0].get_xdata(), [10, 20])
+        assert right.get_xlabel() == "step"
+    finally:
+        plt.close(figure)
+
+
+def test_pyplot_keeps_nothing():
+    import matplotlib.pyplot as plt
+
+    before, settings = plt.get_fignums(), dict(plt.rcParams)
+    viz.curves({"a": [1, 2]})
+    assert plt.get_fignums() == before
+    assert dict(plt.rcParams) == settings
+
+
+def test_saves(tmp_path):
+    viz.curves({"a": [1, 2]}).savefig(tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_without_matplotlib(monkeypatch):
+    real = builtins.__import__
+
+    def absent(name, *args, **kwargs):
+        if name.partition(".")[0] == "matplotlib":
+            raise ImportError(f"No module named {name!r}")
+        return real(name, *args, **kwargs)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(ImportError, match=r"\[curves\] .*: pip install matplotlib"):
+        viz.curves({"a": [1, 2]})
+
+
+def test_errors():
+    for history, message in [
+        ({}, "expected something to draw"),
+        ([], "expected a dict, or a dict for each epoch, got list"),
+        ([1.0, 2.0], "expected a dict, or a dict for each epoch, got list"),
+        ({"a": []}, r"expected values \(epochs,\) or \(seeds, epochs\) for 'a', got \(0,\)"),
+        ({"a": [[1, 2], [3]]}, "expected as many numbers from each seed"),
+        ([{"a": 1, "b": 2}, {"a": 1}], "expected 'b' in every epoch"),
+    ]:
+        with pytest.raises(ValueError, match=rf"^\[curves\] {message}"):
+            viz.curves(history)
+    with pytest.raises(ValueError, match=r"\[curves\] expected x of length 2 for 'a', got shape \(3,\)"):
+        viz.curves({"a": [1, 2]}, x=[1, 2, 3])
