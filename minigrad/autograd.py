@@ -1,6 +1,8 @@
 """Gradients: of tensors, as functions of functions, of your own operations, and how to check them."""
 
 import functools
+import linecache
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -247,9 +249,19 @@ class TapeTable(Sequence):
         return sum(row["saved_bytes"] for row in self._rows)
 
     def __repr__(self) -> str:
-        sourced = any(row["where"] for row in self._rows)
-        head = ["#", "op", "inputs", "shape", "dtype", "saved bytes"] + ["source"] * sourced
-        body = [
+        from minigrad.tables import as_text
+
+        return as_text(*self._cells({"source": lambda row: row["where"] or ""}))
+
+    def _repr_html_(self) -> str:
+        from minigrad.tables import as_html
+
+        note = f"{self.saved_bytes:,} bytes are saved for backward"
+        return as_html(*self._cells({"module": _module, "source": _source}), right=(0, 5), note=note)
+
+    def _cells(self, more: dict[str, Callable[[dict[str, Any]], str]]) -> tuple[list[str], list[list[str]]]:
+        """The names of the columns and the rows; columns of `more` only where one of their cells holds something."""
+        rows = [
             [
                 str(row["index"]),
                 row["op"],
@@ -258,9 +270,28 @@ class TapeTable(Sequence):
                 str(row["dtype"]),
                 str(row["saved_bytes"]),
             ]
-            + [row["where"] or ""] * sourced
             for row in self._rows
         ]
-        widths = [max(len(line[k]) for line in [head, *body]) for k in range(len(head))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in [head, *body]]
-        return "\n".join(line.rstrip() for line in lines)
+        head = ["#", "op", "inputs", "shape", "dtype", "saved bytes"]
+        for name, text in more.items():
+            column = [text(row) for row in self._rows]
+            if any(column):
+                head.append(name)
+                rows = [[*row, cell] for row, cell in zip(rows, column, strict=True)]
+        return head, rows
+
+
+def _module(row: dict[str, Any]) -> str:
+    """The path of the module that an operation was recorded in, and the module's class."""
+    if not row["scope"]:
+        return ""
+    path = ".".join(name for name, _ in row["scope"] if name)
+    return f"{path} ({row['scope'][-1][1]})" if path else row["scope"][-1][1]
+
+
+def _source(row: dict[str, Any]) -> str:
+    """The file and line that an operation was recorded at, and the text of that line."""
+    if row["where"] is None:
+        return ""
+    path, _, line = row["where"].rpartition(":")
+    return f"{os.path.basename(path)}:{line}  {linecache.getline(path, int(line)).strip()}"

@@ -485,6 +485,11 @@ class Module:
             return f"{type(self).__name__}({''.join(lines)})"
         return f"{type(self).__name__}(\n" + "".join(f"  {line}\n" for line in "\n".join(lines).split("\n")) + ")"
 
+    def _repr_html_(self) -> str:
+        from minigrad.tables import module_as_html
+
+        return module_as_html(self)
+
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name

@@ -44,15 +44,28 @@ class Summary(NamedTuple):
         return self.trainable + self.not_trainable
 
     def __str__(self) -> str:
-        cells = [("Layer (type)", "Output shape", "Parameters")]
-        cells += [(row.layer, _text(row.output_shape), f"{row.parameters:,}") for row in self.rows]
-        first, second, third = (max(len(row[column]) for row in cells) for column in range(3))
-        lines = [f"{a:<{first}}  {b:<{second}}  {c:>{third}}" for a, b, c in cells]
-        width = len(lines[0])
-        lines.insert(1, "=" * width)
-        lines += ["=" * width, f"Total parameters: {self.total:,}", f"Trainable: {self.trainable:,}"]
+        from minigrad.tables import as_text
+
+        first, *lines = as_text(*self._cells(), right=(2,)).splitlines()
+        rule = "=" * len(first)
+        return "\n".join([first, rule, *lines, rule, *self._totals()])
+
+    def _repr_html_(self) -> str:
+        from minigrad.tables import as_html
+
+        return as_html(*self._cells(), right=(2,), note=" · ".join(self._totals()))
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        rows = [[row.layer, _text(row.output_shape), f"{row.parameters:,}"] for row in self.rows]
+        return ["Layer (type)", "Output shape", "Parameters"], rows
+
+    def _totals(self) -> list[str]:
         statistics = f" (running statistics: {self.buffers:,})" if self.buffers else ""
-        return "\n".join([*lines, f"Not trainable: {self.not_trainable:,}{statistics}"])
+        return [
+            f"Total parameters: {self.total:,}",
+            f"Trainable: {self.trainable:,}",
+            f"Not trainable: {self.not_trainable:,}{statistics}",
+        ]
 
     def __repr__(self) -> str:
         return str(self)
