@@ -111,6 +111,7 @@ class profile:
         try:
             intercept(self._stand_in)
             self._here()
+            self._began = perf_counter_ns()  # after its own preparations
         except BaseException:
             self.__exit__()
             raise
