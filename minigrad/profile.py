@@ -370,7 +370,7 @@ class Observer:
     def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
         began = perf_counter_ns()
         if self._alive():
-            self.profile._recorded(op, sys._getframe(1))
+            self.profile._recorded(op, told(sys._getframe(1)))
             self.profile._spent(perf_counter_ns() - began)
         if self.previous is not None:
             self.previous.recorded(sequence, op, outs)
@@ -378,7 +378,7 @@ class Observer:
     def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
         began = perf_counter_ns()
         if self._alive():
-            self.profile._entered(op, sequence, sys._getframe(1))
+            self.profile._entered(op, sequence, told(sys._getframe(1)))
             self.profile._spent(perf_counter_ns() - began)
         if self.previous is not None:
             self.previous.entered(sequence, op, grads)
@@ -388,6 +388,13 @@ class Observer:
             self.profile._left(sequence)
         if self.previous is not None:
             self.previous.left(sequence)
+
+
+def told(frame: FrameType) -> FrameType:
+    """Who called the operation that an observer hears of; other observers may have passed it on."""
+    while frame.f_code.co_name in ("recorded", "entered") and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def waiter(device: int) -> Callable[[], None]:

@@ -291,6 +291,29 @@ def test_who_watched_before_goes_on_watching():
     assert watcher.heard == ["exp", "exp backward", "left", "leaf backward", "left"]
 
 
+def test_another_one_may_stand_in_between():
+    class Between:
+        def recorded(self, *told):
+            self.before.recorded(*told)
+
+        def entered(self, *told):
+            self.before.entered(*told)
+
+        def left(self, *told):
+            self.before.left(*told)
+
+    between = Between()
+    with mg.profile() as p:
+        between.before = tape.set_observer(between)
+        try:
+            mg.ones((2, 2), requires_grad=True).exp().sum().backward()
+        finally:
+            tape.set_observer(between.before)
+        mg.ones((2, 2), requires_grad=True).tanh()
+    assert named(p, "forward") == [("exp", "exp"), ("sum", "sum"), ("tanh", "tanh")]
+    assert {op for op, _ in named(p, "backward")} <= {"exp", "sum", "leaf"}
+
+
 def test_results_are_the_same_bits(rng):
     x = mg.tensor(rng.normal(size=(6, 5)), requires_grad=True)
 
