@@ -294,4 +294,7 @@ def _source(row: dict[str, Any]) -> str:
     if row["where"] is None:
         return ""
     path, _, line = row["where"].rpartition(":")
-    return f"{os.path.basename(path)}:{line}  {linecache.getline(path, int(line)).strip()}"
+    folder, file = os.path.split(path)
+    if os.path.basename(folder).startswith("ipykernel_"):  # the cells of a notebook have files of random names
+        file = "cell"
+    return f"{file}:{line}  {linecache.getline(path, int(line)).strip()}"

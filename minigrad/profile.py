@@ -69,6 +69,8 @@ class profile:
         One for each kernel, in the order in which they ended.
     wall : float
         Seconds from the beginning of the block to its end, or until now.
+    outside : float
+        Seconds of these in which no kernel ran, without those that the profile took for itself.
 
     Raises
     ------
@@ -145,7 +147,7 @@ class profile:
     def _noting(
         self, primitive: str, method: Callable[..., Any], device: str, wait: Callable[[], None] | None
     ) -> Callable[..., Any]:
-        from minigrad.work import Event, arrays_in, bytes_of, flops_of, name_of
+        from minigrad.work import Event, arrays_of, bytes_of, flops_of, name_of
 
         def call(_: Backend, *args: Any) -> Any:
             entered = perf_counter_ns()
@@ -162,7 +164,7 @@ class profile:
             if wait is not None:
                 wait()
             ended = perf_counter_ns()
-            arrays = list(arrays_in(args))
+            arrays = arrays_of(primitive, args)
             event = Event(
                 "", "", name_of(primitive, args), (began - self._began) / 1e9, (ended - began) / 1e9,
                 bytes_of(primitive, args, arrays), flops_of(primitive, args), tuple(x.shape for x in arrays),
@@ -252,8 +254,8 @@ class profile:
     # ── what comes out ──
 
     @property
-    def _outside(self) -> float:
-        """Seconds of the block in which no kernel ran and the profile did nothing either."""
+    def outside(self) -> float:
+        """float: seconds of the block in which no kernel ran and the profile did nothing either."""
         busy, reached = 0.0, 0.0
         for event in sorted(self.events, key=lambda event: event.start):
             end = event.start + event.duration
@@ -281,7 +283,7 @@ class profile:
                     f"{flops / 1e6:.3f}", *(f"{n / time / 1e9:.1f}" if n and time else "" for n in (size, flops)),
                 ])  # fmt: skip
         rows.append(["no kernel"])
-        for name, time in (("outside of kernels", self._outside), ("this profile itself", self._own / 1e9)):
+        for name, time in (("outside of kernels", self.outside), ("this profile itself", self._own / 1e9)):
             rows.append([name, "", "", f"{1e3 * time:.3f}", f"{time / wall:.1%}", "", "", "", ""])
         return rows
 

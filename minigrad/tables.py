@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 STYLE = "border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:0.9em"
 RULE = "1px solid color-mix(in srgb, currentColor 30%, transparent)"
+SHORT = 30  # letters of what is not broken into lines
 FAINT = "1px solid color-mix(in srgb, currentColor 12%, transparent)"
 
 
@@ -36,6 +37,7 @@ def as_html(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
         cells = []
         for k, cell in enumerate(row):
             style = f"text-align:{'right' if k in right else 'left'};padding:0.15em 0.6em;border-bottom:{rule}"
+            style += ";white-space:nowrap" if len(cell) <= SHORT else ""
             cells.append(f'<{tag} style="{style}">{html.escape(cell)}</{tag}>')
         return f"<tr>{''.join(cells)}</tr>"
 

@@ -6,7 +6,7 @@ computes twice to save memory counts once. Copies, gathers, sorts and random num
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,25 +153,27 @@ GATHERS: dict[str, Count] = {
     "add_along": lambda outer, n, inner, x, m, index, v: index.nbytes + 3 * v.nbytes,
 }
 
-ENUMERATED = {"unary": Unary, "binary": Binary, "reduce": Reduce}
+NAMES = {
+    primitive: {int(op): op.name.lower() for op in enum}
+    for primitive, enum in (("unary", Unary), ("binary", Binary), ("reduce", Reduce))
+}
+NESTED = {"recurrent", "recurrent_backward", "optimize", "sum_of_squares"}  # their arrays stand in lists and dicts
 
 
 def name_of(primitive: str, args: tuple[Any, ...]) -> str:
     """What a call computes: "exp", not "unary"; "adam", not "optimize"."""
-    if primitive in ENUMERATED:
-        return ENUMERATED[primitive](args[0]).name.lower()
+    names = NAMES.get(primitive)
+    if names is not None:
+        return names[args[0]]
     return args[0] if primitive == "optimize" else primitive
 
 
-def arrays_in(values: Any) -> Iterator[Array]:
-    """The arrays among the arguments of a primitive, those in its lists and dicts included."""
-    for value in values:
-        if isinstance(value, Array):
-            yield value
-        elif type(value) is list:
-            yield from arrays_in(value)
-        elif type(value) is dict:
-            yield from arrays_in(value.values())
+def arrays_of(primitive: str, args: tuple[Any, ...]) -> list[Array]:
+    """The arrays among the arguments, in their order."""
+    if primitive in NESTED:
+        values = (x.values() if isinstance(x, dict) else x for x in args if isinstance(x, list | dict))
+        return [x for some in values for x in some if isinstance(x, Array)]
+    return [x for x in args if isinstance(x, Array)]
 
 
 def memory_of(x: Array) -> int:

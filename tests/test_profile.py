@@ -107,7 +107,7 @@ def test_times_add_up_to_the_wall_time():
     assert all(event.duration > 0 and 0 <= event.start < p.wall for event in p.events)
     shares = [float(row[4].rstrip("%")) for row in p._rows() if len(row) > 1]
     assert sum(shares) == pytest.approx(100, abs=0.05 * len(shares))
-    assert sum(event.duration for event in p.events) + p._outside + p._own / 1e9 == pytest.approx(p.wall)
+    assert sum(event.duration for event in p.events) + p.outside + p._own / 1e9 == pytest.approx(p.wall)
     before = p.wall
     mg.ones(3).exp()
     assert p.wall == before

@@ -14,6 +14,7 @@ from minigrad.viz.layout import STRAIGHT, Item, Line, Point, place
 
 PAD, HEAD = 10.0, 18.0  # around the inside of a box, and above it for its label
 LABEL = 5.0  # between a label and a line
+SMALLEST = 0.7  # the part of its size to which a wide picture shrinks before one has to scroll
 FAR = 12  # operations: a leaf used again after as many is drawn again there
 
 
@@ -450,7 +451,7 @@ LIGHT = "--ink:#1f2937;--faint:#6b7280;--line:#94a3b8;--op:#ffffff;--edge:#64748
 DARK = "--ink:#e5e7eb;--faint:#9ca3af;--line:#64748b;--op:#1f2937;--edge:#94a3b8;--box:#94a3b8;--leaf:#172554;" \
     "--leaf-edge:#60a5fa;--root:#451a03;--root-edge:#f59e0b"  # fmt: skip
 STYLE = f"""
-.mg-graph{{{LIGHT};font-family:ui-sans-serif,system-ui,sans-serif;max-width:none}}
+.mg-graph{{{LIGHT};font-family:ui-sans-serif,system-ui,sans-serif}}
 @media (prefers-color-scheme:dark){{.mg-graph{{{DARK}}}}}
 body[data-theme="light"] .mg-graph,body[data-jp-theme-light="true"] .mg-graph{{{LIGHT}}}
 body[data-theme="dark"] .mg-graph,body[data-jp-theme-light="false"] .mg-graph{{{DARK}}}
@@ -476,7 +477,8 @@ def _svg(root: Box, edges: Sequence[tuple[Node, Node]], dots: Mapping[Node, int]
     width, height = max(width, 6.2 * len(note) + 2 * PAD), height + (18 if note else 0)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="mg-graph" role="img" aria-label="the tape as a graph" '
-        f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.1f} {height:.1f}"><style>{STYLE}</style>'
+        f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.1f} {height:.1f}" '
+        f'style="max-width:100%;min-width:{SMALLEST * width:.0f}px;height:auto"><style>{STYLE}</style>'
     ]
     for box in root.boxes():
         (x, y), (w, h) = box.corner, box.size
