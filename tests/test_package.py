@@ -24,6 +24,7 @@ def test_import_is_light():
              "setuptools", "unittest", "IPython"}
     assert not heavy & {name.partition(".")[0] for name in loaded}
     assert not {"numpy.random", "importlib.metadata"} & set(loaded)  # 10 and 20 ms
+    assert not [name for name in loaded if name.startswith(("minigrad.viz", "minigrad.tables", "minigrad.work"))]
 
 
 def test_version():

@@ -22,6 +22,7 @@ NAMES = {
     **dict(public(mg.random, "random.")),
     **{f"functional.{name}": getattr(functional, name) for name in functional.__all__},
     **{f"Tensor.{name}": getattr(mg.Tensor, name) for name in ("backward", "numpy")},
+    "profile.trace": mg.profile.trace,
 }
 
 

@@ -1,4 +1,4 @@
-"""Every public name of nn, optim, data, serialization and checkpoint has an example, which runs and prints what it says."""
+"""Every public name of nn, optim, data, viz, serialization and checkpoint has an example, which runs and prints what it says."""
 
 import doctest
 import importlib
@@ -8,10 +8,10 @@ import pkgutil
 import pytest
 
 import minigrad
-from minigrad import checkpoint, data, nn, optim, serialization
+from minigrad import checkpoint, data, nn, optim, serialization, viz
 
 MODULES = [serialization.__name__, checkpoint.__name__] + [
-    name for package in (nn, optim, data) for _, name, _ in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+    name for package in (nn, optim, data, viz) for _, name, _ in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
 ]
 
 
@@ -35,6 +35,7 @@ PUBLIC = [
     *own(nn.init),
     *[(nn.utils, name) for name in nn.utils.__all__],
     *[(data, name) for name in data.__all__],
+    *[(viz, name) for name in ("curves", "graph")],
     *[(serialization, name) for name in ("save", "load")],
     *[(checkpoint, name) for name in ("save_checkpoint", "load_checkpoint")],
 ]
