@@ -148,7 +148,7 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor] | None = None, max_nod
     rows = entries(y)
     if not rows:
         raise ValueError(f"[graph] nothing is recorded behind the tensor of shape {y.shape}: it requires no grad")
-    named = _named(sys._getframe(1).f_locals if names is None else names)
+    named = _named(dict(sys._getframe(1).f_locals) if names is None else names)
     root, edges, dots = _tree(rows, {s: leaf for s, (leaf, _) in contents(y).items() if leaf is not None}, named)
     total, note = len(rows), ""
     if max_nodes is not None and sum(1 for _ in root.nodes()) > max_nodes:
