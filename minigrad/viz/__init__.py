@@ -5,4 +5,4 @@ from minigrad.viz.explore import Page, explore
 from minigrad.viz.graph import Graph, graph
 from minigrad.viz.recording import record
 
-__all__ = ["STYLE", "Graph", "Page", "curves", "explore", "graph", "record"]
+__all__ = ["Graph", "Page", "curves", "explore", "graph", "record"]

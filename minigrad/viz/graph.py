@@ -75,6 +75,15 @@ class Graph:
     ----------
     svg : str
         The picture, a complete SVG document.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import viz
+    >>> x = mg.tensor(3.0, requires_grad=True)
+    >>> picture = viz.graph(x.exp())
+    >>> picture.svg.startswith("<svg ")
+    True
     """
 
     def __init__(self, svg: str, operations: int, leaves: int) -> None:
