@@ -37,7 +37,7 @@ def as_html(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
         cells = []
         for k, cell in enumerate(row):
             style = f"text-align:{'right' if k in right else 'left'};padding:0.15em 0.6em;border-bottom:{rule}"
-            style += ";white-space:nowrap" if len(cell) <= SHORT else ";overflow-wrap:anywhere"
+            style += ";white-space:nowrap" if len(cell) <= SHORT else ";overflow-wrap:anywhere;min-width:12em"
             cells.append(f'<{tag} style="{style}">{html.escape(cell)}</{tag}>')
         return f"<tr>{''.join(cells)}</tr>"
 
