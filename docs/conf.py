@@ -1,6 +1,11 @@
 """The documentation: every page with code is a notebook in Markdown that is run when the site is built."""
 
+import sys
+from pathlib import Path
+
 import minigrad
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "minigrad"
 author = "The minigrad authors"
@@ -11,14 +16,25 @@ extensions = [
     "myst_nb",
     "numpydoc",
     "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
     "sphinx-mathjax-offline",  # mathematics from files of the site: it can be read without a network
+    "api",
+    "notebooks",
 ]
 exclude_patterns = ["_build"]
+templates_path = ["_templates"]
 nitpicky = True
+# What is no name of minigrad's is shown without a link: there are no links to other sites' references.
+nitpick_ignore_regex = [(r"py:.*", r"(?!minigrad\.).*")]
 
 html_theme = "furo"
 html_title = f"minigrad {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_logo = html_favicon = "_static/logo.svg"
+html_show_copyright = html_show_sphinx = False
+html_copy_source = False
+html_theme_options = {"top_of_page_buttons": []}
+pygments_style, pygments_dark_style = "friendly", "github-dark"
 
 # A cell that fails stops the build. Each page runs in its own process, in the folder where it stands.
 nb_execution_mode = "force"  # what a page shows depends on more than its own text
@@ -29,5 +45,15 @@ nb_render_markdown_format = "myst"  # tables and mathematics in what a cell prin
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
 
+# The reference: signatures and links are made by _extensions/api.py, `x` in a docstring is a name or a parameter.
+default_role = "py:obj"
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 88
+autodoc_inherit_docstrings = False
+autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
-autosummary_generate = True
+numpydoc_class_members_toctree = False
+numpydoc_validation_checks = {
+    "GL05", "GL06", "GL07", "GL08", "GL09", "GL10", "PR02", "PR05", "PR10", "RT05", "SS01", "SS03",
+}  # fmt: skip
+numpydoc_validation_exclude = {r"\.__init__$"}

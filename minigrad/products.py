@@ -109,7 +109,7 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
     subscripts : str
         Such as ``"bij,bjk->bik"``; one letter for an axis, ``...`` for axes that broadcast. Without ``->`` the result
         has the letters that occur once, in alphabetical order. A letter twice in one operand takes the diagonal.
-    operands : Tensor
+    *operands : Tensor
 
     Raises
     ------

@@ -54,7 +54,7 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
     Returns
     -------
     Tensor
-        ``(*indices.shape, D)``
+        ``(*indices.shape, D)``.
 
     Raises
     ------
