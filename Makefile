@@ -55,7 +55,7 @@ $(VENV)/peers: pyproject.toml | $(VENV)/built
 	@touch $@
 
 $(VENV)/test: pyproject.toml | $(VENV)/built
-	$(INSTALL) '.[test]'
+	$(INSTALL) '.[test,docs]'
 	$(PIP) install -q '$(TORCH)' || echo 'PyTorch cannot be installed here: the tests against it will not run'
 	$(PIP) install -q playwright || echo 'Playwright cannot be installed here: pages are not tested in a browser'
 	$(PIP) install -q $(CUDA) || echo 'CuPy or NVRTC cannot be installed here: the CUDA kernels run in emulation only'

@@ -14,7 +14,6 @@ from pathlib import Path
 from sphinx.util.docutils import SphinxDirective
 
 import minigrad
-from minigrad import nn
 
 PACKAGE = Path(minigrad.__file__).parent
 # Names in annotations that have a page of their own to link to.
@@ -171,7 +170,8 @@ def entry(prefix, name):
         text, returned = signature(value, member)
         kind = "method" if member else "function"
         arrow = f" -> {returned}" if returned else ""
-        return [f".. py:{kind}:: {path}{text}{arrow}", "", f"   See `minigrad.{short}`.", ""]
+        module, local = ("minigrad", f"Tensor.{name}") if member else (prefix, name)
+        return [f".. py:{kind}:: {local}{text}{arrow}", f"   :module: {module}", "", f"   See `minigrad.{short}`.", ""]
     if inspect.isdatadescriptor(value) and member:
         kind, says = attribute(value)
         return [f".. py:attribute:: {path}", f"   :type: {kind}", "", f"   {says}", ""]

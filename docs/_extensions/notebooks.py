@@ -1,16 +1,29 @@
 """Every page that was run is also there as a notebook with its outputs; `notebook` is its address for the template."""
 
-import shutil
 from pathlib import Path
+
+import nbformat
+
+
+def tidy(notebook):
+    """MyST-NB joins the printed texts of a cell in the first of them, and leaves the others behind."""
+    for cell in notebook.cells:
+        seen = set()
+        for output in list(cell.get("outputs", ())):
+            if output.output_type == "stream":
+                if output.name in seen:
+                    cell.outputs.remove(output)
+                seen.add(output.name)
+    return notebook
 
 
 def add_notebook(app, page, template, context, doctree):
-    """Copy the notebook that MyST-NB left behind into the site."""
+    """Put the notebook that MyST-NB left behind into the site."""
     executed = Path(app.env.mystnb_config.output_folder, f"{page}.ipynb")
     if doctree is not None and page in getattr(app.env, "nb_metadata", {}) and executed.exists():
         target = Path(app.outdir, "_notebooks", f"{page}.ipynb")
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(executed, target)
+        nbformat.write(tidy(nbformat.read(executed, 4)), target)
         context["notebook"] = context["pathto"](f"_notebooks/{page}.ipynb", 1)
 
 

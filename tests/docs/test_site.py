@@ -1,0 +1,203 @@
+"""The documentation: every page runs and builds without a warning, links lead somewhere, nothing comes from a network."""
+
+import contextlib
+import fcntl
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from test_public_names import NAMES
+
+import minigrad as mg
+from minigrad import cuda, data, nn, optim
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+INSTALLED = all(importlib.util.find_spec(name) for name in ("sphinx", "myst_nb", "furo", "numpydoc"))
+REQUIRED = os.environ.get("MINIGRAD_REQUIRE_DOCS", "0") != "0"
+pytestmark = [
+    pytest.mark.skipif(not DOCS.exists(), reason="no docs beside these tests"),
+    pytest.mark.skipif("MINIGRAD_EXPECT_BUILD" in os.environ, reason="the site is built from an ordinary build alone"),
+    pytest.mark.skipif(not INSTALLED and not REQUIRED, reason="no Sphinx: pip install '.[docs]'"),
+]
+
+# The attributes by which a page fetches something, whether one clicks or not.
+RESOURCES = {("script", "src"), ("img", "src"), ("img", "srcset"), ("iframe", "src"), ("source", "src"), ("video", "src"),
+             ("audio", "src"), ("embed", "src"), ("object", "data"), ("link", "href"), ("use", "href"), ("image", "href")}  # fmt: skip
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+class Page(HTMLParser):
+    """What a page names, where it leads, and what it loads."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.anchors, self.links, self.resources, self.styles = set(), [], [], []
+        self.in_style = False
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        self.in_style = tag == "style"
+        for name, value in attrs:
+            if name == "id" or (tag == "a" and name == "name"):
+                self.anchors.add(value)
+            elif name == "style":
+                self.styles.append(value)
+            elif tag == "a" and name == "href":
+                self.links.append(value)
+            elif (tag, name.removeprefix("xlink:")) in RESOURCES:
+                self.resources.append(value)
+
+    def handle_endtag(self, tag):
+        self.in_style = False
+
+    def handle_data(self, text):
+        if self.in_style:
+            self.styles.append(text)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the site, built once however many processes run these tests."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "log").exists():
+            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+            command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", DOCS, folder / "html"]
+            done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True)
+            (folder / "log").write_text(f"{done.returncode}\n{done.stderr}", encoding="utf-8")
+    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    found = {path: Page(path) for path in sorted(site.rglob("*.html")) if "_static" not in path.parts}
+    assert len(found) > 10
+    return found
+
+
+def test_every_page_runs_and_builds_without_a_warning(site):
+    code, _, said = (site.parent / "log").read_text(encoding="utf-8").partition("\n")
+    assert code == "0", said
+
+
+def test_links_inside_lead_somewhere(site, pages):
+    dead = []
+    for path, page in pages.items():
+        for link in page.links + page.resources:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = target / "index.html" if target.is_dir() else target
+            if not target.is_file():
+                dead.append(f"{path.relative_to(site)}: no file for {link}")
+            elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors:
+                dead.append(f"{path.relative_to(site)}: no anchor for {link}")
+    assert not dead, "\n".join(dead)
+
+
+def test_links_outside_are_well_formed(site, pages):
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme and parts.scheme != "mailto":
+                assert re.fullmatch(r"https?://[\w-]+(\.[\w-]+)+(/[^\s<>]*)?", link), f"{path.relative_to(site)}: {link}"
+
+
+def test_nothing_is_loaded_from_elsewhere(site, pages):
+    """Scripts, styles, fonts and pictures are files of the site, or stand in the page."""
+    found = []
+    for path, page in pages.items():
+        in_styles = [url for style in page.styles for url in re.findall(r"url\(\s*['\"]?([^'\")]+)", style)]
+        for address in page.resources + in_styles:
+            if urlsplit(address).scheme not in ("", "data") or urlsplit(address).netloc:
+                found.append(f"{path.relative_to(site)}: {address}")
+    for path in site.rglob("*.css"):
+        text = path.read_text(encoding="utf-8")
+        for address in re.findall(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)", text):
+            if urlsplit("".join(address)).scheme not in ("", "data"):
+                found.append(f"{path.relative_to(site)}: {''.join(address)}")
+    assert not found, "\n".join(found)
+
+
+def test_mathematics_comes_from_the_site(site, pages):
+    typeset = [page for path, page in pages.items() if 'class="math' in path.read_text(encoding="utf-8")]
+    assert typeset
+    for page in typeset:
+        assert any("mathjax" in address.lower() for address in page.resources)
+
+
+def public_names():
+    """The full names of all that the tests of docstrings call public."""
+    prefixes = {"functional": "minigrad.nn.functional", "Tensor": "minigrad.Tensor", "random": "minigrad.random"}
+    for name in NAMES:
+        first, dot, rest = name.partition(".")
+        yield f"{prefixes[first]}.{rest}" if dot else f"minigrad.{name}"
+    for module in (nn, nn.utils, optim, optim.lr_scheduler, data, cuda):
+        yield from (f"{module.__name__}.{name}" for name in module.__all__)
+    yield from (f"minigrad.nn.init.{name}" for name in vars(nn.init) if name.endswith("_") and name[0] != "_")
+    yield from (f"minigrad.Tensor.{name}" for name in dir(mg.Tensor) if not name.startswith("_"))
+    yield from (f"minigrad.{name}" for name in ("float32", "float64", "int32", "int64", "bool"))
+
+
+def test_every_public_name_is_in_the_reference(site):
+    inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    entries = [line.split() for line in zlib.decompress(inventory).decode().splitlines()]
+    documented = {words[0] for words in entries if words[1].startswith("py:")}
+    names = set(public_names())
+    assert len(names) > 300
+    assert not names - documented, "not in docs/reference/: " + ", ".join(sorted(names - documented))
+
+
+def test_pages_that_run_are_there_as_notebooks(site, pages):
+    nbformat = pytest.importorskip("nbformat")
+    sources = [path for path in DOCS.rglob("*.md") if "file_format: mystnb" in path.read_text(encoding="utf-8")[:200]]
+    assert sources
+    for source in sources:
+        name = source.relative_to(DOCS).with_suffix("")
+        target = site / "_notebooks" / name.with_suffix(".ipynb")
+        notebook = nbformat.read(target, 4)
+        nbformat.validate(notebook)
+        cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        assert len(cells) == len(re.findall(r"^(?:`{3,}|:{3,})\{code-cell\}", source.read_text(encoding="utf-8"), re.MULTILINE))
+        for cell in cells:
+            failed = any(output.output_type == "error" for output in cell.outputs)
+            assert not failed or "raises-exception" in cell.metadata.get("tags", ()), cell.source
+        page = site / name.with_suffix(".html")
+        assert any((page.parent / unquote(link)).resolve() == target.resolve() for link in pages[page].links)
+
+
+def test_pages_fit_a_phone_and_ask_nobody(site, pages):
+    """In a browser 390 pixels wide no page has to be moved sideways, and none asks a network for anything."""
+    with contextlib.suppress(ImportError):
+        from playwright.sync_api import sync_playwright
+    if BROWSER is None or "sync_playwright" not in locals():
+        assert os.environ.get("MINIGRAD_REQUIRE_BROWSER", "0") == "0"
+        pytest.skip("no Chromium, or no playwright to drive it")
+    wide, asked = [], []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER)
+        tab = browser.new_page(viewport={"width": 390, "height": 844})
+        tab.on("request", lambda request: asked.append(request.url) if request.url.startswith("http") else None)
+        for path in pages:
+            tab.goto(path.as_uri())
+            if 'class="math' in path.read_text(encoding="utf-8"):
+                tab.wait_for_selector("mjx-container", state="attached")
+                tab.evaluate("MathJax.startup.promise")
+            width = tab.evaluate("document.documentElement.scrollWidth")
+            if width > 390:
+                wide.append(f"{path.relative_to(site)}: {width}")
+        browser.close()
+    assert not wide, "\n".join(wide)
+    assert not asked
