@@ -136,7 +136,8 @@ def resolve(app, env, node, shown):
         matches = sorted((n for n in domain.objects if n.endswith("." + target)), key=lambda n: (n.count("."), n))
         if matches:
             return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", matches[0], node, shown)
-    return None if ours and node["reftype"] != "class" else shown  # a class in an annotation may be nobody's business
+    # an inner module, or a class in an annotation, may be nobody's business
+    return None if ours and node["reftype"] != "class" and not parsed(node["reftarget"]).body else shown
 
 
 # ── the directive ─────────────────────────────────────────────────────────────────────────────────

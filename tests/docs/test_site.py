@@ -170,6 +170,7 @@ def test_pages_that_run_are_there_as_notebooks(site, pages):
         notebook = nbformat.read(target, 4)
         nbformat.validate(notebook)
         cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        assert any(cell.outputs for cell in cells)
         assert len(cells) == len(re.findall(r"^(?:`{3,}|:{3,})\{code-cell\}", source.read_text(encoding="utf-8"), re.MULTILINE))
         for cell in cells:
             failed = any(output.output_type == "error" for output in cell.outputs)
