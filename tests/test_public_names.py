@@ -21,6 +21,7 @@ NAMES = {
     **dict(public(mg, "")),
     **dict(public(mg.random, "random.")),
     **{f"functional.{name}": getattr(functional, name) for name in functional.__all__},
+    **{f"cuda.{name}": getattr(mg.cuda, name) for name in mg.cuda.__all__},
     **{f"Tensor.{name}": getattr(mg.Tensor, name) for name in ("backward", "numpy")},
     "profile.trace": mg.profile.trace,
 }
