@@ -144,15 +144,13 @@ def resolve(app, env, node, shown):
 
 
 def find(path):
-    """The object of a dotted name."""
-    parts = path.split(".")
-    for k in range(len(parts), 0, -1):
-        try:
-            value = importlib.import_module(".".join(parts[:k]))
-        except ImportError:
-            continue
-        return functools.reduce(getattr, parts[k:], value)
-    raise ImportError(f"no object {path}")
+    """The object of a dotted name; where a function has the name of the module it is in, the function."""
+    first, *rest = path.split(".")
+    value, walked = importlib.import_module(first), first
+    for name in rest:
+        walked += f".{name}"
+        value = getattr(value, name) if hasattr(value, name) else importlib.import_module(walked)
+    return value
 
 
 def attribute(value):
