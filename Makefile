@@ -72,7 +72,7 @@ experiments: $(VENV)/built $(VENV)/examples
 
 docs: export PATH := $(CURDIR)/$(IN):$(PATH)
 docs: $(VENV)/built $(VENV)/docs
-	$(IN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html $(ARGS)
+	$(IN)/sphinx-build -q -T -W --keep-going -b html docs docs/_build/html $(ARGS)
 
 test: $(VENV)/built $(VENV)/test
 	$(IN)/python -m pytest -n $(WORKERS) $(ARGS)

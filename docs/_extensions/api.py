@@ -28,9 +28,10 @@ LINKS["bool"] = "builtins.bool"  # and not the data type
 @functools.cache
 def parsed(module):
     """The syntax tree of a module of ours: of its stub if it has one."""
-    stem = PACKAGE.joinpath(*module.split(".")[1:])
+    package, *inner = module.split(".")
+    stem = PACKAGE.joinpath(*inner)
     for path in (stem.with_suffix(".pyi"), stem.with_suffix(".py"), stem / "__init__.py"):
-        if path.exists():
+        if package == "minigrad" and path.exists():
             return ast.parse(path.read_text(encoding="utf-8"))
     return ast.Module([], [])
 

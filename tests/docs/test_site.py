@@ -74,7 +74,7 @@ def site(tmp_path_factory):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "log").exists():
             path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-            command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", DOCS, folder / "html"]
+            command = [sys.executable, "-m", "sphinx", "-q", "-T", "-W", "--keep-going", "-b", "html", DOCS, folder / "html"]
             done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True)
             (folder / "log").write_text(f"{done.returncode}\n{done.stderr}", encoding="utf-8")
     return folder / "html"
@@ -83,7 +83,7 @@ def site(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pages(site):
     found = {path: Page(path) for path in sorted(site.rglob("*.html")) if "_static" not in path.parts}
-    assert len(found) > 10
+    assert len(found) > 10, "the site was not built: see the test of that"
     return found
 
 
