@@ -3,18 +3,27 @@
 from pathlib import Path
 
 import nbformat
-from jupyter_cache import get_cache
+
+
+def tidy(notebook):
+    """MyST-NB joins the printed texts of a cell in the first of them, and leaves the others behind."""
+    for cell in notebook.cells:
+        seen = set()
+        for output in list(cell.get("outputs", ())):
+            if output.output_type == "stream":
+                if output.name in seen:
+                    cell.outputs.remove(output)
+                seen.add(output.name)
+    return notebook
 
 
 def add_notebook(app, page, template, context, doctree):
-    """Put the notebook into the site: the cells that MyST-NB left behind, and the outputs that its cache holds."""
-    cells = Path(app.env.mystnb_config.output_folder, f"{page}.ipynb")
-    if doctree is not None and page in getattr(app.env, "nb_metadata", {}) and cells.exists():
-        cache = get_cache(app.env.mystnb_config.execution_cache_path)
-        _, notebook = cache.merge_match_into_notebook(nbformat.read(cells, 4))
+    """Put the notebook that MyST-NB left behind into the site."""
+    executed = Path(app.env.mystnb_config.output_folder, f"{page}.ipynb")
+    if doctree is not None and page in getattr(app.env, "nb_metadata", {}) and executed.exists():
         target = Path(app.outdir, "_notebooks", f"{page}.ipynb")
         target.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook, target)
+        nbformat.write(tidy(nbformat.read(executed, 4)), target)
         context["notebook"] = context["pathto"](f"_notebooks/{page}.ipynb", 1)
 
 

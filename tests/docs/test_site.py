@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import importlib
 import importlib.util
 import inspect
 import os
@@ -143,7 +144,7 @@ def public_names():
     """The full names of all that the tests of docstrings call public."""
     for name in NAMES:
         yield f"minigrad.nn.{name}" if name.startswith("functional.") else f"minigrad.{name}"
-    packages = [getattr(mg, info.name) for info in pkgutil.iter_modules(mg.__path__) if info.ispkg]
+    packages = [importlib.import_module(f"minigrad.{info.name}") for info in pkgutil.iter_modules(mg.__path__) if info.ispkg]
     for module in [*packages, mg.nn.utils, mg.optim.lr_scheduler]:
         for name in getattr(module, "__all__", ()):
             if callable(getattr(module, name)) or inspect.ismodule(getattr(module, name)):
