@@ -84,7 +84,7 @@ gpu-check: $(VENV)/built $(VENV)/test
 	@if nvidia-smi > /dev/null 2>&1 && command -v compute-sanitizer > /dev/null; then \
 		MINIGRAD_TEST_DEVICES=cuda:0 compute-sanitizer --error-exitcode 1 $(IN)/pytest tests/ops -k cuda $(ARGS); \
 	else echo 'compute-sanitizer was not run: it needs a GPU and the CUDA toolkit'; fi
-	$(IN)/python benchmarks/gpu.py
+	$(IN)/python benchmarks/gpu.py --write
 
 bench: $(VENV)/built $(VENV)/peers
 	$(IN)/python benchmarks/compare.py --rounds $(ROUNDS) $(ARGS)

@@ -1,9 +1,9 @@
 """Measure minigrad and its peers on a GPU, in alternating processes: norms and softmax against the bandwidth of a copy,
 and training steps.
 
-The figures go to results/NAME.json and results/NAME.md, NAME being that of the card. Where there is no GPU all of it
-runs once on the emulation that the tests use, with small shapes and without peers, to show that it runs: nothing is
-written.
+With --write the figures go to results/NAME.json and results/NAME.md, NAME being that of the card. Where there is no GPU
+all of it runs once on the emulation that the tests use, with small shapes and without peers, to show that it runs:
+nothing is written.
 """
 
 import argparse
@@ -83,6 +83,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, help="processes per framework (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of measuring per process (default: %(default)s)")
     parser.add_argument("--workloads", nargs="+", metavar="NAME", help="only these of workloads.py")
+    parser.add_argument("--write", action="store_true", help="keep the figures in results/")
     args = parser.parse_args()
     found = card()
     more = ["--device", "cuda"]
@@ -115,6 +116,8 @@ def main():
     text += f"\nOne operation at a time; float32, medians of {rounds} runs.\n\n"
     text += norm_table({name: times[name] for name in single})
     print(text)
+    if not args.write:
+        return
     file = re.sub(r"\W+", "-", name.lower()).strip("-")
     (HERE / "results" / f"{file}.json").write_text(json.dumps(results, indent=1) + "\n")
     (HERE / "results" / f"{file}.md").write_text(text)

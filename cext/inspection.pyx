@@ -24,12 +24,16 @@ cdef list behind(Array x):
     return [seen[sequence] for sequence in sorted(seen)]
 
 
-def name_within(outer, module):
-    """The dotted name of a module in the one that called it; None if that does not own it."""
-    return next((name for name, member in outer.named_modules() if member is module), None) if outer else None
+cdef object name_within(object outer, object module, dict names):
+    """The dotted name of a module in the one that called it; None if that does not own it, or is gone."""
+    if outer is None or module is None or outer is module:
+        return None
+    if id(outer) not in names:
+        names[id(outer)] = {id(member): name for name, member in outer.named_modules()}
+    return names[id(outer)].get(id(module))
 
 
-cdef tuple path_of(object scope, dict known):
+cdef tuple path_of(object scope, dict known, dict names):
     """The modules around a node, outermost first, each as (its name in the one around it, its class's name).
 
     Beside them the calls of these modules, each as a number: two calls of one module have different ones.
@@ -43,12 +47,12 @@ cdef tuple path_of(object scope, dict known):
         path, calls = known[id(scope)]
     for scope in reversed(inner):
         outer, module, kind = scope
-        name = name_within(outer[1](), module()) if outer is not None else None
-        path, calls = known[id(scope)] = (*path, (name, kind.__name__)), (*calls, len(known))
+        name = name_within(outer[1](), module(), names) if outer is not None else None
+        path, calls = known[id(scope)] = (*path, (name, kind)), (*calls, len(known))
     return path, calls
 
 
-cdef int64_t bytes_of(Array x):
+cpdef int64_t bytes_of(Array x):
     """The memory behind x: an axis along which it is repeated takes none."""
     cdef int64_t size = itemsize(x.code)
     cdef int i
@@ -67,10 +71,11 @@ def entries(Array x):
     cdef Node node
     cdef list nodes = behind(x), rows = []
     cdef dict paths = {}        # id of a scope -> its path; the nodes keep the scopes alive
+    cdef dict names = {}        # id of a module -> the names of those within it
     cdef dict numbers = {(<Node>entry).sequence: k for k, entry in enumerate(nodes)}
     for k, entry in enumerate(nodes):
         node = entry
-        scope, calls = path_of(node.scope, paths)
+        scope, calls = path_of(node.scope, paths, names)
         rows.append({
             "index": k, "op": node.op.decode(),
             "inputs": [numbers[(<Node>node.slots[i].edge).sequence] if node.slots[i].edge != NULL else None

@@ -151,8 +151,9 @@ def from_dlpack(data):
     >>> x
     tensor([7., 1., 2.], dtype=float64)
     """
-    if not hasattr(data, "__dlpack__"):
-        raise TypeError(f"[from_dlpack] expected an object with __dlpack__, got {type(data).__name__}")
+    if not (hasattr(data, "__dlpack__") and hasattr(data, "__dlpack_device__")):
+        raise TypeError(f"[from_dlpack] expected an object with __dlpack__ and __dlpack_device__, got "
+                        f"{type(data).__name__}")
     kind, number = data.__dlpack_device__()
     capsule = data.__dlpack__(stream=current_stream(1 + number)) if kind in (2, 13) else data.__dlpack__()
     if not PyCapsule_IsValid(capsule, "dltensor"):

@@ -101,9 +101,10 @@ cdef PyObject* held(object x):
 def set_observer(observer):
     """Tell `observer` (or nobody: None) of what this thread records and differentiates; returns who was told before.
 
-    It is called as ``recorded(sequence, op, outs)`` after each operation was recorded, with the tensors it made, and
-    around the backward of each node as ``entered(sequence, op, grads)``, with the gradient of each output or None, and
-    ``left(sequence)``. Numbers of leaves are negative; a number is never used again.
+    It is called as ``recorded(sequence, op, outs)`` after each operation was recorded, with the tensors it made, or as
+    ``passed(op)`` where there was nothing to record, and around the backward of each node as
+    ``entered(sequence, op, grads)``, with the gradient of each output or None, and ``left(sequence)``, unless it raised.
+    Numbers of leaves are negative; a number is never used again.
     """
     global mg_observer
     before = watcher()
@@ -121,11 +122,11 @@ cdef object watcher():
 def enter(module):
     """Note that a module of networks begins to compute: what is recorded until `leave(before)` belongs to it.
 
-    A scope is (the scope around it, a weak reference to the module, its class). Returns the scope before.
+    A scope is (the scope around it, a weak reference to the module, its class's name). Returns the scope before.
     """
     global mg_scope
     before = None if mg_scope == NULL else <object>mg_scope
-    scope = (before, PyWeakref_NewRef(module, NULL), type(module))
+    scope = (before, PyWeakref_NewRef(module, NULL), type(module).__name__)
     if mg_scope != NULL:
         Py_DECREF(before)
     mg_scope = held(scope)
@@ -385,6 +386,13 @@ cdef int tell(Node node, tuple outs) except -1:
     return 0
 
 
+cdef inline Node passed(const char* op):
+    """Nothing is to be recorded of an operation; the observer hears of that too."""
+    if mg_observer != NULL:
+        watcher().passed(op.decode())
+    return None
+
+
 cdef Node track(
     Array out, const char* op, Backward run, int save, Array a, Array b=None, Array c=None, object extra=None
 ):
@@ -394,7 +402,7 @@ cdef Node track(
     where nothing is recorded.
     """
     if not mg_recording or not (a.needs_grad or (b is not None and b.needs_grad) or (c is not None and c.needs_grad)):
-        return None
+        return passed(op)
     cdef Node node = new_node(out, op, run, 1)
     node.reserve(1 if b is None and c is None else 2 if c is None else 3)
     node.connect(0, a, save & 1)
@@ -414,12 +422,12 @@ cdef Node track(
 cdef Node track_many(list outs, const char* op, Backward run, list inputs, list saved, object extra=None):
     """`track` for any number of inputs and outputs; `saved` holds the positions of the inputs to save."""
     if not mg_recording:
-        return None
+        return passed(op)
     cdef bint any_wanted = False
     for x in inputs:
         any_wanted = any_wanted or (x is not None and (<Array>x).needs_grad)
     if not any_wanted:
-        return None
+        return passed(op)
     cdef Node node = new_node(<Array>outs[0], op, run, <int>len(outs))
     cdef int i
     node.reserve(<int>len(inputs))
@@ -445,6 +453,7 @@ cdef Node gradient_node(Array x):
     if x.node is None:
         node = new_node(x, b"leaf", accumulate, 1)
         node.leaf = <PyObject*>x
+        node.scope = None                   # it belongs to no module, whoever used it first
         node.sequence = -node.sequence      # below that of every operation, also of one that is being recorded
         x.node = node
     return <Node>x.node

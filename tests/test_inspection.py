@@ -19,6 +19,9 @@ class Recorder:
     def recorded(self, sequence, op, outs):
         self.events.append(("recorded", sequence, op, [out.shape for out in outs]))
 
+    def passed(self, op):
+        self.events.append(("passed", op))
+
     def entered(self, sequence, op, grads):
         self.events.append(("entered", sequence, op))
         self.gradients[sequence] = grads
@@ -67,12 +70,13 @@ def test_gradients_that_an_observer_keeps_do_not_change(device, recorder):
     np.testing.assert_allclose(x.grad.to("cpu").numpy(), 2 * wanted, rtol=1e-12)
 
 
-def test_what_is_not_recorded_is_not_told(recorder):
+def test_what_is_not_recorded_is_told_as_passed(recorder):
     x = mg.ones(3, requires_grad=True)
     with mg.no_grad():
         x.exp()
-    mg.ones(3).exp()
-    assert recorder.events == []
+        mg.split(x, 3)
+    mg.ones(3).sin()
+    assert recorder.events == [("passed", "exp"), ("passed", "split"), ("passed", "sin")]
 
 
 def test_an_observer_belongs_to_its_thread(recorder):
@@ -158,6 +162,42 @@ def test_a_tape_keeps_no_module_alive():
     gc.collect()
     assert dead() is None
     assert [row["scope"] for row in y.tape()][-1] == ((None, "Keeping"),)
+
+
+def test_a_leaf_belongs_to_no_module():
+    """Whoever used it first: this tape touched no module."""
+    v = mg.ones(3, requires_grad=True)
+    nn.Sequential(nn.ReLU())(v)
+    assert [row["scope"] for row in (v * 2).sum().tape()] == [()] * 3
+
+
+def test_a_module_is_named_within_a_model_that_is_empty_by_its_own_word():
+    class Empty(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def __len__(self):
+            return 0
+
+        def forward(self, x):
+            return self.layer(x)
+
+    model = Empty()
+    assert model(mg.ones((1, 2))).tape()[-1]["scope"] == ((None, "Empty"), ("layer", "Linear"))
+
+
+def test_a_class_that_keeps_a_result_of_its_own_dies():
+    def make():
+        class Layer(nn.Linear):
+            pass
+
+        Layer.last = Layer(2, 2)(mg.ones((1, 2)))
+        return weakref.ref(Layer)
+
+    dead = make()
+    gc.collect()
+    assert dead() is None
 
 
 def test_contents_are_the_leaf_and_what_is_saved():

@@ -348,6 +348,15 @@ def test_from_dlpack_never_writes_what_is_read_only():
     np.testing.assert_array_equal(a, matrix())
 
 
+def test_from_dlpack_wants_both_methods():
+    class Half:
+        def __dlpack__(self, **options):
+            raise AssertionError("called without asking for the device")
+
+    with pytest.raises(TypeError, match=r"^\[from_dlpack\] expected an object with __dlpack__ and __dlpack_device__"):
+        mg.from_dlpack(Half())
+
+
 # ── other devices ──
 
 

@@ -67,8 +67,8 @@ def current_stream(device: int) -> int:
 
 def hand_over(device: int, stream: int | None) -> None:
     """Let another stream, as DLPack counts them, wait for all that the current one has to do."""
-    if stream == 0:
-        raise BufferError("[dlpack] expected a stream of 1, 2 or an address, got 0, which DLPack does not define")
+    if stream is not None and (type(stream) is not int or stream < -1 or stream == 0):
+        raise BufferError(f"[dlpack] expected a stream as DLPack counts them, -1, 1, 2 or an address, got {stream!r}")
     if stream == -1 or (stream or 1) == current_stream(device):
         return
     with cupy.cuda.Device(device):

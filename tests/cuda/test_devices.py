@@ -128,7 +128,8 @@ def test_what_is_exported_is_waited_for(monkeypatch):
     with other:
         x.__dlpack__(stream=other.ptr)
     assert waiting == [other.ptr]
-    refuses(BufferError, "dlpack", "got 0", lambda: x.__dlpack__(stream=0))
+    for wrong in (0, -2, True, other):
+        refuses(BufferError, "dlpack", f"got {wrong!r}", lambda: x.__dlpack__(stream=wrong))
     refuses(BufferError, "dlpack", "expected stream None", lambda: mg.ones(2).__dlpack__(stream=1))
 
 
