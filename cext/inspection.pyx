@@ -84,7 +84,7 @@ def entries(Array x):
             "saved_inputs": [i for i in range(node.inputs) if node.slots[i].value != NULL],
             "shape": tuple([node.extent[i] for i in range(node.ndim)]), "dtype": dtype_of(node.code),
             "saved_bytes": sum({a.data_ptr(): bytes_of(a) for a in saved_arrays(node)}.values()), "where": node.where,
-            "scope": scope, "calls": calls, "sequence": node.sequence,
+            "freed": bool(node.freed), "scope": scope, "calls": calls, "sequence": node.sequence,
         })
     return rows
 

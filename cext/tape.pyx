@@ -102,9 +102,9 @@ def set_observer(observer):
     """Tell `observer` (or nobody: None) of what this thread records and differentiates; returns who was told before.
 
     It is called as ``recorded(sequence, op, outs)`` after each operation was recorded, with the tensors it made, or as
-    ``passed(op)`` where there was nothing to record, and around the backward of each node as
-    ``entered(sequence, op, grads)``, with the gradient of each output or None, and ``left(sequence)``, unless it raised.
-    Numbers of leaves are negative; a number is never used again.
+    ``passed(op)`` where there was nothing to record. Around the backward of each node it is called as
+    ``entered(sequence, op, grads)``, with the gradient of each output or None, and, unless that raised, as
+    ``left(sequence)``. Numbers of leaves are negative; a number is never used again.
     """
     global mg_observer
     before = watcher()
@@ -386,7 +386,7 @@ cdef int tell(Node node, tuple outs) except -1:
     return 0
 
 
-cdef inline Node passed(const char* op):
+cdef Node passed(const char* op):
     """Nothing is to be recorded of an operation; the observer hears of that too."""
     if mg_observer != NULL:
         watcher().passed(op.decode())

@@ -10,7 +10,7 @@ from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, where
 from minigrad.engine.ops.functions cimport erf, exp, expm1, square
 from minigrad.engine.ops.layout cimport cast, dense
 from minigrad.engine.ops.random cimport places
-from minigrad.engine.tape cimport Node, recording, track
+from minigrad.engine.tape cimport Node, passed, recording, track
 
 from math import pi, sqrt
 
@@ -35,6 +35,8 @@ cpdef Array relu(x):
     cdef Array a = float_operand("relu", x), out = apply_unary(RELU, a, a.code)
     if recording() and a.needs_grad:
         track(out, b"relu", relu_backward, 0, a, None, None, alias(out))
+    else:
+        passed(b"relu")
     return out
 
 
@@ -58,6 +60,8 @@ cpdef Array sigmoid(x):
     cdef Array a = float_operand("sigmoid", x), out = apply_unary(SIGMOID, a, a.code)
     if recording() and a.needs_grad:
         track(out, b"sigmoid", sigmoid_backward, 0, a, None, None, alias(out))
+    else:
+        passed(b"sigmoid")
     return out
 
 

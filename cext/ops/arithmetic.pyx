@@ -13,7 +13,7 @@ from minigrad.engine.backend cimport (
 )
 from minigrad.engine.ops.arguments cimport is_scalar, operand, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.layout cimport broadcasted, cast
-from minigrad.engine.tape cimport Node, set_adder, track
+from minigrad.engine.tape cimport Node, passed, set_adder, track
 
 # ── the operands ──────────────────────────────────────────────────────────────────────────────────
 
@@ -227,6 +227,8 @@ cpdef Array reciprocal(x):
     cdef Array out = apply_unary(RECIPROCAL, a, a.code)
     if a.needs_grad:
         track(out, b"reciprocal", reciprocal_backward, NOTHING, a, None, None, alias(out))
+    else:
+        passed(b"reciprocal")
     return out
 
 

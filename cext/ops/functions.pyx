@@ -12,7 +12,7 @@ from minigrad.engine.ops.arithmetic cimport (
 )
 from minigrad.engine.ops.logic cimport equal, greater_equal, logical_and, where
 from minigrad.engine.ops.layout cimport cast
-from minigrad.engine.tape cimport Backward, Node, recording, track
+from minigrad.engine.tape cimport Backward, Node, passed, recording, track
 
 from math import log as ln, pi, sqrt as root
 
@@ -27,6 +27,8 @@ cdef Array function(int op, const char* name, object x, Backward backward, int r
             track(out, name, backward, 1, a)
         else:
             track(out, name, backward, 0, a, None, None, alias(out))
+    else:
+        passed(name)
     return out
 
 

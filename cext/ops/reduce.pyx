@@ -12,7 +12,7 @@ from minigrad.engine.ops.functions cimport exp, square
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summed, zeros,
 )
-from minigrad.engine.tape cimport Node, recording, track
+from minigrad.engine.tape cimport Node, passed, recording, track
 
 
 cdef tuple kept_shape(Array x, list axes):
@@ -82,6 +82,8 @@ cdef Array variance(str name, object x, object axis, object correction, bint kee
     cdef Array out = multiply(squares, inverse(divisor))
     if recording() and a.needs_grad:
         track(out, b"var", var_backward, 1, a, None, None, (axes, divisor, keepdims, center))
+    else:
+        passed(b"var")
     return out
 
 

@@ -1,8 +1,21 @@
 """Every page that was run is also there as a notebook with its outputs; `notebook` is its address for the template."""
 
-from pathlib import Path
+import re
+from pathlib import Path, PurePosixPath
 
 import nbformat
+
+SHARED = re.compile(r"^(?:from|import) (shown|ladder)\b", re.MULTILINE)  # files of docs/ that pages share
+NOTE = "This notebook imports `{}`, a file of `docs/` in minigrad's repository: run it in the folder `{}` of a clone."
+
+
+def noted(notebook, page):
+    """With a word, before all else, on the file it needs beside it, if it needs one."""
+    needed = SHARED.search("\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code"))
+    if needed:
+        text = NOTE.format(needed[1], PurePosixPath("docs", page).parent)
+        notebook.cells.insert(0, nbformat.v4.new_markdown_cell(text))
+    return notebook
 
 
 def tidy(notebook):
@@ -23,7 +36,7 @@ def add_notebook(app, page, template, context, doctree):
     if doctree is not None and page in getattr(app.env, "nb_metadata", {}) and executed.exists():
         target = Path(app.outdir, "_notebooks", f"{page}.ipynb")
         target.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(tidy(nbformat.read(executed, 4)), target)
+        nbformat.write(noted(tidy(nbformat.read(executed, 4)), page), target)
         context["notebook"] = context["pathto"](f"_notebooks/{page}.ipynb", 1)
 
 

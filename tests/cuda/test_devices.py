@@ -129,7 +129,7 @@ def test_what_is_exported_is_waited_for(monkeypatch):
         x.__dlpack__(stream=other.ptr)
     assert waiting == [other.ptr]
     for wrong in (0, -2, True, other):
-        refuses(BufferError, "dlpack", f"got {wrong!r}", lambda: x.__dlpack__(stream=wrong))
+        refuses(BufferError, "dlpack", f"got {wrong!r}", lambda stream=wrong: x.__dlpack__(stream=stream))
     refuses(BufferError, "dlpack", "expected stream None", lambda: mg.ones(2).__dlpack__(stream=1))
 
 
