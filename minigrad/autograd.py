@@ -23,11 +23,11 @@ __all__ = [
 # ── gradients ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _as_list(xs: Tensor | Sequence[Tensor]) -> list[Tensor]:
+def _as_list(xs: Tensor | Sequence[Tensor], op: str = "grad") -> list[Tensor]:
     found = list(xs) if isinstance(xs, Iterable) and not isinstance(xs, Tensor) else [xs]
     for x in found:
         if not isinstance(x, Tensor):
-            raise TypeError(f"[grad] expected tensors, got {type(x).__name__}")
+            raise TypeError(f"[{op}] expected tensors, got {type(x).__name__}")
     return found
 
 

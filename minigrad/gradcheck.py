@@ -61,7 +61,7 @@ def gradcheck(
     >>> mg.gradcheck(mg.tanh, mg.tensor([0.5, -1.0], dtype="float64", requires_grad=True))
     True
     """
-    points = _as_list(inputs)
+    points = _as_list(inputs, "gradcheck")
     for k, x in enumerate(points):
         if x.requires_grad and x.dtype != "float64":
             raise TypeError(f"[gradcheck] expected float64 inputs, got {x.dtype} for input {k}")
@@ -72,7 +72,7 @@ def gradcheck(
     random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))).standard_normal
 
     def function(*xs: Tensor) -> list[Tensor]:
-        return [y for y in _as_list(f(*xs)) if y.dtype.kind == "f"]
+        return [y for y in _as_list(f(*xs), "gradcheck") if y.dtype.kind == "f"]
 
     for level in range(order):
         # Each derivative is a difference of the one before, so it comes with fewer digits.

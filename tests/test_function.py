@@ -442,6 +442,14 @@ def test_gradcheck_draws_from_a_stream_of_its_own():
             mg.gradcheck(Twice.apply, x, seed=seed)
 
 
+def test_gradcheck_takes_tensors():
+    """Other arguments belong into a function of the tensors alone."""
+    with pytest.raises(TypeError, match=r"^\[gradcheck\] expected tensors, got float"):
+        mg.gradcheck(lambda x, factor: x * factor, [point(1, 2), 1.5])
+    with pytest.raises(TypeError, match=r"^\[gradcheck\] expected tensors, got float"):
+        mg.gradcheck(lambda x: x.sum().item(), point(1, 2))
+
+
 def test_gradcheck_finds_a_missing_gradient():
     assert mg.gradcheck(lambda x: x * x.detach().sign(), point(1, 2))
     with pytest.raises(mg.GradientError, match="derivative 1"):
