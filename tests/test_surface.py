@@ -86,3 +86,9 @@ def test_every_operation_of_the_engine_is_public():
                 if name not in ("getitem", "setitem", "batch_norm_train", "batch_norm_eval") and function not in places:
                     hidden.append(f"{module.__name__}.{name}")
     assert hidden == []
+
+
+def test_no_two_files_of_tests_share_a_name():
+    """Pytest would take one for the other."""
+    names = [path.name for path in TESTS.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
