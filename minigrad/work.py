@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from minigrad.engine import inspection
 from minigrad.engine.array import Array
 from minigrad.engine.backend import Binary, Reduce, Unary
 
@@ -21,9 +22,9 @@ class Event:
     Attributes
     ----------
     op : str
-        The operation that started it, as the tape names it; the kernel's own name if nothing was recorded.
+        The operation that started it, as the tape names it; the kernel's own name if there was none.
     phase : str
-        "forward", "backward", or "other" for what the tape knows nothing of: an optimizer's step, evaluation.
+        "forward", recorded or not; "backward"; or "other" for what the tape knows nothing of: an optimizer's step.
     kernel : str
         What it computes.
     start, duration : float
@@ -176,18 +177,10 @@ def arrays_of(primitive: str, args: tuple[Any, ...]) -> list[Array]:
     return [x for x in args if isinstance(x, Array)]
 
 
-def memory_of(x: Array) -> int:
-    """The bytes that x reaches: elements that broadcasting repeats count once."""
-    if x.is_contiguous():
-        return x.nbytes
-    lengths = (length for length, step in zip(x.shape, x.strides, strict=True) if step)
-    return x.dtype.itemsize * math.prod(lengths) if x.size else 0
-
-
 def bytes_of(primitive: str, args: tuple[Any, ...], arrays: list[Array]) -> int:
     """Every array among the arguments once for each place where it stands: what is read and written is there twice."""
     count = GATHERS.get(primitive)
-    return int(count(*args)) if count else sum(map(memory_of, arrays))
+    return int(count(*args)) if count else sum(map(inspection.bytes_of, arrays))
 
 
 def flops_of(primitive: str, args: tuple[Any, ...]) -> int:
