@@ -7,13 +7,18 @@ import json
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 from minigrad import function
+from minigrad.autograd import enable_grad
+from minigrad.creation import zeros
 from minigrad.engine.backend import Backend, intercept
+from minigrad.engine.inspection import entries
 from minigrad.engine.tape import is_grad_enabled, set_observer
 from minigrad.engine.tensor import Tensor
 
@@ -23,10 +28,27 @@ if TYPE_CHECKING:
 __all__ = ["profile"]
 
 PRIMITIVES = [name for name in dir(Backend) if not name.startswith("_")]
-PHASES = {"forward": "forward", "backward": "backward", "other": "not recorded"}
+PHASES = {"forward": "forward", "backward": "backward", "other": "no operation"}
 
 
-Site = tuple[int, int]  # a Python frame and its place in the code: what one call of a compiled operation shares
+# A Python frame, its code and its place there: what one call of a compiled operation shares. The code is named too,
+# because the next frame often lies where the last one was.
+Site = tuple[int, int, int]
+
+
+def site_of(frame: FrameType) -> Site:
+    return id(frame), id(frame.f_code), frame.f_lasti
+
+
+@dataclass(slots=True)
+class Running:
+    """A node that is running backward, and who asked for the pass that runs it."""
+
+    sequence: int
+    op: str
+    call: int
+    caller: Site
+    newest: int  # the number of the last operation that was recorded before it began
 
 
 class Thread:
@@ -34,30 +56,48 @@ class Thread:
 
     def __init__(self) -> None:
         self.site: Site | None = None
-        self.pending: list[Event] = []  # kernels of an operation that is not recorded yet
-        self.nodes: list[tuple[int, str, int]] = []  # that are running backward: sequence number, op, call
-        self.caller: Site | None = None  # who asked for that
+        self.pending: list[Event] = []  # kernels of an operation that has not been told of yet
+        self.nodes: list[Running] = []  # a node, one of a pass that its backward runs, and so on
 
     def in_backward(self, frame: FrameType | None) -> bool:
         """Whether the pass that runs a node is still on the stack; one that raised does not say that it left."""
         while self.nodes:
             if frame is None:
                 self.nodes.clear()
-            elif (id(frame), frame.f_lasti) == self.caller:
+            elif site_of(frame) == self.nodes[0].caller:
                 return True
             else:
                 frame = frame.f_back
         return False
 
+    def enter(self, node: Running, frame: FrameType) -> None:
+        """A pass enters a node: it is no longer in any other one, and passes that left the stack are in none.
+
+        The backward of a compiled operation may run a pass of its own, with the same caller; over what it recorded.
+        """
+        above = set()
+        outer = frame.f_back if self.nodes else None
+        while outer is not None:
+            above.add(site_of(outer))
+            outer = outer.f_back
+
+        def around(other: Running) -> bool:
+            return other.caller in above or (other.caller == node.caller and abs(node.sequence) > other.newest)
+
+        self.nodes = [*itertools.takewhile(around, self.nodes), node]
+
+    def leave(self, sequence: int) -> None:
+        self.nodes = list(itertools.takewhile(lambda node: node.sequence != sequence, self.nodes))
+
 
 class profile:
     """Note every kernel that runs inside of the block, its time, bytes and floating-point operations.
 
-    Printed, it is a table with one row for each operation, forward and backward apart. What an operation on the tape
-    starts counts for that operation, fused or not; what is not recorded (under `no_grad`, in an optimizer) counts under
-    its own name. Two rows have no kernels: the time "outside of kernels", in Python, in the tape and in the user's own
-    code, and the time that the profile itself takes to write down what it sees. The shares are of the wall time and add
-    up to it, unless several threads run kernels at once.
+    Printed, it is a table with one row for each operation, forward and backward apart. What an operation starts counts
+    for that operation, fused or not, recorded or not; a kernel of no operation (an optimizer's step, a new tensor, a
+    comparison) counts under its own name. Two rows have no kernels: the time "outside of kernels", in Python, in the
+    tape and in the user's own code, and the time that the profile itself takes to write down what it sees. The shares
+    are of the wall time and add up to it, unless several threads run kernels at once.
 
     While a profile is active every kernel starts through Python, which costs some microseconds; at other times it
     costs nothing. On a GPU each kernel is waited for, so that its own time is seen: nothing overlaps, and the whole is
@@ -98,6 +138,7 @@ class profile:
         self._local = threading.local()
         self._threads: list[Thread] = []
         self._home = 0
+        self._newest = 0  # the number of the last operation that was recorded
 
     # ── the block ──
 
@@ -111,6 +152,7 @@ class profile:
         self._home = threading.get_ident()
         self._began = perf_counter_ns()
         try:
+            self._newest = newest()
             intercept(self._stand_in)
             self._here()
             self._began = perf_counter_ns()  # after its own preparations
@@ -172,37 +214,35 @@ class profile:
             )  # fmt: skip
             del arrays
             if backward:
-                event.op, event.call = thread.nodes[0][1:]
-                event.phase = "backward"
+                node = thread.nodes[0]
+                event.op, event.phase, event.call = node.op, "backward", node.call
                 self.events.append(event)
             else:
                 thread.pending.append(event)
                 thread.site = site
-                if site is None:
-                    self._flush(thread)
             self._spent(began - entered + perf_counter_ns() - ended)
             return result
 
         return call
 
     @staticmethod
-    def _site(frame: FrameType | None) -> Site | None:
-        """Where a kernel was called from; None where nothing can be recorded.
+    def _site(frame: FrameType) -> Site:
+        """Where a kernel was called from.
 
-        A compiled operation has no frame of its own: all its kernels, and the moment when it is recorded, show the
-        same frame of its caller at the same instruction. A Function's kernels show frames inside of its `apply`.
+        A compiled operation has no frame of its own: all its kernels, and the moment when it is told of, show the same
+        frame of its caller at the same instruction. A Function's kernels show frames inside of its `apply`.
         """
-        if is_grad_enabled() and frame is not None:
-            return id(frame), frame.f_lasti
-        site = None
-        while frame is not None:
-            if frame.f_code is APPLY:
-                site = id(frame), 0  # the outermost: it is the one that may be recorded
-            frame = frame.f_back
-        return site
+        outermost = None
+        if not is_grad_enabled():
+            above: FrameType | None = frame
+            while above is not None:
+                if above.f_code is APPLY:
+                    outermost = above  # what it calls itself belongs to it
+                above = above.f_back
+        return site_of(frame) if outermost is None else (id(outermost), id(APPLY), 0)
 
     def _flush(self, thread: Thread) -> None:
-        """What waited for its operation belongs to none that was recorded."""
+        """What waited for its operation belongs to none."""
         for event in thread.pending:
             event.op, event.phase, event.call = event.kernel, "other", next(self._calls)
         self.events += thread.pending
@@ -224,13 +264,19 @@ class profile:
             observer.previous = set_observer(observer)
         return thread
 
-    def _recorded(self, op: str, frame: FrameType) -> None:
+    def _told(self, op: str, frame: FrameType) -> None:
+        """An operation was run, and recorded or not: what waited at its place are its kernels."""
         thread = self._here()
-        if thread.in_backward(frame):  # a pass that is itself recorded: the kernels are those of the node that it runs
+        if thread.in_backward(frame):  # the kernels are those of the node that the pass runs
             return
-        site = id(frame), frame.f_lasti
-        if frame.f_code is RECORD:
-            site = id(frame.f_back), 0
+        if frame.f_code is RECORD and frame.f_back is not None:
+            site = id(frame.f_back), id(APPLY), 0
+            if site != thread.site and self._site(frame) == thread.site:
+                return  # a Function inside of another one's forward
+        else:
+            site = self._site(frame)
+            if site[1] == id(APPLY):
+                return  # an operation inside of a Function's forward
         if site != thread.site:
             self._flush(thread)
         call = next(self._calls)
@@ -242,14 +288,10 @@ class profile:
     def _entered(self, op: str, sequence: int, frame: FrameType) -> None:
         thread = self._here()
         self._flush(thread)
-        if not thread.in_backward(frame):
-            thread.caller = id(frame), frame.f_lasti
-        thread.nodes.append((sequence, op, next(self._calls)))
+        thread.enter(Running(sequence, op, next(self._calls), site_of(frame), self._newest), frame)
 
     def _left(self, sequence: int) -> None:
-        nodes = self._here().nodes
-        while nodes and nodes.pop()[0] != sequence:
-            pass
+        self._here().leave(sequence)
 
     # ── what comes out ──
 
@@ -351,17 +393,21 @@ APPLY, RECORD = function.Function.apply.__func__.__code__, function._record.__co
 
 
 class Observer:
-    """What the tape tells a profile of one thread. One that outlives its profile takes itself off."""
+    """What the tape tells a profile of one thread. One that outlives its profile takes itself off.
+
+    The tape keeps it for as long as the process lives if its thread ends first; so it must not keep the profile.
+    """
 
     def __init__(self, owner: profile) -> None:
-        self.profile = owner
+        self.profile = weakref.ref(owner)
         self.previous: Any = None
 
-    def _alive(self) -> bool:
-        if profile._active is self.profile:
-            return True
+    def _owner(self) -> profile | None:
+        owner = self.profile()
+        if owner is not None and profile._active is owner:
+            return owner
         self.take_off()
-        return False
+        return None
 
     def take_off(self) -> None:
         """Put back what observed the calling thread before, unless something else has taken this one's place."""
@@ -371,32 +417,64 @@ class Observer:
 
     def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
         began = perf_counter_ns()
-        if self._alive():
-            self.profile._recorded(op, told(sys._getframe(1)))
-            self.profile._spent(perf_counter_ns() - began)
+        if (owner := self._owner()) is not None:
+            owner._newest = max(owner._newest, sequence)
+            owner._told(op, told(sys._getframe(1)))
+            owner._spent(perf_counter_ns() - began)
         if self.previous is not None:
             self.previous.recorded(sequence, op, outs)
 
+    def passed(self, op: str) -> None:
+        began = perf_counter_ns()
+        if (owner := self._owner()) is not None:
+            owner._told(op, told(sys._getframe(1)))
+            owner._spent(perf_counter_ns() - began)
+        if self.previous is not None:
+            self.previous.passed(op)
+
     def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
         began = perf_counter_ns()
-        if self._alive():
-            self.profile._entered(op, sequence, told(sys._getframe(1)))
-            self.profile._spent(perf_counter_ns() - began)
+        if (owner := self._owner()) is not None:
+            owner._entered(op, sequence, told(sys._getframe(1)))
+            owner._spent(perf_counter_ns() - began)
         if self.previous is not None:
             self.previous.entered(sequence, op, grads)
 
     def left(self, sequence: int) -> None:
-        if self._alive():
-            self.profile._left(sequence)
+        if (owner := self._owner()) is not None:
+            owner._left(sequence)
         if self.previous is not None:
             self.previous.left(sequence)
 
 
+TOLD = ("recorded", "passed", "entered", "left")
+
+
 def told(frame: FrameType) -> FrameType:
     """Who called the operation that an observer hears of; other observers may have passed it on."""
-    while frame.f_code.co_name in ("recorded", "entered") and frame.f_back is not None:
+    while passes_on(frame) and frame.f_back is not None:
         frame = frame.f_back
     return frame
+
+
+def passes_on(frame: FrameType) -> bool:
+    """Whether a frame is a method of an observer; a function of the user may have the name of one."""
+    code = frame.f_code
+    if code.co_name not in TOLD or not code.co_argcount:
+        return False
+    kind = type(frame.f_locals.get(code.co_varnames[0]))
+    return all(hasattr(kind, name) for name in TOLD)
+
+
+def newest() -> int:
+    """A number above those of all operations that were recorded until now, and below those of all that will be."""
+    before = set_observer(None)
+    try:
+        with enable_grad():
+            number: int = entries(zeros((), device="cpu", requires_grad=True).reshape(1))[-1]["sequence"]
+    finally:
+        set_observer(before)
+    return number
 
 
 def waiter(device: int) -> Callable[[], None]:
