@@ -13,13 +13,14 @@ from typing import Any
 
 from minigrad.engine.backward import differentiate
 from minigrad.engine.inspection import contents, entries
-from minigrad.engine.tape import GradientError, set_observer
+from minigrad.engine.tape import GradientError
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.equations import Equation, equation_of
 from minigrad.viz.recording import newest, record
 from minigrad.viz.sources import excerpt, user_line
 from minigrad.viz.values import describe, wait_for
+from minigrad.viz.watching import Watcher
 
 HEIGHT = 760  # pixels of the frame in a notebook
 
@@ -79,27 +80,32 @@ class Tensors:
         return self._numbers[key]
 
 
-class Pass:
+class Pass(Watcher):
     """What a backward pass brings to each operation, and how long that takes there."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.grads: dict[int, list[dict[str, Any] | None]] = {}
         self.seconds: dict[int, float] = {}
-        self._open: list[tuple[int, float, tuple[Tensor | None, ...]]] = []
-
-    def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
-        """An operation that a backward pass records is not part of the tape that is shown."""
+        self._under_way: list[tuple[int, float, tuple[Tensor | None, ...]]] = []
 
     def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
         """The gradients of an operation's outputs are complete."""
-        self.grads[sequence] = [None if g is None else describe(g) for g in grads]
-        self._open.append((sequence, time.perf_counter(), grads))
+        if self.open:
+            self.grads[sequence] = [None if g is None else describe(g) for g in grads]
+        super().entered(sequence, op, grads)
+        if self.open:
+            self._under_way.append((sequence, time.perf_counter(), grads))
 
     def left(self, sequence: int) -> None:
-        """It has sent its inputs theirs."""
-        _, since, grads = self._open.pop()
-        wait_for(grads)
-        self.seconds[sequence] = time.perf_counter() - since
+        """It has sent its inputs theirs; those of a pass within it that failed were never left."""
+        while self._under_way:
+            number, since, grads = self._under_way.pop()
+            if number == sequence:
+                wait_for(grads)
+                self.seconds[sequence] = time.perf_counter() - since
+                break
+        super().left(sequence)
 
 
 def explore(
@@ -172,11 +178,11 @@ def explore(
 def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor]) -> Pass:
     """One backward pass to the leaves, observed; the tape is retained."""
     seen = Pass()
-    before = set_observer(seen)
+    seen.put_on()
     try:
         differentiate([loss], [grad], leaves, True, False)
     finally:
-        set_observer(before)
+        seen.take_off()
     return seen
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from minigrad.engine.inspection import contents
 from minigrad.engine.modes import record_source
-from minigrad.engine.tape import set_observer
 from minigrad.engine.tensor import Tensor
 from minigrad.viz.values import describe, wait_for
+from minigrad.viz.watching import Watcher
 
 _newest: record | None = None
 
@@ -61,55 +61,60 @@ class record:
         self.values: dict[int, list[dict[str, Any]]] = {}
         self.leaves: dict[int, dict[str, Any]] = {}
         self.seconds: dict[int, float] = {}
-        self._before: Any = None
+        self._watcher: Notes | None = None
         self._lines: record_source | None = None
-        self._last: tuple[Tensor, ...] = ()
-        self._since = 0.0
 
     def __enter__(self) -> record:
         global _newest
-        if self._lines is not None:
+        if self._watcher is not None:
             raise RuntimeError("[record] expected a block that is not open yet: enter another viz.record()")
         _newest = self
         self._lines = record_source()
         self._lines.__enter__()
-        self._before = set_observer(self)
-        self._since = time.perf_counter()
+        self._watcher = Notes(self)
+        self._watcher.put_on()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        set_observer(self._before)
+        assert self._watcher is not None
         assert self._lines is not None
+        self._watcher.take_off()
         self._lines.__exit__(kind, error, trace)
-        self._before = self._lines = None
-        for out in self._last:
+        for out in self._watcher.last:
             for sequence, (leaf, _) in contents(out).items():
                 if leaf is not None and sequence not in self.leaves:
                     self.leaves[sequence] = describe(leaf)
-        self._last = ()
+        self._watcher.last = ()
+        self._watcher = self._lines = None
 
-    # ── what the tape calls ───────────────────────────────────────────────────────────────────────
+
+class Notes(Watcher):
+    """What notes down in a recording, for one block, what the tape tells."""
+
+    def __init__(self, recording: record) -> None:
+        super().__init__()
+        self.recording = recording
+        self.last: tuple[Tensor, ...] = ()
+        self._since = time.perf_counter()
 
     def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
         """An operation was recorded."""
-        wait_for(outs)
-        self.seconds[sequence] = time.perf_counter() - self._since
-        self.values[sequence] = [describe(out) for out in outs]
-        self._last = outs
-        if self._before is not None:
-            self._before.recorded(sequence, op, outs)
+        if self.open:
+            wait_for(outs)
+            self.recording.seconds[sequence] = time.perf_counter() - self._since
+            self.recording.values[sequence] = [describe(out) for out in outs]
+            self.last = outs
+        super().recorded(sequence, op, outs)
         self._since = time.perf_counter()
 
     def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
         """A backward pass inside the block reached an operation."""
-        if self._before is not None:
-            self._before.entered(sequence, op, grads)
+        super().entered(sequence, op, grads)
         self._since = time.perf_counter()
 
     def left(self, sequence: int) -> None:
         """And left it."""
-        if self._before is not None:
-            self._before.left(sequence)
+        super().left(sequence)
         self._since = time.perf_counter()

@@ -5,6 +5,8 @@ import html
 import json
 import math
 import re
+import threading
+import time
 from importlib import resources
 from pathlib import Path
 
@@ -163,6 +165,124 @@ def test_recordings_nest_and_give_the_thread_back():
     with pytest.raises(RuntimeError, match=r"\[record\] expected a block that is not open yet"), outer, outer:
         pass
     assert tape.set_observer(None) is None
+
+
+class Hearer:
+    """Who watches a thread by itself, and passes on to whoever watched before."""
+
+    def __init__(self):
+        self.heard, self.before = [], None
+
+    def tell(self, name, *told):
+        self.heard.append((name, *(x for x in told if isinstance(x, str))))
+        if self.before is not None:
+            getattr(self.before, name)(*told)
+
+    def recorded(self, *told):
+        self.tell("recorded", *told)
+
+    def passed(self, *told):
+        self.tell("passed", *told)
+
+    def entered(self, *told):
+        self.tell("entered", *told)
+
+    def left(self, *told):
+        self.tell("left", *told)
+
+
+@pytest.fixture
+def hearer():
+    """Someone who watches all the time."""
+    watching = Hearer()
+    before = tape.set_observer(watching)
+    yield watching
+    assert tape.set_observer(before) is watching
+
+
+def test_whoever_came_during_a_recording_goes_on_watching(hearer):
+    """The recording stays as a link that says nothing, until it stands at the end and is told of something."""
+    x = mg.tensor(2.0, requires_grad=True)
+    late = Hearer()
+    with viz.record() as recording:
+        late.before = tape.set_observer(late)
+        x.exp()
+    x.sin()
+    with recording:  # again, while its first link is still there
+        x.cos()
+    noted = len(recording.values)
+    x.tan()
+    assert tape.set_observer(late.before) is late
+    x.sinh()
+    ops = ["exp", "sin", "cos", "tan"]
+    assert late.heard == [("recorded", op) for op in ops]
+    assert hearer.heard == [("recorded", op) for op in [*ops, "sinh"]]
+    assert noted == len(recording.values) == 2
+
+
+def test_a_profile_sees_what_follows_a_recording_in_another_thread():
+    """Its observer is put on inside of the block, by the first kernel of the thread."""
+    w = mg.tensor([1.0, 2.0], requires_grad=True)
+
+    def work():
+        with viz.record():
+            w.exp()
+        w.sin()
+
+    with mg.profile() as p:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert {(event.op, event.phase) for event in p.events} == {("exp", "forward"), ("sin", "forward")}
+
+
+def test_an_exploring_pass_is_heard_by_who_watched_before(hearer):
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    loss = (x * x).sum()
+    viz.explore(loss)
+    told = [entry for entry in hearer.heard if entry[0] in ("entered", "left")]
+    assert told == [("entered", "sum"), ("left",), ("entered", "multiply"), ("left",), ("entered", "leaf"), ("left",)]
+    with mg.no_grad():
+        x + 1
+    assert hearer.heard[-1] == ("passed", "add")
+
+
+def test_a_profile_books_an_exploring_pass_as_a_backward_pass():
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    loss = x.exp().sum()
+    with mg.profile() as p:
+        viz.explore(loss)
+    assert ("exp", "backward") in {(event.op, event.phase) for event in p.events}
+
+
+def test_a_pass_that_fails_within_another_takes_no_time_from_it():
+    """A backward that catches the error of one of its own: what it entered is never left."""
+
+    class Failing(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            raise ValueError("on purpose")
+
+    class Catching(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            with pytest.raises(ValueError, match="on purpose"), mg.enable_grad():
+                Failing.apply(mg.tensor(1.0, requires_grad=True)).backward()
+            time.sleep(0.02)
+            return g * 2
+
+    x = mg.tensor(3.0, requires_grad=True)
+    page = shown(viz.explore(Catching.apply(x).exp(), names={"x": x}))
+    assert page["Catching"]["backward"] > 0.02
+    assert page["x"]["grads"][0]["numbers"] == [[pytest.approx(2 * math.exp(6), rel=1e-5)]]
 
 
 def test_source_lines_are_shown_with_their_neighbours():
