@@ -116,7 +116,7 @@ def _depends_on_more(y: Tensor, points: list[Tensor]) -> bool:
     """Whether y depends on anything that requires grad besides those of the points that are leaves."""
     both = zeros(())
     record_function("both", [y, *points], [both], None, ())
-    return sum(row["op"] == "leaf" for row in both.tape()) > sum(x.is_leaf for x in points)
+    return sum(row["sequence"] < 0 for row in both.tape()) > sum(x.is_leaf for x in points)
 
 
 def _derivatives(y: Tensor, points: list[Tensor], cotangent: Tensor | None, retain: bool, recorded: bool) -> Any:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.engine.backward import differentiate
-from minigrad.engine.inspection import contents, entries
+from minigrad.engine.inspection import bytes_of, contents, entries
 from minigrad.engine.tape import GradientError
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.equations import Equation, equation_of
+from minigrad.viz.names import names_of
 from minigrad.viz.recording import newest, record
 from minigrad.viz.sources import excerpt, user_line
 from minigrad.viz.values import describe, wait_for
@@ -113,7 +114,7 @@ def explore(
     path: str | os.PathLike[str] | None = None,
     *,
     grad: Tensor | None = None,
-    names: Module | Mapping[str, Tensor] | None = None,
+    names: Module | Mapping[str, Tensor | Module] | None = None,
     recording: record | None = None,
     title: str = "The tape",
 ) -> Page:
@@ -136,8 +137,8 @@ def explore(
         The file to write; without one the page is only returned.
     grad : Tensor, optional
         The gradient of `loss`, of its shape; may be left out for one element (then 1).
-    names : Module or mapping of str to Tensor, optional
-        What leaves are called: a module's parameters by their names, or names of your own.
+    names : Module or mapping of str to Tensor or Module, optional
+        What leaves are called: a module's parameters by their paths, in a mapping with the key before them.
     recording : record, optional
         The block that the forward pass ran in; by default the newest.
     title : str
@@ -153,6 +154,9 @@ def explore(
     GradientError
         If `loss` does not depend on anything that requires grad, if it has several elements and there is no `grad`, or
         if an earlier backward pass has freed the tape.
+    TypeError
+        If `loss` is not a tensor, `recording` not one, or `names` holds something else.
+    X
 
     Examples
     --------
@@ -167,7 +171,10 @@ def explore(
     """
     if not isinstance(loss, Tensor):
         raise TypeError(f"[explore] expected a tensor, got {type(loss).__name__}")
-    content = tape_of(loss, grad, names, newest() if recording is None else recording)
+    if recording is not None and not isinstance(recording, record):
+        raise TypeError(f"[explore] expected a recording, the object of viz.record(), got {type(recording).__name__}")
+    known = names_of({} if names is None else names, "explore")
+    content = tape_of(loss, grad, known, newest() if recording is None else recording)
     text = page_of(content, title)
     written = None if path is None else Path(path)
     if written is not None:
@@ -186,10 +193,8 @@ def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor]) -> Pass:
     return seen
 
 
-def tape_of(
-    loss: Tensor, grad: Tensor | None, names: Module | Mapping[str, Tensor] | None, recording: record | None
-) -> dict[str, Any]:
-    """All that the page shows, ready for JSON; `explore.js` says what reads it.
+def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recording: record | None) -> dict[str, Any]:
+    """All that the page shows, ready for JSON; `explore.js` says what reads it. `known` are leaves' names by their ids.
 
     ``entries`` stand in the order of the tape. Their ``outs``, ``grads`` and ``saved`` are numbers into ``tensors``,
     their ``source`` into ``sources``, their ``equation`` into ``equations``. ``inputs`` are indices of entries,
@@ -210,8 +215,6 @@ def tape_of(
     held = contents(loss)
     leaves = {sequence: leaf for sequence, (leaf, _) in held.items() if leaf is not None}
     seen = gradients(loss, grad, list(leaves.values()))
-    given = dict(names.named_parameters()) if isinstance(names, Module) else dict(names or {})
-    known = {id(x): name for name, x in given.items()}
     tensors, sources, equations = Tensors(), Table(user_line), Table(equation_row)
     counted = {leaf.data_ptr() for leaf in leaves.values()}
     numbers: dict[int, int] = {}  # id of a saved tensor -> its number; `held` keeps them alive
@@ -223,7 +226,7 @@ def tape_of(
         if leaf is not None:
             noted = None if recording is None else recording.leaves.get(sequence)
             values = [noted or describe(leaf)]
-        new = {x.data_ptr(): x.nbytes for x in saved if x.data_ptr() not in counted}
+        new = {x.data_ptr(): bytes_of(x) for x in saved if x.data_ptr() not in counted}
         counted |= new.keys()
         for x in saved:
             if id(x) not in numbers:

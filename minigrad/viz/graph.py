@@ -2,6 +2,7 @@
 
 import html
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from minigrad.engine.inspection import contents, entries
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.layout import STRAIGHT, Item, Line, Point, place
+from minigrad.viz.names import names_of, names_of_variables
+from minigrad.viz.sources import public_place
 
 PAD, HEAD = 10.0, 18.0  # around the inside of a box, and above it for its label
 LABEL = 5.0  # between a label and a line
@@ -112,7 +115,7 @@ class Graph:
         return f'<div style="overflow-x:auto">{self.svg}</div>'
 
 
-def graph(y: Tensor, names: Module | Mapping[str, Tensor] | None = None, max_nodes: int | None = 150) -> Graph:
+def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None, max_nodes: int | None = 150) -> Graph:
     """Draw the tape behind a tensor: operations with the shapes of their results, leaves, and the way between them.
 
     The forward pass runs downwards, backward upwards. Operations that ran inside of a module stand in a box with its
@@ -123,9 +126,9 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor] | None = None, max_nod
     ----------
     y : Tensor
         A result that requires grad.
-    names : Module or mapping of str to Tensor, optional
-        What leaves are called: a module's parameters by their paths. Without it the caller's variables are looked
-        through, for tensors and for modules.
+    names : Module or mapping of str to Tensor or Module, optional
+        What leaves are called: a module's parameters by their paths, in a mapping with the key before them. Without it
+        the caller's variables are looked through, for tensors and for modules.
     max_nodes : int or None
         Where there is more to draw, boxes are folded to single nodes, the innermost first, and then the middle of what
         remains; the picture says so. None draws everything.
@@ -157,7 +160,7 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor] | None = None, max_nod
     rows = entries(y)
     if not rows:
         raise ValueError(f"[graph] nothing is recorded behind the tensor of shape {y.shape}: it requires no grad")
-    named = _named(dict(sys._getframe(1).f_locals) if names is None else names)
+    named = names_of_variables(dict(sys._getframe(1).f_locals)) if names is None else names_of(names, "graph")
     root, edges, dots = _tree(rows, {s: leaf for s, (leaf, _) in contents(y).items() if leaf is not None}, named)
     total, note = len(rows), ""
     if max_nodes is not None and sum(1 for _ in root.nodes()) > max_nodes:
@@ -165,32 +168,8 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor] | None = None, max_nod
         edges = {(moved(a), moved(b)): None for a, b in edges if moved(a) is not moved(b)}
         shown = sum(node.kind in ("op", "op root", "leaf") for node in root.nodes())
         note = f"{shown} of {total} entries; the others are folded into the nodes with a dashed border"
-    leaves = sum(row["op"] == "leaf" for row in rows)
+    leaves = sum(row["sequence"] < 0 for row in rows)
     return Graph(_svg(root, list(edges), dots, note), total - leaves, leaves)
-
-
-# ── names ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _named(given: Any) -> dict[int, str]:
-    """The names of tensors by their ids; the shortest of several."""
-    if isinstance(given, Module):
-        return {id(parameter): path for path, parameter in given.named_parameters()}
-    if not isinstance(given, Mapping):
-        raise TypeError(f"[graph] expected names as a module or a mapping, got {type(given).__name__}")
-    found: dict[int, str] = {}
-
-    def add(tensor: Tensor, name: str) -> None:
-        if not name.startswith("_") and len(name) < len(found.get(id(tensor), name + " ")):
-            found[id(tensor)] = name
-
-    for name, value in list(given.items()):
-        if isinstance(value, Tensor):
-            add(value, name)
-        elif isinstance(value, Module):
-            for path, parameter in value.named_parameters():
-                add(parameter, path)
-    return found
 
 
 # ── from rows to boxes ────────────────────────────────────────────────────────────────────────────
@@ -208,7 +187,7 @@ def _tree(
     order: dict[Node, int] = {}
     path: list[tuple[int, Box]] = []  # the calls that are open
     for row in rows:
-        if row["op"] == "leaf":
+        if row["sequence"] < 0:  # a leaf
             continue
         depth = 0
         while depth < min(len(path), len(row["calls"])) and path[depth][0] == row["calls"][depth]:
@@ -225,7 +204,8 @@ def _tree(
             f"{row['index']}  {row['op']}\n{row['shape']} {row['dtype']}\ninputs {inputs}\n"
             f"saves {row['saved_bytes']:,} bytes for backward"
         )
-        node = Node("op", row["op"], _shape(row["shape"]), tip + (f"\n{row['where']}" if row["where"] else ""))
+        tip += f"\n{public_place(row['where'])}" if row["where"] else ""
+        node = Node("op", row["op"], _shape(row["shape"]), tip)
         made[row["index"]] = node
         order[node] = len(order)
         (path[-1][1] if path else root).add(node)
@@ -238,7 +218,7 @@ def _tree(
     if made:
         made[rows[-1]["index"]].kind = "op root"
     for row in rows:
-        if row["op"] != "leaf":
+        if row["sequence"] > 0:
             continue
         tensor = leaves.get(row["sequence"])
         name = "leaf" if tensor is None else named.get(id(tensor), "leaf")
@@ -480,6 +460,14 @@ body[data-theme="dark"] .mg-graph,body[data-jp-theme-light="false"] .mg-graph{{{
 """
 
 
+FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # by XML 1.0, section 2.2
+
+
+def _escaped(text: str) -> str:
+    """Text as it may stand in XML; what may not stand there in any form becomes the replacement character."""
+    return html.escape(FORBIDDEN.sub("\ufffd", text))
+
+
 def _svg(root: Box, edges: Sequence[tuple[Node, Node]], dots: Mapping[Node, int], note: str) -> str:
     drawn = _arrange(root, edges)
     width, height = root.size
@@ -492,7 +480,7 @@ def _svg(root: Box, edges: Sequence[tuple[Node, Node]], dots: Mapping[Node, int]
     for box in root.boxes():
         (x, y), (w, h) = box.corner, box.size
         parts.append(f'<rect class="box" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="8"/>')
-        parts.append(f'<text class="box" x="{x + box.label_at:.1f}" y="{y + 17:.1f}">{html.escape(box.label)}</text>')
+        parts.append(f'<text class="box" x="{x + box.label_at:.1f}" y="{y + 17:.1f}">{_escaped(box.label)}</text>')
     for _, _, points in drawn:
         x, y = points[-1]
         parts.append(f'<path d="{_curve([*points[:-1], (x, y - 5)])}"/>')
@@ -500,20 +488,20 @@ def _svg(root: Box, edges: Sequence[tuple[Node, Node]], dots: Mapping[Node, int]
     for node in root.nodes():
         (x, y), (w, h) = node.corner, node.size
         radius = h / 2 if node.kind.startswith("leaf") else 6
-        parts.append(f"<g><title>{html.escape(node.tip)}</title>")
+        parts.append(f"<g><title>{_escaped(node.tip)}</title>")
         parts.append(
             f'<rect class="{node.kind}" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{radius:g}"/>'
         )
         for n in range(dots.get(node, 0)):
             parts.append(f'<circle cx="{x + 8 + 8 * n:.1f}" cy="{y:.1f}" r="2.5"/>')
-        middle, name = x + w / 2, html.escape(node.name)
+        middle, name = x + w / 2, _escaped(node.name)
         parts.append(f'<text x="{middle:.1f}" y="{y + (17 if node.below else 16):.1f}">{name}</text>')
         if node.below:
-            below = html.escape(node.below)
+            below = _escaped(node.below)
             parts.append(f'<text class="below" x="{middle:.1f}" y="{y + 31:.1f}">{below}</text>')
         parts.append("</g>")
     if note:
-        parts.append(f'<text class="note" x="{PAD}" y="{height - 6:.1f}">{html.escape(note)}</text>')
+        parts.append(f'<text class="note" x="{PAD}" y="{height - 6:.1f}">{_escaped(note)}</text>')
     return "".join(parts) + "</svg>"
 
 

@@ -31,7 +31,14 @@ def user_line(where: str) -> dict[str, Any]:
     return {"file": public_name(path), "line": number, "first": first, "lines": shown}
 
 
+def public_place(where: str) -> str:
+    """``file:line`` with the file's public name."""
+    path, _, line = where.rpartition(":")
+    return f"{public_name(path)}:{line}"
+
+
 def public_name(path: str) -> str:
+    """What a file is called where others may read it, see `user_line`."""
     if "ipykernel" in Path(path).parent.name:
         return "notebook cell"
     if path.startswith("<"):

@@ -1,8 +1,10 @@
 """The picture of a tape shows every operation, leaf and edge, inside of the right boxes, and nothing lies over another."""
 
 import itertools
+import json
 import re
 import time
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -313,8 +315,77 @@ def test_errors():
         viz.graph(mg.ones(2))
     with pytest.raises(ValueError, match=r"\[graph\] expected max_nodes of 3 or more, got 2"):
         viz.graph(x.exp(), max_nodes=2)
-    with pytest.raises(TypeError, match=r"\[graph\] expected names as a module or a mapping, got int"):
-        viz.graph(x.exp(), 3)
+
+
+NAMES = [
+    (3, "as a module or a mapping, got int"),
+    ({1: mg.ones(2)}, "that are strings, got 1 of type int"),
+    ({"x": [1.0]}, "of tensors and modules, got list for 'x'"),
+]
+
+
+@pytest.mark.parametrize("draw", [viz.graph, viz.explore])
+@pytest.mark.parametrize("names, message", NAMES, ids=["int", "key", "value"])
+def test_names_that_are_none(draw, names, message):
+    x = mg.ones((), requires_grad=True)
+    with pytest.raises(TypeError, match=rf"^\[{draw.__name__}\] expected names {message}$"):
+        draw(x.exp(), names=names)
+
+
+def test_names_of_tensors_and_modules_in_one_mapping():
+    x, layers = mg.ones(2, requires_grad=True), [nn.Linear(2, 2), nn.Linear(2, 2, bias=False)]
+    y = layers[1](layers[0](x)).sum()
+    names = {"_x": x, "longer": x, "a": layers[0], "b": layers[1]}
+    wanted = {"_x", "a.weight", "a.bias", "b.weight"}
+    assert {node[2][0] for node in Picture(viz.graph(y, names)).of("leaf")} == wanted
+    (text,) = re.findall(r'<script type="application/json" id="tape">(.*?)</script>', viz.explore(y, names=names).html)
+    assert {entry["name"] for entry in json.loads(text)["entries"] if entry["leaf"]} == wanted
+
+
+def named_function(name):
+    class Twice(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    return type(name, (Twice,), {})
+
+
+def test_a_function_that_is_called_leaf_is_an_operation():
+    x = mg.ones(2, requires_grad=True)
+    graph = viz.graph(named_function("leaf").apply(x).exp())
+    picture = Picture(graph)
+    assert repr(graph) == "<Graph of 2 operations and 1 leaf>"
+    assert [node[2][0] for node in picture.of("op")] == ["leaf", "exp"]
+    assert [node[2][0] for node in picture.of("leaf")] == ["x"]
+    y, _ = mg.value_and_grad(lambda x: named_function("leaf").apply(x).sum())(mg.ones(2))
+    assert not y.requires_grad  # it depends on nothing else that does
+
+
+def test_what_xml_forbids_is_replaced():
+    x = mg.ones(2, requires_grad=True)
+    kind = type("Box\x0b\x01\x7f", (nn.Module,), {"forward": lambda self, x: named_function("up\x1b[1m\ufffe\ttab").apply(x)})
+    graph = viz.graph(kind()(x), {"\x08name\x85\ud800": x})
+    picture = Picture(graph)  # XML that can be read
+    assert [node[2][0] for node in picture.of("op")] == ["up\ufffd[1m\ufffd\ttab"]
+    assert [node[2][0] for node in picture.of("leaf")] == ["\ufffdname\x85\ufffd"]
+    assert [label for label, _ in picture.boxes] == ["Box\ufffd\ufffd\x7f"]
+    graph.svg.encode("utf-8")
+
+
+def test_tooltips_hold_no_folder_of_the_machine(tmp_path, monkeypatch):
+    namespace = {"x": mg.ones((), requires_grad=True)}
+    with mg.record_source():
+        exec(compile("y = x.exp()", str(tmp_path / "secret" / "inner" / "code.py"), "exec"), namespace)
+    ((_, _, _, tip),) = Picture(viz.graph(namespace["y"])).named("exp")
+    assert tip.splitlines()[-1] == "inner/code.py:1"
+    monkeypatch.chdir(tmp_path)
+    ((_, _, _, tip),) = Picture(viz.graph(namespace["y"])).named("exp")
+    assert tip.splitlines()[-1] == str(Path("secret/inner/code.py:1"))
 
 
 def test_available_without_an_import_of_its_own():

@@ -1,0 +1,50 @@
+"""What tensors are called on pictures and pages."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from minigrad.engine.tensor import Tensor
+from minigrad.nn import Module
+
+
+def names_of(given: Any, caller: str) -> dict[int, str]:
+    """The names of tensors by their ids: the parameters of a module by their paths, or those of a mapping.
+
+    In a mapping a module's parameters have its key before their paths. Of several names the shortest counts. `caller`
+    stands in the errors.
+    """
+    if isinstance(given, Module):
+        return {id(parameter): path for path, parameter in given.named_parameters()}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"[{caller}] expected names as a module or a mapping, got {type(given).__name__}")
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise TypeError(f"[{caller}] expected names that are strings, got {name!r} of type {type(name).__name__}")
+        if not isinstance(value, (Tensor, Module)):
+            raise TypeError(
+                f"[{caller}] expected names of tensors and modules, got {type(value).__name__} for {name!r}"
+            )
+    return _shortest(
+        (parameter, f"{name}.{path}" if path else name)
+        for name, value in given.items()
+        for path, parameter in ([("", value)] if isinstance(value, Tensor) else value.named_parameters())
+    )
+
+
+def names_of_variables(variables: Mapping[str, Any]) -> dict[int, str]:
+    """The names of the tensors among a caller's variables, and of its modules' parameters by their paths alone."""
+    found = [(name, value) for name, value in variables.items() if not name.startswith("_")]
+    return _shortest(
+        (parameter, path or name)
+        for name, value in found
+        if isinstance(value, (Tensor, Module))
+        for path, parameter in ([("", value)] if isinstance(value, Tensor) else value.named_parameters())
+    )
+
+
+def _shortest(pairs: Iterator[tuple[Tensor, str]]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for tensor, name in pairs:
+        if len(name) < len(found.get(id(tensor), name + " ")):
+            found[id(tensor)] = name
+    return found
