@@ -1,7 +1,7 @@
 """Training as curves: losses and accuracies over epochs, of one run or of several seeds."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -67,6 +67,8 @@ def curves(
     ------
     ImportError
         If matplotlib is not installed.
+    TypeError
+        If `history` is neither, or a name in it is not a string.
     ValueError
         If there is nothing to draw, or numbers of epochs differ within a name, or from `x`.
 
@@ -122,6 +124,8 @@ def curves(
 
 def _runs(history: Any) -> dict[str, np.ndarray]:
     """Name -> values of shape (seeds, epochs)."""
+    if not isinstance(history, Iterable):
+        raise TypeError(f"[curves] expected a dict, or a dict for each epoch, got {type(history).__name__}")
     if not isinstance(history, Mapping):
         seeds = list(history)
         if seeds and all(isinstance(epoch, Mapping) for epoch in seeds):
@@ -136,6 +140,8 @@ def _runs(history: Any) -> dict[str, np.ndarray]:
             raise ValueError(f"[curves] expected {error} in every epoch, got one without it") from None
     found = {}
     for name, values in history.items():
+        if not isinstance(name, str):
+            raise TypeError(f"[curves] expected names that are strings, got {name!r} of type {type(name).__name__}")
         try:
             runs = np.asarray(values, dtype=float)
         except ValueError:

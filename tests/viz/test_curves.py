@@ -118,5 +118,12 @@ def test_errors():
     ]:
         with pytest.raises(ValueError, match=rf"^\[curves\] {message}"):
             viz.curves(history)
+    for history, message in [
+        (5, "expected a dict, or a dict for each epoch, got int"),
+        ({1: [1, 2]}, "expected names that are strings, got 1 of type int"),
+        ([{None: 1.0}], "expected names that are strings, got None of type NoneType"),
+    ]:
+        with pytest.raises(TypeError, match=rf"^\[curves\] {message}$"):
+            viz.curves(history)
     with pytest.raises(ValueError, match=r"\[curves\] expected x of length 2 for 'a', got shape \(3,\)"):
         viz.curves({"a": [1, 2]}, x=[1, 2, 3])
