@@ -2,7 +2,6 @@
 
 import functools
 import linecache
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -251,34 +250,46 @@ class TapeTable(Sequence):
     def __repr__(self) -> str:
         from minigrad.tables import as_text
 
-        return as_text(*self._cells({"source": lambda row: row["where"] or ""}))
+        return as_text(*_cells(self._rows, {"source": lambda row: row["where"] or ""}))
 
     def _repr_html_(self) -> str:
         from minigrad.tables import as_html
 
         note = f"{self.saved_bytes:,} bytes are saved for backward"
-        return as_html(*self._cells({"module": _module, "source": _source}), right=(0, 5), note=note)
+        left_out = len(self._rows) - MOST_ROWS
+        end = MOST_ROWS // 2
+        shown = self._rows if left_out <= 0 else [*self._rows[:end], *self._rows[-end:]]
+        head, rows = _cells(shown, {"module": _module, "source": _source})
+        if left_out > 0:
+            rows.insert(end, [f"… {left_out:,} more {'row' if left_out == 1 else 'rows'} …"])
+        return as_html(head, rows, right=(0, 5), note=note)
 
-    def _cells(self, more: dict[str, Callable[[dict[str, Any]], str]]) -> tuple[list[str], list[list[str]]]:
-        """The names of the columns and the rows; columns of `more` only where one of their cells holds something."""
-        rows = [
-            [
-                str(row["index"]),
-                row["op"],
-                ", ".join("-" if i is None else str(i) for i in row["inputs"]),
-                str(row["shape"]),
-                str(row["dtype"]),
-                str(row["saved_bytes"]),
-            ]
-            for row in self._rows
+
+MOST_ROWS = 400  # of a tape in a notebook: the first and the last of a longer one
+
+
+def _cells(
+    entries: Sequence[dict[str, Any]], more: dict[str, Callable[[dict[str, Any]], str]]
+) -> tuple[list[str], list[list[str]]]:
+    """The names of the columns and the rows; columns of `more` only where one of their cells holds something."""
+    rows = [
+        [
+            str(row["index"]),
+            row["op"],
+            ", ".join("-" if i is None else str(i) for i in row["inputs"]),
+            str(row["shape"]),
+            str(row["dtype"]),
+            str(row["saved_bytes"]),
         ]
-        head = ["#", "op", "inputs", "shape", "dtype", "saved bytes"]
-        for name, text in more.items():
-            column = [text(row) for row in self._rows]
-            if any(column):
-                head.append(name)
-                rows = [[*row, cell] for row, cell in zip(rows, column, strict=True)]
-        return head, rows
+        for row in entries
+    ]
+    head = ["#", "op", "inputs", "shape", "dtype", "saved bytes"]
+    for name, text in more.items():
+        column = [text(row) for row in entries]
+        if any(column):
+            head.append(name)
+            rows = [[*row, cell] for row, cell in zip(rows, column, strict=True)]
+    return head, rows
 
 
 def _module(row: dict[str, Any]) -> str:
@@ -293,8 +304,7 @@ def _source(row: dict[str, Any]) -> str:
     """The file and line that an operation was recorded at, and the text of that line."""
     if row["where"] is None:
         return ""
+    from minigrad.viz.sources import public_place
+
     path, _, line = row["where"].rpartition(":")
-    folder, file = os.path.split(path)
-    if os.path.basename(folder).startswith("ipykernel_"):  # the cells of a notebook have files of random names
-        file = "cell"
-    return f"{file}:{line}  {linecache.getline(path, int(line)).strip()}"
+    return f"{public_place(row['where'])}  {linecache.getline(path, int(line)).strip()}"
