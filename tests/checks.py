@@ -1,7 +1,10 @@
 """The tests that every operation of the table goes through, and the tools they are made of."""
 
 import gc
+import importlib.util
+import os
 import re
+import shutil
 from functools import reduce
 
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 
 import minigrad as mg
 
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 KINDS = {"f": ("float64", "float32"), "i": ("int64", "int32"), "b": ("bool",)}
 
 
@@ -28,6 +32,16 @@ def allocated():
 def equals(x, expected):
     """The values of x, bit for bit."""
     np.testing.assert_array_equal(array(x), expected)
+
+
+def no_browser():
+    """What is missing for tests in a browser, or None; an error where MINIGRAD_REQUIRE_BROWSER says they must run."""
+    missing = None if BROWSER else "Chromium on the path"
+    if importlib.util.find_spec("playwright") is None:
+        missing = "the Python package playwright"
+    if missing and os.environ.get("MINIGRAD_REQUIRE_BROWSER", "0") != "0":
+        raise RuntimeError(f"MINIGRAD_REQUIRE_BROWSER is set, but there is not {missing}")
+    return missing
 
 
 def exchange_state(torch, ours, theirs, rng):

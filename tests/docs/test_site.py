@@ -1,6 +1,5 @@
 """The documentation: every page runs and builds without a warning, links lead somewhere, nothing comes from a network."""
 
-import contextlib
 import fcntl
 import importlib
 import importlib.util
@@ -8,7 +7,6 @@ import inspect
 import os
 import pkgutil
 import re
-import shutil
 import subprocess
 import sys
 import zlib
@@ -17,6 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from checks import BROWSER, no_browser
 from test_public_names import NAMES
 
 import minigrad as mg
@@ -33,7 +32,6 @@ pytestmark = [
 # The attributes by which a page fetches something, whether one clicks or not.
 RESOURCES = {("script", "src"), ("img", "src"), ("img", "srcset"), ("iframe", "src"), ("source", "src"), ("video", "src"),
              ("audio", "src"), ("embed", "src"), ("object", "data"), ("link", "href"), ("use", "href"), ("image", "href")}  # fmt: skip
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 class Page(HTMLParser):
@@ -184,11 +182,10 @@ def test_pages_that_run_are_there_as_notebooks(site, pages):
 
 def test_pages_fit_a_phone_and_ask_nobody(site, pages):
     """In a browser 390 pixels wide no page has to be moved sideways, and none asks a network for anything."""
-    with contextlib.suppress(ImportError):
-        from playwright.sync_api import sync_playwright
-    if BROWSER is None or "sync_playwright" not in locals():
-        assert os.environ.get("MINIGRAD_REQUIRE_BROWSER", "0") == "0"
-        pytest.skip("no Chromium, or no playwright to drive it")
+    if missing := no_browser():
+        pytest.skip(f"pages are tested in a browser: there is not {missing}")
+    from playwright.sync_api import sync_playwright
+
     wide, asked = [], []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER)

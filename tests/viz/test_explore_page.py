@@ -1,32 +1,24 @@
 """The page of a tape in a browser: what a reader sees and does, and how long it takes with 2,000 entries."""
 
-import os
-import shutil
-
 import pytest
+from checks import BROWSER, no_browser
 
 import minigrad as mg
 from minigrad import nn, viz
 from minigrad.nn import functional as F
 
 LOAD, STEP = 1.5, 0.05  # seconds, for 2,000 entries on a busy machine of two cores
-PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-missing = None if PROGRAM else "Chromium on the path"
-try:
-    from playwright.sync_api import sync_playwright
-except ImportError:
-    missing = "the Python package playwright"
-if missing and os.environ.get("MINIGRAD_REQUIRE_BROWSER"):
-    raise RuntimeError(f"MINIGRAD_REQUIRE_BROWSER is set, but there is not {missing}")
-if missing:
+if missing := no_browser():
     pytest.skip(f"pages are tested in a browser: there is not {missing}", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
 def browser():
     """Chromium without a window."""
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=PROGRAM, args=["--no-sandbox"])
+        started = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         yield started
         started.close()
 
