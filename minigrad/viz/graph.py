@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.engine.inspection import contents, entries
+from minigrad.engine.tape import GradientError
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.layout import STRAIGHT, Item, Line, Point, place
@@ -144,6 +145,8 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
         If nothing is recorded behind `y`, or `max_nodes` is less than 3.
     TypeError
         If `y` is not a tensor, or `names` holds something else.
+    GradientError
+        If a backward pass has freed the tape.
 
     Examples
     --------
@@ -160,6 +163,12 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
     rows = entries(y)
     if not rows:
         raise ValueError(f"[graph] nothing is recorded behind the tensor of shape {y.shape}: it requires no grad")
+    freed = next((row for row in rows if row["freed"]), None)
+    if freed is not None:
+        raise GradientError(
+            f"[graph] the tape from {freed['op']} on was freed by a backward pass: draw it before that, or pass "
+            f"retain_graph=True to backward"
+        )
     named = names_of_variables(dict(sys._getframe(1).f_locals)) if names is None else names_of(names, "graph")
     root, edges, dots = _tree(rows, {s: leaf for s, (leaf, _) in contents(y).items() if leaf is not None}, named)
     total, note = len(rows), ""

@@ -390,3 +390,14 @@ def test_tooltips_hold_no_folder_of_the_machine(tmp_path, monkeypatch):
 
 def test_available_without_an_import_of_its_own():
     assert mg.viz.graph is viz.graph
+
+
+def test_a_tape_that_was_freed_is_not_drawn_as_if_it_were_whole():
+    x = mg.ones(3, requires_grad=True)
+    y = (x * x).sum()
+    y.backward()
+    with pytest.raises(mg.GradientError, match=r"^\[graph\] the tape from sum on was freed .* retain_graph=True"):
+        viz.graph(y)
+    kept = (x * x).sum()
+    kept.backward(retain_graph=True)
+    assert repr(viz.graph(kept)) == "<Graph of 2 operations and 1 leaf>"
