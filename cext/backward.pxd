@@ -3,3 +3,4 @@ from minigrad.engine.tape cimport Node
 
 cdef list pull_back(list roots, list grads, list targets, bint retain, bint create)
 cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1
+cdef int function_backward(Node node, Array g) except -1

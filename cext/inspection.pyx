@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array, dtype_of, itemsize
+from minigrad.engine.backward cimport function_backward
 from minigrad.engine.tape cimport Node, gradient_node, saved_arrays
 
 
@@ -66,6 +67,7 @@ def entries(Array x):
     """The tape behind x as a list of dicts, first operation first: the rows of `Tensor.tape`.
 
     ``inputs`` are indices of rows, None where no gradient goes; ``outputs`` say which of that row's outputs it was.
+    ``function`` says whether it is a `minigrad.Function` of the user's, which may be called anything.
     ``saved_inputs`` are the positions of the inputs that are saved: the first of the tensors in `contents`.
     """
     cdef Node node
@@ -77,7 +79,7 @@ def entries(Array x):
         node = entry
         scope, calls = path_of(node.scope, paths, names)
         rows.append({
-            "index": k, "op": node.op.decode(),
+            "index": k, "op": node.op.decode(), "function": node.run == function_backward,
             "inputs": [numbers[(<Node>node.slots[i].edge).sequence] if node.slots[i].edge != NULL else None
                        for i in range(node.inputs)],
             "outputs": [node.slots[i].output if node.slots[i].edge != NULL else None for i in range(node.inputs)],

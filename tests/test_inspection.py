@@ -226,3 +226,20 @@ def test_an_operand_that_fits_is_not_broadcast():
     x = mg.ones(3, requires_grad=True)
     assert [node["inputs"] for node in (x - x.mean()).tape() if node["op"] == "subtract"] == [[0, 3]]
     assert [node["op"] for node in (x - x.mean()).tape()].count("broadcast_to") == 1
+
+
+def test_an_entry_says_whether_it_is_a_function_of_the_users(device):
+    class multiply(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    x = mg.ones((2, 2), requires_grad=True, device=device)
+    y, _ = nn.LSTM(2, 3).to(device)(multiply.apply(x * x).reshape(1, 2, 2))
+    rows = inspection.entries(y.sum())
+    assert [row["op"] for row in rows if row["function"]] == ["multiply"]
+    assert [row["op"] for row in rows].count("multiply") == 2

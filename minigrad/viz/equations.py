@@ -284,12 +284,9 @@ VARIANTS: dict[tuple[str, int], Equation] = {
 }  # fmt: skip
 
 
-def equation_of(op: str, inputs: int = 0) -> Equation:
-    """The equation of an operation with a number of inputs.
-
-    A name that is not in the table is that of a `Function` of the user's.
-    """
-    found = VARIANTS.get((op, inputs)) or EQUATIONS.get(op)
+def equation_of(op: str, inputs: int = 0, function: bool = False) -> Equation:
+    """The equation of an operation with a number of inputs, or of a `Function` of the user's, whatever its name."""
+    found = None if function else VARIANTS.get((op, inputs)) or EQUATIONS.get(op)
     if found is not None:
         return found
     return Equation(("x…",), ("y…",), f"{op}.forward, written in Python", f"{op}.backward, written in Python")

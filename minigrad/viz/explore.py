@@ -234,7 +234,7 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
         kept = [numbers[id(x)] for x in saved]
         read = dict(zip(row["saved_inputs"], kept, strict=False))
         arrived = seen.grads.get(sequence)
-        equation = equation_of(row["op"], len(row["inputs"]))
+        equation = equation_of(row["op"], len(row["inputs"]), row["function"])
         shown.append({
             "op": row["op"],
             "name": None if leaf is None else known.get(id(leaf)),

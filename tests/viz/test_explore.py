@@ -393,6 +393,28 @@ def test_an_operation_of_the_users_own():
     assert content(page)["equations"][1]["backward"] == "Cube.backward, written in Python"
 
 
+@pytest.mark.parametrize("name", ["softmax", "leaf"])
+def test_a_function_with_the_name_of_an_operation_has_its_own_equation(name):
+    def forward(ctx, x):
+        return x * 2
+
+    def backward(ctx, g):
+        return g * 2
+
+    functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    y = type(name, (mg.Function,), functions).apply(mg.softmax(x, 0)).sum()
+    found = content(viz.explore(y, names={"x": x}))
+    leaf, ours, own, _ = found["entries"]
+    assert [entry["leaf"] for entry in (leaf, ours, own)] == [True, False, False]
+    assert [entry["op"] for entry in (leaf, ours, own)] == ["leaf", "softmax", name]
+    equations = [found["equations"][entry["equation"]] for entry in (leaf, ours, own)]
+    assert equations[1]["code"] == "softmax.softmax_backward"
+    assert equations[2]["backward"] == f"{name}.backward, written in Python"
+    assert (equations[2]["code"], equations[2]["excerpt"]) == ("", None)
+    assert equations[0] != equations[2]
+
+
 def test_a_leaf_that_nobody_holds_has_no_gradient():
     y = mg.tensor(2.0, requires_grad=True) + mg.tensor(3.0, requires_grad=True)
     found = content(viz.explore(y))
