@@ -21,6 +21,7 @@ from minigrad.engine.backend import Backend, intercept
 from minigrad.engine.inspection import entries
 from minigrad.engine.tape import is_grad_enabled, set_observer
 from minigrad.engine.tensor import Tensor
+from minigrad.watching import Watcher
 
 if TYPE_CHECKING:
     from minigrad.work import Event
@@ -261,7 +262,7 @@ class profile:
             thread = self._local.thread = Thread()
             self._threads.append(thread)
             observer = self._local.observer = Observer(self)
-            observer.previous = set_observer(observer)
+            observer.put_on()
         return thread
 
     def _told(self, op: str, frame: FrameType) -> None:
@@ -392,28 +393,22 @@ NUMBERS = range(1, len(HEAD))
 APPLY, RECORD = function.Function.apply.__func__.__code__, function._record.__code__  # type: ignore[attr-defined]
 
 
-class Observer:
+class Observer(Watcher):
     """What the tape tells a profile of one thread. One that outlives its profile takes itself off.
 
     The tape keeps it for as long as the process lives if its thread ends first; so it must not keep the profile.
     """
 
     def __init__(self, owner: profile) -> None:
+        super().__init__()
         self.profile = weakref.ref(owner)
-        self.previous: Any = None
 
     def _owner(self) -> profile | None:
         owner = self.profile()
         if owner is not None and profile._active is owner:
             return owner
-        self.take_off()
+        self.open = False
         return None
-
-    def take_off(self) -> None:
-        """Put back what observed the calling thread before, unless something else has taken this one's place."""
-        current = set_observer(self.previous)
-        if current is not self:
-            set_observer(current)
 
     def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
         began = perf_counter_ns()
@@ -421,30 +416,26 @@ class Observer:
             owner._newest = max(owner._newest, sequence)
             owner._told(op, told(sys._getframe(1)))
             owner._spent(perf_counter_ns() - began)
-        if self.previous is not None:
-            self.previous.recorded(sequence, op, outs)
+        super().recorded(sequence, op, outs)
 
     def passed(self, op: str) -> None:
         began = perf_counter_ns()
         if (owner := self._owner()) is not None:
             owner._told(op, told(sys._getframe(1)))
             owner._spent(perf_counter_ns() - began)
-        if self.previous is not None:
-            self.previous.passed(op)
+        super().passed(op)
 
     def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
         began = perf_counter_ns()
         if (owner := self._owner()) is not None:
             owner._entered(op, sequence, told(sys._getframe(1)))
             owner._spent(perf_counter_ns() - began)
-        if self.previous is not None:
-            self.previous.entered(sequence, op, grads)
+        super().entered(sequence, op, grads)
 
     def left(self, sequence: int) -> None:
         if (owner := self._owner()) is not None:
             owner._left(sequence)
-        if self.previous is not None:
-            self.previous.left(sequence)
+        super().left(sequence)
 
 
 TOLD = ("recorded", "passed", "entered", "left")

@@ -21,7 +21,7 @@ from minigrad.viz.names import names_of
 from minigrad.viz.recording import newest, record
 from minigrad.viz.sources import excerpt, user_line
 from minigrad.viz.values import describe, wait_for
-from minigrad.viz.watching import Watcher
+from minigrad.watching import Watcher
 
 HEIGHT = 760  # pixels of the frame in a notebook
 

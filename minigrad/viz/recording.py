@@ -10,7 +10,7 @@ from minigrad.engine.inspection import contents
 from minigrad.engine.modes import record_source
 from minigrad.engine.tensor import Tensor
 from minigrad.viz.values import describe, wait_for
-from minigrad.viz.watching import Watcher
+from minigrad.watching import Watcher
 
 _newest: record | None = None
 
