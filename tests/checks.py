@@ -1,5 +1,6 @@
 """The tests that every operation of the table goes through, and the tools they are made of."""
 
+import contextlib
 import gc
 import importlib.util
 import os
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.engine import tape
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 KINDS = {"f": ("float64", "float32"), "i": ("int64", "int32"), "b": ("bool",)}
@@ -32,6 +34,14 @@ def allocated():
 def equals(x, expected):
     """The values of x, bit for bit."""
     np.testing.assert_array_equal(array(x), expected)
+
+
+@contextlib.contextmanager
+def watched(observer):
+    """A block in which `observer` is told what the thread does; nobody may have taken its place at the end."""
+    before = tape.set_observer(observer)
+    yield observer
+    assert tape.set_observer(before) is observer
 
 
 def no_browser():

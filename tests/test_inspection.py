@@ -6,6 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
+from checks import watched
 
 import minigrad as mg
 from minigrad import nn
@@ -32,10 +33,8 @@ class Recorder:
 
 @pytest.fixture
 def recorder():
-    watching = Recorder()
-    before = tape.set_observer(watching)
-    yield watching
-    assert tape.set_observer(before) is watching
+    with watched(Recorder()) as watching:
+        yield watching
 
 
 def sequences(x):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checks import sample
+from checks import sample, watched
 from table import ALL
 
 import minigrad as mg
@@ -193,10 +193,8 @@ class Hearer:
 @pytest.fixture
 def hearer():
     """Someone who watches all the time."""
-    watching = Hearer()
-    before = tape.set_observer(watching)
-    yield watching
-    assert tape.set_observer(before) is watching
+    with watched(Hearer()) as watching:
+        yield watching
 
 
 def test_whoever_came_during_a_recording_goes_on_watching(hearer):
