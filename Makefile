@@ -5,7 +5,9 @@ PYTHON ?= python3
 VENV ?= .venv
 IN = $(VENV)/bin
 PIP = $(IN)/python -m pip --disable-pip-version-check
-INSTALL = $(PIP) install -q --no-build-isolation -e
+# Bytecode is written when a module is first imported: most modules of large packages never are.
+FETCH = $(PIP) install -q --no-compile
+INSTALL = $(FETCH) --no-build-isolation -e
 TORCH = torch==2.13.0
 # What the tests of the CUDA kernels need where there is no GPU: CuPy's names, and the compiler.
 CUDA = cupy-cuda12x nvidia-cuda-nvrtc-cu12
@@ -42,7 +44,7 @@ $(IN)/python:
 # Stamps in the environment say what it holds: the build, and one set of packages each.
 $(VENV)/built: $(IN)/python $(SOURCES)
 	@echo 'compiling minigrad: a minute or two on two cores'
-	$(PIP) install -q 'setuptools>=77' 'Cython>=3.1'
+	$(FETCH) 'setuptools>=77' 'Cython>=3.1'
 	$(INSTALL) .
 	@touch $@
 
@@ -56,9 +58,9 @@ $(VENV)/peers: pyproject.toml | $(VENV)/built
 
 $(VENV)/test: pyproject.toml | $(VENV)/built
 	$(INSTALL) '.[test,docs]'
-	$(PIP) install -q '$(TORCH)' || echo 'PyTorch cannot be installed here: the tests against it will not run'
-	$(PIP) install -q playwright || echo 'Playwright cannot be installed here: pages are not tested in a browser'
-	$(PIP) install -q $(CUDA) || echo 'CuPy or NVRTC cannot be installed here: the CUDA kernels run in emulation only'
+	$(FETCH) '$(TORCH)' || echo 'PyTorch cannot be installed here: the tests against it will not run'
+	$(FETCH) playwright || echo 'Playwright cannot be installed here: pages are not tested in a browser'
+	$(FETCH) $(CUDA) || echo 'CuPy or NVRTC cannot be installed here: the CUDA kernels run in emulation only'
 	@touch $@
 
 # --- use -----------------------------------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ sanitize: $(VENV)/built $(VENV)/test
 # --- distribution --------------------------------------------------------------------------------------------------
 
 wheel: $(VENV)/built
-	$(PIP) install -q build
+	$(FETCH) build
 	rm -rf dist
 	$(IN)/python -m build -o dist
 
