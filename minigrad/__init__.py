@@ -2,7 +2,7 @@
 
 import typing as _typing
 
-from minigrad import cuda, data, nn, optim, random
+from minigrad import cuda, nn, optim, random
 from minigrad._version import __version__
 from minigrad.autograd import *  # noqa: F403
 from minigrad.checkpoint import load_checkpoint, save_checkpoint
@@ -129,13 +129,17 @@ from minigrad.profile import profile
 from minigrad.serialization import load, save
 
 if _typing.TYPE_CHECKING:
-    from minigrad import viz
+    from minigrad import data, viz
 
 
 def __getattr__(name: str) -> object:
-    """``minigrad.viz``, which draws, is loaded where it is first used."""
-    if name == "viz":
+    """``minigrad.data``, which reads files in threads, and ``minigrad.viz``, which draws, load where first used."""
+    if name in ("data", "viz"):
         import importlib
 
-        return importlib.import_module("minigrad.viz")
+        return importlib.import_module(f"minigrad.{name}")
     raise AttributeError(f"module 'minigrad' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "data", "viz"})

@@ -24,7 +24,9 @@ def test_import_is_light():
              "setuptools", "unittest", "IPython"}
     assert not heavy & {name.partition(".")[0] for name in loaded}
     assert not {"numpy.random", "importlib.metadata"} & set(loaded)  # 10 and 20 ms
-    assert not [name for name in loaded if name.startswith(("minigrad.viz", "minigrad.tables", "minigrad.work"))]
+    later = ("minigrad.data", "minigrad.viz", "minigrad.tables", "minigrad.work")
+    assert not [name for name in loaded if name.startswith(later)]
+    assert {"data", "viz"} <= set(dir(mg))
 
 
 def test_version():
