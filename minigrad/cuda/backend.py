@@ -1,5 +1,6 @@
 """The primitives on a GPU; each method's contract stands in `minigrad.engine.backend.Backend`."""
 
+import functools
 from typing import Any
 
 import cupy
@@ -153,10 +154,17 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
         with cupy.cuda.Device(self.device):
             handle = cupy.cuda.device.get_cublas_handle()
             product = cublas.sgemmStridedBatched if out.dtype == "float32" else cublas.dgemmStridedBatched
-            one, other = (np.array(number, out.dtype.name) for number in (1.0, beta))
+            one, other = factor(1.0, out.dtype.name), factor(beta, out.dtype.name)
             (op_b, ldb, stride_b), (op_a, lda, stride_a) = operand(b, k, n), operand(a, m, k)
-            product(handle, op_b, op_a, n, m, k, one.ctypes.data, b.data_ptr(), ldb, stride_b, a.data_ptr(), lda,
-                    stride_a, other.ctypes.data, out.data_ptr(), n, m * n, batch)  # fmt: skip
+            product(handle, op_b, op_a, n, m, k, one[1], b.data_ptr(), ldb, stride_b, a.data_ptr(), lda,
+                    stride_a, other[1], out.data_ptr(), n, m * n, batch)  # fmt: skip
+
+
+@functools.lru_cache(64)
+def factor(number: float, dtype: str) -> tuple[Any, int]:
+    """A number that cuBLAS reads in the host's memory: what keeps it, and its address."""
+    held = np.array(number, dtype)
+    return held, held.ctypes.data
 
 
 def operand(x: Tensor, rows: int, columns: int) -> tuple[int, int, int]:

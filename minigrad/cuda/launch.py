@@ -34,10 +34,9 @@ MOST_BLOCKS = 1 << 16  # of a grid: kernels step through what lies beyond
 FOLDER = Path(__file__).parent
 TYPES = {"bool": "Bool", "int32": "int", "int64": "int64", "float32": "float", "float64": "double"}
 DTYPES = {c: name for name, c in TYPES.items()}
-SCALARS = {
-    "int": np.int32, "int64": np.int64, "uint64": np.uint64, "float": np.float32, "double": np.float64,
-    "Bool": np.uint8,
-}  # fmt: skip
+# CuPy passes a number of Python's in eight bytes, of which a shorter parameter is the first; one of NumPy's takes ten
+# times as long to make.
+SCALARS = {"int": int, "int64": int, "uint64": int, "float": np.float32, "double": float, "Bool": int}
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
 AXES = 8  # the most that an array has
 STRUCT = np.dtype(f"V{8 * AXES}")
@@ -80,15 +79,27 @@ def options(dtype: str) -> tuple[str, ...]:
 
 
 @functools.cache
-def _kernel(file: str, name: str, dtype: str) -> Any:
+def _module(file: str, dtype: str, device: int) -> Any:
     import cupy
 
-    return _module(cupy, file, dtype).get_function(name)
+    with cupy.cuda.Device(device):
+        return cupy.RawModule(code=source(file)[0], options=options(dtype))
 
 
 @functools.cache
-def _module(cupy: Any, file: str, dtype: str) -> Any:
-    return cupy.RawModule(code=source(file)[0], options=options(dtype))
+def _kernel(file: str, name: str, dtype: str, device: int) -> tuple[Any, list[tuple[str, str, str | None, bool]]]:
+    """The kernel for a dtype, and of each argument its kind, its name, its dtype, and whether it may be strided."""
+    import cupy
+
+    expected = []
+    declared = source(file)[1][name]
+    for (kind, parameter), (following, _) in zip(declared, [*declared[1:], ("", "")], strict=True):
+        if kind != "Stride":
+            word = kind.rstrip("*")
+            wanted = dtype if word == "T" else DTYPES.get(word)
+            expected.append((TYPES[dtype] if kind == "T" else kind, parameter, wanted, following == "Stride"))
+    with cupy.cuda.Device(device):
+        return _module(file, dtype, device).get_function(name), expected
 
 
 def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:
@@ -132,32 +143,31 @@ def launch(
 
     if threads == 0:
         return
-    declared = source(file)[1][name]
-    if len(arguments) != sum(kind != "Stride" for kind, _ in declared):
-        raise TypeError(f"[{name}] expected the arguments of {declared}, got {len(arguments)}")
+    kernel, expected = _kernel(file, name, dtype, device)
+    if len(arguments) != len(expected):
+        raise TypeError(f"[{name}] expected the arguments of {source(file)[1][name]}, got {len(arguments)}")
     packed: list[Any] = []
-    rest = iter(arguments)
-    given: Any = None
-    for i, (kind, parameter) in enumerate(declared):
-        if kind == "Stride":  # of the array before it
-            packed.append(_eight(given.strides, 0))
-            continue
-        given = next(rest)
-        if kind in SCALARS or kind == "T":
-            packed.append(SCALARS[TYPES[dtype] if kind == "T" else kind](given))
+    for given, (kind, parameter, wanted, strided) in zip(arguments, expected, strict=True):
+        number = SCALARS.get(kind)
+        if number is not None:
+            packed.append(number(given))
+            if kind == "int" and not -(1 << 31) <= given < 1 << 31:
+                raise OverflowError(f"[{name}] expected {parameter} to be an int of 32 bits, got {given}")
         elif kind == "Extent":
             packed.append(_eight(given, 1))
         elif kind == "Tensors":
             packed.append(_tensors(name, given, dtype, device))
         else:
-            strided = declared[i + 1 : i + 2] == [("Stride", f"{parameter}_step")]
-            packed.append(_address(name, parameter, kind, given, dtype, device, strided))
+            packed.append(_address(name, parameter, given, wanted, device, strided))
+            if strided:
+                packed.append(_eight(given.strides, 0))
     block = min(block, -(-threads // WARP) * WARP)
     grid = blocks or min(-(-threads // block), MOST_BLOCKS)
     with cupy.cuda.Device(device):
-        _kernel(file, name, dtype)((grid,), (block,), tuple(packed))
+        kernel((grid,), (block,), tuple(packed))
 
 
+@functools.lru_cache(1 << 12)  # those of a model come again and again; making one takes longer than all else here
 def _eight(numbers: tuple[int, ...], fill: int) -> np.ndarray:
     """Lengths or strides as a struct of AXES numbers, which CuPy passes by value; the last axis comes last."""
     return np.array((fill,) * (AXES - len(numbers)) + numbers, np.int64).view(STRUCT)
@@ -172,24 +182,22 @@ def _tensors(kernel: str, given: tuple[list[Any], list[int], list[int]], dtype: 
     np.cumsum(chunks, out=struct["chunk"][1 : n + 1])
     for k, arrays in enumerate(lists):
         for i, one in enumerate(arrays or ()):
-            struct["array"][k, i] = _address(kernel, f"tensor {i} of list {k}", "T*", one, dtype, device, False)
+            struct["array"][k, i] = _address(kernel, f"tensor {i} of list {k}", one, dtype, device, False)
             if one.size != sizes[i]:
                 raise ValueError(f"[{kernel}] expected {sizes[i]} elements in tensor {i} of list {k}, got {one.size}")
     return packed
 
 
-def _address(kernel: str, parameter: str, kind: str, given: Any, dtype: str, device: int, strided: bool) -> np.uint64:
+def _address(kernel: str, parameter: str, given: Any, wanted: str | None, device: int, strided: bool) -> int:
     """The address of an array, which is as declared."""
     if given is None:
-        return np.uint64(0)
-    word = kind.rstrip("*")
-    wanted = dtype if word == "T" else DTYPES.get(word)
+        return 0
     if not isinstance(given, Array):
         raise TypeError(f"[{kernel}] expected {parameter} to be an array, got {type(given).__name__}")
     if given.device != f"cuda:{device}":
         raise ValueError(f"[{kernel}] expected {parameter} on cuda:{device}, got {given.device}")
-    if wanted is not None and given.dtype != wanted:
+    if wanted is not None and given.dtype.name != wanted:
         raise TypeError(f"[{kernel}] expected {parameter} to be {wanted}, got {given.dtype}")
     if not strided and not given.is_contiguous():
         raise ValueError(f"[{kernel}] expected {parameter} to be contiguous, got strides {given.strides}")
-    return np.uint64(given.data_ptr())
+    return int(given.data_ptr())

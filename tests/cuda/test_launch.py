@@ -48,6 +48,12 @@ def test_another_number_of_arguments():
         launch(*X, 5, *arguments(x, y)[:-1])
 
 
+def test_a_number_of_more_than_32_bits():
+    x, y = tensors(5, 5)
+    with pytest.raises(OverflowError, match=r"^\[unary\] expected op to be an int of 32 bits, got 4294967296"):
+        launch(*X, 5, 1 << 32, *arguments(x, y)[1:])
+
+
 def test_another_dtype():
     x, y = *tensors(5, dtype="float64"), *tensors(5)
     with pytest.raises(TypeError, match=r"^\[unary\] expected x to be float32, got float64"):

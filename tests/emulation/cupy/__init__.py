@@ -60,6 +60,15 @@ class RawModule:
         return RawKernel(self.shared, name)
 
 
+def passed(argument):
+    """The bytes that CuPy passes for an argument: numbers of Python's have eight."""
+    if type(argument) in (int, float):
+        argument = np.array(argument, "float64" if type(argument) is float else "uint64" if argument >> 63 > 0 else "int64")
+    assert isinstance(argument, (np.ndarray, np.generic)), type(argument)
+    assert argument.size == 1, "one number or one struct"
+    return argument.tobytes()
+
+
 class RawKernel:
     """A kernel of a module; called, it runs to its end."""
 
@@ -71,11 +80,10 @@ class RawKernel:
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         assert not shared_mem, "kernels have shared memory of fixed size"
-        assert all(np.size(a) == 1 for a in args), "an argument is one number or one struct"
         held, places = bytearray(), []
         for a in args:
             places.append(len(held))
-            held += a.tobytes()
+            held += passed(a)
             held += bytes(-len(held) % 8)
         start = ctypes.addressof(ctypes.c_char.from_buffer(held))
         pointers = (ctypes.c_void_p * len(args))(*(start + place for place in places))
