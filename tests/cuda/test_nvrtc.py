@@ -24,6 +24,8 @@ def library():
             continue
         for folder in spec.submodule_search_locations if spec else ():
             for path in sorted(Path(folder, "lib").glob("libnvrtc.so.*")):
+                for part in path.parent.glob("libnvrtc-builtins.so.*"):  # which it would not look for beside itself
+                    ctypes.CDLL(str(part), ctypes.RTLD_GLOBAL)
                 return ctypes.CDLL(str(path))
     return None
 
