@@ -134,6 +134,14 @@ class Recurrent(Module):
             return "state", (2 * n, n)
         return ("sum", (n,) * 4) if self.norm_each_gate else ("state", (4 * n,))
 
+    def _norm_sizes(self) -> dict[str, tuple[int, ...]]:
+        """The layer norms of one layer in one direction, by the beginning of their names, and what each one takes."""
+        place, sizes = self._groups()
+        if place is None:
+            return {}
+        norms = {"ln": sizes} if place == "sum" else {"ln_ih": sizes, "ln_hh": sizes}
+        return {**norms, "ln_c": (self.hidden_size,)} if self.kind == "lstm" else norms
+
     # ── parameters ──
 
     def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DType | str | None) -> None:
@@ -149,13 +157,16 @@ class Recurrent(Module):
         ):  # fmt: skip
             parameter = Parameter(empty(shape, dtype=dtype, device=device)) if wanted else None
             self.register_parameter(name + suffix, parameter)
-        if self.norm != "layer":
-            return
-        place, sizes = self._groups()
-        for name in ("ln",) if place == "sum" else ("ln_ih", "ln_hh"):
-            self.register_module(name + suffix, GateNorm(sizes, self.eps, device, dtype))
-        if self.kind == "lstm":
-            self.register_module("ln_c" + suffix, LayerNorm(n, self.eps, device=device, dtype=dtype))
+        for name, sizes in self._norm_sizes().items():
+            norm: Affine = (
+                LayerNorm(n, self.eps, device=device, dtype=dtype) if name == "ln_c"
+                else GateNorm(sizes, self.eps, device, dtype)
+            )  # fmt: skip
+            self.register_module(name + suffix, norm)
+
+    def norms_inside(self) -> list[Module]:
+        """The layer norms, whose work is part of this module's own: a forward pass does not call them."""
+        return [getattr(self, name + suffix) for suffix in self._all_suffixes() for name in self._norm_sizes()]
 
     def reset_parameters(self) -> None:
         """Draw weights and biases anew from U(−1/√hidden_size, 1/√hidden_size); let the norms begin anew, too."""

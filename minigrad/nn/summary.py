@@ -8,6 +8,7 @@ from minigrad.creation import zeros
 from minigrad.engine.array import DType
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.module import Module
+from minigrad.nn.recurrence import Recurrent
 
 Shape = Sequence[int | None]
 
@@ -18,6 +19,7 @@ class Row(NamedTuple):
     layer: str
     output_shape: tuple[int | None, ...] | None  # None: the layer was not called
     parameters: int
+    inside: str | None = None  # the layer that does this one's work within its own, without a call
 
 
 class Summary(NamedTuple):
@@ -56,7 +58,7 @@ class Summary(NamedTuple):
         return as_html(*self._cells(), right=(2,), note=" · ".join(self._totals()))
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        rows = [[row.layer, _text(row.output_shape), f"{row.parameters:,}"] for row in self.rows]
+        rows = [[row.layer, _text(row), f"{row.parameters:,}"] for row in self.rows]
         return ["Layer (type)", "Output shape", "Parameters"], rows
 
     def _totals(self) -> list[str]:
@@ -88,8 +90,9 @@ def summary(model: Module, input_shape: Shape | Sequence[Shape], dtype: DType | 
     Returns
     -------
     Summary
-        One row for each module that has parameters of its own or no submodules. Shared parameters are counted once in
-        the totals.
+        One row for each module that has parameters of its own or no submodules. The norms of recurrent layers and cells
+        have no output to show: what holds them computes them within its own operations, and the row names it. Shared
+        parameters are counted once in the totals.
 
     Raises
     ------
@@ -116,12 +119,16 @@ def summary(model: Module, input_shape: Shape | Sequence[Shape], dtype: DType | 
             raise ValueError(f"[summary] expected lengths of 0 or more, or None, got {shape}")
     # Lengths left open differ between two runs, and so do the output lengths that follow from them.
     found, other = (_trace(model, shapes, open_length, dtype) for open_length in (2, 3))
-    rows = []
+    rows: list[Row] = []
+    inside: dict[int, str] = {}
     for path, module in model.named_modules():
+        if isinstance(module, Recurrent) and id(module) in found:
+            inside.update({id(norm): path or type(module).__name__ for norm in module.norms_inside()})
         own = sum(parameter.size for parameter in module.parameters(recurse=False)) + _statistics(module, recurse=False)
         if own or not any(module.children()):
             name = f"{path} ({type(module).__name__})" if path else type(module).__name__
-            rows.append(Row(name, _merge(found.get(id(module)), other.get(id(module))), own))
+            output = _merge(found.get(id(module)), other.get(id(module)))
+            rows.append(Row(name, output, own, inside.get(id(module)) if output is None else None))
     trainable = sum(parameter.size for parameter in model.parameters() if parameter.requires_grad)
     frozen = sum(parameter.size for parameter in model.parameters() if not parameter.requires_grad)
     buffers = _statistics(model, recurse=True)
@@ -167,5 +174,7 @@ def _merge(shape: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tupl
     return tuple(a if a == b else None for a, b in zip(shape, other, strict=True))
 
 
-def _text(shape: tuple[int | None, ...] | None) -> str:
-    return "not called" if shape is None else str(shape)
+def _text(row: Row) -> str:
+    if row.output_shape is not None:
+        return str(row.output_shape)
+    return "not called" if row.inside is None else f"inside {row.inside}"
