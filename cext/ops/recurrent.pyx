@@ -140,6 +140,7 @@ def gru_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
 
 STEPS = {"rnn_tanh": rnn_step, "rnn_relu": rnn_step, "lstm": lstm_step, "gru": gru_step}
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
+OPS = {kind: kind.split("_")[0] for kind in GATES}
 # A GRU's reset gate stands between the two summands: there is no sum to normalize.
 KINDS = {(kind, norm) for kind in GATES for norm in (None, "state", "sum")} - {("gru", "sum")}
 
@@ -278,9 +279,10 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     >>> y.reshape(3)
     tensor([1., 2., 3.])
     """
-    cdef str op = cell.kind.split("_")[0]
+    cdef str op = OPS[cell.kind]
     cdef list inputs = [x, h, c, weight, bias, gamma, beta, gamma_c, beta_c]
     cdef Array a = float_operand(op, x), first, mask = None
+    cdef bint wanted = False
     cdef int i
     for i in range(len(inputs)):
         if inputs[i] is not None:
@@ -289,13 +291,16 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
             if (<Array>inputs[i]).code != a.code:
                 raise TypeError(f"[{op}] expected one dtype, got an input of {a.dtype} and {NAMES[i]} of "
                                 f"{(<Array>inputs[i]).dtype}")
+            wanted = wanted or (<Array>inputs[i]).needs_grad
+    wanted = wanted and recording()
     gates = GATES[cell.kind]
     if a.ndim_ != 3 or a.extent[0] < 1 or a.extent[2] < 1 or a.extent[2] % gates:
         raise ValueError(f"[{op}] expected a projected input (T, N, {gates} H) with T and H at least 1, got {a.shape}")
     T, N, columns = a.shape
     H = columns // gates
-    shapes = [(T, N, columns), (N, H), (N, H), (columns, H), (columns,), (columns,), (columns,), (H,), (H,)]
-    for i in range(len(inputs)):
+    state, column, of_c = (N, H), (columns,), (H,)
+    shapes = (None, state, state, (columns, H), column, column, column, of_c, of_c)
+    for i in range(1, len(inputs)):
         if inputs[i] is not None and shape_of(<Array>inputs[i]) != shapes[i]:
             raise ValueError(f"[{op}] expected {NAMES[i]} of shape {shapes[i]}, got {shape_of(<Array>inputs[i])}")
     if cell.norm is not None and sum(cell.sizes) != columns:
@@ -309,7 +314,6 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
         if (given.steps, shape_of(given.values)) != (T, (N,)):
             raise ValueError(f"[{op}] expected lengths of {N} samples of {T} steps, got {given}")
         mask = given.values
-    wanted = recording() and any([p is not None and (<Array>p).needs_grad for p in inputs])
 
     # the state before each step and the last one, so that y and the h_{t-1} of all steps are views of one array
     cdef dict arrays = {"x": dense(a), "lengths": mask}
@@ -344,7 +348,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
         outs.append(arrays["c_last"])
     # the composition needs all inputs, also x, which the kernel's backward pass does without
     track_many(outs, b"lstm" if op == "lstm" else b"gru" if op == "gru" else b"rnn", backward, inputs,
-               list(range(0 if source is None else 1, len(inputs))),
+               list(range(source is not None, len(inputs))),
                (cell, mask, *[arrays.get(name) for name in ARRAYS], *(source or ())))
     return tuple(outs)
 

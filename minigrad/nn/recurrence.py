@@ -164,7 +164,7 @@ class Recurrent(Module):
             )  # fmt: skip
             self.register_module(name + suffix, norm)
 
-    def norms_inside(self) -> list[Module]:
+    def _norms_inside(self) -> list[Module]:
         """The layer norms, whose work is part of this module's own: a forward pass does not call them."""
         return [getattr(self, name + suffix) for suffix in self._all_suffixes() for name in self._norm_sizes()]
 
@@ -210,7 +210,10 @@ class Recurrent(Module):
     def weight_dtype(self) -> DType:
         """The dtype of the parameters."""
         members = self.__dict__  # not weight_ih itself, which weight_norm would compute
-        return next(members[name] for name in self._parameters if members[name] is not None).dtype
+        for name in self._parameters:
+            if members[name] is not None:
+                break
+        return members[name].dtype
 
     def _pair(self, state: object) -> tuple[Tensor | None, Tensor | None]:
         """The two states of an LSTM."""

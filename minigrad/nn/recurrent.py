@@ -47,14 +47,16 @@ class _Sequences(Recurrent):
     ) -> tuple[Tensor, list[Tensor]]:
         """The outputs of the last layer, and the last h of every layer and direction, for an LSTM the last c too."""
         self._check_input(x)
-        batched, axes, given, size = x.ndim == 3, "N, T" if self.batch_first else "T, N", x.shape, self.input_size
-        if x.ndim not in (2, 3) or x.shape[-1] != size:
+        given, size = x.shape, self.input_size
+        batched = len(given) == 3
+        if len(given) not in (2, 3) or given[-1] != size:
+            axes = "N, T" if self.batch_first else "T, N"
             raise ValueError(f"[{self.name}] expected an input ({axes}, {size}) or (T, {size}), got {given}")
         if not batched:
             x = x.expand_dims(1)
         elif self.batch_first:
             x = x.permute_dims((1, 0, 2))
-        steps, batch = x.shape[0], x.shape[1]
+        steps, batch, _ = x.shape
         if steps == 0:
             raise ValueError(f"[{self.name}] expected at least one step, got an input of shape {given}")
         checked = None
@@ -65,37 +67,36 @@ class _Sequences(Recurrent):
             checked = CheckedLengths(lengths, steps, batch, self.name)
             alive = (arange(steps, device=x.device).expand_dims(1) < checked.values).expand_dims(2)
             x = where(alive, x, 0.0)  # whatever stands in the padding, the gradients of the weights do not see it
-        count = self.num_layers * (2 if self.bidirectional else 1)
-        shape = (count, batch, self.hidden_size)
-        starts = []
+        one, count = (batch, self.hidden_size), self.num_layers * (2 if self.bidirectional else 1)
+        starts = []  # those of h, for an LSTM those of c too
         for state in states:
-            wanted = shape if batched else (count, self.hidden_size)
-            if state is not None:
-                self._check_state(state, wanted, x)
             if state is None:
-                starts.append([zeros(shape[1:], dtype=x.dtype, device=x.device)] * count)
-            else:
-                starts.append([state.reshape(shape[1:])] if count == 1 else list(unstack(state.reshape(shape))))
+                starts.append([zeros(one, dtype=x.dtype, device=x.device)] * count)
+                continue
+            self._check_state(state, (count, *one) if batched else (count, self.hidden_size), x)
+            starts.append([state.reshape(one)] if count == 1 else list(unstack(state.reshape((count, *one)))))
 
-        ends: list[tuple[Tensor, ...]] = []
+        firsts, ends = zip(*starts, strict=True), []
         for layer in range(self.num_layers):
             outputs = []
             for suffix in self._suffixes(layer):
-                first = [start[len(ends)] for start in starts]
                 backwards = suffix.endswith("_reverse")
-                y, *last = self._layer(_reversed(x, checked) if backwards else x, first, suffix, checked)
-                outputs.append(_reversed(y, checked) if backwards else y)
-                ends.append(tuple(last))
+                found = self._layer(_reversed(x, checked) if backwards else x, next(firsts), suffix, checked)
+                outputs.append(_reversed(found[0], checked) if backwards else found[0])
+                ends.append(found[1:])
             x = outputs[0] if len(outputs) == 1 else concat(outputs, axis=-1)
             if self.dropout and layer < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
-        finals = [end[0].expand_dims(0) if count == 1 else stack(list(end)) for end in zip(*ends, strict=True)]
+        if count == 1:
+            finals = [end.reshape((1, *one)) for end in ends[0]]
+        else:
+            finals = [stack(list(end)) for end in zip(*ends, strict=True)]
         if not batched:
             return x.squeeze(1), [final.squeeze(1) for final in finals]
         return (x.permute_dims((1, 0, 2)) if self.batch_first else x), finals
 
     def _layer(
-        self, x: Tensor, first: list[Tensor], suffix: str, lengths: CheckedLengths | None
+        self, x: Tensor, first: tuple[Tensor, ...], suffix: str, lengths: CheckedLengths | None
     ) -> tuple[Tensor, ...]:
         """One layer in one direction: the outputs ``(T, N, H)`` and the last states."""
         h, c = first if self.kind == "lstm" else (first[0], None)
@@ -250,7 +251,7 @@ class RNN(_Sequences):
         return output, h_n
 
     def _layer(
-        self, x: Tensor, first: list[Tensor], suffix: str, lengths: CheckedLengths | None
+        self, x: Tensor, first: tuple[Tensor, ...], suffix: str, lengths: CheckedLengths | None
     ) -> tuple[Tensor, ...]:
         if self.norm != "batch":
             return super()._layer(x, first, suffix, lengths)

@@ -123,7 +123,7 @@ def summary(model: Module, input_shape: Shape | Sequence[Shape], dtype: DType | 
     inside: dict[int, str] = {}
     for path, module in model.named_modules():
         if isinstance(module, Recurrent) and id(module) in found:
-            inside.update({id(norm): path or type(module).__name__ for norm in module.norms_inside()})
+            inside.update({id(norm): path or type(module).__name__ for norm in module._norms_inside()})
         own = sum(parameter.size for parameter in module.parameters(recurse=False)) + _statistics(module, recurse=False)
         if own or not any(module.children()):
             name = f"{path} ({type(module).__name__})" if path else type(module).__name__
