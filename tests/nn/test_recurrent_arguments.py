@@ -1,0 +1,74 @@
+"""What RNN, LSTM, GRU and their cells refuse."""
+
+import numpy as np
+import pytest
+from sequences import KINDS, D, H, N, T
+
+import minigrad as mg
+from minigrad import nn
+
+
+@pytest.mark.parametrize("build", [
+    lambda: nn.RNN(0, 3), lambda: nn.LSTM(3, 0), lambda: nn.RNN(3, 3, nonlinearity="gelu"),
+    lambda: nn.RNN(3, 3, norm="batch"), lambda: nn.RNN(3, 3, max_length=4), lambda: nn.RNNCell(3, 3, norm="batch"),
+    lambda: nn.GRU(3, 3, norm="batch"), lambda: nn.RNNCell(-1, 3), lambda: nn.LSTM(3, 3, 0),
+    lambda: nn.GRU(3, 3, dropout=1.5), lambda: nn.LSTM(3, 3, gate_activation="tanh"), lambda: nn.LSTM(3, 3, carry_norm=True),
+    lambda: nn.LSTM(3, 3, bias=False, forget_bias=1.0), lambda: nn.GRU(3, 3, convention="keras"), lambda: nn.GRU(3, 3, bias="hidden"),
+])  # fmt: skip
+def test_bad_options(build):
+    with pytest.raises(ValueError, match=r"\[(RNN|LSTM|GRU)(Cell)?\] expected"):
+        build()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("x, h", [
+    ((T, N, D + 1), None), ((T, N, 1, D), None), ((D,), None), ((0, N, D), None), ((T, N, D), (N, H)),
+    ((T, N, D), (1, N + 1, H)), ((T, D), (1, N, H)),
+])  # fmt: skip
+def test_bad_shapes(kind, x, h):
+    state = None if h is None else mg.zeros(h)
+    with pytest.raises(ValueError, match=rf"\[{kind}\] expected"):
+        getattr(nn, kind)(D, H)(mg.zeros(x), (state, state) if kind == "LSTM" and h else state)
+
+
+@pytest.mark.parametrize("lengths, message", [
+    ([T + 1, 1, 1], f"from 0 to {T}, got"), ([-1, 1, 1], f"from 0 to {T}, got"), ([1, 1], "3 integer lengths"),
+    ([1.0, 2.0, 3.0], "3 integer lengths, got float"), (4, "3 integer lengths"), ([True, False, True], "3 integer lengths"),
+    ([[1, 2, 3]], "3 integer lengths"),
+])  # fmt: skip
+def test_bad_lengths(lengths, message):
+    with pytest.raises(ValueError, match=rf"\[GRU\] expected .*{message}"):
+        nn.GRU(D, H)(mg.zeros((T, N, D)), lengths=lengths)
+    with pytest.raises(ValueError, match=r"\[GRU\] expected a batch"):
+        nn.GRU(D, H)(mg.zeros((T, D)), lengths=[3])
+    with pytest.raises(ValueError, match=r"\[RNN\] expected no lengths with norm='batch'"):
+        nn.RNN(D, H, norm="batch", max_length=T)(mg.zeros((T, N, D)), lengths=[1, 2, 3])
+
+
+def test_bad_states_and_shapes_of_cells():
+    for x, h in (((N, D + 1), None), ((T, N, D), None), ((N, D), (H,)), ((N, D), (N, D))):
+        with pytest.raises(ValueError, match=r"\[RNNCell\] expected"):
+            nn.RNNCell(D, H)(mg.zeros(x), None if h is None else mg.zeros(h))
+    with pytest.raises(ValueError, match=r"\[LSTMCell\] expected a state of shape \(3, 5\), got \(3, 4\)"):
+        nn.LSTMCell(D, H)(mg.zeros((N, D)), (mg.zeros((N, H)), mg.zeros((N, D))))
+    for state in (mg.zeros((1, N, H)), (mg.zeros((1, N, H)),), (), 3, mg.zeros(())):
+        with pytest.raises(TypeError, match=r"\[LSTM\] expected a pair \(h, c\) of states, got"):
+            nn.LSTM(D, H)(mg.zeros((T, N, D)), state)
+        with pytest.raises(TypeError, match=r"\[LSTMCell\] expected a pair \(h, c\) of states, got"):
+            nn.LSTMCell(D, H)(mg.zeros((N, D)), state)
+    for kind in ("RNN", "GRU"):
+        with pytest.raises(TypeError, match=rf"\[{kind}\] expected a state that is a Tensor, got tuple"):
+            getattr(nn, kind)(D, H)(mg.zeros((T, N, D)), (mg.zeros((1, N, H)),))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *(kind + "Cell" for kind in KINDS)])
+def test_bad_dtypes(kind):
+    module, shape = getattr(nn, kind)(D, H), (N, D) if kind.endswith("Cell") else (T, N, D)
+    for dtype in ("int64", "float64"):
+        with pytest.raises(TypeError, match=rf"\[{kind}\] expected an input of float32 as the weights, got {dtype}"):
+            module(mg.zeros(shape, dtype=dtype))
+    with pytest.raises(TypeError, match=rf"\[{kind}\] expected a Tensor, got ndarray"):
+        module(np.zeros(shape, dtype="float32"))
+    state = mg.zeros((N, H) if kind.endswith("Cell") else (1, N, H), dtype="float64")
+    with pytest.raises(TypeError, match=rf"\[{kind}\] expected a state of the dtype float32 of x, got float64"):
+        module(mg.zeros(shape), (state, state) if "LSTM" in kind else state)

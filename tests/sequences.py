@@ -1,0 +1,40 @@
+"""Recurrent layers as the tests make and call them."""
+
+import numpy as np
+
+import minigrad as mg
+
+T, N, D, H = 6, 3, 4, 5
+KINDS = ("RNN", "LSTM", "GRU")
+
+
+def normals(seed, *shapes):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(shape) for shape in shapes]
+
+
+def grown(module, seed=0):
+    """The module in float64 with larger, random parameters."""
+    module.to("float64")
+    for number, parameter in enumerate(module.parameters()):
+        with mg.no_grad():
+            parameter.copy_(mg.tensor(normals((seed, number), parameter.shape)[0]))
+    return module
+
+
+def as_tuple(states):
+    return states if isinstance(states, tuple) else (states,)
+
+
+def called_with(module, parameters, *args, **options):
+    """What the module computes with other parameters, in the order of its own."""
+    modules, names = dict(module.named_modules()), [name.rpartition(".") for name, _ in module.named_parameters()]
+    owners = [(vars(modules[path]), name) for path, _, name in names]
+    own = [owner[name] for owner, name in owners]
+    try:
+        for (owner, name), value in zip(owners, parameters, strict=True):
+            owner[name] = value
+        return module(*args, **options)
+    finally:
+        for (owner, name), value in zip(owners, own, strict=True):
+            owner[name] = value
