@@ -109,13 +109,18 @@ cpdef object integer(str op, str name, object value, object least=None):
 
 
 cpdef tuple pair(str op, str name, object value, object least=None):
-    """An argument as two ints, of a sequence of two or of one for both; none of them below `least`."""
-    if isinstance(value, (tuple, list)):
-        if len(value) != 2:
-            raise ValueError(f"[{op}] expected an integer or two of them for {name}, got {value}")
-        return integer(op, name, value[0], least), integer(op, name, value[1], least)
-    found = integer(op, name, value, least)
-    return found, found
+    """An argument as two ints, of a sequence of two or of one for both; none below `least`, nor so large that sizes
+    reckoned with it overflow."""
+    cdef tuple found
+    if not isinstance(value, (tuple, list)):
+        found = (integer(op, name, value, least),) * 2
+    elif len(value) == 2:
+        found = integer(op, name, value[0], least), integer(op, name, value[1], least)
+    else:
+        raise ValueError(f"[{op}] expected an integer or two of them for {name}, got {value}")
+    if max(found) >= 2**31:
+        raise ValueError(f"[{op}] expected {name} < {2**31}, got {max(found)}")
+    return found
 
 
 cpdef object number(str op, str name, object value, object least=None, object most=None):

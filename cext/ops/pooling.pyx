@@ -33,15 +33,15 @@ cdef Array pooled(Array x, int64_t rows, int64_t columns, int code):
 
 cdef int64_t windows(str op, int64_t length, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation,
                      bint ceil_mode) except -1:
-    """How many windows there are along an axis: the last one may reach over the end, but not begin behind it."""
+    """How many windows there are along an axis: in ceil_mode the last may reach over the end, but not begin behind it."""
     cdef int64_t reach = dilation * (kernel - 1) + 1, rest = length + 2 * pad - reach
     if pad > reach // 2:
         raise ValueError(f"[{op}] expected a padding of at most half a window, got {pad} for a window of {reach}")
-    if rest < 0:
+    if rest < 0 and not (ceil_mode and rest + stride > 0):
         raise ValueError(f"[{op}] expected a window no larger than the padded x, got one of {reach} on an axis of "
                          f"{length} with {2 * pad} more")
-    cdef int64_t n = rest // stride + 1
-    if ceil_mode and rest % stride and n * stride < length + pad:
+    cdef int64_t n = rest // stride + 1 if rest >= 0 else 1
+    if ceil_mode and rest > 0 and rest % stride and n * stride < length + pad:
         n += 1
     return n
 
@@ -98,8 +98,8 @@ cpdef Array max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_
     Raises
     ------
     ValueError
-        For windows larger than the padded x, for more padding than half a window, and where no element of x is in a
-        window.
+        For windows larger than the padded x (in `ceil_mode` by a stride or more), for more padding than half a window,
+        and where no element of x is in a window.
 
     Examples
     --------
@@ -224,7 +224,8 @@ cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, 
     Raises
     ------
     ValueError
-        For windows larger than the padded x, for more padding than half a window, and for a divisor of 0.
+        For windows larger than the padded x (in `ceil_mode` by a stride or more), for more padding than half a window,
+        and for a divisor of 0.
 
     Examples
     --------

@@ -101,6 +101,10 @@ ALL = [*MOVING, ("adaptive_avg_pool2d", F.adaptive_avg_pool2d)]
     *((name, ValueError, ["kernel_size >= 1", "0"], lambda f=f: f(X, 0)) for name, f in MOVING),
     *((name, TypeError, ["stride", "0.5"], lambda f=f: f(X, 2, stride=0.5)) for name, f in MOVING),
     ("max_pool2d", ValueError, ["window 0", "axis of 1", "dilation 3"], lambda: F.max_pool2d(X[:, :, :1], (2, 1), padding=(2, 0), dilation=(3, 1))),
+    *((name, ValueError, ["one of 7", "axis of 5"], lambda f=f: f(X, 7, 2, ceil_mode=True)) for name, f in MOVING),
+    *((name, ValueError, [f"{of} < {2**31}", str(2**62)], lambda f=f, of=of: f(X, **{"kernel_size": 5, of: 2**62}))
+      for name, f in MOVING for of in ("kernel_size", "stride", "padding")),
+    ("max_pool2d", ValueError, [f"dilation < {2**31}", str(2**62)], lambda: F.max_pool2d(X, 5, dilation=2**62)),
     ("avg_pool2d", ValueError, "divisor_override", lambda: F.avg_pool2d(X, 2, divisor_override=0)),
     ("adaptive_avg_pool2d", ValueError, ["output_size", "0"], lambda: F.adaptive_avg_pool2d(X, (2, 0))),
     ("adaptive_avg_pool2d", ValueError, "(1, 2, 3)", lambda: F.adaptive_avg_pool2d(X, (1, 2, 3))),

@@ -128,6 +128,7 @@ POOLING = [
             case((1, 2, 5, 5), kernel_size=3, stride=2, padding=1), case((1, 2, 5, 6), kernel_size=2, ceil_mode=True),
             case((1, 1, 7, 8), kernel_size=(2, 3), stride=(3, 2), padding=(1, 0), dilation=(2, 3)), case((0, 2, 4, 4), kernel_size=2),
             case((2, 1, 2, 38), kernel_size=2), case((1, 2, 5, 5), kernel_size=2, stride=3, ceil_mode=True, padding=1),
+            case((1, 2, 3, 5), kernel_size=4, stride=2, ceil_mode=True),
         ),
     ),
     Op(
@@ -136,6 +137,7 @@ POOLING = [
             case((2, 3, 4, 6), kernel_size=2), case((3, 5, 7), kernel_size=2), case((2, 2, 5, 6), kernel_size=(3, 2), stride=1),
             case((1, 2, 5, 5), kernel_size=3, stride=2, padding=1), case((1, 2, 5, 5), kernel_size=3, stride=2, padding=1, count_include_pad=False),
             case((1, 2, 6, 5), kernel_size=3, stride=2, padding=1, ceil_mode=True), case((1, 1, 4, 5), kernel_size=2, divisor_override=3),
+            case((1, 2, 3, 5), kernel_size=4, stride=2, ceil_mode=True),
             case((1, 2, 6, 5), kernel_size=(3, 2), stride=2, padding=1, ceil_mode=True, count_include_pad=False), case((0, 2, 4, 4), kernel_size=2),
         ),
     ),
