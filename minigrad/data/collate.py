@@ -44,7 +44,7 @@ def collate(samples: Sequence[Any]) -> Any:
     kinds = {type(sample) for sample in samples}
     if isinstance(first, Tensor | np.ndarray):
         return _stacked(samples)
-    if isinstance(first, int | float | np.generic):
+    if all(isinstance(sample, int | float | np.generic) for sample in samples):
         return tensor(list(samples))
     if isinstance(first, str | bytes) and len(kinds) == 1:
         return list(samples)

@@ -19,7 +19,7 @@ class DataLoader:
 
     The order of epoch k follows from the seed and k alone, whatever else draws random numbers. A loop that was left
     early is not continued: the next one is the next epoch, from its beginning, unless `load_state_dict` says where
-    to go on.
+    to go on. So is a loop that begins while another one runs.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class DataLoader:
     Attributes
     ----------
     epoch : int
-        The epoch that runs, or the one that the next iteration runs if none does; from 0.
+        The epoch of the last batch, or the one that the next iteration runs if a loop came to its end since; from 0.
     position : int
         How many batches of it were given out.
     seed : int
@@ -84,7 +84,7 @@ class DataLoader:
             seed = randint(0, 2**63 - 1).item() if shuffle else 0
         self.seed: int = integer("DataLoader", "seed", seed)
         self.epoch = self.position = 0
-        self._begun = False
+        self._next = 0, 0  # the epoch and the position at which the next loop begins
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
@@ -92,10 +92,8 @@ class DataLoader:
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
-        if self._begun:  # and left early
-            self.epoch, self.position = self.epoch + 1, 0
-        self._begun = True
-        epoch, start = self.epoch, self.position
+        epoch, start = self.epoch, self.position = self._next
+        self._next = epoch + 1, 0
         batches = self._batches(epoch, start)
         if self.prefetch:
             batches = ahead(batches, self.prefetch)
@@ -103,8 +101,7 @@ class DataLoader:
             for position, batch in enumerate(batches, start + 1):
                 self.epoch, self.position = epoch, position
                 yield batch
-        self.epoch, self.position = epoch + 1, 0
-        self._begun = False
+        self.epoch, self.position = self._next
 
     def _batches(self, epoch: int, start: int) -> Generator[Any, None, None]:
         count, size = len(self.dataset), self.batch_size
@@ -162,7 +159,7 @@ class DataLoader:
         if epoch < 0 or not 0 <= position <= len(self):
             raise ValueError(f"[DataLoader] expected a position from 0 to {len(self)}, got {position} in epoch {epoch}")
         self.seed, self.epoch, self.position = seed, epoch, position
-        self._begun = False
+        self._next = epoch, position
 
     def _plan(self) -> dict[str, Any]:
         return {

@@ -47,7 +47,7 @@ def test_a_batch_is_a_copy():
 @pytest.mark.parametrize("samples, error, message", [
     ([], ValueError, "at least one sample"), ([np.ones(2), np.ones(3)], ValueError, r"one shape, got \(2,\) and \(3,\)"),
     ([(1, 2), (1,)], ValueError, "one length, got 2 and 1"), ([{"a": 1}, {"b": 1}], ValueError, r"keys \['a'\], got .*\['b'\]"),
-    ([None, None], TypeError, "got NoneType"), (["a", 3], TypeError, "got int, str"), ([(1,), [1]], TypeError, "got list, tuple"),
+    ([None, None], TypeError, "got NoneType"), (["a", 3], TypeError, "got int, str"), ([3, "a"], TypeError, "got int, str"), ([(1,), [1]], TypeError, "got list, tuple"),
     ([mg.ones(2), mg.ones(())], ValueError, r"\(2,\) and \(\)"),
 ])  # fmt: skip
 def test_samples_that_do_not_fit(samples, error, message):

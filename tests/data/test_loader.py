@@ -308,3 +308,15 @@ def test_two_loops_at_once():
     assert [x for x, _ in pairs] == expected
     assert [y for _, y in pairs] != expected
     assert sorted(chain(*(y for _, y in pairs))) == list(range(10))
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_loop_within_a_loop(prefetch):
+    """Each runs an epoch of its own, whole and from its beginning."""
+    loader = data.DataLoader(NUMBERS, 4, shuffle=True, seed=0, prefetch=prefetch)
+    other = data.DataLoader(NUMBERS, 4, shuffle=True, seed=0)
+    epochs = [lists(other) for _ in range(5)]
+    found = [(x.tolist(), lists(loader)) for (x,) in loader]
+    assert found == list(zip(epochs[0], epochs[1:4], strict=True))
+    assert (loader.epoch, loader.position) == (4, 0)
+    assert lists(loader) == epochs[4]
