@@ -34,7 +34,7 @@ def options(
     `data` says what ``--data`` takes the place of; an option without a default or without a use is not offered.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a setting of half a minute on two cores: "
+    parser.add_argument("--quick", action="store_true", help="a shorter setting: "
                         + ", ".join(f"{name} {_text(value)}" for name, value in quick.items()))  # fmt: skip
 
     def add(name: str, help: str, **more: Any) -> None:
@@ -63,7 +63,30 @@ def options(
     for name, value in {**full, **(quick if args.quick else {})}.items():
         if getattr(args, name, None) is None:
             setattr(args, name, value)
+    if problem := _problem(args, full, data):
+        parser.error(f"argument {problem}")
     return args
+
+
+def _problem(args: argparse.Namespace, full: dict[str, Any], data: str) -> str:
+    """The first option that would stop a run, perhaps at its end, and why."""
+    for name in full:
+        found, option = getattr(args, name), "--" + name.replace("_", "-")
+        if isinstance(found, list) and len(found) != len(full[name]):
+            return f"{option}: expected {len(full[name])} numbers, got {_text(found)}"
+        if min(found if isinstance(found, list) else [found]) < 1:
+            return f"{option}: expected 1 or more, got {_text(found)}"
+    if args.seed < 0:
+        return f"--seed: expected 0 or more, got {args.seed}"
+    if data and args.data is not None and not args.data.exists():
+        return f"--data: expected {data}, got nothing at {args.data}"
+    if args.plot and not Path(args.plot).absolute().parent.is_dir():
+        return f"--plot: expected a file in a folder that exists, got {args.plot}"
+    try:
+        mg.zeros((), device=args.device)
+    except (ValueError, RuntimeError) as error:
+        return f"--device: {error}"
+    return ""
 
 
 def _text(value: object) -> str:
@@ -147,6 +170,8 @@ def train(
             path = checkpoint(args, name, seed)
             if path and path.exists():
                 run = mg.load_checkpoint(path, **parts)["run"]
+                if loader.epoch > epochs:
+                    raise ValueError(f"[train] expected a run of at most {epochs} epochs at {path}, got {loader.epoch}")
                 bar.update(len(run["losses"]))
             while loader.epoch < epochs:
                 for batch in loader:
