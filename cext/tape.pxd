@@ -55,6 +55,7 @@ cpdef bint set_where(bint on) noexcept
 cpdef bint set_anomaly(bint on) noexcept
 cdef bint wanted(Array x) noexcept
 cdef Node passed(const char* op)
+cdef int unrecorded(str op) except -1
 cdef Node track(Array out, const char* op, Backward run, int save, Array a, Array b=*, Array c=*, object extra=*)
 cdef Node track_many(list outs, const char* op, Backward run, list inputs, list saved, object extra=*)
 cdef Node gradient_node(Array x)

@@ -393,6 +393,13 @@ cdef Node passed(const char* op):
     return None
 
 
+cdef int unrecorded(str op) except -1:
+    """Nothing is ever recorded of an operation such as a comparison; the observer hears of that too."""
+    if mg_observer != NULL:
+        watcher().passed(op)
+    return 0
+
+
 cdef Node track(
     Array out, const char* op, Backward run, int save, Array a, Array b=None, Array c=None, object extra=None
 ):

@@ -17,7 +17,7 @@ from minigrad.engine.ops.logic cimport (
 from minigrad.engine.ops.functions cimport absolute, power
 from minigrad.engine.ops.in_place cimport filled, in_place
 from minigrad.engine.ops.index cimport assign, getitem, setitem
-from minigrad.engine.ops.layout cimport cast, copied, matrix_transpose, permute_dims
+from minigrad.engine.ops.layout cimport converted, copied, matrix_transpose, permute_dims
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.tape cimport Node, forget_leaf, gradient_node, track
 from minigrad.engine.ops import activation, arithmetic, functions, index, join, layout, logic, reduce, trigonometry
@@ -186,9 +186,9 @@ cdef class Tensor(Array):
             if isinstance(arg, str) and (arg == "cpu" or arg.startswith("cuda")):
                 out = moved(out, device_index(arg, "to"))
             elif isinstance(arg, Array):
-                out = cast(moved(out, (<Array>arg).buffer.device), (<Array>arg).code)
+                out = converted(moved(out, (<Array>arg).buffer.device), (<Array>arg).code)
             elif arg is not None:
-                out = cast(out, code_of(arg, "to"))
+                out = converted(out, code_of(arg, "to"))
         return copied(out) if copy and out is self else out
 
     def contiguous(self):

@@ -95,8 +95,8 @@ class profile:
     """Note every kernel that runs inside of the block, its time, bytes and floating-point operations.
 
     Printed, it is a table with one row for each operation, forward and backward apart. What an operation starts counts
-    for that operation, fused or not, recorded or not; a kernel of no operation (an optimizer's step, a new tensor, a
-    comparison) counts under its own name. Two rows have no kernels: the time "outside of kernels", in Python, in the
+    for that operation, fused or not, recorded or not; a kernel of no operation (an optimizer's step, a new tensor)
+    counts under its own name. Two rows have no kernels: the time "outside of kernels", in Python, in the
     tape and in the user's own code, and the time that the profile itself takes to write down what it sees. The shares
     are of the wall time and add up to it, unless several threads run kernels at once.
 

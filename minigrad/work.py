@@ -24,7 +24,7 @@ class Event:
     op : str
         The operation that started it, as the tape names it; the kernel's own name if there was none.
     phase : str
-        "forward", recorded or not; "backward"; or "other" for what the tape knows nothing of: an optimizer's step.
+        "forward", recorded or not; "backward"; or "other" for what is no operation: an optimizer's step, a new tensor.
     kernel : str
         What it computes.
     start, duration : float
@@ -40,6 +40,15 @@ class Event:
         The identifier of the Python thread.
     call : int
         The same for all kernels of one run of an operation.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> with mg.profile() as p:
+    ...     y = mg.ones((2, 3)).exp()
+    >>> event = p.events[-1]
+    >>> event.op, event.kernel, event.shapes, event.bytes, event.flops
+    ('exp', 'exp', ((2, 3), (2, 3)), 48, 6)
     """
 
     op: str

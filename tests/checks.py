@@ -36,12 +36,46 @@ def equals(x, expected):
     np.testing.assert_array_equal(array(x), expected)
 
 
+class Cube(mg.Function):
+    """y = x³, dx = 3 g x²: a Function of the user's."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 3 * g * x * x
+
+
+def doubling(name):
+    """A Function of the user's that doubles, called as one likes."""
+
+    class Double(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    return type(name, (Double,), {})
+
+
 @contextlib.contextmanager
 def watched(observer):
     """A block in which `observer` is told what the thread does; nobody may have taken its place at the end."""
     before = tape.set_observer(observer)
     yield observer
     assert tape.set_observer(before) is observer
+
+
+def named(p, phase):
+    """(operation, kernel) of every event of a phase that a profile saw, in order."""
+    return [(event.op, event.kernel) for event in p.events if event.phase == phase]
 
 
 def no_browser():

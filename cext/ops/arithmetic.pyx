@@ -244,7 +244,9 @@ cpdef Array floor_divide(x, y):
     """
     a, b = matched("floor_divide", x, y)
     refuse_bool("floor_divide", <Array>a)
-    return apply_binary(FLOOR_DIVIDE, <Array>a, <Array>b, (<Array>a).code)
+    cdef Array out = apply_binary(FLOOR_DIVIDE, <Array>a, <Array>b, (<Array>a).code)
+    passed(b"floor_divide")
+    return out
 
 
 # remainder: y = a - b floor(a / b), da = g, db = -g floor(a / b)

@@ -386,7 +386,9 @@ cpdef Array round(x):
 
 cdef Array test(int op, const char* name, object x):
     cdef Array a = operand(name.decode(), x)
-    return apply_unary(op, a if is_float(a.code) else cast(a, FLOAT32), BOOL)
+    cdef Array out = apply_unary(op, a if is_float(a.code) else cast(a, FLOAT32), BOOL)
+    passed(name)
+    return out
 
 
 cpdef Array isnan(x):

@@ -14,7 +14,7 @@ from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, copied, dense, permuted, permuted_raw, reindexed, reshape_to, sliced, zeros,
 )
-from minigrad.engine.tape cimport Node, become, before_write, check_write, recording, track
+from minigrad.engine.tape cimport Node, become, before_write, check_write, recording, track, unrecorded
 
 
 # ── checked indices ───────────────────────────────────────────────────────────────────────────────
@@ -218,6 +218,7 @@ def argsort(x, axis=-1, *, descending=False, stable=True):
     plain = dense(permuted_raw(a, order))
     out = empty_as(plain, INT64)
     backend(a).argsort(plain, descending, out)
+    unrecorded("argsort")
     return permuted_raw(out, [order.index(i) for i in range(a.ndim_)])
 
 
@@ -249,7 +250,9 @@ def nonzero(x):
     cdef Array a = operand("nonzero", x)
     if a.ndim_ == 0:
         raise ValueError("[nonzero] expected at least one axis, got a 0-d tensor")
-    return backend(a).nonzero(a)
+    found = backend(a).nonzero(a)
+    unrecorded("nonzero")
+    return found
 
 
 def unique_values(x):
@@ -264,7 +267,9 @@ def unique_values(x):
     tensor([1, 3])
     """
     cdef Array a = operand("unique_values", x)
-    return backend(a).unique(dense(a))
+    found = backend(a).unique(dense(a))
+    unrecorded("unique_values")
+    return found
 
 
 # ── x[key] ────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from minigrad.engine.array cimport (
 )
 from minigrad.engine.backend cimport ADD, SUM, backend
 from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand
-from minigrad.engine.tape cimport Node, recording, track
+from minigrad.engine.tape cimport Node, recording, track, unrecorded
 
 
 # ── copy: y = x, dx = g ───────────────────────────────────────────────────────────────────────────
@@ -49,6 +49,14 @@ cdef Array cast(Array x, int code):
     return out
 
 
+cdef Array converted(Array x, int code):
+    """The same, asked for by name: the observer hears of it even if a derivative does not exist."""
+    cdef Array out = cast(x, code)
+    if out is not x and not (is_float(code) and is_float(x.code)):
+        unrecorded("astype")
+    return out
+
+
 def astype(x, dtype, *, copy=True):
     """x with its elements converted to `dtype`.
 
@@ -70,7 +78,7 @@ def astype(x, dtype, *, copy=True):
     """
     cdef Array a = operand("astype", x)
     cdef int code = code_of(dtype, "astype")
-    return cast(a, code) if a.code != code or not copy else copied(a)
+    return converted(a, code) if a.code != code or not copy else copied(a)
 
 
 # ── reshape: the same elements in row-major order ─────────────────────────────────────────────────

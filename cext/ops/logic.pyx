@@ -9,14 +9,16 @@ from minigrad.engine.ops.arithmetic cimport (
     BOTH, add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
 )
 from minigrad.engine.ops.layout cimport broadcasted, cast
-from minigrad.engine.tape cimport Node, track
+from minigrad.engine.tape cimport Node, track, unrecorded
 
 
 # ── comparisons and logic: no gradients ───────────────────────────────────────────────────────────
 
 cdef Array compare(str name, int op, object x, object y):
     a, b = matched(name, x, y)
-    return apply_binary(op, <Array>a, <Array>b, BOOL)
+    cdef Array out = apply_binary(op, <Array>a, <Array>b, BOOL)
+    unrecorded(name)
+    return out
 
 
 cpdef Array equal(x, y):
@@ -95,7 +97,9 @@ cdef Array bitwise(str name, int op, object x, object y):
     a, b = matched(name, x, y)
     if is_float((<Array>a).code):
         raise TypeError(f"[{name}] expected integers or bool, got {a.dtype}")
-    return apply_binary(op, <Array>a, <Array>b, (<Array>a).code)
+    cdef Array out = apply_binary(op, <Array>a, <Array>b, (<Array>a).code)
+    unrecorded(name)
+    return out
 
 
 cpdef Array bitwise_and(x, y):
@@ -146,7 +150,9 @@ cpdef Array bitwise_invert(x):
     cdef Array a = operand("bitwise_invert", x)
     if is_float(a.code):
         raise TypeError(f"[bitwise_invert] expected integers or bool, got {a.dtype}")
-    return apply_unary(INVERT, a, a.code)
+    cdef Array out = apply_unary(INVERT, a, a.code)
+    unrecorded("bitwise_invert")
+    return out
 
 
 cpdef Array logical_not(x):
@@ -159,12 +165,16 @@ cpdef Array logical_not(x):
     tensor([ True, False])
     """
     cdef Array a = cast(operand("logical_not", x), BOOL)
-    return apply_unary(LOGICAL_NOT, a, BOOL)
+    cdef Array out = apply_unary(LOGICAL_NOT, a, BOOL)
+    unrecorded("logical_not")
+    return out
 
 
 cdef Array logical(str name, int op, object x, object y):
     a, b = matched(name, x, y)
-    return apply_binary(op, cast(<Array>a, BOOL), cast(<Array>b, BOOL), BOOL)
+    cdef Array out = apply_binary(op, cast(<Array>a, BOOL), cast(<Array>b, BOOL), BOOL)
+    unrecorded(name)
+    return out
 
 
 cpdef Array logical_and(x, y):

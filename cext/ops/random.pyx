@@ -6,6 +6,7 @@ from minigrad.engine.array cimport (
 )
 from minigrad.engine.backend cimport backend
 from minigrad.engine.ops.arguments cimport integer
+from minigrad.engine.tape cimport unrecorded
 from minigrad.engine.ops.index import argsort
 
 import os
@@ -116,6 +117,7 @@ def uniform(low=0.0, high=1.0, shape=(), *, dtype=None, device=None):
         raise ValueError(f"[uniform] expected low <= high, got {low} and {high}")
     s, start = places(out)
     backend(out).uniform(s, start, low, high, out)
+    unrecorded("uniform")
     return out
 
 
@@ -133,6 +135,7 @@ def normal(mean=0.0, std=1.0, shape=(), *, dtype=None, device=None):
         raise ValueError(f"[normal] expected a standard deviation of 0 or more, got {std}")
     s, start = places(out)
     backend(out).normal(s, start, mean, std, out)
+    unrecorded("normal")
     return out
 
 
@@ -150,6 +153,7 @@ def randint(low, high, shape=(), *, device=None):
         raise ValueError(f"[randint] expected low < high, got {low} and {high}")
     s, start = places(out)
     backend(out).integers(s, start, low, high, out)
+    unrecorded("randint")
     return out
 
 
@@ -167,4 +171,5 @@ def permutation(n, *, device=None):
         raise TypeError(f"[permutation] expected an integer, got {n!r}")
     s, start = places(keys)
     backend(keys).uniform(s, start, 0.0, 1.0, keys)
+    unrecorded("permutation")
     return argsort(keys)

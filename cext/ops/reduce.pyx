@@ -12,7 +12,7 @@ from minigrad.engine.ops.functions cimport exp, square
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summed, zeros,
 )
-from minigrad.engine.tape cimport Node, passed, recording, track
+from minigrad.engine.tape cimport Node, passed, recording, track, unrecorded
 
 
 cdef tuple kept_shape(Array x, list axes):
@@ -245,6 +245,7 @@ cdef Array position(str name, int op, object x, object axis, bint keepdims):
     cdef Array out = reduced(a, axes, keepdims, INT64)
     plain, outer, n, inner = reduction(a, axes)
     backend(a).reduce(op, outer, n, inner, plain, out)
+    unrecorded(name)
     return out
 
 
@@ -278,6 +279,7 @@ cdef Array decide(str name, int op, object x, object axis, bint keepdims):
     cdef Array out = reduced(a, axes, keepdims, BOOL)
     plain, outer, n, inner = reduction(a, axes)
     backend(a).reduce(op, outer, n, inner, plain, out)
+    unrecorded(name)
     return out
 
 

@@ -1,0 +1,246 @@
+"""A profile watches every thread through errors and passes within passes, beside others, and leaves nothing behind."""
+
+import contextlib
+import gc
+import threading
+import weakref
+from collections import Counter
+
+import pytest
+from checks import named
+
+import minigrad as mg
+from minigrad.engine import tape
+
+
+def test_one_at_a_time():
+    with mg.profile() as p:
+        with pytest.raises(RuntimeError, match=r"\[profile\] expected no other profile to be active"), mg.profile():
+            pass
+        mg.ones(2).exp()  # the outer one goes on
+    assert "exp" in [event.kernel for event in p.events]
+    with pytest.raises(RuntimeError, match=r"\[profile\] expected a new profile"), p:
+        pass
+    with mg.profile():
+        pass
+
+
+def test_an_error_in_the_block_ends_the_profile():
+    watcher, p = tape.set_observer(None), mg.profile()
+
+    def failing():
+        with p:
+            mg.ones(2).exp()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
+    seen = len(p.events)
+    mg.ones(2).exp()
+    assert seen == len(p.events) == 2
+    assert tape.set_observer(watcher) is None
+
+
+def test_an_error_in_a_kernel_or_in_backward_is_survived():
+    class Broken(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2.0
+
+        @staticmethod
+        def backward(ctx, g):
+            raise ZeroDivisionError
+
+    x = mg.ones(3, requires_grad=True)
+    with mg.profile() as p:
+        with pytest.raises(IndexError):
+            mg.take(mg.ones(3), mg.tensor([5]))
+        with pytest.raises(ZeroDivisionError):
+            Broken.apply(x).sum().backward()
+        (x.exp() * x).sum().backward()
+    assert named(p, "forward")[-3:] == [("exp", "exp"), ("multiply", "mul"), ("sum", "sum")]
+    assert {op for op, _ in named(p, "backward")[-3:]} == {"multiply", "exp"}
+
+
+def test_a_node_that_raised_is_left_when_the_next_pass_begins():
+    """A loop that catches the error asks for both passes from the same place, over one tape or over two."""
+
+    class Once(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.detach()
+
+        @staticmethod
+        def backward(ctx, g):
+            if not raised:
+                raised.append(True)
+                raise ZeroDivisionError
+            return g
+
+    x, y = mg.ones(3, requires_grad=True), mg.ones(3, requires_grad=True)
+    one, raising, other = mg.ones(()), Once.apply(y.exp()).sin().sum(), x.tanh().sum()
+    first = [("sin", "cos"), ("sin", "mul")]
+    for second, after in ((raising, [*first, ("exp", "mul")]), (other, [("tanh", "tanh_grad")])):
+        raised = []
+        y.grad = None
+        with mg.profile() as p:
+            for loss in (raising, second):
+                with contextlib.suppress(ZeroDivisionError):
+                    loss.backward(one, retain_graph=True)
+        assert named(p, "backward") == first + after
+        assert len(raised) == 1
+
+
+def test_passes_inside_of_a_backward_count_for_its_node():
+    """Also over a tape that is older than the node."""
+    z = mg.ones(3, requires_grad=True)
+    older = z.tanh().sum()
+    one = mg.ones(())
+
+    class Nesting(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.detach()
+
+        @staticmethod
+        def backward(ctx, g):
+            mg.grad(older, [z], one, retain_graph=True)
+            return g * g
+
+    x = mg.ones(3, requires_grad=True)
+    y = Nesting.apply(x.exp()).sum()
+    with mg.profile() as p:
+        y.backward(one)
+    assert named(p, "backward") == [("Nesting", "tanh_grad"), ("Nesting", "mul"), ("exp", "mul")]
+
+
+def test_threads():
+    """Kernels of every thread, attributed in each by what it records."""
+    w = mg.ones((30, 30), requires_grad=True)
+    barrier = threading.Barrier(3)
+
+    def run(function):
+        barrier.wait()
+        for _ in range(10):
+            getattr(mg, function)(w @ w).sum().backward()
+
+    threads = [threading.Thread(target=run, args=(function,)) for function in ("tanh", "exp", "sigmoid")]
+    with mg.profile() as p:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len({event.thread for event in p.events}) == 3
+    for function in ("tanh", "exp", "sigmoid"):
+        (ident,) = {event.thread for event in p.events if event.op == function}
+        forward = Counter(e.op for e in p.events if e.thread == ident and e.phase == "forward")
+        assert forward == {"matmul": 10, function: 10, "sum": 10}
+
+
+def test_a_thread_that_outlives_the_profile_is_left_alone():
+    """Its observer takes itself off as soon as it hears something."""
+    go, seen, results = threading.Event(), threading.Event(), []
+
+    def run():
+        mg.ones(2, requires_grad=True).exp()
+        seen.set()
+        go.wait()
+        mg.ones(2, requires_grad=True).exp()
+        results.append(tape.set_observer(None))
+
+    thread = threading.Thread(target=run)
+    with mg.profile() as p:
+        thread.start()
+        seen.wait()
+    events = len(p.events)
+    go.set()
+    thread.join()
+    assert results == [None]
+    assert len(p.events) == events
+
+
+def test_a_profile_that_saw_a_thread_is_freed():
+    """The tape still holds the observer of a thread that has ended."""
+    with mg.profile() as p:
+        thread = threading.Thread(target=lambda: mg.ones(2, requires_grad=True).exp())
+        thread.start()
+        thread.join()
+    assert len({event.thread for event in p.events}) == 1
+    gone = weakref.ref(p)
+    del p
+    gc.collect()
+    assert gone() is None
+
+
+def test_functions_with_the_names_of_what_an_observer_is_told():
+    def recorded(t):
+        return t.exp()
+
+    def passed(t):
+        return t.sin()
+
+    def entered(t):
+        return t.backward(one)
+
+    x, one = mg.ones((), requires_grad=True), mg.ones(())
+    with mg.profile() as p:
+        entered(recorded(x))
+        passed(one)
+    assert named(p, "forward") == [("exp", "exp"), ("sin", "sin")]
+    assert {op for op, _ in named(p, "backward")} == {"exp"}
+    assert named(p, "other") == []
+
+
+def test_who_watched_before_goes_on_watching():
+    class Watcher:
+        def __init__(self):
+            self.heard = []
+
+        def recorded(self, sequence, op, outs):
+            self.heard.append(op)
+
+        def passed(self, op):
+            self.heard.append(f"{op} passed")
+
+        def entered(self, sequence, op, grads):
+            self.heard.append(f"{op} backward")
+
+        def left(self, sequence):
+            self.heard.append("left")
+
+    watcher = Watcher()
+    before = tape.set_observer(watcher)
+    try:
+        with mg.profile():
+            mg.ones((), requires_grad=True).exp().backward()
+            mg.ones(2).sin()
+    finally:
+        assert tape.set_observer(before) is watcher
+    assert watcher.heard == ["exp", "exp backward", "multiply passed", "left", "leaf backward", "left", "sin passed"]
+
+
+def test_another_one_may_stand_in_between():
+    class Between:
+        def recorded(self, *told):
+            self.before.recorded(*told)
+
+        def passed(self, *told):
+            self.before.passed(*told)
+
+        def entered(self, *told):
+            self.before.entered(*told)
+
+        def left(self, *told):
+            self.before.left(*told)
+
+    between = Between()
+    with mg.profile() as p:
+        between.before = tape.set_observer(between)
+        try:
+            mg.ones((2, 2), requires_grad=True).exp().sum().backward()
+            mg.ones((2, 2)).sin()
+        finally:
+            tape.set_observer(between.before)
+        mg.ones((2, 2), requires_grad=True).tanh()
+    assert named(p, "forward") == [("exp", "exp"), ("sum", "sum"), ("sin", "sin"), ("tanh", "tanh")]
+    assert {op for op, _ in named(p, "backward")} == {"exp"}

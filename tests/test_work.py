@@ -1,0 +1,76 @@
+"""How much work a kernel did: its floating-point operations by the formulas, and the bytes that it read and wrote."""
+
+import doctest
+import inspect
+
+import pytest
+
+import minigrad as mg
+from minigrad import nn, optim, work
+from minigrad.engine.backend import Backend
+from minigrad.nn import functional as F
+
+
+def test_work_of_kernels(rng):
+    """Operations by the formulas; bytes of what is read and what is written."""
+    a, b = mg.tensor(rng.normal(size=(8, 5)), dtype=mg.float32), mg.ones((5, 3))
+    table, index = mg.ones((100, 4)), mg.tensor([1, 7, 7])
+    gain = mg.ones(5)
+    with mg.profile() as p:
+        a @ b
+        mg.linear(a, mg.ones((3, 5)), mg.ones(3))
+        a.exp()
+        a + gain  # broadcast: its five elements count once
+        F.layer_norm(a, (5,), gain, gain)
+        F.layer_norm(a, (5,))
+        F.embedding(index, table)
+        F.conv2d(mg.ones((2, 3, 9, 9)), mg.ones((4, 3, 2, 2)), mg.ones(4))
+    found = [(e.kernel, e.flops, e.bytes) for e in p.events if e.kernel not in ("fill", "copy", "class_labels", "checked_index")]
+    assert found == [
+        ("gemm", 2 * 8 * 5 * 3, 4 * (40 + 15 + 24)),
+        ("gemm", 2 * 8 * 5 * 3 + 24, 4 * (40 + 15 + 24 + 3)),
+        ("exp", 40, 4 * 80),
+        ("add", 40, 4 * (40 + 5 + 40)),
+        ("layer_norm", 8 * 40, 4 * (40 + 5 + 5 + 40 + 8 + 8)),
+        ("layer_norm", 6 * 40, 4 * (40 + 40 + 8 + 8)),
+        ("take", 0, 3 * 8 + 2 * 4 * 12),
+        ("conv2d", (2 * 4 * 8 * 8) * (2 * 3 * 2 * 2 + 1), 4 * (2 * 3 * 81 + 48 + 4 + 2 * 4 * 64)),
+    ]
+
+
+def test_work_of_optimizers_and_recurrent_layers():
+    lstm = nn.LSTM(3, 4)
+    optimizer = optim.SGD(lstm.parameters(), 0.1)
+    with mg.profile() as p:
+        y, _ = lstm(mg.ones((7, 2, 3)))
+        y.sum().backward()
+        optimizer.step()
+    found = {event.kernel: event for event in p.events}
+    gates = 7 * 2 * 4 * 4  # steps, samples, gates, units
+    assert found["recurrent"].flops == gates * (2 * 4 + work.GATE)
+    assert found["recurrent_backward"].flops == gates * (2 * 4 + work.GATE_BACKWARD)
+    parameters = sum(parameter.size for parameter in lstm.parameters())
+    assert found["sgd"].flops == 2 * parameters
+    assert found["sgd"].bytes >= 4 * 2 * parameters
+
+
+@pytest.mark.parametrize("name", [*work.FLOPS, *work.GATHERS])
+def test_counts_take_what_their_primitive_takes(name):
+    """The parameters of a count are the first ones of its primitive; what it takes no interest in may be left out."""
+    taken = [p.name for p in inspect.signature((work.FLOPS | work.GATHERS)[name]).parameters.values() if p.name != "_"]
+    assert taken == list(inspect.signature(getattr(Backend, name)).parameters)[1 : 1 + len(taken)]
+
+
+def test_every_primitive_counts_or_computes_nothing():
+    idle = {
+        "copy", "fill", "class_labels", "checked_index", "take", "put", "take_along", "argsort", "nonzero", "unique",
+        "uniform", "normal", "integers",
+    }  # fmt: skip
+    primitives = {name for name in dir(Backend) if not name.startswith("_")}
+    assert primitives == set(work.FLOPS) | idle
+    assert not set(work.FLOPS) & idle
+
+
+def test_the_example_of_an_event():
+    result = doctest.testmod(work)
+    assert (result.failed, result.attempted) == (0, 4)
