@@ -111,6 +111,25 @@ def summary(model: Module, input_shape: Shape | Sequence[Shape], dtype: DType | 
     Total parameters: 7,850
     Trainable: 7,850
     Not trainable: 0
+
+    A model of two inputs, each with its batch left open:
+
+    >>> class Beside(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.words, self.pixels = nn.Linear(50, 4), nn.Linear(64, 4)
+    ...
+    ...     def forward(self, words, pixels):
+    ...         return self.words(words) + self.pixels(pixels)
+    >>> nn.summary(Beside(), [(None, 50), (None, 64)])
+    Layer (type)     Output shape  Parameters
+    =========================================
+    words (Linear)   (None, 4)            204
+    pixels (Linear)  (None, 4)            260
+    =========================================
+    Total parameters: 464
+    Trainable: 464
+    Not trainable: 0
     """
     nested: Any = input_shape if any(isinstance(entry, tuple | list) for entry in input_shape) else [input_shape]
     shapes: list[tuple[int | None, ...]] = [tuple(shape) for shape in nested]
