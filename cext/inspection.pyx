@@ -99,3 +99,14 @@ def contents(Array x):
         node = entry
         found[node.sequence] = (<Array>node.leaf if node.leaf != NULL else None, saved_arrays(node))
     return found
+
+
+def options(Array x):
+    """What operations behind x keep for backward besides tensors: sequence number -> (axes, a recurrent cell, ...)."""
+    cdef Node node
+    cdef dict found = {}
+    for entry in behind(x):
+        node = entry
+        extra = node.extra if type(node.extra) is tuple else (node.extra,)
+        found[node.sequence] = tuple([value for value in extra if value is not None and not isinstance(value, Array)])
+    return found

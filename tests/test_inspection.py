@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-from checks import watched
+from checks import doubling, watched
 
 import minigrad as mg
 from minigrad import nn
@@ -228,17 +228,8 @@ def test_an_operand_that_fits_is_not_broadcast():
 
 
 def test_an_entry_says_whether_it_is_a_function_of_the_users(device):
-    class multiply(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 2
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 2
-
     x = mg.ones((2, 2), requires_grad=True, device=device)
-    y, _ = nn.LSTM(2, 3).to(device)(multiply.apply(x * x).reshape(1, 2, 2))
+    y, _ = nn.LSTM(2, 3).to(device)(doubling("multiply").apply(x * x).reshape(1, 2, 2))
     rows = inspection.entries(y.sum())
     assert [row["op"] for row in rows if row["function"]] == ["multiply"]
     assert [row["op"] for row in rows].count("multiply") == 2

@@ -45,14 +45,6 @@ def two(forward: str, backward: str, code: str) -> Equation:
 
 
 NORM = "μ = Σ x / n\nσ² = Σ (x − μ)² / n\nr = 1 / √(σ² + ε)\nx̂ = (x − μ) r\ny = γ x̂ + β"
-STATES = ("x", "h₀", "c₀", "W_hh", "b", "γ", "β", "γ_c", "β_c")
-THROUGH_TIME = (
-    "dz_t = the gradient of W_hh h_{t−1} + b, from dy_t and what step t + 1 sends back\n"
-    "dh_{t−1} = dz_t W_hh + what passes by the product\n"
-    "dW_hh = Σ_t dz_tᵀ h_{t−1}\n"
-    "db = Σ_t dz_t"
-)
-SHARES = "x_t = the input's share of step t\nu_t = W_hh h_{t−1} + b, or LN of it"
 
 EQUATIONS: dict[str, Equation] = {
     # ── the tape's own ────────────────────────────────────────────────────────────────────────────
@@ -255,23 +247,6 @@ EQUATIONS: dict[str, Equation] = {
         "dγ = Σ g x̂\ndβ = Σ g\ndx = γ r (g − dβ / n − x̂ dγ / n)",
         "batch_norm.train_backward", "Ioffe and Szegedy (2015), algorithm 1",
     ),
-    # ── recurrent layers ──────────────────────────────────────────────────────────────────────────
-    "rnn": Equation(
-        STATES, ("y", "h_T"), f"{SHARES}\nh_t = tanh(x_t + u_t), or max(x_t + u_t, 0)\ny = h₁ … h_T", THROUGH_TIME,
-        "recurrent.backward",
-    ),
-    "lstm": Equation(
-        STATES, ("y", "h_T", "c_T"),
-        f"{SHARES}\n(i, f, g, o) = the four parts of x_t + u_t\n"
-        "c_t = σ(f) c_{t−1} + σ(i) tanh(g)\nh_t = σ(o) tanh(c_t), or of LN(c_t)\ny = h₁ … h_T",
-        THROUGH_TIME, "recurrent.backward", "Hochreiter and Schmidhuber (1997); Gers et al. (2000)",
-    ),
-    "gru": Equation(
-        STATES, ("y", "h_T"),
-        f"{SHARES}\nr = σ(x_r + u_r)\nz = σ(x_z + u_z)\nn = tanh(x_n + r u_n)\n"
-        "h_t = (1 − z) n + z h_{t−1}, or with z and 1 − z exchanged\ny = h₁ … h_T",
-        THROUGH_TIME, "recurrent.backward", "Cho et al. (2014)",
-    ),
 }  # fmt: skip
 
 VARIANTS: dict[tuple[str, int], Equation] = {
@@ -285,7 +260,10 @@ VARIANTS: dict[tuple[str, int], Equation] = {
 
 
 def equation_of(op: str, inputs: int = 0, function: bool = False) -> Equation:
-    """The equation of an operation with a number of inputs, or of a `Function` of the user's, whatever its name."""
+    """The equation of an operation with a number of inputs, or of a `Function` of the user's, whatever its name.
+
+    Those of recurrent layers depend on more: see `cells`.
+    """
     found = None if function else VARIANTS.get((op, inputs)) or EQUATIONS.get(op)
     if found is not None:
         return found

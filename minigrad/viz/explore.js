@@ -196,9 +196,9 @@ function several(cards) {
 
 function picture(k, backward) {
   const entry = entries[k], equation = equations[entry.equation];
-  const ins = entry.inputs.map((j, i) => () => {
+  const ins = entry.inputs.flatMap((j, i) => {
     const name = symbol(equation.inputs, i);
-    return j === null ? constant(name, entry.read[i]) : card(name, j, entry.routes[i], k, backward);
+    return name ? [() => j === null ? constant(name, entry.read[i]) : card(name, j, entry.routes[i], k, backward)] : [];
   });
   const count = Math.max(entry.outs?.length ?? 0, entry.grads?.length ?? 0, 1);
   const outs = Array.from({ length: count }, (_, o) => () => card(symbol(equation.outputs, count > 1 ? o : 0), k, o, k, backward));

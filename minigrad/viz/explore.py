@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.engine.backward import differentiate
-from minigrad.engine.inspection import bytes_of, contents, entries
+from minigrad.engine.inspection import bytes_of, contents, entries, options
+from minigrad.engine.ops.recurrent import Cell
 from minigrad.engine.tape import GradientError
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
+from minigrad.viz.cells import equation_of_cell
 from minigrad.viz.equations import Equation, equation_of
 from minigrad.viz.names import names_of
 from minigrad.viz.recording import newest, record
@@ -212,7 +214,7 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
             f"[explore] expected a tape that is whole, got one that an earlier backward freed from {freed} on: explore "
             f"before it, or pass retain_graph=True to it"
         )
-    held = contents(loss)
+    held, kept_options = contents(loss), options(loss)
     leaves = {sequence: leaf for sequence, (leaf, _) in held.items() if leaf is not None}
     seen = gradients(loss, grad, list(leaves.values()))
     tensors, sources, equations = Tensors(), Table(user_line), Table(equation_row)
@@ -234,7 +236,11 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
         kept = [numbers[id(x)] for x in saved]
         read = dict(zip(row["saved_inputs"], kept, strict=False))
         arrived = seen.grads.get(sequence)
-        equation = equation_of(row["op"], len(row["inputs"]), row["function"])
+        cell = next((option for option in kept_options[sequence] if isinstance(option, Cell)), None)
+        if cell is None or row["function"]:
+            equation = equation_of(row["op"], len(row["inputs"]), row["function"])
+        else:
+            equation = equation_of_cell(cell, {0, *row["saved_inputs"]})
         shown.append({
             "op": row["op"],
             "name": None if leaf is None else known.get(id(leaf)),

@@ -4,59 +4,20 @@ import html
 import json
 import math
 import re
-import threading
 import time
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import pytest
-from checks import sample, watched
-from table import ALL
+from checks import Cube, doubling
+from pages import content, numbers, shown
 
 import minigrad as mg
 from minigrad import nn, viz
 from minigrad.engine import tape
-from minigrad.engine.ops.recurrent import Cell, recurrent
 from minigrad.nn import functional as F
-from minigrad.viz.equations import EQUATIONS, VARIANTS, equation_of
 from minigrad.viz.values import describe
-
-
-def content(page):
-    """The JSON that a page carries, read as strictly as a browser does."""
-    (text,) = re.findall(r'<script type="application/json" id="tape">(.*?)</script>', page.html, re.DOTALL)
-
-    def refuse(constant):
-        raise AssertionError(f"{constant} is no JSON")
-
-    return json.loads(text, parse_constant=refuse)
-
-
-def shown(page):
-    """op -> entry of a page, with the tensors in the place of their numbers."""
-    found = content(page)
-
-    def look(numbers):
-        return None if numbers is None else [None if n is None else found["tensors"][n] for n in numbers]
-
-    for entry in found["entries"]:
-        for name in ("outs", "grads", "saved", "read"):
-            entry[name] = look(entry[name])
-    return {entry["name"] or entry["op"]: entry for entry in found["entries"]}
-
-
-def numbers(tensor):
-    return np.asarray(tensor["numbers"])
-
-
-def values(tensor):
-    """The first numbers of what is shown of a tensor, small or large."""
-    return np.ravel(tensor["numbers"] if "numbers" in tensor else tensor["first"])
-
-
-def first_numbers(x):
-    return x.detach().numpy().ravel()[:8]
 
 
 def normalized_mlp():
@@ -96,22 +57,6 @@ def test_nobodys_gradient_is_touched_and_backward_may_follow():
     assert x.grad.tolist() == [2.0, 4.0]
 
 
-def test_values_are_those_of_their_time():
-    """Neither a later write into a result nor an update of a leaf shows."""
-    x = mg.tensor([1.0, 2.0], requires_grad=True)
-    with viz.record():
-        y = x + 1
-        z = y * 3
-        with mg.no_grad():
-            y.fill_(7.0)
-        total = z.sum()
-    with mg.no_grad():
-        x.fill_(9.0)
-    page = shown(viz.explore(total, names={"x": x}))
-    assert page["add"]["outs"][0]["numbers"] == [[2.0, 3.0]]
-    assert page["x"]["outs"][0]["numbers"] == [[1.0, 2.0]]
-
-
 def test_a_recorded_write_is_an_entry():
     x = mg.tensor([1.0, 2.0, 3.0], requires_grad=True)
     with viz.record():
@@ -134,122 +79,6 @@ def test_without_a_recording_what_backward_saves_is_known():
     assert page["linear"]["source"] is None
     assert page["linear"]["forward"] is None
     assert page["linear"]["backward"] > 0
-
-
-def test_the_newest_recording_counts_and_an_older_one_can_be_given():
-    x = mg.tensor(2.0, requires_grad=True)
-    with viz.record() as first:
-        y = x * x
-    with viz.record():
-        _ = x + 1
-    assert shown(viz.explore(y))["multiply"]["outs"] is None
-    assert shown(viz.explore(y, recording=first))["multiply"]["outs"][0]["numbers"] == [[4.0]]
-
-
-def test_recordings_nest_and_give_the_thread_back():
-    """The outer block hears of what the inner one hears, and after an error nobody watches any more."""
-    x = mg.tensor(2.0, requires_grad=True)
-    with viz.record() as outer:
-        with viz.record() as inner:
-            y = x.exp()
-        z = y * 3
-    assert len(inner.values) == 1
-    assert len(outer.values) == 2
-    assert shown(viz.explore(z, recording=outer))["exp"]["forward"] > 0
-    with pytest.raises(mg.GradientError), viz.record() as broken:
-        mg.ones(2).backward()
-    _ = x.exp()
-    assert broken.values == {}
-    assert tape.set_observer(None) is None
-    with pytest.raises(RuntimeError, match=r"\[record\] expected a block that is not open yet"), outer, outer:
-        pass
-    assert tape.set_observer(None) is None
-
-
-class Hearer:
-    """Who watches a thread by itself, and passes on to whoever watched before."""
-
-    def __init__(self):
-        self.heard, self.before = [], None
-
-    def tell(self, name, *told):
-        self.heard.append((name, *(x for x in told if isinstance(x, str))))
-        if self.before is not None:
-            getattr(self.before, name)(*told)
-
-    def recorded(self, *told):
-        self.tell("recorded", *told)
-
-    def passed(self, *told):
-        self.tell("passed", *told)
-
-    def entered(self, *told):
-        self.tell("entered", *told)
-
-    def left(self, *told):
-        self.tell("left", *told)
-
-
-@pytest.fixture
-def hearer():
-    """Someone who watches all the time."""
-    with watched(Hearer()) as watching:
-        yield watching
-
-
-def test_whoever_came_during_a_recording_goes_on_watching(hearer):
-    """The recording stays as a link that says nothing, until it stands at the end and is told of something."""
-    x = mg.tensor(2.0, requires_grad=True)
-    late = Hearer()
-    with viz.record() as recording:
-        late.before = tape.set_observer(late)
-        x.exp()
-    x.sin()
-    with recording:  # again, while its first link is still there
-        x.cos()
-    noted = len(recording.values)
-    x.tan()
-    assert tape.set_observer(late.before) is late
-    x.sinh()
-    ops = ["exp", "sin", "cos", "tan"]
-    assert late.heard == [("recorded", op) for op in ops]
-    assert hearer.heard == [("recorded", op) for op in [*ops, "sinh"]]
-    assert noted == len(recording.values) == 2
-
-
-def test_a_profile_sees_what_follows_a_recording_in_another_thread():
-    """Its observer is put on inside of the block, by the first kernel of the thread."""
-    w = mg.tensor([1.0, 2.0], requires_grad=True)
-
-    def work():
-        with viz.record():
-            w.exp()
-        w.sin()
-
-    with mg.profile() as p:
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-    assert {(event.op, event.phase) for event in p.events} == {("exp", "forward"), ("sin", "forward")}
-
-
-def test_an_exploring_pass_is_heard_by_who_watched_before(hearer):
-    x = mg.tensor([1.0, 2.0], requires_grad=True)
-    loss = (x * x).sum()
-    viz.explore(loss)
-    told = [entry for entry in hearer.heard if entry[0] in ("entered", "left")]
-    assert told == [("entered", "sum"), ("left",), ("entered", "multiply"), ("left",), ("entered", "leaf"), ("left",)]
-    with mg.no_grad():
-        x + 1
-    assert hearer.heard[-1] == ("passed", "add")
-
-
-def test_a_profile_books_an_exploring_pass_as_a_backward_pass():
-    x = mg.tensor([1.0, 2.0], requires_grad=True)
-    loss = x.exp().sum()
-    with mg.profile() as p:
-        viz.explore(loss)
-    assert ("exp", "backward") in {(event.op, event.phase) for event in p.events}
 
 
 def test_a_pass_that_fails_within_another_takes_no_time_from_it():
@@ -307,31 +136,6 @@ def test_operations_of_several_outputs():
     assert page["split"]["shape"] == [1, 2]
 
 
-@pytest.mark.parametrize("kind, outputs", [("lstm", 3), ("gru", 2), ("rnn_tanh", 2)])
-def test_recurrent_layers(kind, outputs):
-    mg.manual_seed(0)
-    layer = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn_tanh": nn.RNN}[kind](3, 4, norm="layer")
-    with viz.record():
-        y, _ = layer(mg.random.normal(0, 1, (5, 2, 3)))
-        loss = (y * y).sum()
-    page = shown(viz.explore(loss, names=layer))
-    entry = page[kind.partition("_")[0]]
-    assert len(entry["outs"]) == outputs
-    assert entry["outs"][0]["shape"] == [5, 2, 4]
-    assert entry["grads"][1] is None
-    np.testing.assert_allclose(values(page["weight_hh_l0"]["grads"][0])[:8], first_numbers(mg.grad(loss, layer.weight_hh_l0)), rtol=1e-6)
-
-
-def test_a_step_of_a_composed_lstm():
-    mg.manual_seed(0)
-    cell = nn.LSTMCell(3, 4, norm="layer")
-    with viz.record():
-        h, c = cell(mg.random.normal(0, 1, (2, 3)), (mg.zeros((2, 4)), mg.zeros((2, 4))))
-        loss = (h * h).sum() + c.sum()
-    found = content(viz.explore(loss, names=cell))
-    assert all(entry["outs"] and entry["grads"] for entry in found["entries"])
-
-
 def test_a_tape_that_was_recorded_while_differentiating():
     model, x, y = normalized_mlp()
     with viz.record():
@@ -371,17 +175,6 @@ def test_numbers_that_json_does_not_know():
 
 
 def test_an_operation_of_the_users_own():
-    class Cube(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x * x
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return g * 3 * x * x
-
     x = mg.tensor(2.0, requires_grad=True)
     with viz.record():
         y = Cube.apply(x)
@@ -393,15 +186,8 @@ def test_an_operation_of_the_users_own():
 
 @pytest.mark.parametrize("name", ["softmax", "leaf"])
 def test_a_function_with_the_name_of_an_operation_has_its_own_equation(name):
-    def forward(ctx, x):
-        return x * 2
-
-    def backward(ctx, g):
-        return g * 2
-
-    functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     x = mg.tensor([1.0, 2.0], requires_grad=True)
-    y = type(name, (mg.Function,), functions).apply(mg.softmax(x, 0)).sum()
+    y = doubling(name).apply(mg.softmax(x, 0)).sum()
     found = content(viz.explore(y, names={"x": x}))
     leaf, ours, own, _ = found["entries"]
     assert [entry["leaf"] for entry in (leaf, ours, own)] == [True, False, False]
@@ -523,120 +309,3 @@ def test_a_cotangent_can_be_given():
     x = mg.tensor([1.0, 2.0], requires_grad=True)
     page = shown(viz.explore(x * 2, grad=mg.tensor([1.0, 10.0]), names={"x": x}))
     assert page["x"]["grads"][0]["numbers"] == [[2.0, 20.0]]
-
-
-# ── equations ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def recorded_ops(y):
-    """The operations that y, and its first derivative as a function of everything, are made of."""
-    roots = [y]
-    leaves = [x for x, _ in tape_contents(y) if x is not None]
-    if leaves and y.size:
-        gradients = mg.grad(y, leaves, mg.ones(y.shape, dtype=y.dtype, requires_grad=True), create_graph=True, allow_unused=True)
-        roots += [g for g in gradients if g is not None and g.requires_grad]
-    return {(row["op"], len(row["inputs"])) for root in roots for row in root.tape()}
-
-
-def tape_contents(y):
-    from minigrad.engine.inspection import contents
-
-    return contents(y).values()
-
-
-def tensors_of(result):
-    return [y for y in (result if isinstance(result, (tuple, list)) else [result]) if isinstance(y, mg.Tensor)]
-
-
-def test_every_operation_that_is_recorded_has_an_equation(rng):
-    """All cases of the table of operations, their first derivatives, and what the table does not call."""
-    found = set()
-    for op in ALL:
-        for case in op.cases if op.gradient else ():
-            xs = [mg.tensor(sample(rng, shape, "float64", op.interval(k)), requires_grad=True) for k, shape in enumerate(case.shapes)]
-            options = {k: mg.tensor(v) if isinstance(v, np.ndarray) else v for k, v in case.options.items()}
-            for y in tensors_of(op(*xs, **options)):
-                if y.requires_grad:
-                    found |= recorded_ops(y)
-    x = mg.ones((2, 2), requires_grad=True)
-    parameter = mg.ones((1, 1, 2), requires_grad=True)
-    for kind in ("rnn_relu", "lstm", "gru"):
-        gates = {"rnn_relu": 1, "lstm": 4, "gru": 3}[kind]
-        state = mg.zeros((1, 2))
-        share = mg.broadcast_to(parameter, (1, 1, 2 * gates)) if gates == 1 else mg.concat([parameter] * gates, axis=2)
-        y = recurrent(Cell(kind), share, state, state if kind == "lstm" else None, mg.ones((2 * gates, 2)))[0]
-        found |= recorded_ops(y)
-    written = x * 1
-    written[0] = 5.0
-    found |= recorded_ops(written)
-    found |= recorded_ops(F.dropout(x, 0.5)) | recorded_ops(x.astype("float64")) | recorded_ops(x.copy())
-    unknown = {op for op, _ in found} - set(EQUATIONS)
-    assert not unknown, f"no equation in viz/equations.py: {sorted(unknown)}"
-    never = set(EQUATIONS) - {op for op, _ in found}
-    assert never <= {"to", "floor", "ceil", "round", "sign"}, f"nothing records: {sorted(never)}"
-    for op, inputs in found:
-        names = equation_of(op, inputs).inputs
-        assert inputs <= len(names) or names[-1].endswith("…"), f"{op} has {inputs} inputs, of which {names} are named"
-
-
-SOURCES = Path(mg.__file__).parent.parent / "cext"
-NUMERIC = [op for op, equation in EQUATIONS.items() if "functions." in equation.code or "arithmetic." in equation.code or "trigonometry." in equation.code]
-FUNCTIONS = {
-    **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "sign", "sqrt", "abs", "floor")},
-    "arcsin": np.arcsin, "arccos": np.arccos, "arctan": np.arctan, "arsinh": np.arcsinh, "arcosh": np.arccosh, "artanh": np.arctanh,
-    "ln": np.log, "log2": np.log2, "log10": np.log10, "ceil": np.ceil, "pi": np.pi,
-}  # fmt: skip
-SPELLED = {
-    "eˣ": "exp(x)", "2ˣ": "(2**x)", "aᵇ⁻¹": "(a**(b-1))", "aᵇ": "(a**b)", "²": "**2", "³": "**3", "√x": "sqrt(x)", "√π": "sqrt(pi)", "√": "sqrt",
-    "|x|": "abs(x)", "⌊x⌋": "floor(x)", "⌈x⌉": "ceil(x)", "⌊a / b⌋": "floor(a / b)", "−": "-", "₁₀": "10", "₂": "2",
-}  # fmt: skip
-
-
-def value_of(text, names):
-    """A formula of the table, computed: "2 g x" and "g cos x" are products."""
-    text = text.partition(",")[0]
-    for sign, spelled in SPELLED.items():
-        text = text.replace(sign, spelled)
-    functions = "|".join(sorted(FUNCTIONS, key=len, reverse=True))
-    text = re.sub(rf"\b({functions}) (\w+)", r"\1(\2)", text)
-    text = re.sub(rf"\b({functions}) \(", r"\1(", text)
-    text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", text)
-    return eval(text, {"__builtins__": {}}, {**FUNCTIONS, **names})
-
-
-# what is no formula, but words
-WORDS = {"atan2", "round", "erf"}
-
-
-@pytest.mark.parametrize("op", [op for op in NUMERIC if op not in WORDS])
-def test_equations_compute_what_the_operation_computes(op, rng):
-    """Output and gradient of each elementwise operation against the text that a reader sees."""
-    equation = EQUATIONS[op]
-    low, high = (1.1, 2) if op == "acosh" else (0.1, 0.9)
-    values = {name: rng.uniform(low, high, 5) for name in equation.inputs}
-    xs = [mg.tensor(value, requires_grad=True) for value in values.values()]
-    y = getattr(mg, op)(*xs)
-    g = rng.normal(size=5)
-    names = {**values, "g": g, "y": y.detach().numpy()}
-    np.testing.assert_allclose(value_of(equation.forward.removeprefix("y = "), names), names["y"], rtol=1e-12)
-    lines = dict(line.split(" = ", 1) for line in equation.backward.splitlines())
-    assert list(lines) == [f"d{name}" for name in equation.inputs]
-    for name, gradient in zip(equation.inputs, mg.grad(y, xs, mg.tensor(g)), strict=True):
-        np.testing.assert_allclose(value_of(lines[f"d{name}"], names) * np.ones(5), gradient.numpy(), rtol=1e-12, atol=1e-15)
-
-
-@pytest.mark.parametrize("key", [*EQUATIONS, *VARIANTS], ids=str)
-def test_the_source_of_a_derivative_is_where_the_table_says(key):
-    """In a clone the page shows the function; an installed package has no cext/ and shows its name."""
-    from minigrad.viz.sources import excerpt
-
-    equation = EQUATIONS[key] if isinstance(key, str) else VARIANTS[key]
-    if not equation.code:
-        assert key in {"leaf", "identity", "to"}
-        return
-    found = excerpt(equation.code)
-    if SOURCES.is_dir():
-        assert any(equation.code.partition(".")[2] + "(" in line for line in found["lines"])
-        assert len(found["lines"]) < 60
-    else:
-        assert found is None

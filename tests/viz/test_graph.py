@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from checks import doubling
 
 import minigrad as mg
 from minigrad import nn, viz
@@ -342,33 +343,20 @@ def test_names_of_tensors_and_modules_in_one_mapping():
     assert {entry["name"] for entry in json.loads(text)["entries"] if entry["leaf"]} == wanted
 
 
-def named_function(name):
-    class Twice(mg.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 2
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 2
-
-    return type(name, (Twice,), {})
-
-
 def test_a_function_that_is_called_leaf_is_an_operation():
     x = mg.ones(2, requires_grad=True)
-    graph = viz.graph(named_function("leaf").apply(x).exp())
+    graph = viz.graph(doubling("leaf").apply(x).exp())
     picture = Picture(graph)
     assert repr(graph) == "<Graph of 2 operations and 1 leaf>"
     assert [node[2][0] for node in picture.of("op")] == ["leaf", "exp"]
     assert [node[2][0] for node in picture.of("leaf")] == ["x"]
-    y, _ = mg.value_and_grad(lambda x: named_function("leaf").apply(x).sum())(mg.ones(2))
+    y, _ = mg.value_and_grad(lambda x: doubling("leaf").apply(x).sum())(mg.ones(2))
     assert not y.requires_grad  # it depends on nothing else that does
 
 
 def test_what_xml_forbids_is_replaced():
     x = mg.ones(2, requires_grad=True)
-    kind = type("Box\x0b\x01\x7f", (nn.Module,), {"forward": lambda self, x: named_function("up\x1b[1m\ufffe\ttab").apply(x)})
+    kind = type("Box\x0b\x01\x7f", (nn.Module,), {"forward": lambda self, x: doubling("up\x1b[1m\ufffe\ttab").apply(x)})
     graph = viz.graph(kind()(x), {"\x08name\x85\ud800": x})
     picture = Picture(graph)  # XML that can be read
     assert [node[2][0] for node in picture.of("op")] == ["up\ufffd[1m\ufffd\ttab"]

@@ -1,0 +1,108 @@
+"""The equations of recurrent layers: those of the very variant that a tape holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from minigrad.engine.ops.recurrent import Cell
+from minigrad.viz.equations import Equation
+
+INPUTS = ("x", "h₀", "c₀", "W_hh", "b", "γ", "β", "γ_c", "β_c")
+SOURCES = {
+    "lstm": "Hochreiter and Schmidhuber (1997); Gers et al. (2000)",
+    "gru": "Cho et al. (2014)",
+    "rnn": "Elman (1990)",
+}
+# GRU: what z weighs, and what that leaves to the state before
+UPDATES = {False: "(1 − z) n + z h_{t−1}", True: "(1 − z) h_{t−1} + z n"}
+CONVENTIONS = {False: "torch", True: "paper"}
+# What is normalized together
+GROUPS = {("gru", 2): "r and z together, n by itself", ("lstm", 4): "each of i, f, g, o by itself"}
+
+
+def equation_of_cell(cell: Cell, given: Collection[int]) -> Equation:
+    """What a recurrent layer computes in every step, and sends back through it.
+
+    Parameters
+    ----------
+    cell : Cell
+        The kind, and the variants of it: what is normalized, the GRU's convention, hard gates.
+    given : collection of int
+        Which of the inputs there are: x, the first states, W_hh, its bias, gain and shift of the norm, and those of the
+        LSTM's cell state. The others get no name.
+    """
+    kind = cell.kind.partition("_")[0]
+    names = tuple(name if k in given else "" for k, name in enumerate(INPUTS))
+    states = "h_0 = h₀, c_0 = c₀: the states that are given" if kind == "lstm" else "h_0 = h₀: the state that is given"
+    bias = " + b" if 4 in given else ""
+    product = f"a_t = W_hh h_{{t−1}}{bias}"
+    share = "x_t = the input's share of step t" + (", with its own LN" if cell.norm == "state" else "")
+    step, through, past = {"rnn": _rnn, "lstm": _lstm, "gru": _gru}[kind](cell)
+    forward = [states, share, product, *step, "y = h₁ … h_T", *_norms(cell, given), *_gates(cell)]
+    backward = [
+        "dh_t = dy_t + what step t + 1 sends back; after the last step the gradient of h_T",
+        *through, "da_t, dx_t = the gradients of a_t and of x_t", f"dh_{{t−1}} = da_t W_hh{past}",
+        "dW_hh = Σ_t da_tᵀ h_{t−1}",
+    ]  # fmt: skip
+    backward += ["db = Σ_t da_t"] if bias else []
+    backward += ["dγ = Σ_t du_t â_t, dβ = Σ_t du_t, with the gradient du_t of LN and the normalized â_t"] * (5 in given)
+    outputs = ("y", "h_T", "c_T") if kind == "lstm" else ("y", "h_T")
+    source = SOURCES[kind] + ("; Ba, Kiros and Hinton (2016)" if cell.norm else "")
+    return Equation(names, outputs, "\n".join(forward), "\n".join(backward), "recurrent.backward", source)
+
+
+# Of each kind: the lines of a step, those of its way back, and what passes by the product with W_hh on it.
+Step = tuple[list[str], list[str], str]
+
+
+def _sum(cell: Cell) -> str:
+    return {None: "x_t + a_t", "state": "x_t + LN(a_t)", "sum": "LN(x_t + a_t)"}[cell.norm]
+
+
+def _rnn(cell: Cell) -> Step:
+    line = f"h_t = tanh({_sum(cell)})" if cell.kind == "rnn_tanh" else f"h_t = max({_sum(cell)}, 0)"
+    return [line], [], ""
+
+
+def _lstm(cell: Cell) -> Step:
+    state = "σ(f) c_{t−1} + σ(i) tanh(g)"
+    forward = [
+        f"(i, f, g, o) = the four parts of {_sum(cell)}",
+        f"c_t = LN_c({state})" if cell.carry_norm else f"c_t = {state}",
+        "h_t = σ(o) tanh(LN_c(c_t))" if cell.norm_cell and not cell.carry_norm else "h_t = σ(o) tanh(c_t)",
+    ]
+    backward = [
+        "dc_t = what comes from h_t + what step t + 1 sends back",
+        "dc_{t−1} = σ(f) dc_t" + (", with dc_t brought through LN_c" if cell.carry_norm else ""),
+    ]
+    return forward, backward, ""
+
+
+def _gru(cell: Cell) -> Step:
+    used, other = UPDATES[cell.swap], UPDATES[not cell.swap]
+    forward = [
+        "(x_r, x_z, x_n) = the three parts of x_t",
+        f"(u_r, u_z, u_n) = the three parts of {'LN(a_t)' if cell.norm else 'a_t'}",
+        "r = σ(x_r + u_r)",
+        "z = σ(x_z + u_z)",
+        "n = tanh(x_n + r u_n)",
+        f"h_t = {used}",
+        f"this is the convention {CONVENTIONS[cell.swap]!r}; {CONVENTIONS[not cell.swap]!r} has {other}",
+    ]
+    return forward, [], " + (1 − z) dh_t" if cell.swap else " + z dh_t"
+
+
+def _norms(cell: Cell, given: Collection[int]) -> list[str]:
+    if cell.norm is None:
+        return []
+    count = len(cell.sizes)
+    many = "all columns together" if count == 1 else f"each of {count} groups of columns by itself"
+    together = GROUPS.get((cell.kind, count), many)
+    lines = [f"LN(a) = {'γ ' * (5 in given)}(a − μ) / √(σ² + ε){' + β' * (6 in given)}, over {together}"]
+    if cell.norm_cell:
+        lines.append(f"LN_c(c) = {'γ_c ' * (7 in given)}(c − μ) / √(σ² + ε){' + β_c' * (8 in given)}, over the units")
+    return lines
+
+
+def _gates(cell: Cell) -> list[str]:
+    return [f"σ(a) = {cell.slope:.4g} a + 0.5, cut off at 0 and 1"] if cell.slope else []

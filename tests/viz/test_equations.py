@@ -1,0 +1,123 @@
+"""Every operation has an equation on its page, which computes what the operation computes."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checks import sample
+from table import ALL
+
+import minigrad as mg
+from minigrad.engine.inspection import contents
+from minigrad.engine.ops.recurrent import Cell, recurrent
+from minigrad.nn import functional as F
+from minigrad.viz.equations import EQUATIONS, VARIANTS, equation_of
+from minigrad.viz.sources import excerpt
+
+
+def recorded_ops(y):
+    """The operations that y, and its first derivative as a function of everything, are made of."""
+    roots = [y]
+    leaves = [x for x, _ in contents(y).values() if x is not None]
+    if leaves and y.size:
+        gradients = mg.grad(y, leaves, mg.ones(y.shape, dtype=y.dtype, requires_grad=True), create_graph=True, allow_unused=True)
+        roots += [g for g in gradients if g is not None and g.requires_grad]
+    return {(row["op"], len(row["inputs"])) for root in roots for row in root.tape()}
+
+
+def tensors_of(result):
+    return [y for y in (result if isinstance(result, (tuple, list)) else [result]) if isinstance(y, mg.Tensor)]
+
+
+def test_every_operation_that_is_recorded_has_an_equation(rng):
+    """All cases of the table of operations, their first derivatives, and what the table does not call."""
+    found = set()
+    for op in ALL:
+        for case in op.cases if op.gradient else ():
+            xs = [mg.tensor(sample(rng, shape, "float64", op.interval(k)), requires_grad=True) for k, shape in enumerate(case.shapes)]
+            options = {k: mg.tensor(v) if isinstance(v, np.ndarray) else v for k, v in case.options.items()}
+            for y in tensors_of(op(*xs, **options)):
+                if y.requires_grad:
+                    found |= recorded_ops(y)
+    x = mg.ones((2, 2), requires_grad=True)
+    parameter = mg.ones((1, 1, 2), requires_grad=True)
+    for kind in ("rnn_relu", "lstm", "gru"):
+        gates = {"rnn_relu": 1, "lstm": 4, "gru": 3}[kind]
+        state = mg.zeros((1, 2))
+        share = mg.broadcast_to(parameter, (1, 1, 2 * gates)) if gates == 1 else mg.concat([parameter] * gates, axis=2)
+        y = recurrent(Cell(kind), share, state, state if kind == "lstm" else None, mg.ones((2 * gates, 2)))[0]
+        found |= recorded_ops(y)
+    written = x * 1
+    written[0] = 5.0
+    found |= recorded_ops(written)
+    found |= recorded_ops(F.dropout(x, 0.5)) | recorded_ops(x.astype("float64")) | recorded_ops(x.copy())
+    unknown = {op for op, _ in found} - set(EQUATIONS) - RECURRENT
+    assert not unknown, f"no equation in viz/equations.py: {sorted(unknown)}"
+    never = set(EQUATIONS) - {op for op, _ in found}
+    assert never <= {"to", "floor", "ceil", "round", "sign"}, f"nothing records: {sorted(never)}"
+    for op, inputs in ((op, inputs) for op, inputs in found if op not in RECURRENT):
+        names = equation_of(op, inputs).inputs
+        assert inputs <= len(names) or names[-1].endswith("…"), f"{op} has {inputs} inputs, of which {names} are named"
+
+
+RECURRENT = {"rnn", "lstm", "gru"}  # their equations depend on the variant: test_recurrent_pages
+SOURCES = Path(mg.__file__).parent.parent / "cext"
+NUMERIC = [op for op, equation in EQUATIONS.items() if "functions." in equation.code or "arithmetic." in equation.code or "trigonometry." in equation.code]
+FUNCTIONS = {
+    **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "sign", "sqrt", "abs", "floor")},
+    "arcsin": np.arcsin, "arccos": np.arccos, "arctan": np.arctan, "arsinh": np.arcsinh, "arcosh": np.arccosh, "artanh": np.arctanh,
+    "ln": np.log, "log2": np.log2, "log10": np.log10, "ceil": np.ceil, "pi": np.pi,
+}  # fmt: skip
+SPELLED = {
+    "eˣ": "exp(x)", "2ˣ": "(2**x)", "aᵇ⁻¹": "(a**(b-1))", "aᵇ": "(a**b)", "²": "**2", "³": "**3", "√x": "sqrt(x)", "√π": "sqrt(pi)", "√": "sqrt",
+    "|x|": "abs(x)", "⌊x⌋": "floor(x)", "⌈x⌉": "ceil(x)", "⌊a / b⌋": "floor(a / b)", "−": "-", "₁₀": "10", "₂": "2",
+}  # fmt: skip
+
+
+def value_of(text, names):
+    """A formula of the table, computed: "2 g x" and "g cos x" are products."""
+    text = text.partition(",")[0]
+    for sign, spelled in SPELLED.items():
+        text = text.replace(sign, spelled)
+    functions = "|".join(sorted(FUNCTIONS, key=len, reverse=True))
+    text = re.sub(rf"\b({functions}) (\w+)", r"\1(\2)", text)
+    text = re.sub(rf"\b({functions}) \(", r"\1(", text)
+    text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", text)
+    return eval(text, {"__builtins__": {}}, {**FUNCTIONS, **names})
+
+
+# what is no formula, but words
+WORDS = {"atan2", "round", "erf"}
+
+
+@pytest.mark.parametrize("op", [op for op in NUMERIC if op not in WORDS])
+def test_equations_compute_what_the_operation_computes(op, rng):
+    """Output and gradient of each elementwise operation against the text that a reader sees."""
+    equation = EQUATIONS[op]
+    low, high = (1.1, 2) if op == "acosh" else (0.1, 0.9)
+    values = {name: rng.uniform(low, high, 5) for name in equation.inputs}
+    xs = [mg.tensor(value, requires_grad=True) for value in values.values()]
+    y = getattr(mg, op)(*xs)
+    g = rng.normal(size=5)
+    names = {**values, "g": g, "y": y.detach().numpy()}
+    np.testing.assert_allclose(value_of(equation.forward.removeprefix("y = "), names), names["y"], rtol=1e-12)
+    lines = dict(line.split(" = ", 1) for line in equation.backward.splitlines())
+    assert list(lines) == [f"d{name}" for name in equation.inputs]
+    for name, gradient in zip(equation.inputs, mg.grad(y, xs, mg.tensor(g)), strict=True):
+        np.testing.assert_allclose(value_of(lines[f"d{name}"], names) * np.ones(5), gradient.numpy(), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("key", [*EQUATIONS, *VARIANTS], ids=str)
+def test_the_source_of_a_derivative_is_where_the_table_says(key):
+    """In a clone the page shows the function; an installed package has no cext/ and shows its name."""
+    equation = EQUATIONS[key] if isinstance(key, str) else VARIANTS[key]
+    if not equation.code:
+        assert key in {"leaf", "identity", "to"}
+        return
+    found = excerpt(equation.code)
+    if SOURCES.is_dir():
+        assert any(equation.code.partition(".")[2] + "(" in line for line in found["lines"])
+        assert len(found["lines"]) < 60
+    else:
+        assert found is None

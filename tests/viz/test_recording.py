@@ -1,0 +1,143 @@
+"""A recording keeps values and times as they were, and tells whoever else watches what it hears."""
+
+import threading
+
+import pytest
+from checks import watched
+from pages import shown
+
+import minigrad as mg
+from minigrad import viz
+from minigrad.engine import tape
+
+
+def test_values_are_those_of_their_time():
+    """Neither a later write into a result nor an update of a leaf shows."""
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    with viz.record():
+        y = x + 1
+        z = y * 3
+        with mg.no_grad():
+            y.fill_(7.0)
+        total = z.sum()
+    with mg.no_grad():
+        x.fill_(9.0)
+    page = shown(viz.explore(total, names={"x": x}))
+    assert page["add"]["outs"][0]["numbers"] == [[2.0, 3.0]]
+    assert page["x"]["outs"][0]["numbers"] == [[1.0, 2.0]]
+
+
+def test_the_newest_recording_counts_and_an_older_one_can_be_given():
+    x = mg.tensor(2.0, requires_grad=True)
+    with viz.record() as first:
+        y = x * x
+    with viz.record():
+        _ = x + 1
+    assert shown(viz.explore(y))["multiply"]["outs"] is None
+    assert shown(viz.explore(y, recording=first))["multiply"]["outs"][0]["numbers"] == [[4.0]]
+
+
+def test_recordings_nest_and_give_the_thread_back():
+    """The outer block hears of what the inner one hears, and after an error nobody watches any more."""
+    x = mg.tensor(2.0, requires_grad=True)
+    with viz.record() as outer:
+        with viz.record() as inner:
+            y = x.exp()
+        z = y * 3
+    assert len(inner.values) == 1
+    assert len(outer.values) == 2
+    assert shown(viz.explore(z, recording=outer))["exp"]["forward"] > 0
+    with pytest.raises(mg.GradientError), viz.record() as broken:
+        mg.ones(2).backward()
+    _ = x.exp()
+    assert broken.values == {}
+    assert tape.set_observer(None) is None
+    with pytest.raises(RuntimeError, match=r"\[record\] expected a block that is not open yet"), outer, outer:
+        pass
+    assert tape.set_observer(None) is None
+
+
+class Hearer:
+    """Who watches a thread by itself, and passes on to whoever watched before."""
+
+    def __init__(self):
+        self.heard, self.before = [], None
+
+    def tell(self, name, *told):
+        self.heard.append((name, *(x for x in told if isinstance(x, str))))
+        if self.before is not None:
+            getattr(self.before, name)(*told)
+
+    def recorded(self, *told):
+        self.tell("recorded", *told)
+
+    def passed(self, *told):
+        self.tell("passed", *told)
+
+    def entered(self, *told):
+        self.tell("entered", *told)
+
+    def left(self, *told):
+        self.tell("left", *told)
+
+
+@pytest.fixture
+def hearer():
+    """Someone who watches all the time."""
+    with watched(Hearer()) as watching:
+        yield watching
+
+
+def test_whoever_came_during_a_recording_goes_on_watching(hearer):
+    """The recording stays as a link that says nothing, until it stands at the end and is told of something."""
+    x = mg.tensor(2.0, requires_grad=True)
+    late = Hearer()
+    with viz.record() as recording:
+        late.before = tape.set_observer(late)
+        x.exp()
+    x.sin()
+    with recording:  # again, while its first link is still there
+        x.cos()
+    noted = len(recording.values)
+    x.tan()
+    assert tape.set_observer(late.before) is late
+    x.sinh()
+    ops = ["exp", "sin", "cos", "tan"]
+    assert late.heard == [("recorded", op) for op in ops]
+    assert hearer.heard == [("recorded", op) for op in [*ops, "sinh"]]
+    assert noted == len(recording.values) == 2
+
+
+def test_a_profile_sees_what_follows_a_recording_in_another_thread():
+    """Its observer is put on inside of the block, by the first kernel of the thread."""
+    w = mg.tensor([1.0, 2.0], requires_grad=True)
+
+    def work():
+        with viz.record():
+            w.exp()
+        w.sin()
+
+    with mg.profile() as p:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert {(event.op, event.phase) for event in p.events} == {("exp", "forward"), ("sin", "forward")}
+
+
+def test_an_exploring_pass_is_heard_by_who_watched_before(hearer):
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    loss = (x * x).sum()
+    viz.explore(loss)
+    told = [entry for entry in hearer.heard if entry[0] in ("entered", "left")]
+    assert told == [("entered", "sum"), ("left",), ("entered", "multiply"), ("left",), ("entered", "leaf"), ("left",)]
+    with mg.no_grad():
+        x + 1
+    assert hearer.heard[-1] == ("passed", "add")
+
+
+def test_a_profile_books_an_exploring_pass_as_a_backward_pass():
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    loss = x.exp().sum()
+    with mg.profile() as p:
+        viz.explore(loss)
+    assert ("exp", "backward") in {(event.op, event.phase) for event in p.events}

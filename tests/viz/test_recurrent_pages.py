@@ -1,0 +1,140 @@
+"""Recurrent layers on the page of a tape: their states, their gradients, and the equation of the variant in use."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pages import content, first_numbers, shown, values
+
+import minigrad as mg
+from minigrad import nn, viz
+from minigrad.engine.ops.recurrent import projected
+
+
+@pytest.mark.parametrize("kind, outputs", [("lstm", 3), ("gru", 2), ("rnn_tanh", 2)])
+def test_recurrent_layers(kind, outputs):
+    mg.manual_seed(0)
+    layer = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn_tanh": nn.RNN}[kind](3, 4, norm="layer")
+    with viz.record():
+        y, _ = layer(mg.random.normal(0, 1, (5, 2, 3)))
+        loss = (y * y).sum()
+    page = shown(viz.explore(loss, names=layer))
+    entry = page[kind.partition("_")[0]]
+    assert len(entry["outs"]) == outputs
+    assert entry["outs"][0]["shape"] == [5, 2, 4]
+    assert entry["grads"][1] is None
+    np.testing.assert_allclose(values(page["weight_hh_l0"]["grads"][0])[:8], first_numbers(mg.grad(loss, layer.weight_hh_l0)), rtol=1e-6)
+
+
+def test_a_step_of_a_composed_lstm():
+    mg.manual_seed(0)
+    cell = nn.LSTMCell(3, 4, norm="layer")
+    with viz.record():
+        h, c = cell(mg.random.normal(0, 1, (2, 3)), (mg.zeros((2, 4)), mg.zeros((2, 4))))
+        loss = (h * h).sum() + c.sum()
+    found = content(viz.explore(loss, names=cell))
+    assert all(entry["outs"] and entry["grads"] for entry in found["entries"])
+
+
+# ── the equation of the variant in use ────────────────────────────────────────────────────────────
+
+LAYERS = {
+    "rnn": lambda: nn.RNN(3, 4),
+    "relu": lambda: nn.RNN(3, 4, nonlinearity="relu"),
+    "LN-RNN": lambda: nn.RNN(3, 4, norm="layer"),
+    "lstm": lambda: nn.LSTM(3, 4),
+    "LN-LSTM": lambda: nn.LSTM(3, 4, norm="layer"),
+    "each gate": lambda: nn.LSTM(3, 4, norm="layer", norm_each_gate=True),
+    "carried": lambda: nn.LSTM(3, 4, norm="layer", carry_norm=True, gate_activation="hard_sigmoid"),
+    "gru": lambda: nn.GRU(3, 4, gate_activation="hardsigmoid"),
+    "gru, paper": lambda: nn.GRU(3, 4, convention="paper"),
+    "LN-GRU": lambda: nn.GRU(3, 4, norm="layer"),
+    "LN-GRU, torch": lambda: nn.GRU(3, 4, norm="layer", convention="torch"),
+}
+SOURCES = Path(mg.__file__).parent.parent / "cext"
+FACTORS = re.compile(r"(?<=[\w)]) (?=[\w(])")
+
+
+def normalized(a, sizes, gamma, beta, eps):
+    parts = np.split(a, np.cumsum(sizes)[:-1])
+    return np.concatenate([(p - p.mean()) / np.sqrt(p.var() + eps) for p in parts]) * gamma + beta
+
+
+def step(text, cell, names):
+    """h and c after one step, by the lines that a reader sees: a space between two factors is a product."""
+    gate = f"σ(a) = {cell.slope:.4g} a + 0.5, cut off at 0 and 1"
+    assert (gate in text.splitlines()) == (cell.slope > 0)
+    scope = {
+        "tanh": np.tanh, "max": np.maximum, "split": np.split, **names,
+        "σ": lambda a: np.clip(cell.slope * a + 0.5, 0, 1) if cell.slope else 1 / (1 + np.exp(-a)),
+        "LN": lambda a: normalized(a, cell.sizes, names["γ"], names["β"], cell.eps),
+        "LN_c": lambda a: normalized(a, (a.size,), names["γ_c"], names["β_c"], cell.eps_c),
+    }  # fmt: skip
+    for line in text.splitlines():
+        left, _, right = line.partition(" = ")
+        right = right.replace("h_{t−1}", "h").replace("c_{t−1}", "c").replace("−", "-").replace("W_hh h", "W_hh @ h")
+        if left.startswith("("):
+            exec(f"{left} = split({right.split(' parts of ')[1]}, {left.count(',') + 1})", scope)
+        elif left in ("a_t", "h_t", "c_t", "r", "z", "n"):
+            exec(f"{left} = {FACTORS.sub(' * ', right)}", scope)
+    return scope["h_t"], scope.get("c_t")
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_equation_computes_what_the_layer_computes(name, rng):
+    """Every line that is shown, taken as it stands, for two steps from states that are given."""
+    layer = LAYERS[name]().to("float64")
+    for parameter in layer.parameters():
+        parameter.detach()[...] = rng.normal(0, 1, parameter.shape)
+    kind = type(layer).__name__.lower()
+    x = rng.normal(size=(2, 1, 3))
+    h, c = rng.normal(size=(1, 1, 4)), rng.normal(size=(1, 1, 4))
+    state = (mg.tensor(h), mg.tensor(c)) if kind == "lstm" else mg.tensor(h)
+    y, last = layer(mg.tensor(x), state)
+    page = viz.explore(y.sum())
+    found = content(page)
+    (entry,) = [entry for entry in found["entries"] if entry["op"] == kind]
+    equation = found["equations"][entry["equation"]]
+    cell, (weight, bias, *affine) = layer._loop("_l0")
+    names = dict(zip(("γ", "β", "γ_c", "β_c"), (None if p is None else p.detach().numpy() for p in affine), strict=True))
+    names |= {"W_hh": weight.detach().numpy(), "b": None if bias is None else bias.detach().numpy(), "h": h[0, 0], "c": c[0, 0]}
+    shares = projected(cell, *layer._source("_l0", mg.tensor(x))).detach().numpy()
+    for t in range(2):
+        names["x_t"] = shares[t, 0]
+        names["h"], names["c"] = step(equation["forward"], cell, names)
+        np.testing.assert_allclose(names["h"], y.detach().numpy()[t, 0], rtol=1e-10, err_msg=equation["forward"])
+    if kind == "lstm":
+        np.testing.assert_allclose(names["c"], last[1].detach().numpy()[0, 0], rtol=1e-10)
+    there = {"x", "h₀", "W_hh"} | ({"c₀"} if kind == "lstm" else set()) | ({"b"} if bias is not None else set())
+    there |= {key for key, p in zip(("γ", "β", "γ_c", "β_c"), affine, strict=True) if p is not None}
+    assert {given for given in equation["inputs"] if given} == there
+    if SOURCES.is_dir():  # an installed package has none
+        assert any("recurrent_backward(cell, arrays)" in line for line in equation["excerpt"]["lines"])
+
+
+@pytest.mark.parametrize("convention, used, other", [("torch", "(1 − z) n + z h_{t−1}", "(1 − z) h_{t−1} + z n"),
+                                                     ("paper", "(1 − z) h_{t−1} + z n", "(1 − z) n + z h_{t−1}")])  # fmt: skip
+def test_a_gru_shows_its_convention_and_names_the_other(convention, used, other):
+    """Also how the old state's gradient passes by the product."""
+    y, _ = nn.GRU(3, 4, norm="layer", convention=convention)(mg.ones((2, 1, 3)))
+    found = content(viz.explore(y.sum()))
+    (equation,) = [equation for equation in found["equations"] if "h_T" in equation["outputs"]]
+    lines = equation["forward"].splitlines()
+    assert f"h_t = {used}" in lines
+    (said,) = [line for line in lines if "convention" in line]
+    assert f"'{convention}'" in said
+    assert said.endswith(other)
+    assert f"dh_{{t−1}} = da_t W_hh + {'z' if convention == 'torch' else '(1 − z)'} dh_t" in equation["backward"].splitlines()
+
+
+def test_the_first_states_of_an_lstm_are_shown():
+    """They need no gradient; the page shows them as what backward reads."""
+    layer, h, c = nn.LSTM(3, 4, norm="layer"), mg.full((1, 1, 4), 2.0), mg.full((1, 1, 4), 5.0)
+    y, _ = layer(mg.ones((2, 1, 3)), (h, c))
+    page = viz.explore(y.sum())
+    entry = shown(page)["lstm"]
+    assert [entry["read"][k]["numbers"] for k in (1, 2)] == [[[2.0] * 4], [[5.0] * 4]]
+    (equation,) = [equation for equation in content(page)["equations"] if "c_T" in equation["outputs"]]
+    assert equation["inputs"][1:3] == ["h₀", "c₀"]
+    assert "c_0 = c₀" in equation["forward"]
