@@ -1,20 +1,20 @@
-"""What several pages show alike: tables, and what the recorded experiments say of a claim."""
+"""What pages show alike: figures that can be read on light and on dark ones, and tables.
 
-import re
+It needs nothing beside it: a notebook of such a page brings it along.
+"""
+
 from collections.abc import Iterable
-from pathlib import Path
 
 import matplotlib as mpl
 from IPython.display import Markdown
+from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-RESULTS = Path(__file__).resolve().parent.parent / "examples" / "results" / "README.md"
+from minigrad import viz
 
-# A white card with dark ink can be read on a light and on a dark page.
-mpl.rcParams.update({
-    "figure.facecolor": "white", "savefig.facecolor": "white", "figure.figsize": (7.0, 3.0), "figure.dpi": 130,
-    "figure.constrained_layout.use": True, "axes.grid": True, "grid.alpha": 0.3, "font.size": 9,
-})  # fmt: skip
-COLORS = {"none": "#6e6e6e", "BN": "#0b6cb8", "LN": "#d1500a", "GN": "#2a8a3e", "IN": "#8a4fb0", "WN": "#a3841b"}
+# Figures have no ground of their own: their colors can be read on a light and on a dark page.
+set_matplotlib_formats("svg")
+mpl.rcParams.update(viz.STYLE | {"figure.figsize": (7.0, 3.0), "figure.constrained_layout.use": True})
+COLORS = {"none": "#7d7d7d", "BN": "#2b7fd0", "LN": "#e0702b", "GN": "#2f9e5b", "IN": "#9b62c2", "WN": "#a3841b"}
 
 
 def text(value: object) -> str:
@@ -29,44 +29,3 @@ def table(header: str, rows: Iterable[Iterable[object]]) -> Markdown:
     names = [name.strip() for name in header.split("|")]
     lines = [names, ["---"] * len(names), *([text(value) for value in row] for row in rows)]
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
-
-
-def _rows(experiment: str, words: tuple[str, ...]) -> list[list[str]]:
-    rows = []
-    for line in RESULTS.read_text(encoding="utf-8").splitlines():
-        if line.startswith(f"| [{experiment}]") and all(word in line for word in words):
-            rows.append([cell.strip() for cell in line.strip("| ").split(" | ")][1:])
-    if not rows:
-        raise LookupError(f"no claim of {experiment} with {words}")
-    return rows
-
-
-def claims(experiment: str, *words: str) -> Markdown:
-    """The rows about an experiment in the table of recorded results, those that hold all of the words."""
-    return table("the document says | criterion | measured | verdict", _rows(experiment, words))
-
-
-def verdicts(experiment: str, *words: str) -> str:
-    """The verdicts of these rows, a word each: a page that says them in its text asserts that they are still these."""
-    return " ".join(row[-1].strip("*") for row in _rows(experiment, words))
-
-
-def means(experiment: str, *cells: str) -> list[float]:
-    """The means (of "mean ± deviation") in the row of an experiment's section that begins with these cells."""
-    for line in _section(experiment).splitlines():
-        found = [cell.strip() for cell in line.strip("| ").split(" | ")]
-        numbers = [cell for cell in found[len(cells) :] if cell]
-        if found[: len(cells)] == list(cells) and numbers and all(" ± " in cell for cell in numbers):
-            return [float(cell.split(" ± ")[0]) for cell in numbers]
-    raise LookupError(f"no row of {experiment} with {cells}")
-
-
-def _section(experiment: str) -> str:
-    parts = re.split(r"^## ", RESULTS.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return next(part for part in parts if part.startswith(experiment + "\n"))
-
-
-def recorded(experiment: str, start: str = "") -> Markdown:
-    """The table of numbers in an experiment's own section, the first whose header begins with the words given."""
-    blocks = re.findall(r"(?:^\|.*\n)+", _section(experiment), re.MULTILINE)
-    return Markdown(next(block for block in blocks if block.startswith(f"| {start}")))

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
 STYLE = "border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:0.9em"
 RULE = "1px solid color-mix(in srgb, currentColor 30%, transparent)"
-SHORT = 30  # letters of what is not broken into lines
 FAINT = "1px solid color-mix(in srgb, currentColor 12%, transparent)"
 
 
@@ -28,7 +27,10 @@ def as_text(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
 
 
 def as_html(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), note: str = "") -> str:
-    """The same as an HTML table that takes its colors from the page; a `note` stands under it."""
+    """The same as an HTML table that takes its colors from the page; a `note` stands under it.
+
+    No cell is broken into lines: a table too wide for its place can be moved sideways.
+    """
 
     def line(row: Sequence[str], tag: str, rule: str) -> str:
         if len(row) == 1:
@@ -37,7 +39,7 @@ def as_html(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
         cells = []
         for k, cell in enumerate(row):
             style = f"text-align:{'right' if k in right else 'left'};padding:0.15em 0.6em;border-bottom:{rule}"
-            style += ";white-space:nowrap" if len(cell) <= SHORT else ";overflow-wrap:anywhere;min-width:12em"
+            style += ";white-space:nowrap"
             cells.append(f'<{tag} style="{style}">{html.escape(cell)}</{tag}>')
         return f"<tr>{''.join(cells)}</tr>"
 

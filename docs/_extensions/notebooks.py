@@ -5,16 +5,23 @@ from pathlib import Path, PurePosixPath
 
 import nbformat
 
-SHARED = re.compile(r"^(?:from|import) (shown|ladder)\b", re.MULTILINE)  # files of docs/ that pages share
-NOTE = "This notebook imports `{}`, a file of `docs/` in minigrad's repository: run it in the folder `{}` of a clone."
+DOCS = Path(__file__).parent.parent
+BROUGHT = re.compile(r"^(?:from|import) (shown)\b", re.MULTILINE)  # files of docs/ that need nothing beside them
+READ = re.compile(r"^(?:from|import) (?:results|ladder)\b|[\"']\.\./\.\.", re.MULTILINE)  # what reads the repository
+CLONE = "This notebook reads files of minigrad's repository: run it in the folder `{}` of a clone."
 
 
 def noted(notebook, page):
-    """With a word, before all else, on the file it needs beside it, if it needs one."""
-    needed = SHARED.search("\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code"))
-    if needed:
-        text = NOTE.format(needed[1], PurePosixPath("docs", page).parent)
-        notebook.cells.insert(0, nbformat.v4.new_markdown_cell(text))
+    """With what it needs before all else: a cell that writes a file beside it, or the word that it needs a clone."""
+    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    if READ.search(code):
+        cell = nbformat.v4.new_markdown_cell(CLONE.format(PurePosixPath("docs", page).parent))
+    elif needed := BROUGHT.search(code):
+        text = (DOCS / f"{needed[1]}.py").read_text(encoding="utf-8")
+        cell = nbformat.v4.new_code_cell(f"%%writefile {needed[1]}.py\n{text}")
+    else:
+        return notebook
+    notebook.cells.insert(0, cell)
     return notebook
 
 

@@ -15,18 +15,15 @@ from matplotlib_inline.backend_inline import set_matplotlib_formats
 from threadpoolctl import threadpool_limits
 
 import minigrad as mg
+from minigrad import viz
 
 ROOT = Path(__file__).resolve().parents[2]
-INK, BAR, OURS = "#7d838c", "#8fa3bf", "#d1782f"  # to be read on white and on black
+INK, BAR, OURS = viz.STYLE["text.color"], "#8fa3bf", "#d1782f"  # to be read on white and on black
 
 # NumPy's BLAS has threads of its own, which on a busy machine wait for each other longer than a small product takes.
 threadpool_limits(1, "blas")
 set_matplotlib_formats("svg")
-plt.rcParams.update({
-    "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "font.size": 10,
-    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "axes.titlecolor": INK, "xtick.color": INK,
-    "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "path",
-})  # fmt: skip
+plt.rcParams.update(viz.STYLE | {"axes.grid": False})
 
 
 # ── derivatives ──

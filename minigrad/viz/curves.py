@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLORS = ("#2563eb", "#ea580c", "#16a34a", "#9333ea", "#db2777", "#0891b2", "#ca8a04", "#6b7280")
-TEXT, EDGE, GRID = "#4b5563", "#9ca3af", "#e5e7eb"
 MIDDLE = "#7d7d7d"  # as far from white as from black: readable on light and on dark pages
-# What figures of minigrad share: matplotlib's settings, for ``plt.style.context``.
+# What figures of minigrad share: matplotlib's settings, for ``plt.style.context``. They have no ground of their own.
 STYLE: dict[str, Any] = {
     "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
-    "axes.grid": True, "axes.axisbelow": True, "grid.color": GRID, "axes.edgecolor": EDGE,
-    "xtick.color": TEXT, "ytick.color": TEXT, "axes.labelcolor": TEXT, "legend.frameon": False,
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": MIDDLE, "grid.alpha": 0.25, "axes.edgecolor": MIDDLE,
+    "text.color": MIDDLE, "xtick.color": MIDDLE, "ytick.color": MIDDLE, "axes.labelcolor": MIDDLE,
+    "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "legend.frameon": False,
 }  # fmt: skip
 
 WORD = r"(?<![a-z])({})(?![a-z])[\s_.:/-]*"
@@ -91,10 +91,6 @@ def curves(
         if axes is None:
             figure, axes = plt.subplots(figsize=(6.0, 3.6), layout="constrained")
             plt.close(figure)  # a notebook would show it twice
-            figure.set_facecolor("none")
-            axes.set_facecolor("none")
-            axes.tick_params(which="both", colors=MIDDLE)
-            axes.grid(True, color=MIDDLE, alpha=0.25)
         colors = dict.fromkeys(_quantity(name) for name in found)
         colors = {quantity: COLORS[n % len(COLORS)] for n, quantity in enumerate(colors)}
         for name, runs in found.items():
@@ -112,13 +108,10 @@ def curves(
         if log:
             axes.set_yscale("log")
         axes.set(xlabel=xlabel, ylabel=ylabel)
-        heading = axes.set_title(title)
-        legend = axes.legend(frameon=False)
-        if own:
-            for text in (axes.xaxis.label, axes.yaxis.label, heading, *legend.get_texts()):
-                text.set_color(MIDDLE)
-            if x is None:
-                axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_title(title)
+        axes.legend(frameon=False)
+        if own and x is None:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return cast("Figure", axes.figure)
 
 

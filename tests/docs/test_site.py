@@ -33,6 +33,8 @@ pytestmark = [
 RESOURCES = {("script", "src"), ("img", "src"), ("img", "srcset"), ("iframe", "src"), ("source", "src"), ("video", "src"),
              ("audio", "src"), ("embed", "src"), ("object", "data"), ("link", "href"), ("use", "href"), ("image", "href")}  # fmt: skip
 
+BRINGS = "%%writefile "  # how a notebook begins that brings a file
+
 
 class Page(HTMLParser):
     """What a page names, where it leads, and what it loads."""
@@ -171,7 +173,7 @@ def test_pages_that_run_are_there_as_notebooks(site, pages):
         target = site / "_notebooks" / name.with_suffix(".ipynb")
         notebook = nbformat.read(target, 4)
         nbformat.validate(notebook)
-        cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        cells = [cell for cell in notebook.cells if cell.cell_type == "code" and not cell.source.startswith(BRINGS)]
         assert len(cells) == len(re.findall(r"^(?:`{3,}|:{3,})\{code-cell\}", source.read_text(encoding="utf-8"), re.MULTILINE))
         for cell in cells:
             failed = any(output.output_type == "error" for output in cell.outputs)
@@ -179,6 +181,39 @@ def test_pages_that_run_are_there_as_notebooks(site, pages):
         page = site / name.with_suffix(".html")
         assert any(cell.outputs for cell in cells) or 'class="cell_output' not in page.read_text(encoding="utf-8")
         assert any((page.parent / unquote(link)).resolve() == target.resolve() for link in pages[page].links)
+
+
+def test_notebooks_bring_what_they_need_or_say_so(site, tmp_path):
+    """A notebook that was downloaded runs in an empty folder, or begins by saying that it needs a clone."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    kinds = {}
+    for path in sorted((site / "_notebooks").rglob("*.ipynb")):
+        cells = nbformat.read(path, 4).cells
+        said = cells[0].cell_type == "markdown" and " of a clone" in cells[0].source
+        brought = cells[0].source.startswith(BRINGS)
+        code = "\n".join(cell.source for cell in cells[brought:] if cell.cell_type == "code")
+        local = [name for name in re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE) if list(DOCS.rglob(f"{name}.py"))]
+        assert said or set(local) <= ({"shown"} if brought else set()), f"{path.name} imports {local}"
+        assert said or "../.." not in code, f"{path.name} reads the repository"
+        if brought:
+            assert cells[0].source.partition("\n")[2] == (DOCS / "shown.py").read_text(encoding="utf-8")
+        kinds.setdefault("clone" if said else "brought" if brought else "alone", []).append(path)
+    assert len(kinds) == 3
+    source = next(path for path in kinds["brought"] if path.stem == "kinds")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(mg.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])}
+    NotebookClient(nbformat.read(source, 4), timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute(env=environment)
+    assert [path.name for path in tmp_path.glob("*.py")] == ["shown.py"]
+
+
+def test_figures_have_no_ground_of_their_own(site):
+    """They are read on light and on dark pages: what matplotlib draws behind everything has no color."""
+    figures = [path for path in (site / "_images").glob("*.svg") if 'id="figure_1"' in path.read_text(encoding="utf-8")]
+    assert len(figures) > 10
+    for path in figures:
+        patch = re.search(r'<g id="patch_1">\s*<path [^>]*style="([^"]*)"', path.read_text(encoding="utf-8"))
+        assert patch is None or "fill: none" in patch[1] or "opacity: 0" in patch[1], f"{path.name}: {patch[1]}"
 
 
 def test_pages_fit_a_phone_and_ask_nobody(site, pages):
