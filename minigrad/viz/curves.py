@@ -137,8 +137,8 @@ def _runs(history: Any) -> dict[str, np.ndarray]:
             raise TypeError(f"[curves] expected names that are strings, got {name!r} of type {type(name).__name__}")
         try:
             runs = np.asarray(values, dtype=float)
-        except ValueError:
-            raise ValueError(f"[curves] expected as many numbers from each seed, got others for {name!r}") from None
+        except (TypeError, ValueError):
+            raise ValueError(f"[curves] expected numbers, as many from each seed, got others for {name!r}") from None
         if runs.ndim not in (1, 2) or runs.size == 0:
             raise ValueError(f"[curves] expected values (epochs,) or (seeds, epochs) for {name!r}, got {runs.shape}")
         found[name] = np.atleast_2d(runs)

@@ -55,7 +55,7 @@ function symbol(names, k) {
 function formula(text) {
   const parts = [];
   let end = 0;
-  for (const found of text.matchAll(/(?<![\p{L}\d])(d?\p{L}|Σ)_(?:\{([^}]+)\}|([A-Za-z0-9]+))/gu)) {
+  for (const found of text.matchAll(/(?<![\p{L}\d])(LN|d?\p{L}|Σ)_(?:\{([^}]+)\}|([A-Za-z0-9]+))/gu)) {
     parts.push(text.slice(end, found.index) + found[1], make("sub", {}, found[2] ?? found[3]));
     end = found.index + found[0].length;
   }

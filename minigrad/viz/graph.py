@@ -90,11 +90,11 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
     Raises
     ------
     ValueError
-        If nothing is recorded behind `y`, or `max_nodes` is less than 3.
+        If `max_nodes` is less than 3.
     TypeError
         If `y` is not a tensor, or `names` holds something else.
     GradientError
-        If a backward pass has freed the tape.
+        If `y` depends on nothing that requires grad, or a backward pass has freed it.
 
     Examples
     --------
@@ -110,12 +110,14 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
         raise ValueError(f"[graph] expected max_nodes of 3 or more, got {max_nodes}")
     rows = entries(y)
     if not rows:
-        raise ValueError(f"[graph] nothing is recorded behind the tensor of shape {y.shape}: it requires no grad")
+        raise GradientError(
+            f"[graph] expected a tensor that depends on something that requires grad, got one of shape {y.shape}"
+        )
     freed = next((row for row in rows if row["freed"]), None)
     if freed is not None:
         raise GradientError(
-            f"[graph] the tape from {freed['op']} on was freed by a backward pass: draw it before that, or pass "
-            f"retain_graph=True to backward"
+            f"[graph] expected a tape that is whole, got one that a backward pass freed from {freed['op']} on: draw it "
+            f"before that, or pass retain_graph=True to backward"
         )
     named = names_of_variables(dict(sys._getframe(1).f_locals)) if names is None else names_of(names, "graph")
     root, edges, dots = _tree(rows, {s: leaf for s, (leaf, _) in contents(y).items() if leaf is not None}, named)

@@ -312,7 +312,7 @@ def test_errors():
     x = mg.ones(2, requires_grad=True)
     with pytest.raises(TypeError, match=r"\[graph\] expected a tensor, got list"):
         viz.graph([x])
-    with pytest.raises(ValueError, match=r"\[graph\] nothing is recorded"):
+    with pytest.raises(mg.GradientError, match=r"\[graph\] expected a tensor that depends on something .* got one of shape \(2,\)"):
         viz.graph(mg.ones(2))
     with pytest.raises(ValueError, match=r"\[graph\] expected max_nodes of 3 or more, got 2"):
         viz.graph(x.exp(), max_nodes=2)
@@ -384,7 +384,7 @@ def test_a_tape_that_was_freed_is_not_drawn_as_if_it_were_whole():
     x = mg.ones(3, requires_grad=True)
     y = (x * x).sum()
     y.backward()
-    with pytest.raises(mg.GradientError, match=r"^\[graph\] the tape from sum on was freed .* retain_graph=True"):
+    with pytest.raises(mg.GradientError, match=r"^\[graph\] expected a tape that is whole, got one .* freed from sum on: .*retain_graph=True"):
         viz.graph(y)
     kept = (x * x).sum()
     kept.backward(retain_graph=True)
