@@ -3,6 +3,7 @@
 import html
 import json
 import math
+import os
 import re
 import time
 from importlib import resources
@@ -276,7 +277,7 @@ def test_page_is_a_path_and_shows_itself(tmp_path):
     assert html.unescape(inside) == page.html
     assert repr(page).startswith("Page(2 entries, 0.0")
     with pytest.raises(TypeError, match=r"\[Page\] expected a page that was written to a file"):
-        Path(viz.explore(x * x))
+        os.fspath(viz.explore(x * x))
 
 
 def test_page_asks_for_nothing_from_elsewhere():
