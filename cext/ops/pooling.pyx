@@ -33,7 +33,7 @@ cdef Array pooled(Array x, int64_t rows, int64_t columns, int code):
 
 cdef int64_t windows(str op, int64_t length, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation,
                      bint ceil_mode) except -1:
-    """How many windows there are along an axis: in ceil_mode the last may reach over the end, but not begin behind it."""
+    """How many windows an axis has: in ceil_mode the last may reach over the end, but not begin behind it."""
     cdef int64_t reach = dilation * (kernel - 1) + 1, rest = length + 2 * pad - reach
     if pad > reach // 2:
         raise ValueError(f"[{op}] expected a padding of at most half a window, got {pad} for a window of {reach}")
