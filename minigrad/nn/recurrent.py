@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from minigrad.creation import arange, tensor, zeros
+from minigrad.creation import arange, zeros
 from minigrad.engine.array import DType
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import concat, stack, unstack
@@ -11,7 +11,7 @@ from minigrad.engine.ops.layout import flip
 from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.recurrent import Lengths as CheckedLengths
 from minigrad.engine.ops.recurrent import projected, recurrent
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor import Tensor, make
 from minigrad.nn import functional as F
 from minigrad.nn.batch_norm import RecurrentBatchNorm1d
 from minigrad.nn.recurrence import Recurrent
@@ -63,7 +63,7 @@ class _Sequences(Recurrent):
         if lengths is not None:
             if not batched:
                 raise ValueError(f"[{self.name}] expected a batch with lengths, got an input of shape {given}")
-            lengths = lengths if isinstance(lengths, Tensor) else tensor(lengths, device=x.device)
+            lengths = lengths if isinstance(lengths, Tensor) else make(lengths, device=x.device, op=self.name)
             checked = CheckedLengths(lengths, steps, batch, self.name)
             alive = (arange(steps, device=x.device).expand_dims(1) < checked.values).expand_dims(2)
             x = where(alive, x, 0.0)  # whatever stands in the padding, the gradients of the weights do not see it

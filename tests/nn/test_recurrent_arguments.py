@@ -39,6 +39,9 @@ def test_bad_shapes(kind, x, h):
 def test_bad_lengths(lengths, message):
     with pytest.raises(ValueError, match=rf"\[GRU\] expected .*{message}"):
         nn.GRU(D, H)(mg.zeros((T, N, D)), lengths=lengths)
+    for given, got in (("abc", "str"), ([None, 1, 2], "object"), (np.array([1, 2, 3], dtype="uint8"), "uint8")):
+        with pytest.raises(TypeError, match=rf"^\[GRU\] expected .*, got .*{got}"):
+            nn.GRU(D, H)(mg.zeros((T, N, D)), lengths=given)
     with pytest.raises(ValueError, match=r"\[GRU\] expected a batch"):
         nn.GRU(D, H)(mg.zeros((T, D)), lengths=[3])
     with pytest.raises(ValueError, match=r"\[RNN\] expected no lengths with norm='batch'"):
