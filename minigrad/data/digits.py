@@ -52,7 +52,7 @@ def digits(split: str = "train", size: int = 8, seed: int = 0) -> ArrayDataset:
     if size != 8:
         weights = interpolation(8, size)
         images = weights @ images @ weights.T
-    chosen = division(len(labels), split, seed)
+    chosen = division("digits", len(labels), split, seed)
     return ArrayDataset(images[chosen].astype(np.float32), labels[chosen])
 
 

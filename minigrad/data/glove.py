@@ -10,6 +10,8 @@ from minigrad.creation import asarray
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor import Tensor
 
+SOURCE = "glove.6B.zip from https://nlp.stanford.edu/projects/glove/"
+
 
 class Vectors(NamedTuple):
     """Vectors for the words of a vocabulary.
@@ -56,6 +58,8 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
         If there is no such file.
     ValueError
         For lines of another width than the first one, a file without lines, and what is no number.
+    TypeError
+        For a vocabulary that is no mapping to integers.
 
     Examples
     --------
@@ -66,13 +70,14 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     >>> matrix.tolist(), unknown
     ([[0.0, 0.0], [2.0, 3.0], [0.0, 0.0]], ['unicorn'])
     """
+    if not isinstance(vocabulary, Mapping):
+        raise TypeError(f"[glove] expected a vocabulary from words to rows, got {type(vocabulary).__name__}")
     rows = {word.encode(): integer("glove", "row", row, 0) for word, row in vocabulary.items()}
     try:
         file = open(path, "rb")  # noqa: SIM115
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"[glove] expected word vectors at {os.fspath(path)}, got no file: unpack glove.6B.zip from "
-            "https://nlp.stanford.edu/projects/glove/"
+            f"[glove] expected word vectors at {os.fspath(path)}, got no file: unpack {SOURCE}"
         ) from None
     place = os.fspath(path)
     found: dict[bytes, np.ndarray] = {}
@@ -81,18 +86,22 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
         for number, line in enumerate(file, 1):
             word, _, values = line.rstrip().partition(b" ")
             if not values:
-                raise ValueError(f"[glove] expected a word and numbers in line {number} of {place}, got {line[:40]!r}")
+                raise _wrong("a word and numbers", place, number, repr(line[:40]))
             width = width or values.count(b" ") + 1
             if values.count(b" ") + 1 != width:
                 word, values = _long_word(place, number, word, values, width)
             if word in rows and word not in found:
                 found[word] = _numbers(place, number, values)
     if not width:
-        raise ValueError(f"[glove] expected lines of a word and numbers at {place}, got an empty file")
+        raise _wrong("a word and numbers", place, 1, "an empty file")
     matrix = np.zeros((max(rows.values(), default=-1) + 1, width), np.float32)
     for word, vector in found.items():
         matrix[rows[word]] = vector
     return Vectors(asarray(matrix), [word.decode() for word in sorted(rows, key=rows.__getitem__) if word not in found])
+
+
+def _wrong(expected: str, place: str, line: int, got: object) -> ValueError:
+    return ValueError(f"[glove] expected {expected} in line {line} of {place}, got {got}: unpack {SOURCE} again")
 
 
 def _long_word(place: str, line: int, word: bytes, values: bytes, width: int) -> tuple[bytes, bytes]:
@@ -100,7 +109,7 @@ def _long_word(place: str, line: int, word: bytes, values: bytes, width: int) ->
     parts = values.split(b" ")
     extra, numbers = parts[: max(0, len(parts) - width)], parts[max(0, len(parts) - width) :]
     if not extra or all(map(_is_number, extra)):
-        raise ValueError(f"[glove] expected {width} numbers in line {line} of {place}, got {len(parts)}")
+        raise _wrong(f"{width} numbers", place, line, len(parts))
     return b" ".join([word, *extra]), b" ".join(numbers)
 
 
@@ -118,5 +127,5 @@ def _numbers(place: str, line: int, values: bytes) -> np.ndarray:
     except ValueError:
         vector = np.array([np.nan])
     if not np.isfinite(vector).all():
-        raise ValueError(f"[glove] expected numbers in line {line} of {place}, got {values[:40]!r}")
+        raise _wrong("numbers", place, line, repr(values[:40]))
     return vector

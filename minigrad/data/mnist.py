@@ -54,11 +54,11 @@ def mnist(folder: str | os.PathLike[str], split: str = "train") -> ArrayDataset:
     labels_path = _find(folder, f"{prefix}-labels-idx1-ubyte")
     images, labels = _read(images_path, 3), _read(labels_path, 1)
     if images.shape[1:] != (28, 28):
-        raise ValueError(f"[mnist] expected images of 28 x 28 pixels at {images_path}, got {images.shape[1:]}")
+        raise _wrong("images of 28 x 28 pixels", images_path, images.shape[1:])
     if len(images) != len(labels):
-        raise ValueError(f"[mnist] expected {len(images)} labels at {labels_path}, got {len(labels)}")
+        raise _wrong(f"{len(images)} labels", labels_path, len(labels))
     if len(labels) and labels.max() > 9:
-        raise ValueError(f"[mnist] expected labels from 0 to 9 at {labels_path}, got {labels.max()}")
+        raise _wrong("labels from 0 to 9", labels_path, labels.max())
     return ArrayDataset(images / np.float32(255), labels.astype(np.int64))
 
 
@@ -72,6 +72,10 @@ def _find(folder: str | os.PathLike[str], name: str) -> Path:
     )
 
 
+def _wrong(expected: str, path: Path, got: object) -> ValueError:
+    return ValueError(f"[mnist] expected {expected} at {path}, got {got}: get the file again from {SOURCE}")
+
+
 def _read(path: Path, ndim: int) -> np.ndarray:
     """An IDX file of bytes: 0, 0, 8 (for bytes), the number of axes; the length of each, big-endian; the values."""
     content = path.read_bytes()
@@ -79,15 +83,15 @@ def _read(path: Path, ndim: int) -> np.ndarray:
         try:
             content = gzip.decompress(content)
         except (EOFError, OSError, zlib.error) as error:
-            raise ValueError(f"[mnist] expected a whole gzip file at {path}, got one with an error: {error}") from error
+            raise _wrong("a whole gzip file", path, f"one with an error: {error}") from error
     magic, start = bytes([0, 0, 8, ndim]), 4 + 4 * ndim
     if content[:4] != magic:
-        raise ValueError(f"[mnist] expected the first bytes {magic.hex(' ')} at {path}, got {content[:4].hex(' ')}")
+        raise _wrong(f"the first bytes {magic.hex(' ')}", path, content[:4].hex(" ") or "an empty file")
     if len(content) < start:
-        raise ValueError(f"[mnist] expected {ndim} lengths at {path}, got the first {len(content)} bytes of the file")
+        raise _wrong(f"{ndim} lengths", path, f"the first {len(content)} bytes of the file")
     shape = tuple(int.from_bytes(content[4 * k : 4 * k + 4], "big") for k in range(1, ndim + 1))
     values = np.frombuffer(content, np.uint8, offset=start)
     count = np.prod(shape, dtype=object)  # of Python's ints, which do not overflow
     if len(values) != count:
-        raise ValueError(f"[mnist] expected {count} values for the shape {shape} at {path}, got {len(values)}")
+        raise _wrong(f"{count} values for the shape {shape}", path, len(values))
     return values.reshape(shape)

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from minigrad.engine.ops.arguments import integer
+
 
 def shuffled(count: int, seed: int, epoch: int = 0) -> np.ndarray:
     """The numbers from 0 to count − 1 (int64) in an order that depends on the seed and the epoch alone.
@@ -13,9 +15,9 @@ def shuffled(count: int, seed: int, epoch: int = 0) -> np.ndarray:
     return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
 
 
-def division(count: int, split: str, seed: int) -> np.ndarray:
+def division(name: str, count: int, split: str, seed: int) -> np.ndarray:
     """Which of `count` samples belong to a split: a fifth, chosen by the seed, to "test"."""
-    order = shuffled(count, seed)
+    order = shuffled(count, integer(name, "seed", seed))
     return order[: count // 5] if split == "test" else order[count // 5 :]
 
 

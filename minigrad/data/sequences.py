@@ -45,7 +45,8 @@ def pad_sequences(
     TypeError
         For one text, and other things that are no sequences.
     ValueError
-        For other words for `padding` and `truncating`, and elements of shapes that differ.
+        For other words for `padding` and `truncating`, elements of shapes that differ, and a `value` that is no integer
+        where the sequences are integers and no `dtype` is given.
 
     Examples
     --------
@@ -69,7 +70,12 @@ def pad_sequences(
         raise ValueError(f"[pad_sequences] expected elements of one shape, got {shapes[0]} and {shapes[1]}")
     longest = max(map(len, parts), default=0)
     length = longest if maxlen is None else integer("pad_sequences", "maxlen", maxlen, 0)
-    kind = np.result_type(*{part.dtype for part in filled}) if filled else np.dtype(np.int64)
+    kinds = {part.dtype for part in filled}
+    kind = np.result_type(*({kind for kind in kinds if kind.kind == "f"} or kinds or {np.dtype(np.int64)}))
+    if kind.kind != "f" and value != int(value if np.isfinite(value) else 0):
+        if dtype is None:
+            raise ValueError(f"[pad_sequences] expected an integer to fill sequences of {kind} up with, got {value}")
+        kind = np.dtype(np.float64)
     out = np.full((len(parts), length, *(shapes[0] if shapes else ())), value, kind)
     for row, part in zip(out, parts, strict=True):
         kept = part[max(0, len(part) - length) :] if truncating == "pre" else part[:length]

@@ -2,11 +2,14 @@
 
 import os
 from pathlib import Path
+from reprlib import Repr
 from typing import NamedTuple
 
 import numpy as np
 
 from minigrad.data.order import check_split, division
+
+REVIEWS = "aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/"
 
 
 class Texts(NamedTuple):
@@ -32,6 +35,12 @@ class Texts(NamedTuple):
     texts: list[str]
     labels: np.ndarray
     classes: list[str]
+
+    def __repr__(self) -> str:
+        short = Repr()
+        short.maxlist, short.maxstring = 3, 60
+        labels = np.array2string(self.labels, separator=", ", threshold=6)
+        return f"Texts(texts={short.repr(self.texts)}, labels={labels}, classes={short.repr(self.classes)})"
 
 
 def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
@@ -65,7 +74,7 @@ def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
     ...     path.parent.mkdir(parents=True)
     ...     _ = path.write_text(text)
     >>> data.imdb("aclImdb")
-    Texts(texts=['Awful.', 'A feast.'], labels=array([0, 1]), classes=['neg', 'pos'])
+    Texts(texts=['Awful.', 'A feast.'], labels=[0, 1], classes=['neg', 'pos'])
     """
     check_split("imdb", split)
     classes = ["neg", "pos"]
@@ -75,14 +84,14 @@ def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
         paths = sorted(place.glob("*.txt"))
         if not paths:
             raise FileNotFoundError(
-                f"[imdb] expected reviews at {place}{os.sep}*.txt, got none: unpack aclImdb_v1.tar.gz from "
-                "https://ai.stanford.edu/~amaas/data/sentiment/ and name the folder aclImdb"
+                f"[imdb] expected reviews at {place}{os.sep}*.txt, got none: unpack {REVIEWS} "
+                "and name the folder aclImdb"
             )
         for path in paths:
             try:
                 texts.append(path.read_bytes().decode())
             except UnicodeDecodeError as error:
-                raise ValueError(f"[imdb] expected UTF-8 at {path}, got {error}") from error
+                raise ValueError(f"[imdb] expected UTF-8 at {path}, got {error}: unpack {REVIEWS} again") from error
         labels += [label] * len(paths)
     return Texts(texts, np.array(labels, np.int64), classes)
 
@@ -130,7 +139,7 @@ def character_names(split: str = "train", seed: int = 0) -> Texts:
             found.append((name, unicodedata.category(chr(code))))
     classes = sorted({category for _, category in found})
     number = {category: k for k, category in enumerate(classes)}
-    chosen = division(len(found), split, seed).tolist()
+    chosen = division("character_names", len(found), split, seed).tolist()
     return Texts([found[k][0] for k in chosen], np.array([number[found[k][1]] for k in chosen], np.int64), classes)
 
 

@@ -129,6 +129,8 @@ class Tokenizer:
         return texts
 
     def _split(self, text: str | Sequence[str]) -> list[str]:
+        if not isinstance(text, str | Sequence):
+            raise TypeError(f"[Tokenizer] expected texts, or lists of words, got {text!r}")
         if isinstance(text, str):
             text = text.lower() if self.lower else text
             return list(text) if self.char_level else [x for x in text.translate(self._blanks).split(self.split) if x]

@@ -49,7 +49,7 @@ def test_the_first_of_two_vectors_counts(path):
 
 @pytest.mark.parametrize("content, message", [
     ("the 1 2\na 3\n", "2 numbers in line 2 .*got 1"), ("the 1 2\na 3 4 5\n", "2 numbers in line 2 .*got 3"),
-    ("the 1 2\nb\n", "a word and numbers in line 2 .*got b'b"), ("", "lines of a word and numbers at .*an empty file"), ("\n", "a word and numbers in line 1"),
+    ("the 1 2\nb\n", "a word and numbers in line 2 .*got b'b"), ("", "a word and numbers in line 1 .*an empty file"), ("\n", "a word and numbers in line 1"),
     ("the 1 x\n", "numbers in line 1 .*got b'1 x'"), ("the 1 nan\n", "numbers in line 1 .*got b'1 nan'"), ("b 1 2\nthe 1  2\n", "2 numbers in line 2 .*got 3"),
     ("1000 2\nthe 1 2\n", "1 numbers in line 2 .*got 2"), (LINES[:-7], "3 numbers in line 4"),
 ])  # fmt: skip
@@ -58,6 +58,7 @@ def test_wrong_lines(path, content, message):
     with pytest.raises(ValueError, match=rf"\[glove\] expected {message}") as caught:
         data.glove(path, {"the": 0})
     assert str(path) in str(caught.value)
+    assert str(caught.value).endswith("unpack glove.6B.zip from https://nlp.stanford.edu/projects/glove/ again")
 
 
 def test_wrong_files(path):
@@ -68,3 +69,5 @@ def test_wrong_files(path):
         data.glove(path, {"the": 0})
     with pytest.raises(ValueError, match=r"\[glove\] expected row >= 0, got -1"):
         data.glove(path, {"the": -1})
+    with pytest.raises(TypeError, match=r"\[glove\] expected a vocabulary from words to rows, got list"):
+        data.glove(path, ["the"])

@@ -68,6 +68,7 @@ def refused(folder, name, content, message):
     with pytest.raises(ValueError, match=rf"\[mnist\] expected {message}") as caught:
         data.mnist(folder)
     assert str(path) in str(caught.value)
+    assert "get the file again from https:" in str(caught.value)
     path.unlink()
 
 

@@ -51,6 +51,7 @@ def test_a_review_that_is_not_utf8(folder):
     with pytest.raises(ValueError, match=r"\[imdb\] expected UTF-8 at .*position 3") as caught:
         data.imdb(folder)
     assert str(wrong) in str(caught.value)
+    assert "unpack aclImdb_v1.tar.gz" in str(caught.value)
 
 
 def test_character_names():
@@ -79,6 +80,23 @@ def test_the_division_of_names_follows_from_the_seed():
     first, again, other = (data.character_names("test", seed=seed) for seed in (0, 0, 1))
     assert first.texts == again.texts != other.texts
     assert set(first.texts) | set(data.character_names("train").texts) == set(other.texts) | set(data.character_names("train", 1).texts)
+
+
+def test_a_repr_shows_the_beginning():
+    """Of texts and their number; not 800,000 characters."""
+    shown = repr(data.character_names())
+    assert len(shown) < 500
+    assert shown.startswith("Texts(texts=['")
+    assert shown.endswith("...])")
+    two = data.Texts(["a", "b"], np.array([1, 0]), ["x", "y"])
+    assert repr(two) == "Texts(texts=['a', 'b'], labels=[1, 0], classes=['x', 'y'])"
+
+
+@pytest.mark.parametrize("load", [data.character_names, data.digits])
+def test_seeds_are_integers(load):
+    for seed in (1.5, "x"):
+        with pytest.raises(TypeError, match=rf"\[{load.__name__}\] expected an integer seed, got {seed!r}"):
+            load(seed=seed)
 
 
 def test_topics():

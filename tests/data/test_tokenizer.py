@@ -1,6 +1,7 @@
 """Tokenizer and the padding of sequences: Keras's numbering and defaults."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -112,6 +113,8 @@ def test_errors_of_the_tokenizer():
     with pytest.raises(ValueError, match=r"\[Tokenizer\] expected a vocabulary.*fit"):
         data.Tokenizer().encode(["a"])
     for method in (data.Tokenizer().fit, fitted().encode):
+        with pytest.raises(TypeError, match=r"\[Tokenizer\] expected texts, or lists of words, got 3"):
+            method([3])
         with pytest.raises(TypeError, match=r"\[Tokenizer\] expected a list of texts, got one text: 'a text'"):
             method("a text")
 
@@ -138,6 +141,8 @@ def test_dtypes_and_vectors():
     found = data.pad_sequences([np.ones((2, 3), np.float32), np.zeros((1, 3), np.float32)], padding="post", value=7)
     assert found.tolist() == [[[1.0] * 3] * 2, [[0.0] * 3, [7.0] * 3]]
     assert data.pad_sequences([]).shape == (0, 0)
+    assert data.pad_sequences([[1, 2], [0.5]]).dtype == mg.float32
+    assert data.pad_sequences([[1, 2], [3]], dtype="float32", value=0.5).tolist() == [[1, 2], [0.5, 3]]
 
 
 @pytest.mark.parametrize("arguments, error, message", [
@@ -145,6 +150,8 @@ def test_dtypes_and_vectors():
     (("text",), TypeError, "a list of sequences, got a str"), ((["a", "b"],), TypeError, "sequences of numbers, got 'a'"), (([1, 2],), TypeError, "got 1"),
     (([[[1, 2]], [[1, 2, 3]]],), ValueError, r"one shape, got \(2,\) and \(3,\)"), (([[1]], -1), ValueError, "maxlen >= 0, got -1"),
     (([["a"]],), TypeError, "sequences of numbers"),
+    (([[1, 2], [3]], None, None, "pre", "pre", 0.5), ValueError, "an integer .* of int64 .* got 0.5"),
+    (([[1, 2], [3]], None, None, "pre", "pre", math.nan), ValueError, "an integer .* got nan"),
 ])  # fmt: skip
 def test_errors_of_padding(arguments, error, message):
     with pytest.raises(error, match=rf"\[pad_sequences\] expected .*{message}"):
