@@ -22,6 +22,17 @@ from minigrad import nn, optim
 from minigrad.nn import functional as F
 
 Random = np.random.Generator
+options = argparse.Namespace(device="cpu")
+
+
+def tensor(values: object, dtype: str | None = None) -> mg.Tensor:
+    """A tensor where --device says."""
+    return mg.tensor(values, dtype=dtype, device=options.device)
+
+
+def array(x: mg.Tensor) -> np.ndarray:
+    """Its numbers."""
+    return x.detach().to("cpu").numpy()
 
 
 def show(header: str, rows: Iterable[tuple[object, ...]]) -> None:
@@ -70,8 +81,8 @@ def invariance(rng: Random) -> None:
     kinds = ("BN", "WN", "LN", "RMSNorm")
     found = {}
     for kind in kinds:
-        y = normalize(kind, mg.tensor(x), mg.tensor(w))
-        found[kind] = [change(normalize(kind, mg.tensor(a), mg.tensor(b)), y) for a, b in changes.values()]
+        y = normalize(kind, tensor(x), tensor(w))
+        found[kind] = [change(normalize(kind, tensor(a), tensor(b)), y) for a, b in changes.values()]
     show("no change by | " + " | ".join(changes), [
         (kind, *("yes" if error < 1e-10 else f"no ({error:.2f})" for error in found[kind])) for kind in kinds
     ])  # fmt: skip
@@ -80,13 +91,13 @@ def invariance(rng: Random) -> None:
 
 def by_hand(rng: Random) -> None:
     """Two examples to check by hand (ε = 0): BN, algorithm 1, and LN, equations 3 and 4."""
-    x = mg.tensor([[1.0, 2.0, 0.0], [3.0, 2.0, 4.0], [5.0, 6.0, 0.0], [7.0, 6.0, 12.0]], dtype="float64")
+    x = tensor([[1.0, 2.0, 0.0], [3.0, 2.0, 4.0], [5.0, 6.0, 0.0], [7.0, 6.0, 12.0]], dtype="float64")
     y = F.batch_norm(x, None, None, training=True, eps=0.0)
-    pairs = zip(x.tolist(), y.numpy().round(4).tolist(), strict=True)
+    pairs = zip(x.tolist(), array(y).round(4).tolist(), strict=True)
     show("four samples, three channels | BN", pairs)
     print("  Every channel has mean 4; the variances are 5, 4 and 24.")
-    one = mg.tensor([1.0, 2.0, 6.0], dtype="float64")
-    show("one sample of three | LN", [(one.tolist(), F.layer_norm(one, (3,), eps=0.0).numpy().round(4).tolist())])
+    one = tensor([1.0, 2.0, 6.0], dtype="float64")
+    show("one sample of three | LN", [(one.tolist(), array(F.layer_norm(one, (3,), eps=0.0)).round(4).tolist())])
     print("  The mean is 3 and the variance 14/3, so that the outputs are (-2, -1, 3) times the root of 3/14.")
 
 
@@ -95,7 +106,7 @@ def epsilon(rng: Random) -> None:
     row = rng.standard_normal(64)
     row = (row - row.mean()) / row.std()
     show("σ of the input | σ of LN | σ of the misprint", [
-        (sigma, F.layer_norm(mg.tensor(sigma * row), (64,)).numpy().std(),
+        (sigma, array(F.layer_norm(tensor(sigma * row), (64,))).std(),
          float((sigma * row / (sigma**2 + math.sqrt(1e-5))).std()))
         for sigma in (0.01, 0.1, 1.0, 10.0)
     ])  # fmt: skip
@@ -103,7 +114,7 @@ def epsilon(rng: Random) -> None:
 
 def restoring(rng: Random) -> None:
     """Gain and bias can give BN's input back (BN, section 3), but not LN's: LN(x) = LN(2x)."""
-    x = mg.tensor(3 + 2 * rng.standard_normal((6, 5)))
+    x = tensor(3 + 2 * rng.standard_normal((6, 5)))
     gain, shift = mg.sqrt(x.var(0)), x.mean(0)
     back = F.batch_norm(x, None, None, gain, shift, training=True, eps=0.0)
     twice = change(F.layer_norm(x, (5,), eps=0.0), F.layer_norm(2 * x, (5,), eps=0.0))
@@ -118,8 +129,8 @@ def moments(rng: Random) -> None:
     sides = rng.choice([-1.0, 1.0], (1000, 16)) + 0.05 * rng.standard_normal((1000, 16))
     rows: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "as it is": lambda a: a,
-        "BN": lambda a: F.batch_norm(mg.tensor(a), None, None, training=True, eps=0.0).numpy(),
-        "LN": lambda a: F.layer_norm(mg.tensor(a), (16,), eps=0.0).numpy(),
+        "BN": lambda a: array(F.batch_norm(tensor(a), None, None, training=True, eps=0.0)),
+        "LN": lambda a: array(F.layer_norm(tensor(a), (16,), eps=0.0)),
     }
     white = (x - x.mean(0)) @ (vectors / np.sqrt(values)) @ vectors.T
 
@@ -138,7 +149,7 @@ def narrow_layers(rng: Random) -> None:
     """LN of one unit is 0 and of two units ±1: little is left of a narrow layer."""
     samples = [rng.standard_normal(width) for width in (1, 1, 2, 2, 3, 3)]
     show("one sample | LN", [
-        (x.round(2).tolist(), F.layer_norm(mg.tensor(x), x.shape).numpy().round(2).tolist()) for x in samples
+        (x.round(2).tolist(), array(F.layer_norm(tensor(x), x.shape)).round(2).tolist()) for x in samples
     ])  # fmt: skip
 
 
@@ -148,7 +159,7 @@ def batch_mates(rng: Random) -> None:
 
     def spread(norm: Callable[[mg.Tensor], mg.Tensor], size: int) -> float:
         batches = (np.concatenate([x[:1], x[rng.integers(1, len(x), size - 1)]]) for _ in range(200))
-        outputs = np.stack([norm(mg.tensor(batch))[0].numpy() for batch in batches])
+        outputs = np.stack([array(norm(tensor(batch))[0]) for batch in batches])
         return float((outputs - outputs[0]).std(0).mean())
 
     show("batch | BN: deviation | LN: deviation", [
@@ -156,28 +167,28 @@ def batch_mates(rng: Random) -> None:
          spread(lambda a: F.layer_norm(a, (8,)), size)) for size in (4, 16, 64, 256)
     ])  # fmt: skip
     try:
-        nn.BatchNorm1d(8)(mg.zeros((1, 8)))
+        nn.BatchNorm1d(8).to(options.device)(tensor(np.zeros((1, 8)), "float32"))
     except ValueError as error:
         print(f"  A batch of one in training: {error}")
 
 
 def parts_of_a_batch(rng: Random) -> None:
     """Gradients accumulated over four parts, or averaged over four machines, against the whole batch's."""
-    x = mg.tensor(digits()[0][:32].reshape(32, 8, 8))
-    labels = mg.tensor(digits()[1][:32])
+    x = tensor(digits()[0][:32].reshape(32, 8, 8))
+    labels = tensor(digits()[1][:32])
     norms = {"LN": nn.LayerNorm((8, 8)), "GN": nn.GroupNorm(2, 8), "IN": nn.InstanceNorm1d(8),
              "RMSNorm": nn.RMSNorm((8, 8)), "BN": nn.BatchNorm1d(8)}  # fmt: skip
     rows = []
     for kind, norm in norms.items():
-        first, head = nn.Linear(8, 8, dtype="float64"), nn.Linear(8, 10, dtype="float64")
-        norm.to("float64")
+        first, head = (nn.Linear(8, n, dtype="float64").to(options.device) for n in (8, 10))
+        norm.to("float64").to(options.device)
         grads = []
         for parts in (1, 4):
             first.zero_grad()
             for rows_x, rows_y in zip(mg.split(x, parts), mg.split(labels, parts), strict=True):
                 (F.cross_entropy(head(mg.tanh(norm(first(rows_x))).mean(-1)), rows_y) / parts).backward()
             assert first.weight.grad is not None
-            grads.append(first.weight.grad.numpy())
+            grads.append(array(first.weight.grad))
         rows.append((kind, float(np.linalg.norm(grads[1] - grads[0]) / np.linalg.norm(grads[0]))))
     show("norm | relative error of dL/dW", rows)
 
@@ -189,10 +200,10 @@ def learning_rate(rng: Random) -> None:
     for kind in ("BN", "LN", "WN", "none"):
         angles = []
         for factor in (1.0, 2.0, 4.0):
-            w = nn.Parameter(mg.tensor(factor * start))
-            F.cross_entropy(normalize(kind, mg.tensor(x[:256]), w), mg.tensor(labels[:256])).backward()
+            w = nn.Parameter(tensor(factor * start))
+            F.cross_entropy(normalize(kind, tensor(x[:256]), w), tensor(labels[:256])).backward()
             optim.SGD([w], lr=0.05).step()
-            after = w.detach().numpy()
+            after = array(w)
             aside = after - start * (after * start).sum() / (start * start).sum()
             angles.append(math.degrees(math.asin(np.linalg.norm(aside) / np.linalg.norm(after))))
         rows.append((kind, *(f"{angle:.4f}°" for angle in angles), angles[0] / angles[2]))
@@ -203,11 +214,11 @@ def recurrence(rng: Random) -> None:
     """Sequences of 10 steps in training, of 40 later: LN needs nothing for a step, BN reuses the last statistics."""
     rows = []
     for norm in ("layer", "batch"):
-        rnn = nn.RNN(8, 32, norm=norm, max_length=10 if norm == "batch" else None)
-        short, long = (mg.tensor(rng.standard_normal((steps, 64, 8)), dtype="float32") for steps in (10, 40))
+        rnn = nn.RNN(8, 32, norm=norm, max_length=10 if norm == "batch" else None).to(options.device)
+        short, long = (tensor(rng.standard_normal((steps, 64, 8)), dtype="float32") for steps in (10, 40))
         for _ in range(20):
             rnn(short)
-        size = np.sqrt((rnn.eval()(long)[0].detach().numpy() ** 2).mean((1, 2)))
+        size = np.sqrt((array(rnn.eval()(long)[0]) ** 2).mean((1, 2)))
         statistics = sum(buffer.size for name, buffer in rnn.named_buffers() if "running" in name)
         other = mg.concat([short[:, :1], 2 * short[:, 1:]], 1)
         moved = change(rnn.train()(short)[0][:, 0], rnn(other)[0][:, 0])
@@ -217,20 +228,21 @@ def recurrence(rng: Random) -> None:
 
 def folding(rng: Random) -> None:
     """BN with fixed statistics and WN are other ways to write a linear layer; LN is not (LN, section 4)."""
-    x = mg.tensor(digits()[0][:, 18:34])
-    linear, bn = nn.Linear(16, 8, dtype="float64"), nn.BatchNorm1d(8, dtype="float64")
+    x = tensor(digits()[0][:, 18:34])
+    linear = nn.Linear(16, 8, dtype="float64").to(options.device)
+    bn = nn.BatchNorm1d(8, dtype="float64").to(options.device)
     bn(linear(x))
     bn.eval()
-    normed = nn.utils.weight_norm(nn.Linear(16, 8, dtype="float64"))
+    normed = nn.utils.weight_norm(nn.Linear(16, 8, dtype="float64").to(options.device))
     outputs = {"BN": bn(linear(x)), "WN": normed(x), "LN": F.layer_norm(linear(x), (8,))}
     folded = {"BN": nn.utils.fold_batch_norm(linear, bn)(x), "WN": nn.utils.remove_weight_norm(normed)(x)}
-    design = np.concatenate([x.numpy(), np.ones((len(x), 1))], 1)
+    design = np.concatenate([array(x), np.ones((len(x), 1))], 1)
     rows = []
-    for kind, tensor in outputs.items():
-        y = tensor.detach().numpy()
+    for kind, output in outputs.items():
+        y = array(output)
         left = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
         share = (left**2).sum() / ((y - y.mean(0)) ** 2).sum()
-        rows.append((kind, change(folded[kind], tensor) if kind in folded else "cannot", f"{share:.1%}"))
+        rows.append((kind, change(folded[kind], output) if kind in folded else "cannot", f"{share:.1%}"))
     show("norm | folded layer differs by | variance that no affine map explains", rows)
 
 
@@ -248,11 +260,12 @@ def main() -> None:
     parser.add_argument("--facts", nargs="+", choices=FACTS, default=list(FACTS), metavar="NAME",
                         help=f"which of them: {', '.join(FACTS)} (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (default: %(default)s)")
-    args = parser.parse_args()
-    for name in args.facts:
-        mg.manual_seed(args.seed)
+    parser.add_argument("--device", default="cpu", help="where the arrays live (default: %(default)s)")
+    parser.parse_args(namespace=options)
+    for name in options.facts:
+        mg.manual_seed(options.seed)
         print(f"{name}\n{FACTS[name].__doc__}")
-        FACTS[name](np.random.default_rng(args.seed))
+        FACTS[name](np.random.default_rng(options.seed))
         print()
 
 

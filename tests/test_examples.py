@@ -88,6 +88,16 @@ def test_normalization_facts():
     assert float(rows("recurrence")["batch"][-1]) > 0.01
 
 
+def test_normalization_facts_on_a_gpu():
+    """The same tables as on the CPU, rounding aside."""
+    chosen = ("--facts", "by-hand", "restoring", "narrow-layers", "parts-of-a-batch", "folding")
+    here, there = (run("normalization_facts.py", *chosen, "--device", device) for device in ("cpu", "cuda"))
+    number = r"-?\d+\.?\d*(?:e[+-]?\d+)?"
+    assert re.split(number, here) == re.split(number, there)
+    for wanted, got in zip(re.findall(number, here), re.findall(number, there), strict=True):
+        assert float(got) == pytest.approx(float(wanted), rel=0.01, abs=1e-3)
+
+
 def test_normalization_facts_are_reproducible():
     """The same seed gives the same numbers, another one others; and facts can be chosen."""
     chosen = ("--facts", "restoring", "invariance")
