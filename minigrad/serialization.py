@@ -100,7 +100,8 @@ def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[s
     Returns
     -------
     dict of str to Tensor
-        On the CPU, with dtypes as stored; with `metadata` a pair of this and a dict of str to str.
+        On the CPU, with dtypes as stored, in the order of the file, which is not that in which tensors were given to
+        `save`: the library sorts them by dtype and name. With `metadata` a pair of this and a dict of str to str.
 
     Raises
     ------
@@ -125,19 +126,18 @@ def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[s
     with open(path, "rb") as file:
         data = file.read()
     try:
-        entries = safetensors.deserialize(data)
+        entries = dict(safetensors.deserialize(data))  # in another order each time
     except safetensors.SafetensorError as error:
         raise ValueError(f"[load] {os.fspath(path)} is not a complete safetensors file: {error}") from error
-    wrong = [f"{name} ({entry['dtype']})" for name, entry in entries if entry["dtype"] not in DTYPES]
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    stored = header.pop("__metadata__", {})
+    wrong = [f"{name} ({entries[name]['dtype']})" for name in header if entries[name]["dtype"] not in DTYPES]
     if wrong:
         raise ValueError(
             f"[load] {os.fspath(path)}: expected float32, float64, int32, int64 or bool, got {', '.join(wrong)}"
         )
-    tensors = {name: _tensor(path, name, entry) for name, entry in entries}
-    if not metadata:
-        return tensors
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    return tensors, header.get("__metadata__", {})
+    tensors = {name: _tensor(path, name, entries[name]) for name in header}
+    return (tensors, stored) if metadata else tensors
 
 
 def _tensor(path: Path, name: str, entry: dict[str, Any]) -> Tensor:

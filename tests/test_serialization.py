@@ -29,6 +29,13 @@ def sample(dtype, shape=(3, 4)):
     return (rng.standard_normal(shape) * 10).astype(dtype)
 
 
+def test_the_order_of_the_file(path):
+    """The same each time, whatever the library's own."""
+    names = [f"layers.{k}.weight" for k in range(20)]
+    mg.save({name: mg.ones(1) for name in reversed(names)}, path)
+    assert [*mg.load(path)] == [*mg.load(path, metadata=True)[0]] == sorted(names)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 4), (), (0,), (2, 0, 3), (1,)])
 def test_round_trip(path, dtype, shape):

@@ -83,8 +83,10 @@ class Embedding(Module):
         ValueError
             If there are not two axes of at least 1, or if `padding_idx` is no row.
         TypeError
-            For rows that are no floats.
+            For rows that are no floats or no tensor.
         """
+        if not isinstance(embeddings, Tensor):
+            raise TypeError(f"[Embedding] expected a tensor of rows, got {type(embeddings).__name__}")
         if embeddings.ndim != 2 or min(embeddings.shape) < 1:
             raise ValueError(f"[Embedding] expected rows (num_embeddings, embedding_dim), got {embeddings.shape}")
         if embeddings.dtype.kind != "f":

@@ -59,7 +59,7 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
     Raises
     ------
     TypeError
-        For indices that are no integers.
+        For indices that are no integers, and what is no tensor.
     IndexError
         For an index below 0 or not below V; if it is on a GPU at the next transfer to the CPU.
     ValueError
@@ -71,6 +71,9 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
     >>> mg.nn.functional.embedding(mg.tensor([1, 1]), mg.tensor([[1.0], [5.0]])).tolist()
     [[5.0], [5.0]]
     """
+    for x in (indices, weight):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"[embedding] expected a tensor, got {type(x).__name__}")
     if indices.dtype.kind != "i":
         raise TypeError(f"[embedding] expected integer indices, got {indices.dtype}")
     if weight.ndim != 2:

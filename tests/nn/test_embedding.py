@@ -78,6 +78,10 @@ def test_from_pretrained(freeze):
     (lambda: nn.Embedding(5, 3)(mg.tensor([5])), IndexError, r"\[embedding\] expected indices from 0 to 4, got 5"),
     (lambda: nn.Embedding(5, 3)(mg.tensor([-1])), IndexError, r"\[embedding\] expected indices from 0 to 4, got -1"),
     (lambda: nn.Embedding(5, 3)(mg.tensor([1.0])), TypeError, r"\[embedding\] expected integer indices, got float32"),
+    (lambda: nn.Embedding.from_pretrained(np.ones((5, 3))), TypeError, r"\[Embedding\] expected a tensor of rows, got ndarray"),
+    (lambda: nn.Embedding(5, 3)([1, 2]), TypeError, r"\[embedding\] expected a tensor, got list"),
+    (lambda: nn.Embedding(5, 3)(np.array([1, 2])), TypeError, r"\[embedding\] expected a tensor, got ndarray"),
+    (lambda: F.embedding(mg.tensor([0]), [[1.0]]), TypeError, r"\[embedding\] expected a tensor, got list"),
     (lambda: F.embedding(mg.tensor([0]), mg.ones(3)), ValueError, r"\[embedding\] expected a table .* got \(3,\)"),
 ])  # fmt: skip
 def test_bad_input(call, error, message):
