@@ -3,9 +3,11 @@
 import itertools
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import matplotlib.image
@@ -17,13 +19,19 @@ CLAIM = re.compile(r"claim: (.+)\nsource: (.+)\ncriterion: (.+)\nmeasured: (.+)\
 pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="no examples beside these tests")
 
 
-def run(script, *arguments, folder=None):
+def start(script, *arguments, folder=None):
     # where a GPU is emulated, the process finds the emulation as this one does
     paths = [path for path in sys.path if path.endswith("emulation")] + [os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run([sys.executable, EXAMPLES / script, *arguments], capture_output=True, text=True, cwd=folder,
-                          env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))})  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return subprocess.Popen([sys.executable, EXAMPLES / script, *arguments], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, cwd=folder,
+                            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))})  # fmt: skip
+
+
+def run(script, *arguments, folder=None):
+    process = start(script, *arguments, folder=folder)
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return output
 
 
 @pytest.mark.parametrize("script", sorted({path.name for path in EXAMPLES.glob("*.py")} - {"experiment.py"}))
@@ -222,6 +230,40 @@ def test_experiments_go_on_from_a_checkpoint(sources, tmp_path):
     first = run_epochs("1", "--checkpoint", folder)
     assert len(list((tmp_path / "runs").glob("conv_norms-*.safetensors"))) == 4
     assert first != run_epochs("2", "--checkpoint", folder) == run_epochs("2")
+    process = start("conv_norms.py", "--epochs", "1", *options, "--checkpoint", folder, folder=sources)
+    assert "[train] expected a run of at most 1 epochs at" in process.communicate()[1]
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
+def test_an_experiment_that_is_killed_goes_on_to_the_same_numbers(kind, sources, tmp_path):
+    """With probes, BN's statistics and seeds that follow: killed once the first epochs are saved, then run to the end."""
+    options = ("smoothness.py", "--norm", "batch", "layer", "--seeds", "2", "--epochs", "12", "--batch-size", "8", "--data", ".")
+    whole = run(*options, "--plot", str(tmp_path / "whole.png"), folder=sources)
+    folder = tmp_path / "runs"
+    options = (*options, "--checkpoint", str(folder), "--plot", str(tmp_path / "parts.png"))
+    with start(*options, folder=sources) as process:
+        while not list(folder.glob("*.safetensors")) and process.poll() is None:
+            time.sleep(0.001)
+        process.send_signal(kind)
+    assert process.returncode == -kind
+    assert len(list(folder.glob("*.safetensors"))) < 4
+    assert run(*options, folder=sources) == whole
+    assert (tmp_path / "parts.png").read_bytes() == (tmp_path / "whole.png").read_bytes()
+
+
+@pytest.mark.parametrize("script, option, message", [
+    ("online", ("--epochs", "0"), "--epochs: expected 1 or more, got 0"), ("online", ("--seeds", "0"), "--seeds: expected 1 or more, got 0"),
+    ("mlp_batch_sizes", ("--batch-size", "8"), "--batch-size: expected 2 numbers, got 8"), ("long_lag", ("--seed", "-1"), "--seed: expected 0 or more, got -1"),
+    ("char_model", ("--data", "absent.txt"), "--data: expected a text file, got nothing at absent.txt"),
+    ("sequence_lengths", ("--plot", "absent/figure.png"), "--plot: expected a file in a folder that exists, got absent/figure.png"),
+    ("recurrent_dynamics", ("--device", "tpu"), "--device: .*expected the device .* got 'tpu'"),
+])  # fmt: skip
+def test_options_that_would_stop_a_run(script, option, message, tmp_path):
+    """Said at once, in one line."""
+    process = start(f"{script}.py", *option, folder=tmp_path)
+    assert re.search(rf"{script}.py: error: argument {message}\n$", process.communicate()[1])
+    assert process.returncode == 2
 
 
 def test_report(tmp_path):
