@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLORS = ("#2563eb", "#ea580c", "#16a34a", "#9333ea", "#db2777", "#0891b2", "#ca8a04", "#6b7280")
+COLORS = ("#3b82f6", "#ea580c", "#16a34a", "#a855f7", "#db2777", "#0891b2", "#ca8a04", "#6b7280")
 MIDDLE = "#7d7d7d"  # as far from white as from black: readable on light and on dark pages
 # What figures of minigrad share: matplotlib's settings, for ``plt.style.context``. They have no ground of their own.
 STYLE: dict[str, Any] = {

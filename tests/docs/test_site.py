@@ -34,6 +34,13 @@ RESOURCES = {("script", "src"), ("img", "src"), ("img", "srcset"), ("iframe", "s
              ("audio", "src"), ("embed", "src"), ("object", "data"), ("link", "href"), ("use", "href"), ("image", "href")}  # fmt: skip
 
 BRINGS = "%%writefile "  # how a notebook begins that brings a file
+# The pictures and tables that reach beyond a page and cannot be moved within it.
+CUT = """() => [...document.querySelectorAll("article img, article table")].filter((e) => {
+  if (e.getBoundingClientRect().right <= innerWidth) return false;
+  for (let box = e.parentElement; box.tagName !== "ARTICLE"; box = box.parentElement)
+    if (getComputedStyle(box).overflowX === "auto") return false;
+  return true;
+}).map((e) => e.outerHTML.slice(0, 100))"""
 
 
 class Page(HTMLParser):
@@ -235,6 +242,7 @@ def test_pages_fit_a_phone_and_ask_nobody(site, pages):
             width = tab.evaluate("document.documentElement.scrollWidth")
             if width > 390:
                 wide.append(f"{path.relative_to(site)}: {width}")
+            wide += [f"{path.relative_to(site)}: {cut}" for cut in tab.evaluate(CUT)]
         browser.close()
     assert not wide, "\n".join(wide)
     assert not asked
