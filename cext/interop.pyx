@@ -15,6 +15,7 @@ from minigrad.engine.array cimport (
 
 
 cdef frozenset NAMES = frozenset({"bool", "int32", "int64", "float32", "float64"})
+cdef dict KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}      # of numbers, to DLPack
 
 
 # ── the buffer protocol ───────────────────────────────────────────────────────────────────────────
@@ -49,15 +50,17 @@ cdef Array from_buffer(object data):
     cdef int code = code_of_format(info.format, info.itemsize), i
     cdef bint fits = code >= 0 and info.ndim <= MAX_NDIM and <size_t>info.buf % itemsize(code) == 0
     for i in range(info.ndim):
-        fits = fits and info.strides[i] % info.itemsize == 0
+        fits = fits and (info.strides == NULL or info.strides[i] % info.itemsize == 0)
     if not fits:
         drop_buffer(info)
         return None
     cdef Array base = adopted(info.buf, info.len, 0, info, drop_buffer, code)
     cdef int64_t[MAX_NDIM] extent, step
-    for i in range(info.ndim):
+    cdef int64_t gapless = info.itemsize
+    for i in range(info.ndim - 1, -1, -1):
         extent[i] = info.shape[i]
-        step[i] = info.strides[i]
+        step[i] = info.strides[i] if info.strides != NULL else gapless      # ctypes names none, though asked for them
+        gapless *= info.shape[i]
     return view(base, info.ndim, extent, step, <char*>info.buf)
 
 
@@ -84,7 +87,13 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
     elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
         x = from_buffer(data)
     elif hasattr(data, "__dlpack__"):
-        x = from_dlpack(data)
+        try:
+            x = from_dlpack(data)
+        except BufferError as error:        # of something that does not share its memory, such as a gradient's
+            raise TypeError(f"[{op}] expected memory that may be shared, got {type(data).__name__}: {error}") from None
+        except TypeError:
+            if code < 0 or not hasattr(data, "__array__"):
+                raise                       # else a dtype that NumPy may know how to convert
     if device < 0:
         device = x.buffer.device if x is not None else 0
     if x is not None and (code < 0 or x.code == code) and not copy and x.buffer.device == device:
@@ -165,8 +174,9 @@ def from_dlpack(data):
         code = {(6, 8): BOOL, (0, 32): INT32, (0, 64): INT64, (2, 32): FLOAT32, (2, 64): FLOAT64}.get(
             (t.dtype.code, t.dtype.bits), -1)
     if code < 0:
-        raise TypeError(f"[from_dlpack] expected float32, float64, int32, int64 or bool, got type code {t.dtype.code} "
-                        f"of {t.dtype.bits} bits")
+        name = KINDS.get(t.dtype.code, f"type {t.dtype.code} of ")
+        raise TypeError(f"[from_dlpack] expected float32, float64, int32, int64 or bool, got {name}{t.dtype.bits}"
+                        f"{f' times {t.dtype.lanes}' if t.dtype.lanes != 1 else ''}")
     if t.ndim > MAX_NDIM:
         raise ValueError(f"[from_dlpack] expected at most {MAX_NDIM} axes, got {t.ndim}")
     if t.device.type in (1, 3):

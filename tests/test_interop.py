@@ -160,6 +160,11 @@ def test_other_exporters():
     a[0] = 5.0
     assert x.tolist() == [5.0, 2.0]
     assert mg.asarray(memoryview(a)).tolist() == [5.0, 2.0]
+    b = ((ctypes.c_float * 3) * 2)((1, 2, 3), (4, 5, 6))    # its buffer has no strides
+    x = mg.asarray(b)
+    b[1][0] = 7
+    assert x.tolist() == [[1.0, 2.0, 3.0], [7.0, 5.0, 6.0]]
+    assert mg.asarray(ctypes.c_int32(3)).tolist() == 3
 
 
 # ── lifetimes ─────────────────────────────────────────────────────────────────────────────────────
@@ -258,6 +263,8 @@ def test_dlpack_with_numpy(dtype, view):
     np.testing.assert_array_equal(y.numpy(), expected)
     if a.size:
         assert np.shares_memory(a, x.numpy())
+        a[...] = 1
+        assert (x.numpy() == 1).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -299,6 +306,7 @@ def test_unused_capsules_are_freed():
     before = mg.memory_allocated()
     for _ in range(100):
         mg.zeros(1000).__dlpack__()
+        mg.zeros(1000).__dlpack__(max_version=(1, 0))
     assert mg.memory_allocated() == before
 
 
@@ -346,6 +354,16 @@ def test_from_dlpack_never_writes_what_is_read_only():
         return  # NumPy itself refuses to export it without a flag
     x.fill_(0)
     np.testing.assert_array_equal(a, matrix())
+
+
+def test_other_numbers_of_torch_need_a_dtype():
+    torch = pytest.importorskip("torch")
+    half = torch.tensor([1.5, -2.0], dtype=torch.float16)
+    assert mg.tensor(half, dtype="float32").tolist() == [1.5, -2.0]
+    with pytest.raises(TypeError, match=r"^\[from_dlpack\] .* got float16$"):
+        mg.tensor(half)
+    with pytest.raises(TypeError, match=r"^\[asarray\] .*require gradient"):
+        mg.asarray(torch.ones(2, requires_grad=True))
 
 
 def test_from_dlpack_wants_both_methods():
