@@ -12,6 +12,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uint32_t, uint64_t
 
 import numpy as np
 
@@ -341,7 +342,7 @@ cdef class Array:
         return (1, 0) if self.buffer.device == 0 else (2, self.buffer.device - 1)
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """A DLPack capsule over the same memory (https://dmlc.github.io/dlpack).
+        """A DLPack capsule over the same memory (https://dmlc.github.io/dlpack), of version 1 if that may be.
 
         On a GPU `stream`, which is the one that will use the memory, waits for what the current one has to do.
         """
@@ -354,7 +355,7 @@ cdef class Array:
             device_streams.hand_over(self.buffer.device - 1, stream)
         elif stream is not None:
             raise BufferError(f"[dlpack] expected stream None for a tensor on the CPU, got {stream}")
-        return to_capsule(exported)
+        return to_capsule(exported, max_version is not None and max_version[0] >= 1, bool(copy))
 
     @property
     def __cuda_array_interface__(self):
@@ -537,34 +538,66 @@ cdef Array alias(Array x):
 
 # ── DLPack (https://dmlc.github.io/dlpack/latest/c_api.html) ──────────────────────────────────────
 
-cdef void delete_export(DLManagedTensor* managed) noexcept with gil:
+cdef struct DLManagedTensorVersioned:       # what DLPack has had since version 1
+    uint32_t major, minor
+    void* context
+    void (*deleter)(DLManagedTensorVersioned*) noexcept nogil
+    uint64_t flags                          # 1: read-only, 2: a copy
+    DLTensor tensor
+
+
+ctypedef fused Managed:
+    DLManagedTensor
+    DLManagedTensorVersioned
+
+
+cdef int describe(DLTensor* t, Array x) except -1:
+    """Fill in what DLPack says of x."""
+    cdef int64_t* numbers = <int64_t*>PyMem_Malloc(2 * MAX_NDIM * sizeof(int64_t))
+    cdef int i
+    for i in range(x.ndim_):
+        numbers[i] = x.extent[i]
+        numbers[MAX_NDIM + i] = x.step[i] // itemsize(x.code)
+    t.data, t.byte_offset, t.ndim, t.shape, t.strides = x.data, 0, x.ndim_, numbers, numbers + MAX_NDIM
+    t.device.type, t.device.id = x.__dlpack_device__()
+    t.dtype.code = 6 if x.code == BOOL else 2 if is_float(x.code) else 0
+    t.dtype.bits, t.dtype.lanes = 8 * itemsize(x.code), 1
+    return 0
+
+
+cdef void delete_export(Managed* managed) noexcept with gil:
     Py_DECREF(<object>managed.context)
     PyMem_Free(managed.tensor.shape)
     PyMem_Free(managed)
 
 
 cdef void delete_capsule(object capsule) noexcept:
-    cdef DLManagedTensor* managed
+    """The end of a capsule that nobody has used."""
+    cdef DLManagedTensor* old
+    cdef DLManagedTensorVersioned* new
     if PyCapsule_IsValid(capsule, "dltensor"):
-        managed = <DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
-        managed.deleter(managed)
+        old = <DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
+        old.deleter(old)
+    elif PyCapsule_IsValid(capsule, "dltensor_versioned"):
+        new = <DLManagedTensorVersioned*>PyCapsule_GetPointer(capsule, "dltensor_versioned")
+        new.deleter(new)
 
 
-cdef object to_capsule(Array x):
-    cdef DLManagedTensor* managed = <DLManagedTensor*>PyMem_Malloc(sizeof(DLManagedTensor))
-    cdef int64_t* numbers = <int64_t*>PyMem_Malloc(2 * MAX_NDIM * sizeof(int64_t))
-    cdef int i
-    for i in range(x.ndim_):
-        numbers[i] = x.extent[i]
-        numbers[MAX_NDIM + i] = x.step[i] // itemsize(x.code)
-    managed.tensor.data, managed.tensor.byte_offset, managed.tensor.ndim = x.data, 0, x.ndim_
-    managed.tensor.shape, managed.tensor.strides = numbers, numbers + MAX_NDIM
-    managed.tensor.device.type, managed.tensor.device.id = x.__dlpack_device__()
-    managed.tensor.dtype.code = 6 if x.code == BOOL else 2 if is_float(x.code) else 0
-    managed.tensor.dtype.bits, managed.tensor.dtype.lanes = 8 * itemsize(x.code), 1
+cdef object to_capsule(Array x, bint versioned, bint copied):
+    """Without a version a consumer cannot know whether it may write, and NumPy for one then does not let its user."""
+    cdef DLManagedTensor* old
+    cdef DLManagedTensorVersioned* new
     Py_INCREF(x)
-    managed.context, managed.deleter = <void*>x, delete_export
-    return PyCapsule_New(managed, "dltensor", <void (*)(object) noexcept>delete_capsule)
+    if versioned:
+        new = <DLManagedTensorVersioned*>PyMem_Malloc(sizeof(DLManagedTensorVersioned))
+        describe(&new.tensor, x)
+        new.major, new.minor, new.flags = 1, 0, 2 if copied else 0
+        new.context, new.deleter = <void*>x, delete_export[DLManagedTensorVersioned]
+        return PyCapsule_New(new, "dltensor_versioned", <void (*)(object) noexcept>delete_capsule)
+    old = <DLManagedTensor*>PyMem_Malloc(sizeof(DLManagedTensor))
+    describe(&old.tensor, x)
+    old.context, old.deleter = <void*>x, delete_export[DLManagedTensor]
+    return PyCapsule_New(old, "dltensor", <void (*)(object) noexcept>delete_capsule)
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────
