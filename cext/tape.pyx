@@ -570,6 +570,8 @@ class HookHandle:
 
 def add_hook(Array x, hook):
     """Call hook(gradient) whenever the gradient of x is complete."""
+    if not callable(hook):
+        raise TypeError(f"[register_hook] expected a function of the gradient, got {hook!r}")
     if not x.needs_grad:
         raise GradientError(f"[register_hook] the tensor of shape {shape_of(x)} does not require grad")
     cdef Node node = gradient_node(x)

@@ -139,6 +139,9 @@ def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
+        for k in numbers:
+            if not -len(args) <= k < len(args):
+                raise IndexError(f"[value_and_grad] expected an argument {k}, got {len(args)} positional arguments")
         y, points, recorded = _evaluate(functools.partial(f, **kwargs), list(args), numbers)
         grads = _derivatives(y, points, None, recorded, recorded)
         return y if recorded else y.detach(), grads[0] if isinstance(argnums, int) else grads

@@ -80,6 +80,8 @@ cdef int one_axis(str op, object axis, int ndim) except -1:
     if not hasattr(axis, "__index__"):
         raise TypeError(f"[{op}] expected an integer axis, got {axis!r}")
     cdef int64_t k = axis.__index__()
+    if ndim == 0:
+        raise IndexError(f"[{op}] expected a tensor with an axis {k}, got one with 0 axes")
     if k < -ndim or k >= ndim:
         raise IndexError(f"[{op}] expected an axis from {-ndim} to {ndim - 1} for {ndim} axes, got {k}")
     return <int>(k + ndim if k < 0 else k)

@@ -268,7 +268,7 @@ cpdef Array power(x, y):
         a = <Array>x
         if not is_float(a.code) and isinstance(y, float):
             a = cast(a, FLOAT32)
-        if y == 2:
+        if y == 2 and a.code != BOOL:
             return square(a)
         if y == 1:
             return multiply(a, 1)

@@ -291,6 +291,7 @@ def test_powers_at_zero(device):
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_powers_of_integers(dtype, device):
     """Exact, by wrapping where they overflow; no negative exponents."""
+    assert (tensor(np.array([True, False]), device) ** 2).tolist() == [1, 0]
     base, exponent = np.meshgrid(np.arange(-7, 8, dtype=dtype), np.arange(0, 40, dtype=dtype))
     with np.errstate(all="ignore"):
         expected = base**exponent

@@ -220,4 +220,4 @@ def test_errors(device):
     for name in ("softmax", "log_softmax"):
         refuses(IndexError, name, "got 2", getattr(mg, name), x, 2)
         refuses(TypeError, name, "int64", getattr(mg, name), t)
-        refuses(IndexError, name, "0 axes", getattr(mg, name), x[0, 0])
+        refuses(IndexError, name, ["an axis -1", "0 axes"], getattr(mg, name), x[0, 0])
