@@ -380,8 +380,8 @@ class Module:
         Raises
         ------
         ValueError
-            With all names that are missing or unexpected (if `strict`) and all shapes that differ (always). Nothing
-            is copied then.
+            With all names that are missing or unexpected (if `strict`), all shapes that differ and all floats that are
+            to become integers (always). Nothing is copied then.
 
         Examples
         --------
@@ -401,17 +401,22 @@ class Module:
                 f"{type(state_dict).__name__}"
             )
         own = self.state_dict()
-        values = {name: _as_tensor(name, value) for name, value in state_dict.items() if name in own}
+        values = {name: _as_tensor(name, value).detach() for name, value in state_dict.items() if name in own}
         missing = [name for name in own if name not in values]
-        unexpected = [name for name in state_dict if name not in own]
+        unexpected = [str(name) for name in state_dict if name not in own]
         reshaped = [
             f"{name}, expected {own[name].shape}, got {value.shape}"
             for name, value in values.items()
             if value.shape != own[name].shape
         ]
-        faults = {"other shape": reshaped} if not strict else {
-            "missing": missing, "unexpected": unexpected, "other shape": reshaped,
-        }  # fmt: skip
+        retyped = [
+            f"{name}, expected {own[name].dtype}, got {value.dtype}"
+            for name, value in values.items()
+            if value.dtype.kind == "f" and own[name].dtype.kind != "f"
+        ]
+        faults = {"other shape": reshaped, "other dtype": retyped}
+        if strict:
+            faults = {"missing": missing, "unexpected": unexpected, **faults}
         if any(faults.values()):
             lines = [f"\n  {fault}: {'; '.join(names)}" for fault, names in faults.items() if names]
             raise ValueError(f"[{type(self).__name__}] this state_dict does not fit:" + "".join(lines))
@@ -446,6 +451,8 @@ class Module:
         return self._add_hook("after", hook)
 
     def _add_hook(self, kind: str, hook: Callable[..., Any]) -> HookHandle:
+        if not callable(hook):
+            raise TypeError(f"[{type(self).__name__}] expected a function as a hook, got {hook!r}")
         if self._hooks is None:
             self.__dict__["_hooks"] = {"before": {}, "after": {}}
         handle = HookHandle(self, kind, hook)

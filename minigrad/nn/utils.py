@@ -71,8 +71,9 @@ def clip_grad_norm_(
         raise ValueError(f"[clip_grad_norm_] the norm of the gradients is {norm}")
     factor = max_norm / (norm + 1e-6)
     if not factor >= 1:     # so that NaN spreads
-        for grads in by_dtype:
-            scale_(grads, factor)
+        with no_grad():
+            for grads in by_dtype:
+                scale_(grads, factor)
     return norm
 
 

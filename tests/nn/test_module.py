@@ -362,6 +362,24 @@ def test_load_state_dict_lists_all_faults_and_writes_nothing():
         layer.load_state_dict({"weight": mg.zeros((3, 2)), "bias": "three"})
 
 
+def test_load_state_dict_of_floats_for_integers_writes_nothing():
+    norm = nn.BatchNorm1d(2)
+    wrong = {**{name: x * 0 + 7 for name, x in norm.state_dict().items()}, "num_batches_tracked": mg.tensor(2.5)}
+    for strict in (True, False):
+        with pytest.raises(ValueError, match="other dtype: num_batches_tracked, expected int64, got float32"):
+            norm.load_state_dict(wrong, strict)
+    assert norm.weight.tolist() == [1.0, 1.0]
+    with pytest.raises(ValueError, match=r"unexpected: w; \(1, 2\)"):
+        norm.load_state_dict({**norm.state_dict(), "w": mg.ones(1), (1, 2): mg.ones(1)})
+
+
+def test_load_state_dict_takes_parameters_themselves():
+    first, second = nn.Linear(2, 3), nn.Linear(2, 3)
+    second.load_state_dict(dict(first.named_parameters()))
+    assert second.weight.tolist() == first.weight.tolist()
+    assert second.weight.is_leaf
+
+
 def test_load_state_dict_bumps_the_version():
     """A value saved for backward must not change unnoticed."""
     layer = nn.Linear(2, 2)

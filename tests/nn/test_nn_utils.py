@@ -91,6 +91,18 @@ def test_clip_grad_value():
             np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-7)
 
 
+def test_clipping_is_not_recorded():
+    for clip in (utils.clip_grad_norm_, utils.clip_grad_value_):
+        x = mg.tensor([3.0, 4.0], requires_grad=True)
+        (x * x).sum().backward(create_graph=True)
+        kept = x.grad * x.grad  # holds the gradient's memory
+        clip([x], 1.0)
+        assert max(x.grad.tolist()) <= 1
+        with pytest.raises(mg.GradientError, match="in place"):
+            kept.sum().backward()
+        x.grad = None
+
+
 def test_clip_a_gradient_that_is_a_view():
     x = mg.zeros((2, 3), requires_grad=True)
     x.grad = mg.ones((3, 2)).T
