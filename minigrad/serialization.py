@@ -49,13 +49,24 @@ def save(obj: Module | Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
     from safetensors.numpy import save as serialize
 
     tensors = obj.state_dict() if isinstance(obj, Module) else obj
+    target = _path("save", path)
     if not isinstance(tensors, Mapping):
         raise TypeError(f"[save] expected a Module or a dict of str to Tensor, got {type(obj).__name__}")
+    if not isinstance(metadata, Mapping | None):
+        raise TypeError(f"[save] expected metadata of str to str, got {metadata!r}")
     for key, value in (metadata or {}).items():
         if not (isinstance(key, str) and isinstance(value, str)):
             raise TypeError(f"[save] expected metadata of str to str, got {key!r}: {value!r}")
     data = serialize({name: _array(name, value) for name, value in tensors.items()}, dict(metadata or {}) or None)
-    _write(os.fspath(path), data)
+    _write(target, data)
+
+
+def _path(op: str, path: Path) -> str:
+    """A path as a str: open() would also take a number, for a file that is open already, and close it."""
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise TypeError(f"[{op}] expected a path, got {path!r}") from None
 
 
 def _array(name: str, value: Tensor) -> np.ndarray:
@@ -107,6 +118,8 @@ def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[s
     ------
     FileNotFoundError
         If there is no such file.
+    TypeError
+        If `path` is no path.
     ValueError
         For a file that is truncated or no safetensors file, and for dtypes that minigrad does not have (float16,
         bfloat16, uint8, …); it names the file and the reason.
@@ -123,14 +136,14 @@ def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[s
 
     import safetensors
 
-    with open(path, "rb") as file:
+    with open(_path("load", path), "rb") as file:
         data = file.read()
     try:
         entries = dict(safetensors.deserialize(data))  # in another order each time
     except safetensors.SafetensorError as error:
         raise ValueError(f"[load] {os.fspath(path)} is not a complete safetensors file: {error}") from error
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    stored = header.pop("__metadata__", {})
+    stored = header.pop("__metadata__", None) or {}
     wrong = [f"{name} ({entries[name]['dtype']})" for name in header if entries[name]["dtype"] not in DTYPES]
     if wrong:
         raise ValueError(

@@ -187,10 +187,26 @@ def test_save_errors(path):
     ):  # fmt: skip
         with pytest.raises(TypeError, match=rf"\[save\].*{message}"):
             mg.save(obj, path)
-    for metadata in ({"epoch": 7}, {7: "epoch"}):
+    for metadata in ({"epoch": 7}, {7: "epoch"}, ["epoch"], "epoch"):
         with pytest.raises(TypeError, match=r"\[save\] expected metadata of str to str"):
             mg.save({"x": x}, path, metadata=metadata)
     assert not path.exists()
+
+
+def test_a_number_is_no_path(path):
+    """To open() it would be a file that is open already, which is closed afterwards."""
+    with open(path, "wb+") as file:
+        for call in (mg.load, lambda number: mg.save({"x": mg.ones(1)}, number)):
+            with pytest.raises(TypeError, match=rf"^\[(load|save)\] expected a path, got {file.fileno()}$"):
+                call(file.fileno())
+        file.write(b"still open")
+
+
+def test_metadata_that_is_null(path):
+    path.write_bytes(header({"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "__metadata__": None}, b"\0" * 4))
+    assert mg.load(path, metadata=True)[1] == {}
+    with pytest.raises(ValueError, match=r"^\[load_checkpoint\] .*expected the format"):
+        mg.load_checkpoint(path)
 
 
 def test_a_file_cut_anywhere(path):
