@@ -67,6 +67,9 @@ class Adam(Optimizer):
         if len(betas) != 2:
             raise ValueError(f"[{self.name}] expected two betas, got {betas}")
         group["betas"] = betas = tuple(number(self.name, "betas", beta, 0) for beta in betas)
+        decoupled = group.get("decoupled_weight_decay", self.decoupled)  # PyTorch's name, in the groups of its state
+        if decoupled != self.decoupled:
+            raise ValueError(f"[{self.name}] expected decoupled_weight_decay={self.decoupled}, got {decoupled}")
         if not max(betas) < 1:
             raise ValueError(f"[{self.name}] expected two betas in [0, 1), got {betas}")
 

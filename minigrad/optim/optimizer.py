@@ -150,6 +150,8 @@ class Optimizer:
         for option in ("lr", "weight_decay", "eps", "momentum", "alpha", "lr_decay", "initial_accumulator_value"):
             if option in group:
                 group[option] = number(self.name, option, group[option], 0)
+        if group.get("maximize"):  # an option of PyTorch's that changes what its state means
+            raise ValueError(f"[{self.name}] expected maximize=False, got {group['maximize']}: negate the loss")
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         """Update the parameters of a batch by their gradients and the options of its group."""

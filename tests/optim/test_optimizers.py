@@ -200,12 +200,15 @@ def test_load_state_dict_errors_change_nothing():
         parameter.grad = mg.ones(parameter.shape)
     optimizer.step()
     saved = optimizer.state_dict()
-    wrong_size, wrong_shape, wrong_option = (copy.deepcopy(saved) for _ in range(3))
+    wrong_size, wrong_shape, wrong_option, maximizing, decoupled = (copy.deepcopy(saved) for _ in range(5))
     wrong_size["param_groups"][0]["params"] = [0]
     wrong_shape["state"][1]["exp_avg"] = mg.zeros(7)
     wrong_option["param_groups"][0]["lr"] = -1.0
+    maximizing["param_groups"][0]["maximize"] = True
+    decoupled["param_groups"][0]["decoupled_weight_decay"] = True
     for wrong, message in (
         (wrong_size, r"groups of \[2\]"), (wrong_shape, r"exp_avg.*\(3,\), got \(7,\)"), (wrong_option, "lr"),
+        (maximizing, "maximize=False, got True"), (decoupled, "decoupled_weight_decay=False, got True"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=rf"\[Adam\].*{message}"):
             optimizer.load_state_dict(wrong)

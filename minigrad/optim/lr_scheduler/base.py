@@ -1,7 +1,8 @@
 """LRScheduler: the rate of each parameter group as a function of how often `step` was called.
 
 Every schedule states one formula, `lr_at`. If something else has changed a group's rate since the last step (another
-schedule, or the user), the change stays as a factor, so that schedules on one optimizer multiply as PyTorch's do.
+schedule, or the user), the change stays as a factor, so that schedules on one optimizer multiply. So do PyTorch's, but
+for two: its `LambdaLR` overwrites what others did, and its `CosineAnnealingLR` adds what `eta_min` contributes.
 """
 
 from collections.abc import Mapping
