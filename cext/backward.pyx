@@ -95,6 +95,10 @@ cdef class Walk:
             stack.pop_back()
             if node.sequence <= floor:
                 continue
+            if node.freed and node.run == accumulate:
+                raise GradientError(f"[backward] a leaf of shape {tuple([node.extent[i] for i in range(node.ndim)])} "
+                                    f"became another tensor (by set_, or by its module's to) since this was recorded: "
+                                    f"run the forward pass again")
             if node.freed:
                 raise GradientError(f"[{node.op.decode()}] the tape from here on was freed by an earlier backward: "
                                     f"pass retain_graph=True to that one{node.place()}")

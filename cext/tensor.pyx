@@ -225,6 +225,8 @@ cdef class Tensor(Array):
     def set_(self, source):
         """Become `source`: take over its memory, shape, dtype and device (a module moves its parameters so).
 
+        No gradient arrives any more of what was recorded before: backward refuses it.
+
         Raises
         ------
         TypeError
@@ -236,7 +238,10 @@ cdef class Tensor(Array):
             raise TypeError(f"[set_] expected a tensor, got {type(source).__name__}")
         if not tape.leaf(self):
             raise tape.GradientError("[set_] this tensor was computed: only a leaf can become another tensor")
-        hooks = (<Node>self.node).hooks if self.node is not None else None
+        hooks = None
+        if self.node is not None:
+            hooks = (<Node>self.node).hooks
+            (<Node>self.node).freed = True
         forget_leaf(self)
         self.node = None
         self.grad_ = None

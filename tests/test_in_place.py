@@ -111,6 +111,26 @@ def test_saved_value_written_since(size):
     assert x.grad is None
 
 
+def test_an_array_that_its_owner_writes_later():
+    """The version of a tensor over memory of others does not count their writes."""
+    x, mask = leaf(1, 2), np.array([1.0, 0.0])
+    y = (x * mask).sum()
+    mask[...] = 7
+    y.backward()
+    equals(x.grad, [1, 0])
+
+
+def test_a_leaf_that_became_another_tensor():
+    x, w = leaf(1, 2), leaf(3, 4)
+    y = (x + w).sum()       # saves nothing
+    x.set_(mg.ones(3))
+    with pytest.raises(mg.GradientError, match=r"^\[backward\] a leaf of shape \(2,\) became another tensor"):
+        y.backward()
+    assert (x.grad, w.grad) == (None, None)
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
 def test_saved_value_not_needed_may_be_written():
     x, w = leaf(1, 2), mg.ones(2, dtype="float64")
     y = (x + w).sum()

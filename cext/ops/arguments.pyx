@@ -7,6 +7,7 @@ import numpy as np
 from minigrad.engine.array cimport BOOL, FLOAT32, INT64, Array, check_same_device, empty, is_float, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.interop cimport from_object
+from minigrad.engine.tape cimport recording
 
 
 cdef bint is_scalar(object x):
@@ -38,12 +39,16 @@ cdef Array scalar(object value, int code, int device, str op="scalar"):
 
 
 cdef Array operand(str op, object x):
-    """x itself if it is a tensor; any other array-like as one."""
+    """x itself if it is a tensor; any other array-like as one.
+
+    Memory of others is copied while operations are recorded: backward may read it when its owner has long changed it,
+    which no version tells.
+    """
     if isinstance(x, Array):
         return <Array>x
     if is_scalar(x):
         return scalar(x, weak_code(x, BOOL, op), 0, op)
-    return from_object(x, -1, -1, False, op)
+    return from_object(x, -1, -1, recording(), op)
 
 
 cdef Array float_operand(str op, object x):

@@ -504,9 +504,11 @@ def _join(path: str, name: str) -> str:
 
 def _convert(tensor: Tensor, device_or_dtype: str | DType) -> None:
     """Move or convert a tensor, and its gradient, without making it another object."""
-    grad = tensor.grad
+    converted, grad = tensor.detach().to(device_or_dtype), tensor.grad
+    if (converted.dtype, converted.device) == (tensor.dtype, tensor.device):
+        return
     tensor.grad = None
-    tensor.set_(tensor.detach().to(device_or_dtype))
+    tensor.set_(converted)
     if grad is not None:
         tensor.grad = grad.detach().to(device_or_dtype)
 

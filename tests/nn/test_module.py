@@ -292,6 +292,19 @@ def test_to_dtype_keeps_identity_and_an_earlier_optimizer_valid():
     assert optimizer.state[gain]["step"] == 2
 
 
+def test_to_between_forward_and_backward():
+    layer = nn.Linear(2, 1)
+    loss = layer(mg.ones((1, 2))).sum()
+    layer.to("cpu").to("float32")       # changes nothing
+    loss.backward()
+    assert layer.weight.grad.tolist() == [[1.0, 1.0]]
+    loss = layer(mg.ones((1, 2))).sum()
+    layer.to("float64")
+    with pytest.raises(mg.GradientError, match="became another tensor"):
+        loss.backward()
+    assert layer.weight.grad.tolist() == [[1.0, 1.0]]
+
+
 def test_to_keeps_shared_parameters_shared():
     net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     net[1].weight = net[0].weight
