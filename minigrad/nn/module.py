@@ -328,8 +328,12 @@ class Module:
         (True, minigrad.float64)
         """
         to_device = str(device_or_dtype).startswith(("cpu", "cuda"))
-        if not to_device and empty(0, dtype=device_or_dtype).dtype.kind != "f":
-            raise TypeError(f"[{type(self).__name__}.to] expected a dtype of floats, got {device_or_dtype}")
+        try:
+            fits = to_device or empty(0, dtype=device_or_dtype).dtype.kind == "f"
+        except TypeError:
+            fits = False
+        if not fits:
+            raise TypeError(f"[{type(self).__name__}.to] expected a device or a dtype of floats, got {device_or_dtype}")
         for tensor in (*self.parameters(), *self.buffers()):
             if to_device or tensor.dtype.kind == "f":
                 _convert(tensor, device_or_dtype)

@@ -315,10 +315,9 @@ def test_to_keeps_shared_parameters_shared():
 
 def test_to_errors():
     net = nn.Linear(2, 2)
-    with pytest.raises(TypeError, match=r"\[Linear.to\] expected a dtype of floats, got int64"):
-        net.to(mg.int64)
-    with pytest.raises((TypeError, ValueError)):
-        net.to("tpu")
+    for wrong in (mg.int64, "tpu"):
+        with pytest.raises(TypeError, match=rf"^\[Linear.to\] expected a device or a dtype of floats, got {wrong}"):
+            net.to(wrong)
     assert net.to("cpu").weight.dtype == mg.float32
 
 
