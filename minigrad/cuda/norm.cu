@@ -285,9 +285,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) norm_held_backward(Bool cen
     EVERY_BACKWARD(true, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, rooms)
 }
 
-extern "C" __global__ void norm_long_backward(Bool centered, int64 rows, int64 width, int lanes, const T* x,
-                                              const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
-                                              T* partial) {
+extern "C" __global__ void __launch_bounds__(512) norm_long_backward(
+    Bool centered, int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd,
+    const T* g, T* dx, T* partial) {
     EVERY_BACKWARD(false, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, 0)
 }
 

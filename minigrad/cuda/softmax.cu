@@ -114,7 +114,8 @@ struct LogSumExp {
 };
 
 // y = exp(x - max x) / sum exp(x - max x), or its logarithm x - log sum exp x
-extern "C" __global__ void softmax(int64 rows, int64 width, int lanes, Bool logarithm, const T* x, T* y) {
+extern "C" __global__ void __launch_bounds__(512) softmax(
+    int64 rows, int64 width, int lanes, Bool logarithm, const T* x, T* y) {
     const Row row(lanes, width);
     row.each(rows, [&](int64 r) {
         Held at(row, x + r * width, r < rows ? width : 0);
@@ -130,8 +131,8 @@ extern "C" __global__ void softmax(int64 rows, int64 width, int lanes, Bool loga
 }
 
 // dx = y (g - sum(g y)), or of the logarithm dx = g - exp(y) sum(g)
-extern "C" __global__ void softmax_backward(int64 rows, int64 width, int lanes, Bool logarithm, const T* y, const T* g,
-                                            T* dx) {
+extern "C" __global__ void __launch_bounds__(512) softmax_backward(
+    int64 rows, int64 width, int lanes, Bool logarithm, const T* y, const T* g, T* dx) {
     const Row row(lanes, width);
     row.each(rows, [&](int64 r) {
         const int64 end = r < rows ? width : 0;
@@ -148,7 +149,7 @@ extern "C" __global__ void softmax_backward(int64 rows, int64 width, int lanes, 
 }
 
 // y[rows] = log sum exp x
-extern "C" __global__ void logsumexp(int64 rows, int64 width, int lanes, const T* x, T* y) {
+extern "C" __global__ void __launch_bounds__(512) logsumexp(int64 rows, int64 width, int lanes, const T* x, T* y) {
     const Row row(lanes, width);
     row.each(rows, [&](int64 r) {
         const LogSumExp lse(Held(row, x + r * width, r < rows ? width : 0));
@@ -157,8 +158,9 @@ extern "C" __global__ void logsumexp(int64 rows, int64 width, int lanes, const T
 }
 
 // loss = (1 - s) w_t (lse - z_t) + s/width sum_c w_c (lse - z_c); labels are of a class, or to be ignored
-extern "C" __global__ void cross_entropy(int64 rows, int64 width, int lanes, const T* z, const int64* labels,
-                                         int64 ignore, const T* w, double smoothing, T* loss, T* lse) {
+extern "C" __global__ void __launch_bounds__(512) cross_entropy(
+    int64 rows, int64 width, int lanes, const T* z, const int64* labels, int64 ignore, const T* w, double smoothing,
+    T* loss, T* lse) {
     const Row row(lanes, width);
     row.each(rows, [&](int64 r) {
         const int64 t = r < rows ? labels[r] : ignore;
@@ -177,9 +179,9 @@ extern "C" __global__ void cross_entropy(int64 rows, int64 width, int lanes, con
 }
 
 // dz = g (softmax(z) ((1 - s) w_t + s/width sum_k w_k) - (1 - s) w_t [c = t] - s/width w_c)
-extern "C" __global__ void cross_entropy_backward(int64 rows, int64 width, int lanes, const T* z, const int64* labels,
-                                                  int64 ignore, const T* w, double smoothing, const T* lse, const T* g,
-                                                  int64 g_stride, T* dz) {
+extern "C" __global__ void __launch_bounds__(512) cross_entropy_backward(
+    int64 rows, int64 width, int lanes, const T* z, const int64* labels, int64 ignore, const T* w, double smoothing,
+    const T* lse, const T* g, int64 g_stride, T* dz) {
     const Row row(lanes, width);
     const double even = smoothing / width;
     row.each(rows, [&](int64 r) {

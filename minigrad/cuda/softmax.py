@@ -5,7 +5,7 @@ from minigrad.engine.backend import Backend
 from minigrad.engine.tensor import Tensor
 
 HELD = 8  # elements of a row that a thread keeps: HELD of softmax.cu
-LARGEST_BLOCK = 1024
+LARGEST_BLOCK = 512  # launch bounds of softmax.cu: a thread of more would have 64 registers, too few for some kernels
 
 
 def lanes(width: int) -> int:

@@ -97,5 +97,13 @@ def test_shared_memory_that_nobody_wrote_shows(broken, rng):
     assert wrong_sums(rng, 1) == 1
 
 
+@pytest.mark.parametrize("wrong", ["", "__launch_bounds__(256) "])
+def test_a_block_without_registers_for_it_is_an_error(broken, rng, wrong):
+    broken("softmax.cu", "__launch_bounds__(512) ", wrong)
+    x, _ = ours((2, 5000), rng)
+    with pytest.raises(RuntimeError, match=r"softmax: a block of \(512,\) threads, more than the launch bounds of 256"):
+        mg.softmax(x)
+
+
 def test_memory_that_nobody_wrote_is_nan():
     assert np.isnan(mg.empty((3, 5), device="cuda").to("cpu").numpy()).all()

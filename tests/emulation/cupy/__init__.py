@@ -6,6 +6,7 @@ Every allocation lies between bytes that no kernel may touch; they are looked at
 
 import ctypes
 import hashlib
+import math
 import os
 import re
 import subprocess
@@ -19,12 +20,15 @@ from . import cuda
 HEADER = Path(__file__).parent.parent / "emulate.hpp"
 CACHE = Path(os.environ.get("MINIGRAD_EMULATION_CACHE", Path(tempfile.gettempdir()) / f"minigrad-emulation-{os.getuid()}"))
 __version__ = "emulated"
+# Threads of a block for which there are registers however many a kernel takes: 255 of 65,536 each
+UNBOUND = 256
 
 
 class RawModule:
     """A compiled module."""
 
     def __init__(self, *, code, options=()):
+        self.code = code
         key = hashlib.sha256((code + HEADER.read_text() + repr(options)).encode()).hexdigest()[:24]
         shared = CACHE / f"{key}.so"
         if not shared.exists():
@@ -57,7 +61,8 @@ class RawModule:
         return done.stdout
 
     def get_function(self, name):
-        return RawKernel(self.shared, name)
+        bound = re.search(rf"__launch_bounds__\((\d+)[^)]*\) {name}\(", self.code)
+        return RawKernel(self.shared, name, int(bound[1]) if bound else UNBOUND)
 
 
 def passed(argument):
@@ -74,12 +79,14 @@ class RawKernel:
 
     seed = 0
 
-    def __init__(self, shared, name):
-        self.name, self.function = name, shared[f"run_{name}"]
+    def __init__(self, shared, name, most):
+        self.name, self.most, self.function = name, most, shared[f"run_{name}"]
         self.function.restype = ctypes.c_char_p
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         assert not shared_mem, "kernels have shared memory of fixed size"
+        if math.prod(block) > self.most:
+            raise RuntimeError(f"{self.name}: a block of {block} threads, more than the launch bounds of {self.most}")
         held, places = bytearray(), []
         for a in args:
             places.append(len(held))
