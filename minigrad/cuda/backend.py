@@ -47,6 +47,8 @@ def transfer(x: Tensor, index: int) -> Tensor:
     name = "cpu" if index == 0 else f"cuda:{index - 1}"
     out = empty(x.shape, x.dtype.name, name)
     kind = HOST_TO_DEVICE if x.device == "cpu" else DEVICE_TO_HOST if index == 0 else DEVICE_TO_DEVICE
+    if kind == DEVICE_TO_DEVICE:
+        wait(index - 1, int(x.device[5:]))
     with cupy.cuda.Device(int((name if index else x.device)[5:])):
         stream = cupy.cuda.get_current_stream()
         if x.size:
@@ -54,9 +56,19 @@ def transfer(x: Tensor, index: int) -> Tensor:
         # Memory of the CPU may be written again, or read, as soon as this returns.
         if kind != DEVICE_TO_DEVICE:
             stream.synchronize()
+    if kind == DEVICE_TO_DEVICE:
+        wait(int(x.device[5:]), index - 1)  # before x's memory serves for something else
     if kind == DEVICE_TO_HOST:
         faults.of(int(x.device[5:])).look()
     return out
+
+
+def wait(device: int, other: int) -> None:
+    """Let the current stream of a GPU wait for all that the current one of another has to do."""
+    with cupy.cuda.Device(other):
+        event = cupy.cuda.get_current_stream().record()
+    with cupy.cuda.Device(device):
+        cupy.cuda.get_current_stream().wait_event(event)
 
 
 def current_stream(device: int) -> int:

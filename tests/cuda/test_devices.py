@@ -144,6 +144,64 @@ def test_the_cuda_array_interface():
     refuses(BufferError, "cuda_array_interface", "x.detach()", lambda: wanted.__cuda_array_interface__)
 
 
+# ── several GPUs ──────────────────────────────────────────────────────────────────────────────────
+
+SEVERAL = pytest.mark.skipif(mg.cuda.device_count() < 2, reason="there is one GPU")
+
+
+@SEVERAL
+def test_a_second_gpu_computes_as_the_first(rng):
+    values, labels = rng.standard_normal((9, 6)).astype("float32"), rng.integers(0, 3, 9)
+    found = []
+    for device in ("cuda:0", "cuda:1"):
+        mg.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 3)).to(device)
+        descent = mg.optim.Adam(model.parameters(), 0.01)
+        for _ in range(3):
+            loss = nn.functional.cross_entropy(model(mg.tensor(values, device=device)), mg.tensor(labels, device=device))
+            descent.zero_grad()
+            loss.backward()
+            descent.step()
+        assert {x.device for x in (loss, *model.parameters())} == {device}
+        found.append([loss.item(), *(p.detach().to("cpu").tolist() for p in model.parameters())])
+    assert found[0] == found[1]
+
+
+@SEVERAL
+def test_from_gpu_to_gpu(rng):
+    values, g = rng.standard_normal((2, 4, 5))
+    x = mg.tensor(values, device="cuda:1", requires_grad=True)
+    y = x.T.to("cuda:0")
+    np.testing.assert_array_equal(y.detach().to("cpu").numpy(), values.T)
+    (y * 3).backward(mg.tensor(g.T, device="cuda:0"))
+    assert x.grad.device == "cuda:1"
+    np.testing.assert_allclose(x.grad.to("cpu").numpy(), 3 * g)
+    with pytest.raises(ValueError, match=r"^\[add\] .*cuda:1 and cuda:0"):
+        x + y.T
+
+
+@SEVERAL
+def test_streams_of_two_gpus_wait_for_each_other():
+    """For what is to be copied, and for the copy, behind which memory may serve for something else."""
+    import cupy
+
+    x = mg.arange(4.0, device="cuda:1")
+    waited = []
+
+    class Noting(cupy.cuda.Stream):
+        def wait_event(self, event):
+            waited.append(self.ptr)
+            super().wait_event(event)
+
+    with cupy.cuda.Device(1):
+        source = Noting(non_blocking=True)
+    target = Noting(non_blocking=True)
+    mg.cuda.synchronize(1)
+    with cupy.cuda.Device(1), source, cupy.cuda.Device(0), target:
+        np.testing.assert_array_equal(x.to("cuda:0").to("cpu").numpy(), [0, 1, 2, 3])
+    assert waited == [target.ptr, source.ptr]
+
+
 # ── what cannot be ────────────────────────────────────────────────────────────────────────────────
 
 @pytest.mark.parametrize("call", [

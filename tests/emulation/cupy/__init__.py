@@ -87,6 +87,7 @@ class RawKernel:
         assert not shared_mem, "kernels have shared memory of fixed size"
         if math.prod(block) > self.most:
             raise RuntimeError(f"{self.name}: a block of {block} threads, more than the launch bounds of {self.most}")
+        cuda.check_devices(self.name, args)
         held, places = bytearray(), []
         for a in args:
             places.append(len(held))

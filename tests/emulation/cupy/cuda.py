@@ -1,4 +1,6 @@
-"""Stand-ins for the names of ``cupy.cuda``: memory of the CPU with fences around it, one device, one stream."""
+"""Stand-ins for the names of ``cupy.cuda``: memory of the CPU with fences around it, two devices, streams that do at
+once what they are asked.
+"""
 
 import ctypes
 import weakref
@@ -6,6 +8,8 @@ from types import SimpleNamespace
 
 FENCE = b"\xa5" * 128
 LIMIT = 1 << 34  # bytes: more than that is more than this device has
+DEVICES = 2
+chosen = [0]  # the current device, behind those that will be current again
 allocations = weakref.WeakValueDictionary()
 
 
@@ -14,10 +18,10 @@ class OutOfMemoryError(MemoryError):
 
 
 class Memory:
-    """Memory between fences, which begins as NaN."""
+    """Memory of a device between fences, which begins as NaN."""
 
-    def __init__(self, size):
-        self.size = size
+    def __init__(self, size, device):
+        self.size, self.device = size, device
         self.room = bytearray(b"\xff") * (size + 2 * len(FENCE) + 64)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.room))
         self.begin = -address % 64 + len(FENCE)
@@ -36,11 +40,19 @@ class Memory:
 def alloc(size):
     if size > LIMIT:
         raise OutOfMemoryError(f"Out of memory allocating {size:,} bytes")
-    return Memory(size)
+    return Memory(size, chosen[-1])
 
 
 def alloc_pinned_memory(size):
-    return Memory(size)
+    return Memory(size, None)
+
+
+def check_devices(kernel, arguments):
+    """Raise if an argument is the address of memory of another device than the current one."""
+    devices = {memory.ptr: memory.device for memory in list(allocations.values())}
+    for one in arguments:
+        if type(one) is int and devices.get(one) not in (None, chosen[-1]):
+            raise RuntimeError(f"{kernel}: started on device {chosen[-1]} with memory of device {devices[one]}")
 
 
 def check_fences(kernel):
@@ -52,16 +64,18 @@ def check_fences(kernel):
 
 
 class Device:
-    """The only device."""
+    """A device."""
 
     def __init__(self, index=0):
-        assert index == 0, f"a device {index}, which does not exist"
+        assert 0 <= index < DEVICES, f"a device {index}, which does not exist"
+        self.id = index
 
     def __enter__(self):
+        chosen.append(self.id)
         return self
 
     def __exit__(self, *error):
-        pass
+        chosen.pop()
 
 
 class Event:
@@ -71,20 +85,23 @@ class Event:
 class ExternalStream:
     """A stream; `events` are those it waits for."""
 
+    device = None  # that of a stream made here
+
     def __init__(self, ptr):
         self.ptr, self.events = ptr, []
 
     def __enter__(self):
-        current.append(self)
+        current[chosen[-1]].append(self)
         return self
 
     def __exit__(self, *error):
-        current.remove(self)
+        current[chosen[-1]].remove(self)
 
     def synchronize(self):
         pass
 
     def record(self):
+        assert self.device in (None, chosen[-1]), "an event of another device than its stream's"
         return Event()
 
     def wait_event(self, event):
@@ -94,14 +111,15 @@ class ExternalStream:
 class Stream(ExternalStream):
     def __init__(self, non_blocking=False):
         super().__init__(id(self))
+        self.device = chosen[-1]
 
 
 Stream.null, Stream.ptds = ExternalStream(0), ExternalStream(2)
-current = [Stream.null]
+current = [[Stream.null] for _ in range(DEVICES)]  # of each device
 
 
 def get_current_stream():
-    return current[-1]
+    return current[chosen[-1]][-1]
 
 
 def memcpy(to, source, size, kind, stream=0):
@@ -110,7 +128,7 @@ def memcpy(to, source, size, kind, stream=0):
 
 memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
 runtime = SimpleNamespace(
-    getDeviceCount=lambda: 1,
+    getDeviceCount=lambda: DEVICES,
     deviceSynchronize=lambda: None,
     memcpyAsync=memcpy,
     getDeviceProperties=lambda index: {"name": b"emulated"},
