@@ -322,28 +322,28 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
 
 # ── what tensors and minigrad.autograd call ───────────────────────────────────────────────────────
 
-def differentiate(list roots, list grads, list targets, bint retain_graph, bint create_graph):
-    """Check roots, gradients and targets, then `pull_back`."""
+def differentiate(list roots, list grads, list targets, bint retain_graph, bint create_graph, str op="backward"):
+    """Check roots, gradients and targets, then `pull_back`; `op` stands in the errors."""
     cdef Array root
     cdef list seeds = []
     for y, g in zip(roots, grads):
         root = <Array>y
         if not root.needs_grad:
-            raise GradientError(f"[backward] the tensor of shape {shape_of(root)} does not depend on anything that "
-                                f"requires grad")
+            raise GradientError(f"[{op}] the tensor of shape {shape_of(root)} does not depend on anything that requires "
+                                f"grad")
         if g is None:
             if root.count != 1:
-                raise GradientError(f"[backward] a tensor of shape {shape_of(root)} is not one number: give the "
+                raise GradientError(f"[{op}] a tensor of shape {shape_of(root)} is not one number: give the "
                                     f"gradient of what is to be differentiated, of the same shape")
             g = empty(root.code, root.ndim_, root.extent, root.buffer.device)
             backend(root).fill(<Array>g, 1)
         else:
-            check_gradient("backward", gradient_node(root), g, root.output)
+            check_gradient(op, gradient_node(root), g, root.output)
         seeds.append(g)
     if targets is not None:
         for x in targets:
             if not (<Array>x).needs_grad:
-                raise GradientError(f"[grad] a tensor of shape {shape_of(<Array>x)} does not require grad")
+                raise GradientError(f"[{op}] a tensor of shape {shape_of(<Array>x)} does not require grad")
     return pull_back(roots, seeds, targets, retain_graph or create_graph, create_graph)
 
 

@@ -79,7 +79,7 @@ def grad(
         raise ValueError(f"[grad] expected a cotangent for each of {len(roots)} tensors, got one tensor")
     if len(cotangents) != len(roots):
         raise ValueError(f"[grad] expected a cotangent for each of {len(roots)} tensors, got {len(cotangents)}")
-    found = differentiate(roots, cotangents, targets, retain_graph, create_graph)
+    found = differentiate(roots, cotangents, targets, retain_graph, create_graph, "grad")
     if not allow_unused:
         found = [zeros_like(x) if g is None else g for x, g in zip(targets, found, strict=True)]
     return found[0] if isinstance(xs, Tensor) else tuple(found)

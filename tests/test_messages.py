@@ -298,6 +298,8 @@ TAPE = [
     ("backward", TypeError, "float", lambda: (leaf(2, 3) * 2).backward(1.0)),
     ("grad", mg.GradientError, "(2, 3)", lambda: mg.grad(leaf(3).sum(), X)),
     ("grad", ValueError, ["1", "2"], lambda: mg.grad([leaf(1)], leaf(1), [mg.ones(1), mg.ones(1)])),
+    ("grad", mg.GradientError, "(2, 3)", lambda: mg.grad(X, leaf(1))),
+    ("grad", mg.GradientError, ["(3,)", "(2,)"], lambda: mg.grad(leaf(3) * 2, leaf(1), mg.ones(2))),
     ("grad", TypeError, "str", lambda: mg.grad("ab", leaf(1))),
     ("grad", TypeError, "int", lambda: mg.grad(leaf(3).sum(), 5)),
     ("grad", TypeError, "float", lambda: mg.value_and_grad(lambda x: 1.0)(1.0)),

@@ -9,6 +9,7 @@ def differentiate(
     targets: list[Tensor] | None,
     retain_graph: bool,
     create_graph: bool,
+    op: str = "backward",
 ) -> list[Any]: ...
 def record_function(
     name: str,

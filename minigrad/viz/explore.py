@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.engine.backward import differentiate
-from minigrad.engine.inspection import bytes_of, contents, entries, options
+from minigrad.engine.inspection import bytes_of, contents, options
 from minigrad.engine.ops.recurrent import Cell
-from minigrad.engine.tape import GradientError
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.cells import equation_of_cell
@@ -22,6 +21,7 @@ from minigrad.viz.equations import Equation, equation_of
 from minigrad.viz.names import names_of
 from minigrad.viz.recording import newest, record
 from minigrad.viz.sources import excerpt, user_line
+from minigrad.viz.tapes import entries_of
 from minigrad.viz.values import describe, wait_for
 from minigrad.watching import Watcher
 
@@ -154,11 +154,11 @@ def explore(
     Raises
     ------
     GradientError
-        If `loss` does not depend on anything that requires grad, if it has several elements and there is no `grad`, or
-        if an earlier backward pass has freed the tape.
+        If `loss` does not depend on anything that requires grad, if it has several elements and there is no `grad`, if
+        `grad` does not fit it, or if the tape is not whole any more: a backward pass has freed it, or a leaf became
+        another tensor (`Tensor.set_`).
     TypeError
-        If `loss` is not a tensor, `recording` not one, or `names` holds something else.
-    X
+        If `loss` or `grad` is not a tensor, `recording` not one, or `names` holds something else.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor]) -> Pass:
     seen = Pass()
     seen.put_on()
     try:
-        differentiate([loss], [grad], leaves, True, False)
+        differentiate([loss], [grad], leaves, True, False, "explore")
     finally:
         seen.take_off()
     return seen
@@ -203,17 +203,7 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
     ``routes`` say which output of that entry it was, ``read`` which tensor where the input is saved. ``held`` are the
     bytes that the entry is the first to save: tensors at one address count once, leaves not at all.
     """
-    rows = entries(loss)
-    if not rows:
-        raise GradientError(
-            f"[explore] expected a tensor that depends on something that requires grad, got one of shape {loss.shape}"
-        )
-    freed = next((row["op"] for row in rows if row["sequence"] > 0 and not row["inputs"]), None)
-    if freed is not None:
-        raise GradientError(
-            f"[explore] expected a tape that is whole, got one that an earlier backward freed from {freed} on: explore "
-            f"before it, or pass retain_graph=True to it"
-        )
+    rows = entries_of(loss, "explore")
     held, kept_options = contents(loss), options(loss)
     leaves = {sequence: leaf for sequence, (leaf, _) in held.items() if leaf is not None}
     seen = gradients(loss, grad, list(leaves.values()))

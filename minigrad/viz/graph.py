@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minigrad.engine.inspection import contents, entries
-from minigrad.engine.tape import GradientError
+from minigrad.engine.inspection import contents
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.boxes import Box, Folds, Node, common, counted
 from minigrad.viz.drawing import draw
 from minigrad.viz.names import names_of, names_of_variables
 from minigrad.viz.sources import public_place
+from minigrad.viz.tapes import entries_of
 
 FAR = 12  # operations: a leaf used again after as many is drawn again there
 
@@ -94,7 +94,8 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
     TypeError
         If `y` is not a tensor, or `names` holds something else.
     GradientError
-        If `y` depends on nothing that requires grad, or a backward pass has freed it.
+        If `y` depends on nothing that requires grad, or its tape is not whole any more: a backward pass has freed it,
+        or a leaf became another tensor (`Tensor.set_`).
 
     Examples
     --------
@@ -108,17 +109,7 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
         raise TypeError(f"[graph] expected a tensor, got {type(y).__name__}")
     if max_nodes is not None and max_nodes < 3:
         raise ValueError(f"[graph] expected max_nodes of 3 or more, got {max_nodes}")
-    rows = entries(y)
-    if not rows:
-        raise GradientError(
-            f"[graph] expected a tensor that depends on something that requires grad, got one of shape {y.shape}"
-        )
-    freed = next((row for row in rows if row["freed"]), None)
-    if freed is not None:
-        raise GradientError(
-            f"[graph] expected a tape that is whole, got one that a backward pass freed from {freed['op']} on: draw it "
-            f"before that, or pass retain_graph=True to backward"
-        )
+    rows = entries_of(y, "graph")
     named = names_of_variables(dict(sys._getframe(1).f_locals)) if names is None else names_of(names, "graph")
     root, edges, dots = _tree(rows, {s: leaf for s, (leaf, _) in contents(y).items() if leaf is not None}, named)
     total, note = len(rows), ""

@@ -389,3 +389,12 @@ def test_a_tape_that_was_freed_is_not_drawn_as_if_it_were_whole():
     kept = (x * x).sum()
     kept.backward(retain_graph=True)
     assert repr(viz.graph(kept)) == "<Graph of 2 operations and 1 leaf>"
+
+
+@pytest.mark.parametrize("show", [viz.graph, viz.explore])
+def test_a_tape_whose_leaf_became_another_tensor_is_not_shown(show):
+    x, w = mg.ones(3, requires_grad=True), mg.ones(3, requires_grad=True)
+    y = (x + w).sum()
+    w.set_(mg.ones((2, 2)))
+    with pytest.raises(mg.GradientError, match=rf"^\[{show.__name__}\] .* a leaf of shape \(3,\) became another tensor .*again$"):
+        show(y)

@@ -1,0 +1,31 @@
+"""Tapes that can be shown: those that are there, and whole."""
+
+from typing import Any
+
+from minigrad.engine.inspection import entries
+from minigrad.engine.tape import GradientError
+from minigrad.engine.tensor import Tensor
+
+
+def entries_of(y: Tensor, caller: str) -> list[dict[str, Any]]:
+    """The tape behind a tensor, see `inspection.entries`; a GradientError of the `caller`'s if none is left, or a part.
+
+    In a tape without its beginning what remains would look like all there was.
+    """
+    rows = entries(y)
+    if not rows:
+        raise GradientError(
+            f"[{caller}] expected a tensor that depends on something that requires grad, got one of shape {y.shape}"
+        )
+    freed = next((row for row in rows if row["freed"]), None)
+    if freed is None:
+        return rows
+    if freed["op"] == "leaf":
+        raise GradientError(
+            f"[{caller}] expected a tape of leaves as they are, got one of which a leaf of shape {freed['shape']} became "
+            f"another tensor (by set_, or by its module's to): run the forward pass again"
+        )
+    raise GradientError(
+        f"[{caller}] expected a tape that is whole, got one that a backward pass freed from {freed['op']} on: call "
+        f"{caller} before that, or pass retain_graph=True to it"
+    )
