@@ -22,8 +22,8 @@ def entries_of(y: Tensor, caller: str) -> list[dict[str, Any]]:
         return rows
     if freed["op"] == "leaf":
         raise GradientError(
-            f"[{caller}] expected a tape of leaves as they are, got one of which a leaf of shape {freed['shape']} became "
-            f"another tensor (by set_, or by its module's to): run the forward pass again"
+            f"[{caller}] expected a tape of leaves as they are, got one of which a leaf of shape {freed['shape']} "
+            f"became another tensor (by set_, or by its module's to): run the forward pass again"
         )
     raise GradientError(
         f"[{caller}] expected a tape that is whole, got one that a backward pass freed from {freed['op']} on: call "
