@@ -44,7 +44,7 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     path : str or os.PathLike
         Lines of a word and its numbers, such as ``glove.6B.100d.txt``.
     vocabulary : mapping of str to int
-        From word to row, such as ``Tokenizer.vocabulary``.
+        From word to row, such as ``Tokenizer.vocabulary``; no two words to one row.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     FileNotFoundError
         If there is no such file.
     ValueError
-        For lines of another width than the first one, a file without lines, and what is no number.
+        For lines of another width than the first one, a file without lines, what is no number, and two words for a row.
     TypeError
         For a vocabulary that is no mapping to integers.
 
@@ -73,6 +73,11 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     if not isinstance(vocabulary, Mapping):
         raise TypeError(f"[glove] expected a vocabulary from words to rows, got {type(vocabulary).__name__}")
     rows = {word.encode(): integer("glove", "row", row, 0) for word, row in vocabulary.items()}
+    words = {row: word for word, row in rows.items()}
+    for word, row in rows.items():
+        if words[row] != word:
+            both = f"{word.decode()!r} and {words[row].decode()!r}"
+            raise ValueError(f"[glove] expected a row for each word, got row {row} for {both}")
     try:
         file = open(path, "rb")  # noqa: SIM115
     except FileNotFoundError:

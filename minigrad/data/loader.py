@@ -134,7 +134,9 @@ class DataLoader:
         Raises
         ------
         ValueError
-            For the state of a loader of other batches, or none at all. Nothing is taken over then.
+            For the state of a loader of other batches, or none at all.
+        TypeError
+            For a seed, an epoch or a position that is no integer. Nothing is taken over then, as with a ValueError.
 
         Examples
         --------

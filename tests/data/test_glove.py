@@ -69,5 +69,7 @@ def test_wrong_files(path):
         data.glove(path, {"the": 0})
     with pytest.raises(ValueError, match=r"\[glove\] expected row >= 0, got -1"):
         data.glove(path, {"the": -1})
+    with pytest.raises(ValueError, match=r"\[glove\] expected a row for each word, got row 1 for 'the' and 'кот'"):
+        data.glove(path, {"the": 1, ",": 0, "кот": 1})
     with pytest.raises(TypeError, match=r"\[glove\] expected a vocabulary from words to rows, got list"):
         data.glove(path, ["the"])
