@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport INT64, MAX_NDIM, Array, empty, empty_as, shape_of, transferred
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.ops.arguments cimport float_operand, integer, number, pair
+from minigrad.engine.ops.arguments cimport float_operand, number, pair
 from minigrad.engine.ops.index cimport taken_along
 from minigrad.engine.ops.layout cimport dense, reshape_to
 from minigrad.engine.tape cimport Node, recording, track
@@ -276,7 +276,7 @@ cpdef Array adaptive_avg_pool2d(x, output_size):
     Raises
     ------
     ValueError
-        For sizes below 1.
+        For sizes below 1, and from 2**31 on.
 
     Examples
     --------
@@ -287,13 +287,11 @@ cpdef Array adaptive_avg_pool2d(x, output_size):
     """
     cdef Array a = images("adaptive_avg_pool2d", x)
     cdef list found = []
-    cdef int i
-    sizes = list(output_size) if isinstance(output_size, (tuple, list)) else [output_size] * 2
-    if len(sizes) != 2:
-        raise ValueError(f"[adaptive_avg_pool2d] expected an integer or two of them for output_size, got {output_size}")
-    for i in range(2):
-        length = a.extent[a.ndim_ - 2 + i]
-        n = length if sizes[i] is None else integer("adaptive_avg_pool2d", "output_size", sizes[i], 1)
+    cdef tuple lengths = (a.extent[a.ndim_ - 2], a.extent[a.ndim_ - 1])
+    sizes = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size, output_size)
+    if len(sizes) == 2:
+        sizes = tuple([length if n is None else n for n, length in zip(sizes, lengths)])
+    for n, length in zip(pair("adaptive_avg_pool2d", "output_size", sizes, 1), lengths):
         edges = [(k * length // n, ((k + 1) * length + n - 1) // n) for k in range(n)]
         found.append(bounds([(begin, end, end - begin) for begin, end in edges], a.buffer.device))
     return averaged(a, found[0], found[1], 0)

@@ -107,6 +107,7 @@ ALL = [*MOVING, ("adaptive_avg_pool2d", F.adaptive_avg_pool2d)]
     ("max_pool2d", ValueError, [f"dilation < {2**31}", str(2**62)], lambda: F.max_pool2d(X, 5, dilation=2**62)),
     ("avg_pool2d", ValueError, "divisor_override", lambda: F.avg_pool2d(X, 2, divisor_override=0)),
     ("adaptive_avg_pool2d", ValueError, ["output_size", "0"], lambda: F.adaptive_avg_pool2d(X, (2, 0))),
+    ("adaptive_avg_pool2d", ValueError, ["output_size", str(2**40)], lambda: F.adaptive_avg_pool2d(X, (None, 2**40))),
     ("adaptive_avg_pool2d", ValueError, "(1, 2, 3)", lambda: F.adaptive_avg_pool2d(X, (1, 2, 3))),
 ])  # fmt: skip
 def test_errors(op, error, numbers, call):
