@@ -190,8 +190,8 @@ class LSTMCell(_StepCell):
         self._set_gates(gate_activation)
         self._finish(device, dtype)
 
-    def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """x ``(N, input_size)`` or ``(input_size,)`` and (h, c) alike (zeros if absent) to the next (h, c)."""
+    def forward(self, x: Tensor, hx: tuple[Tensor | None, Tensor | None] | None = None) -> tuple[Tensor, Tensor]:
+        """x ``(N, input_size)`` or ``(input_size,)`` and (h, c) alike (zeros where absent) to the next (h, c)."""
         h, c = self._step(x, *self._pair(hx))
         assert c is not None
         return h, c

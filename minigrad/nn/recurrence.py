@@ -110,12 +110,18 @@ class Recurrent(Module):
                              f"got {gate_activation!r}")  # fmt: skip
         self.gate_activation = gate_activation
 
+    def _flag(self, option: str, value: bool) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"[{self.name}] expected {option} True or False, got {value!r}")
+        return value
+
     def _set_lstm(self, norm_each_gate: bool, carry_norm: bool, forget_bias: float | None) -> None:
         if (norm_each_gate or carry_norm) and self.norm is None:
             raise ValueError(f"[{self.name}] expected norm='layer' with norm_each_gate and carry_norm, got None")
         if forget_bias is not None and self.bias is False and not norm_each_gate:
             raise ValueError(f"[{self.name}] expected a bias with forget_bias={forget_bias}, got bias=False")
-        self.norm_each_gate, self.carry_norm = norm_each_gate, carry_norm
+        self.norm_each_gate = self._flag("norm_each_gate", norm_each_gate)
+        self.carry_norm = self._flag("carry_norm", carry_norm)
         self.forget_bias = None if forget_bias is None else number(self.name, "forget_bias", forget_bias)
 
     def _set_gru(self, convention: str | None) -> None:

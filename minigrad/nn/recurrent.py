@@ -28,7 +28,8 @@ class _Sequences(Recurrent):
     ) -> None:  # fmt: skip
         self.num_layers = num_layers = integer(self.name, "num_layers", num_layers, 1)
         self.dropout = number(self.name, "dropout", dropout, 0, 1)
-        self.batch_first, self.bidirectional = batch_first, bidirectional
+        self.batch_first = self._flag("batch_first", batch_first)
+        self.bidirectional = self._flag("bidirectional", bidirectional)
         for layer in range(num_layers):
             width = self.input_size if layer == 0 else self.hidden_size * (2 if bidirectional else 1)
             for suffix in self._suffixes(layer):
@@ -368,7 +369,7 @@ class LSTM(_Sequences):
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
 
     def forward(
-        self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None, lengths: Lengths | None = None
+        self, x: Tensor, hx: tuple[Tensor | None, Tensor | None] | None = None, lengths: Lengths | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Run over a batch of sequences.
 
@@ -376,9 +377,9 @@ class LSTM(_Sequences):
         ----------
         x : Tensor
             ``(T, N, input_size)``, with `batch_first` ``(N, T, input_size)``; without a batch ``(T, input_size)``.
-        hx : (Tensor, Tensor), optional
+        hx : (Tensor or None, Tensor or None), optional
             h_0 and c_0, each ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``;
-            zeros if absent.
+            zeros if absent, one of them or both.
         lengths : sequence of int or Tensor, shape (N,), optional
             The number of steps of each sample, from 0 to T, in any order. What stands in `x` behind a sample's end has
             no influence on anything.

@@ -186,6 +186,16 @@ def test_states_by_pytorchs_keyword(kind):
     assert (y[2:, 0] == 0).all().item()
 
 
+def test_one_of_the_states_of_an_lstm():
+    layer, cell = grown(nn.LSTM(D, H)), grown(nn.LSTMCell(D, H))
+    x, h = (mg.tensor(a) for a in normals(7, (T, N, D), (1, N, H)))
+    zero = mg.zeros_like(h)
+    for given, whole in (((h, None), (h, zero)), ((None, h), (zero, h))):
+        assert layer(x, given)[0].tolist() == layer(x, whole)[0].tolist()
+        one, other = (tuple(None if state is None else state[0] for state in states) for states in (given, whole))
+        assert cell(x[0], one)[0].tolist() == cell(x[0], other)[0].tolist()
+
+
 @pytest.mark.parametrize("norm", [None, "layer"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_share_of_the_input_is_not_kept(kind, norm):
