@@ -230,12 +230,14 @@ cdef class Tensor(Array):
         Raises
         ------
         TypeError
-            If `source` is no tensor.
+            If `source` is no tensor, or has no floats where this one requires grad.
         GradientError
             If this tensor was computed by a recorded operation.
         """
         if not isinstance(source, Array):
             raise TypeError(f"[set_] expected a tensor, got {type(source).__name__}")
+        if self.needs_grad and not is_float((<Array>source).code):
+            raise TypeError(f"[set_] expected floats for a tensor that requires grad, got {source.dtype}")
         if not tape.leaf(self):
             raise tape.GradientError("[set_] this tensor was computed: only a leaf can become another tensor")
         hooks = None

@@ -201,6 +201,7 @@ SHAPES = [
     *((f"{op}=", error, numbers, lambda a=a, name=name, value=value: getattr(operator, f"i{name}")(a, value))
       for a, value, error, numbers, operators in IN_PLACE for op, name in operators.items()),
     ("set_", TypeError, "list", lambda: mg.ones(2).set_([1.0])),
+    ("set_", TypeError, "int64", lambda: leaf(2).set_(I)),
     ("take", IndexError, ["9", "axis 1", "3"], lambda: mg.take(X, mg.tensor([9]), 1)),
     ("take", ValueError, "2 axes", lambda: mg.take(X, mg.tensor([0]))),
     ("take_along_axis", IndexError, ["9", "axis 1", "3"], lambda: mg.take_along_axis(X, mg.tensor([[9]]), 1)),
