@@ -12,6 +12,7 @@ from minigrad.engine.array cimport (
     BOOL, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, Array, DLManagedTensor, DLTensor, adopted, alias, code_of, empty,
     current_stream, itemsize, parse_shape, transferred, view,
 )
+from minigrad.engine.backend cimport backend
 
 
 cdef frozenset NAMES = frozenset({"bool", "int32", "int64", "float32", "float64"})
@@ -81,7 +82,7 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
 
     Memory is shared where the exporter allows it and neither `copy` nor the dtype asks for another.
     """
-    cdef Array x = None
+    cdef Array x = None, duplicate
     if isinstance(data, Array):
         x = <Array>data
     elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
@@ -96,8 +97,13 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
                 raise                       # else a dtype that NumPy may know how to convert
     if device < 0:
         device = x.buffer.device if x is not None else 0
-    if x is not None and (code < 0 or x.code == code) and not copy and x.buffer.device == device:
+    cdef bint same = x is not None and (code < 0 or x.code == code) and x.buffer.device == device
+    if same and not copy:
         return x
+    if same and device:                     # no way over the CPU, on which to wait
+        duplicate = empty(x.code, x.ndim_, x.extent, device)
+        backend(x).copy(x, duplicate)
+        return duplicate
     if x is not None and x.buffer.device:
         x = transferred(x, 0)
     try:
