@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=HERE / "results", help="where the page and its figures go "
                         "(default: results, beside this file)")  # fmt: skip
     args = parser.parse_args()
-    if set(args.only) != set(EXPERIMENTS) and args.folder == HERE / "results":
+    if set(args.only) != set(EXPERIMENTS) and args.folder.resolve() == HERE / "results":
         parser.error("argument --only: this would write over the page of all experiments, give another --folder")
     args.folder.mkdir(parents=True, exist_ok=True)
     extra = ["--quick"] if args.quick else []

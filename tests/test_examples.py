@@ -258,7 +258,8 @@ def test_an_experiment_that_is_killed_goes_on_to_the_same_numbers(kind, sources,
     ("char_model", ("--data", "absent.txt"), "--data: expected a text file, got nothing at absent.txt"),
     ("sequence_lengths", ("--plot", "absent/figure.png"), "--plot: expected a file in a folder that exists, got absent/figure.png"),
     ("recurrent_dynamics", ("--device", "tpu"), "--device: .*expected the device .* got 'tpu'"),
-    ("report", ("--only", "online"), "--only: this would write over the page of all experiments, give another --folder"),
+    *(("report", ("--only", "online", *folder), "--only: this would write over the page of all experiments, give another --folder")
+      for folder in ((), ("--folder", str(EXAMPLES / ".." / "examples" / "results")))),
 ])  # fmt: skip
 def test_options_that_would_stop_a_run(script, option, message, tmp_path):
     """Said at once, in one line."""
