@@ -7,7 +7,7 @@ import numpy as np
 
 from minigrad.creation import asarray
 from minigrad.data.collate import collate
-from minigrad.engine.ops.arguments import integer
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def pad_sequences(
     Raises
     ------
     TypeError
-        For one text, and other things that are no sequences.
+        For one text, and other things that are no sequences, and for a `value` that is no number.
     ValueError
-        For other words for `padding` and `truncating`, elements of shapes that differ, and a `value` that is no integer
-        where the sequences are integers and no `dtype` is given.
+        For other words for `padding` and `truncating`, elements of shapes that differ, and a `value` that sequences of
+        integers or bool cannot hold where no `dtype` is given.
 
     Examples
     --------
@@ -72,10 +72,13 @@ def pad_sequences(
     length = longest if maxlen is None else integer("pad_sequences", "maxlen", maxlen, 0)
     kinds = {part.dtype for part in filled}
     kind = np.result_type(*({kind for kind in kinds if kind.kind == "f"} or kinds or {np.dtype(np.int64)}))
-    if kind.kind != "f" and value != int(value if np.isfinite(value) else 0):
-        if dtype is None:
-            raise ValueError(f"[pad_sequences] expected an integer to fill sequences of {kind} up with, got {value}")
-        kind = np.dtype(np.float64)
+    value = number("pad_sequences", "value", value)
+    if kind.kind != "f":
+        least, most = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+        if not (least <= value <= most and value == int(value)):
+            if dtype is None:
+                raise ValueError(f"[pad_sequences] expected a value that sequences of {kind} can hold, got {value}")
+            kind = np.dtype(np.float64)
     out = np.full((len(parts), length, *(shapes[0] if shapes else ())), value, kind)
     for row, part in zip(out, parts, strict=True):
         kept = part[max(0, len(part) - length) :] if truncating == "pre" else part[:length]

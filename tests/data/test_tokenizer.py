@@ -150,8 +150,11 @@ def test_dtypes_and_vectors():
     (("text",), TypeError, "a list of sequences, got a str"), ((["a", "b"],), TypeError, "sequences of numbers, got 'a'"), (([1, 2],), TypeError, "got 1"),
     (([[[1, 2]], [[1, 2, 3]]],), ValueError, r"one shape, got \(2,\) and \(3,\)"), (([[1]], -1), ValueError, "maxlen >= 0, got -1"),
     (([["a"]],), TypeError, "sequences of numbers"),
-    (([[1, 2], [3]], None, None, "pre", "pre", 0.5), ValueError, "an integer .* of int64 .* got 0.5"),
-    (([[1, 2], [3]], None, None, "pre", "pre", math.nan), ValueError, "an integer .* got nan"),
+    (([[1, 2], [3]], None, None, "pre", "pre", 0.5), ValueError, "a value .* of int64 .* got 0.5"),
+    (([[1, 2], [3]], None, None, "pre", "pre", math.nan), ValueError, "a value .* got nan"),
+    (([[1, 2], [3]], None, None, "pre", "pre", 2**63), ValueError, f"a value .* of int64 .* got {2**63}"),
+    (([[True], []], None, None, "pre", "pre", 2), ValueError, "a value .* of bool .* got 2"),
+    (([[1, 2], [3]], None, None, "pre", "pre", None), TypeError, "a number value, got None"),
 ])  # fmt: skip
 def test_errors_of_padding(arguments, error, message):
     with pytest.raises(error, match=rf"\[pad_sequences\] expected .*{message}"):
