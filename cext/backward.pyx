@@ -329,8 +329,8 @@ def differentiate(list roots, list grads, list targets, bint retain_graph, bint 
     for y, g in zip(roots, grads):
         root = <Array>y
         if not root.needs_grad:
-            raise GradientError(f"[{op}] the tensor of shape {shape_of(root)} does not depend on anything that requires "
-                                f"grad")
+            raise GradientError(f"[{op}] the tensor of shape {shape_of(root)} does not depend on anything that "
+                                f"requires grad")
         if g is None:
             if root.count != 1:
                 raise GradientError(f"[{op}] a tensor of shape {shape_of(root)} is not one number: give the "
