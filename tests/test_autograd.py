@@ -97,8 +97,8 @@ def test_grad_through_unused_outputs():
 def test_grad_refuses():
     x, y = point(1, 2), plain(1, 2)
     refuses(mg.GradientError, "grad", "(2,)", mg.grad, x.sum(), y)
-    refuses(mg.GradientError, "backward", "()", mg.grad, y.sum(), x)
-    refuses(mg.GradientError, "backward", "(2,)", mg.grad, x * 1, x)
+    refuses(mg.GradientError, "grad", "()", mg.grad, y.sum(), x)
+    refuses(mg.GradientError, "grad", "(2,)", mg.grad, x * 1, x)
     refuses(ValueError, "grad", "2 tensors", partial(mg.grad, [x.sum(), x.sum()], x), y)
     refuses(ValueError, "grad", ["2 tensors", "got 1"], partial(mg.grad, [x.sum(), x.sum()], x), [y])
 
