@@ -105,6 +105,8 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
         backend(x).copy(x, duplicate)
         return duplicate
     if x is not None and x.buffer.device:
+        if code < 0 or x.code == code:
+            return transferred(x, device)   # without a way round by the host, for which it would have to wait
         x = transferred(x, 0)
     try:
         source = alias(x).numpy() if x is not None else np.asarray(data)

@@ -42,7 +42,7 @@ def allocate(size: int, device: int) -> tuple[int, Any]:
 
 
 def transfer(x: Tensor, index: int) -> Tensor:
-    """A copy of x on the device of that index: 0 is the CPU, 1 + i is cuda:i."""
+    """A copy of x on the device of that index, which may be its own: 0 is the CPU, 1 + i is cuda:i."""
     x = x.detach().contiguous()
     name = "cpu" if index == 0 else f"cuda:{index - 1}"
     out = empty(x.shape, x.dtype.name, name)
@@ -65,6 +65,8 @@ def transfer(x: Tensor, index: int) -> Tensor:
 
 def wait(device: int, other: int) -> None:
     """Let the current stream of a GPU wait for all that the current one of another has to do."""
+    if device == other:
+        return
     with cupy.cuda.Device(other):
         event = cupy.cuda.get_current_stream().record()
     with cupy.cuda.Device(device):

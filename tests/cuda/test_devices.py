@@ -81,6 +81,19 @@ def test_a_module_moves():
     assert {x.device for x in model.to("cpu").state_dict().values()} == {"cpu"}
 
 
+@pytest.mark.parametrize("make", [mg.tensor, lambda x: mg.tensor(Exporter(x)), lambda x: mg.tensor(x.T).T])
+def test_a_copy_on_the_device_does_not_come_by_the_host(make, rng, monkeypatch):
+    from minigrad.cuda import backend
+
+    values = rng.standard_normal((3, 4))
+    x, moved, transfer = mg.tensor(values, device="cuda"), [], backend.transfer
+    monkeypatch.setattr(backend, "transfer", lambda x, index: (moved.append(index), transfer(x, index))[1])
+    y = make(x)
+    assert (moved, y.device) == ([1], "cuda:0")
+    x.fill_(0)
+    np.testing.assert_array_equal(y.to("cpu").numpy(), values)
+
+
 def test_numpy_sees_the_cpu_only():
     with pytest.raises(TypeError, match=r"^\[numpy\] expected a tensor on the CPU, got one on cuda:0: use x.to\('cpu'\)"):
         mg.zeros(2, device="cuda").numpy()
