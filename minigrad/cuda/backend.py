@@ -87,9 +87,9 @@ def hand_over(device: int, stream: int | None) -> None:
     if stream == -1 or (stream or 1) == current_stream(device):
         return
     with cupy.cuda.Device(device):
-        known = {1: cupy.cuda.Stream.null, 2: cupy.cuda.Stream.ptds}
-        other = known.get(stream or 1) or cupy.cuda.ExternalStream(stream)
-        other.wait_event(cupy.cuda.get_current_stream().record())
+        event = cupy.cuda.get_current_stream().record()
+        # DLPack's numbers of the default streams are those by which CUDA knows them.
+        cupy.cuda.runtime.streamWaitEvent(stream or 1, event.ptr)
 
 
 class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):

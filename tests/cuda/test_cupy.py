@@ -23,10 +23,10 @@ def test_cupy_is_there_where_it_is_promised():
 
 NAMES = {
     "cupy": ["RawModule"],
-    "cupy.cuda": ["Device", "ExternalStream", "Stream", "alloc", "alloc_pinned_memory", "get_current_stream"],
+    "cupy.cuda": ["Device", "Stream", "alloc", "alloc_pinned_memory", "get_current_stream"],
     "cupy.cuda.memory": ["OutOfMemoryError"],
     "cupy.cuda.device": ["get_cublas_handle"],
-    "cupy.cuda.runtime": ["deviceSynchronize", "getDeviceCount", "getDeviceProperties", "memcpyAsync"],
+    "cupy.cuda.runtime": ["deviceSynchronize", "getDeviceCount", "getDeviceProperties", "memcpyAsync", "streamWaitEvent"],
     "cupy_backends.cuda.libs.cublas": ["CUBLAS_OP_N", "CUBLAS_OP_T", "dgemmStridedBatched", "sgemmStridedBatched"],
 }
 

@@ -140,22 +140,17 @@ def test_what_is_exported_is_waited_for(monkeypatch):
     """By the stream that will use it, if it is another one than the current."""
     import cupy
 
-    waiting = []
-
-    class Noting(cupy.cuda.ExternalStream):
-        def wait_event(self, event):
-            waiting.append(self.ptr)
-            super().wait_event(event)
-
+    waiting, wait = [], cupy.cuda.runtime.streamWaitEvent
     x, other = mg.arange(4.0, device="cuda"), cupy.cuda.Stream(non_blocking=True)
-    monkeypatch.setattr(cupy.cuda, "ExternalStream", Noting)
+    monkeypatch.setattr(cupy.cuda.runtime, "streamWaitEvent", lambda stream, event: (waiting.append(stream), wait(stream, event)))
     for stream in (None, 1, -1):
         x.__dlpack__(stream=stream)
     assert waiting == []
     x.__dlpack__(stream=other.ptr)
     with other:
         x.__dlpack__(stream=other.ptr)
-    assert waiting == [other.ptr]
+        x.__dlpack__(stream=1)
+    assert waiting == [other.ptr, 1]
     for wrong in (0, -2, True, other):
         refuses(BufferError, "dlpack", f"got {wrong!r}", lambda stream=wrong: x.__dlpack__(stream=stream))
     refuses(BufferError, "dlpack", "expected stream None", lambda: mg.ones(2).__dlpack__(stream=1))
