@@ -12,7 +12,6 @@ from minigrad.engine.array cimport (
     BOOL, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, Array, DLManagedTensor, DLTensor, adopted, alias, code_of, empty,
     current_stream, itemsize, parse_shape, transferred, view,
 )
-from minigrad.engine.backend cimport backend
 
 
 cdef frozenset NAMES = frozenset({"bool", "int32", "int64", "float32", "float64"})
@@ -82,7 +81,7 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
 
     Memory is shared where the exporter allows it and neither `copy` nor the dtype asks for another.
     """
-    cdef Array x = None, duplicate
+    cdef Array x = None
     if isinstance(data, Array):
         x = <Array>data
     elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
@@ -97,13 +96,8 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
                 raise                       # else a dtype that NumPy may know how to convert
     if device < 0:
         device = x.buffer.device if x is not None else 0
-    cdef bint same = x is not None and (code < 0 or x.code == code) and x.buffer.device == device
-    if same and not copy:
+    if x is not None and (code < 0 or x.code == code) and not copy and x.buffer.device == device:
         return x
-    if same and device:                     # no way over the CPU, on which to wait
-        duplicate = empty(x.code, x.ndim_, x.extent, device)
-        backend(x).copy(x, duplicate)
-        return duplicate
     if x is not None and x.buffer.device:
         if code < 0 or x.code == code:
             return transferred(x, device)   # without a way round by the host, for which it would have to wait
