@@ -191,12 +191,26 @@ void unary_strided(int64_t n, char* const* data, const int64_t* strides) {
     for (int64_t i = 0; i < n; i++, x += strides[0], y += strides[1]) at<R>(y, 0) = Op::apply(at<T>(x, 0));
 }
 
+// y = value. Zeros by memset: the processor need not read what it overwrites.
+template <class T>
+MG_INLINE void repeat(int64_t n, T value, T* y) {
+    constexpr T zero = 0;
+    if (__builtin_memcmp(&value, &zero, sizeof(T)) == 0) {  // not -0.0
+        __builtin_memset(y, 0, sizeof(T) * static_cast<uint64_t>(n));
+        return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = value;
+}
+
 template <class Op, class T>
 void unary(int64_t n, char* const* data, const int64_t* strides) {
     using R = decltype(Op::apply(T()));
-    if (strides[0] != sizeof(T) || strides[1] != sizeof(R)) return unary_strided<Op, T>(n, data, strides);
+    if (strides[1] != sizeof(R) || (strides[0] != sizeof(T) && strides[0] != 0))
+        return unary_strided<Op, T>(n, data, strides);
     const T* x = &at<T>(data[0], 0);
     R* y = &at<R>(data[1], 0);
+    if (strides[0] == 0) return repeat(n, Op::apply(*x), y);
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) y[i] = Op::apply(x[i]);
 }
