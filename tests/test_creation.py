@@ -175,6 +175,7 @@ def test_full(device):
         assert x.dtype == dtype
         assert x.tolist() == [value] * 2
     assert mg.full(2, 7, dtype="float64", device=device).dtype == "float64"
+    assert np.signbit(array(mg.full(100, -0.0, device=device))).all()
     y = mg.full_like(x, 3, dtype="int32")
     assert (y.dtype, y.tolist()) == ("int32", [3, 3])
     assert mg.full_like(mg.ones(2, dtype="int32", device=device), 5).dtype == "int32"

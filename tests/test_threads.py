@@ -250,6 +250,7 @@ KERNELS = {
     "argmax": lambda: (mg.argmax(random(301, 707), 1), mg.argmax(random(301, 707))),
     "var": lambda: differentiated(lambda x: mg.var(x, 0), random(301, 707)),
     "var all": lambda: differentiated(mg.var, random(301, 707)),
+    "cumulative_sum of rows": lambda: differentiated(lambda x: mg.cumulative_sum(x, axis=1), random(301, 707)),
     "cumulative_sum": lambda: differentiated(lambda x: mg.cumulative_sum(x, axis=0), random(301, 707)),
     "matmul": lambda: differentiated(mg.matmul, random(301, 257), random(257, 333, seed=1)),
     "matmul transposed": lambda: differentiated(lambda a, b: a.T @ b.T, random(257, 301), random(333, 257, seed=1)),

@@ -388,11 +388,32 @@ void moments(int64_t outer, int64_t n, int64_t inner, const void* x_, void* mean
         });
 }
 
+// The sums along a row are one chain of additions: several rows side by side keep the processor busy.
+template <class T, int rows>
+MG_INLINE void cumulative_rows(int64_t n, const T* x, T* y) {
+    typename Wide<T>::type sum[rows] = {};
+    for (int64_t j = 0; j < n; j++) {
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            sum[r] += typename Wide<T>::type(x[r * n + j]);
+            y[r * n + j] = T(sum[r]);
+        }
+    }
+}
+
 template <class T>
 void cumulative_sum(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
     using Total = typename Wide<T>::type;
     const T* x = static_cast<const T*>(x_);
     T* y = static_cast<T*>(y_);
+    if (inner == 1) {
+        constexpr int ROWS = 8;
+        parallel(outer, ROWS * (1 + GRAIN / (1 + n * ROWS)), [=](int64_t begin, int64_t end) {
+            for (; end - begin >= ROWS; begin += ROWS) cumulative_rows<T, ROWS>(n, x + begin * n, y + begin * n);
+            for (; begin < end; begin++) cumulative_rows<T, 1>(n, x + begin * n, y + begin * n);
+        });
+        return;
+    }
     const int64_t tiles = (inner + TILE - 1) / TILE;
     parallel(outer * tiles, 1 + GRAIN / (1 + n * minimum(inner, TILE)), [=](int64_t begin, int64_t end) {
         for (int64_t job = begin; job < end; job++) {

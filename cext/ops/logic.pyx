@@ -6,7 +6,7 @@ from minigrad.engine.backend cimport (
 )
 from minigrad.engine.ops.arguments cimport is_scalar, operand, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
-    BOTH, add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
+    BOTH, FIRST, add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
 )
 from minigrad.engine.ops.layout cimport broadcasted, cast
 from minigrad.engine.tape cimport Node, track, unrecorded
@@ -251,6 +251,15 @@ cpdef Array where(condition, x, y):
     return out
 
 
+# clip at numbers: y = min(max(x, low), high), dx = g where low <= x <= high or x is NaN, else 0
+cdef int clip_backward(Node node, Array g) except -1:
+    x = node.value(0)
+    for op, limit in ((LT, node.extra[0]), (GT, node.extra[1])):
+        if limit is not None:
+            g = where(compare("clip", op, x, limit), 0, g)
+    return node.send(0, g)
+
+
 def clip(x, min=None, max=None):
     """x limited to [min, max]; None sets no limit, and NaN is the result where x or a limit is NaN.
 
@@ -262,12 +271,27 @@ def clip(x, min=None, max=None):
     >>> mg.clip(mg.tensor([-2.0, 0.5, 2.0]), -1, 1)
     tensor([-1. ,  0.5,  1. ])
     """
-    cdef Array a = operand("clip", x)
+    cdef Array a = operand("clip", x), y
+    if is_float(a.code) and is_number(min) and is_number(max):
+        y = a
+        for op, limit in ((MAXIMUM, min), (MINIMUM, max)):
+            if limit is not None:
+                p, q = matched("clip", y, limit)
+                y = apply_binary(op, <Array>p, <Array>q, (<Array>p).code)
+        if y is a:
+            return a
+        track(y, b"clip", clip_backward, FIRST, a, None, None, (min, max))
+        return y
     if min is not None:
         a = where(beyond(LT, a, min), min, a)
     if max is not None:
         a = where(beyond(GT, a, max), max, a)
     return a
+
+
+cdef bint is_number(object limit):
+    """Whether a limit is a scalar and not NaN, or none at all."""
+    return limit is None or is_scalar(limit) and limit == limit
 
 
 cdef Array beyond(int op, Array a, object limit):

@@ -154,6 +154,9 @@ EQUATIONS: dict[str, Equation] = {
         ("a", "b", "c"), ("y",), "y = a where c holds, else b",
         "da = g where c holds, else 0\ndb = 0 where c holds, else g", "logic.where_backward",
     ),
+    "clip": one(
+        "y = x limited to [low, high]", "dx = g where low <= x <= high, else 0", "logic.clip_backward"
+    ),
     "maximum": two(
         "y = max(a, b)", "da = g where a > b\ndb = g where b > a\nwhere they are equal, g / 2 for each",
         "logic.extremum_backward",

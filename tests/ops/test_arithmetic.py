@@ -76,7 +76,7 @@ def test_sizes(size, dtype, device, rng):
         np.testing.assert_array_equal(array(ours(x[::-1], y)), numpy(a[:0:-1], b[:-1]))
 
 
-@pytest.mark.parametrize("shape", [(300, 400), (3, 200, 100), (40_000, 3), (3, 40_000)])
+@pytest.mark.parametrize("shape", [(300, 400), (3, 200, 100), (40_000, 3), (3, 40_000), (2, 7, 6000)])
 def test_large_views(shape, device, rng):
     """Loops over several axes, cut for several threads: transposed, strided and repeated operands."""
     a = rng.standard_normal(shape)
@@ -89,6 +89,7 @@ def test_large_views(shape, device, rng):
     np.testing.assert_array_equal(array(x - x[..., :1]), a - a[..., :1])
     np.testing.assert_array_equal(array(x[:1] - x), a[:1] - a)
     np.testing.assert_array_equal(array(x.T.contiguous()), a.T)
+    np.testing.assert_array_equal(array(mg.matrix_transpose(x).copy()), np.swapaxes(a, -1, -2))
     np.testing.assert_array_equal(array(mg.exp(x.T[::2])), array(mg.exp(tensor(a.T[::2].copy(), device))))
 
 

@@ -142,6 +142,7 @@ def test_clip(device):
     np.testing.assert_array_equal(array(y), [-1, -1, 0, 1, 1, np.nan])
     y.backward(mg.ones(6, dtype="float64", device=device))
     assert x.grad.tolist() == [0, 1, 1, 1, 0, 1]
+    assert [row["op"] for row in mg.clip(x, -1, 1).tape()] == ["leaf", "clip"]
     assert mg.clip(x.detach(), 3, 1)[:5].tolist() == [1] * 5
     np.testing.assert_array_equal(array(mg.clip(x)), array(x))
     assert mg.clip(tensor(np.array([-5, 5]), device), min=0).dtype == "int64"

@@ -231,6 +231,8 @@ def test_cumulative_sum(device):
     assert mg.cumulative_sum(x, dtype="float32").dtype == "float32"
     assert mg.cumulative_sum(mg.zeros(0, device=device), include_initial=True).tolist() == [0]
     assert mg.cumulative_sum(x.astype("bool")).tolist() == [1, 2, 3]
+    rows = np.arange(35, dtype=np.int64).reshape(7, 5).repeat(3, 0)  # summed side by side, and those left over
+    np.testing.assert_array_equal(array(mg.cumulative_sum(tensor(rows, device), axis=1)), rows.cumsum(1))
     refuses(ValueError, "cumulative_sum", "2 axes", mg.cumulative_sum, mg.ones((2, 3), device=device))
 
 
