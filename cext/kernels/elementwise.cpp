@@ -57,6 +57,7 @@ MG_UNARY(Invert, if constexpr (std::is_same_v<T, Bool>) return T(x ^ 1); else re
 MG_UNARY(LogicalNot, return Bool(x == 0);)
 MG_UNARY(Sqrt, return sqrt(x);)
 MG_UNARY(Rsqrt, return 1 / sqrt(x);)
+MG_UNARY(Cube, return T(double(x) * double(x) * double(x));)
 MG_UNARY(Reciprocal, return 1 / x;)
 MG_UNARY(Relu, return x < 0 ? T(0) : x;)
 MG_UNARY(IsNan, return Bool(x != x);)
@@ -309,6 +310,7 @@ void power(int64_t n, char* const* data, const int64_t* strides) {
     char* const operands[] = {data[0], data[2]};
     const int64_t steps[] = {strides[0], strides[2]};
     if (p == 2) return unary<Square, T>(n, operands, steps);
+    if (p == 3) return unary<Cube, T>(n, operands, steps);
     if (p == -1) return unary<Reciprocal, T>(n, operands, steps);
     binary_strided<Pow, T>(n, data, strides);
 }
@@ -318,8 +320,7 @@ template <class T>
 void where(int64_t n, char* const* data, const int64_t* strides) {
     constexpr int64_t SIZE = sizeof(T);
     const int64_t sa = strides[1], sb = strides[2];
-    if (n > 0 && strides[0] == 1 && strides[3] == SIZE && (sa == 0 || sa == SIZE) && (sb == 0 || sb == SIZE) &&
-        sa + sb) {
+    if (n > 0 && strides[0] == 1 && strides[3] == SIZE && (sa == 0 || sa == SIZE) && (sb == 0 || sb == SIZE)) {
         const Bool* c = &at<Bool>(data[0], 0);
         const T *a = &at<T>(data[1], 0), *b = &at<T>(data[2], 0);
         T* y = &at<T>(data[3], 0);
@@ -330,9 +331,12 @@ void where(int64_t n, char* const* data, const int64_t* strides) {
         } else if (sa) {
 #pragma omp simd
             for (int64_t i = 0; i < n; i++) y[i] = c[i] ? a[i] : b0;
-        } else {
+        } else if (sb) {
 #pragma omp simd
             for (int64_t i = 0; i < n; i++) y[i] = c[i] ? a0 : b[i];
+        } else {
+#pragma omp simd
+            for (int64_t i = 0; i < n; i++) y[i] = c[i] ? a0 : b0;
         }
         return;
     }

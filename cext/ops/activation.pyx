@@ -4,9 +4,9 @@ from minigrad.engine.array cimport BOOL, Array, alias, empty_as
 from minigrad.engine.backend cimport (
     GELU, GELU_GRAD, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD, SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD, backend,
 )
-from minigrad.engine.ops.arguments cimport float_operand, number
+from minigrad.engine.ops.arguments cimport float_operand, number, scalar
 from minigrad.engine.ops.arithmetic cimport add, apply_binary, apply_unary, multiply, negative, subtract
-from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, where
+from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, minimum, where
 from minigrad.engine.ops.functions cimport erf, exp, expm1, square
 from minigrad.engine.ops.layout cimport cast, dense
 from minigrad.engine.ops.random cimport places
@@ -142,7 +142,15 @@ def leaky_relu(x, negative_slope=0.01):
     tensor([-0.2,  3. ])
     """
     cdef Array a = float_operand("leaky_relu", x)
-    return where(greater(a, 0), a, multiply(a, number("leaky_relu", "negative_slope", negative_slope)))
+    cdef Array one = scalar(1, a.code, a.buffer.device)
+    cdef Array slope = scalar(number("leaky_relu", "negative_slope", negative_slope), a.code, a.buffer.device)
+    return multiply(a, where(greater(a, 0), one, slope))
+
+
+# elu: y = x where x > 0, else alpha (exp x - 1), dx = g where x > 0, else g (y + alpha)
+cdef int elu_backward(Node node, Array g) except -1:
+    alpha, y = node.extra
+    return node.send(0, multiply(g, where(greater(node.value(0), 0), 1, add(node.saved_output(<Array>y), alpha))))
 
 
 def elu(x, alpha=1.0):
@@ -154,9 +162,11 @@ def elu(x, alpha=1.0):
     >>> mg.nn.functional.elu(mg.tensor([-1.0, 3.0]))
     tensor([-0.63212055,  3.        ])
     """
-    cdef Array a = float_operand("elu", x)
-    positive = greater(a, 0)
-    return where(positive, a, multiply(expm1(where(positive, 0, a)), number("elu", "alpha", alpha)))
+    cdef Array a = float_operand("elu", x), plain = alias(a), out
+    alpha = number("elu", "alpha", alpha)
+    out = where(greater(plain, 0), plain, multiply(expm1(minimum(plain, 0)), alpha))
+    track(out, b"elu", elu_backward, 1, a, None, None, (alpha, alias(out)))
+    return out
 
 
 def hardsigmoid(x):

@@ -26,7 +26,7 @@ __device__ inline T floor_divide(T a, T b) {
     const T exact = (a - r) / b, q = r != 0 && (r < 0) != (b < 0) ? exact - 1 : exact;
     return q == 0 ? copysign(T(0), a / b) : rint(q);
 }
-__device__ inline T power(T a, T b) { return b == 2 ? a * a : b == -1 ? 1 / a : pow(a, b); }
+__device__ inline T power(T a, T b) { return b == 2 ? a * a : b == 3 ? a * a * a : b == -1 ? 1 / a : pow(a, b); }
 #elif !BOOLEAN
 // The same for integers; by zero: 0. The lowest number divided by -1 does not fit, and wraps.
 __device__ inline T remainder_of(T a, T b) {

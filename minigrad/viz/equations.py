@@ -104,6 +104,9 @@ EQUATIONS: dict[str, Equation] = {
     "relu": one("y = max(x, 0)", "dx = g where x > 0, else 0", "activation.relu_backward"),
     "sigmoid": one("y = σ(x) = 1 / (1 + e⁻ˣ)", "dx = g y (1 − y)", "activation.sigmoid_backward"),
     "silu": one("y = x σ(x)", "dx = g σ(x) (1 + x σ(−x))", "activation.silu_backward"),
+    "elu": one(
+        "y = x where x > 0, else α (eˣ − 1)", "dx = g where x > 0, else g (y + α)", "activation.elu_backward"
+    ),
     "gelu": one(
         "y = x Φ(x)", "dx = g (Φ(x) + x φ(x)), with the standard normal Φ and its density φ", "activation.gelu_backward"
     ),
