@@ -96,9 +96,7 @@ cdef class Walk:
             if node.sequence <= floor:
                 continue
             if node.freed and node.run == accumulate:
-                raise GradientError(f"[backward] a leaf of shape {tuple([node.extent[i] for i in range(node.ndim)])} "
-                                    f"became another tensor (by set_, or by its module's to) since this was recorded: "
-                                    f"run the forward pass again")
+                refuse_leaf(node)
             if node.freed:
                 raise GradientError(f"[{node.op.decode()}] the tape from here on was freed by an earlier backward: "
                                     f"pass retain_graph=True to that one{node.place()}")
@@ -180,6 +178,8 @@ cdef class Walk:
     cdef int deliver(self, Node node, Array g, list found, list targets, dict wanted) except -1:
         """Hand the node's complete gradient to the targets that wait for it, or to its leaf."""
         if wanted is None:
+            if node.run == accumulate and node.freed:       # a hook of this very pass did it
+                refuse_leaf(node)
             return accumulate(node, g) if node.run == accumulate and node.leaf != NULL else 0
         for k in wanted.get(<size_t><PyObject*>node, ()):
             arrived = g if node.outputs == 1 else node.pendings[(<Array>targets[k]).output]
@@ -193,6 +193,11 @@ cdef class Walk:
             raise GradientError(f"[{node.op.decode()}] a tensor saved for backward was written in place since: saved "
                                 f"shapes {saved_shapes(node)}{node.place()}")
         return node.run(node, g)
+
+
+cdef int refuse_leaf(Node node) except -1:
+    raise GradientError(f"[backward] a leaf of shape {tuple([node.extent[i] for i in range(node.ndim)])} became another "
+                        f"tensor (by set_, or by its module's to) since this was recorded: run the forward pass again")
 
 
 cdef int wait_for(Node node) except -1:
