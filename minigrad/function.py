@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-from minigrad.autograd import no_grad
+from minigrad.autograd import is_grad_enabled, no_grad
 from minigrad.creation import zeros
 from minigrad.engine.backward import attach, record_function
 from minigrad.engine.tape import GradientError
@@ -29,7 +29,12 @@ class Context:
         self.saved_tensors: tuple[Tensor | None, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for backward; writing them in place before then is an error that backward reports."""
+        """Keep tensors for backward; writing them in place before then is an error that backward reports.
+
+        To a second derivative a tensor that forward computed and does not return would be a constant, so that a
+        backward pass with ``create_graph=True`` refuses one of floats: return it as a further result, compute it anew
+        in backward, or, if it is a constant, make it an attribute.
+        """
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
                 raise TypeError(f"[save_for_backward] expected tensors or None, got {type(x).__name__}")
@@ -42,7 +47,8 @@ class Function:
     ``forward(ctx, *args)`` computes with tensors, unrecorded, and returns a tensor or a tuple of them.
     ``backward(ctx, *grads)`` takes the gradient of each output and returns that of each argument (None for arguments
     that are not tensors, or have none). Call it by ``MyFunction.apply(*args)``. If backward itself consists of
-    operations of minigrad, the gradient can be differentiated again.
+    operations of minigrad on its gradients and on saved arguments and results, the gradient can be differentiated
+    again.
 
     Examples
     --------
@@ -99,9 +105,20 @@ def _record(
         numbers.pop(id(a), None)
     places = [numbers.get(id(s)) for s in ctx.saved_tensors]
     saved = [s if s is None or k is None else s.detach() for s, k in zip(ctx.saved_tensors, places, strict=True)]
+    known = {id(x) for x in (*args, *results)}
+    lost = [
+        k for k, s in enumerate(ctx.saved_tensors)
+        if s is not None and id(s) not in known and s.dtype.kind == "f" and not s.requires_grad
+    ]  # fmt: skip
     ctx.saved_tensors = ()
 
     def backward(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
+        if lost and is_grad_enabled():
+            raise GradientError(
+                f"[{cls.__name__}] backward: saved tensor {lost[0]} is neither an argument nor a result of forward, and "
+                f"a second derivative would take it for a constant: return it as a further result, compute it anew in "
+                f"backward, or, if it is a constant, make it an attribute of ctx"
+            )
         given = copy(ctx)
         given.saved_tensors = tuple(
             s if s is None or k is None else attach(s, node, k) for s, k in zip(saved, places, strict=True)

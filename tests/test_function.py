@@ -56,6 +56,34 @@ class Product(mg.Function):
         return g * b + h * ctx.power * a ** (ctx.power - 1), None, g * a
 
 
+class SquaredRelu(mg.Function):
+    """Saves what it computes on its way."""
+
+    @staticmethod
+    def forward(ctx, x, results):
+        r = mg.maximum(x, 0)
+        ctx.save_for_backward(x > 0, r)
+        return (r * r, r)[:results]
+
+    @staticmethod
+    def backward(ctx, g, *of_r):
+        positive, r = ctx.saved_tensors
+        return 2 * g * r + mg.where(positive, sum(of_r), 0), None
+
+
+def test_a_saved_value_that_is_no_result_is_refused_to_second_derivatives():
+    """It would be a constant to them. Saved masks, arguments and results are none."""
+    x = point(-1, 0.5, 2)
+    equals(mg.grad(SquaredRelu.apply(x, 1)[0].sum(), x), [0, 1, 4])
+    for differentiate in (
+        lambda: mg.grad(SquaredRelu.apply(x, 1)[0].sum(), x, create_graph=True),
+        lambda: mg.gradcheck(lambda x: SquaredRelu.apply(x, 1)[0], x),
+    ):
+        refuses(mg.GradientError, "SquaredRelu", "saved tensor 1", differentiate)
+    assert mg.gradcheck(lambda x: SquaredRelu.apply(x, 2)[0], x)
+    assert mg.gradcheck(lambda x: mg.stack(SquaredRelu.apply(x, 2)), x)
+
+
 def test_function_to_third_order():
     x = point(0.5, -1)
     assert mg.gradcheck(Exp.apply, x, order=3)
