@@ -53,6 +53,10 @@ class Linked(ast.NodeTransformer):
     def visit_Constant(self, node):
         return self.visit(ast.parse(node.value, mode="eval").body) if isinstance(node.value, str) else node
 
+    def visit_Subscript(self, node):
+        literal = isinstance(node.value, ast.Name) and node.value.id == "Literal"
+        return node if literal else self.generic_visit(node)
+
     def visit_Name(self, node):
         return ast.parse(LINKS.get(node.id, node.id), mode="eval").body
 

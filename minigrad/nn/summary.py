@@ -73,7 +73,9 @@ class Summary(NamedTuple):
         return str(self)
 
 
-def summary(model: Module, input_shape: Shape | Sequence[Shape], dtype: DType | str = "float32") -> Summary:
+def summary(
+    model: Module, input_shape: Shape | Tensor | Sequence[Shape | Tensor], dtype: DType | str = "float32"
+) -> Summary:
     """The layers of a model with the shapes that flow between them.
 
     The model is run in evaluation mode on zeros, unrecorded, and left as it was.
@@ -81,11 +83,12 @@ def summary(model: Module, input_shape: Shape | Sequence[Shape], dtype: DType | 
     Parameters
     ----------
     model : Module
-    input_shape : sequence of int or None
+    input_shape : sequence of int or None, or Tensor
         The shape of the input, batch axis included; None for a length that is left open. A model of several inputs
-        takes a list of shapes.
+        takes a list of shapes. Where zeros would not do, as for the lengths of sequences, a tensor stands in place of a
+        shape, and is the input.
     dtype : DType
-        Of the input; int64 for a model that begins with an embedding.
+        Of the inputs that are zeros; int64 for a model that begins with an embedding.
 
     Returns
     -------
@@ -131,10 +134,11 @@ def summary(model: Module, input_shape: Shape | Sequence[Shape], dtype: DType | 
     Trainable: 464
     Not trainable: 0
     """
-    nested: Any = input_shape if any(isinstance(entry, tuple | list) for entry in input_shape) else [input_shape]
-    shapes: list[tuple[int | None, ...]] = [tuple(shape) for shape in nested]
+    several = not isinstance(input_shape, Tensor) and any(isinstance(e, tuple | list | Tensor) for e in input_shape)
+    nested: Any = input_shape if several else [input_shape]
+    shapes: list[tuple[int | None, ...] | Tensor] = [s if isinstance(s, Tensor) else tuple(s) for s in nested]
     for shape in shapes:
-        if any(n is not None and n < 0 for n in shape):
+        if not isinstance(shape, Tensor) and any(n is not None and n < 0 for n in shape):
             raise ValueError(f"[summary] expected lengths of 0 or more, or None, got {shape}")
     # Lengths left open differ between two runs, and so do the output lengths that follow from them.
     found, other = (_trace(model, shapes, open_length, dtype) for open_length in (2, 3))
@@ -154,7 +158,7 @@ def summary(model: Module, input_shape: Shape | Sequence[Shape], dtype: DType | 
     return Summary(rows, trainable, frozen + buffers, buffers)
 
 
-def _trace(model: Module, shapes: Sequence[Shape], open_length: int, dtype: DType | str) -> dict[int, tuple[int, ...]]:
+def _trace(model: Module, shapes: Sequence[Shape | Tensor], open_length: int, dtype: DType | str) -> dict[int, tuple[int, ...]]:
     """The shape of each module's first output in its first call, by the module's id."""
     found: dict[int, tuple[int, ...]] = {}
 
@@ -169,8 +173,12 @@ def _trace(model: Module, shapes: Sequence[Shape], open_length: int, dtype: DTyp
     device = next((parameter.device for parameter in model.parameters()), None)
     try:
         with no_grad():
-            sizes = [tuple(open_length if n is None else n for n in shape) for shape in shapes]
-            model.eval()(*(zeros(size, dtype=dtype, device=device) for size in sizes))
+            inputs = [
+                shape if isinstance(shape, Tensor) else
+                zeros(tuple(open_length if n is None else n for n in shape), dtype=dtype, device=device)
+                for shape in shapes
+            ]  # fmt: skip
+            model.eval()(*inputs)
     finally:
         for handle in handles:
             handle.remove()

@@ -88,6 +88,24 @@ def test_batch_norms_of_a_recurrent_layer_are_called():
     ]
 
 
+def test_inputs_that_are_not_zeros():
+    """Lengths of sequences, beside a batch of indices whose number is left open by its shape."""
+
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.lstm = nn.Embedding(20, 3), nn.LSTM(3, 4, batch_first=True)
+
+        def forward(self, x, lengths=None):
+            return self.lstm(self.words(x), lengths=lengths)
+
+    lengths = mg.tensor([5, 2])
+    rows = nn.summary(Words(), [mg.zeros((2, 5), dtype="int64"), lengths]).rows
+    assert [row.output_shape for row in rows] == [(2, 5, 3), (2, 5, 4)]
+    assert nn.summary(Words(), mg.zeros((2, 5), dtype="int64")).rows[1].output_shape == (2, 5, 4)
+    assert nn.summary(Words(), [(None, 5)], dtype="int64").rows[1].output_shape == (None, 5, 4)
+
+
 def test_running_statistics_count_as_not_trainable_and_counters_do_not():
     class Norm(nn.Module):
         def __init__(self):
