@@ -115,9 +115,9 @@ def _record(
     def backward(node: Any, grads: list[Tensor | None]) -> list[Tensor | None]:
         if lost and is_grad_enabled():
             raise GradientError(
-                f"[{cls.__name__}] backward: saved tensor {lost[0]} is neither an argument nor a result of forward, and "
-                f"a second derivative would take it for a constant: return it as a further result, compute it anew in "
-                f"backward, or, if it is a constant, make it an attribute of ctx"
+                f"[{cls.__name__}] backward: saved tensor {lost[0]} is neither an argument nor a result of forward, "
+                f"and a second derivative would take it for a constant: return it as a further result, compute it anew "
+                f"in backward, or, if it is a constant, make it an attribute of ctx"
             )
         given = copy(ctx)
         given.saved_tensors = tuple(

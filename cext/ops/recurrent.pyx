@@ -183,7 +183,7 @@ cdef Array flat(Array x):
 
 cdef int backward(Node node, Array g) except -1:
     cdef Cell cell = node.extra[0]
-    cdef Array lengths = node.extra[1]
+    cdef Array lengths = None if node.extra[1] is None else (<Lengths>node.extra[1]).values
     cdef list inputs = [node.value(i) for i in range(node.inputs)]
     if recording():
         if inputs[0] is None:
@@ -282,6 +282,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     cdef str op = OPS[cell.kind]
     cdef list inputs = [x, h, c, weight, bias, gamma, beta, gamma_c, beta_c]
     cdef Array a = float_operand(op, x), first, mask = None
+    cdef Lengths ends = None
     cdef bint wanted = False
     cdef int i
     for i in range(len(inputs)):
@@ -310,10 +311,10 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     if (cell.kind == "lstm") != (c is not None):
         raise ValueError(f"[{op}] expected a first cell state c for an LSTM and for no other, got {c}")
     if lengths is not None:
-        given = lengths if isinstance(lengths, Lengths) else Lengths(lengths, T, N, op)
-        if (given.steps, shape_of(given.values)) != (T, (N,)):
-            raise ValueError(f"[{op}] expected lengths of {N} samples of {T} steps, got {given}")
-        mask = given.values
+        ends = lengths if isinstance(lengths, Lengths) else Lengths(lengths, T, N, op)
+        if (ends.steps, shape_of(ends.values)) != (T, (N,)):
+            raise ValueError(f"[{op}] expected lengths of {N} samples of {T} steps, got {ends}")
+        mask = ends.values
 
     # the state before each step and the last one, so that y and the h_{t-1} of all steps are views of one array
     cdef dict arrays = {"x": dense(a), "lengths": mask}
@@ -349,7 +350,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     # the composition needs all inputs, also x, which the kernel's backward pass does without
     track_many(outs, b"lstm" if op == "lstm" else b"gru" if op == "gru" else b"rnn", backward, inputs,
                list(range(source is not None, len(inputs))),
-               (cell, mask, *[arrays.get(name) for name in ARRAYS], *(source or ())))
+               (cell, ends, *[arrays.get(name) for name in ARRAYS], *(source or ())))
     return tuple(outs)
 
 

@@ -158,7 +158,9 @@ def summary(
     return Summary(rows, trainable, frozen + buffers, buffers)
 
 
-def _trace(model: Module, shapes: Sequence[Shape | Tensor], open_length: int, dtype: DType | str) -> dict[int, tuple[int, ...]]:
+def _trace(
+    model: Module, shapes: Sequence[Shape | Tensor], open_length: int, dtype: DType | str
+) -> dict[int, tuple[int, ...]]:
     """The shape of each module's first output in its first call, by the module's id."""
     found: dict[int, tuple[int, ...]] = {}
 

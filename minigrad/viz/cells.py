@@ -20,7 +20,7 @@ CONVENTIONS = {False: "torch", True: "paper"}
 GROUPS = {("gru", 2): "r and z together, n by itself", ("lstm", 4): "each of i, f, g, o by itself"}
 
 
-def equation_of_cell(cell: Cell, given: Collection[int]) -> Equation:
+def equation_of_cell(cell: Cell, given: Collection[int], lengths: bool = False) -> Equation:
     """What a recurrent layer computes in every step, and sends back through it.
 
     Parameters
@@ -30,22 +30,26 @@ def equation_of_cell(cell: Cell, given: Collection[int]) -> Equation:
     given : collection of int
         Which of the inputs there are: x, the first states, W_hh, its bias, gain and shift of the norm, and those of the
         LSTM's cell state. The others get no name.
+    lengths : bool
+        Whether samples end before the last step.
     """
     kind = cell.kind.partition("_")[0]
     names = tuple(name if k in given else "" for k, name in enumerate(INPUTS))
-    states = "h_0 = h₀, c_0 = c₀: the states that are given" if kind == "lstm" else "h_0 = h₀: the state that is given"
+    states = "h₀, c₀: the states before the first step" if kind == "lstm" else "h₀: the state before the first step"
+    ends = "after a sample's end y_t = 0, and h_t = h_{t−1}" + (", c_t = c_{t−1}" if kind == "lstm" else "")
     bias = " + b" if 4 in given else ""
     product = f"a_t = W_hh h_{{t−1}}{bias}"
     share = "x_t = the input's share of step t" + (", with its own LN" if cell.norm == "state" else "")
     step, through, past = {"rnn": _rnn, "lstm": _lstm, "gru": _gru}[kind](cell)
-    forward = [states, share, product, *step, "y = h₁ … h_T", *_norms(cell, given), *_gates(cell)]
+    forward = [states, share, product, *step, "y = h₁ … h_T", *[ends] * lengths, *_norms(cell, given), *_gates(cell)]
     backward = [
         "dh_t = dy_t + what step t + 1 sends back; after the last step the gradient of h_T",
         *through, "da_t, dx_t = the gradients of a_t and of x_t", f"dh_{{t−1}} = da_t W_hh{past}",
         "dW_hh = Σ_t da_tᵀ h_{t−1}",
     ]  # fmt: skip
     backward += ["db = Σ_t da_t"] if bias else []
-    backward += ["dγ = Σ_t du_t â_t, dβ = Σ_t du_t, with the gradient du_t of LN and the normalized â_t"] * (5 in given)
+    affine = "dγ = Σ_t du_t â_t, dβ = Σ_t du_t, with the gradient du_t of LN and â = (a − μ) / √(σ² + ε)"
+    backward += [affine] if 5 in given else []
     outputs = ("y", "h_T", "c_T") if kind == "lstm" else ("y", "h_T")
     source = SOURCES[kind] + ("; Ba, Kiros and Hinton (2016)" if cell.norm else "")
     return Equation(names, outputs, "\n".join(forward), "\n".join(backward), "recurrent.backward", source)

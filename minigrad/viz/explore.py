@@ -13,7 +13,7 @@ from typing import Any
 
 from minigrad.engine.backward import differentiate
 from minigrad.engine.inspection import bytes_of, contents, options
-from minigrad.engine.ops.recurrent import Cell
+from minigrad.engine.ops.recurrent import Cell, Lengths
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.cells import equation_of_cell
@@ -230,7 +230,8 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
         if cell is None or row["function"]:
             equation = equation_of(row["op"], len(row["inputs"]), row["function"])
         else:
-            equation = equation_of_cell(cell, {0, *row["saved_inputs"]})
+            ends = any(isinstance(option, Lengths) for option in kept_options[sequence])
+            equation = equation_of_cell(cell, {0, *row["saved_inputs"]}, ends)
         shown.append({
             "op": row["op"],
             "name": None if leaf is None else known.get(id(leaf)),

@@ -137,4 +137,13 @@ def test_the_first_states_of_an_lstm_are_shown():
     assert [entry["read"][k]["numbers"] for k in (1, 2)] == [[[2.0] * 4], [[5.0] * 4]]
     (equation,) = [equation for equation in content(page)["equations"] if "c_T" in equation["outputs"]]
     assert equation["inputs"][1:3] == ["h₀", "c₀"]
-    assert "c_0 = c₀" in equation["forward"]
+    assert "h₀, c₀: the states before" in equation["forward"]
+
+
+@pytest.mark.parametrize("layer, line", [(nn.GRU, "after a sample's end y_t = 0, and h_t = h_{t−1}"),
+                                         (nn.LSTM, "after a sample's end y_t = 0, and h_t = h_{t−1}, c_t = c_{t−1}")])  # fmt: skip
+def test_lengths_are_told_where_there_are_some(layer, line):
+    for lengths in (None, [2, 1]):
+        y, _ = layer(3, 4)(mg.ones((2, 2, 3)), lengths=lengths)
+        (equation,) = [e for e in content(viz.explore(y.sum()))["equations"] if "h_T" in e["outputs"]]
+        assert (line in equation["forward"].splitlines()) == (lengths is not None)
