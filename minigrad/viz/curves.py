@@ -82,7 +82,7 @@ def curves(
     found = _runs(history)
     try:
         import matplotlib.pyplot as plt
-        from matplotlib.ticker import MaxNLocator
+        from matplotlib.ticker import LogLocator, MaxNLocator
     except ImportError as error:
         raise ImportError(f"[curves] expected matplotlib to draw with, got {error}: pip install matplotlib") from error
 
@@ -107,6 +107,11 @@ def curves(
             )  # fmt: skip
         if log:
             axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
+            low, high = axes.get_ylim()
+            if high < 50 * low:  # too few powers of ten to read values by
+                axes.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 4, 6, 8) if high < 5 * low else (2, 5)))
+                axes.yaxis.set_minor_formatter("{x:g}")
         axes.set(xlabel=xlabel, ylabel=ylabel)
         axes.set_title(title)
         axes.legend(frameon=False)

@@ -27,6 +27,16 @@ def test_one_run():
     assert len(axes.collections) == 0  # no band around one run
 
 
+@pytest.mark.parametrize("last", [0.9, 0.5, 0.1, 0.001])
+def test_a_logarithmic_axis_has_numbers_to_read_values_by(last):
+    axes = viz.curves({"loss": [1.2, last]}, log=True).axes[0]
+    low, high = axes.get_ylim()
+    ticks = [pair for minor in (False, True) for pair in zip(axes.get_yticks(minor=minor), axes.get_yticklabels(minor=minor), strict=True)]
+    shown = [(place, label.get_text()) for place, label in ticks if low <= place <= high and label.get_text()]
+    assert len(shown) >= 2
+    assert [float(text) for _, text in shown] == pytest.approx([place for place, _ in shown])
+
+
 def test_several_seeds_are_a_median_and_a_band(rng):
     runs = rng.normal(size=(5, 7))
     figure = viz.curves({"loss": runs})
