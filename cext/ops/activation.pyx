@@ -70,7 +70,8 @@ cdef int silu_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0)
     if not recording():
         return node.send(0, apply_binary(SILU_GRAD, g, x, g.code))
-    return node.send(0, multiply(g, multiply(sigmoid(x), add(multiply(x, sigmoid(negative(x))), 1))))
+    slope = multiply(sigmoid(x), add(multiply(x, sigmoid(negative(x))), 1))
+    return node.send(0, multiply(g, slope))
 
 
 cpdef Array silu(x):
