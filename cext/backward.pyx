@@ -196,8 +196,10 @@ cdef class Walk:
 
 
 cdef int refuse_leaf(Node node) except -1:
-    raise GradientError(f"[backward] a leaf of shape {tuple([node.extent[i] for i in range(node.ndim)])} became another "
-                        f"tensor (by set_, or by its module's to) since this was recorded: run the forward pass again")
+    cdef int i
+    shape = tuple([node.extent[i] for i in range(node.ndim)])
+    raise GradientError(f"[backward] a leaf of shape {shape} became another tensor (by set_, or by its module's to) "
+                        f"since this was recorded: run the forward pass again")
 
 
 cdef int wait_for(Node node) except -1:
