@@ -90,6 +90,7 @@ gpu-check: $(VENV)/built $(VENV)/test
 
 bench: $(VENV)/built $(VENV)/peers
 	$(IN)/python benchmarks/compare.py --rounds $(ROUNDS) $(ARGS)
+	$(IN)/python benchmarks/ops.py
 	$(IN)/python benchmarks/alternate.py
 	$(IN)/python benchmarks/import_time.py
 
