@@ -116,8 +116,8 @@ def _record(
         if lost and is_grad_enabled():
             raise GradientError(
                 f"[{cls.__name__}] backward: saved tensor {lost[0]} is neither an argument nor a result of forward, "
-                f"and a second derivative would take it for a constant: return it as a further result, compute it anew "
-                f"in backward, or, if it is a constant, make it an attribute of ctx"
+                f"and a second derivative would take it for a constant: save the argument itself and compute the rest "
+                f"anew in backward, or return it as a further result, or make a constant an attribute of ctx"
             )
         given = copy(ctx)
         given.saved_tensors = tuple(

@@ -88,6 +88,12 @@ def no_browser():
     return missing
 
 
+def start_browser(driver):
+    """Chromium without a window, and without what a sanitizer has loaded before Python."""
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], env=environment)
+
+
 def exchange_state(torch, ours, theirs, rng):
     """Random parameters and running statistics for PyTorch's module; ours takes them and gives them back."""
     with torch.no_grad():

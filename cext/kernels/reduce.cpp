@@ -388,16 +388,23 @@ void moments(int64_t outer, int64_t n, int64_t inner, const void* x_, void* mean
         });
 }
 
-// The sums along a row are one chain of additions: several rows side by side keep the processor busy.
+// The sums along a row are one chain of additions: several rows side by side keep the processor busy. They are read and
+// written a line of memory at a time, as rows that lie a power of two apart would drive each other out of the cache.
 template <class T, int rows>
 MG_INLINE void cumulative_rows(int64_t n, const T* x, T* y) {
+    constexpr int LINE = 64 / sizeof(T);
     typename Wide<T>::type sum[rows] = {};
-    for (int64_t j = 0; j < n; j++) {
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            sum[r] += typename Wide<T>::type(x[r * n + j]);
-            y[r * n + j] = T(sum[r]);
+    T block[rows][LINE];
+    for (int64_t j = 0; j < n; j += LINE) {
+        const int columns = n - j < LINE ? int(n - j) : LINE;
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < columns; c++) block[r][c] = x[r * n + j + c];
+        for (int c = 0; c < columns; c++) {
+#pragma GCC unroll 4
+            for (int r = 0; r < rows; r++) block[r][c] = T(sum[r] += typename Wide<T>::type(block[r][c]));
         }
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < columns; c++) y[r * n + j + c] = block[r][c];
     }
 }
 
@@ -407,7 +414,7 @@ void cumulative_sum(int64_t outer, int64_t n, int64_t inner, const void* x_, voi
     const T* x = static_cast<const T*>(x_);
     T* y = static_cast<T*>(y_);
     if (inner == 1) {
-        constexpr int ROWS = 8;
+        constexpr int ROWS = 4;
         parallel(outer, ROWS * (1 + GRAIN / (1 + n * ROWS)), [=](int64_t begin, int64_t end) {
             for (; end - begin >= ROWS; begin += ROWS) cumulative_rows<T, ROWS>(n, x + begin * n, y + begin * n);
             for (; begin < end; begin++) cumulative_rows<T, 1>(n, x + begin * n, y + begin * n);

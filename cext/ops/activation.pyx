@@ -148,10 +148,12 @@ def leaky_relu(x, negative_slope=0.01):
     return multiply(a, where(greater(a, 0), one, slope))
 
 
-# elu: y = x where x > 0, else alpha (exp x - 1), dx = g where x > 0, else g (y + alpha)
+# elu: y = x where x > 0, else alpha (exp x - 1), dx = g where x > 0, else g alpha exp x
 cdef int elu_backward(Node node, Array g) except -1:
-    alpha, y = node.extra
-    return node.send(0, multiply(g, where(greater(node.value(0), 0), 1, add(node.saved_output(<Array>y), alpha))))
+    x = node.value(0)
+    positive = greater(x, 0)
+    slope = multiply(exp(where(positive, 0, x)), node.extra)
+    return node.send(0, multiply(g, where(positive, 1, slope)))
 
 
 def elu(x, alpha=1.0):
@@ -166,7 +168,7 @@ def elu(x, alpha=1.0):
     cdef Array a = float_operand("elu", x), plain = alias(a), out
     alpha = number("elu", "alpha", alpha)
     out = where(greater(plain, 0), plain, multiply(expm1(minimum(plain, 0)), alpha))
-    track(out, b"elu", elu_backward, 1, a, None, None, (alpha, alias(out)))
+    track(out, b"elu", elu_backward, 1, a, None, None, alpha)
     return out
 
 

@@ -251,7 +251,7 @@ cpdef Array where(condition, x, y):
     return out
 
 
-# clip at numbers: y = min(max(x, low), high), dx = g where low <= x <= high or x is NaN, else 0
+# clip at numbers: y = min(max(x, low), high), dx = 0 where x < low or x > high, else g
 cdef int clip_backward(Node node, Array g) except -1:
     x = node.value(0)
     for op, limit in ((LT, node.extra[0]), (GT, node.extra[1])):

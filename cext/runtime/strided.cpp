@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t GRAIN = 16384;  // elements: some microseconds of the cheapest loop, well above a wake-up
 
-constexpr int64_t SHORT = 8;  // elements: an innermost loop that is not worth its beginning
+constexpr int64_t SHORT = 4;  // elements: an innermost loop that is not worth its beginning
 
 // Loops over elements [begin, end) of the row-major order of s.
 void run_range(Loop loop, const Strided& s, int64_t begin, int64_t end) {
@@ -81,11 +81,11 @@ void simplify(Strided& s) {
         merged = 1;
     }
     s.ndim = merged;
-    // A loop over three colours costs more in its beginnings than in its steps: over the pixels then.
-    const int last = merged - 1, longest = int(std::max_element(s.extent, s.extent + merged) - s.extent);
-    if (s.extent[last] < SHORT && s.extent[longest] >= 4 * SHORT) {
-        std::swap(s.extent[last], s.extent[longest]);
-        for (int k = 0; k < s.operands; ++k) std::swap(s.step[k][last], s.step[k][longest]);
+    // A loop over three colours costs more in its beginnings than in its steps: over the pixels beside them then.
+    const int last = merged - 1;
+    if (last > 0 && s.extent[last] <= SHORT && s.extent[last - 1] >= 8 * SHORT) {
+        std::swap(s.extent[last], s.extent[last - 1]);
+        for (int k = 0; k < s.operands; ++k) std::swap(s.step[k][last], s.step[k][last - 1]);
     }
 }
 

@@ -19,7 +19,8 @@ struct Strided {
 };
 
 // Merges axes that all operands cross with one stride, drops axes of length one, and orders the rest by the
-// output's strides, so that the innermost loop is as long and as dense as it can be.
+// output's strides, so that the innermost loop is as dense as it can be; but where that is very short it is the one
+// outside of it.
 void simplify(Strided& s);
 
 // loop over all elements, split over the pool.

@@ -86,7 +86,8 @@ def summary(
     input_shape : sequence of int or None, or Tensor
         The shape of the input, batch axis included; None for a length that is left open. A model of several inputs
         takes a list of shapes. Where zeros would not do, as for the lengths of sequences, a tensor stands in place of a
-        shape, and is the input.
+        shape; of it a copy is the input. Lengths that are left open are tried with two numbers, so that those of the
+        batch have to be given beside a tensor that has one.
     dtype : DType
         Of the inputs that are zeros; int64 for a model that begins with an embedding.
 
@@ -176,7 +177,7 @@ def _trace(
     try:
         with no_grad():
             inputs = [
-                shape if isinstance(shape, Tensor) else
+                shape.copy() if isinstance(shape, Tensor) else
                 zeros(tuple(open_length if n is None else n for n in shape), dtype=dtype, device=device)
                 for shape in shapes
             ]  # fmt: skip

@@ -105,7 +105,7 @@ EQUATIONS: dict[str, Equation] = {
     "sigmoid": one("y = σ(x) = 1 / (1 + e⁻ˣ)", "dx = g y (1 − y)", "activation.sigmoid_backward"),
     "silu": one("y = x σ(x)", "dx = g σ(x) (1 + x σ(−x))", "activation.silu_backward"),
     "elu": one(
-        "y = x where x > 0, else α (eˣ − 1)", "dx = g where x > 0, else g (y + α)", "activation.elu_backward"
+        "y = x where x > 0, else α (eˣ − 1)", "dx = g where x > 0, else g α eˣ", "activation.elu_backward"
     ),
     "gelu": one(
         "y = x Φ(x)", "dx = g (Φ(x) + x φ(x)), with the standard normal Φ and its density φ", "activation.gelu_backward"
@@ -158,7 +158,7 @@ EQUATIONS: dict[str, Equation] = {
         "da = g where c holds, else 0\ndb = 0 where c holds, else g", "logic.where_backward",
     ),
     "clip": one(
-        "y = x limited to [low, high]", "dx = g where low <= x <= high, else 0", "logic.clip_backward"
+        "y = x limited to [low, high]", "dx = 0 where x < low or x > high, else g", "logic.clip_backward"
     ),
     "maximum": two(
         "y = max(a, b)", "da = g where a > b\ndb = g where b > a\nwhere they are equal, g / 2 for each",

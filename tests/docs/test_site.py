@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from checks import BROWSER, no_browser
+from checks import no_browser, start_browser
 from test_public_names import NAMES
 
 import minigrad as mg
@@ -231,7 +231,7 @@ def test_pages_fit_a_phone_and_ask_nobody(site, pages):
 
     wide, asked = [], []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER)
+        browser = start_browser(playwright)
         tab = browser.new_page(viewport={"width": 390, "height": 844})
         tab.on("request", lambda request: asked.append(request.url) if request.url.startswith("http") else None)
         for path in pages:

@@ -99,10 +99,18 @@ def test_inputs_that_are_not_zeros():
         def forward(self, x, lengths=None):
             return self.lstm(self.words(x), lengths=lengths)
 
+    class InPlace(nn.Module):
+        def forward(self, x):
+            x += 1
+            return x
+
     lengths = mg.tensor([5, 2])
     rows = nn.summary(Words(), [mg.zeros((2, 5), dtype="int64"), lengths]).rows
     assert [row.output_shape for row in rows] == [(2, 5, 3), (2, 5, 4)]
     assert nn.summary(Words(), mg.zeros((2, 5), dtype="int64")).rows[1].output_shape == (2, 5, 4)
+    given = mg.ones(2)
+    nn.summary(InPlace(), given)
+    assert given.tolist() == [1, 1]
     assert nn.summary(Words(), [(None, 5)], dtype="int64").rows[1].output_shape == (None, 5, 4)
 
 

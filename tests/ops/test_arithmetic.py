@@ -90,6 +90,42 @@ def test_large_views(shape, device, rng):
     np.testing.assert_array_equal(array(x[:1] - x), a[:1] - a)
     np.testing.assert_array_equal(array(x.T.contiguous()), a.T)
     np.testing.assert_array_equal(array(mg.matrix_transpose(x).copy()), np.swapaxes(a, -1, -2))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 40, 50), (70, 3, 8, 8), (5, 4, 1, 40)])
+def test_short_innermost_axes(shape, device, rng):
+    a = rng.standard_normal(shape)
+    x = tensor(a, device).permute_dims(0, 2, 3, 1)
+    last = np.moveaxis(a, 1, -1)
+    np.testing.assert_array_equal(array(x.copy()), last)
+    np.testing.assert_array_equal(array(x[:, ::-1] * x[..., :1]), last[:, ::-1] * last[..., :1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_cubes(dtype, device):
+    """A power by products: exact in float32, in float64 off by no more than one unit in the last place."""
+    a = np.array([-2, -1, 0, 1, 3, 7, 100], dtype)
+    x = tensor(a, device)
+    np.testing.assert_array_equal(array(x[::-1] ** 3), a[::-1] ** 3)
+    if dtype != "int64":
+        odd = tensor(np.array([np.nan, np.inf, -np.inf, -0.0, 1e-30, 1e30], dtype), device) ** 3
+        np.testing.assert_array_equal(array(odd)[:4], [np.nan, np.inf, -np.inf, 0])
+        assert np.signbit(array(odd)[3])
+        a = np.linspace(-3, 3, 41, dtype=dtype)
+        np.testing.assert_array_max_ulp(array(tensor(a, device) ** 3), (a.astype(np.longdouble) ** 3).astype(dtype), 2)
+
+
+def test_one_value_for_all(device):
+    """Loops over an operand that is one repeated element."""
+    for value in (-0.0, 2.5, np.nan):
+        x = mg.broadcast_to(mg.tensor(value, device=device), (3, 700))
+        a = np.full((3, 700), value, np.float32)
+        for ours, numpy in ((mg.negative, np.negative), (mg.abs, np.abs), (mg.logical_not, np.logical_not), (mg.square, np.square)):
+            np.testing.assert_array_equal(array(ours(x)), numpy(a))
+            np.testing.assert_array_equal(np.signbit(array(ours(x))), np.signbit(numpy(a)))
+        y = mg.ones((700, 3), device=device)
+        y.T[:, ::-1] = x
+        np.testing.assert_array_equal(array(y), a.T)
     np.testing.assert_array_equal(array(mg.exp(x.T[::2])), array(mg.exp(tensor(a.T[::2].copy(), device))))
 
 

@@ -1,7 +1,7 @@
 """The page of a tape in a browser: what a reader sees and does, and how long it takes with 2,000 entries."""
 
 import pytest
-from checks import BROWSER, no_browser
+from checks import no_browser, start_browser
 
 import minigrad as mg
 from minigrad import nn, viz
@@ -18,7 +18,7 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        started = start_browser(driver)
         yield started
         started.close()
 
