@@ -12,18 +12,37 @@ constexpr int64_t TILE = 1024;  // columns at a time
 
 constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// A range of the channels
+struct Channels {
+    int64_t begin, end;
+};
+
+// stage(channels) for all channels: one after the other where the planes of one fit into a core's cache, so that a
+// second pass finds there what the first one read; otherwise all together.
+template <class T, class Stage>
+void by_channels(const Columns& at, Stage stage) {
+    constexpr int64_t FIT = (1 << 17) / sizeof(T), FEW = 8;
+    if (!at.planes() || at.outer * at.inner > FIT || at.channels < FEW) return stage(Channels{0, at.channels});
+    parallel(at.channels, 1 + NORM_GRAIN / (at.outer * at.inner), [&](int64_t begin, int64_t end) {
+        for (int64_t c = begin; c < end; c++) stage(Channels{c, c + 1});
+    });
+}
+
 // f(rows, columns, first element, block, first column) for every block of rows and tile of columns, or every plane:
 // rows = 1, columns = inner. A second pass goes backwards: it begins with what the first one left in the cache.
 template <bool backwards = false, class F>
-void over_blocks(const Columns& at, F f) {
+void over_blocks(const Columns& at, Channels part, F f) {
     const auto each = [](int64_t n, int64_t grain, auto job) {
         parallel(n, grain, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++) job(backwards ? n - 1 - i : i);
         });
     };
     if (at.planes()) {
-        each(at.outer * at.channels, 1 + NORM_GRAIN / at.inner,
-             [&](int64_t i) { f(1, at.inner, i * at.inner, i / at.channels, i % at.channels); });
+        const int64_t channels = part.end - part.begin;
+        each(at.outer * channels, 1 + NORM_GRAIN / at.inner, [&](int64_t i) {
+            const int64_t block = i / channels, channel = part.begin + i % channels;
+            f(1, at.inner, (block * at.channels + channel) * at.inner, block, channel);
+        });
         return;
     }
     const int64_t tiles = (at.columns + TILE - 1) / TILE, work = Columns::ROWS * minimum(TILE, at.columns);
@@ -36,10 +55,13 @@ void over_blocks(const Columns& at, F f) {
 
 // f(first channel, channels) for tiles of channels that have no more than TILE columns together
 template <class F>
-void over_channels(const Columns& at, F f) {
-    const int64_t step = TILE / at.repeat, tiles = (at.channels + step - 1) / step;
+void over_channels(const Columns& at, Channels part, F f) {
+    const int64_t step = TILE / at.repeat, tiles = (part.end - part.begin + step - 1) / step;
     parallel(tiles, 1 + NORM_GRAIN / (1 + at.blocks * minimum(TILE, at.columns)), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i++) f(i * step, minimum(step, at.channels - i * step));
+        for (int64_t i = begin; i < end; i++) {
+            const int64_t first = part.begin + i * step;
+            f(first, minimum(step, part.end - first));
+        }
     });
 }
 
@@ -77,6 +99,14 @@ template <class T, int n>
 struct Held {
     Vector<T> v[n];
 };
+
+// Asks for the beginning of a channel's next plane, which lies far behind, before this one is summed
+template <class T>
+MG_INLINE void ask_ahead(const Columns& at, Channels part, const T* plane) {
+    constexpr int64_t LINE = 64 / sizeof(T), LINES = 16;
+    if (part.end - part.begin > 1) return;
+    for (int64_t k = 0; k < LINES; k++) __builtin_prefetch(plane + at.channels * at.inner + k * LINE);
+}
 
 // ── sums ──
 
@@ -128,10 +158,11 @@ void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, d
 }
 
 template <class T>
-void block_moments(const Columns& at, const T* x, double* mean, double* m2) {
-    over_blocks(at, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t block, int64_t column) {
+void block_moments(const Columns& at, Channels part, const T* x, double* mean, double* m2) {
+    over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t block, int64_t column) {
         const int64_t to = block * at.columns + column;
         if (at.planes()) {
+            ask_ahead(at, part, x + first);
             const RowMoments<T> m = moments_of<T, 4>(columns, x + first);
             mean[to] = m.mean();
             m2[to] = m.variance * double(columns);
@@ -144,10 +175,11 @@ void block_moments(const Columns& at, const T* x, double* mean, double* m2) {
 // The moments of a channel from those of its blocks and columns (Chan, Golub and LeVeque 1979):
 //   mean = sum of n_b mean_b / n,  m2 = sum of m2_b + n_b (mean_b - mean)^2
 template <class F>
-void merge_moments(const Columns& at, const double* mean, const double* m2, F finish) {
-    over_channels(at, [=, &at](int64_t channel, int64_t channels) {
+void merge_moments(const Columns& at, Channels part, const double* mean, const double* m2, F finish) {
+    over_channels(at, part, [=, &at](int64_t channel, int64_t channels) {
         const int64_t columns = channels * at.repeat;
-        double center[TILE] = {}, square[TILE] = {};  // the center as the first block's mean and what is added to it
+        double center[TILE], square[TILE];  // the center as the first block's mean and what is added to it
+        for (int64_t c = 0; c < columns; c++) center[c] = square[c] = 0;
         const double* first = mean + channel * at.repeat;
         const auto size = [&](int64_t b) {
             return double(at.planes() ? at.inner : minimum(Columns::ROWS, at.outer - b * Columns::ROWS));
@@ -178,11 +210,14 @@ void merge_moments(const Columns& at, const double* mean, const double* m2, F fi
 
 // The sums of g and of g (x - mean) over each channel, from those of its blocks and columns
 template <class T>
-void block_sums(const Columns& at, const T* x, const T* center, const T* g, double* first, double* second) {
-    over_blocks(at, [=, &at](int64_t rows, int64_t columns, int64_t begin, int64_t block, int64_t column) {
+void block_sums(const Columns& at, Channels part, const T* x, const T* center, const T* g, double* first,
+                double* second) {
+    over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t begin, int64_t block, int64_t column) {
         const int64_t to = block * at.columns + column;
         const T *from = x + begin, *of = g + begin, *middle = center + column;
         if (at.planes()) {
+            ask_ahead(at, part, from);
+            ask_ahead(at, part, of);
             double total[2] = {};
             sums<T, 2, 2>(columns, total, [&, c = *middle](auto i, auto& sum) MG_INLINED {
                 const Vector<T> v = i.load(of);
@@ -202,12 +237,14 @@ void block_sums(const Columns& at, const T* x, const T* center, const T* g, doub
 }
 
 template <class F>
-void merge_sums(const Columns& at, const double* first, const double* second, F finish) {
-    over_channels(at, [=, &at](int64_t channel, int64_t channels) {
-        double total[2][TILE] = {};
+void merge_sums(const Columns& at, Channels part, const double* first, const double* second, F finish) {
+    over_channels(at, part, [=, &at](int64_t channel, int64_t channels) {
+        double total[2][TILE];
+        const int64_t columns = channels * at.repeat;
+        for (int64_t c = 0; c < columns; c++) total[0][c] = total[1][c] = 0;
         for (int64_t b = 0; b < at.blocks; b++) {
             const int64_t from = b * at.columns + channel * at.repeat;
-            for (int64_t c = 0; c < channels * at.repeat; c++) {
+            for (int64_t c = 0; c < columns; c++) {
                 total[0][c] += first[from + c];
                 total[1][c] += second[from + c];
             }
@@ -238,9 +275,9 @@ struct Coefficients {
 
 // y = (x - center) scale + offset, in the order of the coefficients
 template <class T>
-void apply(const Columns& at, const T* x, const Coefficients<T>& by, T* y) {
+void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& by, T* y) {
     const Walk how = choose_walk<T>(at.outer, at.channels * at.inner, y, at.planes() ? at.inner : at.columns);
-    over_blocks<true>(at, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
+    over_blocks<true>(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
         const T *from = x + first, *center = by.of[0] + column, *scale = by.of[1] + column, *offset = by.of[2] + column;
         T* to = y + first;
         specialized(how, [=, &at]<Walk walk>() {
@@ -264,9 +301,9 @@ void apply(const Columns& at, const T* x, const Coefficients<T>& by, T* y) {
 
 // dx = g scale + ((x - center) slope + constant), or g scale where the statistics were given
 template <class T, bool given>
-void apply_backward(const Columns& at, const T* x, const T* g, const Coefficients<T>& by, T* dx) {
+void apply_backward(const Columns& at, Channels part, const T* x, const T* g, const Coefficients<T>& by, T* dx) {
     const Walk how = choose_walk<T>(at.outer, at.channels * at.inner, dx, at.planes() ? at.inner : at.columns);
-    over_blocks<true>(at, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
+    over_blocks<true>(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
         const T *from = x + first, *of = g + first, *center = by.of[0] + column, *scale = by.of[1] + column,
                 *slope = by.of[2] + column, *constant = by.of[3] + column;
         T* to = dx + first;
@@ -321,14 +358,16 @@ void batch_norm(int64_t outer, int64_t channels, int64_t inner, const void* x_, 
     T *mean = static_cast<T*>(mean_), *var = static_cast<T*>(var_);
     double *means = scratch, *m2 = scratch + at.blocks * at.columns;
     const Coefficients<T> by(at, scratch);
-    block_moments(at, x, means, m2);
-    merge_moments(at, means, m2, [=, &at](int64_t c, double center, double variance) {
-        mean[c] = T(center);
-        var[c] = T(variance);
-        standardize(at, by, c, center, 1 / __builtin_sqrt(variance + eps), static_cast<const T*>(gamma),
-                    static_cast<const T*>(beta), statistics);
+    by_channels<T>(at, [&](Channels part) {
+        block_moments(at, part, x, means, m2);
+        merge_moments(at, part, means, m2, [=, &at](int64_t c, double center, double variance) {
+            mean[c] = T(center);
+            var[c] = T(variance);
+            standardize(at, by, c, center, 1 / __builtin_sqrt(variance + eps), static_cast<const T*>(gamma),
+                        static_cast<const T*>(beta), statistics);
+        });
+        apply(at, part, x, by, static_cast<T*>(y));
     });
-    apply(at, x, by, static_cast<T*>(y));
 }
 
 template <class T>
@@ -340,7 +379,7 @@ void batch_norm_eval(int64_t outer, int64_t channels, int64_t inner, const void*
     for (int64_t c = 0; c < channels; c++)
         standardize(at, by, c, mean[c], 1 / __builtin_sqrt(var[c] + eps), static_cast<const T*>(gamma),
                     static_cast<const T*>(beta), statistics);
-    apply(at, static_cast<const T*>(x), by, static_cast<T*>(y));
+    apply(at, {0, channels}, static_cast<const T*>(x), by, static_cast<T*>(y));
 }
 
 // With d = x - center, where mean = center + shift, and xhat = (d - shift) rstd
@@ -363,22 +402,24 @@ void batch_norm_backward(int64_t outer, int64_t channels, int64_t inner, bool gi
         by.set(c, 0, statistics[c]);
         by.set(c, 1, gamma ? statistics[channels + c] * gamma[c] : statistics[channels + c]);
     }
-    if (dgamma || dbeta || !given) {
-        block_sums(at, x, by.of[0], g, first, second);
-        merge_sums(at, first, second, [=](int64_t c, double sum, double product) {
-            const double rstd = statistics[channels + c], scale = gamma ? rstd * gamma[c] : rstd,
-                         shift = statistics[c] - double(T(statistics[c]));
-            const double gain = rstd * (product - shift * sum), slope = -scale * rstd * gain / n;
-            if (dgamma) dgamma[c] = T(gain);
-            if (dbeta) dbeta[c] = T(sum);
-            by.set(c, 2, slope);
-            by.set(c, 3, -scale * sum / n - slope * shift);
-        });
-    }
-    if (dx && given)
-        apply_backward<T, true>(at, x, g, by, dx);
-    else if (dx)
-        apply_backward<T, false>(at, x, g, by, dx);
+    by_channels<T>(at, [&](Channels part) {
+        if (dgamma || dbeta || !given) {
+            block_sums(at, part, x, by.of[0], g, first, second);
+            merge_sums(at, part, first, second, [=](int64_t c, double sum, double product) {
+                const double rstd = statistics[channels + c], scale = gamma ? rstd * gamma[c] : rstd,
+                             shift = statistics[c] - double(T(statistics[c]));
+                const double gain = rstd * (product - shift * sum), slope = -scale * rstd * gain / n;
+                if (dgamma) dgamma[c] = T(gain);
+                if (dbeta) dbeta[c] = T(sum);
+                by.set(c, 2, slope);
+                by.set(c, 3, -scale * sum / n - slope * shift);
+            });
+        }
+        if (dx && given)
+            apply_backward<T, true>(at, part, x, g, by, dx);
+        else if (dx)
+            apply_backward<T, false>(at, part, x, g, by, dx);
+    });
 }
 
 template <class T>
