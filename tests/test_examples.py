@@ -246,7 +246,8 @@ def test_an_experiment_that_is_killed_goes_on_to_the_same_numbers(kind, sources,
         while not list(folder.glob("*.safetensors")) and process.poll() is None:
             time.sleep(0.001)
         process.send_signal(kind)
-    assert process.returncode == -kind
+        errors = process.communicate()[1]
+    assert process.returncode == -kind, errors
     assert len(list(folder.glob("*.safetensors"))) < 4
     assert run(*options, folder=sources) == whole
     assert (tmp_path / "parts.png").read_bytes() == (tmp_path / "whole.png").read_bytes()
