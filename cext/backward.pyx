@@ -178,9 +178,11 @@ cdef class Walk:
     cdef int deliver(self, Node node, Array g, list found, list targets, dict wanted) except -1:
         """Hand the node's complete gradient to the targets that wait for it, or to its leaf."""
         if wanted is None:
-            if node.run == accumulate and node.freed:       # a hook of this very pass did it
-                refuse_leaf(node)
-            return accumulate(node, g) if node.run == accumulate and node.leaf != NULL else 0
+            if node.run != accumulate:
+                return 0
+            if node.freed:
+                refuse_leaf(node)       # a hook of this very pass did it
+            return accumulate(node, g) if node.leaf != NULL else 0
         for k in wanted.get(<size_t><PyObject*>node, ()):
             arrived = g if node.outputs == 1 else node.pendings[(<Array>targets[k]).output]
             if arrived is not None:
@@ -196,6 +198,7 @@ cdef class Walk:
 
 
 cdef int refuse_leaf(Node node) except -1:
+    """Raise for the node of a leaf that is no longer the tensor which was recorded."""
     cdef int i
     shape = tuple([node.extent[i] for i in range(node.ndim)])
     raise GradientError(f"[backward] a leaf of shape {shape} became another tensor (by set_, or by its module's to) "

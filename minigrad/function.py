@@ -100,15 +100,13 @@ def _record(
     are_tensors = [isinstance(a, Tensor) for a in args]
     layouts = [(y.shape, y.dtype, y.device) for y in outputs]
     # A saved output is kept without its node, which would be a cycle, and attached to it again when backward reads it.
-    numbers = {id(y): k for k, y in enumerate(results)}
-    for a in args:
-        numbers.pop(id(a), None)
+    given = {id(a) for a in args}
+    numbers = {id(y): k for k, y in enumerate(results) if id(y) not in given}
     places = [numbers.get(id(s)) for s in ctx.saved_tensors]
     saved = [s if s is None or k is None else s.detach() for s, k in zip(ctx.saved_tensors, places, strict=True)]
-    known = {id(x) for x in (*args, *results)}
     lost = [
         k for k, s in enumerate(ctx.saved_tensors)
-        if s is not None and id(s) not in known and s.dtype.kind == "f" and not s.requires_grad
+        if s is not None and id(s) not in given | numbers.keys() and s.dtype.kind == "f" and not s.requires_grad
     ]  # fmt: skip
     ctx.saved_tensors = ()
 
@@ -119,15 +117,15 @@ def _record(
                 f"and a second derivative would take it for a constant: save the argument itself and compute the rest "
                 f"anew in backward, or return it as a further result, or make a constant an attribute of ctx"
             )
-        given = copy(ctx)
-        given.saved_tensors = tuple(
+        context = copy(ctx)
+        context.saved_tensors = tuple(
             s if s is None or k is None else attach(s, node, k) for s, k in zip(saved, places, strict=True)
         )
         full = [
             zeros(shape, dtype=dtype, device=device) if g is None else g
             for g, (shape, dtype, device) in zip(grads, layouts, strict=True)
         ]
-        found = cls.backward(given, *full)
+        found = cls.backward(context, *full)
         found = found if isinstance(found, (tuple, list)) else (found,)
         if len(found) != len(are_tensors):
             raise GradientError(

@@ -57,7 +57,7 @@ MG_UNARY(Invert, if constexpr (std::is_same_v<T, Bool>) return T(x ^ 1); else re
 MG_UNARY(LogicalNot, return Bool(x == 0);)
 MG_UNARY(Sqrt, return sqrt(x);)
 MG_UNARY(Rsqrt, return 1 / sqrt(x);)
-MG_UNARY(Cube, return T(double(x) * double(x) * double(x));)
+MG_UNARY(Cube, return T(double(x) * double(x) * double(x));)  // a float32 is rounded once
 MG_UNARY(Reciprocal, return 1 / x;)
 MG_UNARY(Relu, return x < 0 ? T(0) : x;)
 MG_UNARY(IsNan, return Bool(x != x);)

@@ -86,8 +86,7 @@ def summary(
     input_shape : sequence of int or None, or Tensor
         The shape of the input, batch axis included; None for a length that is left open. A model of several inputs
         takes a list of shapes. Where zeros would not do, as for the lengths of sequences, a tensor stands in place of a
-        shape; of it a copy is the input. Lengths that are left open are tried with two numbers, so that those of the
-        batch have to be given beside a tensor that has one.
+        shape, and a copy of it is the input; the other shapes then give the batch as a number too.
     dtype : DType
         Of the inputs that are zeros; int64 for a model that begins with an embedding.
 

@@ -89,7 +89,7 @@ def test_batch_norms_of_a_recurrent_layer_are_called():
 
 
 def test_inputs_that_are_not_zeros():
-    """Lengths of sequences, beside a batch of indices whose number is left open by its shape."""
+    """Tensors in place of shapes: indices and the lengths of sequences. What the model writes into is a copy."""
 
     class Words(nn.Module):
         def __init__(self):

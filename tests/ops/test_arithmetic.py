@@ -103,13 +103,13 @@ def test_short_innermost_axes(shape, device, rng):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_cubes(dtype, device):
-    """A power by products: exact in float32, in float64 off by no more than one unit in the last place."""
+    """A power by products: within two units in the last place."""
     a = np.array([-2, -1, 0, 1, 3, 7, 100], dtype)
     x = tensor(a, device)
     np.testing.assert_array_equal(array(x[::-1] ** 3), a[::-1] ** 3)
     if dtype != "int64":
-        odd = tensor(np.array([np.nan, np.inf, -np.inf, -0.0, 1e-30, 1e30], dtype), device) ** 3
-        np.testing.assert_array_equal(array(odd)[:4], [np.nan, np.inf, -np.inf, 0])
+        odd = tensor(np.array([np.nan, np.inf, -np.inf, -0.0], dtype), device) ** 3
+        np.testing.assert_array_equal(array(odd), [np.nan, np.inf, -np.inf, 0])
         assert np.signbit(array(odd)[3])
         a = np.linspace(-3, 3, 41, dtype=dtype)
         np.testing.assert_array_max_ulp(array(tensor(a, device) ** 3), (a.astype(np.longdouble) ** 3).astype(dtype), 2)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -14,6 +15,8 @@ import minigrad as mg
 from minigrad import nn, viz
 from minigrad.nn import functional as F
 
+# Seconds, on a busy machine; a sanitizer, which is loaded before Python, makes everything several times slower.
+LIMIT = 10 if os.environ.get("LD_PRELOAD") else 2
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -240,7 +243,10 @@ def chain(length):
 
 
 def test_a_long_tape_is_folded_and_says_so():
-    picture = Picture(viz.graph(chain(2000)))
+    y = chain(2000)
+    start = time.perf_counter()
+    picture = Picture(viz.graph(y))
+    assert time.perf_counter() - start < LIMIT
     assert len(picture.nodes) <= 150
     ((_, _, (name, below), _),) = picture.of("folded")
     drawn = len(picture.of("op"))
@@ -250,17 +256,11 @@ def test_a_long_tape_is_folded_and_says_so():
 
 
 def test_two_thousand_entries_at_once():
-    """In a time that grows with their number, and not with its square: sixteen times as long for four times as many."""
-    def seconds(count):
-        y, times = chain(count), []
-        for _ in range(3):
-            start = time.perf_counter()
-            picture = viz.graph(y, max_nodes=None)
-            times.append(time.perf_counter() - start)
-        assert len(Picture(picture).of("op")) == count
-        return min(times)
-
-    assert seconds(2000) < 10 * seconds(500)
+    y = chain(2000)
+    start = time.perf_counter()
+    picture = Picture(viz.graph(y, max_nodes=None))
+    assert time.perf_counter() - start < LIMIT
+    assert len(picture.of("op")) == 2000
 
 
 def test_boxes_are_folded_before_anything_else():
