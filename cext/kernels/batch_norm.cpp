@@ -8,7 +8,8 @@
 namespace mg::MG_ISA {
 namespace {
 
-constexpr int64_t TILE = 1024;  // columns at a time
+constexpr int64_t TILE = 1024;   // columns at a time
+constexpr int64_t MERGED = 128;  // the same where blocks are merged: less work, and tiles for all threads
 
 constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -21,8 +22,8 @@ struct Channels {
 // second pass finds there what the first one read; otherwise all together.
 template <class T, class Stage>
 void by_channels(const Columns& at, Stage stage) {
-    constexpr int64_t FIT = (1 << 17) / sizeof(T), FEW = 8;
-    if (!at.planes() || at.outer * at.inner > FIT || at.channels < FEW) return stage(Channels{0, at.channels});
+    constexpr int64_t FIT = (1 << 17) / sizeof(T), LEAST = 8;
+    if (!at.planes() || at.outer * at.inner > FIT || at.channels < LEAST) return stage(Channels{0, at.channels});
     parallel(at.channels, 1 + NORM_GRAIN / (at.outer * at.inner), [&](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; c++) stage(Channels{c, c + 1});
     });
@@ -53,11 +54,11 @@ void over_blocks(const Columns& at, Channels part, F f) {
     });
 }
 
-// f(first channel, channels) for tiles of channels that have no more than TILE columns together
+// f(first channel, channels) for tiles of channels that have no more than MERGED columns together
 template <class F>
 void over_channels(const Columns& at, Channels part, F f) {
-    const int64_t step = TILE / at.repeat, tiles = (part.end - part.begin + step - 1) / step;
-    parallel(tiles, 1 + NORM_GRAIN / (1 + at.blocks * minimum(TILE, at.columns)), [&](int64_t begin, int64_t end) {
+    const int64_t step = MERGED / at.repeat, tiles = (part.end - part.begin + step - 1) / step;
+    parallel(tiles, 1 + NORM_GRAIN / (1 + at.blocks * minimum(MERGED, at.columns)), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
             const int64_t first = part.begin + i * step;
             f(first, minimum(step, part.end - first));
@@ -65,12 +66,12 @@ void over_channels(const Columns& at, Channels part, F f) {
     });
 }
 
-// f(at, r, held) for every register of the columns and every row. What belongs to the columns is loaded once for four
-// rows: held = load(at), before, and store(at, held), after. Two registers in turn, so that lines are written as a
-// whole.
-template <class T, class Load, class F, class Store>
-MG_INLINE void over_rows(int64_t rows, int64_t columns, Load load, F f, Store store) {
-    constexpr int64_t L = LANES<T>;
+// f(at, row, held) for every register of the columns and every row, which begins at `row`. What belongs to the columns
+// is loaded once for four rows: held = load(at), before, and store(at, held), after. Two registers in turn, so that
+// lines are written as a whole; the rows that come soon are asked for in each array of `from`.
+template <class T, class Load, class F, class Store, class... From>
+MG_INLINE void over_rows(int64_t rows, int64_t stride, int64_t columns, Load load, F f, Store store, From... from) {
+    constexpr int64_t L = LANES<T>, AHEAD = 4;
     const auto some = [&]<int count>(int64_t r) MG_INLINED {
         int64_t i = 0;
         for (; i + 2 * L <= columns; i += 2 * L) {
@@ -78,15 +79,17 @@ MG_INLINE void over_rows(int64_t rows, int64_t columns, Load load, F f, Store st
             auto first = load(one), second = load(two);
 #pragma GCC unroll 4
             for (int k = 0; k < count; k++) {
-                f(one, r + k, first);
-                f(two, r + k, second);
+                const int64_t row = (r + k) * stride;
+                (__builtin_prefetch(from + row + AHEAD * stride + i, 0, 2), ...);
+                f(one, row, first);
+                f(two, row, second);
             }
             store(one, first);
             store(two, second);
         }
         sweep<T, 1>(i, columns, [&](auto at, int) MG_INLINED {
             auto held = load(at);
-            for (int k = 0; k < count; k++) f(at, r + k, held);
+            for (int k = 0; k < count; k++) f(at, (r + k) * stride, held);
             store(at, held);
         });
     };
@@ -111,16 +114,18 @@ MG_INLINE void ask_ahead(const Columns& at, Channels part, const T* plane) {
 // ── sums ──
 
 // first[c], second[c] += what f(at, row, sum) adds to sum.v[0] and sum.v[1], of all rows; in T, for ROWS rows or fewer
-template <class T, class F>
-MG_INLINE void column_sums(int64_t rows, int64_t columns, double* first, double* second, F f) {
+template <class T, class F, class... From>
+MG_INLINE void column_sums(int64_t rows, int64_t stride, int64_t columns, double* first, double* second, F f,
+                           From... from) {
     T sum[2][TILE];
     for (int64_t c = 0; c < columns; c++) sum[0][c] = sum[1][c] = 0;
     over_rows<T>(
-        rows, columns, [&](auto at) MG_INLINED { return Held<T, 2>{at.load(sum[0]), at.load(sum[1])}; }, f,
+        rows, stride, columns, [&](auto at) MG_INLINED { return Held<T, 2>{at.load(sum[0]), at.load(sum[1])}; }, f,
         [&](auto at, auto& held) MG_INLINED {
             at.store(sum[0], held.v[0]);
             at.store(sum[1], held.v[1]);
-        });
+        },
+        from...);
     for (int64_t c = 0; c < columns; c++) first[c] = sum[0][c], second[c] = sum[1][c];
 }
 
@@ -129,25 +134,29 @@ template <class T>
 void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, double* mean, double* m2) {
     T center[TILE];
     const int64_t four = rows < 4 ? 0 : stride;
+    const double inverse = 1 / double(rows);
     for (int64_t c = 0; c < columns; c++)
         center[c] = (x[c] * T(0.25) + x[c + four] * T(0.25)) + (x[c + 2 * four] * T(0.25) + x[c + 3 * four] * T(0.25));
     const auto add_up = [&](double* first, double* second) {
-        column_sums<T>(rows, columns, first, second, [&](auto at, int64_t r, auto& sum) MG_INLINED {
-            const Vector<T> d = at.load(x + r * stride) - at.load(center);
-            sum.v[0] += d;
-            sum.v[1] += d * d;
-        });
+        column_sums<T>(
+            rows, stride, columns, first, second,
+            [&](auto at, int64_t row, auto& sum) MG_INLINED {
+                const Vector<T> d = at.load(x + row) - at.load(center);
+                sum.v[0] += d;
+                sum.v[1] += d * d;
+            },
+            x);
     };
     const auto settle = [&](int64_t c, double sum, double squares) MG_INLINED {
-        const double shift = sum / double(rows), rest = squares - shift * sum;
+        const double shift = sum * inverse, rest = squares - shift * sum;
         mean[c] = center[c] + shift;
         m2[c] = rest < 0 ? 0 : rest;
-        return shift * sum <= 4 * rest;
+        return int64_t(shift * sum <= 4 * rest);
     };
     add_up(mean, m2);
-    bool settled[TILE], all = true;
-    for (int64_t c = 0; c < columns; c++) all &= settled[c] = settle(c, mean[c], m2[c]);
-    if (all) return;
+    int64_t settled[TILE], count = 0;  // as wide as what they come from, for the vectorizer
+    for (int64_t c = 0; c < columns; c++) count += settled[c] = settle(c, mean[c], m2[c]);
+    if (count == columns) return;
 
     // what a column comes to does not depend on the others
     for (int64_t c = 0; c < columns; c++) center[c] = settled[c] ? center[c] : T(mean[c]);
@@ -178,7 +187,7 @@ template <class F>
 void merge_moments(const Columns& at, Channels part, const double* mean, const double* m2, F finish) {
     over_channels(at, part, [=, &at](int64_t channel, int64_t channels) {
         const int64_t columns = channels * at.repeat;
-        double center[TILE], square[TILE];  // the center as the first block's mean and what is added to it
+        double center[MERGED], square[MERGED];  // the center as the first block's mean and what is added to it
         for (int64_t c = 0; c < columns; c++) center[c] = square[c] = 0;
         const double* first = mean + channel * at.repeat;
         const auto size = [&](int64_t b) {
@@ -227,11 +236,14 @@ void block_sums(const Columns& at, Channels part, const T* x, const T* center, c
             first[to] = total[0];
             second[to] = total[1];
         } else {
-            column_sums<T>(rows, columns, first + to, second + to, [&](auto i, int64_t r, auto& sum) MG_INLINED {
-                const Vector<T> v = i.load(of + r * at.columns);
-                sum.v[0] += v;
-                sum.v[1] += v * (i.load(from + r * at.columns) - i.load(middle));
-            });
+            column_sums<T>(
+                rows, at.columns, columns, first + to, second + to,
+                [&](auto i, int64_t row, auto& sum) MG_INLINED {
+                    const Vector<T> v = i.load(of + row);
+                    sum.v[0] += v;
+                    sum.v[1] += v * (i.load(from + row) - i.load(middle));
+                },
+                from, of);
         }
     });
 }
@@ -239,7 +251,7 @@ void block_sums(const Columns& at, Channels part, const T* x, const T* center, c
 template <class F>
 void merge_sums(const Columns& at, Channels part, const double* first, const double* second, F finish) {
     over_channels(at, part, [=, &at](int64_t channel, int64_t channels) {
-        double total[2][TILE];
+        double total[2][MERGED];
         const int64_t columns = channels * at.repeat;
         for (int64_t c = 0; c < columns; c++) total[0][c] = total[1][c] = 0;
         for (int64_t b = 0; b < at.blocks; b++) {
@@ -287,13 +299,11 @@ void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& 
                 });
             } else {
                 over_rows<T>(
-                    rows, columns,
+                    rows, at.columns, columns,
                     [&](auto i) MG_INLINED { return Held<T, 3>{i.load(center), i.load(scale), i.load(offset)}; },
-                    [&](auto i, int64_t r, auto& by) MG_INLINED {
-                        write<walk>(i, to + r * at.columns,
-                                    (i.load(from + r * at.columns) - by.v[0]) * by.v[1] + by.v[2]);
-                    },
-                    [](auto, auto&) MG_INLINED {});
+                    [&](auto i, int64_t row, auto& by)
+                        MG_INLINED { write<walk>(i, to + row, (i.load(from + row) - by.v[0]) * by.v[1] + by.v[2]); },
+                    [](auto, auto&) MG_INLINED {}, from);
             }
         });
     });
@@ -320,14 +330,13 @@ void apply_backward(const Columns& at, Channels part, const T* x, const T* g, co
                                 MG_INLINED { write<walk>(i, to, map(i, 0, c, s, k, o)); });
             } else {
                 over_rows<T>(
-                    rows, columns,
+                    rows, at.columns, columns,
                     [&](auto i) MG_INLINED {
                         return Held<T, 4>{i.load(center), i.load(scale), i.load(slope), i.load(constant)};
                     },
-                    [&](auto i, int64_t r, auto& by) MG_INLINED {
-                        write<walk>(i, to + r * at.columns, map(i, r * at.columns, by.v[0], by.v[1], by.v[2], by.v[3]));
-                    },
-                    [](auto, auto&) MG_INLINED {});
+                    [&](auto i, int64_t row, auto& by)
+                        MG_INLINED { write<walk>(i, to + row, map(i, row, by.v[0], by.v[1], by.v[2], by.v[3])); },
+                    [](auto, auto&) MG_INLINED {}, from, of);
             }
         });
     });

@@ -73,8 +73,10 @@ void differentiate(int64_t width, const T* x, const T* gamma, T mean, T rstd, co
     const double inverse_width = 1 / double(width), s = rstd, shift = total[1] * inverse_width,
                  h_mean = total[2] * inverse_width, k = s * s * s * (total[0] * inverse_width - shift * h_mean);
     const T scale = T(s), offset = T(-shift * s), slope = T(-k), constant = T(shift * k - s * h_mean);
-    sweep<T, walk == SHORT ? 1 : 2>(0, width, [&](auto at, int) MG_INLINED {
+    sweep<T, walk == SHORT ? 1 : 2>(0, width, [&](auto at, int u) MG_INLINED {
         const Vector<T> d = centered ? at.load(x) - mean : at.load(x), v = at.load(g);
+        read_ahead<walk>(at, u, x + width);
+        read_ahead<walk>(at, u, g + width);
         if (dgamma) {
             at.store(dgamma, at.load(dgamma) + v * (centered ? d * scale + offset : d * scale));
             if (centered) at.store(dbeta, at.load(dbeta) + v);
