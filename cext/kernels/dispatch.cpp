@@ -4,7 +4,7 @@
 
 #include "isa.hpp"
 
-#ifdef MG_X86
+#if MG_X86
 MG_DECLARE_ISA(avx2)
 MG_DECLARE_ISA(avx512)
 #endif
@@ -35,7 +35,7 @@ struct Isa {
 
 // The best of those that the processor and the system support, or the one that MINIGRAD_ISA names.
 const Kernels* choose() {
-#ifdef MG_X86
+#if MG_X86
     __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
@@ -43,7 +43,7 @@ const Kernels* choose() {
 #endif
     const Isa isas[] = {
         {"baseline", true, MG_FILL(baseline)},
-#ifdef MG_X86
+#if MG_X86
         {"avx2", avx2, MG_FILL(avx2)},
         {"avx512", avx512, MG_FILL(avx512)},
 #endif
