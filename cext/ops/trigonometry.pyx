@@ -170,8 +170,8 @@ cpdef Array cosh(x):
     Examples
     --------
     >>> import minigrad as mg
-    >>> mg.cosh(mg.tensor([0.0, 1.0]))
-    tensor([1.       , 1.5430806])
+    >>> mg.cosh(mg.tensor([0.0, 1.0], dtype="float64"))
+    tensor([1.        , 1.54308063], dtype=float64)
     """
     return function(COSH, b"cosh", x, cosh_backward, INPUT)
 

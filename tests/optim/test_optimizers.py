@@ -240,7 +240,8 @@ def test_many_tensors_are_updated_like_one(name, options, device):
     for part in parts:
         part.requires_grad = True
     found = run(parts, [tensor(grads[a:b], device) for a, b in itertools.pairwise(ends)])
-    np.testing.assert_array_equal(found, run([tensor(values, device, True)], [tensor(grads, device)]))
+    expected = run([tensor(values, device, True)], [tensor(grads, device)])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-15)  # a compiler may fuse other products at an end
     norm = optimizer_norm([tensor(grads[a:b], device) for a, b in itertools.pairwise(ends)])
     assert norm == pytest.approx(np.linalg.norm(grads), rel=1e-13)
 
