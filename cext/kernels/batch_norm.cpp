@@ -9,7 +9,7 @@ namespace mg::MG_ISA {
 namespace {
 
 constexpr int64_t TILE = 1024;   // columns at a time
-constexpr int64_t MERGED = 128;  // the same where blocks are merged: less work, and tiles for all threads
+constexpr int64_t MERGED = 128;  // the same where blocks are merged: fewer, so that there are tiles for all threads
 
 constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -68,11 +68,12 @@ void over_channels(const Columns& at, Channels part, F f) {
 
 // f(at, row, held) for every register of the columns and every row, which begins at `row`. What belongs to the columns
 // is loaded once for four rows: held = load(at), before, and store(at, held), after. Two registers in turn, so that
-// lines are written as a whole; the rows that come soon are asked for in each array of `from`.
+// lines are written as a whole; what the next four rows read, in the arrays `from`, is asked for meanwhile.
 template <class T, class Load, class F, class Store, class... From>
 MG_INLINE void over_rows(int64_t rows, int64_t stride, int64_t columns, Load load, F f, Store store, From... from) {
-    constexpr int64_t L = LANES<T>, AHEAD = 4;
+    constexpr int64_t L = LANES<T>, GROUP = 4;
     const auto some = [&]<int count>(int64_t r) MG_INLINED {
+        const bool more = r + GROUP < rows;
         int64_t i = 0;
         for (; i + 2 * L <= columns; i += 2 * L) {
             const Whole<T> one{i}, two{i + L};
@@ -80,7 +81,10 @@ MG_INLINE void over_rows(int64_t rows, int64_t stride, int64_t columns, Load loa
 #pragma GCC unroll 4
             for (int k = 0; k < count; k++) {
                 const int64_t row = (r + k) * stride;
-                (__builtin_prefetch(from + row + AHEAD * stride + i, 0, 2), ...);
+                if (more) {
+                    (read_ahead<LONG>(one, 0, from + row + GROUP * stride), ...);
+                    (read_ahead<LONG>(two, 1, from + row + GROUP * stride), ...);
+                }
                 f(one, row, first);
                 f(two, row, second);
             }
@@ -94,7 +98,7 @@ MG_INLINE void over_rows(int64_t rows, int64_t stride, int64_t columns, Load loa
         });
     };
     int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) some.template operator()<4>(r);
+    for (; r + GROUP <= rows; r += GROUP) some.template operator()<GROUP>(r);
     for (; r < rows; r++) some.template operator()<1>(r);
 }
 
@@ -336,7 +340,7 @@ void apply_backward(const Columns& at, Channels part, const T* x, const T* g, co
                     },
                     [&](auto i, int64_t row, auto& by)
                         MG_INLINED { write<walk>(i, to + row, map(i, row, by.v[0], by.v[1], by.v[2], by.v[3])); },
-                    [](auto, auto&) MG_INLINED {}, from, of);
+                    [](auto, auto&) MG_INLINED {}, of, given ? of : from);
             }
         });
     });

@@ -157,6 +157,10 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
         batch = out.shape[0] if out.ndim == 3 else 1
         if out.size == 0:
             return
+        (op_b, ldb, stride_b), (op_a, lda, stride_a) = operand(b, k, n), operand(a, m, k)
+        if max(m, n, k, lda, ldb, batch) >= 1 << 31:
+            raise OverflowError(f"[matmul] expected sizes and strides below 2^31, as cuBLAS counts them, got {batch} "
+                                f"products of {m} x {k}, of stride {lda}, and {k} x {n}, of stride {ldb}")
         if bias is not None:
             self.copy(bias.detach().broadcast_to(out.shape), out)
             beta = 1.0
@@ -169,10 +173,6 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
             handle = cupy.cuda.device.get_cublas_handle()
             product = cublas.sgemmStridedBatched if out.dtype == "float32" else cublas.dgemmStridedBatched
             one, other = factor(1.0, out.dtype.name), factor(beta, out.dtype.name)
-            (op_b, ldb, stride_b), (op_a, lda, stride_a) = operand(b, k, n), operand(a, m, k)
-            if max(m, n, k, lda, ldb, batch) >= 1 << 31:
-                raise OverflowError(f"[matmul] expected sizes and strides below 2^31, as cuBLAS counts them, got "
-                                    f"{batch} products of {m} x {k}, {lda} apart, and {k} x {n}, {ldb} apart")
             product(handle, op_b, op_a, n, m, k, one[1], b.data_ptr(), ldb, stride_b, a.data_ptr(), lda,
                     stride_a, other[1], out.data_ptr(), n, m * n, batch)  # fmt: skip
 

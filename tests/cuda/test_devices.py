@@ -253,13 +253,13 @@ def test_memory_that_is_not_there():
     np.testing.assert_array_equal((before + mg.ones(3, device="cuda")).to("cpu").numpy(), 2)
 
 
-def test_a_product_larger_than_cublas_counts():
+@pytest.mark.parametrize("batch, m, k, n", [(1, 1 << 31, 3, 2), (1, 2, 1 << 31, 3), (1, 2, 3, 1 << 31), (1 << 31, 1, 2, 3)])
+def test_a_product_larger_than_cublas_counts(batch, m, k, n):
     from minigrad.cuda.backend import CUDA
 
-    a, b = (mg.zeros(shape, device="cuda:0") for shape in ((1, 3), (3, 2)))
-    tall, out = a.broadcast_to((1 << 31, 3)), mg.zeros((1, 2), device="cuda:0").broadcast_to((1 << 31, 2))
-    with pytest.raises(OverflowError, match=r"matmul.*below 2\^31.*1 products of 2147483648 x 3, 3 apart, and 3 x 2"):
-        CUDA(0).gemm(tall, b, out, 0.0, None)
+    a, b, out = (mg.zeros((1, 1, 1), device="cuda:0").broadcast_to((batch, *shape)) for shape in ((m, k), (k, n), (m, n)))
+    with pytest.raises(OverflowError, match=rf"matmul.*below 2\^31.*got {batch} products of {m} x {k}, .* and {k} x {n}, "):
+        CUDA(0).gemm(a, b, out, 0.0, None)
 
 
 def test_in_place_writes_are_seen():
