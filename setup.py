@@ -3,7 +3,7 @@
 What setuptools does not do by itself, and this file does:
 
 - the kernels are compiled once per instruction set, each time with its own flags; which one runs is
-  decided at run time (cext/kernels/dispatch.cpp);
+  decided at run time (cext/kernels/dispatch.cpp); a build in place leaves out those that this machine cannot run;
 - all objects of all modules compile in parallel, and only those whose source, headers or command changed;
 - MINIGRAD_DEBUG=1 builds with bounds checks, MINIGRAD_SANITIZE=1 with AddressSanitizer and UBSan besides.
 """
@@ -34,7 +34,7 @@ if X86:
     ISAS["avx2"] = "-mavx2 -mfma -mbmi2".split()
     ISAS["avx512"] = "-mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mbmi2 -mprefer-vector-width=512".split()
 
-COMMON = ["-std=c++20", "-fvisibility=hidden", f"-I{SOURCE}", f"-DMG_X86={int(X86)}"]
+COMMON = ["-std=c++20", "-fvisibility=hidden", f"-I{SOURCE}"]
 # Errno and traps are what stops a compiler from vectorizing; NaN, infinities and signed zeros are kept.
 KERNEL = "-fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp-simd -Wall -Wextra".split()
 # A module of Cython's runs 1.4 % more instructions at -O1 than at -O2, and compiles in two thirds of the time.
@@ -84,18 +84,25 @@ def extensions():
 class BuildEngine(build_ext):
     """Cython, then all objects in parallel, then the links."""
 
+    def run(self):
+        self.stays_here = self.inplace or self.editable_mode  # setuptools forgets the first while it builds
+        super().run()
+
     def build_extensions(self):
         if MAC:  # a universal Python would ask for two architectures at once, whose kernels differ
             os.environ.setdefault("ARCHFLAGS", f"-arch {platform.machine()}")
         self.objects = BUILD / f"objects-{sys.implementation.cache_tag}"
         python = [f"-I{path}" for path in self.compiler.include_dirs]
+        isas = self.runnable(ISAS) if self.stays_here else ISAS
         compiles, links = [], []
         for extension, generated in zip(self.extensions, self.cythonized(), strict=True):
             flags = [*COMMON, *OPTIMIZE["cython"], *python]
             jobs = [self.compilation(generated, "module", flags)]
             for source in map(Path, extension.sources[1:]):
-                isas = ISAS if source.parent.name == "kernels" and source != DISPATCH else {"baseline": []}
-                for isa, switches in isas.items():
+                variants = isas if source.parent.name == "kernels" else {"baseline": []}
+                if source == DISPATCH:
+                    variants = {"baseline": [f"-DMG_HAS_{isa.upper()}" for isa in isas]}
+                for isa, switches in variants.items():
                     flags = [*COMMON, *OPTIMIZE["kernel"], *KERNEL, *switches, f"-DMG_ISA={isa}"]
                     jobs.append(self.compilation(source, isa, flags))
             compiles += jobs
@@ -106,6 +113,16 @@ class BuildEngine(build_ext):
         with ThreadPoolExecutor(self.parallel if isinstance(self.parallel, int) else os.cpu_count()) as pool:
             list(pool.map(lambda job: self.make(*job), compiles))
             list(pool.map(lambda job: self.make(*job), links))
+
+    def runnable(self, isas):
+        """Those whose switches the compiler sets by itself for this machine's processor; all, where it cannot tell."""
+        command = [*self.compiler.compiler_so_cxx, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            return isas
+        macros = set(done.stdout.split())
+        needed = {isa: {f"__{s[2:].upper()}__" for s in isas[isa] if s[:2] == "-m" and "=" not in s} for isa in isas}
+        return {isa: isas[isa] for isa in isas if needed[isa] <= macros}
 
     def cythonized(self):
         """The .cpp file of every extension, written to build/ where it is out of date."""

@@ -1,22 +1,40 @@
-"""The C++ compiles for a processor that has none of x86's instructions."""
+"""The C++ compiles for processors that the build of this machine leaves out, with the build's own flags."""
 
 import os
+import platform
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).parents[1] / "cext"
+ROOT = Path(__file__).parents[1]
+SOURCES = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("cext/**/*.cpp"))]
 COMPILER = shutil.which("aarch64-linux-gnu-g++")
 REQUIRED = os.environ.get("MINIGRAD_REQUIRE_ARM64", "0") != "0"
 
+pytestmark = pytest.mark.skipif(not SOURCES, reason="no sources beside these tests")
 
-@pytest.mark.skipif(not SOURCES.exists(), reason="no sources beside these tests")
+
+def check(compiler, file, *flags):
+    build = runpy.run_path(str(ROOT / "setup.py"))
+    command = [compiler, *build["COMMON"], *build["KERNEL"], *flags, "-Werror", file]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.skipif(not COMPILER and not REQUIRED, reason="no compiler for arm64: Debian's g++-aarch64-linux-gnu")
-@pytest.mark.parametrize("file", [str(path.relative_to(SOURCES)) for path in sorted(SOURCES.rglob("*.cpp"))])
+@pytest.mark.parametrize("file", SOURCES)
 def test_compiles_for_arm64(file):
     assert COMPILER, "MINIGRAD_REQUIRE_ARM64 is set, but there is no aarch64-linux-gnu-g++ on the path"
-    flags = "-std=c++20 -DMG_X86=0 -fopenmp-simd -Wall -Wextra -Werror -fsyntax-only".split()
-    done = subprocess.run([COMPILER, *flags, f"-I{SOURCES}", SOURCES / file], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    check(COMPILER, file, "-fsyntax-only")
+
+
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="only x86 has AVX-512")
+@pytest.mark.parametrize("file", [file for file in SOURCES if file.startswith("cext/kernels/")])
+def test_compiles_for_avx512(file, tmp_path):
+    """Code and all, as switches and instructions meet only there."""
+    switches = runpy.run_path(str(ROOT / "setup.py"))["ISAS"]["avx512"]
+    names = [] if file.endswith("dispatch.cpp") else ["-DMG_ISA=avx512"]
+    check(os.environ.get("CXX", "g++"), file, *switches, *names, "-O1", "-c", "-o", str(tmp_path / "kernels.o"))

@@ -4,8 +4,11 @@
 
 #include "isa.hpp"
 
-#if MG_X86
+// The build says which there are besides the baseline: MG_HAS_AVX2, MG_HAS_AVX512.
+#if MG_HAS_AVX2
 MG_DECLARE_ISA(avx2)
+#endif
+#if MG_HAS_AVX512
 MG_DECLARE_ISA(avx512)
 #endif
 
@@ -35,16 +38,20 @@ struct Isa {
 
 // The best of those that the processor and the system support, or the one that MINIGRAD_ISA names.
 const Kernels* choose() {
-#if MG_X86
+#if MG_HAS_AVX2
     __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+#endif
+#if MG_HAS_AVX512
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 #endif
     const Isa isas[] = {
         {"baseline", true, MG_FILL(baseline)},
-#if MG_X86
+#if MG_HAS_AVX2
         {"avx2", avx2, MG_FILL(avx2)},
+#endif
+#if MG_HAS_AVX512
         {"avx512", avx512, MG_FILL(avx512)},
 #endif
     };
