@@ -1,9 +1,10 @@
 // Optimizer steps: one pass over all parameters of a list, and the norm of their gradients.
 //
-// The work is split over the elements of all tensors together. Constants are combined in double; the formulas are
-// PyTorch's.
+// The work is split over the elements of all tensors together, and walked in registers: an element's new value does not
+// depend on where it stands, as it could where a compiler fuses other products in the rest of a loop than in its body.
+// Constants are combined in double; the formulas are PyTorch's.
 #include "../runtime/pool.hpp"
-#include "math.hpp"
+#include "vector.hpp"
 
 namespace mg::MG_ISA {
 namespace {
@@ -30,18 +31,24 @@ int64_t total_size(const Tensors& list) {
     return total;
 }
 
-template <class Piece>
-void update(const Tensors& list, Piece piece) {
-    parallel(total_size(list), GRAIN, [&](int64_t begin, int64_t end) { each_piece(list, begin, end, piece); });
-}
-
 template <class T>
-MG_INLINE T* at(void* const* arrays, int64_t i) {
+MG_INLINE T* array(void* const* arrays, int64_t i) {
     return static_cast<T*>(arrays[i]);
 }
 template <class T>
-MG_INLINE const T* at(const void* const* arrays, int64_t i) {
+MG_INLINE const T* array(const void* const* arrays, int64_t i) {
     return static_cast<const T*>(arrays[i]);
+}
+
+// rule(i) gives the function of the registers of tensor i.
+template <class T, class Rule>
+void update(const Tensors& list, Rule rule) {
+    parallel(total_size(list), GRAIN, [&](int64_t begin, int64_t end) {
+        each_piece(list, begin, end, [&](int64_t i, int64_t first, int64_t last) {
+            const auto step = rule(i);
+            sweep<T, 1>(first, last, [&](auto at, int) MG_INLINED { step(at); });
+        });
+    });
 }
 
 // g += weight_decay p
@@ -49,24 +56,26 @@ MG_INLINE const T* at(const void* const* arrays, int64_t i) {
 // p -= lr buffer, nesterov: p -= lr (g + momentum buffer)
 template <class T>
 void sgd(const Tensors& list, const Step& step) {
+    const T lr = T(step.lr), decay = T(step.weight_decay);
+    update<T>(list, [=, &list](int64_t i) MG_INLINED {
+        T* const p = array<T>(list.p, i);
+        const T* const g = array<T>(list.g, i);
+        return [=](auto at) MG_INLINED { at.store(p, at.load(p) - lr * (at.load(g) + decay * at.load(p))); };
+    });
+}
+template <class T, bool first>
+void sgd_with_momentum(const Tensors& list, const Step& step) {
     const T lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
-    const bool first = step.first;
     const T fresh = T(1 - step.dampening), of_g = step.nesterov ? 1 : 0, of_buffer = step.nesterov ? momentum : 1;
-    update(list, [=, &list](int64_t i, int64_t begin, int64_t end) {
-        T* __restrict p = at<T>(list.p, i);
-        const T* __restrict g = at<T>(list.g, i);
-        if (!list.s1) {
-#pragma omp simd
-            for (int64_t j = begin; j < end; j++) p[j] -= lr * (g[j] + decay * p[j]);
-            return;
-        }
-        T* __restrict buffer = at<T>(list.s1, i);
-#pragma omp simd
-        for (int64_t j = begin; j < end; j++) {
-            const T d = g[j] + decay * p[j];
-            buffer[j] = first ? d : momentum * buffer[j] + fresh * d;
-            p[j] -= lr * (of_g * d + of_buffer * buffer[j]);
-        }
+    update<T>(list, [=, &list](int64_t i) MG_INLINED {
+        T *const p = array<T>(list.p, i), *const buffer = array<T>(list.s1, i);
+        const T* const g = array<T>(list.g, i);
+        return [=](auto at) MG_INLINED {
+            const Vector<T> d = at.load(g) + decay * at.load(p);
+            const Vector<T> b = first ? d : momentum * at.load(buffer) + fresh * d;
+            at.store(buffer, b);
+            at.store(p, at.load(p) - lr * (of_g * d + of_buffer * b));
+        };
     });
 }
 
@@ -79,20 +88,23 @@ void adam(const Tensors& list, const Step& step) {
     const T beta1 = T(step.beta1), beta2 = T(step.beta2), fresh1 = T(1 - step.beta1), fresh2 = T(1 - step.beta2);
     const T decay = T(step.decoupled ? 0 : step.weight_decay);
     const T shrink = T(step.decoupled ? 1 - step.lr * step.weight_decay : 1);
-    update(list, [=, &list](int64_t i, int64_t begin, int64_t end) {
-        T* __restrict p = at<T>(list.p, i);
-        const T* __restrict g = at<T>(list.g, i);
-        T* __restrict m = at<T>(list.s1, i);
-        T* __restrict v = at<T>(list.s2, i);
-        T* __restrict top = amsgrad ? at<T>(list.s3, i) : v;
-#pragma omp simd
-        for (int64_t j = begin; j < end; j++) {
-            const T d = g[j] + decay * p[j];
-            m[j] = beta1 * m[j] + fresh1 * d;
-            v[j] = beta2 * v[j] + fresh2 * (d * d);
-            if (amsgrad) top[j] = v[j] > top[j] || v[j] != v[j] ? v[j] : top[j];
-            p[j] = shrink * p[j] - rate * m[j] / (sqrt(top[j]) * root + eps);
-        }
+    update<T>(list, [=, &list](int64_t i) MG_INLINED {
+        T *const p = array<T>(list.p, i), *const m = array<T>(list.s1, i), *const v = array<T>(list.s2, i);
+        T* const top = amsgrad ? array<T>(list.s3, i) : nullptr;
+        const T* const g = array<T>(list.g, i);
+        return [=](auto at) MG_INLINED {
+            const Vector<T> d = at.load(g) + decay * at.load(p);
+            const Vector<T> first = beta1 * at.load(m) + fresh1 * d;
+            Vector<T> second = beta2 * at.load(v) + fresh2 * (d * d);
+            at.store(m, first);
+            at.store(v, second);
+            if constexpr (amsgrad) {
+                const Vector<T> before = at.load(top);
+                second = (second > before) | (second != second) ? second : before;
+                at.store(top, second);
+            }
+            at.store(p, shrink * at.load(p) - rate * first / (sqrt<T>(second) * root + eps));
+        };
     });
 }
 
@@ -103,26 +115,34 @@ template <class T, bool with_momentum, bool centered>
 void rmsprop(const Tensors& list, const Step& step) {
     const T lr = T(step.lr), decay = T(step.weight_decay), eps = T(step.eps), momentum = T(step.momentum);
     const T alpha = T(step.beta2), fresh = T(1 - step.beta2);
-    update(list, [=, &list](int64_t i, int64_t begin, int64_t end) {
-        T* __restrict p = at<T>(list.p, i);
-        const T* __restrict g = at<T>(list.g, i);
-        T* __restrict v = at<T>(list.s1, i);
-        T* __restrict buffer = with_momentum ? at<T>(list.s2, i) : p;
-        T* __restrict mean = centered ? at<T>(list.s3, i) : v;
-#pragma omp simd
-        for (int64_t j = begin; j < end; j++) {
-            const T d = g[j] + decay * p[j];
-            T variance = v[j] = alpha * v[j] + fresh * (d * d);
-            if (centered) {
-                const T a = mean[j] = alpha * mean[j] + fresh * d;
+    update<T>(list, [=, &list](int64_t i) MG_INLINED {
+        T *const p = array<T>(list.p, i), *const v = array<T>(list.s1, i);
+        T* const buffer = with_momentum ? array<T>(list.s2, i) : nullptr;
+        T* const mean = centered ? array<T>(list.s3, i) : nullptr;
+        const T* const g = array<T>(list.g, i);
+        return [=](auto at) MG_INLINED {
+            const Vector<T> d = at.load(g) + decay * at.load(p);
+            Vector<T> variance = alpha * at.load(v) + fresh * (d * d);
+            at.store(v, variance);
+            if constexpr (centered) {
+                const Vector<T> a = alpha * at.load(mean) + fresh * d;
+                at.store(mean, a);
                 variance -= a * a;
-                variance = variance < 0 ? 0 : variance;  // rounding
+                variance = variance < 0 ? Vector<T>{} : variance;  // rounding
             }
-            T change = d / (sqrt(variance) + eps);
-            if (with_momentum) change = buffer[j] = momentum * buffer[j] + change;
-            p[j] -= lr * change;
-        }
+            Vector<T> change = d / (sqrt<T>(variance) + eps);
+            if constexpr (with_momentum) {
+                change += momentum * at.load(buffer);
+                at.store(buffer, change);
+            }
+            at.store(p, at.load(p) - lr * change);
+        };
     });
+}
+
+template <class T>
+void sgd_any(const Tensors& list, const Step& step) {
+    (!list.s1 ? sgd<T> : step.first ? sgd_with_momentum<T, true> : sgd_with_momentum<T, false>)(list, step);
 }
 
 template <class T>
@@ -142,16 +162,15 @@ void adam_any(const Tensors& list, const Step& step) {
 template <class T>
 void adagrad(const Tensors& list, const Step& step) {
     const T lr = T(step.lr), decay = T(step.weight_decay), eps = T(step.eps);
-    update(list, [=, &list](int64_t i, int64_t begin, int64_t end) {
-        T* __restrict p = at<T>(list.p, i);
-        const T* __restrict g = at<T>(list.g, i);
-        T* __restrict s = at<T>(list.s1, i);
-#pragma omp simd
-        for (int64_t j = begin; j < end; j++) {
-            const T d = g[j] + decay * p[j];
-            s[j] += d * d;
-            p[j] -= lr * d / (sqrt(s[j]) + eps);
-        }
+    update<T>(list, [=, &list](int64_t i) MG_INLINED {
+        T *const p = array<T>(list.p, i), *const s = array<T>(list.s1, i);
+        const T* const g = array<T>(list.g, i);
+        return [=](auto at) MG_INLINED {
+            const Vector<T> d = at.load(g) + decay * at.load(p);
+            const Vector<T> sum = at.load(s) + d * d;
+            at.store(s, sum);
+            at.store(p, at.load(p) - lr * d / (sqrt<T>(sum) + eps));
+        };
     });
 }
 
@@ -163,7 +182,7 @@ double sum_of_squares(const Tensors& list) {
     double sums[PIECES] = {}, sum = 0;
     parallel(total, step, [&](int64_t begin, int64_t end) {
         each_piece(list, begin, end, [&](int64_t i, int64_t first, int64_t last) {
-            const T* g = at<T>(list.g, i);
+            const T* g = array<T>(list.g, i);
             double part = 0;
 #pragma omp simd reduction(+ : part)
             for (int64_t j = first; j < last; j++) part += double(g[j]) * double(g[j]);
@@ -176,7 +195,7 @@ double sum_of_squares(const Tensors& list) {
 
 template <class T>
 void fill(Kernels& k, int i) {
-    k.sgd[i] = sgd<T>;
+    k.sgd[i] = sgd_any<T>;
     k.adam[i] = adam_any<T>;
     k.rmsprop[i] = rmsprop_any<T>;
     k.adagrad[i] = adagrad<T>;

@@ -49,6 +49,13 @@ MG_INLINE Vector<T> map(Vector<T> v, F f) {
     return *reinterpret_cast<Lanes*>(lane);
 }
 
+template <class T>
+MG_INLINE Vector<T> sqrt(Vector<T> v) {  // one instruction in either precision
+#pragma omp simd
+    for (int i = 0; i < LANES<T>; i++) v[i] = sizeof(T) == 4 ? __builtin_sqrtf(v[i]) : __builtin_sqrt(v[i]);
+    return v;
+}
+
 template <class T, int bytes>
 struct Halves {
     typename VectorOf<T, bytes / 2>::type low, high;
