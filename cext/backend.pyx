@@ -241,7 +241,7 @@ cdef class Backend:
         raise NotImplementedError
 
     cpdef add_at(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array v):
-        """x[outer, index[j], inner] += v[outer, j, inner], in the order of j."""
+        """x[outer, index[j], inner] += v[outer, j, inner], in the order of j; floats."""
         raise NotImplementedError
 
     cpdef take_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array out):
@@ -249,7 +249,7 @@ cdef class Backend:
         raise NotImplementedError
 
     cpdef add_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array v):
-        """x[o, index[o, j, i], i] += v[o, j, i], in the order of j."""
+        """x[o, index[o, j, i], i] += v[o, j, i], in the order of j; floats."""
         raise NotImplementedError
 
     cpdef argsort(self, Array x, bint descending, Array out):

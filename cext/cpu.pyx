@@ -52,6 +52,15 @@ cdef int elementwise(str what, Loop loop, int operands, Array a, Array b, Array 
     return 0
 
 
+def is_defined(str primitive, int op, int code):
+    """bool: whether "unary", "binary" or "reduce" has this operation for a dtype; every device has what the CPU has."""
+    if primitive == "unary":
+        return kernels.unary[op][code] != NULL
+    if primitive == "binary":
+        return kernels.binary[op][code] != NULL
+    return kernels.reduce[op][code] != NULL
+
+
 cdef inline void fill_operand(Strided* s, int k, Array x) noexcept:
     cdef int d
     s.data[k] = x.data
@@ -335,14 +344,15 @@ cdef class CPU(Backend):
                <const int64_t*>index.data, v.data)
 
     cpdef add_at(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array v):
-        launch(v.count, kernels.add_at[x.code], outer, n, inner, x.data, index.count,
+        launch(v.count, kernels.add_at[x.code - FLOAT32], outer, n, inner, x.data, index.count,
                <const int64_t*>index.data, v.data)
 
     cpdef take_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array out):
         launch(out.count, kernels.take_along[x.code], outer, n, inner, x.data, m, <const int64_t*>index.data, out.data)
 
     cpdef add_along(self, int64_t outer, int64_t n, int64_t inner, Array x, int64_t m, Array index, Array v):
-        launch(v.count, kernels.add_along[x.code], outer, n, inner, x.data, m, <const int64_t*>index.data, v.data)
+        launch(v.count, kernels.add_along[x.code - FLOAT32], outer, n, inner, x.data, m, <const int64_t*>index.data,
+               v.data)
 
     # Sorting is NumPy's, whose vectorized sorts are hard to beat.
 

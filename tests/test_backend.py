@@ -6,7 +6,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.cuda.backend import CUDA
-from minigrad.engine import backend, cpu
+from minigrad.engine import array, backend, cpu
 
 ABSTRACT = {name: method for name, method in vars(backend.Backend).items() if not name.startswith("_")}
 BACKENDS = [cpu.CPU, CUDA]
@@ -53,3 +53,20 @@ def test_the_interface_is_abstract_and_documented():
     ):  # fmt: skip
         with pytest.raises(NotImplementedError):
             call()
+
+
+UNDEFINED = [
+    pytest.param(primitive, op, dtype, id=f"{primitive}-{op.name}-{dtype}")
+    for primitive, ops in {"unary": backend.Unary, "binary": backend.Binary, "reduce": backend.Reduce}.items()
+    for op in ops for dtype in ("bool", "int32", "int64", "float32", "float64")
+    if not cpu.is_defined(primitive, op, array.Code[dtype.upper()])
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("primitive, op, dtype", UNDEFINED)
+def test_what_a_dtype_does_not_have_is_refused(primitive, op, dtype, device):
+    x, out = (mg.ones(3, dtype=dtype, device=device) for _ in range(2))
+    arguments = {"unary": (x, out), "binary": (x, x, out), "reduce": (1, 3, 1, x, out)}[primitive]
+    one = cpu.CPU() if device == "cpu" else CUDA(0)
+    with pytest.raises(TypeError, match=rf"^\[{primitive}\] not defined for {dtype}"):
+        getattr(one, primitive)(op, *arguments)

@@ -80,7 +80,6 @@ void put(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, void* x_, in
     });
 }
 
-// Integers wrap around, so T is unsigned for them.
 template <class T>
 void add_at(int64_t outer, int64_t n, int64_t inner, void* x_, int64_t m, const int64_t* index, const void* v_) {
     T* x = static_cast<T*>(x_);
@@ -121,17 +120,13 @@ void add_along(int64_t outer, int64_t n, int64_t inner, void* x_, int64_t m, con
 void fill_index(Kernels& k) {
     k.take = take;
     k.put = put;
-    k.add_at[INT32] = add_at<uint32_t>;
-    k.add_at[INT64] = add_at<uint64_t>;
-    k.add_at[FLOAT32] = add_at<float>;
-    k.add_at[FLOAT64] = add_at<double>;
+    k.add_at[0] = add_at<float>;
+    k.add_at[1] = add_at<double>;
     k.take_along[BOOL] = take_along<uint8_t>;
     k.take_along[INT32] = k.take_along[FLOAT32] = take_along<uint32_t>;
     k.take_along[INT64] = k.take_along[FLOAT64] = take_along<uint64_t>;
-    k.add_along[INT32] = add_along<uint32_t>;
-    k.add_along[INT64] = add_along<uint64_t>;
-    k.add_along[FLOAT32] = add_along<float>;
-    k.add_along[FLOAT64] = add_along<double>;
+    k.add_along[0] = add_along<float>;
+    k.add_along[1] = add_along<double>;
 }
 
 }  // namespace mg::MG_ISA

@@ -227,12 +227,12 @@ struct Kernels {
     void (*put)(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, void* x, int64_t m, const int64_t* index,
                 const void* v);
     //   x[outer, index[j], inner] += v[outer, j, inner]; always in the order of j
-    void (*add_at[DTYPES])(int64_t outer, int64_t n, int64_t inner, void* x, int64_t m, const int64_t* index,
+    void (*add_at[FLOATS])(int64_t outer, int64_t n, int64_t inner, void* x, int64_t m, const int64_t* index,
                            const void* v);
     //   the same with an index per element: index[outer, m, inner]
     void (*take_along[DTYPES])(int64_t outer, int64_t n, int64_t inner, const void* x, int64_t m, const int64_t* index,
                                void* y);
-    void (*add_along[DTYPES])(int64_t outer, int64_t n, int64_t inner, void* x, int64_t m, const int64_t* index,
+    void (*add_along[FLOATS])(int64_t outer, int64_t n, int64_t inner, void* x, int64_t m, const int64_t* index,
                               const void* v);
 
     // optimizer.cpp: every parameter of a list in one call

@@ -7,7 +7,7 @@ from minigrad.engine.array cimport (
     view,
 )
 from minigrad.engine.backend cimport ADD, SUM, backend
-from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand
+from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, refuse_bool
 from minigrad.engine.tape cimport Node, recording, track, unrecorded
 
 
@@ -450,8 +450,6 @@ cdef int sum_backward(Node node, Array g) except -1:
 
 
 cdef Array summed(Array x, list axes, bint keepdims):
-    if x.code == BOOL or x.code == INT32:
-        x = cast(x, INT64)      # as the array API: small integers are summed in the default integer
     cdef Array plain
     cdef Array out = reduced(x, axes, keepdims, x.code)
     plain, outer, n, inner = reduction(x, axes)
@@ -471,18 +469,29 @@ cdef Array sum_to(Array g, tuple shape):
     return reshape_to(summed(g, axes, False), shape)
 
 
+cdef Array summand(str op, object x, object dtype):
+    """The operand of sums and products, of the dtype asked for or, as the array API has it, no small integer."""
+    cdef Array a = operand(op, x)
+    if dtype is not None:
+        a = cast(a, code_of(dtype, op))
+        refuse_bool(op, a)
+    elif a.code == BOOL or a.code == INT32:
+        a = cast(a, INT64)
+    return a
+
+
 def sum(x, axis=None, *, keepdims=False, dtype=None):
     """The sum of the elements over `axis` (an int, a tuple, or None for all).
 
     Parameters
     ----------
     x : Tensor
-        Of any dtype; bool and int32 are summed in int64.
+        Of any dtype.
     axis : int, tuple of int or None
     keepdims : bool
         Keep the summed axes with length one.
     dtype : DType, optional
-        Convert x first.
+        What x is converted to first, and the result's dtype; int64 for bool and int32, otherwise x's. Not bool.
 
     Returns
     -------
@@ -495,7 +504,5 @@ def sum(x, axis=None, *, keepdims=False, dtype=None):
     >>> mg.sum(mg.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
     tensor([4., 6.])
     """
-    cdef Array a = operand("sum", x)
-    if dtype is not None:
-        a = cast(a, code_of(dtype, "sum"))
+    cdef Array a = summand("sum", x, dtype)
     return summed(a, many_axes("sum", axis, a.ndim_), keepdims)

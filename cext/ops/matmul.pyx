@@ -1,7 +1,9 @@
 """Matrix products, and the affine map of a layer."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, is_float, itemsize, shape_of, view
+from minigrad.engine.array cimport (
+    BOOL, INT64, MAX_NDIM, Array, check_same_device, empty, is_float, itemsize, shape_of, view,
+)
 from minigrad.engine.backend cimport backend
 from minigrad.engine.ops.arguments cimport float_operand, layer_bias, operand
 from minigrad.engine.ops.layout cimport (
@@ -151,15 +153,15 @@ cdef Array in_batches(Array x, tuple batch):
 
 
 cdef Array integer_product(Array a, Array b):
-    """Integers have no BLAS: multiply and sum. No gradient."""
+    """Integers have no BLAS: multiply and sum. Of bools the result is whether there is a term. No gradient."""
     from minigrad.engine.ops.arithmetic import multiply
     if a.ndim_ == 1:
         return squeeze(integer_product(expand_dims(a, 0), b), -2 if b.ndim_ > 1 else 0)
     if b.ndim_ == 1:
         return squeeze(integer_product(a, expand_dims(b, 1)), -1)
     cdef Array terms = multiply(expand_dims(a, -1), expand_dims(b, -3))
-    cdef int code = max(a.code, b.code)
-    return cast(summed(terms, [terms.ndim_ - 2], False), code)
+    cdef int code = terms.code
+    return cast(summed(cast(terms, INT64) if code == BOOL else terms, [terms.ndim_ - 2], False), code)
 
 
 # ── linear: Y = X Wᵀ + b, dX = G W, dW = Gᵀ X, db = sum of G over rows ────────────────────────────

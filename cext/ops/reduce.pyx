@@ -2,7 +2,7 @@
 from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport BOOL, INT32, INT64, Array, alias, code_of, empty_as, shape_of
+from minigrad.engine.array cimport BOOL, INT64, Array, alias, empty_as, shape_of
 from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, SQRT, backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.ops.arguments cimport float_operand, many_axes, one_axis, operand
@@ -10,7 +10,7 @@ from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtr
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.functions cimport exp, square
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summed, zeros,
+    broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summand, summed, zeros,
 )
 from minigrad.engine.tape cimport Node, passed, recording, track, unrecorded
 
@@ -170,17 +170,22 @@ cdef Array cut(Array x, int64_t start, int64_t stop):
 def prod(x, axis=None, *, keepdims=False, dtype=None):
     """The product of the elements over `axis`; the gradient is right also where elements are 0.
 
+    Parameters
+    ----------
+    x : Tensor
+    axis : int, tuple of int or None
+    keepdims : bool
+        Keep the axes with length one.
+    dtype : DType, optional
+        What x is converted to first, and the result's dtype; int64 for bool and int32, otherwise x's. Not bool.
+
     Examples
     --------
     >>> import minigrad as mg
     >>> mg.prod(mg.tensor([2.0, 3.0, 4.0]))
     tensor(24.)
     """
-    cdef Array a = operand("prod", x), plain
-    if dtype is not None:
-        a = cast(a, code_of(dtype, "prod"))
-    if a.code == BOOL or a.code == INT32:
-        a = cast(a, INT64)
+    cdef Array a = summand("prod", x, dtype), plain
     axes = many_axes("prod", axis, a.ndim_)
     cdef Array out = reduced(a, axes, keepdims, a.code)
     plain, outer, n, inner = reduction(a, axes)
@@ -351,7 +356,7 @@ def cumulative_sum(x, axis=None, *, dtype=None, include_initial=False):
     x : Tensor
     axis : int, optional
     dtype : DType, optional
-        Convert x first.
+        What x is converted to first, and the result's dtype; int64 for bool and int32, otherwise x's. Not bool.
     include_initial : bool
         Begin with a 0, so that the axis is one longer.
 
@@ -361,14 +366,10 @@ def cumulative_sum(x, axis=None, *, dtype=None, include_initial=False):
     >>> mg.cumulative_sum(mg.tensor([1.0, 2.0, 3.0]))
     tensor([1., 3., 6.])
     """
-    cdef Array a = operand("cumulative_sum", x), plain
+    cdef Array a = summand("cumulative_sum", x, dtype), plain
     if axis is None and a.ndim_ != 1:
         raise ValueError(f"[cumulative_sum] expected an axis for {a.ndim_} axes")
     cdef int k = one_axis("cumulative_sum", 0 if axis is None else axis, a.ndim_)
-    if dtype is not None:
-        a = cast(a, code_of(dtype, "cumulative_sum"))
-    if a.code == BOOL or a.code == INT32:
-        a = cast(a, INT64)
     cdef Array out = empty_as(a, a.code)
     plain, outer, n, inner = reduction(a, [k])
     backend(a).cumulative_sum(outer, n, inner, plain, out)

@@ -17,6 +17,7 @@ from minigrad.cuda.softmax import Softmax
 from minigrad.cuda.windows import Windows
 from minigrad.engine.array import Code
 from minigrad.engine.backend import register
+from minigrad.engine.cpu import is_defined
 from minigrad.engine.tensor import Tensor
 
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
@@ -92,6 +93,13 @@ def hand_over(device: int, stream: int | None) -> None:
         cupy.cuda.runtime.streamWaitEvent(stream or 1, event.ptr)
 
 
+@functools.cache
+def check_defined(primitive: str, op: int, dtype: str) -> None:
+    """Refuse an operation that a dtype does not have: a kernel would leave its result as it finds it."""
+    if not is_defined(primitive, op, Code[dtype.upper()]):
+        raise TypeError(f"[{primitive}] not defined for {dtype}")
+
+
 class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
     """The primitives on one GPU."""
 
@@ -101,10 +109,12 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
     # ── elementwise ──
 
     def unary(self, op: int, x: Tensor, out: Tensor) -> None:
+        check_defined("unary", op, x.dtype.name)
         dense = x.is_contiguous() and out.is_contiguous()
         launch("elementwise.cu", "unary", x.dtype.name, self.device, out.size, op, out.size, dense, out.shape, x, out)
 
     def binary(self, op: int, a: Tensor, b: Tensor, out: Tensor) -> None:
+        check_defined("binary", op, a.dtype.name)
         dense = a.is_contiguous() and b.is_contiguous() and out.is_contiguous()
         launch("elementwise.cu", "binary", a.dtype.name, self.device, out.size, op, out.size, dense, out.shape, a, b,
                out)  # fmt: skip
@@ -128,6 +138,7 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
     # ── reductions ──
 
     def reduce(self, op: int, outer: int, n: int, inner: int, x: Tensor, out: Tensor) -> None:
+        check_defined("reduce", op, x.dtype.name)
         if out.size == 0:
             return
         tile = Tile(outer, n, inner)

@@ -127,9 +127,7 @@ extern "C" __global__ void take_along(int64 outer, int64 n, int64 inner, int64 m
 
 // ---- sums ---------------------------------------------------------------------------------------------------------
 
-#if !BOOLEAN
-typedef Traits<T>::Wrapping W;
-
+#if FLOATING
 // Where the indices stand: one list for all columns, or one for each, [outer, m, inner]
 struct Indices {
     const int64* index;
@@ -145,8 +143,7 @@ extern "C" __global__ void add_columns(int64 outer, int64 n, int64 inner, int64 
     FOR_EACH(column, outer * inner) {
         const int64 o = column / inner, i = column % inner;
         for (int64 j = 0; j < m; j++) {
-            T& to = x[(o * n + at.at(o, j, i)) * inner + i];
-            to = T(W(to) + W(v[(o * m + j) * inner + i]));
+            x[(o * n + at.at(o, j, i)) * inner + i] += v[(o * m + j) * inner + i];
         }
     }
 }
@@ -166,10 +163,10 @@ extern "C" __global__ void add_sorted(int64 outer, int64 n, int64 inner, int64 m
             const int64 middle = last + (beyond - last) / 2;
             (at.at(o, sorted[middle], i) == place ? last : beyond) = middle;
         }
-        W total = W(x[(o * n + place) * inner + i]);
+        T total = x[(o * n + place) * inner + i];
 #pragma unroll 8
-        for (int64 l = k; l < beyond; l++) total += W(v[(o * m + sorted[l]) * inner + i]);
-        x[(o * n + place) * inner + i] = T(total);
+        for (int64 l = k; l < beyond; l++) total += v[(o * m + sorted[l]) * inner + i];
+        x[(o * n + place) * inner + i] = total;
     }
 }
 #endif

@@ -6,12 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from kernels import EVERY
 
 from minigrad.cuda import launch
 
-DTYPES = {"elementwise.cu": tuple(launch.TYPES), "reduce.cu": tuple(launch.TYPES)}
-MODULES = [(path.name, dtype) for path in sorted(launch.FOLDER.glob("*.cu"))
-           for dtype in DTYPES.get(path.name, ("float32", "float64"))]  # fmt: skip
+MODULES = sorted({(file, dtype) for file, _, dtype in EVERY})
 ARCHITECTURES = (75, 80, 90)
 
 
@@ -61,11 +60,11 @@ def compile_for(code, options):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("file, dtype", MODULES)
 def test_compiles(file, dtype, architecture):
-    code, kernels = launch.source(file)
+    code, _ = launch.source(file)
     log, image = compile_for(code, (*launch.options(dtype), f"--gpu-architecture=sm_{architecture}"))
     assert image, log
     assert not log.strip("\0 \n"), log
-    assert any(name.encode() in image for name in kernels)
+    assert all(name.encode() in image for of, name, d in EVERY if (of, d) == (file, dtype))
 
 
 @pytest.mark.skipif(NVRTC is None, reason="NVRTC cannot be found: pip install nvidia-cuda-nvrtc-cu12")

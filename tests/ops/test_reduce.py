@@ -224,6 +224,25 @@ def test_logsumexp_of_large_numbers_has_a_gradient(device):
 # ── running sums ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize("f", [mg.sum, mg.prod, mg.cumulative_sum])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("given", ["bool", "int32", "float64"])
+def test_sums_and_products_are_of_the_dtype_asked_for(f, dtype, given, device):
+    values = np.array([3, 1, 2, 40_000, 70_000]).astype(given)
+    got = f(tensor(values, device), axis=0, dtype=dtype)
+    assert got.dtype == dtype
+    numpy = {mg.sum: np.sum, mg.prod: np.prod, mg.cumulative_sum: np.cumsum}[f]
+    np.testing.assert_array_equal(array(got), numpy(values, axis=0, dtype=dtype))  # int32 wraps around in both
+
+
+@pytest.mark.parametrize("f", [mg.sum, mg.prod, mg.cumulative_sum])
+def test_no_sum_or_product_is_of_bools(f, device):
+    x = tensor(np.array([True, False]), device)
+    assert f(x, axis=0).dtype == "int64"
+    with pytest.raises(TypeError, match=rf"^\[{f.__name__}\] not defined for bool"):
+        f(x, axis=0, dtype="bool")
+
+
 def test_cumulative_sum(device):
     x = tensor(np.array([1, 2, 3], np.int32), device)
     assert mg.cumulative_sum(x).dtype == "int64"

@@ -1,0 +1,185 @@
+"""No kernel is left out: each runs in each dtype that it is written for, and gives what the CPU gives."""
+
+import numpy as np
+from kernels import EVERY
+
+import minigrad as mg
+from minigrad import nn, optim
+from minigrad.cuda import launch
+from minigrad.nn import functional as F
+
+
+class Draw:
+    """Random tensors of one dtype on one device, the same on every device."""
+
+    def __init__(self, dtype, device):
+        self.dtype, self.device, self.rng = dtype, device, np.random.default_rng(7)
+
+    def __call__(self, *shape, dtype=None, requires_grad=False):
+        values = (3 * self.rng.standard_normal(shape)).astype(dtype or self.dtype)
+        return mg.tensor(values, device=self.device, requires_grad=requires_grad)
+
+    def leaf(self, *shape):
+        return self(*shape, requires_grad=True)
+
+    def index(self, n, *shape):
+        return mg.tensor(self.rng.integers(0, n, shape), device=self.device)
+
+    def gradients(self, y, *leaves):
+        """y, and its gradients for a random cotangent."""
+        return y, *mg.grad(y, leaves, self(*y.shape))
+
+
+# What follows works on a Draw and returns all it computed.
+
+def elements(draw):
+    x, y = draw(5, 7), draw(7)
+    return (mg.bitwise_invert(x) if draw.dtype == "bool" else -x, x == y, mg.where(x > y, x, y), x.T.contiguous(), x.to("int64"),
+            mg.full((3,), 1, dtype=draw.dtype, device=draw.device))  # fmt: skip
+
+
+def reductions(draw):
+    return mg.any(draw(6, 9), axis=1), mg.all(draw(40_000)), mg.max(draw(3, 30_000), axis=1)
+
+
+def running_sums(draw):
+    return mg.cumulative_sum(draw(3, 50), axis=1, dtype=draw.dtype)
+
+
+def order(draw):
+    return mg.argsort(draw(3, 40)), mg.argsort(draw(2_500))
+
+
+def places(draw):
+    x, index = draw(6, 4), draw.index(6, 5)
+    taken = x[index], mg.take_along_axis(x, draw.index(6, 3, 4), axis=0)
+    x[index] = draw(5, 4)
+    return *taken, x
+
+
+def indexed_sums(draw):
+    x = draw.leaf(6, 4)
+    return (*draw.gradients(mg.take(x, draw.index(6, 5), axis=0), x), *draw.gradients(x[draw.index(6, 90)], x),
+            *draw.gradients(mg.take_along_axis(x, draw.index(6, 90, 4), axis=0), x))  # fmt: skip
+
+
+def random_numbers(draw):
+    mg.manual_seed(3)
+    of = {"shape": (50,), "device": draw.device}
+    kept = F.dropout(draw(9, 9), 0.4)
+    return mg.random.uniform(**of, dtype=draw.dtype), mg.random.normal(**of, dtype=draw.dtype), kept
+
+
+def random_integers(draw):
+    mg.manual_seed(3)
+    return mg.random.randint(0, 9, (50,), device=draw.device)
+
+
+def moments(draw):
+    return mg.var(draw(6, 50), axis=1), mg.std(draw(60, 5), axis=0)
+
+
+def softmaxes(draw):
+    x, logits, labels = draw.leaf(5, 9), draw.leaf(6, 7), draw.index(7, 6)
+    weight = mg.exp(draw(7) / 9).detach()
+    return (*draw.gradients(mg.softmax(x, axis=1), x), *draw.gradients(mg.log_softmax(x, axis=1), x),
+            mg.logsumexp(x, axis=1), *draw.gradients(F.cross_entropy(logits, labels, weight=weight), logits))  # fmt: skip
+
+
+def row_norms(draw):
+    """Rows that a team holds in registers, and rows that are too long for that."""
+    found = []
+    for width in (36, 9_004):
+        x, w, b = draw.leaf(3, width), draw.leaf(width), draw.leaf(width)
+        found += draw.gradients(mg.layer_norm(x, width, w, b), x, w, b)
+        found += draw.gradients(mg.rms_norm(x, width, w), x, w)
+    return found
+
+
+def group_norms(draw):
+    found = []
+    for inner in (10, 9_004):
+        x, w, b = draw.leaf(2, 4, inner), draw.leaf(4), draw.leaf(4)
+        found += draw.gradients(mg.group_norm(x, 2, w, b), x, w, b)
+    return found
+
+
+def batch_norms(draw):
+    """Statistics of a batch, whole and in pieces, and statistics that are given."""
+    found = []
+    for rows in (30, 3_000):
+        x, w, b = draw.leaf(rows, 3), draw.leaf(3), draw.leaf(3)
+        found += draw.gradients(F.batch_norm(x, None, None, w, b, training=True), x, w, b)
+        found += draw.gradients(F.batch_norm(x, draw(3), draw(3) ** 2, w, b), x, w, b)
+    return found
+
+
+def convolutions(draw):
+    """Few results, which narrow tiles compute, and just enough for wide ones: 132 tiles of 64 rows by 128 columns."""
+    found = []
+    for channels, size, window in ((2, 8, 3), (17, 130, 1)):
+        x, b = draw.leaf(1, channels, size, size), draw.leaf(channels)
+        w = draw.leaf(channels, channels, window, window)
+        found += draw.gradients(F.conv2d(x, w, b), x, w, b)
+    return found
+
+
+def poolings(draw):
+    x = draw.leaf(2, 3, 8, 8)
+    return *draw.gradients(F.max_pool2d(x, 2), x), *draw.gradients(F.avg_pool2d(x, 2), x)
+
+
+def recurrences(draw):
+    mg.manual_seed(5)
+    layer, x = nn.LSTM(3, 5, norm="layer").to(draw.device).to(draw.dtype), draw.leaf(4, 2, 3)
+    return draw.gradients(layer(x)[0], x, *layer.parameters())
+
+
+def optimizers(draw):
+    rules = optim.SGD, optim.Adam, optim.RMSprop, optim.Adagrad
+    found = []
+    for rule in rules:
+        p = draw.leaf(40)
+        p.grad = draw(40)
+        found.append(optim.clip_grad_norm_([p], 1.0))
+        rule([p], lr=0.1).step()
+        found.append(p)
+    return found
+
+
+FOR_ALL = elements, reductions, order, places
+FOR_FLOATS = (
+    *FOR_ALL, running_sums, indexed_sums, random_numbers, moments, softmaxes, row_norms, group_norms, batch_norms,
+    convolutions, poolings, recurrences, optimizers,
+)  # fmt: skip
+WORK = {
+    "bool": FOR_ALL, "int32": (*FOR_ALL, running_sums), "int64": (*FOR_ALL, running_sums, random_integers),
+    "float32": FOR_FLOATS, "float64": FOR_FLOATS,
+}  # fmt: skip
+TOLERANCE = {"float32": 2e-4, "float64": 1e-10}
+
+
+def values(results):
+    """NumPy arrays of one result or several."""
+    several = results if isinstance(results, (tuple, list)) else [results]
+    return [one.detach().to("cpu").numpy() if isinstance(one, mg.Tensor) else np.asarray(one) for one in several]
+
+
+def test_every_kernel_runs_and_agrees_with_the_cpu(monkeypatch):
+    started, kernel = set(), launch._kernel
+
+    def recorded(file, name, dtype, device):
+        started.add((file, name, dtype))
+        return kernel(file, name, dtype, device)
+
+    monkeypatch.setattr(launch, "_kernel", recorded)
+    for dtype, several in WORK.items():
+        for work in several:
+            expected, got = (values(work(Draw(dtype, device))) for device in ("cpu", "cuda:0"))
+            for k, (e, g) in enumerate(zip(expected, got, strict=True)):
+                where = f"result {k} of {work.__name__} in {dtype}"
+                assert (e.shape, e.dtype) == (g.shape, g.dtype), where
+                tolerance = TOLERANCE.get(dtype, 0)
+                scale = np.abs(e).max() if e.size and tolerance else 0
+                np.testing.assert_allclose(g, e, rtol=tolerance, atol=tolerance * scale, err_msg=where)
+    assert started == EVERY
