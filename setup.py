@@ -3,7 +3,8 @@
 What setuptools does not do by itself, and this file does:
 
 - the kernels are compiled once per instruction set, each time with its own flags; which one runs is
-  decided at run time (cext/kernels/dispatch.cpp); a build in place leaves out those that this machine cannot run;
+  decided at run time (cext/kernels/dispatch.cpp); a build in place, or with checks, leaves out those that this
+  machine cannot run;
 - all objects of all modules compile in parallel, and only those whose source, headers or command changed;
 - MINIGRAD_DEBUG=1 builds with bounds checks, MINIGRAD_SANITIZE=1 with AddressSanitizer and UBSan besides.
 """
@@ -85,7 +86,7 @@ class BuildEngine(build_ext):
     """Cython, then all objects in parallel, then the links."""
 
     def run(self):
-        self.stays_here = self.inplace or self.editable_mode  # setuptools forgets the first while it builds
+        self.stays_here = DEBUG or self.inplace or self.editable_mode  # setuptools forgets this while it builds
         super().run()
 
     def build_extensions(self):
