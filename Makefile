@@ -86,6 +86,7 @@ gpu-check: $(VENV)/built $(VENV)/test
 	@if nvidia-smi > /dev/null 2>&1 && command -v compute-sanitizer > /dev/null; then \
 		MINIGRAD_TEST_DEVICES=cuda:0 compute-sanitizer --error-exitcode 1 $(IN)/pytest tests/ops -k cuda $(ARGS); \
 	else echo 'compute-sanitizer was not run: it needs a GPU and the CUDA toolkit'; fi
+	@if nvidia-smi > /dev/null 2>&1; then $(FETCH) 'jax[cuda12]' optax || echo 'JAX cannot be installed here'; fi
 	$(IN)/python benchmarks/gpu.py --write
 
 bench: $(VENV)/built $(VENV)/peers

@@ -21,8 +21,9 @@ from workloads import norm_shapes, parse
 
 HERE = Path(__file__).resolve().parent
 EMULATION = HERE.parent / "tests" / "emulation"
-STEPS = ("mlp256_b8", "mlp256_b128", "mlp1000_b128", "lenet_b8", "lenet_b128", "lnrnn_b32", "lnlstm_b32", "lstm_b32")
-SMALL_STEPS = ("mlp256_b8", "lenet_b1", "lnrnn_b1")
+STEPS = ("chain", "mlp256_b8", "mlp256_b128", "mlp1000_b128", "lenet_b8", "lenet_b128", "lnrnn_b32", "lnlstm_b32",
+         "lstm_b32")
+SMALL_STEPS = ("chain", "mlp256_b8", "lenet_b1", "lnrnn_b1", "lnlstm_b1", "lstm_b1")
 MATRICES = ("128x256", "4096x768", "32768x1024", "65536x2048")
 SMALL_MATRICES = ("16x256",)
 OPS = ("ln", "rms", "bn", "softmax")
@@ -34,7 +35,12 @@ def norms(matrices, batch):
     """The workloads of one normalization each, and the copies of arrays of their sizes."""
     names = [f"{op}_{way}_{size}" for size in matrices for op in OPS for way in PASSES]
     names += [f"{op}_{way}_b{batch}" for op in IMAGES for way in PASSES]
-    return [*(f"copy_fwd_{size}" for size in matrices), *names]
+    return [*(f"copy_fwd_{size}" for size in (*matrices, planes(batch))), *names]
+
+
+def planes(batch):
+    """The images of a batch as a matrix: 64 planes of 28 x 28 for each."""
+    return f"{64 * batch}x{28 * 28}"
 
 
 def bandwidth(workload, ms):
@@ -56,6 +62,8 @@ def norm_table(times):
         if ours is None:
             continue
         size = name.rpartition("_")[2]
+        if size.startswith("b"):
+            size = planes(int(size[1:]))
         copy = min(copies.get(size, {}).values(), default=None)
         share = bandwidth(name, ours) / bandwidth(f"copy_fwd_{size}", copy) if copy else None
         torch = found.get("torch")
@@ -98,11 +106,12 @@ def main():
     if args.workloads:
         steps, single = ([name for name in args.workloads if ("wd" in name) == both] for both in (False, True))
     counts = ("1", "1") if found is None else ("10", "100")
-    times = {}
+    times, missing = {}, []
     for workloads, kinds, count in ((steps, frameworks, counts[0]), (single, frameworks[:2], counts[1])):
         measured, notes = compare.compare(workloads, kinds, 1, rounds, seconds, [*more, "--count", count])
         times |= measured
-        print(*notes, sep="\n", file=sys.stderr)
+        missing += notes
+    print(*missing, sep="\n", file=sys.stderr)
     if found is None:
         print(norm_table({name: times[name] for name in single}))
         print(f"{len(times)} workloads ran")
@@ -111,10 +120,11 @@ def main():
     versions = compare.versions(frameworks) | {"cupy": importlib.metadata.version(cupy_package())}
     results = {"cpu": f"{name}, CUDA {cuda}", "threads": 1, "rounds": rounds, "seconds": seconds,
                "date": datetime.date.today().isoformat(), "python": platform.python_version(), "versions": versions,
-               "frameworks": frameworks, "gpu_times_ms": times}
+               "frameworks": frameworks, "gpu_times_ms": times, "not_measured": missing}
     text = compare.table({**results, "times_ms": {name: times[name] for name in steps}})
     text += f"\nOne operation at a time; float32, medians of {rounds} runs.\n\n"
     text += norm_table({name: times[name] for name in single})
+    text += "".join(f"\nNot measured: {note}\n" for note in missing)
     print(text)
     if not args.write:
         return

@@ -44,6 +44,11 @@ def step_of(framework, workload, threads, device="cpu", count=1):
     import peers
     import workloads
 
+    if framework == "jax" and device == "cuda":
+        import jax
+
+        if jax.default_backend() != "gpu":
+            raise workloads.Unavailable(f"this JAX computes on the {jax.default_backend()}: pip install 'jax[cuda12]'")
     module = workloads if framework == "minigrad" else peers
     step = getattr(module, f"{framework}_step")(workloads.parse(workload, device), threads)
     finish = finish_of(framework, device)

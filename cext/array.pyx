@@ -116,6 +116,11 @@ cdef int code_of(object dtype, str op="dtype") except -1:
 
 # ── devices and shapes ────────────────────────────────────────────────────────────────────────────
 
+def parse_device(device, str op="device"):
+    """int: 0 for the CPU, 1 + i for "cuda:i"."""
+    return device_index(device, op)
+
+
 cdef int device_index(object device, str op="device") except -1:
     """0 for the CPU, 1 + i for "cuda:i"."""
     if device is None:
@@ -144,7 +149,10 @@ cdef int parse_shape(object shape, int64_t* extent, str op="shape") except -1:
     for n in shape:
         if not hasattr(n, "__index__"):
             raise TypeError(f"[{op}] expected a shape of integers, got {n!r}")
-        extent[i] = n.__index__()
+        try:
+            extent[i] = n.__index__()
+        except OverflowError:
+            raise ValueError(f"[{op}] expected lengths below 2**63, got {n}") from None
         i += 1
     return i
 
@@ -349,7 +357,8 @@ cdef class Array:
         if self.needs_grad:
             raise BufferError("[dlpack] this tensor requires grad: export x.detach()")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise BufferError(f"[dlpack] expected device {self.__dlpack_device__()}, got {dl_device}")
+            raise BufferError(f"[dlpack] this tensor is on {self.device}, which is DLPack's device "
+                              f"{self.__dlpack_device__()}, and device {dl_device} was asked for: move it by x.to(...)")
         cdef Array exported = alias(self.copy() if copy else self)
         if self.buffer.device:
             device_streams.hand_over(self.buffer.device - 1, stream)

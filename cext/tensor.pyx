@@ -179,16 +179,61 @@ cdef class Tensor(Array):
 
     # ── conversions ──
 
-    def to(self, *args, copy=False):
-        """This tensor on a device and/or of a dtype, in either order; itself where nothing changes."""
+    def to(self, *args, device=None, dtype=None, copy=False):
+        """This tensor on a device and/or of a dtype; itself where nothing changes.
+
+        The gradient comes back to the device and the dtype of this tensor. Moving to the CPU waits for the GPU.
+
+        Parameters
+        ----------
+        *args : str, DType or Tensor
+            Devices (``"cpu"``, ``"cuda"``, ``"cuda:1"``) and dtypes in any order; of a tensor, its device and dtype.
+        device : str, optional
+        dtype : DType, optional
+            The same by name.
+        copy : bool
+            A copy in any case.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        TypeError
+            For what is neither a device nor a dtype.
+        ValueError
+            For a device of another form, such as ``"cuda:one"``.
+        RuntimeError
+            If there is no such GPU.
+        MemoryError
+            If there is no room on the device.
+        IndexError
+            When moving to the CPU, if an earlier operation on the GPU found an index out of range.
+
+        Examples
+        --------
+        >>> import minigrad as mg
+        >>> x = mg.tensor([1.5, 2.5])
+        >>> x.to("int32"), x.to("cpu") is x
+        (tensor([1, 2], dtype=int32), True)
+        >>> if mg.cuda.is_available():
+        ...     y = x.to("cuda")
+        """
         cdef Array out = self
-        for arg in args:
+        if device is not None:
+            out = moved(out, device_index(device, "to"))
+        for arg in (*args, dtype):
             if isinstance(arg, str) and (arg == "cpu" or arg.startswith("cuda")):
                 out = moved(out, device_index(arg, "to"))
             elif isinstance(arg, Array):
                 out = converted(moved(out, (<Array>arg).buffer.device), (<Array>arg).code)
             elif arg is not None:
-                out = converted(out, code_of(arg, "to"))
+                try:
+                    code = code_of(arg, "to")
+                except TypeError as error:
+                    raise TypeError(f'{error}, nor is that a device: "cpu", "cuda" or "cuda:N"') from None
+                out = converted(out, code)
         return copied(out) if copy and out is self else out
 
     def contiguous(self):
@@ -218,7 +263,7 @@ cdef class Tensor(Array):
     # ── writing in place ──
 
     def copy_(self, source):
-        """Write `source`, broadcast and converted, into this tensor."""
+        """Write `source`, broadcast and converted, into this tensor. A tensor has to be on its device already."""
         assign("copy_", self, Ellipsis, source)
         return self
 

@@ -151,6 +151,10 @@ def main() -> None:
     args = parser.parse_args()
     if min(args.epochs, args.batch_size, args.hidden) < 1:
         parser.error("--epochs, --batch-size and --hidden must be at least 1")
+    try:
+        mg.zeros((), device=args.device)
+    except (ValueError, RuntimeError) as error:
+        parser.error(f"--device: {error}")
     if args.threads is not None:
         mg.set_num_threads(args.threads)
 

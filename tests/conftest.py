@@ -1,6 +1,7 @@
 """What all tests share: the devices, seeded random numbers, how hard Hypothesis tries, and the table's parameters."""
 
 import ctypes
+import importlib.util
 import os
 import sys
 import zlib
@@ -13,9 +14,9 @@ from hypothesis import settings
 pytest.register_assert_rewrite("checks")
 
 def gpu():
-    """Whether there is a driver of a GPU; asked without CuPy, in whose place the emulation may come."""
+    """Whether there is a driver of a GPU and a CuPy; asked without it, as the emulation may come in its place."""
     try:
-        return ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+        return ctypes.CDLL("libcuda.so.1").cuInit(0) == 0 and importlib.util.find_spec("cupy") is not None
     except OSError:
         return False
 

@@ -4,7 +4,8 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, INT64, MAX_NDIM, Array, alias, check_same_device, empty, empty_as, is_float, shape_of, transferred,
+    BOOL, INT64, MAX_NDIM, Array, alias, check_same_device, device_name, empty, empty_as, is_float, shape_of,
+    transferred,
 )
 from minigrad.engine.backend cimport backend
 from minigrad.engine.interop cimport from_object
@@ -19,16 +20,28 @@ from minigrad.engine.tape cimport Node, become, before_write, check_write, recor
 
 # ── checked indices ───────────────────────────────────────────────────────────────────────────────
 
+cdef Array index_for(int device, str op, Array index):
+    """Indices on the CPU serve arrays on every device, those on a GPU the arrays there."""
+    if index.buffer.device == device:
+        return index
+    if index.buffer.device:
+        raise ValueError(f"[{op}] expected indices on {device_name(device)} or on the CPU, "
+                         f"got some on {device_name(index.buffer.device)}")
+    return transferred(index, device)
+
+
 cdef Array checked_index(str op, object index, int64_t n, int axis, int device):
     """Integer indices as int64 from 0 to n - 1; negative ones count from the end."""
     cdef Array i = operand(op, index), out
     if is_float(i.code) or i.code == BOOL:
         if i.count:
             raise IndexError(f"[{op}] expected integer indices, got {i.dtype}")
+    if i.buffer.device:
+        i = index_for(device, op, i)
     i = dense(cast(i, INT64))
     out = empty_as(i, INT64)
     backend(i).checked_index(op, axis, n, i, out)       # where they are
-    return out if out.buffer.device == device else transferred(out, device)
+    return index_for(device, op, out)
 
 
 cdef Array beside(Array x, object given, Array y):
@@ -130,9 +143,7 @@ def numbered(str error, indices, int64_t n):
 
 def look_up(table, indices):
     """The rows of a table [V, D] at indices of `numbered`, of any shape."""
-    cdef Array a = <Array?>table, i = <Array?>indices
-    if i.buffer.device != a.buffer.device:
-        i = transferred(i, a.buffer.device)
+    cdef Array a = <Array?>table, i = index_for(a.buffer.device, "embedding", <Array?>indices)
     cdef Array out = taken(a, 0, reshape_to(i, (i.count,)))
     return out if i.ndim_ == 1 else reshape_to(out, shape_of(i) + shape_of(a)[1:])
 
@@ -342,10 +353,11 @@ cdef tuple parse_key(str op, Array x, object key):
                 number = np.zeros(int(bool(mask.item())), dtype=np.int64)
                 layout.append(("new", from_object(number, INT64, x.buffer.device, False)))
                 continue
+            if mask.buffer.device:
+                mask = index_for(x.buffer.device, op, mask)
             for found in nonzero(mask):
                 spec.append((0, 1, x.extent[axis], True))
-                layout.append(found if (<Array>found).buffer.device == x.buffer.device
-                              else transferred(found, x.buffer.device))
+                layout.append(index_for(x.buffer.device, op, found))
                 axis += 1
         elif isinstance(part, Array):
             spec.append((0, 1, x.extent[axis], True))

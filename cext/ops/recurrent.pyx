@@ -58,18 +58,18 @@ cdef class Cell:
 
 @final
 cdef class Lengths:
-    """The number of steps of each sample, from 0 to `steps`, checked."""
+    """The number of steps of each sample, from 0 to `steps`, checked where they are, then moved to `device`."""
     cdef readonly Array values      # int64 [N]
     cdef readonly int64_t steps
 
-    def __init__(self, lengths, int64_t steps, int64_t batch, str op="recurrent"):
+    def __init__(self, lengths, int64_t steps, int64_t batch, str op="recurrent", device=None):
         cdef Array a = operand(op, lengths)
         if shape_of(a) != (batch,) or (batch and (is_float(a.code) or a.code == BOOL)):
             raise ValueError(f"[{op}] expected {batch} integer lengths, got {a.dtype} of shape {a.shape}")
         low, high = (int(a.min()), int(a.max())) if batch else (0, 0)
         if low < 0 or high > steps:
             raise ValueError(f"[{op}] expected lengths from 0 to {steps}, got {low if low < 0 else high}")
-        self.values, self.steps = copied(cast(a, INT64)), steps     # the caller's may change before the backward pass
+        self.values, self.steps = copied(cast(a, INT64)).to(device), steps  # the caller's may change before backward
 
     def __repr__(self):
         return f"Lengths({self.values.tolist()}, {self.steps}, {self.values.shape[0]})"
@@ -311,7 +311,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     if (cell.kind == "lstm") != (c is not None):
         raise ValueError(f"[{op}] expected a first cell state c for an LSTM and for no other, got {c}")
     if lengths is not None:
-        ends = lengths if isinstance(lengths, Lengths) else Lengths(lengths, T, N, op)
+        ends = lengths if isinstance(lengths, Lengths) else Lengths(lengths, T, N, op, a.device)
         if (ends.steps, shape_of(ends.values)) != (T, (N,)):
             raise ValueError(f"[{op}] expected lengths of {N} samples of {T} steps, got {ends}")
         mask = ends.values

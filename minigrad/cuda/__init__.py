@@ -7,7 +7,8 @@ neither CuPy nor a GPU.
 import functools
 from typing import Any
 
-from minigrad.engine.array import set_device_hooks
+from minigrad.engine.array import parse_device, set_device_hooks
+from minigrad.engine.ops.arguments import integer
 
 __all__ = ["device_count", "is_available", "synchronize"]
 
@@ -37,20 +38,22 @@ def device_count() -> int:
     return _found()[0]
 
 
-def synchronize(device: int = 0) -> None:
+def synchronize(device: int | str = 0) -> None:
     """Wait until a GPU has done all that was asked of it.
 
     Operations on a GPU return before it has computed anything; what measures time has to wait for it.
 
     Parameters
     ----------
-    device : int
-        The number of the GPU.
+    device : int or str
+        The number of the GPU, or its name: ``"cuda"``, ``"cuda:1"``.
 
     Raises
     ------
     RuntimeError
         If there is no such GPU.
+    ValueError
+        For another device.
     IndexError
         If an index that was on the GPU, or a label, was out of range in an operation since.
 
@@ -60,14 +63,16 @@ def synchronize(device: int = 0) -> None:
     >>> if mg.cuda.is_available():
     ...     mg.cuda.synchronize()
     """
-    _check("synchronize", device)
-    import cupy
-
+    if isinstance(device, str):
+        number = parse_device(device, "synchronize") - 1
+    else:
+        number = integer("synchronize", "device", device)
+    if number < 0:
+        raise ValueError(f"[synchronize] expected a GPU, got {device!r}")
+    _check("synchronize", number)
     from minigrad.cuda import faults
 
-    with cupy.cuda.Device(device):
-        cupy.cuda.runtime.deviceSynchronize()
-    faults.of(device).look()
+    faults.wait(number)
 
 
 @functools.cache
@@ -80,7 +85,7 @@ def _found() -> tuple[int, str]:
     except ImportError as error:
         return 0, f"CuPy cannot be imported ({error}): {INSTALL}"
     except Exception as error:  # CuPy's own errors, of a driver that is missing or too old
-        return 0, f"CuPy finds no GPU: {error}"
+        return 0, f"CuPy finds no GPU (does nvidia-smi list one?): {error}"
 
 
 def _check(op: str, device: int) -> None:
@@ -88,7 +93,7 @@ def _check(op: str, device: int) -> None:
     if count == 0:
         raise RuntimeError(f"[{op}] cuda:{device} needs CuPy and a GPU, but {reason}")
     if not 0 <= device < count:
-        raise RuntimeError(f"[{op}] expected a device below cuda:{count}, got cuda:{device}")
+        raise RuntimeError(f"[{op}] expected a device from cuda:0 to cuda:{count - 1}, got cuda:{device}")
 
 
 def _allocate(size: int, device: int) -> tuple[int, Any]:

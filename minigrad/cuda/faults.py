@@ -1,11 +1,13 @@
 """What kernels find wrong with indices.
 
 An index on a GPU is checked there, and nobody waits for that. The kernel notes what it finds in two numbers of the
-host's memory, which a GPU reaches; whoever waits for the GPU next looks at them and raises the error. Until then the
-computation goes on with an index that is valid.
+host's memory, which a GPU reaches; whoever waits for the GPU next looks at them and raises the error, the end of Python
+at the latest. Until then the computation goes on with an index that is valid.
 """
 
+import atexit
 import ctypes
+import threading
 from functools import cache
 
 import cupy
@@ -20,27 +22,41 @@ class Faults:
         Where the kernels find it; memory of the host that is page-locked has the same address on every GPU.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: int) -> None:
+        self._device = device
         self._memory = cupy.cuda.alloc_pinned_memory(16)
         self.address: int = self._memory.ptr
         self._note = (ctypes.c_int64 * 2).from_address(self.address)
         self._note[:] = [0, 0]
         self._messages: dict[str, int] = {}
+        self._lock = threading.Lock()
 
     def number(self, message: str) -> int:
         """The number of a message, in which {} stands for the index."""
-        return self._messages.setdefault(message, len(self._messages) + 1)
+        with self._lock:  # two threads may bring two messages
+            return self._messages.setdefault(message, len(self._messages) + 1)
 
     def look(self) -> None:
         """Raise IndexError if there is a note, and forget it."""
         number, value = self._note
         if number:
             self._note[:] = [0, 0]
-            raise IndexError(list(self._messages)[number - 1].format(value))
+            message = list(self._messages)[number - 1].format(value)
+            where = f"an earlier operation on cuda:{self._device}: what was computed since is void"
+            raise IndexError(f"{message} ({where})")
 
 
 @cache
 def of(device: int) -> Faults:
     """The notes of a GPU."""
     with cupy.cuda.Device(device):
-        return Faults()
+        faults = Faults(device)
+    atexit.register(wait, device)
+    return faults
+
+
+def wait(device: int) -> None:
+    """Wait until a GPU has done all that was asked of it, and raise what it found."""
+    with cupy.cuda.Device(device):
+        cupy.cuda.runtime.deviceSynchronize()
+    of(device).look()

@@ -64,9 +64,9 @@ class _ChannelNorm(Affine):
 
     def _normalize(self, x: Tensor, mean: Tensor | None, var: Tensor | None, count: Tensor | None) -> Tensor:
         """`F.batch_norm` with these running statistics, which follow in training, and count as one batch more."""
-        momentum = self.momentum or 0.0
-        if self.momentum is None and self.training and count is not None:
-            momentum = 1 / (int(count) + 1)
+        momentum: float | Tensor = self.momentum or 0.0
+        if self.momentum is None and self.training and mean is not None and count is not None:
+            momentum = 1.0 / (count.to(mean.dtype) + 1.0)
         y = F.batch_norm(
             x, mean, var, self.weight, self.bias, self.training or mean is None, momentum, self.eps,
             unbiased_running_var=self.unbiased_running_var,

@@ -35,7 +35,8 @@ class Embedding(Module):
     ValueError
         For sizes below 1 and a `padding_idx` that is no row.
     TypeError, IndexError
-        When called, for numbers that are no integers or no row.
+        When called, for numbers that are no integers or no row; an index on a GPU is an error at the next transfer to
+        the CPU, or `minigrad.cuda.synchronize`.
 
     Examples
     --------

@@ -303,20 +303,25 @@ class Module:
             elif parameter.grad is not None:
                 parameter.grad = parameter.grad.detach().zero_()
 
-    def to(self: Self, device_or_dtype: str | DType) -> Self:
-        """Move every parameter and buffer to a device, or convert those that hold floats to a float dtype.
+    def to(self: Self, *args: str | DType, device: str | None = None, dtype: str | DType | None = None) -> Self:
+        """Move every parameter and buffer to a device, and convert those that hold floats to a float dtype.
 
         Parameters and buffers stay the same objects, so an optimizer made before goes on training them.
 
         Parameters
         ----------
-        device_or_dtype : str or DType
-            Such as ``"cpu"``, ``"cuda:1"``, ``minigrad.float64``.
+        *args : str or DType
+            A device, a dtype, or both: ``"cpu"``, ``"cuda:1"``, ``minigrad.float64``.
+        device : str, optional
+        dtype : DType, optional
+            The same by name.
 
         Raises
         ------
         TypeError
-            For a dtype that is not of floats.
+            For what is neither a device nor a dtype of floats.
+        RuntimeError
+            If there is no such GPU.
 
         Examples
         --------
@@ -327,16 +332,20 @@ class Module:
         >>> layer.to(mg.float64).weight is weight, weight.dtype
         (True, minigrad.float64)
         """
-        to_device = str(device_or_dtype).startswith(("cpu", "cuda"))
-        try:
-            fits = to_device or empty(0, dtype=device_or_dtype).dtype.kind == "f"
-        except TypeError:
-            fits = False
-        if not fits:
-            raise TypeError(f"[{type(self).__name__}.to] expected a device or a dtype of floats, got {device_or_dtype}")
+        for wanted in (wishes := [one for one in (*args, device, dtype) if one is not None]):
+            try:
+                fits = _is_device(wanted) or empty(0, dtype=wanted).dtype.kind == "f"
+            except TypeError:
+                fits = False
+            if not fits:
+                raise TypeError(
+                    f'[{type(self).__name__}.to] expected a device ("cpu", "cuda" or "cuda:N") or a dtype of floats, '
+                    f"got {wanted!r}"
+                )
         for tensor in (*self.parameters(), *self.buffers()):
-            if to_device or tensor.dtype.kind == "f":
-                _convert(tensor, device_or_dtype)
+            for wanted in wishes:
+                if _is_device(wanted) or tensor.dtype.kind == "f":
+                    _convert(tensor, wanted)
         return self
 
     # ── state ──
@@ -504,6 +513,10 @@ class Module:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+def _is_device(wanted: str | DType) -> bool:
+    return isinstance(wanted, str) and (wanted == "cpu" or wanted.startswith("cuda"))
 
 
 def _convert(tensor: Tensor, device_or_dtype: str | DType) -> None:

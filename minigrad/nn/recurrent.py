@@ -64,8 +64,8 @@ class _Sequences(Recurrent):
         if lengths is not None:
             if not batched:
                 raise ValueError(f"[{self.name}] expected a batch with lengths, got an input of shape {given}")
-            lengths = lengths if isinstance(lengths, Tensor) else make(lengths, device=x.device, op=self.name)
-            checked = CheckedLengths(lengths, steps, batch, self.name)
+            lengths = lengths if isinstance(lengths, Tensor) else make(lengths, op=self.name)
+            checked = CheckedLengths(lengths, steps, batch, self.name, x.device)
             alive = (arange(steps, device=x.device).expand_dims(1) < checked.values).expand_dims(2)
             x = where(alive, x, 0.0)  # whatever stands in the padding, the gradients of the weights do not see it
         one, count = (batch, self.hidden_size), self.num_layers * (2 if self.bidirectional else 1)
@@ -236,8 +236,8 @@ class RNN(_Sequences):
         hx : Tensor, optional
             h_0: ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``; zeros if absent.
         lengths : sequence of int or Tensor, shape (N,), optional
-            The number of steps of each sample, from 0 to T, in any order. What stands in `x` behind a sample's end has
-            no influence on anything.
+            The number of steps of each sample, from 0 to T, in any order, on any device: on the CPU they are checked
+            without waiting for a GPU. What stands in `x` behind a sample's end has no influence on anything.
 
         Returns
         -------
@@ -381,8 +381,8 @@ class LSTM(_Sequences):
             h_0 and c_0, each ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``;
             zeros if absent, one of them or both.
         lengths : sequence of int or Tensor, shape (N,), optional
-            The number of steps of each sample, from 0 to T, in any order. What stands in `x` behind a sample's end has
-            no influence on anything.
+            The number of steps of each sample, from 0 to T, in any order, on any device: on the CPU they are checked
+            without waiting for a GPU. What stands in `x` behind a sample's end has no influence on anything.
 
         Returns
         -------

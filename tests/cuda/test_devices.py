@@ -9,6 +9,7 @@ from checks import Exporter, refuses
 
 import minigrad as mg
 from minigrad import nn
+from minigrad.cuda import backend
 
 ROOT = [sys.executable, "-c"]
 
@@ -101,7 +102,7 @@ def test_numpy_sees_the_cpu_only():
 
 def test_dlpack_says_where():
     assert mg.zeros(2, device="cuda").__dlpack_device__() == (2, 0)
-    with pytest.raises(BufferError, match="expected device"):
+    with pytest.raises(BufferError, match=r"on cuda:0, .* device \(1, 0\) was asked for: move it by x.to"):
         mg.zeros(2, device="cuda").__dlpack__(dl_device=(1, 0))
 
 
@@ -238,12 +239,76 @@ def test_tensors_on_different_devices(call):
     np.testing.assert_array_equal(a.to("cpu").numpy(), 1)
 
 
+@pytest.mark.parametrize("home, there", [("cpu", "cuda:0"), ("cuda:0", "cuda:1")])
+def test_indices_of_another_gpu(home, there):
+    """Those of the CPU serve everywhere, those of a GPU there."""
+    x, i, mask = mg.ones((4, 4), device=home), mg.tensor([1, 2], device=there), mg.ones(4, dtype="bool", device=there)
+    places = [f"on {home} or on the CPU", f"on {there}"]
+    refuses(ValueError, "index", places, lambda x, i: x[i], x, i)
+    refuses(ValueError, "index", places, lambda x, i: x[i], x, mask)
+    refuses(ValueError, "setitem", places, lambda x, i: x.__setitem__(i, 1.0), x, i)
+    refuses(ValueError, "take", places, lambda x, i: mg.take(x, i, axis=0), x, i)
+    refuses(ValueError, "take_along_axis", places, lambda x, i: mg.take_along_axis(x, i[:, None], 0), x, i)
+    refuses(ValueError, "embedding", places, nn.functional.embedding, i, x)
+    on_cpu = i.to("cpu")
+    for got in (x[on_cpu], mg.take(x, on_cpu, axis=0), nn.functional.embedding(on_cpu, x, padding_idx=0)):
+        assert (got.device, got.shape) == (home, (2, 4))
+
+
 def test_a_device_that_does_not_exist():
     absent = f"cuda:{mg.cuda.device_count()}"
     model = nn.Linear(1, 1)
     for call in (lambda: mg.zeros(2, device=absent), lambda: mg.zeros(2).to(absent), lambda: model.to(absent)):
-        refuses(RuntimeError, "device", [absent, f"below cuda:{mg.cuda.device_count()}"], call)
+        refuses(RuntimeError, "device", [absent, f"to cuda:{mg.cuda.device_count() - 1}"], call)
     refuses(RuntimeError, "synchronize", absent, lambda: mg.cuda.synchronize(mg.cuda.device_count()))
+
+
+@pytest.mark.parametrize("wish", ["gpu", "CUDA", "cpu:0", 0])
+def test_what_is_no_device(wish):
+    devices = '"cpu", "cuda" or "cuda:N"'
+    refuses(TypeError, "to", [repr(wish), devices], mg.ones(2).to, wish)
+    refuses(TypeError, "Linear.to", [repr(wish), devices], nn.Linear(1, 1).to, wish)
+
+
+def test_devices_and_dtypes_by_name():
+    x = mg.ones(2).to(device="cuda", dtype="float64")
+    assert (x.device, x.dtype) == ("cuda:0", "float64")
+    model = nn.BatchNorm1d(2).to("cuda", dtype="float64")
+    assert {(p.device, p.dtype) for p in model.parameters()} == {("cuda:0", mg.float64)}
+    assert model.num_batches_tracked.dtype == "int64"
+    before = nn.Linear(1, 1)
+    refuses(TypeError, "Linear.to", "'int32'", before.to, "cuda", "int32")
+    assert before.weight.device == "cpu"
+
+
+def test_a_gpu_is_waited_for_by_number_and_by_name():
+    for device in (0, "cuda", "cuda:0"):
+        mg.cuda.synchronize(device)
+    refuses(ValueError, "synchronize", "'cpu'", mg.cuda.synchronize, "cpu")
+    refuses(ValueError, "synchronize", "-1", mg.cuda.synchronize, -1)
+    refuses(TypeError, "synchronize", "1.5", mg.cuda.synchronize, 1.5)
+
+
+def test_lengths_come_from_any_device_and_those_of_the_cpu_wait_for_nothing(monkeypatch):
+    lstm, x = nn.LSTM(3, 4, norm="layer", device="cuda"), mg.ones((5, 2, 3), device="cuda")
+    expected = lstm(x, lengths=mg.tensor([5, 2], device="cuda"))[0].detach().to("cpu").numpy()
+    moved, transfer = [], backend.transfer
+    monkeypatch.setattr(backend, "transfer", lambda x, index: (moved.append(index), transfer(x, index))[1])
+    got = [lstm(x, lengths=lengths)[0] for lengths in ([5, 2], mg.tensor([5, 2]))]
+    assert 0 not in moved
+    for one in got:
+        np.testing.assert_array_equal(one.detach().to("cpu").numpy(), expected)
+
+
+def test_an_error_that_nobody_waited_for_is_told_at_the_end():
+    program = f"""
+import sys
+sys.path[:0] = {[folder for folder in sys.path if folder.endswith("emulation")]}
+import minigrad as mg
+mg.nn.Embedding(10, 3, device="cuda")(mg.tensor([12], device="cuda"))
+"""
+    done = subprocess.run([*ROOT, program], capture_output=True, text=True, check=True)
+    assert "IndexError: [embedding] expected indices from 0 to 9, got 12 (an earlier operation on cuda:0" in done.stderr
 
 
 def test_memory_that_is_not_there():

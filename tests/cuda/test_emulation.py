@@ -6,6 +6,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.cuda import launch
+from minigrad.engine.ops.batch_norm import batch_norm_train
 
 pytestmark = pytest.mark.skipif(cupy.__version__ != "emulated", reason="a real GPU is tested: it does not look for mistakes")
 
@@ -90,6 +91,28 @@ def test_a_wrong_lane_shows(broken, rng):
     d = values - values.mean(1, keepdims=True)
     expected = d / np.sqrt((d * d).mean(1, keepdims=True) + 1e-5)
     assert np.abs(mg.layer_norm(x, 256).to("cpu").numpy() - expected).max() > 0.1
+
+
+def variances(rng):
+    """The variances of 40 columns, one of which begins far from its mean and needs a second pass, twenty times."""
+    x = rng.standard_normal((1600, 40)).astype("float32")
+    x[:4, 7] += 3e3
+    return [batch_norm_train(mg.tensor(x, device="cuda"))[2].to("cpu").numpy() for _ in range(20)], x
+
+
+def test_a_missing_barrier_of_a_vote_shows(broken, rng):
+    right, x = variances(rng)
+    np.testing.assert_allclose(right[0], x.astype("float64").var(0), rtol=1e-6)
+    assert all(np.array_equal(one, right[0]) for one in right)
+    broken("batch_norm.cu", "found = 0;\n    __syncthreads();", "found = 0;")
+    wrong, _ = variances(np.random.default_rng(0))
+    assert not all(np.array_equal(one, wrong[0]) for one in wrong)
+
+
+def test_a_vote_that_is_read_too_early_is_an_error(broken, rng):
+    broken("batch_norm.cu", "found = 1;\n    __syncthreads();", "found = 1;")
+    with pytest.raises(RuntimeError, match="batch_norm: threads wait at a barrier or a shuffle that the others never"):
+        variances(rng)
 
 
 def test_shared_memory_that_nobody_wrote_shows(broken, rng):

@@ -279,7 +279,6 @@ def test_out_of_range_where_the_indices_are(device):
         refuses(IndexError, "index", where, lambda x, i: x[i].tolist(), x, i)
         refuses(IndexError, "setitem", where, waited(lambda i: mg.zeros((4, 3), device=device).__setitem__(i, 1)), i)
         refuses(IndexError, "take_along_axis", where, waited(lambda x, i: mg.take_along_axis(x, i[:, None], 0)), x, i)
-        refuses(IndexError, "index", where, lambda i: mg.ones((4, 3))[i], i)
     refuses(IndexError, "take", "axis 0 of length 0", lambda x, i: mg.take(x[:0], i[0], axis=0), x, plain)
     assert x[plain].tolist() == [[[1.0] * 3] * 2]
 

@@ -18,7 +18,9 @@ class Cell:
 class Lengths:
     values: Tensor
     steps: int
-    def __init__(self, lengths: TensorLike, steps: int, batch: int, op: str = "recurrent") -> None: ...
+    def __init__(
+        self, lengths: TensorLike, steps: int, batch: int, op: str = "recurrent", device: str | None = None
+    ) -> None: ...
 
 def normalized(
     z: Tensor, sizes: tuple[int, ...], gamma: Tensor | None, beta: Tensor | None, eps: float
