@@ -5,43 +5,43 @@ from functools import partial
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import array, refuses, tensor
 
 import minigrad as mg
 
 
-def point(*values):
-    return mg.tensor(list(values), dtype="float64", requires_grad=True)
+def point(device, *values):
+    return mg.tensor(list(values), dtype="float64", device=device, requires_grad=True)
 
 
-def plain(*values):
-    return mg.tensor(list(values), dtype="float64")
+def plain(device, *values):
+    return mg.tensor(list(values), dtype="float64", device=device)
 
 
 def equals(x, expected):
-    np.testing.assert_allclose(x.detach().numpy(), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(array(x), expected, rtol=1e-12, atol=1e-12)
 
 
 # ── grad ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_grad_touches_nobodys_grad():
-    x, w = point(1, 2), point(3, 4)
+def test_grad_touches_nobodys_grad(device):
+    x, w = point(device, 1, 2), point(device, 3, 4)
     equals(mg.grad((x * w).sum(), x), [3, 4])
     assert x.grad is None
     assert w.grad is None
 
 
-def test_grad_shapes_of_the_result():
-    x = point(1, 2)
+def test_grad_shapes_of_the_result(device):
+    x = point(device, 1, 2)
     assert isinstance(mg.grad(x.sum(), x), mg.Tensor)
     found = mg.grad(x.sum(), [x])
     assert isinstance(found, tuple)
     assert len(found) == 1
 
 
-def test_grad_of_intermediates_and_what_lies_behind_them():
-    x = point(2)
+def test_grad_of_intermediates_and_what_lies_behind_them(device):
+    x = point(device, 2)
     h = x * x
     y = h * h * x
     dx, dh = mg.grad(y, [x, h])
@@ -49,53 +49,55 @@ def test_grad_of_intermediates_and_what_lies_behind_them():
     equals(dx, [80])  # 5 x^4
 
 
-def test_grad_with_respect_to_the_root_itself():
-    x, seed = point(1, 2), plain(1, 1)
+def test_grad_with_respect_to_the_root_itself(device):
+    x, seed = point(device, 1, 2), plain(device, 1, 1)
     y = x * 2
     found = mg.grad(y, y, seed)
     found.fill_(5)
     equals(seed, [1, 1])
 
 
-def test_grad_of_several_roots():
-    x = point(1, 2)
-    found = mg.grad([x.sum(), x * x, x * x], x, [None, plain(1, 1), plain(0, 10)])
+def test_grad_of_several_roots(device):
+    x = point(device, 1, 2)
+    found = mg.grad([x.sum(), x * x, x * x], x, [None, plain(device, 1, 1), plain(device, 0, 10)])
     equals(found, [1 + 2, 1 + 4 + 40])
 
 
-def test_grad_of_duplicates_and_of_several_outputs_has_separate_memory():
-    x = point(1, 2)
+def test_grad_of_duplicates_and_of_several_outputs_has_separate_memory(device):
+    x = point(device, 1, 2)
     a, b = mg.grad((x * x).sum(), [x, x])
     a.fill_(0)
     equals(b, [2, 4])
-    m = mg.tensor(np.ones((2, 2)), requires_grad=True)
+    m = tensor(np.ones((2, 2)), device, True)
     rows = mg.unstack(m)
-    seed = plain(1, 1)
+    seed = plain(device, 1, 1)
     a, b = mg.grad(rows, rows, [seed, seed])
     a.fill_(7)
     equals(b, [1, 1])
     equals(seed, [1, 1])
 
 
-def test_grad_of_the_unused():
-    x, unused = point(1, 2), point(1, 2, 3)
+def test_grad_of_the_unused(device):
+    x, unused = point(device, 1, 2), point(device, 1, 2, 3)
     dx, du = mg.grad(x.sum(), [x, unused])
     equals(du, [0, 0, 0])
     equals(dx, [1, 1])
+    assert du.device == dx.device == device
     dx, du = mg.grad(x.sum(), [x, unused], allow_unused=True)
     assert du is None
 
 
-def test_grad_through_unused_outputs():
-    m = mg.tensor(np.ones((3, 2)), requires_grad=True)
+def test_grad_through_unused_outputs(device):
+    m = tensor(np.ones((3, 2)), device, True)
     rows = mg.unstack(m)
     used, unused = mg.grad((rows[1] ** 2).sum(), [rows[1], rows[2]])
     equals(used, [2, 2])
     equals(unused, [0, 0])
+    assert unused.device == device
 
 
-def test_grad_refuses():
-    x, y = point(1, 2), plain(1, 2)
+def test_grad_refuses(device):
+    x, y = point(device, 1, 2), plain(device, 1, 2)
     refuses(mg.GradientError, "grad", "(2,)", mg.grad, x.sum(), y)
     refuses(mg.GradientError, "grad", "()", mg.grad, y.sum(), x)
     refuses(mg.GradientError, "grad", "(2,)", mg.grad, x * 1, x)
@@ -103,8 +105,8 @@ def test_grad_refuses():
     refuses(ValueError, "grad", ["2 tensors", "got 1"], partial(mg.grad, [x.sum(), x.sum()], x), [y])
 
 
-def test_create_graph_under_no_grad():
-    x = point(1, 2)
+def test_create_graph_under_no_grad(device):
+    x = point(device, 1, 2)
     y = (x**3).sum()
     with mg.no_grad():
         g = mg.grad(y, x, create_graph=True)
@@ -112,8 +114,8 @@ def test_create_graph_under_no_grad():
     equals(mg.grad(g.sum(), x), [6, 12])
 
 
-def test_backward_with_create_graph():
-    x = point(2)
+def test_backward_with_create_graph(device):
+    x = point(device, 2)
     (x**3).backward(create_graph=True)
     g = x.grad
     x.grad = None
@@ -122,7 +124,7 @@ def test_backward_with_create_graph():
 
 
 def test_a_deep_chain_to_second_order():
-    x = point(1)
+    x = point("cpu", 1)
     y = x
     for _ in range(5000):
         y = y.sin()
@@ -137,22 +139,24 @@ def cube(x):
     return (x**3).sum()
 
 
-def test_value_and_grad():
-    y, g = mg.value_and_grad(cube)(plain(1, 2))
+def test_value_and_grad(device):
+    y, g = mg.value_and_grad(cube)(plain(device, 1, 2))
     equals(y, 9)
     equals(g, [3, 12])
     assert not y.requires_grad
     assert not g.requires_grad
-    y, (ga, gb) = mg.value_and_grad(lambda a, b, k: (a * b * b).sum() * k, argnums=(0, 1))(plain(2), plain(3), k=2)
+    both = mg.value_and_grad(lambda a, b, k: (a * b * b).sum() * k, argnums=(0, 1))
+    y, (ga, gb) = both(plain(device, 2), plain(device, 3), k=2)
     equals(y, 36)
     equals(ga, [18])
     equals(gb, [24])
-    _, g = mg.value_and_grad(lambda a, b: (a * b).sum(), argnums=1)(plain(2), np.array([3.0]))
+    # an array is on the CPU, wherever the other arguments are
+    _, g = mg.value_and_grad(lambda a, b: (a.to("cpu") * b).sum(), argnums=1)(plain(device, 2), np.array([3.0]))
     equals(g, [2])
 
 
-def test_value_and_grad_leaves_the_arguments_alone():
-    x, w = plain(1, 2), point(3, 4)
+def test_value_and_grad_leaves_the_arguments_alone(device):
+    x, w = plain(device, 1, 2), point(device, 3, 4)
     mg.value_and_grad(lambda x, w: (x * w).sum(), argnums=(0, 1))(x, w)
     assert not x.requires_grad
     assert w.grad is None
@@ -163,18 +167,18 @@ def test_value_and_grad_leaves_the_arguments_alone():
     equals(g, [27, 48])
 
 
-def test_value_and_grad_of_constants_and_errors():
-    _, g = mg.value_and_grad(lambda x: mg.ones(()))(plain(1, 2))
+def test_value_and_grad_of_constants_and_errors(device):
+    _, g = mg.value_and_grad(lambda x: mg.ones((), device=device))(plain(device, 1, 2))
     equals(g, [0, 0])
     with pytest.raises(mg.GradientError, match=r"\(2,\)"):
-        mg.value_and_grad(lambda x: x * 2)(plain(1, 2))
+        mg.value_and_grad(lambda x: x * 2)(plain(device, 1, 2))
     with pytest.raises(TypeError, match=r"\[grad\].*float"):
-        mg.value_and_grad(lambda x: 2.0)(plain(1, 2))
+        mg.value_and_grad(lambda x: 2.0)(plain(device, 1, 2))
 
 
-def test_grad_looks_at_nothing_older_than_its_targets():
+def test_grad_looks_at_nothing_older_than_its_targets(device):
     """What a target was computed from may have been freed, and costs no time."""
-    x = mg.tensor(2.0, requires_grad=True)
+    x = tensor(2.0, device, True)
     h = x * x
     h.backward()
     assert mg.grad(h**3, h).item() == 48
@@ -182,84 +186,84 @@ def test_grad_looks_at_nothing_older_than_its_targets():
         mg.grad(h**3, x)
 
 
-def test_value_and_grad_inside_itself():
+def test_value_and_grad_inside_itself(device):
     def slope(x):
         return mg.value_and_grad(cube)(x)[1].sum()
 
-    equals(mg.value_and_grad(slope)(plain(2, 3))[1], [12, 18])
-    equals(mg.value_and_grad(lambda x: mg.value_and_grad(slope)(x)[1].sum())(plain(2, 3))[1], [6, 6])
+    equals(mg.value_and_grad(slope)(plain(device, 2, 3))[1], [12, 18])
+    equals(mg.value_and_grad(lambda x: mg.value_and_grad(slope)(x)[1].sum())(plain(device, 2, 3))[1], [6, 6])
     # the value is differentiable, too
-    equals(mg.value_and_grad(lambda x: mg.value_and_grad(cube)(x)[0] * 2)(plain(2, 3))[1], [24, 54])
+    equals(mg.value_and_grad(lambda x: mg.value_and_grad(cube)(x)[0] * 2)(plain(device, 2, 3))[1], [24, 54])
 
 
-def test_value_and_grad_of_captured_tensors():
+def test_value_and_grad_of_captured_tensors(device):
     def outer(w):
-        return mg.value_and_grad(lambda x: (w * x * x).sum())(plain(2))[1].sum()
+        return mg.value_and_grad(lambda x: (w * x * x).sum())(plain(device, 2))[1].sum()
 
-    equals(mg.value_and_grad(outer)(plain(5))[1], [4])
-    w = point(3)
-    _, g = mg.value_and_grad(lambda x: (w * x * x).sum())(plain(2))  # a gradient penalty
+    equals(mg.value_and_grad(outer)(plain(device, 5))[1], [4])
+    w = point(device, 3)
+    _, g = mg.value_and_grad(lambda x: (w * x * x).sum())(plain(device, 2))  # a gradient penalty
     equals(g, [12])
     (g * g).sum().backward()
     equals(w.grad, [2 * 12 * 4])
 
 
-def test_value_and_grad_of_an_argument_with_a_history():
-    x = point(2)
+def test_value_and_grad_of_an_argument_with_a_history(device):
+    x = point(device, 2)
     _, g = mg.value_and_grad(cube)(x * x)
     g.sum().backward()  # 3 x^4
     equals(x.grad, [96])
 
 
-def test_vjp():
-    y, pull_back = mg.vjp(lambda a, b: a * b, plain(1, 2), plain(3, 4))
+def test_vjp(device):
+    y, pull_back = mg.vjp(lambda a, b: a * b, plain(device, 1, 2), plain(device, 3, 4))
     assert not y.requires_grad
     equals(y, [3, 8])
     for _ in range(2):
-        ga, gb = pull_back(plain(1, 10))
+        ga, gb = pull_back(plain(device, 1, 10))
         equals(ga, [3, 40])
         equals(gb, [1, 20])
-    _, pull_back = mg.vjp(lambda a: mg.ones(2), plain(1, 2))
-    equals(pull_back(plain(1, 1)), [0, 0])
+    _, pull_back = mg.vjp(lambda a: mg.ones(2, device=device), plain(device, 1, 2))
+    equals(pull_back(plain(device, 1, 1)), [0, 0])
 
 
-def test_vjp_can_be_differentiated_in_point_and_cotangent():
-    x, c = point(2, 3), point(5, 7)
+def test_vjp_can_be_differentiated_in_point_and_cotangent(device):
+    x, c = point(device, 2, 3), point(device, 5, 7)
     _, pull_back = mg.vjp(lambda x: x**3, x)
     dx, dc = mg.grad(pull_back(c).sum(), [x, c])
     equals(dx, [60, 126])  # 6 x c
     equals(dc, [12, 27])
-    _, pull_back = mg.vjp(lambda x: x**3, plain(2, 3))
+    _, pull_back = mg.vjp(lambda x: x**3, plain(device, 2, 3))
     equals(mg.grad(pull_back(c).sum(), c), [12, 27])
 
 
-def test_jacobian():
+def test_jacobian(device):
     a = np.arange(6.0).reshape(2, 3)
-    equals(mg.jacobian(lambda x: mg.tensor(a) @ x, plain(1, 2, 3)), a)
-    j = mg.jacobian(lambda x: x.reshape(2, 2).T * 1, plain(1, 2, 3, 4))
+    equals(mg.jacobian(lambda x: tensor(a, device) @ x, plain(device, 1, 2, 3)), a)
+    j = mg.jacobian(lambda x: x.reshape(2, 2).T * 1, plain(device, 1, 2, 3, 4))
     assert j.shape == (2, 2, 4)
     equals(j.reshape(4, 4), np.eye(4)[[0, 2, 1, 3]])
-    equals(mg.jacobian(lambda x: mg.ones(2), plain(1, 2, 3)), np.zeros((2, 3)))
-    assert mg.jacobian(lambda x: x[:0], plain(1, 2)).shape == (0, 2)
-    assert mg.jacobian(lambda x: x.sum(), plain(1, 2)).shape == (2,)
+    equals(mg.jacobian(lambda x: mg.ones(2, device=device), plain(device, 1, 2, 3)), np.zeros((2, 3)))
+    assert mg.jacobian(lambda x: x[:0], plain(device, 1, 2)).shape == (0, 2)
+    assert mg.jacobian(lambda x: x.sum(), plain(device, 1, 2)).shape == (2,)
 
 
-def test_hessian():
+def test_hessian(device):
     a = np.array([[2.0, 1, 0], [1, 5, 2], [0, 2, 7]])
-    equals(mg.hessian(lambda x: 0.5 * (x @ mg.tensor(a) @ x), plain(1, 2, 3)), a)
-    h = mg.hessian(lambda x: (x * x).sum(), mg.ones((2, 2), dtype="float64"))
+    equals(mg.hessian(lambda x: 0.5 * (x @ tensor(a, device) @ x), plain(device, 1, 2, 3)), a)
+    h = mg.hessian(lambda x: (x * x).sum(), mg.ones((2, 2), dtype="float64", device=device))
     assert h.shape == (2, 2, 2, 2)
     equals(h.reshape(4, 4), 2 * np.eye(4))
-    equals(mg.hessian(lambda x: mg.layer_norm(x, 3)[0] * 0 + x.sum(), plain(1, 2, 3)), np.zeros((3, 3)))
+    equals(mg.hessian(lambda x: mg.layer_norm(x, 3)[0] * 0 + x.sum(), plain(device, 1, 2, 3)), np.zeros((3, 3)))
     with pytest.raises(ValueError, match=r"^\[hessian\].*\(3,\)"):
-        mg.hessian(lambda x: x * x, plain(1, 2, 3))
+        mg.hessian(lambda x: x * x, plain(device, 1, 2, 3))
 
 
-def test_jacobian_and_hessian_can_be_differentiated():
-    x = point(2, 3)
+def test_jacobian_and_hessian_can_be_differentiated(device):
+    x = point(device, 2, 3)
     equals(mg.grad(mg.jacobian(lambda x: x**3, x).sum(), x), [12, 18])
     equals(mg.grad(mg.hessian(lambda x: (x**4).sum(), x).sum(), x), [48, 72])  # 24 x
-    third = mg.jacobian(lambda x: mg.hessian(lambda z: (z**3).sum(), x), plain(1, 2))
+    third = mg.jacobian(lambda x: mg.hessian(lambda z: (z**3).sum(), x), plain(device, 1, 2))
     assert third.shape == (2, 2, 2)
     assert third[0, 0, 0].item() == third[1, 1, 1].item() == 6
 
@@ -267,8 +271,8 @@ def test_jacobian_and_hessian_can_be_differentiated():
 # ── modes ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_no_grad_and_enable_grad():
-    x = point(1)
+def test_no_grad_and_enable_grad(device):
+    x = point(device, 1)
     with mg.no_grad():
         assert not mg.is_grad_enabled()
         assert not (x * 2).requires_grad
@@ -381,7 +385,7 @@ def test_modes_belong_to_the_thread():
     assert seen == [True] * 200
 
 
-def test_blocks_left_in_another_order_than_entered():
+def test_blocks_left_in_another_order_than_entered(device):
     """As generators do: a block holds until it is left, and what was before the first returns with the last."""
 
     def inside(mode):
@@ -407,7 +411,7 @@ def test_blocks_left_in_another_order_than_entered():
             del first
             assert mg.is_grad_enabled()
             with pytest.raises(mg.GradientError):
-                mg.zeros(1, requires_grad=True).sqrt().backward()
+                mg.zeros(1, device=device, requires_grad=True).sqrt().backward()
         assert mg.is_grad_enabled()
     assert mg.is_grad_enabled()
     with pytest.raises(RuntimeError, match=r"^\[enable_grad\].*not entered"):
@@ -415,12 +419,12 @@ def test_blocks_left_in_another_order_than_entered():
     assert mg.is_grad_enabled()
 
 
-def test_detect_anomaly():
-    x = mg.tensor([0.0, 1.0], requires_grad=True)
+def test_detect_anomaly(device):
+    x = tensor([0.0, 1.0], device, True)
     with mg.detect_anomaly():
         y = x.sqrt()
         with pytest.raises(mg.GradientError, match=r"^\[sqrt\].*NaN or infinity.*\(2,\).*test_autograd\.py:\d+"):
             y.sum().backward()
         (x * 2).sum().backward()
     x.sqrt().sum().backward()
-    assert np.isinf(x.grad.numpy()[0])
+    assert np.isinf(array(x.grad)[0])

@@ -14,6 +14,7 @@ from pathlib import Path
 import interrupted_run
 import numpy as np
 import pytest
+from checks import array
 
 import minigrad as mg
 from minigrad import data, nn, optim
@@ -27,7 +28,7 @@ def path(tmp_path):
 def bits(value):
     """A tree in which tensors are their bytes, so that comparing it compares bits."""
     if isinstance(value, mg.Tensor):
-        return str(value.dtype), value.shape, value.detach().numpy().tobytes()
+        return str(value.dtype), value.shape, array(value).tobytes()
     if isinstance(value, dict):
         return {key: bits(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -40,19 +41,55 @@ def state(run):
     return bits({"random": mg.random.get_state(), **{name: part.state_dict() for name, part in run.items()}})
 
 
+BUILD = interrupted_run.parts
+
+
+def parts(device):
+    """Those of interrupted_run, the model and its batches on a device."""
+    run = BUILD()
+    if device != "cpu":
+        run["model"].to(device)
+        run["loader"].collate = lambda samples: tuple(x.to(device) for x in data.collate(samples))
+    return run
+
+
+def train(path, device, monkeypatch):
+    """The run of interrupted_run, on a device."""
+    monkeypatch.setattr(interrupted_run, "parts", lambda: parts(device))
+    return interrupted_run.train(path)
+
+
+def tensors(value):
+    """The tensors of a tree."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    found = value if isinstance(value, list | tuple) else []
+    return [value] if isinstance(value, mg.Tensor) else [x for item in found for x in tensors(item)]
+
+
+def lies(run, device):
+    """Every tensor of the parts, the optimizer's too, is on the device."""
+    found = [x for name in ("model", "optimizer") if name in run for x in tensors(run[name].state_dict())]
+    return bool(found) and {x.device for x in found} == {device}
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(tmp_path_factory, device):
     """The state and the losses of the run that nothing interrupted, and how long it took."""
-    start = time.perf_counter()
-    run, losses = interrupted_run.train(tmp_path_factory.mktemp("whole") / "run")
-    seconds = time.perf_counter() - start
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        if device != "cpu":
+            train(tmp_path_factory.mktemp("first") / "run", device, monkeypatch)  # compiles what it needs
+        start = time.perf_counter()
+        run, losses = train(tmp_path_factory.mktemp("whole") / "run", device, monkeypatch)
+        seconds = time.perf_counter() - start
     assert len(losses) == interrupted_run.STEPS
+    assert lies(run, device)
     return state(run), losses, seconds
 
 
 # ── interrupted runs ──
 
-def test_kill(path, rng, whole):
+def test_kill(path, rng, tmp_path):
     """SIGKILL at random moments of the run: in a step, while saving, between steps."""
     folder = Path(mg.__file__).parent.parent
     command = [sys.executable, interrupted_run.__file__, str(path)]
@@ -73,16 +110,18 @@ def test_kill(path, rng, whole):
     subprocess.run(command, stdin=subprocess.DEVNULL, check=True, env=environment, capture_output=True)
     run = interrupted_run.parts()
     losses = mg.load_checkpoint(path, **run)["losses"]
-    expected, expected_losses, _ = whole
-    assert losses == expected_losses
     list(run["loader"])  # the state was saved with the last batch of the last epoch: this ends it
-    assert state(run) == expected
+    found = state(run)
+    whole, expected_losses = interrupted_run.train(tmp_path / "whole")
+    assert losses == expected_losses
+    assert found == state(whole)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
-def test_keyboard_interrupt(path, rng, whole):
+def test_keyboard_interrupt(path, rng, whole, device, monkeypatch):
     """Ctrl-C at random moments, wherever the main thread is then; the run is built again and goes on."""
     expected, expected_losses, seconds = whole
+    enough = 8 if device == "cpu" else 3  # a run takes a second of the emulation
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -91,16 +130,17 @@ def test_keyboard_interrupt(path, rng, whole):
     gc.disable()  # an interrupt in a callback of the collector would be lost
     old = signal.signal(signal.SIGALRM, interrupt)
     try:
-        while interrupts < 8 or not finished:
+        while interrupts < enough or not finished:
             try:
-                signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.002, seconds) if interrupts < 8 else 0)
-                run, losses = interrupted_run.train(path)
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.002, seconds) if interrupts < enough else 0)
+                run, losses = train(path, device, monkeypatch)
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except KeyboardInterrupt:
                 interrupts += 1
                 continue
             assert losses == expected_losses
             assert state(run) == expected
+            assert lies(run, device)
             path.unlink()
             finished += 1
     finally:
@@ -110,9 +150,9 @@ def test_keyboard_interrupt(path, rng, whole):
 
 
 @pytest.mark.parametrize("kind", ["SGD", "RMSprop", "Adagrad", "plateau", "sequential", "lambda"])
-def test_every_optimizer_and_schedule_comes_back(path, kind):
+def test_every_optimizer_and_schedule_comes_back(path, kind, device):
     def fresh():
-        layer = nn.Linear(3, 2)
+        layer = nn.Linear(3, 2, device=device)
         name = kind if hasattr(optim, kind) else "SGD"
         optimizer = getattr(optim, name)(layer.parameters(), lr=0.1, **({} if name == "Adagrad" else {"momentum": 0.9}))
         schedules = optim.lr_scheduler
@@ -128,7 +168,7 @@ def test_every_optimizer_and_schedule_comes_back(path, kind):
     def go_on(run, steps):
         for _ in range(steps):
             run["optimizer"].zero_grad()
-            (run["model"](mg.random.normal(0.0, 1.0, (4, 3))) ** 2).sum().backward()
+            (run["model"](mg.random.normal(0.0, 1.0, (4, 3), device=device)) ** 2).sum().backward()
             run["optimizer"].step()
             run["scheduler"].step(*([1.0] if kind == "plateau" else []))
         return state(run)
@@ -139,7 +179,26 @@ def test_every_optimizer_and_schedule_comes_back(path, kind):
     expected = go_on(first, 4)
     second = fresh()
     mg.load_checkpoint(path, **second)
+    assert lies(second, device)
     assert go_on(second, 4) == expected
+    assert lies(second, device)
+
+
+@pytest.mark.parametrize("source", [False, True], ids=["loaded", "saved"])
+def test_a_run_goes_over_to_another_device(path, device, source):
+    """Saved on the device and loaded on the CPU, or the other way round: the same bits, each beside its parameter."""
+    first, second = (device, "cpu") if source else ("cpu", device)
+    run = other_run(first)
+    assert lies(run, first)
+    mg.save_checkpoint(path, **run)
+    expected = state(run)
+    other = parts(second)
+    mg.load_checkpoint(path, **other)
+    assert state(other) == expected
+    assert lies(other, second)
+    assert len(other["optimizer"].state) == 10
+    step(other)  # and it goes on there
+    assert lies(other, second)
 
 
 # ── what is stored ──
@@ -160,34 +219,36 @@ def test_values(path):
     assert [(type(x), x) for x in loaded["scalars"]] == [(float, 0.5), (int, 3), (bool, True)]
 
 
-def test_tensors_are_stored_as_tensors(path):
-    x, y = mg.arange(3), mg.tensor([[0.5]], dtype="float64")
-    mg.save_checkpoint(path, model=nn.Linear(2, 1), extra={"a.b": x, "a": {"b": y}, "list": [x.astype("bool")]})
+def test_tensors_are_stored_as_tensors(path, device):
+    x, y = mg.arange(3, device=device), mg.tensor([[0.5]], dtype="float64", device=device)
+    extra = {"a.b": x, "a": {"b": y}, "list": [x.astype("bool")]}
+    mg.save_checkpoint(path, model=nn.Linear(2, 1, device=device), extra=extra)
     assert set(mg.load(path)) == {"model.weight", "model.bias", "extra.a.b", "extra.a.b'", "extra.list.0"}
-    extra = mg.load_checkpoint(path)["extra"]
-    assert bits(extra) == bits({"a.b": x, "a": {"b": y}, "list": [x.astype("bool")]})
+    assert bits(mg.load_checkpoint(path)["extra"]) == bits(extra)
 
 
-def test_parts_without_an_object_come_as_states(path):
-    layer, tokenizer = nn.Linear(2, 1), data.Tokenizer()
+def test_parts_without_an_object_come_as_states(path, device):
+    layer, tokenizer = nn.Linear(2, 1, device=device), data.Tokenizer()
     tokenizer.fit(["a b a"])
     mg.save_checkpoint(path, model=layer, words=tokenizer, epoch=3)
     values = mg.load_checkpoint(path, words=data.Tokenizer())
     assert bits(values) == bits({"model": layer.state_dict(), "epoch": 3})
+    assert {x.device for x in tensors(values)} == {"cpu"}
     other = data.Tokenizer()
     mg.load_checkpoint(path, words=other)
     assert other.vocabulary == {"a": 1, "b": 2}
     assert mg.load_checkpoint(path, words=other, model=layer) == {"epoch": 3}
+    assert layer.weight.device == device
 
 
-def test_random_numbers_go_on(path):
+def test_random_numbers_go_on(path, device):
     mg.manual_seed(2**64 - 1)
-    mg.random.normal(shape=10)
+    mg.random.normal(shape=10, device=device)
     mg.save_checkpoint(path)
-    expected = mg.random.normal(shape=10).tolist()
+    expected = mg.random.normal(shape=10, device=device).tolist()
     mg.manual_seed(0)
     assert mg.load_checkpoint(path) == {}
-    assert mg.random.normal(shape=10).tolist() == expected
+    assert mg.random.normal(shape=10, device=device).tolist() == expected
 
 
 def test_what_cannot_be_saved(path):
@@ -204,39 +265,46 @@ def test_what_cannot_be_saved(path):
 
 # ── all or nothing ──
 
-def other_run():
-    """Parts that fit those of interrupted_run, in another state."""
-    run = interrupted_run.parts()
+def step(run):
+    """One step of training on the next batch of the loader."""
     for x, y in run["loader"]:
         nn.functional.cross_entropy(run["model"](x), y).backward()
         run["optimizer"].step()
         run["scheduler"].step()
         break
+
+
+def other_run(device):
+    """Parts that fit those of interrupted_run, in another state."""
+    run = parts(device)
+    step(run)
     return run
 
 
 def refused(path, run, error, match, **more):
     """Loading raises, and changes nothing."""
     before = copy.deepcopy(state(run))
+    devices = [x.device for part in run.values() for x in tensors(part.state_dict())]
     with pytest.raises(error, match=match):
         mg.load_checkpoint(path, **run, **more)
     assert state(run) == before
+    assert [x.device for part in run.values() for x in tensors(part.state_dict())] == devices
 
 
 @pytest.fixture
-def saved(path):
-    run = interrupted_run.parts()
-    mg.save_checkpoint(path, **run)
+def saved(path, device):
+    mg.save_checkpoint(path, **parts(device))
     return path
 
 
-def test_a_part_is_missing(saved):
-    refused(saved, other_run(), ValueError, r"run.safetensors: expected words, got model, optimizer", words=data.Tokenizer())
-    refused(saved, other_run(), TypeError, r"expected objects with state_dict.*got int for 'epoch'", epoch=3)
+def test_a_part_is_missing(saved, device):
+    message = r"run.safetensors: expected words, got model, optimizer"
+    refused(saved, other_run(device), ValueError, message, words=data.Tokenizer())
+    refused(saved, other_run(device), TypeError, r"expected objects with state_dict.*got int for 'epoch'", epoch=3)
 
 
 @pytest.mark.parametrize("name, part, message", [
-    ("model", lambda run: nn.Linear(3, 2), r"model: \[Linear\] this state_dict does not fit"),
+    ("model", lambda run: nn.Linear(3, 2, device=run["model"][0].weight.device), r"model: \[Linear\] this state_dict does not fit"),
     ("optimizer", lambda run: optim.AdamW(run["model"].parameters()), r"optimizer: \[AdamW\] expected groups of \[10\]"),
     ("optimizer", lambda run: optim.SGD([{"params": group["params"]} for group in run["optimizer"].param_groups]), r"\[SGD\] expected groups with momentum"),
     ("scheduler", lambda run: optim.lr_scheduler.StepLR(run["optimizer"], 3), r"scheduler: \[StepLR\] expected a state with"),
@@ -244,16 +312,16 @@ def test_a_part_is_missing(saved):
     ("loader", lambda run: data.Tokenizer(), r"loader: \[Tokenizer\] expected a state"),
 ])  # fmt: skip
 @pytest.mark.parametrize("last", [True, False])
-def test_a_part_does_not_fit(saved, name, part, message, last):
-    run = other_run()
+def test_a_part_does_not_fit(saved, name, part, message, last, device):
+    run = other_run(device)
     new = {name: part(run)}
     rest = {key: value for key, value in run.items() if key != name}
     refused(saved, {**rest, **new} if last else {**new, **rest}, ValueError, message)
 
 
-def test_options_that_a_failed_load_brought_are_gone_again(saved):
+def test_options_that_a_failed_load_brought_are_gone_again(saved, device):
     """The checkpoint's groups hold the schedule's "initial_lr", which these do not."""
-    run = {name: part for name, part in interrupted_run.parts().items() if name in ("model", "loader")}
+    run = {name: part for name, part in parts(device).items() if name in ("model", "loader")}
     groups = [{"params": [p for p in run["model"].parameters() if p.ndim == n]} for n in (1, 2)]
     run = {"optimizer": optim.AdamW(groups), **run}
     run["loader"].batch_size = 5
@@ -262,7 +330,7 @@ def test_options_that_a_failed_load_brought_are_gone_again(saved):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_a_part_that_fails_while_it_loads(path, error):
+def test_a_part_that_fails_while_it_loads(path, error, device):
     class Half:
         """Takes over one of two values and stops, unless it gets its own state."""
 
@@ -278,20 +346,21 @@ def test_a_part_that_fails_while_it_loads(path, error):
                 raise error("stopped")
             self.b = state["b"]
 
-    mg.save_checkpoint(path, **interrupted_run.parts(), half=Half(1, "bad"))
-    refused(path, {**other_run(), "half": Half(3, 4)}, ValueError if error is RuntimeError else KeyboardInterrupt, "stopped")
+    mg.save_checkpoint(path, **parts(device), half=Half(1, "bad"))
+    raised = ValueError if error is RuntimeError else KeyboardInterrupt
+    refused(path, {**other_run(device), "half": Half(3, 4)}, raised, "stopped")
 
 
-def test_a_file_cut_anywhere(saved):
+def test_a_file_cut_anywhere(saved, device):
     content = saved.read_bytes()
-    run = other_run()
+    run = other_run(device)
     for length in range(0, len(content), 97):
         saved.write_bytes(content[:length])
         refused(saved, run, ValueError, "run.safetensors")
 
 
-def test_files_that_are_no_checkpoints(path):
-    run = other_run()
+def test_files_that_are_no_checkpoints(path, device):
+    run = other_run(device)
     mg.save(run["model"], path)
     refused(path, run, ValueError, "expected the format 'minigrad checkpoint 1', got None: try load")
     mg.save(run["model"], path, metadata={"format": "minigrad checkpoint 9"})
@@ -313,13 +382,13 @@ RANDOM = {"seed": 1, "position": 2}
       for random in (None, {}, [1, 2], {"seed": -1, "position": 0}, {"seed": 1, "position": "2"}, {"seed": 2**64, "position": 0},
                      {"seed": 1, "position": None}, {"seed": 1.5, "position": 1})),
 ])  # fmt: skip
-def test_hostile_states(path, content):
+def test_hostile_states(path, content, device):
     metadata = {"format": "minigrad checkpoint 1"}
     if content is not None:
         metadata["state"] = content if isinstance(content, str) else json.dumps(content)
-    layer = nn.Linear(2, 1)
+    layer = nn.Linear(2, 1, device=device)
     mg.save(layer, path, metadata=metadata)
-    refused(path, {"model": nn.Linear(2, 1)}, ValueError, r"\[load_checkpoint\] .*run.safetensors")
+    refused(path, {"model": nn.Linear(2, 1, device=device)}, ValueError, r"\[load_checkpoint\] .*run.safetensors")
 
 
 @pytest.mark.parametrize("change", [
@@ -327,7 +396,7 @@ def test_hostile_states(path, content):
     lambda s: s.update(optimizer=3), lambda s: s.update(_values=[]), lambda s: s.update(_values=None), lambda s: s.pop("turns"), lambda s: s.update(total_steps=None) or s.pop("ends"),
 ])  # fmt: skip
 def test_states_of_schedules_that_do_not_fit(path, change):
-    run = other_run()
+    run = other_run("cpu")
     wrong = run["scheduler"].state_dict()
     change(wrong)
     mg.save_checkpoint(path, scheduler=wrong)

@@ -4,21 +4,21 @@ import warnings
 
 import numpy as np
 import pytest
-from checks import allocated, refuses
+from checks import allocated, array, refuses, tensor
 
 import minigrad as mg
 
 
-def point(*values):
-    return mg.tensor(list(values), dtype="float64", requires_grad=True)
+def point(device, *values):
+    return mg.tensor(list(values), dtype="float64", device=device, requires_grad=True)
 
 
-def plain(*values):
-    return mg.tensor(list(values), dtype="float64")
+def plain(device, *values):
+    return mg.tensor(list(values), dtype="float64", device=device)
 
 
 def equals(x, expected):
-    np.testing.assert_allclose(x.detach().numpy(), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(array(x), expected, rtol=1e-12, atol=1e-12)
 
 
 # ── Function ──────────────────────────────────────────────────────────────────────────────────────
@@ -71,9 +71,9 @@ class SquaredRelu(mg.Function):
         return 2 * g * r + mg.where(positive, sum(of_r), 0), None
 
 
-def test_a_saved_value_that_is_no_result_is_refused_to_second_derivatives():
+def test_a_saved_value_that_is_no_result_is_refused_to_second_derivatives(device):
     """It would be a constant to them. Saved masks, arguments and results are none."""
-    x = point(-1, 0.5, 2)
+    x = point(device, -1, 0.5, 2)
     equals(mg.grad(SquaredRelu.apply(x, 1)[0].sum(), x), [0, 1, 4])
     for differentiate in (
         lambda: mg.grad(SquaredRelu.apply(x, 1)[0].sum(), x, create_graph=True),
@@ -84,24 +84,24 @@ def test_a_saved_value_that_is_no_result_is_refused_to_second_derivatives():
     assert mg.gradcheck(lambda x: mg.stack(SquaredRelu.apply(x, 2)), x)
 
 
-def test_function_to_third_order():
-    x = point(0.5, -1)
+def test_function_to_third_order(device):
+    x = point(device, 0.5, -1)
     assert mg.gradcheck(Exp.apply, x, order=3)
-    assert mg.gradcheck(lambda a, b: Product.apply(a, 3, b), [point(0.5, 2), point(1.5, 1)], order=3)
+    assert mg.gradcheck(lambda a, b: Product.apply(a, 3, b), [point(device, 0.5, 2), point(device, 1.5, 1)], order=3)
     g = mg.grad(Exp.apply(x).sum(), x, create_graph=True)
     g = mg.grad(g.sum(), x, create_graph=True)
     equals(mg.grad(g.sum(), x), np.exp([0.5, -1]))
 
 
-def test_function_with_an_unused_result():
-    a, b = point(2), point(5)
+def test_function_with_an_unused_result(device):
+    a, b = point(device, 2), point(device, 5)
     product, _ = Product.apply(a, 3, b)
     product.backward()
     equals(a.grad, [5])
     equals(b.grad, [2])
 
 
-def test_function_that_returns_one_tensor_twice():
+def test_function_that_returns_one_tensor_twice(device):
     class Twice(mg.Function):
         @staticmethod
         def forward(ctx, x):
@@ -113,7 +113,7 @@ def test_function_that_returns_one_tensor_twice():
         def backward(ctx, g, h):
             return 2 * g + 20 * h
 
-    x = point(1)
+    x = point(device, 1)
     a, b = Twice.apply(x)
     assert a is not b
     equals(mg.grad(a, x, retain_graph=True), [2])
@@ -121,7 +121,7 @@ def test_function_that_returns_one_tensor_twice():
     equals(mg.grad(a + b, x), [22])
 
 
-def test_function_that_hands_its_argument_through():
+def test_function_that_hands_its_argument_through(device):
     class Scaled(mg.Function):
         @staticmethod
         def forward(ctx, x):
@@ -132,17 +132,17 @@ def test_function_that_hands_its_argument_through():
         def backward(ctx, g):
             return g * ctx.saved_tensors[0]
 
-    x = point(3)
+    x = point(device, 3)
     y = Scaled.apply(x)
     assert y is not x
     assert x.is_leaf
     y.backward()
     equals(x.grad, [3])
-    constant = plain(2)
+    constant = plain(device, 2)
     assert not Scaled.apply(constant).requires_grad
 
 
-def test_function_with_integer_results():
+def test_function_with_integer_results(device):
     class Top(mg.Function):
         @staticmethod
         def forward(ctx, x):
@@ -153,7 +153,7 @@ def test_function_with_integer_results():
             assert index.dtype == "int64"
             return g * 2
 
-    x = point(1, 3, 2)
+    x = point(device, 1, 3, 2)
     y, k = Top.apply(x)
     assert k.item() == 1
     assert not k.requires_grad
@@ -161,14 +161,14 @@ def test_function_with_integer_results():
     equals(x.grad, [2, 2, 2])
 
 
-def test_function_is_not_recorded_where_nothing_is():
-    for x in (plain(1), point(1)):
+def test_function_is_not_recorded_where_nothing_is(device):
+    for x in (plain(device, 1), point(device, 1)):
         with mg.no_grad():
             assert not Exp.apply(x).requires_grad
-    assert not Exp.apply(plain(1)).requires_grad
+    assert not Exp.apply(plain(device, 1)).requires_grad
 
 
-def test_function_errors():
+def test_function_errors(device):
     class Returns(mg.Function):
         @staticmethod
         def forward(ctx, x, result):
@@ -178,10 +178,10 @@ def test_function_errors():
         def backward(ctx, g):
             return g
 
-    x = point(1, 2)
+    x = point(device, 1, 2)
     for result in (None, 1.0, (), (x, 3)):
         refuses(TypeError, "Returns", "expected a tensor or a tuple of tensors", Returns.apply, x, result)
-    y = Returns.apply(x, plain(1, 2))
+    y = Returns.apply(x, plain(device, 1, 2))
     refuses(mg.GradientError, "Returns", ["expected 2 gradients", "got 1"], y.sum().backward)
     for method in ("forward", "backward"):
         with pytest.raises(NotImplementedError, match=method):
@@ -198,14 +198,14 @@ def test_function_errors():
 @pytest.mark.parametrize(
     "gradient, error",
     [
-        (mg.ones(3, dtype="float64"), mg.GradientError),
-        (mg.ones(2), mg.GradientError),
-        (np.ones(2), TypeError),
-        (1.0, TypeError),
+        (lambda device: mg.ones(3, dtype="float64", device=device), mg.GradientError),
+        (lambda device: mg.ones(2, device=device), mg.GradientError),
+        (lambda device: np.ones(2), TypeError),
+        (lambda device: 1.0, TypeError),
     ],
 )
 @pytest.mark.parametrize("behind", [lambda x: x * 1, lambda x: mg.unstack(mg.stack([x, x]))[1]])
-def test_function_backward_of_the_wrong_kind(gradient, error, behind):
+def test_function_backward_of_the_wrong_kind(gradient, error, behind, device):
     class Bad(mg.Function):
         @staticmethod
         def forward(ctx, x):
@@ -213,16 +213,16 @@ def test_function_backward_of_the_wrong_kind(gradient, error, behind):
 
         @staticmethod
         def backward(ctx, g):
-            return gradient
+            return gradient(device)
 
-    x = point(1, 2)
+    x = point(device, 1, 2)
     with pytest.raises(error, match=r"^\[Bad\]"):
         Bad.apply(behind(x)).sum().backward()
     assert x.grad is None
 
 
-def test_function_saved_tensor_written_since():
-    a, b = point(2), point(5)
+def test_function_saved_tensor_written_since(device):
+    a, b = point(device, 2), point(device, 5)
     h = a * 1
     product, _ = Product.apply(h, 3, b)
     with mg.no_grad():
@@ -269,7 +269,7 @@ def test_function_frees_saved_tensors():
     assert mg.memory_allocated() <= before + 4096
 
 
-def test_exception_in_backward():
+def test_exception_in_backward(device):
     class Fails(mg.Function):
         broken = True
 
@@ -283,7 +283,7 @@ def test_exception_in_backward():
                 raise ZeroDivisionError
             return g * 2
 
-    x = point(1, 2)
+    x = point(device, 1, 2)
     y = Fails.apply(x * 3).sum()
     with pytest.raises(ZeroDivisionError):
         y.backward(retain_graph=True)
@@ -309,7 +309,7 @@ def by_value_and_grad(f, x, y):
 
 def by_vjp(f, x, y):
     _, pull_back = mg.vjp(f, x)
-    return pull_back(mg.ones(x.shape, dtype=x.dtype))
+    return pull_back(mg.ones(x.shape, dtype=x.dtype, device=x.device))
 
 
 def by_grad_at_the_saved_input(f, x, y):
@@ -327,7 +327,7 @@ def by_grad_at_the_saved_output(f, x, y):
 @pytest.mark.parametrize(
     "way", [by_value_and_grad, by_vjp, by_grad_at_the_saved_input, by_grad_at_the_saved_output], ids=lambda f: f.__name__
 )
-def test_grad_inside_backward(way):
+def test_grad_inside_backward(way, device):
     def f(x):
         return mg.sin(x) * x**3
 
@@ -342,20 +342,20 @@ def test_grad_inside_backward(way):
         def backward(ctx, g):
             return g * way(f, *ctx.saved_tensors)
 
-    x = point(1, 2)
+    x = point(device, 1, 2)
     expected = 3 * 4 * x**2 * 2 * mg.sin(2 * x) + 2 * mg.cos(2 * x) * (2 * x) ** 3
     for create_graph in (False, True):      # at an intermediate result, which the outer pass is about to visit
-        equals(mg.grad(Nested.apply(x * 2).sum(), x, create_graph=create_graph), expected.detach().numpy())
+        equals(mg.grad(Nested.apply(x * 2).sum(), x, create_graph=create_graph), array(expected))
     Nested.apply(x * 2).sum().backward()
-    equals(x.grad, expected.detach().numpy())
-    assert mg.gradcheck(Nested.apply, point(1, 2), order=3)     # at a leaf
-    assert mg.gradcheck(lambda x: Nested.apply(mg.tanh(x)) * x, point(0.5, -0.7), order=3)
-    assert mg.gradcheck(lambda x: Nested.apply(Nested.apply(x)), point(0.9, -0.7), order=2)
+    equals(x.grad, array(expected))
+    assert mg.gradcheck(Nested.apply, point(device, 1, 2), order=3)     # at a leaf
+    assert mg.gradcheck(lambda x: Nested.apply(mg.tanh(x)) * x, point(device, 0.5, -0.7), order=3)
+    assert mg.gradcheck(lambda x: Nested.apply(Nested.apply(x)), point(device, 0.9, -0.7), order=2)
 
 
-def test_grad_of_the_same_graph_inside_backward():
+def test_grad_of_the_same_graph_inside_backward(device):
     """The outer pass finds what it shares with the inner one as it left it: gradients gathered, nothing freed."""
-    x = point(1, 2)
+    x = point(device, 1, 2)
     h = x * 2
     y, other = h * h, mg.unstack(h)
     found = []
@@ -378,8 +378,8 @@ def test_grad_of_the_same_graph_inside_backward():
     equals(x.grad, [3 * 8 + 16 + 20, 3 * 16 + 32 + 2])
 
 
-def test_failure_of_a_grad_inside_backward():
-    x = point(1, 2)
+def test_failure_of_a_grad_inside_backward(device):
+    x = point(device, 1, 2)
     y = x * x
 
     class Fails(mg.Function):
@@ -422,8 +422,8 @@ class WrongSecond(Exp):
         return g * y.detach()
 
 
-def test_gradcheck_finds_wrong_derivatives():
-    x = point(0.5, 1)
+def test_gradcheck_finds_wrong_derivatives(device):
+    x = point(device, 0.5, 1)
     with pytest.raises(mg.GradientError, match=r"^\[gradcheck\] derivative 1 with respect to input 0 of shape \(2,\)"):
         mg.gradcheck(WrongFirst.apply, x)
     assert mg.gradcheck(WrongSecond.apply, x, order=1)
@@ -431,7 +431,7 @@ def test_gradcheck_finds_wrong_derivatives():
         mg.gradcheck(WrongSecond.apply, x)
 
 
-def test_gradcheck_finds_a_gradient_that_ones_would_hide():
+def test_gradcheck_finds_a_gradient_that_ones_would_hide(device):
     class Centered(mg.Function):
         """Its true backward is g - mean(g); ones cannot tell it from zero."""
 
@@ -444,10 +444,10 @@ def test_gradcheck_finds_a_gradient_that_ones_would_hide():
             return g * 0
 
     with pytest.raises(mg.GradientError, match="derivative 1"):
-        mg.gradcheck(Centered.apply, point(1, 2, 3))
+        mg.gradcheck(Centered.apply, point(device, 1, 2, 3))
 
 
-def test_gradcheck_draws_from_a_stream_of_its_own():
+def test_gradcheck_draws_from_a_stream_of_its_own(device):
     """An input drawn from the same seed would be the cotangent, for which a normalization's gradient is zero."""
 
     class Twice(mg.Function):
@@ -465,49 +465,50 @@ def test_gradcheck_draws_from_a_stream_of_its_own():
             return 2 * r * (g - g.mean(axis=-1, keepdims=True) - y * (g * y).mean(axis=-1, keepdims=True))
 
     for seed in range(3):
-        x = mg.tensor(np.random.default_rng(seed).standard_normal((2, 5)), requires_grad=True)
+        x = tensor(np.random.default_rng(seed).standard_normal((2, 5)), device, True)
         with pytest.raises(mg.GradientError, match=r"^\[gradcheck\] derivative 1"):
             mg.gradcheck(Twice.apply, x, seed=seed)
 
 
-def test_gradcheck_takes_tensors():
+def test_gradcheck_takes_tensors(device):
     """Other arguments belong into a function of the tensors alone."""
     with pytest.raises(TypeError, match=r"^\[gradcheck\] expected tensors, got float"):
-        mg.gradcheck(lambda x, factor: x * factor, [point(1, 2), 1.5])
+        mg.gradcheck(lambda x, factor: x * factor, [point(device, 1, 2), 1.5])
     with pytest.raises(TypeError, match=r"^\[gradcheck\] expected tensors, got float"):
-        mg.gradcheck(lambda x: x.sum().item(), point(1, 2))
+        mg.gradcheck(lambda x: x.sum().item(), point(device, 1, 2))
 
 
-def test_gradcheck_finds_a_missing_gradient():
-    assert mg.gradcheck(lambda x: x * x.detach().sign(), point(1, 2))
+def test_gradcheck_finds_a_missing_gradient(device):
+    assert mg.gradcheck(lambda x: x * x.detach().sign(), point(device, 1, 2))
     with pytest.raises(mg.GradientError, match="derivative 1"):
-        mg.gradcheck(lambda x: x.detach() * 2, point(1, 2))
+        mg.gradcheck(lambda x: x.detach() * 2, point(device, 1, 2))
 
 
-def test_gradcheck_of_several_inputs_and_outputs():
-    ints = mg.tensor([1, 0])
-    frozen = plain(2, 3)
+def test_gradcheck_of_several_inputs_and_outputs(device):
+    ints = tensor([1, 0], device)
+    frozen = plain(device, 2, 3)
     assert mg.gradcheck(
-        lambda a, i, b, c: (a[i] * b, c @ a, a.argmax(), c.sum()), [point(1, 2), ints, frozen, point(3, 4)]
+        lambda a, i, b, c: (a[i] * b, c @ a, a.argmax(), c.sum()),
+        [point(device, 1, 2), ints, frozen, point(device, 3, 4)],
     )
-    assert mg.gradcheck(lambda x: x * 2, mg.zeros((0, 3), dtype="float64", requires_grad=True))
-    assert mg.gradcheck(lambda x: x[0] * 0 + mg.ones((), dtype="float64"), point(1, 2))
+    assert mg.gradcheck(lambda x: x * 2, mg.zeros((0, 3), dtype="float64", device=device, requires_grad=True))
+    assert mg.gradcheck(lambda x: x[0] * 0 + mg.ones((), dtype="float64", device=device), point(device, 1, 2))
 
 
-def test_gradcheck_refuses():
+def test_gradcheck_refuses(device):
     refuses(
         TypeError,
         "gradcheck",
         ["float32", "input 1"],
         mg.gradcheck,
         mg.multiply,
-        [point(1), mg.ones(1, requires_grad=True)],
+        [point(device, 1), mg.ones(1, device=device, requires_grad=True)],
     )
-    refuses(ValueError, "gradcheck", "requires grad", mg.gradcheck, mg.exp, plain(1))
+    refuses(ValueError, "gradcheck", "requires grad", mg.gradcheck, mg.exp, plain(device, 1))
 
 
-def test_gradcheck_works_under_no_grad_and_leaves_the_inputs_alone():
-    x = point(1, 2)
+def test_gradcheck_works_under_no_grad_and_leaves_the_inputs_alone(device):
+    x = point(device, 1, 2)
     with mg.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error")
         assert mg.gradcheck(mg.tanh, x)

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from checks import array, tensor
 
 import minigrad as mg
 import minigrad.nn.functional as F
@@ -71,17 +72,17 @@ HIGHER = {
         True,
     ),
     "cross_entropy": (
-        lambda x: mg.cross_entropy(x, mg.tensor(LABELS)),
+        lambda x: mg.cross_entropy(x, tensor(LABELS, x.device)),
         lambda t, f: lambda x: f.cross_entropy(x, t.tensor(LABELS)),
         [(4, 5)],
     ),
     "cross_entropy weighted": (
-        lambda x: mg.cross_entropy(x, mg.tensor(LABELS), weight=mg.tensor(WEIGHTS), label_smoothing=0.1),
+        lambda x: mg.cross_entropy(x, tensor(LABELS, x.device), weight=tensor(WEIGHTS, x.device), label_smoothing=0.1),
         lambda t, f: lambda x: f.cross_entropy(x, t.tensor(LABELS), weight=t.tensor(WEIGHTS), label_smoothing=0.1),
         [(4, 5)],
     ),
     "cross_entropy none": (
-        lambda x: mg.cross_entropy(x, mg.tensor(LABELS), reduction="none"),
+        lambda x: mg.cross_entropy(x, tensor(LABELS, x.device), reduction="none"),
         lambda t, f: lambda x: f.cross_entropy(x, t.tensor(LABELS), reduction="none"),
         [(4, 5)],
     ),
@@ -100,8 +101,8 @@ HIGHER = {
     "cumulative_sum": (lambda x: mg.cumulative_sum(x, axis=1), lambda t, f: lambda x: t.cumsum(x, 1), [(3, 4)]),
     "max": (lambda x: mg.max(x, 1), lambda t, f: lambda x: t.amax(x, 1), [(3, 4)]),
     "sort": (mg.sort, lambda t, f: lambda x: t.sort(x)[0], [(3, 4)]),
-    "take": (lambda x: mg.take(x, mg.tensor(ROWS), axis=0), lambda t, f: lambda x: x[ROWS], [(3, 4)]),
-    "index": (lambda x: x[mg.tensor(ROWS), 1:], lambda t, f: lambda x: x[ROWS, 1:], [(3, 4)]),
+    "take": (lambda x: mg.take(x, tensor(ROWS, x.device), axis=0), lambda t, f: lambda x: x[ROWS], [(3, 4)]),
+    "index": (lambda x: x[tensor(ROWS, x.device), 1:], lambda t, f: lambda x: x[ROWS, 1:], [(3, 4)]),
     "unstack": (lambda x: mg.unstack(x)[0] * mg.unstack(x)[2], lambda t, f: lambda x: x[0] * x[2], [(3, 4)]),
     "concat": (
         lambda a, b: mg.concat([a, b, a * b], 1) ** 2,
@@ -139,58 +140,57 @@ HIGHER = {
 
 
 @pytest.mark.parametrize("name", HIGHER)
-def test_three_orders_against_torch(name, rng):
+def test_three_orders_against_torch(name, device, rng):
     torch, functional = torch_functions()
     ours, theirs, shapes, *positive = HIGHER[name]
     values = [rng.standard_normal(shape) for shape in shapes]
     if positive:
         values = [np.abs(v) + 0.5 for v in values]
-    xs = [mg.tensor(v, requires_grad=True) for v in values]
+    xs = [tensor(v, device, True) for v in values]
     ts = [torch.tensor(v, requires_grad=True) for v in values]
     y, t = ours(*[x * 1.0 for x in xs]), theirs(torch, functional)(*[x * 1.0 for x in ts])
     for order in (1, 2, 3):
-        np.testing.assert_allclose(y.detach().numpy(), t.detach().numpy(), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(array(y), t.detach().numpy(), rtol=1e-9, atol=1e-9)
         c = rng.standard_normal(tuple(t.shape))
-        gs = mg.grad(y, xs, mg.tensor(c), create_graph=True)
+        gs = mg.grad(y, xs, tensor(c, device), create_graph=True)
         es = torch.autograd.grad(t, ts, torch.tensor(c), create_graph=True, materialize_grads=True)
         for g, e in zip(gs, es, strict=True):
-            np.testing.assert_allclose(
-                g.detach().numpy(), e.detach().numpy(), rtol=1e-7, atol=1e-8, err_msg=f"order {order}"
-            )
+            assert g.device == device
+            np.testing.assert_allclose(array(g), e.detach().numpy(), rtol=1e-7, atol=1e-8, err_msg=f"order {order}")
         # Plus a term in the inputs themselves, so that a derivative that ended in zero can be asked for again.
         weights = [rng.standard_normal(g.shape) for g in gs]
-        y = sum((mg.tensor(w) * g * g * x).sum() for w, g, x in zip(weights, gs, xs, strict=True))
+        y = sum((tensor(w, device) * g * g * x).sum() for w, g, x in zip(weights, gs, xs, strict=True))
         t = sum((torch.tensor(w) * g * g * x).sum() for w, g, x in zip(weights, es, ts, strict=True))
 
 
 @pytest.mark.parametrize("ours", [lambda x, w, b: mg.layer_norm(x, 5, w, b), mg.linear])
-def test_plain_and_recorded_backward_agree(ours, rng):
+def test_plain_and_recorded_backward_agree(ours, device, rng):
     shapes = [(3, 5), (5,), (5,)] if ours is not mg.linear else [(3, 5), (5, 5), (5,)]
-    xs = [mg.tensor(rng.standard_normal(s), requires_grad=True) for s in shapes]
+    xs = [tensor(rng.standard_normal(s), device, True) for s in shapes]
     # The operation's inputs are intermediates here: a walk inside the walk must not feed them twice.
     y = ours(*[x * 2 for x in xs])
-    c = mg.tensor(rng.standard_normal(y.shape))
+    c = tensor(rng.standard_normal(y.shape), device)
     one, other = (mg.grad(y, xs, c, retain_graph=True, create_graph=create) for create in (False, True))
     for a, b in zip(one, other, strict=True):
-        np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(array(a), array(b), rtol=1e-10, atol=1e-12)
 
 
-def test_the_recorded_gradient_of_one_input_among_others(rng):
+def test_the_recorded_gradient_of_one_input_among_others(device, rng):
     """Where the others require grad too but are not asked for: the walk through the composition must not reach them."""
-    x, w, b = (mg.tensor(rng.standard_normal(s), requires_grad=True) for s in ((3, 5), 5, 5))
-    c = mg.tensor(rng.standard_normal((3, 5)))
+    x, w, b = (tensor(rng.standard_normal(s), device, True) for s in ((3, 5), 5, 5))
+    c = tensor(rng.standard_normal((3, 5)), device)
     for wanted in (x, w, b):
         (together,) = [
             g for g, v in zip(mg.grad(mg.layer_norm(x, 5, w, b), [x, w, b], c), (x, w, b), strict=True) if v is wanted
         ]
         alone = mg.grad(mg.layer_norm(x, 5, w, b), wanted, c, create_graph=True)
-        np.testing.assert_allclose(alone.detach().numpy(), together.numpy(), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(array(alone), array(together), rtol=1e-10, atol=1e-12)
     dx = mg.grad(mg.layer_norm(x, 5, w, b), x, c, create_graph=True)
-    mixed = mg.grad(dx.sum() + (dx * dx).sum(), w).numpy()  # dx is a function of w as well
+    mixed = array(mg.grad(dx.sum() + (dx * dx).sum(), w))  # dx is a function of w as well
     step, numeric = 1e-6, np.zeros(5)
     for k in range(5):
         for sign in (1, -1):
-            moved = mg.tensor(w.detach().numpy() + sign * step * np.eye(5)[k])
-            d = mg.grad(mg.layer_norm(x, 5, moved, b), x, c).numpy()
+            moved = tensor(array(w) + sign * step * np.eye(5)[k], device)
+            d = array(mg.grad(mg.layer_norm(x, 5, moved, b), x, c))
             numeric[k] += sign * (d.sum() + (d * d).sum()) / (2 * step)
     np.testing.assert_allclose(mixed, numeric, rtol=1e-6, atol=1e-6)

@@ -3,9 +3,15 @@
 
 import numpy as np
 import pytest
-from checks import allocated, equals, leaf
+from checks import allocated, array, equals
 
 import minigrad as mg
+
+
+def leaf(device, *values):
+    """A vector that requires grad."""
+    return mg.tensor(list(values), dtype="float64", device=device, requires_grad=True)
+
 
 IN_PLACE = {
     "+=": (lambda h, c: h.__iadd__(c), lambda h, c: h + c),
@@ -19,21 +25,21 @@ IN_PLACE = {
 
 @pytest.mark.parametrize("name", IN_PLACE)
 @pytest.mark.parametrize("operand", ["tensor", "number", "broadcast"])
-def test_recorded_writes_have_the_gradient_of_the_operation(name, operand):
+def test_recorded_writes_have_the_gradient_of_the_operation(name, operand, device):
     write, plain = IN_PLACE[name]
     found = []
     for operation in (write, plain):
-        x, c = leaf(0.5, 2, 3), leaf(1.5, 0.5, 2)
+        x, c = leaf(device, 0.5, 2, 3), leaf(device, 1.5, 0.5, 2)
         other = {"tensor": c, "number": 2.0, "broadcast": c.sum()}[operand]
         y = operation(x * 1.0, other)
         (y * y).sum().backward()
-        found.append((y.detach().numpy(), x.grad.numpy(), None if c.grad is None else c.grad.numpy()))
+        found.append((array(y), array(x.grad), None if c.grad is None else array(c.grad)))
     for ours, expected in zip(*found, strict=True):
         np.testing.assert_array_equal(ours, expected)
 
 
-def test_the_written_tensor_stays_the_same_object():
-    x = leaf(2)
+def test_the_written_tensor_stays_the_same_object(device):
+    x = leaf(device, 2)
     h = k = x * 3
     h *= h
     assert h is k
@@ -42,18 +48,19 @@ def test_the_written_tensor_stays_the_same_object():
 
 
 @pytest.mark.parametrize(
-    "write", [lambda h: h.fill_(3), lambda h: h.zero_(), lambda h: h.copy_(mg.ones(2, dtype="float64"))]
+    "write",
+    [lambda h: h.fill_(3), lambda h: h.zero_(), lambda h: h.copy_(mg.ones(2, dtype="float64", device=h.device))],
 )
-def test_filled_tensors_forget_where_they_came_from(write):
-    x = leaf(1, 2)
+def test_filled_tensors_forget_where_they_came_from(write, device):
+    x = leaf(device, 1, 2)
     h = x * 2
     write(h)
     (h * h + x).sum().backward()
     equals(x.grad, [1, 1])
 
 
-def test_written_parts():
-    x, v = leaf(1, 2, 3), leaf(10, 20)
+def test_written_parts(device):
+    x, v = leaf(device, 1, 2, 3), leaf(device, 10, 20)
     h = x * x
     h[:2] = v
     (h * h).sum().backward()
@@ -61,16 +68,16 @@ def test_written_parts():
     equals(v.grad, [20, 40])
 
 
-def test_copy_from_a_recorded_tensor():
-    x = leaf(1, 2)
-    y = mg.zeros((3, 2), dtype="float64")
+def test_copy_from_a_recorded_tensor(device):
+    x = leaf(device, 1, 2)
+    y = mg.zeros((3, 2), dtype="float64", device=device)
     y.copy_(x * x)
     y.sum().backward()
     equals(x.grad, [6, 12])
 
 
-def test_leaf_refuses_recorded_writes_and_accepts_others():
-    x = leaf(1, 2)
+def test_leaf_refuses_recorded_writes_and_accepts_others(device):
+    x = leaf(device, 1, 2)
     for write in (
         lambda: x.fill_(0),
         lambda: x.zero_(),
@@ -93,13 +100,13 @@ def test_leaf_refuses_recorded_writes_and_accepts_others():
 
 
 @pytest.mark.parametrize("size", [2, 100])
-def test_saved_value_written_since(size):
-    x = mg.ones(size, requires_grad=True)
-    w = mg.ones(size)
+def test_saved_value_written_since(size, device):
+    x = mg.ones(size, device=device, requires_grad=True)
+    w = mg.ones(size, device=device)
     for write in (
         lambda: w.__iadd__(1),
         lambda: w.fill_(3),
-        lambda: w.set_(mg.ones(size) * 5),
+        lambda: w.set_(mg.ones(size, device=device) * 5),
         lambda: w.__setitem__(0, 2.0),
         lambda: w[:1].fill_(9),
         lambda: w.detach().fill_(3),
@@ -113,17 +120,17 @@ def test_saved_value_written_since(size):
 
 def test_an_array_that_its_owner_writes_later():
     """The version of a tensor over memory of others does not count their writes."""
-    x, mask = leaf(1, 2), np.array([1.0, 0.0])
+    x, mask = leaf("cpu", 1, 2), np.array([1.0, 0.0])
     y = (x * mask).sum()
     mask[...] = 7
     y.backward()
     equals(x.grad, [1, 0])
 
 
-def test_a_leaf_that_became_another_tensor():
-    x, w = leaf(1, 2), leaf(3, 4)
+def test_a_leaf_that_became_another_tensor(device):
+    x, w = leaf(device, 1, 2), leaf(device, 3, 4)
     y = (x + w).sum()       # saves nothing
-    x.set_(mg.ones(3))
+    x.set_(mg.ones(3, device=device))
     with pytest.raises(mg.GradientError, match=r"^\[backward\] a leaf of shape \(2,\) became another tensor"):
         y.backward()
     assert (x.grad, w.grad) == (None, None)
@@ -131,12 +138,12 @@ def test_a_leaf_that_became_another_tensor():
     assert x.grad.tolist() == [2, 2, 2]
 
 
-def test_a_leaf_that_becomes_another_tensor_while_its_gradient_is_on_the_way():
-    x = leaf(1, 2)
+def test_a_leaf_that_becomes_another_tensor_while_its_gradient_is_on_the_way(device):
+    x = leaf(device, 1, 2)
     y = x * 2
 
     def replace(g):
-        x.set_(mg.ones(3))
+        x.set_(mg.ones(3, device=device))
 
     y.register_hook(replace)
     with pytest.raises(mg.GradientError, match=r"^\[backward\] a leaf of shape \(2,\) became another tensor"):
@@ -144,16 +151,16 @@ def test_a_leaf_that_becomes_another_tensor_while_its_gradient_is_on_the_way():
     assert x.grad is None
 
 
-def test_saved_value_not_needed_may_be_written():
-    x, w = leaf(1, 2), mg.ones(2, dtype="float64")
+def test_saved_value_not_needed_may_be_written(device):
+    x, w = leaf(device, 1, 2), mg.ones(2, dtype="float64", device=device)
     y = (x + w).sum()
     w += 1
     y.backward()
     equals(x.grad, [1, 1])
 
 
-def test_saved_result_written_since():
-    x = leaf(1, 2)
+def test_saved_result_written_since(device):
+    x = leaf(device, 1, 2)
     y = x.exp()
     with pytest.raises(mg.GradientError, match="shared"):
         y *= 2
@@ -163,35 +170,35 @@ def test_saved_result_written_since():
         y.sum().backward()
 
 
-def test_views_and_bases_of_a_recorded_write():
-    x = leaf(1, 2, 3)
+def test_views_and_bases_of_a_recorded_write(device):
+    x = leaf(device, 1, 2, 3)
     for make in (lambda h: h, lambda h: h[:1], lambda h: h.reshape(3, 1)):
         h = x * 1
         base = h
         view = h[1:]
-        values = h.detach().numpy().copy()
+        values = array(h).copy()
         target = make(base)
         with pytest.raises(mg.GradientError, match="shared with"):
             target += 1
         equals(base, values)
         del view
-    b = mg.zeros(4, dtype="float64")
+    b = mg.zeros(4, dtype="float64", device=device)
     v = b[:2]
     with pytest.raises(mg.GradientError, match="shared with"):
-        v += leaf(1, 1)
+        v += leaf(device, 1, 1)
     equals(b, [0, 0, 0, 0])
 
 
-def test_views_share_memory_where_nothing_is_recorded():
-    b = mg.zeros((2, 3))
+def test_views_share_memory_where_nothing_is_recorded(device):
+    b = mg.zeros((2, 3), device=device)
     b[1].fill_(2)
     b.T[0] += 5
     b.reshape(-1)[2] = 9
     equals(b, [[5, 0, 9], [7, 2, 2]])
 
 
-def test_broadcast_tensor_refuses_writes():
-    t = mg.zeros(1)
+def test_broadcast_tensor_refuses_writes(device):
+    t = mg.zeros(1, device=device)
     z = mg.broadcast_to(t, (3,))
     for write in (lambda: z.__iadd__(1), lambda: z.fill_(1), lambda: z.__setitem__(0, 1), lambda: z.copy_(1)):
         with pytest.raises(ValueError, match=r"broadcast.*\(3,\)"):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checks import array, tensor
 from safetensors import numpy as safetensors_numpy
 
 import minigrad as mg
@@ -29,28 +30,29 @@ def sample(dtype, shape=(3, 4)):
     return (rng.standard_normal(shape) * 10).astype(dtype)
 
 
-def test_the_order_of_the_file(path):
+def test_the_order_of_the_file(path, device):
     """The same each time, whatever the library's own."""
     names = [f"layers.{k}.weight" for k in range(20)]
-    mg.save({name: mg.ones(1) for name in reversed(names)}, path)
+    mg.save({name: mg.ones(1, device=device) for name in reversed(names)}, path)
     assert [*mg.load(path)] == [*mg.load(path, metadata=True)[0]] == sorted(names)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 4), (), (0,), (2, 0, 3), (1,)])
-def test_round_trip(path, dtype, shape):
+def test_round_trip(path, dtype, shape, device):
     values = sample(dtype, shape)
-    mg.save({"x": mg.tensor(values)}, path)
+    mg.save({"x": tensor(values, device)}, path)
     loaded = mg.load(path)["x"]
+    assert loaded.device == "cpu"
     assert loaded.dtype == dtype
     assert loaded.shape == shape
-    assert loaded.tolist() == values.tolist()
+    assert loaded.tolist() == loaded.to(device).tolist() == values.tolist()
     assert not loaded.requires_grad
     assert safetensors_numpy.load_file(path)["x"].tolist() == values.tolist()
 
 
-def test_views_and_gradients(path):
-    x = mg.tensor(sample("float32"), requires_grad=True)
+def test_views_and_gradients(path, device):
+    x = tensor(sample("float32"), device, requires_grad=True)
     mg.save({"T": x.T, "steps": x.detach()[::2, ::-1], "computed": x * 2, "leaf": x}, path)
     loaded = mg.load(path)
     values = sample("float32")
@@ -59,18 +61,20 @@ def test_views_and_gradients(path):
         assert loaded[name].is_contiguous()
 
 
-def test_special_values(path):
+def test_special_values(path, device):
     values = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-45], np.float32)
-    mg.save({"x": mg.tensor(values)}, path)
-    assert mg.load(path)["x"].numpy().tobytes() == values.tobytes()
+    mg.save({"x": tensor(values, device)}, path)
+    loaded = mg.load(path)["x"]
+    assert loaded.numpy().tobytes() == array(loaded.to(device)).tobytes() == values.tobytes()
 
 
-def test_module(path):
-    a, b = nn.RNN(3, 4, norm="layer"), nn.RNN(3, 4, norm="layer")
+def test_module(path, device):
+    a, b = (nn.RNN(3, 4, norm="layer").to(device) for _ in range(2))
     mg.save(a, path)
     assert mg.load(path).keys() == a.state_dict().keys()
     b.load_state_dict(mg.load(path))
-    x = mg.random.normal(0.0, 1.0, (5, 2, 3))
+    assert {x.device for x in b.state_dict().values()} == {device}
+    x = mg.random.normal(0.0, 1.0, (5, 2, 3), device=device)
     assert a(x)[0].tolist() == b(x)[0].tolist()
 
 
@@ -102,16 +106,19 @@ def test_relative_path(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["here.safetensors"]
 
 
-def test_torch_reads_ours_and_we_read_torchs(path):
+def test_torch_reads_ours_and_we_read_torchs(path, device):
     torch = pytest.importorskip("torch")
     safetensors_torch = pytest.importorskip("safetensors.torch")
-    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)).to(device)
     mg.save(model, path)
     theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4))
     theirs.load_state_dict(safetensors_torch.load_file(path))
     assert theirs[0].weight.tolist() == model[0].weight.tolist()
-    safetensors_torch.save_file(torch.nn.Linear(3, 4).state_dict(), path)
-    nn.Linear(3, 4).load_state_dict(mg.load(path))
+    theirs, ours = torch.nn.Linear(3, 4), nn.Linear(3, 4, device=device)
+    safetensors_torch.save_file(theirs.state_dict(), path)
+    ours.load_state_dict(mg.load(path))
+    assert ours.weight.device == device
+    assert ours.weight.tolist() == theirs.weight.tolist()
 
 
 # ── atomicity ──

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import equals, refuses
+from checks import array, equals, refuses, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -13,37 +13,43 @@ from minigrad import nn
 # ── printing and conversion ───────────────────────────────────────────────────────────────────────
 
 PRINTED = [
-    (mg.tensor(1.0), "tensor(1.)"),
-    (mg.tensor([1.5, -2.0]), "tensor([ 1.5, -2. ])"),
-    (mg.zeros(0), "tensor([])"),
-    (mg.zeros((0, 3)), "tensor([], shape=(0, 3))"),
-    (mg.zeros((2, 0)), "tensor([], shape=(2, 0))"),
-    (mg.tensor([True, False]), "tensor([ True, False])"),
-    (mg.tensor([1]), "tensor([1])"),
-    (mg.tensor([1], dtype="int32"), "tensor([1], dtype=int32)"),
-    (mg.ones(1, dtype="float64"), "tensor([1.], dtype=float64)"),
-    (mg.ones(2, requires_grad=True), "tensor([1., 1.], requires_grad=True)"),
-    (mg.ones(2, requires_grad=True) * 2, "tensor([2., 2.], op=multiply)"),
-    (mg.tensor([float("nan"), float("inf")]), "tensor([nan, inf])"),
-    (mg.tensor([[1, 2], [3, 4]]), "tensor([[1, 2],\n        [3, 4]])"),
+    (lambda device: mg.tensor(1.0, device=device), "tensor(1.)"),
+    (lambda device: mg.tensor([1.5, -2.0], device=device), "tensor([ 1.5, -2. ])"),
+    (lambda device: mg.zeros(0, device=device), "tensor([])"),
+    (lambda device: mg.zeros((0, 3), device=device), "tensor([], shape=(0, 3))"),
+    (lambda device: mg.zeros((2, 0), device=device), "tensor([], shape=(2, 0))"),
+    (lambda device: mg.tensor([True, False], device=device), "tensor([ True, False])"),
+    (lambda device: mg.tensor([1], device=device), "tensor([1])"),
+    (lambda device: mg.tensor([1], dtype="int32", device=device), "tensor([1], dtype=int32)"),
+    (lambda device: mg.ones(1, dtype="float64", device=device), "tensor([1.], dtype=float64)"),
+    (lambda device: mg.ones(2, requires_grad=True, device=device), "tensor([1., 1.], requires_grad=True)"),
+    (lambda device: mg.ones(2, requires_grad=True, device=device) * 2, "tensor([2., 2.], op=multiply)"),
+    (lambda device: mg.tensor([float("nan"), float("inf")], device=device), "tensor([nan, inf])"),
+    (lambda device: mg.tensor([[1, 2], [3, 4]], device=device), "tensor([[1, 2],\n        [3, 4]])"),
 ]
 
 
-@pytest.mark.parametrize("x, text", PRINTED, ids=[text for _, text in PRINTED])
-def test_repr(x, text):
-    assert repr(x) == text
+@pytest.mark.parametrize("make, text", PRINTED, ids=[text for _, text in PRINTED])
+def test_repr(make, text, device):
+    x = make(device)
+    if device != "cpu":  # named where it is not the usual one, behind shape and dtype
+        for end in (", op=multiply)", ", requires_grad=True)", ")"):
+            if text.endswith(end):
+                text = f"{text.removesuffix(end)}, device={device}{end}"
+                break
     assert str(x) == text
 
 
-def test_repr_of_the_large_is_short():
-    assert len(repr(mg.zeros((2000, 2000)))) < 1000
-    assert "..." in repr(mg.zeros(2000))
+def test_repr_of_the_large_is_short(device):
+    assert len(repr(mg.zeros((2000, 2000), device=device))) < 1000
+    assert "..." in repr(mg.zeros(2000, device=device))
 
 
-def test_format():
-    assert f"{mg.tensor(1 / 3):.3f}" == "0.333"
-    assert f"{mg.tensor([[2.0]]):.1e}" == "2.0e+00"
-    assert f"{mg.tensor([1, 2])}" == "tensor([1, 2])"
+def test_format(device):
+    assert f"{mg.tensor(1 / 3, device=device):.3f}" == "0.333"
+    assert f"{mg.tensor([[2.0]], device=device):.1e}" == "2.0e+00"
+    x = mg.tensor([1, 2], device=device)
+    assert f"{x}" == repr(x) == ("tensor([1, 2])" if device == "cpu" else f"tensor([1, 2], device={device})")
 
 
 @pytest.mark.parametrize(
@@ -56,63 +62,64 @@ def test_format():
         (True, "bool", bool),
     ],
 )
-def test_item_and_tolist(value, dtype, kind):
+def test_item_and_tolist(value, dtype, kind, device):
     for shape in ((), (1,), (1, 1, 1)):
-        x = mg.full(shape, value, dtype=dtype)
+        x = mg.full(shape, value, dtype=dtype, device=device)
         assert x.item() == value
         assert type(x.item()) is kind
-    assert mg.full((2, 1), value, dtype=dtype).tolist() == [[value], [value]]
-    assert mg.tensor(value, dtype=dtype).tolist() == value
+    assert mg.full((2, 1), value, dtype=dtype, device=device).tolist() == [[value], [value]]
+    assert mg.tensor(value, dtype=dtype, device=device).tolist() == value
 
 
-def test_item_of_what_is_not_one_number():
+def test_item_of_what_is_not_one_number(device):
     for shape in ((2,), (0,), (1, 3)):
-        refuses(ValueError, "item", str(shape), mg.zeros(shape).item)
+        refuses(ValueError, "item", str(shape), mg.zeros(shape, device=device).item)
         with pytest.raises(ValueError, match=r"^\[item\]"):
-            bool(mg.zeros(shape))
+            bool(mg.zeros(shape, device=device))
         with pytest.raises(ValueError, match=r"^\[item\]"):
-            float(mg.zeros(shape))
+            float(mg.zeros(shape, device=device))
 
 
-def test_conversion_to_pythons_numbers():
-    x = mg.tensor(2.75, requires_grad=True)
+def test_conversion_to_pythons_numbers(device):
+    x = mg.tensor(2.75, requires_grad=True, device=device)
     assert float(x) == 2.75
     assert int(x) == 2
     assert complex(x) == 2.75
     assert bool(x)
-    assert not bool(mg.tensor(0.0))
-    assert bool(mg.tensor(float("nan")))
-    assert range(5)[mg.tensor(3)] == 3
-    assert [1, 2, 3][mg.tensor(1, dtype="int32")] == 2
-    for bad in (mg.tensor(1.0), mg.tensor([1]), mg.tensor(True)):
+    assert not bool(mg.tensor(0.0, device=device))
+    assert bool(mg.tensor(float("nan"), device=device))
+    assert range(5)[mg.tensor(3, device=device)] == 3
+    assert [1, 2, 3][mg.tensor(1, dtype="int32", device=device)] == 2
+    for bad in (mg.tensor(1.0, device=device), mg.tensor([1], device=device), mg.tensor(True, device=device)):
         with pytest.raises(TypeError, match=r"^\[index\]"):
             [1, 2, 3][bad]
 
 
-def test_len_iter_contains_hash():
-    x = mg.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+def test_len_iter_contains_hash(device):
+    x = mg.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True, device=device)
     assert len(x) == 2
     rows = list(x)
     equals(rows[1], [3, 4])
     (rows[0] * rows[1]).sum().backward()
     equals(x.grad, [[3, 4], [1, 2]])
+    assert rows[1].device == x.grad.device == device
     assert 3.0 in x
     assert 5.0 not in x
     for what in (len, iter):
         with pytest.raises(TypeError, match="0-d"):
-            what(mg.tensor(1.0))
-    y = mg.tensor([[1.0, 2.0], [3.0, 4.0]])
+            what(mg.tensor(1.0, device=device))
+    y = mg.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
     assert len({x, y, x}) == 2
     assert {x: "x"}[x] == "x"
 
 
-def test_attributes():
-    x = mg.zeros((2, 3, 4))
+def test_attributes(device):
+    x = mg.zeros((2, 3, 4), device=device)
     assert (x.shape, x.ndim, x.size, x.nbytes) == ((2, 3, 4), 3, 24, 96)
     assert x.dtype == mg.float32 == "float32"
     assert x.dtype == np.float32
     assert x.dtype != "float64"
-    assert x.device == "cpu"
+    assert x.device == x.T.device == device
     assert x.strides == (48, 16, 4)
     assert x.T.shape == (4, 3, 2)
     assert x.mT.shape == (2, 4, 3)
@@ -127,44 +134,48 @@ def test_attributes():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
-def test_deepcopy_and_pickle(dtype, copied):
-    x = mg.tensor(np.array([[1, 0, 2], [0, 3, 1]]), dtype=dtype)
-    for original in (x, x.T, x[:, ::2], mg.zeros((0, 2), dtype=dtype)):
+def test_deepcopy_and_pickle(dtype, copied, device):
+    x = mg.tensor(np.array([[1, 0, 2], [0, 3, 1]]), dtype=dtype, device=device)
+    for original in (x, x.T, x[:, ::2], mg.zeros((0, 2), dtype=dtype, device=device)):
         made = copied(original)
-        equals(made, original.numpy())
-        assert (made.dtype, made.requires_grad, type(made)) == (original.dtype, False, mg.Tensor)
+        equals(made, array(original))
+        assert (made.dtype, made.device) == (original.dtype, device)
+        assert (made.requires_grad, type(made)) == (False, mg.Tensor)
         assert made.size == 0 or made.data_ptr() != original.data_ptr()
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
-def test_deepcopy_and_pickle_of_leaves_and_parameters(copied):
+def test_deepcopy_and_pickle_of_leaves_and_parameters(copied, device):
     for original in (
-        mg.ones(2, requires_grad=True),
-        nn.Parameter(mg.ones(2)),
-        nn.Parameter(mg.tensor([1, 2]), requires_grad=False),
+        mg.ones(2, requires_grad=True, device=device),
+        nn.Parameter(mg.ones(2, device=device)),
+        nn.Parameter(mg.tensor([1, 2], device=device), requires_grad=False),
     ):
         made = copied(original)
         assert type(made) is type(original)
         assert made.requires_grad == original.requires_grad
         assert made.is_leaf
-    x = mg.ones(2, requires_grad=True)
+        assert made.device == device
+    x = mg.ones(2, requires_grad=True, device=device)
     x.sum().backward()
     a, b = copy.deepcopy([x, x])
     assert a is b
     equals(a.grad, [1, 1])
+    assert a.device == a.grad.device == device
     a.grad.fill_(5)
     equals(x.grad, [1, 1])
 
 
-def test_deepcopy_of_the_computed():
-    y = mg.ones(2, requires_grad=True) * 2
+def test_deepcopy_of_the_computed(device):
+    y = mg.ones(2, requires_grad=True, device=device) * 2
     refuses(mg.GradientError, "deepcopy", "detach", copy.deepcopy, y)
     equals(copy.deepcopy(y.detach()), [2, 2])
     equals(pickle.loads(pickle.dumps(y)), [2, 2])
+    assert pickle.loads(pickle.dumps(y)).device == device
 
 
-def test_copy_is_on_the_tape_and_detach_is_not():
-    x = mg.ones(2, requires_grad=True)
+def test_copy_is_on_the_tape_and_detach_is_not(device):
+    x = mg.ones(2, requires_grad=True, device=device)
     for copied in (x.copy(), copy.copy(x)):
         assert copied.requires_grad
         assert copied.data_ptr() != x.data_ptr()
@@ -188,46 +199,72 @@ OPERATORS = {
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_mixed_operands(name):
-    """Tensor with tensor, array, list and number, from both sides, is what NumPy says."""
+def test_mixed_operands(name, device):
+    """Tensor with tensor and number, from both sides, is what NumPy says."""
     operation = OPERATORS[name]
     a, b = np.array([[1.0, 2.0, 3.0]] * 2), np.array([2.0, 2.0, 0.5])
-    for left, right in ((mg.tensor(a), mg.tensor(b)), (mg.tensor(a), b), (a, mg.tensor(b)), (mg.tensor(a), b.tolist())):
+    x, y = tensor(a, device), tensor(b, device)
+    for left, right, expected in (
+        (x, y, operation(a, b)), (x, 2.0, operation(a, 2.0)), (2.0, y, operation(2.0, b)),
+        (np.float64(2.0), y, operation(2.0, b)),
+    ):  # fmt: skip
+        result = operation(left, right)
+        assert isinstance(result, mg.Tensor)
+        assert result.device == device
+        equals(result, expected)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operands_of_numpy(name, device):
+    """Tensor with array and list, from both sides, is what NumPy says; on a GPU they are refused, as they are not there."""
+    operation = OPERATORS[name]
+    a, b = np.array([[1.0, 2.0, 3.0]] * 2), np.array([2.0, 2.0, 0.5])
+    x, y = tensor(a, device), tensor(b, device)
+    for left, right in ((x, b), (a, y), (x, b.tolist())):
+        if device != "cpu":
+            with pytest.raises(ValueError, match=r"^\[\w+\] expected tensors on one device, got .*cpu"):
+                operation(left, right)
+            continue
         result = operation(left, right)
         assert isinstance(result, mg.Tensor)
         equals(result, operation(a, b))
-    equals(operation(mg.tensor(a), 2.0), operation(a, 2.0))
-    equals(operation(2.0, mg.tensor(b)), operation(2.0, b))
-    equals(operation(np.float64(2.0), mg.tensor(b)), operation(2.0, b))
 
 
-def test_matmul_and_logic_operators():
+def test_matmul_and_logic_operators(device):
     a, b = np.arange(6.0).reshape(2, 3), np.arange(3.0)
-    for left, right in ((mg.tensor(a), mg.tensor(b)), (mg.tensor(a), b), (a, mg.tensor(b))):
-        equals(left @ right, a @ b)
+    x, y = tensor(a, device), tensor(b, device)
+    equals(x @ y, a @ b)
     p, q = np.array([True, True, False]), np.array([True, False, False])
-    for ours, expected in (
-        (mg.tensor(p) & q, p & q), (mg.tensor(p) | q, p | q), (mg.tensor(p) ^ q, p ^ q),
-        (p & mg.tensor(q), p & q), (~mg.tensor(p), ~p),
-    ):  # fmt: skip
+    s, t = tensor(p, device), tensor(q, device)
+    for ours, expected in ((s & t, p & q), (s | t, p | q), (s ^ t, p ^ q), (~s, ~p)):
         equals(ours, expected)
-    equals(mg.tensor([6, 5]) & 4, [4, 4])
-    equals(-mg.tensor([1.0, -2.0]), [-1, 2])
-    equals(abs(mg.tensor([1.0, -2.0])), [1, 2])
-    x = mg.tensor([1.0])
+    equals(mg.tensor([6, 5], device=device) & 4, [4, 4])
+    equals(-mg.tensor([1.0, -2.0], device=device), [-1, 2])
+    equals(abs(mg.tensor([1.0, -2.0], device=device)), [1, 2])
+    x = mg.tensor([1.0], device=device)
     assert +x is x
 
 
-def test_python_numbers_are_weak():
-    assert (mg.ones(1) * 2.5).dtype == "float32"
-    assert (mg.ones(1, dtype="int32") + 1).dtype == "int32"
-    assert (mg.ones(1, dtype="int32") + 1.5).dtype == "float32"
-    assert (mg.ones(1) + mg.ones(1, dtype="float64")).dtype == "float64"
-    assert (mg.ones(1, dtype="int32") + mg.ones(1, dtype="int64")).dtype == "int64"
+def test_matmul_and_logic_operators_of_numpys_operands():
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(3.0)
+    for left, right in ((mg.tensor(a), b), (a, mg.tensor(b))):
+        equals(left @ right, a @ b)
+    p, q = np.array([True, True, False]), np.array([True, False, False])
+    s, t = mg.tensor(p), mg.tensor(q)
+    for ours, expected in ((s & q, p & q), (s | q, p | q), (s ^ q, p ^ q), (p & t, p & q)):
+        equals(ours, expected)
 
 
-def test_foreign_operands_are_not_implemented():
-    x = mg.ones(2)
+def test_python_numbers_are_weak(device):
+    assert (mg.ones(1, device=device) * 2.5).dtype == "float32"
+    assert (mg.ones(1, dtype="int32", device=device) + 1).dtype == "int32"
+    assert (mg.ones(1, dtype="int32", device=device) + 1.5).dtype == "float32"
+    assert (mg.ones(1, device=device) + mg.ones(1, dtype="float64", device=device)).dtype == "float64"
+    assert (mg.ones(1, dtype="int32", device=device) + mg.ones(1, dtype="int64", device=device)).dtype == "int64"
+
+
+def test_foreign_operands_are_not_implemented(device):
+    x = mg.ones(2, device=device)
     for other in (None, "text", {}, object()):
         for operation in (OPERATORS["+"], OPERATORS["<"], lambda a, b: a @ b):
             with pytest.raises(TypeError):
@@ -247,49 +284,49 @@ def test_foreign_operands_are_not_implemented():
 # ── in-place operators ────────────────────────────────────────────────────────────────────────────
 
 
-def test_in_place_operators_keep_object_memory_and_dtype():
+def test_in_place_operators_keep_object_memory_and_dtype(device):
     for dtype in ("float32", "float64", "int64"):
-        x = mg.ones((2, 3), dtype=dtype)
+        x = mg.ones((2, 3), dtype=dtype, device=device)
         y, address, version = x, x.data_ptr(), x.version
         x += 2
-        x *= mg.tensor([1, 2, 3], dtype=dtype)
-        x -= mg.ones((2, 1), dtype=dtype)
+        x *= mg.tensor([1, 2, 3], dtype=dtype, device=device)
+        x -= mg.ones((2, 1), dtype=dtype, device=device)
         assert x is y
         assert (x.data_ptr(), x.dtype, x.version) == (address, dtype, version + 3)
         equals(x, [[2, 5, 8]] * 2)
-    flags = mg.tensor([True, False])
+    flags = mg.tensor([True, False], device=device)
     flags ^= True
     equals(flags, [False, True])
 
 
-def test_in_place_on_overlapping_memory():
-    x = mg.tensor(np.arange(6.0))
+def test_in_place_on_overlapping_memory(device):
+    x = mg.tensor(np.arange(6.0), device=device)
     x[1:] += x[:-1]
     equals(x, [0, 1, 3, 5, 7, 9])
-    m = mg.tensor(np.arange(4.0).reshape(2, 2))
+    m = mg.tensor(np.arange(4.0).reshape(2, 2), device=device)
     m += m.T
     equals(m, [[0, 3], [3, 6]])
 
 
-def test_in_place_dtype_rules():
-    single, ints = mg.ones(2), mg.ones(2, dtype="int64")
+def test_in_place_dtype_rules(device):
+    single, ints = mg.ones(2, device=device), mg.ones(2, dtype="int64", device=device)
     refuses(TypeError, "/=", ["float32", "int64"], ints.__itruediv__, 2)
     refuses(TypeError, "+=", ["float32", "int64"], ints.__iadd__, 0.5)
-    refuses(TypeError, "+=", ["float64", "float32"], single.__iadd__, mg.ones(2, dtype="float64"))
+    refuses(TypeError, "+=", ["float64", "float32"], single.__iadd__, mg.ones(2, dtype="float64", device=device))
     single += ints
     equals(single, [2, 2])
-    double = mg.ones(2, dtype="float64")
+    double = mg.ones(2, dtype="float64", device=device)
     double += single
     assert double.dtype == "float64"
-    refuses(ValueError, "+=", ["(3, 2)", "(2,)"], single.__iadd__, mg.ones((3, 2)))
+    refuses(ValueError, "+=", ["(3, 2)", "(2,)"], single.__iadd__, mg.ones((3, 2), device=device))
     equals(single, [2, 2])
 
 
 # ── writes ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_fill_zero_copy():
-    x = mg.zeros((2, 2))
+def test_fill_zero_copy(device):
+    x = mg.zeros((2, 2), device=device)
     version = x.version
     assert x.fill_(3) is x
     equals(x, [[3, 3], [3, 3]])
@@ -297,7 +334,7 @@ def test_fill_zero_copy():
     equals(x, np.zeros((2, 2)))
     assert x.copy_([1, 2]) is x
     equals(x, [[1, 2], [1, 2]])
-    x.fill_(mg.tensor(7.0))
+    x.fill_(mg.tensor(7.0, device=device))
     equals(x, [[7, 7], [7, 7]])
     assert x.version == version + 4
     x.T[0].fill_(1)
@@ -305,64 +342,69 @@ def test_fill_zero_copy():
     assert x.version == version + 5
 
 
-def test_fill_refuses():
+def test_fill_refuses(device):
     for dtype, value in (("int64", 1.5), ("int64", float("nan")), ("int64", float("inf")), ("int32", 1 << 40)):
-        x = mg.zeros(2, dtype=dtype)
+        x = mg.zeros(2, dtype=dtype, device=device)
         with pytest.raises((TypeError, OverflowError)):
             x.fill_(value)
         equals(x, [0, 0])
     with pytest.raises((TypeError, ValueError)):
-        mg.zeros(2).fill_("a")
+        mg.zeros(2, device=device).fill_("a")
     with pytest.raises(ValueError, match=r"\(3,\)"):
-        mg.zeros(2).copy_(mg.zeros(3))
+        mg.zeros(2, device=device).copy_(mg.zeros(3, device=device))
 
 
-def test_set_():
-    x = nn.Parameter(mg.ones(2))
+def test_set_(device):
+    x = nn.Parameter(mg.ones(2, device=device))
     x.sum().backward()
-    source = mg.tensor([[1, 2, 3]])
+    source = mg.tensor([[1, 2, 3]], device=device)
     version = x.version
     with pytest.raises(TypeError):
         x.set_(np.ones(3))
     x.requires_grad_(False)
     assert x.set_(source) is x
     assert (x.shape, x.dtype, x.data_ptr()) == ((1, 3), "int64", source.data_ptr())
+    assert x.device == device
     assert x.version > version
     assert x.grad is None
-    y = mg.ones(2, requires_grad=True) * 2
-    refuses(mg.GradientError, "set_", "leaf", y.set_, mg.ones(2))
+    y = mg.ones(2, requires_grad=True, device=device) * 2
+    refuses(mg.GradientError, "set_", "leaf", y.set_, mg.ones(2, device=device))
 
 
 # ── requires_grad and grad ────────────────────────────────────────────────────────────────────────
 
 
-def test_requires_grad_rules():
-    x = mg.ones(2)
+def test_requires_grad_rules(device):
+    x = mg.ones(2, device=device)
     assert x.requires_grad_() is x
     assert x.requires_grad
     x.requires_grad = False
     assert not (x * 2).requires_grad
     for dtype in ("int64", "int32", "bool"):
         with pytest.raises(TypeError, match=rf"^\[requires_grad\].*{dtype}"):
-            mg.ones(2, dtype=dtype).requires_grad_()
+            mg.ones(2, dtype=dtype, device=device).requires_grad_()
         with pytest.raises(TypeError):
-            mg.ones(2, dtype=dtype, requires_grad=True)
-        mg.ones(2, dtype=dtype).requires_grad_(False)
-    y = mg.ones(2, requires_grad=True) * 2
+            mg.ones(2, dtype=dtype, requires_grad=True, device=device)
+        mg.ones(2, dtype=dtype, device=device).requires_grad_(False)
+    y = mg.ones(2, requires_grad=True, device=device) * 2
     y.requires_grad_()
     refuses(mg.GradientError, "requires_grad", "detach", y.requires_grad_, False)
-    assert not (mg.ones(2, requires_grad=True) > 0).requires_grad
-    assert not mg.ones(2, requires_grad=True).astype("int64").requires_grad
+    assert not (mg.ones(2, requires_grad=True, device=device) > 0).requires_grad
+    assert not mg.ones(2, requires_grad=True, device=device).astype("int64").requires_grad
 
 
-def test_grad_can_be_set_to_what_fits():
-    x = mg.ones(2, requires_grad=True)
-    x.grad = mg.ones(2)
+def test_grad_can_be_set_to_what_fits(device):
+    x = mg.ones(2, requires_grad=True, device=device)
+    x.grad = mg.ones(2, device=device)
     (x * 2).sum().backward()
     equals(x.grad, [3, 3])
     x.grad = None
     assert x.grad is None
-    for bad in (mg.ones(3), mg.ones(2, dtype="float64"), mg.ones((1, 2))):
+    for bad in (
+        mg.ones(3, device=device),
+        mg.ones(2, dtype="float64", device=device),
+        mg.ones((1, 2), device=device),
+    ):
         with pytest.raises(ValueError, match=r"^\[grad\] expected shape \(2,\), float32"):
             x.grad = bad
     with pytest.raises(TypeError):
@@ -373,23 +415,26 @@ def test_grad_can_be_set_to_what_fits():
 # ── to ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_to():
-    x = mg.ones(2, requires_grad=True)
-    assert x.to("cpu") is x.to("float32") is x.to(mg.float32, "cpu") is x
+def test_to(device):
+    x = mg.ones(2, requires_grad=True, device=device)
+    assert x.to(device) is x.to("float32") is x.to(mg.float32, device) is x
     assert x.to(copy=True) is not x
+    assert x.to(copy=True).device == device
     for arguments in (
         ("float64",),
         (mg.float64,),
         (np.float64,),
-        ("cpu", "float64"),
-        ("float64", "cpu"),
-        (mg.ones(1, dtype="float64"),),
+        (device, "float64"),
+        ("float64", device),
+        (mg.ones(1, dtype="float64", device=device),),
     ):
         y = x.to(*arguments)
         assert y.dtype == "float64"
+        assert y.device == device
     (y * 3).sum().backward()
     equals(x.grad, [3, 3])
     assert x.grad.dtype == "float32"
+    assert x.grad.device == device
     with pytest.raises((TypeError, ValueError), match=r"tpu"):
         x.to("tpu")
     with pytest.raises(ValueError, match=r"^\[zeros\]"):
@@ -402,43 +447,43 @@ def test_to():
 
 
 @pytest.mark.parametrize("shape", [(1 << 50,), (1 << 62, 4), (1 << 40, 1 << 40), (7, 0x6DB6DB6DB6DB6DB7)])
-def test_sizes_beyond_memory(shape):
+def test_sizes_beyond_memory(shape, device):
     with pytest.raises((MemoryError, ValueError)):
-        mg.zeros(shape)
+        mg.zeros(shape, device=device)
     if len(shape) > 1:
         with pytest.raises(ValueError, match=r"\["):
-            mg.ones(1).reshape(shape)
+            mg.ones(1, device=device).reshape(shape)
         with pytest.raises(ValueError, match=r"\["):
-            mg.broadcast_to(mg.ones(1), shape)
+            mg.broadcast_to(mg.ones(1, device=device), shape)
 
 
-def test_broadcasts_larger_than_memory_are_views():
-    x = mg.broadcast_to(mg.ones(1), (1 << 30, 1 << 20))
+def test_broadcasts_larger_than_memory_are_views(device):
+    x = mg.broadcast_to(mg.ones(1, device=device), (1 << 30, 1 << 20))
     assert x.size == 1 << 50
     assert x[123456, 7].item() == 1
 
 
-def test_empty_tensors():
-    x = mg.zeros((0, 3), requires_grad=True)
+def test_empty_tensors(device):
+    x = mg.zeros((0, 3), requires_grad=True, device=device)
     (x * 2).sum().backward()
     assert x.grad.shape == (0, 3)
-    assert (x @ mg.ones((3, 2))).shape == (0, 2)
-    equals(mg.ones((2, 0)) @ mg.ones((0, 3)), np.zeros((2, 3)))
+    assert (x @ mg.ones((3, 2), device=device)).shape == (0, 2)
+    equals(mg.ones((2, 0), device=device) @ mg.ones((0, 3), device=device), np.zeros((2, 3)))
 
 
-def test_eight_axes_are_the_most():
-    x = mg.zeros((1,) * 8)
+def test_eight_axes_are_the_most(device):
+    x = mg.zeros((1,) * 8, device=device)
     assert (x + 1).sum().item() == 1
     for make in (
-        lambda: mg.zeros((1,) * 9),
+        lambda: mg.zeros((1,) * 9, device=device),
         lambda: x.expand_dims(0),
         lambda: x[None],
         lambda: mg.stack([x]),
-        lambda: x[mg.zeros((1, 1), dtype="int64")],
+        lambda: x[mg.zeros((1, 1), dtype="int64", device=device)],
         lambda: x.broadcast_to((1,) * 9),
-        lambda: mg.tensor(np.zeros((1,) * 9)),
+        lambda: mg.tensor(np.zeros((1,) * 9), device=device),
         lambda: x.reshape((1,) * 9),
-        lambda: mg.jacobian(lambda x: x * 1, mg.zeros((1,) * 5)),
+        lambda: mg.jacobian(lambda x: x * 1, mg.zeros((1,) * 5, device=device)),
     ):
         with pytest.raises((ValueError, IndexError), match=r"8 axes"):
             make()

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import array
+from checks import array, tensor
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -39,10 +39,11 @@ def problem(rng, inputs=D, units=H):
 # ── the implicit learning rate ──
 
 
-def angle_of_a_step(kind, x, w, g, b, labels, rate):
+def angle_of_a_step(kind, x, w, g, b, labels, rate, device):
     """The angle, in radians, by which one step of gradient descent turns W as one vector."""
-    weight = nn.Parameter(mg.tensor(w))
-    F.cross_entropy(normalized(kind, mg.tensor(x), weight, mg.tensor(g), mg.tensor(b)), labels).backward()
+    weight = nn.Parameter(tensor(w, device))
+    x, g, b = (tensor(value, device) for value in (x, g, b))
+    F.cross_entropy(normalized(kind, x, weight, g, b), labels).backward()
     optim.SGD([weight], lr=rate).step()
     after = array(weight)
     cosine = (w * after).sum() / (np.linalg.norm(w) * np.linalg.norm(after))
@@ -51,37 +52,38 @@ def angle_of_a_step(kind, x, w, g, b, labels, rate):
 
 
 @pytest.mark.parametrize("kind", ["BN", "LN", "WN"])
-def test_the_angle_of_a_step_falls_with_the_square_of_the_weights(kind, rng):
+def test_the_angle_of_a_step_falls_with_the_square_of_the_weights(kind, device, rng):
     """tan α = lr ‖dL/dW‖ / ‖W‖, where the gradient is orthogonal to W and inverse to its length: α ∝ 1/‖W‖²."""
     x, w, g, b = problem(rng)
-    labels = mg.tensor(rng.integers(0, H, N))
-    first = angle_of_a_step(kind, x, w, g, b, labels, 0.1)
+    labels = tensor(rng.integers(0, H, N), device)
+    first = angle_of_a_step(kind, x, w, g, b, labels, 0.1, device)
     assert first > 1e-3
     for factor in (0.5, 3.0, 10.0):
-        angle = angle_of_a_step(kind, x, factor * w, g, b, labels, 0.1)
+        angle = angle_of_a_step(kind, x, factor * w, g, b, labels, 0.1, device)
         assert math.tan(angle) * factor**2 == pytest.approx(math.tan(first), rel=1e-6)
         # growing weights are a smaller learning rate and nothing else
-        same = angle_of_a_step(kind, x, factor * w, g, b, labels, 0.1 * factor**2)
+        same = angle_of_a_step(kind, x, factor * w, g, b, labels, 0.1 * factor**2, device)
         assert same == pytest.approx(first, rel=1e-9)
 
 
-def test_without_a_norm_the_angle_is_not_inverse_to_the_square(rng):
+def test_without_a_norm_the_angle_is_not_inverse_to_the_square(device, rng):
     """The control: the gradient of a plain softmax is not inverse to the length of its weights."""
     x, w, g, b = problem(rng)
-    labels = mg.tensor(rng.integers(0, H, N))
-    first, large = (angle_of_a_step("plain", x, factor * w, g, b, labels, 0.1) for factor in (1.0, 3.0))
+    labels = tensor(rng.integers(0, H, N), device)
+    first, large = (angle_of_a_step("plain", x, factor * w, g, b, labels, 0.1, device) for factor in (1.0, 3.0))
     assert abs(math.tan(large) * 9 / math.tan(first) - 1) > 0.2
 
 
 @pytest.mark.parametrize("kind", ["BN", "LN", "WN"])
-def test_weights_only_grow_under_gradient_descent(kind, rng):
+def test_weights_only_grow_under_gradient_descent(kind, device, rng):
     """A gradient orthogonal to W: ‖W‖² grows by lr² ‖dL/dW‖² with each step, and so learning slows down by itself."""
     x, w, g, b = problem(rng)
-    labels, weight = mg.tensor(rng.integers(0, H, N)), nn.Parameter(mg.tensor(w))
+    labels, weight = tensor(rng.integers(0, H, N), device), nn.Parameter(tensor(w, device))
+    x, g, b = (tensor(value, device) for value in (x, g, b))
     optimizer = optim.SGD([weight], lr=0.5)
     for _ in range(10):
         optimizer.zero_grad()
-        F.cross_entropy(normalized(kind, mg.tensor(x), weight, mg.tensor(g), mg.tensor(b)), labels).backward()
+        F.cross_entropy(normalized(kind, x, weight, g, b), labels).backward()
         before, gradient = (array(weight) ** 2).sum(), (array(weight.grad) ** 2).sum()
         optimizer.step()
         assert gradient > 1e-6
@@ -91,10 +93,10 @@ def test_weights_only_grow_under_gradient_descent(kind, rng):
 # ── the Fisher information ──
 
 
-def fisher(kind, x, w, g, b):
+def fisher(kind, x, w, g, b, device):
     """E over samples and over y ~ softmax of ∇ log p(y|x) ∇ log p(y|x)ᵀ, unit by unit in (w_i, b_i, g_i)."""
-    weight, gain, shift = (mg.tensor(value, requires_grad=True) for value in (w, g, b))
-    logs = F.log_softmax(normalized(kind, mg.tensor(x), weight, gain, shift), -1)
+    weight, gain, shift = (tensor(value, device, requires_grad=True) for value in (w, g, b))
+    logs = F.log_softmax(normalized(kind, tensor(x, device), weight, gain, shift), -1)
     total = 0.0
     for n in range(len(x)):
         for y in range(len(w)):
@@ -170,18 +172,18 @@ def layer_norm_form(x, w, g, b):
 
 
 @pytest.mark.parametrize("kind", ["plain", "BN", "WN"])
-def test_fisher_information_is_the_papers(kind, rng):
+def test_fisher_information_is_the_papers(kind, device, rng):
     """By gradients and by the formula, for units each of which has statistics that its own weights alone move."""
     arguments = problem(rng)
     expected = paper_form(kind, *arguments)
     assert np.abs(expected).max() > 0.1
-    np.testing.assert_allclose(fisher(kind, *arguments), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(fisher(kind, *arguments, device), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_fisher_information_of_layer_norm(rng):
+def test_fisher_information_of_layer_norm(device, rng):
     """Exact with the cross terms. The paper's block, which leaves out that units share μ and σ, is another matrix."""
     arguments = problem(rng)
-    found = fisher("LN", *arguments)
+    found = fisher("LN", *arguments, device)
     np.testing.assert_allclose(found, layer_norm_form(*arguments), rtol=1e-9, atol=1e-12)
     paper = paper_form("LN", *arguments)
     assert np.linalg.norm(found - paper) > 0.1 * np.linalg.norm(found)
@@ -190,13 +192,13 @@ def test_fisher_information_of_layer_norm(rng):
 
 
 @pytest.mark.parametrize("kind", ["BN", "LN", "WN"])
-def test_the_metric_shrinks_with_the_weights_and_is_flat_along_them(kind, rng):
+def test_the_metric_shrinks_with_the_weights_and_is_flat_along_them(kind, device, rng):
     """g² / (σ_i σ_j): weights twice as long have a quarter of the metric; b's and g's stay. A plain model's does not."""
     x, w, g, b = problem(rng)
-    found, doubled = fisher(kind, x, w, g, b), fisher(kind, x, 2 * w, g, b)
+    found, doubled = (fisher(kind, x, factor * w, g, b, device) for factor in (1, 2))
     size = np.where(np.arange(H * (D + 2)) % (D + 2) < D, 0.5, 1.0)
     np.testing.assert_allclose(doubled, found * np.outer(size, size), rtol=1e-9, atol=1e-12)
     along = np.concatenate([w, np.zeros((H, 2))], 1).reshape(-1)
     assert along @ found @ along < 1e-12 * np.linalg.norm(found) * (along @ along)
-    plain = fisher("plain", x, w, g, b)
+    plain = fisher("plain", x, w, g, b, device)
     assert along @ plain @ along > 1e-2 * np.linalg.norm(plain) * (along @ along)

@@ -11,8 +11,8 @@ from minigrad import nn
 from minigrad.nn import functional as F
 
 
-def random(rng, *shape, dtype="float64", requires_grad=False):
-    return mg.tensor(rng.standard_normal(shape), dtype=dtype, requires_grad=requires_grad)
+def random(rng, device, *shape, dtype="float64", requires_grad=False):
+    return mg.tensor(rng.standard_normal(shape), dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 # ── PyTorch's semantics ──
@@ -64,9 +64,11 @@ def test_as_in_pytorch(seed, device):
 def test_functional_as_in_pytorch(shape, training, tracked, device, rng):
     torch = pytest.importorskip("torch")
     if not training and not tracked:
-        for module, make, error in ((F, mg.tensor, ValueError), (torch.nn.functional, torch.tensor, RuntimeError)):
+        for module, ones, error in (
+            (F, tensor(np.ones(shape), device), ValueError), (torch.nn.functional, torch.ones(shape), RuntimeError),
+        ):  # fmt: skip
             with pytest.raises(error, match="running_mean"):
-                module.batch_norm(make(np.ones(shape)), None, None)
+                module.batch_norm(ones, None, None)
         return
     x, weight, bias = (rng.standard_normal(s) for s in (shape, 4, 4))
     statistics = [rng.standard_normal(4), rng.uniform(0.5, 2, 4)] if tracked else [None, None]
@@ -82,39 +84,39 @@ def test_functional_as_in_pytorch(shape, training, tracked, device, rng):
             np.testing.assert_allclose(array(a), b.numpy(), rtol=1e-12, atol=1e-13)
 
 
-def test_cumulative_average(rng):
+def test_cumulative_average(device, rng):
     """Without a momentum the running statistics are the means of those of all batches."""
-    bn = nn.BatchNorm1d(3, momentum=None, dtype="float64")
+    bn = nn.BatchNorm1d(3, momentum=None, device=device, dtype="float64")
     batches = [rng.standard_normal((n, 3)) * n for n in (5, 2, 9, 4)]
     for x in batches:
-        bn(mg.tensor(x))
+        bn(tensor(x, device))
     mean, var = np.mean([x.mean(0) for x in batches], 0), np.mean([x.var(0, ddof=1) for x in batches], 0)
-    np.testing.assert_allclose(bn.running_mean.numpy(), mean, rtol=1e-12)
-    np.testing.assert_allclose(bn.running_var.numpy(), var, rtol=1e-12)
+    np.testing.assert_allclose(array(bn.running_mean), mean, rtol=1e-12)
+    np.testing.assert_allclose(array(bn.running_var), var, rtol=1e-12)
     assert (bn.num_batches_tracked.item(), bn.num_batches_tracked.dtype) == (4, mg.int64)
 
 
-def test_evaluation_changes_nothing(rng):
-    bn = nn.BatchNorm1d(3)
-    bn(random(rng, 8, 3, dtype="float32"))
+def test_evaluation_changes_nothing(device, rng):
+    bn = nn.BatchNorm1d(3, device=device)
+    bn(random(rng, device, 8, 3, dtype="float32"))
     before = {name: x.tolist() for name, x in bn.state_dict().items()}
-    x = random(rng, 4, 3, dtype="float32")
+    x = random(rng, device, 4, 3, dtype="float32")
     y = bn.eval()(x)
     assert {name: x.tolist() for name, x in bn.state_dict().items()} == before
     for k in range(4):
         assert bn(x[k : k + 1])[0].tolist() == y[k].tolist()    # a single sample will do, whatever stands beside it
 
 
-def test_two_batches_before_one_backward(rng):
+def test_two_batches_before_one_backward(device, rng):
     """The statistics that the second batch moves are no part of the first one's graph."""
-    bn = nn.BatchNorm1d(3, dtype="float64")
-    x, z = random(rng, 6, 3, requires_grad=True), random(rng, 6, 3)
-    c = random(rng, 6, 3)
+    bn = nn.BatchNorm1d(3, device=device, dtype="float64")
+    x, z = random(rng, device, 6, 3, requires_grad=True), random(rng, device, 6, 3)
+    c = random(rng, device, 6, 3)
     y = bn(x)
     bn(z)
     y.backward(c)
     x2 = x.detach().requires_grad_()
-    nn.BatchNorm1d(3, dtype="float64")(x2).backward(c)
+    nn.BatchNorm1d(3, device=device, dtype="float64")(x2).backward(c)
     assert x.grad.tolist() == x2.grad.tolist()
     assert not bn.running_mean.requires_grad
 
@@ -123,26 +125,26 @@ def test_two_batches_before_one_backward(rng):
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (4, 3, 2), (2, 3, 2, 3)])
-def test_gradients_through_batch_statistics(shape, rng):
-    x, w, b = (random(rng, *s, requires_grad=True) for s in (shape, (3,), (3,)))
+def test_gradients_through_batch_statistics(shape, device, rng):
+    x, w, b = (random(rng, device, *s, requires_grad=True) for s in (shape, (3,), (3,)))
     assert mg.gradcheck(lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), [x, w, b], rtol=1e-5)
     assert mg.gradcheck(lambda x: F.batch_norm(x, None, None, training=True, eps=0.1), x, rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (1, 3), (2, 3, 2, 3)])
-def test_gradients_with_running_statistics(shape, rng):
-    x, w, b, mean = (random(rng, *s, requires_grad=True) for s in (shape, (3,), (3,), (3,)))
-    var = mg.tensor(rng.uniform(0.5, 2, 3), requires_grad=True)
+def test_gradients_with_running_statistics(shape, device, rng):
+    x, w, b, mean = (random(rng, device, *s, requires_grad=True) for s in (shape, (3,), (3,), (3,)))
+    var = tensor(rng.uniform(0.5, 2, 3), device, True)
     assert mg.gradcheck(lambda x, mean, var, w, b: F.batch_norm(x, mean, var, w, b), [x, mean, var, w, b], rtol=1e-5)
 
 
-def test_gradients_between_other_layers(rng):
+def test_gradients_between_other_layers(device, rng):
     shapes = [(6, 4), (3, 4), (3,), (3,)]
 
     def run(x, weight, gain, shift):
         return mg.tanh(F.batch_norm(F.linear(x, weight), None, None, gain, shift, training=True))
 
-    assert mg.gradcheck(run, [random(rng, *shape, requires_grad=True) for shape in shapes], rtol=1e-5)
+    assert mg.gradcheck(run, [random(rng, device, *shape, requires_grad=True) for shape in shapes], rtol=1e-5)
 
 
 # ── errors ──
@@ -153,11 +155,11 @@ def test_gradients_between_other_layers(rng):
     (nn.BatchNorm1d, (2, 5, 3, 3), r"\(N, 5, L\)"), (nn.BatchNorm2d, (5, 3, 3), r"\(N, 5, H, W\)"),
     (nn.BatchNorm2d, (2, 5), r"\(N, 5, H, W\)"), (nn.BatchNorm2d, (2, 3, 5, 5), r"\(N, 5, H, W\)"),
 ])  # fmt: skip
-def test_wrong_input(kind, shape, expected):
-    layer = kind(5)
+def test_wrong_input(kind, shape, expected, device):
+    layer = kind(5, device=device)
     for training in (True, False):
         with pytest.raises(ValueError, match=rf"\[BatchNorm.d\] expected an input .*{expected}, got \({shape[0]},"):
-            layer.train(training)(mg.zeros(shape))
+            layer.train(training)(mg.zeros(shape, device=device))
 
 
 @pytest.mark.parametrize("build", [
@@ -174,14 +176,14 @@ def test_no_tensor(build, x):
     (nn.BatchNorm1d, (5,), (1, 5)), (nn.BatchNorm1d, (5,), (1, 5, 1)), (nn.BatchNorm2d, (5,), (1, 5, 1, 1)),
     (nn.RecurrentBatchNorm1d, (5, 2), (1, 5)),
 ])  # fmt: skip
-def test_one_value_per_channel(kind, sizes, shape):
+def test_one_value_per_channel(kind, sizes, shape, device):
     """An error in training that leaves the statistics alone; in evaluation it is nothing special."""
-    layer, step = kind(*sizes), (0,) * (len(sizes) - 1)
+    layer, step = kind(*sizes, device=device), (0,) * (len(sizes) - 1)
     before = {name: x.tolist() for name, x in layer.state_dict().items()}
     with pytest.raises(ValueError, match=r"\[batch_norm\] expected more than one value per channel"):
-        layer(mg.zeros(shape), *step)
+        layer(mg.zeros(shape, device=device), *step)
     assert {name: x.tolist() for name, x in layer.state_dict().items()} == before
-    assert layer.eval()(mg.zeros(shape), *step).tolist() == mg.zeros(shape).tolist()
+    assert layer.eval()(mg.zeros(shape, device=device), *step).tolist() == mg.zeros(shape).tolist()
 
 
 @pytest.mark.parametrize("build", [
@@ -194,11 +196,11 @@ def test_bad_options(build):
         build()
 
 
-def test_functional_errors():
-    x, mean, var = mg.ones((4, 3)), mg.zeros(3), mg.ones(3)
+def test_functional_errors(device):
+    x, mean, var = mg.ones((4, 3), device=device), mg.zeros(3, device=device), mg.ones(3, device=device)
     with pytest.raises(ValueError, match=r"\[batch_norm\] expected both running_mean and running_var"):
         F.batch_norm(x, mean, None, training=True)
-    for wrong in (mg.zeros(1), mg.zeros(2), mg.zeros((1, 3))):
+    for wrong in (mg.zeros(shape, device=device) for shape in (1, 2, (1, 3))):
         with pytest.raises(ValueError, match=r"\[batch_norm\] expected running statistics of shape \(3,\)"):
             F.batch_norm(x, mean, wrong, training=True)
         with pytest.raises(ValueError, match=r"\[batch_norm\]"):
@@ -210,7 +212,7 @@ def test_functional_errors():
         with pytest.raises(error, match=rf"\[batch_norm\] expected {expected}"):
             F.batch_norm(x, mean, var, training=True, momentum=wrong)
         with pytest.raises(error, match=rf"\[instance_norm\] expected {expected}"):
-            F.instance_norm(mg.ones((2, 3, 4)), mean, var, momentum=wrong)
+            F.instance_norm(mg.ones((2, 3, 4), device=device), mean, var, momentum=wrong)
     with pytest.raises(TypeError, match=r"\[batch_norm\] expected running statistics of float32, the dtype of x, got float32 and float64"):
         F.batch_norm(x, mean, var.astype("float64"), training=True)
     assert (mean.tolist(), var.tolist()) == ([0, 0, 0], [1, 1, 1])
@@ -219,50 +221,51 @@ def test_functional_errors():
 # ── statistics for each time step ──
 
 
-def test_steps_are_batch_norms_of_their_own(rng):
+def test_steps_are_batch_norms_of_their_own(device, rng):
     """One BatchNorm1d for each step, of common gain and bias, over sequences of different lengths."""
-    norm = nn.RecurrentBatchNorm1d(3, 5, dtype="float64")
+    norm = nn.RecurrentBatchNorm1d(3, 5, device=device, dtype="float64")
     nn.init.normal_(norm.weight)
     nn.init.normal_(norm.bias)
-    steps = [nn.BatchNorm1d(3, dtype="float64") for _ in range(5)]
+    steps = [nn.BatchNorm1d(3, device=device, dtype="float64") for _ in range(5)]
     for step in steps:
         step.weight, step.bias = norm.weight, norm.bias
     for length in (4, 2, 3):
         for time in range(length):
-            x = time + (1 + time) * random(rng, 6, 3)
-            equals(norm(x, time), steps[time](x).detach().numpy())
+            x = time + (1 + time) * random(rng, device, 6, 3)
+            equals(norm(x, time), array(steps[time](x)))
     assert norm.num_batches_tracked.tolist() == [3, 3, 2, 1, 0]
     for time, step in enumerate(steps):
         assert norm.running_mean[time].tolist() == step.running_mean.tolist()
         assert norm.running_var[time].tolist() == step.running_var.tolist()
     norm.eval()
-    x = random(rng, 1, 3)
+    x = random(rng, device, 1, 3)
     for time in range(9):
-        equals(norm(x, time), steps[min(time, 3)].eval()(x).detach().numpy())   # 3 is the last one trained
+        equals(norm(x, time), array(steps[min(time, 3)].eval()(x)))   # 3 is the last one trained
 
 
-def test_the_last_row_serves_all_later_steps(rng):
-    norm, last = nn.RecurrentBatchNorm1d(2, 3, gain=1.0, momentum=None), nn.BatchNorm1d(2, momentum=None)
+def test_the_last_row_serves_all_later_steps(device, rng):
+    norm = nn.RecurrentBatchNorm1d(2, 3, gain=1.0, momentum=None, device=device)
+    last = nn.BatchNorm1d(2, momentum=None, device=device)
     for time in (2, 3, 7):
-        x = time * random(rng, 5, 2, dtype="float32")
-        equals(norm(x, time), last(x).detach().numpy())
+        x = time * random(rng, device, 5, 2, dtype="float32")
+        equals(norm(x, time), array(last(x)))
     assert norm.num_batches_tracked.tolist() == [0, 0, 3]
-    x = random(rng, 5, 2, dtype="float32")
-    equals(norm.eval()(x, 11), last.eval()(x).detach().numpy())
-    equals(norm(x, 1), nn.BatchNorm1d(2).eval()(x).detach().numpy())    # nothing was trained up to there
+    x = random(rng, device, 5, 2, dtype="float32")
+    equals(norm.eval()(x, 11), array(last.eval()(x)))
+    equals(norm(x, 1), array(nn.BatchNorm1d(2, device=device).eval()(x)))    # nothing was trained up to there
 
 
-def test_recurrent_options_and_state():
-    norm = nn.RecurrentBatchNorm1d(3, 4)
+def test_recurrent_options_and_state(device):
+    norm = nn.RecurrentBatchNorm1d(3, 4, device=device)
     assert {name: x.shape for name, x in norm.state_dict().items()} == {
         "weight": (3,), "bias": (3,), "running_mean": (4, 3), "running_var": (4, 3), "num_batches_tracked": (4,),
     }  # fmt: skip
     assert norm.weight.tolist() == mg.full(3, 0.1).tolist()
-    norm(mg.tensor([[1.0, 2, 3], [3, 5, 9]]), 1)
-    other = nn.RecurrentBatchNorm1d(3, 4, gain=0.5)
+    norm(mg.tensor([[1.0, 2, 3], [3, 5, 9]], device=device), 1)
+    other = nn.RecurrentBatchNorm1d(3, 4, device=device, gain=0.5)
     assert other.weight.tolist() == [0.5, 0.5, 0.5]
     other.load_state_dict(norm.state_dict())
-    x = mg.tensor([[1.0, -2, 4]])
+    x = mg.tensor([[1.0, -2, 4]], device=device)
     assert other.eval()(x, 3).tolist() == norm.eval()(x, 3).tolist() == norm(x, 1).tolist()
     other.reset_parameters()
     assert other.weight.tolist() == [0.5, 0.5, 0.5]
@@ -279,16 +282,16 @@ def test_recurrent_options_and_state():
         norm(x[0], 0)
 
 
-def test_gradients_through_time(rng):
-    norm = nn.RecurrentBatchNorm1d(3, 2, gain=0.7, dtype="float64")
+def test_gradients_through_time(device, rng):
+    norm = nn.RecurrentBatchNorm1d(3, 2, gain=0.7, device=device, dtype="float64")
 
     def run(x, w, u):
-        h = mg.zeros((5, 3), dtype="float64")
+        h = mg.zeros((5, 3), dtype="float64", device=device)
         for time in range(3):
             h = mg.tanh(norm(x[time] @ w + h @ u, time))
         return h
 
-    x, w, u = (random(rng, *shape, requires_grad=True) for shape in [(3, 5, 2), (2, 3), (3, 3)])
+    x, w, u = (random(rng, device, *shape, requires_grad=True) for shape in [(3, 5, 2), (2, 3), (3, 3)])
     assert mg.gradcheck(run, [x, w, u], rtol=1e-4)
     norm.eval()
     assert mg.gradcheck(run, [x, w, u], rtol=1e-4)
@@ -326,9 +329,9 @@ def test_summary_counts_running_statistics_as_not_trainable():
         assert all(int(count) == 0 for count in model.buffers() if count.dtype == mg.int64)
 
 
-def test_tracking_may_be_switched_off():
+def test_tracking_may_be_switched_off(device, rng):
     """Then training leaves the statistics alone, and evaluation goes on with them, as in PyTorch."""
-    norm, x = nn.BatchNorm1d(4), mg.tensor(np.random.default_rng(0).standard_normal((6, 4)), dtype="float32")
+    norm, x = nn.BatchNorm1d(4, device=device), random(rng, device, 6, 4, dtype="float32")
     norm(x)
     before = {name: value.tolist() for name, value in norm.state_dict().items()}
     norm.track_running_stats = False
@@ -338,10 +341,10 @@ def test_tracking_may_be_switched_off():
     np.testing.assert_allclose(norm.eval()(x).tolist(), expected.tolist(), rtol=1e-5, atol=1e-6)
 
 
-def test_tracking_of_instances_may_be_switched_off():
+def test_tracking_of_instances_may_be_switched_off(device, rng):
     """Then every sample is normalized by its own statistics in evaluation, too, as in PyTorch, and those kept stay."""
-    norm = nn.InstanceNorm1d(4, track_running_stats=True)
-    x = mg.tensor(np.random.default_rng(0).standard_normal((6, 4, 5)), dtype="float32")
+    norm = nn.InstanceNorm1d(4, track_running_stats=True, device=device)
+    x = random(rng, device, 6, 4, 5, dtype="float32")
     norm(x)
     before = {name: value.tolist() for name, value in norm.state_dict().items()}
     norm.track_running_stats = False
@@ -350,18 +353,18 @@ def test_tracking_of_instances_may_be_switched_off():
     assert {name: value.tolist() for name, value in norm.state_dict().items()} == before
 
 
-def test_statistics_of_no_channels():
-    mean, var = mg.zeros(0), mg.ones(0)
-    assert F.batch_norm(mg.zeros((4, 0)), mean, var, training=True).shape == (4, 0)
+def test_statistics_of_no_channels(device):
+    mean, var = mg.zeros(0, device=device), mg.ones(0, device=device)
+    assert F.batch_norm(mg.zeros((4, 0), device=device), mean, var, training=True).shape == (4, 0)
 
 
-def test_a_batch_in_training_between_evaluation_and_its_backward():
+def test_a_batch_in_training_between_evaluation_and_its_backward(device, rng):
     """The gradient is that of the statistics evaluation saw."""
-    norm, x = nn.BatchNorm1d(3), mg.tensor(np.random.default_rng(1).standard_normal((5, 3)), dtype="float32")
+    norm, x = nn.BatchNorm1d(3, device=device), random(rng, device, 5, 3, dtype="float32")
     norm(x * 2)
-    leaf = mg.tensor(x.numpy(), requires_grad=True)
+    leaf = tensor(array(x), device, True)
     y, scale = norm.eval()(leaf), 1 / (norm.running_var + 1e-5).sqrt()
     norm.train()(x - 4)
-    g = mg.tensor(np.random.default_rng(2).standard_normal(y.shape), dtype="float32")
+    g = random(rng, device, *y.shape, dtype="float32")
     y.backward(g)
-    np.testing.assert_allclose(leaf.grad.numpy(), (g * scale).numpy(), rtol=1e-6)
+    np.testing.assert_allclose(array(leaf.grad), array(g * scale), rtol=1e-6)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from checks import array as values
 
 import minigrad as mg
 from minigrad.nn import init
@@ -14,13 +15,9 @@ def _seed():
     mg.manual_seed(0)
 
 
-def values(tensor):
-    return tensor.detach().numpy()
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_uniform_and_normal(dtype):
-    x = mg.empty((100, 200), dtype=dtype, requires_grad=True)
+def test_uniform_and_normal(dtype, device):
+    x = mg.empty((100, 200), dtype=dtype, requires_grad=True, device=device)
     assert init.uniform_(x, -2, 3) is x
     assert (values(x).min(), values(x).max()) == pytest.approx((-2, 3), abs=0.01)
     assert values(x).mean() == pytest.approx(0.5, abs=0.05)
@@ -29,10 +26,11 @@ def test_uniform_and_normal(dtype):
     assert x.requires_grad
     assert x.is_leaf
     assert x.dtype == dtype
+    assert x.device == device
 
 
-def test_constants():
-    x = mg.empty((2, 3), requires_grad=True)
+def test_constants(device):
+    x = mg.empty((2, 3), requires_grad=True, device=device)
     assert init.zeros_(x) is x
     assert x.tolist() == np.zeros((2, 3)).tolist()
     assert init.ones_(x).tolist() == np.ones((2, 3)).tolist()
@@ -41,8 +39,8 @@ def test_constants():
 
 
 @pytest.mark.parametrize("shape, fan_in, fan_out", [((300, 200), 200, 300), ((60, 50, 3, 2), 300, 360)])
-def test_variances(shape, fan_in, fan_out):
-    x = mg.empty(shape)
+def test_variances(shape, fan_in, fan_out, device):
+    x = mg.empty(shape, device=device)
     for fill, std in (
         (lambda: init.xavier_uniform_(x), math.sqrt(2 / (fan_in + fan_out))),
         (lambda: init.xavier_normal_(x, gain=3.0), 3 * math.sqrt(2 / (fan_in + fan_out))),
@@ -56,8 +54,8 @@ def test_variances(shape, fan_in, fan_out):
         assert abs(values(x).mean()) < 0.05 * std
 
 
-def test_uniform_bounds():
-    x = init.kaiming_uniform_(mg.empty((300, 200)))
+def test_uniform_bounds(device):
+    x = init.kaiming_uniform_(mg.empty((300, 200), device=device))
     assert np.abs(values(x)).max() == pytest.approx(math.sqrt(6 / 200), rel=0.01)
     assert np.abs(values(x)).max() <= math.sqrt(6 / 200)
 
@@ -66,9 +64,9 @@ def test_uniform_bounds():
 @pytest.mark.parametrize("mean, std, a, b", [
     (0, 1, -2, 2), (1, 0.5, -2, 2), (0, 1, 0.5, 9), (0, 10, -1, 1), (3, 1, 5, 5.5),
 ])  # fmt: skip
-def test_trunc_normal(mean, std, a, b, dtype):
+def test_trunc_normal(mean, std, a, b, dtype, device):
     stats = pytest.importorskip("scipy.stats")
-    x = values(init.trunc_normal_(mg.empty(20000, dtype=dtype), mean, std, a, b)).astype(np.float64)
+    x = values(init.trunc_normal_(mg.empty(20000, dtype=dtype, device=device), mean, std, a, b)).astype(np.float64)
     assert x.min() >= a
     assert x.max() <= b
     exact = stats.truncnorm((a - mean) / std, (b - mean) / std, mean, std)
@@ -76,23 +74,23 @@ def test_trunc_normal(mean, std, a, b, dtype):
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (5, 3), (4, 4), (4, 3, 2), (2, 3, 4)])
-def test_orthogonal(shape):
-    q = values(init.orthogonal_(mg.empty(shape, dtype="float64"), gain=2.0)).reshape(shape[0], -1)
+def test_orthogonal(shape, device):
+    q = values(init.orthogonal_(mg.empty(shape, dtype="float64", device=device), gain=2.0)).reshape(shape[0], -1)
     small = q @ q.T if q.shape[0] <= q.shape[1] else q.T @ q
     np.testing.assert_allclose(small, 4 * np.eye(len(small)), atol=1e-12)
 
 
-def test_orthogonal_has_no_preferred_sign():
-    signs = [values(init.orthogonal_(mg.empty((1, 2))))[0, 0] > 0 for _ in range(60)]
+def test_orthogonal_has_no_preferred_sign(device):
+    signs = [values(init.orthogonal_(mg.empty((1, 2), device=device)))[0, 0] > 0 for _ in range(60)]
     assert 10 < sum(signs) < 50
 
 
-def test_seed_decides():
+def test_seed_decides(device):
     for name in ("uniform_", "normal_", "trunc_normal_", "xavier_uniform_", "kaiming_normal_", "orthogonal_"):
         found = []
         for seed in (1, 1, 2):
             mg.manual_seed(seed)
-            found.append(getattr(init, name)(mg.empty((3, 4))).tolist())
+            found.append(getattr(init, name)(mg.empty((3, 4), device=device)).tolist())
         assert found[0] == found[1] != found[2]
 
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from checks import array, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -12,26 +13,26 @@ from minigrad.nn import functional as F
 DTYPES = {"float32": {"rtol": 2e-5, "atol": 1e-5}, "float64": {"rtol": 1e-11, "atol": 1e-12}}
 
 
-def compare_with_torch(torch, ours, theirs, shape, dtype, scale=1.0, **options):
+def compare_with_torch(torch, ours, theirs, shape, dtype, device, scale=1.0, **options):
     """Outputs, and the gradients of input and parameters for a random cotangent."""
     close = DTYPES[dtype] | options
     rng = np.random.default_rng(len(shape))
     x, g = (rng.standard_normal(s).astype(dtype) for s in (shape, tuple(theirs(torch.zeros(shape)).shape)))
     theirs = theirs.to(getattr(torch, dtype))
-    ours.to(dtype)
+    ours.to(device, dtype)
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.copy_(torch.from_numpy(rng.standard_normal(parameter.shape)))
     ours.load_state_dict(theirs.state_dict())
-    x_ours, x_theirs = mg.tensor(x * scale, requires_grad=True), torch.tensor(x * scale, requires_grad=True)
+    x_ours, x_theirs = tensor(x * scale, device, True), torch.tensor(x * scale, requires_grad=True)
     y_ours, y_theirs = ours(x_ours), theirs(x_theirs)
-    assert y_ours.dtype == dtype
-    y_ours.backward(mg.tensor(g))
+    assert (y_ours.dtype, y_ours.device) == (dtype, device)
+    y_ours.backward(tensor(g, device))
     y_theirs.backward(torch.from_numpy(g))
-    np.testing.assert_allclose(y_ours.detach().numpy(), y_theirs.detach().numpy(), **close)
-    np.testing.assert_allclose(x_ours.grad.numpy(), x_theirs.grad.numpy(), **close)
+    np.testing.assert_allclose(array(y_ours), y_theirs.detach().numpy(), **close)
+    np.testing.assert_allclose(array(x_ours.grad), x_theirs.grad.numpy(), **close)
     for (name, a), (_, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
-        np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), err_msg=name, **close)
+        np.testing.assert_allclose(array(a.grad), b.grad.numpy(), err_msg=name, **close)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -41,19 +42,19 @@ def compare_with_torch(torch, ours, theirs, shape, dtype, scale=1.0, **options):
     ("Hardsigmoid", (), ()), ("Softmax", (), (-1,)), ("Softmax", (0,), (0,)), ("LogSoftmax", (), (-1,)),
     ("LogSoftmax", (1,), (1,)),
 ])  # fmt: skip
-def test_activation(name, arguments, renamed, dtype):
+def test_activation(name, arguments, renamed, dtype, device):
     torch = pytest.importorskip("torch")
     close = {"rtol": 1e-7} if name == "Hardsigmoid" else {}     # PyTorch's derivative is the float32 nearest to 1/6
     ours, theirs = getattr(nn, name)(*arguments), getattr(torch.nn, name)(*renamed)
-    compare_with_torch(torch, ours, theirs, (4, 5, 3), dtype, 2.0, **close)
+    compare_with_torch(torch, ours, theirs, (4, 5, 3), dtype, device, 2.0, **close)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(5,), (7, 5), (2, 3, 5), (0, 5)])
-def test_linear(shape, bias, dtype):
+def test_linear(shape, bias, dtype, device):
     torch = pytest.importorskip("torch")
-    compare_with_torch(torch, nn.Linear(5, 4, bias=bias), torch.nn.Linear(5, 4, bias=bias), shape, dtype)
+    compare_with_torch(torch, nn.Linear(5, 4, bias=bias), torch.nn.Linear(5, 4, bias=bias), shape, dtype, device)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -61,37 +62,38 @@ def test_linear(shape, bias, dtype):
     (6, {}, (6,)), (6, {}, (5, 6)), (6, {"eps": 1e-2}, (2, 3, 6)), ((3, 6), {}, (4, 3, 6)), ((2, 3, 6), {}, (2, 3, 6)),
     (6, {"elementwise_affine": False}, (5, 6)), (6, {"bias": False}, (5, 6)), ([6], {}, (5, 6)), (6, {}, (0, 6)),
 ])  # fmt: skip
-def test_layer_norm(normalized, options, shape, dtype):
+def test_layer_norm(normalized, options, shape, dtype, device):
     torch = pytest.importorskip("torch")
     ours, theirs = nn.LayerNorm(normalized, **options), torch.nn.LayerNorm(normalized, **options)
     assert list(ours.state_dict()) == list(theirs.state_dict())
-    compare_with_torch(torch, ours, theirs, shape, dtype)
+    compare_with_torch(torch, ours, theirs, shape, dtype, device)
 
 
-def test_linear_initialization():
+def test_linear_initialization(device):
     mg.manual_seed(0)
-    layer = nn.Linear(400, 300)
+    layer = nn.Linear(400, 300, device=device)
     assert layer.weight.shape == (300, 400)
     for parameter in layer.parameters():
-        values = parameter.detach().numpy()
+        assert parameter.device == device
+        values = array(parameter)
         assert np.abs(values).max() <= 1 / 20
         assert values.std() == pytest.approx(1 / 20 / math.sqrt(3), rel=0.1)
         assert abs(values.mean()) < 0.005
-    assert nn.Linear(2, 2, bias=False).bias is None
-    assert nn.Linear(2, 2, dtype="float64").weight.dtype == mg.float64
+    assert nn.Linear(2, 2, bias=False, device=device).bias is None
+    assert nn.Linear(2, 2, device=device, dtype="float64").weight.dtype == mg.float64
 
 
-def test_same_seed_same_weights():
+def test_same_seed_same_weights(device):
     mg.manual_seed(3)
-    a = nn.Linear(7, 7).weight.tolist()
-    b = nn.Linear(7, 7).weight.tolist()
+    a = nn.Linear(7, 7, device=device).weight.tolist()
+    b = nn.Linear(7, 7, device=device).weight.tolist()
     mg.manual_seed(3)
-    assert nn.Linear(7, 7).weight.tolist() == a
+    assert nn.Linear(7, 7, device=device).weight.tolist() == a
     assert a != b
 
 
-def test_layer_norm_defaults_and_reset():
-    layer = nn.LayerNorm((2, 3))
+def test_layer_norm_defaults_and_reset(device):
+    layer = nn.LayerNorm((2, 3), device=device)
     assert layer.weight.tolist() == np.ones((2, 3)).tolist()
     assert layer.bias.tolist() == np.zeros((2, 3)).tolist()
     assert list(layer.buffers()) == []
@@ -112,41 +114,41 @@ def test_bad_options(build):
         build()
 
 
-def test_bad_inputs():
+def test_bad_inputs(device):
     with pytest.raises(ValueError, match=r"\[linear\].*\(2, 4\)"):
-        nn.Linear(3, 2)(mg.zeros((2, 4)))
+        nn.Linear(3, 2, device=device)(mg.zeros((2, 4), device=device))
     with pytest.raises(ValueError, match=r"\[layer_norm\]"):
-        nn.LayerNorm(3)(mg.zeros((2, 4)))
+        nn.LayerNorm(3, device=device)(mg.zeros((2, 4), device=device))
     with pytest.raises(TypeError):
-        nn.Linear(3, 2)(mg.zeros((2, 3), dtype=mg.int64))
+        nn.Linear(3, 2, device=device)(mg.zeros((2, 3), dtype=mg.int64, device=device))
 
 
 # ── dropout ──
 
-def test_dropout_in_training():
+def test_dropout_in_training(device):
     mg.manual_seed(0)
     layer = nn.Dropout(0.3)
-    x = mg.random.normal(0.0, 1.0, (200, 300))
+    x = mg.random.normal(0.0, 1.0, (200, 300), device=device)
     x.requires_grad_()
     y = layer(x)
-    kept = y.detach().numpy() != 0
+    kept = array(y) != 0
     assert kept.mean() == pytest.approx(0.7, abs=0.01)
-    np.testing.assert_allclose(y.detach().numpy()[kept], x.detach().numpy()[kept] / 0.7, rtol=1e-6)
-    g = mg.random.normal(0.0, 1.0, y.shape)
+    np.testing.assert_allclose(array(y)[kept], array(x)[kept] / 0.7, rtol=1e-6)
+    g = mg.random.normal(0.0, 1.0, y.shape, device=device)
     y.backward(g)
-    np.testing.assert_allclose(x.grad.numpy(), np.where(kept, g.numpy() / 0.7, 0), rtol=1e-6)
-    assert (layer(x).detach().numpy() != y.detach().numpy()).any()
+    np.testing.assert_allclose(array(x.grad), np.where(kept, array(g) / 0.7, 0), rtol=1e-6)
+    assert (array(layer(x)) != array(y)).any()
 
 
-def test_dropout_in_evaluation_and_at_the_ends():
-    x = mg.random.normal(0.0, 1.0, (20, 30))
+def test_dropout_in_evaluation_and_at_the_ends(device):
+    x = mg.random.normal(0.0, 1.0, (20, 30), device=device)
     assert nn.Dropout(0.5).eval()(x).tolist() == x.tolist()
     assert nn.Dropout(0.0)(x).tolist() == x.tolist()
     assert nn.Dropout(1.0)(x).tolist() == np.zeros((20, 30)).tolist()
 
 
-def test_dropout_repeats_with_the_seed():
-    layer, x = nn.Dropout(0.5), mg.ones(100)
+def test_dropout_repeats_with_the_seed(device):
+    layer, x = nn.Dropout(0.5), mg.ones(100, device=device)
     mg.manual_seed(5)
     first = layer(x).tolist()
     second = layer(x).tolist()

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from checks import refuses
+from checks import array, refuses, tensor
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -63,11 +63,11 @@ def test_modules_children_buffers():
     assert len(list(net.buffers())) == 2
 
 
-def test_shared_parameters_and_modules_are_listed_once_but_saved_under_each_name():
+def test_shared_parameters_and_modules_are_listed_once_but_saved_under_each_name(device):
     net = nn.Module()
-    net.a = nn.Linear(2, 2)
+    net.a = nn.Linear(2, 2, device=device)
     net.b = net.a
-    net.c = nn.Linear(2, 2)
+    net.c = nn.Linear(2, 2, device=device)
     net.c.weight = net.a.weight
     assert names(net.named_modules()) == ["", "a", "c"]
     assert names(net.named_parameters()) == ["a.weight", "a.bias", "c.bias"]
@@ -168,26 +168,28 @@ def test_register_refuses_taken_names_and_wrong_types():
         module.register_buffer("x", nn.Parameter(mg.zeros(1)))
 
 
-def test_parameter():
-    data = mg.zeros(3)
+def test_parameter(device):
+    data = mg.zeros(3, device=device)
     parameter = nn.Parameter(data)
     assert parameter.requires_grad
     assert parameter.is_leaf
     assert isinstance(parameter, mg.Tensor)
+    assert parameter.device == device
+    assert parameter.data_ptr() == data.data_ptr()
     assert repr(parameter).startswith("Parameter containing:\ntensor([0., 0., 0.]")
-    data.numpy()[0] = 5
+    data[0] = 5
     assert parameter.tolist() == [5.0, 0.0, 0.0]
     assert not nn.Parameter(data, requires_grad=False).requires_grad
     assert type(parameter * 2) is mg.Tensor
     with pytest.raises(TypeError, match=r"\[Parameter\]"):
         nn.Parameter([1.0])
     with pytest.raises(TypeError, match=r"\[Parameter\]"):
-        nn.Parameter(mg.arange(3))
-    assert not nn.Parameter(mg.arange(3), requires_grad=False).requires_grad
+        nn.Parameter(mg.arange(3, device=device))
+    assert not nn.Parameter(mg.arange(3, device=device), requires_grad=False).requires_grad
 
 
-def test_parameter_of_a_computed_tensor_is_a_leaf():
-    x = mg.ones(2, requires_grad=True)
+def test_parameter_of_a_computed_tensor_is_a_leaf(device):
+    x = mg.ones(2, requires_grad=True, device=device)
     parameter = nn.Parameter(x * 2)
     (parameter * 3).sum().backward()
     assert parameter.grad.tolist() == [3.0, 3.0]
@@ -196,10 +198,10 @@ def test_parameter_of_a_computed_tensor_is_a_leaf():
 
 # ── calls and hooks ──
 
-def test_call_passes_arguments():
-    scale = Scale(2)
-    assert scale(mg.ones(2), shift=1.0).tolist() == [2.0, 2.0]
-    assert scale(mg.ones(2), 2.0).tolist() == [3.0, 3.0]
+def test_call_passes_arguments(device):
+    scale = Scale(2).to(device)
+    assert scale(mg.ones(2, device=device), shift=1.0).tolist() == [2.0, 2.0]
+    assert scale(mg.ones(2, device=device), 2.0).tolist() == [3.0, 3.0]
 
 
 def test_forward_missing():
@@ -207,13 +209,13 @@ def test_forward_missing():
         nn.Module()(1)
 
 
-def test_hooks_see_and_replace():
-    scale = Scale(2)
+def test_hooks_see_and_replace(device):
+    scale = Scale(2).to(device)
     seen = []
     before = scale.register_forward_pre_hook(lambda module, args: seen.append((module, args)) or (args[0] * 2,))
     single = scale.register_forward_pre_hook(lambda module, args: args[0] + 1)
     after = scale.register_forward_hook(lambda module, args, output: output * 10)
-    x = mg.ones(2)
+    x = mg.ones(2, device=device)
     assert scale(x, shift=1.0).tolist() == [40.0, 40.0]
     assert seen[0][0] is scale
     assert seen[0][1][0] is x
@@ -227,10 +229,10 @@ def test_hooks_see_and_replace():
     assert len(seen) == 1
 
 
-def test_a_hook_may_remove_itself():
+def test_a_hook_may_remove_itself(device):
     module = nn.ReLU()
     handle = module.register_forward_hook(lambda *_: handle.remove())
-    module(mg.ones(1))
+    module(mg.ones(1, device=device))
     assert module._hooks is None
 
 
@@ -244,10 +246,10 @@ def test_train_and_eval():
     assert all(module.training for module in net.modules())
 
 
-def test_requires_grad_and_zero_grad():
-    net = Net()
+def test_requires_grad_and_zero_grad(device):
+    net = Net().to(device)
     net.first.requires_grad_(False)
-    net(mg.ones((5, 3))).sum().backward()
+    net(mg.ones((5, 3), device=device)).sum().backward()
     assert net.first.weight.grad is None
     assert net.last.grad is not None
     net.zero_grad(set_to_none=False)
@@ -267,12 +269,12 @@ def test_apply_visits_children_first():
 
 # ── dtype ──
 
-def test_to_dtype_keeps_identity_and_an_earlier_optimizer_valid():
-    net = Scale(2)
-    net.register_buffer("count", mg.zeros(1, dtype=mg.int64))
+def test_to_dtype_keeps_identity_and_an_earlier_optimizer_valid(device):
+    net = Scale(2).to(device)
+    net.register_buffer("count", mg.zeros(1, dtype=mg.int64, device=device))
     gain, mean = net.gain, net.mean
     optimizer = optim.Adam(net.parameters(), lr=0.5)
-    net(mg.ones(2)).sum().backward()
+    net(mg.ones(2, device=device)).sum().backward()
     optimizer.step()
     assert net.to(mg.float64) is net
     assert net.gain is gain
@@ -280,82 +282,94 @@ def test_to_dtype_keeps_identity_and_an_earlier_optimizer_valid():
     assert (gain.dtype, mean.dtype, net.count.dtype) == (mg.float64, mg.float64, mg.int64)
     assert gain.requires_grad
     assert gain.is_leaf
+    assert gain.device == mean.device == net.count.device == device
     assert gain.grad is None or gain.grad.dtype == mg.float64
     np.testing.assert_allclose(gain.tolist(), [0.5, 0.5], rtol=1e-5)
     optimizer.zero_grad()
-    out = net(mg.ones(2, dtype=mg.float64))
+    out = net(mg.ones(2, dtype=mg.float64, device=device))
     assert out.dtype == mg.float64
     out.sum().backward()
     optimizer.step()
     np.testing.assert_allclose(gain.tolist(), [0.0, 0.0], atol=1e-5)
     assert optimizer.state[gain]["exp_avg"].dtype == mg.float64
+    assert optimizer.state[gain]["exp_avg"].device == device
     assert optimizer.state[gain]["step"] == 2
 
 
-def test_to_between_forward_and_backward():
-    layer = nn.Linear(2, 1)
-    loss = layer(mg.ones((1, 2))).sum()
-    layer.to("cpu").to("float32")       # changes nothing
+def test_to_between_forward_and_backward(device):
+    layer = nn.Linear(2, 1, device=device)
+    loss = layer(mg.ones((1, 2), device=device)).sum()
+    layer.to(device).to("float32")      # changes nothing
     loss.backward()
     assert layer.weight.grad.tolist() == [[1.0, 1.0]]
-    loss = layer(mg.ones((1, 2))).sum()
+    loss = layer(mg.ones((1, 2), device=device)).sum()
     layer.to("float64")
     with pytest.raises(mg.GradientError, match="became another tensor"):
         loss.backward()
     assert layer.weight.grad.tolist() == [[1.0, 1.0]]
 
 
-def test_to_keeps_shared_parameters_shared():
+def test_to_keeps_shared_parameters_shared(device):
     net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     net[1].weight = net[0].weight
+    net.to(device)
+    assert net[1].weight is net[0].weight
+    assert net[0].weight.device == device
     net.to("float64")
     assert net[1].weight is net[0].weight
-    assert net[0].weight.dtype == "float64"
+    assert (net[0].weight.dtype, net[0].weight.device) == ("float64", device)
 
 
-def test_to_errors():
-    net = nn.Linear(2, 2)
+def test_to_errors(device):
+    net = nn.Linear(2, 2, device=device)
     for wrong in (mg.int64, "tpu"):
-        with pytest.raises(TypeError, match=rf"^\[Linear.to\] expected a device or a dtype of floats, got {wrong}"):
+        with pytest.raises(TypeError, match=rf"^\[Linear.to\] expected a device .*or a dtype of floats, got {wrong!r}"):
             net.to(wrong)
-    assert net.to("cpu").weight.dtype == mg.float32
+    assert net.to(device).weight.dtype == mg.float32
+    assert net.weight.device == device
 
 
 # ── state ──
 
-def test_state_dict_holds_parameters_and_persistent_buffers_and_shares_memory():
-    net = Net()
+def test_state_dict_holds_parameters_and_persistent_buffers_and_shares_memory(device):
+    net = Net().to(device)
     state = net.state_dict()
     assert list(state) == ["last", "first.weight", "first.bias", "block.0.gain", "block.0.mean", "block.2.0.weight",
                            "block.2.0.bias"]  # fmt: skip
     assert not any(value.requires_grad for value in state.values())
-    state["last"].numpy()[0, 0] = 7
+    state["last"][0, 0] = 7
     assert net.last.tolist()[0][0] == 7.0
     assert next(iter(net.state_dict(prefix="net"))) == "net.last"
 
 
-def test_load_state_dict():
-    a, b = Net(), Net()
-    weight = b.first.weight
+def test_load_state_dict(device):
+    a, b = Net().to(device), Net().to(device)
+    weight, there = b.first.weight, Net()
     result = b.load_state_dict(a.state_dict())
     assert result == ([], [])
     assert result.missing_keys == []
     assert b.first.weight is weight
     for name, value in b.state_dict().items():
         assert value.tolist() == a.state_dict()[name].tolist()
-    a.first.bias.detach().numpy()[:] = 9
+        assert value.device == device
+    assert there.load_state_dict(a.state_dict()) == ([], [])  # values go to the device of the module, and stay there
+    assert b.load_state_dict(there.state_dict()) == ([], [])
+    for name, value in b.state_dict().items():
+        assert value.tolist() == there.state_dict()[name].tolist() == a.state_dict()[name].tolist()
+        assert (value.device, there.state_dict()[name].device) == (device, "cpu")
+    a.first.bias.detach().fill_(9)
     assert b.first.bias.tolist() != [9.0] * 4
 
 
-def test_load_state_dict_takes_numpy_and_converts_dtypes():
-    layer = nn.Linear(2, 1)
+def test_load_state_dict_takes_numpy_and_converts_dtypes(device):
+    layer = nn.Linear(2, 1, device=device)
     layer.load_state_dict({"weight": np.array([[1.0, 2.0]]), "bias": np.array([3], dtype=np.int64)})
-    assert layer.weight.dtype == mg.float32
+    assert (layer.weight.dtype, layer.weight.device) == (mg.float32, device)
     assert (layer.weight.tolist(), layer.bias.tolist()) == ([[1.0, 2.0]], [3.0])
 
 
-def test_load_state_dict_lists_all_faults_and_writes_nothing():
-    layer = nn.Linear(2, 3)
+def test_load_state_dict_lists_all_faults_and_writes_nothing(device):
+    layer = nn.Linear(2, 3, device=device)
     before = layer.weight.tolist()
     wrong = {"weight": mg.zeros((3, 2)), "bias": mg.zeros(2), "w": mg.zeros(1), "v": mg.zeros(1)}
     del wrong["weight"]
@@ -367,66 +381,71 @@ def test_load_state_dict_lists_all_faults_and_writes_nothing():
     with pytest.raises(ValueError, match="other shape: bias") as caught:
         layer.load_state_dict({"weight": mg.zeros((3, 2)), "bias": mg.zeros(2)}, strict=False)
     assert layer.weight.tolist() == before
-    result = layer.load_state_dict({"weight": mg.zeros((3, 2)), "w": mg.zeros(1)}, strict=False)
+    result = layer.load_state_dict({"weight": mg.zeros((3, 2), device=device), "w": mg.zeros(1)}, strict=False)
     assert result == (["bias"], ["w"])
     assert layer.weight.tolist() == np.zeros((3, 2)).tolist()
     with pytest.raises(TypeError, match=r"\[load_state_dict\] bias"):
-        layer.load_state_dict({"weight": mg.zeros((3, 2)), "bias": "three"})
+        layer.load_state_dict({"weight": mg.zeros((3, 2), device=device), "bias": "three"})
 
 
-def test_load_state_dict_of_floats_for_integers_writes_nothing():
-    norm = nn.BatchNorm1d(2)
-    wrong = {**{name: x * 0 + 7 for name, x in norm.state_dict().items()}, "num_batches_tracked": mg.tensor(2.5)}
+def test_load_state_dict_of_floats_for_integers_writes_nothing(device):
+    norm = nn.BatchNorm1d(2, device=device)
+    count = mg.tensor(2.5, device=device)
+    wrong = {**{name: x * 0 + 7 for name, x in norm.state_dict().items()}, "num_batches_tracked": count}
     for strict in (True, False):
         with pytest.raises(ValueError, match="other dtype: num_batches_tracked, expected int64, got float32"):
             norm.load_state_dict(wrong, strict)
     assert norm.weight.tolist() == [1.0, 1.0]
     with pytest.raises(ValueError, match=r"unexpected: w; \(1, 2\)"):
-        norm.load_state_dict({**norm.state_dict(), "w": mg.ones(1), (1, 2): mg.ones(1)})
+        norm.load_state_dict({**norm.state_dict(), "w": mg.ones(1, device=device), (1, 2): mg.ones(1, device=device)})
 
 
-def test_load_state_dict_takes_parameters_themselves():
-    first, second = nn.Linear(2, 3), nn.Linear(2, 3)
+def test_load_state_dict_takes_parameters_themselves(device):
+    first, second = nn.Linear(2, 3, device=device), nn.Linear(2, 3, device=device)
     second.load_state_dict(dict(first.named_parameters()))
     assert second.weight.tolist() == first.weight.tolist()
     assert second.weight.is_leaf
+    assert second.weight.device == device
 
 
-def test_load_state_dict_bumps_the_version():
+def test_load_state_dict_bumps_the_version(device):
     """A value saved for backward must not change unnoticed."""
-    layer = nn.Linear(2, 2)
-    x = mg.ones((1, 2), requires_grad=True)
+    layer = nn.Linear(2, 2, device=device)
+    x = mg.ones((1, 2), requires_grad=True, device=device)
     loss = layer(x).sum()
-    layer.load_state_dict(nn.Linear(2, 2).state_dict())
+    layer.load_state_dict(nn.Linear(2, 2, device=device).state_dict())
     with pytest.raises(mg.GradientError, match="in place"):
         loss.backward()
 
 
-def test_state_dict_round_trip_through_torch():
+def test_state_dict_round_trip_through_torch(device):
     torch = pytest.importorskip("torch")
     ours = nn.Sequential(nn.Linear(5, 4), nn.LayerNorm(4), nn.Tanh(), nn.Sequential(nn.Linear(4, 3, bias=False)))
+    ours.to(device)
     theirs = torch.nn.Sequential(
         torch.nn.Linear(5, 4), torch.nn.LayerNorm(4), torch.nn.Tanh(),
         torch.nn.Sequential(torch.nn.Linear(4, 3, bias=False)),
     )  # fmt: skip
     assert list(ours.state_dict()) == list(theirs.state_dict())
-    theirs.load_state_dict({name: torch.from_numpy(value.numpy().copy()) for name, value in ours.state_dict().items()})
+    theirs.load_state_dict({name: torch.from_numpy(array(value).copy()) for name, value in ours.state_dict().items()})
     x = np.random.default_rng(0).standard_normal((6, 5), dtype=np.float32)
-    np.testing.assert_allclose(ours(mg.tensor(x)).tolist(), theirs(torch.from_numpy(x)).tolist(), rtol=1e-5, atol=1e-6)
+    x, theirs_x = tensor(x, device), torch.from_numpy(x)
+    np.testing.assert_allclose(ours(x).tolist(), theirs(theirs_x).tolist(), rtol=1e-5, atol=1e-6)
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.add_(torch.randn_like(parameter))
     ours.load_state_dict(theirs.state_dict())
-    np.testing.assert_allclose(ours(mg.tensor(x)).tolist(), theirs(torch.from_numpy(x)).tolist(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ours(x).tolist(), theirs(theirs_x).tolist(), rtol=1e-5, atol=1e-6)
 
 
-def test_deepcopy_and_pickle():
-    net = Net()
-    x = mg.ones((5, 3))
+def test_deepcopy_and_pickle(device):
+    net = Net().to(device)
+    x = mg.ones((5, 3), device=device)
     for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
         assert repr(other) == repr(net)
         assert other(x).tolist() == net(x).tolist()
         assert isinstance(other.last, nn.Parameter)
+        assert {x.device for x in (*other.parameters(), *other.buffers())} == {device}
         assert other.last.requires_grad
         assert other.last is not net.last
         nn.init.ones_(other.last)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from checks import array
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -12,14 +13,14 @@ from minigrad.nn import utils
 SHAPES = [(3, 4), (5,), (), (0, 2)]
 
 
-def parameters(dtype="float32", scale=1.0):
+def parameters(device, dtype="float32", scale=1.0):
     rng = np.random.default_rng(0)
     found = []
     for shape in SHAPES:
-        parameter = mg.zeros(shape, dtype=dtype, requires_grad=True)
-        parameter.grad = mg.tensor(scale * rng.standard_normal(shape), dtype=dtype)
+        parameter = mg.zeros(shape, dtype=dtype, device=device, requires_grad=True)
+        parameter.grad = mg.tensor(scale * rng.standard_normal(shape), dtype=dtype, device=device)
         found.append(parameter)
-    return [*found, mg.zeros(2, requires_grad=True)]
+    return [*found, mg.zeros(2, device=device, requires_grad=True)]
 
 
 def torch_parameters(torch, ours):
@@ -27,16 +28,16 @@ def torch_parameters(torch, ours):
     for parameter in ours:
         copy = torch.tensor(parameter.tolist(), dtype=getattr(torch, str(parameter.dtype))).reshape(parameter.shape)
         copy.requires_grad_()
-        copy.grad = None if parameter.grad is None else torch.tensor(parameter.grad.numpy().copy())
+        copy.grad = None if parameter.grad is None else torch.tensor(array(parameter.grad).copy())
         found.append(copy)
     return found
 
 
 @pytest.mark.parametrize("norm_type", [2.0, 1.0, 3.0, math.inf])
 @pytest.mark.parametrize("max_norm", [0.5, 100.0, 0.0])
-def test_clip_grad_norm(norm_type, max_norm):
+def test_clip_grad_norm(norm_type, max_norm, device):
     torch = pytest.importorskip("torch")
-    ours = parameters("float64")
+    ours = parameters(device, "float64")
     theirs = torch_parameters(torch, ours)
     norm = utils.clip_grad_norm_(ours, max_norm, norm_type)
     present = [p for p in theirs if p.grad is None or p.grad.numel()]    # inf: PyTorch cannot take the norm of nothing
@@ -45,32 +46,32 @@ def test_clip_grad_norm(norm_type, max_norm):
     for a, b in zip(ours, theirs, strict=True):
         assert (a.grad is None) == (b.grad is None)
         if a.grad is not None:
-            np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-12)
+            np.testing.assert_allclose(array(a.grad), b.grad.numpy(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("norm_type", [2.0, 3.0, math.inf])
-def test_clip_grad_norm_over_two_dtypes(norm_type):
-    mixed = parameters("float32") + parameters("float64")
-    flat = np.concatenate([p.grad.numpy().ravel().astype(np.float64) for p in mixed if p.grad is not None])
+def test_clip_grad_norm_over_two_dtypes(norm_type, device):
+    mixed = parameters(device, "float32") + parameters(device, "float64")
+    flat = np.concatenate([array(p.grad).ravel().astype(np.float64) for p in mixed if p.grad is not None])
     expected = np.linalg.norm(flat, norm_type)
     assert utils.clip_grad_norm_(mixed, 1.0, norm_type) == pytest.approx(expected, rel=1e-6)
-    flat = np.concatenate([p.grad.numpy().ravel().astype(np.float64) for p in mixed if p.grad is not None])
+    flat = np.concatenate([array(p.grad).ravel().astype(np.float64) for p in mixed if p.grad is not None])
     assert np.linalg.norm(flat, norm_type) == pytest.approx(1.0, rel=1e-5)
 
 
-def test_clip_grad_norm_of_one_tensor_and_of_none():
-    x = mg.zeros(2, requires_grad=True)
+def test_clip_grad_norm_of_one_tensor_and_of_none(device):
+    x = mg.zeros(2, device=device, requires_grad=True)
     assert utils.clip_grad_norm_(x, 1.0) == 0.0
     assert utils.clip_grad_norm_([], 1.0) == 0.0
-    x.grad = mg.tensor([3.0, 4.0])
+    x.grad = mg.tensor([3.0, 4.0], device=device)
     assert utils.clip_grad_norm_(x, 1.0) == 5.0
     np.testing.assert_allclose(x.grad.tolist(), [0.6, 0.8], rtol=1e-5)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_clip_grad_norm_not_finite(bad):
-    x, y = mg.zeros(2, requires_grad=True), mg.zeros(1, requires_grad=True)
-    x.grad, y.grad = mg.tensor([bad, 1.0]), mg.ones(1)
+def test_clip_grad_norm_not_finite(bad, device):
+    x, y = (mg.zeros(n, device=device, requires_grad=True) for n in (2, 1))
+    x.grad, y.grad = mg.tensor([bad, 1.0], device=device), mg.ones(1, device=device)
     with pytest.raises(ValueError, match=r"\[clip_grad_norm_\] the norm of the gradients is"):
         utils.clip_grad_norm_([x, y], 1.0, error_if_nonfinite=True)
     assert y.grad.tolist() == [1.0]
@@ -78,9 +79,9 @@ def test_clip_grad_norm_not_finite(bad):
     assert y.grad.tolist() == [0.0] if math.isinf(bad) else math.isnan(y.grad.item())
 
 
-def test_clip_grad_value():
+def test_clip_grad_value(device):
     torch = pytest.importorskip("torch")
-    ours = parameters(scale=3.0)
+    ours = parameters(device, scale=3.0)
     theirs = torch_parameters(torch, ours)
     grads = [p.grad for p in ours]
     utils.clip_grad_value_(ours, 0.7)
@@ -88,12 +89,12 @@ def test_clip_grad_value():
     for a, grad, b in zip(ours, grads, theirs, strict=True):
         assert a.grad is grad
         if grad is not None:
-            np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-7)
+            np.testing.assert_allclose(array(a.grad), b.grad.numpy(), rtol=1e-7)
 
 
-def test_clipping_is_not_recorded():
+def test_clipping_is_not_recorded(device):
     for clip in (utils.clip_grad_norm_, utils.clip_grad_value_):
-        x = mg.tensor([3.0, 4.0], requires_grad=True)
+        x = mg.tensor([3.0, 4.0], device=device, requires_grad=True)
         (x * x).sum().backward(create_graph=True)
         kept = x.grad * x.grad  # holds the gradient's memory
         clip([x], 1.0)
@@ -103,20 +104,20 @@ def test_clipping_is_not_recorded():
         x.grad = None
 
 
-def test_clip_a_gradient_that_is_a_view():
-    x = mg.zeros((2, 3), requires_grad=True)
-    x.grad = mg.ones((3, 2)).T
+def test_clip_a_gradient_that_is_a_view(device):
+    x = mg.zeros((2, 3), device=device, requires_grad=True)
+    x.grad = mg.ones((3, 2), device=device).T
     assert utils.clip_grad_norm_([x], 1.0) == pytest.approx(math.sqrt(6))
-    np.testing.assert_allclose(x.grad.numpy(), np.full((2, 3), 1 / math.sqrt(6)), rtol=1e-5)
+    np.testing.assert_allclose(array(x.grad), np.full((2, 3), 1 / math.sqrt(6)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("clip", [
     lambda x: utils.clip_grad_norm_(x, -1.0), lambda x: utils.clip_grad_norm_(x, math.nan),
     lambda x: utils.clip_grad_norm_(x, 1.0, 0.0), lambda x: utils.clip_grad_value_(x, -1.0),
 ])  # fmt: skip
-def test_clip_errors(clip):
+def test_clip_errors(clip, device):
     with pytest.raises(ValueError, match=r"\[clip_grad_(norm|value)_\] expected"):
-        clip(parameters())
+        clip(parameters(device))
 
 
 def test_optim_has_the_same_functions():
@@ -124,23 +125,23 @@ def test_optim_has_the_same_functions():
     assert optim.clip_grad_value_ is utils.clip_grad_value_
 
 
-def test_vector_round_trip():
-    a, b = nn.Linear(3, 2), nn.Linear(3, 2)
+def test_vector_round_trip(device):
+    a, b = nn.Linear(3, 2, device=device), nn.Linear(3, 2, device=device)
     vector = utils.parameters_to_vector(a.parameters())
     assert vector.shape == (8,)
     utils.vector_to_parameters(vector.detach(), b.parameters())
     assert (b.weight.tolist(), b.bias.tolist()) == (a.weight.tolist(), a.bias.tolist())
-    g = mg.random.normal(0.0, 1.0, (8,))
+    g = mg.random.normal(0.0, 1.0, (8,), device=device)
     vector.backward(g)
-    assert np.concatenate([a.weight.grad.numpy().ravel(), a.bias.grad.numpy()]).tolist() == g.tolist()
+    assert np.concatenate([array(a.weight.grad).ravel(), array(a.bias.grad)]).tolist() == g.tolist()
 
 
-def test_vector_errors():
-    layer = nn.Linear(3, 2)
+def test_vector_errors(device):
+    layer = nn.Linear(3, 2, device=device)
     before = layer.weight.tolist()
-    for wrong in (mg.zeros(7), mg.zeros(9), mg.zeros((8, 1))):
+    for shape in (7, 9, (8, 1)):
         with pytest.raises(ValueError, match=r"\[vector_to_parameters\] expected a vector of shape \(8,\)"):
-            utils.vector_to_parameters(wrong, layer.parameters())
+            utils.vector_to_parameters(mg.zeros(shape, device=device), layer.parameters())
     assert layer.weight.tolist() == before
     with pytest.raises(ValueError, match="at least one"):
         utils.parameters_to_vector([])

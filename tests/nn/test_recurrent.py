@@ -71,9 +71,9 @@ def compare_layers(torch, seed, device):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_cells_are_pytorchs(kind, bias):
+def test_cells_are_pytorchs(kind, bias, device):
     torch = pytest.importorskip("torch")
-    ours = getattr(nn, kind + "Cell")(D, H, bias=bias, dtype="float64")
+    ours = getattr(nn, kind + "Cell")(D, H, bias=bias, device=device, dtype="float64")
     theirs = getattr(torch.nn, kind + "Cell")(D, H, bias=bias).double()
     assert list(ours.state_dict()) == list(theirs.state_dict())
     ours.load_state_dict(theirs.state_dict())
@@ -83,19 +83,20 @@ def test_cells_are_pytorchs(kind, bias):
         def made(make, arguments=arguments):
             return [tuple(map(make, a)) if isinstance(a, tuple) else make(a) for a in arguments]
 
-        for a, b in zip(as_tuple(ours(*made(mg.tensor))), as_tuple(theirs(*made(torch.from_numpy))), strict=True):
+        found = as_tuple(ours(*made(lambda a: tensor(a, device))))
+        for a, b in zip(found, as_tuple(theirs(*made(torch.from_numpy))), strict=True):
             np.testing.assert_allclose(a.tolist(), b.tolist(), rtol=1e-10)
 
 
-def test_dropout_is_between_layers_and_in_training_alone():
-    x = mg.tensor(normals(1, (T, N, D))[0], dtype="float32")
-    one, two = nn.GRU(D, 400, dropout=0.5), nn.GRU(D, 400, num_layers=2, dropout=0.5)
+def test_dropout_is_between_layers_and_in_training_alone(device):
+    x = mg.tensor(normals(1, (T, N, D))[0], dtype="float32", device=device)
+    one, two = (nn.GRU(D, 400, num_layers=layers, dropout=0.5, device=device) for layers in (1, 2))
     np.testing.assert_array_equal(one(x)[0].tolist(), one.eval()(x)[0].tolist())
     seen = []
     recorded, two._layer = two._layer, lambda x, *rest: seen.append(x) or recorded(x, *rest)
     two(x)
     two.eval()(x)
-    dropped, plain = (seen[i].detach().numpy() for i in (1, 3))
+    dropped, plain = (array(seen[i]) for i in (1, 3))
     assert 0.4 < (dropped == 0).mean() < 0.6
     np.testing.assert_allclose(dropped[dropped != 0], 2 * plain[dropped != 0], rtol=1e-6)
 
@@ -126,25 +127,25 @@ def test_padding_of_any_kind_has_no_influence(kind, norm, ends, device):
 # ── modules ───────────────────────────────────────────────────────────────────────────────────────
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_initialization(kind):
-    layer = getattr(nn, kind)(20, 100, norm="layer")
+def test_initialization(kind, device):
+    layer = getattr(nn, kind)(20, 100, norm="layer", device=device)
     for parameter in layer.parameters(recurse=False):
-        assert 0.08 < np.abs(parameter.detach().numpy()).max() <= 0.1
+        assert 0.08 < np.abs(array(parameter)).max() <= 0.1
     norms = dict(layer.named_children())
     assert set(norms) == {"RNN": {"ln_l0"}, "LSTM": {"ln_ih_l0", "ln_hh_l0", "ln_c_l0"}, "GRU": {"ln_ih_l0", "ln_hh_l0"}}[kind]
     for child in norms.values():
         nn.init.zeros_(child.weight)
     nn.init.zeros_(layer.weight_hh_l0)
     layer.reset_parameters()
-    assert np.abs(layer.weight_hh_l0.detach().numpy()).max() > 0.08
+    assert np.abs(array(layer.weight_hh_l0)).max() > 0.08
     for child in norms.values():
         assert set(child.weight.tolist()) == {1.0}
         assert set(child.bias.tolist()) == {0.0}
 
 
 @pytest.mark.parametrize("bias", [True, "input"])
-def test_forget_bias(bias):
-    layer = nn.LSTM(3, 4, num_layers=2, bias=bias, forget_bias=1.5)
+def test_forget_bias(bias, device):
+    layer = nn.LSTM(3, 4, num_layers=2, bias=bias, forget_bias=1.5, device=device)
     for suffix in ("_l0", "_l1"):
         b = getattr(layer, "bias_ih" + suffix) + (getattr(layer, "bias_hh" + suffix) if bias is True else 0.0)
         assert b[4:8].tolist() == [1.5] * 4
@@ -152,15 +153,16 @@ def test_forget_bias(bias):
 
 
 @pytest.mark.parametrize("options", [{}, {"norm": "layer"}, {"norm": "layer", "norm_each_gate": True}])
-def test_forget_bias_opens_the_forget_gate(options):
+def test_forget_bias_opens_the_forget_gate(options, device):
     """Without anything else that moves it, the cell keeps σ(forget_bias) of itself."""
+    options = options | {"device": device}
     for cell in (nn.LSTMCell(D, H, forget_bias=2.0, **options), nn.LSTM(D, H, forget_bias=2.0, **options)):
         for name, parameter in cell.named_parameters():
             if name.startswith("weight"):
                 nn.init.zeros_(parameter)
-        c = mg.ones((N, H) if isinstance(cell, nn.LSTMCell) else (1, N, H))
-        steps = mg.zeros((N, D) if isinstance(cell, nn.LSTMCell) else (1, N, D))
-        state = cell(steps, (mg.zeros(c.shape), c))
+        c = mg.ones((N, H) if isinstance(cell, nn.LSTMCell) else (1, N, H), device=device)
+        steps = mg.zeros((N, D) if isinstance(cell, nn.LSTMCell) else (1, N, D), device=device)
+        state = cell(steps, (mg.zeros_like(c), c))
         kept = (state if isinstance(cell, nn.LSTMCell) else state[1])[1]
         # beside it the input gate lets in what the random biases make of i and g: at most 1/2 + their bound
         assert abs(kept.mean().item() - 1 / (1 + np.exp(-2.0))) < 0.3
@@ -168,14 +170,14 @@ def test_forget_bias_opens_the_forget_gate(options):
         for name, parameter in gates.named_parameters():
             if name.startswith("weight"):
                 nn.init.zeros_(parameter)
-        big = mg.ones((N, H)) * 1e3
-        assert abs(gates(mg.zeros((N, D)), (mg.zeros((N, H)), big))[1]).max().item() < 1
+        big = mg.ones((N, H), device=device) * 1e3
+        assert abs(gates(mg.zeros((N, D), device=device), (mg.zeros_like(big), big))[1]).max().item() < 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_states_by_pytorchs_keyword(kind):
-    layer, cell = grown(getattr(nn, kind)(D, H)), grown(getattr(nn, kind + "Cell")(D, H))
-    x, h, c = (mg.tensor(a) for a in normals(6, (T, N, D), (N, H), (N, H)))
+def test_states_by_pytorchs_keyword(kind, device):
+    layer, cell = (grown(getattr(nn, name)(D, H)).to(device) for name in (kind, kind + "Cell"))
+    x, h, c = (tensor(a, device) for a in normals(6, (T, N, D), (N, H), (N, H)))
     first = (h, c) if kind == "LSTM" else h
     lifted = (h[None], c[None]) if kind == "LSTM" else h[None]
     for a, b in ((layer(x, lifted)[0], layer(x, hx=lifted)[0]),
@@ -186,9 +188,9 @@ def test_states_by_pytorchs_keyword(kind):
     assert (y[2:, 0] == 0).all().item()
 
 
-def test_one_of_the_states_of_an_lstm():
-    layer, cell = grown(nn.LSTM(D, H)), grown(nn.LSTMCell(D, H))
-    x, h = (mg.tensor(a) for a in normals(7, (T, N, D), (1, N, H)))
+def test_one_of_the_states_of_an_lstm(device):
+    layer, cell = grown(nn.LSTM(D, H)).to(device), grown(nn.LSTMCell(D, H)).to(device)
+    x, h = (tensor(a, device) for a in normals(7, (T, N, D), (1, N, H)))
     zero = mg.zeros_like(h)
     for given, whole in (((h, None), (h, zero)), ((None, h), (zero, h))):
         assert layer(x, given)[0].tolist() == layer(x, whole)[0].tolist()
@@ -222,8 +224,9 @@ def test_parameters_of_the_imdb_model():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_copies_and_pickles_compute_the_same(kind):
-    layer, x = getattr(nn, kind)(D, H, norm="layer"), mg.tensor(normals(0, (T, N, D))[0], dtype="float32")
+def test_copies_and_pickles_compute_the_same(kind, device):
+    layer = getattr(nn, kind)(D, H, norm="layer", device=device)
+    x = mg.tensor(normals(0, (T, N, D))[0], dtype="float32", device=device)
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         np.testing.assert_array_equal(other(x)[0].tolist(), layer(x)[0].tolist())
     cell = layer._loop("_l0")[0]
@@ -240,8 +243,8 @@ def test_representations():
     assert repr(nn.LSTM(3, 4, norm="layer", forget_bias=1.0)).splitlines()[1] == "  3, 4, norm='layer', forget_bias=1.0"
 
 
-def test_one_step_and_empty_batch():
-    rnn = nn.RNN(D, H)
-    assert rnn(mg.zeros((1, N, D)))[0].shape == (1, N, H)
-    assert rnn(mg.zeros((T, 0, D)))[0].shape == (T, 0, H)
-    assert nn.LSTM(D, H)(mg.zeros((T, 0, D)), lengths=[])[1][1].shape == (1, 0, H)
+def test_one_step_and_empty_batch(device):
+    rnn, lstm = nn.RNN(D, H, device=device), nn.LSTM(D, H, device=device)
+    assert rnn(mg.zeros((1, N, D), device=device))[0].shape == (1, N, H)
+    assert rnn(mg.zeros((T, 0, D), device=device))[0].shape == (T, 0, H)
+    assert lstm(mg.zeros((T, 0, D), device=device), lengths=[])[1][1].shape == (1, 0, H)

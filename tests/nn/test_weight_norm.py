@@ -14,8 +14,8 @@ from minigrad.nn import utils
 deprecated = pytest.mark.filterwarnings("ignore:.*torch.nn.utils.weight_norm.*is deprecated:FutureWarning")
 
 
-def random(rng, *shape, requires_grad=False):
-    return mg.tensor(rng.standard_normal(shape), requires_grad=requires_grad)
+def random(rng, device, *shape, requires_grad=False):
+    return mg.tensor(rng.standard_normal(shape), device=device, requires_grad=requires_grad)
 
 
 def formula(g, v, axes):
@@ -50,29 +50,29 @@ def test_as_in_pytorch(seed, device):
 
 
 @deprecated
-def test_several_parameters_of_a_cell():
+def test_several_parameters_of_a_cell(device):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
-    ours, theirs = nn.RNNCell(3, 4, dtype="float64"), torch.nn.RNNCell(3, 4, dtype=torch.float64)
+    ours, theirs = nn.RNNCell(3, 4, device=device, dtype="float64"), torch.nn.RNNCell(3, 4, dtype=torch.float64)
     for name, dim in (("weight_ih", 0), ("weight_hh", None)):
         utils.weight_norm(ours, name, dim)
         torch.nn.utils.weight_norm(theirs, name, dim)
     exchange_state(torch, ours, theirs, rng)
-    step_beside_torch(torch, ours, theirs, rng.standard_normal((5, 3)), rng, 1e-11, 1e-12)
+    step_beside_torch(torch, ours, theirs, rng.standard_normal((5, 3)), rng, 1e-11, 1e-12, device)
     utils.remove_weight_norm(ours, "weight_ih")
     torch.nn.utils.remove_weight_norm(theirs, "weight_ih")
-    step_beside_torch(torch, ours, theirs, rng.standard_normal((5, 3)), rng, 1e-11, 1e-12)
+    step_beside_torch(torch, ours, theirs, rng.standard_normal((5, 3)), rng, 1e-11, 1e-12, device)
 
 
 @deprecated
-def test_state_of_the_parametrized_form():
+def test_state_of_the_parametrized_form(device):
     """It loads our names; what it saves has other ones, in the order length, direction."""
     torch = pytest.importorskip("torch")
-    ours = utils.weight_norm(nn.Linear(3, 4))
+    ours = utils.weight_norm(nn.Linear(3, 4, device=device))
     theirs = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 4))
-    theirs.load_state_dict({name: torch.from_numpy(value.numpy()) for name, value in ours.state_dict().items()})
-    np.testing.assert_allclose(theirs.weight.detach().numpy(), ours.weight.detach().numpy(), rtol=1e-5, atol=1e-7)
-    other = utils.weight_norm(nn.Linear(3, 4))
+    theirs.load_state_dict({name: torch.from_numpy(array(value)) for name, value in ours.state_dict().items()})
+    np.testing.assert_allclose(theirs.weight.detach().numpy(), array(ours.weight), rtol=1e-5, atol=1e-7)
+    other = utils.weight_norm(nn.Linear(3, 4, device=device))
     renamed = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
     other.load_state_dict({renamed.get(name, name): value for name, value in theirs.state_dict().items()})
     assert other.weight.tolist() == ours.weight.tolist()
@@ -85,54 +85,55 @@ def test_state_of_the_parametrized_form():
     ((4, 3), 0, (1,)), ((4, 3), -1, (0,)), ((4, 3), None, (0, 1)), ((2, 3, 2, 2), 0, (1, 2, 3)), ((2, 3, 2), 1, (0, 2)), ((4,), 0, ()),
     ((4,), None, (0,)),
 ])  # fmt: skip
-def test_formula_and_gradients(shape, dim, axes, rng):
+def test_formula_and_gradients(shape, dim, axes, device, rng):
     module = nn.Module()
-    module.kernel = nn.Parameter(random(rng, *shape))
+    module.kernel = nn.Parameter(random(rng, device, *shape))
     utils.weight_norm(module, "kernel", dim)
     assert module.kernel_g.shape == (() if dim is None else tuple(1 if k in axes else n for k, n in enumerate(shape)))
-    g, v = random(rng, *module.kernel_g.shape, requires_grad=True), random(rng, *shape, requires_grad=True)
-    expected = formula(g.detach().numpy(), v.detach().numpy(), axes)
+    g, v = (random(rng, device, *s, requires_grad=True) for s in (module.kernel_g.shape, shape))
+    expected = formula(array(g), array(v), axes)
 
     def run(g, v):
         object.__setattr__(module, "kernel_g", g)
         object.__setattr__(module, "kernel_v", v)
         return module.kernel
 
-    np.testing.assert_allclose(run(g, v).detach().numpy(), expected, rtol=1e-13)
+    np.testing.assert_allclose(array(run(g, v)), expected, rtol=1e-13)
     assert mg.gradcheck(run, [g, v], order=3, rtol=1e-5)
 
 
-def test_a_row_of_zeros(rng):
+def test_a_row_of_zeros(device, rng):
     """Its weight is zero and its gradients are finite, to any order; the other rows do not notice."""
-    layer = nn.Linear(3, 4, bias=False, dtype="float64")
+    layer = nn.Linear(3, 4, bias=False, device=device, dtype="float64")
     with mg.no_grad():
         layer.weight[1] = 0.0
     before = layer.weight.tolist()
     utils.weight_norm(layer)
     np.testing.assert_allclose(layer.weight.tolist(), before, rtol=1e-14)
     nn.init.ones_(layer.weight_g)
-    x, c = random(rng, 5, 3), random(rng, 5, 4)
+    x, c = random(rng, device, 5, 3), random(rng, device, 5, 4)
     assert layer(x)[:, 1].tolist() == [0.0] * 5
     gradients = mg.grad(layer(x), [layer.weight_g, layer.weight_v], c, create_graph=True)
     assert gradients[0][1].tolist() == [0.0]
     np.testing.assert_allclose(gradients[1][1].tolist(), (c.T @ x)[1].tolist(), rtol=1e-13)
-    second = mg.grad([g * g for g in gradients], [layer.weight_g, layer.weight_v], [random(rng, *g.shape) for g in gradients])
-    assert all(np.isfinite(s.numpy()).all() for s in second)
+    cotangents = [random(rng, device, *g.shape) for g in gradients]
+    second = mg.grad([g * g for g in gradients], [layer.weight_g, layer.weight_v], cotangents)
+    assert all(np.isfinite(array(s)).all() for s in second)
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1, None])
 @pytest.mark.parametrize("dtype, scale", [
     ("float32", 1e-25), ("float32", 1e-37), ("float32", 1e25), ("float32", 3e37), ("float64", 1e-200), ("float64", 1e200),
 ])  # fmt: skip
-def test_squares_that_vanish_or_overflow(dim, dtype, scale, rng):
+def test_squares_that_vanish_or_overflow(dim, dtype, scale, device, rng):
     """w, dg and dv are what they are at size 1, scaled, beside a slice of that size."""
     small = rng.standard_normal((4, 4))
     factors = np.full((4, 4), scale)
     if dim is not None:
         factors[1 if dim == 0 else slice(None), 1 if dim != 0 else slice(None)] = 1.0
-    layer = nn.Linear(4, 4, bias=False, dtype=dtype)
+    layer = nn.Linear(4, 4, bias=False, device=device, dtype=dtype)
     with mg.no_grad():
-        layer.weight.copy_(mg.tensor(small * factors))
+        layer.weight.copy_(mg.tensor(small * factors, device=device))
     before = array(layer.weight).copy()
     utils.weight_norm(layer, dim=dim)
     rtol = 1e-6 if dtype == "float32" else 1e-14
@@ -143,7 +144,8 @@ def test_squares_that_vanish_or_overflow(dim, dtype, scale, rng):
     np.testing.assert_allclose(array(layer.weight_g).reshape(lengths.shape), lengths * size, rtol=rtol)
     nn.init.ones_(layer.weight_g)
     c = rng.standard_normal((4, 4))
-    dg, dv = (array(d) for d in mg.grad(layer.weight, [layer.weight_g, layer.weight_v], mg.tensor(c, dtype=dtype)))
+    cotangent = mg.tensor(c, device=device, dtype=dtype)
+    dg, dv = (array(d) for d in mg.grad(layer.weight, [layer.weight_g, layer.weight_v], cotangent))
     unit = small / lengths
     exact_dg = (c * unit).sum(axes, keepdims=True)
     exact_dv = (c - unit * exact_dg) / lengths
@@ -152,18 +154,18 @@ def test_squares_that_vanish_or_overflow(dim, dtype, scale, rng):
 
 
 @pytest.mark.parametrize("shape, dim", [((3, 0), 0), ((0, 3), 0), ((3, 0), None), ((0,), 0), ((3,), -1)])
-def test_slices_without_elements(shape, dim):
+def test_slices_without_elements(shape, dim, device):
     """Norms of nothing are 0, and the removal gives back what was."""
     module = nn.Module()
-    module.kernel = nn.Parameter(-2 * mg.ones(shape))
+    module.kernel = nn.Parameter(-2 * mg.ones(shape, device=device))
     utils.weight_norm(module, "kernel", dim)
     assert array(module.kernel_g).max(initial=0) == (2.0 if shape == (3,) else 0.0)
     assert module.kernel.tolist() == (-2 * mg.ones(shape)).tolist()
     assert utils.remove_weight_norm(module, "kernel").kernel.shape == shape
 
 
-def test_not_a_number_stays_in_its_slice():
-    layer = utils.weight_norm(nn.Linear(3, 4, bias=False))
+def test_not_a_number_stays_in_its_slice(device):
+    layer = utils.weight_norm(nn.Linear(3, 4, bias=False, device=device))
     before = array(layer.weight).copy()
     with mg.no_grad():
         layer.weight_v[2, 1] = float("nan")
@@ -173,9 +175,9 @@ def test_not_a_number_stays_in_its_slice():
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1, None])
-def test_removal_gives_an_equal_model(dim, rng):
+def test_removal_gives_an_equal_model(dim, device, rng):
     """The same outputs bit for bit, gradients as of an ordinary parameter, and the same state as before weight_norm."""
-    layer, x, c = nn.Linear(5, 5), random(rng, 4, 5).to("float32"), random(rng, 4, 5).to("float32")
+    layer, x, c = nn.Linear(5, 5, device=device), *(random(rng, device, 4, 5).to("float32") for _ in range(2))
     before = array(layer.weight).copy()
     utils.weight_norm(layer, dim=dim)
     np.testing.assert_allclose(layer.weight.tolist(), before, rtol=1e-6)
@@ -186,7 +188,7 @@ def test_removal_gives_an_equal_model(dim, rng):
     np.testing.assert_array_equal(array(layer(x)), y)
     np.testing.assert_array_equal(array(layer.weight), weight)
     layer(x).backward(c)
-    np.testing.assert_allclose(array(layer.weight.grad), c.numpy().T @ x.numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(array(layer.weight.grad), array(c).T @ array(x), rtol=1e-5, atol=1e-6)
     assert type(layer) is nn.Linear
     assert sorted(layer.state_dict()) == ["bias", "weight"]
 
@@ -230,8 +232,8 @@ def test_classes_with_their_own_attributes_and_subclasses():
     assert Grandchild(3, 2).weight.shape == (2, 3)
 
 
-def test_weight_is_computed_when_it_is_asked_for():
-    layer = utils.weight_norm(nn.Linear(2, 1, bias=False, dtype="float64"))
+def test_weight_is_computed_when_it_is_asked_for(device):
+    layer = utils.weight_norm(nn.Linear(2, 1, bias=False, device=device, dtype="float64"))
     layer.load_state_dict({"weight_g": [[10.0]], "weight_v": [[3.0, 4.0]]})
     np.testing.assert_allclose(layer.weight.tolist(), [[6.0, 8.0]], rtol=1e-14)
     with mg.no_grad():
@@ -243,17 +245,18 @@ def test_weight_is_computed_when_it_is_asked_for():
     assert isinstance(layer, nn.Linear)
     assert repr(layer) == "Linear(in_features=2, out_features=1, bias=False)"
     with pytest.raises(AttributeError, match=r"\[Linear\] expected weight_g or weight_v to be set, got 'weight'"):
-        layer.weight = nn.Parameter(mg.ones((1, 2)))
+        layer.weight = nn.Parameter(mg.ones((1, 2), device=device))
     with pytest.raises(AttributeError, match="'Linear' object has no attribute 'wait'"):
         layer.wait  # noqa: B018
 
 
-def test_copies_and_pickles():
-    layer = utils.weight_norm(nn.Linear(3, 2))
-    layer(mg.ones((1, 3)))
+def test_copies_and_pickles(device):
+    layer = utils.weight_norm(nn.Linear(3, 2, device=device))
+    layer(mg.ones((1, 3), device=device))
     model = nn.Sequential(layer, nn.Tanh())
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert type(other[0]) is type(layer)
+        assert other[0].weight.device == device
         assert other[0].weight.tolist() == layer.weight.tolist()
         nn.init.ones_(other[0].weight_g)
         assert other[0].weight.tolist() != layer.weight.tolist()
@@ -261,14 +264,14 @@ def test_copies_and_pickles():
     assert list(layer.state_dict()) == ["bias", "weight_g", "weight_v"]
 
 
-def test_removal_and_repetition():
-    layer = nn.Linear(3, 2)
+def test_removal_and_repetition(device):
+    layer = nn.Linear(3, 2, device=device)
     parameter, bias = layer.weight, layer.bias
     utils.weight_norm(layer)
     assert layer.weight_v is parameter
     utils.weight_norm(layer, "bias", None)
     nn.init.constant_(layer.weight_g, 2.0)
-    layer(mg.ones((1, 3))).sum().backward()
+    layer(mg.ones((1, 3), device=device)).sum().backward()
     weight = layer.weight.tolist()
     assert utils.remove_weight_norm(layer) is layer
     assert type(layer) is not nn.Linear     # the bias is still computed
@@ -298,11 +301,11 @@ def test_frozen_parameters_stay_frozen():
     assert not any(parameter.requires_grad for parameter in utils.weight_norm(layer).parameters())
 
 
-def test_training(rng):
+def test_training(device, rng):
     """Steps of length and direction lower a loss; the length of a row of v only grows (Salimans, Kingma, section 2.1)."""
-    layer = utils.weight_norm(nn.Linear(4, 3, dtype="float64"))
+    layer = utils.weight_norm(nn.Linear(4, 3, device=device, dtype="float64"))
     optimizer = optim.SGD(layer.parameters(), lr=0.1)
-    x, target = random(rng, 50, 4), random(rng, 50, 3)
+    x, target = random(rng, device, 50, 4), random(rng, device, 50, 3)
     losses, lengths = [], []
     for _ in range(20):
         loss = nn.functional.mse_loss(layer(x), target)
@@ -310,7 +313,7 @@ def test_training(rng):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-        lengths.append(np.linalg.norm(layer.weight_v.detach().numpy(), axis=1))
+        lengths.append(np.linalg.norm(array(layer.weight_v), axis=1))
     assert (np.diff(losses) < 0).all()
     assert (np.diff(lengths, axis=0) > 0).all()
 
@@ -341,7 +344,8 @@ def trained(norm, rng):
     """Statistics, gain and bias as training leaves them."""
     for name, tensor in norm.state_dict().items():
         if tensor.dtype == "float64":
-            tensor.copy_(mg.tensor(rng.uniform(0.5, 2, tensor.shape) * (1 if "var" in name else -1)))
+            values = rng.uniform(0.5, 2, tensor.shape) * (1 if "var" in name else -1)
+            tensor.copy_(mg.tensor(values, device=tensor.device))
     return norm
 
 
@@ -351,30 +355,31 @@ def trained(norm, rng):
     (lambda bias: nn.Linear(4, 3, bias=bias), (6, 4)), (lambda bias: utils.weight_norm(nn.Linear(4, 3, bias=bias)), (6, 4)),
     (lambda bias: Convolution(2, 3, (2, 3), bias), (5, 2, 4, 6)),
 ], ids=["Linear", "weight-normed", "Convolution"])  # fmt: skip
-def test_batch_norm_folds_into_the_layer_before(build, shape, bias, affine, rng):
-    layer = build(bias).to("float64")
+def test_batch_norm_folds_into_the_layer_before(build, shape, bias, affine, device, rng):
+    layer = build(bias).to(device, "float64")
     norm = nn.BatchNorm1d if len(shape) == 2 else nn.BatchNorm2d
-    bn = trained(norm(3, affine=affine, dtype="float64"), rng)
+    bn = trained(norm(3, affine=affine, device=device, dtype="float64"), rng)
     state = {name: x.tolist() for name, x in layer.state_dict().items()}
-    x = random(rng, *shape)
+    x = random(rng, device, *shape)
     layer(x).sum().backward()
     folded = utils.fold_batch_norm(layer, bn)
     assert bn.training
-    expected = bn.eval()(layer(x)).detach().numpy()
-    np.testing.assert_allclose(folded(x).detach().numpy(), expected, rtol=1e-12, atol=1e-12)
+    expected = array(bn.eval()(layer(x)))
+    np.testing.assert_allclose(array(folded(x)), expected, rtol=1e-12, atol=1e-12)
     assert {name: x.tolist() for name, x in layer.state_dict().items()} == state
     assert sorted(folded.state_dict()) == ["bias", "weight"]
     assert all(parameter.requires_grad and parameter.grad is None for parameter in folded.parameters())
     assert all(isinstance(parameter, nn.Parameter) for parameter in (folded.weight, folded.bias))
 
 
-def test_layer_norm_does_not_fold(rng):
+def test_layer_norm_does_not_fold(device, rng):
     """An affine map f has f(a) + f(b) = f(a + b) + f(0). Batch norm behind a linear layer has it, layer norm does not."""
-    linear, a, b = nn.Linear(4, 3, dtype="float64"), random(rng, 2, 4), random(rng, 2, 4)
-    bn, ln = trained(nn.BatchNorm1d(3, dtype="float64"), rng).eval(), nn.LayerNorm(3, dtype="float64")
+    options = {"device": device, "dtype": "float64"}
+    linear, a, b = nn.Linear(4, 3, **options), random(rng, device, 2, 4), random(rng, device, 2, 4)
+    bn, ln = trained(nn.BatchNorm1d(3, **options), rng).eval(), nn.LayerNorm(3, **options)
 
     def excess(norm):
-        values = [norm(linear(x)).detach().numpy() for x in (a, b, a + b, 0 * a)]
+        values = [array(norm(linear(x))) for x in (a, b, a + b, 0 * a)]
         return np.abs(values[0] + values[1] - values[2] - values[3]).max()
 
     assert excess(bn) < 1e-13
@@ -386,23 +391,23 @@ def test_layer_norm_does_not_fold(rng):
 @pytest.mark.parametrize("options", [{}, {"bias": False}, {"weight": False}, {"affine": False}, {"momentum": None}])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("kind", ["linear", "convolution", "weight and bias normed"])
-def test_folding_in_float32(kind, options, training, rng):
+def test_folding_in_float32(kind, options, training, device, rng):
     """Outputs to 1e-6 of their size, for statistics of sizes from 1e-4 to 1e4 and whatever mode the norm is in."""
-    layer = Convolution(2, 3, (2, 2)) if kind == "convolution" else nn.Linear(4, 3)
+    layer = (Convolution(2, 3, (2, 2)) if kind == "convolution" else nn.Linear(4, 3)).to(device)
     if kind == "weight and bias normed":
         utils.weight_norm(utils.weight_norm(layer), "bias", None)
-    bn = (nn.BatchNorm2d if kind == "convolution" else nn.BatchNorm1d)(3, **options)
+    bn = (nn.BatchNorm2d if kind == "convolution" else nn.BatchNorm1d)(3, **options, device=device)
     with mg.no_grad():
-        bn.running_mean.copy_(mg.tensor(rng.standard_normal(3) * [1e-4, 1, 30], dtype="float32"))
-        bn.running_var.copy_(mg.tensor([1e-4, 1.3, 1e4], dtype="float32"))
+        bn.running_mean.copy_(mg.tensor(rng.standard_normal(3) * [1e-4, 1, 30], dtype="float32", device=device))
+        bn.running_var.copy_(mg.tensor([1e-4, 1.3, 1e4], dtype="float32", device=device))
         for parameter in bn.parameters():
             nn.init.normal_(parameter)
     bn.train(training)
-    x = random(rng, *((7, 2, 4, 5) if kind == "convolution" else (7, 4))).to("float32")
+    x = random(rng, device, *((7, 2, 4, 5) if kind == "convolution" else (7, 4))).to("float32")
     before = {name: value.tolist() for name, value in bn.state_dict().items()}
     folded = utils.fold_batch_norm(layer, bn)
     assert {name: value.tolist() for name, value in bn.state_dict().items()} == before
-    assert all(parameter.dtype == mg.float32 for parameter in folded.parameters())
+    assert all((parameter.dtype, parameter.device) == (mg.float32, device) for parameter in folded.parameters())
     assert sorted(folded.state_dict()) == ["bias", "weight"]
     expected = array(bn.eval()(layer(x)))
     axes = tuple(k for k in range(expected.ndim) if k != 1)
@@ -410,11 +415,12 @@ def test_folding_in_float32(kind, options, training, rng):
     assert (np.abs(array(folded(x)) - expected) / size).max() < 1e-6
 
 
-def test_folding_after_tracking_was_switched_off(rng):
+def test_folding_after_tracking_was_switched_off(device, rng):
     """Evaluation goes on with the statistics there are, and so does the fold."""
-    layer, bn = nn.Linear(4, 3, dtype="float64"), trained(nn.BatchNorm1d(3, dtype="float64"), rng)
+    layer = nn.Linear(4, 3, device=device, dtype="float64")
+    bn = trained(nn.BatchNorm1d(3, device=device, dtype="float64"), rng)
     bn.track_running_stats = False
-    x = random(rng, 5, 4)
+    x = random(rng, device, 5, 4)
     folded = utils.fold_batch_norm(layer, bn)
     np.testing.assert_allclose(array(folded(x)), array(bn.eval()(layer(x))), rtol=1e-12, atol=1e-12)
 

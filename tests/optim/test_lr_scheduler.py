@@ -124,11 +124,11 @@ def test_plateau_is_pytorchs(options, sign):
     np.testing.assert_allclose(*found, rtol=1e-12)
 
 
-def test_plateau_takes_a_tensor():
-    optimizer = optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+def test_plateau_takes_a_tensor(device):
+    optimizer = optim.SGD([mg.zeros(1, requires_grad=True, device=device)], lr=1.0)
     scheduler = ours.ReduceLROnPlateau(optimizer, patience=0)
     for _ in range(2):
-        scheduler.step(mg.tensor(1.0))
+        scheduler.step(mg.tensor(1.0, device=device))
     assert scheduler.get_last_lr() == [0.1]
 
 
@@ -145,9 +145,9 @@ def make(kind, optimizer):
 
 @pytest.mark.parametrize("kind", ["cosine", "lambda", "one_cycle", "plateau", "sequential"])
 @pytest.mark.parametrize("stop", [3, 5, 11])
-def test_state_dict_resumes(kind, stop):
+def test_state_dict_resumes(kind, stop, device):
     def fresh():
-        optimizer = optim.SGD([mg.zeros(1, requires_grad=True)], lr=0.5, momentum=0.9)
+        optimizer = optim.SGD([mg.zeros(1, requires_grad=True, device=device)], lr=0.5, momentum=0.9)
         return optimizer, make(kind, optimizer)
 
     def advance(scheduler, count):
@@ -179,12 +179,12 @@ def test_resume_by_last_epoch():
     np.testing.assert_allclose(rates(a), rates(b))
 
 
-def test_rates_reach_the_parameters():
-    x = mg.zeros(1, requires_grad=True)
+def test_rates_reach_the_parameters(device):
+    x = mg.zeros(1, requires_grad=True, device=device)
     optimizer = optim.SGD([x], lr=1.0)
     scheduler = ours.ExponentialLR(optimizer, 0.5)
     for _ in range(3):
-        x.grad = mg.ones(1)
+        x.grad = mg.ones(1, device=device)
         optimizer.step()
         scheduler.step()
     assert x.tolist() == [-1.75]
