@@ -187,10 +187,10 @@ cdef class Tensor(Array):
         Parameters
         ----------
         *args : str, DType or Tensor
-            Devices (``"cpu"``, ``"cuda"``, ``"cuda:1"``) and dtypes in any order; of a tensor, its device and dtype.
+            A device (``"cpu"``, ``"cuda"``, ``"cuda:1"``) and a dtype in any order; a tensor stands for its own two.
         device : str, optional
         dtype : DType, optional
-            The same by name.
+            The same by name, before what `args` say.
         copy : bool
             A copy in any case.
 
@@ -220,20 +220,22 @@ cdef class Tensor(Array):
         >>> if mg.cuda.is_available():
         ...     y = x.to("cuda")
         """
-        cdef Array out = self
-        if device is not None:
-            out = moved(out, device_index(device, "to"))
-        for arg in (*args, dtype):
+        cdef int where = self.buffer.device, code = self.code
+        for arg in args:
             if isinstance(arg, str) and (arg == "cpu" or arg.startswith("cuda")):
-                out = moved(out, device_index(arg, "to"))
+                where = device_index(arg, "to")
             elif isinstance(arg, Array):
-                out = converted(moved(out, (<Array>arg).buffer.device), (<Array>arg).code)
+                where, code = (<Array>arg).buffer.device, (<Array>arg).code
             elif arg is not None:
                 try:
                     code = code_of(arg, "to")
                 except TypeError as error:
                     raise TypeError(f'{error}, nor is that a device: "cpu", "cuda" or "cuda:N"') from None
-                out = converted(out, code)
+        if device is not None:
+            where = device_index(device, "to")
+        if dtype is not None:
+            code = code_of(dtype, "to")
+        cdef Array out = converted(moved(self, where), code)
         return copied(out) if copy and out is self else out
 
     def contiguous(self):

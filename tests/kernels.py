@@ -1,6 +1,7 @@
 """The CUDA kernels that there are: every one in every dtype that it is written for."""
 
 import os
+import shlex
 import subprocess
 
 from minigrad.cuda import launch
@@ -11,7 +12,7 @@ AS_INT64 = {"check_index", "check_labels", "invert_total", "take", "put", "take_
 
 def declared(file, dtype):
     """The kernels of a module that the preprocessor leaves for a dtype."""
-    command = [os.environ.get("CXX", "g++"), "-E", "-P", "-x", "c++", *launch.options(dtype), "-"]
+    command = [*shlex.split(os.environ.get("CXX", "g++")), "-E", "-P", "-x", "c++", *launch.options(dtype), "-"]
     text = launch.source(file)[0]
     return launch.parameters(subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout)
 

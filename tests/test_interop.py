@@ -398,5 +398,5 @@ def test_memory_on_a_gpu_that_is_not_there():
         def __dlpack_device__(self):
             return 2, mg.cuda.device_count()
 
-    with pytest.raises(RuntimeError, match=r"^\[dlpack\] expected a device from cuda:0 to cuda:"):
+    with pytest.raises(RuntimeError, match=r"^\[dlpack\] expected one of \d+ GPUs"):
         mg.from_dlpack(Elsewhere(mg.ones(3)))

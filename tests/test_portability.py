@@ -3,6 +3,7 @@
 import os
 import platform
 import runpy
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(not SOURCES, reason="no sources beside these tes
 
 def check(compiler, file, *flags):
     build = runpy.run_path(str(ROOT / "setup.py"))
-    command = [compiler, *build["COMMON"], *build["KERNEL"], *flags, "-Werror", file]
+    command = [*shlex.split(compiler), *build["COMMON"], *build["KERNEL"], *flags, "-Werror", file]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -36,5 +37,5 @@ def test_compiles_for_arm64(file):
 def test_compiles_for_avx512(file, tmp_path):
     """Code and all, as switches and instructions meet only there."""
     switches = runpy.run_path(str(ROOT / "setup.py"))["ISAS"]["avx512"]
-    names = [] if file.endswith("dispatch.cpp") else ["-DMG_ISA=avx512"]
+    names = ["-DMG_HAS_AVX2", "-DMG_HAS_AVX512"] if file.endswith("dispatch.cpp") else ["-DMG_ISA=avx512"]
     check(os.environ.get("CXX", "g++"), file, *switches, *names, "-O1", "-c", "-o", str(tmp_path / "kernels.o"))

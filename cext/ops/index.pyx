@@ -25,8 +25,8 @@ cdef Array index_for(int device, str op, Array index):
     if index.buffer.device == device:
         return index
     if index.buffer.device:
-        raise ValueError(f"[{op}] expected indices on {device_name(device)} or on the CPU, "
-                         f"got some on {device_name(index.buffer.device)}")
+        places = "the CPU" if device == 0 else f"{device_name(device)} or on the CPU"
+        raise ValueError(f"[{op}] expected indices on {places}, got some on {device_name(index.buffer.device)}")
     return transferred(index, device)
 
 
@@ -117,6 +117,8 @@ def take(x, indices, axis=None):
     ------
     IndexError
         If an index is out of range; of indices on a GPU at the next transfer to the CPU, or `mg.cuda.synchronize`.
+    ValueError
+        For indices on a GPU that is not x's.
 
     Examples
     --------
@@ -185,6 +187,8 @@ def take_along_axis(x, indices, axis=-1):
     ------
     IndexError
         If an index is out of range; of indices on a GPU at the next transfer to the CPU, or `mg.cuda.synchronize`.
+    ValueError
+        For indices on a GPU that is not x's.
     ValueError
         If the shapes do not broadcast elsewhere than along the axis.
 
@@ -344,6 +348,8 @@ cdef tuple parse_key(str op, Array x, object key):
             axis += 1
         elif isinstance(part, Array) and (<Array>part).code == BOOL:
             mask = <Array>part
+            if mask.buffer.device:
+                mask = index_for(x.buffer.device, op, mask)
             for i in range(mask.ndim):
                 if mask.shape[i] != x.extent[axis + i]:
                     raise IndexError(f"[{op}] a mask of shape {mask.shape} does not fit axis {axis + i} of length "
@@ -353,8 +359,6 @@ cdef tuple parse_key(str op, Array x, object key):
                 number = np.zeros(int(bool(mask.item())), dtype=np.int64)
                 layout.append(("new", from_object(number, INT64, x.buffer.device, False)))
                 continue
-            if mask.buffer.device:
-                mask = index_for(x.buffer.device, op, mask)
             for found in nonzero(mask):
                 spec.append((0, 1, x.extent[axis], True))
                 layout.append(index_for(x.buffer.device, op, found))

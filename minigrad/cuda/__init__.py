@@ -93,7 +93,7 @@ def _check(op: str, device: int) -> None:
     if count == 0:
         raise RuntimeError(f"[{op}] cuda:{device} needs CuPy and a GPU, but {reason}")
     if not 0 <= device < count:
-        raise RuntimeError(f"[{op}] expected a device from cuda:0 to cuda:{count - 1}, got cuda:{device}")
+        raise RuntimeError(f"[{op}] expected one of {count} GPUs, of which the first is cuda:0, got cuda:{device}")
 
 
 def _allocate(size: int, device: int) -> tuple[int, Any]:

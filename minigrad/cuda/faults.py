@@ -1,14 +1,14 @@
 """What kernels find wrong with indices.
 
 An index on a GPU is checked there, and nobody waits for that. The kernel notes what it finds in two numbers of the
-host's memory, which a GPU reaches; whoever waits for the GPU next looks at them and raises the error, the end of Python
-at the latest. Until then the computation goes on with an index that is valid.
+host's memory, which a GPU reaches. Who brings something back from the GPU next looks at them and raises the error; the
+end of Python writes it to stderr if nobody did. Until then the computation goes on with an index that is valid.
 """
 
 import atexit
 import ctypes
+import os
 import threading
-from functools import cache
 
 import cupy
 
@@ -46,13 +46,23 @@ class Faults:
             raise IndexError(f"{message} ({where})")
 
 
-@cache
+_all: dict[int, Faults] = {}
+_lock = threading.Lock()
+
+
 def of(device: int) -> Faults:
     """The notes of a GPU."""
-    with cupy.cuda.Device(device):
-        faults = Faults(device)
-    atexit.register(wait, device)
-    return faults
+    if device not in _all:
+        with _lock, cupy.cuda.Device(device):
+            if device not in _all:
+                _all[device] = Faults(device)
+                atexit.register(_at_the_end, device, os.getpid())
+    return _all[device]
+
+
+def _at_the_end(device: int, process: int) -> None:
+    if os.getpid() == process:  # a fork has no GPU
+        wait(device)
 
 
 def wait(device: int) -> None:

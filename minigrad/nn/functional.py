@@ -64,7 +64,7 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
         For an index below 0 or not below V; of indices on a GPU at the next transfer to the CPU,
         or `minigrad.cuda.synchronize`.
     ValueError
-        For a table that has not two axes, and a `padding_idx` that is no row.
+        For a table that has not two axes, a `padding_idx` that is no row, and indices on another GPU.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
 
 def batch_norm(
     x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
-    bias: Tensor | None = None, training: bool = False, momentum: float | Tensor = 0.1, eps: float = 1e-5, *,
+    bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5, *,
     unbiased_running_var: bool = True,
 ) -> Tensor:  # fmt: skip
     """Batch normalization, each channel by itself: y = (x − μ) / √(σ² + ε) · γ + β.
@@ -266,18 +266,17 @@ def instance_norm(
 
 
 def _follow(
-    op: str, running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float | Tensor
+    op: str, running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float
 ) -> None:
     """Move running statistics towards new ones, in place; neither if one of them or the momentum does not fit."""
-    if not isinstance(momentum, Tensor):  # whose value may be on a GPU
-        momentum = number(op, "momentum", momentum, 0, 1)
+    momentum = number(op, "momentum", momentum, 0, 1)
     if running_mean.shape != mean.shape or running_var.shape != mean.shape:
         got = f"{running_mean.shape} and {running_var.shape}"
         raise ValueError(f"[{op}] expected running statistics of shape {mean.shape}, got {got}")
     if running_mean.dtype != mean.dtype or running_var.dtype != mean.dtype:
         got = f"{running_mean.dtype} and {running_var.dtype}"
         raise TypeError(f"[{op}] expected running statistics of {mean.dtype}, the dtype of x, got {got}")
-    if not isinstance(momentum, Tensor) and momentum == 0:  # they stay, also where the new ones are not finite
+    if momentum == 0:   # they stay, also where the new ones are not finite
         return
     for running, new in ((running_mean, mean), (running_var, var)):
         running.copy_((1 - momentum) * running + momentum * new)

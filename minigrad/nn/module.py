@@ -314,12 +314,14 @@ class Module:
             A device, a dtype, or both: ``"cpu"``, ``"cuda:1"``, ``minigrad.float64``.
         device : str, optional
         dtype : DType, optional
-            The same by name.
+            The same by name, before what `args` say.
 
         Raises
         ------
         TypeError
             For what is neither a device nor a dtype of floats.
+        ValueError
+            For a device of another form, such as ``"cuda:one"``.
         RuntimeError
             If there is no such GPU.
 
@@ -332,20 +334,25 @@ class Module:
         >>> layer.to(mg.float64).weight is weight, weight.dtype
         (True, minigrad.float64)
         """
-        for wanted in (wishes := [one for one in (*args, device, dtype) if one is not None]):
-            try:
-                fits = _is_device(wanted) or empty(0, dtype=wanted).dtype.kind == "f"
-            except TypeError:
-                fits = False
-            if not fits:
-                raise TypeError(
-                    f'[{type(self).__name__}.to] expected a device ("cpu", "cuda" or "cuda:N") or a dtype of floats, '
-                    f"got {wanted!r}"
-                )
+        where, kind = None, None
+        for arg in args:
+            if isinstance(arg, str) and (arg == "cpu" or arg.startswith("cuda")):
+                where = arg
+            else:
+                kind = arg
+        where, kind = where if device is None else device, kind if dtype is None else dtype
+        try:
+            fits = not isinstance(kind, Tensor) and (kind is None or empty(0, dtype=kind).dtype.kind == "f")
+        except TypeError:
+            fits = False
+        if not fits:
+            raise TypeError(
+                f'[{type(self).__name__}.to] expected a device ("cpu", "cuda" or "cuda:N") or a dtype of floats, '
+                f"got {kind!r}"
+            )
+        empty(0, device=where)  # refused before anything is moved
         for tensor in (*self.parameters(), *self.buffers()):
-            for wanted in wishes:
-                if _is_device(wanted) or tensor.dtype.kind == "f":
-                    _convert(tensor, wanted)
+            _convert(tensor, where, kind if tensor.dtype.kind == "f" else None)
         return self
 
     # ── state ──
@@ -515,19 +522,15 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _is_device(wanted: str | DType) -> bool:
-    return isinstance(wanted, str) and (wanted == "cpu" or wanted.startswith("cuda"))
-
-
-def _convert(tensor: Tensor, device_or_dtype: str | DType) -> None:
-    """Move or convert a tensor, and its gradient, without making it another object."""
-    converted, grad = tensor.detach().to(device_or_dtype), tensor.grad
+def _convert(tensor: Tensor, device: str | None, dtype: str | DType | None) -> None:
+    """Move and convert a tensor, and its gradient, without making it another object."""
+    converted, grad = tensor.detach().to(device=device, dtype=dtype), tensor.grad
     if (converted.dtype, converted.device) == (tensor.dtype, tensor.device):
         return
     tensor.grad = None
     tensor.set_(converted)
     if grad is not None:
-        tensor.grad = grad.detach().to(device_or_dtype)
+        tensor.grad = grad.detach().to(device=device, dtype=dtype)
 
 
 def _as_tensor(name: str, value: Any) -> Tensor:

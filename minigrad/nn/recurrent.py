@@ -236,8 +236,8 @@ class RNN(_Sequences):
         hx : Tensor, optional
             h_0: ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``; zeros if absent.
         lengths : sequence of int or Tensor, shape (N,), optional
-            The number of steps of each sample, from 0 to T, in any order, on any device: on the CPU they are checked
-            without waiting for a GPU. What stands in `x` behind a sample's end has no influence on anything.
+            The number of steps of each sample, from 0 to T, in any order, on any device; those that are on a GPU
+            are brought back to be checked. What stands in `x` behind a sample's end has no influence on anything.
 
         Returns
         -------
@@ -381,8 +381,8 @@ class LSTM(_Sequences):
             h_0 and c_0, each ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``;
             zeros if absent, one of them or both.
         lengths : sequence of int or Tensor, shape (N,), optional
-            The number of steps of each sample, from 0 to T, in any order, on any device: on the CPU they are checked
-            without waiting for a GPU. What stands in `x` behind a sample's end has no influence on anything.
+            The number of steps of each sample, from 0 to T, in any order, on any device; those that are on a GPU
+            are brought back to be checked. What stands in `x` behind a sample's end has no influence on anything.
 
         Returns
         -------

@@ -243,9 +243,10 @@ def test_tensors_on_different_devices(call):
 def test_indices_of_another_gpu(home, there):
     """Those of the CPU serve everywhere, those of a GPU there."""
     x, i, mask = mg.ones((4, 4), device=home), mg.tensor([1, 2], device=there), mg.ones(4, dtype="bool", device=there)
-    places = [f"on {home} or on the CPU", f"on {there}"]
+    places = ["on the CPU, " if home == "cpu" else f"on {home} or on the CPU, ", f"on {there}"]
     refuses(ValueError, "index", places, lambda x, i: x[i], x, i)
     refuses(ValueError, "index", places, lambda x, i: x[i], x, mask)
+    refuses(ValueError, "index", places, lambda x, i: x[i], x, mask[0])
     refuses(ValueError, "setitem", places, lambda x, i: x.__setitem__(i, 1.0), x, i)
     refuses(ValueError, "take", places, lambda x, i: mg.take(x, i, axis=0), x, i)
     refuses(ValueError, "take_along_axis", places, lambda x, i: mg.take_along_axis(x, i[:, None], 0), x, i)
@@ -259,7 +260,7 @@ def test_a_device_that_does_not_exist():
     absent = f"cuda:{mg.cuda.device_count()}"
     model = nn.Linear(1, 1)
     for call in (lambda: mg.zeros(2, device=absent), lambda: mg.zeros(2).to(absent), lambda: model.to(absent)):
-        refuses(RuntimeError, "device", [absent, f"to cuda:{mg.cuda.device_count() - 1}"], call)
+        refuses(RuntimeError, "device", [absent, f"{mg.cuda.device_count()} GPUs"], call)
     refuses(RuntimeError, "synchronize", absent, lambda: mg.cuda.synchronize(mg.cuda.device_count()))
 
 
@@ -276,9 +277,15 @@ def test_devices_and_dtypes_by_name():
     model = nn.BatchNorm1d(2).to("cuda", dtype="float64")
     assert {(p.device, p.dtype) for p in model.parameters()} == {("cuda:0", mg.float64)}
     assert model.num_batches_tracked.dtype == "int64"
+    assert mg.ones(2).to("cpu", "int32", device="cuda", dtype="float64").device == "cuda:0"
     before = nn.Linear(1, 1)
     refuses(TypeError, "Linear.to", "'int32'", before.to, "cuda", "int32")
-    assert before.weight.device == "cpu"
+    refuses(TypeError, "Linear.to", "'cuda'", lambda: before.to(dtype="cuda"))
+    refuses(TypeError, "Linear.to", "tensor", before.to, mg.ones(1))
+    refuses(TypeError, "to", "'cuda'", lambda: mg.ones(2).to(dtype="cuda"))
+    refuses(RuntimeError, "device", "cuda:9", before.to, "float64", "cuda:9")
+    refuses(RuntimeError, "device", "cuda:9", nn.ReLU().to, "cuda:9")
+    assert {(p.device, p.dtype) for p in before.parameters()} == {("cpu", mg.float32)}
 
 
 def test_a_gpu_is_waited_for_by_number_and_by_name():
