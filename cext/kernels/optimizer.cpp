@@ -1,9 +1,9 @@
 // Optimizer steps: one pass over all parameters of a list, and the norm of their gradients.
 //
 // The work is split over the elements of all tensors together, and walked in registers: what is left of a tensor runs
-// the instructions of its other elements. Of a loop over elements a compiler may fuse other products in the rest than in
-// the body, and an element's new value would depend on where it stands.
-// Constants are combined in double; the formulas are PyTorch's.
+// the instructions of its other elements. Of a loop over elements a compiler may fuse other products in the rest than
+// in the body, and an element's new value would depend on where it stands. Constants are combined in double; the
+// formulas are PyTorch's.
 #include "../runtime/pool.hpp"
 #include "vector.hpp"
 
