@@ -72,6 +72,7 @@ cdef bint is_float(int code) noexcept nogil
 cdef int code_of(object dtype, str op=*) except -1
 cdef DType dtype_of(int code)
 cdef int device_index(object device, str op=*) except -1
+cpdef bint names_device(object value)
 cdef str device_name(int index)
 cdef int parse_shape(object shape, int64_t* extent, str op=*) except -1
 cdef int parse_lengths(str op, object shape, int64_t* extent) except -1

@@ -135,6 +135,11 @@ cdef int device_index(object device, str op="device") except -1:
     raise ValueError(f'[{op}] expected the device "cpu", "cuda" or "cuda:N", got {device!r}')
 
 
+cpdef bint names_device(object value):
+    """Whether a value, where a device or a dtype is expected, is meant for a device."""
+    return isinstance(value, str) and (value == "cpu" or value.startswith("cuda"))
+
+
 cdef str device_name(int index):
     return "cpu" if index == 0 else f"cuda:{index - 1}"
 

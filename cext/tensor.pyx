@@ -5,7 +5,7 @@ import numpy as np
 
 from minigrad.engine.array cimport (
     BOOL, FLOAT32, MAX_NDIM, Array, alias, code_of, device_index, empty, hold, is_float,
-    parse_lengths, same_shape, set_result_type, shape_of, transferred,
+    names_device, parse_lengths, same_shape, set_result_type, shape_of, transferred,
 )
 from minigrad.engine.backend cimport ADD, DIVIDE, MUL, SUB
 from minigrad.engine.interop cimport from_object
@@ -222,7 +222,7 @@ cdef class Tensor(Array):
         """
         cdef int where = self.buffer.device, code = self.code
         for arg in args:
-            if isinstance(arg, str) and (arg == "cpu" or arg.startswith("cuda")):
+            if names_device(arg):
                 where = device_index(arg, "to")
             elif isinstance(arg, Array):
                 where, code = (<Array>arg).buffer.device, (<Array>arg).code

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from minigrad import function
 from minigrad.autograd import enable_grad
 from minigrad.creation import zeros
+from minigrad.cuda import synchronize
 from minigrad.engine.backend import Backend, intercept
 from minigrad.engine.inspection import entries
 from minigrad.engine.tape import is_grad_enabled, set_observer
@@ -183,7 +185,7 @@ class profile:
     def _stand_in(self, device: int, backend: Backend) -> Backend:
         """A backend whose primitives call those of another one, and note it. What that one calls itself is unseen."""
         name = "cpu" if device == 0 else f"cuda:{device - 1}"
-        wait = None if device == 0 else waiter(device - 1)
+        wait = None if device == 0 else partial(synchronize, device - 1)
         methods = {key: self._noting(key, getattr(backend, key), name, wait) for key in PRIMITIVES}
         return cast(Backend, type("Profiled", (Backend,), methods)())
 
@@ -466,14 +468,3 @@ def newest() -> int:
     finally:
         set_observer(before)
     return number
-
-
-def waiter(device: int) -> Callable[[], None]:
-    """What waits until a GPU has done all that was asked of it."""
-    import cupy
-
-    def wait() -> None:
-        with cupy.cuda.Device(device):
-            cupy.cuda.runtime.deviceSynchronize()
-
-    return wait

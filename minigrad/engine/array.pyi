@@ -1,6 +1,6 @@
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -14,6 +14,7 @@ class DType:
     def __hash__(self) -> int: ...
 
 def parse_device(device: str | None, op: str = "device") -> int: ...
+def names_device(value: object) -> TypeGuard[str]: ...
 
 Code: type[IntEnum]
 

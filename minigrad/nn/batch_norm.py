@@ -64,18 +64,17 @@ class _ChannelNorm(Affine):
 
     def _normalize(self, x: Tensor, mean: Tensor | None, var: Tensor | None, count: Tensor | None) -> Tensor:
         """`F.batch_norm` with these running statistics, which follow in training, and count as one batch more."""
-        followed = [running for running in (mean, var) if running is not None and self.training]
-        before = [running.copy() for running in followed] if self.momentum is None else []
-        momentum = 1.0 if self.momentum is None else self.momentum
-        y = F.batch_norm(
+        momentum: float | Tensor | None = self.momentum
+        if momentum is None:  # the mean of all batches; their number may be on a GPU
+            momentum = 0.0
+            if self.training and mean is not None and count is not None:
+                momentum = 1.0 / (count + 1).to(mean.dtype)
+        y = F.following_batch_norm(
             x, mean, var, self.weight, self.bias, self.training or mean is None, momentum, self.eps,
-            unbiased_running_var=self.unbiased_running_var,
+            self.unbiased_running_var,
         )  # fmt: skip
         if self.training and count is not None:
             count += 1
-            for running, old in zip(followed, before, strict=False):  # the means of `count`, which may be on a GPU
-                share = 1.0 / count.to(old.dtype)
-                running.copy_((1.0 - share) * old + share * running)
         return y
 
     def extra_repr(self) -> str:

@@ -194,6 +194,18 @@ def batch_norm(
     """
     if (running_mean is None) != (running_var is None):
         raise ValueError("[batch_norm] expected both running_mean and running_var or neither, got one of them")
+    if training and running_mean is not None:
+        momentum = number("batch_norm", "momentum", momentum, 0, 1)
+    return following_batch_norm(
+        x, running_mean, running_var, weight, bias, training, momentum, eps, unbiased_running_var
+    )
+
+
+def following_batch_norm(
+    x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None,
+    training: bool, momentum: float | Tensor, eps: float, unbiased_running_var: bool,
+) -> Tensor:  # fmt: skip
+    """`batch_norm`, whose momentum may be a tensor ``()`` beside the statistics: nobody waits for a GPU to know it."""
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("[batch_norm] expected running_mean and running_var outside training, got None")
@@ -259,6 +271,7 @@ def instance_norm(
         return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps)
     y = normalize_instances(x, weight, bias, eps)
     if running_mean is not None and running_var is not None and x.size:
+        momentum = number("instance_norm", "momentum", momentum, 0, 1)
         plain, spatial = x.detach(), tuple(range(2, x.ndim))
         var = plain.var(spatial, correction=1).mean(0)
         _follow("instance_norm", running_mean, plain.mean((0, *spatial)), running_var, var, momentum)
@@ -266,17 +279,16 @@ def instance_norm(
 
 
 def _follow(
-    op: str, running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float
+    op: str, running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float | Tensor
 ) -> None:
-    """Move running statistics towards new ones, in place; neither if one of them or the momentum does not fit."""
-    momentum = number(op, "momentum", momentum, 0, 1)
+    """Move running statistics towards new ones, in place; neither if one of them does not fit."""
     if running_mean.shape != mean.shape or running_var.shape != mean.shape:
         got = f"{running_mean.shape} and {running_var.shape}"
         raise ValueError(f"[{op}] expected running statistics of shape {mean.shape}, got {got}")
     if running_mean.dtype != mean.dtype or running_var.dtype != mean.dtype:
         got = f"{running_mean.dtype} and {running_var.dtype}"
         raise TypeError(f"[{op}] expected running statistics of {mean.dtype}, the dtype of x, got {got}")
-    if momentum == 0:   # they stay, also where the new ones are not finite
+    if isinstance(momentum, float) and momentum == 0:  # they stay, also where the new ones are not finite
         return
     for running, new in ((running_mean, mean), (running_var, var)):
         running.copy_((1 - momentum) * running + momentum * new)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from minigrad.creation import asarray, empty
-from minigrad.engine.array import DType
+from minigrad.engine.array import DType, names_device
 from minigrad.engine.tape import enter, leave
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.parameter import Parameter
@@ -336,7 +336,7 @@ class Module:
         """
         where, kind = None, None
         for arg in args:
-            if isinstance(arg, str) and (arg == "cpu" or arg.startswith("cuda")):
+            if names_device(arg):
                 where = arg
             else:
                 kind = arg

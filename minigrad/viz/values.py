@@ -27,7 +27,7 @@ def wait_for(tensors: tuple[Tensor | None, ...]) -> None:
     """Wait until the GPU that tensors lie on has computed them: what is timed has to."""
     device = next((x.device for x in tensors if x is not None), "cpu")
     if device != "cpu":
-        cuda.synchronize(int(device.partition(":")[2] or 0))
+        cuda.synchronize(device)
 
 
 def number(value: float | int) -> float | int | str:
