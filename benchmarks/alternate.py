@@ -10,8 +10,12 @@ import json
 import statistics
 import subprocess
 import sys
+import time
 
 from measure import hold_to, step_of, times_of
+
+BLOCKS = 10  # the three are measured in turns, so that a busy machine is busy for all of them
+REST = 0.1  # seconds between blocks: OpenBLAS's idle workers spin for tens of milliseconds, and disturb only `both`
 
 
 def measure(framework, workload, size, threads, seconds):
@@ -30,7 +34,12 @@ def measure(framework, workload, size, threads, seconds):
     def both():
         step()
         product()
-    return [statistics.median(times_of(run, seconds)) for run in (step, product, both)]
+    times = {step: [], product: [], both: []}
+    for _ in range(BLOCKS):
+        for run, found in times.items():
+            time.sleep(REST)
+            found += times_of(run, seconds / BLOCKS)
+    return [statistics.median(found) for found in times.values()]
 
 
 def main():
