@@ -52,6 +52,12 @@ void update(const Tensors& list, Rule rule) {
     });
 }
 
+// g + weight_decay p; without any decay an infinite parameter has no part in it
+template <class T, class At>
+MG_INLINE Vector<T> decayed(At at, const T* g, const T* p, T decay) {
+    return decay == 0 ? at.load(g) : at.load(g) + decay * at.load(p);
+}
+
 // g += weight_decay p
 // without momentum: p -= lr g, otherwise buffer = momentum buffer + (1 - dampening) g, at first g, and then
 // p -= lr buffer, nesterov: p -= lr (g + momentum buffer)
@@ -61,21 +67,22 @@ void sgd(const Tensors& list, const Step& step) {
     update<T>(list, [=, &list](int64_t i) MG_INLINED {
         T* const p = array<T>(list.p, i);
         const T* const g = array<T>(list.g, i);
-        return [=](auto at) MG_INLINED { at.store(p, at.load(p) - lr * (at.load(g) + decay * at.load(p))); };
+        return [=](auto at) MG_INLINED { at.store(p, at.load(p) - lr * decayed(at, g, p, decay)); };
     });
 }
 template <class T, bool first>
 void sgd_with_momentum(const Tensors& list, const Step& step) {
     const T lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
-    const T fresh = T(1 - step.dampening), of_g = step.nesterov ? 1 : 0, of_buffer = step.nesterov ? momentum : 1;
+    const T fresh = T(1 - step.dampening);
+    const bool nesterov = step.nesterov;
     update<T>(list, [=, &list](int64_t i) MG_INLINED {
         T *const p = array<T>(list.p, i), *const buffer = array<T>(list.s1, i);
         const T* const g = array<T>(list.g, i);
         return [=](auto at) MG_INLINED {
-            const Vector<T> d = at.load(g) + decay * at.load(p);
+            const Vector<T> d = decayed(at, g, p, decay);
             const Vector<T> b = first ? d : momentum * at.load(buffer) + fresh * d;
             at.store(buffer, b);
-            at.store(p, at.load(p) - lr * (of_g * d + of_buffer * b));
+            at.store(p, at.load(p) - lr * (nesterov ? d + momentum * b : b));
         };
     });
 }
@@ -94,7 +101,7 @@ void adam(const Tensors& list, const Step& step) {
         T* const top = amsgrad ? array<T>(list.s3, i) : nullptr;
         const T* const g = array<T>(list.g, i);
         return [=](auto at) MG_INLINED {
-            const Vector<T> d = at.load(g) + decay * at.load(p);
+            const Vector<T> d = decayed(at, g, p, decay);
             const Vector<T> first = beta1 * at.load(m) + fresh1 * d;
             Vector<T> second = beta2 * at.load(v) + fresh2 * (d * d);
             at.store(m, first);
@@ -122,7 +129,7 @@ void rmsprop(const Tensors& list, const Step& step) {
         T* const mean = centered ? array<T>(list.s3, i) : nullptr;
         const T* const g = array<T>(list.g, i);
         return [=](auto at) MG_INLINED {
-            const Vector<T> d = at.load(g) + decay * at.load(p);
+            const Vector<T> d = decayed(at, g, p, decay);
             Vector<T> variance = alpha * at.load(v) + fresh * (d * d);
             at.store(v, variance);
             if constexpr (centered) {
@@ -167,7 +174,7 @@ void adagrad(const Tensors& list, const Step& step) {
         T *const p = array<T>(list.p, i), *const s = array<T>(list.s1, i);
         const T* const g = array<T>(list.g, i);
         return [=](auto at) MG_INLINED {
-            const Vector<T> d = at.load(g) + decay * at.load(p);
+            const Vector<T> d = decayed(at, g, p, decay);
             const Vector<T> sum = at.load(s) + d * d;
             at.store(s, sum);
             at.store(p, at.load(p) - lr * d / (sqrt<T>(sum) + eps));

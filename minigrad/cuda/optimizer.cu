@@ -71,18 +71,21 @@ __device__ void update(const Tensors& list, F f) {
     });
 }
 
+// g + weight_decay p; without any decay an infinite parameter has no part in it
+__device__ T decayed(T g, T p, T decay) { return decay == 0 ? g : g + decay * p; }
+
 // g += weight_decay p
 // without momentum: p -= lr g, otherwise buffer = momentum buffer + (1 - dampening) g, at first g, and then
-// p -= lr (of_g g + of_buffer buffer), which nesterov decides
-extern "C" __global__ void sgd(Tensors list, T lr, T decay, T momentum, T fresh, T of_g, T of_buffer, Bool plain,
+// p -= lr buffer, nesterov: p -= lr (g + momentum buffer)
+extern "C" __global__ void sgd(Tensors list, T lr, T decay, T momentum, T fresh, Bool nesterov, Bool plain,
                                Bool first) {
     update(list, [&](T& p, T g, T& buffer, T&, T&) {
-        const T d = g + decay * p;
+        const T d = decayed(g, p, decay);
         if (plain) {
             p -= lr * d;
         } else {
             buffer = first ? d : momentum * buffer + fresh * d;
-            p -= lr * (of_g * d + of_buffer * buffer);
+            p -= lr * (nesterov ? d + momentum * buffer : buffer);
         }
     });
 }
@@ -93,7 +96,7 @@ extern "C" __global__ void sgd(Tensors list, T lr, T decay, T momentum, T fresh,
 extern "C" __global__ void adam(Tensors list, T rate, T root, T eps, T beta1, T beta2, T fresh1, T fresh2, T decay,
                                 T shrink, Bool amsgrad) {
     update(list, [&](T& p, T g, T& m, T& v, T& top) {
-        const T d = g + decay * p;
+        const T d = decayed(g, p, decay);
         m = beta1 * m + fresh1 * d;
         v = beta2 * v + fresh2 * (d * d);
         if (amsgrad) top = v > top || v != v ? v : top;
@@ -107,7 +110,7 @@ extern "C" __global__ void adam(Tensors list, T rate, T root, T eps, T beta1, T 
 extern "C" __global__ void rmsprop(Tensors list, T lr, T decay, T eps, T alpha, T fresh, T momentum, Bool heavy,
                                    Bool centered) {
     update(list, [&](T& p, T g, T& v, T& buffer, T& mean) {
-        const T d = g + decay * p;
+        const T d = decayed(g, p, decay);
         v = alpha * v + fresh * (d * d);
         T variance = v;
         if (centered) {
@@ -124,7 +127,7 @@ extern "C" __global__ void rmsprop(Tensors list, T lr, T decay, T eps, T alpha, 
 // g += weight_decay p,  s += g^2,  p -= lr g / (sqrt(s) + eps)
 extern "C" __global__ void adagrad(Tensors list, T lr, T decay, T eps) {
     update(list, [&](T& p, T g, T& s, T&, T&) {
-        const T d = g + decay * p;
+        const T d = decayed(g, p, decay);
         s += d * d;
         p -= lr * d / (sqrt(s) + eps);
     });

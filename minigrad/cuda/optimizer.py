@@ -52,9 +52,8 @@ def batches(lists: tuple[Tensors | None, ...]) -> Any:
 
 
 def sgd(lists: Any, of: Any) -> tuple[Any, ...]:
-    momentum, nesterov = of("momentum"), of("nesterov")
-    return (of("lr"), of("weight_decay"), momentum, 1 - of("dampening"), 1.0 if nesterov else 0.0,
-            momentum if nesterov else 1.0, lists[2] is None, of("first"))  # fmt: skip
+    return (of("lr"), of("weight_decay"), of("momentum"), 1 - of("dampening"), of("nesterov"), lists[2] is None,
+            of("first"))  # fmt: skip
 
 
 def adam(lists: Any, of: Any) -> tuple[Any, ...]:

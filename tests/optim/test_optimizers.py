@@ -75,6 +75,22 @@ def test_trajectory_is_pytorchs(name, options, dtype, device):
         agree(ours, theirs, dtype)
 
 
+@pytest.mark.parametrize("name, options", CASES)
+def test_infinities_stay_what_pytorch_makes_of_them(name, options, device):
+    """A parameter may hide entries of a softmax as -inf; no part of a rule that is switched off makes it NaN."""
+    torch = pytest.importorskip("torch")
+    values, rng = np.array([-np.inf, np.inf, 1.0, 2.0, -3.0, np.nan, 5.0]), np.random.default_rng(3)
+    ours, theirs = [tensor(values, device, True)], [torch.tensor(values, requires_grad=True)]
+    a, b = getattr(optim, name)(ours, **options), getattr(torch.optim, name)(theirs, **options)
+    for step in range(4):
+        grad = rng.standard_normal(7) * (np.arange(7) > 1)
+        grad[3:5] = (np.inf, -np.inf) if step == 1 else grad[3:5]
+        give(torch, ours, theirs, [grad], "float64")
+        a.step()
+        b.step()
+        agree(ours, theirs, "float64")
+
+
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
 def test_groups_and_options_that_change(name, device):
     torch = pytest.importorskip("torch")
