@@ -106,12 +106,12 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     y : Tensor
         Of x's shape.
     mean, var : Tensor, shape (C,)
-        The statistics, of which nothing is recorded: y alone has gradients.
+        The statistics, of which nothing is recorded: y alone has gradients. 0 where there are no values.
 
     Raises
     ------
     ValueError
-        If there is no more than one value per channel, or shapes do not agree.
+        If there is one value per channel, or shapes do not agree.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     """
     cdef Array a = checked(x), out, mean, var, gamma, beta, statistics = room_for_statistics(a)
     cdef int64_t channels = a.extent[1], inner = row_length(a, a.ndim_ - 2)
-    if a.extent[0] * inner < 2:
+    if a.extent[0] * inner == 1:
         raise ValueError(f"[batch_norm] expected more than one value per channel in training, got shape {shape_of(a)}")
     gamma = parameter("batch_norm", "weight", weight, (channels,), a)
     beta = parameter("batch_norm", "bias", bias, (channels,), a)
@@ -136,6 +136,9 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     if a.count:
         backend(a).batch_norm(a.extent[0], channels, inner, dense(a), plain(gamma), plain(beta), eps, out, mean, var,
                               statistics)
+    else:   # of no values: as if all of them were 0
+        for none in (mean, var, statistics):
+            backend(a).fill(none, 0.0)
     track(out, b"batch_norm", train_backward, 3, a, gamma, beta, (statistics, eps))
     return out, mean, var
 

@@ -60,7 +60,7 @@ cdef class Cell:
 cdef class Lengths:
     """The number of steps of each sample, from 0 to `steps`, checked where they are, then moved to `device`."""
     cdef readonly Array values      # int64 [N]
-    cdef readonly int64_t steps
+    cdef readonly int64_t steps, shortest
 
     def __init__(self, lengths, int64_t steps, int64_t batch, str op="recurrent", device=None):
         cdef Array a = operand(op, lengths)
@@ -69,7 +69,8 @@ cdef class Lengths:
         low, high = (int(a.min()), int(a.max())) if batch else (0, 0)
         if low < 0 or high > steps:
             raise ValueError(f"[{op}] expected lengths from 0 to {steps}, got {low if low < 0 else high}")
-        self.values, self.steps = copied(cast(a, INT64)).to(device), steps  # the caller's may change before backward
+        self.values = copied(cast(a, INT64)).to(device)  # the caller's may change before backward
+        self.steps, self.shortest = steps, low
 
     def __repr__(self):
         return f"Lengths({self.values.tolist()}, {self.steps}, {self.values.shape[0]})"
@@ -148,6 +149,9 @@ KINDS = {(kind, norm) for kind in GATES for norm in (None, "state", "sum")} - {(
 def composition(Cell cell, lengths, x, h, c, *parameters):
     """The states of all steps, the last h, and for an LSTM the last c, one step after the other."""
     outputs = []
+    if lengths is not None:     # the first state of a sample without any step is its last, and nothing else
+        begun, first_h, first_c = expand_dims(lengths > 0, 1), h, c
+        h, c = where(begun, h, 0.0), None if c is None else where(begun, c, 0.0)
     for t, share in enumerate(unstack(x)):
         if lengths is not None:
             alive = expand_dims(lengths > t, 1)
@@ -160,6 +164,8 @@ def composition(Cell cell, lengths, x, h, c, *parameters):
             next_h = where(alive, next_h, h)
             next_c = None if c is None else where(alive, next_c, c)
         h, c = next_h, next_c
+    if lengths is not None:
+        h, c = where(begun, h, first_h), None if c is None else where(begun, c, first_c)
     return (stack(outputs), h) if c is None else (stack(outputs), h, c)
 
 
@@ -172,6 +178,11 @@ cdef Array steps_of(Array states, int64_t first):
     cdef int64_t[3] extent
     extent[0], extent[1], extent[2] = states.extent[0] - 1, states.extent[1], states.extent[2]
     return view(states, 3, extent, states.step, states.data + first * states.step[0])
+
+
+cdef Array before_all(Array states):
+    """The first of the states, sharing their memory."""
+    return view(states, 2, states.extent + 1, states.step + 1, states.data)
 
 
 cdef Array flat(Array x):
@@ -323,7 +334,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     for name, start in (("h", inputs[1]), ("c", inputs[2])):
         if start is not None:
             arrays[name] = empty(a.code, 3, extent, a.buffer.device)
-            first = view(<Array>arrays[name], 2, extent + 1, (<Array>arrays[name]).step + 1, (<Array>arrays[name]).data)
+            first = before_all(<Array>arrays[name])
             backend(a).copy(<Array>start, first)
             # a sample without any step ends where it began
             arrays[name + "_last"] = like(first) if mask is None else copied(first)
@@ -344,6 +355,10 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
         arrays["raw_c"] = empty(a.code, 3, extent, a.buffer.device)
     if N:
         backend(a).recurrent(cell, arrays)
+    if wanted and ends is not None and ends.shortest == 0:
+        # no step reads the first state of a sample without any, but dW would: 0 times NaN is NaN
+        first = before_all(<Array>arrays["h"])
+        backend(a).copy(where(expand_dims(mask > 0, 1), first, 0.0), first)
     cdef list outs = [steps_of(<Array>arrays["h"], 1), arrays["h_last"]]
     if "c" in arrays:
         outs.append(arrays["c_last"])

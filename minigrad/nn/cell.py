@@ -142,7 +142,8 @@ class LSTMCell(_StepCell):
         What the bias of f begins with instead of random numbers: that of b_ih and b_hh together, with `norm_each_gate`
         the β of LN(a_f).
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
-        σ(a): 1/(1 + e^−a), Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
+        σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
+        clip(a/6 + 0.5, 0, 1).
     eps : float
         Added to the variances of the norms.
     device : str, optional
@@ -233,7 +234,8 @@ class GRUCell(_StepCell):
     convention : {None, "torch", "paper"}
         What z weighs, as above; None takes "torch" without a norm and "paper" with one.
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
-        σ(a): 1/(1 + e^−a), Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
+        σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
+        clip(a/6 + 0.5, 0, 1).
     eps : float
         Added to the variances of the norms.
     device : str, optional

@@ -212,7 +212,7 @@ def following_batch_norm(
         # copies: the statistics may move on before the backward pass
         return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps)
     y, mean, var = batch_norm_train(x, weight, bias, eps)
-    if running_mean is not None and running_var is not None:
+    if running_mean is not None and running_var is not None and x.size:
         if unbiased_running_var:
             n = math.prod(x.shape[:1] + x.shape[2:])
             var = var * (n / (n - 1))
@@ -288,7 +288,7 @@ def _follow(
     if running_mean.dtype != mean.dtype or running_var.dtype != mean.dtype:
         got = f"{running_mean.dtype} and {running_var.dtype}"
         raise TypeError(f"[{op}] expected running statistics of {mean.dtype}, the dtype of x, got {got}")
-    if isinstance(momentum, float) and momentum == 0:  # they stay, also where the new ones are not finite
+    if not isinstance(momentum, Tensor) and momentum == 0:  # they stay, also where the new ones are not finite
         return
     for running, new in ((running_mean, mean), (running_var, var)):
         running.copy_((1 - momentum) * running + momentum * new)

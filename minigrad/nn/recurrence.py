@@ -235,6 +235,8 @@ class Recurrent(Module):
         norm = getattr(self, name)
         if not isinstance(norm, GateNorm | LayerNorm):
             raise TypeError(f"[{self.name}] expected {name} to be layer normalization, got {type(norm).__name__}")
+        if type(norm).forward not in (GateNorm.forward, LayerNorm.forward):  # which the engine would not call
+            raise TypeError(f"[{self.name}] expected {name} to have the forward of its kind, got {type(norm).__name__}'s")
         found = norm.sizes if isinstance(norm, GateNorm) else norm.normalized_shape
         if found != sizes:
             raise ValueError(f"[{self.name}] expected {name} to normalize groups of {sizes} columns, got {norm}")
@@ -267,7 +269,7 @@ class Recurrent(Module):
         """Of what `projected` makes the input's share, with all biases that can be added at once."""
         bias, other = getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix)
         if self.kind != "gru" and other is not None:
-            bias = bias + other
+            bias = other if bias is None else bias + other
         weight = getattr(self, "weight_ih" + suffix)
         place, sizes = self._groups()
         if place != "state":

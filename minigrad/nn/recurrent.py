@@ -315,7 +315,8 @@ class LSTM(_Sequences):
         What the biases of f begin with, taken together, instead of random numbers; with `norm_each_gate` the β of
         LN(a_f), since no bias before that has an effect.
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
-        σ(a): 1/(1 + e^−a), Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
+        σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
+        clip(a/6 + 0.5, 0, 1).
     eps : float
         Added to the variances of the norms.
     device : str, optional
@@ -441,7 +442,8 @@ class GRU(_Sequences):
     convention : {None, "torch", "paper"}
         What z weighs, as above; None takes "torch" without a norm and "paper" with one.
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
-        σ(a): 1/(1 + e^−a), Keras's clip(0.2 a + 0.5, 0, 1), or PyTorch's clip(a/6 + 0.5, 0, 1).
+        σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
+        clip(a/6 + 0.5, 0, 1).
     eps : float
         Added to the variances of the norms.
     device : str, optional

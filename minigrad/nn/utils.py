@@ -198,7 +198,8 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
     weight = getattr(layer, "weight", None)
     shift = getattr(layer, "bias", None)
     has_bias = isinstance(layer, Module) and ("bias" in layer._parameters or is_weight_normed(layer, "bias"))
-    if not isinstance(weight, Tensor) or not 2 <= weight.ndim <= 4 or not has_bias:
+    fits = isinstance(weight, Tensor) and 2 <= weight.ndim <= 4 and (shift is None or shift.shape == weight.shape[:1])
+    if not isinstance(weight, Tensor) or not fits or not has_bias:
         raise TypeError(f"[{op}] expected a layer with weight and bias, got {kind}")
     follower = BatchNorm2d if weight.ndim == 4 else BatchNorm1d
     if not isinstance(bn, follower):

@@ -76,8 +76,32 @@ class _Computing(Module):
 def _computing_class(kind: type[Module]) -> type[Module]:
     if kind not in _CLASSES:
         names = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
+        if hasattr(kind, "reset_parameters"):
+            names["reset_parameters"] = lambda module: _reset_parameters(module, kind)
         _CLASSES[kind] = type(kind.__name__, (_Computing, kind), names)
     return _CLASSES[kind]
+
+
+def _reset_parameters(module: Module, plain: Any) -> None:
+    """Draw the parameters as the plain class does, v in the place of what is computed from it; g becomes its norm."""
+    members = module.__dict__
+    if "_computed" not in members:  # of a subclass that somebody wrote, in its making
+        plain.reset_parameters(module)
+        return
+    computed, names = members.pop("_computed"), members["_parameters"]
+    whole = {f"{name}_v": name for name in computed}
+    split = {f"{name}_g" for name in computed}
+    members["_parameters"] = {whole.get(name, name): None for name in names if name not in split}
+    members.update((name, members[v]) for v, name in whole.items())
+    try:
+        plain.reset_parameters(module)
+    finally:
+        for name in computed:
+            del members[name]
+        members.update(_computed=computed, _parameters=names)
+    with no_grad():
+        for name, compute in computed.items():
+            members[f"{name}_g"].copy_(compute.norm(members[f"{name}_v"]))
 
 
 def _plain_class(module: Module) -> type[Module]:
@@ -98,9 +122,10 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 
     Salimans, Kingma 2016, https://arxiv.org/abs/1602.07868, equation 2. The parameter `name` gives way to ``name_g``,
     the norms, and ``name_v``, which is the parameter itself as it was; ``module.name`` is from now on computed
-    from these two each time it is asked for. Where v is all zeros, w is, too: the norm is taken for 1 there, and the
-    gradients are finite (that of v is g times that of w, that of g 0). Elements may be so small or so large that their
-    squares would vanish or overflow, as long as the dtype holds the norms and, for gradients, g / ‖v‖.
+    from these two each time it is asked for: what is written into it in place is lost. Where v is all zeros, w is, too:
+    the norm is taken for 1 there, and the gradients are finite (that of v is g times that of w, that of g 0). Elements
+    may be so small or so large that their squares would vanish or overflow, as long as the dtype holds the norms and,
+    for gradients, g / ‖v‖. ``reset_parameters`` draws v as the module draws the parameter, and g is the norm of that.
 
     Their names in `state_dict` are those of ``torch.nn.utils.weight_norm``, which ``torch.nn.utils.parametrizations``
     loads as well (but saves as ``parametrizations.name.original0`` and ``original1``). The class of the module becomes

@@ -353,6 +353,21 @@ def test_tracking_of_instances_may_be_switched_off(device, rng):
     assert {name: value.tolist() for name, value in norm.state_dict().items()} == before
 
 
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_a_batch_without_samples(momentum, device):
+    """It is counted, and the statistics stay, as in PyTorch."""
+    torch = pytest.importorskip("torch")
+    ours = nn.BatchNorm1d(3, momentum=momentum, device=device)
+    theirs = torch.nn.BatchNorm1d(3, momentum=momentum)
+    for shape in ((0, 3), (0, 3, 4), (5, 3, 0)):
+        assert ours(mg.ones(shape, device=device)).shape == theirs(torch.ones(shape)).shape == shape
+        assert {name: x.tolist() for name, x in ours.state_dict().items()} == {
+            name: x.tolist() for name, x in theirs.state_dict().items()
+        }
+    rnn = nn.RNN(3, 4, norm="batch", max_length=5, device=device)
+    assert rnn(mg.ones((5, 0, 3), device=device))[0].shape == (5, 0, 4)
+
+
 def test_statistics_of_no_channels(device):
     mean, var = mg.zeros(0, device=device), mg.ones(0, device=device)
     assert F.batch_norm(mg.zeros((4, 0), device=device), mean, var, training=True).shape == (4, 0)

@@ -173,7 +173,7 @@ def test_default_eps_of_rms_norm():
 
 
 @pytest.mark.parametrize("build", [
-    lambda: nn.InstanceNorm1d(3, track_running_stats=True, momentum=None), lambda: nn.BatchNorm1d(3, momentum=0.0),
+    lambda: nn.InstanceNorm1d(3, track_running_stats=True, momentum=None), lambda: nn.BatchNorm1d(3, momentum=0.0), lambda: nn.BatchNorm1d(3, momentum=0),
     lambda: nn.InstanceNorm1d(3, track_running_stats=True, momentum=0.0),
 ])  # fmt: skip
 def test_statistics_without_momentum_stay_whatever_comes(build, rng):

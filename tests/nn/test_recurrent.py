@@ -124,6 +124,44 @@ def test_padding_of_any_kind_has_no_influence(kind, norm, ends, device):
             np.testing.assert_array_equal(array(a), array(b))
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("norm", [None, "layer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_state_of_a_sample_without_steps_is_its_last_alone(kind, norm, create_graph, device):
+    """Even NaN reaches no gradient of the weights."""
+    layer = grown(getattr(nn, kind)(D, H, norm=norm)).to(device)
+    x, g = normals(4, (T, N, D), (T, N, H))
+    found = []
+    for value in (0.0, np.nan, np.inf):
+        first = normals(6, (1, N, H))[0]
+        first[:, 1] = value
+        states = tuple(tensor(first, device, True) for _ in range(1 + (kind == "LSTM")))
+        y, last = layer(tensor(x, device), states if kind == "LSTM" else states[0], lengths=[T, 0, 3])
+        for state in as_tuple(last):
+            np.testing.assert_array_equal(array(state)[:, 1], first[:, 1])
+        leaves = [*layer.parameters(), *states]
+        grads = mg.grad(y, leaves, tensor(g, device), create_graph=create_graph)
+        found.append([y, *grads])
+        if create_graph:
+            found[-1] += mg.grad(sum((v * v).sum() for v in grads), leaves)
+    assert all(np.isfinite(array(a)).all() for a in found[0])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(array(a), array(b))
+
+
+def test_one_of_the_biases_is_missing(device):
+    x = tensor(normals(4, (T, N, D))[0], device)
+    layer = grown(nn.LSTM(D, H)).to(device)
+    with mg.no_grad():
+        layer.bias_hh_l0.zero_()
+    expected, bias = layer(x)[0].tolist(), layer.bias_ih_l0
+    layer.bias_hh_l0 = None
+    assert layer(x)[0].tolist() == expected
+    layer.bias_ih_l0, layer.bias_hh_l0 = None, bias
+    assert layer(x)[0].tolist() == expected
+
+
 # ── modules ───────────────────────────────────────────────────────────────────────────────────────
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -210,6 +210,15 @@ def test_what_is_changed_in_a_norm_takes_effect(kind, options, step, device):
     with pytest.raises(TypeError, match=rf"\[{kind}\] expected {name} to be layer normalization, got RMSNorm"):
         layer(x)
 
+    class Doubled(type(other)):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    other.__class__ = Doubled
+    setattr(layer, name, other)
+    with pytest.raises(TypeError, match=rf"\[{kind}\] expected {name} to have the forward of its kind, got Doubled's"):
+        layer(x)
+
 
 @pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
 def test_a_norm_in_the_place_of_another_has_its_groups(kind, options, step, device):

@@ -283,6 +283,26 @@ def test_removal_and_repetition(device):
         utils.remove_weight_norm(layer)
 
 
+@pytest.mark.parametrize("build", [
+    lambda: nn.Linear(6, 4), lambda: nn.Conv2d(3, 4, 3), lambda: nn.LSTM(6, 4, norm="layer", forget_bias=1.0),
+    lambda: nn.GRU(6, 4, 2, bidirectional=True),
+])  # fmt: skip
+def test_parameters_begin_anew_as_those_of_the_plain_module(build, device):
+    """The same draws; g is the norm of what was drawn."""
+    plain, normed = build().to(device), build().to(device)
+    for name in [name for name, _ in normed.named_parameters(recurse=False)]:
+        utils.weight_norm(normed, name, None if "bias" in name else 0)
+    before = dict(normed.named_parameters())
+    for module in (plain, normed):
+        mg.manual_seed(7)
+        module.reset_parameters()
+    assert list(normed.named_parameters()) == list(before.items())
+    for name, parameter in plain.named_parameters():
+        owner, _, name = name.rpartition(".")
+        found = getattr(normed.get_submodule(owner) if owner else normed, name)
+        np.testing.assert_allclose(array(found), array(parameter), rtol=1e-6)
+
+
 def test_errors():
     layer = utils.weight_norm(nn.Linear(3, 2, bias=False))
     for name in ("weight", "bias", "training", "nothing"):
@@ -439,7 +459,7 @@ def test_fold_errors():
         utils.fold_batch_norm(nn.Linear(4, 3), nn.BatchNorm1d(3, track_running_stats=False))
     with pytest.raises(ValueError, match=r"\[fold_batch_norm\] expected 3 channels, as Linear has outputs, got 4"):
         utils.fold_batch_norm(nn.Linear(4, 3), nn.BatchNorm1d(4))
-    for layer in (nn.ReLU(), nn.LayerNorm(3), nn.RNNCell(4, 3)):
+    for layer in (nn.ReLU(), nn.LayerNorm(3), nn.LayerNorm((3, 4)), nn.RNNCell(4, 3)):
         with pytest.raises(TypeError, match=r"\[fold_batch_norm\] expected a layer with weight and bias"):
             utils.fold_batch_norm(layer, nn.BatchNorm1d(3))
 

@@ -61,7 +61,7 @@ def test_matrix(name, cell, parameters, dtype, create_graph, device, rng):
     norm = NORMS[name]
     x, w, b, g = draw(norm, cell, parameters, dtype, rng)
     inputs = [None if v is None else strided(v, device) for v in (x, w, b, g)] if cell == "not contiguous" else [x, w, b, g]
-    if (name, cell) == ("batch_norm", "no rows") or (name, cell) == ("instance_norm", "width one"):
+    if (name, cell) == ("instance_norm", "width one"):
         with pytest.raises(ValueError, match=r"\] expected more than one value per channel"):
             run(norm, *inputs, device, create_graph)
         return
@@ -95,6 +95,6 @@ def test_constant_rows_are_the_bias_exactly(name, dtype, device, rng):
 
 def test_one_value_in_training(device):
     """One value per channel has no spread: nothing would be left of it."""
-    for shape in ((1, 4), (1, 4, 1), (0, 4, 3), (3, 4, 0)):
+    for shape in ((1, 4), (1, 4, 1)):
         refuses(ValueError, "batch_norm", ["one value per channel in training", str(shape)],
                 batch_norm_train, mg.ones(shape, device=device))  # fmt: skip
