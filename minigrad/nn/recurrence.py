@@ -236,7 +236,8 @@ class Recurrent(Module):
         if not isinstance(norm, GateNorm | LayerNorm):
             raise TypeError(f"[{self.name}] expected {name} to be layer normalization, got {type(norm).__name__}")
         if type(norm).forward not in (GateNorm.forward, LayerNorm.forward):  # which the engine would not call
-            raise TypeError(f"[{self.name}] expected {name} to have the forward of its kind, got {type(norm).__name__}'s")
+            kind = type(norm).__name__
+            raise TypeError(f"[{self.name}] expected {name} to have the forward of its kind, got that of {kind}")
         found = norm.sizes if isinstance(norm, GateNorm) else norm.normalized_shape
         if found != sizes:
             raise ValueError(f"[{self.name}] expected {name} to normalize groups of {sizes} columns, got {norm}")

@@ -216,7 +216,7 @@ def test_what_is_changed_in_a_norm_takes_effect(kind, options, step, device):
 
     other.__class__ = Doubled
     setattr(layer, name, other)
-    with pytest.raises(TypeError, match=rf"\[{kind}\] expected {name} to have the forward of its kind, got Doubled's"):
+    with pytest.raises(TypeError, match=rf"\[{kind}\] expected {name} to have the forward of its kind, got that of Doubled"):
         layer(x)
 
 

@@ -299,7 +299,7 @@ def test_parameters_begin_anew_as_those_of_the_plain_module(build, device):
     assert list(normed.named_parameters()) == list(before.items())
     for name, parameter in plain.named_parameters():
         owner, _, name = name.rpartition(".")
-        found = getattr(normed.get_submodule(owner) if owner else normed, name)
+        found = getattr(dict(normed.named_modules())[owner], name)
         np.testing.assert_allclose(array(found), array(parameter), rtol=1e-6)
 
 
