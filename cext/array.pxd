@@ -51,6 +51,8 @@ cdef class DType:
     cdef int code
     cdef object numpy_dtype
 
+cdef Buffer* NOWHERE    # of a tensor whose __init__ has not run: no memory, and no elements
+
 cdef class Array:
     cdef Buffer* buffer
     cdef char* data                 # the first element

@@ -197,6 +197,11 @@ cdef int check_same_device(str op, Array a, Array b) except -1:
 
 # ── the array ─────────────────────────────────────────────────────────────────────────────────────
 
+cdef Buffer nowhere     # zeros
+nowhere.references = 1
+NOWHERE = &nowhere
+
+
 @cython.no_gc_clear     # a cleared tensor could not tell its node that it dies
 @cython.freelist(1024)
 cdef class Array:
@@ -206,11 +211,12 @@ cdef class Array:
         # Only a hook can tie a tensor into a reference cycle, so the collector need not know tensors
         # until one gets a hook (tape.register_hook); a chain of a million then costs it nothing.
         PyObject_GC_UnTrack(<void*>self)
+        self.buffer, self.ndim_ = NOWHERE, 1
 
     def __dealloc__(self):
         if self.node is not None:
             forget(self)
-        if self.buffer != NULL:
+        if self.buffer != NOWHERE:
             release(self.buffer)
 
     @property
@@ -497,7 +503,7 @@ cdef int hold(Array x, Array source) except -1:
     """Let x be what source is: its memory and layout, without its history."""
     cdef int i
     source.buffer.references += 1
-    if x.buffer != NULL:
+    if x.buffer != NOWHERE:
         x.epoch += x.buffer.version - source.buffer.version + 1
         release(x.buffer)
     x.buffer, x.data, x.code, x.ndim_ = source.buffer, source.data, source.code, source.ndim_

@@ -606,7 +606,7 @@ def set_num_threads(count):
     """
     if not hasattr(count, "__index__"):
         raise TypeError(f"[set_num_threads] expected an integer, got {count!r}")
-    if count < 1:
+    if not 1 <= count < 1 << 31:
         raise ValueError(f"[set_num_threads] expected 1 or more, got {count}")
     set_threads(count)
 

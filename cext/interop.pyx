@@ -86,6 +86,8 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
         x = <Array>data
     elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
         x = from_buffer(data)
+        if x is not None and x.code == BOOL and x.count and alias(x).numpy().view(np.uint8).max() > 1:
+            x, data = None, np.asarray(data) != 0   # bytes that were made to be bools: kernels count them as 0 and 1
     elif hasattr(data, "__dlpack__"):
         try:
             x = from_dlpack(data)

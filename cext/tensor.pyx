@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, FLOAT32, MAX_NDIM, Array, alias, code_of, device_index, empty, hold, is_float,
+    BOOL, FLOAT32, MAX_NDIM, NOWHERE, Array, alias, code_of, device_index, empty, hold, is_float,
     names_device, parse_lengths, same_shape, set_result_type, shape_of, transferred,
 )
 from minigrad.engine.backend cimport ADD, DIVIDE, MUL, SUB
@@ -61,7 +61,7 @@ cdef class Tensor(Array):
     """
 
     def __init__(self, data, bint requires_grad=False):
-        if self.buffer == NULL:
+        if self.buffer == NOWHERE:
             hold(self, from_object(data, -1, -1, False, "Tensor"))
         self.requires_grad = requires_grad
 
@@ -612,7 +612,12 @@ def make(data, dtype=None, device=None, requires_grad=False, copy=True, str op=N
     if op is None:
         op = "tensor" if copy else "asarray"
     cdef int code = -1 if dtype is None else code_of(dtype, op)
-    cdef Array x = from_object(data, code, -1 if device is None else device_index(device, op), copy, op)
+    cdef Array x
+    if isinstance(data, Array) and (<Array>data).needs_grad and (code < 0 or is_float(code)):
+        if not copy and not requires_grad:      # with its history
+            x = moved(<Array>data, (<Array>data).buffer.device if device is None else device_index(device, op))
+            return converted(x, x.code if code < 0 else code)
+    x = from_object(data, code, -1 if device is None else device_index(device, op), copy, op)
     if isinstance(data, Array):
         x = alias(x) if copy or x is not data or requires_grad else x
     return wanted(op, x, requires_grad)

@@ -78,6 +78,31 @@ def test_asarray_copies_where_it_must():
     np.testing.assert_array_equal(mg.asarray(odd).numpy(), odd)
 
 
+@pytest.mark.parametrize("make", [mg.asarray, mg.tensor])
+def test_bytes_that_were_made_to_be_bools(make):
+    odd = np.array([7, 0, 2, 255], np.uint8).view(bool)
+    for a in (odd, odd[::-1]):
+        x = make(a)
+        assert (x.sum().item(), (~x).sum().item(), x.astype("int64").sum().item()) == (3, 1, 3)
+        assert (x == mg.tensor(a != 0)).all().item()
+    shared = mg.asarray(plain := np.array([True, False]))
+    plain[1] = True
+    assert shared.tolist() == [True, True]
+
+
+def test_asarray_keeps_the_history(device):
+    x = mg.ones(2, device=device, requires_grad=True)
+    y = x * 3
+    assert mg.asarray(y) is y
+    assert mg.asarray(y, dtype="float32") is y
+    mg.asarray(y, dtype="float64").sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+    (dx,) = mg.grad(mg.asarray(x * x, device="cpu").sum(), [x])
+    assert (dx.tolist(), dx.device) == ([2.0, 2.0], x.device)
+    assert not mg.asarray(y, dtype="int64").requires_grad
+    assert mg.asarray(y, requires_grad=True).is_leaf
+
+
 def test_array_protocol():
     x = mg.tensor([1.0, 2.0])
     assert np.asarray(x).dtype == np.float32

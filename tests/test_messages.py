@@ -315,6 +315,7 @@ TAPE = [
     ("numpy", TypeError, "requires grad", lambda: leaf(3).numpy()),
     ("gradcheck", TypeError, "float32", lambda: mg.gradcheck(mg.exp, leaf(2))),
     ("set_num_threads", ValueError, "0", lambda: mg.set_num_threads(0)),
+    ("set_num_threads", ValueError, str(2**40), lambda: mg.set_num_threads(2**40)),
     ("set_num_threads", TypeError, "1.5", lambda: mg.set_num_threads(1.5)),
 ]
 

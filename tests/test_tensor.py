@@ -95,6 +95,20 @@ def test_conversion_to_pythons_numbers(device):
             [1, 2, 3][bad]
 
 
+def test_a_subclass_that_forgets_to_be_made():
+    """It has no elements, and no operation takes it for a tensor."""
+    class Forgetful(mg.Tensor):
+        def __init__(self, name):
+            self.name = name
+
+    x, y = Forgetful("x"), mg.ones(3)
+    assert (x.shape, x.device, x.tolist(), repr(x)) == ((0,), "cpu", [], "tensor([])")
+    for f in (lambda: x + 1, lambda: 1 - x, lambda: y * x, lambda: x / y, lambda: x + x[:, None], x.exp, x.sum, lambda: x @ y,
+              lambda: mg.stack([x]), lambda: nn.Linear(2, 2)(x), lambda: x.reshape(1)):  # fmt: skip
+        with pytest.raises(TypeError, match="got a Forgetful whose __init__ did not call Tensor"):
+            f()
+
+
 def test_len_iter_contains_hash(device):
     x = mg.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True, device=device)
     assert len(x) == 2

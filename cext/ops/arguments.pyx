@@ -4,7 +4,9 @@ import operator
 
 import numpy as np
 
-from minigrad.engine.array cimport BOOL, FLOAT32, INT64, Array, check_same_device, empty, is_float, shape_of
+from minigrad.engine.array cimport (
+    BOOL, FLOAT32, INT64, NOWHERE, Array, check_same_device, empty, is_float, shape_of,
+)
 from minigrad.engine.backend cimport backend
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.tape cimport recording
@@ -45,6 +47,8 @@ cdef Array operand(str op, object x):
     which no version tells.
     """
     if isinstance(x, Array):
+        if (<Array>x).buffer == NOWHERE:
+            raise TypeError(f"[{op}] expected a tensor, got a {type(x).__name__} whose __init__ did not call Tensor's")
         return <Array>x
     if is_scalar(x):
         return scalar(x, weak_code(x, BOOL, op), 0, op)

@@ -37,9 +37,9 @@ cdef tuple matched(str op, object x, object y):
     cdef Array a, b
     cdef int code
     if isinstance(x, Array):
-        a = <Array>x
+        a = operand(op, x)
         if isinstance(y, Array):
-            b = <Array>y
+            b = operand(op, y)
         elif is_scalar(y):
             code = weak_code(y, a.code, op)
             a = cast(a, code)
@@ -48,7 +48,7 @@ cdef tuple matched(str op, object x, object y):
         else:
             b = operand(op, y)
     elif isinstance(y, Array) and is_scalar(x):
-        b = <Array>y
+        b = operand(op, y)
         code = weak_code(x, b.code, op)
         b = cast(b, code)
         a = scalar(x, code, b.buffer.device, op)

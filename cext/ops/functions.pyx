@@ -2,7 +2,7 @@
 
 Every derivative is written with operations of the tape, so that it can be differentiated again.
 """
-from minigrad.engine.array cimport BOOL, FLOAT32, Array, alias, is_float
+from minigrad.engine.array cimport BOOL, FLOAT32, NOWHERE, Array, alias, is_float
 from minigrad.engine.backend cimport (
     ABS, CEIL, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF,
     ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND, RSQRT, SIGN, SQRT, SQUARE, )
@@ -18,7 +18,9 @@ from math import log as ln, pi, sqrt as root
 
 cdef Array function(int op, const char* name, object x, Backward backward, int reads):
     """A differentiable function of floats; integers are converted to float32 first."""
-    cdef Array a = operand(name.decode(), x) if not isinstance(x, Array) else <Array>x
+    # a name is decoded only where somebody reads it
+    cdef bint plain = isinstance(x, Array) and (<Array>x).buffer != NOWHERE
+    cdef Array a = <Array>x if plain else operand(name.decode(), x)
     if not is_float(a.code):
         a = cast(a, FLOAT32)
     cdef Array out = apply_unary(op, a, a.code)

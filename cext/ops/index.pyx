@@ -343,7 +343,8 @@ cdef tuple parse_key(str op, Array x, object key):
                 start, stop, step = part.indices(x.extent[axis])
             except (TypeError, ValueError) as error:
                 raise type(error)(f"[{op}] {error}") from None
-            spec.append((start, step, len(range(start, stop, step)), True))
+            n = len(range(start, stop, step))
+            spec.append((start, step if n > 1 else 1, n, True))     # a step beyond all elements may be any integer
             layout.append("keep")
             axis += 1
         elif isinstance(part, Array) and (<Array>part).code == BOOL:

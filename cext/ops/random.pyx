@@ -1,4 +1,5 @@
 """Random tensors from one counter-based generator: a value depends on the seed and its place in the stream alone."""
+from libc.float cimport DBL_MAX, FLT_MAX
 from libc.stdint cimport int64_t, uint64_t
 
 from minigrad.engine.array cimport (
@@ -115,6 +116,8 @@ def uniform(low=0.0, high=1.0, shape=(), *, dtype=None, device=None):
     cdef Array out = prepare("uniform", shape, float_code("uniform", dtype), device, (low, high))
     if not low <= high:
         raise ValueError(f"[uniform] expected low <= high, got {low} and {high}")
+    if not float(high) - float(low) <= (FLT_MAX if out.code == FLOAT32 else DBL_MAX):
+        raise ValueError(f"[uniform] expected a range that {out.dtype} holds, got {low} to {high}")
     s, start = places(out)
     backend(out).uniform(s, start, low, high, out)
     unrecorded("uniform")

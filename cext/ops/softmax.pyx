@@ -1,5 +1,5 @@
 """Softmax, its logarithm, and the losses of class labels: of logits, and of log-probabilities."""
-from libc.math cimport NAN
+from libc.math cimport NAN, isnan
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport (
@@ -17,6 +17,7 @@ from minigrad.engine.ops.layout cimport (
 from minigrad.engine.ops.index cimport beside, taken, taken_along
 from minigrad.engine.ops.reduce import logsumexp
 from minigrad.engine.tape cimport Node, recording, track
+from minigrad.engine.tape import GradientError
 
 
 # softmax: yᵢ = exp xᵢ / sum exp x, dx = y (g - sum g y);  log_softmax: y = x - logsumexp x, dx = g - exp(y) sum g
@@ -173,7 +174,10 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     IndexError
         If a label lies outside of 0 to C - 1; on a GPU at the next transfer to the CPU, or `mg.cuda.synchronize`.
     ValueError
-        If the shapes do not agree, if an option is out of range, or an index is to be ignored among probabilities.
+        If the shapes do not agree, if an option is out of range, if an index is to be ignored among probabilities, or
+        these are NaN (on the CPU: nobody waits for a GPU to look).
+    GradientError
+        If `weight` requires grad.
 
     Examples
     --------
@@ -192,6 +196,8 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
         check_options("cross_entropy", z, labels, reduction)
         if ignore >= 0:
             raise ValueError(f"[cross_entropy] expected labels for ignore_index, got probabilities and {ignore}")
+        if labels.count and labels.buffer.device == 0 and isnan(alias(labels).min().item()):
+            raise ValueError("[cross_entropy] expected probabilities, got NaN among them")
     else:
         check_class_labels("cross_entropy", True, z, labels, axis, reduction)
     label_smoothing = number("cross_entropy", "label_smoothing", label_smoothing, 0, 1)
@@ -261,6 +267,8 @@ cdef Array class_weight(str op, object weight, Array z, int axis):
     cdef Array w = float_operand(op, weight)
     if w.ndim_ != 1 or w.extent[0] != z.extent[axis]:
         raise ValueError(f"[{op}] expected weight of shape ({z.extent[axis]},), got {shape_of(w)}")
+    if w.needs_grad and recording():
+        raise GradientError(f"[{op}] expected a weight that does not require grad, for it gets none: weight.detach()")
     check_same_device(op, z, w)
     return alias(dense(cast(w, z.code)))
 
@@ -308,6 +316,8 @@ def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"
         If a label lies outside of 0 to C - 1; on a GPU at the next transfer to the CPU, or `mg.cuda.synchronize`.
     ValueError
         If the shapes do not agree, or for an unknown `reduction`.
+    GradientError
+        If `weight` requires grad.
 
     Examples
     --------

@@ -119,13 +119,31 @@ def test_kinds_of_labels_and_weights(name, kind):
     plain, w = [3, -100, 0], RNG.random(4)
     expected = loss(z, mg.tensor(plain), mg.tensor(w, dtype="float32"))
     (dz,) = mg.grad(expected, [z])
-    weight = w.tolist() if kind == "list" else w if kind == "NumPy" else mg.tensor(w, requires_grad=True)
+    weight = w.tolist() if kind == "list" else w if kind == "NumPy" else mg.tensor(w)
     found = loss(z, KINDS[kind](plain), weight)
     assert found.dtype == "float32"
     np.testing.assert_allclose(found.item(), expected.item(), rtol=1e-6)
     np.testing.assert_allclose(mg.grad(found, [z])[0].numpy(), dz.numpy(), rtol=1e-6)
     assert loss(z.detach(), KINDS[kind](plain), weight).requires_grad is False
     assert loss(z.detach().to("float64"), KINDS[kind](plain), mg.tensor(w, dtype="float32")).dtype == "float64"
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_weights_of_classes_that_require_grad_are_refused(name, device):
+    """As in PyTorch: they would get none."""
+    z, weight = (mg.ones(s, device=device, requires_grad=True) for s in ((2, 3), 3))
+    loss, labels = getattr(F, name), mg.tensor([0, 2], device=device)
+    with pytest.raises(mg.GradientError, match=rf"\[{name}\] expected a weight that does not require grad"):
+        loss(z, labels, weight)
+    assert loss(z, labels, weight.detach()).requires_grad
+    with mg.no_grad():
+        assert loss(z, labels, weight).item() == loss(z, labels).item()
+
+
+def test_probabilities_that_are_none():
+    q = mg.tensor([[0.5, 0.5], [math.nan, 1.0]])
+    with pytest.raises(ValueError, match=r"\[cross_entropy\] expected probabilities, got NaN"):
+        F.cross_entropy(mg.zeros((2, 2)), q)
 
 
 def test_ignored_rows_do_not_spread_infinities(device):

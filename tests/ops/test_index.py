@@ -248,6 +248,18 @@ def test_gradcheck_of_writing(device, rng):
         assert mg.gradcheck(function, [tensor(a, device, True), tensor(v, device, True)], rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("key", [
+    slice(None, None, 2**70), slice(None, None, -(2**70)), slice(2**70), slice(2**70, None), slice(-(2**70), 2**70, 3),
+    slice(None, -(2**70), -1), slice(3, None, 2**63 - 1), slice(None, None, -(2**63)),
+])  # fmt: skip
+def test_slices_beyond_all_integers(key, device):
+    a = np.arange(10.0).reshape(5, 2)
+    x = tensor(a, device)
+    np.testing.assert_array_equal(array(x[key]), a[key])
+    x[key] = a[key] = -1
+    np.testing.assert_array_equal(array(x), a)
+
+
 # ── bad keys ──────────────────────────────────────────────────────────────────────────────────────
 
 

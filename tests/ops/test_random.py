@@ -59,6 +59,13 @@ def test_bounds_of_uniform(dtype, device):
     assert tight.min() >= 1e6
     assert tight.max() < 1e6 + 1
     assert mg.random.uniform(2, 2, (3,), device=device).tolist() == [2, 2, 2]
+    large = np.finfo(dtype).max
+    wide = array(mg.random.uniform(-0.4 * large, 0.4 * large, (N,), dtype=dtype, device=device))
+    assert abs(wide / large).max() <= 0.4
+    assert len(set(wide.tolist())) > N / 2
+    for low, high in ((-0.6 * large, 0.6 * large), (0, math.inf), (-math.inf, 0)):
+        with pytest.raises(ValueError, match=rf"\[uniform\] expected a range that .*{dtype} holds, got "):
+            mg.random.uniform(low, high, (2,), dtype=dtype, device=device)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
