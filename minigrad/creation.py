@@ -1,7 +1,9 @@
 """Tensors made from data, shapes and ranges."""
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,17 @@ Shape = int | Sequence[int]
 def operand(op: str, x: Any) -> Tensor:
     """x itself if it is a tensor, any other array-like as one."""
     return x if isinstance(x, Tensor) else make(x, copy=False, op=op)
+
+
+@contextmanager
+def memory_for(op: str, shape: Sequence[float]) -> Iterator[None]:
+    """A block that makes a result of that shape; if there is no memory for it, the error names the op."""
+    if math.prod(n for n in shape if n) >= 2**58:  # NumPy says it in many ways, or not at all
+        raise MemoryError(f"[{op}] a result of shape {tuple(shape)} has too many elements")
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryError(f"[{op}] no memory for a result of shape {tuple(shape)}") from error
 
 
 def tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
@@ -211,15 +224,29 @@ def arange(
     tensor([1, 3, 5])
     """
     given = (0, start, step) if stop is None else (start, stop, step)
-    numbers = [v.item() if hasattr(v, "item") else v for v in given]
+    numbers: list[Any] = [v.item() if hasattr(v, "item") else v for v in given]
     for v in numbers:
-        if not isinstance(v, (int, float)) or not math.isfinite(v):
-            raise (ValueError if isinstance(v, float) else TypeError)(f"[arange] expected finite numbers, got {v!r}")
+        if not isinstance(v, (int, float)):
+            raise TypeError(f"[arange] expected finite numbers, got {v!r}")
+        if not abs(v) <= sys.float_info.max:
+            raise ValueError(f"[arange] expected finite numbers, got {v!r}")
     if numbers[2] == 0:
         raise ValueError("[arange] expected a step other than 0")
+    whole = all(isinstance(v, int) for v in numbers)
     if dtype is None:
-        dtype = int64 if all(isinstance(v, int) for v in numbers) else float32
-    return make(np.arange(*numbers), dtype, device, op="arange")
+        dtype = int64 if whole else float32
+    if not whole:
+        numbers = list(map(float, numbers))
+    first, bound, by = numbers
+    n = max(0, -((first - bound) // by) if whole else (bound - first) / by)
+    with memory_for("arange", (n,)):
+        if whole and max(map(abs, numbers)) > 2**53:  # np.arange divides floats to find n, and 2**63 is one to it
+            last = first + (n - 1) * by
+            fits = min(first, last) >= -(2**63) and max(first, last) < 2**63
+            values = np.fromiter(range(first, bound, by), np.int64 if fits else np.float64, n)
+        else:
+            values = np.arange(first, bound, by)
+        return make(values, dtype, device, op="arange")
 
 
 def linspace(
@@ -233,13 +260,15 @@ def linspace(
     >>> mg.linspace(0, 1, 5)
     tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
-    if integer("linspace", "num", num) < 0:
+    num = integer("linspace", "num", num)
+    if num < 0:
         raise ValueError(f"[linspace] expected 0 values or more, got {num}")
     for v in (start, stop):
         if not isinstance(v, Real):
             raise TypeError(f"[linspace] expected numbers, got {v!r}")
     dtype = float32 if dtype is None else dtype
-    return make(np.linspace(start, stop, num, endpoint=endpoint), dtype, device, op="linspace")
+    with memory_for("linspace", (num,)):
+        return make(np.linspace(start, stop, num, endpoint=endpoint), dtype, device, op="linspace")
 
 
 def eye(
@@ -257,7 +286,9 @@ def eye(
     rows, columns = integer("eye", "n_rows", n_rows), integer("eye", "n_cols", n_rows if n_cols is None else n_cols)
     if rows < 0 or columns < 0:
         raise ValueError(f"[eye] expected lengths of 0 or more, got {rows} and {columns}")
-    return make(np.eye(rows, columns, integer("eye", "k", k)), float32 if dtype is None else dtype, device, op="eye")
+    k = integer("eye", "k", k)
+    with memory_for("eye", (rows, columns)):
+        return make(np.eye(rows, columns, k), float32 if dtype is None else dtype, device, op="eye")
 
 
 def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
@@ -266,9 +297,10 @@ def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
     if x.ndim < 2:
         raise ValueError(f"[{name}] expected two axes or more, got shape {x.shape}")
     rows, columns = x.shape[-2:]
-    k = integer(name, "k", k)
-    below = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
-    return where(make(below if lower else ~below, device=x.device), x, False)
+    k = min(max(integer(name, "k", k), -rows), columns)  # any integer, though NumPy takes those of 64 bits
+    with memory_for(name, x.shape):
+        below = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
+        return where(make(below if lower else ~below, device=x.device), x, False)
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:

@@ -50,6 +50,12 @@ class Function:
     operations of minigrad on its gradients and on saved arguments and results, the gradient can be differentiated
     again.
 
+    Raises
+    ------
+    TypeError
+        While operations are recorded, for a tensor that requires grad within a list, tuple or dict: each has to be an
+        argument of its own (``apply(*tensors)``) to get a gradient. If forward returns anything but tensors.
+
     Examples
     --------
     >>> import minigrad as mg
@@ -81,6 +87,12 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run the operation and record it."""
+        for k, a in enumerate(args):
+            if isinstance(a, (list, tuple, dict)) and is_grad_enabled() and _holds_gradients(a):
+                raise TypeError(
+                    f"[{cls.__name__}] expected tensors as arguments of their own, got one that requires grad within "
+                    f"argument {k}, a {type(a).__name__}: it would get no gradient"
+                )
         ctx = Context(tuple(isinstance(a, Tensor) and a.requires_grad for a in args))
         with no_grad():
             result = cls.forward(ctx, *args)
@@ -91,6 +103,20 @@ class Function:
         outputs = [y.detach() for y in results]
         _record(cls, ctx, args, results, outputs)
         return outputs[0] if isinstance(result, Tensor) else tuple(outputs)
+
+
+def _holds_gradients(container: Any) -> bool:
+    """Whether a tensor that requires grad is within a container, however deep."""
+    waiting, seen = [container], set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Tensor):
+            if value.requires_grad:
+                return True
+        elif isinstance(value, (list, tuple, dict)) and id(value) not in seen:  # one may hold itself
+            seen.add(id(value))
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+    return False
 
 
 def _record(

@@ -1,10 +1,12 @@
 """Products and rearrangements composed of the engine's operations, and so differentiable to any order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from string import ascii_letters
 from typing import Any
 
-from minigrad.creation import asarray, operand
+import numpy as np
+
+from minigrad.creation import asarray, memory_for, operand
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply
 from minigrad.engine.ops.index import take
@@ -48,7 +50,7 @@ def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
     return _sum(multiply(moveaxis(x, axis, -1), moveaxis(y, axis, -1)), -1)
 
 
-def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[int | Sequence[int], int | Sequence[int]] = 2) -> Tensor:
     """The product of x and y, summed over pairs of axes: the last n of x with the first n of y, or those named.
 
     Examples
@@ -58,12 +60,18 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[Sequence[int], Seque
     (2, 4)
     """
     x, y = operand("tensordot", x), operand("tensordot", y)
-    if isinstance(axes, int):
-        if not 0 <= axes <= min(x.ndim, y.ndim):
-            raise ValueError(f"[tensordot] expected 0 to {min(x.ndim, y.ndim)} axes, got {axes}")
-        axes = (range(x.ndim - axes, x.ndim), range(axes))
-    left = [_axis("tensordot", k, x) for k in axes[0]]
-    right = [_axis("tensordot", k, y) for k in axes[1]]
+    pair: Any = axes
+    if not _is_several(axes):
+        n = integer("tensordot", "number of axes", axes)
+        if not 0 <= n <= min(x.ndim, y.ndim):
+            raise ValueError(f"[tensordot] expected 0 to {min(x.ndim, y.ndim)} axes, got {n}")
+        pair = range(x.ndim - n, x.ndim), range(n)
+    elif len(pair) != 2:
+        raise ValueError(f"[tensordot] expected the axes of x and those of y, got {axes}")
+    left, right = (
+        [_axis("tensordot", k, z) for k in (given if _is_several(given) else [given])]
+        for given, z in zip(pair, (x, y), strict=True)
+    )
     distinct = len(set(left)) == len(left) and len(set(right)) == len(right)
     if (
         not distinct
@@ -84,6 +92,11 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[Sequence[int], Seque
 
 def _count(x: Tensor, axes: Sequence[int]) -> int:
     return _product([x.shape[k] for k in axes])
+
+
+def _is_several(x: Any) -> bool:
+    """Whether x is a sequence or an array with an axis, and no single value."""
+    return isinstance(x, Iterable) and getattr(x, "ndim", 1) > 0
 
 
 def _axis(op: str, axis: Any, x: Tensor) -> int:
@@ -276,13 +289,24 @@ def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | N
     x = operand("repeat", x)
     if axis is None:
         x, axis = reshape(x, -1), 0
-    n = x.shape[_axis("repeat", axis, x)]
-    counts = [integer("repeat", "number of repeats", r) for r in reshape(operand("repeat", repeats), -1).tolist()]
+    axis = _axis("repeat", axis, x)
+    n = x.shape[axis]
+    given = [repeats] if isinstance(repeats, int) else reshape(operand("repeat", repeats), -1).tolist()
+    counts = [integer("repeat", "number of repeats", r) for r in given]
     if len(counts) not in (1, n) or any(c < 0 for c in counts):
         raise ValueError(f"[repeat] expected {n} counts of 0 or more, got {repeats}")
-    counts = counts * n if len(counts) == 1 else counts
-    places = [k for k, c in enumerate(counts) for _ in range(c)]
-    return take(x, asarray(places, dtype="int64", device=x.device), axis=axis)
+    shape = (*x.shape[:axis], n * counts[0] if len(counts) == 1 else sum(counts), *x.shape[axis + 1 :])
+    with memory_for("repeat", shape):
+        if len(counts) == 1:
+            return reshape(_copies(x, axis + 1, counts[0]), shape) if counts[0] != 1 else x.copy()
+        places = np.repeat(np.arange(n), np.array(counts, np.int64))
+        return take(x, asarray(places, device=x.device), axis=axis)
+
+
+def _copies(x: Tensor, axis: int, count: int) -> Tensor:
+    """`count` copies of each block of x that the axes from `axis` on make up, side by side: (blocks, count, size)."""
+    blocks, size = _product(x.shape[:axis]), _product(x.shape[axis:])
+    return broadcast_to(reshape(x, (blocks, 1, size)), (blocks, count, size))
 
 
 def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
@@ -301,11 +325,13 @@ def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
         raise ValueError(f"[tile] expected repetitions of 0 or more, got {repetitions}")
     counts = [1] * (x.ndim - len(counts)) + counts
     shape = [1] * (len(counts) - x.ndim) + list(x.shape)
-    x = reshape(x, tuple(shape))
-    for axis, count in enumerate(counts):
-        if count != 1:
-            x = concat([x] * count, axis) if count else split(x, [0], axis)[0]
-    return x
+    x = reshape(x, shape)
+    with memory_for("tile", [n * count for n, count in zip(shape, counts, strict=True)]):
+        for axis, count in enumerate(counts):
+            if count != 1:
+                shape[axis] *= count
+                x = reshape(_copies(x, axis, count), shape)
+        return x if any(count != 1 for count in counts) else x.copy()
 
 
 def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0) -> Tensor:
@@ -333,12 +359,13 @@ def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0) -> Tensor:
     widths = [tuple(integer("pad", "width", n) for n in pair) for pair in pairs]
     if len(widths) != x.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
         raise ValueError(f"[pad] expected (before, after) of 0 or more for each of {x.ndim} axes, got {pad_width}")
-    for axis, (before, after) in enumerate(widths):
-        shape = list(x.shape)
-        parts = [x]
-        for width, place in ((before, 0), (after, len(parts) + 1)):
-            if width:
-                shape[axis] = width
-                parts.insert(place, full(tuple(shape), value, dtype=x.dtype, device=x.device))
-        x = concat(parts, axis) if len(parts) > 1 else x
+    with memory_for("pad", [n + before + after for n, (before, after) in zip(x.shape, widths, strict=True)]):
+        for axis, (before, after) in enumerate(widths):
+            shape = list(x.shape)
+            parts = [x]
+            for width, place in ((before, 0), (after, len(parts) + 1)):
+                if width:
+                    shape[axis] = width
+                    parts.insert(place, full(tuple(shape), value, dtype=x.dtype, device=x.device))
+            x = concat(parts, axis) if len(parts) > 1 else x
     return x

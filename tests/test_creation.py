@@ -214,6 +214,52 @@ def test_numbers_of_other_kinds(device):
     assert mg.arange(2**40, 2**40 + 2, device=device).tolist() == [2**40, 2**40 + 1]
 
 
+@pytest.mark.parametrize("numbers", [
+    (0, 2**63, 2**62), (0, 2**63, 2**63), (0, 3 * 2**60 + 1, 2**60), (-(2**63), 2**63, 2**64 - 1), (2**53, 2**53 + 3),
+    (2**63 - 1, -(2**63) - 1, -(2**62)), (2**63 - 1, 2**63), (2**64, 2**64), (2**64, 0), (0, 2**200, 2**200),
+], ids=str)  # fmt: skip
+def test_arange_of_large_integers(numbers, device):
+    """What range has, where the quotient of floats that NumPy takes for the number of values is not exact."""
+    x = mg.arange(*numbers, device=device)
+    assert (x.dtype, x.tolist()) == ("int64", list(range(*numbers)))
+
+
+def test_arange_beyond_int64():
+    for numbers in ((2**63, 2**63 + 2), (0, 2**64, 2**63), (2**64, 2**64 + 2)):
+        refuses(ValueError, "arange", "int64", mg.arange, *numbers)
+        assert mg.arange(*numbers, dtype="float32").tolist() == [float(n) for n in range(*numbers)]
+
+
+def test_more_than_any_memory():
+    """Said with the name of the operation, whatever NumPy makes of such a number: an empty array of 2**63."""
+    for n in (2**48, 10**18, 2**63 - 1, 2**63, 2**64, 1e18, 1e300):
+        refuses(MemoryError, "arange", str(n), mg.arange, n)
+        refuses(MemoryError, "arange", str(n), mg.arange, 0, -n, -1)
+    for numbers in ((-1e308, 1e308, 1.0), (0, 1, 5e-324), (0, 10**300, 0.5)):
+        refuses(MemoryError, "arange", "many", mg.arange, *numbers)
+    for n in (2**24, 2**33, 2**63, 2**64):
+        refuses(MemoryError, "eye", str(n), mg.eye, n)
+    for n in (2**48, 10**18, 2**62, 2**63):
+        refuses(MemoryError, "linspace", str(n), mg.linspace, 0, 1, n)
+    wide = mg.broadcast_to(mg.ones(1), (2**24, 2**24))
+    for triangle in (mg.tril, mg.triu):
+        with pytest.raises(MemoryError, match=rf"^\[{triangle.__name__}\] no memory for .* \({2**24}, {2**24}\)"):
+            triangle(wide)
+
+
+def test_diagonals_far_away(device):
+    """Any integer says which: beyond the corners there is nothing or all."""
+    x = mg.ones((2, 3), device=device)
+    zeros, ones = np.zeros((2, 3)), np.ones((2, 3))
+    for k in (2, 3, 4, 2**62, 2**63 - 1, 2**63, 2**100):
+        np.testing.assert_array_equal(array(mg.triu(x, k=k)), np.triu(ones, min(k, 9)))
+        np.testing.assert_array_equal(array(mg.tril(x, k=k)), ones)
+        np.testing.assert_array_equal(array(mg.triu(x, k=-k)), ones)
+        np.testing.assert_array_equal(array(mg.tril(x, k=-k)), zeros)
+        np.testing.assert_array_equal(array(mg.eye(2, 3, k=k + 1, device=device)), zeros)
+        np.testing.assert_array_equal(array(mg.eye(2, 3, k=-k, device=device)), zeros)
+
+
 @given(
     st.floats(-100, 100),
     st.floats(-100, 100),
@@ -239,6 +285,8 @@ def test_errors(device):
     refuses(ValueError, "arange", "other than 0", mg.arange, 0, 1, 0)
     refuses(ValueError, "arange", "nan", mg.arange, math.nan)
     refuses(ValueError, "arange", "inf", mg.arange, 0, math.inf)
+    refuses(ValueError, "arange", "finite", mg.arange, 10**400)
+    refuses(ValueError, "arange", "finite", mg.arange, 0.5, 10**400)
     refuses(TypeError, "arange", "'a'", mg.arange, "a")
     refuses(ValueError, "linspace", "-1", mg.linspace, 0, 1, -1)
     refuses(ValueError, "eye", "-1", mg.eye, -1)

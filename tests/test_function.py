@@ -179,7 +179,7 @@ def test_function_errors(device):
             return g
 
     x = point(device, 1, 2)
-    for result in (None, 1.0, (), (x, 3)):
+    for result in (None, 1.0, (), (x.detach(), 3)):
         refuses(TypeError, "Returns", "expected a tensor or a tuple of tensors", Returns.apply, x, result)
     y = Returns.apply(x, plain(device, 1, 2))
     refuses(mg.GradientError, "Returns", ["expected 2 gradients", "got 1"], y.sum().backward)
@@ -193,6 +193,45 @@ def test_function_errors(device):
             ctx.save_for_backward(3)
 
     refuses(TypeError, "save_for_backward", "int", Saves.apply, x)
+
+
+class Total(mg.Function):
+    """The sum of what a container holds: its tensors are no arguments of their own."""
+
+    @staticmethod
+    def forward(ctx, held, scale):
+        ctx.scale = scale
+        while not isinstance(held, mg.Tensor):
+            held = next(iter(held.values() if isinstance(held, dict) else held))
+        return held * scale
+
+    @staticmethod
+    def backward(ctx, g):
+        return None, g * ctx.scale
+
+
+WRAPPED = {
+    "list": lambda x: [x], "tuple": lambda x: (x, 1), "dict": lambda x: {"x": x}, "deep": lambda x: ([{"x": (x,)}], None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
+def test_function_refuses_tensors_within_containers(wrap, device):
+    """They would get no gradient, and nothing would say so."""
+    x = point(device, 1, 2)
+    for leaf in (x, x * 2):
+        held = wrap(leaf)
+        refuses(TypeError, "Total", ["argument 0", type(held).__name__], Total.apply, held, 3)
+        refuses(TypeError, "Total", ["argument 0", type(held).__name__], Total.apply, held, point(device, 3, 3))
+    with mg.no_grad():
+        equals(Total.apply(wrap(x), 3), [3, 6])
+    equals(Total.apply(wrap(x.detach()), 3), [3, 6])
+
+
+def test_function_takes_a_container_that_holds_itself(device):
+    held = [plain(device, 1)]
+    held.append(held)
+    equals(Total.apply(held, 3), [3])
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,67 @@ def test_counts_in_any_form(device):
     assert mg.pad(x, np.int64(1)).shape == (4, 5)
     assert mg.roll(x, np.int64(1), axis=np.int64(-1)).tolist() == [[2, 0, 1], [5, 3, 4]]
     assert mg.tensordot(x, x, axes=((0, -1), (-2, 1))).item() == 55
+    assert mg.repeat(x, True, axis=0).shape == (2, 3)
+    assert mg.repeat(x[:0], [], axis=0).shape == (0, 3)
+
+
+@pytest.mark.parametrize("axes", [
+    (-1, -1), (0, 0), (1, (1,)), ([0], -2), np.array([1, 1]), np.array([[0, 1], [0, 1]]), np.int64(0), np.array(2), [1, 1],
+], ids=str)  # fmt: skip
+def test_axes_of_tensordot(axes, device, rng):
+    """One axis of each as an int, and all other forms that NumPy takes."""
+    a, b = rng.standard_normal((2, 3)), rng.standard_normal((2, 3))
+    found, expected = mg.tensordot(tensor(a, device), tensor(b, device), axes=axes), np.tensordot(a, b, axes=axes)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(array(found), expected, rtol=1e-12)
+    if isinstance(axes, np.ndarray):
+        found = mg.tensordot(tensor(a, device), tensor(b, device), axes=tensor(axes, device))
+        np.testing.assert_allclose(array(found), expected, rtol=1e-12)
+
+
+def test_many_copies(device):
+    """Of 2 numbers and of 8 axes: no list of places, no list of pieces, no axis more than there may be."""
+    x = tensor(np.array([1.0, 2.0], np.float32), device)
+    y = mg.repeat(x, 10**5)
+    np.testing.assert_array_equal(array(y), np.repeat([1, 2], 10**5))
+    np.testing.assert_array_equal(array(mg.repeat(x, [10**5, 1])), np.repeat([1, 2], [10**5, 1]))
+    np.testing.assert_array_equal(array(mg.tile(x, 10**5)), np.tile([1, 2], 10**5))
+    a = np.arange(2.0**8).reshape((2,) * 8)
+    np.testing.assert_array_equal(array(mg.tile(tensor(a, device), (1, 2) * 4)), np.tile(a, (1, 2) * 4))
+    for axis in (0, 3, 7):
+        np.testing.assert_array_equal(array(mg.repeat(tensor(a, device), 3, axis=axis)), np.repeat(a, 3, axis))
+    view = tensor(a, device).permute_dims(range(7, -1, -1))[:, ::-1]
+    np.testing.assert_array_equal(array(mg.repeat(view, 2, axis=1)), np.repeat(a.T[:, ::-1], 2, 1))
+
+
+def test_copies_share_no_memory(device):
+    """With x or with one another, also where there is one of each."""
+    for shape in ((3,), (1, 3), (3, 1)):
+        for n in (1, 2):
+            for copies in (lambda x, n=n: mg.tile(x, n), lambda x, n=n: mg.tile(x, (n, 1)), lambda x, n=n: mg.repeat(x, n),
+                           lambda x, n=n: mg.repeat(x, n, axis=0), lambda x: mg.repeat(x, [1] * x.shape[0], axis=0)):  # fmt: skip
+                x = mg.zeros(shape, device=device)
+                y = copies(x)
+                y += 1
+                y[..., 0] += 1
+                assert array(x).max() == 0
+                assert array(y).sum() == y.size + y.size // y.shape[-1]
+
+
+def test_more_than_any_memory(device):
+    """Said before anything is made, with the name of the operation."""
+    x = mg.ones((2, 3), device=device)
+    for n in (2**56, 2**62, 2**63 - 1, 2**63, 2**100):
+        refuses(MemoryError, "repeat", str(6 * n), mg.repeat, x, n)
+        refuses(MemoryError, "repeat", str(3 * n), mg.repeat, x, n, axis=1)
+        refuses(MemoryError, "tile", str(3 * n), mg.tile, x, n)
+        refuses(MemoryError, "tile", str(2 * n), mg.tile, x, (n, 1))
+        refuses(MemoryError, "pad", str(n + 2), mg.pad, x, ((0, n), (0, 0)))
+    refuses(MemoryError, "repeat", str(2**57 + 1), mg.repeat, x, [2**57, 1], axis=0)
+    refuses(MemoryError, "repeat", str(2**48 + 1), mg.repeat, x, [2**48, 1], axis=0)
+    refuses(MemoryError, "tile", str(2**48), mg.tile, x, (2**47, 1))
+    assert mg.tile(x[:0], 2**40).shape == (0, 3 * 2**40)
+    assert mg.repeat(x[:0], 2**40).shape == (0,)
 
 
 def test_pad_of_other_dtypes(device):
@@ -158,6 +219,11 @@ def test_errors(device):
     refuses(ValueError, "tensordot", "[0, 0]", lambda x: mg.tensordot(x, x, axes=([0, 0], [0, 0])), x)
     refuses(IndexError, "tensordot", "got 2", lambda x: mg.tensordot(x, x, axes=([2], [0])), x)
     refuses(IndexError, "tensordot", "got 0", lambda x: mg.tensordot(x[0, 0], x, axes=([0], [0])), x)
+    refuses(IndexError, "tensordot", "got 2", lambda x: mg.tensordot(x, x, axes=(0, 2)), x)
+    for axes in (1.5, None, "ab", (0, 1.5), ([0], None)):
+        refuses(TypeError, "tensordot", "expected an integer", lambda x, axes=axes: mg.tensordot(x, x, axes=axes), x)
+    for axes in ((0,), (0, 0, 0), ()):
+        refuses(ValueError, "tensordot", str(axes), lambda x, axes=axes: mg.tensordot(x, x, axes=axes), x)
     refuses(ValueError, "permute_dims", "(0, 0)", mg.transpose, x, (0, 0))
     refuses(IndexError, "roll", "got 2", lambda x: mg.roll(x, 1, axis=2), x)
     refuses(ValueError, "roll", "(1, 2)", lambda x: mg.roll(x, (1, 2), axis=0), x)

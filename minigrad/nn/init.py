@@ -307,7 +307,8 @@ def _fans(op: str, tensor: Tensor) -> tuple[int, int]:
     if tensor.ndim < 2:
         raise ValueError(f"[{op}] expected at least two axes, got shape {tensor.shape}")
     kernel = math.prod(tensor.shape[2:])
-    return tensor.shape[1] * kernel, tensor.shape[0] * kernel
+    # at least 1: only a tensor without elements has less, and where nothing is filled nothing is to be divided by 0
+    return max(1, tensor.shape[1] * kernel), max(1, tensor.shape[0] * kernel)
 
 
 def _kaiming_std(op: str, tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:

@@ -179,8 +179,12 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
     beta = number("smooth_l1_loss", "beta", beta, 0)
     if beta == 0:
         return l1_loss(x, target, reduction)
-    distance = absolute(x - target)
-    return _reduce(where(distance < beta, square(distance) / (2 * beta), distance - beta / 2), reduction)
+    difference = x - target
+    distance = absolute(difference)
+    near = distance < beta
+    # A parabola of ±∞ would get NaN for a gradient, 0 · ∞, where it is left out; one of |d| has no curvature at 0.
+    parabola = square(where(near, difference, 0)) / (2 * beta)
+    return _reduce(where(near, parabola, distance - beta / 2), reduction)
 
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────

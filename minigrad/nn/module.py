@@ -139,24 +139,24 @@ class Module:
                 f"`del` the attribute first to make it something else"
             )
 
-    def _check_new(self, name: str) -> None:
-        registered = any(name in self.__dict__.get(r, ()) for r in ("_parameters", "_buffers", "_modules"))
-        if isinstance(name, str) and not registered and hasattr(self, name):
+    def _check_new(self, registry: str, name: str) -> None:
+        """Nothing else may have the name: registering replaces what is in the same registry only."""
+        if isinstance(name, str) and name not in self.__dict__.get(registry, ()) and hasattr(self, name):
             raise ValueError(f"[{type(self).__name__}] the attribute {name!r} exists already")
 
     def register_parameter(self, name: str, parameter: Parameter | None) -> None:
-        """Add a parameter, or None where an optional one is absent.
+        """Add a parameter, or None where an optional one is absent; one of that name is replaced.
 
         Raises
         ------
         TypeError
             If `parameter` is neither a `Parameter` nor None.
         ValueError
-            If an attribute of that name exists, or the name is empty or has a dot.
+            If another attribute of that name exists, or the name is empty or has a dot.
         """
         if not isinstance(parameter, Parameter | None):
             raise TypeError(f"[register_parameter] expected a Parameter or None, got {type(parameter).__name__}")
-        self._check_new(name)
+        self._check_new("_parameters", name)
         self._register("_parameters", name, parameter)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -165,7 +165,7 @@ class Module:
         Parameters
         ----------
         name : str
-            It becomes an attribute of this name.
+            It becomes an attribute of this name; a buffer of that name is replaced.
         tensor : Tensor or None
             Any shape and dtype.
         persistent : bool
@@ -176,7 +176,7 @@ class Module:
         TypeError
             If `tensor` is neither a `Tensor` nor None.
         ValueError
-            If an attribute of that name exists, or the name is empty or has a dot.
+            If another attribute of that name exists, or the name is empty or has a dot.
 
         Examples
         --------
@@ -189,14 +189,14 @@ class Module:
         """
         if not isinstance(tensor, Tensor | None) or isinstance(tensor, Parameter):
             raise TypeError(f"[register_buffer] expected a Tensor that is no Parameter, got {type(tensor).__name__}")
-        self._check_new(name)
+        self._check_new("_buffers", name)
         self._register("_buffers", name, tensor, persistent)
 
     def register_module(self, name: str, module: "Module | None") -> None:
         """Add a submodule, or None where an optional one is absent; errors as for `register_parameter`."""
         if not isinstance(module, Module | None):
             raise TypeError(f"[register_module] expected a Module or None, got {type(module).__name__}")
-        self._check_new(name)
+        self._check_new("_modules", name)
         self._register("_modules", name, module)
 
     # ── walks ──

@@ -1,11 +1,12 @@
 """A table of a model's layers, output shapes and parameter counts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from minigrad.autograd import no_grad
 from minigrad.creation import zeros
 from minigrad.engine.array import DType
+from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.module import Module
 from minigrad.nn.recurrence import Recurrent
@@ -99,8 +100,10 @@ def summary(
 
     Raises
     ------
+    TypeError
+        For what is no Module; for a shape that does not consist of integers and None.
     ValueError
-        For an empty or negative `input_shape`; whatever the model raises for an input of that shape.
+        For a negative length; whatever the model raises for an input of that shape.
 
     Examples
     --------
@@ -134,12 +137,15 @@ def summary(
     Trainable: 464
     Not trainable: 0
     """
-    several = not isinstance(input_shape, Tensor) and any(isinstance(e, tuple | list | Tensor) for e in input_shape)
+    if not isinstance(model, Module):
+        raise TypeError(f"[summary] expected a Module, got {type(model).__name__}")
+    several = (
+        isinstance(input_shape, Iterable)
+        and not isinstance(input_shape, Tensor)
+        and any(isinstance(e, tuple | list | Tensor) for e in input_shape)
+    )
     nested: Any = input_shape if several else [input_shape]
-    shapes: list[tuple[int | None, ...] | Tensor] = [s if isinstance(s, Tensor) else tuple(s) for s in nested]
-    for shape in shapes:
-        if not isinstance(shape, Tensor) and any(n is not None and n < 0 for n in shape):
-            raise ValueError(f"[summary] expected lengths of 0 or more, or None, got {shape}")
+    shapes = [shape if isinstance(shape, Tensor) else _lengths(shape) for shape in nested]
     # Lengths left open differ between two runs, and so do the output lengths that follow from them.
     found, other = (_trace(model, shapes, open_length, dtype) for open_length in (2, 3))
     rows: list[Row] = []
@@ -156,6 +162,15 @@ def summary(
     frozen = sum(parameter.size for parameter in model.parameters() if not parameter.requires_grad)
     buffers = _statistics(model, recurse=True)
     return Summary(rows, trainable, frozen + buffers, buffers)
+
+
+def _lengths(shape: Any) -> tuple[int | None, ...]:
+    if not isinstance(shape, Iterable):
+        raise TypeError(f"[summary] expected a shape of integers and None, got {shape!r}")
+    lengths = tuple(None if n is None else integer("summary", "length", n) for n in shape)
+    if any(n is not None and n < 0 for n in lengths):
+        raise ValueError(f"[summary] expected lengths of 0 or more, or None, got {lengths}")
+    return lengths
 
 
 def _trace(

@@ -54,6 +54,25 @@ def test_variances(shape, fan_in, fan_out, device):
         assert abs(values(x).mean()) < 0.05 * std
 
 
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (2, 3, 0)], ids=str)
+def test_nothing_to_fill(shape, device):
+    x, state = mg.empty(shape, device=device, requires_grad=True), mg.random.get_state()
+    for fill in (
+        init.xavier_uniform_,
+        init.xavier_normal_,
+        init.kaiming_uniform_,
+        init.kaiming_normal_,
+        init.orthogonal_,
+    ):
+        assert fill(x) is x
+    for mode in ("fan_in", "fan_out"):
+        assert init.kaiming_uniform_(x, mode=mode) is init.kaiming_normal_(x, mode=mode) is x
+    assert x.shape == shape
+    assert mg.random.get_state() == state
+    with pytest.raises(ValueError, match=r"\[kaiming_normal_\] expected mode"):
+        init.kaiming_normal_(x, mode="fan")
+
+
 def test_uniform_bounds(device):
     x = init.kaiming_uniform_(mg.empty((300, 200), device=device))
     assert np.abs(values(x)).max() == pytest.approx(math.sqrt(6 / 200), rel=0.01)

@@ -246,6 +246,40 @@ def test_second_derivatives():
         assert mg.gradcheck(f, [x], order=2)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name, options", [
+    ("mse_loss", {}), ("l1_loss", {}), ("smooth_l1_loss", {}), ("smooth_l1_loss", {"beta": 0.3}),
+    ("smooth_l1_loss", {"beta": 0.0}), ("binary_cross_entropy_with_logits", {}),
+    ("binary_cross_entropy_with_logits", {"pos_weight": 3.0}),
+])  # fmt: skip
+def test_derivatives_at_infinity(name, options, dtype, device):
+    """PyTorch's, of all three orders, also where two are equal: nothing of a branch not taken, and no 0 · ∞."""
+    torch = pytest.importorskip("torch")
+    x = [math.inf, -math.inf, 1e30, -1e30, 2.0, 0.2, -0.2, 0.0]
+    for target in (0.0, 1.0, 0.4) if name.startswith("binary") else (0.0,):
+        for swapped in (False, True):
+            if swapped and name.startswith("binary"):   # labels lie between 0 and 1
+                continue
+            found = []
+            for functions, make, differentiate in (
+                (F, lambda v: mg.tensor(v, dtype=dtype, device=device), mg.grad),
+                (torch.nn.functional, lambda v: torch.tensor(v, dtype=getattr(torch, dtype)),
+                 lambda y, x, **how: torch.autograd.grad(y, x, **how)[0]),
+            ):  # fmt: skip
+                a, b = make(x).requires_grad_(), make([target] * len(x))
+                given = {k: make(v) if k == "pos_weight" else v for k, v in options.items()}
+                y = getattr(functions, name)(*((b, a) if swapped else (a, b)), reduction="none", **given)
+                orders = []
+                for _ in range(3):
+                    y = differentiate(y.sum(), a, create_graph=True)
+                    orders.append(np.array((y + 0).tolist()))
+                    if not y.requires_grad:     # of a line nothing is left
+                        break
+                found.append(orders)
+            for ours, theirs in zip(*found, strict=False):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
 # ── one_hot ──
 
 def test_one_hot(device):
@@ -268,6 +302,7 @@ def test_one_hot_errors():
         F.one_hot(mg.tensor([0.0, 1.0]))
     with pytest.raises(ValueError, match="at least one class"):
         F.one_hot(mg.zeros((0,), dtype=mg.int64))
+    refuses(MemoryError, "arange", str(2**62), F.one_hot, mg.tensor([0, 2]), 2**62)
 
 
 # ── errors ──

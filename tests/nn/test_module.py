@@ -168,6 +168,48 @@ def test_register_refuses_taken_names_and_wrong_types():
         module.register_buffer("x", nn.Parameter(mg.zeros(1)))
 
 
+KINDS = {
+    "register_parameter": lambda: nn.Parameter(mg.ones(3)), "register_buffer": lambda: mg.ones(3),
+    "register_module": nn.ReLU,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("absent", [False, True])
+@pytest.mark.parametrize("second", KINDS)
+@pytest.mark.parametrize("first", KINDS)
+def test_registering_replaces_its_own_kind_only(first, second, absent):
+    """What is registered as another kind stays, also where it is None; so PyTorch."""
+    module = nn.Module()
+    there, new = None if absent else KINDS[first](), KINDS[second]()
+    getattr(module, first)("x", there)
+    if first == second:
+        getattr(module, second)("x", new)
+        assert module.x is new
+        return
+    before = [list(registry) for registry in (module._parameters, module._buffers, module._modules)]
+    refuses(ValueError, "Module", "'x' exists already", lambda: getattr(module, second)("x", new))
+    assert module.x is there
+    assert before == [list(registry) for registry in (module._parameters, module._buffers, module._modules)]
+    del module.x
+    getattr(module, second)("x", new)
+    assert module.x is new
+
+
+def test_a_weight_is_not_lost_to_a_buffer(device):
+    layer = nn.Linear(2, 2, device=device)
+    weight = layer.weight
+    refuses(ValueError, "Linear", "'weight' exists already", lambda: layer.register_buffer("weight", mg.zeros(1)))
+    refuses(ValueError, "Linear", "'bias' exists already", lambda: layer.register_module("bias", nn.ReLU()))
+    assert layer.weight is weight
+    assert names(layer.named_parameters()) == ["weight", "bias"]
+    refuses(TypeError, "Linear", "'weight', got type", lambda: setattr(layer, "weight", nn.Linear))
+    block = nn.Module()
+    block.part = layer
+    refuses(TypeError, "Module", "'part', got type", lambda: setattr(block, "part", nn.Linear))
+    refuses(ValueError, "Module", "'part' exists already", lambda: block.register_buffer("part", mg.zeros(1)))
+    assert block.part is layer
+
+
 def test_parameter(device):
     data = mg.zeros(3, device=device)
     parameter = nn.Parameter(data)
