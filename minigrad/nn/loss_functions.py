@@ -15,8 +15,9 @@ def binary_cross_entropy(
 ) -> Tensor:
     """Cross-entropy of probabilities: loss = −w (y log p + (1 − y) log(1 − p)).
 
-    The logarithms are held at −100 or above, as in PyTorch, so that p = 0 and p = 1 give finite losses. Where logits
-    are at hand, `binary_cross_entropy_with_logits` loses no digits.
+    The logarithms are held at −100 or above, as in PyTorch, so that p = 0 and p = 1 give finite losses; what is held
+    has no gradient, where PyTorch gives one of about 1e12. Where logits are at hand,
+    `binary_cross_entropy_with_logits` loses no digits, and every gradient is right.
 
     Parameters
     ----------
