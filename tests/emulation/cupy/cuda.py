@@ -47,9 +47,14 @@ def alloc_pinned_memory(size):
     return Memory(size, None)
 
 
+def alive():
+    """All memory there is. Another thread may allocate meanwhile, which `allocations.values()` would not survive."""
+    return [memory for reference in allocations.valuerefs() if (memory := reference()) is not None]
+
+
 def check_devices(kernel, arguments):
     """Raise if an argument is the address of memory of another device than the current one."""
-    devices = {memory.ptr: memory.device for memory in list(allocations.values())}
+    devices = {memory.ptr: memory.device for memory in alive()}
     for one in arguments:
         if type(one) is int and devices.get(one) not in (None, chosen[-1]):
             raise RuntimeError(f"{kernel}: started on device {chosen[-1]} with memory of device {devices[one]}")
@@ -57,7 +62,7 @@ def check_devices(kernel, arguments):
 
 def check_fences(kernel):
     """Raise if memory beside an allocation was written."""
-    for memory in list(allocations.values()):
+    for memory in alive():
         if not memory.intact():
             memory.mend()
             raise RuntimeError(f"{kernel}: wrote outside of an array of {memory.size} bytes")
