@@ -47,6 +47,8 @@ def clip_grad_norm_(
 
     Raises
     ------
+    TypeError
+        If `parameters` holds anything but tensors.
     ValueError
         If the norm is not finite and that is an error; for a negative `max_norm` or a `norm_type` not above 0.
 
@@ -65,7 +67,7 @@ def clip_grad_norm_(
     norm_type = number("clip_grad_norm_", "norm_type", norm_type, 0)
     if norm_type == 0:
         raise ValueError("[clip_grad_norm_] expected norm_type > 0, got 0")
-    by_dtype = _gradients(parameters)
+    by_dtype = _gradients("clip_grad_norm_", parameters)
     norm = _combine([_norm(grads, norm_type) for grads in by_dtype], norm_type)
     if error_if_nonfinite and not math.isfinite(norm):
         raise ValueError(f"[clip_grad_norm_] the norm of the gradients is {norm}")
@@ -82,6 +84,8 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
     Raises
     ------
+    TypeError
+        If `parameters` holds anything but tensors.
     ValueError
         For a negative `clip_value`.
 
@@ -97,7 +101,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     """
     clip_value = number("clip_grad_value_", "clip_value", clip_value, 0)
     with no_grad():
-        for grads in _gradients(parameters):
+        for grads in _gradients("clip_grad_value_", parameters):
             for grad in grads:
                 grad.copy_(clip(grad, -clip_value, clip_value))
 
@@ -229,10 +233,16 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
     return folded
 
 
-def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[list[Tensor]]:
+def _gradients(op: str, parameters: Tensor | Iterable[Tensor]) -> list[list[Tensor]]:
     """The gradients there are, contiguous, one list for each dtype and device."""
+    if not isinstance(parameters, Iterable):
+        raise TypeError(f"[{op}] expected a tensor or an iterable of tensors, got {type(parameters).__name__}")
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    for parameter in parameters:
+        if not isinstance(parameter, Tensor):
+            raise TypeError(f"[{op}] expected tensors, got {type(parameter).__name__}")
     groups: dict[tuple[str, str], list[Tensor]] = {}
-    for parameter in [parameters] if isinstance(parameters, Tensor) else parameters:
+    for parameter in parameters:
         grad = parameter.grad
         if grad is not None:
             if not grad.is_contiguous():

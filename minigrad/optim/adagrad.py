@@ -46,6 +46,8 @@ class Adagrad(Optimizer):
     0.5
     """
 
+    needed = ("step", "sum")
+
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-2, lr_decay: float = 0.0,
         weight_decay: float = 0.0, initial_accumulator_value: float = 0.0, eps: float = 1e-10,

@@ -49,6 +49,8 @@ class Adam(Optimizer):
     0.5
     """
 
+    needed = ("step", "exp_avg", "exp_avg_sq")
+    optional = ("max_exp_avg_sq",)
     decoupled = False
 
     def __init__(

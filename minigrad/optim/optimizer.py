@@ -10,10 +10,11 @@ from minigrad.engine.ops.arguments import number
 from minigrad.engine.tensor import Tensor
 
 Group = dict[str, Any]
+ABSENT: Any = object()  # None may be an entry of a state
 
 
 class Batch:
-    """Parameters of one group that a single kernel call updates: same dtype, device and number of steps so far.
+    """Parameters of one group that a single kernel call updates: same dtype, device, number of steps so far and names.
 
     Attributes
     ----------
@@ -24,35 +25,56 @@ class Batch:
         Where the parameters stand in their group.
     """
 
-    __slots__ = ("_buffers", "parameters", "positions", "states")
+    __slots__ = ("_entries", "_seen", "parameters", "positions", "states")
 
     def __init__(self) -> None:
         self.parameters: list[Tensor] = []
         self.states: list[dict[str, Any]] = []
         self.positions: list[int] = []
-        self._buffers: dict[str, list[Tensor]] = {}
+        self._seen: dict[str, list[Any]] = {}   # by name, what the states held when they were last read or written
+        self._entries = 0                       # how many entries they had altogether
+
+    def look(self) -> None:
+        """Note what the states hold."""
+        names = dict.fromkeys(name for state in self.states for name in state)
+        self._seen = {name: [state.get(name, ABSENT) for state in self.states] for name in names}
+        self._entries = sum(map(len, self.states))
+
+    def holds(self, state: dict[Tensor, dict[str, Any]]) -> bool:
+        """Whether the optimizer's state of the parameters is what was noted: the same objects by the same names."""
+        states = self.states
+        if not all(map(is_, map(state.get, self.parameters), states)) or sum(map(len, states)) != self._entries:
+            return False
+        for name, values in self._seen.items():
+            if not all(map(is_, [entries.get(name, ABSENT) for entries in states], values)):
+                return False
+        return True
 
     def has(self, name: str) -> bool:
         """Whether the parameters have a state buffer of this name already."""
-        return name in self._buffers or self.states[0].get(name) is not None
+        return self.states[0].get(name) is not None
 
     def buffers(self, name: str, fill: float = 0.0) -> list[Tensor]:
         """A state buffer for each parameter, of its shape; made and filled where it is absent."""
-        found = self._buffers.get(name)
-        if found is None:
-            found = []
-            for parameter, state in zip(self.parameters, self.states, strict=True):
-                if state.get(name) is None:
-                    state[name] = full_like(parameter, fill, requires_grad=False)
-                found.append(state[name])
-            self._buffers[name] = found
-        return found
+        if name not in self._seen or not self.has(name):
+            found = [state.get(name) for state in self.states]
+            for i, parameter in enumerate(self.parameters):
+                if found[i] is None:
+                    found[i] = full_like(parameter, fill, requires_grad=False)
+            for state, buffer in zip(self.states, found, strict=True):  # all or none, should memory not suffice
+                state[name] = buffer
+            self.look()
+        return self._seen[name]
 
     def count(self) -> int:
         """Count a step; returns its number, from 1."""
         step: int = self.states[0].get("step", 0) + 1
         for state in self.states:
             state["step"] = step
+        if "step" in self._seen:
+            self._seen["step"] = [step] * len(self.states)
+        else:
+            self.look()
         return step
 
 
@@ -79,7 +101,12 @@ class Optimizer:
     param_groups : list of dict
         The options in force, which may be changed between steps, and the tensors under "params".
     state : dict
-        From tensor to a dict of what the optimizer remembers about it.
+        From tensor to a dict of what the optimizer remembers about it: all of `needed`, or nothing before its first
+        step. It may be edited between steps; floating-point tensors put there are brought to the tensor's dtype and
+        device.
+    needed, optional : tuple of str
+        Of the class: the names in such a dict. But for "step", the number of steps so far, they are those of tensors
+        like the one they belong to; an optional one may be absent or None, and begins when it is first used.
 
     Raises
     ------
@@ -89,13 +116,17 @@ class Optimizer:
         For no tensors at all, a tensor given twice, a tensor that is not a leaf, and options out of range.
     """
 
+    needed: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
     def __init__(self, params: Iterable[Tensor] | Iterable[Group], defaults: Group) -> None:
         if isinstance(params, Tensor | Mapping | set | str) or not isinstance(params, Iterable):
             raise TypeError(f"[{self.name}] expected a list of tensors or of groups, got a {type(params).__name__}")
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: dict[Tensor, dict[str, Any]] = {}
-        self._plans: list[Plan | None] = []
+        self._plans: dict[int, Plan] = {}
+        self._checked: dict[int, list[Any]] = {}
         entries = list(params)
         if not entries:
             raise ValueError(f"[{self.name}] expected at least one parameter, got none")
@@ -143,10 +174,12 @@ class Optimizer:
         group = {**self.defaults, **param_group, "params": params}
         self.check(group)
         self.param_groups.append(group)
-        self._plans.append(None)
 
     def check(self, group: Group) -> None:
-        """Make numbers of the options; raise TypeError for what is none, ValueError for those out of range."""
+        """Make numbers of the options; raise TypeError for what is none, ValueError if absent or out of range."""
+        if not self.defaults.keys() <= group.keys():
+            absent = ", ".join(option for option in self.defaults if option not in group)
+            raise ValueError(f"[{self.name}] expected groups with {absent}, got {', '.join(map(str, group))}")
         for option in ("lr", "weight_decay", "eps", "momentum", "alpha", "lr_decay", "initial_accumulator_value"):
             if option in group:
                 group[option] = number(self.name, option, group[option], 0)
@@ -178,22 +211,49 @@ class Optimizer:
         -------
         object
             What `closure` returned, or None.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For options and states, edited since, that are none. No parameter has moved then.
         """
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        for index, group in enumerate(self.param_groups):
-            parameters = group["params"]
-            grads = [parameter.grad for parameter in parameters]
-            key = [grad is not None and (grad.dtype, grad.device) for grad in grads]
-            plan = self._plans[index]
-            if plan is None or plan.key != key or not all(map(is_, plan.parameters, parameters)):
-                plan = self._plans[index] = Plan(list(parameters), key, self._batches(parameters))
-            for batch in plan.batches:
+        if not isinstance(self.state, dict):
+            raise TypeError(f"[{self.name}] expected state to be a dict, got {self.state!r}")
+        work = [self._planned(index, group) for index, group in enumerate(self.param_groups)]
+        for group, batches, grads in work:
+            for batch in batches:
                 whole = len(batch.positions) == len(grads)
-                self.update(group, batch, grads if whole else [grads[i] for i in batch.positions])
+                try:
+                    self.update(group, batch, grads if whole else [grads[i] for i in batch.positions])
+                except BaseException:   # memory sufficed for a part of a first state, say
+                    for state in batch.states:
+                        if not self._is_whole(state):
+                            state.clear()
+                    raise
         return loss
+
+    def _planned(self, index: int, group: Group) -> tuple[Group, list[Batch], list[Any]]:
+        """A group, its batches and its gradients; options and states are checked where they have been edited."""
+        options = self._checked.get(index)
+        if options is None or len(options) != len(group) or not all(map(is_, options, group.values())):
+            self.check(group)
+            self._checked[index] = list(group.values())
+        parameters = group["params"]
+        grads = [parameter.grad for parameter in parameters]
+        key = [grad is not None and (grad.dtype, grad.device) for grad in grads]
+        plan = self._plans.get(index)
+        if (
+            plan is None
+            or plan.key != key
+            or not all(map(is_, plan.parameters, parameters))
+            or not all(batch.holds(self.state) for batch in plan.batches)
+        ):
+            plan = self._plans[index] = Plan(list(parameters), key, self._batches(parameters))
+        return group, plan.batches, grads
 
     def _batches(self, parameters: list[Tensor]) -> list[Batch]:
         """Group those with a gradient by all that has to agree within a kernel call."""
@@ -202,8 +262,13 @@ class Optimizer:
             if parameter.grad is None:
                 continue
             state = self.state.setdefault(parameter, {})
+            self._check_state(state, parameter)
             for name, value in state.items():
-                if isinstance(value, Tensor):   # the parameter may have moved since
+                if name == "step":
+                    state[name] = self._count(value)
+                elif self._is_tensor(name) and value is not None:   # the parameter may have moved since
+                    state[name] = self._like(name, value, parameter)
+                elif isinstance(value, Tensor):
                     state[name] = value.to(parameter.dtype).to(parameter.device)
             names = tuple(sorted(name for name, value in state.items() if value is not None))
             key = (parameter.dtype, parameter.device, state.get("step", 0), names)
@@ -211,7 +276,49 @@ class Optimizer:
             batch.parameters.append(parameter)
             batch.states.append(state)
             batch.positions.append(position)
+        for batch in found.values():
+            batch.look()
         return list(found.values())
+
+    def _check_state(self, state: Any, parameter: Tensor) -> None:
+        """Raise for what is no dict, and for one that holds a part of what is needed."""
+        if not isinstance(state, dict):
+            raise TypeError(
+                f"[{self.name}] expected a dict as the state of a parameter of shape {parameter.shape}, got {state!r}"
+            )
+        if state and not self._is_whole(state):
+            got = ", ".join(str(name) for name, value in state.items() if value is not None)
+            raise ValueError(
+                f"[{self.name}] expected {', '.join(self.needed)} in the state of a parameter of shape "
+                f"{parameter.shape}, got {got or 'only None'}"
+            )
+
+    def _is_whole(self, state: dict[str, Any]) -> bool:
+        return all(state.get(name) is not None for name in self.needed)
+
+    def _is_tensor(self, name: str) -> bool:
+        return name in self.needed or name in self.optional
+
+    def _count(self, value: Any) -> int:
+        """A number of steps."""
+        count = number(self.name, "step", value, 0, 2**53)
+        if count != int(count):
+            raise ValueError(f"[{self.name}] expected a whole number step, got {count}")
+        return int(count)
+
+    def _like(self, name: str, value: Any, parameter: Tensor) -> Tensor:
+        """A tensor of a state, of the parameter's dtype and on its device."""
+        try:
+            if isinstance(value, int | float):
+                raise TypeError
+            tensor = asarray(value).detach() if not isinstance(value, Tensor) or value.requires_grad else value
+        except (TypeError, ValueError):
+            raise TypeError(f"[{self.name}] {name}: expected a tensor, got {value!r}") from None
+        if tensor.shape != parameter.shape:
+            raise ValueError(f"[{self.name}] {name}: expected shape {parameter.shape}, got {tensor.shape}")
+        if not str(tensor.dtype).startswith("float"):
+            raise TypeError(f"[{self.name}] {name}: expected floating-point elements, got {tensor.dtype}")
+        return tensor.to(parameter.dtype).to(parameter.device).contiguous()
 
     def state_dict(self) -> dict[str, Any]:
         """Options and state in PyTorch's structure.
@@ -227,7 +334,8 @@ class Optimizer:
             for parameter in group["params"]:
                 positions[parameter] = len(positions)
         groups = [{**group, "params": [positions[p] for p in group["params"]]} for group in self.param_groups]
-        return {"state": {positions[p]: dict(state) for p, state in self.state.items()}, "param_groups": groups}
+        states = {positions[p]: dict(state) for p, state in self.state.items() if p in positions}
+        return {"state": states, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over options and state, converted to each parameter's dtype and device.
@@ -239,41 +347,59 @@ class Optimizer:
 
         Raises
         ------
-        ValueError
-            If groups, their sizes, their options or shapes differ. Nothing is taken over then.
+        TypeError, ValueError
+            If groups, their sizes, their options, the names in states or shapes differ, and for what is no such state,
+            as of a damaged file. Nothing is taken over then.
         """
-        groups, state = list(state_dict["param_groups"]), state_dict["state"]
+        groups, state = self._parts(state_dict)
         sizes, own = ([len(group["params"]) for group in each] for each in (groups, self.param_groups))
         if sizes != own:
             raise ValueError(f"[{self.name}] expected groups of {own} parameters, got {sizes}")
-        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
-        places = dict(zip((i for group in groups for i in group["params"]), parameters, strict=True))
-        loaded = {
-            places[i]: {name: self._restored(name, value, places[i]) for name, value in entries.items()}
-            for i, entries in state.items()
-        }
         for group in groups:
-            absent = [option for option in self.defaults if option not in group]
-            if absent:
-                raise ValueError(f"[{self.name}] expected groups with {', '.join(absent)}, got {', '.join(group)}")
-            self.check(dict(group))
+            self.check(group)
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        positions = [position for group in groups for position in group["params"]]
+        places = dict(zip(positions, parameters, strict=True))
+        if len(places) < len(positions):
+            raise ValueError(f"[{self.name}] expected each parameter once under 'params', got {positions}")
+        loaded = {}
+        for position, entries in state.items():
+            if position not in places:
+                raise ValueError(f"[{self.name}] expected states of parameters {positions}, got one of {position!r}")
+            parameter = places[position]
+            self._check_state(entries, parameter)
+            loaded[parameter] = {name: self._restored(name, value, parameter) for name, value in entries.items()}
         self.state = loaded
         for group, new in zip(self.param_groups, groups, strict=True):
             params = group["params"]
             group.clear()
             group.update(new, params=params)
-        self._plans = [None] * len(groups)
+
+    def _parts(self, state_dict: Any) -> tuple[list[Group], Mapping[Any, Any]]:
+        """The groups, copied, and the states of a state dict; raise TypeError or ValueError for what is none."""
+        expected = f"[{self.name}] expected a state dict with 'param_groups' and 'state'"
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"{expected}, got {state_dict!r}")
+        if not {"param_groups", "state"} <= state_dict.keys():
+            raise ValueError(f"{expected}, got {', '.join(map(str, state_dict)) or 'an empty one'}")
+        groups, state = state_dict["param_groups"], state_dict["state"]
+        if not isinstance(state, Mapping):
+            raise TypeError(f"[{self.name}] expected a dict under 'state', got {state!r}")
+        if not isinstance(groups, list | tuple):
+            raise TypeError(f"[{self.name}] expected a list under 'param_groups', got {groups!r}")
+        for group in groups:
+            params = group.get("params") if isinstance(group, Mapping) else None
+            if not isinstance(params, list | tuple) or not all(isinstance(position, int) for position in params):
+                raise TypeError(f"[{self.name}] expected groups with a list of integers under 'params', got {group!r}")
+        return [dict(group) for group in groups], state
 
     def _restored(self, name: str, value: Any, parameter: Tensor) -> Any:
         """A state entry: a count, None, or a tensor like the parameter."""
         if name == "step":
-            return int(value)
-        if value is None or isinstance(value, int | float):
+            return self._count(value)
+        if value is None or (isinstance(value, int | float) and not self._is_tensor(name)):
             return value
-        tensor = asarray(value)
-        if tensor.shape != parameter.shape:
-            raise ValueError(f"[{self.name}] {name}: expected shape {parameter.shape}, got {tensor.shape}")
-        return tensor.detach().to(parameter.dtype).to(parameter.device).copy()
+        return self._like(name, value, parameter).copy()
 
     def __repr__(self) -> str:
         lines = []

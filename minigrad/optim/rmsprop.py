@@ -48,6 +48,9 @@ class RMSprop(Optimizer):
     0.0
     """
 
+    needed = ("step", "square_avg")
+    optional = ("momentum_buffer", "grad_avg")
+
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-2, alpha: float = 0.99,
         eps: float = 1e-8, weight_decay: float = 0.0, momentum: float = 0.0, centered: bool = False,

@@ -49,6 +49,8 @@ class SGD(Optimizer):
     [0.5]
     """
 
+    optional = ("momentum_buffer",)
+
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3, momentum: float = 0.0,
         dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False,

@@ -125,6 +125,19 @@ def test_optim_has_the_same_functions():
     assert optim.clip_grad_value_ is utils.clip_grad_value_
 
 
+@pytest.mark.parametrize("clip", [utils.clip_grad_norm_, utils.clip_grad_value_])
+def test_clipping_what_is_no_tensor(clip):
+    x = mg.ones(2, requires_grad=True)
+    x.grad = mg.ones(2)
+    for wrong, got in ((5, "int"), (None, "NoneType"), (nn.Linear(2, 1), "Linear")):
+        with pytest.raises(TypeError, match=rf"^\[{clip.__name__}\] expected a tensor or an iterable of tensors, got {got}$"):
+            clip(wrong, 0.5)
+    for wrong, got in (([x, 5], "int"), ([x, None], "NoneType"), ({"x": x}, "str"), (iter([x, np.ones(2)]), "ndarray")):
+        with pytest.raises(TypeError, match=rf"^\[{clip.__name__}\] expected tensors, got {got}$"):
+            clip(wrong, 0.5)
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
 def test_vector_round_trip(device):
     a, b = nn.Linear(3, 2, device=device), nn.Linear(3, 2, device=device)
     vector = utils.parameters_to_vector(a.parameters())

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -232,6 +233,247 @@ def test_load_state_dict_errors_change_nothing():
     assert optimizer.state[x[0]]["step"] == 1
 
 
+def change(*keys, **values):
+    """Drop or set entries of the second parameter's state."""
+    def damage(saved):
+        for key in keys:
+            del saved["state"][1][key]
+        saved["state"][1].update(values)
+
+    return damage
+
+
+@pytest.mark.parametrize("name, needed", [
+    ("Adam", ("step", "exp_avg", "exp_avg_sq")), ("AdamW", ("step", "exp_avg", "exp_avg_sq")),
+    ("RMSprop", ("step", "square_avg")), ("Adagrad", ("step", "sum")), ("SGD", ()),
+])  # fmt: skip
+def test_damaged_state_is_refused_whole(name, needed):
+    """Whatever is missing or wrong: the error says so, and options and state stay."""
+    first, buffer = needed[1] if needed else "momentum_buffer", {"SGD": "momentum_buffer", "RMSprop": "grad_avg"}.get(name)
+    x = [leaf(), mg.ones(3, requires_grad=True)]
+    options = {"SGD": {"momentum": 0.9}, "RMSprop": {"centered": True}}.get(name, {})
+    optimizer = getattr(optim, name)(x, lr=0.5, **options)
+    for parameter in x:
+        parameter.grad = mg.ones(parameter.shape)
+    optimizer.step()
+    saved = copy.deepcopy(optimizer.state_dict())
+    saved["param_groups"][0]["lr"] = 0.25
+    whole = rf"expected {', '.join(needed)} in the state of a parameter of shape \(3,\), got "
+    cases = [
+        *((change(key), ValueError, whole) for key in needed),
+        *((change(**{key: None}), ValueError, whole) for key in needed),
+        *((change(step=step), ValueError, "expected step from 0 to 9007199254740992, got") for step in (-5, 2**70, math.nan)),
+        (change(step=2.5), ValueError, "expected a whole number step, got 2.5"),
+        (change(step="3"), TypeError, "expected a number step, got '3'"),
+        *((change(**{key: 5.0}), TypeError, f"{key}: expected a tensor, got 5.0") for key in {first, buffer or first}),
+        (change(**{first: {}}), TypeError, f"{first}: expected a tensor, got {{}}"),
+        (change(**{first: mg.zeros(3, dtype="bool")}), TypeError, f"{first}: expected floating-point elements, got bool"),
+        (change(**{first: mg.zeros(7)}), ValueError, rf"{first}: expected shape \(3,\), got \(7,\)"),
+        (lambda s: s.clear(), ValueError, "expected a state dict with 'param_groups' and 'state', got an empty one"),
+        (lambda s: s.pop("state"), ValueError, "expected a state dict with 'param_groups' and 'state', got param_groups"),
+        (lambda s: s["state"].update({7: {}}), ValueError, r"expected states of parameters \[0, 1\], got one of 7"),
+        (lambda s: s.update(state=None), TypeError, "expected a dict under 'state', got None"),
+        (lambda s: s["state"].update({1: None}), TypeError, r"expected a dict as the state of a parameter of shape \(3,\), got None"),
+        (lambda s: s.update(param_groups=3), TypeError, "expected a list under 'param_groups', got 3"),
+        (lambda s: s["param_groups"][0].pop("params"), TypeError, "expected groups with a list of integers under 'params'"),
+        (lambda s: s["param_groups"][0].update(params=[[0], 1]), TypeError, "expected groups with a list of integers under 'params'"),
+        (lambda s: s["param_groups"][0].update(params=[0, 0]), ValueError, r"expected each parameter once under 'params', got \[0, 0\]"),
+        (lambda s: s.update(param_groups=[5]), TypeError, "expected groups with a list of integers under 'params', got 5"),
+        (lambda s: s["param_groups"][0].update(lr="x"), TypeError, "expected a number lr, got 'x'"),
+        (lambda s: s["param_groups"][0].pop("lr"), ValueError, "expected groups with lr, got"),
+    ]  # fmt: skip
+    before = str(optimizer.state_dict())
+    for damage, error, message in cases:
+        wrong = copy.deepcopy(saved)
+        damage(wrong)
+        with pytest.raises(error, match=rf"^\[{name}\] {message}"):
+            optimizer.load_state_dict(wrong)
+        assert str(optimizer.state_dict()) == before
+    for wrong in (5, None, [saved]):
+        with pytest.raises(TypeError, match=rf"^\[{name}\] expected a state dict with 'param_groups' and 'state', got"):
+            optimizer.load_state_dict(wrong)
+    optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0]["lr"] == 0.25
+
+
+def test_state_of_what_has_not_begun_is_loaded(device):
+    """No state, an empty one, and buffers that only a later option needs."""
+    torch = pytest.importorskip("torch")
+    x, y = (mg.ones(2, device=device, requires_grad=True) for _ in range(2))
+    theirs = [torch.ones(2, requires_grad=True) for _ in range(2)]
+    x.grad, theirs[0].grad = mg.ones(2, device=device), torch.ones(2)
+    for name in ("SGD", "Adam", "RMSprop"):
+        optimizer, other = getattr(optim, name)([x, y]), getattr(torch.optim, name)(theirs)
+        other.step()
+        optimizer.load_state_dict(other.state_dict())
+        optimizer.load_state_dict(optimizer.state_dict())
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": {0: {}}})
+        option = {"SGD": {"momentum": 0.9}, "Adam": {"amsgrad": True}, "RMSprop": {"momentum": 0.9, "centered": True}}[name]
+        optimizer.param_groups[0].update(option)
+        optimizer.load_state_dict(optimizer.state_dict())
+        optimizer.step()
+        assert optimizer.state[x].keys() == {*optimizer.needed, *optimizer.optional}
+        assert y not in optimizer.state
+
+
+def test_checkpoint_says_which_part_is_not_an_optimizers(tmp_path):
+    layer = nn.Linear(2, 1)
+    mg.save_checkpoint(tmp_path / "run", optimizer=layer)
+    with pytest.raises(ValueError, match=r"run: optimizer: \[Adam\] expected a state dict with 'param_groups' and 'state', got weight, bias"):
+        mg.load_checkpoint(tmp_path / "run", optimizer=optim.Adam(layer.parameters()))
+
+
+# ── edits of the state ──
+
+def halve(library, optimizer, parameter):
+    """Put other tensors in the place of those of one parameter's state."""
+    state = optimizer.state[parameter]
+    for name, value in state.items():
+        if name != "step":
+            state[name] = library.full_like(value, 0.5)
+
+
+EDITS = {
+    "all forgotten": lambda library, o, p: o.state.clear(),
+    "another state": lambda library, o, p: setattr(o, "state", defaultdict(dict)),
+    "one deleted": lambda library, o, p: o.state.pop(p),
+    "one emptied": lambda library, o, p: o.state[p].clear(),
+    "one in another dict": lambda library, o, p: o.state.update({p: {**o.state[p]}}),
+    "one replaced": lambda library, o, p: o.state.update({p: {}}),
+    "other tensors": halve,
+    "steps": lambda library, o, p: o.state[p].update(step=library.full_like(p, 40.0).sum() / math.prod(p.shape)),
+}
+
+
+@pytest.mark.parametrize("name, options", [
+    ("SGD", {"momentum": 0.9, "dampening": 0.5}), ("Adam", {"amsgrad": True}), ("AdamW", {}),
+    ("RMSprop", {"momentum": 0.9, "centered": True}), ("Adagrad", {"lr_decay": 0.1}),
+])  # fmt: skip
+@pytest.mark.parametrize("edit", EDITS)
+def test_the_next_step_uses_the_edited_state(name, options, edit, device):
+    torch = pytest.importorskip("torch")
+    fresh = edit in ("all forgotten", "another state", "one deleted", "one emptied", "one replaced")
+    ours, theirs = pair(torch, "float64", device)
+    a, b = getattr(optim, name)(ours, lr=0.1, **options), getattr(torch.optim, name)(theirs, lr=0.1, **options)
+    rng = np.random.default_rng(2)
+    for step in range(10, 19):
+        if step in (12, 15):
+            with mg.no_grad(), torch.no_grad():
+                EDITS[edit](mg, a, ours[0])
+                EDITS[edit](torch, b, theirs[0])
+            if name == "Adagrad" and fresh:     # PyTorch's makes its state when it is made itself, and never again
+                for p in theirs:
+                    if not b.state[p]:
+                        b.state[p] = {"step": torch.tensor(0.0), "sum": torch.zeros_like(p)}
+            else:
+                assert a.state_dict()["state"].keys() == b.state_dict()["state"].keys()
+        give(torch, ours, theirs, gradients(step, rng), "float64")
+        a.step()
+        b.step()
+        agree(ours, theirs, "float64")
+        for index, entries in b.state_dict()["state"].items():
+            for key, value in entries.items():
+                mine = a.state_dict()["state"][index][key]
+                mine = array(mine) if isinstance(mine, mg.Tensor) else mine
+                np.testing.assert_allclose(mine, value.numpy(), rtol=1e-11, atol=1e-14, err_msg=key)
+
+
+def test_a_tensor_put_into_the_state_stays_there(device):
+    """It is the one that steps write, unless it has to follow the parameter to another dtype or device."""
+    x = mg.zeros((2, 3), device=device, requires_grad=True)
+    optimizer = optim.Adam([x])
+    x.grad = mg.ones((2, 3), device=device)
+    optimizer.step()
+    mine = optimizer.state[x]["exp_avg"] = mg.zeros((2, 3), device=device)
+    optimizer.step()
+    assert optimizer.state[x]["exp_avg"] is mine
+    np.testing.assert_allclose(array(mine), np.full((2, 3), 0.1), rtol=1e-6)
+    for other in (mg.zeros((2, 3), dtype="float64"), mg.zeros((3, 2), device=device).T,
+                  mg.zeros((2, 3), device=device, requires_grad=True), np.zeros((2, 3))):  # fmt: skip
+        optimizer.state[x]["exp_avg"] = other
+        optimizer.step()
+        found = optimizer.state[x]["exp_avg"]
+        assert (found.dtype, found.device, found.is_contiguous(), found.requires_grad) == (x.dtype, x.device, True, False)
+        np.testing.assert_allclose(array(found), np.full((2, 3), 0.1), rtol=1e-6)
+
+
+def test_a_state_of_momentum_for_one_of_two(device):
+    """Each of a group's parameters has a state of its own, also where only one has begun."""
+    x, y = (mg.zeros(1, dtype="float64", device=device, requires_grad=True) for _ in range(2))
+    optimizer = optim.SGD([x, y], lr=1.0, dampening=0.5)
+    x.grad = y.grad = mg.ones(1, dtype="float64", device=device)
+    optimizer.step()
+    optimizer.state[y]["momentum_buffer"] = mg.ones(1, dtype="float64", device=device)
+    optimizer.param_groups[0]["momentum"] = 0.5
+    optimizer.step()
+    assert (x.item(), y.item()) == (-2.0, -2.0)
+    assert [optimizer.state[p]["momentum_buffer"].item() for p in (x, y)] == [1.0, 1.0]
+    optimizer.step()
+    assert (x.item(), y.item()) == (-3.0, -3.0)
+
+
+@pytest.mark.parametrize("edit, error, message", [
+    (lambda o, p: o.state[p].update(exp_avg=mg.zeros(7)), ValueError, r"exp_avg: expected shape \(2,\), got \(7,\)"),
+    (lambda o, p: o.state[p].update(exp_avg=mg.zeros(2, dtype="int64")), TypeError, "exp_avg: expected floating-point elements, got int64"),
+    (lambda o, p: o.state[p].update(exp_avg=5.0), TypeError, "exp_avg: expected a tensor, got 5.0"),
+    (lambda o, p: o.state[p].update(max_exp_avg_sq="x"), TypeError, "max_exp_avg_sq: expected a tensor, got 'x'"),
+    (lambda o, p: o.state[p].update(exp_avg=None), ValueError, "expected step, exp_avg, exp_avg_sq in the state .*, got exp_avg_sq, step"),
+    (lambda o, p: o.state[p].pop("step"), ValueError, "expected step, exp_avg, exp_avg_sq in the state .*, got exp_avg, exp_avg_sq"),
+    (lambda o, p: o.state[p].update(step=-5), ValueError, "expected step from 0 to .*, got -5"),
+    (lambda o, p: o.state[p].update(step="3"), TypeError, "expected a number step, got '3'"),
+    (lambda o, p: o.state.update({p: 3}), TypeError, r"expected a dict as the state of a parameter of shape \(2,\), got 3"),
+    (lambda o, p: setattr(o, "state", None), TypeError, "expected state to be a dict, got None"),
+])  # fmt: skip
+def test_a_state_that_is_none_moves_nothing(edit, error, message):
+    x, y = leaf(), leaf()
+    optimizer = optim.Adam([{"params": [x]}, {"params": [y]}])
+    for p in (x, y):
+        p.grad = mg.ones(2)
+    optimizer.step()
+    before = x.tolist(), y.tolist()
+    edit(optimizer, y)
+    with pytest.raises(error, match=rf"^\[Adam\] {message}"):
+        optimizer.step()
+    assert (x.tolist(), y.tolist()) == before
+    optimizer.state = {}
+    optimizer.step()
+    assert optimizer.state[y]["step"] == 1
+
+
+def test_a_first_step_without_memory_can_be_tried_again(monkeypatch):
+    made = []
+
+    def full_like(*args, **kwargs):
+        made.append(args)
+        if len(made) == 4:
+            raise MemoryError
+        return mg.full_like(*args, **kwargs)
+
+    monkeypatch.setattr("minigrad.optim.optimizer.full_like", full_like)
+    x, y = leaf(), leaf()
+    optimizer = optim.Adam([x, y], lr=0.5)
+    x.grad = y.grad = mg.ones(2)
+    with pytest.raises(MemoryError):
+        optimizer.step()
+    assert x.tolist() == [1.0, 1.0]
+    assert optimizer.state_dict()["state"] == {0: {}, 1: {}}
+    optimizer.step()
+    np.testing.assert_allclose([x.tolist(), y.tolist()], [[0.5, 0.5]] * 2, rtol=1e-6)
+
+
+def test_state_dict_leaves_out_what_is_trained_no_more():
+    x, y = leaf(), leaf()
+    optimizer = optim.Adam([x])
+    x.grad = y.grad = mg.ones(2)
+    optimizer.step()
+    optimizer.param_groups[0]["params"][0] = y
+    assert optimizer.state_dict()["state"] == {}
+    optimizer.step()
+    assert list(optimizer.state_dict()["state"]) == [0]
+
+
+# ── steps ──
+
 @pytest.mark.parametrize("name, options", [
     ("SGD", {"momentum": 0.9}), ("Adam", {"amsgrad": True}), ("RMSprop", {"centered": True, "momentum": 0.9}),
     ("Adagrad", {}),
@@ -407,6 +649,38 @@ def test_options_out_of_range(name, options):
 def test_more_options_out_of_range(build):
     with pytest.raises(ValueError, match=r"\[(SGD|AdamW?|RMSprop|Adagrad)\]"):
         build()
+
+
+@pytest.mark.parametrize("name, change, error, message", [
+    ("Adam", {"betas": (0.9,)}, ValueError, r"expected two betas, got \(0.9,\)"),
+    ("Adam", {"betas": 0.9}, TypeError, "expected two betas, got 0.9"),
+    ("AdamW", {"betas": (0.9, 1.0)}, ValueError, r"expected two betas in \[0, 1\)"),
+    *((name, {"lr": "x"}, TypeError, "expected a number lr, got 'x'") for name in ("SGD", "Adam", "RMSprop", "Adagrad")),
+    *((name, {"weight_decay": None}, TypeError, "expected a number weight_decay, got None") for name in ("SGD", "Adagrad")),
+    ("RMSprop", {"momentum": -1.0}, ValueError, "expected momentum >= 0, got -1.0"),
+    ("SGD", {"nesterov": True}, ValueError, "nesterov: expected momentum > 0"),
+    ("SGD", {"maximize": True}, ValueError, "expected maximize=False, got True"),
+    ("SGD", None, ValueError, "expected groups with lr, got"),
+])  # fmt: skip
+def test_options_set_between_steps_are_checked_before_any_move(name, change, error, message):
+    x, y = leaf(), leaf()
+    optimizer = getattr(optim, name)([{"params": [x]}, {"params": [y]}])
+    x.grad = y.grad = mg.ones(2)
+    optimizer.step()
+    before, group = x.tolist(), optimizer.param_groups[1]
+    good = dict(group)
+    if change is None:
+        del group["lr"]
+    else:
+        group.update(change)
+    for _ in range(2):
+        with pytest.raises(error, match=rf"^\[{name}\] {message}"):
+            optimizer.step()
+        assert x.tolist() == y.tolist() == before
+    group.clear()
+    group.update(good)
+    optimizer.step()
+    assert x.tolist() == y.tolist() != before
 
 
 def test_wrong_parameters():

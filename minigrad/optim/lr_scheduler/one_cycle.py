@@ -28,6 +28,7 @@ class OneCycleLR(LRScheduler):
         Whether momentum (for Adam: β₁) moves from `max_momentum` to `base_momentum` and back.
     base_momentum, max_momentum : float
     div_factor, final_div_factor : float
+        Above 0.
     three_phase : bool
         Whether the way down mirrors the way up before the last, steeper descent.
     last_epoch : int
@@ -66,8 +67,11 @@ class OneCycleLR(LRScheduler):
         self.total_steps = integer(name, "total_steps", total_steps, 1)
         last_epoch = integer(name, "last_epoch", last_epoch, -1)
         pct_start = number(name, "pct_start", pct_start, 0, 1)
-        div_factor = number(name, "div_factor", div_factor)
-        final_div_factor = number(name, "final_div_factor", final_div_factor)
+        div_factor = number(name, "div_factor", div_factor, 0)
+        final_div_factor = number(name, "final_div_factor", final_div_factor, 0)
+        for key, value in (("div_factor", div_factor), ("final_div_factor", final_div_factor)):
+            if value == 0:
+                raise ValueError(f"[OneCycleLR] expected {key} > 0, got 0")
         base_momentum = number(name, "base_momentum", base_momentum, 0, 1)
         max_momentum = number(name, "max_momentum", max_momentum, 0, 1)
         if anneal_strategy not in ("cos", "linear"):
