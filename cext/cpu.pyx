@@ -593,7 +593,7 @@ def set_num_threads(count):
     Raises
     ------
     ValueError
-        If `count` is less than 1.
+        If `count` is less than 1, or no 32-bit integer.
 
     Examples
     --------
@@ -607,7 +607,7 @@ def set_num_threads(count):
     if not hasattr(count, "__index__"):
         raise TypeError(f"[set_num_threads] expected an integer, got {count!r}")
     if not 1 <= count < 1 << 31:
-        raise ValueError(f"[set_num_threads] expected 1 or more, got {count}")
+        raise ValueError(f"[set_num_threads] expected 1 to {(1 << 31) - 1}, got {count}")
     set_threads(count)
 
 
