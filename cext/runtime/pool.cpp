@@ -41,12 +41,13 @@ using Word = std::atomic<uint32_t>;
 //
 // A thread that spins without yielding, as idle workers of OpenBLAS do for tens of milliseconds, takes the core of
 // one that yields for HELD or longer. For as long as CROWDED after that a worker that was woken, which goes first,
-// does not yield but keeps the core for SPIN_CROWDED.
+// does not yield but keeps the core for SPIN_CROWDED: longer than the pauses within a training step, because Linux lets
+// it go first only until it has had its share, and each yield can cost it the core for a whole tick of 4 ms.
 constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
 constexpr auto TAKEN = std::chrono::microseconds(3);
-constexpr auto SPIN_CROWDED = std::chrono::microseconds(30);
+constexpr auto SPIN_CROWDED = std::chrono::microseconds(100);
 constexpr auto HELD = std::chrono::microseconds(500);
-constexpr auto CROWDED = std::chrono::milliseconds(20);
+constexpr auto CROWDED = std::chrono::milliseconds(500);
 
 struct alignas(64) Span {
     std::atomic<int64_t> next{0};  // the first element that nobody has claimed
