@@ -11,15 +11,6 @@ cdef extern from "runtime/buffer.hpp" namespace "mg":
     Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(void*) noexcept)
     void release(Buffer* buffer)
 
-cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
-    cpdef enum Code "mg::DType":
-        BOOL
-        INT32
-        INT64
-        FLOAT32
-        FLOAT64
-        DTYPES
-
 cdef extern from "runtime/dlpack.hpp":
     struct DLDevice:
         int32_t type
@@ -44,13 +35,6 @@ cdef extern from "runtime/dlpack.hpp":
 cdef enum:
     MAX_NDIM = 8
 
-cdef class DType:
-    cdef readonly str name          # "float32"
-    cdef readonly int itemsize      # bytes
-    cdef readonly str kind          # "b", "i" or "f"
-    cdef int code
-    cdef object numpy_dtype
-
 cdef Buffer* NOWHERE    # of a tensor whose __init__ has not run: no memory, and no elements
 
 cdef class Array:
@@ -69,10 +53,6 @@ cdef class Array:
     cdef Array grad_
     cdef object __weakref__
 
-cdef int itemsize(int code) noexcept nogil
-cdef bint is_float(int code) noexcept nogil
-cdef int code_of(object dtype, str op=*) except -1
-cdef DType dtype_of(int code)
 cdef int device_index(object device, str op=*) except -1
 cpdef bint names_device(object value)
 cdef str device_name(int index)

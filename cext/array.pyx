@@ -16,6 +16,8 @@ from libc.stdint cimport uint32_t, uint64_t
 
 import numpy as np
 
+from minigrad.engine.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, dtype_of, is_float, itemsize
+
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
 
@@ -27,91 +29,6 @@ cdef extern from "runtime/buffer.hpp" namespace "mg" nogil:
 ctypedef object (*New)(PyTypeObject*, PyObject*, PyObject*)
 cdef tuple NO_ARGUMENTS = ()
 cdef char** FORMATS = ["?", "i", "q", "f", "d"]     # of the buffer protocol, by dtype
-
-
-# ── data types ────────────────────────────────────────────────────────────────────────────────────
-
-cdef class DType:
-    """A data type: ``minigrad.float32`` (the default), ``float64``, ``int32``, ``int64`` or ``bool``.
-
-    Equal to its name and to NumPy's data type of that name.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> mg.zeros(3).dtype
-    minigrad.float32
-    >>> mg.float64.itemsize, mg.float64 == "float64"
-    (8, True)
-    """
-
-    def __init__(self, str name, int itemsize, str kind, int code):
-        self.name, self.itemsize, self.kind, self.code = name, itemsize, kind, code
-        self.numpy_dtype = np.dtype(name)
-
-    @property
-    def dtype(self):
-        """NumPy's data type; lets NumPy accept this object wherever it takes a data type."""
-        return self.numpy_dtype
-
-    def __repr__(self):
-        return "minigrad." + self.name
-
-    def __str__(self):
-        return self.name
-
-    def __eq__(self, other):
-        if isinstance(other, DType):
-            return self is other
-        try:
-            return code_of(other) == self.code
-        except TypeError:
-            return NotImplemented
-
-    def __hash__(self):
-        return hash(self.name)
-
-    def __reduce__(self):
-        return "bool_" if self.name == "bool" else self.name
-
-
-bool_ = DType("bool", 1, "b", BOOL)
-int32 = DType("int32", 4, "i", INT32)
-int64 = DType("int64", 8, "i", INT64)
-float32 = DType("float32", 4, "f", FLOAT32)
-float64 = DType("float64", 8, "f", FLOAT64)
-
-cdef tuple TABLE = (bool_, int32, int64, float32, float64)
-cdef dict CODES = {bool: BOOL, int: INT64, float: FLOAT32}      # Python's types and the names
-for entry in TABLE:
-    CODES[entry.name] = TABLE.index(entry)
-
-
-cdef int itemsize(int code) noexcept nogil:
-    return 1 if code == BOOL else 4 if code == INT32 or code == FLOAT32 else 8
-
-
-cdef bint is_float(int code) noexcept nogil:
-    return code >= FLOAT32
-
-
-cdef DType dtype_of(int code):
-    return <DType>TABLE[code]
-
-
-cdef int code_of(object dtype, str op="dtype") except -1:
-    """The code of a dtype; `op` is what the error names."""
-    if type(dtype) is DType:
-        return (<DType>dtype).code
-    try:
-        found = CODES.get(dtype) if isinstance(dtype, (str, type)) else None
-        if found is None and dtype is not None:     # which NumPy takes for float64
-            found = CODES.get(np.dtype(dtype).name)
-    except TypeError:
-        found = None
-    if found is None:
-        raise TypeError(f"[{op}] expected float32, float64, int32, int64 or bool, got {dtype!r}")
-    return found
 
 
 # ── devices and shapes ────────────────────────────────────────────────────────────────────────────

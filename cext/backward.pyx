@@ -14,8 +14,9 @@ from libcpp.algorithm cimport sort
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
-from minigrad.engine.array cimport Array, alias, device_name, dtype_of, empty, same_shape, shape_of
+from minigrad.engine.array cimport Array, alias, device_name, empty, same_shape, shape_of
 from minigrad.engine.backend cimport backend
+from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.tape cimport (
     Node, accumulate, add, bury, gradient_node, identity_backward, owned, recording, saved_shapes, set_recording, track,
     track_many, watcher,

@@ -9,10 +9,9 @@ import os
 
 import numpy as np
 
-from minigrad.engine.array cimport (
-    FLOAT32, FLOAT64, INT32, INT64, Array, alias, empty, empty_as, itemsize, view,
-)
+from minigrad.engine.array cimport Array, alias, empty, empty_as, view
 from minigrad.engine.backend cimport Backend, register
+from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT32, INT64, itemsize
 from minigrad.engine.interop cimport from_object
 
 # ── elementwise ───────────────────────────────────────────────────────────────────────────────────

@@ -1,8 +1,9 @@
 """The tape as it can be looked at: its rows, what each holds, and the modules that they were recorded in."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, dtype_of, itemsize
+from minigrad.engine.array cimport Array
 from minigrad.engine.backward cimport function_backward
+from minigrad.engine.dtype cimport dtype_of, itemsize
 from minigrad.engine.tape cimport Node, gradient_node, saved_arrays
 
 

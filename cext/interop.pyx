@@ -9,9 +9,9 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, FLOAT32, FLOAT64, INT32, INT64, MAX_NDIM, Array, DLManagedTensor, DLTensor, adopted, alias, code_of, empty,
-    current_stream, itemsize, parse_shape, transferred, view,
+    MAX_NDIM, Array, DLManagedTensor, DLTensor, adopted, alias, empty, current_stream, parse_shape, transferred, view,
 )
+from minigrad.engine.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, code_of, itemsize
 
 
 cdef frozenset NAMES = frozenset({"bool", "int32", "int64", "float32", "float64"})

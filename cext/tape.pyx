@@ -14,10 +14,9 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libcpp.vector cimport vector
 
-from minigrad.engine.array cimport (
-    Array, alias, empty, hold, is_float, overlaps_itself, set_forget, shape_of, version,
-)
+from minigrad.engine.array cimport Array, alias, empty, hold, overlaps_itself, set_forget, shape_of, version
 from minigrad.engine.backend cimport ADD, ISFINITE, backend
+from minigrad.engine.dtype cimport is_float
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)

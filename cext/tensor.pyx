@@ -4,25 +4,26 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, FLOAT32, MAX_NDIM, NOWHERE, Array, alias, code_of, device_index, empty, hold, is_float,
-    names_device, parse_lengths, same_shape, set_result_type, shape_of, transferred,
+    MAX_NDIM, NOWHERE, Array, alias, device_index, empty, hold, names_device, parse_lengths, same_shape,
+    set_result_type, shape_of, transferred,
 )
 from minigrad.engine.backend cimport ADD, DIVIDE, MUL, SUB
+from minigrad.engine.dtype cimport BOOL, FLOAT32, code_of, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport is_scalar
 from minigrad.engine.ops.arithmetic cimport add, divide, floor_divide, multiply, negative, remainder, subtract
-from minigrad.engine.ops.logic cimport (
-    bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, equal, greater, greater_equal, less, less_equal, not_equal,
-)
 from minigrad.engine.ops.functions cimport absolute, power
 from minigrad.engine.ops.in_place cimport filled, in_place
 from minigrad.engine.ops.index cimport assign, getitem, setitem
 from minigrad.engine.ops.layout cimport converted, copied, matrix_transpose, permute_dims
+from minigrad.engine.ops.logic cimport (
+    bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, equal, greater, greater_equal, less, less_equal, not_equal,
+)
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.tape cimport Node, forget_leaf, gradient_node, track
+from minigrad.engine import backward, inspection, tape
 from minigrad.engine.ops import activation, arithmetic, functions, index, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
-from minigrad.engine import backward, inspection, tape
 
 cdef bint acceptable(object x):
     """Whether x can be an operand; else Python asks the other side."""

@@ -8,18 +8,10 @@ from minigrad.autograd import *  # noqa: F403
 from minigrad.checkpoint import load_checkpoint, save_checkpoint
 from minigrad.config import show_config
 from minigrad.creation import *  # noqa: F403
-from minigrad.engine.array import (
-    DType,
-    empty_cache,
-    float32,
-    float64,
-    int32,
-    int64,
-    memory_allocated,
-    memory_cached,
-)
-from minigrad.engine.array import bool_ as bool
+from minigrad.engine.array import empty_cache, memory_allocated, memory_cached
 from minigrad.engine.cpu import get_num_threads, set_num_threads
+from minigrad.engine.dtype import DType, float32, float64, int32, int64
+from minigrad.engine.dtype import bool_ as bool
 from minigrad.engine.ops.activation import relu, sigmoid
 from minigrad.engine.ops.arithmetic import (
     add,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minigrad.engine.array import float32, int64
+from minigrad.engine.dtype import float32, int64
 from minigrad.engine.interop import from_dlpack
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.layout import broadcast_to, expand_dims
@@ -17,7 +17,7 @@ from minigrad.engine.ops.logic import where
 from minigrad.engine.tensor import Tensor, constant, make
 
 if TYPE_CHECKING:
-    from minigrad.engine.array import DTypeLike
+    from minigrad.engine.dtype import DTypeLike
 
 __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",

@@ -6,7 +6,8 @@ import pytest
 
 import minigrad as mg
 from minigrad.cuda.backend import CUDA
-from minigrad.engine import array, backend, cpu
+from minigrad.engine import backend, cpu
+from minigrad.engine.dtype import Code
 
 ABSTRACT = {name: method for name, method in vars(backend.Backend).items() if not name.startswith("_")}
 BACKENDS = [cpu.CPU, CUDA]
@@ -59,7 +60,7 @@ UNDEFINED = [
     pytest.param(primitive, op, dtype, id=f"{primitive}-{op.name}-{dtype}")
     for primitive, ops in {"unary": backend.Unary, "binary": backend.Binary, "reduce": backend.Reduce}.items()
     for op in ops for dtype in ("bool", "int32", "int64", "float32", "float64")
-    if not cpu.is_defined(primitive, op, array.Code[dtype.upper()])
+    if not cpu.is_defined(primitive, op, Code[dtype.upper()])
 ]  # fmt: skip
 
 

@@ -1,14 +1,15 @@
 """Activations, and dropout."""
 
-from minigrad.engine.array cimport BOOL, Array, alias, empty_as
+from minigrad.engine.array cimport Array, alias, empty_as
 from minigrad.engine.backend cimport (
     GELU, GELU_GRAD, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD, SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD, backend,
 )
+from minigrad.engine.dtype cimport BOOL
 from minigrad.engine.ops.arguments cimport float_operand, number, scalar
 from minigrad.engine.ops.arithmetic cimport add, apply_binary, apply_unary, multiply, negative, subtract
-from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, minimum, where
 from minigrad.engine.ops.functions cimport erf, exp, expm1, square
 from minigrad.engine.ops.layout cimport cast, dense
+from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, minimum, where
 from minigrad.engine.ops.random cimport places
 from minigrad.engine.tape cimport Node, passed, recording, track
 

@@ -4,10 +4,9 @@ import operator
 
 import numpy as np
 
-from minigrad.engine.array cimport (
-    BOOL, FLOAT32, INT64, NOWHERE, Array, check_same_device, empty, is_float, shape_of,
-)
+from minigrad.engine.array cimport NOWHERE, Array, check_same_device, empty, shape_of
 from minigrad.engine.backend cimport backend
+from minigrad.engine.dtype cimport BOOL, FLOAT32, INT64, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.tape cimport recording
 

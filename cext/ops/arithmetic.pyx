@@ -5,12 +5,11 @@ of one shape and one dtype.
 """
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport (
-    BOOL, FLOAT32, MAX_NDIM, Array, alias, check_same_device, empty_as, is_float, same_shape, shape_of,
-)
+from minigrad.engine.array cimport MAX_NDIM, Array, alias, check_same_device, empty_as, same_shape, shape_of
 from minigrad.engine.backend cimport (
     ADD, DIVIDE, FLOOR_DIVIDE, MUL, NEG, RECIPROCAL, REMAINDER, SUB, backend,
 )
+from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
 from minigrad.engine.ops.arguments cimport is_scalar, operand, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.layout cimport broadcasted, cast
 from minigrad.engine.tape cimport Node, passed, set_adder, track

@@ -1,8 +1,9 @@
 """Batch normalization: the statistics of each channel, of the batch or given, and the affine map behind them."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport FLOAT64, Array, empty, empty_as, shape_of
+from minigrad.engine.array cimport Array, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
+from minigrad.engine.dtype cimport FLOAT64
 from minigrad.engine.ops.arguments cimport float_operand, number
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt

@@ -2,7 +2,7 @@
 
 Every derivative is written with operations of the tape, so that it can be differentiated again.
 """
-from minigrad.engine.array cimport BOOL, FLOAT32, NOWHERE, Array, alias, is_float
+from minigrad.engine.array cimport NOWHERE, Array, alias
 from minigrad.engine.backend cimport (
     ABS, CEIL, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF,
     ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND, RSQRT, SIGN, SQRT, SQUARE, )
@@ -10,8 +10,9 @@ from minigrad.engine.ops.arguments cimport is_scalar, operand, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, divide, matched, multiply, negative, reciprocal, subtract,
 )
-from minigrad.engine.ops.logic cimport equal, greater_equal, logical_and, where
+from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
 from minigrad.engine.ops.layout cimport cast
+from minigrad.engine.ops.logic cimport equal, greater_equal, logical_and, where
 from minigrad.engine.tape cimport Backward, Node, passed, recording, track
 
 from math import log as ln, pi, sqrt as root

@@ -1,6 +1,7 @@
 """Writing in place: x op= y, and one number everywhere. (x[key] = y is in index.)"""
-from minigrad.engine.array cimport Array, check_same_device, is_float, same_shape, shape_of
+from minigrad.engine.array cimport Array, check_same_device, same_shape, shape_of
 from minigrad.engine.backend cimport DIVIDE, backend
+from minigrad.engine.dtype cimport is_float
 from minigrad.engine.ops.arguments cimport is_scalar, operand, weak_code
 from minigrad.engine.ops.index cimport assign
 from minigrad.engine.ops.layout cimport cast

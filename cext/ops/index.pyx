@@ -4,17 +4,17 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    BOOL, INT64, MAX_NDIM, Array, alias, check_same_device, device_name, empty, empty_as, is_float, shape_of,
-    transferred,
+    MAX_NDIM, Array, alias, check_same_device, device_name, empty, empty_as, shape_of, transferred,
 )
 from minigrad.engine.backend cimport backend
+from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport is_scalar, one_axis, operand, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport add, multiply
-from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, copied, dense, permuted, permuted_raw, reindexed, reshape_to, sliced, zeros,
 )
+from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.tape cimport Node, become, before_write, check_write, recording, track, unrecorded
 
 

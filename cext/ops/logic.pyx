@@ -1,9 +1,10 @@
 """Comparisons, logic, and choice between operands."""
 
-from minigrad.engine.array cimport BOOL, FLOAT32, Array, check_same_device, empty_as, is_float, same_shape
+from minigrad.engine.array cimport Array, check_same_device, empty_as, same_shape
 from minigrad.engine.backend cimport (
     AND, EQ, GE, GT, INVERT, LE, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, NE, OR, XOR, backend,
 )
+from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
 from minigrad.engine.ops.arguments cimport is_scalar, operand, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
     BOTH, FIRST, add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,

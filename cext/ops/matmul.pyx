@@ -1,10 +1,9 @@
 """Matrix products, and the affine map of a layer."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport (
-    BOOL, INT64, MAX_NDIM, Array, check_same_device, empty, is_float, itemsize, shape_of, view,
-)
+from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, shape_of, view
 from minigrad.engine.backend cimport backend
+from minigrad.engine.dtype cimport BOOL, INT64, is_float, itemsize
 from minigrad.engine.ops.arguments cimport float_operand, layer_bias, operand
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, squeeze, summed,

@@ -1,9 +1,10 @@
 """Row normalization: the statistics of each row, and the affine map behind them."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport FLOAT32, FLOAT64, Array, check_same_device, empty, empty_as, shape_of
+from minigrad.engine.array cimport Array, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.dtype cimport FLOAT32, FLOAT64
 from minigrad.engine.ops.arguments cimport float_operand, integer, number
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt, square

@@ -4,8 +4,9 @@ The formulas stand at the kernels (cext/kernels/optimizer.cpp).
 """
 from libc.math cimport sqrt
 
-from minigrad.engine.array cimport Array, is_float, same_shape, shape_of
+from minigrad.engine.array cimport Array, same_shape, shape_of
 from minigrad.engine.backend cimport backend
+from minigrad.engine.dtype cimport is_float
 
 
 cdef int check(str op, list params, list lists) except -1:

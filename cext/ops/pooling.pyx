@@ -1,9 +1,10 @@
 """Two-dimensional pooling: the largest element, or the mean, of windows."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport INT64, MAX_NDIM, Array, empty, empty_as, shape_of, transferred
+from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, shape_of, transferred
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.dtype cimport INT64
 from minigrad.engine.ops.arguments cimport float_operand, number, pair
 from minigrad.engine.ops.index cimport taken_along
 from minigrad.engine.ops.layout cimport dense, reshape_to

@@ -2,10 +2,9 @@
 from libc.float cimport DBL_MAX, FLT_MAX
 from libc.stdint cimport int64_t, uint64_t
 
-from minigrad.engine.array cimport (
-    FLOAT32, FLOAT64, INT64, MAX_NDIM, Array, code_of, device_index, dtype_of, empty, is_float, parse_lengths,
-)
+from minigrad.engine.array cimport MAX_NDIM, Array, device_index, empty, parse_lengths
 from minigrad.engine.backend cimport backend
+from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT64, code_of, dtype_of, is_float
 from minigrad.engine.ops.arguments cimport integer
 from minigrad.engine.tape cimport unrecorded
 from minigrad.engine.ops.index import argsort

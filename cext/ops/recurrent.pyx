@@ -2,9 +2,10 @@
 from cython cimport final
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport BOOL, INT64, Array, check_same_device, empty, is_float, shape_of, view
+from minigrad.engine.array cimport Array, check_same_device, empty, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.ops.arguments cimport float_operand, number, operand
 from minigrad.engine.ops.layout cimport (
     cast, copied, dense, expand_dims, matrix_transpose, permuted_raw, reshaped, summed, zeros,

@@ -2,16 +2,17 @@
 from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport BOOL, INT64, Array, alias, empty_as, shape_of
+from minigrad.engine.array cimport Array, alias, empty_as, shape_of
 from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, SQRT, backend
 from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.dtype cimport BOOL, INT64
 from minigrad.engine.ops.arguments cimport float_operand, many_axes, one_axis, operand
 from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
-from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.ops.functions cimport exp, square
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summand, summed, zeros,
 )
+from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.tape cimport Node, passed, recording, track, unrecorded
 
 

@@ -2,21 +2,20 @@
 from libc.math cimport NAN, isnan
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport (
-    BOOL, INT64, Array, alias, check_same_device, empty, empty_as, is_float, same_shape, shape_of,
-)
+from minigrad.engine.array cimport Array, alias, check_same_device, empty, empty_as, same_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, one_axis, operand
 from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
-from minigrad.engine.ops.logic cimport equal, not_equal, where
 from minigrad.engine.ops.functions cimport exp
+from minigrad.engine.ops.index cimport beside, taken, taken_along
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, permuted, permuted_raw, reshape_to, squeeze, summed,
 )
-from minigrad.engine.ops.index cimport beside, taken, taken_along
-from minigrad.engine.ops.reduce import logsumexp
+from minigrad.engine.ops.logic cimport equal, not_equal, where
 from minigrad.engine.tape cimport Node, recording, track
+from minigrad.engine.ops.reduce import logsumexp
 from minigrad.engine.tape import GradientError
 
 

@@ -15,9 +15,9 @@ from minigrad.cuda.random import Random
 from minigrad.cuda.recurrent import Recurrent
 from minigrad.cuda.softmax import Softmax
 from minigrad.cuda.windows import Windows
-from minigrad.engine.array import Code
 from minigrad.engine.backend import register
 from minigrad.engine.cpu import is_defined
+from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import Tensor
 
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind

@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.engine import array, backend
+from minigrad.engine import backend
 from minigrad.engine.array import Array
+from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import Tensor, constant
 
 WARP, BLOCK = 32, 256  # threads of a block, where nothing else is asked for
@@ -66,7 +67,7 @@ def source(file: str) -> tuple[str, dict[str, list[tuple[str, str]]]]:
 def _numbers() -> str:
     """The enumerations of dtypes and operations, as C++."""
     lines = []
-    for enum in (array.Code, backend.Unary, backend.Binary, backend.Reduce):
+    for enum in (Code, backend.Unary, backend.Binary, backend.Reduce):
         members = ", ".join(f"{member.name} = {member.value}" for member in enum)
         lines.append(f"enum {enum.__name__} {{ {members} }};\n")
     return "".join(lines)

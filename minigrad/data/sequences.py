@@ -11,7 +11,7 @@ from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 
 if TYPE_CHECKING:
-    from minigrad.engine.array import DTypeLike
+    from minigrad.engine.dtype import DTypeLike
 
 
 def pad_sequences(

@@ -1,30 +1,12 @@
 from collections.abc import Callable
-from enum import IntEnum
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
-class DType:
-    name: str
-    itemsize: int
-    kind: str
-    @property
-    def dtype(self) -> np.dtype: ...
-    def __eq__(self, other: object) -> bool: ...
-    def __hash__(self) -> int: ...
+from minigrad.engine.dtype import DType
 
 def parse_device(device: str | None, op: str = "device") -> int: ...
 def names_device(value: object) -> TypeGuard[str]: ...
-
-Code: type[IntEnum]
-
-DTypeLike: TypeAlias = DType | str | type | np.dtype | None
-
-bool_: DType
-int32: DType
-int64: DType
-float32: DType
-float64: DType
 
 class Array:
     @property

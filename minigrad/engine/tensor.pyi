@@ -5,7 +5,8 @@ import numpy as np
 from typing_extensions import Self
 
 from minigrad.autograd import TapeTable
-from minigrad.engine.array import Array, DType, DTypeLike
+from minigrad.engine.array import Array
+from minigrad.engine.dtype import DType, DTypeLike
 from minigrad.engine.tape import HookHandle
 
 TensorLike: TypeAlias = Tensor | np.ndarray | np.generic | float | Sequence[Any]

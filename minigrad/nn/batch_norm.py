@@ -4,7 +4,7 @@ The conventions are PyTorch's; the table in `minigrad.nn.norm` says which argume
 """
 
 from minigrad.creation import ones, zeros
-from minigrad.engine.array import DType
+from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F

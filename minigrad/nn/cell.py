@@ -3,7 +3,7 @@
 from typing import Literal
 
 from minigrad.creation import zeros
-from minigrad.engine.array import DType
+from minigrad.engine.dtype import DType
 from minigrad.engine.ops.recurrent import gru_step, lstm_step, projected, rnn_step
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.recurrence import Recurrent

@@ -3,7 +3,7 @@
 import math
 
 from minigrad.creation import empty
-from minigrad.engine.array import DType
+from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, pair
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F

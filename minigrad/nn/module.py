@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from minigrad.creation import asarray, empty
-from minigrad.engine.array import DType, names_device
+from minigrad.engine.array import names_device
+from minigrad.engine.dtype import DType
 from minigrad.engine.tape import enter, leave
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.parameter import Parameter

@@ -38,7 +38,7 @@ which they are.
 """
 
 from minigrad.creation import ones, zeros
-from minigrad.engine.array import DType
+from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F

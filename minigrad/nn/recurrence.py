@@ -4,7 +4,7 @@ import math
 from typing import Literal
 
 from minigrad.creation import empty
-from minigrad.engine.array import DType
+from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.recurrent import Cell, normalized
 from minigrad.engine.tensor import Tensor

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from minigrad.creation import arange, zeros
-from minigrad.engine.array import DType
+from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import concat, stack, unstack
 from minigrad.engine.ops.layout import flip

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from minigrad.autograd import no_grad
 from minigrad.creation import zeros
-from minigrad.engine.array import DType
+from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.module import Module

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from minigrad.engine.array import DTypeLike
+from minigrad.engine.dtype import DTypeLike
 from minigrad.engine.tensor import Tensor, TensorLike
 
 def astype(x: TensorLike, dtype: DTypeLike, *, copy: bool | None = True) -> Tensor: ...

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from minigrad.engine.array import DTypeLike
+from minigrad.engine.dtype import DTypeLike
 from minigrad.engine.tensor import Tensor
 
 def manual_seed(value: int) -> None: ...

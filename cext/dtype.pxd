@@ -1,0 +1,24 @@
+cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
+    cpdef enum Code "mg::DType":
+        BOOL
+        INT32
+        INT64
+        FLOAT32
+        FLOAT64
+        DTYPES
+
+cdef class DType:
+    cdef readonly str name          # "float32"
+    cdef readonly int itemsize      # bytes
+    cdef readonly str kind          # "b", "i" or "f"
+    cdef int code
+    cdef object numpy_dtype
+
+cdef inline int itemsize(int code) noexcept nogil:
+    return 1 if code == BOOL else 4 if code == INT32 or code == FLOAT32 else 8
+
+cdef inline bint is_float(int code) noexcept nogil:
+    return code >= FLOAT32
+
+cdef DType dtype_of(int code)
+cdef int code_of(object dtype, str op=*) except -1
