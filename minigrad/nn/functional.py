@@ -122,6 +122,8 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
         `minigrad.cuda.synchronize`.
     ValueError
         For less than one class.
+    MemoryError
+        For more classes than there is memory for.
 
     Examples
     --------
@@ -135,8 +137,8 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(labels.max().item()) + 1
     if num_classes < 1:
         raise ValueError(f"[one_hot] expected at least one class, got {num_classes} for {labels.size} labels")
+    classes = arange(num_classes, dtype="int64", device=labels.device)
     labels = numbered("[one_hot] expected labels", labels, num_classes)
-    classes = arange(num_classes, dtype=labels.dtype, device=labels.device)
     return (expand_dims(labels, -1) == classes).astype("int64")
 
 

@@ -296,6 +296,9 @@ def test_one_hot(device):
 def test_one_hot_errors():
     with pytest.raises(IndexError, match=r"\[one_hot\] expected labels from 0 to 1, got 2"):
         F.one_hot(mg.tensor([0, 2]), 2)
+    for classes in (2**62, 2**63, 2**70):
+        with pytest.raises(MemoryError):
+            F.one_hot(mg.tensor([0, 2]), classes)
     with pytest.raises(IndexError, match=r"\[one_hot\].*got -1"):
         F.one_hot(mg.tensor([-1, 2]))
     with pytest.raises(TypeError, match=r"\[one_hot\] expected integer labels, got float32"):
