@@ -41,11 +41,11 @@ using Word = std::atomic<uint32_t>;
 //
 // A thread that spins without yielding, as idle workers of OpenBLAS do for tens of milliseconds, takes the core of
 // one that yields for HELD or longer. For as long as CROWDED after that a worker that was woken, which goes first,
-// does not yield but keeps the core for SPIN_CROWDED: longer than the pauses within a training step, because Linux lets
-// it go first only until it has had its share, and each yield can cost it the core for a whole tick of 4 ms.
+// does not yield but keeps the core for SPIN_CROWDED. Each time it finds out anew can cost it the core for a whole
+// tick of Linux, 4 ms or more.
 constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
 constexpr auto TAKEN = std::chrono::microseconds(3);
-constexpr auto SPIN_CROWDED = std::chrono::microseconds(100);
+constexpr auto SPIN_CROWDED = std::chrono::microseconds(30);
 constexpr auto HELD = std::chrono::microseconds(500);
 constexpr auto CROWDED = std::chrono::milliseconds(500);
 
