@@ -137,7 +137,7 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(labels.max().item()) + 1
     if num_classes < 1:
         raise ValueError(f"[one_hot] expected at least one class, got {num_classes} for {labels.size} labels")
-    classes = arange(num_classes, dtype="int64", device=labels.device)
+    classes = arange(num_classes, dtype="int64", device=labels.device)  # first: it refuses what an int64 cannot count
     labels = numbered("[one_hot] expected labels", labels, num_classes)
     return (expand_dims(labels, -1) == classes).astype("int64")
 

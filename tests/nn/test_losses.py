@@ -296,16 +296,14 @@ def test_one_hot(device):
 def test_one_hot_errors():
     with pytest.raises(IndexError, match=r"\[one_hot\] expected labels from 0 to 1, got 2"):
         F.one_hot(mg.tensor([0, 2]), 2)
-    for classes in (2**62, 2**63, 2**70):
-        with pytest.raises(MemoryError):
-            F.one_hot(mg.tensor([0, 2]), classes)
     with pytest.raises(IndexError, match=r"\[one_hot\].*got -1"):
         F.one_hot(mg.tensor([-1, 2]))
     with pytest.raises(TypeError, match=r"\[one_hot\] expected integer labels, got float32"):
         F.one_hot(mg.tensor([0.0, 1.0]))
     with pytest.raises(ValueError, match="at least one class"):
         F.one_hot(mg.zeros((0,), dtype=mg.int64))
-    refuses(MemoryError, "arange", str(2**62), F.one_hot, mg.tensor([0, 2]), 2**62)
+    for classes in (2**62, 2**63, 2**70):
+        refuses(MemoryError, "arange", str(classes), F.one_hot, mg.tensor([0, 2]), classes)
 
 
 # ── errors ──
