@@ -1,0 +1,111 @@
+"""Optimizers: parameters, groups and options, right and wrong."""
+
+import math
+
+import numpy as np
+import pytest
+from optimizers import leaf
+
+import minigrad as mg
+from minigrad import optim
+
+
+@pytest.mark.parametrize("options", [
+    {"lr": -1.0}, {"lr": math.nan}, {"weight_decay": -1.0},
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+def test_options_out_of_range(name, options):
+    key = next(iter(options))
+    with pytest.raises(ValueError, match=rf"\[{name}\] expected {key} >= 0, got"):
+        getattr(optim, name)([leaf()], **options)
+    with pytest.raises(ValueError, match=rf"\[{name}\] expected {key} >= 0, got"):
+        getattr(optim, name)([{"params": [leaf()], **options}])
+
+
+@pytest.mark.parametrize("build", [
+    lambda: optim.SGD([leaf()], momentum=-0.1), lambda: optim.SGD([leaf()], nesterov=True),
+    lambda: optim.SGD([leaf()], momentum=0.9, dampening=0.1, nesterov=True),
+    lambda: optim.Adam([leaf()], betas=(1.0, 0.9)),
+    lambda: optim.Adam([leaf()], betas=(0.9, -0.1)), lambda: optim.AdamW([leaf()], betas=(0.9,)),
+    lambda: optim.Adam([leaf()], eps=-1e-8), lambda: optim.RMSprop([leaf()], alpha=-1.0),
+    lambda: optim.RMSprop([leaf()], momentum=-1.0), lambda: optim.Adagrad([leaf()], lr_decay=-1.0),
+    lambda: optim.Adagrad([leaf()], initial_accumulator_value=-1.0),
+])  # fmt: skip
+def test_more_options_out_of_range(build):
+    with pytest.raises(ValueError, match=r"\[(SGD|AdamW?|RMSprop|Adagrad)\]"):
+        build()
+
+
+@pytest.mark.parametrize("name, change, error, message", [
+    ("Adam", {"betas": (0.9,)}, ValueError, r"expected two betas, got \(0.9,\)"),
+    ("Adam", {"betas": 0.9}, TypeError, "expected two betas, got 0.9"),
+    ("AdamW", {"betas": (0.9, 1.0)}, ValueError, r"expected two betas in \[0, 1\)"),
+    *((name, {"lr": "x"}, TypeError, "expected a number lr, got 'x'") for name in ("SGD", "Adam", "RMSprop", "Adagrad")),
+    *((name, {"weight_decay": None}, TypeError, "expected a number weight_decay, got None") for name in ("SGD", "Adagrad")),
+    ("RMSprop", {"momentum": -1.0}, ValueError, "expected momentum >= 0, got -1.0"),
+    ("SGD", {"nesterov": True}, ValueError, "nesterov: expected momentum > 0"),
+    ("SGD", {"maximize": True}, ValueError, "expected maximize=False, got True"),
+    ("SGD", None, ValueError, "expected groups with lr, got"),
+])  # fmt: skip
+def test_options_set_between_steps_are_checked_before_any_move(name, change, error, message):
+    x, y = leaf(), leaf()
+    optimizer = getattr(optim, name)([{"params": [x]}, {"params": [y]}])
+    x.grad = y.grad = mg.ones(2)
+    optimizer.step()
+    before, group = x.tolist(), optimizer.param_groups[1]
+    good = dict(group)
+    if change is None:
+        del group["lr"]
+    else:
+        group.update(change)
+    for _ in range(2):
+        with pytest.raises(error, match=rf"^\[{name}\] {message}"):
+            optimizer.step()
+        assert x.tolist() == y.tolist() == before
+    group.clear()
+    group.update(good)
+    optimizer.step()
+    assert x.tolist() == y.tolist() != before
+
+
+def test_wrong_parameters():
+    x = leaf()
+    for params in ([], iter([])):
+        with pytest.raises(ValueError, match=r"\[SGD\] expected at least one parameter, got none"):
+            optim.SGD(params)
+    for params in (x, {x}, "weights", {"params": [x]}):
+        with pytest.raises(TypeError, match=r"\[SGD\] expected a list of tensors or of groups"):
+            optim.SGD(params)
+    for params in ([np.ones(2)], [("weight", x)], [3.0], [x, None]):
+        with pytest.raises(TypeError, match=r"^\[SGD\] expected tensors, got \w+$"):
+            optim.SGD(params)
+    for group in ({"lr": 0.1}, [x]):
+        with pytest.raises(TypeError, match="key 'params'"):
+            optim.SGD([x]).add_param_group(group)
+    with pytest.raises(TypeError, match="no order"):
+        optim.SGD([{"params": {x}}])
+    with pytest.raises(ValueError, match="given twice"):
+        optim.SGD([x, x])
+    with pytest.raises(ValueError, match="given twice"):
+        optim.SGD([{"params": [x]}, {"params": [leaf(), x]}])
+    with pytest.raises(ValueError, match="expected leaves"):
+        optim.SGD([x * 2])
+
+
+def test_a_refused_group_leaves_no_trace():
+    x, y = leaf(), leaf()
+    optimizer = optim.SGD([x])
+    with pytest.raises(ValueError, match="lr"):
+        optimizer.add_param_group({"params": [y], "lr": -1.0})
+    assert len(optimizer.param_groups) == 1
+    optimizer.add_param_group({"params": [y]})
+    x.grad = y.grad = mg.ones(2)
+    optimizer.step()
+    assert x.tolist() == y.tolist()
+
+
+def test_repr():
+    assert repr(optim.SGD([leaf()], lr=0.1)) == (
+        "SGD (\nParameter group 0\n    dampening: 0.0\n    lr: 0.1\n    momentum: 0.0\n    nesterov: False\n"
+        "    weight_decay: 0.0\n)"
+    )

@@ -1,0 +1,138 @@
+"""Optimizers: what one step reads and writes, and the gradients around it."""
+
+import itertools
+
+import numpy as np
+import pytest
+from checks import array, tensor
+
+import minigrad as mg
+from minigrad import nn, optim
+from minigrad.engine.ops.optimizer import grad_norm as optimizer_norm
+
+
+@pytest.mark.parametrize("name, options", [
+    ("SGD", {"momentum": 0.9}), ("Adam", {"amsgrad": True}), ("RMSprop", {"centered": True, "momentum": 0.9}),
+    ("Adagrad", {}),
+])  # fmt: skip
+def test_many_tensors_are_updated_like_one(name, options, device):
+    """More than a kernel on a GPU takes at once, some of them empty, some at addresses that no vector may have."""
+    rng = np.random.default_rng(0)
+    sizes = [0, 1, 3, 1024, 1025, *rng.integers(0, 9, 145).tolist()]
+    values, grads = (rng.standard_normal(sum(sizes)) for _ in range(2))
+    ends = np.cumsum([0, *sizes])
+
+    def run(parameters, gs):
+        optimizer = getattr(optim, name)(parameters, lr=0.1, **options)
+        for factor in (1.0, -0.5, 2.0):
+            for p, g in zip(parameters, gs, strict=True):
+                p.grad = g * factor
+            optimizer.step()
+        return np.concatenate([array(p) for p in parameters])
+
+    whole = tensor(values, device)
+    parts = [whole[a:b] for a, b in itertools.pairwise(ends)]
+    for part in parts:
+        part.requires_grad = True
+    found = run(parts, [tensor(grads[a:b], device) for a, b in itertools.pairwise(ends)])
+    np.testing.assert_array_equal(found, run([tensor(values, device, True)], [tensor(grads, device)]))
+    norm = optimizer_norm([tensor(grads[a:b], device) for a, b in itertools.pairwise(ends)])
+    assert norm == pytest.approx(np.linalg.norm(grads), rel=1e-13)
+
+
+def test_two_dtypes_in_one_group(device):
+    x, y = (mg.ones(2, dtype=dtype, device=device, requires_grad=True) for dtype in ("float32", "float64"))
+    optimizer = optim.Adam([x, y], lr=0.5)
+    x.grad, y.grad = mg.ones(2, device=device), mg.ones(2, dtype="float64", device=device)
+    optimizer.step()
+    np.testing.assert_allclose([x.tolist(), y.tolist()], [[0.5, 0.5]] * 2, rtol=1e-6)
+
+
+def test_a_gradient_that_is_a_view(device):
+    x = mg.zeros((2, 3), requires_grad=True, device=device)
+    x.grad = mg.tensor(np.arange(6.0).reshape(3, 2), dtype="float32", device=device).T
+    optim.SGD([x], lr=1.0).step()
+    assert x.tolist() == (-np.arange(6.0).reshape(3, 2).T).tolist()
+
+
+def test_a_parameter_that_is_replaced():
+    x, y = mg.zeros(2, requires_grad=True), mg.zeros(2, requires_grad=True)
+    optimizer = optim.Adam([x], lr=0.5)
+    x.grad = y.grad = mg.ones(2)
+    optimizer.step()
+    optimizer.param_groups[0]["params"][0] = y
+    optimizer.step()
+    assert x.tolist() == y.tolist() == [-0.5, -0.5]
+    assert optimizer.state[y]["step"] == 1
+
+
+def test_gradients_are_let_go():
+    """An optimizer that held on to them would double the memory they need."""
+    x = mg.zeros(1000, requires_grad=True)
+    optimizer = optim.SGD([x])
+    before = mg.memory_allocated()
+    x.grad = mg.ones(1000)
+    optimizer.step()
+    optimizer.zero_grad()
+    assert mg.memory_allocated() == before
+
+
+def test_zero_grad():
+    x, y = mg.ones(2, requires_grad=True), mg.ones(2, requires_grad=True)
+    optimizer = optim.SGD([x, y])
+    x.grad = mg.ones(2)
+    optimizer.zero_grad(set_to_none=False)
+    assert x.grad.tolist() == [0.0, 0.0]
+    assert y.grad is None
+    optimizer.zero_grad()
+    assert x.grad is None
+
+
+def test_closure():
+    x = mg.tensor([3.0], requires_grad=True)
+    optimizer = optim.SGD([x], lr=0.5)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (x * x).sum()
+        loss.backward()
+        return loss
+
+    with mg.no_grad():
+        assert optimizer.step(closure).item() == 9.0
+    assert x.tolist() == [0.0]
+    assert optimizer.step() is None
+
+
+def test_step_bumps_versions():
+    """A parameter saved for backward must not change unnoticed."""
+    layer = nn.Linear(2, 2)
+    optimizer = optim.SGD(layer.parameters())
+    x = mg.ones((1, 2), requires_grad=True)
+    loss = layer(x).sum()
+    for parameter in layer.parameters():
+        parameter.grad = mg.ones(parameter.shape)
+    optimizer.step()
+    with pytest.raises(mg.GradientError, match="in place"):
+        loss.backward()
+
+
+def test_a_parameter_that_moves_is_planned_anew():
+    """What a kernel call updates lies on one device, also when tensors have moved since the last step."""
+
+    class Records(optim.Optimizer):
+        def update(self, group, batch, grads):
+            steps[-1].append([(p.device, g.device) for p, g in zip(batch.parameters, grads, strict=True)])
+
+    a, b = (mg.zeros(3, dtype="float64", requires_grad=True) for _ in range(2))
+    optimizer, steps = Records([a, b], {}), []
+    for device in ("cpu", "cuda:0", "cuda:0"):
+        if steps and b.device == "cpu":
+            b.set_(mg.zeros(3, dtype="float64", device="cuda"))
+            b.requires_grad = True
+        for p in (a, b):
+            p.grad = mg.ones(3, dtype="float64", device="cuda") if p.device != "cpu" else mg.ones(3, dtype="float64")
+        steps.append([])
+        optimizer.step()
+        together = [("cpu", "cpu"), (device, device)]
+        assert steps[-1] == ([together] if device == "cpu" else [[pair] for pair in together])

@@ -1,0 +1,94 @@
+"""Optimizers: trajectories of PyTorch's for every option, in groups, with infinities, with options that change."""
+
+import numpy as np
+import pytest
+from checks import tensor
+from optimizers import CASES, STEPS, agree, give, gradients, pair
+
+import minigrad as mg
+from minigrad import nn, optim
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name, options", CASES)
+def test_trajectory_is_pytorchs(name, options, dtype, device):
+    torch = pytest.importorskip("torch")
+    ours, theirs = pair(torch, dtype, device)
+    a, b = getattr(optim, name)(ours, **options), getattr(torch.optim, name)(theirs, **options)
+    assert {key: a.defaults[key] for key in a.defaults} == {key: b.defaults[key] for key in a.defaults}
+    rng = np.random.default_rng(2)
+    for step in range(STEPS):
+        give(torch, ours, theirs, gradients(step, rng), dtype)
+        a.step()
+        b.step()
+        agree(ours, theirs, dtype)
+
+
+@pytest.mark.parametrize("name, options", CASES)
+def test_infinities_stay_what_pytorch_makes_of_them(name, options, device):
+    """A parameter may hide entries of a softmax as -inf; no part of a rule that is switched off makes it NaN."""
+    torch = pytest.importorskip("torch")
+    values, rng = np.array([-np.inf, np.inf, 1.0, 2.0, -3.0, np.nan, 5.0]), np.random.default_rng(3)
+    ours, theirs = [tensor(values, device, True)], [torch.tensor(values, requires_grad=True)]
+    a, b = getattr(optim, name)(ours, **options), getattr(torch.optim, name)(theirs, **options)
+    for step in range(4):
+        grad = rng.standard_normal(7) * (np.arange(7) > 1)
+        grad[3:5] = (np.inf, -np.inf) if step == 1 else grad[3:5]
+        give(torch, ours, theirs, [grad], "float64")
+        a.step()
+        b.step()
+        agree(ours, theirs, "float64")
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+def test_groups_and_options_that_change(name, device):
+    torch = pytest.importorskip("torch")
+    ours, theirs = pair(torch, "float64", device)
+    options = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {}
+    a = getattr(optim, name)([{"params": ours[:2]}, {"params": ours[2:4], "lr": 0.2}], lr=0.05, **options)
+    b = getattr(torch.optim, name)([{"params": theirs[:2]}, {"params": theirs[2:4], "lr": 0.2}], lr=0.05, **options)
+    rng = np.random.default_rng(2)
+    for step in range(STEPS):
+        if step == 8:
+            for optimizer, values in ((a, ours), (b, theirs)):
+                optimizer.add_param_group({"params": values[4], "weight_decay": 0.1})
+        if step == 12:
+            for optimizer in (a, b):
+                optimizer.param_groups[0]["lr"] = 0.01
+                optimizer.param_groups[1]["weight_decay"] = 0.2
+        give(torch, ours, theirs, gradients(step, rng), "float64")
+        a.step()
+        b.step()
+        agree(ours, theirs, "float64")
+
+
+def test_momentum_switched_on_later(device):
+    """The first step with momentum sets the buffer, whenever it comes."""
+    torch = pytest.importorskip("torch")
+    ours, theirs = pair(torch, "float64", device)
+    a, b = optim.SGD(ours, lr=0.1, dampening=0.5), torch.optim.SGD(theirs, lr=0.1, dampening=0.5)
+    rng = np.random.default_rng(2)
+    for step in range(10):
+        a.param_groups[0]["momentum"] = b.param_groups[0]["momentum"] = 0.9 if step >= 4 else 0.0
+        give(torch, ours, theirs, gradients(step, rng), "float64")
+        a.step()
+        b.step()
+        agree(ours, theirs, "float64")
+
+
+def test_training_lowers_the_loss():
+    mg.manual_seed(0)
+    x = mg.random.normal(0.0, 1.0, (64, 4))
+    y = x @ mg.random.normal(0.0, 1.0, (4, 1))
+    for name, options in (("SGD", {"lr": 0.1}), ("Adam", {"lr": 0.1}), ("AdamW", {"lr": 0.1}), ("RMSprop", {"lr": 0.02}),
+                          ("Adagrad", {"lr": 0.5})):  # fmt: skip
+        model = nn.Linear(4, 1)
+        optimizer = getattr(optim, name)(model.parameters(), **options)
+        losses = []
+        for _ in range(100):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[-1] < 0.05 * losses[0], name
