@@ -20,5 +20,7 @@ cdef inline int itemsize(int code) noexcept nogil:
 cdef inline bint is_float(int code) noexcept nogil:
     return code >= FLOAT32
 
+cdef dict CODES                     # by the names of the dtypes, and Python's types
+
 cdef DType dtype_of(int code)
 cdef int code_of(object dtype, str op=*) except -1

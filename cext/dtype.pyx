@@ -53,7 +53,7 @@ float32 = DType("float32", 4, "f", FLOAT32)
 float64 = DType("float64", 8, "f", FLOAT64)
 
 cdef tuple TABLE = (bool_, int32, int64, float32, float64)
-cdef dict CODES = {bool: BOOL, int: INT64, float: FLOAT32}      # Python's types and the names
+CODES = {bool: BOOL, int: INT64, float: FLOAT32}
 for entry in TABLE:
     CODES[entry.name] = (<DType>entry).code
 

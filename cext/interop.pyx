@@ -11,10 +11,9 @@ import numpy as np
 from minigrad.engine.array cimport (
     MAX_NDIM, Array, DLManagedTensor, DLTensor, adopted, alias, empty, current_stream, parse_shape, transferred, view,
 )
-from minigrad.engine.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, code_of, itemsize
+from minigrad.engine.dtype cimport BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, code_of, itemsize
 
 
-cdef frozenset NAMES = frozenset({"bool", "int32", "int64", "float32", "float64"})
 cdef dict KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}      # of numbers, to DLPack
 
 
@@ -111,7 +110,7 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
             f"[{op}] expected a tensor or array-like, got {type(data).__name__}: {error}") from None
     if source.dtype.kind not in "biufc":
         raise TypeError(f"[{op}] expected numbers, got {type(data).__name__} of {source.dtype}")
-    if source.dtype.kind == "c" or code < 0 and source.dtype.name not in NAMES:
+    if source.dtype.kind == "c" or code < 0 and source.dtype.name not in CODES:
         raise TypeError(f"[{op}] expected float32, float64, int32, int64 or bool, got {source.dtype}: "
                         f"convert it first, or give a dtype")
     if code < 0:
