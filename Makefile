@@ -118,13 +118,16 @@ debug: $(VENV)/built $(VENV)/test
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug/lib MINIGRAD_EXPECT_BUILD=build/debug/lib $(IN)/pytest -n $(WORKERS) $(ARGS)
 
 # CPython itself leaks at exit and needs the sanitizer loaded first; PYTHONMALLOC shows it every allocation. Sizes beyond
-# memory are an error to be raised, not to abort at.
+# memory are an error to be raised, not to abort at. A report goes to a file: pytest would take what it captured with it.
+sanitize: REPORT = $(CURDIR)/build/sanitize/report
 sanitize: $(VENV)/built $(VENV)/test
 	MINIGRAD_SANITIZE=1 $(IN)/python setup.py -q build --build-lib build/sanitize/lib
+	rm -f $(REPORT).*
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/sanitize/lib MINIGRAD_EXPECT_BUILD=build/sanitize/lib PYTHONMALLOC=malloc \
-	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:log_path=$(REPORT) \
+	UBSAN_OPTIONS=print_stacktrace=1:log_path=$(REPORT) \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)" \
-	$(IN)/pytest -n $(WORKERS) $(ARGS)
+	$(IN)/pytest -n $(WORKERS) $(ARGS) || { cat $(REPORT).*; exit 1; }
 
 # --- distribution --------------------------------------------------------------------------------------------------
 

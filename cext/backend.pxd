@@ -8,15 +8,12 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         EXP, EXPM1, EXP2, LOG, LOG1P, LOG2, LOG10, SQRT, RSQRT, RECIPROCAL
         SIN, COS, TAN, ASIN, ACOS, ATAN, SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF
         SIGMOID, RELU, SOFTPLUS, GELU, SILU, ISNAN, ISINF, ISFINITE
-        UNARY_OPS
     cpdef enum Binary "mg::Binary":
         ADD, SUB, MUL, MAXIMUM, MINIMUM, FLOOR_DIVIDE, REMAINDER, POW, DIVIDE, ATAN2
         EQ, NE, LT, LE, GT, GE, AND, OR, XOR
         TANH_GRAD, SIGMOID_GRAD, RELU_GRAD, GELU_GRAD, SILU_GRAD, SOFTPLUS_GRAD
-        BINARY_OPS
     cpdef enum Reduce "mg::Reduce":
         SUM, PROD, MAX, MIN, ANY, ALL, ARGMAX, ARGMIN
-        REDUCE_OPS
 
 cdef class Backend:
     cpdef unary(self, int op, Array x, Array out)

@@ -5,7 +5,6 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         INT64
         FLOAT32
         FLOAT64
-        DTYPES
 
 cdef class DType:
     cdef readonly str name          # "float32"
