@@ -344,6 +344,30 @@ def test_workers_stay_on_the_cores_they_are_given():
     assert python(ONE_CORE) == "True True"
 
 
+TURNS = """
+import numpy as np
+import minigrad as mg
+def work():
+    mg.manual_seed(0)
+    x = mg.random.normal(shape=(500, 500)).requires_grad_()
+    (mg.layer_norm(x @ x, 500).exp()).sum().backward()
+    return x.grad.numpy().tobytes()
+mg.set_num_threads(2)
+before = work()
+a = np.ones((512, 512), np.float32)
+for threads in (2, 3, 1, 4, 2):
+    mg.set_num_threads(threads)
+    for _ in range(60):     # the threads of NumPy's product spin beside ours, who start more of them
+        assert (a @ a)[0, 0] == 512
+        assert work() == before, f"{threads} threads computed something else"
+print("same")
+"""
+
+
+def test_in_turns_with_threads_that_spin():
+    assert python(TURNS, OPENBLAS_NUM_THREADS="2") == "same"
+
+
 FORK = """
 import os, sys
 import minigrad as mg

@@ -43,11 +43,16 @@ using Word = std::atomic<uint32_t>;
 // one that yields for HELD or longer. For as long as CROWDED after that a worker that was woken, which goes first,
 // does not yield but keeps the core for SPIN_CROWDED. Each time it finds out anew can cost it the core for a whole
 // tick of Linux, 4 ms or more.
+//
+// Linux shares the core fairly between the two threads, though one of them only spins: a worker that has run for
+// more than its share does not get in when it is woken. So there are SHIFTS workers for each place from then on. They
+// queue for their jobs, the one that has slept the longest is woken first, and it has little to make up for.
 constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
 constexpr auto TAKEN = std::chrono::microseconds(3);
 constexpr auto SPIN_CROWDED = std::chrono::microseconds(30);
 constexpr auto HELD = std::chrono::microseconds(500);
 constexpr auto CROWDED = std::chrono::milliseconds(500);
+constexpr int SHIFTS = 4;
 
 struct alignas(64) Span {
     std::atomic<int64_t> next{0};  // the first element that nobody has claimed
@@ -76,7 +81,8 @@ alignas(64) std::atomic<bool> busy{false};  // a caller owns the pool
 std::atomic<int> limit{0};                  // threads in use; 0: not yet known
 std::atomic<int> started{0};                // workers, changed by the owner alone
 
-thread_local Clock::time_point crowded_until{};
+std::atomic<Clock::time_point> crowded_until{};  // by a thread that spins
+std::atomic<int> shifts{1};                      // workers for each place
 #ifdef __linux__
 thread_local cpu_set_t given, chosen;  // the cores that a worker may use, and what it has limited itself to
 #endif
@@ -111,7 +117,7 @@ void pause() {
 template <class Done>
 bool spin(Done done) {
     const auto start = Clock::now();
-    const bool crowded = start < crowded_until;
+    const bool crowded = start < crowded_until.load(std::memory_order_relaxed);
     auto now = start, before = start;
     for (; now < start + (crowded ? SPIN_CROWDED : SPIN); now = Clock::now())
         for (int i = 0; i < 16; i++) {
@@ -125,7 +131,10 @@ bool spin(Done done) {
         before = now;
         now = Clock::now();
     } while (now < start + YIELD && now < before + TAKEN);
-    if (now >= before + HELD) crowded_until = now + CROWDED;
+    if (now >= before + HELD) {
+        crowded_until.store(now + CROWDED, std::memory_order_relaxed);
+        shifts.store(SHIFTS, std::memory_order_relaxed);
+    }
     return done();
 }
 
@@ -207,15 +216,17 @@ void* work(void* argument) {
     }
 }
 
-void start_workers(int count) {
+// Makes them `shifts` for each of so many places beside the caller's.
+void start_workers(int places, int shifts) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the business of the caller's threads
-    for (int rank = started + 1; rank <= count; rank++) {
+    for (int number = started; number < places * shifts; number++) {
         pthread_t thread;
-        if (pthread_create(&thread, nullptr, work, reinterpret_cast<void*>(intptr_t(rank))) != 0) break;
+        const intptr_t rank = number % places + 1;
+        if (pthread_create(&thread, nullptr, work, reinterpret_cast<void*>(rank)) != 0) break;
         pthread_detach(thread);
-        started = rank;
+        started = number + 1;
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     // A new thread shares our core until the system balances the load, tens of milliseconds later. It begins
@@ -263,12 +274,13 @@ void set_threads(int count) {
 
 void parallel_for(int64_t n, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end), void* context) {
     const int64_t chunks = (n + grain - 1) / grain;
-    const int wanted = int(std::min<int64_t>(threads(), chunks)) - 1;
+    const int places = threads() - 1;
+    const int wanted = int(std::min<int64_t>(places, chunks - 1));
     if (wanted < 1 || busy.exchange(true, std::memory_order_acquire)) {
         for (int64_t begin = 0; begin < n; begin += grain) body(context, begin, std::min(begin + grain, n));
         return;
     }
-    if (started < wanted) start_workers(threads() - 1);
+    if (const int each = shifts.load(std::memory_order_relaxed); started < wanted * each) start_workers(places, each);
     job.core.store(current_core(), std::memory_order_relaxed);
     job.spans = std::min(wanted + 1, SPANS);
     for (int i = 0; i < job.spans; i++) {
