@@ -30,7 +30,8 @@ void by_channels(const Columns& at, Stage stage) {
 }
 
 // f(rows, columns, first element, block, first column) for every block of rows and tile of columns, or every plane:
-// rows = 1, columns = inner. A second pass goes backwards: it begins with what the first one left in the cache.
+// rows = 1, columns = inner; of the channels of `part`. A second pass goes backwards: it begins with what the first one
+// left in the cache.
 template <bool backwards = false, class F>
 void over_blocks(const Columns& at, Channels part, F f) {
     const auto each = [](int64_t n, int64_t grain, auto job) {
@@ -46,11 +47,11 @@ void over_blocks(const Columns& at, Channels part, F f) {
         });
         return;
     }
-    const int64_t tiles = (at.columns + TILE - 1) / TILE, work = Columns::ROWS * minimum(TILE, at.columns);
-    each(at.blocks * tiles, 1 + NORM_GRAIN / (1 + work), [&](int64_t i) {
-        const int64_t block = i / tiles, first = block * Columns::ROWS, column = i % tiles * TILE;
-        f(minimum(Columns::ROWS, at.outer - first), minimum(TILE, at.columns - column), first * at.columns + column,
-          block, column);
+    const int64_t left = part.begin * at.repeat, right = part.end * at.repeat, tiles = (right - left + TILE - 1) / TILE;
+    each(at.blocks * tiles, 1 + NORM_GRAIN / (1 + at.rows * minimum(TILE, right - left)), [&](int64_t i) {
+        const int64_t block = i / tiles, first = block * at.rows, column = left + i % tiles * TILE;
+        f(minimum(at.rows, at.outer - first), minimum(TILE, right - column), first * at.columns + column, block,
+          column);
     });
 }
 
@@ -117,37 +118,45 @@ MG_INLINE void ask_ahead(const Columns& at, Channels part, const T* plane) {
 
 // ── sums ──
 
-// first[c], second[c] += what f(at, row, sum) adds to sum.v[0] and sum.v[1], of all rows; in T, for ROWS rows or fewer
+// first[c], second[c] = what f(at, row, sum) adds to sum.v[0] and sum.v[1], of all rows; in T for RUN of them
 template <class T, class F, class... From>
 MG_INLINE void column_sums(int64_t rows, int64_t stride, int64_t columns, double* first, double* second, F f,
                            From... from) {
+    constexpr int64_t RUN = 64;
     T sum[2][TILE];
-    for (int64_t c = 0; c < columns; c++) sum[0][c] = sum[1][c] = 0;
-    over_rows<T>(
-        rows, stride, columns, [&](auto at) MG_INLINED { return Held<T, 2>{at.load(sum[0]), at.load(sum[1])}; }, f,
-        [&](auto at, auto& held) MG_INLINED {
-            at.store(sum[0], held.v[0]);
-            at.store(sum[1], held.v[1]);
-        },
-        from...);
-    for (int64_t c = 0; c < columns; c++) first[c] = sum[0][c], second[c] = sum[1][c];
+    for (int64_t c = 0; c < columns; c++) first[c] = second[c] = 0;
+    for (int64_t r = 0; r < rows; r += RUN) {
+        for (int64_t c = 0; c < columns; c++) sum[0][c] = sum[1][c] = 0;
+        over_rows<T>(
+            minimum(RUN, rows - r), stride, columns,
+            [&](auto at) MG_INLINED { return Held<T, 2>{at.load(sum[0]), at.load(sum[1])}; },
+            [&](auto at, int64_t row, auto& held) MG_INLINED { f(at, row + r * stride, held); },
+            [&](auto at, auto& held) MG_INLINED {
+                at.store(sum[0], held.v[0]);
+                at.store(sum[1], held.v[1]);
+            },
+            (from + r * stride)...);
+        for (int64_t c = 0; c < columns; c++) first[c] += sum[0][c], second[c] += sum[1][c];
+    }
 }
 
-// The means of the columns and the sums of squared deviations from them; the center as in `moments_of`
-template <class T>
-void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, double* mean, double* m2) {
+// The means of the columns and the sums of squared deviations from them; the center as in `moments_of`.
+// meanwhile(at, row) is called once for every register of x.
+template <class T, class F>
+void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, double* mean, double* m2, F meanwhile) {
     T center[TILE];
     const int64_t four = rows < 4 ? 0 : stride;
     const double inverse = 1 / double(rows);
     for (int64_t c = 0; c < columns; c++)
         center[c] = (x[c] * T(0.25) + x[c + four] * T(0.25)) + (x[c + 2 * four] * T(0.25) + x[c + 3 * four] * T(0.25));
-    const auto add_up = [&](double* first, double* second) {
+    const auto add_up = [&](double* first, double* second, auto meanwhile) {
         column_sums<T>(
             rows, stride, columns, first, second,
             [&](auto at, int64_t row, auto& sum) MG_INLINED {
                 const Vector<T> d = at.load(x + row) - at.load(center);
                 sum.v[0] += d;
                 sum.v[1] += d * d;
+                meanwhile(at, row);
             },
             x);
     };
@@ -157,7 +166,7 @@ void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, d
         m2[c] = rest < 0 ? 0 : rest;
         return int64_t(shift * sum <= 4 * rest);
     };
-    add_up(mean, m2);
+    add_up(mean, m2, meanwhile);
     int64_t settled[TILE], count = 0;  // as wide as what they come from, for the vectorizer
     for (int64_t c = 0; c < columns; c++) count += settled[c] = settle(c, mean[c], m2[c]);
     if (count == columns) return;
@@ -165,13 +174,14 @@ void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, d
     // what a column comes to does not depend on the others
     for (int64_t c = 0; c < columns; c++) center[c] = settled[c] ? center[c] : T(mean[c]);
     double total[2][TILE];
-    add_up(total[0], total[1]);
+    add_up(total[0], total[1], [](auto, int64_t) MG_INLINED {});
     for (int64_t c = 0; c < columns; c++)
         if (!settled[c]) settle(c, total[0][c], total[1][c]);
 }
 
-template <class T>
-void block_moments(const Columns& at, Channels part, const T* x, double* mean, double* m2) {
+// meanwhile(at, first element, first column) for every register of a matrix
+template <class T, class F>
+void block_moments(const Columns& at, Channels part, const T* x, double* mean, double* m2, F meanwhile) {
     over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t block, int64_t column) {
         const int64_t to = block * at.columns + column;
         if (at.planes()) {
@@ -180,7 +190,9 @@ void block_moments(const Columns& at, Channels part, const T* x, double* mean, d
             mean[to] = m.mean();
             m2[to] = m.variance * double(columns);
         } else {
-            column_moments(rows, at.columns, columns, x + first, mean + to, m2 + to);
+            column_moments(rows, at.columns, columns, x + first, mean + to, m2 + to,
+                           [=](auto i, int64_t row) MG_INLINED { meanwhile(i, first + row, column); });
+            finish_streams();  // of what may have been written meanwhile
         }
     });
 }
@@ -195,7 +207,7 @@ void merge_moments(const Columns& at, Channels part, const double* mean, const d
         for (int64_t c = 0; c < columns; c++) center[c] = square[c] = 0;
         const double* first = mean + channel * at.repeat;
         const auto size = [&](int64_t b) {
-            return double(at.planes() ? at.inner : minimum(Columns::ROWS, at.outer - b * Columns::ROWS));
+            return double(at.planes() ? at.inner : minimum(at.rows, at.outer - b * at.rows));
         };
         const double rows = double(at.planes() ? at.outer * at.inner : at.outer);
         for (int64_t b = 0; b < at.blocks; b++) {
@@ -289,6 +301,15 @@ struct Coefficients {
     }
 };
 
+// How far, in channels, the map follows behind the sums: all of them where y stays in the cache. Where it does not, the
+// map waits for memory and the sums for the cache, so that they run beside each other.
+template <class T>
+int64_t lag(const Columns& at, const T* y) {
+    constexpr int64_t PARTS = 4, UNIT = 2 * LANES<T>;  // of the two registers of `over_rows`
+    if (at.planes() || choose_walk<T>(at.outer, at.columns, y, at.columns) != STREAMED) return at.channels;
+    return (at.channels + PARTS * UNIT - 1) / (PARTS * UNIT) * UNIT;
+}
+
 // y = (x - center) scale + offset, in the order of the coefficients
 template <class T>
 void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& by, T* y) {
@@ -364,22 +385,33 @@ void standardize(const Columns& at, const Coefficients<T>& by, int64_t c, double
 
 template <class T>
 void batch_norm(int64_t outer, int64_t channels, int64_t inner, const void* x_, const void* gamma, const void* beta,
-                double eps, void* y, void* mean_, void* var_, double* statistics, double* scratch) {
+                double eps, void* y_, void* mean_, void* var_, double* statistics, double* scratch) {
     if (outer * channels * inner == 0) return;
     const Columns at(outer, channels, inner);
     const T* x = static_cast<const T*>(x_);
-    T *mean = static_cast<T*>(mean_), *var = static_cast<T*>(var_);
+    T *y = static_cast<T*>(y_), *mean = static_cast<T*>(mean_), *var = static_cast<T*>(var_);
     double *means = scratch, *m2 = scratch + at.blocks * at.columns;
     const Coefficients<T> by(at, scratch);
-    by_channels<T>(at, [&](Channels part) {
-        block_moments(at, part, x, means, m2);
-        merge_moments(at, part, means, m2, [=, &at](int64_t c, double center, double variance) {
-            mean[c] = T(center);
-            var[c] = T(variance);
-            standardize(at, by, c, center, 1 / __builtin_sqrt(variance + eps), static_cast<const T*>(gamma),
-                        static_cast<const T*>(beta), statistics);
-        });
-        apply(at, part, x, by, static_cast<T*>(y));
+    by_channels<T>(at, [&](Channels all) {
+        const int64_t behind = minimum(lag(at, y), all.end - all.begin), back = behind * at.repeat;
+        for (int64_t c = all.begin; c < all.end; c += behind) {
+            const Channels part{c, minimum(c + behind, all.end)};
+            if (c == all.begin)
+                block_moments(at, part, x, means, m2, [](auto, int64_t, int64_t) MG_INLINED {});
+            else
+                block_moments(at, part, x, means, m2, [=](auto i, int64_t first, int64_t column) MG_INLINED {
+                    first -= back, column -= back;
+                    const Vector<T> d = i.load(x + first) - i.load(by.of[0] + column);
+                    write<STREAMED>(i, y + first, d * i.load(by.of[1] + column) + i.load(by.of[2] + column));
+                });
+            merge_moments(at, part, means, m2, [=, &at](int64_t c, double center, double variance) {
+                mean[c] = T(center);
+                var[c] = T(variance);
+                standardize(at, by, c, center, 1 / __builtin_sqrt(variance + eps), static_cast<const T*>(gamma),
+                            static_cast<const T*>(beta), statistics);
+            });
+        }
+        apply(at, {all.end - behind, all.end}, x, by, y);
     });
 }
 

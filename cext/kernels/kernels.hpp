@@ -256,10 +256,10 @@ constexpr int64_t layer_norm_partials(int64_t rows) { return (rows + LAYER_NORM_
 
 // How x[outer, channels, inner] is read where sums run over outer and inner: as a plane of `inner` elements for each
 // block (an index of outer) and column (a channel); or, where planes are short, as a matrix whose columns are
-// channels * inner, in blocks of ROWS rows. Both depend on the shape alone.
+// channels * inner, in blocks of `rows` rows. All depend on the shape alone.
 struct Columns {
-    static constexpr int64_t SHORT_PLANE = 64, ROWS = 64;
-    int64_t outer, channels, inner, repeat, columns, blocks;  // repeat: columns of one channel
+    static constexpr int64_t SHORT_PLANE = 64, MANY_ROWS = 4096;
+    int64_t outer, channels, inner, repeat, columns, rows, blocks;  // repeat: columns of one channel
 
     constexpr Columns(int64_t outer, int64_t channels, int64_t inner)
         : outer(outer),
@@ -267,7 +267,8 @@ struct Columns {
           inner(inner),
           repeat(inner < SHORT_PLANE ? inner : 1),
           columns(channels * repeat),
-          blocks(planes() ? outer : (outer + ROWS - 1) / ROWS) {}
+          rows(outer < MANY_ROWS ? 64 : 256),
+          blocks(planes() ? outer : (outer + rows - 1) / rows) {}
     constexpr bool planes() const { return inner >= SHORT_PLANE; }
 };
 constexpr int64_t batch_norm_scratch(int64_t outer, int64_t channels, int64_t inner) {

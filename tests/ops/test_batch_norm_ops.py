@@ -142,7 +142,7 @@ def test_nan_stays_in_its_channel(device, rng):
         assert np.isnan(array(y)[:, channel]).all()
 
 
-@pytest.mark.parametrize("shape", [(3001, 65), (3001, 650), (200, 20, 40), (50, 30, 20, 20)])
+@pytest.mark.parametrize("shape", [(3001, 65), (3001, 650), (4200, 528), (200, 20, 40), (50, 30, 20, 20)])
 def test_threads_change_nothing(shape, device, rng):
     """The sums over the batch are cut by the shape alone."""
     inputs, threads, found = draw(shape, rng), mg.get_num_threads(), []
@@ -159,8 +159,13 @@ def test_threads_change_nothing(shape, device, rng):
 
 def test_outputs_that_bypass_the_cache(device, rng):
     """8 MiB and more: channels give bit for bit what they give among fewer, whose output is small."""
-    for shape, some in (((2100, 1024), slice(512, 768)), ((40, 64, 1024), slice(5, 9))):
+    cases = (
+        ((2100, 1024), slice(512, 768)), ((40, 64, 1024), slice(5, 9)),
+        ((4200, 528), slice(350, 528)), ((4100, 43, 12), slice(20, 43)), ((2100, 2080), slice(0, 1100)),
+    )  # fmt: skip
+    for shape, some in cases:
         x, w, b, g = draw(shape, rng)
+        x[:4, ::5] += 3e3  # these begin far from their mean and need a second pass
         together = run(x, w, b, g, device)
         assert together[0].nbytes >= 8 << 20
         few = run(np.ascontiguousarray(x[:, some]), w[some], b[some], np.ascontiguousarray(g[:, some]), device)
