@@ -1,7 +1,8 @@
 // The thread pool: one job at a time, its chunks claimed from one atomic counter per thread.
 //
-// Every thread begins with a span of neighbouring chunks of its own, the same one in every job: what it wrote in one
-// operation it reads in the next, from its own cache. Then it helps with the spans of the others.
+// The caller and every worker have a place, 0 for the caller, and begin with the span of neighbouring chunks that goes
+// with it, the same one in every job: what was written in one operation is read in the next from the same cache. Then
+// they help with the spans of the others.
 //
 // A worker may touch the job only between joining and leaving it, and it can join only while the gate
 // is open. The caller closes the gate once all chunks are claimed and then waits for the workers inside:
@@ -37,35 +38,39 @@ using Word = std::atomic<uint32_t>;
 // An idle worker looks out for the next operation of a training step for this long before it sleeps: waking
 // a sleeper can cost tens of microseconds. After SPIN it yields its core to any thread that wants it, such as
 // those of another library's pool. If the core is gone for as long as TAKEN, some other thread is there, and it
-// sleeps at once: a thread that wakes is given a free core, or goes first; one that merely waits is not.
+// sleeps at once: a thread that wakes is given a free core, or mostly goes first; one that merely waits is not.
 //
 // A thread that spins without yielding, as idle workers of OpenBLAS do for tens of milliseconds, takes the core of
-// one that yields for HELD or longer. For as long as CROWDED after that a worker that was woken, which goes first,
-// does not yield but keeps the core for SPIN_CROWDED. Each time it finds out anew can cost it the core for a whole
-// tick of Linux, 4 ms or more.
+// one that yields for HELD or longer. For as long as CROWDED after that nobody here yields: who waits keeps the core
+// for SPIN_CROWDED and then sleeps. Each time we find out anew can cost a whole tick of Linux, 4 ms or more.
 //
-// Linux shares the core fairly between the two threads, though one of them only spins: a worker that has run for
-// more than its share does not get in when it is woken. So there are SHIFTS workers for each place from then on. They
-// queue for their jobs, the one that has slept the longest is woken first, and it has little to make up for.
+// Linux shares the core fairly between the two threads, though one of them only spins: a worker that has run for more
+// than its share does not get in when it is woken. So there are SHIFTS workers for each place while it is crowded, who
+// queue for the jobs. Linux wakes the one that has slept the longest, and it has little to make up for; where it does
+// not get in all the same, it still counts as asleep, and the next job wakes another.
 constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
 constexpr auto TAKEN = std::chrono::microseconds(3);
 constexpr auto SPIN_CROWDED = std::chrono::microseconds(30);
 constexpr auto HELD = std::chrono::microseconds(500);
 constexpr auto CROWDED = std::chrono::milliseconds(500);
+#ifdef __linux__
 constexpr int SHIFTS = 4;
+#else
+constexpr int SHIFTS = 1;  // no queue: all are woken
+#endif
 
 struct alignas(64) Span {
     std::atomic<int64_t> next{0};  // the first element that nobody has claimed
     int64_t end = 0;
 };
-constexpr int SPANS = 64;  // more threads than these share them
+constexpr int SPANS = 64;  // more places than these share them
 
 constexpr uint32_t OPEN = 1u << 31, CALLER_SLEEPS = 1u << 30, INSIDE = CALLER_SLEEPS - 1;
 
 struct alignas(64) Job {
     Word gate{0};               // OPEN | CALLER_SLEEPS | number of workers inside
     std::atomic<int> core{-1};  // the caller's
-    int spans = 0;
+    int places = 0, spans = 0;  // places beside the caller's; spans of chunks
     int64_t grain = 0;
     void (*body)(void*, int64_t, int64_t) = nullptr;
     void* context = nullptr;
@@ -79,10 +84,13 @@ struct alignas(64) Signal {
 
 alignas(64) std::atomic<bool> busy{false};  // a caller owns the pool
 std::atomic<int> limit{0};                  // threads in use; 0: not yet known
-std::atomic<int> started{0};                // workers, changed by the owner alone
+
+// Of the workers; the owner alone changes them
+std::atomic<int> started{0};
+std::atomic<int> in_use{0};  // those with a number from here on stay out
+int most = INT_MAX;          // what the system allows
 
 std::atomic<Clock::time_point> crowded_until{};  // by a thread that spins
-std::atomic<int> shifts{1};                      // workers for each place
 #ifdef __linux__
 thread_local cpu_set_t given, chosen;  // the cores that a worker may use, and what it has limited itself to
 #endif
@@ -131,10 +139,7 @@ bool spin(Done done) {
         before = now;
         now = Clock::now();
     } while (now < start + YIELD && now < before + TAKEN);
-    if (now >= before + HELD) {
-        crowded_until.store(now + CROWDED, std::memory_order_relaxed);
-        shifts.store(SHIFTS, std::memory_order_relaxed);
-    }
+    if (now >= before + HELD) crowded_until.store(now + CROWDED, std::memory_order_relaxed);
     return done();
 }
 
@@ -164,11 +169,10 @@ void leave_core_of_caller() {
 #endif
 }
 
-// The share of the thread `rank`: 0 is the caller.
-void run_chunks(int rank) {
+void run_chunks(int place) {
     const int64_t grain = job.grain;
     for (int i = 0; i < job.spans; i++) {
-        Span& span = job.span[(rank + i) % job.spans];
+        Span& span = job.span[(place + i) % job.spans];
         for (;;) {
             const int64_t begin = span.next.fetch_add(grain, std::memory_order_relaxed);
             if (begin >= span.end) break;
@@ -198,33 +202,41 @@ void sleep_while(std::atomic<T>& word, T old) {
     signals.sleeping.fetch_sub(1);
 }
 
-// The loop of worker `rank`, 1 or more; those beyond the limit stay out.
+// The loop of a worker, numbered from 0
 void* work(void* argument) {
-    const auto rank = static_cast<int>(reinterpret_cast<intptr_t>(argument));
+    const auto number = static_cast<int>(reinterpret_cast<intptr_t>(argument));
     uint32_t seen = signals.jobs.load();
     sleep_while(signals.jobs, seen);
     for (;;) {
         seen = signals.jobs.load(std::memory_order_acquire);
         leave_core_of_caller();
         if (join()) {
-            run_chunks(rank);
+            run_chunks(1 + number % job.places);
             leave();
         }
-        for (int count = limit.load(); rank >= count; count = limit.load()) sleep_while(limit, count);
+        for (int count = in_use.load(); number >= count; count = in_use.load()) sleep_while(in_use, count);
         if (!spin([&] { return signals.jobs.load(std::memory_order_acquire) != seen; }))
             sleep_while(signals.jobs, seen);
     }
 }
 
-// Makes them `shifts` for each of so many places beside the caller's.
-void start_workers(int places, int shifts) {
+int workers_for(int places) {
+    const auto until = crowded_until.load(std::memory_order_relaxed);
+    const bool crowded = until != Clock::time_point{} && Clock::now() < until;
+    const int64_t queue = crowded ? std::min<int64_t>(int64_t{places} * SHIFTS, SPANS) : 0;
+    return int(std::min<int64_t>(most, std::max<int64_t>(places, queue)));
+}
+
+void start_workers(int count) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the business of the caller's threads
-    for (int number = started; number < places * shifts; number++) {
+    for (int number = started; number < count; number++) {
         pthread_t thread;
-        const intptr_t rank = number % places + 1;
-        if (pthread_create(&thread, nullptr, work, reinterpret_cast<void*>(rank)) != 0) break;
+        if (pthread_create(&thread, nullptr, work, reinterpret_cast<void*>(intptr_t{number})) != 0) {
+            most = number;
+            break;
+        }
         pthread_detach(thread);
         started = number + 1;
     }
@@ -237,7 +249,9 @@ void start_workers(int places, int shifts) {
 void reset_after_fork() {
     job.gate = 0;
     signals.sleeping = 0;
-    started = 0;
+    started = in_use = 0;
+    most = INT_MAX;
+    crowded_until = Clock::time_point{};
     busy = false;
 }
 
@@ -269,7 +283,6 @@ int threads() {
 void set_threads(int count) {
     threads();  // registers the fork handler
     limit = std::max(1, count);
-    wake(limit, INT_MAX);
 }
 
 void parallel_for(int64_t n, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end), void* context) {
@@ -280,8 +293,13 @@ void parallel_for(int64_t n, int64_t grain, void (*body)(void* context, int64_t 
         for (int64_t begin = 0; begin < n; begin += grain) body(context, begin, std::min(begin + grain, n));
         return;
     }
-    if (const int each = shifts.load(std::memory_order_relaxed); started < wanted * each) start_workers(places, each);
+    if (const int count = workers_for(places); count != in_use.load(std::memory_order_relaxed)) {
+        in_use = count;
+        if (started < count) start_workers(count);
+        wake(in_use, INT_MAX);
+    }
     job.core.store(current_core(), std::memory_order_relaxed);
+    job.places = places;
     job.spans = std::min(wanted + 1, SPANS);
     for (int i = 0; i < job.spans; i++) {
         job.span[i].next.store(chunks * i / job.spans * grain, std::memory_order_relaxed);
