@@ -5,8 +5,11 @@ cdef extern from "runtime/pool.hpp" namespace "mg" nogil:
     int threads()
     void set_threads(int count)
 
-# Kernels are passed on to `launch` unseen, so their types stay C++'s.
 cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
+    enum:
+        UNARY_OPS, BINARY_OPS, REDUCE_OPS, DTYPES
+
+    # kernels are passed on to `launch` unseen, so their types stay C++'s
     ctypedef void (*Loop "mg::Loop")(int64_t, char**, const int64_t*) noexcept nogil
     ctypedef void (*Reduction "mg::Reduction")(int64_t, int64_t, int64_t, const void*, void*) noexcept nogil
     cppclass Kernel:

@@ -53,6 +53,9 @@ cdef int elementwise(str what, Loop loop, int operands, Array a, Array b, Array 
 
 def is_defined(str primitive, int op, int code):
     """bool: whether "unary", "binary" or "reduce" has this operation for a dtype; every device has what the CPU has."""
+    cdef int ops = UNARY_OPS if primitive == "unary" else BINARY_OPS if primitive == "binary" else REDUCE_OPS
+    if not (0 <= op < ops and 0 <= code < DTYPES):
+        raise IndexError(f"[{primitive}] expected op below {ops} and code below {DTYPES}, got {op}, {code}")
     if primitive == "unary":
         return kernels.unary[op][code] != NULL
     if primitive == "binary":

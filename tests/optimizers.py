@@ -55,5 +55,5 @@ def agree(ours, theirs, dtype):
         np.testing.assert_allclose(array(a), b.detach().numpy(), **close)
 
 
-def leaf():
+def two_ones():
     return mg.ones(2, requires_grad=True)

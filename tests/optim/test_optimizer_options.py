@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from optimizers import leaf
+from optimizers import two_ones
 
 import minigrad as mg
 from minigrad import optim
@@ -17,19 +17,19 @@ from minigrad import optim
 def test_options_out_of_range(name, options):
     key = next(iter(options))
     with pytest.raises(ValueError, match=rf"\[{name}\] expected {key} >= 0, got"):
-        getattr(optim, name)([leaf()], **options)
+        getattr(optim, name)([two_ones()], **options)
     with pytest.raises(ValueError, match=rf"\[{name}\] expected {key} >= 0, got"):
-        getattr(optim, name)([{"params": [leaf()], **options}])
+        getattr(optim, name)([{"params": [two_ones()], **options}])
 
 
 @pytest.mark.parametrize("build", [
-    lambda: optim.SGD([leaf()], momentum=-0.1), lambda: optim.SGD([leaf()], nesterov=True),
-    lambda: optim.SGD([leaf()], momentum=0.9, dampening=0.1, nesterov=True),
-    lambda: optim.Adam([leaf()], betas=(1.0, 0.9)),
-    lambda: optim.Adam([leaf()], betas=(0.9, -0.1)), lambda: optim.AdamW([leaf()], betas=(0.9,)),
-    lambda: optim.Adam([leaf()], eps=-1e-8), lambda: optim.RMSprop([leaf()], alpha=-1.0),
-    lambda: optim.RMSprop([leaf()], momentum=-1.0), lambda: optim.Adagrad([leaf()], lr_decay=-1.0),
-    lambda: optim.Adagrad([leaf()], initial_accumulator_value=-1.0),
+    lambda: optim.SGD([two_ones()], momentum=-0.1), lambda: optim.SGD([two_ones()], nesterov=True),
+    lambda: optim.SGD([two_ones()], momentum=0.9, dampening=0.1, nesterov=True),
+    lambda: optim.Adam([two_ones()], betas=(1.0, 0.9)),
+    lambda: optim.Adam([two_ones()], betas=(0.9, -0.1)), lambda: optim.AdamW([two_ones()], betas=(0.9,)),
+    lambda: optim.Adam([two_ones()], eps=-1e-8), lambda: optim.RMSprop([two_ones()], alpha=-1.0),
+    lambda: optim.RMSprop([two_ones()], momentum=-1.0), lambda: optim.Adagrad([two_ones()], lr_decay=-1.0),
+    lambda: optim.Adagrad([two_ones()], initial_accumulator_value=-1.0),
 ])  # fmt: skip
 def test_more_options_out_of_range(build):
     with pytest.raises(ValueError, match=r"\[(SGD|AdamW?|RMSprop|Adagrad)\]"):
@@ -48,7 +48,7 @@ def test_more_options_out_of_range(build):
     ("SGD", None, ValueError, "expected groups with lr, got"),
 ])  # fmt: skip
 def test_options_set_between_steps_are_checked_before_any_move(name, change, error, message):
-    x, y = leaf(), leaf()
+    x, y = two_ones(), two_ones()
     optimizer = getattr(optim, name)([{"params": [x]}, {"params": [y]}])
     x.grad = y.grad = mg.ones(2)
     optimizer.step()
@@ -69,7 +69,7 @@ def test_options_set_between_steps_are_checked_before_any_move(name, change, err
 
 
 def test_wrong_parameters():
-    x = leaf()
+    x = two_ones()
     for params in ([], iter([])):
         with pytest.raises(ValueError, match=r"\[SGD\] expected at least one parameter, got none"):
             optim.SGD(params)
@@ -87,13 +87,13 @@ def test_wrong_parameters():
     with pytest.raises(ValueError, match="given twice"):
         optim.SGD([x, x])
     with pytest.raises(ValueError, match="given twice"):
-        optim.SGD([{"params": [x]}, {"params": [leaf(), x]}])
+        optim.SGD([{"params": [x]}, {"params": [two_ones(), x]}])
     with pytest.raises(ValueError, match="expected leaves"):
         optim.SGD([x * 2])
 
 
 def test_a_refused_group_leaves_no_trace():
-    x, y = leaf(), leaf()
+    x, y = two_ones(), two_ones()
     optimizer = optim.SGD([x])
     with pytest.raises(ValueError, match="lr"):
         optimizer.add_param_group({"params": [y], "lr": -1.0})
@@ -105,7 +105,7 @@ def test_a_refused_group_leaves_no_trace():
 
 
 def test_repr():
-    assert repr(optim.SGD([leaf()], lr=0.1)) == (
+    assert repr(optim.SGD([two_ones()], lr=0.1)) == (
         "SGD (\nParameter group 0\n    dampening: 0.0\n    lr: 0.1\n    momentum: 0.0\n    nesterov: False\n"
         "    weight_decay: 0.0\n)"
     )

@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 from checks import array
-from optimizers import agree, give, gradients, leaf, pair
+from optimizers import agree, give, gradients, pair, two_ones
 
 import minigrad as mg
 from minigrad import optim
@@ -112,7 +112,7 @@ def test_a_state_of_momentum_for_one_of_two(device):
     (lambda o, p: setattr(o, "state", None), TypeError, "expected state to be a dict, got None"),
 ])  # fmt: skip
 def test_a_state_that_is_none_moves_nothing(edit, error, message):
-    x, y = leaf(), leaf()
+    x, y = two_ones(), two_ones()
     optimizer = optim.Adam([{"params": [x]}, {"params": [y]}])
     for p in (x, y):
         p.grad = mg.ones(2)
@@ -137,7 +137,7 @@ def test_a_first_step_without_memory_can_be_tried_again(monkeypatch):
         return mg.full_like(*args, **kwargs)
 
     monkeypatch.setattr("minigrad.optim.optimizer.full_like", full_like)
-    x, y = leaf(), leaf()
+    x, y = two_ones(), two_ones()
     optimizer = optim.Adam([x, y], lr=0.5)
     x.grad = y.grad = mg.ones(2)
     with pytest.raises(MemoryError):

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from checks import array, tensor
-from optimizers import CASES, SHAPES, STEPS, agree, give, gradients, leaf, pair
+from optimizers import CASES, SHAPES, STEPS, agree, give, gradients, pair, two_ones
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -95,7 +95,7 @@ def test_state_dict_shares_tensors_and_loading_copies_them():
 
 
 def test_state_dict_leaves_out_what_is_trained_no_more():
-    x, y = leaf(), leaf()
+    x, y = two_ones(), two_ones()
     optimizer = optim.Adam([x])
     x.grad = y.grad = mg.ones(2)
     optimizer.step()
@@ -145,7 +145,7 @@ def change(*keys, **values):
 def test_damaged_state_is_refused_whole(name, needed):
     """Whatever is missing or wrong: the error says so, and options and state stay."""
     first, buffer = needed[1] if needed else "momentum_buffer", {"SGD": "momentum_buffer", "RMSprop": "grad_avg"}.get(name)
-    x = [leaf(), mg.ones(3, requires_grad=True)]
+    x = [two_ones(), mg.ones(3, requires_grad=True)]
     options = {"SGD": {"momentum": 0.9}, "RMSprop": {"centered": True}}.get(name, {})
     optimizer = getattr(optim, name)(x, lr=0.5, **options)
     for parameter in x:

@@ -136,3 +136,21 @@ def test_a_parameter_that_moves_is_planned_anew():
         optimizer.step()
         together = [("cpu", "cpu"), (device, device)]
         assert steps[-1] == ([together] if device == "cpu" else [[pair] for pair in together])
+
+
+def test_training_lowers_the_loss():
+    mg.manual_seed(0)
+    x = mg.random.normal(0.0, 1.0, (64, 4))
+    y = x @ mg.random.normal(0.0, 1.0, (4, 1))
+    for name, options in (("SGD", {"lr": 0.1}), ("Adam", {"lr": 0.1}), ("AdamW", {"lr": 0.1}), ("RMSprop", {"lr": 0.02}),
+                          ("Adagrad", {"lr": 0.5})):  # fmt: skip
+        model = nn.Linear(4, 1)
+        optimizer = getattr(optim, name)(model.parameters(), **options)
+        losses = []
+        for _ in range(100):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[-1] < 0.05 * losses[0], name
