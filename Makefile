@@ -119,8 +119,9 @@ debug: $(VENV)/built $(VENV)/test
 
 # CPython itself leaks at exit and needs the sanitizer loaded first; PYTHONMALLOC shows it every allocation. Sizes beyond
 # memory are an error to be raised, not to abort at. Freed memory is held back for a while, so that its use is seen; for
-# the tests of memory only 4 MB of it, which is full before they begin to measure. A report goes to a file, because
-# pytest takes what it captured with it, and is an error whatever became of the process.
+# the tests of memory, which run in a process of their own whatever ARGS says, only 4 MB of it: full before they begin to
+# measure. A report goes to a file, because pytest takes what it captured with it, and is an error whatever became of the
+# process; the warning that there is no such memory is none.
 sanitize: REPORT = $(CURDIR)/build/sanitize/report
 sanitize: $(VENV)/built $(VENV)/test
 	MINIGRAD_SANITIZE=1 $(IN)/python setup.py -q build --build-lib build/sanitize/lib
@@ -131,7 +132,7 @@ sanitize: $(VENV)/built $(VENV)/test
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)"; \
 	$(IN)/pytest -n $(WORKERS) --ignore tests/test_memory.py $(ARGS); suite=$$?; \
 	ASAN_OPTIONS=$$ASAN_OPTIONS:quarantine_size_mb=4 $(IN)/pytest tests/test_memory.py; memory=$$?; \
-	if cat $(REPORT).* 2> /dev/null; then exit 1; fi; exit $$((suite | memory))
+	if cat $(REPORT).* 2> /dev/null | grep -v 'WARNING: AddressSanitizer failed to allocate'; then exit 1; fi; exit $$((suite | memory))
 
 # --- distribution --------------------------------------------------------------------------------------------------
 

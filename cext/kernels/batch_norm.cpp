@@ -301,8 +301,8 @@ struct Coefficients {
     }
 };
 
-// How far, in channels, the map follows behind the sums: all of them where y stays in the cache. Where it does not, the
-// map waits for memory and the sums for the cache, so that they run beside each other.
+// How far, in channels, the map follows behind the sums: all of them unless y is streamed. Then the map waits for its
+// writes and the sums for what they read, so that they run beside each other.
 template <class T>
 int64_t lag(const Columns& at, const T* y) {
     constexpr int64_t PARTS = 4, UNIT = 2 * LANES<T>;  // of the two registers of `over_rows`

@@ -1,4 +1,4 @@
-// The thread pool: one job at a time, its chunks claimed from one atomic counter per thread.
+// The thread pool: one job at a time, its chunks claimed from one atomic counter per place.
 //
 // The caller and every worker have a place, 0 for the caller, and begin with the span of neighbouring chunks that goes
 // with it, the same one in every job: what was written in one operation is read in the next from the same cache. Then
@@ -85,10 +85,10 @@ struct alignas(64) Signal {
 alignas(64) std::atomic<bool> busy{false};  // a caller owns the pool
 std::atomic<int> limit{0};                  // threads in use; 0: not yet known
 
-// Of the workers; the owner alone changes them
+// Of the workers
 std::atomic<int> started{0};
-std::atomic<int> in_use{0};  // those with a number from here on stay out
-int most = INT_MAX;          // what the system allows
+std::atomic<int> in_use{0};      // those with a number from here on stay out
+std::atomic<int> most{INT_MAX};  // what the system allowed when it refused one; asked again after set_threads
 
 std::atomic<Clock::time_point> crowded_until{};  // by a thread that spins
 #ifdef __linux__
@@ -224,7 +224,7 @@ int workers_for(int places) {
     const auto until = crowded_until.load(std::memory_order_relaxed);
     const bool crowded = until != Clock::time_point{} && Clock::now() < until;
     const int64_t queue = crowded ? std::min<int64_t>(int64_t{places} * SHIFTS, SPANS) : 0;
-    return int(std::min<int64_t>(most, std::max<int64_t>(places, queue)));
+    return int(std::min<int64_t>(most.load(std::memory_order_relaxed), std::max<int64_t>(places, queue)));
 }
 
 void start_workers(int count) {
@@ -283,6 +283,7 @@ int threads() {
 void set_threads(int count) {
     threads();  // registers the fork handler
     limit = std::max(1, count);
+    most = INT_MAX;
 }
 
 void parallel_for(int64_t n, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end), void* context) {
