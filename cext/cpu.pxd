@@ -107,6 +107,7 @@ cdef extern from "runtime/strided.hpp" namespace "mg" nogil:
         int64_t count
         int64_t* extent
         int64_t** step
+        int64_t* size
         char** data
     struct Flat:
         int operands

@@ -66,6 +66,7 @@ def is_defined(str primitive, int op, int code):
 cdef inline void fill_operand(Strided* s, int k, Array x) noexcept:
     cdef int d
     s.data[k] = x.data
+    s.size[k] = itemsize(x.code)
     for d in range(x.ndim_):
         s.step[k][d] = x.step[d]
 

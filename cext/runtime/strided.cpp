@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "pool.hpp"
 
@@ -42,6 +43,103 @@ void run_range(Loop loop, const Strided& s, int64_t begin, int64_t end) {
             for (int k = 0; k < s.operands; ++k) data[k] -= s.extent[d] * s.step[k][d];
             index[d] = 0;
         }
+    }
+}
+
+// An operand that lies across the walk, like a transposed matrix, jumps from line to line of memory, and a line is
+// gone from the cache before the walk comes back to its second element. Such a walk goes by tiles as high as a line is
+// long, so that all of a line is read at once.
+constexpr int64_t LINE = 64;  // bytes
+constexpr int64_t TILE_COLUMNS = 128, LEAST = 8;
+constexpr int64_t AHEAD = 16;  // columns
+
+struct Tiles {
+    int64_t extent[MAX_NDIM], count[MAX_NDIM];  // of a tile, along each axis; and how many there are
+};
+
+// Whether operand k lies across: far steps along the innermost axis, dense ones along axis d.
+bool lies_across(const Strided& s, int k, int d) {
+    return std::llabs(s.step[k][s.ndim - 1]) >= LINE && s.step[k][d] == s.size[k];
+}
+
+// Brings the axis along which an input that lies across is dense next to the innermost; false where there is none, or
+// too little of it.
+bool set_across(Strided& s) {
+    const int last = s.ndim - 1;
+    for (int k = 0; k + 1 < s.operands; ++k) {
+        for (int d = 0; d < last; ++d) {
+            if (!lies_across(s, k, d) || std::min(s.extent[d], s.extent[last]) < LEAST) continue;
+            std::swap(s.extent[d], s.extent[last - 1]);
+            for (int i = 0; i < s.operands; ++i) std::swap(s.step[i][d], s.step[i][last - 1]);
+            return true;
+        }
+    }
+    return false;
+}
+
+// The last two axes cut into tiles.
+Tiles cut(const Strided& s) {
+    Tiles tiles;
+    int64_t size = 1;
+    for (int k = 0; k + 1 < s.operands; ++k) {
+        if (lies_across(s, k, s.ndim - 2)) size = std::max(size, s.size[k]);
+    }
+    for (int d = 0; d < s.ndim; ++d) {
+        tiles.extent[d] = d == s.ndim - 1 ? TILE_COLUMNS : d == s.ndim - 2 ? LINE / size : 1;
+        tiles.count[d] = (s.extent[d] + tiles.extent[d] - 1) / tiles.extent[d];
+    }
+    return tiles;
+}
+
+// y[r, c] = x[r, c], dense in y along the rows, TILE_COLUMNS long, and in x along the columns, `step` bytes apart;
+// four columns at a time, which compilers turn into wide stores. The processor's own prefetching does not foresee
+// such a walk.
+template <class Word>
+void transpose(int64_t rows, int64_t columns, const char* x, int64_t step, char* y_) {
+    Word* y = reinterpret_cast<Word*>(y_);
+    const auto column = [=](int64_t c) { return reinterpret_cast<const Word*>(x + c * step); };
+    int64_t c = 0;
+    for (; c + 4 <= columns; c += 4) {
+        for (int64_t i = 0; i < 4; ++i) __builtin_prefetch(column(c + AHEAD + i));
+        const Word *x0 = column(c), *x1 = column(c + 1), *x2 = column(c + 2), *x3 = column(c + 3);
+        for (int64_t r = 0; r < rows; ++r) {
+            const Word four[] = {x0[r], x1[r], x2[r], x3[r]};
+            std::memcpy(y + r * TILE_COLUMNS + c, four, sizeof four);
+        }
+    }
+    for (; c < columns; ++c) {
+        for (int64_t r = 0; r < rows; ++r) y[r * TILE_COLUMNS + c] = column(c)[r];
+    }
+}
+
+// Loops over tile t, of operands that lie across through a dense copy.
+void run_tile(Loop loop, const Strided& s, const Tiles& tiles, int64_t t) {
+    const int r = s.ndim - 2, c = s.ndim - 1;  // rows, columns
+    char* data[MAX_OPERANDS];
+    std::copy_n(s.data, s.operands, data);
+    int64_t extent[MAX_NDIM] = {};
+    for (int d = c; d >= 0; --d) {
+        const int64_t first = t % tiles.count[d] * tiles.extent[d];
+        t /= tiles.count[d];
+        extent[d] = std::min(tiles.extent[d], s.extent[d] - first);
+        for (int k = 0; k < s.operands; ++k) data[k] += first * s.step[k][d];
+    }
+    alignas(LINE) char copy[MAX_OPERANDS - 1][LINE * TILE_COLUMNS];
+    int64_t row_step[MAX_OPERANDS], column_step[MAX_OPERANDS];
+    for (int k = 0; k < s.operands; ++k) {
+        row_step[k] = s.step[k][r];
+        column_step[k] = s.step[k][c];
+        if (k + 1 == s.operands || !lies_across(s, k, r)) continue;
+        const int64_t size = s.size[k];
+        const auto transposed = size == 1 ? transpose<uint8_t> : size == 4 ? transpose<uint32_t> : transpose<uint64_t>;
+        transposed(extent[r], extent[c], data[k], column_step[k], copy[k]);
+        data[k] = copy[k];
+        row_step[k] = TILE_COLUMNS * size;
+        column_step[k] = size;
+    }
+    for (int64_t row = 0; row < extent[r]; ++row) {
+        loop(extent[c], data, column_step);
+        for (int k = 0; k < s.operands; ++k) data[k] += row_step[k];
     }
 }
 
@@ -92,6 +190,15 @@ void simplify(Strided& s) {
 void run(Loop loop, Strided s) {
     if (s.count == 0) return;
     simplify(s);
+    if (set_across(s)) {
+        const Tiles tiles = cut(s);
+        int64_t n = 1;
+        for (int d = 0; d < s.ndim; ++d) n *= tiles.count[d];
+        parallel(n, std::max<int64_t>(GRAIN * n / s.count, 1), [&](int64_t begin, int64_t end) {
+            for (int64_t t = begin; t < end; ++t) run_tile(loop, s, tiles, t);
+        });
+        return;
+    }
     parallel(s.count, GRAIN, [&](int64_t begin, int64_t end) { run_range(loop, s, begin, end); });
 }
 

@@ -15,6 +15,7 @@ struct Strided {
     int64_t count;       // elements
     int64_t extent[MAX_NDIM];
     int64_t step[MAX_OPERANDS][MAX_NDIM];  // bytes
+    int64_t size[MAX_OPERANDS];            // bytes of an element
     char* data[MAX_OPERANDS];
 };
 

@@ -101,6 +101,36 @@ def test_short_innermost_axes(shape, device, rng):
     np.testing.assert_array_equal(array(x[:, ::-1] * x[..., :1]), last[:, ::-1] * last[..., :1])
 
 
+@given(
+    st.lists(st.sampled_from([1, 2, 7, 8, 9, 17, 40, 131]), min_size=2, max_size=2),
+    st.lists(st.sampled_from([1, 2, 3]), max_size=2),
+    st.randoms(use_true_random=False),
+    st.sampled_from(["bool", "int32", "int64", "float32", "float64"]),
+)
+def test_operands_across(device, sides, others, random, dtype):
+    """Operands whose axes stand in another order than the result's: whole, cut and reversed, each way round."""
+    shape = random.sample([*sides, *others], len(sides) + len(others))
+    rng = np.random.default_rng(random.getrandbits(32))
+    n = len(shape)
+
+    def view(dtype):
+        """An array and a tensor of the shape, whose axes lie in memory in an order of their own."""
+        axes, margin = random.sample(range(n), n), random.choice([0, 0, 1])
+        order = [axes.index(d) for d in range(n)]
+        forwards, backwards = slice(margin, None), slice(None, margin - 1 if margin else None, -1)
+        cut = tuple(random.choice([forwards, forwards, backwards]) for _ in axes)
+        a = rng.integers(0, 2 if dtype == "bool" else 100, [shape[d] + margin for d in axes]).astype(dtype)
+        return a.transpose(order)[cut], tensor(a, device).permute_dims(*order)[cut]
+
+    (a, x), (b, y), (c, z) = view(dtype), view(dtype), view("bool")
+    np.testing.assert_array_equal(array(x.copy()), a)
+    np.testing.assert_array_equal(array(mg.maximum(x, y) if dtype != "bool" else mg.logical_or(x, y)), np.maximum(a, b))
+    np.testing.assert_array_equal(array(mg.where(z, x, y)), np.where(c, a, b))
+    np.testing.assert_array_equal(array(x.astype("float64")), a)
+    x[...] = y
+    np.testing.assert_array_equal(array(x), b)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_cubes(dtype, device):
     """A power by products: within two units in the last place."""
