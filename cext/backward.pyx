@@ -14,7 +14,7 @@ from libcpp.algorithm cimport sort
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
-from minigrad.engine.array cimport Array, alias, device_name, empty, same_shape, shape_of
+from minigrad.engine.array cimport Array, alias, device_name, empty, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.tape cimport (
@@ -202,8 +202,8 @@ cdef int refuse_leaf(Node node) except -1:
     """Raise for the node of a leaf that is no longer the tensor which was recorded."""
     cdef int i
     shape = tuple([node.extent[i] for i in range(node.ndim)])
-    raise GradientError(f"[backward] a leaf of shape {shape} became another tensor (by set_, or by its module's to) "
-                        f"since this was recorded: run the forward pass again")
+    raise GradientError(f"[backward] a leaf of shape {shape} became another tensor (by set_, by its module's to or "
+                        f"by a write in place) since this was recorded: run the forward pass again")
 
 
 cdef int wait_for(Node node) except -1:
@@ -310,20 +310,19 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
 
 cdef Array run_hooks(Node node, Array g, bint exclusive):
     """The gradient that the hooks of a node make of the one that arrived."""
-    cdef Array before, after
+    cdef Array before
     for output, hook in list(node.hooks):
         before = g if node.outputs == 1 else node.pendings[output]
         if before is None:
             continue
         before = owned(before, exclusive)       # a hook may write what it gets
+        expected = shape_of(before), before.dtype, before.device
         result = hook(before)
-        if result is None:
-            after = before
-        elif isinstance(result, Array) and same_shape(<Array>result, before) and (<Array>result).code == before.code:
-            after = <Array>result
-        else:
-            raise GradientError(f"[hook] expected None or a gradient of shape {shape_of(before)} and {before.dtype}, "
-                                f"got {getattr(result, 'shape', type(result).__name__)} {getattr(result, 'dtype', '')}")
+        after = before if result is None else result
+        if not isinstance(after, Array) or (after.shape, after.dtype, after.device) != expected:
+            shape, dtype, device = expected
+            raise GradientError(f"[hook] expected None or a gradient of shape {shape} and {dtype} on {device}, got "
+                                f"{getattr(after, 'shape', type(after).__name__)} {getattr(after, 'dtype', '')}")
         if node.outputs == 1:
             g = after
         else:

@@ -12,7 +12,7 @@ cdef list behind(Array x):
     cdef Node node
     cdef int i
     cdef dict seen = {}
-    if x.node is None and not x.needs_grad:
+    if not x.needs_grad:
         return []
     cdef list stack = [gradient_node(x)]
     while stack:

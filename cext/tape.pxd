@@ -67,7 +67,7 @@ cdef list saved_arrays(Node node)
 cdef str saved_shapes(Node node)
 cdef object watcher()
 cdef void bury() noexcept
-cdef void forget_leaf(Array x) noexcept
+cdef int retire_leaf(Array x) except -1
 cdef int check_write(str op, Array x, bint recorded) except -1
 cdef Array before_write(Array x)
 cdef int become(Array x, Array result) except -1

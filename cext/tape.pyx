@@ -14,7 +14,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libcpp.vector cimport vector
 
-from minigrad.engine.array cimport Array, alias, empty, hold, overlaps_itself, set_forget, shape_of, version
+from minigrad.engine.array cimport Array, alias, empty, hold, overlaps_itself, same_shape, set_forget, shape_of, version
 from minigrad.engine.backend cimport ADD, ISFINITE, backend
 from minigrad.engine.dtype cimport is_float
 
@@ -466,11 +466,17 @@ cdef Node gradient_node(Array x):
 
 
 cdef int accumulate(Node node, Array g) except -1:
-    """The backward of a leaf: x.grad += g."""
+    """The backward of a leaf: x.grad += g, unless x no longer requires grad."""
     cdef Array x = <Array>node.leaf
+    if not x.needs_grad:
+        return 0
     if x.grad_ is None:
         x.grad_ = owned(g, node.exclusive)
-    elif mg_recording or overlaps_itself(x.grad_):
+        return 0
+    if not same_shape(x.grad_, g) or x.grad_.code != g.code or x.grad_.buffer.device != g.buffer.device:
+        raise GradientError(f"[backward] expected the grad of a leaf to be of shape {shape_of(g)} and {g.dtype} on "
+                            f"{g.device}, as the leaf, got {shape_of(x.grad_)} and {x.grad_.dtype} on {x.grad_.device}")
+    if mg_recording or overlaps_itself(x.grad_):
         x.grad_ = add(x.grad_, g)
     else:
         backend(g).binary(ADD, x.grad_, g, x.grad_)
@@ -519,6 +525,15 @@ cdef void forget_leaf(Array x) noexcept:
 set_forget(forget_leaf)
 
 
+cdef int retire_leaf(Array x) except -1:
+    """Called as x becomes another tensor: backward refuses what was recorded of the leaf it has been."""
+    if x.node is not None and is_leaf(x):
+        (<Node>x.node).freed = True
+        forget_leaf(x)
+        x.node = None
+    return 0
+
+
 # ── writing in place ──────────────────────────────────────────────────────────────────────────────
 
 cdef int check_write(str op, Array x, bint recorded) except -1:
@@ -548,6 +563,7 @@ cdef Array before_write(Array x):
 
 cdef int become(Array x, Array result) except -1:
     """Finish a recorded write: x goes on as `result`, whose memory nobody else has, with its history."""
+    retire_leaf(x)
     hold(x, result)
     x.node, x.needs_grad, x.output = result.node, result.needs_grad, result.output
     return 0

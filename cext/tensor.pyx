@@ -20,7 +20,7 @@ from minigrad.engine.ops.logic cimport (
     bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, equal, greater, greater_equal, less, less_equal, not_equal,
 )
 from minigrad.engine.ops.matmul cimport matmul
-from minigrad.engine.tape cimport Node, forget_leaf, gradient_node, track
+from minigrad.engine.tape cimport Node, gradient_node, retire_leaf, track
 from minigrad.engine import backward, inspection, tape
 from minigrad.engine.ops import activation, arithmetic, functions, index, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
@@ -85,10 +85,7 @@ cdef class Tensor(Array):
             if on:
                 return
             raise tape.GradientError("[requires_grad] this tensor was computed: use x.detach() for one without history")
-        if not on:
-            forget_leaf(self)
-            self.node = None
-        self.needs_grad = on
+        self.needs_grad = on        # what was recorded of it, and its hooks, wait for the day that it is on again
 
     def requires_grad_(self, bint on=True):
         """Set ``requires_grad`` and return the tensor."""
@@ -273,7 +270,8 @@ cdef class Tensor(Array):
     def set_(self, source):
         """Become `source`: take over its memory, shape, dtype and device (a module moves its parameters so).
 
-        No gradient arrives any more of what was recorded before: backward refuses it.
+        No gradient arrives any more of what was recorded before: backward refuses it. No other thread may be computing
+        with this tensor meanwhile, as its memory is given up.
 
         Raises
         ------
@@ -291,9 +289,7 @@ cdef class Tensor(Array):
         hooks = None
         if self.node is not None:
             hooks = (<Node>self.node).hooks
-            (<Node>self.node).freed = True
-        forget_leaf(self)
-        self.node = None
+        retire_leaf(self)
         self.grad_ = None
         hold(self, <Array>source)
         if hooks is not None:

@@ -10,6 +10,7 @@ import pytest
 from checks import allocated, equals, leaf, refuses
 
 import minigrad as mg
+from minigrad import nn
 
 BLOCK = 4 << 20  # bytes of a tensor of a million float32
 
@@ -219,6 +220,38 @@ def test_a_leaf_that_dies_or_stops_requiring_grad():
     assert all(t.grad is None for t in others)
 
 
+def test_a_leaf_that_is_frozen_for_a_while():
+    """What was recorded before waits for the leaf, and so do its hooks; while it is frozen nothing arrives."""
+    x = leaf(3, 5)
+    x.register_hook(lambda g: g * 10)
+    y = (x * x).sum()
+    x.requires_grad_(False)
+    y.backward(retain_graph=True)
+    assert x.grad is None
+    with pytest.raises(mg.GradientError, match=r"^\[grad\] a tensor of shape \(2,\) does not require grad"):
+        mg.grad(y, x, retain_graph=True)
+    later = (x * x).sum()
+    x.requires_grad_(True)
+    assert not later.requires_grad
+    equals(mg.grad(y, x, retain_graph=True), [60, 100])
+    (y + (x * x).sum()).backward()  # of one part from before, and of one from after
+    equals(x.grad, [120, 200])
+
+
+def test_a_network_that_is_frozen_for_another_ones_step():
+    """As the discriminator of an adversarial pair, between its forward and its backward pass."""
+    net, found = nn.Linear(3, 2, dtype="float64"), []
+    for freeze in (False, True):
+        loss = (net(mg.ones((4, 3), dtype="float64")) ** 2).sum()
+        if freeze:
+            net.requires_grad_(False)
+            net.requires_grad_(True)
+        loss.backward()
+        found.append([p.grad.tolist() for p in net.parameters()])
+        net.zero_grad()
+    assert found[0] == found[1]
+
+
 def test_create_graph_ties_a_leaf_to_its_gradient_until_that_is_none():
     x = leaf(1, 2)
     before = allocated()
@@ -341,6 +374,27 @@ def test_hook_that_returns_something_else(bad):
     y.register_hook(lambda g: bad)
     with pytest.raises(mg.GradientError, match=r"^\[hook\] expected None or a gradient of shape \(2,\) and float64"):
         y.sum().backward()
+
+
+def test_hook_that_makes_something_else_of_its_gradient():
+    x = leaf(1, 1)
+    y = x * 2
+    y.register_hook(lambda g: None if g.set_(mg.ones(7, dtype="int32")) is g else g)
+    with pytest.raises(mg.GradientError, match=r"^\[hook\] .* \(2,\) and float64 on cpu, got \(7,\) int32"):
+        y.sum().backward()
+    assert x.grad is None
+
+
+def test_grad_that_became_something_else():
+    """What was made of a gradient does not fit the next one: nothing is added beyond its memory."""
+    for other in (mg.zeros(3, dtype="float64"), mg.zeros(2), mg.zeros((2, 1), dtype="float64")):
+        x = leaf(1, 1)
+        x.sum().backward()
+        x.grad.set_(other)
+        for create_graph in (False, True):
+            with pytest.raises(mg.GradientError, match=r"^\[backward\] expected the grad of a leaf to be of shape \(2,\)"):
+                x.sum().backward(create_graph=create_graph)
+        assert not other.astype("bool").any()
 
 
 def test_hook_that_raises_leaves_the_tape_as_it_was():
