@@ -69,6 +69,7 @@ ctypedef void (*Drop)(void*) noexcept
 cdef Array adopted(void* data, int64_t bytes, int device, void* owner, Drop drop, int code)
 cdef int64_t version(Array x) noexcept
 cdef bint overlaps_itself(Array x) noexcept
+cdef bint may_share_memory(Array a, Array b) noexcept
 cdef int64_t product(int ndim, const int64_t* extent) except -1
 cdef int hold(Array x, Array source) except -1
 cdef Array transferred(Array x, int device)

@@ -444,6 +444,33 @@ cdef bint overlaps_itself(Array x) noexcept:
     return False
 
 
+cdef struct Span:
+    char* first
+    char* last      # one byte after it
+
+
+cdef Span span(Array x) noexcept:
+    """The memory from the first byte to the last one of a tensor that is not empty."""
+    cdef Span memory = Span(x.data, x.data + itemsize(x.code))
+    cdef int64_t reach
+    cdef int i
+    for i in range(x.ndim_):
+        reach = (x.extent[i] - 1) * x.step[i]
+        if reach < 0:
+            memory.first += reach
+        else:
+            memory.last += reach
+    return memory
+
+
+cdef bint may_share_memory(Array a, Array b) noexcept:
+    """Whether the memory from the first to the last byte of a meets that of b, whoever it belongs to."""
+    if a.count == 0 or b.count == 0 or a.buffer.device != b.buffer.device:
+        return False
+    cdef Span p = span(a), q = span(b)
+    return p.first < q.last and q.first < p.last
+
+
 cdef int64_t product(int ndim, const int64_t* extent) except -1:
     """The number of elements of a shape."""
     cdef int64_t count = 1

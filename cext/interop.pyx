@@ -17,6 +17,14 @@ from minigrad.engine.dtype cimport BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, 
 cdef dict KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}      # of numbers, to DLPack
 
 
+cdef Array tidied(Array x):
+    """x, or a copy where it is of bytes that were made to be bools: kernels count on 0 and 1."""
+    if x.code != BOOL or x.count == 0 or x.buffer.device:
+        return x
+    octets = alias(x).numpy().view(np.uint8)
+    return x if octets.max() <= 1 else from_object(octets != 0, BOOL, 0, False)
+
+
 # ── the buffer protocol ───────────────────────────────────────────────────────────────────────────
 
 cdef void drop_buffer(void* owner) noexcept:
@@ -85,8 +93,7 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
         x = <Array>data
     elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
         x = from_buffer(data)
-        if x is not None and x.code == BOOL and x.count and alias(x).numpy().view(np.uint8).max() > 1:
-            x, data = None, np.asarray(data) != 0   # bytes that were made to be bools: kernels count them as 0 and 1
+        x = x if x is None else tidied(x)
     elif hasattr(data, "__dlpack__"):
         try:
             x = from_dlpack(data)
@@ -146,8 +153,9 @@ def from_dlpack(data):
     Returns
     -------
     Tensor
-        Shares the memory of `data`. On a GPU what its owner still has to write there is waited for on CuPy's current
-        stream.
+        Shares the memory of `data`: what is written into one shows in the other, also where the other's library takes
+        it for immutable, as JAX does. (Bools of bytes that are neither 0 nor 1 are copied.) On a GPU what its owner
+        still has to write there is waited for on CuPy's current stream.
 
     Raises
     ------
@@ -196,4 +204,4 @@ def from_dlpack(data):
         step[i] = t.strides[i] * itemsize(code) if t.strides != NULL else count
         count *= t.shape[i]
     cdef Array base = adopted(<char*>t.data + t.byte_offset, count, device, managed, drop_import, code)
-    return view(base, t.ndim, t.shape, step, base.data)
+    return tidied(view(base, t.ndim, t.shape, step, base.data))

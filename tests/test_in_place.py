@@ -1,6 +1,8 @@
 """Writes in place: which the tape follows, and which it refuses."""
 
 
+import functools
+
 import numpy as np
 import pytest
 from checks import allocated, array, equals
@@ -116,6 +118,51 @@ def test_saved_value_written_since(size, device):
         with pytest.raises(mg.GradientError, match=r"^\[multiply\].*written in place.*saved shapes \(" + str(size)):
             y.backward()
     assert x.grad is None
+
+
+WRITES = {
+    "part": lambda x, view: x.__setitem__(slice(1, None), view(x)[:-1]),
+    "backwards": lambda x, view: x.__setitem__(..., view(x)[::-1]),
+    "copy_": lambda x, view: getattr(x, "copy_", functools.partial(np.copyto, x))(view(x)[::-1]),
+    "+=": lambda x, view: x.__iadd__(view(x)[::-1]),
+    "part +=": lambda x, view: x[1:].__iadd__(view(x)[:-1]),
+    "indices": lambda x, view: x.__setitem__(np.arange(x.shape[0])[::-1], view(x)),
+    "apart": lambda x, view: x.__setitem__(slice(0, 4), view(x)[4:8]),
+    "itself": lambda x, view: x.__imul__(view(x)),
+    "in turn": lambda x, view: x.__setitem__(slice(0, None, 2), view(x)[1::2]),
+}
+
+
+@pytest.mark.parametrize("through", ["tensor", "numpy", "adopted"])
+@pytest.mark.parametrize("name", WRITES)
+def test_operands_that_share_the_memory_written(name, through, device, rng):
+    """What is read is what stood there before, through whichever object the memory is seen."""
+    if device != "cpu" and through != "tensor":
+        through = "dlpack"
+    for shape in ((64,), (12, 5)):
+        a = rng.standard_normal(shape)
+        x = mg.asarray(a.copy()) if through == "adopted" else mg.tensor(a, device=device)
+        expected = a.copy()
+        WRITES[name](expected, np.copy)
+        see = {"tensor": lambda x: x, "numpy": lambda x: x.numpy(), "dlpack": mg.from_dlpack,
+               "adopted": lambda x: mg.asarray(x.numpy())}[through]  # fmt: skip
+        with mg.no_grad():
+            WRITES[name](x, see)
+        np.testing.assert_array_equal(array(x), expected)
+
+
+def test_a_leaf_that_was_frozen_and_written_by_a_recorded_operation(device):
+    """It is another tensor then, with a history: the passes from before refuse it."""
+    x, w = leaf(device, 1, 2), leaf(device, 3, 4)
+    y = (x + w).sum()
+    x.requires_grad = False
+    x += w
+    assert not x.is_leaf
+    with pytest.raises(mg.GradientError, match=r"^\[backward\] a leaf of shape \(2,\) became another tensor"):
+        y.backward()
+    x.sum().backward()
+    equals(w.grad, [1, 1])
+    del x, y
 
 
 def test_an_array_that_its_owner_writes_later():

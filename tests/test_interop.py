@@ -78,7 +78,16 @@ def test_asarray_copies_where_it_must():
     np.testing.assert_array_equal(mg.asarray(odd).numpy(), odd)
 
 
-@pytest.mark.parametrize("make", [mg.asarray, mg.tensor])
+class Capsule:
+    """An array that speaks DLPack and nothing else."""
+
+    def __init__(self, a):
+        self.__dlpack__, self.__dlpack_device__ = a.__dlpack__, a.__dlpack_device__
+
+
+@pytest.mark.parametrize("make", [
+    mg.asarray, mg.tensor, mg.from_dlpack, lambda a: mg.asarray(Capsule(a)), lambda a: mg.tensor(Capsule(a)),
+])  # fmt: skip
 def test_bytes_that_were_made_to_be_bools(make):
     odd = np.array([7, 0, 2, 255], np.uint8).view(bool)
     for a in (odd, odd[::-1]):

@@ -1,5 +1,5 @@
 """Writing in place: x op= y, and one number everywhere. (x[key] = y is in index.)"""
-from minigrad.engine.array cimport Array, check_same_device, same_shape, shape_of
+from minigrad.engine.array cimport Array, check_same_device, may_share_memory, same_shape, shape_of
 from minigrad.engine.backend cimport DIVIDE, backend
 from minigrad.engine.dtype cimport is_float
 from minigrad.engine.ops.arguments cimport is_scalar, operand, weak_code
@@ -41,7 +41,7 @@ cdef object in_place(str name, object operation, int op, object x, object y):
         old = before_write(a)
         result = computed(name, operation, old, old if b is a else y)
     elif op >= 0 and b is not None and b.code == a.code and (is_float(a.code) or op != DIVIDE) and same_shape(a, b) \
-            and (b.buffer != a.buffer or b.data == a.data and b.packed and a.packed):
+            and (b.data == a.data and b.packed and a.packed or not may_share_memory(a, b)):
         backend(a).binary(op, a, b, a)
         a.buffer.version += 1
         return x

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    MAX_NDIM, Array, alias, check_same_device, device_name, empty, empty_as, shape_of, transferred,
+    MAX_NDIM, Array, alias, check_same_device, device_name, empty, empty_as, may_share_memory, shape_of, transferred,
 )
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, INT64, is_float
@@ -30,9 +30,24 @@ cdef Array index_for(int device, str op, Array index):
     return transferred(index, device)
 
 
+cdef Array indices_of(str op, object index):
+    """Indices or a mask; those that are no tensor may be of any integer dtype."""
+    if isinstance(index, Array) or is_scalar(index):
+        return operand(op, index)
+    try:
+        array = np.asarray(index)
+    except ValueError:
+        raise IndexError(f"[{op}] expected indices of one shape, got {index!r}") from None
+    except (TypeError, RuntimeError):       # in the memory of a GPU, for example
+        return operand(op, index)
+    if array.dtype.kind in "iu" or (array.size == 0 and array.dtype.kind == "f"):       # [] is of floats
+        return from_object(array, INT64, 0, False, op)
+    return operand(op, array)
+
+
 cdef Array checked_index(str op, object index, int64_t n, int axis, int device):
     """Integer indices as int64 from 0 to n - 1; negative ones count from the end."""
-    cdef Array i = operand(op, index), out
+    cdef Array i = indices_of(op, index), out
     if is_float(i.code) or i.code == BOOL:
         if i.count:
             raise IndexError(f"[{op}] expected integer indices, got {i.dtype}")
@@ -298,23 +313,13 @@ cdef tuple parse_key(str op, Array x, object key):
     cdef int used = 0, axis = 0, i
     cdef int64_t n
     for i, part in enumerate(parts):
-        if part is None or part is Ellipsis or isinstance(part, slice):
+        if part is None or part is Ellipsis or isinstance(part, slice) or type(part) is int:
             continue
         if isinstance(part, (bool, np.bool_)) or (isinstance(part, Array) and (<Array>part).code == BOOL):
             parts[i] = part = operand(op, part)
-        elif isinstance(part, Array):
-            pass
-        elif hasattr(part, "__index__") and not isinstance(part, np.ndarray):
-            continue
-        elif isinstance(part, (list, tuple, np.ndarray)) or hasattr(part, "__array__"):
-            try:
-                part = np.asarray(part)
-            except ValueError:
-                raise IndexError(f"[{op}] expected indices of one shape, got {part!r}") from None
-            if part.dtype.kind in "iu" or (part.size == 0 and part.dtype.kind == "f"):      # [] is of floats
-                part = part.astype(np.int64)
-            parts[i] = operand(op, part)
-        else:
+        elif isinstance(part, (list, tuple)) or hasattr(part, "__array__") and not isinstance(part, np.generic):
+            parts[i] = indices_of(op, part)
+        elif not hasattr(part, "__index__"):
             raise IndexError(f"[{op}] expected integers, slices, None, ..., or tensors of integers or bool, "
                              f"got {part!r}")
     for part in parts:
@@ -521,7 +526,7 @@ cdef int assign(str op, Array a, object key, object value) except -1:
         v = broadcast_shape(v, part_shape)
     except ValueError:
         raise ValueError(f"[{op}] a value of shape {shape_of(v)} does not broadcast to {part_shape}") from None
-    if v.buffer == a.buffer and not recorded:
+    if not recorded and may_share_memory(v, target):
         v = copied(v)       # x[1:] = x[:-1]
     if recorded:
         # Written out of place, and then taken over: the tape sees y = setitem(x, v).

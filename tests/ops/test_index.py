@@ -140,6 +140,27 @@ def test_indices_of_every_width(name, device):
     assert x[np.array([4, 1], name)].tolist() == [4.0, 1.0]
     assert x[np.array(3, name)].item() == 3.0
     assert x[np.dtype(name).type(3)].item() == 3.0
+    assert mg.take(x, np.array([4, 1], name)).tolist() == [4.0, 1.0]
+    largest = np.array([2**64 - 1], np.uint64)     # not -1
+    refuses(ValueError, "index", str(largest[0]), x.__getitem__, largest)
+
+
+@pytest.mark.parametrize("make", ["torch", "jax"])
+def test_indices_of_other_libraries(make, device):
+    """Arrays of one element are arrays, and masks masks, whoever made them."""
+    library = pytest.importorskip("torch") if make == "torch" else pytest.importorskip("jax.numpy")
+    make = library.tensor if make == "torch" else library.array
+    a = np.arange(6.0).reshape(3, 2)
+    x = tensor(a, device)
+    for key in ([1], [[2]], [0, 1], [True, False, True], 1, [[True, False]] * 3, [-1, -1, 0]):
+        found, expected = x[make(key)], a[np.array(key)]
+        assert found.shape == expected.shape
+        np.testing.assert_array_equal(array(found), expected)
+    x[make([True, False, False])] = 9
+    assert x.tolist() == [[9, 9], [2, 3], [4, 5]]
+    refuses(IndexError, "setitem", ["(1,)", "3"], x.__setitem__, make([True]), 5)
+    refuses(IndexError, "index", "float32", x.__getitem__, make([1.5]))
+    np.testing.assert_array_equal(array(mg.take(x, make([1]), axis=1)), array(x)[:, [1]])
 
 
 def test_other_forms_of_keys(device):
