@@ -69,10 +69,13 @@ void differentiate(int64_t width, const T* x, const T* gamma, T mean, T rstd, co
         }
     });
 
-    // xhat = d scale + offset and dx = h scale + d slope + constant; `shift` is what rounding took from the mean
+    // xhat = d scale + offset and dx = (h - middle) scale + d slope + constant; `shift` is what rounding took from the
+    // mean. Of h the mean goes first, because scale makes its rounding large where x hardly varies: of a row of one, 0
+    // remains.
     const double inverse_width = 1 / double(width), s = rstd, shift = total[1] * inverse_width,
                  h_mean = total[2] * inverse_width, k = s * s * s * (total[0] * inverse_width - shift * h_mean);
-    const T scale = T(s), offset = T(-shift * s), slope = T(-k), constant = T(shift * k - s * h_mean);
+    const T scale = T(s), offset = T(-shift * s), slope = T(-k), middle = T(h_mean),
+            constant = T(shift * k - s * (h_mean - middle));
     sweep<T, walk == SHORT ? 1 : 2>(0, width, [&](auto at, int u) MG_INLINED {
         const Vector<T> d = centered ? at.load(x) - mean : at.load(x), v = at.load(g);
         read_ahead<walk>(at, u, x + width);
@@ -83,7 +86,7 @@ void differentiate(int64_t width, const T* x, const T* gamma, T mean, T rstd, co
         }
         if (dx) {
             const Vector<T> h = gamma ? v * at.load(gamma) : v;
-            write<walk>(at, dx, h * scale + (centered ? d * slope + constant : d * slope));
+            write<walk>(at, dx, centered ? (h - middle) * scale + (d * slope + constant) : h * scale + d * slope);
         }
     });
 }

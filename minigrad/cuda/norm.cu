@@ -195,15 +195,16 @@ extern "C" __global__ void __launch_bounds__(512) group_long(
 // With h = g gamma, d = x - mean and xhat = d rstd, and means over the row,
 //   dx = rstd (h - mean(h) - xhat mean(h xhat)),  dgamma += g xhat,  dbeta += g
 // and without mean(h) where the row is not centered: then mean = 0. `shift` is what rounding took from the mean:
-//   xhat = d scale + offset,  dx = h scale + d slope + constant
+//   xhat = d scale + offset,  dx = (h - middle) scale + d slope + constant
 struct Slopes {
-    T scale, offset, slope, constant;
+    T scale, offset, slope, middle, constant;
 
     // from the sums of h d, d and h
     __device__ Slopes(const double* total, double width, double s) {
         const double shift = total[1] / width, mean = total[2] / width,
                      k = s * s * s * (total[0] / width - shift * mean);
-        scale = T(s), offset = T(-shift * s), slope = T(-k), constant = T(shift * k - s * mean);
+        scale = T(s), offset = T(-shift * s), slope = T(-k), middle = T(mean);
+        constant = T(shift * k - s * (mean - middle));
     }
 };
 
@@ -243,7 +244,7 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
             Pack<W> out;
             for (int k = 0; k < W; k++) {
                 const T d = v.v[k] - center, share = c.v[k] * (d * s.scale + s.offset);
-                out.v[k] = c.v[k] * by.v[k] * s.scale + (d * s.slope + s.constant);
+                out.v[k] = (c.v[k] * by.v[k] - s.middle) * s.scale + (d * s.slope + s.constant);
                 if constexpr (held) {
                     sums[0][i * W + k] += share;
                     if (centered) sums[1][i * W + k] += c.v[k];
@@ -327,13 +328,15 @@ __device__ void channels_backward(int64 rows, int64 groups, int64 m, int64 inner
         team_sum<2>(blockDim.x, h);
         if (!dx) continue;
         const double mid = h[0] / width, k = s * s * s * (h[1] / width - shift * mid);
-        const T slope = T(-k), constant = T(shift * k - s * mid);
+        const T scale = T(s), slope = T(-k), middle = T(mid), constant = T(shift * k - s * (mid - middle));
         for (int64 c = team; c < m; c += teams) {
-            const T scale = T(gain ? s * gain[c] : s);
+            const T by = gain ? gain[c] : T(1);
             for (int64 e = c * inner + lane * W; e < (c + 1) * inner; e += lanes * W) {
                 const Pack<W> v = Pack<W>::load(row + e, aligned), w = Pack<W>::load(of + e, aligned);
                 Pack<W> out;
-                for (int i = 0; i < W; i++) out.v[i] = w.v[i] * scale + ((v.v[i] - center) * slope + constant);
+                for (int i = 0; i < W; i++) {
+                    out.v[i] = (w.v[i] * by - middle) * scale + ((v.v[i] - center) * slope + constant);
+                }
                 out.store(dx + r * width + e, aligned);
             }
         }

@@ -113,6 +113,18 @@ def test_wide_rows(device, rng):
     check(rng.standard_normal((2, 70_001)).astype(np.float32), device, rng)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("eps", [1e-5, 1e-12])
+@pytest.mark.parametrize("norm", ["layer", "group"])
+def test_the_gradient_of_a_row_of_one_is_zero(norm, eps, dtype, device, rng):
+    """And no rounding that 1/√ε makes large: h less its mean is 0."""
+    a, g = (rng.standard_normal((50, 6)).astype(dtype) for _ in range(2))
+    x = tensor(a if norm == "group" else a.reshape(-1, 1), device, True)
+    y = mg.group_norm(x, 6, eps=eps) if norm == "group" else mg.layer_norm(x, 1, eps=eps)
+    (dx,) = mg.grad(y, [x], tensor(g.reshape(x.shape), device))
+    np.testing.assert_array_equal(array(dx), 0)
+
+
 def test_width_one(device):
     """Nothing is left of x: y is the bias, exactly, and dx is 0."""
     x = tensor(np.array([[3.0], [-7.0]], np.float32), device, True)
