@@ -153,7 +153,7 @@ class RNN(_Sequences):
     batch_first : bool
         Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
     dropout : float
-        The probability with which an output becomes zero between two layers, in training.
+        The probability with which an output becomes zero between two layers, in training. A single layer drops none.
     bidirectional : bool
         Whether a second set of weights runs from the end to the beginning; outputs of both stand side by side.
     norm : {None, "layer", "batch"}
@@ -177,7 +177,8 @@ class RNN(_Sequences):
     bias_ih_l0, bias_hh_l0 : Parameter or None
         ``(hidden_size,)``
     ln_l0 : GateNorm
-        With ``norm="layer"``: γ and β, its ``weight`` and ``bias`` of ``(hidden_size,)``, and its ``eps``.
+        With ``norm="layer"``: γ and β, its ``weight`` and ``bias`` of ``(hidden_size,)``, and its ``eps``. It is read
+        and not called: hooks on it see nothing.
     bn_ih_l0, bn_hh_l0 : RecurrentBatchNorm1d
         With ``norm="batch"``: γ, the ``weight`` of ``(hidden_size,)``, 0.1 at first, and ``running_mean`` and
         ``running_var`` of ``(max_length, hidden_size)``.
@@ -304,7 +305,7 @@ class LSTM(_Sequences):
     batch_first : bool
         Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
     dropout : float
-        The probability with which an output becomes zero between two layers, in training.
+        The probability with which an output becomes zero between two layers, in training. A single layer drops none.
     bidirectional : bool
         Whether a second set of weights runs from the end to the beginning; outputs of both stand side by side.
     norm : {None, "layer"}
@@ -337,7 +338,8 @@ class LSTM(_Sequences):
         With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(4 hidden_size,)`` each, and ``eps``. With
         `norm_each_gate` one ``ln_l0`` of the same size instead, γ and β of the four norms side by side.
     ln_c_l0 : LayerNorm
-        With ``norm="layer"``: ``weight`` and ``bias`` of ``(hidden_size,)``.
+        With ``norm="layer"``: ``weight`` and ``bias`` of ``(hidden_size,)``. The norms are read and not called: hooks
+        on them see nothing.
 
     Raises
     ------
@@ -414,8 +416,9 @@ class GRU(_Sequences):
         h_t = (1 − z) h_{t-1} + z n
         LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    with the mean and the biased variance over all columns, those of r and z together. ``convention`` chooses the last
-    line of the step by itself::
+    with the mean and the biased variance over all columns, those of r and z together. As β begins as 0, a sequence that
+    begins with zeros leaves h = 0, and each such step multiplies gradients by W_h / √ε: pad behind, and pass
+    ``lengths``, or let ε be larger. ``convention`` chooses the last line of the step by itself::
 
         "torch":  h_t = (1 − z) n + z h_{t-1}
         "paper":  h_t = (1 − z) h_{t-1} + z n
@@ -434,7 +437,7 @@ class GRU(_Sequences):
     batch_first : bool
         Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
     dropout : float
-        The probability with which an output becomes zero between two layers, in training.
+        The probability with which an output becomes zero between two layers, in training. A single layer drops none.
     bidirectional : bool
         Whether a second set of weights runs from the end to the beginning; outputs of both stand side by side.
     norm : {None, "layer"}
@@ -462,7 +465,7 @@ class GRU(_Sequences):
         ``(3 hidden_size,)``
     ln_ih_l0, ln_hh_l0 : GateNorm
         With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(3 hidden_size,)`` each, those of the candidate
-        behind the gates', and ``eps``.
+        behind the gates', and ``eps``. They are read and not called: hooks on them see nothing.
 
     Raises
     ------
