@@ -74,6 +74,8 @@ def grad(
     tensor(12.)
     """
     roots, targets = _as_list(y), _as_list(xs)
+    if not (grad is None or isinstance(grad, Tensor | Sequence)):
+        raise TypeError(f"[grad] expected a cotangent that is a tensor or a sequence of them, got {grad!r}")
     cotangents = [grad] * len(roots) if grad is None or isinstance(grad, Tensor) else list(grad)
     if isinstance(grad, Tensor) and len(roots) > 1:
         raise ValueError(f"[grad] expected a cotangent for each of {len(roots)} tensors, got one tensor")
@@ -168,6 +170,8 @@ def vjp(f: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, Callable[[Te
     y, points, recorded = _evaluate(f, list(inputs), range(len(inputs)))
 
     def pull_back(cotangent: Tensor) -> Any:
+        if not isinstance(cotangent, Tensor):
+            raise TypeError(f"[vjp] expected a cotangent that is a tensor, got {cotangent!r}")
         grads = _derivatives(y, points, cotangent, True, is_grad_enabled() and (recorded or cotangent.requires_grad))
         return grads if len(points) > 1 else grads[0]
 

@@ -174,7 +174,7 @@ def _parse(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[str], st
     )
     dots = "".join(spare[:hidden])
     for k, (term, x) in enumerate(zip(terms, operands, strict=True)):
-        if "..." in term:
+        if term.count("...") == 1:
             n = x.ndim - len(term) + 3
             terms[k] = term.replace("...", dots[len(dots) - n :] if n > 0 else "")
         if len(terms[k]) != x.ndim or (not terms[k].isalpha() and terms[k]):
@@ -182,7 +182,7 @@ def _parse(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[str], st
     letters = "".join(terms)
     if not arrow:
         output = ("..." if hidden else "") + "".join(sorted(c for c in used if letters.count(c) == 1))
-    output = output.replace("...", dots)
+    output = output.replace("...", dots, 1)
     if len(set(output)) != len(output) or any(c not in letters for c in output):
         raise ValueError(f"[einsum] expected distinct letters of the operands in the result of {subscripts!r}")
     return terms, output

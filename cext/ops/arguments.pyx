@@ -85,9 +85,7 @@ cdef int refuse_bool(str op, Array x) except -1:
 
 cdef int one_axis(str op, object axis, int ndim) except -1:
     """A checked axis, counted from the front."""
-    if not hasattr(axis, "__index__"):
-        raise TypeError(f"[{op}] expected an integer axis, got {axis!r}")
-    cdef int64_t k = axis.__index__()
+    k = axis if type(axis) is int else integer(op, "axis", axis)
     if ndim == 0:
         raise IndexError(f"[{op}] expected a tensor with an axis {k}, got one with 0 axes")
     if k < -ndim or k >= ndim:

@@ -373,8 +373,8 @@ cdef Array broadcast_shape(Array x, tuple shape):
     cdef int ndim = parse_shape(shape, extent, "broadcast_to"), i
     cdef int lead = ndim - x.ndim_
     cdef bint fits = lead >= 0
-    for i in range(x.ndim_ if fits else 0):
-        fits = fits and (x.extent[i] == extent[i + lead] or x.extent[i] == 1)
+    for i in range(ndim if fits else 0):
+        fits = fits and extent[i] >= 0 and (i < lead or x.extent[i - lead] == extent[i] or x.extent[i - lead] == 1)
     if not fits:
         raise ValueError(f"[broadcast_to] a shape of {shape_of(x)} does not broadcast to {shape}")
     return broadcasted(x, ndim, extent)

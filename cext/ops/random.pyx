@@ -153,6 +153,8 @@ def randint(low, high, shape=(), *, device=None):
     cdef Array out = prepare("randint", shape, INT64, device, (low, high))
     if not low < high:
         raise ValueError(f"[randint] expected low < high, got {low} and {high}")
+    if low < -2**63 or high >= 2**63:
+        raise ValueError(f"[randint] expected bounds that int64 holds, got {low} and {high}")
     s, start = places(out)
     backend(out).integers(s, start, low, high, out)
     unrecorded("randint")

@@ -6,7 +6,7 @@ from minigrad.engine.array cimport Array, alias, empty_as, shape_of
 from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, SQRT, backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.dtype cimport BOOL, INT64
-from minigrad.engine.ops.arguments cimport float_operand, many_axes, one_axis, operand
+from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one_axis, operand
 from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
 from minigrad.engine.ops.functions cimport exp, square
 from minigrad.engine.ops.layout cimport (
@@ -76,7 +76,7 @@ cdef int var_backward(Node node, Array g) except -1:
 cdef Array variance(str name, object x, object axis, object correction, bint keepdims):
     cdef Array a = float_operand(name, x), plain
     axes = many_axes(name, axis, a.ndim_)
-    cdef double divisor = length(a, axes) - correction
+    cdef double divisor = length(a, axes) - <double>number(name, "correction", correction)
     cdef Array center = reduced(a, axes, True, a.code), squares = reduced(a, axes, keepdims, a.code)
     plain, outer, n, inner = reduction(a, axes)
     backend(a).moments(outer, n, inner, plain, center, squares)

@@ -178,8 +178,8 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
     Raises
     ------
     TypeError
-        If `bn` is another kind of layer than follows such a `layer`, if that has no weight and bias, or if the two
-        have different dtypes.
+        If `bn` is another kind of layer than follows such a `layer`, if that has no weight and bias, if the two have
+        different dtypes, or if one of them has hooks.
     ValueError
         If `bn` has no running statistics or another number of channels.
 
@@ -205,6 +205,8 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
     fits = isinstance(weight, Tensor) and 2 <= weight.ndim <= 4 and (shift is None or shift.shape == weight.shape[:1])
     if not isinstance(weight, Tensor) or not fits or not has_bias:
         raise TypeError(f"[{op}] expected a layer with weight and bias, got {kind}")
+    if layer._hooks is not None or bn._hooks is not None:
+        raise TypeError(f"[{op}] expected a layer and a norm without hooks, which could stand between the two")
     follower = BatchNorm2d if weight.ndim == 4 else BatchNorm1d
     if not isinstance(bn, follower):
         raise TypeError(
@@ -253,12 +255,30 @@ def _gradients(op: str, parameters: Tensor | Iterable[Tensor]) -> list[list[Tens
 
 def _norm(grads: list[Tensor], p: float) -> float:
     """The p-norm of several tensors of one dtype as if they were one vector."""
-    if p == 2:
-        return grad_norm(grads)
     with no_grad():
         if p == math.inf:
             return _combine([absolute(grad).max().item() for grad in grads if grad.size], p)
-        return float(math.fsum((absolute(grad) ** p).sum().item() for grad in grads) ** (1 / p))
+        norm = _sum_of_powers(grads, p)
+        if norm in (0, math.inf):       # perhaps only their powers lie beyond what a float holds
+            largest = _norm(grads, math.inf)
+            if 0 < largest < math.inf:
+                return largest * _sum_of_powers([grad / largest for grad in grads], p)
+        return norm
+
+
+def _sum_of_powers(grads: list[Tensor], p: float) -> float:
+    """(Σ |g|^p)^(1/p)."""
+    if p == 2:
+        return grad_norm(grads)
+    return _power(math.fsum((absolute(grad) ** p).sum().item() for grad in grads), 1 / p)
+
+
+def _power(x: float, p: float) -> float:
+    """x^p, infinite where Python's raises."""
+    try:
+        return float(x**p)
+    except OverflowError:
+        return math.inf
 
 
 def _combine(norms: list[float], p: float) -> float:
@@ -267,4 +287,7 @@ def _combine(norms: list[float], p: float) -> float:
         return norms[0]
     if any(math.isnan(norm) for norm in norms):
         return math.nan
-    return max(norms, default=0.0) if p == math.inf else sum(norm**p for norm in norms) ** (1 / p)
+    largest = max(norms, default=0.0)
+    if p == math.inf or not 0 < largest < math.inf:
+        return largest
+    return largest * _power(sum((norm / largest) ** p for norm in norms), 1 / p)

@@ -148,7 +148,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     Raises
     ------
     ValueError
-        If there is no such parameter, or it has no such axis.
+        If there is no such parameter, it has no such axis, or it is the g or the v of another one.
     TypeError
         For what is no module, or a `dim` that is no integer.
 
@@ -169,6 +169,8 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     v = getattr(module, name, None) if name in module._parameters else None
     if not isinstance(v, Parameter):
         raise ValueError(f"[weight_norm] expected a parameter of {type(module).__name__}, got the name {name!r}")
+    if any(name in (f"{whole}_g", f"{whole}_v") for whole in module.__dict__.get("_computed", ())):
+        raise ValueError(f"[weight_norm] expected a parameter that is no half of a weight-normalized one, got {name!r}")
     dim = None if dim is None else integer("weight_norm", "dim", dim)
     if dim is not None and not -v.ndim <= dim < v.ndim:
         raise ValueError(f"[weight_norm] expected an axis of {name} of shape {v.shape}, got dim={dim}")
@@ -189,7 +191,7 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
     Returns
     -------
     Module
-        The same. The parameter is the object that was ``name_v``.
+        The same. The parameter is the object that was ``name_v``; it requires grad if g or v did.
 
     Raises
     ------
@@ -205,9 +207,10 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
     """
     if not is_weight_normed(module, name):
         raise ValueError(f"[remove_weight_norm] expected a weight-normalized parameter, got the name {name!r}")
-    v = getattr(module, f"{name}_v")
+    g, v = getattr(module, f"{name}_g"), getattr(module, f"{name}_v")
     with no_grad():
         v.copy_(getattr(module, name))
+    v.requires_grad = v.requires_grad or g.requires_grad
     v.grad = None
     del module.__dict__["_computed"][name]
     if not module.__dict__["_computed"]:

@@ -59,6 +59,25 @@ def test_clip_grad_norm_over_two_dtypes(norm_type, device):
     assert np.linalg.norm(flat, norm_type) == pytest.approx(1.0, rel=1e-5)
 
 
+@pytest.mark.parametrize("norm_type", [2.0, 1.0, 3.0])
+@pytest.mark.parametrize("size, dtype", [(1e200, "float64"), (1e-200, "float64"), (1e30, "float32"), (1e-30, "float32")])
+def test_clip_grad_norm_where_powers_leave_the_range(size, dtype, norm_type, device):
+    x, y = (mg.zeros(2, dtype=dtype, device=device, requires_grad=True) for _ in range(2))
+    x.grad, y.grad = (mg.tensor(np.array(a) * size, dtype=dtype, device=device) for a in ([3.0, 0.0], [0.0, -4.0]))
+    expected = np.linalg.norm([3.0, 4.0], norm_type)
+    assert utils.clip_grad_norm_([x, y], max(size, 1.0), norm_type) / size == pytest.approx(expected, rel=1e-6)
+    shrunk = np.array([[3.0, 0.0], [0.0, -4.0]]) * (1 / expected if size > 1 else 1)
+    np.testing.assert_allclose([array(x.grad) / size, array(y.grad) / size], shrunk, rtol=1e-6)
+
+
+def test_clip_grad_norm_of_norms_whose_powers_leave_the_range(device):
+    x, y = mg.zeros(1, dtype="float64", device=device, requires_grad=True), mg.zeros(1, device=device, requires_grad=True)
+    x.grad, y.grad = mg.tensor([1e200], dtype="float64", device=device), mg.ones(1, device=device)
+    assert utils.clip_grad_norm_([x, y], 1.0) == 1e200
+    y.grad, x.grad = mg.ones(1, device=device), None
+    assert utils.clip_grad_norm_([y] * 5, 1.0, norm_type=1e-3) == math.inf      # 5 ** 1000
+
+
 def test_clip_grad_norm_of_one_tensor_and_of_none(device):
     x = mg.zeros(2, device=device, requires_grad=True)
     assert utils.clip_grad_norm_(x, 1.0) == 0.0

@@ -311,6 +311,10 @@ def test_errors():
     for dim in (2, -3):
         with pytest.raises(ValueError, match=rf"\[weight_norm\] expected an axis of weight of shape \(2, 3\), got dim={dim}"):
             utils.weight_norm(nn.Linear(3, 2), dim=dim)
+    for half in ("weight_g", "weight_v"):
+        with pytest.raises(ValueError, match=rf"\[weight_norm\] expected a parameter that is no half of .* got '{half}'"):
+            utils.weight_norm(layer, half)
+    assert [name for name, _ in layer.named_parameters()] == ["weight_g", "weight_v"]
     for dim in (0.5, "0", [0]):
         with pytest.raises(TypeError, match=r"\[weight_norm\] expected an integer dim, got "):
             utils.weight_norm(nn.Linear(3, 2), dim=dim)
@@ -319,6 +323,11 @@ def test_errors():
 def test_frozen_parameters_stay_frozen():
     layer = nn.Linear(3, 2).requires_grad_(False)
     assert not any(parameter.requires_grad for parameter in utils.weight_norm(layer).parameters())
+    assert not utils.remove_weight_norm(layer).weight.requires_grad
+    for half in ("weight_g", "weight_v"):   # the other one is trained, and so is the whole
+        layer = utils.weight_norm(nn.Linear(3, 2))
+        getattr(layer, half).requires_grad = False
+        assert utils.remove_weight_norm(layer).weight.requires_grad
 
 
 def test_training(device, rng):
@@ -462,6 +471,17 @@ def test_fold_errors():
     for layer in (nn.ReLU(), nn.LayerNorm(3), nn.LayerNorm((3, 4)), nn.RNNCell(4, 3)):
         with pytest.raises(TypeError, match=r"\[fold_batch_norm\] expected a layer with weight and bias"):
             utils.fold_batch_norm(layer, nn.BatchNorm1d(3))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_fold_refuses_hooks(which):
+    """One behind the layer would stand behind the norm, and one of the norm's would be gone."""
+    pair = nn.Linear(4, 3), nn.BatchNorm1d(3)
+    handle = pair[which].register_forward_hook(lambda module, args, y: 10 * y)
+    with pytest.raises(TypeError, match=r"^\[fold_batch_norm\] expected a layer and a norm without hooks"):
+        utils.fold_batch_norm(*pair)
+    handle.remove()
+    utils.fold_batch_norm(*pair)
 
 
 def test_what_is_no_module():

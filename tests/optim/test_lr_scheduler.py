@@ -190,6 +190,39 @@ def test_rates_reach_the_parameters(device):
     assert x.tolist() == [-1.75]
 
 
+@pytest.mark.parametrize("schedule", ["step", "multi_step", "exponential", "linear", "cosine"])
+def test_a_group_that_is_added_later(schedule):
+    """It goes on from its own rate by the factors of the others, as in PyTorch."""
+    torch = pytest.importorskip("torch")
+    found = []
+    for package, module, optimizer in zip((mg, torch), (ours, torch.optim.lr_scheduler), optimizers(torch), strict=True):
+        scheduler = CASES[schedule](module, optimizer)
+        trace = []
+        for k in range(12):
+            if k == 5:
+                optimizer.add_param_group({"params": [package.zeros(1, requires_grad=True)], "lr": 0.7})
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                scheduler.step()
+            trace.append(rates(optimizer))
+        assert scheduler.get_last_lr() == rates(optimizer)
+        found.append(trace)
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["lambda", "lambdas", "one_cycle", "plateau"])
+def test_a_group_that_is_added_to_a_schedule_of_each_groups_own(schedule):
+    """Nobody has said what it would be given: refused before anything changes."""
+    optimizer = optim.SGD([{"params": [mg.zeros(n, requires_grad=True)]} for n in (1, 2)], lr=0.1, momentum=0.5)
+    scheduler = ours.ReduceLROnPlateau(optimizer) if schedule == "plateau" else CASES[schedule](ours, optimizer)
+    optimizer.add_param_group({"params": [mg.zeros(3, requires_grad=True)]})
+    state, before = scheduler.state_dict(), rates(optimizer)
+    with pytest.raises(ValueError, match=r"^\[\w+\] expected the 2 parameter groups that it was given \w+ for, got 3"):
+        scheduler.step(*[1.0] * (schedule == "plateau"))
+    assert (scheduler.state_dict(), rates(optimizer)) == (state, before)
+
+
 def one():
     return optim.SGD([mg.zeros(1, requires_grad=True)], lr=0.1)
 
@@ -219,6 +252,9 @@ def test_wrong_types():
         with pytest.raises(TypeError, match="expected an Optimizer, got list"):
             build([mg.zeros(1)])
     optimizer = one()
+    for wrong in (3, [3]):
+        with pytest.raises(TypeError, match=r"^\[LambdaLR\] expected a function of the epoch for lr_lambda, got 3"):
+            ours.LambdaLR(optimizer, wrong)
     with pytest.raises(TypeError, match=r"\[SequentialLR\]"):
         ours.SequentialLR(optimizer, [ours.ReduceLROnPlateau(optimizer)], [])
 

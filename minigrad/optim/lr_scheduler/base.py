@@ -15,6 +15,9 @@ from minigrad.optim.optimizer import Optimizer
 class LRScheduler:
     """The base of all schedules: `lr_at` is what each of them defines.
 
+    A group that is added to the optimizer later takes part from the next step on, where the schedule has no options of
+    each group's own.
+
     Parameters
     ----------
     optimizer : Optimizer
@@ -60,6 +63,7 @@ class LRScheduler:
 
     def step(self) -> None:
         """Go on to the next epoch (or batch, whichever the schedule counts) and set the rates."""
+        self._join()
         self.last_epoch += 1
         values = self._lrs()
         for group, before, now in zip(self.optimizer.param_groups, self._values, values, strict=True):
@@ -69,6 +73,7 @@ class LRScheduler:
 
     def restart(self) -> None:
         """Set the rates to those of the beginning."""
+        self._join()
         self.last_epoch, self._values = -1, list(self.base_lrs)
         for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
             group["lr"] = base
@@ -101,6 +106,13 @@ class LRScheduler:
                 raise ValueError(
                     f"[{type(self).__name__}] expected {len(self.base_lrs)} {name}, got {len(state_dict[name])}"
                 )
+
+    def _join(self) -> None:
+        """Take in the groups that were added since, which go on from their rates by the factors of the others."""
+        for group in self.optimizer.param_groups[len(self.base_lrs) :]:
+            group.setdefault("initial_lr", group["lr"])
+            self.base_lrs.append(group["initial_lr"])
+            self._values.append(self.lr_at(len(self._values), self.last_epoch))
 
     def _lrs(self) -> list[float]:
         return [self.lr_at(group, self.last_epoch) for group in range(len(self.base_lrs))]
@@ -135,3 +147,13 @@ def per_group(scheduler: object, name: str, optimizer: Optimizer, value: Any) ->
     if len(values) != count:
         raise ValueError(f"[{type(scheduler).__name__}] expected {count} values of {name}, got {len(values)}")
     return values
+
+
+def check_groups(scheduler: object, name: str, values: list[Any], optimizer: Optimizer) -> None:
+    """Refuse groups that were added after the schedule took one value for each."""
+    count = len(optimizer.param_groups)
+    if len(values) != count:
+        raise ValueError(
+            f"[{type(scheduler).__name__}] expected the {len(values)} parameter groups that it was given {name} for, "
+            f"got {count}: make the schedule after the last group was added"
+        )

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, per_group
+from minigrad.optim.lr_scheduler.base import LRScheduler, check_groups, check_optimizer, per_group
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -35,10 +35,16 @@ class LambdaLR(LRScheduler):
     ) -> None:  # fmt: skip
         check_optimizer(self, optimizer)
         self.lr_lambdas = per_group(self, "lr_lambda", optimizer, lr_lambda)
+        for function in self.lr_lambdas:
+            if not callable(function):
+                raise TypeError(f"[LambdaLR] expected a function of the epoch for lr_lambda, got {function!r}")
         super().__init__(optimizer, last_epoch)
 
     def lr_at(self, group: int, epoch: int) -> float:
         return float(self.base_lrs[group] * self.lr_lambdas[group](epoch))
+
+    def _join(self) -> None:
+        check_groups(self, "lr_lambda", self.lr_lambdas, self.optimizer)
 
 
 class StepLR(LRScheduler):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.optim.lr_scheduler.base import LRScheduler, check_optimizer, per_group
+from minigrad.optim.lr_scheduler.base import LRScheduler, check_groups, check_optimizer, per_group
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -109,6 +109,9 @@ class OneCycleLR(LRScheduler):
                     group["momentum"] = momentum
                 else:
                     group["betas"] = (momentum, *group["betas"][1:])
+
+    def _join(self) -> None:
+        check_groups(self, "max_lr", self.turns, self.optimizer)
 
     def _between(self, turns: list[float], epoch: int) -> float:
         phase = next((i for i, end in enumerate(self.ends) if epoch <= end), len(self.ends) - 1)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.optim.lr_scheduler.base import check_optimizer, check_state, per_group
+from minigrad.optim.lr_scheduler.base import check_groups, check_optimizer, check_state, per_group
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -70,6 +70,7 @@ class ReduceLROnPlateau:
 
     def step(self, metrics: Any) -> None:
         """Look at the quantity (a number, or a tensor of one element) and reduce the rates if it is time."""
+        check_groups(self, "min_lr", self.min_lrs, self.optimizer)
         current = float(metrics)
         self.last_epoch += 1
         if self._is_better(current):
