@@ -14,7 +14,9 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libcpp.vector cimport vector
 
-from minigrad.engine.array cimport Array, alias, empty, hold, overlaps_itself, same_shape, set_forget, shape_of, version
+from minigrad.engine.array cimport (
+    Array, alias, empty, hold, may_share_memory, overlaps_itself, same_shape, set_forget, shape_of, version,
+)
 from minigrad.engine.backend cimport ADD, ISFINITE, backend
 from minigrad.engine.dtype cimport is_float
 
@@ -476,7 +478,7 @@ cdef int accumulate(Node node, Array g) except -1:
     if not same_shape(x.grad_, g) or x.grad_.code != g.code or x.grad_.buffer.device != g.buffer.device:
         raise GradientError(f"[backward] expected the grad of a leaf to be of shape {shape_of(g)} and {g.dtype} on "
                             f"{g.device}, as the leaf, got {shape_of(x.grad_)} and {x.grad_.dtype} on {x.grad_.device}")
-    if mg_recording or overlaps_itself(x.grad_):
+    if mg_recording or overlaps_itself(x.grad_) or may_share_memory(x.grad_, g):
         x.grad_ = add(x.grad_, g)
     else:
         backend(g).binary(ADD, x.grad_, g, x.grad_)
@@ -528,7 +530,7 @@ set_forget(forget_leaf)
 cdef int retire_leaf(Array x) except -1:
     """Called as x becomes another tensor: backward refuses what was recorded of the leaf it has been."""
     if x.node is not None and is_leaf(x):
-        (<Node>x.node).freed = True
+        (<Node>x.node).freed = x.needs_grad     # a frozen one wanted no gradient
         forget_leaf(x)
         x.node = None
     return 0

@@ -85,7 +85,7 @@ cdef class Tensor(Array):
             if on:
                 return
             raise tape.GradientError("[requires_grad] this tensor was computed: use x.detach() for one without history")
-        self.needs_grad = on        # what was recorded of it, and its hooks, wait for the day that it is on again
+        self.needs_grad = on        # what was recorded of it waits for the day that it is on again
 
     def requires_grad_(self, bint on=True):
         """Set ``requires_grad`` and return the tensor."""

@@ -397,6 +397,14 @@ def test_grad_that_became_something_else():
         assert not other.astype("bool").any()
 
 
+def test_grad_that_shares_memory_with_the_gradient_that_arrives():
+    base = mg.tensor([1.0, 2, 3, 4])
+    x = mg.zeros(3, requires_grad=True)
+    x.grad = base[1:]
+    x.backward(base[:3])
+    equals(x.grad, [3, 5, 7])
+
+
 def test_hook_that_raises_leaves_the_tape_as_it_was():
     x = leaf(1)
     y = x * 2

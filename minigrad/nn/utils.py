@@ -258,11 +258,12 @@ def _norm(grads: list[Tensor], p: float) -> float:
     with no_grad():
         if p == math.inf:
             return _combine([absolute(grad).max().item() for grad in grads if grad.size], p)
-        norm = _sum_of_powers(grads, p)
-        if norm in (0, math.inf):       # perhaps only their powers lie beyond what a float holds
+        norm = grad_norm(grads) if p == 2 else None
+        if norm is None or not 1e-140 < norm < math.inf:    # powers may lie beyond what a float holds, some or all
             largest = _norm(grads, math.inf)
             if 0 < largest < math.inf:
                 return largest * _sum_of_powers([grad / largest for grad in grads], p)
+            return largest
         return norm
 
 

@@ -70,6 +70,17 @@ def test_clip_grad_norm_where_powers_leave_the_range(size, dtype, norm_type, dev
     np.testing.assert_allclose([array(x.grad) / size, array(y.grad) / size], shrunk, rtol=1e-6)
 
 
+@pytest.mark.parametrize("values, p, dtype", [
+    ([6e-3, *[5e-3] * 10_000], 20, "float32"), ([1.2e-15] * 4, 3, "float32"),
+    ([1.5e-15, *[1e-15] * 1000], 3, "float32"), ([3e-162] * 4, 2, "float64"),
+])  # fmt: skip
+def test_clip_grad_norm_where_some_powers_vanish(values, p, dtype, device):
+    x = mg.zeros(len(values), dtype=dtype, device=device, requires_grad=True)
+    x.grad = mg.tensor(values, dtype=dtype, device=device)
+    exact = max(values) * np.linalg.norm(np.array(values) / max(values), p)
+    assert utils.clip_grad_norm_([x], 1.0, p) == pytest.approx(exact, rel=1e-5)
+
+
 def test_clip_grad_norm_of_norms_whose_powers_leave_the_range(device):
     x, y = mg.zeros(1, dtype="float64", device=device, requires_grad=True), mg.zeros(1, device=device, requires_grad=True)
     x.grad, y.grad = mg.tensor([1e200], dtype="float64", device=device), mg.ones(1, device=device)

@@ -223,6 +223,47 @@ def test_a_group_that_is_added_to_a_schedule_of_each_groups_own(schedule):
     assert (scheduler.state_dict(), rates(optimizer)) == (state, before)
 
 
+def late():
+    """An optimizer and a schedule in sequence that took in a group in the middle of the first one, saved."""
+    optimizer = one()
+    scheduler = ours.SequentialLR(optimizer, [ours.LinearLR(optimizer, 0.5, total_iters=2), ours.ExponentialLR(optimizer, 0.5)], [2])
+    scheduler.step()
+    optimizer.add_param_group({"params": [mg.zeros(2, requires_grad=True)], "lr": 0.8})
+    return optimizer, scheduler
+
+
+def test_a_state_with_a_later_group_resumes():
+    """In a run that has the group from the start, and in one that adds it as the first one did."""
+    optimizer, scheduler = late()
+    for _ in range(3):
+        scheduler.step()
+    state, held, expected = scheduler.state_dict(), optimizer.state_dict(), []
+    for _ in range(4):
+        scheduler.step()
+        expected.append(rates(optimizer))
+    whole = optim.SGD([{"params": [mg.zeros(n, requires_grad=True)]} for n in (1, 2)], lr=0.1)
+    again = ours.SequentialLR(whole, [ours.LinearLR(whole, 0.5, total_iters=2), ours.ExponentialLR(whole, 0.5)], [2])
+    for optimizer, scheduler in ((whole, again), late()):
+        scheduler.load_state_dict(state)
+        optimizer.load_state_dict(held)
+        found = []
+        for _ in range(4):
+            scheduler.step()
+            found.append(rates(optimizer))
+        assert found == expected
+
+
+def test_a_saved_state_stays_as_it_was():
+    optimizer = one()
+    scheduler = ours.ExponentialLR(optimizer, 0.5)
+    state = scheduler.state_dict()
+    before = repr(state)
+    optimizer.add_param_group({"params": [mg.zeros(2, requires_grad=True)]})
+    scheduler.step()
+    assert repr(state) == before
+    ours.ExponentialLR(one(), 0.5).load_state_dict(state)
+
+
 def one():
     return optim.SGD([mg.zeros(1, requires_grad=True)], lr=0.1)
 

@@ -59,12 +59,17 @@ class SequentialLR(LRScheduler):
             self.schedulers[0].restart()
 
     def step(self) -> None:
+        self._join()
         self.last_epoch += 1
         index = bisect_right(self.milestones, self.last_epoch)
         if index > 0 and self.milestones[index - 1] == self.last_epoch:
             self.schedulers[index].restart()
         else:
             self.schedulers[index].step()
+
+    def _join(self) -> None:
+        for scheduler in self.schedulers:
+            scheduler._join()
 
     def get_last_lr(self) -> list[float]:
         return self.schedulers[bisect_right(self.milestones, self.last_epoch)].get_last_lr()
