@@ -202,8 +202,8 @@ cdef int refuse_leaf(Node node) except -1:
     """Raise for the node of a leaf that is no longer the tensor which was recorded."""
     cdef int i
     shape = tuple([node.extent[i] for i in range(node.ndim)])
-    raise GradientError(f"[backward] a leaf of shape {shape} became another tensor (by set_, by its module's to or "
-                        f"by a write in place) since this was recorded: run the forward pass again")
+    raise GradientError(f"[backward] a leaf of shape {shape} became another tensor (by set_, or by its module's to) "
+                        f"since this was recorded: run the forward pass again")
 
 
 cdef int wait_for(Node node) except -1:

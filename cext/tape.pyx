@@ -528,7 +528,7 @@ set_forget(forget_leaf)
 
 
 cdef int retire_leaf(Array x) except -1:
-    """Called as x becomes another tensor: backward refuses what was recorded of the leaf it has been."""
+    """Called as x becomes another tensor: backward refuses what was recorded of the leaf it has been, unless frozen."""
     if x.node is not None and is_leaf(x):
         (<Node>x.node).freed = x.needs_grad     # a frozen one wanted no gradient
         forget_leaf(x)

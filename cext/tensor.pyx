@@ -270,7 +270,8 @@ cdef class Tensor(Array):
     def set_(self, source):
         """Become `source`: take over its memory, shape, dtype and device (a module moves its parameters so).
 
-        No gradient arrives any more of what was recorded before: backward refuses it. No other thread may be computing
+        No gradient arrives any more of what was recorded before: backward refuses it, unless this tensor does not
+        require grad now. No other thread may be computing
         with this tensor meanwhile, as its memory is given up.
 
         Raises

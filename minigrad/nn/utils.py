@@ -258,20 +258,14 @@ def _norm(grads: list[Tensor], p: float) -> float:
     with no_grad():
         if p == math.inf:
             return _combine([absolute(grad).max().item() for grad in grads if grad.size], p)
-        norm = grad_norm(grads) if p == 2 else None
-        if norm is None or not 1e-140 < norm < math.inf:    # powers may lie beyond what a float holds, some or all
-            largest = _norm(grads, math.inf)
-            if 0 < largest < math.inf:
-                return largest * _sum_of_powers([grad / largest for grad in grads], p)
+        norm = grad_norm(grads) if p == 2 else 0.0
+        if 1e-140 < norm < math.inf:
+            return norm
+        largest = _norm(grads, math.inf)    # powers may lie beyond what a float holds, all of them or some
+        if not 0 < largest < math.inf:
             return largest
-        return norm
-
-
-def _sum_of_powers(grads: list[Tensor], p: float) -> float:
-    """(Σ |g|^p)^(1/p)."""
-    if p == 2:
-        return grad_norm(grads)
-    return _power(math.fsum((absolute(grad) ** p).sum().item() for grad in grads), 1 / p)
+        total = math.fsum((absolute(grad / largest) ** p).sum().item() for grad in grads)
+        return largest * _power(total, 1 / p)
 
 
 def _power(x: float, p: float) -> float:

@@ -23,7 +23,7 @@ def entries_of(y: Tensor, caller: str) -> list[dict[str, Any]]:
     if freed["op"] == "leaf":
         raise GradientError(
             f"[{caller}] expected a tape of leaves as they are, got one of which a leaf of shape {freed['shape']} "
-            f"became another tensor (by set_, by its module's to or by a write in place): run the forward pass again"
+            f"became another tensor (by set_, or by its module's to): run the forward pass again"
         )
     raise GradientError(
         f"[{caller}] expected a tape that is whole, got one that a backward pass freed from {freed['op']} on: call "

@@ -224,7 +224,7 @@ def test_a_group_that_is_added_to_a_schedule_of_each_groups_own(schedule):
 
 
 def late():
-    """An optimizer and a schedule in sequence that took in a group in the middle of the first one, saved."""
+    """An optimizer and schedules in sequence, with a group added in the middle of the first one."""
     optimizer = one()
     scheduler = ours.SequentialLR(optimizer, [ours.LinearLR(optimizer, 0.5, total_iters=2), ours.ExponentialLR(optimizer, 0.5)], [2])
     scheduler.step()
