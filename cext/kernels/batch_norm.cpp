@@ -141,22 +141,20 @@ MG_INLINE void column_sums(int64_t rows, int64_t stride, int64_t columns, double
 }
 
 // The means of the columns and the sums of squared deviations from them; the center as in `moments_of`.
-// meanwhile(at, row) is called once for every register of x.
-template <class T, class F>
-void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, double* mean, double* m2, F meanwhile) {
+template <class T>
+void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, double* mean, double* m2) {
     T center[TILE];
     const int64_t four = rows < 4 ? 0 : stride;
     const double inverse = 1 / double(rows);
     for (int64_t c = 0; c < columns; c++)
         center[c] = (x[c] * T(0.25) + x[c + four] * T(0.25)) + (x[c + 2 * four] * T(0.25) + x[c + 3 * four] * T(0.25));
-    const auto add_up = [&](double* first, double* second, auto meanwhile) {
+    const auto add_up = [&](double* first, double* second) {
         column_sums<T>(
             rows, stride, columns, first, second,
             [&](auto at, int64_t row, auto& sum) MG_INLINED {
                 const Vector<T> d = at.load(x + row) - at.load(center);
                 sum.v[0] += d;
                 sum.v[1] += d * d;
-                meanwhile(at, row);
             },
             x);
     };
@@ -166,7 +164,7 @@ void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, d
         m2[c] = rest < 0 ? 0 : rest;
         return int64_t(shift * sum <= 4 * rest);
     };
-    add_up(mean, m2, meanwhile);
+    add_up(mean, m2);
     int64_t settled[TILE], count = 0;  // as wide as what they come from, for the vectorizer
     for (int64_t c = 0; c < columns; c++) count += settled[c] = settle(c, mean[c], m2[c]);
     if (count == columns) return;
@@ -174,14 +172,13 @@ void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, d
     // what a column comes to does not depend on the others
     for (int64_t c = 0; c < columns; c++) center[c] = settled[c] ? center[c] : T(mean[c]);
     double total[2][TILE];
-    add_up(total[0], total[1], [](auto, int64_t) MG_INLINED {});
+    add_up(total[0], total[1]);
     for (int64_t c = 0; c < columns; c++)
         if (!settled[c]) settle(c, total[0][c], total[1][c]);
 }
 
-// meanwhile(at, first element, first column) for every register of a matrix
-template <class T, class F>
-void block_moments(const Columns& at, Channels part, const T* x, double* mean, double* m2, F meanwhile) {
+template <class T>
+void block_moments(const Columns& at, Channels part, const T* x, double* mean, double* m2) {
     over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t block, int64_t column) {
         const int64_t to = block * at.columns + column;
         if (at.planes()) {
@@ -190,9 +187,7 @@ void block_moments(const Columns& at, Channels part, const T* x, double* mean, d
             mean[to] = m.mean();
             m2[to] = m.variance * double(columns);
         } else {
-            column_moments(rows, at.columns, columns, x + first, mean + to, m2 + to,
-                           [=](auto i, int64_t row) MG_INLINED { meanwhile(i, first + row, column); });
-            finish_streams();  // of what may have been written meanwhile
+            column_moments(rows, at.columns, columns, x + first, mean + to, m2 + to);
         }
     });
 }
@@ -301,19 +296,10 @@ struct Coefficients {
     }
 };
 
-// How far, in channels, the map follows behind the sums: all of them unless y is streamed. Then the map waits for its
-// writes and the sums for what they read, so that they run beside each other.
-template <class T>
-int64_t lag(const Columns& at, const T* y) {
-    constexpr int64_t PARTS = 4, UNIT = 2 * LANES<T>;  // of the two registers of `over_rows`
-    if (at.planes() || choose_walk<T>(at.outer, at.columns, y, at.columns) != STREAMED) return at.channels;
-    return (at.channels + PARTS * UNIT - 1) / (PARTS * UNIT) * UNIT;
-}
-
 // y = (x - center) scale + offset, in the order of the coefficients
 template <class T>
 void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& by, T* y) {
-    const Walk how = choose_walk<T>(at.outer, at.channels * at.inner, y, at.planes() ? at.inner : at.columns);
+    const Walk how = choose_walk<T>(2, at.outer, at.channels * at.inner, y, at.planes() ? at.inner : at.columns);
     over_blocks<true>(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
         const T *from = x + first, *center = by.of[0] + column, *scale = by.of[1] + column, *offset = by.of[2] + column;
         T* to = y + first;
@@ -323,12 +309,11 @@ void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& 
                     write<walk>(i, to, (i.load(from) - c) * s + o);
                 });
             } else {
-                over_rows<T>(
-                    rows, at.columns, columns,
-                    [&](auto i) MG_INLINED { return Held<T, 3>{i.load(center), i.load(scale), i.load(offset)}; },
-                    [&](auto i, int64_t row, auto& by)
-                        MG_INLINED { write<walk>(i, to + row, (i.load(from + row) - by.v[0]) * by.v[1] + by.v[2]); },
-                    [](auto, auto&) MG_INLINED {}, from);
+                for (int64_t end = rows * at.columns, row = 0; row < end; row += at.columns)
+                    sweep<T, 2>(0, columns, [=](auto i, int) MG_INLINED {
+                        const Vector<T> d = i.load(from + row) - i.load(center);
+                        write<walk>(i, to + row, d * i.load(scale) + i.load(offset));
+                    });
             }
         });
     });
@@ -337,7 +322,7 @@ void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& 
 // dx = g scale + ((x - center) slope + constant), or g scale where the statistics were given
 template <class T, bool given>
 void apply_backward(const Columns& at, Channels part, const T* x, const T* g, const Coefficients<T>& by, T* dx) {
-    const Walk how = choose_walk<T>(at.outer, at.channels * at.inner, dx, at.planes() ? at.inner : at.columns);
+    const Walk how = choose_walk<T>(3, at.outer, at.channels * at.inner, dx, at.planes() ? at.inner : at.columns);
     over_blocks<true>(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
         const T *from = x + first, *of = g + first, *center = by.of[0] + column, *scale = by.of[1] + column,
                 *slope = by.of[2] + column, *constant = by.of[3] + column;
@@ -392,26 +377,15 @@ void batch_norm(int64_t outer, int64_t channels, int64_t inner, const void* x_, 
     T *y = static_cast<T*>(y_), *mean = static_cast<T*>(mean_), *var = static_cast<T*>(var_);
     double *means = scratch, *m2 = scratch + at.blocks * at.columns;
     const Coefficients<T> by(at, scratch);
-    by_channels<T>(at, [&](Channels all) {
-        const int64_t behind = minimum(lag(at, y), all.end - all.begin), back = behind * at.repeat;
-        for (int64_t c = all.begin; c < all.end; c += behind) {
-            const Channels part{c, minimum(c + behind, all.end)};
-            if (c == all.begin)
-                block_moments(at, part, x, means, m2, [](auto, int64_t, int64_t) MG_INLINED {});
-            else
-                block_moments(at, part, x, means, m2, [=](auto i, int64_t first, int64_t column) MG_INLINED {
-                    first -= back, column -= back;
-                    const Vector<T> d = i.load(x + first) - i.load(by.of[0] + column);
-                    write<STREAMED>(i, y + first, d * i.load(by.of[1] + column) + i.load(by.of[2] + column));
-                });
-            merge_moments(at, part, means, m2, [=, &at](int64_t c, double center, double variance) {
-                mean[c] = T(center);
-                var[c] = T(variance);
-                standardize(at, by, c, center, 1 / __builtin_sqrt(variance + eps), static_cast<const T*>(gamma),
-                            static_cast<const T*>(beta), statistics);
-            });
-        }
-        apply(at, {all.end - behind, all.end}, x, by, y);
+    by_channels<T>(at, [&](Channels part) {
+        block_moments(at, part, x, means, m2);
+        merge_moments(at, part, means, m2, [=, &at](int64_t c, double center, double variance) {
+            mean[c] = T(center);
+            var[c] = T(variance);
+            standardize(at, by, c, center, 1 / __builtin_sqrt(variance + eps), static_cast<const T*>(gamma),
+                        static_cast<const T*>(beta), statistics);
+        });
+        apply(at, part, x, by, y);
     });
 }
 

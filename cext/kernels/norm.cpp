@@ -26,7 +26,7 @@ Standard<T> normalize(int64_t width, const T* x, const T* gamma, const T* beta, 
 template <class T, bool centered>
 void norm(int64_t rows, int64_t width, const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* rstd) {
     if (width == 0) return;
-    const Walk how = choose_walk<T>(rows, width, y);
+    const Walk how = choose_walk<T>(2, rows, width, y);
     parallel(rows, 2 + NORM_GRAIN / width, [=](int64_t begin, int64_t end) {
         specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++) {
@@ -116,7 +116,7 @@ void norm_backward(int64_t rows, int64_t width, const T* x, const T* gamma, cons
 
     const int64_t blocks = layer_norm_partials(rows), work = LAYER_NORM_BLOCK * width;
     const int64_t stride = centered ? 2 * width : width;
-    const Walk how = choose_walk<T>(rows, width, dx);
+    const Walk how = choose_walk<T>(3, rows, width, dx);
     parallel(blocks, 1 + NORM_GRAIN / work, [&](int64_t first, int64_t last) {
         for (int64_t b = first; b < last; b++) {
             T* sums = affine ? partial + b * stride : nullptr;
@@ -176,7 +176,7 @@ void group_norm(int64_t rows, int64_t groups, int64_t m, int64_t inner, const vo
     T* y = static_cast<T*>(y_);
     const int64_t width = m * inner;
     if (width == 0) return;
-    const Walk how = choose_walk<T>(rows, width, y, inner);
+    const Walk how = choose_walk<T>(2, rows, width, y, inner);
     parallel(rows, 2 + NORM_GRAIN / width, [=](int64_t begin, int64_t end) {
         specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++) {
@@ -216,7 +216,7 @@ void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner,
     T* dx = static_cast<T*>(dx_);
     const int64_t width = m * inner, channels = groups * m, samples = width ? rows / groups : 0;
 
-    const Walk how = choose_walk<T>(rows, width, dx, inner);
+    const Walk how = choose_walk<T>(3, rows, width, dx, inner);
     parallel(samples * groups, 1 + NORM_GRAIN / (1 + 2 * width), [=](int64_t begin, int64_t end) {
         specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++) {
