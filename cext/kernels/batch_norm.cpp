@@ -30,13 +30,12 @@ void by_channels(const Columns& at, Stage stage) {
 }
 
 // f(rows, columns, first element, block, first column) for every block of rows and tile of columns, or every plane:
-// rows = 1, columns = inner; of the channels of `part`. A second pass goes backwards: it begins with what the first one
-// left in the cache.
-template <bool backwards = false, class F>
+// rows = 1, columns = inner; of the channels of `part`.
+template <class F>
 void over_blocks(const Columns& at, Channels part, F f) {
     const auto each = [](int64_t n, int64_t grain, auto job) {
         parallel(n, grain, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; i++) job(backwards ? n - 1 - i : i);
+            for (int64_t i = begin; i < end; i++) job(i);
         });
     };
     if (at.planes()) {
@@ -300,7 +299,7 @@ struct Coefficients {
 template <class T>
 void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& by, T* y) {
     const Walk how = choose_walk<T>(2, at.outer, at.channels * at.inner, y, at.planes() ? at.inner : at.columns);
-    over_blocks<true>(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
+    over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
         const T *from = x + first, *center = by.of[0] + column, *scale = by.of[1] + column, *offset = by.of[2] + column;
         T* to = y + first;
         specialized(how, [=, &at]<Walk walk>() {
@@ -323,7 +322,7 @@ void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& 
 template <class T, bool given>
 void apply_backward(const Columns& at, Channels part, const T* x, const T* g, const Coefficients<T>& by, T* dx) {
     const Walk how = choose_walk<T>(3, at.outer, at.channels * at.inner, dx, at.planes() ? at.inner : at.columns);
-    over_blocks<true>(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
+    over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
         const T *from = x + first, *of = g + first, *center = by.of[0] + column, *scale = by.of[1] + column,
                 *slope = by.of[2] + column, *constant = by.of[3] + column;
         T* to = dx + first;
