@@ -30,7 +30,7 @@ void by_channels(const Columns& at, Stage stage) {
 }
 
 // f(rows, columns, first element, block, first column) for every block of rows and tile of columns, or every plane:
-// rows = 1, columns = inner; of the channels of `part`.
+// rows = 1, columns = inner. Of planes, those of the channels of `part` alone.
 template <class F>
 void over_blocks(const Columns& at, Channels part, F f) {
     const auto each = [](int64_t n, int64_t grain, auto job) {
@@ -46,10 +46,10 @@ void over_blocks(const Columns& at, Channels part, F f) {
         });
         return;
     }
-    const int64_t left = part.begin * at.repeat, right = part.end * at.repeat, tiles = (right - left + TILE - 1) / TILE;
-    each(at.blocks * tiles, 1 + NORM_GRAIN / (1 + at.rows * minimum(TILE, right - left)), [&](int64_t i) {
-        const int64_t block = i / tiles, first = block * at.rows, column = left + i % tiles * TILE;
-        f(minimum(at.rows, at.outer - first), minimum(TILE, right - column), first * at.columns + column, block,
+    const int64_t tiles = (at.columns + TILE - 1) / TILE;
+    each(at.blocks * tiles, 1 + NORM_GRAIN / (1 + at.rows * minimum(TILE, at.columns)), [&](int64_t i) {
+        const int64_t block = i / tiles, first = block * at.rows, column = i % tiles * TILE;
+        f(minimum(at.rows, at.outer - first), minimum(TILE, at.columns - column), first * at.columns + column, block,
           column);
     });
 }
@@ -295,7 +295,8 @@ struct Coefficients {
     }
 };
 
-// y = (x - center) scale + offset, in the order of the coefficients
+// y = (x - center) scale + offset, in the order of the coefficients. Row after row, straight through the memory: where
+// all stays in the cache, that is worth more than to hold the coefficients for a few rows.
 template <class T>
 void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& by, T* y) {
     const Walk how = choose_walk<T>(2, at.outer, at.channels * at.inner, y, at.planes() ? at.inner : at.columns);
@@ -321,7 +322,8 @@ void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& 
 // dx = g scale + ((x - center) slope + constant), or g scale where the statistics were given
 template <class T, bool given>
 void apply_backward(const Columns& at, Channels part, const T* x, const T* g, const Coefficients<T>& by, T* dx) {
-    const Walk how = choose_walk<T>(3, at.outer, at.channels * at.inner, dx, at.planes() ? at.inner : at.columns);
+    const Walk how =
+        choose_walk<T>(given ? 2 : 3, at.outer, at.channels * at.inner, dx, at.planes() ? at.inner : at.columns);
     over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
         const T *from = x + first, *of = g + first, *center = by.of[0] + column, *scale = by.of[1] + column,
                 *slope = by.of[2] + column, *constant = by.of[3] + column;

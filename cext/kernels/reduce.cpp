@@ -135,14 +135,16 @@ __attribute__((noinline)) void reduce_tile(int64_t rows, int64_t stride, int64_t
     // columns < stride: a part of each row; otherwise the rows are contiguous and k of them make one
     const int64_t k = columns < stride ? 1 : maximum(1, minimum(TILE / 2 / columns, rows)), width = k * columns;
     const int64_t groups = rows / k, rest = rows % k * columns;
-    const bool ahead = columns < stride && rows >= 256;  // the processor does not foresee rows that lie apart
+    // The processor does not foresee parts of rows that lie apart; where they are few, a cache often holds them.
+    constexpr int64_t MANY = 256, AHEAD = 8;  // rows
+    const bool ahead = columns < stride && rows >= MANY;
     const auto start = [=](auto* into) {
         for (int64_t c = 0; c < width; c++) into[c] = Op::start();
     };
     const auto add = [=](auto* into, int64_t begin, int64_t end, int64_t count) {
         for (const T* row = x + begin * k * stride; begin < end; begin++, row += k * stride) {
             for (int64_t c = 0; ahead && c < count; c += 64 / int64_t(sizeof(T)))
-                __builtin_prefetch(row + 8 * stride + c, 0, 2);
+                __builtin_prefetch(row + AHEAD * stride + c, 0, 2);
 #pragma omp simd
             for (int64_t c = 0; c < count; c++) into[c] = Op::combine(into[c], read(row[c], c));
         }

@@ -8,16 +8,16 @@ namespace mg::MG_ISA {
 constexpr int64_t GRAIN = 1 << 15;       // elements: a few microseconds of work
 constexpr int64_t NORM_GRAIN = 1 << 13;  // the same of a normalization, which touches each twice
 
-// How rows are walked: LONG ones are read ahead of their use. Where what is read and written exceeds the CACHE that
-// cores share, the output is STREAMED past it; elsewhere that would be slower: AMD's cores write to memory at half the
-// rate at which they read.
+// How rows are walked: all but SHORT ones are read ahead of their use. Where what is read and written exceeds the cache
+// that cores share, the output is STREAMED past it; elsewhere that would be slower: AMD's cores write to memory at half
+// the rate at which they read.
 enum Walk { SHORT, LONG, STREAMED };
 
 // `arrays` of rows of this width are read and written. For rows of `out` that are written in pieces (default: as one),
 // each beginning at a whole register where they are STREAMED.
 template <class T>
 Walk choose_walk(int arrays, int64_t rows, int64_t width, const void* out, int64_t piece = 0) {
-    constexpr int64_t LONG_ROW = 2048, CACHE = 32 << 20;  // bytes
+    constexpr int64_t LONG_ROW = 2048, CACHE = 32 << 20;  // bytes; a common size of that cache
     const int64_t row = width * int64_t(sizeof(T)), part = (piece ? piece : width) * int64_t(sizeof(T));
     if (row <= LONG_ROW) return SHORT;
     return arrays * rows * row > CACHE && part % REGISTER == 0 && can_stream(out) ? STREAMED : LONG;

@@ -89,7 +89,7 @@ MG_INLINE T fold(typename VectorOf<T, bytes>::type v, F f) {
     }
 }
 
-// Streams: writes that bypass the cache, for results too large to stay in it, which are not read from memory first.
+// Streams: writes that bypass the cache, for what would not stay in it; its lines are not read from memory first.
 // They need whole, aligned registers, and finish_streams() before another thread may look.
 inline bool can_stream([[maybe_unused]] const void* p) {
 #if defined(__AVX2__)

@@ -279,7 +279,7 @@ def test_threads_change_nothing(kind, device, rng):
 
 
 def test_outputs_that_bypass_the_cache(device, rng):
-    """Bit for bit what each row gives alone, for outputs of 16 MiB and more, and the same for gradients."""
+    """Bit for bit what each row gives alone, for outputs of more than 16 MiB, and the same for gradients."""
     for call, shape in (
         (lambda x, w, b: mg.layer_norm(x, 1024, w, b), (4200, 1024)),
         (lambda x, w, b: mg.layer_norm(x, 1001, w, b), (4400, 1001)),  # rows that are no whole registers
