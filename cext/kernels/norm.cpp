@@ -263,7 +263,8 @@ void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner,
                 h /= double(width);
                 const double k = s * s * s * (hd / double(width) - shift * h);
                 const T slope = T(-k), constant = T(shift * k - s * h);
-                for (int64_t c = 0; c < m; c++) {
+                // backwards: the channels read last are still in the nearest cache, which may not hold a whole row
+                for (int64_t c = m; c-- > 0;) {
                     const T *from = row + c * inner, *of = of_row + c * inner;
                     const T scale = T(gain ? s * gain[c] : s);
                     T* to = dx + r * width + c * inner;
