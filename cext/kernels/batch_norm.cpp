@@ -67,13 +67,14 @@ void over_channels(const Columns& at, Channels part, F f) {
 }
 
 // f(at, row, held) for every register of the columns and every row, which begins at `row`. What belongs to the columns
-// is loaded once for four rows: held = load(at), before, and store(at, held), after. Two registers in turn, so that
-// lines are written as a whole; what the next four rows read, in the arrays `from`, is asked for meanwhile.
+// is loaded once for a group of rows: held = load(at), before, and store(at, held), after. Two registers in turn, so
+// that lines are written as a whole; what comes four rows later, in the arrays `from`, is asked for meanwhile. A group
+// reads at four places in turn, of one array or of two: at eight the sums of two take a fifth longer.
 template <class T, class Load, class F, class Store, class... From>
 MG_INLINE void over_rows(int64_t rows, int64_t stride, int64_t columns, Load load, F f, Store store, From... from) {
-    constexpr int64_t L = LANES<T>, GROUP = 4;
+    constexpr int64_t L = LANES<T>, AHEAD = 4, GROUP = AHEAD / sizeof...(From);
     const auto some = [&]<int count>(int64_t r) MG_INLINED {
-        const bool more = r + GROUP < rows;
+        const bool more = r + AHEAD < rows;
         int64_t i = 0;
         for (; i + 2 * L <= columns; i += 2 * L) {
             const Whole<T> one{i}, two{i + L};
@@ -82,8 +83,8 @@ MG_INLINE void over_rows(int64_t rows, int64_t stride, int64_t columns, Load loa
             for (int k = 0; k < count; k++) {
                 const int64_t row = (r + k) * stride;
                 if (more) {
-                    (read_ahead<LONG>(one, 0, from + row + GROUP * stride), ...);
-                    (read_ahead<LONG>(two, 1, from + row + GROUP * stride), ...);
+                    (read_ahead<LONG>(one, 0, from + row + AHEAD * stride), ...);
+                    (read_ahead<LONG>(two, 1, from + row + AHEAD * stride), ...);
                 }
                 f(one, row, first);
                 f(two, row, second);
