@@ -8,6 +8,7 @@ from typing import Any
 from minigrad.creation import asarray, zeros, zeros_like
 from minigrad.engine.backward import differentiate, record_function
 from minigrad.engine.modes import detect_anomaly, enable_grad, no_grad, record_source
+from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.ops.join import stack
 from minigrad.engine.ops.layout import reshape
 from minigrad.engine.tape import GradientError, is_grad_enabled
@@ -26,7 +27,7 @@ def _as_list(xs: Tensor | Sequence[Tensor], op: str = "grad") -> list[Tensor]:
     found = list(xs) if isinstance(xs, Iterable) and not isinstance(xs, Tensor) else [xs]
     for x in found:
         if not isinstance(x, Tensor):
-            raise TypeError(f"[{op}] expected tensors, got {type(x).__name__}")
+            raise TypeError(f"[{op}] expected tensors, got {kind_of(x)}")
     return found
 
 
@@ -108,7 +109,7 @@ def _evaluate(f: Callable[..., Tensor], args: list[Any], numbers: Sequence[int])
             args[k] = _fresh(args[k], recorded)
         y = f(*args)
         if not isinstance(y, Tensor):
-            raise TypeError(f"[grad] expected a function that returns a tensor, got {type(y).__name__}")
+            raise TypeError(f"[grad] expected a function that returns a tensor, got {kind_of(y)}")
         points = [args[k] for k in numbers]
         return y, points, recorded and y.requires_grad and _depends_on_more(y, points)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from minigrad.engine.dtype import float32, int64
 from minigrad.engine.interop import from_dlpack
-from minigrad.engine.ops.arguments import integer
+from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.layout import broadcast_to, expand_dims
 from minigrad.engine.ops.logic import where
 from minigrad.engine.tensor import Tensor, constant, make
@@ -151,7 +151,7 @@ def _like(
     op: str, x: Tensor, value: float | None, dtype: "DTypeLike", device: str | None, requires_grad: bool
 ) -> Tensor:
     if not isinstance(x, Tensor):
-        raise TypeError(f"[{op}] expected a tensor, got {type(x).__name__}")
+        raise TypeError(f"[{op}] expected a tensor, got {kind_of(x)}")
     dtype, device = x.dtype if dtype is None else dtype, x.device if device is None else device
     return constant(op, x.shape, value, dtype, device, requires_grad)
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from minigrad.creation import tensor
+from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.module import Module
 
@@ -51,7 +52,7 @@ def save(obj: Module | Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
     tensors = obj.state_dict() if isinstance(obj, Module) else obj
     target = _path("save", path)
     if not isinstance(tensors, Mapping):
-        raise TypeError(f"[save] expected a Module or a dict of str to Tensor, got {type(obj).__name__}")
+        raise TypeError(f"[save] expected a Module or a dict of str to Tensor, got {kind_of(obj)}")
     if not isinstance(metadata, Mapping | None):
         raise TypeError(f"[save] expected metadata of str to str, got {metadata!r}")
     for key, value in (metadata or {}).items():
@@ -73,7 +74,7 @@ def _array(name: str, value: Tensor) -> np.ndarray:
     if not isinstance(name, str) or name == "__metadata__":
         raise TypeError(f"[save] expected a name of type str other than '__metadata__', got {name!r}")
     if not isinstance(value, Tensor):
-        raise TypeError(f"[save] expected a Tensor for {name!r}, got {type(value).__name__}")
+        raise TypeError(f"[save] expected a Tensor for {name!r}, got {kind_of(value)}")
     return value.detach().to("cpu").contiguous().numpy()  # the library writes memory as it lies
 
 

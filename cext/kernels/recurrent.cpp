@@ -201,7 +201,7 @@ MG_INLINE void rnn_backward(const Rows<T>& r, int64_t t, int64_t n, const T* dh,
 #pragma omp simd
         for (int64_t j = 0; j < r.hidden; j++) dx[j] = dh[j] * (1 - h[j] * h[j]);
     } else {
-        for (int64_t j = 0; j < r.hidden; j++) dx[j] = h[j] > 0 ? dh[j] : h[j] != h[j] ? h[j] : 0;
+        for (int64_t j = 0; j < r.hidden; j++) dx[j] = h[j] <= 0 ? 0 : dh[j];  // also for NaN, as relu
     }
     clear(r.hidden, carry);
 }

@@ -10,6 +10,7 @@ cdef int refuse_bool(str op, Array x) except -1
 cdef int one_axis(str op, object axis, int ndim) except -1
 cdef list many_axes(str op, object axis, int ndim)
 cdef int weak_code(object value, int code, str op=*) except -1
+cpdef str kind_of(object x)
 cdef bint is_scalar(object x)
 cpdef object integer(str op, str name, object value, object least=*)
 cpdef tuple pair(str op, str name, object value, object least=*)

@@ -11,6 +11,14 @@ from minigrad.engine.interop cimport from_object
 from minigrad.engine.tape cimport recording
 
 
+cpdef str kind_of(object x):
+    """The name of x's type, and whose type it is where others call theirs as we call ours: torch.Tensor."""
+    cdef str name = type(x).__name__
+    if isinstance(x, Array) or name not in ("Tensor", "Parameter"):
+        return name
+    return f"{type(x).__module__.partition('.')[0]}.{name}"
+
+
 cdef bint is_scalar(object x):
     """Whether x is a Python or NumPy number, which takes the dtype of the tensor it meets."""
     return isinstance(x, (float, int)) or (isinstance(x, (numbers.Number, np.bool_)) and not isinstance(x, Array))

@@ -65,8 +65,10 @@ cdef class Lengths:
 
     def __init__(self, lengths, int64_t steps, int64_t batch, str op="recurrent", device=None):
         cdef Array a = operand(op, lengths)
-        if shape_of(a) != (batch,) or (batch and (is_float(a.code) or a.code == BOOL)):
-            raise ValueError(f"[{op}] expected {batch} integer lengths, got {a.dtype} of shape {a.shape}")
+        if shape_of(a) != (batch,):
+            raise ValueError(f"[{op}] expected {batch} lengths, got {a.dtype} of shape {a.shape}")
+        if batch and (is_float(a.code) or a.code == BOOL):
+            raise TypeError(f"[{op}] expected lengths of int32 or int64, got {a.dtype}")
         low, high = (int(a.min()), int(a.max())) if batch else (0, 0)
         if low < 0 or high > steps:
             raise ValueError(f"[{op}] expected lengths from 0 to {steps}, got {low if low < 0 else high}")
@@ -119,11 +121,13 @@ def gate(Cell cell, a):
 
 
 def rnn_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
+    """h' = f(x + u), f being tanh or relu."""
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
     return (tanh if cell.kind == "rnn_tanh" else relu)(x + u), None
 
 
 def lstm_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
+    """i, f, g, o = x + u;  c' = σ(f) c + σ(i) tanh(g);  h' = σ(o) tanh(c'), or of LN(c')."""
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
     i, f, g, o = split(x + u, 4, axis=-1)
     c = gate(cell, f) * c + gate(cell, i) * tanh(g)
@@ -132,6 +136,7 @@ def lstm_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
 
 
 def gru_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
+    """r, z = σ(x_r + u_r), σ(x_z + u_z);  n = tanh(x_n + r u_n);  h' = (1 - z) n + z h, or the two swapped."""
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
     x_r, x_z, x_n = split(x, 3, axis=-1)
     u_r, u_z, u_n = split(u, 3, axis=-1)

@@ -363,7 +363,7 @@ __device__ void step_backward(const Layer& r, const Gradients& d, int64 t, int64
         const T* h = r.row(r.h, t + 1, n, H);
         PLACES(j, H) {
             const T y = h[j], dh = carry[j] + at(gy, j, 0);
-            dx[j] = kind == RNN_TANH ? dh * (1 - y * y) : y > 0 ? dh : y != y ? y : T(0);
+            dx[j] = kind == RNN_TANH ? dh * (1 - y * y) : y <= 0 ? T(0) : dh;
             carry[j] = 0;
         }
     }

@@ -79,6 +79,9 @@ class RNNCell(_StepCell):
     ------
     ValueError
         For sizes below 1, an unknown `nonlinearity` or `norm`; when called, for shapes that do not fit.
+    TypeError
+        For sizes of another type; when called, for an input or a state that is no Tensor or has another dtype than the
+        weights.
 
     Examples
     --------
@@ -145,7 +148,8 @@ class LSTMCell(_StepCell):
         σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
         clip(a/6 + 0.5, 0, 1).
     eps : float
-        Added to the variances of the norms.
+        Added to the variances of the norms. With 0 and a norm of W_hh h a state of zeros, as the first one is by
+        default, becomes NaN.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -168,6 +172,8 @@ class LSTMCell(_StepCell):
     ------
     ValueError
         For options that do not exist or do not go together; when called, for shapes that do not fit.
+    TypeError
+        As in `RNNCell`.
 
     Examples
     --------
@@ -237,7 +243,8 @@ class GRUCell(_StepCell):
         σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
         clip(a/6 + 0.5, 0, 1).
     eps : float
-        Added to the variances of the norms.
+        Added to the variances of the norms. With 0 and a norm of W_hh h a state of zeros, as the first one is by
+        default, becomes NaN.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -258,6 +265,8 @@ class GRUCell(_StepCell):
     ------
     ValueError
         For options that do not exist; when called, for shapes that do not fit.
+    TypeError
+        As in `RNNCell`.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 from minigrad.creation import empty
 from minigrad.engine.dtype import DType
-from minigrad.engine.ops.arguments import integer
+from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
@@ -87,7 +87,7 @@ class Embedding(Module):
             For rows that are no floats or no tensor.
         """
         if not isinstance(embeddings, Tensor):
-            raise TypeError(f"[Embedding] expected a tensor of rows, got {type(embeddings).__name__}")
+            raise TypeError(f"[Embedding] expected a tensor of rows, got {kind_of(embeddings)}")
         if embeddings.ndim != 2 or min(embeddings.shape) < 1:
             raise ValueError(f"[Embedding] expected rows (num_embeddings, embedding_dim), got {embeddings.shape}")
         if embeddings.dtype.kind != "f":

@@ -3,7 +3,7 @@
 import math
 
 from minigrad.engine.ops.activation import softplus
-from minigrad.engine.ops.arguments import number
+from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.ops.functions import absolute, log, square
 from minigrad.engine.ops.logic import maximum, where
 from minigrad.engine.tensor import Tensor
@@ -209,7 +209,7 @@ def _bounded_log(x: Tensor) -> Tensor:
 
 def _check_float(op: str, x: Tensor) -> None:
     if not isinstance(x, Tensor):
-        raise TypeError(f"[{op}] expected a tensor, got {type(x).__name__}")
+        raise TypeError(f"[{op}] expected a tensor, got {kind_of(x)}")
     if x.dtype.kind != "f":
         raise TypeError(f"[{op}] expected floats, got {x.dtype}")
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 from minigrad.creation import asarray, empty
 from minigrad.engine.array import names_device
 from minigrad.engine.dtype import DType
+from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tape import enter, leave
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.parameter import Parameter
@@ -189,7 +190,7 @@ class Module:
         ['steps']
         """
         if not isinstance(tensor, Tensor | None) or isinstance(tensor, Parameter):
-            raise TypeError(f"[register_buffer] expected a Tensor that is no Parameter, got {type(tensor).__name__}")
+            raise TypeError(f"[register_buffer] expected a Tensor that is no Parameter, got {kind_of(tensor)}")
         self._check_new("_buffers", name)
         self._register("_buffers", name, tensor, persistent)
 

@@ -1,5 +1,6 @@
 """Parameter: the kind of tensor that a module registers and an optimizer trains."""
 
+from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tensor import Tensor
 
 
@@ -31,7 +32,7 @@ class Parameter(Tensor):
 
     def __init__(self, data: Tensor, requires_grad: bool = True) -> None:
         if not isinstance(data, Tensor):
-            raise TypeError(f"[Parameter] expected a Tensor, got {type(data).__name__}")
+            raise TypeError(f"[Parameter] expected a Tensor, got {kind_of(data)}")
         if requires_grad and data.dtype.kind != "f":
             raise TypeError(f"[Parameter] expected floats, got {data.dtype}; pass requires_grad=False for others")
         super().__init__(data.detach().contiguous(), requires_grad)

@@ -5,7 +5,7 @@ from typing import Literal
 
 from minigrad.creation import empty
 from minigrad.engine.dtype import DType
-from minigrad.engine.ops.arguments import integer, number
+from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.recurrent import Cell, normalized
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import init
@@ -200,7 +200,7 @@ class Recurrent(Module):
 
     def _check_state(self, state: object, shape: tuple[int, ...], x: Tensor) -> None:
         if not isinstance(state, Tensor):
-            raise TypeError(f"[{self.name}] expected a state that is a Tensor, got {type(state).__name__}")
+            raise TypeError(f"[{self.name}] expected a state that is a Tensor, got {kind_of(state)}")
         if state.shape != shape:
             raise ValueError(f"[{self.name}] expected a state of shape {shape}, got {state.shape}")
         if state.dtype != x.dtype:
@@ -208,7 +208,7 @@ class Recurrent(Module):
 
     def _check_input(self, x: object) -> None:
         if not isinstance(x, Tensor):
-            raise TypeError(f"[{self.name}] expected a Tensor, got {type(x).__name__}")
+            raise TypeError(f"[{self.name}] expected a Tensor, got {kind_of(x)}")
         if x.dtype != self.weight_dtype:
             raise TypeError(f"[{self.name}] expected an input of {self.weight_dtype} as the weights, got {x.dtype}")
 

@@ -64,8 +64,7 @@ class _Sequences(Recurrent):
         if lengths is not None:
             if not batched:
                 raise ValueError(f"[{self.name}] expected a batch with lengths, got an input of shape {given}")
-            lengths = lengths if isinstance(lengths, Tensor) else make(lengths, op=self.name)
-            checked = CheckedLengths(lengths, steps, batch, self.name, x.device)
+            checked = CheckedLengths(self._as_tensor(lengths), steps, batch, self.name, x.device)
             alive = (arange(steps, device=x.device).expand_dims(1) < checked.values).expand_dims(2)
             x = where(alive, x, 0.0)  # whatever stands in the padding, the gradients of the weights do not see it
         one, count = (batch, self.hidden_size), self.num_layers * (2 if self.bidirectional else 1)
@@ -95,6 +94,14 @@ class _Sequences(Recurrent):
         if not batched:
             return x.squeeze(1), [final.squeeze(1) for final in finals]
         return (x.permute_dims((1, 0, 2)) if self.batch_first else x), finals
+
+    def _as_tensor(self, lengths: Lengths) -> Tensor:
+        if isinstance(lengths, Tensor):
+            return lengths
+        try:
+            return make(lengths, op=self.name)
+        except TypeError:
+            raise TypeError(f"[{self.name}] expected lengths of int32 or int64, got {lengths!r:.80}") from None
 
     def _layer(
         self, x: Tensor, first: tuple[Tensor, ...], suffix: str, lengths: CheckedLengths | None
@@ -138,7 +145,8 @@ class RNN(_Sequences):
     last ones trained serve all later steps. γ is one for all steps.
 
     ``bias="input"`` leaves b_hh out, ``bias=False`` both. A plain version of one step is ``rnn_step`` in
-    ``minigrad.engine.ops.recurrent``.
+    ``minigrad.engine.ops.recurrent`` (to be read in ``cext/ops/recurrent.pyx``), with ``norm="batch"``
+    ``RNN._layer``.
 
     Parameters
     ----------
@@ -188,6 +196,9 @@ class RNN(_Sequences):
     ValueError
         For options that do not exist or do not go together; when called, for shapes and lengths that do not fit and
         for a sequence of no steps.
+    TypeError
+        For sizes and flags of another type; when called, for an input or a state that is no Tensor or has another dtype
+        than the weights, for lengths that are no integers, for a norm replaced by one of another kind.
 
     Examples
     --------
@@ -239,6 +250,7 @@ class RNN(_Sequences):
         lengths : sequence of int or Tensor, shape (N,), optional
             The number of steps of each sample, from 0 to T, in any order, on any device; those that are on a GPU
             are brought back to be checked. What stands in `x` behind a sample's end has no influence on anything.
+            None with ``norm="batch"``, which has no statistics for them.
 
         Returns
         -------
@@ -257,6 +269,8 @@ class RNN(_Sequences):
     ) -> tuple[Tensor, ...]:
         if self.norm != "batch":
             return super()._layer(x, first, suffix, lengths)
+        if self.training and x.shape[1] == 1:
+            raise ValueError("[RNN] expected more than one sample in training with norm='batch', got one")
         bn_ih, bn_hh = getattr(self, "bn_ih" + suffix), getattr(self, "bn_hh" + suffix)
         weight, bias = getattr(self, "weight_hh" + suffix), getattr(self, "bias_ih" + suffix)
         activation = F.tanh if self.nonlinearity == "tanh" else F.relu
@@ -292,7 +306,7 @@ class LSTM(_Sequences):
         carry_norm:      c_t = LN_c(σ(f) c_{t-1} + σ(i) tanh(g));  h_t = σ(o) tanh(c_t)
 
     The gates are blocks of `hidden_size` rows of the weights, in the order i, f, g, o. A plain version of one step is
-    ``lstm_step`` in ``minigrad.engine.ops.recurrent``.
+    ``lstm_step`` in ``minigrad.engine.ops.recurrent`` (to be read in ``cext/ops/recurrent.pyx``).
 
     Parameters
     ----------
@@ -319,7 +333,8 @@ class LSTM(_Sequences):
         σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
         clip(a/6 + 0.5, 0, 1).
     eps : float
-        Added to the variances of the norms.
+        Added to the variances of the norms. With 0 and a norm of W_hh h a state of zeros, as the first one is by
+        default, becomes NaN.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -346,6 +361,9 @@ class LSTM(_Sequences):
     ValueError
         For options that do not exist or do not go together; when called, for shapes and lengths that do not fit and
         for a sequence of no steps.
+    TypeError
+        For sizes and flags of another type; when called, for an input or a state that is no Tensor or has another dtype
+        than the weights, for lengths that are no integers, for a norm replaced by one of another kind.
 
     Examples
     --------
@@ -424,7 +442,7 @@ class GRU(_Sequences):
         "paper":  h_t = (1 − z) h_{t-1} + z n
 
     The gates are blocks of `hidden_size` rows of the weights, in the order r, z, n. A plain version of one step is
-    ``gru_step`` in ``minigrad.engine.ops.recurrent``.
+    ``gru_step`` in ``minigrad.engine.ops.recurrent`` (to be read in ``cext/ops/recurrent.pyx``).
 
     Parameters
     ----------
@@ -448,7 +466,8 @@ class GRU(_Sequences):
         σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
         clip(a/6 + 0.5, 0, 1).
     eps : float
-        Added to the variances of the norms.
+        Added to the variances of the norms. With 0 and a norm of W_hh h a state of zeros, as the first one is by
+        default, becomes NaN.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -472,6 +491,8 @@ class GRU(_Sequences):
     ValueError
         For options that do not exist; when called, for shapes and lengths that do not fit and for a sequence of no
         steps.
+    TypeError
+        As in `LSTM`.
 
     Examples
     --------

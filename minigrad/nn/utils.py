@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable
 
 from minigrad.autograd import no_grad
-from minigrad.engine.ops.arguments import number
+from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.ops.functions import absolute, rsqrt
 from minigrad.engine.ops.join import concat
 from minigrad.engine.ops.logic import clip
@@ -181,7 +181,7 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
         If `bn` is another kind of layer than follows such a `layer`, if that has no weight and bias, if the two have
         different dtypes, or if one of them has hooks.
     ValueError
-        If `bn` has no running statistics or another number of channels.
+        If `bn` has no running statistics, another number of channels, or is on another device.
 
     Examples
     --------
@@ -215,6 +215,10 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
         )
     if weight.dtype != bn.running_var.dtype:
         raise TypeError(f"[{op}] expected one dtype, got {kind} of {weight.dtype} and a norm of {bn.running_var.dtype}")
+    if weight.device != bn.running_var.device:
+        raise ValueError(
+            f"[{op}] expected one device, got {kind} on {weight.device} and a norm on {bn.running_var.device}"
+        )
     if weight.shape[0] != bn.num_features:
         raise ValueError(f"[{op}] expected {weight.shape[0]} channels, as {kind} has outputs, got {bn.num_features}")
     folded = copy.deepcopy(layer)
@@ -238,11 +242,11 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
 def _gradients(op: str, parameters: Tensor | Iterable[Tensor]) -> list[list[Tensor]]:
     """The gradients there are, contiguous, one list for each dtype and device."""
     if not isinstance(parameters, Iterable):
-        raise TypeError(f"[{op}] expected a tensor or an iterable of tensors, got {type(parameters).__name__}")
+        raise TypeError(f"[{op}] expected a tensor or an iterable of tensors, got {kind_of(parameters)}")
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     for parameter in parameters:
         if not isinstance(parameter, Tensor):
-            raise TypeError(f"[{op}] expected tensors, got {type(parameter).__name__}")
+            raise TypeError(f"[{op}] expected tensors, got {kind_of(parameter)}")
     groups: dict[tuple[str, str], list[Tensor]] = {}
     for parameter in parameters:
         grad = parameter.grad

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from minigrad.autograd import enable_grad
 from minigrad.creation import asarray, full_like
-from minigrad.engine.ops.arguments import number
+from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.tensor import Tensor
 
 Group = dict[str, Any]
@@ -163,7 +163,7 @@ class Optimizer:
         known = {id(parameter) for group in self.param_groups for parameter in group["params"]}
         for parameter in params:
             if not isinstance(parameter, Tensor):
-                raise TypeError(f"[{self.name}] expected tensors, got {type(parameter).__name__}")
+                raise TypeError(f"[{self.name}] expected tensors, got {kind_of(parameter)}")
             if not parameter.is_leaf:
                 raise ValueError(f"[{self.name}] expected leaves, got a computed tensor of shape {parameter.shape}")
             if not parameter.is_contiguous():

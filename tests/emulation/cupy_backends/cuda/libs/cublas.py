@@ -30,8 +30,10 @@ def batched(dtype):
         size = np.dtype(dtype).itemsize
         for i in range(batch):
             out = matrix(c + i * stride_c * size, CUBLAS_OP_N, m, n, ldc)
-            value = one * (matrix(a + i * stride_a * size, op_a, m, k, lda) @ matrix(b + i * stride_b * size, op_b, k, n, ldb))
-            out[...] = value + other * out if other else value
+            left, right = matrix(a + i * stride_a * size, op_a, m, k, lda), matrix(b + i * stride_b * size, op_b, k, n, ldb)
+            with np.errstate(all="ignore"):     # as cuBLAS, which does not warn
+                value = one * (left @ right)
+                out[...] = value + other * out if other else value
 
     return product
 
