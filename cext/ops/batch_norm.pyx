@@ -72,10 +72,10 @@ cdef int eval_backward(Node node, Array g) except -1:
     return send_all(node, (dx, dmean, dvar, dweight, dbias))
 
 
-cdef Array checked(object x):
-    cdef Array a = float_operand("batch_norm", x)
+cdef Array checked(str op, object x):
+    cdef Array a = float_operand(op, x)
     if a.ndim_ < 2:
-        raise ValueError(f"[batch_norm] expected x of shape (N, C, ...), got {shape_of(a)}")
+        raise ValueError(f"[{op}] expected x of shape (N, C, ...), got {shape_of(a)}")
     return a
 
 
@@ -125,7 +125,7 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     >>> mean, var
     (tensor([2., 4.]), tensor([ 1., 16.]))
     """
-    cdef Array a = checked(x), out, mean, var, gamma, beta, statistics = room_for_statistics(a)
+    cdef Array a = checked("batch_norm", x), out, mean, var, gamma, beta, statistics = room_for_statistics(a)
     cdef int64_t channels = a.extent[1], inner = row_length(a, a.ndim_ - 2)
     if a.extent[0] * inner == 1:
         raise ValueError(f"[batch_norm] expected more than one value per channel in training, got shape {shape_of(a)}")
@@ -144,7 +144,7 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     return out, mean, var
 
 
-def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5):
+def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5, op="batch_norm"):
     """Batch normalization by given statistics, as in evaluation: one affine map per channel.
 
     Parameters
@@ -157,6 +157,8 @@ def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5):
         The gain γ and the shift β, one of each per channel.
     eps : float
         Added to the variance, in the units of x squared; not negative.
+    op : {"batch_norm", "instance_norm"}
+        The name that it has in errors and on the tape: in evaluation the two are one.
 
     Returns
     -------
@@ -175,19 +177,17 @@ def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5):
     >>> batch_norm_eval(mg.tensor([[1.0, 0.0]]), mg.tensor([2.0, 4.0]), mg.tensor([1.0, 16.0]), eps=0.0)
     tensor([[-1., -1.]])
     """
-    cdef Array a = checked(x), out, middle, spread, gamma, beta, statistics = room_for_statistics(a)
+    cdef Array a = checked(op, x), out, middle, spread, gamma, beta, statistics = room_for_statistics(a)
     cdef int64_t channels = a.extent[1]
     for name, given in (("mean", mean), ("var", var)):
         if given is None:
-            raise TypeError(f"[batch_norm] {name} must be a tensor, got None")
-    middle, spread = (parameter("batch_norm", "mean", mean, (channels,), a),
-                      parameter("batch_norm", "var", var, (channels,), a))
-    gamma = parameter("batch_norm", "weight", weight, (channels,), a)
-    beta = parameter("batch_norm", "bias", bias, (channels,), a)
-    eps = number("batch_norm", "eps", eps, 0)
+            raise TypeError(f"[{op}] {name} must be a tensor, got None")
+    middle, spread = parameter(op, "mean", mean, (channels,), a), parameter(op, "var", var, (channels,), a)
+    gamma, beta = parameter(op, "weight", weight, (channels,), a), parameter(op, "bias", bias, (channels,), a)
+    eps = number(op, "eps", eps, 0)
     out = empty_as(a, a.code)
     backend(a).batch_norm_eval(a.extent[0], channels, row_length(a, a.ndim_ - 2), dense(a), plain(gamma), plain(beta),
                                dense(middle), dense(spread), eps, out, statistics)
-    track_many([out], b"batch_norm", eval_backward, [a, middle, spread, gamma, beta], [0, 1, 2, 3],
-               (statistics, eps))
+    track_many([out], b"instance_norm" if op == "instance_norm" else b"batch_norm", eval_backward,
+               [a, middle, spread, gamma, beta], [0, 1, 2, 3], (statistics, eps))
     return out

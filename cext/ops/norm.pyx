@@ -105,7 +105,9 @@ cdef tuple trailing_shape(str op, Array x, object normalized_shape):
                         f"{normalized_shape!r}")
     shape = tuple(shape)
     cdef int axes = len(shape)
-    if axes == 0 or axes > x.ndim_ or shape_of(x)[x.ndim_ - axes:] != shape:
+    if axes == 0:
+        raise ValueError(f"[{op}] expected a normalized_shape of at least one axis, got {normalized_shape}")
+    if axes > x.ndim_ or shape_of(x)[x.ndim_ - axes:] != shape:
         raise ValueError(f"[{op}] expected x of shape (..., {', '.join([str(n) for n in shape])}), got {shape_of(x)}")
     return shape
 

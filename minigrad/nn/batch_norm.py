@@ -70,7 +70,7 @@ class _ChannelNorm(Affine):
             if self.training and mean is not None and count is not None:
                 momentum = 1.0 / (count + 1).to(mean.dtype)
         y = F.following_batch_norm(
-            x, mean, var, self.weight, self.bias, self.training or mean is None, momentum, self.eps,
+            x, mean, var, self.weight, self.bias, self.training or (mean is None and var is None), momentum, self.eps,
             self.unbiased_running_var,
         )  # fmt: skip
         if self.training and count is not None:
@@ -208,7 +208,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
     running_mean, running_var : Tensor
         ``(T, C)``, buffers: zeros and ones to begin with.
     num_batches_tracked : Tensor
-        ``(T,)``, int64, a buffer: the number of batches seen in training, of each step.
+        ``(T,)``, int64, a buffer: the number of batches seen in training, of each step; empty ones do not count.
 
     Raises
     ------
@@ -262,7 +262,9 @@ class RecurrentBatchNorm1d(_ChannelNorm):
         if not self.training and not int(self.num_batches_tracked[step]):
             trained = self.num_batches_tracked[:step].nonzero()[0]
             step = int(trained[-1]) if trained.size else step
-        return self._normalize(x, self.running_mean[step], self.running_var[step], self.num_batches_tracked[step])
+        # a step that has seen empty batches alone has no statistics
+        count = self.num_batches_tracked[step] if x.size else None
+        return self._normalize(x, self.running_mean[step], self.running_var[step], count)
 
     def extra_repr(self) -> str:
         return (

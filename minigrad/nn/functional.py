@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from minigrad.creation import arange
 from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leaky_relu, relu, sigmoid, silu, softplus
-from minigrad.engine.ops.arguments import integer, number
+from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from minigrad.engine.ops.conv import conv2d
 from minigrad.engine.ops.index import look_up, numbered
@@ -17,7 +17,7 @@ from minigrad.engine.ops.norm import instance_norm as normalize_instances
 from minigrad.engine.ops.pooling import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, nll_loss, softmax
 from minigrad.engine.ops.trigonometry import tanh
-from minigrad.engine.tensor import Tensor
+from minigrad.engine.tensor import Tensor, make
 from minigrad.nn.loss_functions import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -74,7 +74,7 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
     """
     for x in (indices, weight):
         if not isinstance(x, Tensor):
-            raise TypeError(f"[embedding] expected a tensor, got {type(x).__name__}")
+            raise TypeError(f"[embedding] expected a tensor, got {kind_of(x)}")
     if indices.dtype.kind != "i":
         raise TypeError(f"[embedding] expected integer indices, got {indices.dtype}")
     if weight.ndim != 2:
@@ -182,7 +182,10 @@ def batch_norm(
     Raises
     ------
     ValueError
-        For one value per channel in training, for no running statistics otherwise, for shapes that do not fit.
+        For one value per channel in training, for no running statistics otherwise, for shapes or devices that do not
+        fit.
+    TypeError
+        For running statistics that are no tensors, or of another dtype than `x`.
 
     Examples
     --------
@@ -194,8 +197,6 @@ def batch_norm(
     >>> mean.tolist(), var.tolist()
     ([1.0], [1.5])
     """
-    if (running_mean is None) != (running_var is None):
-        raise ValueError("[batch_norm] expected both running_mean and running_var or neither, got one of them")
     if training and running_mean is not None:
         momentum = number("batch_norm", "momentum", momentum, 0, 1)
     return following_batch_norm(
@@ -208,6 +209,7 @@ def following_batch_norm(
     training: bool, momentum: float | Tensor, eps: float, unbiased_running_var: bool,
 ) -> Tensor:  # fmt: skip
     """`batch_norm`, whose momentum may be a tensor ``()`` beside the statistics: nobody waits for a GPU to know it."""
+    x = _fitting("batch_norm", x, running_mean, running_var)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("[batch_norm] expected running_mean and running_var outside training, got None")
@@ -218,7 +220,7 @@ def following_batch_norm(
         if unbiased_running_var:
             n = math.prod(x.shape[:1] + x.shape[2:])
             var = var * (n / (n - 1))
-        _follow("batch_norm", running_mean, mean, running_var, var, momentum)
+        _follow(running_mean, mean, running_var, var, momentum)
     return y
 
 
@@ -254,8 +256,10 @@ def instance_norm(
     Raises
     ------
     ValueError
-        For one value per channel and sample, for no running statistics where they are used, for shapes that do not
-        fit.
+        For one value per channel and sample, for no running statistics where they are used, for shapes or devices that
+        do not fit.
+    TypeError
+        For running statistics that are no tensors, or of another dtype than `x`.
 
     Examples
     --------
@@ -264,32 +268,50 @@ def instance_norm(
     >>> F.instance_norm(mg.tensor([[[1.0, 3.0], [10.0, 50.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0], [-1.0, 1.0]]]
     """
-    if (running_mean is None) != (running_var is None):
-        raise ValueError("[instance_norm] expected both running_mean and running_var or neither, got one of them")
+    x = _fitting("instance_norm", x, running_mean, running_var)
     if not use_input_stats:
         if running_mean is None or running_var is None:
             raise ValueError("[instance_norm] expected running_mean and running_var, got None without use_input_stats")
+        if x.ndim < 3:
+            raise ValueError(f"[instance_norm] expected x of shape (N, C, ...) with three axes or more, got {x.shape}")
         # copies: the statistics may move on before the backward pass
-        return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps)
+        return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps, "instance_norm")
     y = normalize_instances(x, weight, bias, eps)
     if running_mean is not None and running_var is not None and x.size:
         momentum = number("instance_norm", "momentum", momentum, 0, 1)
         plain, spatial = x.detach(), tuple(range(2, x.ndim))
         var = plain.var(spatial, correction=1).mean(0)
-        _follow("instance_norm", running_mean, plain.mean((0, *spatial)), running_var, var, momentum)
+        _follow(running_mean, plain.mean((0, *spatial)), running_var, var, momentum)
     return y
 
 
-def _follow(
-    op: str, running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float | Tensor
-) -> None:
-    """Move running statistics towards new ones, in place; neither if one of them does not fit."""
-    if running_mean.shape != mean.shape or running_var.shape != mean.shape:
+def _fitting(op: str, x: Tensor, running_mean: Tensor | None, running_var: Tensor | None) -> Tensor:
+    """x as a tensor, once the running statistics, if there are any, are known to fit it."""
+    x = x if isinstance(x, Tensor) else make(x, op=op)
+    if (running_mean is None) != (running_var is None):
+        raise ValueError(f"[{op}] expected both running_mean and running_var or neither, got one of them")
+    if running_mean is None or running_var is None or x.ndim < 2 or x.dtype.kind != "f":  # of the last two op complains
+        return x
+    for running in (running_mean, running_var):
+        if not isinstance(running, Tensor):
+            raise TypeError(f"[{op}] expected running statistics that are tensors, got {kind_of(running)}")
+    shape = x.shape[1:2]
+    if running_mean.shape != shape or running_var.shape != shape:
         got = f"{running_mean.shape} and {running_var.shape}"
-        raise ValueError(f"[{op}] expected running statistics of shape {mean.shape}, got {got}")
-    if running_mean.dtype != mean.dtype or running_var.dtype != mean.dtype:
+        raise ValueError(f"[{op}] expected running statistics of shape {shape}, got {got}")
+    if running_mean.dtype != x.dtype or running_var.dtype != x.dtype:
         got = f"{running_mean.dtype} and {running_var.dtype}"
-        raise TypeError(f"[{op}] expected running statistics of {mean.dtype}, the dtype of x, got {got}")
+        raise TypeError(f"[{op}] expected running statistics of {x.dtype}, the dtype of x, got {got}")
+    if running_mean.device != x.device or running_var.device != x.device:
+        got = f"{running_mean.device} and {running_var.device}"
+        raise ValueError(f"[{op}] expected running statistics on {x.device}, the device of x, got {got}")
+    return x
+
+
+def _follow(
+    running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float | Tensor
+) -> None:
+    """Move running statistics towards new ones, in place."""
     if not isinstance(momentum, Tensor) and momentum == 0:  # they stay, also where the new ones are not finite
         return
     for running, new in ((running_mean, mean), (running_var, var)):
@@ -300,6 +322,6 @@ def _follow(
 
 def _check_integers(op: str, labels: Tensor) -> None:
     if not isinstance(labels, Tensor):
-        raise TypeError(f"[{op}] expected a tensor, got {type(labels).__name__}")
+        raise TypeError(f"[{op}] expected a tensor, got {kind_of(labels)}")
     if labels.dtype.kind != "i":
         raise TypeError(f"[{op}] expected integer labels, got {labels.dtype}")

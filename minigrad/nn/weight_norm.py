@@ -148,7 +148,8 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     Raises
     ------
     ValueError
-        If there is no such parameter, it has no such axis, or it is the g or the v of another one.
+        If there is no such parameter, it has no such axis, it is weight-normalized already, or it is the g or the v of
+        another one.
     TypeError
         For what is no module, or a `dim` that is no integer.
 
@@ -166,6 +167,8 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     """
     if not isinstance(module, Module):
         raise TypeError(f"[weight_norm] expected a Module, got {type(module).__name__}")
+    if is_weight_normed(module, name):
+        raise ValueError(f"[weight_norm] expected a parameter that is not weight-normalized yet, got {name!r}")
     v = getattr(module, name, None) if name in module._parameters else None
     if not isinstance(v, Parameter):
         raise ValueError(f"[weight_norm] expected a parameter of {type(module).__name__}, got the name {name!r}")
@@ -197,6 +200,8 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
     ------
     ValueError
         If `name` is not weight-normalized.
+    TypeError
+        For what is no module.
 
     Examples
     --------
@@ -205,6 +210,8 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
     >>> [name for name, _ in layer.named_parameters()]
     ['bias', 'weight']
     """
+    if not isinstance(module, Module):
+        raise TypeError(f"[remove_weight_norm] expected a Module, got {type(module).__name__}")
     if not is_weight_normed(module, name):
         raise ValueError(f"[remove_weight_norm] expected a weight-normalized parameter, got the name {name!r}")
     g, v = getattr(module, f"{name}_g"), getattr(module, f"{name}_v")

@@ -239,6 +239,17 @@ def test_tensors_on_different_devices(call):
     np.testing.assert_array_equal(a.to("cpu").numpy(), 1)
 
 
+@pytest.mark.parametrize("home, there", [("cpu", "cuda:0"), ("cuda:0", "cpu")])
+def test_running_statistics_elsewhere(home, there):
+    x, mean, var = mg.ones((4, 3, 2), device=home), mg.zeros(3, device=there), mg.ones(3, device=there)
+    places = [f"running statistics on {home}", f"got {there} and {there}"]
+    for of_input in (True, False):
+        refuses(ValueError, "batch_norm", places, nn.functional.batch_norm, x, mean, var, training=of_input)
+        refuses(ValueError, "instance_norm", places, nn.functional.instance_norm, x, mean, var, use_input_stats=of_input)
+    layer, norm = nn.Linear(2, 3, device=home), nn.BatchNorm1d(3, device=there)
+    refuses(ValueError, "fold_batch_norm", f"Linear on {home} and a norm on {there}", nn.utils.fold_batch_norm, layer, norm)
+
+
 @pytest.mark.parametrize("home, there", [("cpu", "cuda:0"), ("cuda:0", "cuda:1")])
 def test_indices_of_another_gpu(home, there):
     """Those of the CPU serve everywhere, those of a GPU there."""

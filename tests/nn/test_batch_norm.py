@@ -364,8 +364,26 @@ def test_a_batch_without_samples(momentum, device):
         assert {name: x.tolist() for name, x in ours.state_dict().items()} == {
             name: x.tolist() for name, x in theirs.state_dict().items()
         }
+
+
+def test_a_step_that_saw_empty_batches_alone_has_no_statistics(device, rng):
     rnn = nn.RNN(3, 4, norm="batch", max_length=5, device=device)
-    assert rnn(mg.ones((5, 0, 3), device=device))[0].shape == (5, 0, 4)
+    for _ in range(20):
+        rnn(random(rng, device, 2, 8, 3, dtype="float32") + 5)
+    x = random(rng, device, 5, 1, 3, dtype="float32")
+    before = array(rnn.eval()(x)[0])
+    assert rnn.train()(mg.ones((5, 0, 3), device=device))[0].shape == (5, 0, 4)
+    assert rnn.bn_ih_l0.num_batches_tracked.tolist() == [20, 20, 0, 0, 0]
+    np.testing.assert_array_equal(array(rnn.eval()(x)[0]), before)
+
+
+def test_a_batch_of_one_sample_in_training():
+    rnn = nn.RNN(3, 4, norm="batch", max_length=5)
+    for shape in ((5, 1, 3), (5, 3)):
+        with pytest.raises(ValueError, match=r"^\[RNN\] expected more than one sample in training .*, got one"):
+            rnn(mg.ones(shape))
+        assert rnn.eval()(mg.ones(shape))[0].shape == (*shape[:-1], 4)
+        rnn.train()
 
 
 def test_statistics_of_no_channels(device):

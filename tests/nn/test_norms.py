@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from checks import array, exchange_state, step_beside_torch, tensor
+from checks import array, exchange_state, refuses, step_beside_torch, tensor
 
 import minigrad as mg
 from minigrad import nn
@@ -232,4 +232,42 @@ def test_functional_errors():
         F.instance_norm(x, mean)
     with pytest.raises(ValueError, match=r"\[instance_norm\] expected running statistics of shape \(3,\)"):
         F.instance_norm(x, mean, mg.ones(1))
+    with pytest.raises(ValueError, match=r"^\[instance_norm\] expected x of shape .* three axes or more, got \(2, 3\)"):
+        F.instance_norm(mg.zeros((2, 3)), mean, var, use_input_stats=False)
     assert (mean.tolist(), var.tolist()) == ([0, 0, 0], [1, 1, 1])
+
+
+@pytest.mark.parametrize("of_input", [True, False])
+@pytest.mark.parametrize("op", ["batch_norm", "instance_norm"])
+def test_running_statistics_that_do_not_fit(op, of_input, device):
+    """Refused before anything is computed, by the name of the function that was called."""
+    x, mean, var = mg.ones((4, 3, 2), device=device), mg.zeros(3, device=device), mg.ones(3, device=device)
+
+    def normalize(x, mean, var):
+        if op == "batch_norm":
+            return F.batch_norm(x, mean, var, training=of_input)
+        return F.instance_norm(x, mean, var, use_input_stats=of_input)
+
+    normalize(x, mean, var)
+    before = mean.tolist(), var.tolist()
+    tensors = r"expected running statistics that are tensors, got "
+    refuses(TypeError, op, tensors + "ndarray", normalize, x, np.zeros(3, "f4"), np.ones(3, "f4"))
+    refuses(TypeError, op, tensors + "list", normalize, x, mean, [1.0, 1.0, 1.0])
+    refuses(ValueError, op, ["(3,)", "(2,)"], normalize, x, mean, var[:2])
+    refuses(TypeError, op, ["float32", "float64"], normalize, x, mean, var.astype("float64"))
+    refuses(TypeError, op, "int64", normalize, x.astype("int64"), mean, var)
+    refuses(ValueError, op, "both running_mean and running_var", normalize, x, mean, None)
+    assert before == (mean.tolist(), var.tolist())
+
+
+def test_instance_norm_in_evaluation_has_its_own_name_on_the_tape():
+    x = mg.ones((2, 3, 4), requires_grad=True)
+    tape = str(nn.InstanceNorm1d(3, track_running_stats=True).eval()(x).tape())
+    assert "instance_norm" in tape
+    assert "batch_norm" not in tape
+
+
+def test_a_module_that_has_lost_one_of_its_statistics():
+    for op, norm in (("batch_norm", nn.BatchNorm1d(3)), ("instance_norm", nn.InstanceNorm1d(3, track_running_stats=True))):
+        norm.running_mean = None
+        refuses(ValueError, op, "both running_mean and running_var", norm.eval(), mg.ones((2, 3, 4)))

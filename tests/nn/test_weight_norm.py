@@ -305,7 +305,7 @@ def test_parameters_begin_anew_as_those_of_the_plain_module(build, device):
 
 def test_errors():
     layer = utils.weight_norm(nn.Linear(3, 2, bias=False))
-    for name in ("weight", "bias", "training", "nothing"):
+    for name in ("bias", "training", "nothing"):
         with pytest.raises(ValueError, match=rf"\[weight_norm\] expected a parameter of Linear, got the name '{name}'"):
             utils.weight_norm(layer, name)
     for dim in (2, -3):
@@ -486,4 +486,10 @@ def test_fold_refuses_hooks(which):
 
 def test_what_is_no_module():
     refuses(TypeError, "weight_norm", "int", nn.utils.weight_norm, 3)
+    refuses(TypeError, "remove_weight_norm", "int", nn.utils.remove_weight_norm, 3)
     refuses(TypeError, "fold_batch_norm", "int", nn.utils.fold_batch_norm, 3, nn.BatchNorm1d(3))
+
+
+def test_weight_norm_twice():
+    layer = nn.utils.weight_norm(nn.Linear(2, 3))
+    refuses(ValueError, "weight_norm", "not weight-normalized yet, got 'weight'", nn.utils.weight_norm, layer)

@@ -1,3 +1,5 @@
+from typing import Literal
+
 from minigrad.engine.tensor import Tensor, TensorLike
 
 def batch_norm_train(
@@ -10,4 +12,5 @@ def batch_norm_eval(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-05,
+    op: Literal["batch_norm", "instance_norm"] = "batch_norm",
 ) -> Tensor: ...
