@@ -10,7 +10,7 @@ from minigrad.engine.array cimport (
 from minigrad.engine.backend cimport ADD, DIVIDE, MUL, SUB
 from minigrad.engine.dtype cimport BOOL, FLOAT32, code_of, is_float
 from minigrad.engine.interop cimport from_object
-from minigrad.engine.ops.arguments cimport is_scalar
+from minigrad.engine.ops.arguments cimport is_scalar, kind_of
 from minigrad.engine.ops.arithmetic cimport add, divide, floor_divide, multiply, negative, remainder, subtract
 from minigrad.engine.ops.functions cimport absolute, power
 from minigrad.engine.ops.in_place cimport filled, in_place
@@ -105,7 +105,7 @@ cdef class Tensor(Array):
         cdef Array g
         if value is not None:
             if not isinstance(value, Array):
-                raise TypeError(f"[grad] expected a tensor or None, got {type(value).__name__}")
+                raise TypeError(f"[grad] expected a tensor or None, got {kind_of(value)}")
             g = <Array>value
             if not same_shape(g, self) or g.code != self.code or g.buffer.device != self.buffer.device:
                 raise ValueError(f"[grad] expected shape {shape_of(self)}, {self.dtype} on {self.device}, "
@@ -282,7 +282,7 @@ cdef class Tensor(Array):
             If this tensor was computed by a recorded operation.
         """
         if not isinstance(source, Array):
-            raise TypeError(f"[set_] expected a tensor, got {type(source).__name__}")
+            raise TypeError(f"[set_] expected a tensor, got {kind_of(source)}")
         if self.needs_grad and not is_float((<Array>source).code):
             raise TypeError(f"[set_] expected floats for a tensor that requires grad, got {source.dtype}")
         if not tape.leaf(self):

@@ -7,6 +7,7 @@ from typing import Any
 from minigrad.autograd import is_grad_enabled, no_grad
 from minigrad.creation import zeros
 from minigrad.engine.backward import attach, record_function
+from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tape import GradientError
 from minigrad.engine.tensor import Tensor
 
@@ -37,7 +38,7 @@ class Context:
         """
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
-                raise TypeError(f"[save_for_backward] expected tensors or None, got {type(x).__name__}")
+                raise TypeError(f"[save_for_backward] expected tensors or None, got {kind_of(x)}")
         self.saved_tensors = tensors
 
 

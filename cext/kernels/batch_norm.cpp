@@ -341,14 +341,20 @@ void apply_backward(const Columns& at, Channels part, const T* x, const T* g, co
                             [&, c = *center, s = *scale, k = *slope, o = *constant](auto i, int)
                                 MG_INLINED { write<walk>(i, to, map(i, 0, c, s, k, o)); });
             } else {
-                over_rows<T>(
-                    rows, at.columns, columns,
-                    [&](auto i) MG_INLINED {
-                        return Held<T, 4>{i.load(center), i.load(scale), i.load(slope), i.load(constant)};
-                    },
-                    [&](auto i, int64_t row, auto& by)
-                        MG_INLINED { write<walk>(i, to + row, map(i, row, by.v[0], by.v[1], by.v[2], by.v[3])); },
-                    [](auto, auto&) MG_INLINED {}, of, given ? of : from);
+                const auto walk_rows = [&](auto... read) MG_INLINED {
+                    over_rows<T>(
+                        rows, at.columns, columns,
+                        [&](auto i) MG_INLINED {
+                            return Held<T, 4>{i.load(center), i.load(scale), i.load(slope), i.load(constant)};
+                        },
+                        [&](auto i, int64_t row, auto& by)
+                            MG_INLINED { write<walk>(i, to + row, map(i, row, by.v[0], by.v[1], by.v[2], by.v[3])); },
+                        [](auto, auto&) MG_INLINED {}, read...);
+                };
+                if constexpr (given)
+                    walk_rows(of);
+                else
+                    walk_rows(of, from);
             }
         });
     });

@@ -64,7 +64,11 @@ cdef class Lengths:
     cdef readonly int64_t steps, shortest
 
     def __init__(self, lengths, int64_t steps, int64_t batch, str op="recurrent", device=None):
-        cdef Array a = operand(op, lengths)
+        cdef Array a
+        try:
+            a = operand(op, lengths)
+        except (TypeError, ValueError):
+            raise TypeError(f"[{op}] expected lengths of int32 or int64, got {lengths!r:.80}") from None
         if shape_of(a) != (batch,):
             raise ValueError(f"[{op}] expected {batch} lengths, got {a.dtype} of shape {a.shape}")
         if batch and (is_float(a.code) or a.code == BOOL):
@@ -286,7 +290,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     ValueError
         If the shapes do not agree, or if a length is not in [0, T].
     TypeError
-        If the dtypes do not agree.
+        If the dtypes do not agree, or if lengths are no integers.
 
     Examples
     --------

@@ -17,6 +17,7 @@ from minigrad.engine.ops.norm import instance_norm as normalize_instances
 from minigrad.engine.ops.pooling import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, nll_loss, softmax
 from minigrad.engine.ops.trigonometry import tanh
+from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import Tensor, make
 from minigrad.nn.loss_functions import (
     binary_cross_entropy,
@@ -209,7 +210,7 @@ def following_batch_norm(
     training: bool, momentum: float | Tensor, eps: float, unbiased_running_var: bool,
 ) -> Tensor:  # fmt: skip
     """`batch_norm`, whose momentum may be a tensor ``()`` beside the statistics: nobody waits for a GPU to know it."""
-    x = _fitting("batch_norm", x, running_mean, running_var)
+    x = _fitting("batch_norm", x, 2, running_mean, running_var)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("[batch_norm] expected running_mean and running_var outside training, got None")
@@ -268,12 +269,10 @@ def instance_norm(
     >>> F.instance_norm(mg.tensor([[[1.0, 3.0], [10.0, 50.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0], [-1.0, 1.0]]]
     """
-    x = _fitting("instance_norm", x, running_mean, running_var)
+    x = _fitting("instance_norm", x, 3, running_mean, running_var)
     if not use_input_stats:
         if running_mean is None or running_var is None:
             raise ValueError("[instance_norm] expected running_mean and running_var, got None without use_input_stats")
-        if x.ndim < 3:
-            raise ValueError(f"[instance_norm] expected x of shape (N, C, ...) with three axes or more, got {x.shape}")
         # copies: the statistics may move on before the backward pass
         return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps, "instance_norm")
     y = normalize_instances(x, weight, bias, eps)
@@ -285,16 +284,20 @@ def instance_norm(
     return y
 
 
-def _fitting(op: str, x: Tensor, running_mean: Tensor | None, running_var: Tensor | None) -> Tensor:
-    """x as a tensor, once the running statistics, if there are any, are known to fit it."""
-    x = x if isinstance(x, Tensor) else make(x, op=op)
+def _fitting(op: str, x: Tensor, axes: int, running_mean: Tensor | None, running_var: Tensor | None) -> Tensor:
+    """x as a tensor, once the running statistics, if there are any, and it are known to fit each other."""
+    x = x if isinstance(x, Tensor) else make(x, copy=is_grad_enabled(), op=op)
     if (running_mean is None) != (running_var is None):
         raise ValueError(f"[{op}] expected both running_mean and running_var or neither, got one of them")
-    if running_mean is None or running_var is None or x.ndim < 2 or x.dtype.kind != "f":  # of the last two op complains
+    if running_mean is None or running_var is None:
         return x
     for running in (running_mean, running_var):
         if not isinstance(running, Tensor):
             raise TypeError(f"[{op}] expected running statistics that are tensors, got {kind_of(running)}")
+    if x.ndim < axes:
+        raise ValueError(f"[{op}] expected x of shape (N, C, ...) with {axes} axes or more, got {x.shape}")
+    if x.dtype.kind != "f":
+        raise TypeError(f"[{op}] expected floating-point elements, got {x.dtype}")
     shape = x.shape[1:2]
     if running_mean.shape != shape or running_var.shape != shape:
         got = f"{running_mean.shape} and {running_var.shape}"

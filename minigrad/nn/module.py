@@ -137,7 +137,7 @@ class Module:
         )  # fmt: skip
         if kind is not None:
             raise TypeError(
-                f"[{type(self).__name__}] expected {kind} or None for {name!r}, got {type(value).__name__}; "
+                f"[{type(self).__name__}] expected {kind} or None for {name!r}, got {kind_of(value)}; "
                 f"`del` the attribute first to make it something else"
             )
 
@@ -157,7 +157,7 @@ class Module:
             If another attribute of that name exists, or the name is empty or has a dot.
         """
         if not isinstance(parameter, Parameter | None):
-            raise TypeError(f"[register_parameter] expected a Parameter or None, got {type(parameter).__name__}")
+            raise TypeError(f"[register_parameter] expected a Parameter or None, got {kind_of(parameter)}")
         self._check_new("_parameters", name)
         self._register("_parameters", name, parameter)
 

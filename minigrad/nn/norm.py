@@ -33,10 +33,9 @@ channels, features        axis 1; trailing axes       the last axis             
 
 Squares are summed in the dtype of the input. Where they overflow, in float32 from 1e17 on and in float64 from 1e150 on,
 the row, group or channel becomes β (in RMSNorm 0), and nothing but β has a gradient there; where the deviations
-themselves overflow, near the largest numbers, it may become NaN. With ε = 0 it becomes NaN where it is constant, and
-loses digits where its deviations are so small that their squares are no normal numbers, below 1e-19 in float32 and
-1e-154 in float64. NaN and infinity stay in the row, group or channel in
-which they are.
+themselves overflow, near the largest numbers, it may become NaN. With ε = 0 it becomes NaN where it is constant (in
+RMSNorm, where it is 0), and loses digits where deviations are so small that their squares are no normal numbers, below
+1e-19 in float32 and 1e-154 in float64. NaN and infinity stay in the row, group or channel in which they are.
 """
 
 from minigrad.creation import ones, zeros

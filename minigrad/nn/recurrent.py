@@ -11,7 +11,7 @@ from minigrad.engine.ops.layout import flip
 from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.recurrent import Lengths as CheckedLengths
 from minigrad.engine.ops.recurrent import projected, recurrent
-from minigrad.engine.tensor import Tensor, make
+from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.batch_norm import RecurrentBatchNorm1d
 from minigrad.nn.recurrence import Recurrent
@@ -64,7 +64,7 @@ class _Sequences(Recurrent):
         if lengths is not None:
             if not batched:
                 raise ValueError(f"[{self.name}] expected a batch with lengths, got an input of shape {given}")
-            checked = CheckedLengths(self._as_tensor(lengths), steps, batch, self.name, x.device)
+            checked = CheckedLengths(lengths, steps, batch, self.name, x.device)
             alive = (arange(steps, device=x.device).expand_dims(1) < checked.values).expand_dims(2)
             x = where(alive, x, 0.0)  # whatever stands in the padding, the gradients of the weights do not see it
         one, count = (batch, self.hidden_size), self.num_layers * (2 if self.bidirectional else 1)
@@ -94,14 +94,6 @@ class _Sequences(Recurrent):
         if not batched:
             return x.squeeze(1), [final.squeeze(1) for final in finals]
         return (x.permute_dims((1, 0, 2)) if self.batch_first else x), finals
-
-    def _as_tensor(self, lengths: Lengths) -> Tensor:
-        if isinstance(lengths, Tensor):
-            return lengths
-        try:
-            return make(lengths, op=self.name)
-        except TypeError:
-            raise TypeError(f"[{self.name}] expected lengths of int32 or int64, got {lengths!r:.80}") from None
 
     def _layer(
         self, x: Tensor, first: tuple[Tensor, ...], suffix: str, lengths: CheckedLengths | None
@@ -169,7 +161,8 @@ class RNN(_Sequences):
     max_length : int, optional
         With ``norm="batch"``, needed there: the number of steps with statistics of their own.
     eps : float
-        Added to the variances of the norms.
+        Added to the variances of the norms. With 0 and ``norm="batch"`` a state of zeros, as the first one is by
+        default, becomes NaN in training.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -194,8 +187,8 @@ class RNN(_Sequences):
     Raises
     ------
     ValueError
-        For options that do not exist or do not go together; when called, for shapes and lengths that do not fit and
-        for a sequence of no steps.
+        For options that do not exist or do not go together; when called, for shapes and lengths that do not fit, for a
+        sequence of no steps, and with ``norm="batch"`` in training for a single sample.
     TypeError
         For sizes and flags of another type; when called, for an input or a state that is no Tensor or has another dtype
         than the weights, for lengths that are no integers, for a norm replaced by one of another kind.
@@ -269,9 +262,9 @@ class RNN(_Sequences):
     ) -> tuple[Tensor, ...]:
         if self.norm != "batch":
             return super()._layer(x, first, suffix, lengths)
-        if self.training and x.shape[1] == 1:
-            raise ValueError("[RNN] expected more than one sample in training with norm='batch', got one")
         bn_ih, bn_hh = getattr(self, "bn_ih" + suffix), getattr(self, "bn_hh" + suffix)
+        if x.shape[1] == 1 and (bn_ih.training or bn_hh.training):
+            raise ValueError("[RNN] expected more than one sample in training with norm='batch', got one")
         weight, bias = getattr(self, "weight_hh" + suffix), getattr(self, "bias_ih" + suffix)
         activation = F.tanh if self.nonlinearity == "tanh" else F.relu
         h, outputs = first[0], []

@@ -255,14 +255,17 @@ EQUATIONS: dict[str, Equation] = {
     ),
 }  # fmt: skip
 
+GIVEN_STATISTICS = Equation(
+    ("x", "μ", "σ²", "γ", "β"), ("y",), "with μ and σ² given:\nr = 1 / √(σ² + ε)\nx̂ = (x − μ) r\ny = γ x̂ + β",
+    "dx = γ r g\ndγ = Σ g x̂\ndβ = Σ g\ndμ = −γ r dβ\ndσ² = −γ r² dγ / 2", "batch_norm.eval_backward",
+    "Ioffe and Szegedy (2015), algorithm 2",
+)  # fmt: skip
+
 VARIANTS: dict[tuple[str, int], Equation] = {
     ("power", 1): Equation(("x",), ("y",), "y = xⁿ", "dx = g n xⁿ⁻¹", "functions.constant_power_backward"),
-    ("batch_norm", 5): Equation(
-        ("x", "μ", "σ²", "γ", "β"), ("y",), "with μ and σ² given:\nr = 1 / √(σ² + ε)\nx̂ = (x − μ) r\ny = γ x̂ + β",
-        "dx = γ r g\ndγ = Σ g x̂\ndβ = Σ g\ndμ = −γ r dβ\ndσ² = −γ r² dγ / 2", "batch_norm.eval_backward",
-        "Ioffe and Szegedy (2015), algorithm 2",
-    ),
-}  # fmt: skip
+    ("batch_norm", 5): GIVEN_STATISTICS,
+    ("instance_norm", 5): GIVEN_STATISTICS,
+}
 
 
 def equation_of(op: str, inputs: int = 0, function: bool = False) -> Equation:

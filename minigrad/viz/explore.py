@@ -13,6 +13,7 @@ from typing import Any
 
 from minigrad.engine.backward import differentiate
 from minigrad.engine.inspection import bytes_of, contents, options
+from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.ops.recurrent import Cell, Lengths
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
@@ -172,7 +173,7 @@ def explore(
     Page(3 entries, ... MB, tape.html)
     """
     if not isinstance(loss, Tensor):
-        raise TypeError(f"[explore] expected a tensor, got {type(loss).__name__}")
+        raise TypeError(f"[explore] expected a tensor, got {kind_of(loss)}")
     if recording is not None and not isinstance(recording, record):
         raise TypeError(f"[explore] expected a recording, the object of viz.record(), got {type(recording).__name__}")
     known = names_of({} if names is None else names, "explore")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.engine.inspection import contents
+from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.boxes import Box, Folds, Node, common, counted
@@ -106,7 +107,7 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
     <Graph of 2 operations and 1 leaf>
     """
     if not isinstance(y, Tensor):
-        raise TypeError(f"[graph] expected a tensor, got {type(y).__name__}")
+        raise TypeError(f"[graph] expected a tensor, got {kind_of(y)}")
     if max_nodes is not None and max_nodes < 3:
         raise ValueError(f"[graph] expected max_nodes of 3 or more, got {max_nodes}")
     rows = entries_of(y, "graph")

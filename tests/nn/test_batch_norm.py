@@ -384,6 +384,11 @@ def test_a_batch_of_one_sample_in_training():
             rnn(mg.ones(shape))
         assert rnn.eval()(mg.ones(shape))[0].shape == (*shape[:-1], 4)
         rnn.train()
+    rnn.bn_ih_l0.eval()
+    with pytest.raises(ValueError, match=r"^\[RNN\] expected more than one sample in training"):
+        rnn(mg.ones((5, 1, 3)))
+    rnn.bn_hh_l0.eval()     # both frozen, in a network that is trained
+    assert rnn(mg.ones((5, 1, 3)))[0].shape == (5, 1, 4)
 
 
 def test_statistics_of_no_channels(device):

@@ -232,8 +232,12 @@ def test_functional_errors():
         F.instance_norm(x, mean)
     with pytest.raises(ValueError, match=r"\[instance_norm\] expected running statistics of shape \(3,\)"):
         F.instance_norm(x, mean, mg.ones(1))
-    with pytest.raises(ValueError, match=r"^\[instance_norm\] expected x of shape .* three axes or more, got \(2, 3\)"):
-        F.instance_norm(mg.zeros((2, 3)), mean, var, use_input_stats=False)
+    with pytest.raises(ValueError, match=r"^\[instance_norm\] expected x of shape .* 3 axes or more, got \(4, 3\)"):
+        F.instance_norm(mg.zeros((4, 3)), mean, var, use_input_stats=False)
+    with pytest.raises(ValueError, match=r"^\[instance_norm\] expected x of shape .* 3 axes or more, got \(3, 4\)"):
+        F.instance_norm(mg.zeros((3, 4)), mean, var)
+    with pytest.raises(TypeError, match=r"^\[batch_norm\] expected running statistics that are tensors, got float"):
+        F.batch_norm(mg.ones(3), 0.0, 1.0)
     assert (mean.tolist(), var.tolist()) == ([0, 0, 0], [1, 1, 1])
 
 

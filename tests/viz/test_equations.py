@@ -52,6 +52,8 @@ def test_every_operation_that_is_recorded_has_an_equation(rng):
     written[0] = 5.0
     found |= recorded_ops(written)
     found |= recorded_ops(F.dropout(x, 0.5)) | recorded_ops(x.astype("float64")) | recorded_ops(x.copy())
+    images, given = mg.ones((2, 2, 2), requires_grad=True), (mg.zeros(2), mg.ones(2))
+    found |= recorded_ops(F.batch_norm(images, *given)) | recorded_ops(F.instance_norm(images, *given, use_input_stats=False))
     unknown = {op for op, _ in found} - set(EQUATIONS) - RECURRENT
     assert not unknown, f"no equation in viz/equations.py: {sorted(unknown)}"
     never = set(EQUATIONS) - {op for op, _ in found}
