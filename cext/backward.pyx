@@ -17,6 +17,7 @@ from libcpp.vector cimport vector
 from minigrad.engine.array cimport Array, alias, device_name, empty, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport dtype_of
+from minigrad.engine.ops.arguments cimport kind_of
 from minigrad.engine.tape cimport (
     Node, accumulate, add, bury, gradient_node, identity_backward, owned, recording, saved_shapes, set_recording, track,
     track_many, watcher,
@@ -376,7 +377,7 @@ cdef int function_backward(Node node, Array g) except -1:
 cdef int check_gradient(str op, Node to, object grad, int output) except -1:
     """A gradient from outside must match what it is the gradient of."""
     if not isinstance(grad, Array):
-        raise TypeError(f"[{op}] expected a gradient that is a tensor, got {type(grad).__name__}")
+        raise TypeError(f"[{op}] expected a gradient that is a tensor, got {kind_of(grad)}")
     cdef Array g = <Array>grad
     shape, code = to.layouts[output] if to.outputs > 1 else (tuple([to.extent[i] for i in range(to.ndim)]), to.code)
     if shape_of(g) != shape or g.code != code or g.buffer.device != to.device:

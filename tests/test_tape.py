@@ -289,6 +289,13 @@ def test_backward_refuses():
     assert x.grad is None
 
 
+def test_a_gradient_that_is_another_librarys():
+    y = mg.ones(2, requires_grad=True) * 2
+    theirs = type("Tensor", (), {"__module__": "torch.parts"})()
+    with pytest.raises(TypeError, match=r"^\[backward\] expected a gradient that is a tensor, got torch.Tensor$"):
+        y.backward(theirs)
+
+
 def test_gradient_of_the_wrong_shape_into_one_of_several_outputs():
     x = mg.ones((2, 1000), requires_grad=True)
     a, _ = mg.unstack(x)

@@ -311,9 +311,7 @@ def _fitting(op: str, x: Tensor, axes: int, running_mean: Tensor | None, running
     return x
 
 
-def _follow(
-    running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float | Tensor
-) -> None:
+def _follow(running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float | Tensor) -> None:
     """Move running statistics towards new ones, in place."""
     if not isinstance(momentum, Tensor) and momentum == 0:  # they stay, also where the new ones are not finite
         return

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 
@@ -22,7 +23,7 @@ def names_of(given: Any, caller: str) -> dict[int, str]:
             raise TypeError(f"[{caller}] expected names that are strings, got {name!r} of type {type(name).__name__}")
         if not isinstance(value, (Tensor, Module)):
             raise TypeError(
-                f"[{caller}] expected names of tensors and modules, got {type(value).__name__} for {name!r}"
+                f"[{caller}] expected names of tensors and modules, got {kind_of(value)} for {name!r}"
             )
     return _shortest(
         (parameter, f"{name}.{path}" if path else name)
