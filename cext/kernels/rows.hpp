@@ -52,6 +52,14 @@ MG_INLINE void read_ahead(const At& at, int u, const T* p) {
     }
 }
 
+// The same of what is written soon, at p + at, unless that goes past the cache.
+template <Walk walk, class T, class At>
+MG_INLINE void write_ahead(const At& at, const T* p) {
+    if constexpr (walk == LONG) {
+        if (at.i % (64 / sizeof(T)) == 0) __builtin_prefetch(p + at.i, 1, 2);
+    }
+}
+
 // The moments of a row, whose mean is center + shift: a T may not hold it.
 template <class T>
 struct RowMoments {
