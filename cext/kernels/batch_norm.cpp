@@ -297,10 +297,13 @@ struct Coefficients {
 };
 
 // y = (x - center) scale + offset, in the order of the coefficients. Row after row, straight through the memory: where
-// all stays in the cache, that is worth more than to hold the coefficients for a few rows.
+// all stays in the cache, that is worth more than to hold the coefficients for a few rows. What is read and what is
+// written are asked for together, far ahead: up to a third faster where others use the cache; x alone would be slower.
 template <class T>
 void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& by, T* y) {
-    const Walk how = choose_walk<T>(2, at.outer, at.channels * at.inner, y, at.planes() ? at.inner : at.columns);
+    constexpr int64_t FAR = (24 << 10) / sizeof(T), NEAR = (1 << 20) / sizeof(T);  // of what a core's own cache holds
+    Walk how = choose_walk<T>(2, at.outer, at.channels * at.inner, y, at.planes() ? at.inner : at.columns);
+    if (how == LONG && at.outer * at.columns <= NEAR) how = SHORT;
     over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
         const T *from = x + first, *center = by.of[0] + column, *scale = by.of[1] + column, *offset = by.of[2] + column;
         T* to = y + first;
@@ -310,8 +313,13 @@ void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& 
                     write<walk>(i, to, (i.load(from) - c) * s + o);
                 });
             } else {
+                const int64_t ahead = (FAR + at.columns - 1) / at.columns * at.columns;
                 for (int64_t end = rows * at.columns, row = 0; row < end; row += at.columns)
-                    sweep<T, 2>(0, columns, [=](auto i, int) MG_INLINED {
+                    sweep<T, 2>(0, columns, [=](auto i, int u) MG_INLINED {
+                        if constexpr (walk == LONG) {
+                            read_ahead<walk>(i, u, from + row + ahead);
+                            write_ahead<walk>(i, to + row + ahead);
+                        }
                         const Vector<T> d = i.load(from + row) - i.load(center);
                         write<walk>(i, to + row, d * i.load(scale) + i.load(offset));
                     });
