@@ -325,11 +325,12 @@ NAMES = [
     (3, "as a module or a mapping, got int"),
     ({1: mg.ones(2)}, "that are strings, got 1 of type int"),
     ({"x": [1.0]}, "of tensors and modules, got list for 'x'"),
+    ({"x": type("Tensor", (), {"__module__": "torch"})()}, "of tensors and modules, got torch.Tensor for 'x'"),
 ]
 
 
 @pytest.mark.parametrize("draw", [viz.graph, viz.explore])
-@pytest.mark.parametrize("names, message", NAMES, ids=["int", "key", "value"])
+@pytest.mark.parametrize("names, message", NAMES, ids=["int", "key", "value", "foreign"])
 def test_names_that_are_none(draw, names, message):
     x = mg.ones((), requires_grad=True)
     with pytest.raises(TypeError, match=rf"^\[{draw.__name__}\] expected names {message}$"):
