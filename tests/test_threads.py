@@ -460,7 +460,7 @@ def test_a_fork_during_the_pass_of_another_thread():
 # ── instruction sets ──────────────────────────────────────────────────────────────────────────────
 
 RESULTS = """
-import sys
+import math, sys
 import numpy as np
 import minigrad as mg, minigrad.nn.functional as F
 from minigrad.engine import cpu
@@ -469,6 +469,10 @@ found = {"isa": np.array(cpu.isa())}
 for dtype in ("float32", "float64"):
     def leaf(*shape):
         return mg.tensor(rng.standard_normal(shape).astype(dtype), requires_grad=True)
+    def planes(x, *shape):
+        return mg.concat([x.reshape(-1)] * (math.prod(shape) // x.size + 1))[:math.prod(shape)].reshape(shape)
+    def many(w):
+        return mg.concat([w, w])[:64]
     x, w, b = leaf(37, 53), leaf(53), leaf(53)
     functions = {
         "exp": mg.exp, "tanh": mg.tanh, "erf": mg.erf, "sin": mg.sin, "gelu": F.gelu, "silu": F.silu,
@@ -476,6 +480,13 @@ for dtype in ("float32", "float64"):
         "pow": lambda x: (abs(x) + 0.1) ** 1.7, "softmax": F.softmax, "log_softmax": F.log_softmax,
         "sum": lambda x: x.sum(0), "var": lambda x: x.var(1), "cumsum": lambda x: x.cumulative_sum(axis=1),
         "matmul": lambda x: x @ x.T, "norm": lambda x: F.layer_norm(x, 53, w, b),
+        "rms_norm": lambda x: F.rms_norm(x, 53, w),
+        "group_norm": lambda x: F.group_norm(planes(x, 4, 8, 8, 9), 2, w[:8], b[:8]),
+        "group_norm of long rows": lambda x: F.group_norm(planes(x, 3, 64, 8, 9), 2, many(w), many(b)),
+        "instance_norm of long planes": lambda x: F.instance_norm(planes(x, 2, 3, 40, 41), weight=w[:3], bias=b[:3]),
+        "batch_norm": lambda x: F.batch_norm(x, None, None, w, b, True),
+        "batch_norm of planes": lambda x: F.batch_norm(planes(x, 9, 5, 70), None, None, w[:5], b[:5], True),
+        "batch_norm of long rows": lambda x: F.batch_norm(planes(x, 300, 1100), None, None, None, None, True),
         "loss": lambda x: F.cross_entropy(x, mg.arange(37)),
         "conv": lambda x: F.conv2d(x[None], w[:45].reshape((5, 1, 3, 3)), b[:5], stride=2, padding=1),
         "conv of whole vectors": lambda x: F.conv2d(x[None, :, :34], w[:27].reshape((3, 1, 3, 3))),

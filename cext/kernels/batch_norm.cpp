@@ -83,8 +83,8 @@ MG_INLINE void over_rows(int64_t rows, int64_t stride, int64_t columns, Load loa
             for (int k = 0; k < count; k++) {
                 const int64_t row = (r + k) * stride;
                 if (more) {
-                    (read_ahead<LONG>(one, 0, from + row + AHEAD * stride), ...);
-                    (read_ahead<LONG>(two, 1, from + row + AHEAD * stride), ...);
+                    (read_ahead<LONG>(one, from, row + AHEAD * stride), ...);
+                    (read_ahead<LONG>(two, from, row + AHEAD * stride), ...);
                 }
                 f(one, row, first);
                 f(two, row, second);
@@ -113,7 +113,7 @@ template <class T>
 MG_INLINE void ask_ahead(const Columns& at, Channels part, const T* plane) {
     constexpr int64_t LINE = 64 / sizeof(T), LINES = 16;
     if (part.end - part.begin > 1) return;
-    for (int64_t k = 0; k < LINES; k++) __builtin_prefetch(plane + at.channels * at.inner + k * LINE);
+    for (int64_t k = 0; k < LINES; k++) prefetch(plane, at.channels * at.inner + k * LINE);
 }
 
 // ── sums ──
@@ -296,14 +296,21 @@ struct Coefficients {
     }
 };
 
+// The rows of `arrays` follow one another as one long row; it is written in parts of rows or plane by plane.
+template <class T>
+Walk walk_of(const Columns& at, int arrays, const T* out) {
+    return choose_walk<T>(arrays, 1, at.outer * at.channels * at.inner, out, at.planes() ? at.inner : at.columns);
+}
+
 // y = (x - center) scale + offset, in the order of the coefficients. Row after row, straight through the memory: where
 // all stays in the cache, that is worth more than to hold the coefficients for a few rows. What is read and what is
-// written are asked for together, far ahead: up to a third faster where others use the cache; x alone would be slower.
+// written are asked for together, whole rows ahead: up to a third faster where others use the cache, a tenth slower
+// where rows are short or all of x fits into a core's own cache. To ask for x alone would be slower than not to ask.
 template <class T>
 void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& by, T* y) {
-    constexpr int64_t FAR = (24 << 10) / sizeof(T), NEAR = (1 << 20) / sizeof(T);  // of what a core's own cache holds
-    Walk how = choose_walk<T>(2, at.outer, at.channels * at.inner, y, at.planes() ? at.inner : at.columns);
-    if (how == LONG && at.outer * at.columns <= NEAR) how = SHORT;
+    constexpr int64_t FAR = (24 << 10) / sizeof(T), SHORT_ROW = (2 << 10) / sizeof(T), FIT = (1 << 20) / sizeof(T);
+    Walk how = walk_of(at, 2, y);
+    if (how == LONG && (at.columns <= SHORT_ROW || at.outer * at.channels * at.inner <= FIT)) how = SHORT;
     over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
         const T *from = x + first, *center = by.of[0] + column, *scale = by.of[1] + column, *offset = by.of[2] + column;
         T* to = y + first;
@@ -315,10 +322,10 @@ void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& 
             } else {
                 const int64_t ahead = (FAR + at.columns - 1) / at.columns * at.columns;
                 for (int64_t end = rows * at.columns, row = 0; row < end; row += at.columns)
-                    sweep<T, 2>(0, columns, [=](auto i, int u) MG_INLINED {
+                    sweep<T, 2>(0, columns, [=](auto i, int) MG_INLINED {
                         if constexpr (walk == LONG) {
-                            read_ahead<walk>(i, u, from + row + ahead);
-                            write_ahead<walk>(i, to + row + ahead);
+                            read_ahead<walk>(i, from, row + ahead);
+                            write_ahead<walk>(i, to, row + ahead);
                         }
                         const Vector<T> d = i.load(from + row) - i.load(center);
                         write<walk>(i, to + row, d * i.load(scale) + i.load(offset));
@@ -331,8 +338,7 @@ void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& 
 // dx = g scale + ((x - center) slope + constant), or g scale where the statistics were given
 template <class T, bool given>
 void apply_backward(const Columns& at, Channels part, const T* x, const T* g, const Coefficients<T>& by, T* dx) {
-    const Walk how =
-        choose_walk<T>(given ? 2 : 3, at.outer, at.channels * at.inner, dx, at.planes() ? at.inner : at.columns);
+    const Walk how = walk_of(at, given ? 2 : 3, dx);
     over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
         const T *from = x + first, *of = g + first, *center = by.of[0] + column, *scale = by.of[1] + column,
                 *slope = by.of[2] + column, *constant = by.of[3] + column;

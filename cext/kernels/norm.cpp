@@ -13,12 +13,12 @@ namespace {
 template <class T, Walk walk, bool centered>
 Standard<T> normalize(int64_t width, const T* x, const T* gamma, const T* beta, double eps, T* y) {
     const Standard<T> s = standardize<T, walk, centered>(width, x, eps);
-    sweep<T, 2>(0, width, [=](auto at, int u) MG_INLINED {
+    sweep<T, 2>(0, width, [=](auto at, int) MG_INLINED {
         Vector<T> v = centered ? (at.load(x) - s.center) * s.scale + s.offset : at.load(x) * s.scale;
         if (gamma) v = v * at.load(gamma);
         if (beta) v = v + at.load(beta);
         write<walk>(at, y, v);
-        read_ahead<walk>(at, u, x + width);
+        read_ahead<walk>(at, x, width);
     });
     return s;
 }
@@ -76,10 +76,10 @@ void differentiate(int64_t width, const T* x, const T* gamma, T mean, T rstd, co
                  h_mean = total[2] * inverse_width, k = s * s * s * (total[0] * inverse_width - shift * h_mean);
     const T scale = T(s), offset = T(-shift * s), slope = T(-k), middle = T(h_mean),
             constant = T(shift * k - s * (h_mean - middle));
-    sweep<T, walk == SHORT ? 1 : 2>(0, width, [&](auto at, int u) MG_INLINED {
+    sweep<T, walk == SHORT ? 1 : 2>(0, width, [&](auto at, int) MG_INLINED {
         const Vector<T> d = centered ? at.load(x) - mean : at.load(x), v = at.load(g);
-        read_ahead<walk>(at, u, x + width);
-        read_ahead<walk>(at, u, g + width);
+        read_ahead<walk>(at, x, width);
+        read_ahead<walk>(at, g, width);
         if (dgamma) {
             at.store(dgamma, at.load(dgamma) + v * (centered ? d * scale + offset : d * scale));
             if (centered) at.store(dbeta, at.load(dbeta) + v);
@@ -161,13 +161,10 @@ MG_INLINE void over_channel(int64_t inner, F f, One one) {
     }
 }
 
-// In the forward pass rows of whole planes are long enough for the processor's own prefetching, as long as they lie in
-// the shared cache: asking for the next row makes it a tenth slower there, and faster only where it comes from memory.
-template <Walk walk>
-constexpr Walk AHEAD = walk == STREAMED ? LONG : SHORT;
-
 // Rows of m channels with `inner` elements each; row r holds the channels from r % groups m on, and the gain and the
-// shift are one per channel, so that they go into the scale and the offset of its elements.
+// shift are one per channel, so that they go into the scale and the offset of its elements. The one array that is read
+// the processor's own prefetching foresees: to ask for the next row makes it a tenth slower in the shared cache, and
+// faster only where it comes from memory.
 template <class T>
 void group_norm(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x_, const void* gamma_,
                 const void* beta_, double eps, void* y_, double* mean, double* rstd) {
@@ -195,9 +192,9 @@ void group_norm(int64_t rows, int64_t groups, int64_t m, int64_t inner, const vo
                     T* to = y + r * width + c * inner;
                     over_channel<T>(
                         inner,
-                        [=, ahead = from + width](auto at, int u) MG_INLINED {
+                        [=](auto at, int) MG_INLINED {
                             write<walk>(at, to, (at.load(from) - s.center) * scale + offset);
-                            read_ahead<AHEAD<walk>>(at, u, ahead);
+                            if constexpr (walk == STREAMED) read_ahead<walk>(at, from, width);
                         },
                         [&](int64_t i) MG_INLINED { to[i] = (from[i] - s.center) * scale + offset; });
                 }
@@ -208,15 +205,16 @@ void group_norm(int64_t rows, int64_t groups, int64_t m, int64_t inner, const vo
 
 // The backward pass, as `differentiate`, from the sums of g and g d over each channel of a row, which are also the
 // row's part of dbeta and dgamma: partial[rows / groups, 2, groups * m]. `shift` is what rounding takes from the mean.
-// Each pass over a row asks for what the next one needs: the sums for the lines of dx, the map for the next row; a
-// fifth faster where these come from memory or from a cache that others use, and more than either alone.
+// Each pass over a row asks for what the next one needs: the sums for the lines of dx, the map, which reads two arrays
+// backwards, for the next row. A fifth faster where these come from memory or from a cache that others use, and more
+// than either alone; rows that fit NEAR the core lose a twentieth, and so do a few large ones that its caches hold.
 template <class T>
 void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x_, const void* gamma_,
                          const double* mean, const double* rstd, const void* g_, void* dx_, void* dgamma, void* dbeta,
                          double* partial) {
     const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_), *g = static_cast<const T*>(g_);
     T* dx = static_cast<T*>(dx_);
-    constexpr int64_t NEAR = 1 << 12;  // bytes: both passes over shorter rows are within the nearest cache
+    constexpr int64_t NEAR = 1 << 12;  // bytes
     const int64_t width = m * inner, channels = groups * m, samples = width ? rows / groups : 0;
 
     Walk how = choose_walk<T>(3, rows, width, dx, inner);
@@ -244,7 +242,7 @@ void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner,
                             *to = dx ? dx + r * width + c * inner : of;
                     double total[2] = {};
                     const auto add = [&](auto at, auto& sum) MG_INLINED {
-                        write_ahead<walk>(at, to);
+                        write_ahead<walk>(at, to, 0);
                         const Vector<T> v = at.load(of);
                         sum[0] += v;
                         sum[1] += v * (at.load(from) - center);
@@ -276,10 +274,10 @@ void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner,
                     T* to = dx + r * width + c * inner;
                     over_channel<T>(
                         inner,
-                        [=, x_ahead = from + width, g_ahead = of + width](auto at, int u) MG_INLINED {
+                        [=](auto at, int) MG_INLINED {
                             write<walk>(at, to, at.load(of) * scale + ((at.load(from) - center) * slope + constant));
-                            read_ahead<walk>(at, u, x_ahead);
-                            read_ahead<walk>(at, u, g_ahead);
+                            read_ahead<walk>(at, from, width);
+                            read_ahead<walk>(at, of, width);
                         },
                         [&](int64_t i) MG_INLINED { to[i] = of[i] * scale + ((from[i] - center) * slope + constant); });
                 }

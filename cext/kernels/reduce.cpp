@@ -143,8 +143,7 @@ __attribute__((noinline)) void reduce_tile(int64_t rows, int64_t stride, int64_t
     };
     const auto add = [=](auto* into, int64_t begin, int64_t end, int64_t count) {
         for (const T* row = x + begin * k * stride; begin < end; begin++, row += k * stride) {
-            for (int64_t c = 0; ahead && c < count; c += 64 / int64_t(sizeof(T)))
-                __builtin_prefetch(row + AHEAD * stride + c, 0, 2);
+            for (int64_t c = 0; ahead && c < count; c += 64 / int64_t(sizeof(T))) prefetch(row, AHEAD * stride + c);
 #pragma omp simd
             for (int64_t c = 0; c < count; c++) into[c] = Op::combine(into[c], read(row[c], c));
         }

@@ -8,9 +8,9 @@ namespace mg::MG_ISA {
 constexpr int64_t GRAIN = 1 << 15;       // elements: a few microseconds of work
 constexpr int64_t NORM_GRAIN = 1 << 13;  // the same of a normalization, which touches each twice
 
-// How rows are walked: all but SHORT ones are read ahead of their use. Where what is read and written exceeds the cache
-// that cores share, the output is STREAMED past it; elsewhere that would be slower: AMD's cores write to memory at half
-// the rate at which they read.
+// How rows are walked: all but SHORT ones may be asked for ahead of their use. Where what is read and written exceeds
+// the cache that cores share, the output is STREAMED past it; elsewhere that would be slower: AMD's cores write to
+// memory at half the rate at which they read.
 enum Walk { SHORT, LONG, STREAMED };
 
 // `arrays` of rows of this width are read and written. For rows of `out` that are written in pieces (default: as one),
@@ -44,19 +44,27 @@ MG_INLINE void write(const At& at, T* p, Vector<T> v) {
         at.store(p, v);
 }
 
-// Asks for what lies where p + at is, of a row that comes soon; once per line, `u` being the place of `at` in a pair.
+// Asks for the line that lies `distance` elements from p, also past the end of an array, where no pointer may point.
+// What is `written` is asked for as what is read on x86, unless compiled for PREFETCHW, which is no faster.
+template <bool written = false, class T>
+MG_INLINE void prefetch(const T* p, int64_t distance) {
+    const uintptr_t at = reinterpret_cast<uintptr_t>(p) + uintptr_t(distance) * sizeof(T);
+    __builtin_prefetch(reinterpret_cast<const void*>(at), written, 2);
+}
+
+// Asks for what is read soon, `distance` elements behind p + at; once per line.
 template <Walk walk, class T, class At>
-MG_INLINE void read_ahead(const At& at, int u, const T* p) {
+MG_INLINE void read_ahead(const At& at, const T* p, int64_t distance) {
     if constexpr (walk != SHORT) {
-        if (u % (64 / REGISTER) == 0) __builtin_prefetch(p + at.i, 0, 2);
+        if (at.i % (64 / sizeof(T)) == 0) prefetch(p, at.i + distance);
     }
 }
 
-// The same of what is written soon, at p + at, unless that goes past the cache.
+// The same of what is written soon, unless that goes past the cache.
 template <Walk walk, class T, class At>
-MG_INLINE void write_ahead(const At& at, const T* p) {
+MG_INLINE void write_ahead(const At& at, const T* p, int64_t distance) {
     if constexpr (walk == LONG) {
-        if (at.i % (64 / sizeof(T)) == 0) __builtin_prefetch(p + at.i, 1, 2);
+        if (at.i % (64 / sizeof(T)) == 0) prefetch<true>(p, at.i + distance);
     }
 }
 

@@ -14,7 +14,7 @@ from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 # short and long planes, one block of rows and several, one tile of columns and several
 SHAPES = [
     (2, 1), (5, 3), (63, 7), (64, 8), (65, 17), (300, 1100), (3, 4, 2), (130, 5, 7), (2, 3, 63), (2, 3, 64), (4, 5, 9, 13), (3, 2, 30, 41),
-    (1, 3, 5), (1, 3, 400), (2, 3, 2, 3, 2), (9, 600, 1, 1), (7, 40, 4, 4), (65_537, 3),
+    (1, 3, 5), (1, 3, 400), (2, 3, 2, 3, 2), (9, 600, 1, 1), (7, 40, 4, 4), (65_537, 3), (60, 8000), (700, 90, 7),
 ]  # fmt: skip
 
 
@@ -170,6 +170,7 @@ def test_outputs_that_bypass_the_cache(device, rng):
     cases = (
         ((2100, 1024), slice(512, 768)), ((40, 64, 1024), slice(5, 9)),
         ((4200, 528), slice(350, 528)), ((4100, 44, 12), slice(20, 44)), ((2100, 2080), slice(1000, 1400)),
+        ((70_000, 32), slice(16, 32)),
     )  # fmt: skip
     for ((outer, *of_each), some), (dtype, times) in itertools.product(cases, (("float32", 2), ("float64", 1))):
         x, w, b, g = draw((times * outer, *of_each), rng, dtype)

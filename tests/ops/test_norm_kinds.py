@@ -49,8 +49,10 @@ KINDS = {
     "rms": (rms(24), exact_rms, (6, 24)),
     "group of elements": (grouped(3), exact_grouped(3), (6, 24)),
     "group": (grouped(2), exact_grouped(2), (5, 4, 5, 5)),
+    "group of many channels": (grouped(2), exact_grouped(2), (5, 64, 8, 9)),
+    "group of many short channels": (grouped(1), exact_grouped(1), (4, 600, 2)),
     "instance": (mg.instance_norm, exact_grouped(4), (5, 4, 25)),
-    "instance of long planes": (mg.instance_norm, exact_grouped(4), (5, 4, 31, 31)),
+    "instance of long planes": (mg.instance_norm, exact_grouped(4), (5, 4, 33, 34)),
     "layer": (lambda x, w, b: mg.layer_norm(x, 24, w, b), None, (6, 24)),
 }
 
@@ -178,8 +180,9 @@ def test_rows(rows, device, rng):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_widths(dtype, device, rng):
     unit = np.finfo(dtype).eps
-    for inner in (1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 127, 513, 3000):
-        x, w, b, g = affine("group", (3, 4, inner), rng, dtype)
+    planes = [(4, inner) for inner in (1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 127, 513, 3000)]
+    for channels, inner in (*planes, (64, 72), (1200, 2)):
+        x, w, b, g = affine("group", (3, channels, inner), rng, dtype)
         leaves = [tensor(v, device, True) for v in (x, w, b)]
         litter(device)
         y = mg.group_norm(leaves[0], 2, *leaves[1:], eps=1e-2)
