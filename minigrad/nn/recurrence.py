@@ -79,8 +79,9 @@ class Recurrent(Module):
         self, input_size: int, hidden_size: int, bias: bool | Literal["input"], norm: str | None, eps: float
     ) -> None:
         super().__init__()
-        if not (isinstance(bias, bool) or bias == "input"):
-            raise ValueError(f"[{self.name}] expected bias True, False or 'input', got {bias!r}")
+        if not isinstance(bias, bool) and bias != "input":
+            error = ValueError if isinstance(bias, str) else TypeError
+            raise error(f"[{self.name}] expected bias True, False or 'input', got {bias!r}")
         if norm not in self.norms:
             raise ValueError(f"[{self.name}] expected norm {' or '.join(map(repr, self.norms))}, got {norm!r}")
         self.input_size = integer(self.name, "input_size", input_size, 1)
@@ -112,7 +113,7 @@ class Recurrent(Module):
 
     def _flag(self, option: str, value: bool) -> bool:
         if not isinstance(value, bool):
-            raise ValueError(f"[{self.name}] expected {option} True or False, got {value!r}")
+            raise TypeError(f"[{self.name}] expected {option} True or False, got {value!r}")
         return value
 
     def _set_lstm(self, norm_each_gate: bool, carry_norm: bool, forget_bias: float | None) -> None:
