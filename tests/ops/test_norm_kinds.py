@@ -19,6 +19,10 @@ def exact_rms(x, w, b):
     return plain.rms_norm(x, w, normalized_shape=x.shape[-1], eps=1e-5) + b
 
 
+def exact_layer(x, w, b):
+    return plain.layer_norm(x, w, b, normalized_shape=x.shape[-1])
+
+
 def grouped(groups):
     return lambda x, w, b: mg.group_norm(x, groups, w, b)
 
@@ -53,7 +57,7 @@ KINDS = {
     "group of many short channels": (grouped(1), exact_grouped(1), (4, 600, 2)),
     "instance": (mg.instance_norm, exact_grouped(4), (5, 4, 25)),
     "instance of long planes": (mg.instance_norm, exact_grouped(4), (5, 4, 33, 34)),
-    "layer": (lambda x, w, b: mg.layer_norm(x, 24, w, b), None, (6, 24)),
+    "layer": (lambda x, w, b: mg.layer_norm(x, 24, w, b), exact_layer, (6, 24)),
 }
 
 
@@ -69,6 +73,16 @@ def parameters_of(kind):
 
 
 # ── digits ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_formula(kind, dtype, device, rng):
+    _, formula, shape = KINDS[kind]
+    x, w, b, g = affine(parameters_of(kind), shape, rng, dtype)
+    exact = formula(*(v.astype(np.float64) for v in (x, w, b)))
+    unit = np.finfo(dtype).eps
+    np.testing.assert_allclose(run(kind, x, w, b, g, device)[0], exact, rtol=0, atol=16 * unit * np.abs(exact).max())
 
 
 @pytest.mark.parametrize("groups, shape", [(2, (3, 4, 6, 7)), (4, (3, 4, 500)), (1, (3, 4, 40, 40)), (2, (9, 64))])
