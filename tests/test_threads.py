@@ -486,6 +486,7 @@ for dtype in ("float32", "float64"):
         "instance_norm of long planes": lambda x: F.instance_norm(planes(x, 2, 3, 40, 41), weight=w[:3], bias=b[:3]),
         "batch_norm": lambda x: F.batch_norm(x, None, None, w, b, True),
         "batch_norm of planes": lambda x: F.batch_norm(planes(x, 9, 5, 70), None, None, w[:5], b[:5], True),
+        "batch_norm past the cache": lambda x: F.batch_norm(planes(x, 600_000, 8), None, None, w[:8], b[:8], True)[::997],
         "batch_norm of long rows": lambda x: F.batch_norm(planes(x, 300, 1100), None, None, None, None, True),
         "loss": lambda x: F.cross_entropy(x, mg.arange(37)),
         "conv": lambda x: F.conv2d(x[None], w[:45].reshape((5, 1, 3, 3)), b[:5], stride=2, padding=1),

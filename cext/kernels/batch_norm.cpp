@@ -30,12 +30,14 @@ void by_channels(const Columns& at, Stage stage) {
 }
 
 // f(rows, columns, first element, block, first column) for every block of rows and tile of columns, or every plane:
-// rows = 1, columns = inner. Of planes, those of the channels of `part` alone.
-template <class F>
+// rows = 1, columns = inner. Of planes, those of the channels of `part` alone. A thread finishes its streams for all
+// its blocks at once: after each short plane, that would take twice the time of the plane.
+template <Walk walk = SHORT, class F>
 void over_blocks(const Columns& at, Channels part, F f) {
     const auto each = [](int64_t n, int64_t grain, auto job) {
         parallel(n, grain, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++) job(i);
+            if constexpr (walk == STREAMED) finish_streams();
         });
     };
     if (at.planes()) {
@@ -311,26 +313,27 @@ void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& 
     constexpr int64_t FAR = (24 << 10) / sizeof(T), SHORT_ROW = (2 << 10) / sizeof(T), FIT = (1 << 20) / sizeof(T);
     Walk how = walk_of(at, 2, y);
     if (how == LONG && (at.columns <= SHORT_ROW || at.outer * at.channels * at.inner <= FIT)) how = SHORT;
-    over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
-        const T *from = x + first, *center = by.of[0] + column, *scale = by.of[1] + column, *offset = by.of[2] + column;
-        T* to = y + first;
-        specialized(how, [=, &at]<Walk walk>() {
+    specialized(how, [=, &at]<Walk walk>() {
+        over_blocks<walk>(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
+            const T *from = x + first, *center = by.of[0] + column, *scale = by.of[1] + column,
+                    *offset = by.of[2] + column;
+            T* to = y + first;
             if (at.planes()) {
                 sweep<T, 4>(0, columns, [&, c = *center, s = *scale, o = *offset](auto i, int) MG_INLINED {
                     write<walk>(i, to, (i.load(from) - c) * s + o);
                 });
-            } else {
-                const int64_t ahead = (FAR + at.columns - 1) / at.columns * at.columns;
-                for (int64_t end = rows * at.columns, row = 0; row < end; row += at.columns)
-                    sweep<T, 2>(0, columns, [=](auto i, int) MG_INLINED {
-                        if constexpr (walk == LONG) {
-                            read_ahead<walk>(i, from, row + ahead);
-                            write_ahead<walk>(i, to, row + ahead);
-                        }
-                        const Vector<T> d = i.load(from + row) - i.load(center);
-                        write<walk>(i, to + row, d * i.load(scale) + i.load(offset));
-                    });
+                return;
             }
+            const int64_t ahead = (FAR + at.columns - 1) / at.columns * at.columns;
+            for (int64_t end = rows * at.columns, row = 0; row < end; row += at.columns)
+                sweep<T, 2>(0, columns, [=](auto i, int) MG_INLINED {
+                    if constexpr (walk == LONG) {
+                        read_ahead<walk>(i, from, row + ahead);
+                        write_ahead<walk>(i, to, row + ahead);
+                    }
+                    const Vector<T> d = i.load(from + row) - i.load(center);
+                    write<walk>(i, to + row, d * i.load(scale) + i.load(offset));
+                });
         });
     });
 }
@@ -338,38 +341,37 @@ void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& 
 // dx = g scale + ((x - center) slope + constant), or g scale where the statistics were given
 template <class T, bool given>
 void apply_backward(const Columns& at, Channels part, const T* x, const T* g, const Coefficients<T>& by, T* dx) {
-    const Walk how = walk_of(at, given ? 2 : 3, dx);
-    over_blocks(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
-        const T *from = x + first, *of = g + first, *center = by.of[0] + column, *scale = by.of[1] + column,
-                *slope = by.of[2] + column, *constant = by.of[3] + column;
-        T* to = dx + first;
-        const auto map = [=](auto i, int64_t row, auto c, auto s, auto k, auto o) MG_INLINED {
-            if constexpr (given)
-                return i.load(of + row) * s;
-            else
-                return i.load(of + row) * s + ((i.load(from + row) - c) * k + o);
-        };
-        specialized(how, [=, &at]<Walk walk>() {
+    specialized(walk_of(at, given ? 2 : 3, dx), [=, &at]<Walk walk>() {
+        over_blocks<walk>(at, part, [=, &at](int64_t rows, int64_t columns, int64_t first, int64_t, int64_t column) {
+            const T *from = x + first, *of = g + first, *center = by.of[0] + column, *scale = by.of[1] + column,
+                    *slope = by.of[2] + column, *constant = by.of[3] + column;
+            T* to = dx + first;
+            const auto map = [=](auto i, int64_t row, auto c, auto s, auto k, auto o) MG_INLINED {
+                if constexpr (given)
+                    return i.load(of + row) * s;
+                else
+                    return i.load(of + row) * s + ((i.load(from + row) - c) * k + o);
+            };
             if (at.planes()) {
                 sweep<T, 2>(0, columns,
                             [&, c = *center, s = *scale, k = *slope, o = *constant](auto i, int)
                                 MG_INLINED { write<walk>(i, to, map(i, 0, c, s, k, o)); });
-            } else {
-                const auto walk_rows = [&](auto... read) MG_INLINED {
-                    over_rows<T>(
-                        rows, at.columns, columns,
-                        [&](auto i) MG_INLINED {
-                            return Held<T, 4>{i.load(center), i.load(scale), i.load(slope), i.load(constant)};
-                        },
-                        [&](auto i, int64_t row, auto& by)
-                            MG_INLINED { write<walk>(i, to + row, map(i, row, by.v[0], by.v[1], by.v[2], by.v[3])); },
-                        [](auto, auto&) MG_INLINED {}, read...);
-                };
-                if constexpr (given)
-                    walk_rows(of);
-                else
-                    walk_rows(of, from);
+                return;
             }
+            const auto walk_rows = [&](auto... read) MG_INLINED {
+                over_rows<T>(
+                    rows, at.columns, columns,
+                    [&](auto i) MG_INLINED {
+                        return Held<T, 4>{i.load(center), i.load(scale), i.load(slope), i.load(constant)};
+                    },
+                    [&](auto i, int64_t row, auto& by)
+                        MG_INLINED { write<walk>(i, to + row, map(i, row, by.v[0], by.v[1], by.v[2], by.v[3])); },
+                    [](auto, auto&) MG_INLINED {}, read...);
+            };
+            if constexpr (given)
+                walk_rows(of);
+            else
+                walk_rows(of, from);
         });
     });
 }

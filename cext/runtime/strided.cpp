@@ -93,14 +93,17 @@ Tiles cut(const Strided& s) {
 
 // y[r, c] = x[r, c], dense in y along the rows, TILE_COLUMNS long, and in x along the columns, `step` bytes apart;
 // four columns at a time, which compilers turn into wide stores. The processor's own prefetching does not foresee
-// such a walk.
+// such a walk; the last columns ask for what lies beyond the array, where no pointer may point.
 template <class Word>
 void transpose(int64_t rows, int64_t columns, const char* x, int64_t step, char* y_) {
     Word* y = reinterpret_cast<Word*>(y_);
     const auto column = [=](int64_t c) { return reinterpret_cast<const Word*>(x + c * step); };
     int64_t c = 0;
     for (; c + 4 <= columns; c += 4) {
-        for (int64_t i = 0; i < 4; ++i) __builtin_prefetch(column(c + AHEAD + i));
+        for (int64_t i = 0; i < 4; ++i) {
+            const auto ahead = reinterpret_cast<std::uintptr_t>(x) + std::uintptr_t((c + AHEAD + i) * step);
+            __builtin_prefetch(reinterpret_cast<const void*>(ahead));
+        }
         const Word *x0 = column(c), *x1 = column(c + 1), *x2 = column(c + 2), *x3 = column(c + 3);
         for (int64_t r = 0; r < rows; ++r) {
             const Word four[] = {x0[r], x1[r], x2[r], x3[r]};

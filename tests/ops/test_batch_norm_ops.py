@@ -170,7 +170,7 @@ def test_outputs_that_bypass_the_cache(device, rng):
     cases = (
         ((2100, 1024), slice(512, 768)), ((40, 64, 1024), slice(5, 9)),
         ((4200, 528), slice(350, 528)), ((4100, 44, 12), slice(20, 44)), ((2100, 2080), slice(1000, 1400)),
-        ((70_000, 32), slice(16, 32)),
+        ((70_000, 32), slice(16, 32)), ((35_000, 2, 64), slice(1, 2)),
     )  # fmt: skip
     for ((outer, *of_each), some), (dtype, times) in itertools.product(cases, (("float32", 2), ("float64", 1))):
         x, w, b, g = draw((times * outer, *of_each), rng, dtype)
