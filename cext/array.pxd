@@ -11,6 +11,10 @@ cdef extern from "runtime/buffer.hpp" namespace "mg":
     Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(void*) noexcept)
     void release(Buffer* buffer)
 
+cdef extern from "runtime/running.hpp" namespace "mg":
+    struct Running:
+        void (*release)(Buffer*)
+
 cdef extern from "runtime/dlpack.hpp":
     struct DLDevice:
         int32_t type
@@ -35,6 +39,7 @@ cdef extern from "runtime/dlpack.hpp":
 cdef enum:
     MAX_NDIM = 8
 
+cdef Running* RUNNING   # the kernels that run without the GIL
 cdef Buffer* NOWHERE    # of a tensor whose __init__ has not run: no memory, and no elements
 
 cdef class Array:
@@ -72,6 +77,7 @@ cdef bint overlaps_itself(Array x) noexcept
 cdef bint may_share_memory(Array a, Array b) noexcept
 cdef int64_t product(int ndim, const int64_t* extent) except -1
 cdef int hold(Array x, Array source) except -1
+cdef void wait_for_kernels() noexcept
 cdef Array transferred(Array x, int device)
 cdef int check_same_device(str op, Array a, Array b) except -1
 ctypedef void (*Forget)(Array) noexcept

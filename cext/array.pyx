@@ -14,12 +14,20 @@ from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsul
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint32_t, uint64_t
 
+import os
+
 import numpy as np
 
 from minigrad.engine.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, dtype_of, is_float, itemsize
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
+
+cdef extern from "runtime/running.hpp" namespace "mg":
+    Running* running
+    void give_up(Buffer* buffer)
+    void wait "mg::wait_for_kernels"()
+    void forget_kernels()
 
 cdef extern from "runtime/buffer.hpp" namespace "mg" nogil:
     int64_t bytes_in_use()
@@ -118,9 +126,19 @@ cdef Buffer nowhere     # zeros
 nowhere.references = 1
 NOWHERE = &nowhere
 
+RUNNING = running
+RUNNING.release = release
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: forget_kernels())
 
+
+# A method of a compiled class checks what it is called on only as a plain descriptor, that is, without `binding`. The
+# two other directives keep its signature for `inspect`. So it is with every compiled class that has methods.
 @cython.no_gc_clear     # a cleared tensor could not tell its node that it dies
 @cython.freelist(1024)
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
 cdef class Array:
     """Memory, layout and place on the tape of a tensor; see `minigrad.Tensor`."""
 
@@ -422,12 +440,17 @@ cdef int hold(Array x, Array source) except -1:
     source.buffer.references += 1
     if x.buffer != NOWHERE:
         x.epoch += x.buffer.version - source.buffer.version + 1
-        release(x.buffer)
+        give_up(x.buffer)
     x.buffer, x.data, x.code, x.ndim_ = source.buffer, source.data, source.code, source.ndim_
     x.packed, x.count = source.packed, source.count
     for i in range(source.ndim_):
         x.extent[i], x.step[i] = source.extent[i], source.step[i]
     return 0
+
+
+cdef void wait_for_kernels() noexcept:
+    """Let the operations of other threads end, which must not see a tensor change its shape."""
+    wait()
 
 
 cdef int64_t version(Array x) noexcept:

@@ -6,6 +6,7 @@ device that is. The CPU's methods are C calls (`cpu.pyx`); another device may im
 Arrays are written through the last arguments. "Contiguous" below means row-major without gaps; the primitives that
 take any strides say so. ``outer, n, inner`` are the lengths before, at and behind the axis that a primitive works on.
 """
+cimport cython
 from cpython.object cimport PyObject
 
 from minigrad.engine.array cimport device_name
@@ -50,6 +51,9 @@ def intercept(function):
         serve(device)
 
 
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
 cdef class Backend:
     """The primitives; every method here is abstract."""
 

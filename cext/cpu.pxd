@@ -1,6 +1,8 @@
 # What the CPU backend uses of the C++ behind it.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from minigrad.engine.array cimport Running
+
 cdef extern from "runtime/pool.hpp" namespace "mg" nogil:
     int threads()
     void set_threads(int count)
@@ -124,3 +126,4 @@ cdef extern from "runtime/gemm.hpp" namespace "mg" nogil:
 
 cdef extern from "runtime/launch.hpp" namespace "mg":
     void launch(...)
+    void point_to(Running* state)

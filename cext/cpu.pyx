@@ -1,4 +1,5 @@
 """The CPU backend: every primitive is a kernel of the table, started through `launch`."""
+cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -9,7 +10,7 @@ import os
 
 import numpy as np
 
-from minigrad.engine.array cimport Array, alias, empty, empty_as, view
+from minigrad.engine.array cimport RUNNING, Array, alias, empty, empty_as, view
 from minigrad.engine.backend cimport Backend, register
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT32, INT64, itemsize
 from minigrad.engine.interop cimport from_object
@@ -71,6 +72,9 @@ cdef inline void fill_operand(Strided* s, int k, Array x) noexcept:
         s.step[k][d] = x.step[d]
 
 
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
 cdef class CPU(Backend):
     """The primitives on the CPU; each method's contract stands in `Backend`."""
 
@@ -124,6 +128,8 @@ cdef class CPU(Backend):
     # ── products ──
 
     cpdef gemm(self, Array a, Array b, Array out, double beta, Array bias):
+        if not blas_loaded:
+            load()
         cdef int last = out.ndim_ - 1
         cdef int64_t size = itemsize(out.code), batch = out.extent[0] if last == 2 else 1
         cdef int64_t m = out.extent[last - 1], n = out.extent[last], k = a.extent[last]
@@ -132,8 +138,6 @@ cdef class CPU(Backend):
         cdef int64_t lda = a.step[last if ta else last - 1] // size, ldb = b.step[last if tb else last - 1] // size
         if ta and a.extent[last] <= 1 and a.step[last - 1] == size:
             lda = max(lda, m)
-        if not blas_loaded:
-            load()
         launch(batch * m * n * max(k // 16, 1), gemm_of, out.code, ta, tb, batch, m, n, k, a.data,
                max(lda, m if ta else k), (a.step[0] // size if last == 2 else 0), b.data,
                max(ldb, k if tb else n), (b.step[0] // size if last == 2 else 0), out.data,
@@ -391,15 +395,15 @@ cdef class CPU(Backend):
     # ── optimizers ──
 
     cpdef optimize(self, str rule, list p, list g, list s1, list s2, list s3, dict step):
-        cdef TensorList tensors = TensorList(p, g, s1, s2, s3)
         cdef Step s
-        cdef int k = (<Array>p[0]).code - FLOAT32
         s.lr, s.beta1, s.beta2 = step["lr"], step.get("beta1", 0), step.get("beta2", 0)
         s.eps, s.weight_decay = step.get("eps", 0), step.get("weight_decay", 0)
         s.momentum, s.dampening = step.get("momentum", 0), step.get("dampening", 0)
         s.correction1, s.correction2 = step.get("correction1", 1), step.get("correction2", 1)
         s.nesterov, s.decoupled = step.get("nesterov", False), step.get("decoupled", False)
         s.first, s.centered = step.get("first", False), step.get("centered", False)
+        cdef TensorList tensors = TensorList(p, g, s1, s2, s3)
+        cdef int k = (<Array>p[0]).code - FLOAT32
         if rule == "sgd":
             launch(tensors.total, kernels.sgd[k], tensors.list, s)
         elif rule == "adam":
@@ -614,4 +618,5 @@ def set_num_threads(count):
     set_threads(count)
 
 
+point_to(RUNNING)
 register(0, CPU())

@@ -1,7 +1,11 @@
 """The data types of tensors, and how NumPy, Python and strings name them."""
+cimport cython
 import numpy as np
 
 
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
 cdef class DType:
     """A data type: ``minigrad.float32`` (the default), ``float64``, ``int32``, ``int64`` or ``bool``.
 

@@ -59,7 +59,27 @@ def stepwise(mode, generator):
         return end.value
 
 
+def decorated(mode, function):
+    """The function, or generator function, each call of which runs inside the mode."""
+    if inspect.isgeneratorfunction(function):
+        @functools.wraps(function)
+        def generate(*args, **kwargs):
+            return stepwise(mode, function(*args, **kwargs))
+
+        return generate
+
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        with mode:
+            return function(*args, **kwargs)
+
+    return wrapped
+
+
 @cython.freelist(8)
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
 cdef class Mode:
     """Switches of the calling thread. One object may be entered by many threads, and again inside its own block."""
     cdef uint64_t number
@@ -102,19 +122,7 @@ cdef class Mode:
                 or inspect.isasyncgenfunction(function):
             raise TypeError(f"[{type(self).__name__}] expected a function or a generator function to decorate, got "
                             f"{function!r}")
-        if inspect.isgeneratorfunction(function):
-            @functools.wraps(function)
-            def generate(*args, **kwargs):
-                return stepwise(self, function(*args, **kwargs))
-
-            return generate
-
-        @functools.wraps(function)
-        def wrapped(*args, **kwargs):
-            with self:
-                return function(*args, **kwargs)
-
-        return wrapped
+        return decorated(self, function)
 
 
 cdef class no_grad(Mode):

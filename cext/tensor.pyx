@@ -1,11 +1,12 @@
 """Tensor: the face of the engine. Every method is the function of that name, with the tensor as its first argument."""
+cimport cython
 from libc.stdint cimport int64_t
 
 import numpy as np
 
 from minigrad.engine.array cimport (
     MAX_NDIM, NOWHERE, Array, alias, device_index, empty, hold, names_device, parse_lengths, same_shape,
-    set_result_type, shape_of, transferred,
+    set_result_type, shape_of, transferred, wait_for_kernels,
 )
 from minigrad.engine.backend cimport ADD, DIVIDE, MUL, SUB
 from minigrad.engine.dtype cimport BOOL, FLOAT32, code_of, is_float
@@ -30,6 +31,9 @@ cdef bint acceptable(object x):
     return isinstance(x, Array) or is_scalar(x) or isinstance(x, (np.ndarray, list, tuple))
 
 
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
 cdef class Tensor(Array):
     """An n-dimensional array of numbers that can remember how it was computed.
 
@@ -63,7 +67,9 @@ cdef class Tensor(Array):
 
     def __init__(self, data, bint requires_grad=False):
         if self.buffer == NOWHERE:
-            hold(self, from_object(data, -1, -1, False, "Tensor"))
+            source = from_object(data, -1, -1, False, "Tensor")
+            wait_for_kernels()      # another thread may be computing with this tensor of no elements
+            hold(self, source)
         self.requires_grad = requires_grad
 
     __array_ufunc__ = None      # NumPy leaves mixed operators to this class
@@ -270,9 +276,8 @@ cdef class Tensor(Array):
     def set_(self, source):
         """Become `source`: take over its memory, shape, dtype and device (a module moves its parameters so).
 
-        No gradient arrives any more of what was recorded before: backward refuses it, unless this tensor does not
-        require grad now. No other thread may be computing
-        with this tensor meanwhile, as its memory is given up.
+        No gradient arrives any more for what was recorded before: backward refuses it, unless this tensor does not
+        require grad now. The call waits until the operations that other threads are running have ended.
 
         Raises
         ------
@@ -283,6 +288,7 @@ cdef class Tensor(Array):
         """
         if not isinstance(source, Array):
             raise TypeError(f"[set_] expected a tensor, got {kind_of(source)}")
+        wait_for_kernels()
         if self.needs_grad and not is_float((<Array>source).code):
             raise TypeError(f"[set_] expected floats for a tensor that requires grad, got {source.dtype}")
         if not tape.leaf(self):

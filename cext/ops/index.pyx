@@ -4,7 +4,8 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    MAX_NDIM, Array, alias, check_same_device, device_name, empty, empty_as, may_share_memory, shape_of, transferred,
+    MAX_NDIM, Array, alias, check_same_device, device_name, empty, empty_as, may_share_memory, same_shape, shape_of,
+    transferred,
 )
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, INT64, is_float
@@ -263,7 +264,10 @@ def sort(x, axis=-1, *, descending=False, stable=True):
     """
     cdef Array a = operand("sort", x)
     cdef int k = one_axis("sort", axis, a.ndim_)
-    return taken_along(a, argsort(a, axis=k, descending=descending), k)
+    cdef Array index = argsort(a, axis=k, descending=descending)
+    if not same_shape(index, a):        # NumPy sorts without the GIL: another thread may have called set_
+        raise ValueError(f"[sort] the tensor of shape {shape_of(index)} became one of shape {shape_of(a)} meanwhile")
+    return taken_along(a, index, k)
 
 
 def nonzero(x):

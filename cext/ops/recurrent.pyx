@@ -1,5 +1,5 @@
 """Recurrent layers: all steps of one layer in one operation, on inputs that have been projected before."""
-from cython cimport final
+cimport cython
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array, check_same_device, empty, shape_of, view
@@ -22,7 +22,10 @@ from minigrad.engine.ops.norm import layer_norm
 from minigrad.engine.ops.trigonometry import tanh
 
 
-@final
+@cython.final
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
 cdef class Cell:
     """What a layer computes: the kind of cell, and the variants of it."""
     cdef readonly str kind          # "rnn_tanh", "rnn_relu", "lstm" or "gru"
@@ -57,7 +60,10 @@ cdef class Cell:
                       self.eps, self.eps_c)
 
 
-@final
+@cython.final
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
 cdef class Lengths:
     """The number of steps of each sample, from 0 to `steps`, checked where they are, then moved to `device`."""
     cdef readonly Array values      # int64 [N]
