@@ -15,7 +15,8 @@ import numpy as np
 
 from minigrad.engine.ops.random import get_state, set_state
 from minigrad.engine.tensor import Tensor
-from minigrad.serialization import Path, load, save
+from minigrad.files import Path
+from minigrad.serialization import load, save
 
 FORMAT = "minigrad checkpoint 1"
 
@@ -24,7 +25,8 @@ def save_checkpoint(path: Path, /, **parts: Any) -> None:
     """Write the state of a training run to one file, all or nothing.
 
     Along with the parts goes the state of `minigrad.random`, not that of other generators. The file is replaced as
-    `save` replaces one: whenever the process ends, killed or not, a whole checkpoint is there, the old one or the new.
+    `save` replaces one: whenever the process ends, killed or not, a whole checkpoint is there, the old one or the new,
+    with the permissions of the old one.
 
     Parameters
     ----------
@@ -37,8 +39,8 @@ def save_checkpoint(path: Path, /, **parts: Any) -> None:
     ------
     TypeError
         For what is none of these; the message says where it is.
-    OSError
-        If the file cannot be written. Nothing is left behind then.
+    ValueError, OSError
+        As `save` raises them. Nothing is left behind then.
 
     Examples
     --------

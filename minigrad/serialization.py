@@ -1,32 +1,45 @@
-"""Saving and loading tensors as safetensors files (https://huggingface.co/docs/safetensors)."""
+"""Saving and loading tensors as safetensors files (https://huggingface.co/docs/safetensors).
 
+Such a file is the length of a header in eight bytes, the header, which is JSON, and the tensors without gaps. Files are
+read and written here tensor by tensor. The library of that name cannot write to a file that is open already, and it
+reads one either with a second copy in memory or by mapping it, which kills the process if the file is cut meanwhile.
+"""
+
+import json
+import math
 import os
-from collections.abc import Mapping
-from typing import Any, Literal, overload
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, Literal, NamedTuple, overload
 
 import numpy as np
 
-from minigrad.creation import tensor
+from minigrad.creation import empty
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tensor import Tensor
+from minigrad.files import Path, checked_path, write
 from minigrad.nn.module import Module
 
-DTYPES = {"BOOL": "bool", "I32": "int32", "I64": "int64", "F32": "float32", "F64": "float64"}
-
-Path = str | os.PathLike[str]
+# In the order in which tensors are written, large elements first, so that each is aligned
+DTYPES = {"I64": "int64", "F64": "float64", "F32": "float32", "I32": "int32", "BOOL": "bool"}
+HEADER_LIMIT = 100_000_000  # bytes; readers of the format refuse longer ones
 
 
 def save(obj: Module | Mapping[str, Tensor], path: Path, metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors to a safetensors file, all or nothing.
 
     The file is written beside its final place, forced to disk and renamed, so that a crash leaves either the old file
-    or the new one, never a part.
+    or the new one, never a part. What a killed save left beside it, the next save of that file removes.
 
     Parameters
     ----------
     obj : Module or mapping of str to Tensor
         A module is saved as its `state_dict`. Any shapes, dtypes and layouts; devices are not recorded.
     path : str or os.PathLike
+        A new file gets the permissions that ``open(path, "w")`` would give it. A file that is replaced keeps its own,
+        and its owner and group where the system permits that; where the group cannot be kept, it gets no more
+        permissions than everybody has. Links are followed. Devices, pipes and the like are written to as they are.
     metadata : mapping of str to str, optional
         Stored along with the tensors; `load` gives it back when asked to.
 
@@ -34,8 +47,10 @@ def save(obj: Module | Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
     ------
     TypeError
         For an object, a name, a value or metadata of another type.
+    ValueError
+        For names and metadata that UTF-8 cannot encode, or of more than 100 MB, and for a path that no file can have.
     OSError
-        If the file cannot be written. Nothing is left behind then.
+        If the file cannot be written, or no new file be made in its folder. Nothing is left behind then.
 
     Examples
     --------
@@ -47,10 +62,8 @@ def save(obj: Module | Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
     ...     mg.load(path, metadata=True)
     ({'x': tensor([0, 1, 2])}, {'epoch': '7'})
     """
-    from safetensors.numpy import save as serialize
-
     tensors = obj.state_dict() if isinstance(obj, Module) else obj
-    target = _path("save", path)
+    target = checked_path("save", path)
     if not isinstance(tensors, Mapping):
         raise TypeError(f"[save] expected a Module or a dict of str to Tensor, got {kind_of(obj)}")
     if not isinstance(metadata, Mapping | None):
@@ -58,42 +71,40 @@ def save(obj: Module | Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
     for key, value in (metadata or {}).items():
         if not (isinstance(key, str) and isinstance(value, str)):
             raise TypeError(f"[save] expected metadata of str to str, got {key!r}: {value!r}")
-    data = serialize({name: _array(name, value) for name, value in tensors.items()}, dict(metadata or {}) or None)
-    _write(target, data)
+    for name, tensor in tensors.items():
+        if not isinstance(name, str) or name == "__metadata__":
+            raise TypeError(f"[save] expected a name of type str other than '__metadata__', got {name!r}")
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"[save] expected a Tensor for {name!r}, got {kind_of(tensor)}")
+    order = [*DTYPES.values()]
+    ordered = sorted(tensors.items(), key=lambda item: (order.index(item[1].dtype.name), item[0]))
+    values = {name: value.detach() for name, value in ordered}  # a tensor itself may get another shape meanwhile
+    write(target, _content(_header(values, metadata), values))
 
 
-def _path(op: str, path: Path) -> str:
-    """A path as a str: open() would also take a number, for a file that is open already, and close it."""
+def _header(values: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -> bytes:
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    end = 0
+    for name, value in values.items():
+        begin, end = end, end + value.nbytes
+        header[name] = {"dtype": names[value.dtype.name], "shape": value.shape, "data_offsets": [begin, end]}
     try:
-        return os.fsdecode(path)
-    except TypeError:
-        raise TypeError(f"[{op}] expected a path, got {path!r}") from None
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError as error:
+        wrong = error.object[error.start : error.end]
+        raise ValueError(f"[save] expected names and metadata that UTF-8 can encode, got {wrong!r} in them") from None
+    text += b" " * (-len(text) % 8)
+    if len(text) > HEADER_LIMIT:
+        raise ValueError(f"[save] expected names and metadata of at most {HEADER_LIMIT:,} bytes, got {len(text):,}")
+    return len(text).to_bytes(8, "little") + text
 
 
-def _array(name: str, value: Tensor) -> np.ndarray:
-    if not isinstance(name, str) or name == "__metadata__":
-        raise TypeError(f"[save] expected a name of type str other than '__metadata__', got {name!r}")
-    if not isinstance(value, Tensor):
-        raise TypeError(f"[save] expected a Tensor for {name!r}, got {kind_of(value)}")
-    return value.detach().to("cpu").contiguous().numpy()  # the library writes memory as it lies
-
-
-def _write(path: str, data: bytes) -> None:
-    target = os.path.realpath(path)  # what a link leads to
-    folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException as error:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        if isinstance(error, OSError) and error.errno is not None:
-            raise OSError(error.errno, error.strerror, path) from error  # that of the temporary file helps nobody
-        raise
+def _content(header: bytes, values: Mapping[str, Tensor]) -> Iterator[bytes | np.ndarray]:
+    yield header
+    for value in values.values():
+        array = value.to("cpu").contiguous().numpy()
+        yield array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 @overload
@@ -102,6 +113,8 @@ def load(path: Path, metadata: Literal[False] = False) -> dict[str, Tensor]: ...
 def load(path: Path, metadata: Literal[True]) -> tuple[dict[str, Tensor], dict[str, str]]: ...
 def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[str, Tensor], dict[str, str]]:
     """Read a safetensors file.
+
+    It takes little more memory than the tensors themselves. A pipe is read as well, and waited for, as `open` does.
 
     Parameters
     ----------
@@ -113,7 +126,7 @@ def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[s
     -------
     dict of str to Tensor
         On the CPU, with dtypes as stored, in the order of the file, which is not that in which tensors were given to
-        `save`: the library sorts them by dtype and name. With `metadata` a pair of this and a dict of str to str.
+        `save`: it sorts them by dtype and name. With `metadata` a pair of this and a dict of str to str.
 
     Raises
     ------
@@ -133,31 +146,106 @@ def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[s
         ...
     FileNotFoundError: [Errno 2] No such file or directory: 'absent.safetensors'
     """
-    import json
-
-    import safetensors
-
-    with open(_path("load", path), "rb") as file:
-        data = file.read()
-    try:
-        entries = dict(safetensors.deserialize(data))  # in another order each time
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"[load] {os.fspath(path)} is not a complete safetensors file: {error}") from error
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    stored = header.pop("__metadata__", None) or {}
-    wrong = [f"{name} ({entries[name]['dtype']})" for name in header if entries[name]["dtype"] not in DTYPES]
-    if wrong:
-        raise ValueError(
-            f"[load] {os.fspath(path)}: expected float32, float64, int32, int64 or bool, got {', '.join(wrong)}"
-        )
-    tensors = {name: _tensor(path, name, entries[name]) for name in header}
+    place = checked_path("load", path)
+    with open(place, "rb") as file:
+        try:
+            entries, stored = _entries(file)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"[load] {place} is not a complete safetensors file: {error}") from error
+        wrong = [f"{name} ({entry.dtype})" for name, entry in entries.items() if entry.dtype not in DTYPES]
+        if wrong:
+            raise ValueError(f"[load] {place}: expected float32, float64, int32, int64 or bool, got {', '.join(wrong)}")
+        tensors = {}
+        for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
+            try:
+                tensors[name] = _tensor(file, entry)
+            except (ValueError, MemoryError) as error:
+                kind = ValueError if isinstance(error, ValueError) else MemoryError
+                raise kind(f"[load] {place}: {name!r} of {len(entry.shape)} axes: {error}") from error
+    tensors = {name: tensors[name] for name in entries}
     return (tensors, stored) if metadata else tensors
 
 
-def _tensor(path: Path, name: str, entry: dict[str, Any]) -> Tensor:
-    dtype = np.dtype(DTYPES[entry["dtype"]])
-    stored = dtype.newbyteorder("<") if dtype.itemsize > 1 else np.dtype("u1")  # a bool read as such might hold a 2
-    try:
-        return tensor(np.frombuffer(entry["data"], stored).astype(dtype).reshape(entry["shape"]))
-    except ValueError as error:
-        raise ValueError(f"[load] {os.fspath(path)}: {name!r} of {len(entry['shape'])} axes: {error}") from error
+class _Entry(NamedTuple):
+    """What the header says about a tensor."""
+
+    dtype: str
+    shape: list[int]
+    begin: int
+    end: int
+
+
+def _entries(file: BinaryIO) -> tuple[dict[str, _Entry], dict[str, str]]:
+    """Read the header: the tensors in its order, and the metadata. ValueError unless they fill the rest of the file."""
+    status = os.fstat(file.fileno())
+    length = int.from_bytes(_exactly(file, 8), "little")
+    if length > HEADER_LIMIT:
+        raise ValueError(f"a header of {length:,} bytes")
+    if stat.S_ISREG(status.st_mode) and length > status.st_size:
+        raise ValueError(f"a header of {length:,} bytes in a file of {status.st_size:,}")
+    text = _exactly(file, length).decode()
+    header = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
+    if not isinstance(header, dict):
+        raise ValueError("the header is no JSON object")
+    stored = header.pop("__metadata__", None) or {}
+    texts = [*stored, *stored.values()] if isinstance(stored, dict) else [stored]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"the metadata are no texts: {stored!r:.200}")
+    for text in (*texts, *header):
+        text.encode()  # JSON can spell what UTF-8 cannot
+    entries = {name: _entry(name, fields) for name, fields in header.items()}
+    end = 0
+    for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
+        if entry.begin != end:
+            raise ValueError(f"{name!r} begins at {entry.begin}, not {end}, where what is before it ends")
+        end = entry.end
+    if stat.S_ISREG(status.st_mode) and 8 + length + end != status.st_size:
+        raise ValueError(f"the tensors end at {8 + length + end:,}, the file at {status.st_size:,} bytes")
+    return entries, stored
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name occurs twice in the header")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} in the header, which is no JSON")
+
+
+def _entry(name: str, fields: Any) -> _Entry:
+    fault = ValueError(f"the header describes {name!r} as {fields!r:.200}")
+    if not isinstance(fields, dict) or not {"dtype", "shape", "data_offsets"} <= fields.keys():
+        raise fault
+    dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
+    if not (isinstance(dtype, str) and isinstance(shape, list) and isinstance(offsets, list) and len(offsets) == 2):
+        raise fault
+    if not all(type(number) is int and 0 <= number < 1 << 64 for number in (*shape, *offsets)):
+        raise fault
+    begin, end = offsets
+    if end < begin or (dtype in DTYPES and end - begin != math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize):
+        raise fault
+    return _Entry(dtype, shape, begin, end)
+
+
+def _exactly(file: BinaryIO, count: int) -> bytes:
+    data = file.read(count)
+    if len(data) < count:
+        raise ValueError(f"it ends after {len(data):,} of {count:,} bytes")
+    return data
+
+
+def _tensor(file: BinaryIO, entry: _Entry) -> Tensor:
+    x = empty(tuple(entry.shape), dtype=DTYPES[entry.dtype])
+    array = x.reshape(-1).numpy()
+    raw = array.view(np.uint8)
+    read = file.readinto(raw)  # type: ignore[attr-defined]
+    if read < raw.size:  # since it was measured, or it is a pipe
+        raise ValueError(f"it ends after {read:,} of {raw.size:,} bytes")
+    if entry.dtype == "BOOL":
+        np.minimum(raw, 1, out=raw)  # a 2 would be neither true nor false
+    elif sys.byteorder == "big":
+        array.byteswap(inplace=True)
+    return x

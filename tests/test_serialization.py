@@ -7,15 +7,19 @@ import stat
 import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors
 from checks import array, tensor
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors import numpy as safetensors_numpy
 
 import minigrad as mg
-from minigrad import nn
+from minigrad import nn, serialization
 
 DTYPES = ["float32", "float64", "int32", "int64", "bool"]
 
@@ -27,7 +31,7 @@ def path(tmp_path):
 
 def sample(dtype, shape=(3, 4)):
     rng = np.random.default_rng(0)
-    return (rng.standard_normal(shape) * 10).astype(dtype)
+    return np.asarray(rng.standard_normal(shape) * 10).astype(dtype)
 
 
 def test_the_order_of_the_file(path, device):
@@ -121,6 +125,57 @@ def test_torch_reads_ours_and_we_read_torchs(path, device):
     assert ours.weight.tolist() == theirs.weight.tolist()
 
 
+def test_files_are_those_of_the_library(path, device):
+    """To the byte: the order of the tensors, the offsets, the header and how it is padded."""
+    rng = np.random.default_rng(0)
+    values = {}
+    for k, shape in enumerate([(3, 4), (), (0,), (2, 0, 3), (5,)]):
+        for dtype in DTYPES:
+            values[f"{rng.integers(10)}.{dtype[::-1]}.{k}"] = sample(dtype, shape)
+    values |= {"": sample("float32"), "ключ \U0001f600": sample("bool"), '"\\\n\x00\x1f\x7f\u2028/': sample("int32")}
+    for metadata in (None, {}, {"a": "b"}, {"ключ": '"\\\n\x00\x1f\x7f\u2028/'}):
+        mg.save({name: tensor(value, device) for name, value in values.items()}, path, metadata)
+        assert path.read_bytes() == safetensors_numpy.save(values, metadata or None)
+    mg.save({}, path)
+    assert path.read_bytes() == safetensors_numpy.save({})
+
+
+# ── memory ──
+
+PEAK = """
+import re, sys
+import minigrad as mg
+
+def peak():
+    with open("/proc/self/status") as file:
+        return 1024 * int(re.search("VmHWM:\\\\s+([0-9]+)", file.read())[1])
+
+path, size = sys.argv[1], 50_000_000
+x = {"a": mg.ones(size // 8), "b": mg.ones(size // 8 - 1), "c": mg.ones(1, dtype="bool")}
+small = path + ".small"
+mg.save({"x": mg.ones(1)}, small)
+mg.load(small)
+before = peak()
+mg.save(x, path)
+print((peak() - before) / size)
+del x
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="this system does not tell the peak of a process")
+def test_memory(path):
+    """Of a file of 50 MB: saving takes next to nothing, loading what the tensors take."""
+    load = "import minigrad as mg\nbefore = peak()\ny = mg.load(path)\nprint((peak() - before) / size)"
+    code = PEAK.replace("\\\\", "\\")
+    environment = {**os.environ, "PYTHONPATH": str(Path(mg.__file__).parent.parent)}
+    found = []
+    for part in (code, code.partition("x = {")[0] + load):
+        done = subprocess.run([sys.executable, "-c", part, str(path)], env=environment, check=True, capture_output=True, timeout=60)
+        found.append(float(done.stdout))
+    assert found[0] < 0.2
+    assert found[1] < 1.2
+
+
 # ── atomicity ──
 
 def test_overwriting(path):
@@ -150,7 +205,7 @@ def test_data_are_on_disk_before_the_name_is(path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("fsync"), fsync(fd)))
     monkeypatch.setattr(os, "replace", lambda a, b: (calls.append("replace"), replace(a, b)))
     mg.save({"x": mg.ones(3)}, path)
-    assert calls == ["fsync", "replace"]
+    assert calls == ["fsync", "replace", "fsync"]  # of the file, and of the folder
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX permissions and links")
@@ -167,6 +222,42 @@ def test_permissions_and_links(tmp_path):
     mg.save({"x": mg.zeros(3)}, link)
     assert link.is_symlink()
     assert mg.load(real)["x"].tolist() == [0.0, 0.0, 0.0]
+
+
+# ── pipes ──
+
+def test_a_pipe_is_read(path, tmp_path):
+    mg.save({"x": mg.arange(100_000), "y": mg.ones(2)}, path, metadata={"a": "b"})
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    opened = threading.Event()
+
+    def send(content):
+        with open(pipe, "wb") as file:
+            file.write(content)
+            file.flush()
+            opened.wait(30)  # the other end need not wait until this one is closed
+
+    for content, complete in ((path.read_bytes(), True), (path.read_bytes()[:-1], False)):
+        opened.clear() if complete else opened.set()
+        writer = threading.Thread(target=send, args=(content,), daemon=True)
+        writer.start()
+        if complete:
+            tensors, metadata = mg.load(pipe, metadata=True)
+            assert tensors["x"].tolist() == list(range(100_000))
+            assert (tensors["y"].tolist(), metadata) == ([1.0, 1.0], {"a": "b"})
+        else:
+            with pytest.raises(ValueError, match=r"\[load\] .*pipe"):
+                mg.load(pipe)
+        opened.set()
+        writer.join(30)
+        assert not writer.is_alive()
+
+
+@pytest.mark.parametrize("name", ["/dev/null", "/dev/zero", "/dev/urandom"])
+def test_devices_end_or_are_refused(name):
+    with pytest.raises(ValueError, match=rf"\[load\] {name} is not a complete safetensors file"):
+        mg.load(name)
 
 
 # ── errors ──
@@ -253,6 +344,100 @@ def test_hostile_files(path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"\[load\] .*model.safetensors"):
         mg.load(path, metadata=True)
+
+
+VALID = header({
+    "a": {"dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8]}, "b": {"dtype": "BOOL", "shape": [], "data_offsets": [8, 9]},
+    "c": {"dtype": "I64", "shape": [0, 3], "data_offsets": [9, 9]}, "__metadata__": {"k": "v"},
+}, bytes(9))  # fmt: skip
+
+
+def agrees(path, content):
+    """Whether we take a file is what the library does, and so is what it holds."""
+    path.write_bytes(content)
+    try:
+        expected = {name: (entry["dtype"], entry["shape"], bytes(entry["data"])) for name, entry in safetensors.deserialize(content)}
+    except (safetensors.SafetensorError, UnicodeError):
+        with pytest.raises(ValueError, match=r"\[load\]"):
+            mg.load(path)
+        return
+    if any(dtype not in ("F32", "F64", "I32", "I64", "BOOL") for dtype, _, _ in expected.values()):
+        with pytest.raises(ValueError, match="expected float32"):
+            mg.load(path)
+        return
+    found = mg.load(path)
+    assert {name: (list(x.shape), x.numpy().tobytes()) for name, x in found.items()} == {
+        name: (shape, bytes(map(bool, data)) if dtype == "BOOL" else data) for name, (dtype, shape, data) in expected.items()
+    }
+
+
+@given(st.data())
+def test_what_the_library_refuses_is_refused(tmp_path_factory, data):
+    """Bytes of a header that are changed, removed or put in."""
+    content = bytearray(VALID)
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.integers(8, len(VALID) - 10))
+        piece = data.draw(st.sampled_from([b"", b"0", b"1", b"9", b"-", b".", b"e", b" ", b"{", b"}", b"[", b"]", b",", b'"', b":", b"\xff", b"null", b"a", b"\0"]))
+        content[position : position + data.draw(st.integers(0, 2))] = piece
+    content[:8] = struct.pack("<Q", len(content) - 8 - 9)
+    agrees(tmp_path_factory.getbasetemp() / "changed.safetensors", bytes(content))
+
+
+@pytest.mark.parametrize("entries", [
+    {"x": {"dtype": "F32", "shape": [1.0], "data_offsets": [0, 4]}}, {"x": {"dtype": "F32", "shape": [True], "data_offsets": [0, 4]}},
+    {"x": {"dtype": "F32", "shape": "1", "data_offsets": [0, 4]}}, {"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4, 4]}},
+    {"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], "more": 3}}, {"x": {"dtype": 3, "shape": [1], "data_offsets": [0, 4]}},
+    {"x": {"dtype": "f32", "shape": [1], "data_offsets": [0, 4]}}, {"x": {"dtype": "F32", "shape": [2**64], "data_offsets": [0, 4]}},
+    {"x": {"dtype": "F32", "shape": [2**62, 4, 1], "data_offsets": [0, 4]}}, {"x": None}, {"x": []}, {"__metadata__": []},
+    {"x": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}, "y": {"dtype": "BOOL", "shape": [2], "data_offsets": [1, 3]}, "z": {"dtype": "BOOL", "shape": [1], "data_offsets": [3, 4]}},
+    {"x": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}, "y": {"dtype": "BOOL", "shape": [1], "data_offsets": [3, 4]}},
+    {"x": {"dtype": "BOOL", "shape": [2], "data_offsets": [2, 4]}}, {"x": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}},
+    {"y": {"dtype": "BOOL", "shape": [2], "data_offsets": [2, 4]}, "x": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}},
+    b'{"x":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}}', b'{"\\ud800":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}',
+    b'{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
+    b'{"x":{"dtype":"F32","shape":[' + b"1" * 10_000 + b'],"data_offsets":[0,4]}}', b'{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"a":NaN}}',
+    '{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'.encode("utf-16"),
+], ids=str)  # fmt: skip
+def test_headers_like_the_library(path, entries):
+    agrees(path, header(entries, bytes(range(4))))
+
+
+def test_a_name_that_occurs_twice(path):
+    """The format forbids it; the library takes one of the two."""
+    entry = '"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
+    path.write_bytes(header(f"{{{entry},{entry}}}".encode(), b"\0" * 4))
+    with pytest.raises(ValueError, match=r"\[load\] .*model.safetensors .*a name occurs twice"):
+        mg.load(path)
+
+
+def test_headers_that_others_would_refuse(path, monkeypatch):
+    mg.save({"x": mg.ones(1)}, path)
+    monkeypatch.setattr(serialization, "HEADER_LIMIT", 1000)
+    for names in ({"x" * 1000: mg.ones(1)}, {"\ud800": mg.ones(1)}):
+        with pytest.raises(ValueError, match=r"^\[save\] expected names and metadata (of at most 1,000 bytes|that UTF-8 can encode)"):
+            mg.save(names, path)
+    with pytest.raises(ValueError, match=r"^\[save\] expected names and metadata that UTF-8 can encode, got .*ud800"):
+        mg.save({}, path, metadata={"a": "b\ud800"})
+    assert mg.load(path)["x"].tolist() == [1.0]
+    mg.save({"x": mg.ones(900)}, path, metadata={"a": "b" * 900})
+    monkeypatch.setattr(serialization, "HEADER_LIMIT", 900)
+    with pytest.raises(ValueError, match=r"\[load\] .*model.safetensors .*a header of"):
+        mg.load(path)
+
+
+def test_a_file_that_is_cut_while_it_is_read(path, monkeypatch):
+    """A process that had mapped it would be killed."""
+    mg.save({"x": mg.ones(100_000), "y": mg.ones(3)}, path)
+    read = serialization._entries
+
+    def cut(file):
+        entries = read(file)
+        os.truncate(path, 200_000)
+        return entries
+
+    monkeypatch.setattr(serialization, "_entries", cut)
+    with pytest.raises(ValueError, match=r"\[load\] .*model.safetensors: 'x' .*ends after"):
+        mg.load(path)
 
 
 def test_shapes_of_nothing_that_do_not_fit(path):

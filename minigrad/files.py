@@ -1,0 +1,177 @@
+"""Writing files all or nothing, and the paths that users pass."""
+
+import errno
+import fcntl
+import os
+import re
+import stat
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+Path = str | os.PathLike[str]
+Content = Iterable[Any]  # of bytes and NumPy arrays
+
+ENDING = ".minigrad-save"  # of a temporary file
+ACCESS_LIST = "system.posix_acl_access"
+LONG = 100  # bytes; a longer name would leave no space for what a temporary file's name adds to it
+
+
+def checked_path(op: str, path: Path) -> str:
+    """A path as a str: open() would also take a number, for a file that is open already, and close it."""
+    try:
+        checked = os.fsdecode(path)
+        valid = b"\0" not in os.fsencode(checked)
+    except TypeError:
+        raise TypeError(f"[{op}] expected a path, got {path!r}") from None
+    except UnicodeEncodeError:
+        valid = False
+    if not valid:
+        raise ValueError(f"[{op}] expected a path that a file can have, got {path!r}")
+    return checked
+
+
+def write(path: str, content: Content) -> None:
+    """Make or replace a file, all or nothing; write to what is no file, such as a device or a pipe, as it is.
+
+    What is there is opened as open() would open it, though not emptied: whatever may not be written is refused. Links
+    are followed, dangling ones too.
+    """
+    try:
+        try:
+            old = open(path, "wb", opener=_opened_as_it_is)  # noqa: SIM115
+        except FileNotFoundError:
+            if not os.path.basename(path):
+                raise
+            _replace(os.path.realpath(path) if os.path.islink(path) else path, content, None)
+            return
+        with old:
+            target = os.path.realpath(path)
+            regular = stat.S_ISREG(os.fstat(old.fileno()).st_mode)
+            if regular and os.path.exists(target):
+                _replace(target, content, old)
+            else:
+                if regular:  # but without a name, such as a deleted file under /dev/fd
+                    old.truncate(0)
+                old.writelines(content)
+                _force_to_disk(old)
+    except OSError as error:
+        if error.errno is None or error.filename == path:
+            raise
+        raise OSError(error.errno, error.strerror, path) from error  # the name of a temporary file helps nobody
+
+
+def _opened_as_it_is(path: str, flags: int) -> int:
+    return os.open(path, flags & ~(os.O_CREAT | os.O_TRUNC))
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    return _opened_as_it_is(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # neither links nor pipes are ours
+
+
+def _opened_for_the_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _replace(target: str, content: Content, old: BinaryIO | None) -> None:
+    """Write a temporary file beside the target and rename it. `old` is the target, if there is one."""
+    folder, name = os.path.split(target)
+    folder = os.path.realpath(folder, strict=True)  # absolute: another thread may change the current folder
+    encoded = os.fsencode(name)
+    stem = f".{name if len(encoded) <= LONG else f'{zlib.crc32(encoded):08x}'}."
+    _remove_leftovers(folder, stem)
+    renamed = False
+    while not renamed:
+        temporary = os.path.join(folder, f"{stem}{os.urandom(4).hex()}{ENDING}")
+        try:
+            with open(temporary, "xb", opener=_opened_for_the_owner if old else None) as file:
+                if not _locked(file, temporary):
+                    continue
+                file.writelines(content)
+                if old is not None:
+                    _take_over_permissions(old.fileno(), file.fileno())
+                _force_to_disk(file)
+                os.replace(temporary, os.path.join(folder, name))
+                renamed = True
+        except PermissionError as error:
+            reason = f"{error.strerror}: its folder has to be writable, as a new file takes its place"
+            raise PermissionError(error.errno, reason, target) from error
+        finally:
+            if not renamed:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary)
+    with suppress(OSError):  # folders that may not be read, file systems that cannot do it
+        _force_folder_to_disk(folder)
+
+
+def _locked(file: BinaryIO, path: str) -> bool:
+    """Lock a temporary file until it is closed; false if another save has taken it for a left-over before that."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks, where no left-overs are removed
+        pass
+    return os.path.exists(path)
+
+
+def _remove_leftovers(folder: str, stem: str) -> None:
+    """Remove the temporary files of saves that were killed: those that nobody has locked."""
+    pattern = re.compile(re.escape(stem) + "[0-9a-f]{8}" + re.escape(ENDING))
+    with suppress(OSError):
+        for name in filter(pattern.fullmatch, os.listdir(folder)):
+            path = os.path.join(folder, name)
+            with suppress(OSError), open(path, "wb", opener=_opened_at_once) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path)
+
+
+def _take_over_permissions(old: int, new: int) -> None:
+    """Give a file the mode, owner, group and access list of another one, as far as the system permits it.
+
+    Where the group or the list cannot be kept, another group would get the old one's permissions. It gets those that
+    everybody has.
+    """
+    status = os.fstat(old)
+    mode = stat.S_IMODE(status.st_mode)
+    try:
+        os.fchown(new, -1, status.st_gid)
+        _copy_access_list(old, new)
+    except OSError:
+        mode &= ~0o070 | (mode & 0o007) << 3
+    try:
+        os.fchown(new, status.st_uid, -1)
+    except OSError:  # only root gives files away
+        mode &= 0o777
+    with suppress(PermissionError):  # on file systems that have no modes
+        os.fchmod(new, mode)
+
+
+def _copy_access_list(old: int, new: int) -> None:
+    if not hasattr(os, "getxattr"):  # Linux alone keeps it where Python can reach it
+        return
+    try:
+        entries = os.getxattr(old, ACCESS_LIST)
+    except OSError:
+        with suppress(OSError):
+            os.removexattr(new, ACCESS_LIST)  # the folder's default
+    else:
+        os.setxattr(new, ACCESS_LIST, entries)
+
+
+def _force_to_disk(file: BinaryIO) -> None:
+    file.flush()
+    try:
+        os.fsync(file.fileno())
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # pipes and terminals
+            raise
+
+
+def _force_folder_to_disk(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
