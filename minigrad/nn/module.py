@@ -1,6 +1,7 @@
 """Module: the tree of parameters, buffers and submodules that every network is."""
 
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from minigrad.creation import asarray, empty
@@ -387,6 +388,8 @@ class Module:
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Copy values into parameters and persistent buffers, converting them to the dtype found here.
 
+        Floats are rounded. The values may be views of the module's own memory, in another order too.
+
         Parameters
         ----------
         state_dict : mapping of str to Tensor
@@ -402,8 +405,9 @@ class Module:
         Raises
         ------
         ValueError
-            With all names that are missing or unexpected (if `strict`), all shapes that differ and all floats that are
-            to become integers (always). Nothing is copied then.
+            With all names that are missing or unexpected (if `strict`), and always all shapes that differ, all floats
+            that are to become integers, all values that an integer or bool found here cannot hold, and all buffers
+            whose elements share memory. Nothing is copied then.
 
         Examples
         --------
@@ -436,12 +440,22 @@ class Module:
             for name, value in values.items()
             if value.dtype.kind == "f" and own[name].dtype.kind != "f"
         ]
-        faults = {"other shape": reshaped, "other dtype": retyped}
+        unfit = [
+            f"{name}, expected {own[name].dtype}, got {value.dtype} that it cannot hold"
+            for name, value in values.items()
+            if value.dtype.kind != "f" and not _holds(own[name].dtype, value)
+        ]
+        broadcast = [
+            f"{name} of shape {own[name].shape}, whose elements share memory" for name in values if _is_broadcast(own[name])
+        ]
+        faults = {"other shape": reshaped, "other dtype": retyped, "other values": unfit, "broadcast": broadcast}
         if strict:
             faults = {"missing": missing, "unexpected": unexpected, **faults}
         if any(faults.values()):
             lines = [f"\n  {fault}: {'; '.join(names)}" for fault, names in faults.items() if names]
             raise ValueError(f"[{type(self).__name__}] this state_dict does not fit:" + "".join(lines))
+        for name in _sharing(values, [own[name] for name in values]):
+            values[name] = values[name].copy()
         for name, value in values.items():
             own[name].copy_(value.to(own[name].device))
         return IncompatibleKeys(missing, unexpected)
@@ -533,6 +547,35 @@ def _convert(tensor: Tensor, device: str | None, dtype: str | DType | None) -> N
     tensor.set_(converted)
     if grad is not None:
         tensor.grad = grad.detach().to(device=device, dtype=dtype)
+
+
+def _holds(dtype: DType, value: Tensor) -> bool:
+    """Whether a dtype can hold all of the integers or bools."""
+    return dtype.kind == "f" or dtype == value.dtype or bool((value.to(dtype).to(value.dtype) == value).all())
+
+
+def _is_broadcast(x: Tensor) -> bool:
+    return x.size > 0 and any(length > 1 and step == 0 for length, step in zip(x.shape, x.strides, strict=True))
+
+
+def _sharing(values: Mapping[str, Tensor], targets: Sequence[Tensor]) -> list[str]:
+    """The names of the values whose memory, from its first to its last byte, meets that of any target."""
+    spans = [_span(target) for target in targets if target.size]
+    firsts, lasts = sorted(first for first, _ in spans), sorted(last for _, last in spans)
+    found = []
+    for name, value in values.items():
+        if value.size:
+            first, last = _span(value)
+            if bisect_left(firsts, last) > bisect_right(lasts, first):  # more begin before its end than end before it
+                found.append(name)
+    return found
+
+
+def _span(x: Tensor) -> tuple[int, int]:
+    """The addresses of the first byte and of the one after the last."""
+    reaches = [(length - 1) * step for length, step in zip(x.shape, x.strides, strict=True)]
+    first = x.data_ptr() + sum(reach for reach in reaches if reach < 0)
+    return first, x.data_ptr() + sum(reach for reach in reaches if reach > 0) + x.nbytes // x.size
 
 
 def _as_tensor(name: str, value: Any) -> Tensor:

@@ -1,6 +1,7 @@
 """Module: registration, walks, modes, state, hooks, text."""
 
 import copy
+import math
 import pickle
 
 import numpy as np
@@ -440,6 +441,74 @@ def test_load_state_dict_of_floats_for_integers_writes_nothing(device):
     assert norm.weight.tolist() == [1.0, 1.0]
     with pytest.raises(ValueError, match=r"unexpected: w; \(1, 2\)"):
         norm.load_state_dict({**norm.state_dict(), "w": mg.ones(1, device=device), (1, 2): mg.ones(1, device=device)})
+
+
+class Buffers(nn.Module):
+    """One buffer of each dtype."""
+
+    def __init__(self, device):
+        super().__init__()
+        for dtype in ("int32", "int64", "bool", "float32"):
+            self.register_buffer(f"as_{dtype}", mg.zeros(3, dtype=dtype, device=device))
+
+
+@pytest.mark.parametrize("name, values", [
+    ("int32", [1, 2**40, 3]), ("int32", [0, 0, 2**31]), ("int32", [-(2**31) - 1, 0, 0]), ("int32", [2**63 - 1, 0, 0]), ("int32", [1.0, 2.0, 3.0]),
+    ("int32", [0.5, 0.0, 0.0]), ("int64", [math.nan, 0.0, 0.0]), ("int64", [math.inf, 0.0, 0.0]), ("bool", [0, 1, 2]), ("bool", [-1, 0, 0]), ("bool", [0.0, 1.0, 1.0]),
+])  # fmt: skip
+@pytest.mark.parametrize("strict", [True, False])
+def test_load_state_dict_of_values_that_do_not_fit_writes_nothing(device, name, values, strict):
+    module = Buffers(device)
+    state = {key: mg.ones(3, dtype=value.dtype, device=device) for key, value in module.state_dict().items()}
+    state[f"as_{name}"] = mg.tensor(values, device=device)
+    with pytest.raises(ValueError, match=rf"^\[Buffers\] this state_dict does not fit:\n  other (dtype|values): as_{name}, expected {name}, got"):
+        module.load_state_dict(state, strict)
+    assert {value.any().item() for value in module.state_dict().values()} == {False}
+
+
+def test_load_state_dict_of_values_that_fit(device):
+    module = Buffers(device)
+    limits = [-(2**31), 2**31 - 1, 0]
+    module.load_state_dict({
+        "as_int32": mg.tensor(limits, device=device), "as_int64": mg.tensor([True, False, True], device=device),
+        "as_bool": mg.tensor([0, 1, 1], device=device), "as_float32": np.array([1e300, 0.1, 2.0]),
+    })  # fmt: skip
+    assert module.as_int32.tolist() == limits
+    assert module.as_int64.tolist() == [1, 0, 1]
+    assert module.as_bool.tolist() == [False, True, True]
+    assert module.as_float32.tolist() == [math.inf, float(np.float32(0.1)), 2.0]  # as PyTorch rounds
+
+
+def test_load_state_dict_writes_nothing_where_it_cannot_write_everything(device):
+    """A buffer whose elements share memory; the names before it come first."""
+    module = nn.Module()
+    module.register_buffer("a", mg.zeros(3, device=device))
+    module.register_buffer("b", mg.broadcast_to(mg.zeros(1, device=device), (3,)))
+    with pytest.raises(ValueError, match="share memory"):
+        module.load_state_dict({"a": mg.ones(3), "b": mg.ones(3)})
+    assert module.a.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_load_state_dict_of_its_own_values_in_another_order(device):
+    layers = nn.ModuleList([nn.Linear(2, 2, bias=False, device=device) for _ in range(3)])
+    before = {name: value.tolist() for name, value in layers.state_dict().items()}
+    state = layers.state_dict()
+    first, second, third = state
+    layers.load_state_dict({first: state[third], second: state[first], third: state[second].T})
+    after = {name: value.tolist() for name, value in layers.state_dict().items()}
+    transposed = [list(row) for row in zip(*before[second], strict=True)]
+    assert after == {first: before[third], second: before[first], third: transposed}
+
+
+@pytest.mark.parametrize("of", [lambda x: x, lambda x: x.numpy() if x.device == "cpu" else x])
+def test_load_state_dict_of_views_that_overlap(device, of):
+    base = mg.arange(6.0, device=device)
+    module = nn.Module()
+    module.register_buffer("a", base[0:3])
+    module.register_buffer("b", base[3:6])
+    module.load_state_dict({"b": of(base[2:5]), "a": of(base[3:0:-1])})
+    assert module.b.tolist() == [2.0, 3.0, 4.0]
+    assert module.a.tolist() == [3.0, 2.0, 1.0]
 
 
 def test_load_state_dict_takes_parameters_themselves(device):
