@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.data.order import check_split, division
+from minigrad.files import checked_path
 
 REVIEWS = "aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/"
 
@@ -49,7 +50,8 @@ def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
     Parameters
     ----------
     folder : str or os.PathLike
-        ``aclImdb``, as it comes out of the archive: reviews are files such as ``train/pos/0_9.txt``.
+        ``aclImdb``, as it comes out of the archive: reviews are files such as ``train/pos/0_9.txt``, or links to files
+        inside of the folder.
     split : {"train", "test"}
         25,000 reviews each.
 
@@ -63,7 +65,8 @@ def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
     FileNotFoundError
         If there are no such folders, or one has no reviews.
     ValueError
-        For a review that is not UTF-8, and another split.
+        For a review that is not UTF-8, that is no regular file, or that a link leads out of the folder to; and for
+        another split.
 
     Examples
     --------
@@ -77,16 +80,25 @@ def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
     Texts(texts=['Awful.', 'A feast.'], labels=[0, 1], classes=['neg', 'pos'])
     """
     check_split("imdb", split)
+    top = Path(checked_path("imdb", folder))
+    root = os.path.realpath(top)
     classes = ["neg", "pos"]
     texts, labels = [], []
     for label, name in enumerate(classes):
-        place = Path(folder) / split / name
+        place = top / split / name
         paths = sorted(place.glob("*.txt"))
         if not paths:
             raise FileNotFoundError(
                 f"[imdb] expected reviews at {place}{os.sep}*.txt, got none: unpack {REVIEWS} "
                 "and name the folder aclImdb"
             )
+        for path in (place, *paths):
+            leads_out = (path is place or path.is_symlink()) and not Path(os.path.realpath(path)).is_relative_to(root)
+            if leads_out or not (path is place or path.is_file()):  # a pipe would wait for its writer
+                raise ValueError(
+                    f"[imdb] expected regular files inside of {top}, got {path}, which is {os.path.realpath(path)}: "
+                    f"unpack {REVIEWS} again"
+                )
         for path in paths:
             try:
                 texts.append(path.read_bytes().decode())

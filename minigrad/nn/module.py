@@ -446,7 +446,9 @@ class Module:
             if value.dtype.kind != "f" and not _holds(own[name].dtype, value)
         ]
         broadcast = [
-            f"{name} of shape {own[name].shape}, whose elements share memory" for name in values if _is_broadcast(own[name])
+            f"{name} of shape {own[name].shape}, whose elements share memory"
+            for name in values
+            if _is_broadcast(own[name])
         ]
         faults = {"other shape": reshaped, "other dtype": retyped, "other values": unfit, "broadcast": broadcast}
         if strict:

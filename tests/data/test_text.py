@@ -1,7 +1,10 @@
 """Texts: reviews in folders, names of characters, documentation."""
 
 import os
+import subprocess
+import sys
 import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,6 +55,51 @@ def test_a_review_that_is_not_utf8(folder):
         data.imdb(folder)
     assert str(wrong) in str(caught.value)
     assert "unpack aclImdb_v1.tar.gz" in str(caught.value)
+
+
+REFUSES = """
+import sys
+from minigrad import data
+try:
+    data.imdb(sys.argv[1])
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link to a pipe", "link outside", "link to nowhere", "loop", "folder outside"])
+def test_reviews_that_are_no_files_of_the_folder(folder, kind):
+    """They are refused rather than left out: a data set that is not the one asked for is worth no result."""
+    outside, place, review = folder.parent / "secret.txt", folder / "train" / "pos", folder / "train" / "pos" / "5_7.txt"
+    outside.write_text("secret")
+    if kind == "pipe":
+        os.mkfifo(review)
+    elif kind == "folder":
+        review.mkdir()
+    elif kind == "folder outside":
+        place.rename(folder.parent / "elsewhere")
+        place.symlink_to(folder.parent / "elsewhere")
+    else:
+        os.mkfifo(folder.parent / "pipe")
+        target = {"link to a pipe": folder.parent / "pipe", "link outside": "../../../secret.txt", "loop": review}
+        review.symlink_to(target.get(kind, "absent"))
+    expected = place if kind == "folder outside" else review
+    environment = {**os.environ, "PYTHONPATH": str(Path(data.__file__).parent.parent.parent)}
+    done = subprocess.run([sys.executable, "-c", REFUSES, str(folder)], capture_output=True, text=True, timeout=30, env=environment)
+    assert done.stdout.startswith(f"[imdb] expected regular files inside of {folder}, got {expected}"), done.stderr
+    assert "unpack aclImdb_v1.tar.gz" in done.stdout
+
+
+def test_links_inside_of_the_folder(folder):
+    (folder / "train" / "pos" / "5_7.txt").symlink_to("../neg/0_7.txt")
+    (folder.parent / "link").symlink_to(folder)
+    assert data.imdb(folder.parent / "link").texts[-1] == "train neg 0 café"
+
+
+@pytest.mark.parametrize("wrong, error", [(3, TypeError), (None, TypeError), (["x"], TypeError), ("a\0b", ValueError), ("\ud800", ValueError)])
+def test_folders_that_are_none(wrong, error):
+    with pytest.raises(error, match=r"^\[imdb\] expected a path"):
+        data.imdb(wrong)
 
 
 def test_character_names():
