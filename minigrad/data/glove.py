@@ -9,7 +9,9 @@ import numpy as np
 from minigrad.creation import asarray
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor import Tensor
+from minigrad.files import checked_path
 
+LINE = 1 << 20  # bytes; lines of GloVe have a few thousand
 SOURCE = "glove.6B.zip from https://nlp.stanford.edu/projects/glove/"
 
 
@@ -42,7 +44,7 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     Parameters
     ----------
     path : str or os.PathLike
-        Lines of a word and its numbers, such as ``glove.6B.100d.txt``.
+        Lines of a word and its numbers, such as ``glove.6B.100d.txt``. A pipe is read as well, and waited for.
     vocabulary : mapping of str to int
         From word to row, such as ``Tokenizer.vocabulary``; no two words to one row.
 
@@ -57,9 +59,12 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     FileNotFoundError
         If there is no such file.
     ValueError
-        For lines of another width than the first one, a file without lines, what is no number, and two words for a row.
+        For lines of another width than the first one, a file without lines, what is no number of float32, and two words
+        for a row.
     TypeError
-        For a vocabulary that is no mapping to integers.
+        For a vocabulary that is no mapping from texts to integers, and what is no path.
+    MemoryError
+        If there are more rows than memory can hold.
 
     Examples
     --------
@@ -72,23 +77,25 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     """
     if not isinstance(vocabulary, Mapping):
         raise TypeError(f"[glove] expected a vocabulary from words to rows, got {type(vocabulary).__name__}")
-    rows = {word.encode(): integer("glove", "row", row, 0) for word, row in vocabulary.items()}
-    words = {row: word for word, row in rows.items()}
-    for word, row in rows.items():
-        if words[row] != word:
-            both = f"{word.decode()!r} and {words[row].decode()!r}"
-            raise ValueError(f"[glove] expected a row for each word, got row {row} for {both}")
+    rows: dict[bytes, int] = {}
+    words: dict[int, str] = {}
+    for text, given in vocabulary.items():
+        if not isinstance(text, str):
+            raise TypeError(f"[glove] expected a vocabulary from words to rows, got the word {text!r}")
+        rows[_encoded(text)] = row = integer("glove", "row", given, 0)
+        if words.setdefault(row, text) != text:
+            raise ValueError(f"[glove] expected a row for each word, got row {row} for {words[row]!r} and {text!r}")
+    place = checked_path("glove", path)
     try:
-        file = open(path, "rb")  # noqa: SIM115
+        file = open(place, "rb")  # noqa: SIM115
     except FileNotFoundError:
-        raise FileNotFoundError(
-            f"[glove] expected word vectors at {os.fspath(path)}, got no file: unpack {SOURCE}"
-        ) from None
-    place = os.fspath(path)
+        raise FileNotFoundError(f"[glove] expected word vectors at {place}, got no file: unpack {SOURCE}") from None
     found: dict[bytes, np.ndarray] = {}
     width = 0
     with file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(lambda: file.readline(LINE + 1), b""), 1):
+            if len(line) > LINE:
+                raise _wrong(f"lines of at most {LINE:,} bytes", place, number, repr(line[:40]))
             word, _, values = line.rstrip().partition(b" ")
             if not values:
                 raise _wrong("a word and numbers", place, number, repr(line[:40]))
@@ -97,12 +104,22 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
                 word, values = _long_word(place, number, word, values, width)
             if word in rows and word not in found:
                 found[word] = _numbers(place, number, values)
+            elif number == 1:  # whether these are vectors at all
+                _numbers(place, number, values)
     if not width:
         raise _wrong("a word and numbers", place, 1, "an empty file")
-    matrix = np.zeros((max(rows.values(), default=-1) + 1, width), np.float32)
-    for word, vector in found.items():
-        matrix[rows[word]] = vector
-    return Vectors(asarray(matrix), [word.decode() for word in sorted(rows, key=rows.__getitem__) if word not in found])
+    largest = max(words, default=-1)
+    try:
+        matrix = np.zeros((largest + 1, width), np.float32)
+    except (MemoryError, ValueError):
+        raise MemoryError(f"[glove] expected rows that memory can hold, got row {largest}") from None
+    for encoded, vector in found.items():
+        matrix[rows[encoded]] = vector
+    return Vectors(asarray(matrix), [words[row] for row in sorted(words) if _encoded(words[row]) not in found])
+
+
+def _encoded(word: str) -> bytes:
+    return word.encode(errors="surrogatepass")  # no line of a file in UTF-8 begins with a word that needs it
 
 
 def _wrong(expected: str, place: str, line: int, got: object) -> ValueError:
@@ -128,9 +145,10 @@ def _is_number(text: bytes) -> bool:
 
 def _numbers(place: str, line: int, values: bytes) -> np.ndarray:
     try:
-        vector = np.array([float(part) for part in values.split(b" ")], np.float32)
+        with np.errstate(over="ignore"):
+            vector = np.array([float(part) for part in values.split(b" ")], np.float32)
     except ValueError:
         vector = np.array([np.nan])
-    if not np.isfinite(vector).all():
+    if not np.isfinite(vector).all() or b"_" in values:  # Python alone writes 1_000
         raise _wrong("numbers", place, line, repr(values[:40]))
     return vector

@@ -3,12 +3,12 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from minigrad.engine.inspection import contents
-from minigrad.engine.ops.arguments import kind_of
+from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.tensor import Tensor
+from minigrad.files import checked_path
 from minigrad.nn import Module
 from minigrad.viz.boxes import Box, Folds, Node, common, counted
 from minigrad.viz.drawing import draw
@@ -53,7 +53,8 @@ class Graph:
         >>> x = mg.tensor(3.0, requires_grad=True)
         >>> viz.graph(x * x).save("square.svg")
         """
-        Path(path).write_text(self.svg, encoding="utf-8")
+        with open(checked_path("graph", path), "w", encoding="utf-8") as file:
+            file.write(self.svg)
 
     def __repr__(self) -> str:
         return f"<{self._text}>"
@@ -93,7 +94,7 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
     ValueError
         If `max_nodes` is less than 3.
     TypeError
-        If `y` is not a tensor, or `names` holds something else.
+        If `y` is not a tensor, `max_nodes` no integer, or `names` holds something else.
     GradientError
         If `y` depends on nothing that requires grad, or its tape is not whole any more: a backward pass has freed it,
         or a leaf became another tensor (`Tensor.set_`).
@@ -108,7 +109,7 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
     """
     if not isinstance(y, Tensor):
         raise TypeError(f"[graph] expected a tensor, got {kind_of(y)}")
-    if max_nodes is not None and max_nodes < 3:
+    if max_nodes is not None and integer("graph", "max_nodes", max_nodes) < 3:
         raise ValueError(f"[graph] expected max_nodes of 3 or more, got {max_nodes}")
     rows = entries_of(y, "graph")
     named = names_of_variables(dict(sys._getframe(1).f_locals)) if names is None else names_of(names, "graph")

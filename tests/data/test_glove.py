@@ -1,7 +1,9 @@
 """Word vectors from text files."""
 
 import gzip
+import os
 
+import numpy as np
 import pytest
 
 import minigrad as mg
@@ -73,3 +75,57 @@ def test_wrong_files(path):
         data.glove(path, {"the": 1, ",": 0, "кот": 1})
     with pytest.raises(TypeError, match=r"\[glove\] expected a vocabulary from words to rows, got list"):
         data.glove(path, ["the"])
+
+
+@pytest.mark.parametrize("word", [3, None, b"the", ("the",), 1.5])
+def test_words_that_are_none(path, word):
+    with pytest.raises(TypeError, match=r"^\[glove\] expected a vocabulary from words to rows, got the word "):
+        data.glove(path, {"the": 0, word: 1})
+
+
+def test_a_word_that_utf8_cannot_encode_has_no_vector(path):
+    assert data.glove(path, {"the": 0, "a\ud800": 1}).unknown == ["a\ud800"]
+
+
+@pytest.mark.parametrize("row", [2**40, 2**63, 2**70])
+def test_rows_that_no_memory_holds(path, row):
+    with pytest.raises((ValueError, MemoryError), match=rf"^\[glove\] expected rows that memory can hold, got row {row}$"):
+        data.glove(path, {"the": row})
+
+
+@pytest.mark.parametrize("wrong, error", [
+    (None, TypeError), (3.5, TypeError), (["x"], TypeError), (object(), TypeError), ("a\0b", ValueError), ("\ud800", ValueError),
+])  # fmt: skip
+def test_paths_that_are_none(wrong, error):
+    with pytest.raises(error, match=r"^\[glove\] expected a path"):
+        data.glove(wrong, {})
+
+
+def test_a_number_is_no_path(path):
+    """To open() it would be a file that is open already, which is closed afterwards."""
+    with open(path, "rb") as file:
+        with pytest.raises(TypeError, match=rf"^\[glove\] expected a path, got {file.fileno()}$"):
+            data.glove(file.fileno(), {})
+        os.fstat(file.fileno())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("values", [b"1e39 2", b"1e400 2", b"-1e999999999 2", b"inf 2", b"0x10 2", b"1_0 2", b"\0 2", b"\xff 2", "\u0661 2".encode(), b"1" * 1000 + b" 2"])
+def test_what_is_no_number_of_float32(path, values):
+    path.write_bytes(b"the " + values + b"\n")
+    with pytest.raises(ValueError, match=r"^\[glove\] expected numbers in line 1"):
+        data.glove(path, {"the": 0})
+
+
+def test_random_bytes(path, rng):
+    for _ in range(300):
+        path.write_bytes(rng.integers(0, 256, rng.integers(1, 400)).astype(np.uint8).tobytes())
+        with pytest.raises(ValueError, match=r"^\[glove\] expected"):
+            data.glove(path, {"the": 0})
+
+
+def test_a_line_without_an_end(path):
+    """It is not read into memory as a whole."""
+    path.write_bytes(b"the 1\n" + b"1 " * 2**20)
+    with pytest.raises(ValueError, match=r"^\[glove\] expected lines of at most 1,048,576 bytes in line 2 "):
+        data.glove(path, {"the": 0})

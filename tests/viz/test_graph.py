@@ -2,12 +2,14 @@
 
 import itertools
 import json
+import math
 import os
 import re
 import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from checks import doubling
 
@@ -335,6 +337,33 @@ def test_names_that_are_none(draw, names, message):
     x = mg.ones((), requires_grad=True)
     with pytest.raises(TypeError, match=rf"^\[{draw.__name__}\] expected names {message}$"):
         draw(x.exp(), names=names)
+
+
+@pytest.mark.parametrize("most", ["5", b"5", [3], 1j, math.nan, 5.0, np.array([3, 4])])
+def test_max_nodes_that_is_no_integer(most):
+    with pytest.raises(TypeError, match=r"^\[graph\] expected an integer max_nodes, got "):
+        viz.graph(mg.ones(1, requires_grad=True) * 2, max_nodes=most)
+
+
+@pytest.mark.parametrize("path, error", [
+    (None, TypeError), (3, TypeError), (["x"], TypeError), ("a\0b", ValueError), ("\ud800", ValueError),
+])  # fmt: skip
+def test_paths_that_are_none(path, error):
+    with pytest.raises(error, match=r"^\[graph\] expected a path"):
+        viz.graph(mg.ones(1, requires_grad=True) * 2).save(path)
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "\uffff", "x\ny\r\t", "\"'<&>]]>", "\x1b[31m", "\u202e", "x" * 10_000])
+def test_names_that_xml_cannot_hold(tmp_path, name):
+    x = mg.ones(1, requires_grad=True)
+    model = nn.Module()
+    picture = viz.graph(x * 2, names={name: x})
+    picture.save(tmp_path / "names.svg")
+    ElementTree.parse(tmp_path / "names.svg")
+    if name:
+        model.register_module(name, nn.Linear(1, 1))
+        y = getattr(model, name)(x)
+        ElementTree.fromstring(viz.graph(y, names=model).svg.encode())
 
 
 def test_names_of_tensors_and_modules_in_one_mapping():
