@@ -6,6 +6,7 @@ from minigrad.engine.array cimport Running
 cdef extern from "runtime/pool.hpp" namespace "mg" nogil:
     int threads()
     void set_threads(int count)
+    const int MAX_THREADS
 
 cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
     enum:

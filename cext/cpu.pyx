@@ -6,6 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 import importlib.util
+import operator
 import os
 
 import numpy as np
@@ -595,12 +596,20 @@ def get_num_threads():
 def set_num_threads(count):
     """Let kernels use up to `count` threads, the calling one included.
 
-    The default is ``MINIGRAD_NUM_THREADS``, ``OMP_NUM_THREADS``, or the number of cores this process may run on.
+    The default is ``MINIGRAD_NUM_THREADS``, ``OMP_NUM_THREADS`` (1024 where they are more), or the number of cores this
+    process may run on.
+
+    Parameters
+    ----------
+    count : int
+        1 to 1024.
 
     Raises
     ------
+    TypeError
+        If `count` is no integer; a bool is none.
     ValueError
-        If `count` is less than 1, or no 32-bit integer.
+        If it is less than 1 or more than 1024.
 
     Examples
     --------
@@ -611,11 +620,15 @@ def set_num_threads(count):
     1
     >>> mg.set_num_threads(before)
     """
-    if not hasattr(count, "__index__"):
-        raise TypeError(f"[set_num_threads] expected an integer, got {count!r}")
-    if not 1 <= count < 1 << 31:
-        raise ValueError(f"[set_num_threads] expected 1 to {(1 << 31) - 1}, got {count}")
-    set_threads(count)
+    try:
+        if isinstance(count, bool):
+            raise TypeError
+        number = operator.index(count)
+    except TypeError:
+        raise TypeError(f"[set_num_threads] expected an integer, got {count!r}") from None
+    if not 1 <= number <= MAX_THREADS:
+        raise ValueError(f"[set_num_threads] expected 1 to {MAX_THREADS:,}, got {number}")
+    set_threads(number)
 
 
 point_to(RUNNING)

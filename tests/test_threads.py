@@ -297,10 +297,16 @@ def test_same_bits_for_any_number_of_threads(name):
 def test_set_num_threads():
     mg.set_num_threads(3)
     assert mg.get_num_threads() == 3
-    for bad in (0, -1):
-        with pytest.raises(ValueError, match=rf"^\[set_num_threads\].*{bad}"):
+    for bad in (0, -1, 1025, 10**6, 2**31, 2**32 + 1, 2**40, 10**30, -(10**30)):
+        with pytest.raises(ValueError, match=rf"^\[set_num_threads\] expected 1 to 1,024, got {bad}$"):
+            mg.set_num_threads(bad)
+    for bad in (True, False, 1.5, 1.0, "4", b"4", None, [4], np.array([4, 4]), np.bool_(True), 1j):
+        with pytest.raises(TypeError, match=r"^\[set_num_threads\] expected an integer, got "):
             mg.set_num_threads(bad)
     assert mg.get_num_threads() == 3
+    for good in (np.int64(1), 1024, 2):
+        mg.set_num_threads(good)
+        assert mg.get_num_threads() == good
 
 
 THREADS = "import minigrad as mg; print(mg.get_num_threads())"
@@ -314,6 +320,7 @@ THREADS = "import minigrad as mg; print(mg.get_num_threads())"
         ({"MINIGRAD_NUM_THREADS": "2", "OMP_NUM_THREADS": "7"}, 2),
         ({"MINIGRAD_NUM_THREADS": "x"}, None),
         ({"MINIGRAD_NUM_THREADS": "0", "OMP_NUM_THREADS": "4"}, 4),
+        ({"MINIGRAD_NUM_THREADS": str(10**30)}, 1024),
         ({}, None),
     ],
     ids=str,

@@ -258,7 +258,8 @@ void reset_after_fork() {
 int default_threads() {
     for (const char* name : {"MINIGRAD_NUM_THREADS", "OMP_NUM_THREADS"})
         if (const char* value = std::getenv(name))
-            if (const long count = std::strtol(value, nullptr, 10); count > 0) return int(std::min(count, 1024L));
+            if (const long count = std::strtol(value, nullptr, 10); count > 0)
+                return int(std::min<long>(count, MAX_THREADS));
 #ifdef __linux__
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);

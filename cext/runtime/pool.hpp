@@ -12,8 +12,10 @@
 
 namespace mg {
 
+constexpr int MAX_THREADS = 1024;
+
 int threads();                // the number of threads in use, the caller included
-void set_threads(int count);  // 1 or more
+void set_threads(int count);  // 1 to MAX_THREADS
 
 // body(context, begin, end) over [0, n) in chunks of `grain` (the last one shorter). Chunk borders
 // depend on n and grain alone, never on the number of threads.
