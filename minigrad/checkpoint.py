@@ -39,8 +39,10 @@ def save_checkpoint(path: Path, /, **parts: Any) -> None:
     ------
     TypeError
         For what is none of these; the message says where it is.
-    ValueError, OSError
-        As `save` raises them. Nothing is left behind then.
+    ValueError
+        For lists and dicts that hold themselves, integers of thousands of digits, and what `save` refuses.
+    OSError
+        If the file cannot be written, or no new file be made in its folder. Nothing is left behind then.
 
     Examples
     --------
@@ -71,8 +73,11 @@ def save_checkpoint(path: Path, /, **parts: Any) -> None:
     """
     tensors: dict[str, Tensor] = {}
     states = {name: part.state_dict() if _has_state(part) else part for name, part in parts.items()}
-    tree = {name: _encode(name, state, tensors) for name, state in states.items()}
-    content = json.dumps({"parts": tree, "random": get_state()})
+    try:
+        tree = {name: _encode(name, state, tensors) for name, state in states.items()}
+        content = json.dumps({"parts": tree, "random": get_state()})
+    except (RecursionError, ValueError) as error:  # lists that hold themselves, integers of thousands of digits
+        raise ValueError(f"[save_checkpoint] expected values that JSON can hold, got others: {error}") from error
     save(tensors, path, metadata={"format": FORMAT, "state": content})
 
 
@@ -143,7 +148,7 @@ def load_checkpoint(path: Path, /, **parts: Any) -> dict[str, Any]:
 
 
 def _has_state(part: Any) -> bool:
-    return hasattr(part, "state_dict") and hasattr(part, "load_state_dict")
+    return hasattr(part, "state_dict") and hasattr(part, "load_state_dict") and not isinstance(part, type)
 
 
 def _encode(place: str, value: Any, tensors: dict[str, Tensor]) -> Any:

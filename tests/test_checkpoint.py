@@ -263,6 +263,19 @@ def test_what_cannot_be_saved(path):
         mg.save_checkpoint(path.parent / "absent" / "run")
 
 
+def test_what_json_cannot_hold(path):
+    inside, deep = [], []
+    inside.append(inside)
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (inside, deep, {"a": 10**5000}):
+        with pytest.raises(ValueError, match=r"^\[save_checkpoint\] expected values that JSON can hold, got "):
+            mg.save_checkpoint(path, extra=value)
+    with pytest.raises(TypeError, match=r"^\[save_checkpoint\] expected .*got type at model"):
+        mg.save_checkpoint(path, model=nn.Linear)
+    assert not path.exists()
+
+
 # ── all or nothing ──
 
 def step(run):
