@@ -99,7 +99,7 @@ def _replace(target: str, content: Content, old: BinaryIO | None) -> None:
             raise PermissionError(error.errno, reason, target) from error
         finally:
             if not renamed:
-                with suppress(FileNotFoundError):
+                with suppress(OSError):
                     os.unlink(temporary)
     with suppress(OSError):  # folders that may not be read, file systems that cannot do it
         _force_folder_to_disk(folder)
