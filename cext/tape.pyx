@@ -33,12 +33,14 @@ cdef extern from *:
     static thread_local bool mg_anomaly = false;    // backward checks every gradient for NaN
     static thread_local PyObject* mg_scope = nullptr;       // the module call that runs, see `enter`; owned
     static thread_local PyObject* mg_observer = nullptr;    // who is told of operations, see `set_observer`; owned
+    static thread_local bool mg_burying = false;    // the thread is in `bury`
     """
     bint mg_recording
     bint mg_where
     bint mg_anomaly
     PyObject* mg_scope
     PyObject* mg_observer
+    bint mg_burying
 
 
 class GradientError(RuntimeError):
@@ -146,23 +148,23 @@ def leave(before):
 
 ctypedef PyObject* Reference
 
-# References that dying nodes gave up. The outermost dying node empties it in a loop, so that a long chain does not
-# die by recursion.
+# References that dying nodes gave up. The outermost dying node of a thread empties it in a loop, so that a long chain
+# does not die by recursion. What dies may run code of the user's, a `__del__`, and in the meantime other threads, which
+# empty it for themselves: they need not wait for that code, and after a fork none of the others might be there.
 cdef vector[Reference] graveyard
-cdef bint burying = False
 
 
 cdef void bury() noexcept:
-    global burying
+    global mg_burying
     cdef PyObject* dead
-    if burying:
+    if mg_burying:
         return
-    burying = True
+    mg_burying = True
     while not graveyard.empty():
         dead = graveyard.back()
         graveyard.pop_back()
         Py_DECREF(<object>dead)
-    burying = False
+    mg_burying = False
 
 
 cdef int64_t versions_of(object extra):

@@ -1,6 +1,8 @@
 """DataLoader: batches in an order that can be repeated and resumed, made ahead by a thread if asked for."""
 
+import atexit
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from queue import SimpleQueue
@@ -12,6 +14,10 @@ from minigrad.data.collate import collate as collate_default
 from minigrad.data.order import shuffled
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.random import randint
+
+# For how many seconds the end of a loop, and of the process, wait at most for a batch that is being made: a sample may
+# block until something happens that only comes after the loop.
+PATIENCE = 5.0
 
 
 class DataLoader:
@@ -36,7 +42,7 @@ class DataLoader:
     prefetch : int
         How many batches a thread makes ahead while the last one is used; 0 for no thread. This pays where samples are
         read or decoded, not for an `ArrayDataset`. Samples that draw from `minigrad.random` in the thread do so at no
-        certain moment.
+        certain moment. See the notes below for when the thread ends.
     collate : callable, optional
         Makes a batch from a list of samples, such as `collate_padded`.
 
@@ -54,6 +60,15 @@ class DataLoader:
         For a dataset without length or items, and arguments of other types.
     ValueError
         For sizes out of range.
+
+    Notes
+    -----
+    The thread of a loop with `prefetch` ends with the loop, or with the process if the loop is still open then. Either
+    waits for the batch that is being made, for 5 seconds at most: a thread that is blocked for longer, in a sample that
+    waits for something, ends after that batch, or is abandoned by the process that ends.
+
+    The child of a fork has no such thread. There an open loop goes on with the same batches, and makes those that were
+    not made yet in a thread of its own; so does the loop of the parent, which the child does not affect.
 
     Examples
     --------
@@ -94,20 +109,20 @@ class DataLoader:
     def __iter__(self) -> Iterator[Any]:
         epoch, start = self.epoch, self.position = self._next
         self._next = epoch + 1, 0
-        batches = self._batches(epoch, start)
-        if self.prefetch:
-            batches = ahead(batches, self.prefetch)
+        positions = range(start, len(self))
+        make = self._maker(epoch)
+        batches = ahead(make, positions, self.prefetch) if self.prefetch else (make(k) for k in positions)
         with closing(batches):
             for position, batch in enumerate(batches, start + 1):
                 self.epoch, self.position = epoch, position
                 yield batch
         self.epoch, self.position = self._next
 
-    def _batches(self, epoch: int, start: int) -> Generator[Any, None, None]:
+    def _maker(self, epoch: int) -> Callable[[int], Any]:
+        """The function that makes the batch at a position of an epoch."""
         count, size = len(self.dataset), self.batch_size
         order = shuffled(count, self.seed, epoch) if self.shuffle else np.arange(count)
-        for position in range(start, len(self)):
-            yield self._batch(order[position * size : (position + 1) * size])
+        return lambda position: self._batch(order[position * size : (position + 1) * size])
 
     def _batch(self, indices: np.ndarray) -> Any:
         if self.collate is None and hasattr(self.dataset, "batch"):
@@ -170,36 +185,80 @@ class DataLoader:
         }  # fmt: skip
 
 
-def ahead(items: Iterator[Any], depth: int) -> Generator[Any, None, None]:
-    """The same items, up to `depth` of them made in a thread before they are asked for.
+class Maker(threading.Thread):
+    """A thread that makes make(position) for each of the positions, up to `depth` of them before they are asked for.
 
-    An error of `items` is raised here, after the items before it. The thread ends with the items or with this
-    generator, whichever is first.
+    Its queues can be used from a finalizer, which may run in the midst of this thread, and after a fork: no lock of
+    Python is held by either end.
     """
-    ready: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
-    room = threading.Semaphore(depth)
-    stopped = threading.Event()
 
-    def work() -> None:
+    def __init__(self, make: Callable[[int], Any], positions: range, depth: int) -> None:
+        super().__init__(name="minigrad-prefetch", daemon=True)
+        self._make, self._positions = make, positions
+        self._made: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._permits: SimpleQueue[None] = SimpleQueue()  # one for each item that may be made, and one to stop
+        for _ in range(min(depth, len(positions))):
+            self._permits.put(None)
+        self._stopped = False
+
+    def run(self) -> None:
         try:
-            while room.acquire() and not stopped.is_set():
-                ready.put((True, next(items)))
-        except BaseException as error:  # StopIteration is the end
-            ready.put((False, error))
+            for position in self._positions:
+                self._permits.get()
+                if self._stopped:
+                    return
+                self._made.put((self._make(position), None))
+        except BaseException as error:
+            self._made.put((None, error))
 
-    thread = threading.Thread(target=work, name="minigrad-prefetch", daemon=True)
+    def lost(self) -> bool:
+        """Whether nothing is left of what was made, and nobody makes more: the process forked, or ends."""
+        return not self.is_alive() and self._made.empty()
+
+    def get(self) -> Any:
+        """The next item, or the error of the one that could not be made."""
+        item, error = self._made.get()
+        self._permits.put(None)
+        if error is not None:
+            raise error
+        return item
+
+    def stop(self) -> None:
+        """Ask the thread to end after the item that it is making."""
+        self._stopped = True
+        self._permits.put(None)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the thread to end, unless this is that thread, which may collect its consumer as garbage."""
+        if self.is_alive() and self is not threading.current_thread():
+            self.join(max(0.0, seconds))
+
+
+def ahead(make: Callable[[int], Any], positions: range, depth: int) -> Generator[Any, None, None]:
+    """make(position) for each of the positions, up to `depth` of them made in a thread before they are asked for.
+
+    An error is raised here, after the items before it. The thread ends with the items or with this generator, whichever
+    is first. The child of a fork uses what was made, and starts a thread of its own for the rest.
+    """
+    maker = Maker(make, positions, depth)
     try:
-        thread.start()
-        while True:
-            more, item = ready.get()
-            if not more:
-                break
-            room.release()
-            yield item
-        if not isinstance(item, StopIteration):
-            raise item
+        maker.start()
+        for k in range(len(positions)):
+            if maker.lost():
+                maker = Maker(make, positions[k:], depth)
+                maker.start()
+            yield maker.get()
     finally:
-        stopped.set()
-        room.release()
-        if thread.is_alive() and thread is not threading.current_thread():  # as garbage it may be collected anywhere
-            thread.join()
+        maker.stop()
+        maker.wait(PATIENCE)
+
+
+@atexit.register
+def stop_all() -> None:
+    """End the threads before the interpreter does, which would cut them off in the middle of a computation."""
+    running = [thread for thread in threading.enumerate() if isinstance(thread, Maker)]
+    deadline = time.monotonic() + PATIENCE
+    for thread in running:
+        thread.stop()
+    for thread in running:
+        thread.wait(deadline - time.monotonic())

@@ -301,6 +301,41 @@ def test_the_thread_ends_with_its_consumer(way):
     assert prefetching() == []
 
 
+@pytest.mark.parametrize("line", range(40))
+def test_the_loop_may_be_collected_at_any_line_of_the_thread(line):
+    """Python collects garbage wherever it likes, also in the thread itself, between any two of its lines."""
+    making, go_on, left = threading.Event(), threading.Event(), line
+
+    class Samples(Counted):
+        def __getitem__(self, index):
+            if index == 1:
+                making.set()
+                go_on.wait(10)
+            return index
+
+    def trace(frame, event, arg):
+        nonlocal left
+        if go_on.is_set():
+            left -= 1
+            if left == 0:
+                batches.clear()
+        return trace
+
+    threading.settrace(trace)
+    try:
+        batches = [iter(data.DataLoader(Samples(10), prefetch=3, collate=len))]
+        next(batches[0])
+    finally:
+        threading.settrace(None)
+    assert making.wait(10)
+    (thread,) = prefetching()
+    go_on.set()
+    time.sleep(0.01)
+    batches.clear()
+    thread.join(5)
+    assert not thread.is_alive(), f"the thread waits for itself after {line} lines"
+
+
 def test_two_loops_at_once():
     loader = data.DataLoader(NUMBERS, 4, shuffle=True, seed=0, prefetch=1)
     expected = lists(data.DataLoader(NUMBERS, 4, shuffle=True, seed=0))
