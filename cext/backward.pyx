@@ -5,7 +5,7 @@ is visited after everything that was computed from it, when its gradient is comp
 """
 import os
 import threading
-import time
+from queue import SimpleQueue
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
@@ -32,7 +32,7 @@ cdef extern from "Python.h":
 
 cdef uint64_t walks = 0
 cdef dict walkers = {}      # running pass -> its thread
-cdef dict blocked = {}      # waiting thread -> the node that a pass of another thread owns
+cdef dict blocked = {}      # waiting thread -> the node that a pass of another thread owns, and what wakes the thread
 
 
 ctypedef PyObject* Reference
@@ -136,6 +136,8 @@ cdef class Walk:
         if self.borrowed is not None and <size_t><PyObject*>node in self.borrowed:
             node.walk, node.marked, node.pending, node.exclusive, node.pendings = \
                 self.borrowed.pop(<size_t><PyObject*>node)
+        if blocked:
+            wake(node)
         Py_DECREF(node)
 
     def __dealloc__(self):
@@ -207,19 +209,28 @@ cdef int refuse_leaf(Node node) except -1:
                         f"since this was recorded: run the forward pass again")
 
 
-cdef int wait_for(Node node) except -1:
-    """Give another thread's pass, which owns the node, time to leave it; refuse where it waits for this thread.
+cdef void wake(Node node) noexcept:
+    """Let the threads that wait for the node look at it again."""
+    for waited, woken in list(blocked.values()):
+        if waited is node:
+            woken.put(None)
 
-    Each waiting thread looks along the chain "waits for a node, which a pass of that thread owns" whenever it begins to
-    sleep, so that the one which would close a circle finds it. Nothing here lets another thread run before the sleep.
+
+cdef int wait_for(Node node) except -1:
+    """Wait until another thread's pass has left the node, which it owns; refuse where it waits for this thread.
+
+    Each waiting thread looks along the chain "waits for a node, which a pass of that thread owns" after it has said
+    what it waits for itself, so that the one which would close a circle finds it. It may be woken for nothing.
     """
     cdef Node wanted = node
     thread = threading.get_ident()
-    blocked[thread] = node
+    before = blocked.get(thread)        # the handler of a signal may run a pass while the thread waits
+    entry = node, SimpleQueue()
+    blocked[thread] = entry
     try:
-        owner = walkers.get(node.walk)
+        holder = owner = walkers.get(node.walk)
         while owner is not None and owner != thread:
-            wanted = blocked.get(owner)
+            wanted = blocked[owner][0] if owner in blocked else None
             owner = None if wanted is None else walkers.get(wanted.walk)
         if owner is not None:
             raise GradientError(f"[backward] two passes would wait for each other for ever: this one needs "
@@ -227,9 +238,14 @@ cdef int wait_for(Node node) except -1:
                                 f"thread waits for [{wanted.op.decode()}]{wanted.place()}, which a pass of this thread "
                                 f"holds; run passes over a tape that threads share outside of hooks and of "
                                 f"Function.backward")
-        time.sleep(1e-4)
+        if holder is not None:
+            entry[1].get()
     finally:
-        del blocked[thread]
+        if before is None:
+            del blocked[thread]
+        else:
+            blocked[thread] = before
+            before[1].put(None)         # its node may have been left in the meantime
     return 0
 
 
@@ -238,8 +254,11 @@ def forget_other_threads():
     here = threading.get_ident()
     for running in [number for number, thread in walkers.items() if thread != here]:
         del walkers[running]
-    for waiting in [thread for thread in blocked if thread != here]:
-        del blocked[waiting]
+    for thread, (_, woken) in list(blocked.items()):
+        if thread == here:
+            woken.put(None)
+        else:
+            del blocked[thread]
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,6 +1,8 @@
 """Python threads, the pool's threads, processes, and instruction sets: the same numbers whoever computes them."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -168,6 +170,130 @@ def test_a_pass_waits_where_no_circle_closes():
 
     in_threads(*[work] * 4)
     np.testing.assert_array_equal(shared.grad.numpy(), np.full(3, 160.0))
+
+
+@contextlib.contextmanager
+def pass_of_another_thread():
+    """A result whose graph a pass of another thread holds until the function that comes with it is called."""
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    doubled = x * 2
+    result = doubled.exp().sum()
+    held, go_on = threading.Event(), threading.Event()
+
+    def hook(g):
+        if threading.current_thread() is other:
+            held.set()
+            go_on.wait(20)
+
+    doubled.register_hook(hook)
+    other = threading.Thread(target=result.backward, kwargs={"retain_graph": True})
+    other.start()
+    assert held.wait(10)
+    try:
+        yield doubled.sum(), go_on.set
+    finally:
+        go_on.set()
+        other.join()
+
+
+def test_a_waiting_pass_takes_no_time_of_the_processor():
+    with pass_of_another_thread() as (y, go_on):
+        timer = threading.Timer(0.5, go_on)
+        timer.start()
+        began = time.thread_time()
+        y.backward(retain_graph=True)
+        assert time.thread_time() - began < 0.01
+        timer.join()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that send signals")
+class TestSignals:
+    """The handler runs while the main thread waits for a pass of another one."""
+
+    @pytest.fixture(autouse=True)
+    def _restore(self):
+        before = signal.getsignal(signal.SIGALRM)
+        yield
+        signal.signal(signal.SIGALRM, before)
+
+    def test_an_error_of_the_handler_ends_the_wait(self):
+        def handler(*_):
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGALRM, handler)
+        with pass_of_another_thread() as (y, _):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            with pytest.raises(KeyboardInterrupt):
+                y.backward(retain_graph=True)
+        y.backward()
+
+    def test_a_pass_in_the_handler_waits_too(self):
+        def handler(*_):
+            threading.Timer(0.02, go_on).start()
+            y.backward(retain_graph=True)
+
+        signal.signal(signal.SIGALRM, handler)
+        with pass_of_another_thread() as (y, go_on):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            y.backward(retain_graph=True)
+
+
+def test_a_hook_may_wait_for_a_pass_over_nodes_that_its_own_has_left():
+    """No circle: a node is free for other passes as soon as this one has left it, not only at its end."""
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    doubled = x * 2
+    root = doubled.exp()
+    y = root.sum()
+    started, results = threading.Event(), []
+
+    def other():
+        started.set()
+        results.append(mg.grad(y, root, retain_graph=True).tolist())
+
+    thread = threading.Thread(target=other)
+
+    def at_root(g):
+        if not started.is_set():
+            thread.start()
+            started.wait(10)
+            time.sleep(0.02)  # the other pass waits for this node
+
+    def at_doubled(g):
+        thread.join(10)
+
+    root.register_hook(at_root)
+    doubled.register_hook(at_doubled)
+    y.backward(retain_graph=True)
+    assert results == [[1.0, 1.0]]
+
+
+def test_tapes_are_freed_while_a_del_of_another_thread_runs():
+    entered, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        def __del__(self):
+            entered.set()
+            go_on.wait(10)
+
+    class Keep(mg.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.slow = Slow()
+            return x * 1
+
+    thread = threading.Thread(target=lambda: (Keep.apply(mg.ones(3, requires_grad=True)), None)[1])
+    thread.start()
+    assert entered.wait(10)
+    try:
+        before = mg.memory_allocated()
+        x = mg.ones(1000, requires_grad=True)
+        for _ in range(100):
+            x = x * 2
+        del x
+        assert mg.memory_allocated() == before
+    finally:
+        go_on.set()
+        thread.join()
 
 
 def test_hammering_small_operations():
