@@ -104,7 +104,8 @@ class profile:
 
     While a profile is active every kernel starts through Python, which costs some microseconds; at other times it
     costs nothing. On a GPU each kernel is waited for, so that its own time is seen: nothing overlaps, and the whole is
-    slower than without a profile. All threads are seen; one profile can be active at a time.
+    slower than without a profile. All threads are seen; one profile can be active at a time. In the child of a fork it
+    goes on only if the thread that forked had begun it.
 
     Attributes
     ----------
@@ -387,6 +388,18 @@ class profile:
                 }))  # fmt: skip
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"traceEvents": entries, "displayTimeUnit": "ms"}, file)
+
+
+def end_in_child() -> None:
+    """End a profile in the child of a fork, where the thread that began it is not there to do so."""
+    profile._lock = threading.Lock()  # that thread may have held it
+    active = profile._active
+    if active is not None and active._home != threading.get_ident():
+        active.__exit__()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=end_in_child)
 
 
 HEAD = ["op", "calls", "kernels", "ms", "share", "MB", "MFLOP", "GB/s", "GFLOP/s"]

@@ -253,6 +253,62 @@ def test_a_prefetching_loop_goes_on_in_the_child(used, slow, depth, tmp_path):
 
 
 @forks
+def test_a_profile_of_a_thread_that_is_not_in_the_child_ends_there(tmp_path):
+    done = run(tmp_path, """
+        import os, signal, threading
+        import minigrad as mg
+
+        def work():
+            global profile
+            with mg.profile() as profile:
+                mg.ones(3).exp()
+                begun.set()
+                end.wait()
+
+        begun, end = threading.Event(), threading.Event()
+        thread = threading.Thread(target=work)
+        thread.start()
+        begun.wait()
+        mg.profile._lock.acquire()      # as another thread does that begins one
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            noted = len(profile.events)
+            mg.ones(3).exp()
+            assert len(profile.events) == noted
+            with mg.profile() as another:
+                mg.ones(3).exp()
+            assert [event.op for event in another.events] == ["fill", "exp"]
+            os._exit(0)
+        mg.profile._lock.release()
+        status = os.waitpid(child, 0)[1]
+        mg.ones(3).exp()
+        end.set()
+        thread.join()
+        assert [event.op for event in profile.events] == ["fill", "exp"] * 2
+        assert status == 0, os.waitstatus_to_exitcode(status)
+    """)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@forks
+def test_a_profile_of_the_thread_that_forks_goes_on_in_the_child(tmp_path):
+    done = run(tmp_path, """
+        import os
+        import minigrad as mg
+        with mg.profile() as profile:
+            mg.ones(3).exp()
+            child = os.fork()
+            mg.ones(3).exp()
+        mg.ones(3).exp()
+        assert [event.op for event in profile.events] == ["fill", "exp"] * 2
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+    """)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@forks
 def test_the_child_draws_the_numbers_of_its_parent(tmp_path):
     done = run(tmp_path, """
         import os

@@ -590,6 +590,43 @@ def test_a_fork_during_the_pass_of_another_thread():
     assert python(FORK_DURING_A_PASS) == "0"
 
 
+FORK_WHILE_WAITING = """
+import os, signal, threading
+import minigrad as mg
+x = mg.tensor([1.0, 2.0], requires_grad=True)
+doubled = x * 2
+y = doubled.sum()
+inside, go_on, children = threading.Event(), threading.Event(), []
+def hook(g):
+    if threading.current_thread() is other:
+        inside.set()
+        go_on.wait()
+doubled.register_hook(hook)
+other = threading.Thread(target=y.backward, kwargs={"retain_graph": True})
+other.start()
+inside.wait()
+def fork(*_):
+    children.append(os.fork())
+    if children == [0]:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)        # kills a child that waits for the thread it does not have
+    else:
+        threading.Timer(0.05, go_on.set).start()
+signal.signal(signal.SIGALRM, fork)
+signal.setitimer(signal.ITIMER_REAL, 0.05)
+(doubled * 3).sum().backward(retain_graph=True)
+if children == [0]:
+    os._exit(0 if x.grad.tolist() == [6.0, 6.0] else 3)
+other.join()
+print(os.waitpid(children[0], 0)[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_fork_while_its_thread_waits_for_the_pass_of_another():
+    assert python(FORK_WHILE_WAITING) == "0"
+
+
 # ── instruction sets ──────────────────────────────────────────────────────────────────────────────
 
 RESULTS = """
