@@ -419,7 +419,7 @@ def test_the_end_waits_for_the_batch_that_is_being_made(tmp_path):
 
 @pytest.mark.parametrize("blocks", ["time.sleep(3600)", "lock.acquire()"])
 def test_nothing_waits_for_ever_for_a_sample_that_blocks(blocks, tmp_path):
-    """Neither leaving a loop, nor collecting it as garbage, nor the end of the process."""
+    """Neither leaving a loop, nor collecting it as garbage, nor the end of the process, and none waits twice."""
     done = run(tmp_path, """
         import threading, time
         from minigrad import data
@@ -436,7 +436,12 @@ def test_nothing_waits_for_ever_for_a_sample_that_blocks(blocks, tmp_path):
 
         lock = threading.Lock()
         lock.acquire()
-        loader.PATIENCE = 0.1
+        class Maker(loader.Maker):
+            def join(self, timeout=None):
+                print("waits")
+                super().join(timeout)
+
+        loader.Maker, loader.PATIENCE = Maker, 0.1
         closed, dropped, kept = (iter(data.DataLoader(Samples(), prefetch=5)) for _ in range(3))
         for batches in (closed, dropped, kept):
             next(batches)
@@ -446,7 +451,7 @@ def test_nothing_waits_for_ever_for_a_sample_that_blocks(blocks, tmp_path):
         del dropped
         print("dropped")
     """.replace("BLOCKS", blocks), timeout=20)  # fmt: skip
-    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["closed", "dropped"], "")
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, "waits closed waits dropped waits".split(), "")
 
 
 # Twenty children are faster than twenty interpreters, and end in the same way.

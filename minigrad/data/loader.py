@@ -68,7 +68,7 @@ class DataLoader:
     waits for something, ends after that batch, or is abandoned by the process that ends.
 
     The child of a fork has no such thread. There an open loop goes on with the same batches, and makes those that were
-    not made yet in a thread of its own; so does the loop of the parent, which the child does not affect.
+    not made yet in a thread of its own. The loop of the parent goes on as well.
 
     Examples
     --------
@@ -199,13 +199,13 @@ class Maker(threading.Thread):
         self._permits: SimpleQueue[None] = SimpleQueue()  # one for each item that may be made, and one to stop
         for _ in range(min(depth, len(positions))):
             self._permits.put(None)
-        self._stopped = False
+        self.stopped = False
 
     def run(self) -> None:
         try:
             for position in self._positions:
                 self._permits.get()
-                if self._stopped:
+                if self.stopped:
                     return
                 self._made.put((self._make(position), None))
         except BaseException as error:
@@ -225,7 +225,7 @@ class Maker(threading.Thread):
 
     def stop(self) -> None:
         """Ask the thread to end after the item that it is making."""
-        self._stopped = True
+        self.stopped = True
         self._permits.put(None)
 
     def wait(self, seconds: float) -> None:
@@ -249,14 +249,15 @@ def ahead(make: Callable[[int], Any], positions: range, depth: int) -> Generator
                 maker.start()
             yield maker.get()
     finally:
-        maker.stop()
-        maker.wait(PATIENCE)
+        if not maker.stopped:
+            maker.stop()
+            maker.wait(PATIENCE)
 
 
 @atexit.register
 def stop_all() -> None:
     """End the threads before the interpreter does, which would cut them off in the middle of a computation."""
-    running = [thread for thread in threading.enumerate() if isinstance(thread, Maker)]
+    running = [thread for thread in threading.enumerate() if isinstance(thread, Maker) and not thread.stopped]
     deadline = time.monotonic() + PATIENCE
     for thread in running:
         thread.stop()
