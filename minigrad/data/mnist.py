@@ -1,15 +1,18 @@
 """MNIST and what comes in the same files, such as Fashion-MNIST."""
 
 import gzip
+import math
 import os
 import zlib
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from minigrad.data.dataset import ArrayDataset
 from minigrad.data.order import check_split
 
+BLOCK = 1 << 20  # bytes
 SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
 
@@ -78,20 +81,31 @@ def _wrong(expected: str, path: Path, got: object) -> ValueError:
 
 def _read(path: Path, ndim: int) -> np.ndarray:
     """An IDX file of bytes: 0, 0, 8 (for bytes), the number of axes; the length of each, big-endian; the values."""
-    content = path.read_bytes()
-    if content[:2] == b"\x1f\x8b":  # gzip, whatever the name says
+    with path.open("rb") as file:
+        packed = file.peek(2)[:2] == b"\x1f\x8b"  # gzip, whatever the name says
         try:
-            content = gzip.decompress(content)
+            return _values(gzip.GzipFile(fileobj=file) if packed else file, path, ndim)
         except (EOFError, OSError, zlib.error) as error:
+            if not packed:
+                raise
             raise _wrong("a whole gzip file", path, f"one with an error: {error}") from error
-    magic, start = bytes([0, 0, 8, ndim]), 4 + 4 * ndim
-    if content[:4] != magic:
-        raise _wrong(f"the first bytes {magic.hex(' ')}", path, content[:4].hex(" ") or "an empty file")
-    if len(content) < start:
-        raise _wrong(f"{ndim} lengths", path, f"the first {len(content)} bytes of the file")
-    shape = tuple(int.from_bytes(content[4 * k : 4 * k + 4], "big") for k in range(1, ndim + 1))
-    values = np.frombuffer(content, np.uint8, offset=start)
-    count = np.prod(shape, dtype=object)  # of Python's ints, which do not overflow
+
+
+def _values(file: IO[bytes], path: Path, ndim: int) -> np.ndarray:
+    magic = bytes([0, 0, 8, ndim])
+    start = file.read(len(magic))
+    if start != magic:
+        raise _wrong(f"the first bytes {magic.hex(' ')}", path, start.hex(" ") or "an empty file")
+    lengths = file.read(4 * ndim)
+    if len(lengths) < 4 * ndim:
+        raise _wrong(f"{ndim} lengths", path, f"the first {4 + len(lengths)} bytes of the file")
+    shape = tuple(int.from_bytes(lengths[4 * k : 4 * k + 4], "big") for k in range(ndim))
+    count = math.prod(shape)
+    # in blocks: neither the size of an unpacked file nor a header that promises too much decides how much is read
+    values = bytearray()
+    while len(values) <= count and (block := file.read(min(BLOCK, count + 1 - len(values)))):
+        values += block
     if len(values) != count:
-        raise _wrong(f"{count} values for the shape {shape}", path, len(values))
-    return values.reshape(shape)
+        got = len(values) if len(values) < count else f"{len(values)} or more"
+        raise _wrong(f"{count} values for the shape {shape}", path, got)
+    return np.frombuffer(values, np.uint8).reshape(shape)

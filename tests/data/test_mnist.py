@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -81,6 +82,20 @@ def test_cut_anywhere(folder, digits):
     packed = gzip.compress(whole)
     for length in range(len(packed)):
         refused(folder, "train-labels-idx1-ubyte.gz", packed[:length], "")
+
+
+@pytest.mark.parametrize("shape", [(5, 28, 28), (2**31, 28, 28)])
+def test_memory(folder, shape):
+    """Neither what a packed file unpacks to nor what its header promises is asked for: this one has 512 MB."""
+    header, zeros = struct.pack(">4I", 2051, *shape), gzip.compress(bytes(1 << 24))
+    path = folder / "train-images-idx3-ubyte"
+    path.write_bytes(gzip.compress(header) + (zeros * 32 if shape[0] == 5 else b""))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=rf"\[mnist\] expected {shape[0] * 784} values .*got {'3921' if shape[0] == 5 else 0}"):
+        data.mnist(folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 23
 
 
 def test_wrong_files(folder, digits):
