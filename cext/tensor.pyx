@@ -628,18 +628,26 @@ def make(data, dtype=None, device=None, requires_grad=False, copy=True, str op=N
 
 
 def rebuild(cls, values, device, requires_grad):
-    """The inverse of `Tensor.__reduce__`."""
-    cdef Array made = cls.__new__(cls)
-    hold(made, from_object(values, -1, device_index(device), False))
-    made.needs_grad = requires_grad
-    return made
+    """The inverse of `Tensor.__reduce__`, whose arguments a file may have made up."""
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise TypeError(f"[rebuild] expected a class of tensors, got {cls!r}")
+    cdef Array held = from_object(values, -1, device_index(device, "rebuild"), False, "rebuild"), made
+    new = cls.__new__(cls)
+    if not isinstance(new, Array) or (<Array>new).buffer != NOWHERE:
+        raise TypeError(f"[rebuild] expected a new tensor of {cls!r}, got {type(new).__name__}")
+    made = <Array>new
+    hold(made, held)
+    return wanted("rebuild", made, requires_grad)
+
+
+EMPTY = object()        # what `minigrad.empty` fills a tensor with
 
 
 def constant(str op, shape, value, dtype=None, device=None, requires_grad=False):
-    """What `minigrad.empty` (value None), `zeros`, `ones` and `full` do."""
+    """What `minigrad.empty` (value EMPTY), `zeros`, `ones` and `full` do."""
     cdef int64_t[MAX_NDIM] extent
     cdef int code = FLOAT32 if dtype is None else code_of(dtype, op)
     cdef Array x = empty(code, parse_lengths(op, shape, extent), extent, device_index(device, op))
-    if value is not None:
+    if value is not EMPTY:
         filled(op, x, value)
     return wanted(op, x, requires_grad)

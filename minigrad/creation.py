@@ -14,7 +14,7 @@ from minigrad.engine.interop import from_dlpack
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.layout import broadcast_to, expand_dims
 from minigrad.engine.ops.logic import where
-from minigrad.engine.tensor import Tensor, constant, make
+from minigrad.engine.tensor import EMPTY, Tensor, constant, make
 
 if TYPE_CHECKING:
     from minigrad.engine.dtype import DTypeLike
@@ -120,7 +120,7 @@ def empty(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None,
     >>> mg.empty((2, 3)).shape
     (2, 3)
     """
-    return constant("empty", shape, None, dtype, device, requires_grad)
+    return constant("empty", shape, EMPTY, dtype, device, requires_grad)
 
 
 def zeros(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
@@ -148,7 +148,7 @@ def ones(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, 
 
 
 def _like(
-    op: str, x: Tensor, value: float | None, dtype: "DTypeLike", device: str | None, requires_grad: bool
+    op: str, x: Tensor, value: Any, dtype: "DTypeLike", device: str | None, requires_grad: bool
 ) -> Tensor:
     if not isinstance(x, Tensor):
         raise TypeError(f"[{op}] expected a tensor, got {kind_of(x)}")
@@ -167,7 +167,7 @@ def empty_like(
     >>> mg.empty_like(mg.ones((2, 3))).shape
     (2, 3)
     """
-    return _like("empty_like", x, None, dtype, device, requires_grad)
+    return _like("empty_like", x, EMPTY, dtype, device, requires_grad)
 
 
 def zeros_like(

@@ -27,7 +27,7 @@ import numpy as np
 from minigrad.engine import backend
 from minigrad.engine.array import Array
 from minigrad.engine.dtype import Code
-from minigrad.engine.tensor import Tensor, constant
+from minigrad.engine.tensor import EMPTY, Tensor, constant
 
 WARP, BLOCK = 32, 256  # threads of a block, where nothing else is asked for
 MOST_BLOCKS = 1 << 16  # of a grid: kernels step through what lies beyond
@@ -105,7 +105,7 @@ def _kernel(file: str, name: str, dtype: str, device: int) -> tuple[Any, list[tu
 
 def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:
     """A tensor that is not initialized."""
-    return constant("empty", shape, None, dtype, device)
+    return constant("empty", shape, EMPTY, dtype, device)
 
 
 def power_of_two(n: int, least: int = 1) -> int:
