@@ -82,6 +82,6 @@ cdef Array transferred(Array x, int device)
 cdef int check_same_device(str op, Array a, Array b) except -1
 ctypedef void (*Forget)(Array) noexcept
 cdef void set_forget(Forget function)
-cpdef void set_result_type(type cls)
+cpdef void set_result_type(type cls) except *
 cpdef void set_device_hooks(object allocate, object transfer, object streams)
 cdef object current_stream(int device)

@@ -71,12 +71,13 @@ cdef str device_name(int index):
 
 cdef int parse_shape(object shape, int64_t* extent, str op="shape") except -1:
     """Writes a shape given as an int or a sequence of ints and returns its length."""
-    if not isinstance(shape, (tuple, list)):
-        shape = (shape,) if isinstance(shape, str) or not hasattr(shape, "__iter__") else tuple(shape)
-    if len(shape) > MAX_NDIM:
-        raise ValueError(f"[{op}] expected at most {MAX_NDIM} axes, got {len(shape)}")
+    if type(shape) is not tuple and type(shape) is not list and (isinstance(shape, str) or
+                                                                 not hasattr(shape, "__iter__")):
+        shape = (shape,)
     cdef int i = 0
     for n in shape:
+        if i == MAX_NDIM:       # counted here, as a sequence may grow while its elements are converted
+            raise ValueError(f"[{op}] expected at most {MAX_NDIM} axes, got {MAX_NDIM + 1} or more")
         if not hasattr(n, "__index__"):
             raise TypeError(f"[{op}] expected a shape of integers, got {n!r}")
         try:
@@ -300,17 +301,30 @@ cdef class Array:
 
         On a GPU `stream`, which is the one that will use the memory, waits for what the current one has to do.
         """
+        cdef bint copied = bool(copy), versioned = False
+        cdef Array exported
+        if dl_device is not None:
+            dl_device = tuple(dl_device)
+        if max_version is not None:
+            try:
+                major, _ = max_version
+                versioned = major >= 1
+            except (TypeError, ValueError):
+                raise TypeError(f"[dlpack] expected a max_version (major, minor), got {max_version!r}") from None
         if self.needs_grad:
             raise BufferError("[dlpack] this tensor requires grad: export x.detach()")
-        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise BufferError(f"[dlpack] this tensor is on {self.device}, which is DLPack's device "
-                              f"{self.__dlpack_device__()}, and device {dl_device} was asked for: move it by x.to(...)")
-        cdef Array exported = alias(self.copy() if copy else self)
+        here = Array.__dlpack_device__(self)
+        if dl_device is not None and dl_device != here:
+            raise BufferError(f"[dlpack] this tensor is on {device_name(self.buffer.device)}, which is DLPack's device "
+                              f"{here}, and device {dl_device} was asked for: move it by x.to(...)")
+        exported = alias(self)
+        if copied:
+            exported = exported.copy()
         if self.buffer.device:
             device_streams.hand_over(self.buffer.device - 1, stream)
         elif stream is not None:
             raise BufferError(f"[dlpack] expected stream None for a tensor on the CPU, got {stream}")
-        return to_capsule(exported, max_version is not None and max_version[0] >= 1, bool(copy))
+        return to_capsule(exported, versioned, copied)
 
     @property
     def __cuda_array_interface__(self):
@@ -331,9 +345,11 @@ cdef object device_transfer = None
 cdef object device_streams = None
 
 
-cpdef void set_result_type(type cls):
+cpdef void set_result_type(type cls) except *:
     """The class of every tensor that operations make (tensor.Tensor)."""
     global result_type
+    if not issubclass(cls, Array):
+        raise TypeError(f"[set_result_type] expected a class of arrays, got {cls.__name__}")
     result_type = cls
 
 
@@ -546,7 +562,7 @@ cdef int describe(DLTensor* t, Array x) except -1:
         numbers[i] = x.extent[i]
         numbers[MAX_NDIM + i] = x.step[i] // itemsize(x.code)
     t.data, t.byte_offset, t.ndim, t.shape, t.strides = x.data, 0, x.ndim_, numbers, numbers + MAX_NDIM
-    t.device.type, t.device.id = x.__dlpack_device__()
+    t.device.type, t.device.id = (1, 0) if x.buffer.device == 0 else (2, x.buffer.device - 1)
     t.dtype.code = 6 if x.code == BOOL else 2 if is_float(x.code) else 0
     t.dtype.bits, t.dtype.lanes = 8 * itemsize(x.code), 1
     return 0

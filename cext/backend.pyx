@@ -1,3 +1,4 @@
+# cython: allow_none_for_extension_args=True
 """The interface between operations and devices: the primitives that each device implements once.
 
 An operation allocates its results, normalizes its shapes, and asks `backend(x)` to compute; it never asks which
@@ -11,7 +12,10 @@ from cpython.object cimport PyObject
 
 from minigrad.engine.array cimport device_name
 
-cdef PyObject* registered[64]
+cdef enum:
+    DEVICES = 64
+
+cdef PyObject* registered[DEVICES]
 
 
 cdef Backend backend(Array x):
@@ -27,17 +31,24 @@ cdef dict serving = {}      # device -> that, or what stands in front of it
 cdef object in_front = None
 
 
-cdef int serve(int device) except -1:
-    cdef Backend chosen = instances[device] if in_front is None else in_front(device, instances[device])
-    registered[device] = <PyObject*>chosen
-    serving[device] = chosen
+cdef Backend chosen(int device, Backend instance, object function):
+    """What computes for a device: its own backend, or what function(device, instance) returns."""
+    return <Backend?>(instance if function is None else function(device, instance))
+
+
+cdef int serve(int device, Backend found) except -1:
+    registered[device] = <PyObject*>found
+    serving[device] = found
     return 0
 
 
-cpdef void register(int device, Backend instance):
+cpdef void register(int device, Backend instance) except *:
     """Make `instance` compute for a device: 0 for the CPU, 1 + i for cuda:i."""
+    if not 0 <= device < DEVICES:
+        raise ValueError(f"[register] expected a device from 0 to {DEVICES - 1}, got {device}")
+    cdef Backend found = chosen(device, instance, in_front)
     instances[device] = instance
-    serve(device)
+    serve(device, found)
 
 
 def intercept(function):
@@ -46,9 +57,10 @@ def intercept(function):
     Devices that are registered later are included.
     """
     global in_front
+    found = {device: chosen(device, instance, function) for device, instance in instances.items()}
     in_front = function
-    for device in list(instances):
-        serve(device)
+    for device in found:
+        serve(device, found[device])
 
 
 @cython.binding(False)

@@ -352,12 +352,12 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
 
 # ── what tensors and minigrad.autograd call ───────────────────────────────────────────────────────
 
-def differentiate(list roots, list grads, list targets, bint retain_graph, bint create_graph, str op="backward"):
+def differentiate(list roots, list grads, list targets or None, bint retain_graph, bint create_graph, str op="backward"):
     """Check roots, gradients and targets, then `pull_back`; `op` stands in the errors."""
     cdef Array root
     cdef list seeds = []
     for y, g in zip(roots, grads):
-        root = <Array>y
+        root = <Array?>y
         if not root.needs_grad:
             raise GradientError(f"[{op}] the tensor of shape {shape_of(root)} does not depend on anything that "
                                 f"requires grad")
@@ -372,7 +372,7 @@ def differentiate(list roots, list grads, list targets, bint retain_graph, bint 
         seeds.append(g)
     if targets is not None:
         for x in targets:
-            if not (<Array>x).needs_grad:
+            if not (<Array?>x).needs_grad:
                 raise GradientError(f"[{op}] a tensor of shape {shape_of(<Array>x)} does not require grad")
     return pull_back(roots, seeds, targets, retain_graph or create_graph, create_graph)
 
@@ -414,6 +414,9 @@ def record_function(str name, list inputs, list outputs, function, tuple saved):
 
     `saved` are the tensors whose versions are checked before it is called.
     """
+    for x in inputs + outputs:
+        if not isinstance(x, Array):
+            raise TypeError(f"[{name}] expected tensors, got {kind_of(x)}")
     encoded = function_names.setdefault(name, name.encode())
     track_many(outputs, <const char*>encoded, function_backward, inputs, [], (function, *saved))
 

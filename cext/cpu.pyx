@@ -1,9 +1,13 @@
-"""The CPU backend: every primitive is a kernel of the table, started through `launch`."""
+# cython: allow_none_for_extension_args=True
+"""The CPU backend: every primitive is a kernel of the table, started through `launch`.
+
+Primitives take the sizes and arrays of operations, which have checked them; here nothing is checked again.
+"""
 cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 import importlib.util
 import operator
@@ -315,17 +319,17 @@ cdef class CPU(Backend):
 
     cpdef class_labels(self, str error, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
                        Array inverse):
-        cdef const int64_t* t = <const int64_t*>labels.data
-        cdef int64_t* to = <int64_t*>out.data
+        cdef int64_t* t = <int64_t*>out.data
         cdef double total = 0
         cdef int64_t i
-        for i in range(labels.count):
+        if out.count:
+            memcpy(t, labels.data, out.count * sizeof(int64_t))      # what is checked nobody else can write any more
+        for i in range(out.count):
             if t[i] != ignore:
                 if t[i] < 0 or t[i] >= width:
                     raise IndexError(f"{error} from 0 to {width - 1}, got {t[i]} in row {i}")
                 total += 1 if weight is None else (<float*>weight.data)[t[i]] if weight.code == FLOAT32 \
                     else (<double*>weight.data)[t[i]]
-            to[i] = t[i]
         if inverse is not None:
             total = 1 / total if total else NAN
             if inverse.code == FLOAT32:
@@ -334,14 +338,15 @@ cdef class CPU(Backend):
                 (<double*>inverse.data)[0] = total
 
     cpdef checked_index(self, str op, int axis, int64_t n, Array index, Array out):
-        cdef const int64_t* source = <const int64_t*>index.data
-        cdef int64_t* to = <int64_t*>out.data
-        cdef int64_t k, value
-        for k in range(index.count):
-            value = source[k]
-            if value < -n or value >= n:
-                raise IndexError(f"[{op}] index {value} is out of range for axis {axis} of length {n}")
-            to[k] = value + n if value < 0 else value
+        cdef int64_t* i = <int64_t*>out.data
+        cdef int64_t k
+        if out.count:
+            memcpy(i, index.data, out.count * sizeof(int64_t))       # as in `class_labels`
+        for k in range(out.count):
+            if i[k] < -n or i[k] >= n:
+                raise IndexError(f"[{op}] index {i[k]} is out of range for axis {axis} of length {n}")
+            if i[k] < 0:
+                i[k] += n
 
     cpdef take(self, int64_t outer, int64_t n, int64_t inner, Array x, Array index, Array out):
         launch(out.count, kernels.take, outer, n, inner, <int64_t>itemsize(x.code), x.data, index.count,
@@ -362,10 +367,11 @@ cdef class CPU(Backend):
         launch(v.count, kernels.add_along[x.code - FLOAT32], outer, n, inner, x.data, m, <const int64_t*>index.data,
                v.data)
 
-    # Sorting is NumPy's, whose vectorized sorts are hard to beat.
+    # Sorting is NumPy's, whose vectorized sorts are hard to beat. It works without the GIL, and takes it that nobody
+    # writes what it sorts or counts meanwhile: so it gets copies.
 
     cpdef argsort(self, Array x, bint descending, Array out):
-        values, order = alias(x).numpy(), alias(out).numpy()
+        values, order = alias(x).numpy().copy(), alias(out).numpy()
         if descending:      # stable: equal elements keep their order
             order[...] = x.extent[x.ndim_ - 1] - 1 - np.flip(np.argsort(np.flip(values, -1), -1, stable=True), -1)
         else:
@@ -373,10 +379,10 @@ cdef class CPU(Backend):
 
     cpdef nonzero(self, Array x):
         return tuple([from_object(np.ascontiguousarray(a, dtype=np.int64), INT64, 0, False)
-                      for a in np.nonzero(alias(x).numpy())])
+                      for a in np.nonzero(alias(x).numpy() != 0)])
 
     cpdef unique(self, Array x):
-        return from_object(np.unique(alias(x).numpy(), equal_nan=False), x.code, 0, False)
+        return from_object(np.unique(alias(x).numpy().copy(), equal_nan=False), x.code, 0, False)
 
     # ── random numbers ──
 

@@ -20,7 +20,9 @@ cdef class DType:
     (8, True)
     """
 
-    def __init__(self, str name, int itemsize, str kind, int code):
+    def __cinit__(self, str name, int itemsize, str kind, int code):
+        if TABLE is not None:
+            raise TypeError(f"[dtype] expected one of minigrad's data types, not a new one: {name!r}")
         self.name, self.itemsize, self.kind, self.code = name, itemsize, kind, code
         self.numpy_dtype = np.dtype(name)
 

@@ -9,7 +9,8 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    MAX_NDIM, Array, DLManagedTensor, DLTensor, adopted, alias, empty, current_stream, parse_shape, transferred, view,
+    MAX_NDIM, NOWHERE, Array, DLManagedTensor, DLTensor, adopted, alias, current_stream, device_index, empty, parse_shape,
+    product, transferred, view,
 )
 from minigrad.engine.dtype cimport BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, code_of, itemsize
 
@@ -83,6 +84,11 @@ cdef int check_range(str op, object source, object dtype) except -1:
     return 0
 
 
+cdef object uninitialized(str op, Array x):
+    """The error for a tensor whose class has an __init__ that did not call Tensor's."""
+    return TypeError(f"[{op}] expected a tensor, got a {type(x).__name__} whose __init__ did not call Tensor's")
+
+
 cdef Array from_object(object data, int code, int device, bint copy, str op="asarray"):
     """Any array-like as an array of dtype `code` on a device (-1: its own, of either).
 
@@ -91,6 +97,8 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
     cdef Array x = None
     if isinstance(data, Array):
         x = <Array>data
+        if x.buffer == NOWHERE:
+            raise uninitialized(op, x)
     elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
         x = from_buffer(data)
         x = x if x is None else tidied(x)
@@ -188,12 +196,13 @@ def from_dlpack(data):
         name = KINDS.get(t.dtype.code, f"type {t.dtype.code} of ")
         raise TypeError(f"[from_dlpack] expected float32, float64, int32, int64 or bool, got {name}{t.dtype.bits}"
                         f"{f' times {t.dtype.lanes}' if t.dtype.lanes != 1 else ''}")
-    if t.ndim > MAX_NDIM:
+    if not 0 <= t.ndim <= MAX_NDIM:
         raise ValueError(f"[from_dlpack] expected at most {MAX_NDIM} axes, got {t.ndim}")
+    product(t.ndim, t.shape)        # refuses lengths whose product overflows
     if t.device.type in (1, 3):
         device = 0
     elif t.device.type in (2, 13):
-        device = 1 + t.device.id
+        device = device_index(f"cuda:{t.device.id}", "from_dlpack")
     else:
         raise TypeError(f"[from_dlpack] expected memory of the CPU or CUDA, got device type {t.device.type}")
     PyCapsule_SetName(capsule, "used_dltensor")

@@ -513,8 +513,8 @@ def leaf(Array x):
 
 
 def maker(Array x):
-    """str: the operation that made x."""
-    return (<Node>x.node).op.decode()
+    """str: the operation that made x; None of a tensor that was not computed."""
+    return None if x.node is None else (<Node>x.node).op.decode()
 
 
 cdef void forget_leaf(Array x) noexcept:

@@ -143,9 +143,9 @@ def leaky_relu(x, negative_slope=0.01):
     >>> mg.nn.functional.leaky_relu(mg.tensor([-2.0, 3.0]), 0.1)
     tensor([-0.2,  3. ])
     """
+    negative_slope = number("leaky_relu", "negative_slope", negative_slope)
     cdef Array a = float_operand("leaky_relu", x)
-    cdef Array one = scalar(1, a.code, a.buffer.device)
-    cdef Array slope = scalar(number("leaky_relu", "negative_slope", negative_slope), a.code, a.buffer.device)
+    cdef Array one = scalar(1, a.code, a.buffer.device), slope = scalar(negative_slope, a.code, a.buffer.device)
     return multiply(a, where(greater(a, 0), one, slope))
 
 
@@ -166,8 +166,8 @@ def elu(x, alpha=1.0):
     >>> mg.nn.functional.elu(mg.tensor([-1.0, 3.0]))
     tensor([-0.63212055,  3.        ])
     """
-    cdef Array a = float_operand("elu", x), plain = alias(a), out
     alpha = number("elu", "alpha", alpha)
+    cdef Array a = float_operand("elu", x), plain = alias(a), out
     out = where(greater(plain, 0), plain, multiply(expm1(minimum(plain, 0)), alpha))
     track(out, b"elu", elu_backward, 1, a, None, None, alpha)
     return out
@@ -194,7 +194,7 @@ cdef int dropout_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, multiply(cast(<Array>keep, g.code), scale)))
 
 
-def dropout(x, p=0.5, training=True):
+def dropout(x, p=0.5, bint training=True):
     """x with each element set to 0 with probability p and the others divided by 1 - p; x itself if not training.
 
     The choice comes from the counter-based generator that `minigrad.manual_seed` seeds.
@@ -211,8 +211,8 @@ def dropout(x, p=0.5, training=True):
     >>> sorted(set(y.tolist()))
     [0.0, 2.0]
     """
-    cdef Array a = float_operand("dropout", x), plain, out, keep
     p = number("dropout", "p", p, 0, 1)
+    cdef Array a = float_operand("dropout", x), plain, out, keep
     if not training or p == 0:
         return a
     if p == 1:

@@ -1,4 +1,9 @@
-"""What users pass, made into what operations take: arrays, scalars, axes; sizes and numbers with their bounds."""
+"""What users pass, made into what operations take: arrays, scalars, axes; sizes and numbers with their bounds.
+
+To convert an argument may run code of the caller's (``__index__``, ``__float__``, ``__array__``, ...), and that code may
+let any tensor become another one (`Tensor.set_`). So an operation converts all its arguments first, and only then reads
+the layout, the dtype or the device of its tensors. What is an array or a plain number already, runs no code again.
+"""
 import numbers
 import operator
 
@@ -7,7 +12,7 @@ import numpy as np
 from minigrad.engine.array cimport NOWHERE, Array, check_same_device, empty, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, FLOAT32, INT64, is_float
-from minigrad.engine.interop cimport from_object
+from minigrad.engine.interop cimport from_object, uninitialized
 from minigrad.engine.tape cimport recording
 
 
@@ -24,24 +29,35 @@ cdef bint is_scalar(object x):
     return isinstance(x, (float, int)) or (isinstance(x, (numbers.Number, np.bool_)) and not isinstance(x, Array))
 
 
-cdef int weak_code(object value, int code, str op="scalar") except -1:
-    """The dtype of `value op tensor` for a scalar value and a tensor of dtype `code` (array API: scalars are weak)."""
-    if isinstance(value, (bool, np.bool_)):
+cdef object plain_scalar(str op, object x):
+    """A Python or NumPy number as a bool, int or float of Python's own; None for what is no scalar."""
+    if type(x) is float or type(x) is int or type(x) is bool:
+        return x
+    if isinstance(x, Array) or not is_scalar(x):
+        return None
+    if isinstance(x, (bool, np.bool_)):
+        return bool(x)
+    if isinstance(x, numbers.Integral):
+        return int(x)
+    if isinstance(x, numbers.Real):
+        return float(x)
+    raise TypeError(f"[{op}] expected a real number, got {x!r}")
+
+
+cdef int weak_code(object value, int code) except -1:
+    """The dtype of `value op tensor` for a plain scalar and a tensor of dtype `code` (array API: scalars are weak)."""
+    if isinstance(value, bool):
         return code
     if isinstance(value, int):
         return INT64 if code == BOOL else code
-    if isinstance(value, float) or isinstance(value, numbers.Real):
-        if isinstance(value, numbers.Integral):
-            return INT64 if code == BOOL else code
-        return code if is_float(code) else FLOAT32
-    raise TypeError(f"[{op}] expected a real number, got {value!r}")
+    return code if is_float(code) else FLOAT32
 
 
 cdef Array scalar(object value, int code, int device, str op="scalar"):
-    """A 0-d array."""
+    """A 0-d array of a plain scalar."""
     cdef Array out = empty(code, 0, NULL, device)
     try:
-        backend(out).fill(out, bool(value) if isinstance(value, np.bool_) else value)
+        backend(out).fill(out, value)
     except OverflowError:
         raise OverflowError(f"[{op}] {value!r} does not fit {out.dtype}") from None
     return out
@@ -55,11 +71,17 @@ cdef Array operand(str op, object x):
     """
     if isinstance(x, Array):
         if (<Array>x).buffer == NOWHERE:
-            raise TypeError(f"[{op}] expected a tensor, got a {type(x).__name__} whose __init__ did not call Tensor's")
+            raise uninitialized(op, <Array>x)
         return <Array>x
-    if is_scalar(x):
-        return scalar(x, weak_code(x, BOOL, op), 0, op)
+    value = plain_scalar(op, x)
+    if value is not None:
+        return scalar(value, weak_code(value, BOOL), 0, op)
     return from_object(x, -1, -1, recording(), op)
+
+
+cdef object optional(str op, object x):
+    """An optional operand; None if there is none."""
+    return None if x is None else operand(op, x)
 
 
 cdef Array float_operand(str op, object x):
@@ -89,6 +111,16 @@ cdef int refuse_bool(str op, Array x) except -1:
     if x.code == BOOL:
         raise TypeError(f"[{op}] not defined for bool")
     return 0
+
+
+cdef object plain_axis(str op, object axis):
+    """An axis as an int, several as a tuple or a list of them; None stays None."""
+    if axis is None or type(axis) is int:
+        return axis
+    if isinstance(axis, (tuple, list)):
+        axes = [integer(op, "axis", k) for k in axis]
+        return axes if isinstance(axis, list) else tuple(axes)
+    return integer(op, "axis", axis)
 
 
 cdef int one_axis(str op, object axis, int ndim) except -1:
@@ -142,12 +174,12 @@ cpdef tuple pair(str op, str name, object value, object least=None):
 cpdef object number(str op, str name, object value, object least=None, object most=None):
     """An argument as a Python number, if it is one of any kind, or an array of one element, within the bounds."""
     found = value
-    if not isinstance(value, (float, int)):
+    if type(value) is not float and type(value) is not int:
         try:
             if isinstance(value, (str, bytes)) or (isinstance(value, Array) and (<Array>value).needs_grad):
                 raise TypeError         # float() would read a text, and cut a tensor off the tape
             found = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TypeError(f"[{op}] expected a number {name}, got {value!r}") from None
     if (least is not None and not found >= least) or (most is not None and not found <= most):     # NaN is neither
         bounds = f">= {least}" if most is None else f"from {least} to {most}"

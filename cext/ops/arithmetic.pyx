@@ -10,7 +10,7 @@ from minigrad.engine.backend cimport (
     ADD, DIVIDE, FLOOR_DIVIDE, MUL, NEG, RECIPROCAL, REMAINDER, SUB, backend,
 )
 from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
-from minigrad.engine.ops.arguments cimport is_scalar, operand, refuse_bool, scalar, weak_code
+from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.layout cimport broadcasted, cast
 from minigrad.engine.tape cimport Node, passed, set_adder, track
 
@@ -39,21 +39,23 @@ cdef tuple matched(str op, object x, object y):
         a = operand(op, x)
         if isinstance(y, Array):
             b = operand(op, y)
-        elif is_scalar(y):
-            code = weak_code(y, a.code, op)
-            a = cast(a, code)
-            b = scalar(y, code, a.buffer.device, op)
-            return a, broadcasted(b, a.ndim_, a.extent)
         else:
+            value = plain_scalar(op, y)
+            if value is not None:
+                code = weak_code(value, a.code)
+                a = cast(a, code)
+                b = scalar(value, code, a.buffer.device, op)
+                return a, broadcasted(b, a.ndim_, a.extent)
             b = operand(op, y)
-    elif isinstance(y, Array) and is_scalar(x):
-        b = operand(op, y)
-        code = weak_code(x, b.code, op)
-        b = cast(b, code)
-        a = scalar(x, code, b.buffer.device, op)
-        return broadcasted(a, b.ndim_, b.extent), b
     else:
-        a, b = operand(op, x), operand(op, y)
+        value = plain_scalar(op, x) if isinstance(y, Array) else None
+        b = operand(op, y)
+        if value is not None:
+            code = weak_code(value, b.code)
+            b = cast(b, code)
+            a = scalar(value, code, b.buffer.device, op)
+            return broadcasted(a, b.ndim_, b.extent), b
+        a = operand(op, x)
     if a.buffer.device != b.buffer.device:
         check_same_device(op, a, b)
     if a.code != b.code:

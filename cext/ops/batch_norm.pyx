@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport Array, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport FLOAT64
-from minigrad.engine.ops.arguments cimport float_operand, number
+from minigrad.engine.ops.arguments cimport float_operand, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt
 from minigrad.engine.ops.index cimport getitem
@@ -125,13 +125,14 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     >>> mean, var
     (tensor([2., 4.]), tensor([ 1., 16.]))
     """
+    x, weight, bias = operand("batch_norm", x), optional("batch_norm", weight), optional("batch_norm", bias)
+    eps = number("batch_norm", "eps", eps, 0)
     cdef Array a = checked("batch_norm", x), out, mean, var, gamma, beta, statistics = room_for_statistics(a)
     cdef int64_t channels = a.extent[1], inner = row_length(a, a.ndim_ - 2)
     if a.extent[0] * inner == 1:
         raise ValueError(f"[batch_norm] expected more than one value per channel in training, got shape {shape_of(a)}")
     gamma = parameter("batch_norm", "weight", weight, (channels,), a)
     beta = parameter("batch_norm", "bias", bias, (channels,), a)
-    eps = number("batch_norm", "eps", eps, 0)
     mean, var = empty(a.code, 1, &channels, a.buffer.device), empty(a.code, 1, &channels, a.buffer.device)
     out = empty_as(a, a.code)
     if a.count:
@@ -177,14 +178,15 @@ def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5, op="batch_no
     >>> batch_norm_eval(mg.tensor([[1.0, 0.0]]), mg.tensor([2.0, 4.0]), mg.tensor([1.0, 16.0]), eps=0.0)
     tensor([[-1., -1.]])
     """
-    cdef Array a = checked(op, x), out, middle, spread, gamma, beta, statistics = room_for_statistics(a)
-    cdef int64_t channels = a.extent[1]
     for name, given in (("mean", mean), ("var", var)):
         if given is None:
             raise TypeError(f"[{op}] {name} must be a tensor, got None")
+    x, mean, var = operand(op, x), operand(op, mean), operand(op, var)
+    weight, bias, eps = optional(op, weight), optional(op, bias), number(op, "eps", eps, 0)
+    cdef Array a = checked(op, x), out, middle, spread, gamma, beta, statistics = room_for_statistics(a)
+    cdef int64_t channels = a.extent[1]
     middle, spread = parameter(op, "mean", mean, (channels,), a), parameter(op, "var", var, (channels,), a)
     gamma, beta = parameter(op, "weight", weight, (channels,), a), parameter(op, "bias", bias, (channels,), a)
-    eps = number(op, "eps", eps, 0)
     out = empty_as(a, a.code)
     backend(a).batch_norm_eval(a.extent[0], channels, row_length(a, a.ndim_ - 2), dense(a), plain(gamma), plain(beta),
                                dense(middle), dense(spread), eps, out, statistics)

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array, empty, parse_shape, shape_of
 from minigrad.engine.backend cimport backend
-from minigrad.engine.ops.arguments cimport float_operand, integer, layer_bias, pair
+from minigrad.engine.ops.arguments cimport float_operand, integer, layer_bias, operand, optional, pair
 from minigrad.engine.ops.layout cimport dense, expand_dims, squeeze, summed
 from minigrad.engine.tape cimport Node, recording, track
 
@@ -130,20 +130,24 @@ cpdef Array conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups
     tensor([[[1., 2.],
              [3., 6.]]])
     """
-    cdef Array a = float_operand("conv2d", x), w = float_operand("conv2d", weight), b
+    cdef int64_t parts = integer("conv2d", "groups", groups, 1)
+    stride, dilation = pair("conv2d", "stride", stride, 1), pair("conv2d", "dilation", dilation, 1)
+    if not isinstance(padding, str):
+        padding = pair("conv2d", "padding", padding, 0)
+    cdef Array a = operand("conv2d", x), w = operand("conv2d", weight), b = optional("conv2d", bias)
+    a, w = float_operand("conv2d", a), float_operand("conv2d", w)
     if a.ndim_ != 3 and a.ndim_ != 4:
         raise ValueError(f"[conv2d] expected x of shape (N, C, H, W) or (C, H, W), got {shape_of(a)}")
     if a.ndim_ == 3:
-        return squeeze(conv2d(expand_dims(a, 0), w, bias, stride, padding, dilation, groups), 0)
-    cdef int64_t parts = integer("conv2d", "groups", groups, 1)
+        return squeeze(conv2d(expand_dims(a, 0), w, b, stride, padding, dilation, groups), 0)
     if w.ndim_ != 4 or w.extent[1] < 1 or w.extent[2] < 1 or w.extent[3] < 1 or w.extent[0] % parts:
         raise ValueError(f"[conv2d] expected a weight of shape (O, C / groups, KH, KW) with O divisible by {parts} "
                          f"groups, got {shape_of(w)}")
     if a.extent[1] != w.extent[1] * parts:
         raise ValueError(f"[conv2d] expected x of {w.extent[1] * parts} channels for a weight {shape_of(w)} and "
                          f"{parts} groups, got {shape_of(a)}")
-    b = layer_bias("conv2d", bias, a, w)
-    at, size = geometry(a, w, pair("conv2d", "stride", stride, 1), padding, pair("conv2d", "dilation", dilation, 1))
+    b = layer_bias("conv2d", b, a, w)
+    at, size = geometry(a, w, stride, padding, dilation)
     return convolved(a, w, b, at, size)
 
 
@@ -152,14 +156,14 @@ cdef tuple geometry(Array x, Array w, tuple stride, object padding, tuple dilati
     cdef list before = [0, 0], size = []
     cdef int64_t length, window, both
     cdef int i
-    if isinstance(padding, str):
+    if type(padding) is not tuple:
         if padding not in ("valid", "same"):
             raise ValueError(f'[conv2d] expected "valid", "same" or integers for padding, got {padding!r}')
         if padding == "same" and stride != (1, 1):
             raise ValueError(f'[conv2d] expected a stride of 1 with the padding "same", got {stride}')
         given = None
     else:
-        given = pair("conv2d", "padding", padding, 0)
+        given = padding
     for i in range(2):
         length, window = x.extent[2 + i], <int64_t>dilation[i] * (w.extent[2 + i] - 1) + 1
         both = (window - 1 if padding == "same" else 0) if given is None else 2 * <int64_t>given[i]

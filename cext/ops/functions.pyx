@@ -6,7 +6,7 @@ from minigrad.engine.array cimport NOWHERE, Array, alias
 from minigrad.engine.backend cimport (
     ABS, CEIL, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF,
     ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND, RSQRT, SIGN, SQRT, SQUARE, )
-from minigrad.engine.ops.arguments cimport is_scalar, operand, refuse_bool
+from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, divide, matched, multiply, negative, reciprocal, subtract,
 )
@@ -267,8 +267,10 @@ cpdef Array power(x, y):
     tensor([ 8., 27.])
     """
     cdef Array a, out
-    if is_scalar(y) and isinstance(x, Array):
-        a = <Array>x
+    value = plain_scalar("power", y) if isinstance(x, Array) else None
+    if value is not None:
+        y = value
+        a = operand("power", x)
         if not is_float(a.code) and isinstance(y, float):
             a = cast(a, FLOAT32)
         if y == 2 and a.code != BOOL:

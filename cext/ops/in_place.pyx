@@ -2,7 +2,7 @@
 from minigrad.engine.array cimport Array, check_same_device, may_share_memory, same_shape, shape_of
 from minigrad.engine.backend cimport DIVIDE, backend
 from minigrad.engine.dtype cimport is_float
-from minigrad.engine.ops.arguments cimport is_scalar, operand, weak_code
+from minigrad.engine.ops.arguments cimport operand, plain_scalar, weak_code
 from minigrad.engine.ops.index cimport assign
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.tape cimport become, before_write, check_write, recording
@@ -30,8 +30,11 @@ cdef Array computed(str name, object operation, object x, object y):
 cdef object in_place(str name, object operation, int op, object x, object y):
     """x op= y. Where nothing is recorded a kernel writes x; else x goes on as the result."""
     cdef Array a = <Array>x, b = None, result
-    if not is_scalar(y):
-        b = operand(name, y)
+    value = plain_scalar(name, y)
+    if value is not None:
+        y = value
+    else:
+        y = b = operand(name, y)
         check_same_device(name, a, b)
         if not fits(b, a):
             raise ValueError(f"[{name}] a tensor of shape {shape_of(b)} does not fit in place into {shape_of(a)}")
@@ -59,8 +62,10 @@ cdef object in_place(str name, object operation, int op, object x, object y):
 
 cdef int filled(str op, Array x, object value) except -1:
     """Write one number everywhere."""
-    if not is_scalar(value) or weak_code(value, x.code, op) > x.code or (recording() and x.needs_grad):
-        return assign(op, x, Ellipsis, value)
+    plain = plain_scalar(op, value)
+    if plain is None or weak_code(plain, x.code) > x.code or (recording() and x.needs_grad):
+        return assign(op, x, Ellipsis, value if plain is None else plain)
+    value = plain
     check_write(op, x, False)
     try:
         backend(x).fill(x, value)

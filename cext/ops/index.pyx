@@ -1,4 +1,6 @@
 """Indexing, reading and writing: basic (views), and by integers and masks (copies), as NumPy defines it."""
+import operator
+
 from libc.stdint cimport int64_t
 
 import numpy as np
@@ -10,7 +12,7 @@ from minigrad.engine.array cimport (
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.interop cimport from_object
-from minigrad.engine.ops.arguments cimport is_scalar, one_axis, operand, scalar, weak_code
+from minigrad.engine.ops.arguments cimport is_scalar, one_axis, operand, plain_axis, plain_scalar, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport add, multiply
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, copied, dense, permuted, permuted_raw, reindexed, reshape_to, sliced, zeros,
@@ -46,9 +48,9 @@ cdef Array indices_of(str op, object index):
     return operand(op, array)
 
 
-cdef Array checked_index(str op, object index, int64_t n, int axis, int device):
-    """Integer indices as int64 from 0 to n - 1; negative ones count from the end."""
-    cdef Array i = indices_of(op, index), out
+cdef Array checked_index(str op, Array index, int64_t n, int axis, int device):
+    """Integer indices as int64 from 0 to n - 1, in memory of their own; negative ones count from the end."""
+    cdef Array i = index, out
     if is_float(i.code) or i.code == BOOL:
         if i.count:
             raise IndexError(f"[{op}] expected integer indices, got {i.dtype}")
@@ -142,11 +144,12 @@ def take(x, indices, axis=None):
     >>> mg.take(mg.tensor([10.0, 20.0, 30.0]), mg.tensor([2, 0]))
     tensor([30., 10.])
     """
-    cdef Array a = operand("take", x), index
+    axis = plain_axis("take", axis)
+    cdef Array a = operand("take", x), index = indices_of("take", indices)
     if axis is None and a.ndim_ != 1:
         raise ValueError(f"[take] expected an axis for {a.ndim_} axes")
     cdef int k = one_axis("take", 0 if axis is None else axis, a.ndim_)
-    index = checked_index("take", indices, a.extent[k], k, a.buffer.device)
+    index = checked_index("take", index, a.extent[k], k, a.buffer.device)
     cdef Array out = taken(a, k, reshape_to(index, (index.count,)))
     shape = shape_of(a)
     return out if index.ndim_ == 1 else reshape_to(out, shape[:k] + shape_of(index) + shape[k + 1:])
@@ -160,8 +163,11 @@ def numbered(str error, indices, int64_t n):
 
 
 def look_up(table, indices):
-    """The rows of a table [V, D] at indices of `numbered`, of any shape."""
-    cdef Array a = <Array?>table, i = index_for(a.buffer.device, "embedding", <Array?>indices)
+    """The rows of a table [V, D] at integers from 0 to V - 1, of any shape."""
+    cdef Array a = <Array?>table, i
+    if a.ndim_ != 2:
+        raise ValueError(f"[embedding] expected a table of shape (V, D), got {shape_of(a)}")
+    i = index_for(a.buffer.device, "embedding", numbered("[embedding] expected indices", indices, a.extent[0]))
     cdef Array out = taken(a, 0, reshape_to(i, (i.count,)))
     return out if i.ndim_ == 1 else reshape_to(out, shape_of(i) + shape_of(a)[1:])
 
@@ -215,9 +221,10 @@ def take_along_axis(x, indices, axis=-1):
     >>> mg.take_along_axis(x, mg.argsort(x), axis=1)
     tensor([[1., 2., 3.]])
     """
-    cdef Array a = operand("take_along_axis", x), index
+    axis = plain_axis("take_along_axis", axis)
+    cdef Array a = operand("take_along_axis", x), index = indices_of("take_along_axis", indices)
     cdef int k = one_axis("take_along_axis", axis, a.ndim_)
-    index = checked_index("take_along_axis", indices, a.extent[k], k, a.buffer.device)
+    index = checked_index("take_along_axis", index, a.extent[k], k, a.buffer.device)
     if index.ndim_ != a.ndim_:
         raise ValueError(f"[take_along_axis] expected indices with {a.ndim_} axes, got shape {shape_of(index)}")
     shape = []
@@ -234,7 +241,7 @@ def take_along_axis(x, indices, axis=-1):
 
 # ── order ─────────────────────────────────────────────────────────────────────────────────────────
 
-def argsort(x, axis=-1, *, descending=False, stable=True):
+def argsort(x, axis=-1, *, bint descending=False, stable=True):
     """The indices (int64) that sort x along an axis; equal elements keep their order, NaN comes last.
 
     Examples
@@ -243,6 +250,7 @@ def argsort(x, axis=-1, *, descending=False, stable=True):
     >>> mg.argsort(mg.tensor([3.0, 1.0, 2.0]))
     tensor([1, 2, 0])
     """
+    axis = plain_axis("argsort", axis)
     cdef Array a = operand("argsort", x), plain, out
     cdef int k = one_axis("argsort", axis, a.ndim_)
     order = [i for i in range(a.ndim_) if i != k] + [k]
@@ -253,7 +261,7 @@ def argsort(x, axis=-1, *, descending=False, stable=True):
     return permuted_raw(out, [order.index(i) for i in range(a.ndim_)])
 
 
-def sort(x, axis=-1, *, descending=False, stable=True):
+def sort(x, axis=-1, *, bint descending=False, stable=True):
     """x sorted along an axis; the gradient goes back to where each element came from.
 
     Examples
@@ -262,6 +270,7 @@ def sort(x, axis=-1, *, descending=False, stable=True):
     >>> mg.sort(mg.tensor([3.0, 1.0, 2.0]), descending=True)
     tensor([3., 2., 1.])
     """
+    axis = plain_axis("sort", axis)
     cdef Array a = operand("sort", x)
     cdef int k = one_axis("sort", axis, a.ndim_)
     cdef Array index = argsort(a, axis=k, descending=descending)
@@ -308,24 +317,38 @@ def unique_values(x):
 
 # ── x[key] ────────────────────────────────────────────────────────────────────────────────────────
 
-cdef tuple parse_key(str op, Array x, object key):
+cdef object plain_part(str op, object part):
+    """A part of a key as None, an ellipsis, an int, a slice of such, or an array of integers or bool."""
+    if part is None or part is Ellipsis or type(part) is int:
+        return part
+    if isinstance(part, slice):
+        try:
+            return slice(*[None if k is None else operator.index(k) for k in (part.start, part.stop, part.step)])
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"[{op}] slice indices must be integers or None or have an __index__ method") from None
+    if isinstance(part, (bool, np.bool_)) or (isinstance(part, Array) and (<Array>part).code == BOOL):
+        return operand(op, part)
+    if isinstance(part, (list, tuple)) or hasattr(part, "__array__") and not isinstance(part, np.generic):
+        return indices_of(op, part)
+    if not hasattr(part, "__index__"):
+        raise IndexError(f"[{op}] expected integers, slices, None, ..., or tensors of integers or bool, got {part!r}")
+    return part.__index__()
+
+
+cdef list plain_key(str op, object key):
+    """The parts of a key, none of which runs code of the caller's any more: x may be read from here on."""
+    return [plain_part(op, part) for part in (tuple(key) if isinstance(key, tuple) else (key,))]
+
+
+cdef tuple parse_key(str op, Array x, list parts):
     """(window spec, shape with new axes, {axis of the windowed x: index array}, where the array axes go).
 
     Basic parts become a window. An integer array stays behind as an index of its axis; a mask becomes as many.
     """
-    cdef list parts = list(key) if isinstance(key, tuple) else [key], spec = [], layout = []
+    cdef list spec = [], layout = []
+    cdef Array mask
     cdef int used = 0, axis = 0, i
     cdef int64_t n
-    for i, part in enumerate(parts):
-        if part is None or part is Ellipsis or isinstance(part, slice) or type(part) is int:
-            continue
-        if isinstance(part, (bool, np.bool_)) or (isinstance(part, Array) and (<Array>part).code == BOOL):
-            parts[i] = part = operand(op, part)
-        elif isinstance(part, (list, tuple)) or hasattr(part, "__array__") and not isinstance(part, np.generic):
-            parts[i] = indices_of(op, part)
-        elif not hasattr(part, "__index__"):
-            raise IndexError(f"[{op}] expected integers, slices, None, ..., or tensors of integers or bool, "
-                             f"got {part!r}")
     for part in parts:
         if part is None or part is Ellipsis:
             continue
@@ -360,13 +383,13 @@ cdef tuple parse_key(str op, Array x, object key):
             mask = <Array>part
             if mask.buffer.device:
                 mask = index_for(x.buffer.device, op, mask)
-            for i in range(mask.ndim):
-                if mask.shape[i] != x.extent[axis + i]:
-                    raise IndexError(f"[{op}] a mask of shape {mask.shape} does not fit axis {axis + i} of length "
+            for i in range(mask.ndim_):
+                if mask.extent[i] != x.extent[axis + i]:
+                    raise IndexError(f"[{op}] a mask of shape {shape_of(mask)} does not fit axis {axis + i} of length "
                                      f"{x.extent[axis + i]} of {shape_of(x)}")
-            if mask.ndim == 0:
+            if mask.ndim_ == 0:
                 # a 0-d mask adds an axis of length one or zero
-                number = np.zeros(int(bool(mask.item())), dtype=np.int64)
+                number = np.zeros(int(bool(alias(mask).item())), dtype=np.int64)
                 layout.append(("new", from_object(number, INT64, x.buffer.device, False)))
                 continue
             for found in nonzero(mask):
@@ -379,10 +402,9 @@ cdef tuple parse_key(str op, Array x, object key):
             axis += 1
         else:
             n = x.extent[axis]
-            value = part.__index__()
-            if value < -n or value >= n:
-                raise IndexError(f"[{op}] index {value} is out of range for axis {axis} of length {n}")
-            spec.append((value + n if value < 0 else value, 1, 1, False))
+            if part < -n or part >= n:
+                raise IndexError(f"[{op}] index {part} is out of range for axis {axis} of length {n}")
+            spec.append((part + n if part < 0 else part, 1, 1, False))
             # A number among arrays is an array index to NumPy: it only decides where the result's axes go.
             layout.append("drop")
             axis += 1
@@ -451,7 +473,8 @@ cpdef Array getitem(x, key):
             raise IndexError(f"[index] index {key} is out of range for axis 0 of length {n}")
         rest = [(0, 1, a.extent[i], True) for i in range(1, a.ndim_)]
         return sliced(a, [(key + n if key < 0 else key, 1, 1, False)] + rest)
-    spec, layout = parse_key("index", a, key)
+    parts = plain_key("index", key)
+    spec, layout = parse_key("index", a, parts)
     return read(a, spec, layout)
 
 
@@ -507,18 +530,20 @@ cpdef int setitem(x, key, value) except -1:
 cdef int assign(str op, Array a, object key, object value) except -1:
     """The same for any `op` that writes so."""
     cdef Array v, target, result, old
-    if not is_scalar(value):
-        v = beside(a, value, operand(op, value))
-    elif is_float(weak_code(value, a.code, op)) and not is_float(a.code) and not float(value).is_integer():
+    plain, parts = plain_scalar(op, value), plain_key(op, key)
+    if plain is None:
+        v = operand(op, value)
+        v = beside(a, value, v)
+    elif is_float(weak_code(plain, a.code)) and not is_float(a.code) and not float(plain).is_integer():
         raise TypeError(f"[{op}] expected a value that fits {a.dtype}, got {value!r}")
     else:
-        v = scalar(value, a.code, a.buffer.device, op)
+        v = scalar(plain, a.code, a.buffer.device, op)
     check_same_device(op, a, v)
     cdef bint recorded = recording() and (a.needs_grad or v.needs_grad)
     check_write(op, a, recorded)
     if is_float(v.code) and not is_float(a.code):
         raise TypeError(f"[{op}] expected a value of a dtype that fits {a.dtype}, got {v.dtype}")
-    spec, layout = parse_key(op, a, key)
+    spec, layout = parse_key(op, a, parts)
     old = alias(a)
     target = basic(old, spec, layout)
     part_shape = shape_of(target) if is_basic(layout) else shape_of(read(old, spec, layout, op))

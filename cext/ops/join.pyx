@@ -1,9 +1,9 @@
 """Joining tensors and taking them apart."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, shape_of
+from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, same_shape, shape_of
 from minigrad.engine.backend cimport backend
-from minigrad.engine.ops.arguments cimport one_axis, operand
+from minigrad.engine.ops.arguments cimport integer, one_axis, operand, plain_axis
 from minigrad.engine.ops.layout cimport cast, expand_dims, placed, reshape, sliced, window, zeros
 from minigrad.engine.tape cimport Node, recording, track_many
 
@@ -74,6 +74,7 @@ def concat(tensors, axis=0):
     tensor([[1, 2],
             [3, 4]])
     """
+    axis = plain_axis("concat", axis)
     parts = checked("concat", tensors)
     if axis is None:
         parts, axis = [reshape(part, -1) for part in parts], 0
@@ -99,9 +100,10 @@ def stack(tensors, axis=0):
     tensor([[1, 3],
             [2, 4]])
     """
+    axis = plain_axis("stack", axis)
     parts = checked("stack", tensors)
     for part in parts:
-        if part.shape != parts[0].shape:
+        if not same_shape(<Array>part, <Array>parts[0]):
             raise ValueError(f"[stack] expected equal shapes, got {', '.join([str(p.shape) for p in parts])}")
     cdef int k = one_axis("stack", axis, (<Array>parts[0]).ndim_ + 1)
     return concatenated([expand_dims(part, k) for part in parts], k)
@@ -135,13 +137,21 @@ cdef list pieces(Array x, int axis, list bounds, bint keep):
     return outs
 
 
+cdef int check_pieces(str op, Array x, object number) except -1:
+    """Refuse more pieces than there are elements, but for as many as cost nothing: an empty x may have any length."""
+    if number > max(x.count, 1 << 16):
+        raise ValueError(f"[{op}] expected at most {max(x.count, 1 << 16)} pieces of a tensor of shape {shape_of(x)}, "
+                         f"got {number}")
+    return 0
+
+
 def split(x, indices_or_sections, axis=0):
     """The pieces of x along an axis, as views: a number of equal ones, or cut before the given indices.
 
     Raises
     ------
     ValueError
-        If the axis does not divide into that many sections.
+        If the axis does not divide into that many sections, or for more than 65,536 of a tensor of fewer elements.
 
     Examples
     --------
@@ -149,25 +159,28 @@ def split(x, indices_or_sections, axis=0):
     >>> mg.split(mg.arange(5), [2])
     [tensor([0, 1]), tensor([2, 3, 4])]
     """
-    cdef Array a = operand("split", x)
-    cdef int k = one_axis("split", axis, a.ndim_)
-    cdef int64_t n = a.extent[k]
+    axis = plain_axis("split", axis)
+    cdef list cuts = None
     if hasattr(indices_or_sections, "__index__"):
-        sections = indices_or_sections.__index__()
-        if sections < 1 or n % sections:
-            raise ValueError(f"[split] an axis of length {n} does not divide into {sections} equal sections")
-        bounds = [i * (n // sections) for i in range(sections + 1)]
+        sections = integer("split", "number of sections", indices_or_sections)
     else:
-        bounds = [0]
+        cuts = []
         for cut in indices_or_sections if hasattr(indices_or_sections, "__iter__") else [indices_or_sections]:
             if not hasattr(cut, "__index__"):
                 raise TypeError(f"[split] expected integers, got {cut!r}")
-            cut = cut.__index__()
-            bounds.append(min(max(cut + n if cut < 0 else cut, 0), n))
-        bounds.append(n)
+            cuts.append(integer("split", "index", cut))
+    cdef Array a = operand("split", x)
+    cdef int k = one_axis("split", axis, a.ndim_)
+    cdef int64_t n = a.extent[k]
+    if cuts is None:
+        if sections < 1 or n % sections:
+            raise ValueError(f"[split] an axis of length {n} does not divide into {sections} equal sections")
+        check_pieces("split", a, sections)
+        bounds = [i * (n // sections) for i in range(sections + 1)]
+    else:
+        bounds = [0, *[min(max(cut + n if cut < 0 else cut, 0), n) for cut in cuts], n]
         if bounds != sorted(bounds):
-            raise ValueError(f"[split] expected rising indices, got {list(indices_or_sections)} for an axis of "
-                             f"length {n}")
+            raise ValueError(f"[split] expected rising indices, got {cuts} for an axis of length {n}")
     return pieces(a, k, bounds, True)
 
 
@@ -180,6 +193,8 @@ def unstack(x, axis=0):
     >>> mg.unstack(mg.tensor([[1, 2], [3, 4]]))
     (tensor([1, 2]), tensor([3, 4]))
     """
+    axis = plain_axis("unstack", axis)
     cdef Array a = operand("unstack", x)
     cdef int k = one_axis("unstack", axis, a.ndim_)
+    check_pieces("unstack", a, a.extent[k])
     return tuple(pieces(a, k, list(range(a.extent[k] + 1)), False))

@@ -5,7 +5,7 @@ Their gradients are each other: the adjoint of a slice is a placement into zeros
 from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, parse_shape, product, shape_of, view
 from minigrad.engine.backend cimport ADD, SUM, backend
 from minigrad.engine.dtype cimport BOOL, INT32, INT64, code_of, is_float, itemsize
-from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, refuse_bool
+from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, plain_axis, refuse_bool
 from minigrad.engine.tape cimport Node, recording, track, unrecorded
 
 
@@ -55,7 +55,7 @@ cdef Array converted(Array x, int code):
     return out
 
 
-def astype(x, dtype, *, copy=True):
+def astype(x, dtype, *, bint copy=True):
     """x with its elements converted to `dtype`.
 
     Floats become integers towards zero; those beyond the integers become the nearest one, and NaN becomes 0. int64
@@ -74,8 +74,8 @@ def astype(x, dtype, *, copy=True):
     >>> mg.astype(mg.tensor([1.7, -1.7]), "int32")
     tensor([ 1, -1], dtype=int32)
     """
-    cdef Array a = operand("astype", x)
     cdef int code = code_of(dtype, "astype")
+    cdef Array a = operand("astype", x)
     return converted(a, code) if a.code != code or not copy else copied(a)
 
 
@@ -126,6 +126,7 @@ cpdef Array reshape(x, shape, copy=None):
     cdef int64_t[MAX_NDIM] extent
     cdef int ndim = parse_shape(shape, extent, "reshape"), i, free = -1
     cdef int64_t known
+    cdef bint insisted = copy is False, fresh = bool(copy)
     for i in range(ndim):
         if extent[i] == -1 and free < 0:
             free, extent[i] = i, 1
@@ -136,9 +137,9 @@ cpdef Array reshape(x, shape, copy=None):
         extent[free] = a.count // known
     elif free >= 0 or known != a.count:
         raise ValueError(f"[reshape] expected a shape of {a.count} elements for {shape_of(a)}, got {shape}")
-    if copy is False and not a.packed:
+    if insisted and not a.packed:
         raise ValueError(f"[reshape] a tensor with strides {a.strides} cannot be reshaped without a copy")
-    return reshaped(copied(a) if copy else a, ndim, extent)
+    return reshaped(copied(a) if fresh else a, ndim, extent)
 
 
 # ── permute: axes in another order ────────────────────────────────────────────────────────────────
@@ -170,7 +171,8 @@ cpdef Array permute_dims(x, axes):
     (4, 2, 3)
     """
     cdef Array a = operand("permute_dims", x)
-    order = [one_axis("permute_dims", k, a.ndim_) for k in (axes if hasattr(axes, "__iter__") else (axes,))]
+    axes = plain_axis("permute_dims", tuple(axes) if hasattr(axes, "__iter__") else (axes,))
+    order = [one_axis("permute_dims", k, a.ndim_) for k in axes]
     if len(order) != a.ndim_ or len(set(order)) != a.ndim_:
         raise ValueError(f"[permute_dims] expected each of {a.ndim_} axes once, got {axes}")
     return permuted(a, order)
@@ -202,8 +204,8 @@ cpdef Array moveaxis(x, source, destination):
     (3, 4, 2)
     """
     cdef Array a = operand("moveaxis", x)
-    sources = source if isinstance(source, (tuple, list)) else (source,)
-    places = destination if isinstance(destination, (tuple, list)) else (destination,)
+    sources = plain_axis("moveaxis", source if isinstance(source, (tuple, list)) else (source,))
+    places = plain_axis("moveaxis", destination if isinstance(destination, (tuple, list)) else (destination,))
     sources = [one_axis("moveaxis", k, a.ndim_) for k in sources]
     places = [one_axis("moveaxis", k, a.ndim_) for k in places]
     if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
@@ -224,7 +226,7 @@ cpdef Array expand_dims(x, axis):
     (1, 3)
     """
     cdef Array a = operand("expand_dims", x)
-    places = axis if isinstance(axis, (tuple, list)) else (axis,)
+    places = plain_axis("expand_dims", axis if isinstance(axis, (tuple, list)) else (axis,))
     places = many_axes("expand_dims", places, a.ndim_ + <int>len(places))
     shape = list(shape_of(a))
     for k in places:
@@ -247,6 +249,7 @@ cpdef Array squeeze(x, axis=None):
     (3,)
     """
     cdef Array a = operand("squeeze", x)
+    axis = plain_axis("squeeze", axis)
     drop = [k for k in range(a.ndim_) if a.extent[<int>k] == 1] if axis is None else many_axes("squeeze", axis, a.ndim_)
     for k in drop:
         if a.extent[<int>k] != 1:
@@ -337,6 +340,7 @@ cpdef Array flip(x, axis=None):
     tensor([2, 1, 0])
     """
     cdef Array a = operand("flip", x)
+    axis = plain_axis("flip", axis)
     cdef list turned = many_axes("flip", axis, a.ndim_), spec = []
     cdef int64_t length
     cdef int k
@@ -470,15 +474,17 @@ cdef Array sum_to(Array g, tuple shape):
 cdef Array summand(str op, object x, object dtype):
     """The operand of sums and products, of the dtype asked for or, as the array API has it, no small integer."""
     cdef Array a = operand(op, x)
+    cdef int code
     if dtype is not None:
-        a = cast(a, code_of(dtype, op))
+        code = code_of(dtype, op)
+        a = cast(a, code)
         refuse_bool(op, a)
     elif a.code == BOOL or a.code == INT32:
         a = cast(a, INT64)
     return a
 
 
-def sum(x, axis=None, *, keepdims=False, dtype=None):
+def sum(x, axis=None, *, bint keepdims=False, dtype=None):
     """The sum of the elements over `axis` (an int, a tuple, or None for all).
 
     Parameters
@@ -502,5 +508,6 @@ def sum(x, axis=None, *, keepdims=False, dtype=None):
     >>> mg.sum(mg.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
     tensor([4., 6.])
     """
+    axis = plain_axis("sum", axis)
     cdef Array a = summand("sum", x, dtype)
     return summed(a, many_axes("sum", axis, a.ndim_), keepdims)

@@ -5,7 +5,7 @@ from minigrad.engine.backend cimport (
     AND, EQ, GE, GT, INVERT, LE, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, NE, OR, XOR, backend,
 )
 from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
-from minigrad.engine.ops.arguments cimport is_scalar, operand, scalar, weak_code
+from minigrad.engine.ops.arguments cimport operand, plain_scalar, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
     BOTH, FIRST, add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
 )
@@ -214,6 +214,12 @@ cpdef Array logical_xor(x, y):
     return logical("logical_xor", XOR, x, y)
 
 
+cdef object scalar_or_operand(str op, object x):
+    """A plain scalar, or a tensor."""
+    value = plain_scalar(op, x)
+    return operand(op, x) if value is None else value
+
+
 # ── choice ────────────────────────────────────────────────────────────────────────────────────────
 
 # where: y = a where c else b, da = g where c else 0, db = 0 where c else g
@@ -235,11 +241,13 @@ cpdef Array where(condition, x, y):
     >>> mg.where(mg.tensor([True, False]), 1.0, mg.tensor([5.0, 6.0]))
     tensor([1., 6.])
     """
-    cdef Array c = cast(operand("where", condition), BOOL), a, b
-    if is_scalar(x) and is_scalar(y):
-        x = scalar(x, FLOAT32 if isinstance(x, float) or isinstance(y, float) else weak_code(x, BOOL, "where"),
-                   c.buffer.device, "where")
-    first, second = matched("where", x, y)
+    cdef Array c = operand("where", condition), a, b
+    first, second = scalar_or_operand("where", x), scalar_or_operand("where", y)
+    c = cast(c, BOOL)
+    if not isinstance(first, Array) and not isinstance(second, Array):
+        first = scalar(first, FLOAT32 if type(first) is float or type(second) is float else weak_code(first, BOOL),
+                       c.buffer.device, "where")
+    first, second = matched("where", first, second)
     a, b = <Array>first, <Array>second
     check_same_device("where", c, a)
     if not same_shape(a, c):
@@ -273,6 +281,8 @@ def clip(x, min=None, max=None):
     tensor([-1. ,  0.5,  1. ])
     """
     cdef Array a = operand("clip", x), y
+    min = None if min is None else scalar_or_operand("clip", min)
+    max = None if max is None else scalar_or_operand("clip", max)
     if is_float(a.code) and is_number(min) and is_number(max):
         y = a
         for op, limit in ((MAXIMUM, min), (MINIMUM, max)):
@@ -292,15 +302,13 @@ def clip(x, min=None, max=None):
 
 cdef bint is_number(object limit):
     """Whether a limit is a scalar and not NaN, or none at all."""
-    return limit is None or is_scalar(limit) and limit == limit
+    return limit is None or not isinstance(limit, Array) and limit == limit
 
 
 cdef Array beyond(int op, Array a, object limit):
     """Where a limit replaces a: a lies on the wrong side of it, or it is NaN."""
-    if not is_scalar(limit):
-        limit = operand("clip", limit)
     cdef Array outside = compare("clip", op, a, limit)
-    if is_scalar(limit) and limit == limit:
+    if is_number(limit):
         return outside
     return logical_or(outside, limit != limit)
 

@@ -4,11 +4,17 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, INT64, is_float, itemsize
-from minigrad.engine.ops.arguments cimport float_operand, layer_bias, operand
+from minigrad.engine.ops.arguments cimport float_operand, layer_bias, operand, optional
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, squeeze, summed,
+    broadcast_shape, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, sliced, squeeze,
+    summed,
 )
 from minigrad.engine.tape cimport Node, recording, track
+
+from math import prod
+
+cdef enum:
+    TERMS = 1 << 20
 
 
 # ── product of matrices: Y = A B, dA = G Bᵀ, dB = Aᵀ G ────────────────────────────────────────────
@@ -151,16 +157,32 @@ cdef Array in_batches(Array x, tuple batch):
     return reshape_to(broadcast_shape(x, batch + (m, n)), (count, m, n))
 
 
+cdef Array terms_of(Array x, int64_t first, int64_t last):
+    """x[..., first:last, :]."""
+    cdef list spec = [(0, 1, x.extent[k], True) for k in range(x.ndim_)]
+    spec[x.ndim_ - 2] = first, 1, last - first, True
+    return sliced(x, spec)
+
+
 cdef Array integer_product(Array a, Array b):
     """Integers have no BLAS: multiply and sum. Of bools the result is whether there is a term. No gradient."""
-    from minigrad.engine.ops.arithmetic import multiply
+    from minigrad.engine.ops.arithmetic import add, multiply
     if a.ndim_ == 1:
         return squeeze(integer_product(expand_dims(a, 0), b), -2 if b.ndim_ > 1 else 0)
     if b.ndim_ == 1:
         return squeeze(integer_product(a, expand_dims(b, 1)), -1)
-    cdef Array terms = multiply(expand_dims(a, -1), expand_dims(b, -3))
-    cdef int code = terms.code
-    return cast(summed(cast(terms, INT64) if code == BOOL else terms, [terms.ndim_ - 2], False), code)
+    cdef int code = max(a.code, b.code), wide = INT64 if code == BOOL else code
+    cdef int64_t inner = a.extent[a.ndim_ - 1], first
+    cdef Array left = expand_dims(cast(a, wide), -1), right = expand_dims(cast(b, wide), -3), terms, total = None
+    # as many terms of each sum at a time as leave their products small, or no larger than the result
+    size = prod((*batch_shape(a, b), a.extent[a.ndim_ - 2], b.extent[b.ndim_ - 1]))
+    block = max(1, TERMS // max(size, 1))
+    for first in range(0, max(inner, 1), block):
+        last = min(first + block, inner)
+        terms = multiply(terms_of(left, first, last), terms_of(right, first, last))
+        terms = summed(terms, [terms.ndim_ - 2], False)
+        total = terms if total is None else add(total, terms)
+    return cast(total, code)
 
 
 # ── linear: Y = X Wᵀ + b, dX = G W, dW = Gᵀ X, db = sum of G over rows ────────────────────────────
@@ -234,11 +256,12 @@ cpdef Array linear(x, weight, bias=None):
     >>> mg.linear(mg.tensor([1.0, 2.0]), mg.tensor([[3.0, 4.0]]), mg.tensor([0.5]))
     tensor([11.5])
     """
-    cdef Array a = float_operand("linear", x), w = float_operand("linear", weight), b, rows
+    cdef Array a = operand("linear", x), w = operand("linear", weight), b = optional("linear", bias), rows
+    a, w = float_operand("linear", a), float_operand("linear", w)
     if w.ndim_ != 2 or a.ndim_ < 1 or a.extent[a.ndim_ - 1] != w.extent[1]:
         raise ValueError(f"[linear] expected x of shape (..., n) and weight of shape (m, n), got {shape_of(a)} and "
                          f"{shape_of(w)}")
-    b = layer_bias("linear", bias, a, w)
+    b = layer_bias("linear", b, a, w)
     rows = as_rows(dense(a))
     cdef Array out = with_shape(product(rows, transposed(w), None if b is None else dense(b)), a)
     track(out, b"linear", linear_backward, (2 if a.needs_grad else 0) | (1 if w.needs_grad else 0), a, w, b)

@@ -1,11 +1,13 @@
 """Row normalization: the statistics of each row, and the affine map behind them."""
+import operator
+
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, check_same_device, empty, empty_as, shape_of
+from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64
-from minigrad.engine.ops.arguments cimport float_operand, integer, number
+from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt, square
 from minigrad.engine.ops.layout cimport cast, dense, reshape_to, summed
@@ -90,23 +92,22 @@ cdef int differentiate(Node node, object composition, list inputs, Array g, list
     return 0
 
 
-cdef bint are_integers(object numbers) except -1:
-    for n in numbers:
-        if type(n) is not int and not hasattr(n, "__index__"):
-            return False
-    return True
-
-
-cdef tuple trailing_shape(str op, Array x, object normalized_shape):
-    """normalized_shape as a tuple, checked against the end of x's shape."""
+cdef tuple plain_shape(str op, object normalized_shape):
+    """normalized_shape as a tuple of ints."""
     shape = (normalized_shape,) if hasattr(normalized_shape, "__index__") else normalized_shape
-    if not isinstance(shape, (tuple, list)) or not are_integers(shape):
-        raise TypeError(f"[{op}] expected an integer or a sequence of integers normalized_shape, got "
-                        f"{normalized_shape!r}")
-    shape = tuple(shape)
-    cdef int axes = len(shape)
+    if isinstance(shape, (tuple, list)):
+        try:
+            return tuple([operator.index(n) for n in shape])
+        except (TypeError, ValueError):
+            pass
+    raise TypeError(f"[{op}] expected an integer or a sequence of integers normalized_shape, got {normalized_shape!r}")
+
+
+cdef tuple trailing_shape(str op, Array x, tuple shape):
+    """The same, checked against the end of x's shape."""
+    cdef int axes = <int>min(len(shape), MAX_NDIM + 1)
     if axes == 0:
-        raise ValueError(f"[{op}] expected a normalized_shape of at least one axis, got {normalized_shape}")
+        raise ValueError(f"[{op}] expected a normalized_shape of at least one axis, got {shape}")
     if axes > x.ndim_ or shape_of(x)[x.ndim_ - axes:] != shape:
         raise ValueError(f"[{op}] expected x of shape (..., {', '.join([str(n) for n in shape])}), got {shape_of(x)}")
     return shape
@@ -170,12 +171,13 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     >>> mg.layer_norm(mg.tensor([1.0, 2.0, 3.0]), 3, eps=0.0)
     tensor([-1.2247449,  0.       ,  1.2247449])
     """
+    x, weight, bias = operand("layer_norm", x), optional("layer_norm", weight), optional("layer_norm", bias)
+    eps, shape = number("layer_norm", "eps", eps, 0), plain_shape("layer_norm", normalized_shape)
     cdef Array a = float_operand("layer_norm", x), out, mean, rstd, gamma, beta
-    shape = trailing_shape("layer_norm", a, normalized_shape)
+    shape = trailing_shape("layer_norm", a, shape)
     cdef int axes = len(shape)
     cdef int64_t rows = rows_before(a, axes)
     gamma, beta = parameter("layer_norm", "weight", weight, shape, a), parameter("layer_norm", "bias", bias, shape, a)
-    eps = number("layer_norm", "eps", eps, 0)
     mean, rstd = empty(a.code, 1, &rows, a.buffer.device), empty(a.code, 1, &rows, a.buffer.device)
     out = empty_as(a, a.code)
     if a.count:
@@ -236,14 +238,15 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
     >>> mg.rms_norm(mg.tensor([1.0, 7.0]), 2, eps=0.0)
     tensor([0.2, 1.4])
     """
+    x, weight, shape = operand("rms_norm", x), optional("rms_norm", weight), plain_shape("rms_norm", normalized_shape)
+    eps = None if eps is None else number("rms_norm", "eps", eps, 0)
     cdef Array a = float_operand("rms_norm", x), out, rstd, gamma
-    shape = trailing_shape("rms_norm", a, normalized_shape)
+    shape = trailing_shape("rms_norm", a, shape)
     cdef int axes = len(shape)
     cdef int64_t rows = rows_before(a, axes)
     gamma = parameter("rms_norm", "weight", weight, shape, a)
     if eps is None:
         eps = 2.0**-23 if a.code == FLOAT32 else 2.0**-52
-    eps = number("rms_norm", "eps", eps, 0)
     rstd = empty(a.code, 1, &rows, a.buffer.device)
     out = empty_as(a, a.code)
     if a.count:
@@ -277,13 +280,12 @@ cdef int group_norm_backward(Node node, Array g) except -1:
     return send_all(node, (dx, dweight, dbias))
 
 
-cdef Array grouped(str op, const char* name, Array a, int64_t groups, object weight, object bias, object eps):
+cdef Array grouped(str op, const char* name, Array a, int64_t groups, object weight, object bias, double eps):
     """Both operations: the groups of a's channels, which are axis 1."""
     cdef Array out, mean, rstd, gamma, beta
     cdef int64_t rows = a.extent[0] * groups
     shape = (a.extent[1],)
     gamma, beta = parameter(op, "weight", weight, shape, a), parameter(op, "bias", bias, shape, a)
-    eps = number(op, "eps", eps, 0)
     mean, rstd = empty(FLOAT64, 1, &rows, a.buffer.device), empty(FLOAT64, 1, &rows, a.buffer.device)
     out = empty_as(a, a.code)
     if a.count:
@@ -328,10 +330,12 @@ def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
     >>> mg.group_norm(mg.tensor([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0)
     tensor([[-1.,  1., -1.,  1.]])
     """
+    cdef int64_t groups = integer("group_norm", "num_groups", num_groups)
+    x, weight, bias = operand("group_norm", x), optional("group_norm", weight), optional("group_norm", bias)
+    eps = number("group_norm", "eps", eps, 0)
     cdef Array a = float_operand("group_norm", x)
     if a.ndim_ < 2:
         raise ValueError(f"[group_norm] expected x of shape (N, C, ...), got {shape_of(a)}")
-    cdef int64_t groups = integer("group_norm", "num_groups", num_groups)
     if groups < 1 or a.extent[1] % groups:
         raise ValueError(f"[group_norm] expected a number of groups that divides the {a.extent[1]} channels, "
                          f"got {groups}")
@@ -374,6 +378,8 @@ def instance_norm(x, weight=None, bias=None, eps=1e-5):
     tensor([[[-1.,  1.],
              [-1.,  1.]]])
     """
+    x, weight, bias = operand("instance_norm", x), optional("instance_norm", weight), optional("instance_norm", bias)
+    eps = number("instance_norm", "eps", eps, 0)
     cdef Array a = float_operand("instance_norm", x)
     if a.ndim_ < 3:
         raise ValueError(f"[instance_norm] expected x of shape (N, C, ...) with three axes or more, got {shape_of(a)}")

@@ -55,7 +55,7 @@ cdef int run(str rule, list params, list grads, list s1, list s2, list s3, dict 
     return 0
 
 
-def sgd_step(list params, list grads, list momenta, double lr, double momentum=0.0, double dampening=0.0,
+def sgd_step(list params, list grads, list momenta or None, double lr, double momentum=0.0, double dampening=0.0,
              bint nesterov=False, double weight_decay=0.0, bint first=False):
     """One step of stochastic gradient descent; `first` sets the momenta instead of decaying them."""
     run("sgd", params, grads, momenta, None, None, {
@@ -63,7 +63,7 @@ def sgd_step(list params, list grads, list momenta, double lr, double momentum=0
         "first": first})
 
 
-def adam_step(list params, list grads, list m, list v, list max_v, double lr, double beta1, double beta2, double eps,
+def adam_step(list params, list grads, list m, list v, list max_v or None, double lr, double beta1, double beta2, double eps,
               double weight_decay, bint decoupled, long step):
     """Step number `step` (from 1) of Adam, or of AdamW if `decoupled`; `max_v` is AMSGrad's, or None."""
     run("adam", params, grads, m, v, max_v, {
@@ -71,7 +71,7 @@ def adam_step(list params, list grads, list m, list v, list max_v, double lr, do
         "correction1": 1 - beta1 ** step, "correction2": 1 - beta2 ** step})
 
 
-def rmsprop_step(list params, list grads, list v, list momenta, list means, double lr, double alpha, double eps,
+def rmsprop_step(list params, list grads, list v, list momenta or None, list means or None, double lr, double alpha, double eps,
                  double weight_decay, double momentum):
     """One step of RMSprop; `momenta` and `means` (centered) may be None."""
     run("rmsprop", params, grads, v, momenta, means, {

@@ -5,7 +5,7 @@ from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, shape_of, t
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.dtype cimport INT64
-from minigrad.engine.ops.arguments cimport float_operand, number, pair
+from minigrad.engine.ops.arguments cimport float_operand, number, operand, pair
 from minigrad.engine.ops.index cimport taken_along
 from minigrad.engine.ops.layout cimport dense, reshape_to
 from minigrad.engine.tape cimport Node, recording, track
@@ -68,7 +68,7 @@ cdef int max_pool2d_backward(Node node, Array g) except -1:
     return node.send(0, dx)
 
 
-cpdef Array max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
+cpdef Array max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, bint ceil_mode=False):
     """The largest element of each window of each channel.
 
     ``y[n, c, i, j] = max over k, l of x[n, c, i s - p + k d, j s - p + l d]``, over the elements of the window that lie
@@ -109,12 +109,13 @@ cpdef Array max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_
     >>> F.max_pool2d(mg.tensor([[[1.0, 2.0, 7.0, 0.0], [4.0, 3.0, 0.0, 0.0]]]), 2)
     tensor([[[4., 7.]]])
     """
-    cdef Array a = images("max_pool2d", x), out
+    cdef Array a = operand("max_pool2d", x), out
     cdef tuple kernel = pair("max_pool2d", "kernel_size", kernel_size, 1)
     cdef tuple step = kernel if stride is None else pair("max_pool2d", "stride", stride, 1)
     cdef tuple pad = pair("max_pool2d", "padding", padding, 0), apart = pair("max_pool2d", "dilation", dilation, 1)
     cdef int64_t[2] size
     cdef int i
+    a = images("max_pool2d", a)
     for i in range(2):
         size[i] = windows("max_pool2d", a.extent[a.ndim_ - 2 + i], kernel[i], step[i], pad[i], apart[i], ceil_mode)
         refuse_empty(size[i], a.extent[a.ndim_ - 2 + i], step[i], pad[i], apart[i])
@@ -168,32 +169,52 @@ cdef Array spread(Array g, Array rows, Array columns, double divisor, int64_t he
     return out
 
 
-# What `bounds` sent to GPUs: to send it again in every step would be to wait for the GPU in every step.
+# What `on_device` sent to GPUs: to send it again in every step would be to wait for the GPU in every step.
 cdef dict sent = {}
 cdef int SENT = 64
 
 
-cdef Array bounds(list spans, int device):
-    """[n, 3] int64: begin, end and length of the windows along an axis."""
-    cdef tuple key = (device, *spans)
-    cdef int64_t[2] extent = [len(spans), 3]
-    cdef Array out
-    cdef int64_t* to
-    if device and key in sent:
-        return sent[key]
-    out = empty(INT64, 2, extent, 0)
-    to = <int64_t*>out.data
-    for begin, end, length in spans:
-        to[0], to[1], to[2] = begin, end, length
+cdef Array moving(int64_t n, int64_t length, int64_t kernel, int64_t stride, int64_t pad, bint padded, int device):
+    """[n, 3] int64: begin, end and length of the windows that move over an axis."""
+    cdef int64_t[2] extent = [n, 3]
+    cdef Array out = empty(INT64, 2, extent, 0)
+    cdef int64_t* to = <int64_t*>out.data
+    cdef int64_t begin = -pad, end, i
+    for i in range(n):
+        end = min(begin + kernel, length + pad)
+        to[0], to[1] = max(begin, 0), min(end, length)
+        to[2] = end - begin if padded else to[1] - to[0]
+        begin += stride
         to += 3
-    if device:
+    return on_device(out, device)
+
+
+cdef Array even(int64_t n, int64_t length, int device):
+    """The same for n windows that cover an axis evenly: from floor(i length / n) to ceil((i + 1) length / n)."""
+    cdef int64_t[2] extent = [n, 3]
+    cdef Array out = empty(INT64, 2, extent, 0)
+    cdef int64_t* to = <int64_t*>out.data
+    cdef int64_t whole = length // n, rest = length % n, i       # i length overflows where i rest does not: n < 2**31
+    for i in range(n):
+        to[0] = i * whole + i * rest // n
+        to[1] = (i + 1) * whole + ((i + 1) * rest + n - 1) // n
+        to[2] = to[1] - to[0]
+        to += 3
+    return on_device(out, device)
+
+
+cdef Array on_device(Array table, int device):
+    if device == 0:
+        return table
+    cdef tuple key = (device, table.numpy().tobytes())
+    if key not in sent:
         if len(sent) == SENT:
             sent.clear()
-        out = sent[key] = transferred(out, device)
-    return out
+        sent[key] = transferred(table, device)
+    return sent[key]
 
 
-cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, bint ceil_mode=False, bint count_include_pad=True,
                        divisor_override=None):
     """The mean of each window of each channel.
 
@@ -235,7 +256,7 @@ cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, 
     >>> F.avg_pool2d(mg.tensor([[[1.0, 2.0, 7.0, 0.0], [4.0, 5.0, 0.0, 0.0]]]), 2)
     tensor([[[3.  , 1.75]]])
     """
-    cdef Array a = images("avg_pool2d", x)
+    cdef Array a = operand("avg_pool2d", x)
     cdef tuple kernel = pair("avg_pool2d", "kernel_size", kernel_size, 1)
     cdef tuple step = kernel if stride is None else pair("avg_pool2d", "stride", stride, 1)
     cdef tuple pad = pair("avg_pool2d", "padding", padding, 0)
@@ -245,15 +266,11 @@ cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, 
         divisor_override = number("avg_pool2d", "divisor_override", divisor_override)
         if divisor_override == 0:
             raise ValueError("[avg_pool2d] expected a divisor_override other than 0, got 0")
+    a = images("avg_pool2d", a)
     for i in range(2):
         length = a.extent[a.ndim_ - 2 + i]
-        spans = []
-        for k in range(windows("avg_pool2d", length, kernel[i], step[i], pad[i], 1, ceil_mode)):
-            begin = k * step[i] - pad[i]
-            end = min(begin + kernel[i], length + pad[i])
-            inner = max(begin, 0), min(end, length)
-            spans.append((*inner, end - begin if count_include_pad else inner[1] - inner[0]))
-        found.append(bounds(spans, a.buffer.device))
+        n = windows("avg_pool2d", length, kernel[i], step[i], pad[i], 1, ceil_mode)
+        found.append(moving(n, length, kernel[i], step[i], pad[i], count_include_pad, a.buffer.device))
     return averaged(a, found[0], found[1], 0 if divisor_override is None else divisor_override)
 
 
@@ -286,13 +303,14 @@ cpdef Array adaptive_avg_pool2d(x, output_size):
     >>> F.adaptive_avg_pool2d(mg.tensor([[[1.0, 2.0, 6.0]]]), (1, 2))
     tensor([[[1.5, 4. ]]])
     """
-    cdef Array a = images("adaptive_avg_pool2d", x)
+    cdef Array a = operand("adaptive_avg_pool2d", x)
     cdef list found = []
-    cdef tuple lengths = (a.extent[a.ndim_ - 2], a.extent[a.ndim_ - 1])
-    sizes = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size, output_size)
-    if len(sizes) == 2:
-        sizes = tuple([length if n is None else n for n, length in zip(sizes, lengths)])
-    for n, length in zip(pair("adaptive_avg_pool2d", "output_size", sizes, 1), lengths):
-        edges = [(k * length // n, ((k + 1) * length + n - 1) // n) for k in range(n)]
-        found.append(bounds([(begin, end, end - begin) for begin, end in edges], a.buffer.device))
+    cdef int i
+    given = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size, output_size)
+    sizes = pair("adaptive_avg_pool2d", "output_size", tuple([1 if n is None else n for n in given]), 1)
+    a = images("adaptive_avg_pool2d", a)
+    for i in range(2):
+        length = a.extent[a.ndim_ - 2 + i]
+        n = length if given[i] is None else sizes[i]
+        found.append(even(n, length, a.buffer.device))
     return averaged(a, found[0], found[1], 0)

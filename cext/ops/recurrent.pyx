@@ -2,11 +2,11 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, check_same_device, empty, shape_of, view
+from minigrad.engine.array cimport Array, alias, check_same_device, device_name, empty, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.dtype cimport BOOL, INT64, is_float
-from minigrad.engine.ops.arguments cimport float_operand, number, operand
+from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
 from minigrad.engine.ops.layout cimport (
     cast, copied, dense, expand_dims, matrix_transpose, permuted_raw, reshaped, summed, zeros,
 )
@@ -38,9 +38,9 @@ cdef class Cell:
     cdef readonly double eps        # of the norm of the state's share or of the sum
     cdef readonly double eps_c      # of the norm of the cell state
 
-    def __init__(self, kind, norm=None, sizes=(), norm_cell=False, carry_norm=False, swap=False, slope=0.0,
-                 eps=1e-5, eps_c=1e-5):
-        self.kind, self.norm, self.sizes = kind, norm, tuple(sizes)
+    def __cinit__(self, kind, norm=None, sizes=(), norm_cell=False, carry_norm=False, swap=False, slope=0.0,
+                  eps=1e-5, eps_c=1e-5):
+        self.kind, self.norm, self.sizes = kind, norm, tuple([integer("recurrent", "size", n) for n in sizes])
         self.eps, self.eps_c = number("recurrent", "eps", eps, 0), number("recurrent", "eps_c", eps_c, 0)
         self.norm_cell, self.carry_norm, self.swap, self.slope = norm_cell, carry_norm, swap, slope
         if (kind, norm) not in KINDS:
@@ -69,7 +69,7 @@ cdef class Lengths:
     cdef readonly Array values      # int64 [N]
     cdef readonly int64_t steps, shortest
 
-    def __init__(self, lengths, int64_t steps, int64_t batch, str op="recurrent", device=None):
+    def __cinit__(self, lengths, int64_t steps, int64_t batch, str op="recurrent", device=None):
         cdef Array a
         try:
             a = operand(op, lengths)
@@ -79,10 +79,11 @@ cdef class Lengths:
             raise ValueError(f"[{op}] expected {batch} lengths, got {a.dtype} of shape {a.shape}")
         if batch and (is_float(a.code) or a.code == BOOL):
             raise TypeError(f"[{op}] expected lengths of int32 or int64, got {a.dtype}")
-        low, high = (int(a.min()), int(a.max())) if batch else (0, 0)
+        self.values = copied(alias(cast(a, INT64)))     # before the check: the caller's may change at any time
+        low, high = (int(self.values.min()), int(self.values.max())) if batch else (0, 0)
         if low < 0 or high > steps:
             raise ValueError(f"[{op}] expected lengths from 0 to {steps}, got {low if low < 0 else high}")
-        self.values = copied(cast(a, INT64)).to(device)  # the caller's may change before backward
+        self.values = self.values.to(device)
         self.steps, self.shortest = steps, low
 
     def __repr__(self):
@@ -307,8 +308,8 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     tensor([1., 2., 3.])
     """
     cdef str op = OPS[cell.kind]
-    cdef list inputs = [x, h, c, weight, bias, gamma, beta, gamma_c, beta_c]
-    cdef Array a = float_operand(op, x), first, mask = None
+    cdef list inputs = [optional(op, given) for given in (x, h, c, weight, bias, gamma, beta, gamma_c, beta_c)]
+    cdef Array a = float_operand(op, inputs[0]), first, mask = None
     cdef Lengths ends = None
     cdef bint wanted = False
     cdef int i
@@ -324,7 +325,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     gates = GATES[cell.kind]
     if a.ndim_ != 3 or a.extent[0] < 1 or a.extent[2] < 1 or a.extent[2] % gates:
         raise ValueError(f"[{op}] expected a projected input (T, N, {gates} H) with T and H at least 1, got {a.shape}")
-    T, N, columns = a.shape
+    T, N, columns = shape_of(a)
     H = columns // gates
     state, column, of_c = (N, H), (columns,), (H,)
     shapes = (None, state, state, (columns, H), column, column, column, of_c, of_c)
@@ -338,7 +339,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     if (cell.kind == "lstm") != (c is not None):
         raise ValueError(f"[{op}] expected a first cell state c for an LSTM and for no other, got {c}")
     if lengths is not None:
-        ends = lengths if isinstance(lengths, Lengths) else Lengths(lengths, T, N, op, a.device)
+        ends = lengths if isinstance(lengths, Lengths) else Lengths(lengths, T, N, op, device_name(a.buffer.device))
         if (ends.steps, shape_of(ends.values)) != (T, (N,)):
             raise ValueError(f"[{op}] expected lengths of {N} samples of {T} steps, got {ends}")
         mask = ends.values

@@ -6,7 +6,7 @@ from minigrad.engine.array cimport Array, alias, empty_as, shape_of
 from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, SQRT, backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.dtype cimport BOOL, INT64
-from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one_axis, operand
+from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one_axis, operand, plain_axis
 from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
 from minigrad.engine.ops.functions cimport exp, square
 from minigrad.engine.ops.layout cimport (
@@ -36,7 +36,7 @@ cdef int64_t length(Array x, list axes):
 
 # ── mean: y = sum x / n, dx = g / n ───────────────────────────────────────────────────────────────
 
-def mean(x, axis=None, *, keepdims=False):
+def mean(x, axis=None, *, bint keepdims=False):
     """The arithmetic mean over `axis` (an int, a tuple, or None for all), of floats.
 
     Examples
@@ -45,6 +45,7 @@ def mean(x, axis=None, *, keepdims=False):
     >>> mg.mean(mg.tensor([[1.0, 2.0], [3.0, 6.0]]), axis=1)
     tensor([1.5, 4.5])
     """
+    axis = plain_axis("mean", axis)
     cdef Array a = float_operand("mean", x)
     axes = many_axes("mean", axis, a.ndim_)
     cdef int64_t n = length(a, axes)
@@ -74,9 +75,11 @@ cdef int var_backward(Node node, Array g) except -1:
 
 
 cdef Array variance(str name, object x, object axis, object correction, bint keepdims):
+    axis = plain_axis(name, axis)
+    cdef double divisor = number(name, "correction", correction)
     cdef Array a = float_operand(name, x), plain
     axes = many_axes(name, axis, a.ndim_)
-    cdef double divisor = length(a, axes) - <double>number(name, "correction", correction)
+    divisor = length(a, axes) - divisor
     cdef Array center = reduced(a, axes, True, a.code), squares = reduced(a, axes, keepdims, a.code)
     plain, outer, n, inner = reduction(a, axes)
     backend(a).moments(outer, n, inner, plain, center, squares)
@@ -88,7 +91,7 @@ cdef Array variance(str name, object x, object axis, object correction, bint kee
     return out
 
 
-def var(x, axis=None, *, correction=0, keepdims=False):
+def var(x, axis=None, *, correction=0, bint keepdims=False):
     """The variance over `axis`: the mean squared deviation from the mean, in two passes.
 
     Parameters
@@ -116,7 +119,7 @@ cdef int std_backward(Node node, Array g) except -1:
     return node.send(0, where(still, 0, divide(g, multiply(where(still, 1, y), 2))))
 
 
-def std(x, axis=None, *, correction=0, keepdims=False):
+def std(x, axis=None, *, correction=0, bint keepdims=False):
     """The square root of the variance; see `var`. Its gradient is 0 where all elements are equal.
 
     Examples
@@ -168,7 +171,7 @@ cdef Array cut(Array x, int64_t start, int64_t stop):
     return getitem(x, (Ellipsis, slice(start, stop)))
 
 
-def prod(x, axis=None, *, keepdims=False, dtype=None):
+def prod(x, axis=None, *, bint keepdims=False, dtype=None):
     """The product of the elements over `axis`; the gradient is right also where elements are 0.
 
     Parameters
@@ -186,6 +189,7 @@ def prod(x, axis=None, *, keepdims=False, dtype=None):
     >>> mg.prod(mg.tensor([2.0, 3.0, 4.0]))
     tensor(24.)
     """
+    axis = plain_axis("prod", axis)
     cdef Array a = summand("prod", x, dtype), plain
     axes = many_axes("prod", axis, a.ndim_)
     cdef Array out = reduced(a, axes, keepdims, a.code)
@@ -207,6 +211,7 @@ cdef int extremum_backward(Node node, Array g) except -1:
 
 
 cdef Array extremum(str name, int op, object x, object axis, bint keepdims):
+    axis = plain_axis(name, axis)
     cdef Array a = operand(name, x), plain
     axes = many_axes(name, axis, a.ndim_)
     if length(a, axes) == 0:
@@ -219,7 +224,7 @@ cdef Array extremum(str name, int op, object x, object axis, bint keepdims):
     return out
 
 
-def max(x, axis=None, *, keepdims=False):
+def max(x, axis=None, *, bint keepdims=False):
     """The largest element over `axis`; NaN if there is one. Elements that tie share the gradient equally.
 
     Examples
@@ -231,7 +236,7 @@ def max(x, axis=None, *, keepdims=False):
     return extremum("max", MAX, x, axis, keepdims)
 
 
-def min(x, axis=None, *, keepdims=False):
+def min(x, axis=None, *, bint keepdims=False):
     """The smallest element over `axis`; NaN if there is one. Elements that tie share the gradient equally.
 
     Examples
@@ -244,6 +249,7 @@ def min(x, axis=None, *, keepdims=False):
 
 
 cdef Array position(str name, int op, object x, object axis, bint keepdims):
+    axis = plain_axis(name, axis)
     cdef Array a = operand(name, x), plain
     axes = many_axes(name, axis, a.ndim_) if axis is None else [one_axis(name, axis, a.ndim_)]
     if length(a, axes) == 0:
@@ -255,7 +261,7 @@ cdef Array position(str name, int op, object x, object axis, bint keepdims):
     return out
 
 
-def argmax(x, axis=None, *, keepdims=False):
+def argmax(x, axis=None, *, bint keepdims=False):
     """The index (int64) of the first largest element along one axis, or in row-major order if None.
 
     Examples
@@ -267,7 +273,7 @@ def argmax(x, axis=None, *, keepdims=False):
     return position("argmax", ARGMAX, x, axis, keepdims)
 
 
-def argmin(x, axis=None, *, keepdims=False):
+def argmin(x, axis=None, *, bint keepdims=False):
     """The index (int64) of the first smallest element along one axis, or in row-major order if None.
 
     Examples
@@ -280,6 +286,7 @@ def argmin(x, axis=None, *, keepdims=False):
 
 
 cdef Array decide(str name, int op, object x, object axis, bint keepdims):
+    axis = plain_axis(name, axis)
     cdef Array a = cast(operand(name, x), BOOL), plain
     axes = many_axes(name, axis, a.ndim_)
     cdef Array out = reduced(a, axes, keepdims, BOOL)
@@ -289,7 +296,7 @@ cdef Array decide(str name, int op, object x, object axis, bint keepdims):
     return out
 
 
-def any(x, axis=None, *, keepdims=False):
+def any(x, axis=None, *, bint keepdims=False):
     """Whether any element over `axis` is nonzero.
 
     Examples
@@ -301,7 +308,7 @@ def any(x, axis=None, *, keepdims=False):
     return decide("any", ANY, x, axis, keepdims)
 
 
-def all(x, axis=None, *, keepdims=False):
+def all(x, axis=None, *, bint keepdims=False):
     """Whether all elements over `axis` are nonzero.
 
     Examples
@@ -322,7 +329,7 @@ cdef int logsumexp_backward(Node node, Array g) except -1:
     return node.send(0, multiply(spread(g, kept, shape), exp(subtract(x, spread(y, kept, shape)))))
 
 
-def logsumexp(x, axis=None, *, keepdims=False):
+def logsumexp(x, axis=None, *, bint keepdims=False):
     """log of the sum of the exponentials over `axis`, without overflow.
 
     Examples
@@ -331,6 +338,7 @@ def logsumexp(x, axis=None, *, keepdims=False):
     >>> mg.logsumexp(mg.tensor([1000.0, 1000.0]))
     tensor(1000.6932)
     """
+    axis = plain_axis("logsumexp", axis)
     cdef Array a = float_operand("logsumexp", x), plain
     axes = many_axes("logsumexp", axis, a.ndim_)
     rest = [k for k in range(a.ndim_) if k not in axes]
@@ -349,7 +357,7 @@ cdef int cumulative_sum_backward(Node node, Array g) except -1:
     return node.send(0, flip(cumulative_sum(flip(g, k), axis=k), k))
 
 
-def cumulative_sum(x, axis=None, *, dtype=None, include_initial=False):
+def cumulative_sum(x, axis=None, *, dtype=None, bint include_initial=False):
     """Running sums along an axis (which may be omitted in one dimension).
 
     Parameters
@@ -367,13 +375,15 @@ def cumulative_sum(x, axis=None, *, dtype=None, include_initial=False):
     >>> mg.cumulative_sum(mg.tensor([1.0, 2.0, 3.0]))
     tensor([1., 3., 6.])
     """
+    axis = plain_axis("cumulative_sum", axis)
     cdef Array a = summand("cumulative_sum", x, dtype), plain
     if axis is None and a.ndim_ != 1:
         raise ValueError(f"[cumulative_sum] expected an axis for {a.ndim_} axes")
     cdef int k = one_axis("cumulative_sum", 0 if axis is None else axis, a.ndim_)
     cdef Array out = empty_as(a, a.code)
     plain, outer, n, inner = reduction(a, [k])
-    backend(a).cumulative_sum(outer, n, inner, plain, out)
+    if a.count:     # of rows without elements there may be any number
+        backend(a).cumulative_sum(outer, n, inner, plain, out)
     track(out, b"cumulative_sum", cumulative_sum_backward, 0, a, None, None, k)
     if include_initial:
         from minigrad.engine.ops.join import concat

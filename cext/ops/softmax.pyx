@@ -6,12 +6,13 @@ from minigrad.engine.array cimport Array, alias, check_same_device, empty, empty
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.dtype cimport BOOL, INT64, is_float
-from minigrad.engine.ops.arguments cimport float_operand, integer, number, one_axis, operand
+from minigrad.engine.ops.arguments cimport float_operand, integer, number, one_axis, operand, optional, plain_axis
 from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport exp
 from minigrad.engine.ops.index cimport beside, taken, taken_along
 from minigrad.engine.ops.layout cimport (
-    broadcast_shape, cast, dense, expand_dims, permuted, permuted_raw, reshape_to, squeeze, summed,
+    broadcast_shape, cast, dense, expand_dims, permuted, permuted_raw, reshape_to, sliced, squeeze,
+    summed,
 )
 from minigrad.engine.ops.logic cimport equal, not_equal, where
 from minigrad.engine.tape cimport Node, recording, track
@@ -63,6 +64,7 @@ cdef Array rows_backward(bint log, Array y, Array g, int axis):
 
 
 cdef Array rows_forward(str name, bint log, object x, object axis):
+    axis = plain_axis(name, axis)
     cdef Array a = float_operand(name, x), plain, out
     cdef int k = one_axis(name, axis, a.ndim_)
     plain = rows_last(a, k)
@@ -136,8 +138,7 @@ cdef int cross_entropy_backward(Node node, Array g) except -1:
 
 
 cdef Array first_of(Array g):
-    from minigrad.engine.ops.layout import reshape
-    return reshape(g[:1], 1)
+    return sliced(g, [(0, 1, 1, True)])
 
 
 def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
@@ -184,10 +185,12 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     >>> mg.cross_entropy(mg.tensor([[0.0, 0.0]]), mg.tensor([1]))
     tensor(0.6931472)
     """
-    cdef Array z = float_operand("cross_entropy", input), w
-    cdef Array labels = beside(z, target, operand("cross_entropy", target))
-    cdef Array loss, lse
     cdef int64_t rows, width, ignore = integer("cross_entropy", "ignore_index", ignore_index)
+    label_smoothing = number("cross_entropy", "label_smoothing", label_smoothing, 0, 1)
+    weight = optional("cross_entropy", weight)
+    cdef Array z = operand("cross_entropy", input), labels = operand("cross_entropy", target), w, loss, lse
+    z = float_operand("cross_entropy", z)
+    labels = beside(z, target, labels)
     cdef int axis = 1 if z.ndim_ > 1 else 0     # that of the classes
     given = is_float(labels.code) and same_shape(labels, z) and z.ndim_ > 0
     shape = shape_of(z)[:axis] + shape_of(z)[axis + 1:]
@@ -199,7 +202,6 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
             raise ValueError("[cross_entropy] expected probabilities, got NaN among them")
     else:
         check_class_labels("cross_entropy", True, z, labels, axis, reduction)
-    label_smoothing = number("cross_entropy", "label_smoothing", label_smoothing, 0, 1)
     w = class_weight("cross_entropy", weight, z, axis)
     width = z.extent[axis]
     rows = labels.count if not given else z.count // width if width else 0
@@ -325,10 +327,12 @@ def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"
     >>> F.nll_loss(mg.tensor([[-1.0, -2.0], [-3.0, -4.0]]), mg.tensor([0, 1]), reduction="none")
     tensor([1., 4.])
     """
-    cdef Array x = float_operand("nll_loss", log_probs), target = beside(x, labels, operand("nll_loss", labels))
-    cdef Array w, flat, kept, safe, loss
-    cdef int axis = 1 if x.ndim_ > 1 else 0
     cdef int64_t ignore = integer("nll_loss", "ignore_index", ignore_index)
+    weight = optional("nll_loss", weight)
+    cdef Array x = operand("nll_loss", log_probs), target = operand("nll_loss", labels), w, flat, kept, safe, loss
+    x = float_operand("nll_loss", x)
+    target = beside(x, labels, target)
+    cdef int axis = 1 if x.ndim_ > 1 else 0
     shape = shape_of(x)[:axis] + shape_of(x)[axis + 1:]
     check_class_labels("nll_loss", False, x, target, axis, reduction)
     w = class_weight("nll_loss", weight, x, axis)

@@ -78,11 +78,8 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
             raise TypeError(f"[embedding] expected a tensor, got {kind_of(x)}")
     if indices.dtype.kind != "i":
         raise TypeError(f"[embedding] expected integer indices, got {indices.dtype}")
-    if weight.ndim != 2:
-        raise ValueError(f"[embedding] expected a table of shape (V, D), got {weight.shape}")
-    indices = numbered("[embedding] expected indices", indices, weight.shape[0])
-    padding = padding_row("embedding", padding_idx, weight.shape[0])
     rows = look_up(weight, indices)
+    padding = padding_row("embedding", padding_idx, weight.shape[0])
     if padding is None or not weight.requires_grad:
         return rows
     indices = indices.to(weight.device)

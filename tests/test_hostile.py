@@ -1,0 +1,645 @@
+"""Arguments whose conversion runs code that pulls the tensors from under the operation, sequences that lie about their
+length, tensors that were never initialized, and sizes that overflow: each ends in a result or in a Python exception.
+
+What goes wrong here kills the process, so the cases of one test run in a child, which names each before it begins.
+"""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+import minigrad.nn.functional as F
+from checks import refuses
+from minigrad.engine import array, backend, backward, cpu, inspection, tape
+from minigrad.engine import tensor as engine_tensor
+from minigrad.engine.ops import index, optimizer, recurrent
+
+# ── a child that runs cases ───────────────────────────────────────────────────────────────────────
+
+
+def survives(group):
+    """Run the cases of a group in a child process, which must come to its end; returns how each of them ended.
+
+    The child takes all but small memory from the system and gives it back at once: whoever reads it later dies.
+    """
+    path = os.pathsep.join([*sys.path, os.path.dirname(__file__)])
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import test_hostile; test_hostile.run({group!r})"],
+        env=os.environ | {"PYTHONPATH": path, "MALLOC_MMAP_THRESHOLD_": "65536"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        try:
+            out, errors = child.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            out, errors = child.communicate()
+    lines = out.splitlines()
+    assert child.returncode == 0, f"ended with {child.returncode} in {lines[-1:]}\n{errors}"
+    return dict(line.rsplit(" -> ", 1) for line in lines)
+
+
+def run(group):
+    """What the child does: every case by name, and how it ended."""
+    for name, case in GROUPS[group]().items():
+        print(name, end=" -> ", flush=True)
+        try:
+            result = case()
+            for y in result if isinstance(result, (list, tuple)) else [result]:
+                if isinstance(y, mg.Tensor):
+                    y.detach().sum()  # reads every element
+        except Exception as error:
+            print(type(error).__name__, flush=True)
+        else:
+            print("result", flush=True)
+
+
+GROUPS = {}
+REFUSALS = ("IndexError", "ValueError", "TypeError", "OverflowError", "MemoryError", "BufferError", "GradientError")
+
+
+def group(function):
+    GROUPS[function.__name__] = function
+    return function
+
+
+# ── conversions that change the tensor ────────────────────────────────────────────────────────────
+
+N = 256  # N x N floats are mapped memory: to touch it after it was given back is a segmentation fault
+
+BECOMES = {
+    "one element": lambda: mg.zeros((1, 1)),
+    "a scalar": lambda: mg.zeros(()),
+    "integers": lambda: mg.zeros((1, 1), dtype="int64"),
+    "float64": lambda: mg.zeros((N, N // 2), dtype="float64"),
+    "empty": lambda: mg.zeros((0, 0, 0)),
+}
+
+
+class Evil:
+    """A number, a truth value, a sequence or an array, which on its way lets x become another tensor."""
+
+    def __init__(self, x, become, value):
+        self.x, self.become, self.value = x, become, value
+
+    def spring(self):
+        self.x.set_(self.become())
+        mg.empty_cache()
+        return self.value
+
+    def __index__(self):
+        return int(self.spring())
+
+    def __float__(self):
+        return float(self.spring())
+
+    def __bool__(self):
+        return bool(self.spring())
+
+    def __iter__(self):
+        return iter(self.spring())
+
+    def __len__(self):
+        return len(self.spring())
+
+    def __getitem__(self, k):
+        return self.spring()[k]
+
+
+class EvilArray(Evil):
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.spring())
+
+
+class EvilFloat(float):
+    def __float__(self):
+        self.evil.spring()
+        return 1.0
+
+    def __bool__(self):
+        return self.evil.spring() is not None
+
+    __eq__ = __lt__ = __gt__ = __le__ = __ge__ = lambda self, other: bool(self)
+    __hash__ = None
+
+
+class EvilInt(int):
+    __float__ = EvilFloat.__float__
+    __bool__ = EvilFloat.__bool__
+    __hash__ = None
+    __eq__ = __lt__ = __gt__ = __le__ = __ge__ = EvilFloat.__eq__
+
+    def __index__(self):
+        self.evil.spring()
+        return 1
+
+    __int__ = __index__
+
+
+class EvilList(list):
+    def __iter__(self):
+        self.evil.spring()
+        return super().__iter__()
+
+    def __len__(self):
+        self.evil.spring()
+        return super().__len__()
+
+    def __getitem__(self, k):
+        self.evil.spring()
+        return super().__getitem__(k)
+
+
+class EvilTuple(tuple):
+    __iter__ = lambda self: (self.evil.spring(), super().__iter__())[1]
+    __len__ = lambda self: (self.evil.spring(), super().__len__())[1]
+
+
+def of(kind, value, x, become):
+    """An instance of a subclass of a builtin that is evil to x."""
+    made = kind(value)
+    made.evil = Evil(x, become, value)
+    return made
+
+
+# name: f(x, e, make), where e(value) is Evil, and make(kind, value) an evil instance of a kind
+CONVERSIONS = {
+    "x[i]": lambda x, e, make: x[e(N - 1)],
+    "x[:, i]": lambda x, e, make: x[:, e(N - 1)],
+    "x[i:]": lambda x, e, make: x[e(N - 4) :],
+    "x[::i]": lambda x, e, make: x[:: e(2)],
+    "x[:, ..., i:j]": lambda x, e, make: x[:, ..., e(3) : e(N)],
+    "x[[i]]": lambda x, e, make: x[[e(N - 1)]],
+    "x[0, array]": lambda x, e, make: x[0, make(EvilArray, [N - 1])],
+    "x[array, array]": lambda x, e, make: x[make(EvilArray, [N - 1]), make(EvilArray, [N - 1])],
+    "x[mask]": lambda x, e, make: x[make(EvilArray, np.ones((N, N), bool))],
+    "x[list]": lambda x, e, make: x[make(EvilList, [N - 1])],
+    "x[int, None, i]": lambda x, e, make: x[make(EvilInt, 1), None, e(N - 1)],
+    "x[i] = 1": lambda x, e, make: x.__setitem__(e(N - 1), 1),
+    "x[i:] = row": lambda x, e, make: x.__setitem__(slice(e(N - 2), None), [[1.0] * N] * 2),
+    "x[[i]] = 1": lambda x, e, make: x.__setitem__([e(N - 1)], 1),
+    "x[:] = float": lambda x, e, make: x.__setitem__(slice(None), make(EvilFloat, 1.0)),
+    "x[:] = int": lambda x, e, make: x.__setitem__(slice(None), make(EvilInt, 1)),
+    "x[:] = list": lambda x, e, make: x.__setitem__(slice(None), make(EvilList, [1.0] * N)),
+    "x[:] = array": lambda x, e, make: x.__setitem__(slice(None), make(EvilArray, [1.0] * N)),
+    "fill_(float)": lambda x, e, make: x.fill_(make(EvilFloat, 1.0)),
+    "fill_(int)": lambda x, e, make: x.fill_(make(EvilInt, 1)),
+    "fill_(array)": lambda x, e, make: x.fill_(make(EvilArray, 1.0)),
+    "copy_(array)": lambda x, e, make: x.copy_(make(EvilArray, np.ones((N, N)))),
+    "x + float": lambda x, e, make: x + make(EvilFloat, 1.0),
+    "int * x": lambda x, e, make: make(EvilInt, 1) * x,
+    "x + list": lambda x, e, make: mg.add(x, make(EvilList, [1.0] * N)),
+    "x + array": lambda x, e, make: mg.add(x, make(EvilArray, np.ones((N, N), np.float32))),
+    "array - x": lambda x, e, make: mg.subtract(make(EvilArray, np.ones((N, N), np.float32)), x),
+    "x += float": lambda x, e, make: x.__iadd__(make(EvilFloat, 1.0)),
+    "x *= array": lambda x, e, make: x.__imul__(make(EvilArray, np.ones((N, N), np.float32))),
+    "x ** float": lambda x, e, make: x ** make(EvilFloat, 3.0),
+    "x ** int": lambda x, e, make: x ** make(EvilInt, 3),
+    "x < float": lambda x, e, make: x < make(EvilFloat, 1.0),
+    "clip": lambda x, e, make: mg.clip(x, make(EvilFloat, 0.0), make(EvilFloat, 1.0)),
+    "clip int": lambda x, e, make: mg.clip(x, make(EvilInt, 0), None),
+    "clip array": lambda x, e, make: mg.clip(x, make(EvilArray, np.zeros((N, N), np.float32)), 1),
+    "where(mask)": lambda x, e, make: mg.where(make(EvilArray, np.ones((N, N), bool)), x, x),
+    "where(x, y)": lambda x, e, make: mg.where(x, make(EvilFloat, 1.0), make(EvilArray, np.ones((N, N), np.float32))),
+    "where(x > 0)": lambda x, e, make: mg.where(True, x, make(EvilArray, np.ones((N, N), np.float32))),
+    "maximum": lambda x, e, make: mg.maximum(x, make(EvilArray, np.ones((N, N), np.float32))),
+    "matmul": lambda x, e, make: mg.matmul(x, make(EvilArray, np.ones((N, 2), np.float32))),
+    "linear weight": lambda x, e, make: mg.linear(x, make(EvilArray, np.ones((2, N), np.float32))),
+    "linear bias": lambda x, e, make: mg.linear(x, mg.ones((2, N)), make(EvilArray, np.ones(2, np.float32))),
+    "reshape": lambda x, e, make: mg.reshape(x, (e(N * 2), N // 2)),
+    "reshape list": lambda x, e, make: mg.reshape(x, make(EvilList, [N * 2, N // 2])),
+    "reshape copy": lambda x, e, make: mg.reshape(x, (N * 2, N // 2), copy=e(True)),
+    "permute_dims": lambda x, e, make: mg.permute_dims(x, (e(1), e(0))),
+    "permute_dims list": lambda x, e, make: mg.permute_dims(x, make(EvilList, [1, 0])),
+    "moveaxis": lambda x, e, make: mg.moveaxis(x, e(0), e(1)),
+    "moveaxis tuple": lambda x, e, make: mg.moveaxis(x, make(EvilTuple, (0,)), make(EvilList, [1])),
+    "expand_dims": lambda x, e, make: mg.expand_dims(x, e(1)),
+    "squeeze": lambda x, e, make: mg.squeeze(mg.expand_dims(x, 0), e(0)),
+    "flip": lambda x, e, make: mg.flip(x, (e(0), e(1))),
+    "broadcast_to": lambda x, e, make: mg.broadcast_to(x, (e(2), N, N)),
+    "roll": lambda x, e, make: mg.roll(x, e(1), axis=e(0)),
+    "concat": lambda x, e, make: mg.concat([x, x], axis=e(1)),
+    "concat array": lambda x, e, make: mg.concat([x, make(EvilArray, np.ones((N, N), np.float32))]),
+    "stack": lambda x, e, make: mg.stack([x, x], axis=e(1)),
+    "split": lambda x, e, make: mg.split(x, e(2), axis=1),
+    "split list": lambda x, e, make: mg.split(x, [e(2), e(N)], axis=e(1)),
+    "unstack": lambda x, e, make: mg.unstack(x, axis=e(1)),
+    "repeat": lambda x, e, make: mg.repeat(x, e(2), axis=e(1)),
+    "tile": lambda x, e, make: mg.tile(x, (e(1), e(2))),
+    "pad": lambda x, e, make: mg.pad(x, (e(1), e(1))),
+    "tril": lambda x, e, make: mg.tril(x, k=e(1)),
+    "sum": lambda x, e, make: mg.sum(x, e(1)),
+    "sum tuple": lambda x, e, make: mg.sum(x, (e(0), e(1))),
+    "sum keepdims": lambda x, e, make: mg.sum(x, 1, keepdims=e(True)),
+    "mean keepdims": lambda x, e, make: mg.mean(x, (0, 1), keepdims=e(True)),
+    "prod keepdims": lambda x, e, make: mg.prod(x, (0, 1), keepdims=e(True)),
+    "var": lambda x, e, make: mg.var(x, 1, correction=e(1)),
+    "var keepdims": lambda x, e, make: mg.var(x, e(1), correction=make(EvilFloat, 1.0), keepdims=e(True)),
+    "max": lambda x, e, make: mg.max(x, e(1)),
+    "argmax": lambda x, e, make: mg.argmax(x, e(1)),
+    "any": lambda x, e, make: mg.any(x, e(1)),
+    "logsumexp": lambda x, e, make: mg.logsumexp(x, 1, keepdims=e(True)),
+    "cumulative_sum": lambda x, e, make: mg.cumulative_sum(x, 1, include_initial=e(True)),
+    "softmax": lambda x, e, make: mg.softmax(x, e(1)),
+    "sort": lambda x, e, make: mg.sort(x, 1, descending=e(True)),
+    "argsort": lambda x, e, make: mg.argsort(x, e(1), descending=e(True)),
+    "take": lambda x, e, make: mg.take(x, [e(N - 1)], axis=1),
+    "take axis": lambda x, e, make: mg.take(x, [N - 1], axis=e(1)),
+    "take_along_axis": lambda x, e, make: mg.take_along_axis(x, make(EvilArray, np.zeros((N, 1), int)), axis=1),
+    "take_along_axis axis": lambda x, e, make: mg.take_along_axis(x, np.zeros((N, 1), int), axis=e(1)),
+    "astype": lambda x, e, make: mg.astype(x, "float32", copy=e(True)),
+    "tensordot": lambda x, e, make: mg.tensordot(x, mg.ones((N, 2)), axes=e(1)),
+    "einsum": lambda x, e, make: mg.einsum("ij,jk->ik", x, make(EvilArray, np.ones((N, 2), np.float32))),
+    "__dlpack__": lambda x, e, make: (x.__dlpack__(max_version=(e(1), 0), copy=e(True)), None)[1],
+    "layer_norm": lambda x, e, make: mg.layer_norm(x, e(N)),
+    "layer_norm eps": lambda x, e, make: mg.layer_norm(x, N, eps=e(1e-5)),
+    "layer_norm weight": lambda x, e, make: mg.layer_norm(x, N, make(EvilArray, np.ones(N, np.float32))),
+    "layer_norm shape": lambda x, e, make: mg.layer_norm(x, make(EvilList, [N])),
+    "rms_norm": lambda x, e, make: mg.rms_norm(x, N, make(EvilArray, np.ones(N, np.float32)), eps=e(0)),
+    "group_norm": lambda x, e, make: mg.group_norm(x, e(2), None, make(EvilArray, np.ones(N, np.float32)), e(0.1)),
+    "batch_norm": lambda x, e, make: F.batch_norm(x, None, None, None, None, True, 0.1, e(1e-5)),
+    "batch_norm weight": lambda x, e, make: F.batch_norm(
+        x, None, None, make(EvilArray, np.ones(N, np.float32)), None, True),
+    "batch_norm eval": lambda x, e, make: F.batch_norm(
+        x, mg.zeros(N), mg.ones(N), None, make(EvilArray, np.ones(N, np.float32)), False, 0.1, e(1e-5)),
+    "leaky_relu": lambda x, e, make: F.leaky_relu(x, e(0.1)),
+    "elu": lambda x, e, make: F.elu(x, make(EvilFloat, 1.0)),
+    "dropout": lambda x, e, make: F.dropout(x, e(0.5), e(True)),
+    "cross_entropy": lambda x, e, make: mg.cross_entropy(x, make(EvilArray, np.zeros(N, np.int64))),
+    "cross_entropy options": lambda x, e, make: mg.cross_entropy(
+        x, mg.zeros(N, dtype="int64"), make(EvilArray, np.ones(N, np.float32)), e(-100), "mean", e(0.1)),
+    "nll_loss": lambda x, e, make: F.nll_loss(x, mg.zeros(N, dtype="int64"), make(EvilArray, np.ones(N, np.float32))),
+}  # fmt: skip
+
+IMAGES = {
+    "conv2d bias": lambda x, e, make: F.conv2d(x, mg.ones((2, 2, 3, 3)), make(EvilArray, np.ones(2, np.float32))),
+    "conv2d stride": lambda x, e, make: F.conv2d(x, mg.ones((2, 2, 3, 3)), None, e(1)),
+    "conv2d padding": lambda x, e, make: F.conv2d(x, mg.ones((2, 2, 3, 3)), padding=(e(1), e(1))),
+    "conv2d dilation": lambda x, e, make: F.conv2d(x, mg.ones((2, 2, 3, 3)), dilation=e(1)),
+    "conv2d groups": lambda x, e, make: F.conv2d(x, mg.ones((2, 2, 3, 3)), groups=e(1)),
+    "conv2d weight": lambda x, e, make: F.conv2d(x, make(EvilArray, np.ones((2, 2, 3, 3), np.float32))),
+    "max_pool2d": lambda x, e, make: F.max_pool2d(x, e(2)),
+    "max_pool2d rest": lambda x, e, make: F.max_pool2d(x, 2, e(2), e(1), e(1), e(True)),
+    "avg_pool2d": lambda x, e, make: F.avg_pool2d(x, (e(2), e(2))),
+    "avg_pool2d rest": lambda x, e, make: F.avg_pool2d(x, 2, e(2), e(1), e(True), e(True), e(3)),
+    "avg_pool2d flag": lambda x, e, make: F.avg_pool2d(x, 2, 2, 0, e(True)),
+    "adaptive_avg_pool2d": lambda x, e, make: F.adaptive_avg_pool2d(x, (e(7), 7)),
+    "adaptive_avg_pool2d list": lambda x, e, make: F.adaptive_avg_pool2d(x, make(EvilList, [7, None])),
+    "instance_norm": lambda x, e, make: mg.instance_norm(x, make(EvilArray, np.ones(2, np.float32)), None, e(0.1)),
+}  # fmt: skip
+
+
+def sprung(cases, shape):
+    """Every case with every tensor that x becomes, both with and without the tape."""
+
+    def case(call, become, requires_grad):
+        x = mg.ones(shape, requires_grad=requires_grad)
+        y = call(x, lambda value: Evil(x, become, value), lambda kind, value: (
+            kind(x, become, value) if issubclass(kind, Evil) else of(kind, value, x, become)))  # fmt: skip
+        y = y[0] if isinstance(y, (list, tuple)) and len(y) else y
+        if isinstance(y, mg.Tensor) and y.requires_grad:
+            y.sum().backward()
+        return y
+
+    found = {}
+    for name, call in cases.items():
+        for what, become in BECOMES.items():
+            for requires_grad in (False, True):
+                key = f"{name}, {what}{', recorded' if requires_grad else ''}"
+                found[key] = lambda call=call, become=become, recorded=requires_grad: case(call, become, recorded)
+    return found
+
+
+@group
+def conversions():
+    return sprung(CONVERSIONS, (N, N))
+
+
+@group
+def conversions_of_images():
+    return sprung(IMAGES, (1, 2, N, N // 2))
+
+
+@pytest.mark.parametrize("name", ["conversions", "conversions_of_images"])
+def test_conversions_come_first(name):
+    """An operation converts every argument before it reads any layout: nothing is read where x has been."""
+    ends = survives(name)
+    assert len(ends) == len(GROUPS[name]())
+    assert set(ends.values()) <= {"result", *REFUSALS}
+
+
+# ── sequences that lie, and that grow ─────────────────────────────────────────────────────────────
+
+
+class Longer(list):
+    """A list that says to be shorter than it is."""
+
+    def __len__(self):
+        return 1
+
+
+class Shorter(list):
+    """A list that says to be longer than it is."""
+
+    def __len__(self):
+        return 5
+
+
+class Growing(list):
+    """A list that has more elements whenever one of them is converted."""
+
+    def __init__(self):
+        super().__init__([Grower(self)])
+
+
+class Grower:
+    def __init__(self, whole):
+        self.whole = whole
+
+    def __index__(self):
+        if len(self.whole) < 10_000:
+            self.whole.append(self)
+        return len(self.whole) % 3
+
+
+SEQUENCES = {
+    "zeros": lambda s: mg.zeros(s),
+    "normal": lambda s: mg.random.normal(shape=s),
+    "reshape": lambda s: mg.reshape(mg.ones((2, 3)), s),
+    "broadcast_to": lambda s: mg.broadcast_to(mg.ones((2, 3)), s),
+    "permute_dims": lambda s: mg.permute_dims(mg.ones((2, 3)), s),
+    "moveaxis": lambda s: mg.moveaxis(mg.ones((2, 3)), s, s),
+    "expand_dims": lambda s: mg.expand_dims(mg.ones((2, 3)), s),
+    "squeeze": lambda s: mg.squeeze(mg.ones((1, 1)), s),
+    "flip": lambda s: mg.flip(mg.ones((2, 3)), s),
+    "sum": lambda s: mg.sum(mg.ones((2, 3)), s),
+    "var": lambda s: mg.var(mg.ones((2, 3)), s),
+    "index": lambda s: mg.ones((2, 3))[s],
+    "indices": lambda s: mg.ones((2, 3))[tuple(s)],
+    "setitem": lambda s: mg.ones((2, 3)).__setitem__(s, s),
+    "split": lambda s: mg.split(mg.ones(3), s),
+    "take": lambda s: mg.take(mg.ones(3), s),
+    "roll": lambda s: mg.roll(mg.ones((2, 3)), s, axis=s),
+    "repeat": lambda s: mg.repeat(mg.ones(3), s),
+    "tile": lambda s: mg.tile(mg.ones(3), s),
+    "pad": lambda s: mg.pad(mg.ones(3), s),
+    "concat": lambda s: mg.concat(s),
+    "layer_norm": lambda s: mg.layer_norm(mg.ones((2, 3)), s),
+    "max_pool2d": lambda s: F.max_pool2d(mg.ones((1, 4, 4)), s, s),
+    "avg_pool2d": lambda s: F.avg_pool2d(mg.ones((1, 4, 4)), s),
+    "adaptive_avg_pool2d": lambda s: F.adaptive_avg_pool2d(mg.ones((1, 4, 4)), s),
+    "conv2d": lambda s: F.conv2d(mg.ones((1, 4, 4)), mg.ones((1, 1, 2, 2)), None, s, s, s),
+    "cell": lambda s: recurrent.Cell("rnn_tanh", "state", s).sizes and None,
+    "lengths": lambda s: recurrent.Lengths(s, 3, 2).values,
+    "tensor": lambda s: mg.tensor(s),
+    "dlpack": lambda s: (mg.ones(3).__dlpack__(max_version=s, dl_device=s), None)[1],
+}
+
+
+@group
+def sequences():
+    kinds = {
+        "longer": lambda: Longer([1] * 100), "shorter": lambda: Shorter([1]), "growing": Growing,
+        "lying tuple": lambda: type("Lying", (tuple,), {"__len__": lambda self: 2})([2] * 100), "empty": tuple,
+    }  # fmt: skip
+    return {f"{op}, {kind}": lambda call=call, make=make: call(make()) for op, call in SEQUENCES.items()
+            for kind, make in kinds.items()}  # fmt: skip
+
+
+def test_sequences_of_another_length():
+    """What is written of a sequence is counted while it is written, and what is read of one is counted first."""
+    ends = survives("sequences")
+    assert set(ends.values()) <= {"result", *REFUSALS}
+    assert ends["zeros, longer"] == ends["zeros, growing"] == ends["zeros, lying tuple"] == "ValueError"
+
+
+def test_endless_shape():
+    """A shape is read no further than there may be axes."""
+    refuses(ValueError, "zeros", ["8", "9"], mg.zeros, iter(lambda: 1, 2))
+
+
+# ── the engine's own functions, and objects that were never initialized ───────────────────────────
+
+ENGINE = {
+    "leaf": lambda: tape.leaf(None),
+    "maker": lambda: tape.maker(None),
+    "maker of a leaf": lambda: tape.maker(mg.ones(1)),
+    "add_hook": lambda: tape.add_hook(None, print),
+    "result type": lambda: array.set_result_type(int),
+    "register": lambda: backend.register(64, cpu.CPU()),
+    "register None": lambda: backend.register(0, None),
+    "intercept": lambda: backend.intercept(lambda device, instance: None),
+    "end intercept": lambda: backend.intercept(None),
+    "entries": lambda: inspection.entries(None),
+    "contents": lambda: inspection.contents(None),
+    "differentiate": lambda: backward.differentiate([None], [None], None, False, False),
+    "record_function": lambda: backward.record_function("f", [mg.ones(1, requires_grad=True)], [5], None, ()),
+    "attach": lambda: backward.attach(None, None, 0),
+    "sgd_step": lambda: optimizer.sgd_step([None], [None], None, 0.1),
+    "grad_norm": lambda: optimizer.grad_norm(None),
+    "recurrent": lambda: recurrent.recurrent(None, mg.ones((1, 1, 1)), mg.ones((1, 1)), None, mg.ones((1, 1))),
+    "a cell": lambda: recurrent.Cell.__new__(recurrent.Cell),
+    "lengths": lambda: recurrent.Lengths.__new__(recurrent.Lengths),
+    "look_up": lambda: index.look_up(mg.ones((2, 1 << 20)), mg.tensor([1 << 20])),
+    "a data type": lambda: type(mg.float32)("float32", 4, "f", 99),
+    "rebuild": lambda: engine_tensor.rebuild(int, np.arange(3), "cpu", False),
+    "rebuild None": lambda: engine_tensor.rebuild(mg.Tensor, None, "cpu", False),
+    "rebuild nothing": lambda: engine_tensor.rebuild(
+        type("Nothing", (mg.Tensor,), {"__new__": lambda cls: None}), np.arange(3), "cpu", False),
+    "rebuild another": lambda: engine_tensor.rebuild(
+        type("Other", (mg.Tensor,), {"__new__": lambda cls, x=mg.ones(3): x}), np.arange(3), "cpu", False),
+    "dlpack of another device": lambda: mg.from_dlpack(type("Foreign", (), {
+        "__dlpack_device__": lambda self: (2, 0), "__dlpack__": lambda self, **_: None})()),
+    "a table that lies": lambda: F.embedding(mg.tensor([1 << 30]), type("Table", (mg.Tensor,), {
+        "shape": (1 << 31, 4), "ndim": 2})(mg.ones((2, 4)))),
+    "steps that lie": lambda: recurrent.recurrent(recurrent.Cell("rnn_tanh"), type("Steps", (mg.Tensor,), {
+        "shape": (1 << 20, 1, 1)})(mg.ones((1, 1, 1))), mg.ones((1, 1)), None, mg.ones((1, 1))),
+    "a mask that lies": lambda: mg.ones((2, 2))[type("Mask", (mg.Tensor,), {"shape": (2, 2), "ndim": 2})(
+        mg.ones((9, 9), dtype="bool"))],
+}  # fmt: skip
+
+
+@group
+def engine():
+    return ENGINE
+
+
+def test_engine_functions():
+    """Functions that only private modules name refuse what they cannot take, too: None first of all."""
+    ends = survives("engine")
+    fine = {name for name, end in ends.items() if end == "result"}
+    assert fine == {"maker of a leaf", "end intercept", "steps that lie"}
+    assert set(ends.values()) <= {"result", "RuntimeError", *REFUSALS}
+
+
+@group
+def uninitialized():
+    """Every method and every public function of a tensor whose __init__ never ran."""
+
+    def new():
+        return mg.Tensor.__new__(mg.Tensor)
+
+    cases = {}
+    for name in sorted(set(dir(mg.Tensor)) - set(dir(object)) | {"__eq__", "__repr__", "__reduce__", "__init__"}):
+        if callable(getattr(mg.Tensor, name)):
+            for count in range(3):
+                cases[f"x.{name}, {count}"] = lambda name=name, count=count: getattr(new(), name)(
+                    *[new() for _ in range(count)]
+                )
+        else:
+            cases[f"x.{name}"] = lambda name=name: getattr(new(), name)
+    functions = {f"mg.{name}": getattr(mg, name) for name in dir(mg) if not name.startswith("_")}
+    functions |= {f"F.{name}": getattr(F, name) for name in F.__all__}
+    for name, function in functions.items():
+        if callable(function) and not isinstance(function, type) and name != "mg.set_num_threads":
+            for count in (1, 2, 3):
+                cases[f"{name}, {count}"] = lambda function=function, count=count: function(
+                    *[new() for _ in range(count)]
+                )
+    x = mg.ones(3)
+    cases["x.set_"] = lambda: (x.set_(new()), x + 1, x.sum(), x[:], mg.zeros(3).set_(x))
+    cases["itself"] = lambda: (lambda y: (y.__init__(y), y + 1))(new())
+    cases["twice"] = lambda: (x.__init__(mg.ones(5), True), x.__init__(mg.ones((2, 2))), x.sum())
+    return cases
+
+
+def test_uninitialized():
+    ends = survives("uninitialized")
+    assert ends["mg.add, 2"] == ends["F.relu, 1"] == "TypeError"
+
+
+def test_full_of_nothing():
+    """None is no number: it once meant memory that is left as it is."""
+    x = mg.ones(3)
+    for op, call in (("full", lambda: mg.full(3, None)), ("full", lambda: mg.full(3, None, dtype="float32")),
+                     ("full_like", lambda: mg.full_like(x, None)), ("fill_", lambda: x.fill_(None))):  # fmt: skip
+        refuses(TypeError, op, "None", call)
+
+
+def test_rebuilt_by_a_file():
+    """A pickle may ask for integers that require grad, which no call of the library's makes."""
+    refuses(TypeError, "rebuild", "int64", engine_tensor.rebuild, mg.Tensor, np.arange(3), "cpu", True)
+    y = engine_tensor.rebuild(mg.nn.Parameter, np.ones(3, np.float32), "cpu", True)
+    assert type(y) is mg.nn.Parameter
+    assert y.requires_grad
+
+
+# ── sizes ─────────────────────────────────────────────────────────────────────────────────────────
+
+SIZES = {
+    "split": lambda: mg.split(mg.ones(0), 2**40),
+    "split of nothing": lambda: mg.split(mg.zeros((2**40, 0)), 2**40),
+    "unstack": lambda: mg.unstack(mg.zeros((2**40, 0))),
+    "iterate": lambda: list(mg.zeros((2**40, 0))),
+    "cumulative_sum": lambda: mg.zeros((2**40, 0)).cumulative_sum(1),
+    "concat": lambda: mg.concat([mg.zeros((2**62, 0))] * 3),
+    "indices": lambda: mg.zeros((2**62, 2**62, 0))[[5], [7]],
+    "broadcast_to": lambda: mg.broadcast_to(mg.zeros((0, 1)), (0, 2**62)) + 1,
+    "reshape": lambda: mg.reshape(mg.zeros(0), (0, 2**62, 2**62)) + 1,
+    "slice": lambda: mg.zeros((2**62, 0))[:: 2**61] + mg.zeros((2, 0)),
+    "conv2d": lambda: F.conv2d(mg.ones((1, 3, 3)), mg.ones((1, 1, 2, 2)), None, 2**31 - 1, 2**31 - 1, 2**31 - 1),
+    "conv2d groups": lambda: F.conv2d(mg.zeros((1, 0, 3, 3)), mg.zeros((0, 4, 2, 2)), groups=2**62),
+    "max_pool2d": lambda: F.max_pool2d(mg.ones((1, 3, 3)), 2**31 - 1, 2**31 - 1, 2**30 - 1, 1, True),
+    "max_pool2d dilation": lambda: F.max_pool2d(mg.ones((1, 3, 3)), 2**31 - 1, 1, 2**31 - 1, 2**31 - 1),
+    "avg_pool2d": lambda: F.avg_pool2d(mg.ones((1, 3, 3)), 2**31 - 1, padding=2**30 - 1),
+    "adaptive_avg_pool2d": lambda: F.adaptive_avg_pool2d(mg.zeros((0, 1, 2**40, 1)), (2**20, 1)),
+    "one_hot": lambda: F.one_hot(mg.tensor([2**62])),
+    "floor_divide": lambda: mg.tensor([-(2**63)]) // -1,
+    "remainder": lambda: mg.tensor([-(2**31)], dtype="int32") % -1,
+    "embedding": lambda: F.embedding(mg.zeros((2**40, 0), dtype="int64"), mg.zeros((3, 0))),
+    "softmax": lambda: mg.softmax(mg.zeros((2**40, 0)), 1),
+    "take_along_axis": lambda: mg.take_along_axis(mg.zeros((2, 2**40, 0)), mg.zeros((1, 2**40, 0), dtype="int64"), 0),
+    "sum": lambda: mg.zeros((3, 2**62, 0), requires_grad=True).sum(0).sum().backward(),
+    "prod": lambda: mg.zeros((2**40, 0), requires_grad=True).prod(0).sum().backward(),
+}
+
+
+@group
+def sizes():
+    return SIZES
+
+
+def test_sizes():
+    """Lengths whose products overflow, and many rows of nothing, take no time: what is done is bounded by the elements."""
+    ends = survives("sizes")
+    assert set(ends.values()) <= {"result", *REFUSALS}
+
+
+def test_many_sections():
+    """As many empty pieces as anybody needs, but not as many as a number can say."""
+    assert [x.shape for x in mg.split(mg.ones(0), 3)] == [(0,)] * 3
+    assert len(mg.split(mg.ones((0, 2)), 1 << 16)) == 1 << 16
+    refuses(ValueError, "split", ["65536", "65537"], mg.split, mg.ones(0), (1 << 16) + 1)
+    assert len(mg.split(mg.ones(70_000), 70_000)) == 70_000
+    refuses(ValueError, "unstack", "65536", mg.unstack, mg.ones((1 << 20, 0)))
+
+
+def test_product_of_integers_in_little_memory():
+    """The terms of an integer product are not all there at once: of these there are 4 GB."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-9, 9, (256, 4096)), rng.integers(-9, 9, (4096, 8))
+    before = mg.memory_allocated() + mg.memory_cached()
+    y = mg.tensor(a) @ mg.tensor(b)
+    assert mg.memory_allocated() + mg.memory_cached() - before < 1 << 26
+    np.testing.assert_array_equal(y.numpy(), a @ b)
+    assert (mg.tensor(a > 8) @ mg.tensor(b > 8)).tolist() == ((a > 8) @ (b > 8)).tolist()
+
+
+# ── threads ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def raced(name, call):
+    """Call while another thread, in a NumPy view of the same memory, writes numbers that no check lets pass."""
+    import threading
+
+    n, stop = 1 << 16, threading.Event()
+    good, bad = np.zeros(n, np.int64), np.full(n, 1 << 40)
+    values = good.copy()
+    x = mg.asarray(values)
+
+    def write():
+        while not stop.is_set():
+            np.copyto(values, bad)      # without the GIL
+            np.copyto(values, good)
+
+    def case():
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            for _ in range(20):
+                try:
+                    call(x, n)
+                except (IndexError, ValueError):
+                    pass
+        finally:
+            stop.set()
+            writer.join()
+
+    return {name: case}
+
+
+@group
+def threads():
+    table = mg.ones((4, 16))
+    return {
+        **raced("take", lambda x, n: mg.take(table, x, axis=0)),
+        **raced("index", lambda x, n: table[x]),
+        **raced("put", lambda x, n: mg.zeros((4, 16)).__setitem__(x, 1)),
+        **raced("embedding", lambda x, n: F.embedding(x, table)),
+        **raced("cross_entropy", lambda x, n: mg.cross_entropy(mg.broadcast_to(table[0], (n, 16)), x)),
+        **raced("nll_loss", lambda x, n: F.nll_loss(mg.broadcast_to(table[0], (n, 16)), x)),
+        **raced("lengths", lambda x, n: recurrent.Lengths(x, 3, n)),
+        **raced("nonzero", lambda x, n: mg.nonzero(x)),
+        **raced("mask", lambda x, n: mg.nonzero(mg.asarray(x.numpy().view(np.bool_)[::8]))),
+        **raced("argsort", lambda x, n: mg.ones(n).take(mg.argsort(x))),
+        **raced("sort", lambda x, n: mg.sort(x, descending=True)),
+        **raced("unique", lambda x, n: mg.unique_values(x)),
+    }
+
+
+def test_writes_from_another_thread():
+    """What is checked, counted or sorted is memory that nobody else can write."""
+    assert set(survives("threads").values()) == {"result"}
