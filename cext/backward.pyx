@@ -352,7 +352,8 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
 
 # ── what tensors and minigrad.autograd call ───────────────────────────────────────────────────────
 
-def differentiate(list roots, list grads, list targets or None, bint retain_graph, bint create_graph, str op="backward"):
+def differentiate(list roots, list grads, list targets or None, bint retain_graph, bint create_graph,
+                  str op="backward"):
     """Check roots, gradients and targets, then `pull_back`; `op` stands in the errors."""
     cdef Array root
     cdef list seeds = []

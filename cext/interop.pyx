@@ -9,8 +9,8 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    MAX_NDIM, NOWHERE, Array, DLManagedTensor, DLTensor, adopted, alias, current_stream, device_index, empty, parse_shape,
-    product, transferred, view,
+    MAX_NDIM, NOWHERE, Array, DLManagedTensor, DLTensor, adopted, alias, current_stream, device_index, empty,
+    parse_shape, product, transferred, view,
 )
 from minigrad.engine.dtype cimport BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, code_of, itemsize
 

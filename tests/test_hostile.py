@@ -7,13 +7,15 @@ What goes wrong here kills the process, so the cases of one test run in a child,
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
+from checks import refuses
 
 import minigrad as mg
 import minigrad.nn.functional as F
-from checks import refuses
 from minigrad.engine import array, backend, backward, cpu, inspection, tape
 from minigrad.engine import tensor as engine_tensor
 from minigrad.engine.ops import index, optimizer, recurrent
@@ -154,8 +156,13 @@ class EvilList(list):
 
 
 class EvilTuple(tuple):
-    __iter__ = lambda self: (self.evil.spring(), super().__iter__())[1]
-    __len__ = lambda self: (self.evil.spring(), super().__len__())[1]
+    def __iter__(self):
+        self.evil.spring()
+        return super().__iter__()
+
+    def __len__(self):
+        self.evil.spring()
+        return super().__len__()
 
 
 def of(kind, value, x, become):
@@ -450,7 +457,7 @@ ENGINE = {
     "rebuild nothing": lambda: engine_tensor.rebuild(
         type("Nothing", (mg.Tensor,), {"__new__": lambda cls: None}), np.arange(3), "cpu", False),
     "rebuild another": lambda: engine_tensor.rebuild(
-        type("Other", (mg.Tensor,), {"__new__": lambda cls, x=mg.ones(3): x}), np.arange(3), "cpu", False),
+        type("Other", (mg.Tensor,), {"__new__": lambda cls: mg.ones(3)}), np.arange(3), "cpu", False),
     "dlpack of another device": lambda: mg.from_dlpack(type("Foreign", (), {
         "__dlpack_device__": lambda self: (2, 0), "__dlpack__": lambda self, **_: None})()),
     "a table that lies": lambda: F.embedding(mg.tensor([1 << 30]), type("Table", (mg.Tensor,), {
@@ -591,10 +598,8 @@ def test_product_of_integers_in_little_memory():
 # ── threads ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def raced(name, call):
+def raced(call, holds, seconds=0.3):
     """Call while another thread, in a NumPy view of the same memory, writes numbers that no check lets pass."""
-    import threading
-
     n, stop = 1 << 16, threading.Event()
     good, bad = np.zeros(n, np.int64), np.full(n, 1 << 40)
     values = good.copy()
@@ -602,41 +607,45 @@ def raced(name, call):
 
     def write():
         while not stop.is_set():
-            np.copyto(values, bad)      # without the GIL
-            np.copyto(values, good)
+            for numbers in (bad, good, good, good, good):  # seldom bad, so that checks find nothing
+                np.copyto(values, numbers)  # without the GIL
 
     def case():
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            for _ in range(20):
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
                 try:
-                    call(x, n)
+                    result = call(x, n)
                 except (IndexError, ValueError):
-                    pass
+                    continue
+                assert holds(result, n)
         finally:
             stop.set()
             writer.join()
 
-    return {name: case}
+    return case
 
 
 @group
 def threads():
     table = mg.ones((4, 16))
+    logits = mg.ones((1 << 16, 16))
+
+    def is_permutation(order, n):
+        return (np.bincount(order.numpy(), minlength=n) == 1).all()
+
     return {
-        **raced("take", lambda x, n: mg.take(table, x, axis=0)),
-        **raced("index", lambda x, n: table[x]),
-        **raced("put", lambda x, n: mg.zeros((4, 16)).__setitem__(x, 1)),
-        **raced("embedding", lambda x, n: F.embedding(x, table)),
-        **raced("cross_entropy", lambda x, n: mg.cross_entropy(mg.broadcast_to(table[0], (n, 16)), x)),
-        **raced("nll_loss", lambda x, n: F.nll_loss(mg.broadcast_to(table[0], (n, 16)), x)),
-        **raced("lengths", lambda x, n: recurrent.Lengths(x, 3, n)),
-        **raced("nonzero", lambda x, n: mg.nonzero(x)),
-        **raced("mask", lambda x, n: mg.nonzero(mg.asarray(x.numpy().view(np.bool_)[::8]))),
-        **raced("argsort", lambda x, n: mg.ones(n).take(mg.argsort(x))),
-        **raced("sort", lambda x, n: mg.sort(x, descending=True)),
-        **raced("unique", lambda x, n: mg.unique_values(x)),
+        "take": raced(lambda x, n: mg.take(table, x, axis=0), lambda y, n: bool((y == 1).all())),
+        "index": raced(lambda x, n: table[x], lambda y, n: bool((y == 1).all())),
+        "embedding": raced(lambda x, n: F.embedding(x, table), lambda y, n: bool((y == 1).all())),
+        "cross_entropy": raced(lambda x, n: mg.cross_entropy(logits, x), lambda y, n: abs(y.item() - np.log(16)) < 1e-4),
+        "nll_loss": raced(lambda x, n: F.nll_loss(logits, x), lambda y, n: y.item() == -1),
+        "lengths": raced(lambda x, n: recurrent.Lengths(x, 3, n), lambda y, n: y.values.max().item() <= 3, 1.5),
+        "nonzero": raced(lambda x, n: mg.nonzero(x)[0], lambda y, n: y.size == 0 or y.max().item() < n),
+        "argsort": raced(lambda x, n: mg.argsort(x), is_permutation),
+        "unique": raced(lambda x, n: mg.unique_values(x), lambda y, n: y.size <= 3),
     }
 
 

@@ -1,8 +1,8 @@
 """What users pass, made into what operations take: arrays, scalars, axes; sizes and numbers with their bounds.
 
-To convert an argument may run code of the caller's (``__index__``, ``__float__``, ``__array__``, ...), and that code may
-let any tensor become another one (`Tensor.set_`). So an operation converts all its arguments first, and only then reads
-the layout, the dtype or the device of its tensors. What is an array or a plain number already, runs no code again.
+Converting an argument may run the caller's code (``__index__``, ``__float__``, ``__array__``, ...), and that code may
+turn any tensor into another one (`Tensor.set_`). So an operation first converts all its arguments, and only then reads
+the layout, the dtype or the device of its tensors. Converting an array or a plain number again runs no such code.
 """
 import numbers
 import operator

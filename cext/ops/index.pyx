@@ -324,15 +324,15 @@ cdef object plain_part(str op, object part):
     if isinstance(part, slice):
         try:
             return slice(*[None if k is None else operator.index(k) for k in (part.start, part.stop, part.step)])
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"[{op}] slice indices must be integers or None or have an __index__ method") from None
+        except TypeError:
+            raise TypeError(f"[{op}] slice indices must be integers or None or have an __index__ method") from None
     if isinstance(part, (bool, np.bool_)) or (isinstance(part, Array) and (<Array>part).code == BOOL):
         return operand(op, part)
     if isinstance(part, (list, tuple)) or hasattr(part, "__array__") and not isinstance(part, np.generic):
         return indices_of(op, part)
     if not hasattr(part, "__index__"):
         raise IndexError(f"[{op}] expected integers, slices, None, ..., or tensors of integers or bool, got {part!r}")
-    return part.__index__()
+    return operator.index(part)
 
 
 cdef list plain_key(str op, object key):

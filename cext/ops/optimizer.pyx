@@ -63,16 +63,16 @@ def sgd_step(list params, list grads, list momenta or None, double lr, double mo
         "first": first})
 
 
-def adam_step(list params, list grads, list m, list v, list max_v or None, double lr, double beta1, double beta2, double eps,
-              double weight_decay, bint decoupled, long step):
+def adam_step(list params, list grads, list m, list v, list max_v or None, double lr, double beta1, double beta2,
+              double eps, double weight_decay, bint decoupled, long step):
     """Step number `step` (from 1) of Adam, or of AdamW if `decoupled`; `max_v` is AMSGrad's, or None."""
     run("adam", params, grads, m, v, max_v, {
         "lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay, "decoupled": decoupled,
         "correction1": 1 - beta1 ** step, "correction2": 1 - beta2 ** step})
 
 
-def rmsprop_step(list params, list grads, list v, list momenta or None, list means or None, double lr, double alpha, double eps,
-                 double weight_decay, double momentum):
+def rmsprop_step(list params, list grads, list v, list momenta or None, list means or None, double lr, double alpha,
+                 double eps, double weight_decay, double momentum):
     """One step of RMSprop; `momenta` and `means` (centered) may be None."""
     run("rmsprop", params, grads, v, momenta, means, {
         "lr": lr, "beta2": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,

@@ -179,8 +179,8 @@ cdef Array moving(int64_t n, int64_t length, int64_t kernel, int64_t stride, int
     cdef int64_t[2] extent = [n, 3]
     cdef Array out = empty(INT64, 2, extent, 0)
     cdef int64_t* to = <int64_t*>out.data
-    cdef int64_t begin = -pad, end, i
-    for i in range(n):
+    cdef int64_t begin = -pad, end, _
+    for _ in range(n):
         end = min(begin + kernel, length + pad)
         to[0], to[1] = max(begin, 0), min(end, length)
         to[2] = end - begin if padded else to[1] - to[0]

@@ -4,8 +4,8 @@ import gzip
 import math
 import os
 import zlib
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -91,7 +91,7 @@ def _read(path: Path, ndim: int) -> np.ndarray:
             raise _wrong("a whole gzip file", path, f"one with an error: {error}") from error
 
 
-def _values(file: IO[bytes], path: Path, ndim: int) -> np.ndarray:
+def _values(file: BufferedIOBase, path: Path, ndim: int) -> np.ndarray:
     magic = bytes([0, 0, 8, ndim])
     start = file.read(len(magic))
     if start != magic:

@@ -178,10 +178,13 @@ def make(
     copy: bool = True,
     op: str | None = None,
 ) -> Tensor: ...
+
+EMPTY: Any
+
 def constant(
     op: str,
     shape: int | Sequence[int],
-    value: TensorLike | None,
+    value: TensorLike,
     dtype: DTypeLike = None,
     device: str | None = None,
     requires_grad: bool = False,

@@ -1,5 +1,7 @@
 """Pooling: the table, random configurations beside PyTorch, and which of equal elements gets the gradient."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from checks import Suite, array, close, litter, refuses, tensor
@@ -75,6 +77,19 @@ def test_the_first_of_equals_gets_the_gradient(create_graph, device):
     overlapping = F.max_pool2d(x, 2, stride=1)
     (dx,) = mg.grad(overlapping, [x], mg.tensor([[[2.0, 3.0, 4.0]]], device=device), create_graph=create_graph)
     assert dx.tolist() == [[[0, 5, 4, 0], [0, 0, 0, 0]]]
+
+
+def test_many_windows_in_little_memory():
+    """The table of windows is made without an object for each of them."""
+    x, n = mg.tensor([[[1.0], [3.0]]]), 200_001
+    tracemalloc.start()
+    y = F.adaptive_avg_pool2d(x, (n, 1))
+    z = F.avg_pool2d(mg.ones((1, n, 1)), (2, 1), 1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 18
+    assert y.sum().item() == 2 * n          # the windows at the middle have both elements
+    assert z.sum().item() == n - 1
 
 
 def test_means_of_long_windows_keep_their_digits(device):
