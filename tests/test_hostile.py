@@ -515,7 +515,7 @@ def uninitialized():
 
 def test_uninitialized():
     ends = survives("uninitialized")
-    assert ends["mg.add, 2"] == ends["F.relu, 1"] == "TypeError"
+    assert ends["mg.sum, 1"] == ends["F.relu, 1"] == "TypeError"
 
 
 def test_full_of_nothing():
