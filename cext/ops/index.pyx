@@ -317,13 +317,20 @@ def unique_values(x):
 
 # ── x[key] ────────────────────────────────────────────────────────────────────────────────────────
 
+cdef inline bint is_plain(object k):
+    return k is None or type(k) is int
+
+
 cdef object plain_part(str op, object part):
     """A part of a key as None, an ellipsis, an int, a slice of such, or an array of integers or bool."""
     if part is None or part is Ellipsis or type(part) is int:
         return part
     if isinstance(part, slice):
+        start, stop, step = part.start, part.stop, part.step
+        if is_plain(start) and is_plain(stop) and is_plain(step):
+            return part
         try:
-            return slice(*[None if k is None else operator.index(k) for k in (part.start, part.stop, part.step)])
+            return slice(*[None if k is None else operator.index(k) for k in (start, stop, step)])
         except TypeError:
             raise TypeError(f"[{op}] slice indices must be integers or None or have an __index__ method") from None
     if isinstance(part, (bool, np.bool_)) or (isinstance(part, Array) and (<Array>part).code == BOOL):
