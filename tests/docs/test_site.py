@@ -116,6 +116,19 @@ def test_links_inside_lead_somewhere(site, pages):
     assert not dead, "\n".join(dead)
 
 
+def test_the_tests_that_pages_name_exist():
+    root, dead = DOCS.parent, []
+    pages = [*DOCS.rglob("*.md"), *root.glob("*.md")]
+    named = {name for page in pages for name in re.findall(r"\btests/[\w/]+\.py(?:::\w+)*", page.read_text(encoding="utf-8"))}
+    for name in named:
+        path, *parts = name.split("::")
+        text = (root / path).read_text(encoding="utf-8") if (root / path).is_file() else None
+        if text is None or not all(re.search(rf"^ *(?:def|class) {part}\b", text, re.MULTILINE) for part in parts):
+            dead.append(name)
+    assert len(named) > 20
+    assert not dead, dead
+
+
 def test_links_outside_are_well_formed(site, pages):
     for path, page in pages.items():
         for link in page.links:
