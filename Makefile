@@ -17,7 +17,7 @@ SOURCES := $(shell find cext setup.py pyproject.toml -type f)
 WORKERS ?= 2
 ROUNDS ?= 5
 
-.PHONY: help demo experiments docs test gpu-check lint format bench debug sanitize wheel dist-check clean
+.PHONY: help demo experiments docs test fuzz gpu-check lint format bench debug sanitize wheel dist-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make experiments what documents say about norms, measured: examples/results (full setting: ARGS=)'
 	@echo 'make docs        the site, in docs/_build: every page runs while it is built'
 	@echo 'make test        the whole test suite (pytest options in ARGS)'
+	@echo 'make fuzz        random calls of everything public: no crash, hang or leak (SECONDS=60)'
 	@echo 'make gpu-check   the suite on a GPU (or the emulation), compute-sanitizer, the benchmarks on it'
 	@echo 'make lint        ruff, cython-lint, clang-format, mypy'
 	@echo 'make format      let ruff and clang-format mend what they can'
@@ -78,6 +79,10 @@ docs: $(VENV)/built $(VENV)/docs
 
 test: $(VENV)/built $(VENV)/test
 	$(IN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+fuzz: SECONDS = 60
+fuzz: $(VENV)/built $(VENV)/test
+	PYTHONPATH=tests $(IN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
 
 # The commands themselves serve where no environment can be made. The sanitizer slows every kernel many times over: it
 # sees each of them in the tests of operations.

@@ -21,7 +21,9 @@ namespace {
 
 // Four classes to an octave: at most a quarter of a block is wasted. Classes start at 64 bytes.
 constexpr int CLASSES = 4 * 58;
-constexpr int64_t CACHE_LIMIT = int64_t{1} << 30;
+// With MINIGRAD_CACHE_LIMIT=0 every block goes back to the C library, whose own checks and poisoning then see it.
+const char* const LIMIT = std::getenv("MINIGRAD_CACHE_LIMIT");
+const int64_t CACHE_LIMIT = LIMIT ? std::atoll(LIMIT) : int64_t{1} << 30;
 constexpr int64_t HUGE = int64_t{1} << 22;
 
 Buffer* free_lists[CLASSES];

@@ -1,0 +1,123 @@
+"""What programs use besides minigrad and NumPy. A reproduction contains the source of what it uses of this."""
+
+import gc  # noqa: F401  (programs use all of these)
+import operator  # noqa: F401
+import pickle  # noqa: F401
+import sys
+import threading
+from copy import copy, deepcopy  # noqa: F401
+from pathlib import Path
+
+import numpy as np
+
+import minigrad as mg
+from fuzz import faults  # noqa: F401
+from minigrad import data, nn, optim, viz  # noqa: F401
+from minigrad.nn import functional as F  # noqa: F401
+
+PROPERTIES = ("__array_interface__", "__array_struct__", "__cuda_array_interface__", "shape", "dtype", "ndim")
+
+
+def hostile(base, *args, **methods):
+    """An instance of a subclass of `base` whose methods run and return what the given functions without arguments do."""
+    left = [200]  # calls; what iterates over it has to come to an end
+
+    def run(function):
+        left[0] -= 1
+        if left[0] < 0:
+            raise (StopIteration if function is methods.get("__next__") else IndexError)("injected")
+        return function()
+
+    def member(name, f):
+        return property(lambda self: run(f)) if name in PROPERTIES else lambda self, *args, **options: run(f)
+
+    return type("Hostile", (base,), {name: member(name, f) for name, f in methods.items()})(*args)
+
+
+def fail(kind=KeyError):
+    raise kind("injected")
+
+
+def together(*functions):
+    """Call all at once, each in a thread of its own, a few times over; the last result of the first."""
+    results, start = [None], threading.Barrier(len(functions))
+
+    def work(k):
+        start.wait()
+        for _ in range(20):
+            try:
+                result = functions[k]()
+            except Exception:
+                result = None
+        if k == 0:
+            results[0] = result
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(len(functions))]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(interval)
+    return results[0]
+
+
+def circular():
+    """A list that contains itself."""
+    x = [1.0]
+    x.append(x)
+    return x
+
+
+def nested(depth):
+    """A number in many lists."""
+    x = 1.0
+    for _ in range(depth):
+        x = [x]
+    return x
+
+
+class Twice:
+    """Gives away the same DLPack capsule every time."""
+
+    def __init__(self, x):
+        self.device, self.capsule = x.__dlpack_device__(), x.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **options):
+        return self.capsule
+
+
+class Sub(mg.Tensor):
+    """A subclass of the user's."""
+
+
+class Net(nn.Module):
+    """A module that does what it is given."""
+
+    def __init__(self, function=mg.exp):
+        super().__init__()
+        self.layer, self.function = nn.Linear(3, 3), function
+
+    def forward(self, *args):
+        return self.layer(self.function(*args))
+
+
+def custom(forward, backward):
+    """An operation of the user's."""
+    return type("Custom", (mg.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+
+
+def spoil(path, seed):
+    """Change, cut off or insert some bytes of a file; make one of noise if there is none."""
+    rng, path = np.random.default_rng(seed), Path(path)
+    content = bytearray(path.read_bytes() if path.is_file() else rng.bytes(200))
+    for _ in range(rng.integers(1, 8)):
+        k = int(rng.integers(0, len(content) + 1))
+        content[k : k + int(rng.integers(0, 4))] = rng.bytes(int(rng.integers(0, 4)))
+    if rng.random() < 0.3:
+        del content[int(rng.integers(0, len(content) + 1)) :]
+    path.write_bytes(content)

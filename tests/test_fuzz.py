@@ -1,0 +1,48 @@
+"""The fuzzer finds what it is for, and does not find it in minigrad."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+from fuzz.__main__ import fuzz
+
+# The memory that was not written is the C library's, see `fuzz.__main__.child`; a sanitizer has its own in that place.
+pytestmark = pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc" or "LD_PRELOAD" in os.environ, reason="the fuzzer needs glibc's allocator"
+)
+FATAL = {"crashes": "SIGSEGV", "aborts": "SIGABRT", "hangs": "hang"}
+OTHERS = {
+    "loses_tensors": "leak",
+    "reads_unwritten": "unwritten faults.reads_unwritten",
+    "computes_with_unwritten": "differs faults.computes_with_unwritten",
+    "raises_wrongly": "undocumented AssertionError faults.py:raises_wrongly",
+    "drops_an_error": "unraisable ZeroDivisionError",
+    "keeps_memory": "memory",
+}
+
+
+@pytest.mark.parametrize("fault", FATAL)
+def test_finds_what_ends_a_process(fault, monkeypatch):
+    monkeypatch.setattr("fuzz.__main__.HANG", 2)
+    found = fuzz(programs=1, only=f"faults.{fault}$", shrinking=0)
+    assert list(found) == [f"{FATAL[fault]} faults.{fault}"]
+
+
+def test_finds_what_does_not():
+    found = fuzz(programs=3, only="|".join(f"faults.{fault}$" for fault in OTHERS), shrinking=0)
+    assert set(OTHERS.values()) <= set(found)
+
+
+def test_reproductions_stand_alone(tmp_path):
+    """A shrunk program is a script that needs nothing of the fuzzer, and contains little but the fault."""
+    found = fuzz(programs=1, only=r"faults.crashes$|mg.zeros$|mg.exp$")
+    script = found["SIGSEGV faults.crashes"]
+    assert script.count("with suppress") <= 2
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode < 0, done.stderr
+
+
+def test_minigrad_holds():
+    assert not fuzz(programs=150, shrinking=10)
