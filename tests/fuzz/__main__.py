@@ -39,13 +39,11 @@ def child(arguments, pattern, source=None):
     }
     with tempfile.TemporaryDirectory() as folder:
         journal = Path(folder, "journal")
-        work = Path(folder, "work")
-        work.mkdir()
         command = [sys.executable, "-m", "fuzz.child", str(journal), *map(str, arguments)]
         hung = False
         with open(Path(folder, "errors"), "w+", errors="replace") as errors:
             process = subprocess.Popen(
-                command, env=environment, cwd=work, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, text=True
+                command, env=environment, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, text=True
             )
             process.stdin.write(source or "")
             process.stdin.close()

@@ -13,6 +13,7 @@ import random
 import re
 import resource
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -41,6 +42,7 @@ PATTERNS = (0xAB, 0x54, 0x5C, 0xA3)  # what the C library fills memory with in o
 
 class Journal:
     def __init__(self, path):
+        self.folder = os.path.dirname(path)
         self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def write(self, **entry):
@@ -156,6 +158,7 @@ class Runner:
         before = mg.memory_allocated()
         variables = {**{k: v for k, v in vars(helpers).items() if not k.startswith("__")}, "np": np, "mg": mg, "nn": mg.nn}
         variables["__builtins__"] = __builtins__
+        os.chdir(tempfile.mkdtemp(dir=self.journal.folder))
         mg.manual_seed(0)
         mg.set_num_threads(2)
         for line in lines(variables):
