@@ -344,7 +344,7 @@ cdef class Tensor(Array):
     def __contains__(self, item):
         return bool(equal(self, item).any())
 
-    def __format__(self, spec):
+    def __format__(self, str spec not None):
         return format(self.item(), spec) if spec and self.count == 1 else format(str(self), spec)
 
     def __repr__(self):

@@ -50,6 +50,8 @@ def test_format(device):
     assert f"{mg.tensor([[2.0]], device=device):.1e}" == "2.0e+00"
     x = mg.tensor([1, 2], device=device)
     assert f"{x}" == repr(x) == ("tensor([1, 2])" if device == "cpu" else f"tensor([1, 2], device={device})")
+    with pytest.raises(TypeError, match="spec"):
+        x.__format__(1.5)
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,8 @@ class record:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._watcher is not None
-        assert self._lines is not None
+        if self._watcher is None or self._lines is None:
+            raise RuntimeError("[record] expected a block that is open: use viz.record() in a with statement")
         self._watcher.take_off()
         self._lines.__exit__(kind, error, trace)
         for out in self._watcher.last:

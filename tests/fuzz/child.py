@@ -67,8 +67,9 @@ def judge(error):
     if not inside or injected(error) or frames[-1].filename == "<program>":
         return None  # Python's own, or that of a hostile object
     last, text = inside[-1], str(error)
-    if "repr of an object" in text or "surrogates not allowed" in text:
-        return None  # a list in itself, or in a thousand others; a string that is no text
+    # A list in itself, or in a thousand others; a string that is no text; a hostile __repr__ or __str__.
+    if any(words in text for words in ("repr of an object", "surrogates not allowed", "returned non-string")):
+        return None
     place = f"{type(error).__name__} {os.path.basename(last.filename)}:{last.name.rpartition('.')[2]}"
     if not isinstance(error, ALLOWED) or isinstance(error, NEVER):
         return f"undocumented {place}"

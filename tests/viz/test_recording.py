@@ -54,6 +54,8 @@ def test_recordings_nest_and_give_the_thread_back():
     assert tape.set_observer(None) is None
     with pytest.raises(RuntimeError, match=r"\[record\] expected a block that is not open yet"), outer, outer:
         pass
+    with pytest.raises(RuntimeError, match=r"\[record\] expected a block that is open"):
+        viz.record().__exit__(None, None, None)
     assert tape.set_observer(None) is None
 
 
