@@ -1,0 +1,46 @@
+"""Several threads at once, and fresh interpreters."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import minigrad as mg
+
+
+def in_threads(*functions):
+    """Run all at once; exceptions come out."""
+    results, errors, start = [None] * len(functions), [], threading.Barrier(len(functions))
+
+    def work(k):
+        try:
+            start.wait()
+            results[k] = functions[k]()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(len(functions))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
+def python(code, **environment):
+    """What a fresh interpreter prints."""
+    folder = os.path.dirname(os.path.dirname(mg.__file__))
+    path = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+    names = ("OMP_NUM_THREADS", "MINIGRAD_NUM_THREADS", "MINIGRAD_ISA")
+    inherited = {k: v for k, v in os.environ.items() if k not in names}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**inherited, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
