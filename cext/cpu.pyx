@@ -567,9 +567,12 @@ cdef int load() except -1:
     folder = os.path.join(os.path.dirname(spec.origin), "lib") if spec is not None else None
     names = [n for n in sorted(os.listdir(folder)) if n.startswith("libscipy_openblas") and not n.endswith(".a")] \
         if folder is not None and os.path.isdir(folder) else []
+    path = os.fsencode(os.path.join(folder, names[0])) if names else b""
+    if blas_loaded:     # by another thread, which had its turn meanwhile; from here on none has
+        return 0
     if not names:
         raise ImportError("[matmul] the package scipy-openblas32 was not found: pip install scipy-openblas32")
-    if not load_blas(os.fsencode(os.path.join(folder, names[0])), message, sizeof(message)):
+    if not load_blas(path, message, sizeof(message)):
         raise ImportError(f"[matmul] {message.decode()}")
     blas_loaded = True
     return 0
