@@ -33,14 +33,14 @@ cdef extern from *:
     static thread_local bool mg_anomaly = false;    // backward checks every gradient for NaN
     static thread_local PyObject* mg_scope = nullptr;       // the module call that runs, see `enter`; owned
     static thread_local PyObject* mg_observer = nullptr;    // who is told of operations, see `set_observer`; owned
-    static thread_local bool mg_burying = false;    // the thread is in `bury`
+    static thread_local int mg_burying = 0;     // whether a call of `bury` runs
     """
     bint mg_recording
     bint mg_where
     bint mg_anomaly
     PyObject* mg_scope
     PyObject* mg_observer
-    bint mg_burying
+    int mg_burying
 
 
 class GradientError(RuntimeError):
@@ -155,16 +155,18 @@ cdef vector[Reference] graveyard
 
 
 cdef void bury() noexcept:
-    global mg_burying
-    cdef PyObject* dead
-    if mg_burying:
+    if graveyard.empty():
         return
-    mg_burying = True
+    cdef int* burying = &mg_burying     # looked up once: each time costs a call
+    cdef PyObject* dead
+    if burying[0]:
+        return
+    burying[0] = True
     while not graveyard.empty():
         dead = graveyard.back()
         graveyard.pop_back()
         Py_DECREF(<object>dead)
-    mg_burying = False
+    burying[0] = False
 
 
 cdef int64_t versions_of(object extra):
