@@ -22,6 +22,7 @@ from minigrad.engine.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, dtype_o
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
+    bint Py_IsInitialized() nogil
 
 cdef extern from "runtime/running.hpp" namespace "mg":
     Running* running
@@ -568,10 +569,13 @@ cdef int describe(DLTensor* t, Array x) except -1:
     return 0
 
 
-cdef void delete_export(Managed* managed) noexcept with gil:
-    Py_DECREF(<object>managed.context)
-    PyMem_Free(managed.tensor.shape)
-    PyMem_Free(managed)
+cdef void delete_export(Managed* managed) noexcept nogil:
+    if not Py_IsInitialized():      # a C++ object that outlives the interpreter has held it
+        return
+    with gil:
+        Py_DECREF(<object>managed.context)
+        PyMem_Free(managed.tensor.shape)
+        PyMem_Free(managed)
 
 
 cdef void delete_capsule(object capsule) noexcept:

@@ -2,11 +2,13 @@
 
 import ctypes
 import gc
+import sys
 import weakref
 
 import numpy as np
 import pytest
 from checks import Exporter, allocated
+from threaded import python
 
 import minigrad as mg
 
@@ -342,6 +344,28 @@ def test_unused_capsules_are_freed():
         mg.zeros(1000).__dlpack__()
         mg.zeros(1000).__dlpack__(max_version=(1, 0))
     assert mg.memory_allocated() == before
+
+
+GIVEN_BACK_LATE = """
+import ctypes
+import minigrad as mg
+class Managed(ctypes.Structure):
+    _fields_ = [("tensor", ctypes.c_char * 48), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+pointer, rename = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_SetName
+pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
+capsule, used = mg.ones(3).__dlpack__(), b"used_dltensor"
+address = pointer(capsule, b"dltensor")
+rename(capsule, used)
+at_exit = ctypes.CDLL(None).__cxa_atexit        # runs what the destructor of a static C++ object would
+at_exit.argtypes = [ctypes.c_void_p] * 3
+at_exit(Managed.from_address(address).deleter, address, None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="__cxa_atexit is called by its name in Linux's C library")
+def test_an_export_given_back_after_the_interpreter_has_ended():
+    python(GIVEN_BACK_LATE)
 
 
 def test_dlpack_arguments():
