@@ -17,7 +17,7 @@ SOURCES := $(shell find cext setup.py pyproject.toml -type f)
 WORKERS ?= 2
 ROUNDS ?= 5
 
-.PHONY: help demo experiments docs test fuzz gpu-check lint format bench debug sanitize wheel dist-check clean
+.PHONY: help demo experiments docs test fuzz gpu-check lint format bench debug sanitize tsan wheel dist-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -32,6 +32,7 @@ help:
 	@echo 'make bench       compare with PyTorch and JAX (ROUNDS=5)'
 	@echo 'make debug       the suite on a build with bounds checks'
 	@echo 'make sanitize    the suite on a build with AddressSanitizer and UBSan'
+	@echo 'make tsan        the tests of threads on a build with ThreadSanitizer'
 	@echo 'make wheel       a wheel and a source archive in dist/'
 	@echo 'make dist-check  install both where no source is and run the suite'
 	@echo 'make clean       remove all that was built'
@@ -116,7 +117,7 @@ format: $(VENV)/built $(VENV)/lint
 	$(IN)/ruff check --fix $(PY_FILES)
 	$(IN)/clang-format -i $(CXX_FILES)
 
-# Both checking builds live in build/ beside the ordinary one and run from there; PYTHONSAFEPATH keeps the processes that
+# All checking builds live in build/ beside the ordinary one and run from there; PYTHONSAFEPATH keeps the processes that
 # tests start from finding the ordinary one in the current folder, and scripts from finding what lies beside them.
 debug: $(VENV)/built $(VENV)/test
 	MINIGRAD_DEBUG=1 $(IN)/python setup.py -q build --build-lib build/debug/lib
@@ -138,6 +139,21 @@ sanitize: $(VENV)/built $(VENV)/test
 	$(IN)/pytest -n $(WORKERS) --ignore tests/test_memory.py $(ARGS); suite=$$?; \
 	ASAN_OPTIONS=$$ASAN_OPTIONS:quarantine_size_mb=4 $(IN)/pytest tests/test_memory.py; memory=$$?; \
 	if cat $(REPORT).* 2> /dev/null | grep -v 'WARNING: AddressSanitizer failed to allocate'; then exit 1; fi; exit $$((suite | memory))
+
+# The tests that have to do with threads. Nothing is suppressed: accesses of CPython, NumPy and OpenBLAS are not seen, and
+# their locks are. Left out are children of a fork, in which ThreadSanitizer starts no threads, and the test that measures
+# time beside processes that spin. ThreadSanitizer of older compilers may not find its place in memory where Linux
+# spreads addresses as far as it can; setarch turns that off, where it may.
+tsan: REPORT = $(CURDIR)/build/tsan/report
+tsan: THREADED = (thread or races or test_loader) and not fork and not spin and not instruction_set
+tsan: $(VENV)/built $(VENV)/test
+	MINIGRAD_SANITIZE=thread $(IN)/python setup.py -q build --build-lib build/tsan/lib
+	rm -f $(REPORT).*
+	export PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/tsan/lib:$(CURDIR)/examples MINIGRAD_TEST_DEVICES=cpu \
+	MINIGRAD_EXPECT_BUILD=build/tsan/lib TSAN_OPTIONS=log_path=$(REPORT); \
+	$$(setarch -R true 2> /dev/null && echo setarch -R) env LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libtsan.so)" \
+	$(IN)/pytest --ignore tests/cuda -k '$(THREADED)' $(ARGS); suite=$$?; \
+	if cat $(REPORT).* 2> /dev/null; then exit 1; fi; exit $$suite
 
 # --- distribution --------------------------------------------------------------------------------------------------
 
