@@ -341,6 +341,7 @@ cdef class Array:
 
 cdef type result_type = Array
 cdef Forget forget = NULL
+# What minigrad.cuda does for arrays on a GPU: `import minigrad` sets it before any array is made.
 cdef object device_allocate = None
 cdef object device_transfer = None
 cdef object device_streams = None
@@ -374,14 +375,7 @@ cdef object current_stream(int device):
 
 cdef Array transferred(Array x, int device):
     """A copy of x on another device."""
-    if device_transfer is None:
-        raise missing(device if device else x.buffer.device)
     return device_transfer(x, device)
-
-
-cdef object missing(int device):
-    return RuntimeError(f"[device] {device_name(device)} needs CuPy and a CUDA GPU: pip install 'minigrad[cuda12x]' or "
-                        f"'minigrad[cuda13x]'")
 
 
 cdef Array blank():
@@ -396,8 +390,6 @@ cdef Buffer* new_buffer(int64_t bytes, int device) except NULL:
         if buffer == NULL:
             raise MemoryError(f"[allocate] no memory for {bytes} bytes")
         return buffer
-    if device_allocate is None:
-        raise missing(device)
     address, owner = device_allocate(bytes, device - 1)
     Py_INCREF(owner)
     return adopt(<void*><size_t>address, bytes, device, <void*>owner, drop_object)

@@ -12,7 +12,7 @@ from minigrad.engine.ops.arguments import integer
 
 __all__ = ["device_count", "is_available", "synchronize"]
 
-INSTALL = "pip install 'minigrad[cuda12x]' or 'minigrad[cuda13x]'"
+INSTALL = "pip install 'cupy-cuda12x[ctk]' or 'cupy-cuda13x[ctk]'"  # what the extras cuda12x and cuda13x bring
 
 
 def is_available() -> bool:

@@ -46,7 +46,7 @@ try:
 except RuntimeError as error:
     print(error)
 """)
-    assert "pip install 'minigrad[cuda12x]' or 'minigrad[cuda13x]'" in message
+    assert "pip install 'cupy-cuda12x[ctk]' or 'cupy-cuda13x[ctk]'" in message
     assert "needs CuPy and a GPU" in message
 
 
