@@ -1,4 +1,4 @@
-# Every command of the project. `make demo` and `make test` need Python 3.10 or newer and a C++ compiler, nothing else:
+# Every command of the project. `make demo` and `make test` need Python 3.11 or newer and a C++ compiler, nothing else:
 # they set up their own environment in .venv, by pip and by package name.
 
 PYTHON ?= python3
@@ -40,7 +40,7 @@ help:
 # --- environment and build ---------------------------------------------------------------------------------------
 
 $(IN)/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "minigrad needs Python 3.10 or newer")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "minigrad needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 
 # Stamps in the environment say what it holds: the build, and one set of packages each.

@@ -55,6 +55,8 @@ if SANITIZE:
     COMMON += [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
     LINK += [f"-fsanitize={SANITIZE}"]
 
+# freethreading_compatible stays off, so that a free-threaded Python turns the GIL on: reference counts of buffers and
+# lists of free memory rely on it (cext/runtime/buffer.hpp).
 DIRECTIVES = {
     "language_level": 3,
     "binding": True,

@@ -1,6 +1,7 @@
 """What the source tree states in several places: how to install it, its version, its Pythons, its linters."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,18 @@ FROM_THE_INDEX = re.compile(r"\bpip3? install\b[^#]*?[\s'\"`]minigrad\b(?![/.])|
 
 def text(path):
     return (ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def project():
+    return tomllib.loads(text("pyproject.toml"))
+
+
+@pytest.fixture(scope="module")
+def pythons(project):
+    """The versions of Python that are supported, oldest first."""
+    classifiers = project["project"]["classifiers"]
+    return [found[1] for found in (re.fullmatch(r".*:: Python :: (3\.\d+)", line) for line in classifiers) if found]
 
 
 @pytest.mark.parametrize("end", ["", "[cuda12x]", "==0.1.0"])
@@ -31,3 +44,23 @@ def test_no_file_says_to_install_minigrad_from_the_index():
     assert len(files) > 300
     lines = [(path, line) for path in files for line in path.read_text("utf-8", "replace").splitlines()]
     assert not [f"{path.relative_to(ROOT)}: {line}" for path, line in lines if FROM_THE_INDEX.search(line)]
+
+
+def test_versions_of_python_agree(project, pythons):
+    oldest, tool = pythons[0], project["tool"]
+    digits = [version.replace(".", "") for version in pythons]
+    assert pythons == [f"3.{minor}" for minor in range(int(digits[0][1:]), int(digits[-1][1:]) + 1)]
+    assert project["project"]["requires-python"] == f">={oldest}"
+    assert tool["cibuildwheel"]["build"].split() == [f"cp{version}-*" for version in digits]
+    assert tool["ruff"]["target-version"] == f"py{digits[0]}"
+    assert tool["mypy"]["python_version"] == oldest
+    assert f"version_info < ({oldest.replace('.', ', ')})" in text("Makefile")
+    for path in ("Makefile", "README.md", "docs/start/install.md"):
+        assert set(re.findall(r"Python (3\.\d+) or newer", text(path))) == {oldest}, path
+
+
+def test_free_threading_is_not_declared(project):
+    """The engine relies on the GIL: a free-threaded Python has to turn it on."""
+    assert not [line for line in project["project"]["classifiers"] if "Free Threading" in line]
+    for path in [ROOT / "setup.py", *(ROOT / "cext").rglob("*.p[yx][xd]")]:
+        assert not re.search(r"freethreading_compatible\W*[=:]\s*True", path.read_text(encoding="utf-8")), path

@@ -1,8 +1,7 @@
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
-from typing_extensions import Self
 
 from minigrad.autograd import TapeTable
 from minigrad.engine.array import Array
