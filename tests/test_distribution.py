@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import minigrad as mg
+
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(not (ROOT / "pyproject.toml").exists(), reason="no source tree beside these tests")
 
@@ -44,6 +46,11 @@ def test_no_file_says_to_install_minigrad_from_the_index():
     assert len(files) > 300
     lines = [(path, line) for path in files for line in path.read_text("utf-8", "replace").splitlines()]
     assert not [f"{path.relative_to(ROOT)}: {line}" for path, line in lines if FROM_THE_INDEX.search(line)]
+
+
+def test_citation_and_changelog_have_the_version():
+    assert re.search(r"^version: (\S+)$", text("CITATION.cff"), re.MULTILINE)[1] == mg.__version__
+    assert re.search(r"^## (\d\S*)", text("CHANGELOG.md"), re.MULTILINE)[1] == mg.__version__
 
 
 def test_versions_of_python_agree(project, pythons):
