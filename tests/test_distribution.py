@@ -71,3 +71,11 @@ def test_free_threading_is_not_declared(project):
     assert not [line for line in project["project"]["classifiers"] if "Free Threading" in line]
     for path in [ROOT / "setup.py", *(ROOT / "cext").rglob("*.p[yx][xd]")]:
         assert not re.search(r"freethreading_compatible\W*[=:]\s*True", path.read_text(encoding="utf-8")), path
+
+
+def test_pre_commit_has_the_linters_of_the_extra(project):
+    """What git runs before a commit is what `make lint` runs, in the same versions."""
+    hooks = dict(re.findall(r"repo: \S+/(\S+)\n +rev: v(\S+)", text(".pre-commit-config.yaml")))
+    lint = dict(line.split("==") for line in project["project"]["optional-dependencies"]["lint"])
+    packages = {"ruff-pre-commit": "ruff", "cython-lint": "cython-lint", "mirrors-clang-format": "clang-format"}
+    assert hooks == {repository: lint[package] for repository, package in packages.items()}
