@@ -64,6 +64,7 @@ def test_versions_of_python_agree(project, pythons):
     assert f"version_info < ({oldest.replace('.', ', ')})" in text("Makefile")
     for path in ("Makefile", "README.md", "docs/start/install.md"):
         assert set(re.findall(r"Python (3\.\d+) or newer", text(path))) == {oldest}, path
+    assert f'python: ["{oldest}", "{pythons[-1]}"]' in text(".github/workflows/ci.yml")
 
 
 def test_free_threading_is_not_declared(project):
