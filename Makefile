@@ -109,12 +109,14 @@ PY_FILES = minigrad benchmarks docs examples tests setup.py
 lint: export PATH := $(CURDIR)/$(IN):$(PATH)
 lint: $(VENV)/built $(VENV)/lint
 	$(IN)/ruff check $(PY_FILES)
+	$(IN)/ruff format --check $(PY_FILES)
 	$(IN)/cython-lint cext
 	$(IN)/clang-format --dry-run -Werror $(CXX_FILES)
 	$(IN)/mypy
 
 format: $(VENV)/built $(VENV)/lint
 	$(IN)/ruff check --fix $(PY_FILES)
+	$(IN)/ruff format $(PY_FILES)
 	$(IN)/clang-format -i $(CXX_FILES)
 
 # All checking builds live in build/ beside the ordinary one and run from there; PYTHONSAFEPATH keeps the processes that
