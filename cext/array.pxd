@@ -49,6 +49,8 @@ cdef class Array:
     cdef int ndim_
     cdef int output                 # which output of its node
     cdef int64_t epoch              # see `version`
+    cdef int64_t savers             # how many inputs of nodes hold this very tensor for backward
+    cdef int64_t saved_since        # and the number of the first of these nodes
     cdef bint packed               # row-major without gaps
     cdef bint needs_grad
     cdef int64_t count              # number of elements

@@ -336,13 +336,14 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
         if before is None:
             continue
         before = owned(before, exclusive)       # a hook may write what it gets
-        expected = shape_of(before), before.dtype, before.device
+        shape, code, device = shape_of(before), before.code, before.buffer.device      # the hook may call set_
         result = hook(before)
         after = before if result is None else result
-        if not isinstance(after, Array) or (after.shape, after.dtype, after.device) != expected:
-            shape, dtype, device = expected
-            raise GradientError(f"[hook] expected None or a gradient of shape {shape} and {dtype} on {device}, got "
-                                f"{getattr(after, 'shape', type(after).__name__)} {getattr(after, 'dtype', '')}")
+        if not isinstance(after, Array) or shape_of(<Array>after) != shape or (<Array>after).code != code \
+                or (<Array>after).buffer.device != device:
+            raise GradientError(f"[hook] expected None or a gradient of shape {shape} and {dtype_of(code)} on "
+                                f"{device_name(device)}, got {getattr(after, 'shape', type(after).__name__)} "
+                                f"{getattr(after, 'dtype', '')}")
         if node.outputs == 1:
             g = after
         else:

@@ -70,5 +70,5 @@ cdef void bury() noexcept
 cdef int retire_leaf(Array x) except -1
 cdef int check_write(str op, Array x, bint recorded) except -1
 cdef Array before_write(Array x)
-cdef int become(Array x, Array result) except -1
+cdef int become(Array x, Array old, Array result) except -1
 cdef void set_adder(Adder adder)

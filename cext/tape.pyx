@@ -202,6 +202,7 @@ cdef class Node:
             if self.slots[i].edge != NULL:
                 graveyard.push_back(self.slots[i].edge)
             if self.slots[i].value != NULL:
+                (<Array>self.slots[i].value).savers -= 1
                 graveyard.push_back(self.slots[i].value)
         self.inputs = 0
         if self.slots != self.few:
@@ -233,6 +234,9 @@ cdef class Node:
             Py_INCREF(x)
             self.slots[i].value = <PyObject*>x
             self.versions += version(x)
+            if x.savers == 0:
+                x.saved_since = self.sequence
+            x.savers += 1
         return 0
 
     cdef int64_t current_versions(self):
@@ -567,11 +571,41 @@ cdef Array before_write(Array x):
     return old
 
 
-cdef int become(Array x, Array result) except -1:
-    """Finish a recorded write: x goes on as `result`, whose memory nobody else has, with its history."""
+cdef int become(Array x, Array old, Array result) except -1:
+    """Finish a recorded write: x goes on as `result`, whose memory nobody else has, with its history.
+
+    `old` is what x has been. Nodes behind the result which have saved x save that instead: their values were not
+    written, and a node that x depends on must not hold x, a cycle that nothing would free.
+    """
+    if x.savers and result.node is not None:
+        replace_saved(<Node>result.node, x, old)
     retire_leaf(x)
     hold(x, result)
     x.node, x.needs_grad, x.output = result.node, result.needs_grad, result.output
+    return 0
+
+
+cdef int replace_saved(Node last, Array x, Array old) except -1:
+    """Let `last` and the nodes that it depends on save `old` where they have saved x."""
+    cdef Node node
+    cdef int i
+    cdef set seen = set()
+    cdef list stack = [last]
+    while stack and x.savers:
+        node = stack.pop()
+        if node.sequence < x.saved_since or node.sequence in seen:
+            continue
+        seen.add(node.sequence)
+        for i in range(node.inputs):
+            if node.slots[i].value == <PyObject*>x:
+                node.versions += version(old) - version(x)
+                Py_INCREF(old)
+                node.slots[i].value = <PyObject*>old
+                Py_DECREF(x)
+                x.savers -= 1
+                old.savers += 1
+            if node.slots[i].edge != NULL:
+                stack.append(<Node>node.slots[i].edge)
     return 0
 
 

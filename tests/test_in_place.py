@@ -2,6 +2,7 @@
 
 
 import functools
+import weakref
 
 import numpy as np
 import pytest
@@ -47,6 +48,41 @@ def test_the_written_tensor_stays_the_same_object(device):
     assert h is k
     h.backward()
     equals(x.grad, [36])
+
+
+BY_ITSELF = {
+    "+=": (lambda h, y: h.__iadd__(h * h), lambda h: h + h * h),
+    "*=": (lambda h, y: h.__imul__(h), lambda h: h * h),
+    "-= cos": (lambda h, y: h.__isub__(h.cos()), lambda h: h - h.cos()),
+    "%= cos": (lambda h, y: h.__imod__(h.cos()), lambda h: h % h.cos()),
+    "setitem": (lambda h, y: h.__setitem__(slice(1), (h * h)[1:2]), lambda h: mg.concat([(h * h)[1:2], h[1:]])),
+    "an earlier product": (lambda h, y: h.__iadd__(1).__iadd__(y), lambda h: h + 1 + h * h),
+    "twice": (lambda h, y: h.__iadd__(h * h).__imul__(h), lambda h: (h + h * h) * (h + h * h)),
+}
+
+
+@pytest.mark.parametrize("name", BY_ITSELF)
+def test_writes_of_what_was_computed_from_the_tensor(name, device):
+    """The operations that saved the tensor keep what it was: the gradient is right, and no cycle keeps memory."""
+    write, plain = BY_ITSELF[name]
+
+    def function(x):
+        h = x * 1.0
+        alive.append(weakref.ref(h))
+        y = h * h if name == "an earlier product" else None
+        write(h, y)
+        return h
+
+    x, alive = leaf(device, 0.5, 2, 3), []
+    if name == "an earlier product":  # that write was not to be followed: the values are gone
+        with pytest.raises(mg.GradientError, match="written in place since"):
+            function(x).sum().backward()
+    else:
+        c = mg.tensor([0.3, -1.2, 0.7], dtype="float64", device=device)
+        (ours,), (expected,) = mg.grad(function(x), [x], c), mg.grad(plain(x), [x], c)
+        np.testing.assert_allclose(array(ours), array(expected), rtol=1e-14)
+        assert mg.gradcheck(function, (x,), order=2)
+    assert all(ref() is None for ref in alive)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ cdef Array computed(str name, object operation, object x, object y):
 
 cdef object in_place(str name, object operation, int op, object x, object y):
     """x op= y. Where nothing is recorded a kernel writes x; else x goes on as the result."""
-    cdef Array a = <Array>x, b = None, result
+    cdef Array a = <Array>x, b = None, old, result
     value = plain_scalar(name, y)
     if value is not None:
         y = value
@@ -53,7 +53,7 @@ cdef object in_place(str name, object operation, int op, object x, object y):
     if result.code != a.code and not (is_float(a.code) and result.code <= a.code):
         raise TypeError(f"[{name}] a result of {result.dtype} does not fit in place into {a.dtype}")
     if recorded:
-        become(a, cast(result, a.code))
+        become(a, old, cast(result, a.code))
     else:
         backend(a).copy(result, a)
         a.buffer.version += 1

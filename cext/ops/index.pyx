@@ -568,8 +568,9 @@ cdef int assign(str op, Array a, object key, object value) except -1:
         # Written out of place, and then taken over: the tape sees y = setitem(x, v).
         result = copied_raw(a)
         write(result, spec, layout, v)
-        track(result, b"setitem", setitem_backward, 0, before_write(a), v, None, (spec, layout))
-        return become(a, result)
+        old = before_write(a)
+        track(result, b"setitem", setitem_backward, 0, old, v, None, (spec, layout))
+        return become(a, old, result)
     write(a, spec, layout, v)
     a.buffer.version += 1
     return 0
