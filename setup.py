@@ -62,10 +62,10 @@ DIRECTIVES = {
     "binding": True,
     "embedsignature": False,
     "cdivision": True,
-    "boundscheck": True,    # of tuples and lists, whose lengths callers choose: pointers are never checked
+    "boundscheck": True,  # of tuples and lists, whose lengths callers choose: pointers are never checked
     "wraparound": True,
     "nonecheck": DEBUG,
-    "allow_none_for_extension_args": False,     # what Python code passes for a typed argument is of that type
+    "allow_none_for_extension_args": False,  # what Python code passes for a typed argument is of that type
     "initializedcheck": DEBUG,
 }
 

@@ -34,6 +34,7 @@ def measure(framework, workload, size, threads, seconds):
     def both():
         step()
         product()
+
     times = {step: [], product: [], both: []}
     for _ in range(BLOCKS):
         for run, found in times.items():
@@ -44,8 +45,13 @@ def measure(framework, workload, size, threads, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frameworks", nargs="+", default=("minigrad", "torch"), metavar="NAME",
-                        help="of minigrad, torch, torchc, jax (default: minigrad torch)")
+    parser.add_argument(
+        "--frameworks",
+        nargs="+",
+        default=("minigrad", "torch"),
+        metavar="NAME",
+        help="of minigrad, torch, torchc, jax (default: minigrad torch)",
+    )
     parser.add_argument("--workload", default="mlp256_b128", help="the training step (default: %(default)s)")
     parser.add_argument("--size", type=int, default=512, help="rows and columns of the product (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="for both sides (default: %(default)s)")

@@ -23,8 +23,19 @@ from tqdm import tqdm
 from workloads import parse
 
 HERE = Path(__file__).resolve().parent
-WORKLOADS = ("chain", "mlp256_b8", "mlp256_b128", "mlp1000_b128", "lenet_b8", "lenet_b128", "lnrnn_b32", "lnlstm_b32",
-             "lstm_b32", "ln_fwd", "ln_bwd")
+WORKLOADS = (
+    "chain",
+    "mlp256_b8",
+    "mlp256_b128",
+    "mlp1000_b128",
+    "lenet_b8",
+    "lenet_b128",
+    "lnrnn_b32",
+    "lnlstm_b32",
+    "lstm_b32",
+    "ln_fwd",
+    "ln_bwd",
+)
 FRAMEWORKS = ("minigrad", "torch", "torchc", "jax", "gemm")
 TITLES = {"minigrad": "minigrad", "torch": "PyTorch", "torchc": "torch.compile", "jax": "JAX", "gemm": "products alone"}
 MARKS = ("<!-- speed: written by benchmarks/compare.py -->", "<!-- /speed -->")
@@ -55,8 +66,9 @@ def versions(frameworks):
 def measure(framework, workload, threads, seconds, more=()):
     """One process of measure.py, with `more` options; its result as a dict."""
     command = [sys.executable, str(HERE / "measure.py"), framework, workload]
-    done = subprocess.run([*command, "--threads", str(threads), "--seconds", str(seconds), *more],
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, "--threads", str(threads), "--seconds", str(seconds), *more], capture_output=True, text=True
+    )
     if done.returncode:
         sys.exit(f"{framework} failed on {workload}:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -66,8 +78,9 @@ def compare(workloads, frameworks, threads, rounds, seconds, more=()):
     """{workload: {framework: [median ms per round]}} and the reasons for what could not be measured."""
     times = {workload: {framework: [] for framework in frameworks} for workload in workloads}
     reasons = {}
-    with tqdm(total=rounds * len(workloads) * len(frameworks), unit="run", dynamic_ncols=True, leave=False,
-              disable=None) as bar:
+    with tqdm(
+        total=rounds * len(workloads) * len(frameworks), unit="run", dynamic_ncols=True, leave=False, disable=None
+    ) as bar:
         for _ in range(rounds):
             for workload in workloads:
                 for framework in frameworks:
@@ -111,8 +124,10 @@ def table(results):
         lines.append([workload, *cells, *("" if ratio is None else f"**{ratio:.2g}**" for ratio in ratios(row))])
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     count = results["threads"]
-    caption = (f"{results['cpu']}, {count} thread{'s' if count > 1 else ''}, float32; medians of {results['rounds']} "
-               f"alternating runs; {versions}, Python {results['python']}.")
+    caption = (
+        f"{results['cpu']}, {count} thread{'s' if count > 1 else ''}, float32; medians of {results['rounds']} "
+        f"alternating runs; {versions}, Python {results['python']}."
+    )
     if results["times_ms"].get("chain", {}).get("jax"):
         caption += " Under JAX the chain is one compiled function: no tape is built while it runs."
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{caption}\n"
@@ -126,10 +141,21 @@ def put_into(readme, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workloads", nargs="+", default=WORKLOADS, metavar="NAME",
-                        help=f"any of workloads.py (default: {' '.join(WORKLOADS)})")
-    parser.add_argument("--frameworks", nargs="+", choices=FRAMEWORKS, default=FRAMEWORKS[:4], metavar="NAME",
-                        help=f"of {' '.join(FRAMEWORKS)} (default: all but gemm)")
+    parser.add_argument(
+        "--workloads",
+        nargs="+",
+        default=WORKLOADS,
+        metavar="NAME",
+        help=f"any of workloads.py (default: {' '.join(WORKLOADS)})",
+    )
+    parser.add_argument(
+        "--frameworks",
+        nargs="+",
+        choices=FRAMEWORKS,
+        default=FRAMEWORKS[:4],
+        metavar="NAME",
+        help=f"of {' '.join(FRAMEWORKS)} (default: all but gemm)",
+    )
     parser.add_argument("--threads", type=int, default=2, help="threads and cores for each (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="processes per framework (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of measuring per process (default: %(default)s)")
@@ -148,9 +174,16 @@ def main():
 
     times, notes = compare(args.workloads, args.frameworks, args.threads, args.rounds, args.seconds)
     results = {
-        "cpu": cpu_name(), "threads": args.threads, "rounds": args.rounds, "seconds": args.seconds,
-        "date": datetime.date.today().isoformat(), "python": platform.python_version(),
-        "versions": versions(args.frameworks), "frameworks": list(args.frameworks), "times_ms": times, "notes": notes,
+        "cpu": cpu_name(),
+        "threads": args.threads,
+        "rounds": args.rounds,
+        "seconds": args.seconds,
+        "date": datetime.date.today().isoformat(),
+        "python": platform.python_version(),
+        "versions": versions(args.frameworks),
+        "frameworks": list(args.frameworks),
+        "times_ms": times,
+        "notes": notes,
     }
     text = table(results)
     print(text)

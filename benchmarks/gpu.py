@@ -21,8 +21,17 @@ from workloads import norm_shapes, parse
 
 HERE = Path(__file__).resolve().parent
 EMULATION = HERE.parent / "tests" / "emulation"
-STEPS = ("chain", "mlp256_b8", "mlp256_b128", "mlp1000_b128", "lenet_b8", "lenet_b128", "lnrnn_b32", "lnlstm_b32",
-         "lstm_b32")
+STEPS = (
+    "chain",
+    "mlp256_b8",
+    "mlp256_b128",
+    "mlp1000_b128",
+    "lenet_b8",
+    "lenet_b128",
+    "lnrnn_b32",
+    "lnlstm_b32",
+    "lstm_b32",
+)
 SMALL_STEPS = ("chain", "mlp256_b8", "lenet_b1", "lnrnn_b1", "lnlstm_b1", "lstm_b1")
 MATRICES = ("128x256", "4096x768", "32768x1024", "65536x2048")
 SMALL_MATRICES = ("16x256",)
@@ -67,8 +76,16 @@ def norm_table(times):
         copy = min(copies.get(size, {}).values(), default=None)
         share = bandwidth(name, ours) / bandwidth(f"copy_fwd_{size}", copy) if copy else None
         torch = found.get("torch")
-        lines.append([name, f"{ours * 1e3:.3g}", f"{bandwidth(name, ours):.3g}", f"{share:.0%}" if share else "",
-                      f"{torch * 1e3:.3g}" if torch else "", f"**{ours / torch:.2g}**" if torch else ""])
+        lines.append(
+            [
+                name,
+                f"{ours * 1e3:.3g}",
+                f"{bandwidth(name, ours):.3g}",
+                f"{share:.0%}" if share else "",
+                f"{torch * 1e3:.3g}" if torch else "",
+                f"**{ours / torch:.2g}**" if torch else "",
+            ]
+        )
     lines.insert(1, ["---"] + ["---:"] * (len(lines[0]) - 1))
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
@@ -118,9 +135,18 @@ def main():
         return
     name, cuda = found
     versions = compare.versions(frameworks) | {"cupy": importlib.metadata.version(cupy_package())}
-    results = {"cpu": f"{name}, CUDA {cuda}", "threads": 1, "rounds": rounds, "seconds": seconds,
-               "date": datetime.date.today().isoformat(), "python": platform.python_version(), "versions": versions,
-               "frameworks": frameworks, "gpu_times_ms": times, "not_measured": missing}
+    results = {
+        "cpu": f"{name}, CUDA {cuda}",
+        "threads": 1,
+        "rounds": rounds,
+        "seconds": seconds,
+        "date": datetime.date.today().isoformat(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "frameworks": frameworks,
+        "gpu_times_ms": times,
+        "not_measured": missing,
+    }
     text = compare.table({**results, "times_ms": {name: times[name] for name in steps}})
     text += f"\nOne operation at a time; float32, medians of {rounds} runs.\n\n"
     text += norm_table({name: times[name] for name in single})

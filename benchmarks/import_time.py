@@ -32,8 +32,9 @@ else:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("modules", nargs="*", default=["minigrad", "torch", "jax"],
-                        help="what to import (default: minigrad torch jax)")
+    parser.add_argument(
+        "modules", nargs="*", default=["minigrad", "torch", "jax"], help="what to import (default: minigrad torch jax)"
+    )
     parser.add_argument("--processes", type=int, default=9, help="to take the median of (default: %(default)s)")
     args = parser.parse_args()
     # bytecode is kept between processes, as it is in any installation

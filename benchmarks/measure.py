@@ -57,6 +57,7 @@ def step_of(framework, workload, threads, device="cpu", count=1):
         for _ in range(count - 1):
             step()
         finish(step())
+
     return steps
 
 
@@ -79,8 +80,13 @@ def main():
     parser.add_argument("--threads", type=int, default=2, help="threads and cores to use (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure (default: %(default)s)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where it runs (default: %(default)s)")
-    parser.add_argument("--count", type=int, default=1, metavar="N",
-                        help="time N steps together, as a GPU works while the next is asked for (default: %(default)s)")
+    parser.add_argument(
+        "--count",
+        type=int,
+        default=1,
+        metavar="N",
+        help="time N steps together, as a GPU works while the next is asked for (default: %(default)s)",
+    )
     args = parser.parse_args()
     hold_to(args.threads)
     if args.device == "cpu":

@@ -107,6 +107,7 @@ def measure(framework, shape, names, threads, seconds):
 
         def both(forward=forward, wanted=wanted, g=g):
             return grad(forward(), wanted, g)
+
         found[name] = [*times, statistics.median(times_of(both, seconds))]
     return found
 

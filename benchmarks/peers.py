@@ -26,6 +26,7 @@ def torch_step(work, threads, compiled=False):
                 v = v + a
             a.grad = None
             v.sum().backward()
+
         return chain
 
     if is_norm(work.kind):
@@ -34,22 +35,28 @@ def torch_step(work, threads, compiled=False):
 
         def batch_norm(x, gain, bias):
             return F.batch_norm(x, None, None, gain, bias, training=True)
+
         norm, way = work.kind.split("_")
-        function = {"ln": lambda x, gain, bias: F.layer_norm(x, gain.shape, gain, bias),
-                    "rms": lambda x, gain: F.rms_norm(x, gain.shape, gain, 1e-5),
-                    "gn4": lambda x, gain, bias: F.group_norm(x, 8, gain, bias),
-                    "in4": lambda x, gain, bias: F.instance_norm(x, None, None, gain, bias),
-                    "bn": batch_norm, "bn4": batch_norm,
-                    "softmax": lambda x: F.softmax(x, -1), "copy": lambda x: out.copy_(x)}[norm]
+        function = {
+            "ln": lambda x, gain, bias: F.layer_norm(x, gain.shape, gain, bias),
+            "rms": lambda x, gain: F.rms_norm(x, gain.shape, gain, 1e-5),
+            "gn4": lambda x, gain, bias: F.group_norm(x, 8, gain, bias),
+            "in4": lambda x, gain, bias: F.instance_norm(x, None, None, gain, bias),
+            "bn": batch_norm,
+            "bn4": batch_norm,
+            "softmax": lambda x: F.softmax(x, -1),
+            "copy": lambda x: out.copy_(x),
+        }[norm]
         shape = norm_shapes(work)[1]
         leaves = [x.requires_grad_(), torch.ones(shape, requires_grad=True), torch.zeros(shape, requires_grad=True)]
-        leaves = leaves[:LEAVES.get(norm, 3)]
+        leaves = leaves[: LEAVES.get(norm, 3)]
         if way == "fwd":
             out = torch.empty_like(x)
 
             def forward():
                 with torch.no_grad():
                     function(*leaves)
+
             return forward
         out = function(*leaves)
         g = torch.randn_like(out)
@@ -94,13 +101,32 @@ def torch_step(work, threads, compiled=False):
 
     loss_of, hidden = F.cross_entropy, work.hidden
     if work.kind.startswith("mlp"):
-        model = nn.Sequential(nn.Linear(784, hidden), nn.LayerNorm(hidden), nn.ReLU(),
-                              nn.Linear(hidden, hidden), nn.LayerNorm(hidden), nn.ReLU(), nn.Linear(hidden, 10))
+        model = nn.Sequential(
+            nn.Linear(784, hidden),
+            nn.LayerNorm(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.LayerNorm(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, 10),
+        )
     elif work.kind == "lenet":
-        model = nn.Sequential(nn.Conv2d(1, 6, 5), nn.Tanh(), nn.MaxPool2d(2),
-                              nn.Conv2d(6, 16, 5), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(),
-                              nn.Linear(256, 120), nn.Tanh(), nn.LayerNorm(120),
-                              nn.Linear(120, 84), nn.Tanh(), nn.LayerNorm(84), nn.Linear(84, 10))
+        model = nn.Sequential(
+            nn.Conv2d(1, 6, 5),
+            nn.Tanh(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, 5),
+            nn.Tanh(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(256, 120),
+            nn.Tanh(),
+            nn.LayerNorm(120),
+            nn.Linear(120, 84),
+            nn.Tanh(),
+            nn.LayerNorm(84),
+            nn.Linear(84, 10),
+        )
     elif work.kind == "lnrnn":
         model = nn.Sequential(LNRNN(28, 128), nn.Linear(128, 10))
     else:
@@ -110,6 +136,7 @@ def torch_step(work, threads, compiled=False):
 
     def loss(x, y):
         return loss_of(model(x), y)
+
     if compiled:
         loss = torch.compile(loss)
 
@@ -117,6 +144,7 @@ def torch_step(work, threads, compiled=False):
         optimizer.zero_grad()
         loss(x, y).backward()
         optimizer.step()
+
     return step
 
 
@@ -158,12 +186,14 @@ def jax_step(work, threads):
         return optax.softmax_cross_entropy_with_integer_labels(z, y).mean()
 
     if work.kind == "chain":
+
         def chain(a):
             v = a
             for _ in range(500):
                 v = v * a
                 v = v + a
             return v.sum()
+
         grad, a = jax.jit(jax.grad(chain)), jnp.ones((4, 4))
         return lambda: grad(a)
 
@@ -180,6 +210,7 @@ def jax_step(work, threads):
             y = ((rows - mean) * jax.lax.rsqrt(var + 1e-5)).reshape(x.shape)
             gain, bias = ((p[k][:, None, None] if x.ndim == 4 else p[k]) for k in "gb")
             return y * gain if name == "rms" else y * gain + bias
+
         p = norm_init(norm_shapes(work)[1][0])
         if way == "fwd":
             forward = jax.jit((lambda p, x: x + 0) if name == "copy" else function)
@@ -193,16 +224,30 @@ def jax_step(work, threads):
 
     hidden = work.hidden
     if work.kind.startswith("mlp"):
-        params = [linear_init(784, hidden), norm_init(hidden), linear_init(hidden, hidden), norm_init(hidden),
-                  linear_init(hidden, 10)]
+        params = [
+            linear_init(784, hidden),
+            norm_init(hidden),
+            linear_init(hidden, hidden),
+            norm_init(hidden),
+            linear_init(hidden, 10),
+        ]
 
         def loss(p, x, y):
             h = jax.nn.relu(norm(p[1], linear(p[0], x)))
             h = jax.nn.relu(norm(p[3], linear(p[2], h)))
             return cross_entropy(linear(p[4], h), y)
     elif work.kind == "lenet":
-        params = [normal(6, 1, 5, 5), jnp.zeros(6), normal(16, 6, 5, 5), jnp.zeros(16),
-                  linear_init(256, 120), norm_init(120), linear_init(120, 84), norm_init(84), linear_init(84, 10)]
+        params = [
+            normal(6, 1, 5, 5),
+            jnp.zeros(6),
+            normal(16, 6, 5, 5),
+            jnp.zeros(16),
+            linear_init(256, 120),
+            norm_init(120),
+            linear_init(120, 84),
+            norm_init(84),
+            linear_init(84, 10),
+        ]
 
         def conv(x, w, b):
             return jax.lax.conv_general_dilated(x, w, (1, 1), "VALID") + b[None, :, None, None]
@@ -222,11 +267,19 @@ def jax_step(work, threads):
         def loss(p, x, y):
             def cell(h, xt):
                 return jnp.tanh(norm(p[2], xt + h @ p[1])), None
+
             h, _ = jax.lax.scan(cell, jnp.zeros((x.shape[1], 128)), x @ p[0])
             return cross_entropy(linear(p[3], h), y)
     else:
-        params = [normal(20000, 100, scale=1.0), linear_init(100, 512), normal(128, 512),
-                  norm_init(512), norm_init(512), norm_init(128), linear_init(128, 1)]
+        params = [
+            normal(20000, 100, scale=1.0),
+            linear_init(100, 512),
+            normal(128, 512),
+            norm_init(512),
+            norm_init(512),
+            norm_init(128),
+            linear_init(128, 1),
+        ]
 
         def loss(p, x, y):
             def cell(state, xt):
@@ -234,21 +287,25 @@ def jax_step(work, threads):
                 i, f, g, o = jnp.split(xt + norm(p[4], h @ p[2]), 4, 1)
                 c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
                 return (jax.nn.sigmoid(o) * jnp.tanh(norm(p[5], c)), c), None
+
             zero = jnp.zeros((x.shape[1], 128))
             (h, _), _ = jax.lax.scan(cell, (zero, zero), norm(p[3], linear(p[1], p[0][x])))
             return optax.sigmoid_binary_cross_entropy(linear(p[6], h)[:, 0], y).mean()
+
     optimizer = optax.adam(1e-3)
 
     def update(params, state, x, y):
         value, grads = jax.value_and_grad(loss)(params, x, y)
         updates, state = optimizer.update(grads, state, params)
         return optax.apply_updates(params, updates), state, value
+
     update = jax.jit(update, donate_argnums=(0, 1))
     held = [params, optimizer.init(params)]
 
     def step():
         held[0], held[1], value = update(*held, x, y)
         return value
+
     return step
 
 
@@ -259,20 +316,32 @@ def gemm_step(work, threads):
     def product(m, k, n):
         a, b = rng.standard_normal((m, k), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32)
         return a, b, np.empty((m, n), np.float32)
+
     if work.kind.startswith("mlp"):
         sizes = [(784, hidden), (hidden, hidden), (hidden, 10)]
-        calls = ([product(batch, i, o) for i, o in sizes] + [product(i, batch, o) for i, o in sizes]
-                 + [product(batch, o, i) for i, o in sizes[1:]])
+        calls = (
+            [product(batch, i, o) for i, o in sizes]
+            + [product(i, batch, o) for i, o in sizes]
+            + [product(batch, o, i) for i, o in sizes[1:]]
+        )
     elif work.kind == "lnrnn":
-        calls = ([product(28 * batch, 28, 128)] + [product(batch, 128, 128)] * 56
-                 + [product(128, 28 * batch, 128), product(28, 28 * batch, 128)])
+        calls = (
+            [product(28 * batch, 28, 128)]
+            + [product(batch, 128, 128)] * 56
+            + [product(128, 28 * batch, 128), product(28, 28 * batch, 128)]
+        )
     elif work.kind == "lnlstm":
-        calls = ([product(80 * batch, 100, 512)] + [product(batch, 128, 512)] * 80 + [product(batch, 512, 128)] * 80
-                 + [product(128, 80 * batch, 512), product(100, 80 * batch, 512), product(80 * batch, 512, 100)])
+        calls = (
+            [product(80 * batch, 100, 512)]
+            + [product(batch, 128, 512)] * 80
+            + [product(batch, 512, 128)] * 80
+            + [product(128, 80 * batch, 512), product(100, 80 * batch, 512), product(80 * batch, 512, 100)]
+        )
     else:
         raise Unavailable(f"no yardstick of products for {work.kind}")
 
     def step():
         for a, b, out in calls:
             np.matmul(a, b, out=out)
+
     return step

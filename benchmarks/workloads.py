@@ -53,9 +53,12 @@ def _parse(name):
     if is_norm(kind):
         return Workload(kind, batch or (32 if "4_" in kind else 4096), 256 if batch else 768)
     if kind not in KINDS or (kind != "chain") != bool(batch):
-        raise ValueError(f"no workload {name!r}; there are chain; with a batch size B "
-                         + ", ".join(f"{kind}_bB" for kind in KINDS if kind != "chain")
-                         + "; and with or without one " + ", ".join(f"{norm}_fwd, {norm}_bwd" for norm in NORMS))
+        raise ValueError(
+            f"no workload {name!r}; there are chain; with a batch size B "
+            + ", ".join(f"{kind}_bB" for kind in KINDS if kind != "chain")
+            + "; and with or without one "
+            + ", ".join(f"{norm}_fwd, {norm}_bwd" for norm in NORMS)
+        )
     return Workload(kind, batch, 1000 if kind == "mlp1000" else 256)
 
 
@@ -110,6 +113,7 @@ def minigrad_step(work, threads):
                 v = v + a
             a.grad = None
             v.sum().backward()
+
         return chain
 
     if is_norm(work.kind):
@@ -117,19 +121,27 @@ def minigrad_step(work, threads):
 
         def batch_norm(x, gain, bias):
             return batch_norm_train(x, gain, bias)[0]
+
         norm, way = work.kind.split("_")
-        function = {"ln": lambda x, gain, bias: mg.layer_norm(x, gain.shape, gain, bias),
-                    "rms": lambda x, gain: mg.rms_norm(x, gain.shape, gain, 1e-5),
-                    "gn4": lambda x, gain, bias: mg.group_norm(x, 8, gain, bias),
-                    "in4": mg.instance_norm, "bn": batch_norm, "bn4": batch_norm,
-                    "softmax": lambda x: mg.softmax(x, -1), "copy": lambda x: x.copy()}[norm]
+        function = {
+            "ln": lambda x, gain, bias: mg.layer_norm(x, gain.shape, gain, bias),
+            "rms": lambda x, gain: mg.rms_norm(x, gain.shape, gain, 1e-5),
+            "gn4": lambda x, gain, bias: mg.group_norm(x, 8, gain, bias),
+            "in4": mg.instance_norm,
+            "bn": batch_norm,
+            "bn4": batch_norm,
+            "softmax": lambda x: mg.softmax(x, -1),
+            "copy": lambda x: x.copy(),
+        }[norm]
         shape = norm_shapes(work)[1]
         leaves = [x.requires_grad_(), *(new(shape, device=device, requires_grad=True) for new in (mg.ones, mg.zeros))]
-        leaves = leaves[:LEAVES.get(norm, 3)]
+        leaves = leaves[: LEAVES.get(norm, 3)]
         if way == "fwd":
+
             def forward():
                 with mg.no_grad():
                     function(*leaves)
+
             return forward
         out = function(*leaves)
         g = mg.random.normal(0.0, 1.0, out.shape, device=device)
@@ -165,13 +177,32 @@ def minigrad_step(work, threads):
     loss_of = F.cross_entropy
     if work.kind.startswith("mlp"):
         hidden = work.hidden
-        model = nn.Sequential(nn.Linear(784, hidden), nn.LayerNorm(hidden), nn.ReLU(),
-                              nn.Linear(hidden, hidden), nn.LayerNorm(hidden), nn.ReLU(), nn.Linear(hidden, 10))
+        model = nn.Sequential(
+            nn.Linear(784, hidden),
+            nn.LayerNorm(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.LayerNorm(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, 10),
+        )
     elif work.kind == "lenet":
-        model = nn.Sequential(nn.Conv2d(1, 6, 5), nn.Tanh(), nn.MaxPool2d(2),
-                              nn.Conv2d(6, 16, 5), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(),
-                              nn.Linear(256, 120), nn.Tanh(), nn.LayerNorm(120),
-                              nn.Linear(120, 84), nn.Tanh(), nn.LayerNorm(84), nn.Linear(84, 10))
+        model = nn.Sequential(
+            nn.Conv2d(1, 6, 5),
+            nn.Tanh(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, 5),
+            nn.Tanh(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(256, 120),
+            nn.Tanh(),
+            nn.LayerNorm(120),
+            nn.Linear(120, 84),
+            nn.Tanh(),
+            nn.LayerNorm(84),
+            nn.Linear(84, 10),
+        )
     elif work.kind == "lnrnn":
         model = LNRNN()
     else:
@@ -182,4 +213,5 @@ def minigrad_step(work, threads):
         optimizer.zero_grad()
         loss_of(model(x), y).backward()
         optimizer.step()
+
     return step

@@ -137,8 +137,14 @@ def draw(found: dict[str, Curves], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="NAME",
-                        help=f"which networks to train: {', '.join(MODELS)} (default: both)")
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        choices=MODELS,
+        default=list(MODELS),
+        metavar="NAME",
+        help=f"which networks to train: {', '.join(MODELS)} (default: both)",
+    )
     parser.add_argument("--epochs", type=int, default=30, help="passes over the training images (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=32, help="images per step (default: %(default)s)")
     parser.add_argument("--hidden", type=int, default=128, help="units per hidden layer (default: %(default)s)")
@@ -146,8 +152,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of split, weights and order (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=None, help="for the kernels (default: all cores)")
     parser.add_argument("--device", default="cpu", help="where the arrays live (default: %(default)s)")
-    parser.add_argument("--plot", default="digits.png", metavar="FILE",
-                        help="where to save the curves, '' for nowhere (default: %(default)s)")
+    parser.add_argument(
+        "--plot",
+        default="digits.png",
+        metavar="FILE",
+        help="where to save the curves, '' for nowhere (default: %(default)s)",
+    )
     args = parser.parse_args()
     if min(args.epochs, args.batch_size, args.hidden) < 1:
         parser.error("--epochs, --batch-size and --hidden must be at least 1")

@@ -257,8 +257,14 @@ FACTS: dict[str, Callable[[Random], None]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--facts", nargs="+", choices=FACTS, default=list(FACTS), metavar="NAME",
-                        help=f"which of them: {', '.join(FACTS)} (default: all)")
+    parser.add_argument(
+        "--facts",
+        nargs="+",
+        choices=FACTS,
+        default=list(FACTS),
+        metavar="NAME",
+        help=f"which of them: {', '.join(FACTS)} (default: all)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (default: %(default)s)")
     parser.add_argument("--device", default="cpu", help="where the arrays live (default: %(default)s)")
     parser.parse_args(namespace=options)

@@ -147,9 +147,7 @@ def ones(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, 
     return constant("ones", shape, 1, dtype, device, requires_grad)
 
 
-def _like(
-    op: str, x: Tensor, value: Any, dtype: "DTypeLike", device: str | None, requires_grad: bool
-) -> Tensor:
+def _like(op: str, x: Tensor, value: Any, dtype: "DTypeLike", device: str | None, requires_grad: bool) -> Tensor:
     if not isinstance(x, Tensor):
         raise TypeError(f"[{op}] expected a tensor, got {kind_of(x)}")
     dtype, device = x.dtype if dtype is None else dtype, x.device if device is None else device

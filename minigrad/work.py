@@ -112,8 +112,8 @@ FLOPS: dict[str, Count] = {
     "cumulative_sum": lambda outer, n, inner, x, out: x.size,
     "gemm": _gemm,
     "layer_norm": lambda rows, width, x, gamma, beta, *_: x.size * (LAYER_NORM + _gains(gamma, beta)),
-    "layer_norm_backward": lambda rows, width, x, gamma, mean, rstd, g, dx, dgamma, dbeta: (
-        _layer_norm_backward(x, gamma, dgamma, dbeta)
+    "layer_norm_backward": lambda rows, width, x, gamma, mean, rstd, g, dx, dgamma, dbeta: _layer_norm_backward(
+        x, gamma, dgamma, dbeta
     ),
     "rms_norm": lambda rows, width, x, gamma, *_: x.size * (RMS_NORM + _gains(gamma)),
     "rms_norm_backward": lambda rows, width, x, gamma, rstd, g, dx, dgamma: (
@@ -132,9 +132,7 @@ FLOPS: dict[str, Count] = {
     ),
     "conv2d": lambda x, w, bias, at, y: y.size * (2 * math.prod(w.shape[1:]) + (bias is not None)),
     "conv2d_backward_data": lambda g, w, at, dx: 2 * g.size * math.prod(w.shape[1:]),
-    "conv2d_backward_weight": lambda x, g, at, dw, dbias: (
-        g.size * (2 * math.prod(dw.shape[1:]) + (dbias is not None))
-    ),
+    "conv2d_backward_weight": lambda x, g, at, dw, dbias: g.size * (2 * math.prod(dw.shape[1:]) + (dbias is not None)),
     "max_pool2d": lambda x, at, y, index: (index if y is None else y).size * at[0] * at[1],
     "max_pool2d_backward": lambda x, g, at, dx: g.size * (at[0] * at[1] + 1),
     "average_pool2d": lambda x, rows, columns, divisor, y: x.size + y.size,

@@ -20,6 +20,7 @@ KINDS = {"f": ("float64", "float32"), "i": ("int64", "int32"), "b": ("bool",)}
 
 # ── small tools ───────────────────────────────────────────────────────────────────────────────────
 
+
 def leaf(*values, dtype="float64"):
     """A vector that requires grad."""
     return mg.tensor(list(values), dtype=dtype, requires_grad=True)

@@ -13,6 +13,7 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("checks")
 
+
 def gpu():
     """Whether there is a driver of a GPU and a CuPy; asked without it, as the emulation may come in its place."""
     try:

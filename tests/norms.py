@@ -13,13 +13,13 @@ EPS = 1e-5
 
 
 class Norm(NamedTuple):
-    op: Any                     # of x, weight and bias
-    axis: int                   # of x, along which weight and bias lie
-    rows: Any                   # the number of rows, of a shape of x
+    op: Any  # of x, weight and bias
+    axis: int  # of x, along which weight and bias lie
+    rows: Any  # the number of rows, of a shape of x
     centered: bool = True
-    channels_first: bool = False    # whether a row is a channel of all samples
-    given: bool = False         # whether the statistics are given, so that a row is a single element
-    shifts: bool = True         # whether there is a bias
+    channels_first: bool = False  # whether a row is a channel of all samples
+    given: bool = False  # whether the statistics are given, so that a row is a single element
+    shifts: bool = True  # whether there is a bias
 
     def to_rows(self, x):
         count = self.rows(x.shape)
@@ -73,7 +73,7 @@ def exact(norm, x, w, b, g):
     else:
         d, h = norm.to_rows(x), norm.to_rows(g * gain)
         if norm.centered and d.size:
-            d = d - d[:, :1]        # exact for elements close to each other, so that their mean rounds nothing
+            d = d - d[:, :1]  # exact for elements close to each other, so that their mean rounds nothing
             d = d - d.mean(1, keepdims=True)
         r = 1 / np.sqrt((d * d).mean(1, keepdims=True) + EPS) if d.size else np.ones((len(d), 1))
         hat = d * r

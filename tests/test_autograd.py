@@ -363,7 +363,7 @@ def test_modes_refuse_what_they_cannot_decorate():
 
     for what in (coroutine, asynchronous, 3, int):
         refuses(TypeError, "no_grad", repr(what), mg.no_grad(), what)
-    refuses(TypeError, "no_grad", "@no_grad()", mg.no_grad, coroutine)      # @no_grad without parentheses
+    refuses(TypeError, "no_grad", "@no_grad()", mg.no_grad, coroutine)  # @no_grad without parentheses
 
 
 def test_modes_belong_to_the_thread():

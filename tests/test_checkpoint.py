@@ -89,6 +89,7 @@ def whole(tmp_path_factory, device):
 
 # ── interrupted runs ──
 
+
 def test_kill(path, rng, tmp_path):
     """SIGKILL at random moments of the run: in a step, while saving, between steps."""
     folder = Path(mg.__file__).parent.parent
@@ -96,7 +97,9 @@ def test_kill(path, rng, tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
     saved = []
     for _ in range(4):
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as run:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+        ) as run:
             assert run.stdout.readline() == "ready\n"
             run.stdin.write("\n" * (interrupted_run.STEPS // 6))
             run.stdin.flush()
@@ -203,6 +206,7 @@ def test_a_run_goes_over_to_another_device(path, device, source):
 
 # ── what is stored ──
 
+
 def test_values(path):
     values = {
         "none": None, "flag": True, "epoch": 3, "huge": 2**80, "loss": 0.1, "text": "ключ \ud800 $", "empty": [], "tuple": (1, (2.5,), []),
@@ -277,6 +281,7 @@ def test_what_json_cannot_hold(path):
 
 
 # ── all or nothing ──
+
 
 def step(run):
     """One step of training on the next batch of the loader."""

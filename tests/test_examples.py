@@ -100,7 +100,7 @@ def test_normalization_facts_on_a_gpu():
     chosen = ("--facts", "by-hand", "restoring", "narrow-layers", "parts-of-a-batch", "folding")
     here, there = (run("normalization_facts.py", *chosen, "--device", device) for device in ("cpu", "cuda"))
     number = r"-?\d+\.?\d*(?:e[+-]?\d+)?"
-    assert re.split(f" *{number}", here) == re.split(f" *{number}", there)     # a column is as wide as its digits need
+    assert re.split(f" *{number}", here) == re.split(f" *{number}", there)  # a column is as wide as its digits need
     for wanted, got in zip(re.findall(number, here), re.findall(number, there), strict=True):
         assert float(got) == pytest.approx(float(wanted), rel=0.01, abs=1e-3)
 
@@ -120,7 +120,9 @@ def sources(tmp_path_factory):
     for split, count in (("train", 48), ("t10k", 24)):
         images = rng.integers(0, 256, (count, 28, 28), np.uint8)
         (folder / f"{split}-images-idx3-ubyte").write_bytes(struct.pack(">4i", 2051, count, 28, 28) + images.tobytes())
-        (folder / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 2049, count) + bytes(range(8)) * (count // 8))
+        (folder / f"{split}-labels-idx1-ubyte").write_bytes(
+            struct.pack(">2i", 2049, count) + bytes(range(8)) * (count // 8)
+        )
     words = "a film of some weight and wit that is never dull".split()
     for split, kind, k in itertools.product(("train", "test"), ("neg", "pos"), range(8)):
         path = folder / split / kind / f"{k}_1.txt"
@@ -184,7 +186,10 @@ SMALLER = {
     "mlp_batch_sizes": ("--norm", "layer", "--epochs", "1", "1", "--batch-size", "48", "48"),
     "conv_norms": ("--norm", "layer"),
     "long_lag": ("--norm", "layer", "--batch-size", "1", "1"),
-    "char_model": ("--norm", "layer",),
+    "char_model": (
+        "--norm",
+        "layer",
+    ),
 }
 
 
@@ -206,7 +211,9 @@ def numbers(text):
 def test_experiment_on_a_gpu(name, sources):
     """The same tables as on the CPU within rounding, with a sample or two classified otherwise."""
     options = (*TINY[name], "--seeds", "1", "--plot", "", *SMALLER.get(name, ()))
-    here, there = (numbers(run(f"{name}.py", *options, "--device", device, folder=sources)) for device in ("cpu", "cuda"))
+    here, there = (
+        numbers(run(f"{name}.py", *options, "--device", device, folder=sources)) for device in ("cpu", "cuda")
+    )
     assert len(here) == len(there) > 0
     for (wanted, percent), (got, _) in zip(here, there, strict=True):
         assert got == pytest.approx(wanted, rel=0.02, abs=200 / 24 if percent else 1e-3)

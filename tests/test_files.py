@@ -19,7 +19,10 @@ import pytest
 import minigrad as mg
 from minigrad.files import ENDING, write
 
-CHILD = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(mg.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])}
+CHILD = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join([str(Path(mg.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]),
+}
 
 
 @pytest.fixture
@@ -55,6 +58,7 @@ def output(code, *arguments, **options):
 
 
 # ── what is no file ──
+
 
 def test_a_pipe_stays_a_pipe(path):
     os.mkfifo(path)
@@ -93,7 +97,9 @@ def test_sockets_are_refused(path):
 
 def test_standard_output():
     code = "mg.save({'x': mg.arange(3)}, '/dev/stdout')"
-    whole = subprocess.run([sys.executable, "-c", "import minigrad as mg\n" + code], env=CHILD, check=True, capture_output=True)
+    whole = subprocess.run(
+        [sys.executable, "-c", "import minigrad as mg\n" + code], env=CHILD, check=True, capture_output=True
+    )
     assert whole.stdout.endswith(struct.pack("<3q", 0, 1, 2))
 
 
@@ -108,6 +114,7 @@ def test_a_file_that_has_no_name(tmp_path):
 
 
 # ── permissions ──
+
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
 def test_a_new_file_has_the_mode_of_any_other(path, umask, mask):
@@ -136,6 +143,7 @@ def test_a_temporary_file_is_never_more_readable_than_the_final_one(path, umask,
             result = function(*arguments, **options)
             seen.extend(mode(entry) for entry in os.scandir(path.parent))
             return result
+
         return call
 
     for name in ("open", "fsync", "fchmod", "fchown", "replace"):
@@ -160,7 +168,9 @@ def test_the_owner_is_kept_where_that_is_permitted(path, monkeypatch):
         assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == (12345, 23456, 0o6750)
 
 
-@pytest.mark.parametrize("before, after", [(0o660, 0o600), (0o664, 0o644), (0o640, 0o600), (0o6775, 0o755), (0o600, 0o600)])
+@pytest.mark.parametrize(
+    "before, after", [(0o660, 0o600), (0o664, 0o644), (0o640, 0o600), (0o6775, 0o755), (0o600, 0o600)]
+)
 def test_another_group_gets_what_everybody_gets(path, monkeypatch, before, after):
     path.touch()
     path.chmod(before)
@@ -235,6 +245,7 @@ def test_a_folder_that_may_not_be_written():
 
 # ── links ──
 
+
 def test_links_are_followed(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "second").symlink_to("folder/real")
@@ -260,6 +271,7 @@ def test_links_to_nowhere(tmp_path):
 
 # ── names ──
 
+
 @pytest.mark.parametrize("name", ["m" * 255, "ж" * 127, "m" * 101, "\udcff", "a\nb", "[a]*?.{3}"])
 def test_names(tmp_path, name):
     for value in (1.0, 2.0):
@@ -276,7 +288,11 @@ def test_names(tmp_path, name):
 def test_names_that_no_file_can_have(tmp_path, monkeypatch, name, error):
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
-    for op, call in (("save", lambda: mg.save({}, name)), ("save", lambda: mg.save_checkpoint(name)), ("load", lambda: mg.load(name))):
+    for op, call in (
+        ("save", lambda: mg.save({}, name)),
+        ("save", lambda: mg.save_checkpoint(name)),
+        ("load", lambda: mg.load(name)),
+    ):
         match = rf"^\[{op}\] expected a path" if error in (TypeError, ValueError) else None
         with pytest.raises(error, match=match):
             call()

@@ -364,7 +364,9 @@ def by_grad_at_the_saved_output(f, x, y):
 
 
 @pytest.mark.parametrize(
-    "way", [by_value_and_grad, by_vjp, by_grad_at_the_saved_input, by_grad_at_the_saved_output], ids=lambda f: f.__name__
+    "way",
+    [by_value_and_grad, by_vjp, by_grad_at_the_saved_input, by_grad_at_the_saved_output],
+    ids=lambda f: f.__name__,
 )
 def test_grad_inside_backward(way, device):
     def f(x):
@@ -383,11 +385,11 @@ def test_grad_inside_backward(way, device):
 
     x = point(device, 1, 2)
     expected = 3 * 4 * x**2 * 2 * mg.sin(2 * x) + 2 * mg.cos(2 * x) * (2 * x) ** 3
-    for create_graph in (False, True):      # at an intermediate result, which the outer pass is about to visit
+    for create_graph in (False, True):  # at an intermediate result, which the outer pass is about to visit
         equals(mg.grad(Nested.apply(x * 2).sum(), x, create_graph=create_graph), array(expected))
     Nested.apply(x * 2).sum().backward()
     equals(x.grad, array(expected))
-    assert mg.gradcheck(Nested.apply, point(device, 1, 2), order=3)     # at a leaf
+    assert mg.gradcheck(Nested.apply, point(device, 1, 2), order=3)  # at a leaf
     assert mg.gradcheck(lambda x: Nested.apply(mg.tanh(x)) * x, point(device, 0.5, -0.7), order=3)
     assert mg.gradcheck(lambda x: Nested.apply(Nested.apply(x)), point(device, 0.9, -0.7), order=2)
 

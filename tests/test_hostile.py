@@ -640,7 +640,9 @@ def threads():
         "take": raced(lambda x, n: mg.take(table, x, axis=0), lambda y, n: bool((y == 1).all())),
         "index": raced(lambda x, n: table[x], lambda y, n: bool((y == 1).all())),
         "embedding": raced(lambda x, n: F.embedding(x, table), lambda y, n: bool((y == 1).all())),
-        "cross_entropy": raced(lambda x, n: mg.cross_entropy(logits, x), lambda y, n: abs(y.item() - np.log(16)) < 1e-4),
+        "cross_entropy": raced(
+            lambda x, n: mg.cross_entropy(logits, x), lambda y, n: abs(y.item() - np.log(16)) < 1e-4
+        ),
         "nll_loss": raced(lambda x, n: F.nll_loss(logits, x), lambda y, n: y.item() == -1),
         "lengths": raced(lambda x, n: recurrent.Lengths(x, 3, n), lambda y, n: y.values.max().item() <= 3, 1.5),
         "nonzero": raced(lambda x, n: mg.nonzero(x)[0], lambda y, n: y.size == 0 or y.max().item() < n),

@@ -1,6 +1,5 @@
 """Writes in place: which the tape follows, and which it refuses."""
 
-
 import functools
 import weakref
 
@@ -212,7 +211,7 @@ def test_an_array_that_its_owner_writes_later():
 
 def test_a_leaf_that_became_another_tensor(device):
     x, w = leaf(device, 1, 2), leaf(device, 3, 4)
-    y = (x + w).sum()       # saves nothing
+    y = (x + w).sum()  # saves nothing
     x.set_(mg.ones(3, device=device))
     with pytest.raises(mg.GradientError, match=r"^\[backward\] a leaf of shape \(2,\) became another tensor"):
         y.backward()

@@ -196,7 +196,7 @@ def test_other_exporters():
     a[0] = 5.0
     assert x.tolist() == [5.0, 2.0]
     assert mg.asarray(memoryview(a)).tolist() == [5.0, 2.0]
-    b = ((ctypes.c_float * 3) * 2)((1, 2, 3), (4, 5, 6))    # its buffer has no strides
+    b = ((ctypes.c_float * 3) * 2)((1, 2, 3), (4, 5, 6))  # its buffer has no strides
     x = mg.asarray(b)
     b[1][0] = 7
     assert x.tolist() == [[1.0, 2.0, 3.0], [7.0, 5.0, 6.0]]

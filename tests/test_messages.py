@@ -26,10 +26,12 @@ NO_TENSORS = {
     "a ragged list": [[1.0], [1.0, 2.0]],
     "a dict": {},
 }
-OPTIONAL = {("linear", 2), ("conv2d", 2)} | {(f"{kind}_norm", k) for kind in ("layer", "rms", "group", "instance") for k in (1, 2)}
+OPTIONAL = {("linear", 2), ("conv2d", 2)} | {
+    (f"{kind}_norm", k) for kind in ("layer", "rms", "group", "instance") for k in (1, 2)
+}
 OPTIONAL |= {("engine.batch_norm_train", 1), ("engine.batch_norm_train", 2)}
 OPTIONAL |= {("engine.batch_norm_eval", 3), ("engine.batch_norm_eval", 4)}
-METHODS = {"Tensor.__getitem__"}    # what is indexed is a tensor
+METHODS = {"Tensor.__getitem__"}  # what is indexed is a tensor
 
 
 @pytest.mark.parametrize("op", [op for op in ALL if op.name not in METHODS], ids=lambda op: op.name)
@@ -75,50 +77,113 @@ def leaf(*shape):
 
 # (operation, exception, what the message holds, call)
 CREATION = [
-    *((name, TypeError, [DTYPES, "'int7'"], lambda f=f: f(3, dtype="int7")) for name, f in [
-        ("zeros", mg.zeros), ("ones", mg.ones), ("empty", mg.empty), ("full", lambda n, dtype: mg.full(n, 1.0, dtype=dtype)),
-        ("eye", mg.eye), ("arange", mg.arange), ("linspace", lambda n, dtype: mg.linspace(0, 1, n, dtype=dtype)),
-        ("tensor", mg.tensor), ("asarray", mg.asarray), ("uniform", lambda n, dtype: mg.random.uniform(shape=n, dtype=dtype)),
-        ("normal", lambda n, dtype: mg.random.normal(shape=n, dtype=dtype)), ("astype", lambda n, dtype: mg.astype(X, dtype)),
-        ("sum", lambda n, dtype: mg.sum(X, dtype=dtype)), ("prod", lambda n, dtype: mg.prod(X, dtype=dtype)),
-        ("cumulative_sum", lambda n, dtype: mg.cumulative_sum(V, dtype=dtype)), ("to", lambda n, dtype: X.to(dtype)),
-        *((f"{n}_like", lambda _, dtype, n=n: getattr(mg, f"{n}_like")(X, dtype=dtype)) for n in ("zeros", "ones", "empty")),
-    ]),
-    *((name, ValueError, [DEVICE, "'tpu'"], lambda f=f: f(3, device="tpu")) for name, f in [
-        ("zeros", mg.zeros), ("ones", mg.ones), ("empty", mg.empty), ("full", lambda n, device: mg.full(n, 1.0, device=device)),
-        ("eye", mg.eye), ("arange", mg.arange), ("linspace", lambda n, device: mg.linspace(0, 1, n, device=device)),
-        ("tensor", mg.tensor), ("asarray", mg.asarray), ("uniform", lambda n, device: mg.random.uniform(shape=n, device=device)),
-        ("normal", lambda n, device: mg.random.normal(shape=n, device=device)),
-        ("randint", lambda n, device: mg.random.randint(0, n, device=device)), ("permutation", mg.random.permutation),
-        ("full_like", lambda n, device: mg.full_like(X, n, device=device)),
-    ]),
+    *(
+        (name, TypeError, [DTYPES, "'int7'"], lambda f=f: f(3, dtype="int7"))
+        for name, f in [
+            ("zeros", mg.zeros),
+            ("ones", mg.ones),
+            ("empty", mg.empty),
+            ("full", lambda n, dtype: mg.full(n, 1.0, dtype=dtype)),
+            ("eye", mg.eye),
+            ("arange", mg.arange),
+            ("linspace", lambda n, dtype: mg.linspace(0, 1, n, dtype=dtype)),
+            ("tensor", mg.tensor),
+            ("asarray", mg.asarray),
+            ("uniform", lambda n, dtype: mg.random.uniform(shape=n, dtype=dtype)),
+            ("normal", lambda n, dtype: mg.random.normal(shape=n, dtype=dtype)),
+            ("astype", lambda n, dtype: mg.astype(X, dtype)),
+            ("sum", lambda n, dtype: mg.sum(X, dtype=dtype)),
+            ("prod", lambda n, dtype: mg.prod(X, dtype=dtype)),
+            ("cumulative_sum", lambda n, dtype: mg.cumulative_sum(V, dtype=dtype)),
+            ("to", lambda n, dtype: X.to(dtype)),
+            *(
+                (f"{n}_like", lambda _, dtype, n=n: getattr(mg, f"{n}_like")(X, dtype=dtype))
+                for n in ("zeros", "ones", "empty")
+            ),
+        ]
+    ),
+    *(
+        (name, ValueError, [DEVICE, "'tpu'"], lambda f=f: f(3, device="tpu"))
+        for name, f in [
+            ("zeros", mg.zeros),
+            ("ones", mg.ones),
+            ("empty", mg.empty),
+            ("full", lambda n, device: mg.full(n, 1.0, device=device)),
+            ("eye", mg.eye),
+            ("arange", mg.arange),
+            ("linspace", lambda n, device: mg.linspace(0, 1, n, device=device)),
+            ("tensor", mg.tensor),
+            ("asarray", mg.asarray),
+            ("uniform", lambda n, device: mg.random.uniform(shape=n, device=device)),
+            ("normal", lambda n, device: mg.random.normal(shape=n, device=device)),
+            ("randint", lambda n, device: mg.random.randint(0, n, device=device)),
+            ("permutation", mg.random.permutation),
+            ("full_like", lambda n, device: mg.full_like(X, n, device=device)),
+        ]
+    ),
     ("to", ValueError, [DEVICE, "'cuda:x'"], lambda: X.to("cuda:x")),
     ("zeros", ValueError, [DEVICE, "7"], lambda: mg.zeros(3, device=7)),
-    *((name, ValueError, ["-2", "axis 1"], lambda f=f: f((3, -2))) for name, f in [
-        ("zeros", mg.zeros), ("ones", mg.ones), ("empty", mg.empty), ("full", lambda shape: mg.full(shape, 1.0)),
-        ("uniform", lambda shape: mg.random.uniform(shape=shape)), ("normal", lambda shape: mg.random.normal(shape=shape)),
-        ("randint", lambda shape: mg.random.randint(0, 2, shape)),
-    ]),
-    *((name, TypeError, ["integers", "1.5"], lambda f=f: f((3, 1.5))) for name, f in [
-        ("zeros", mg.zeros), ("ones", mg.ones), ("empty", mg.empty), ("full", lambda shape: mg.full(shape, 1.0)),
-        ("uniform", lambda shape: mg.random.uniform(shape=shape)), ("randint", lambda shape: mg.random.randint(0, 2, shape)),
-        ("reshape", lambda shape: mg.reshape(X, shape)), ("broadcast_to", lambda shape: mg.broadcast_to(X, shape)),
-    ]),
+    *(
+        (name, ValueError, ["-2", "axis 1"], lambda f=f: f((3, -2)))
+        for name, f in [
+            ("zeros", mg.zeros),
+            ("ones", mg.ones),
+            ("empty", mg.empty),
+            ("full", lambda shape: mg.full(shape, 1.0)),
+            ("uniform", lambda shape: mg.random.uniform(shape=shape)),
+            ("normal", lambda shape: mg.random.normal(shape=shape)),
+            ("randint", lambda shape: mg.random.randint(0, 2, shape)),
+        ]
+    ),
+    *(
+        (name, TypeError, ["integers", "1.5"], lambda f=f: f((3, 1.5)))
+        for name, f in [
+            ("zeros", mg.zeros),
+            ("ones", mg.ones),
+            ("empty", mg.empty),
+            ("full", lambda shape: mg.full(shape, 1.0)),
+            ("uniform", lambda shape: mg.random.uniform(shape=shape)),
+            ("randint", lambda shape: mg.random.randint(0, 2, shape)),
+            ("reshape", lambda shape: mg.reshape(X, shape)),
+            ("broadcast_to", lambda shape: mg.broadcast_to(X, shape)),
+        ]
+    ),
     ("zeros", TypeError, ["integers", "'ab'"], lambda: mg.zeros("ab")),
     ("zeros", ValueError, ["8 axes", "9"], lambda: mg.zeros((1,) * 9)),
     ("full", TypeError, ["int32", "0.5"], lambda: mg.full((2,), 0.5, dtype="int32")),
     ("full", OverflowError, ["int32", str(1 << 40)], lambda: mg.full((2,), 1 << 40, dtype="int32")),
     ("full", TypeError, "str", lambda: mg.full(2, "a")),
     ("full_like", TypeError, ["int64", "0.5"], lambda: mg.full_like(I, 0.5)),
-    *((f"{name}_like", TypeError, "list", lambda name=name: getattr(mg, f"{name}_like")([1.0], *[0] * (name == "full")))
-      for name in ("zeros", "ones", "empty", "full")),
-    *((name, TypeError, "int64", lambda f=f: f(3, dtype="int64", requires_grad=True)) for name, f in [
-        ("zeros", mg.zeros), ("tensor", mg.tensor), ("asarray", mg.asarray),
-    ]),
-    *((name, TypeError, [DTYPES, "int8"], lambda f=f: f(np.ones(3, np.int8))) for name, f in [
-        ("tensor", mg.tensor), ("asarray", mg.asarray), ("Tensor", mg.Tensor), ("add", lambda a: mg.add(X, a)),
-    ]),
-    *((name, ValueError, "list", lambda f=f: f([[1.0], [1.0, 2.0]])) for name, f in [("tensor", mg.tensor), ("asarray", mg.asarray)]),
+    *(
+        (
+            f"{name}_like",
+            TypeError,
+            "list",
+            lambda name=name: getattr(mg, f"{name}_like")([1.0], *[0] * (name == "full")),
+        )
+        for name in ("zeros", "ones", "empty", "full")
+    ),
+    *(
+        (name, TypeError, "int64", lambda f=f: f(3, dtype="int64", requires_grad=True))
+        for name, f in [
+            ("zeros", mg.zeros),
+            ("tensor", mg.tensor),
+            ("asarray", mg.asarray),
+        ]
+    ),
+    *(
+        (name, TypeError, [DTYPES, "int8"], lambda f=f: f(np.ones(3, np.int8)))
+        for name, f in [
+            ("tensor", mg.tensor),
+            ("asarray", mg.asarray),
+            ("Tensor", mg.Tensor),
+            ("add", lambda a: mg.add(X, a)),
+        ]
+    ),
+    *(
+        (name, ValueError, "list", lambda f=f: f([[1.0], [1.0, 2.0]]))
+        for name, f in [("tensor", mg.tensor), ("asarray", mg.asarray)]
+    ),
     ("tensor", TypeError, "object", lambda: mg.tensor(object())),
     ("tensor", TypeError, "<U1", lambda: mg.tensor(["a", "b"], dtype="float32")),
     ("from_dlpack", TypeError, "list", lambda: mg.from_dlpack([1.0])),
@@ -178,10 +243,28 @@ IN_PLACE = [
 ]
 
 SHAPES = [
-    *((name, ValueError, ["(2, 3)", "(4,)"], lambda f=f: f(X, V)) for name, f in [
-        (n, getattr(mg, n)) for n in ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "maximum", "minimum", "power",
-                                      "atan2", "equal", "less", "logical_and", "matmul")
-    ]),
+    *(
+        (name, ValueError, ["(2, 3)", "(4,)"], lambda f=f: f(X, V))
+        for name, f in [
+            (n, getattr(mg, n))
+            for n in (
+                "add",
+                "subtract",
+                "multiply",
+                "divide",
+                "floor_divide",
+                "remainder",
+                "maximum",
+                "minimum",
+                "power",
+                "atan2",
+                "equal",
+                "less",
+                "logical_and",
+                "matmul",
+            )
+        ]
+    ),
     ("where", ValueError, ["(2, 3)", "(4,)"], lambda: mg.where(True, X, V)),
     ("clip", ValueError, ["(2, 3)", "(4,)"], lambda: mg.clip(X, V)),
     ("+=", ValueError, ["(2, 3)", "(4,)"], lambda: X.__iadd__(V)),
@@ -197,10 +280,16 @@ SHAPES = [
     ("fill_", ValueError, "(2, 3)", lambda: mg.broadcast_to(mg.ones(3), (2, 3)).fill_(1)),
     ("copy_", ValueError, ["(4,)", "(2, 3)"], lambda: X.copy_(V)),
     ("add", OverflowError, ["int32", str(1 << 40)], lambda: mg.zeros(2, dtype="int32") + (1 << 40)),
-    *((op, error, numbers, lambda f=f, key=key: f(key)) for key, error, numbers in KEYS
-      for op, f in [("index", lambda key: X[key]), ("setitem", lambda key: X.__setitem__(key, 1.0))]),
-    *((f"{op}=", error, numbers, lambda a=a, name=name, value=value: getattr(operator, f"i{name}")(a, value))
-      for a, value, error, numbers, operators in IN_PLACE for op, name in operators.items()),
+    *(
+        (op, error, numbers, lambda f=f, key=key: f(key))
+        for key, error, numbers in KEYS
+        for op, f in [("index", lambda key: X[key]), ("setitem", lambda key: X.__setitem__(key, 1.0))]
+    ),
+    *(
+        (f"{op}=", error, numbers, lambda a=a, name=name, value=value: getattr(operator, f"i{name}")(a, value))
+        for a, value, error, numbers, operators in IN_PLACE
+        for op, name in operators.items()
+    ),
     ("set_", TypeError, "list", lambda: mg.ones(2).set_([1.0])),
     ("set_", TypeError, "int64", lambda: leaf(2).set_(I)),
     ("take", IndexError, ["9", "axis 1", "3"], lambda: mg.take(X, mg.tensor([9]), 1)),
@@ -256,9 +345,16 @@ SHAPES = [
     ("item", ValueError, "(2, 3)", X.item),
     ("softmax", TypeError, "int64", lambda: mg.softmax(I)),
     ("conv2d", ValueError, ["(C, H, W)", "(2, 3)"], lambda: F.conv2d(X, mg.ones((1, 1, 1, 1)))),
-    ("conv2d", ValueError, ["2 channels", "(1, 2, 1, 1)", "(1, 1, 2, 3)"], lambda: F.conv2d(X[None], mg.ones((1, 2, 1, 1)))),
-    *((name, ValueError, ["one of 3", "axis of 2"], lambda f=f: f(X[None], 3)) for name, f in [
-        ("max_pool2d", F.max_pool2d), ("avg_pool2d", F.avg_pool2d)]),
+    (
+        "conv2d",
+        ValueError,
+        ["2 channels", "(1, 2, 1, 1)", "(1, 1, 2, 3)"],
+        lambda: F.conv2d(X[None], mg.ones((1, 2, 1, 1))),
+    ),
+    *(
+        (name, ValueError, ["one of 3", "axis of 2"], lambda f=f: f(X[None], 3))
+        for name, f in [("max_pool2d", F.max_pool2d), ("avg_pool2d", F.avg_pool2d)]
+    ),
     ("adaptive_avg_pool2d", ValueError, "-1", lambda: F.adaptive_avg_pool2d(X[None], -1)),
     ("dropout", TypeError, "'a'", lambda: F.dropout(X, "a")),
     ("dropout", ValueError, "1.5", lambda: F.dropout(X, 1.5)),
@@ -270,26 +366,48 @@ SHAPES = [
 LAYER = nn.Linear(5, 2)
 LABELS = mg.tensor([0, 2])
 LOSSES = [
-    *((name, IndexError, ["2", "5"], lambda f=f: f(X, mg.tensor([0, 5]))) for name, f in [
-        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
-    *((name, ValueError, ["(3,)"], lambda f=f: f(X, mg.tensor([0, 1, 2]))) for name, f in [
-        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
-    *((name, TypeError, ["integer labels", "float32", "(2,)"], lambda f=f: f(X, mg.ones(2))) for name, f in [
-        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
-    *((name, ValueError, ["at least one class", "(2, 0)"], lambda f=f: f(mg.ones((2, 0)), LABELS)) for name, f in [
-        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
-    *((name, TypeError, "int64", lambda f=f: f(X, LABELS, weight=[1, 1, 1])) for name, f in [
-        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
-    *((name, ValueError, "'avg'", lambda f=f: f(X, LABELS, reduction="avg")) for name, f in [
-        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
-    *((name, ValueError, ["(3,)", "(4,)"], lambda f=f: f(X, LABELS, weight=V)) for name, f in [
-        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
-    *((name, TypeError, "bool", lambda f=f: f(X, B)) for name, f in [
-        ("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]),
-    *((name, TypeError, "list", lambda f=f: f([[1.0, 2.0]], mg.tensor([0]))) for name, f in [
-        ("mse_loss", F.mse_loss), ("l1_loss", F.l1_loss), ("smooth_l1_loss", F.smooth_l1_loss),
-        ("binary_cross_entropy", F.binary_cross_entropy),
-        ("binary_cross_entropy_with_logits", F.binary_cross_entropy_with_logits)]),
+    *(
+        (name, IndexError, ["2", "5"], lambda f=f: f(X, mg.tensor([0, 5])))
+        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
+    ),
+    *(
+        (name, ValueError, ["(3,)"], lambda f=f: f(X, mg.tensor([0, 1, 2])))
+        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
+    ),
+    *(
+        (name, TypeError, ["integer labels", "float32", "(2,)"], lambda f=f: f(X, mg.ones(2)))
+        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
+    ),
+    *(
+        (name, ValueError, ["at least one class", "(2, 0)"], lambda f=f: f(mg.ones((2, 0)), LABELS))
+        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
+    ),
+    *(
+        (name, TypeError, "int64", lambda f=f: f(X, LABELS, weight=[1, 1, 1]))
+        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
+    ),
+    *(
+        (name, ValueError, "'avg'", lambda f=f: f(X, LABELS, reduction="avg"))
+        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
+    ),
+    *(
+        (name, ValueError, ["(3,)", "(4,)"], lambda f=f: f(X, LABELS, weight=V))
+        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
+    ),
+    *(
+        (name, TypeError, "bool", lambda f=f: f(X, B))
+        for name, f in [("cross_entropy", F.cross_entropy), ("nll_loss", F.nll_loss)]
+    ),
+    *(
+        (name, TypeError, "list", lambda f=f: f([[1.0, 2.0]], mg.tensor([0])))
+        for name, f in [
+            ("mse_loss", F.mse_loss),
+            ("l1_loss", F.l1_loss),
+            ("smooth_l1_loss", F.smooth_l1_loss),
+            ("binary_cross_entropy", F.binary_cross_entropy),
+            ("binary_cross_entropy_with_logits", F.binary_cross_entropy_with_logits),
+        ]
+    ),
     ("cross_entropy", ValueError, "1.5", lambda: F.cross_entropy(X, LABELS, label_smoothing=1.5)),
     ("one_hot", TypeError, "list", lambda: F.one_hot([0, 1])),
     ("one_hot", IndexError, ["1", "2"], lambda: F.one_hot(LABELS, 2)),
@@ -348,7 +466,9 @@ NETWORKS = [
 ROWS = [*CREATION, *SHAPES, *LOSSES, *TAPE, *NETWORKS]
 
 
-@pytest.mark.parametrize("k", range(len(ROWS)), ids=[f"{op}-{error.__name__}-{k}" for k, (op, error, *_) in enumerate(ROWS)])
+@pytest.mark.parametrize(
+    "k", range(len(ROWS)), ids=[f"{op}-{error.__name__}-{k}" for k, (op, error, *_) in enumerate(ROWS)]
+)
 def test_message(k):
     op, error, numbers, call = ROWS[k]
     before = [x.tolist() for x in (X, V, I)]

@@ -20,8 +20,21 @@ def run(*arguments):
 def test_import_is_light():
     """NumPy and the standard library: nothing that is slow, optional, or for one feature alone."""
     loaded = run("-c", "import sys, minigrad; print(*sys.modules)").split()
-    heavy = {"torch", "jax", "cupy", "scipy", "sklearn", "matplotlib", "pandas", "safetensors", "tqdm", "Cython",
-             "setuptools", "unittest", "IPython"}
+    heavy = {
+        "torch",
+        "jax",
+        "cupy",
+        "scipy",
+        "sklearn",
+        "matplotlib",
+        "pandas",
+        "safetensors",
+        "tqdm",
+        "Cython",
+        "setuptools",
+        "unittest",
+        "IPython",
+    }
     assert not heavy & {name.partition(".")[0] for name in loaded}
     assert not {"numpy.random", "importlib.metadata"} & set(loaded)  # 10 and 20 ms
     later = ("minigrad.data", "minigrad.viz", "minigrad.tables", "minigrad.work")
@@ -70,8 +83,9 @@ def test_instruction_set_can_be_named(isa):
     if order.index(isa) > order.index(best):
         pytest.skip(f"this processor has no {isa}")
     code = "import minigrad as mg; print(mg.engine.cpu.isa(), (mg.arange(5.0) * 2).sum().item())"
-    found = subprocess.run([sys.executable, "-c", code], env=os.environ | {"MINIGRAD_ISA": isa}, check=True,
-                           capture_output=True, text=True).stdout
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"MINIGRAD_ISA": isa}, check=True, capture_output=True, text=True
+    ).stdout
     assert found.split() == [isa, "20.0"]
 
 

@@ -19,7 +19,11 @@ def run(folder, program, timeout=60):
     path.write_text(textwrap.dedent(program))
     search = os.pathsep.join([os.path.dirname(os.path.dirname(mg.__file__)), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [sys.executable, path], env={**os.environ, "PYTHONPATH": search}, capture_output=True, text=True, timeout=timeout
+        [sys.executable, path],
+        env={**os.environ, "PYTHONPATH": search},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
     )
 
 

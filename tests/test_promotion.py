@@ -8,11 +8,21 @@ from checks import array, refuses, tensor
 
 import minigrad as mg
 
-DTYPES = ["bool", "int32", "int64", "float32", "float64"]       # a mixture has the dtype that stands last
+DTYPES = ["bool", "int32", "int64", "float32", "float64"]  # a mixture has the dtype that stands last
 BINARY = ["add", "multiply", "maximum", "minimum"]
 NUMERIC = ["subtract", "floor_divide", "remainder", "power"]
 FLOATING = ["divide", "atan2"]
-COMPARING = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor"]
+COMPARING = [
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+]
 
 
 def operand(dtype, device, value=1):
@@ -51,7 +61,14 @@ def test_a_tensor_and_a_number(dtype, kind, device):
     wants = "bool" if kind in (bool, np.bool_) else "int64" if kind in (int, np.int64, np.int32) else "float32"
     order = {"bool": 0, "int32": 1, "int64": 1, "float32": 2, "float64": 2}
     common = dtype if order[dtype] >= order[wants] else wants
-    for y in (x + number, number + x, x * number, mg.maximum(x, number), mg.where(x > 0, x, number), mg.where(x > 0, number, x)):
+    for y in (
+        x + number,
+        number + x,
+        x * number,
+        mg.maximum(x, number),
+        mg.where(x > 0, x, number),
+        mg.where(x > 0, number, x),
+    ):
         assert y.dtype == common
     assert (x == number).dtype == "bool"
     assert (x / number).dtype == (common if common.startswith("f") else "float32")
@@ -116,5 +133,3 @@ def test_dtypes_are_equal_to_their_names():
         assert hash(dtype) == hash(getattr(mg, name))
         assert dtype != "float16"
         assert (dtype.name, dtype.itemsize) == (name, np.dtype(name).itemsize)
-
-

@@ -170,13 +170,16 @@ def test_memory(path):
     environment = {**os.environ, "PYTHONPATH": str(Path(mg.__file__).parent.parent)}
     found = []
     for part in (code, code.partition("x = {")[0] + load):
-        done = subprocess.run([sys.executable, "-c", part, str(path)], env=environment, check=True, capture_output=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", part, str(path)], env=environment, check=True, capture_output=True, timeout=60
+        )
         found.append(float(done.stdout))
     assert found[0] < 0.2
     assert found[1] < 1.2
 
 
 # ── atomicity ──
+
 
 def test_overwriting(path):
     mg.save({"x": mg.ones(3)}, path)
@@ -226,6 +229,7 @@ def test_permissions_and_links(tmp_path):
 
 # ── pipes ──
 
+
 def test_a_pipe_is_read(path, tmp_path):
     mg.save({"x": mg.arange(100_000), "y": mg.ones(2)}, path, metadata={"a": "b"})
     pipe = tmp_path / "pipe"
@@ -261,6 +265,7 @@ def test_devices_end_or_are_refused(name):
 
 
 # ── errors ──
+
 
 def test_absent_places(tmp_path):
     with pytest.raises(FileNotFoundError, match="absent"):
@@ -301,7 +306,9 @@ def test_a_number_is_no_path(path):
 
 
 def test_metadata_that_is_null(path):
-    path.write_bytes(header({"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "__metadata__": None}, b"\0" * 4))
+    path.write_bytes(
+        header({"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "__metadata__": None}, b"\0" * 4)
+    )
     assert mg.load(path, metadata=True)[1] == {}
     with pytest.raises(ValueError, match=r"^\[load_checkpoint\] .*expected the format"):
         mg.load_checkpoint(path)
@@ -356,7 +363,10 @@ def agrees(path, content):
     """Whether we take a file is what the library does, and so is what it holds."""
     path.write_bytes(content)
     try:
-        expected = {name: (entry["dtype"], entry["shape"], bytes(entry["data"])) for name, entry in safetensors.deserialize(content)}
+        expected = {
+            name: (entry["dtype"], entry["shape"], bytes(entry["data"]))
+            for name, entry in safetensors.deserialize(content)
+        }
     except (safetensors.SafetensorError, UnicodeError):
         with pytest.raises(ValueError, match=r"\[load\]"):
             mg.load(path)
@@ -367,7 +377,8 @@ def agrees(path, content):
         return
     found = mg.load(path)
     assert {name: (list(x.shape), x.numpy().tobytes()) for name, x in found.items()} == {
-        name: (shape, bytes(map(bool, data)) if dtype == "BOOL" else data) for name, (dtype, shape, data) in expected.items()
+        name: (shape, bytes(map(bool, data)) if dtype == "BOOL" else data)
+        for name, (dtype, shape, data) in expected.items()
     }
 
 
@@ -377,7 +388,31 @@ def test_what_the_library_refuses_is_refused(tmp_path_factory, data):
     content = bytearray(VALID)
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(st.integers(8, len(VALID) - 10))
-        piece = data.draw(st.sampled_from([b"", b"0", b"1", b"9", b"-", b".", b"e", b" ", b"{", b"}", b"[", b"]", b",", b'"', b":", b"\xff", b"null", b"a", b"\0"]))
+        piece = data.draw(
+            st.sampled_from(
+                [
+                    b"",
+                    b"0",
+                    b"1",
+                    b"9",
+                    b"-",
+                    b".",
+                    b"e",
+                    b" ",
+                    b"{",
+                    b"}",
+                    b"[",
+                    b"]",
+                    b",",
+                    b'"',
+                    b":",
+                    b"\xff",
+                    b"null",
+                    b"a",
+                    b"\0",
+                ]
+            )
+        )
         content[position : position + data.draw(st.integers(0, 2))] = piece
     content[:8] = struct.pack("<Q", len(content) - 8 - 9)
     agrees(tmp_path_factory.getbasetemp() / "changed.safetensors", bytes(content))
@@ -414,7 +449,9 @@ def test_headers_that_others_would_refuse(path, monkeypatch):
     mg.save({"x": mg.ones(1)}, path)
     monkeypatch.setattr(serialization, "HEADER_LIMIT", 1000)
     for names in ({"x" * 1000: mg.ones(1)}, {"\ud800": mg.ones(1)}):
-        with pytest.raises(ValueError, match=r"^\[save\] expected names and metadata (of at most 1,000 bytes|that UTF-8 can encode)"):
+        with pytest.raises(
+            ValueError, match=r"^\[save\] expected names and metadata (of at most 1,000 bytes|that UTF-8 can encode)"
+        ):
             mg.save(names, path)
     with pytest.raises(ValueError, match=r"^\[save\] expected names and metadata that UTF-8 can encode, got .*ud800"):
         mg.save({}, path, metadata={"a": "b\ud800"})

@@ -81,7 +81,11 @@ def test_every_operation_of_the_engine_is_public():
         module = __import__(f"minigrad.engine.ops.{path.name.partition('.')[0]}", fromlist=["_"])
         for name, function in vars(module).items():
             own = getattr(function, "__module__", None) == module.__name__ and not name.startswith("_")
-            if own and callable(function) and module.__name__.rpartition(".")[2] not in ("optimizer", "arguments", "recurrent"):
+            if (
+                own
+                and callable(function)
+                and module.__name__.rpartition(".")[2] not in ("optimizer", "arguments", "recurrent")
+            ):
                 places = [getattr(place, {"absolute": "abs"}.get(name, name), None) for place in (mg, F, mg.random)]
                 if name not in ("getitem", "setitem", "batch_norm_train", "batch_norm_eval") and function not in places:
                     hidden.append(f"{module.__name__}.{name}")

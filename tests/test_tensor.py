@@ -99,6 +99,7 @@ def test_conversion_to_pythons_numbers(device):
 
 def test_a_subclass_that_forgets_to_be_made():
     """It has no elements, and no operation takes it for a tensor."""
+
     class Forgetful(mg.Tensor):
         def __init__(self, name):
             self.name = name

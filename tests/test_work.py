@@ -25,7 +25,11 @@ def test_work_of_kernels(rng):
         F.layer_norm(a, (5,))
         F.embedding(index, table)
         F.conv2d(mg.ones((2, 3, 9, 9)), mg.ones((4, 3, 2, 2)), mg.ones(4))
-    found = [(e.kernel, e.flops, e.bytes) for e in p.events if e.kernel not in ("fill", "copy", "class_labels", "checked_index")]
+    found = [
+        (e.kernel, e.flops, e.bytes)
+        for e in p.events
+        if e.kernel not in ("fill", "copy", "class_labels", "checked_index")
+    ]
     assert found == [
         ("gemm", 2 * 8 * 5 * 3, 4 * (40 + 15 + 24)),
         ("gemm", 2 * 8 * 5 * 3 + 24, 4 * (40 + 15 + 24 + 3)),

@@ -170,8 +170,10 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
             return
         (op_b, ldb, stride_b), (op_a, lda, stride_a) = operand(b, k, n), operand(a, m, k)
         if max(m, n, k, lda, ldb, batch) >= 1 << 31:
-            raise OverflowError(f"[matmul] expected sizes and strides below 2^31, as cuBLAS counts them, got {batch} "
-                                f"products of {m} x {k}, of stride {lda}, and {k} x {n}, of stride {ldb}")
+            raise OverflowError(
+                f"[matmul] expected sizes and strides below 2^31, as cuBLAS counts them, got {batch} "
+                f"products of {m} x {k}, of stride {lda}, and {k} x {n}, of stride {ldb}"
+            )
         if bias is not None:
             self.copy(bias.detach().broadcast_to(out.shape), out)
             beta = 1.0

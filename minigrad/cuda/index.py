@@ -67,9 +67,7 @@ class Index(Backend):
     def add_along(self, outer: int, n: int, inner: int, x: Tensor, m: int, index: Tensor, v: Tensor) -> None:
         self._add(outer, n, inner, x, m, True, index, v)
 
-    def _add(
-        self, outer: int, n: int, inner: int, x: Tensor, m: int, along: bool, index: Tensor, v: Tensor
-    ) -> None:
+    def _add(self, outer: int, n: int, inner: int, x: Tensor, m: int, along: bool, index: Tensor, v: Tensor) -> None:
         dtype, numbers = x.dtype.name, (outer, n, inner, m, along)
         if v.size == 0:
             return
@@ -84,9 +82,7 @@ class Index(Backend):
 
     # ── order ──
 
-    def _order(
-        self, outer: int, n: int, inner: int, descending: bool, x: Tensor, out: Tensor | None = None
-    ) -> Tensor:
+    def _order(self, outer: int, n: int, inner: int, descending: bool, x: Tensor, out: Tensor | None = None) -> Tensor:
         """The stable order of the middle axis: [outer, inner, n]."""
         columns, dtype = outer * inner, x.dtype.name
         order = empty((columns * n,), "int64", x.device) if out is None else out

@@ -40,6 +40,7 @@ __all__ = [
 
 # ── lookup ────────────────────────────────────────────────────────────────────────────────────────
 
+
 def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """The rows of a table at the given numbers.
 
@@ -141,6 +142,7 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
 
 
 # ── normalization with running statistics ─────────────────────────────────────────────────────────
+
 
 def batch_norm(
     x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
@@ -317,6 +319,7 @@ def _follow(running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor
 
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────
+
 
 def _check_integers(op: str, labels: Tensor) -> None:
     if not isinstance(labels, Tensor):

@@ -10,6 +10,7 @@ from minigrad.engine.tensor import Tensor
 
 # ── losses of probabilities ───────────────────────────────────────────────────────────────────────
 
+
 def binary_cross_entropy(
     probs: Tensor, labels: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -110,6 +111,7 @@ def binary_cross_entropy_with_logits(
 
 # ── losses of numbers ─────────────────────────────────────────────────────────────────────────────
 
+
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Squared error: loss = (x − y)².
 
@@ -190,6 +192,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────
 
+
 def check_reduction(op: str, reduction: str) -> str:
     """`reduction` itself, if it is one."""
     if reduction not in ("mean", "sum", "none"):
@@ -222,8 +225,8 @@ def _check_pair(op: str, x: Tensor, target: Tensor) -> None:
 
 
 def _check_unit_interval(op: str, what: str, x: Tensor) -> None:
-    if x.size and x.device == "cpu":    # nobody waits for a GPU to look at numbers that its kernels can stand
+    if x.size and x.device == "cpu":  # nobody waits for a GPU to look at numbers that its kernels can stand
         plain = x.detach()
         low, high = plain.min().item(), plain.max().item()
-        if not (low >= 0 and high <= 1):    # NaN fails both
+        if not (low >= 0 and high <= 1):  # NaN fails both
             raise ValueError(f"[{op}] expected {what} from 0 to 1, got values from {low:g} to {high:g}")

@@ -43,9 +43,7 @@ class _Sequences(Recurrent):
         """The ends of the parameters' names: one direction, or both."""
         return [f"_l{layer}", f"_l{layer}_reverse"] if self.bidirectional else [f"_l{layer}"]
 
-    def _run(
-        self, x: Tensor, states: list[Tensor | None], lengths: Lengths | None
-    ) -> tuple[Tensor, list[Tensor]]:
+    def _run(self, x: Tensor, states: list[Tensor | None], lengths: Lengths | None) -> tuple[Tensor, list[Tensor]]:
         """The outputs of the last layer, and the last h of every layer and direction, for an LSTM the last c too."""
         self._check_input(x)
         given, size = x.shape, self.input_size
@@ -229,9 +227,7 @@ class RNN(_Sequences):
                 )
                 self.register_module(name + suffix, norm)
 
-    def forward(
-        self, x: Tensor, hx: Tensor | None = None, lengths: Lengths | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, hx: Tensor | None = None, lengths: Lengths | None = None) -> tuple[Tensor, Tensor]:
         """Run over a batch of sequences.
 
         Parameters
@@ -510,9 +506,7 @@ class GRU(_Sequences):
         self._set_gates(gate_activation)
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
 
-    def forward(
-        self, x: Tensor, hx: Tensor | None = None, lengths: Lengths | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, hx: Tensor | None = None, lengths: Lengths | None = None) -> tuple[Tensor, Tensor]:
         """Run over a batch of sequences; parameters and results as in ``RNN.forward``."""
         output, (h_n,) = self._run(x, [hx], lengths)
         return output, h_n

@@ -72,7 +72,7 @@ def clip_grad_norm_(
     if error_if_nonfinite and not math.isfinite(norm):
         raise ValueError(f"[clip_grad_norm_] the norm of the gradients is {norm}")
     factor = max_norm / (norm + 1e-6)
-    if not factor >= 1:     # so that NaN spreads
+    if not factor >= 1:  # so that NaN spreads
         with no_grad():
             for grads in by_dtype:
                 scale_(grads, factor)
@@ -265,7 +265,7 @@ def _norm(grads: list[Tensor], p: float) -> float:
         norm = grad_norm(grads) if p == 2 else 0.0
         if 1e-140 < norm < math.inf:
             return norm
-        largest = _norm(grads, math.inf)    # powers may lie beyond what a float holds, all of them or some
+        largest = _norm(grads, math.inf)  # powers may lie beyond what a float holds, all of them or some
         if not 0 < largest < math.inf:
             return largest
         total = math.fsum((absolute(grad / largest) ** p).sum().item() for grad in grads)

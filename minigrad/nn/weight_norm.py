@@ -42,7 +42,7 @@ class WeightNorm:
     def __call__(self, module: Module) -> Tensor:
         g, v = getattr(module, f"{self.name}_g"), getattr(module, f"{self.name}_v")
         _, u, squares = self.scaled(v)
-        return u * (g * rsqrt(where(squares == 0, 1.0, squares)))   # v = 0: w = 0, dw/dv = g
+        return u * (g * rsqrt(where(squares == 0, 1.0, squares)))  # v = 0: w = 0, dw/dv = g
 
 
 class _Computing(Module):
@@ -52,7 +52,7 @@ class _Computing(Module):
         compute = self.__dict__.get("_computed", {}).get(name)
         if compute is not None:
             return compute(self)
-        own = getattr(super(), "__getattr__", None)     # the class may find attributes in its own way
+        own = getattr(super(), "__getattr__", None)  # the class may find attributes in its own way
         if own is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
         return own(name)

@@ -31,8 +31,8 @@ class Batch:
         self.parameters: list[Tensor] = []
         self.states: list[dict[str, Any]] = []
         self.positions: list[int] = []
-        self._seen: dict[str, list[Any]] = {}   # by name, what the states held when they were last read or written
-        self._entries = 0                       # how many entries they had altogether
+        self._seen: dict[str, list[Any]] = {}  # by name, what the states held when they were last read or written
+        self._entries = 0  # how many entries they had altogether
 
     def look(self) -> None:
         """Note what the states hold."""
@@ -229,7 +229,7 @@ class Optimizer:
                 whole = len(batch.positions) == len(grads)
                 try:
                     self.update(group, batch, grads if whole else [grads[i] for i in batch.positions])
-                except BaseException:   # memory sufficed for a part of a first state, say
+                except BaseException:  # memory sufficed for a part of a first state, say
                     for state in batch.states:
                         if not self._is_whole(state):
                             state.clear()
@@ -266,7 +266,7 @@ class Optimizer:
             for name, value in state.items():
                 if name == "step":
                     state[name] = self._count(value)
-                elif self._is_tensor(name) and value is not None:   # the parameter may have moved since
+                elif self._is_tensor(name) and value is not None:  # the parameter may have moved since
                     state[name] = self._like(name, value, parameter)
                 elif isinstance(value, Tensor):
                     state[name] = value.to(parameter.dtype).to(parameter.device)

@@ -129,9 +129,7 @@ def _layers(items: Sequence[Item], lines: Sequence[Line]) -> list[int]:
     return layers
 
 
-def _order(
-    rows: list[list[int]], above: list[list[tuple[int, float]]], below: list[list[tuple[int, float]]]
-) -> None:
+def _order(rows: list[list[int]], above: list[list[tuple[int, float]]], below: list[list[tuple[int, float]]]) -> None:
     """Sort each layer by the mean place of its neighbors in the layer before, downwards and upwards in turns."""
     place = {k: n for row in rows for n, k in enumerate(row)}
     for sweep in range(SWEEPS):

@@ -22,9 +22,7 @@ def names_of(given: Any, caller: str) -> dict[int, str]:
         if not isinstance(name, str):
             raise TypeError(f"[{caller}] expected names that are strings, got {name!r} of type {type(name).__name__}")
         if not isinstance(value, (Tensor, Module)):
-            raise TypeError(
-                f"[{caller}] expected names of tensors and modules, got {kind_of(value)} for {name!r}"
-            )
+            raise TypeError(f"[{caller}] expected names of tensors and modules, got {kind_of(value)} for {name!r}")
     return _shortest(
         (parameter, f"{name}.{path}" if path else name)
         for name, value in given.items()

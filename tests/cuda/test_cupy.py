@@ -26,7 +26,13 @@ NAMES = {
     "cupy.cuda": ["Device", "Stream", "alloc", "alloc_pinned_memory", "get_current_stream"],
     "cupy.cuda.memory": ["OutOfMemoryError"],
     "cupy.cuda.device": ["get_cublas_handle"],
-    "cupy.cuda.runtime": ["deviceSynchronize", "getDeviceCount", "getDeviceProperties", "memcpyAsync", "streamWaitEvent"],
+    "cupy.cuda.runtime": [
+        "deviceSynchronize",
+        "getDeviceCount",
+        "getDeviceProperties",
+        "memcpyAsync",
+        "streamWaitEvent",
+    ],
     "cupy_backends.cuda.libs.cublas": ["CUBLAS_OP_N", "CUBLAS_OP_T", "dgemmStridedBatched", "sgemmStridedBatched"],
 }
 

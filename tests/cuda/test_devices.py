@@ -24,6 +24,7 @@ def run(program):
 
 # ── without CuPy ──────────────────────────────────────────────────────────────────────────────────
 
+
 def test_import_neither_imports_nor_compiles_anything():
     program = "import sys, minigrad; print([n for n in sys.modules if 'cupy' in n or n.startswith('minigrad.cuda.')])"
     done = subprocess.run([*ROOT, program], capture_output=True, text=True, check=True)
@@ -51,6 +52,7 @@ except RuntimeError as error:
 
 
 # ── there and back ────────────────────────────────────────────────────────────────────────────────
+
 
 @pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (4, 5, 6)])
@@ -96,7 +98,9 @@ def test_a_copy_on_the_device_does_not_come_by_the_host(make, rng, monkeypatch):
 
 
 def test_numpy_sees_the_cpu_only():
-    with pytest.raises(TypeError, match=r"^\[numpy\] expected a tensor on the CPU, got one on cuda:0: use x.to\('cpu'\)"):
+    with pytest.raises(
+        TypeError, match=r"^\[numpy\] expected a tensor on the CPU, got one on cuda:0: use x.to\('cpu'\)"
+    ):
         mg.zeros(2, device="cuda").numpy()
 
 
@@ -143,7 +147,9 @@ def test_what_is_exported_is_waited_for(monkeypatch):
 
     waiting, wait = [], cupy.cuda.runtime.streamWaitEvent
     x, other = mg.arange(4.0, device="cuda"), cupy.cuda.Stream(non_blocking=True)
-    monkeypatch.setattr(cupy.cuda.runtime, "streamWaitEvent", lambda stream, event: (waiting.append(stream), wait(stream, event)))
+    monkeypatch.setattr(
+        cupy.cuda.runtime, "streamWaitEvent", lambda stream, event: (waiting.append(stream), wait(stream, event))
+    )
     for stream in (None, 1, -1):
         x.__dlpack__(stream=stream)
     assert waiting == []
@@ -182,7 +188,9 @@ def test_a_second_gpu_computes_as_the_first(rng):
         model = nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 3)).to(device)
         descent = mg.optim.Adam(model.parameters(), 0.01)
         for _ in range(3):
-            loss = nn.functional.cross_entropy(model(mg.tensor(values, device=device)), mg.tensor(labels, device=device))
+            loss = nn.functional.cross_entropy(
+                model(mg.tensor(values, device=device)), mg.tensor(labels, device=device)
+            )
             descent.zero_grad()
             loss.backward()
             descent.step()
@@ -228,6 +236,7 @@ def test_streams_of_two_gpus_wait_for_each_other():
 
 # ── what cannot be ────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("call", [
     lambda a, b: a + b, lambda a, b: mg.where(a > 0, a, b), lambda a, b: a @ b, lambda a, b: mg.concat([a, b]),
     lambda a, b: mg.layer_norm(a, 2, b[0]),
@@ -245,9 +254,13 @@ def test_running_statistics_elsewhere(home, there):
     places = [f"running statistics on {home}", f"got {there} and {there}"]
     for of_input in (True, False):
         refuses(ValueError, "batch_norm", places, nn.functional.batch_norm, x, mean, var, training=of_input)
-        refuses(ValueError, "instance_norm", places, nn.functional.instance_norm, x, mean, var, use_input_stats=of_input)
+        refuses(
+            ValueError, "instance_norm", places, nn.functional.instance_norm, x, mean, var, use_input_stats=of_input
+        )
     layer, norm = nn.Linear(2, 3, device=home), nn.BatchNorm1d(3, device=there)
-    refuses(ValueError, "fold_batch_norm", f"Linear on {home} and a norm on {there}", nn.utils.fold_batch_norm, layer, norm)
+    refuses(
+        ValueError, "fold_batch_norm", f"Linear on {home} and a norm on {there}", nn.utils.fold_batch_norm, layer, norm
+    )
 
 
 @pytest.mark.parametrize("home, there", [("cpu", "cuda:0"), ("cuda:0", "cuda:1")])
@@ -336,12 +349,18 @@ def test_memory_that_is_not_there():
     np.testing.assert_array_equal((before + mg.ones(3, device="cuda")).to("cpu").numpy(), 2)
 
 
-@pytest.mark.parametrize("batch, m, k, n", [(1, 1 << 31, 3, 2), (1, 2, 1 << 31, 3), (1, 2, 3, 1 << 31), (1 << 31, 1, 2, 3)])
+@pytest.mark.parametrize(
+    "batch, m, k, n", [(1, 1 << 31, 3, 2), (1, 2, 1 << 31, 3), (1, 2, 3, 1 << 31), (1 << 31, 1, 2, 3)]
+)
 def test_a_product_larger_than_cublas_counts(batch, m, k, n):
     from minigrad.cuda.backend import CUDA
 
-    a, b, out = (mg.zeros((1, 1, 1), device="cuda:0").broadcast_to((batch, *shape)) for shape in ((m, k), (k, n), (m, n)))
-    with pytest.raises(OverflowError, match=rf"matmul.*below 2\^31.*got {batch} products of {m} x {k}, .* and {k} x {n}, "):
+    a, b, out = (
+        mg.zeros((1, 1, 1), device="cuda:0").broadcast_to((batch, *shape)) for shape in ((m, k), (k, n), (m, n))
+    )
+    with pytest.raises(
+        OverflowError, match=rf"matmul.*below 2\^31.*got {batch} products of {m} x {k}, .* and {k} x {n}, "
+    ):
         CUDA(0).gemm(a, b, out, 0.0, None)
 
 

@@ -8,7 +8,9 @@ import minigrad as mg
 from minigrad.cuda import launch
 from minigrad.engine.ops.batch_norm import batch_norm_train
 
-pytestmark = pytest.mark.skipif(cupy.__version__ != "emulated", reason="a real GPU is tested: it does not look for mistakes")
+pytestmark = pytest.mark.skipif(
+    cupy.__version__ != "emulated", reason="a real GPU is tested: it does not look for mistakes"
+)
 
 
 @pytest.fixture
@@ -57,7 +59,9 @@ def test_a_missing_barrier_shows(broken, rng):
 def test_a_barrier_that_some_threads_skip_is_an_error(broken, rng):
     broken("reduce.cu", "        __shared__ typename Op::State states[THREADS];\n        __syncthreads();",
            "        __shared__ typename Op::State states[THREADS];\n        if (threadIdx.x > 3) __syncthreads();")  # fmt: skip
-    with pytest.raises(RuntimeError, match="reduce_tiles: threads wait at a barrier or a shuffle that the others never"):
+    with pytest.raises(
+        RuntimeError, match="reduce_tiles: threads wait at a barrier or a shuffle that the others never"
+    ):
         wrong_sums(rng, 1)
 
 
@@ -116,7 +120,9 @@ def test_a_vote_that_is_read_too_early_is_an_error(broken, rng):
 
 
 def test_shared_memory_that_nobody_wrote_shows(broken, rng):
-    broken("reduce.cu", "        states[threadIdx.x] = mine;", "        if (threadIdx.x % 2) states[threadIdx.x] = mine;")
+    broken(
+        "reduce.cu", "        states[threadIdx.x] = mine;", "        if (threadIdx.x % 2) states[threadIdx.x] = mine;"
+    )
     assert wrong_sums(rng, 1) == 1
 
 

@@ -32,6 +32,7 @@ class Draw:
 
 # What follows works on a Draw and returns all it computed.
 
+
 def elements(draw):
     x, y = draw(5, 7), draw(7)
     return (mg.bitwise_invert(x) if draw.dtype == "bool" else -x, x == y, mg.where(x > y, x, y), x.T.contiguous(), x.to("int64"),

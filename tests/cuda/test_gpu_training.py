@@ -37,7 +37,12 @@ def averaging():
     return nn.Sequential(nn.Linear(6, 16, bias=False), nn.BatchNorm1d(16, momentum=None), nn.Tanh(), nn.Linear(16, 3))
 
 
-MODELS = {"mlp": (mlp, (9, 6)), "averaging": (averaging, (9, 6)), "lstm": (LastStep, (4, 9, 5)), "lenet": (lenet, (9, 1, 8, 8))}
+MODELS = {
+    "mlp": (mlp, (9, 6)),
+    "averaging": (averaging, (9, 6)),
+    "lstm": (LastStep, (4, 9, 5)),
+    "lenet": (lenet, (9, 1, 8, 8)),
+}
 OPTIMIZERS = {
     "adam": lambda parameters: optim.Adam(parameters, 0.01),
     "sgd": lambda parameters: optim.SGD(parameters, 0.1, momentum=0.9),
@@ -81,7 +86,7 @@ def test_a_step_copies_nothing_to_the_host(name, monkeypatch):
     monkeypatch.setattr(backend, "transfer", lambda x, index: (moved.append((x.device, index)), transfer(x, index))[1])
     losses, _ = trained("cuda:0", build, shape, "adam", np.random.default_rng(0), 3)
     assert not [source for source, index in moved if index == 0]
-    assert len(moved) < 40      # what the model and the data are when they come there
+    assert len(moved) < 40  # what the model and the data are when they come there
     assert losses[0].item() > 0
     assert moved[-1] == ("cuda:0", 0)
 

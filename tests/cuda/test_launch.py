@@ -19,7 +19,9 @@ def tensors(*shapes, dtype="float32", device="cuda"):
 
 
 def test_declarations_are_read():
-    text = 'extern "C" __global__ void f(const T* x, Stride x_step, int64 n,\n        double* s, const Bool* k, void* y) {'
+    text = (
+        'extern "C" __global__ void f(const T* x, Stride x_step, int64 n,\n        double* s, const Bool* k, void* y) {'
+    )
     assert parameters(text) == {
         "f": [("T*", "x"), ("Stride", "x_step"), ("int64", "n"), ("double*", "s"), ("Bool*", "k"), ("void*", "y")]
     }

@@ -64,7 +64,9 @@ def test_wrong_lines(path, content, message):
 
 
 def test_wrong_files(path):
-    with pytest.raises(FileNotFoundError, match=r"\[glove\] expected word vectors at .*absent, got no file: unpack glove.6B.zip"):
+    with pytest.raises(
+        FileNotFoundError, match=r"\[glove\] expected word vectors at .*absent, got no file: unpack glove.6B.zip"
+    ):
         data.glove(path.parent / "absent", {})
     path.write_bytes(gzip.compress(LINES.encode()))
     with pytest.raises(ValueError, match=r"\[glove\] expected"):
@@ -89,7 +91,9 @@ def test_a_word_that_utf8_cannot_encode_has_no_vector(path):
 
 @pytest.mark.parametrize("row", [2**40, 2**63, 2**70])
 def test_rows_that_no_memory_holds(path, row):
-    with pytest.raises((ValueError, MemoryError), match=rf"^\[glove\] expected rows that memory can hold, got row {row}$"):
+    with pytest.raises(
+        (ValueError, MemoryError), match=rf"^\[glove\] expected rows that memory can hold, got row {row}$"
+    ):
         data.glove(path, {"the": row})
 
 
@@ -110,7 +114,21 @@ def test_a_number_is_no_path(path):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("values", [b"1e39 2", b"1e400 2", b"-1e999999999 2", b"inf 2", b"0x10 2", b"1_0 2", b"\0 2", b"\xff 2", "\u0661 2".encode(), b"1" * 1000 + b" 2"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        b"1e39 2",
+        b"1e400 2",
+        b"-1e999999999 2",
+        b"inf 2",
+        b"0x10 2",
+        b"1_0 2",
+        b"\0 2",
+        b"\xff 2",
+        "\u0661 2".encode(),
+        b"1" * 1000 + b" 2",
+    ],
+)
 def test_what_is_no_number_of_float32(path, values):
     path.write_bytes(b"the " + values + b"\n")
     with pytest.raises(ValueError, match=r"^\[glove\] expected numbers in line 1"):

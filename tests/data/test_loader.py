@@ -41,6 +41,7 @@ def prefetching():
 
 # ── datasets ──
 
+
 def test_array_dataset():
     x, y = np.arange(12.0).reshape(4, 3), mg.tensor([5, 6, 7, 8])
     dataset = data.ArrayDataset(x, y)
@@ -78,6 +79,7 @@ def test_what_a_dataset_has_to_define():
 
 
 # ── batches ──
+
 
 @pytest.mark.parametrize("size, drop_last, lengths", [
     (1, False, [1] * 10), (3, False, [3, 3, 3, 1]), (3, True, [3, 3, 3]), (5, True, [5, 5]), (99, False, [10]), (99, True, []),
@@ -121,6 +123,7 @@ def test_arguments():
 
 # ── order ──
 
+
 def test_the_order_follows_from_seed_and_epoch_alone():
     mg.manual_seed(1)
     first = data.DataLoader(NUMBERS, 3, shuffle=True, seed=5)
@@ -155,10 +158,13 @@ def test_manual_seed_determines_the_seed():
 
 
 def test_negative_and_long_seeds():
-    assert lists(data.DataLoader(NUMBERS, 10, shuffle=True, seed=-1)) == lists(data.DataLoader(NUMBERS, 10, shuffle=True, seed=2**64 - 1))
+    assert lists(data.DataLoader(NUMBERS, 10, shuffle=True, seed=-1)) == lists(
+        data.DataLoader(NUMBERS, 10, shuffle=True, seed=2**64 - 1)
+    )
 
 
 # ── stopping and resuming ──
+
 
 @pytest.mark.parametrize("prefetch", [0, 1, 4])
 @pytest.mark.parametrize("stop", range(9))
@@ -231,6 +237,7 @@ def test_states_that_do_not_fit(change, message):
 
 # ── the thread ──
 
+
 def test_batches_are_made_ahead_but_not_further_than_asked_for():
     dataset = Counted(100)
     batches = iter(data.DataLoader(dataset, 10, prefetch=2))
@@ -268,6 +275,7 @@ def test_errors_arrive_after_the_batches_before_them(prefetch):
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_a_dataset_that_ends_the_iteration_is_an_error(prefetch):
     """StopIteration out of a sample must not pass for the end of the epoch."""
+
     class Short(Counted):
         def __getitem__(self, index):
             raise StopIteration

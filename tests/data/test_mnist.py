@@ -53,7 +53,10 @@ def test_unpacked_by_the_browser(folder, digits):
 
 
 def test_absent(folder, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"\[mnist\] expected train-images-idx3-ubyte or train-images-idx3-ubyte.gz at .*get it from https:") as caught:
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"\[mnist\] expected train-images-idx3-ubyte or train-images-idx3-ubyte.gz at .*get it from https:",
+    ) as caught:
         data.mnist(tmp_path / "absent")
     assert str(tmp_path / "absent") in str(caught.value)
     (folder / "t10k-labels-idx1-ubyte").unlink()
@@ -91,7 +94,9 @@ def test_memory(folder, shape):
     path = folder / "train-images-idx3-ubyte"
     path.write_bytes(gzip.compress(header) + (zeros * 32 if shape[0] == 5 else b""))
     tracemalloc.start()
-    with pytest.raises(ValueError, match=rf"\[mnist\] expected {shape[0] * 784} values .*got {'3921' if shape[0] == 5 else 0}"):
+    with pytest.raises(
+        ValueError, match=rf"\[mnist\] expected {shape[0] * 784} values .*got {'3921' if shape[0] == 5 else 0}"
+    ):
         data.mnist(folder)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -36,7 +36,9 @@ def test_imdb(folder, split):
 
 
 def test_imdb_that_is_not_there(folder):
-    with pytest.raises(FileNotFoundError, match=r"\[imdb\] expected reviews at .*got none: unpack aclImdb_v1") as caught:
+    with pytest.raises(
+        FileNotFoundError, match=r"\[imdb\] expected reviews at .*got none: unpack aclImdb_v1"
+    ) as caught:
         data.imdb(folder.parent)
     assert str(folder.parent / "train" / "neg") in str(caught.value)
     for path in (folder / "test" / "pos").iterdir():
@@ -67,10 +69,16 @@ except ValueError as error:
 """
 
 
-@pytest.mark.parametrize("kind", ["pipe", "folder", "link to a pipe", "link outside", "link to nowhere", "loop", "folder outside"])
+@pytest.mark.parametrize(
+    "kind", ["pipe", "folder", "link to a pipe", "link outside", "link to nowhere", "loop", "folder outside"]
+)
 def test_reviews_that_are_no_files_of_the_folder(folder, kind):
     """They are refused rather than left out: a data set that is not the one asked for is worth no result."""
-    outside, place, review = folder.parent / "secret.txt", folder / "train" / "pos", folder / "train" / "pos" / "5_7.txt"
+    outside, place, review = (
+        folder.parent / "secret.txt",
+        folder / "train" / "pos",
+        folder / "train" / "pos" / "5_7.txt",
+    )
     outside.write_text("secret")
     if kind == "pipe":
         os.mkfifo(review)
@@ -86,7 +94,9 @@ def test_reviews_that_are_no_files_of_the_folder(folder, kind):
     expected = place if kind == "folder outside" else review
     if "pipe" in kind:  # it would be waited for
         environment = {**os.environ, "PYTHONPATH": str(Path(data.__file__).parent.parent.parent)}
-        done = subprocess.run([sys.executable, "-c", REFUSES, str(folder)], capture_output=True, text=True, timeout=30, env=environment)
+        done = subprocess.run(
+            [sys.executable, "-c", REFUSES, str(folder)], capture_output=True, text=True, timeout=30, env=environment
+        )
         message = done.stdout
     else:
         with pytest.raises(ValueError, match="imdb") as caught:
@@ -102,7 +112,10 @@ def test_links_inside_of_the_folder(folder):
     assert data.imdb(folder.parent / "link").texts[-1] == "train neg 0 café"
 
 
-@pytest.mark.parametrize("wrong, error", [(3, TypeError), (None, TypeError), (["x"], TypeError), ("a\0b", ValueError), ("\ud800", ValueError)])
+@pytest.mark.parametrize(
+    "wrong, error",
+    [(3, TypeError), (None, TypeError), (["x"], TypeError), ("a\0b", ValueError), ("\ud800", ValueError)],
+)
 def test_folders_that_are_none(wrong, error):
     with pytest.raises(error, match=r"^\[imdb\] expected a path"):
         data.imdb(wrong)
@@ -133,7 +146,9 @@ def test_figures_of_character_names():
 def test_the_division_of_names_follows_from_the_seed():
     first, again, other = (data.character_names("test", seed=seed) for seed in (0, 0, 1))
     assert first.texts == again.texts != other.texts
-    assert set(first.texts) | set(data.character_names("train").texts) == set(other.texts) | set(data.character_names("train", 1).texts)
+    assert set(first.texts) | set(data.character_names("train").texts) == set(other.texts) | set(
+        data.character_names("train", 1).texts
+    )
 
 
 def test_a_repr_shows_the_beginning():

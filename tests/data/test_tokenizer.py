@@ -20,6 +20,7 @@ def fitted(**options):
 
 # ── words ──
 
+
 def test_numbers_by_frequency_then_by_first_appearance():
     """the, a, dog 3 times each, cat twice, and, end once."""
     tokenizer = fitted()
@@ -45,12 +46,36 @@ def test_a_word_for_unknown_ones():
     assert tokenizer.vocabulary == {"<unknown>": 1, "the": 2, "a": 3}
     assert tokenizer.encode(["the dog and a bird"]) == [[2, 1, 1, 3, 1]]
     assert tokenizer.decode([[2, 1, 3]]) == ["the <unknown> a"]
-    assert _vocabulary(["some <unknown> word"], filters="", oov_token="<unknown>") == {"<unknown>": 1, "some": 2, "word": 3}
+    assert _vocabulary(["some <unknown> word"], filters="", oov_token="<unknown>") == {
+        "<unknown>": 1,
+        "some": 2,
+        "word": 3,
+    }
 
 
 def test_filters_case_and_split():
-    assert fitted(lower=False).vocabulary == {"dog": 1, "the": 2, "A": 3, "The": 4, "cat": 5, "CAT": 6, "and": 7, "a": 8, "end": 9}
-    assert set(fitted(filters="").vocabulary) == {"the", "cat,", "cat", "and", "a", "dog.", "dog?\ta", "dog!\nthe", "end"}
+    assert fitted(lower=False).vocabulary == {
+        "dog": 1,
+        "the": 2,
+        "A": 3,
+        "The": 4,
+        "cat": 5,
+        "CAT": 6,
+        "and": 7,
+        "a": 8,
+        "end": 9,
+    }
+    assert set(fitted(filters="").vocabulary) == {
+        "the",
+        "cat,",
+        "cat",
+        "and",
+        "a",
+        "dog.",
+        "dog?\ta",
+        "dog!\nthe",
+        "end",
+    }
     assert "don't" in _vocabulary(["don't"])
     assert set(_vocabulary(["a-b;c d"], split=";")) == {"a", "b", "c d"}
     every = '!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~\t\n'
@@ -121,6 +146,7 @@ def test_errors_of_the_tokenizer():
 
 # ── padding ──
 
+
 @pytest.mark.parametrize("options, expected", [
     ({}, [[0, 0, 1], [2, 3, 4], [0, 0, 0]]), ({"padding": "post"}, [[1, 0, 0], [2, 3, 4], [0, 0, 0]]),
     ({"maxlen": 2}, [[0, 1], [3, 4], [0, 0]]), ({"maxlen": 2, "truncating": "post"}, [[0, 1], [2, 3], [0, 0]]),
@@ -163,6 +189,7 @@ def test_errors_of_padding(arguments, error, message):
 
 # ── padded batches ──
 
+
 def test_collate_padded():
     samples = [(np.ones((2, 3), np.float32), 4, "x"), (np.ones((1, 3), np.float32), 5, "y")]
     sequences, lengths, labels, names = data.collate_padded(samples, value=-1)
@@ -179,7 +206,7 @@ def test_padded_batches_serve_recurrent_layers():
     tokenizer = fitted()
     samples = list(zip(tokenizer.encode([*TEXTS, "a dog"]), [0, 1, 2], strict=True))
     table, lstm = nn.Embedding(len(tokenizer), 4), nn.LSTM(4, 3, norm="layer", batch_first=True)
-    (words, lengths, labels), = data.DataLoader(samples, 3, collate=data.collate_padded)
+    ((words, lengths, labels),) = data.DataLoader(samples, 3, collate=data.collate_padded)
     _, (h, _) = lstm(table(words), lengths=lengths)
     for k, (alone, label) in enumerate(samples):
         _, (single, _) = lstm(table(mg.tensor([alone])))

@@ -82,7 +82,19 @@ def site(tmp_path_factory):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "log").exists():
             path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-            command = [sys.executable, "-m", "sphinx", "-q", "-T", "-W", "--keep-going", "-b", "html", DOCS, folder / "html"]
+            command = [
+                sys.executable,
+                "-m",
+                "sphinx",
+                "-q",
+                "-T",
+                "-W",
+                "--keep-going",
+                "-b",
+                "html",
+                DOCS,
+                folder / "html",
+            ]
             done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True)
             (folder / "log").write_text(f"{done.returncode}\n{done.stderr}", encoding="utf-8")
     return folder / "html"
@@ -119,7 +131,9 @@ def test_links_inside_lead_somewhere(site, pages):
 def test_the_tests_that_pages_name_exist():
     root, dead = DOCS.parent, []
     pages = [*DOCS.rglob("*.md"), *root.glob("*.md")]
-    named = {name for page in pages for name in re.findall(r"\btests/[\w/]+\.py(?:::\w+)*", page.read_text(encoding="utf-8"))}
+    named = {
+        name for page in pages for name in re.findall(r"\btests/[\w/]+\.py(?:::\w+)*", page.read_text(encoding="utf-8"))
+    }
     for name in named:
         path, *parts = name.split("::")
         text = (root / path).read_text(encoding="utf-8") if (root / path).is_file() else None
@@ -134,7 +148,9 @@ def test_links_outside_are_well_formed(site, pages):
         for link in page.links:
             parts = urlsplit(link)
             if parts.scheme and parts.scheme != "mailto":
-                assert re.fullmatch(r"https?://[\w-]+(\.[\w-]+)+(/[^\s<>]*)?", link), f"{path.relative_to(site)}: {link}"
+                assert re.fullmatch(r"https?://[\w-]+(\.[\w-]+)+(/[^\s<>]*)?", link), (
+                    f"{path.relative_to(site)}: {link}"
+                )
 
 
 def test_nothing_is_loaded_from_elsewhere(site, pages):
@@ -164,7 +180,9 @@ def public_names():
     """The full names of all that the tests of docstrings call public."""
     for name in NAMES:
         yield f"minigrad.nn.{name}" if name.startswith("functional.") else f"minigrad.{name}"
-    packages = [importlib.import_module(f"minigrad.{info.name}") for info in pkgutil.iter_modules(mg.__path__) if info.ispkg]
+    packages = [
+        importlib.import_module(f"minigrad.{info.name}") for info in pkgutil.iter_modules(mg.__path__) if info.ispkg
+    ]
     for module in [*packages, mg.nn.utils, mg.optim.lr_scheduler]:
         for name in getattr(module, "__all__", ()):
             if callable(getattr(module, name)) or inspect.ismodule(getattr(module, name)):
@@ -194,7 +212,9 @@ def test_pages_that_run_are_there_as_notebooks(site, pages):
         notebook = nbformat.read(target, 4)
         nbformat.validate(notebook)
         cells = [cell for cell in notebook.cells if cell.cell_type == "code" and not cell.source.startswith(BRINGS)]
-        assert len(cells) == len(re.findall(r"^(?:`{3,}|:{3,})\{code-cell\}", source.read_text(encoding="utf-8"), re.MULTILINE))
+        assert len(cells) == len(
+            re.findall(r"^(?:`{3,}|:{3,})\{code-cell\}", source.read_text(encoding="utf-8"), re.MULTILINE)
+        )
         for cell in cells:
             failed = any(output.output_type == "error" for output in cell.outputs)
             assert not failed or "raises-exception" in cell.metadata.get("tags", ()), cell.source
@@ -214,7 +234,9 @@ def test_notebooks_bring_what_they_need_or_say_so(site, tmp_path):
         said = cells[0].cell_type == "markdown" and " of a clone" in cells[0].source
         brought = cells[0].source.startswith(BRINGS)
         code = "\n".join(cell.source for cell in cells[brought:] if cell.cell_type == "code")
-        local = [name for name in re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE) if list(DOCS.rglob(f"{name}.py"))]
+        local = [
+            name for name in re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE) if list(DOCS.rglob(f"{name}.py"))
+        ]
         assert said or set(local) <= ({"shown"} if brought else set()), f"{path.name} imports {local}"
         assert said or "../.." not in code, f"{path.name} reads the repository"
         if brought:
@@ -222,8 +244,12 @@ def test_notebooks_bring_what_they_need_or_say_so(site, tmp_path):
         kinds.setdefault("clone" if said else "brought" if brought else "alone", []).append(path)
     assert len(kinds) == 3
     source = next(path for path in kinds["brought"] if path.stem == "kinds")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(mg.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])}
-    NotebookClient(nbformat.read(source, 4), timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute(env=environment)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(Path(mg.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    }
+    NotebookClient(nbformat.read(source, 4), timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute(
+        env=environment
+    )
     assert [path.name for path in tmp_path.glob("*.py")] == ["shown.py"]
 
 

@@ -170,7 +170,9 @@ def test_gradients_of_parts_of_a_batch(kind, way, rng):
             loss(shard, cut).backward()
             for name, parameter in shard.named_parameters():
                 total[name] = total[name] + array(parameter.grad) * ((cut.stop - cut.start) / 12)
-    errors = {name: np.linalg.norm(total[name] - g) / np.linalg.norm(g) for name, g in expected.items() if name != "mix.bias"}
+    errors = {
+        name: np.linalg.norm(total[name] - g) / np.linalg.norm(g) for name, g in expected.items() if name != "mix.bias"
+    }
     assert min(np.linalg.norm(g) for name, g in expected.items() if name != "mix.bias") > 1e-3
     if kind == "BN":
         assert errors["mix.weight"] > 0.05

@@ -127,7 +127,9 @@ def test_gain_and_bias_of_layer_norm_cannot(rng):
         y, doubled = array(norm(mg.tensor(x))), array(norm(mg.tensor(2 * x)))
         assert y.tolist() == doubled.tolist()  # bit for bit: a factor of two rounds nothing
         assert np.abs(y[0] - y[1]).max() > 0.1
-    single = set_affine(nn.LayerNorm(5, dtype="float64"), np.full(5, math.sqrt(x[0].var() + 1e-5)), np.full(5, x[0].mean()))
+    single = set_affine(
+        nn.LayerNorm(5, dtype="float64"), np.full(5, math.sqrt(x[0].var() + 1e-5)), np.full(5, x[0].mean())
+    )
     np.testing.assert_allclose(array(single(mg.tensor(x[0]))), x[0], rtol=1e-12)
     assert np.abs(array(single(mg.tensor(2 * x[0]))) - 2 * x[0]).max() > 1
 

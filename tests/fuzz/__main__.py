@@ -43,7 +43,13 @@ def child(arguments, pattern, source=None):
         hung = False
         with open(Path(folder, "errors"), "w+", errors="replace") as errors:
             process = subprocess.Popen(
-                command, env=environment, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, text=True
+                command,
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                text=True,
             )
             process.stdin.write(source or "")
             process.stdin.close()
@@ -93,7 +99,9 @@ def examine(arguments, source=None):
     for a, b in zip(first, second, strict=False):
         known = {key for key, *_ in a["findings"]}
         a["findings"] += [finding for finding in b["findings"] if finding[0] not in known]
-        for k, (line, other, x, y) in enumerate(zip(a["lines"], b["lines"], a["outcomes"], b["outcomes"], strict=False)):
+        for k, (line, other, x, y) in enumerate(
+            zip(a["lines"], b["lines"], a["outcomes"], b["outcomes"], strict=False)
+        ):
             if "together" in line or line != other:
                 break  # threads take turns as they like
             if x != y and None not in (x, y):
@@ -172,7 +180,10 @@ def fuzz(seed=0, seconds=None, programs=None, only="", without="", shrinking=SHR
                 found[key] = script(lines)
                 note = "" if again else "  (not seen again when replayed alone)"
                 log(f"\n=== {key}, seed {program['seed']}{note}\n{text}\n--- reproduction\n{found[key]}", flush=True)
-    log(f"\n{ran} programs, {calls} lines, {good / max(calls, 1):.0%} without an exception, {len(found)} findings", flush=True)
+    log(
+        f"\n{ran} programs, {calls} lines, {good / max(calls, 1):.0%} without an exception, {len(found)} findings",
+        flush=True,
+    )
     return found
 
 
@@ -182,14 +193,24 @@ def main():
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--programs", type=int)
     parser.add_argument("--only", default="", help="call functions of these names alone (a pattern)")
-    parser.add_argument("--without", default="", help="leave out lines with this pattern: those that fail in a known way")
+    parser.add_argument(
+        "--without", default="", help="leave out lines with this pattern: those that fail in a known way"
+    )
     parser.add_argument("--show", action="store_true", help="print the program of the seed")
     options = parser.parse_args()
     if options.show:
         print(script(child([options.seed, 1, options.only, options.without], 0xAB)[0]["lines"]))
         return 0
     with contextlib.suppress(KeyboardInterrupt):
-        return bool(fuzz(options.seed, None if options.programs else options.seconds, options.programs, options.only, options.without))
+        return bool(
+            fuzz(
+                options.seed,
+                None if options.programs else options.seconds,
+                options.programs,
+                options.only,
+                options.without,
+            )
+        )
 
 
 if __name__ == "__main__":

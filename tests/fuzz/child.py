@@ -75,7 +75,12 @@ def judge(error):
         return f"undocumented {place}"
     # What the interpreter raises where minigrad unpacks, compares or calls something has the interpreter's words.
     source = last.line or linecache.getline(str(SOURCE / last.filename), last.lineno).strip()
-    if frames[-1] is last and source.startswith("raise ") and not text.startswith("[") and not isinstance(error, AttributeError):
+    if (
+        frames[-1] is last
+        and source.startswith("raise ")
+        and not text.startswith("[")
+        and not isinstance(error, AttributeError)
+    ):
         return f"without operation {place}"
     return None
 
@@ -102,7 +107,9 @@ def memory(kind):
 
 
 def keep(value):
-    return isinstance(value, KEPT) or type(value).__module__.startswith(("minigrad", "fuzz")) or hasattr(value, "__next__")
+    return (
+        isinstance(value, KEPT) or type(value).__module__.startswith(("minigrad", "fuzz")) or hasattr(value, "__next__")
+    )
 
 
 class Runner:
@@ -113,7 +120,9 @@ class Runner:
     def unraisable(self, args):
         """An exception that nobody gets: one that compiled code drops, which then names the function, or one of a `__del__`."""
         frames = traceback.extract_tb(args.exc_traceback)
-        if isinstance(args.object, str) or not (injected(args.exc_value) or any(f.filename == "<program>" for f in frames)):
+        if isinstance(args.object, str) or not (
+            injected(args.exc_value) or any(f.filename == "<program>" for f in frames)
+        ):
             self.find(f"unraisable {args.exc_type.__name__}", f"{args.object!r}: {args.exc_value!r}")
 
     def find(self, key, text=""):
@@ -157,7 +166,12 @@ class Runner:
         self.circular = False
         gc.collect()
         before = mg.memory_allocated()
-        variables = {**{k: v for k, v in vars(helpers).items() if not k.startswith("__")}, "np": np, "mg": mg, "nn": mg.nn}
+        variables = {
+            **{k: v for k, v in vars(helpers).items() if not k.startswith("__")},
+            "np": np,
+            "mg": mg,
+            "nn": mg.nn,
+        }
         variables["__builtins__"] = __builtins__
         os.chdir(tempfile.mkdtemp(dir=self.journal.folder))
         mg.manual_seed(0)

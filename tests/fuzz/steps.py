@@ -57,7 +57,11 @@ def parameters(function):
         found = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):
         return [("x", "", True, "positional")]
-    kinds = {inspect.Parameter.KEYWORD_ONLY: "keyword", inspect.Parameter.VAR_POSITIONAL: "many", inspect.Parameter.VAR_KEYWORD: "no"}
+    kinds = {
+        inspect.Parameter.KEYWORD_ONLY: "keyword",
+        inspect.Parameter.VAR_POSITIONAL: "many",
+        inspect.Parameter.VAR_KEYWORD: "no",
+    }
     return [(p.name, str(p.annotation), p.default is p.empty, kinds.get(p.kind, "positional")) for p in found]
 
 
@@ -106,7 +110,11 @@ class Steps(Values):
                 value = self.argument(name, annotation)
                 given.append(value if form == "many" or (form == "positional" and skip >= 0) else f"{name}={value}")
         if self.wrong is not None and self.rng.random() < 0.1:
-            given.append(self.HOSTILE() if skip >= 0 and not any("=" in g.split("(")[0] for g in given) else f"nothing={self.HOSTILE()}")
+            given.append(
+                self.HOSTILE()
+                if skip >= 0 and not any("=" in g.split("(")[0] for g in given)
+                else f"nothing={self.HOSTILE()}"
+            )
         return ", ".join(given)
 
     def function(self):

@@ -4,7 +4,9 @@ import functools
 import re
 
 # Nearly every length is 3, so that most things fit each other.
-SHAPES = "(3,) (3, 3) (2, 3) (2, 3) (3, 3) (2, 3, 3) (2, 3, 3, 3) () (1, 3) (0, 3) (3, 0) (40, 3) (300, 70) (70000,) (1500, 700)".split(" (")
+SHAPES = "(3,) (3, 3) (2, 3) (2, 3) (3, 3) (2, 3, 3) (2, 3, 3, 3) () (1, 3) (0, 3) (3, 0) (40, 3) (300, 70) (70000,) (1500, 700)".split(
+    " ("
+)
 SHAPES = [shape if shape.startswith("(") else f"({shape}" for shape in SHAPES]
 FLOATS = "0.1 0.5 1.0 2 1e-5 0.9".split()
 SIZES = "3 3 3 1 2 (3, 3)".split(" ", 5)
@@ -102,7 +104,9 @@ class Values:
 
     def fill(self, template):
         """The template with an expression for every word in capitals."""
-        return re.sub(r"\b(TENSOR|INTS|MODULE|LIST|VARIABLE|HOSTILE)\b", lambda match: getattr(self, match[0])(), template)
+        return re.sub(
+            r"\b(TENSOR|INTS|MODULE|LIST|VARIABLE|HOSTILE)\b", lambda match: getattr(self, match[0])(), template
+        )
 
     def TENSOR(self):
         import minigrad as mg
@@ -140,10 +144,15 @@ class Values:
         if kind < 0.55:
             return self.fill(self.rng.choice(ARRAYS))
         if kind < 0.65:
-            return self.rng.choice(["[{}, {}]", "({}, {})", "[{}] * 3", "iter([{}])", "{{'a': {}}}"]).format(self.HOSTILE(), self.any())
+            return self.rng.choice(["[{}, {}]", "({}, {})", "[{}] * 3", "iter([{}])", "{{'a': {}}}"]).format(
+                self.HOSTILE(), self.any()
+            )
         if kind < 0.75:
             return self.any()
-        methods = ", ".join(f"{m}=lambda: {self.reaction()}" for m in dict.fromkeys(self.rng.choices(METHODS, k=self.rng.choice([1, 1, 2]))))
+        methods = ", ".join(
+            f"{m}=lambda: {self.reaction()}"
+            for m in dict.fromkeys(self.rng.choices(METHODS, k=self.rng.choice([1, 1, 2])))
+        )
         return f"hostile({self.fill(self.rng.choice(BASES))}, {methods})"
 
     def reaction(self):
@@ -155,7 +164,11 @@ class Values:
 
     def any(self):
         """An object of the pool, or something else that is in order."""
-        return self.fill(self.rng.choice(["VARIABLE", "TENSOR", "MODULE", "INTS", *CALLABLES])) if self.pool else self.TENSOR()
+        return (
+            self.fill(self.rng.choice(["VARIABLE", "TENSOR", "MODULE", "INTS", *CALLABLES]))
+            if self.pool
+            else self.TENSOR()
+        )
 
     def plausible(self, name, annotation=""):
         """For a parameter."""

@@ -63,7 +63,9 @@ WRONG = {"text": "0.1", "list": [[1.0]], "object": object(), "complex": 1j, "arr
 
 
 def test_the_survey_sees_the_classes():
-    assert {"Linear", "LayerNorm", "LSTM", "GRUCell", "Dropout", "CrossEntropyLoss", "Adam", "StepLR"} <= {case[0] for case in CASES}
+    assert {"Linear", "LayerNorm", "LSTM", "GRUCell", "Dropout", "CrossEntropyLoss", "Adam", "StepLR"} <= {
+        case[0] for case in CASES
+    }
 
 
 @pytest.mark.parametrize("name, argument, kind", CASES)
@@ -75,7 +77,7 @@ def test_what_is_no_number_is_refused(name, argument, kind):
     for value in wrong.values():
         given = {**arguments(name)[0], argument: value}
         if isinstance(value, list) and "Sequence" in str(optional.annotation):
-            given[argument] = value[0] * 2      # one number for each group
+            given[argument] = value[0] * 2  # one number for each group
         with pytest.raises((TypeError, ValueError)) as caught:
             CLASSES[name](**given)
         assert str(caught.value).startswith(f"[{name}] expected"), caught.value
@@ -146,7 +148,9 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("k", range(len(CALLS)), ids=[f"{op}-{argument}-{k}" for k, (op, argument, _) in enumerate(CALLS)])
+@pytest.mark.parametrize(
+    "k", range(len(CALLS)), ids=[f"{op}-{argument}-{k}" for k, (op, argument, _) in enumerate(CALLS)]
+)
 @pytest.mark.parametrize("value", ["0.1", None, object(), 1j], ids=["text", "none", "object", "complex"])
 def test_functions_refuse_what_is_no_number(k, value):
     op, argument, call = CALLS[k]

@@ -104,7 +104,7 @@ def test_evaluation_changes_nothing(device, rng):
     y = bn.eval()(x)
     assert {name: x.tolist() for name, x in bn.state_dict().items()} == before
     for k in range(4):
-        assert bn(x[k : k + 1])[0].tolist() == y[k].tolist()    # a single sample will do, whatever stands beside it
+        assert bn(x[k : k + 1])[0].tolist() == y[k].tolist()  # a single sample will do, whatever stands beside it
 
 
 def test_two_batches_before_one_backward(device, rng):
@@ -213,7 +213,10 @@ def test_functional_errors(device):
             F.batch_norm(x, mean, var, training=True, momentum=wrong)
         with pytest.raises(error, match=rf"\[instance_norm\] expected {expected}"):
             F.instance_norm(mg.ones((2, 3, 4), device=device), mean, var, momentum=wrong)
-    with pytest.raises(TypeError, match=r"\[batch_norm\] expected running statistics of float32, the dtype of x, got float32 and float64"):
+    with pytest.raises(
+        TypeError,
+        match=r"\[batch_norm\] expected running statistics of float32, the dtype of x, got float32 and float64",
+    ):
         F.batch_norm(x, mean, var.astype("float64"), training=True)
     assert (mean.tolist(), var.tolist()) == ([0, 0, 0], [1, 1, 1])
 
@@ -240,7 +243,7 @@ def test_steps_are_batch_norms_of_their_own(device, rng):
     norm.eval()
     x = random(rng, device, 1, 3)
     for time in range(9):
-        equals(norm(x, time), array(steps[min(time, 3)].eval()(x)))   # 3 is the last one trained
+        equals(norm(x, time), array(steps[min(time, 3)].eval()(x)))  # 3 is the last one trained
 
 
 def test_the_last_row_serves_all_later_steps(device, rng):
@@ -252,7 +255,7 @@ def test_the_last_row_serves_all_later_steps(device, rng):
     assert norm.num_batches_tracked.tolist() == [0, 0, 3]
     x = random(rng, device, 5, 2, dtype="float32")
     equals(norm.eval()(x, 11), array(last.eval()(x)))
-    equals(norm(x, 1), array(nn.BatchNorm1d(2, device=device).eval()(x)))    # nothing was trained up to there
+    equals(norm(x, 1), array(nn.BatchNorm1d(2, device=device).eval()(x)))  # nothing was trained up to there
 
 
 def test_recurrent_options_and_state(device):
@@ -273,7 +276,13 @@ def test_recurrent_options_and_state(device):
     assert repr(norm) == "RecurrentBatchNorm1d(3, 4, eps=1e-05, momentum=0.1, affine=True, bias=True, gain=0.1)"
     with pytest.raises(ValueError, match=r"\[RecurrentBatchNorm1d\] expected time >= 0, got -1"):
         norm(x, -1)
-    for time, shown in ((1.0, "1.0"), ("1", "'1'"), (None, "None"), (mg.tensor(1.0), r"tensor\(1.\)"), (np.array(1.0), r"array\(1.\)")):
+    for time, shown in (
+        (1.0, "1.0"),
+        ("1", "'1'"),
+        (None, "None"),
+        (mg.tensor(1.0), r"tensor\(1.\)"),
+        (np.array(1.0), r"array\(1.\)"),
+    ):
         with pytest.raises(TypeError, match=rf"\[RecurrentBatchNorm1d\] expected an integer time, got {shown}"):
             norm(x, time)
     for time in (np.int64(1), mg.tensor(1), True):
@@ -387,7 +396,7 @@ def test_a_batch_of_one_sample_in_training():
     rnn.bn_ih_l0.eval()
     with pytest.raises(ValueError, match=r"^\[RNN\] expected more than one sample in training"):
         rnn(mg.ones((5, 1, 3)))
-    rnn.bn_hh_l0.eval()     # both frozen, in a network that is trained
+    rnn.bn_hh_l0.eval()  # both frozen, in a network that is trained
     assert rnn(mg.ones((5, 1, 3)))[0].shape == (5, 1, 4)
 
 

@@ -8,7 +8,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 
-SHAPE = (6, 3, 5, 64)   # N, H, W, C: what Keras and Flax normalize
+SHAPE = (6, 3, 5, 64)  # N, H, W, C: what Keras and Flax normalize
 CHANNELS_FIRST = (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d)
 
 
@@ -71,7 +71,7 @@ def test_formulas(name, gain, shift, rng):
     names = ["weight"] * gain + ["bias"] * (shift and "RMS" not in name)
     assert [parameter for parameter, _ in layer.named_parameters()] == names
     x = values(name, rng)
-    np.testing.assert_allclose(apply(layer, x), hat(x), rtol=1e-9, atol=1e-9)     # ones and zeros to begin with
+    np.testing.assert_allclose(apply(layer, x), hat(x), rtol=1e-9, atol=1e-9)  # ones and zeros to begin with
     affine = {"weight": 1.0, "bias": 0.0, **{n: rng.standard_normal(p.shape) for n, p in layer.named_parameters()}}
     with mg.no_grad():
         for parameter in names:
@@ -106,7 +106,7 @@ def test_running_statistics(name, rng):
     np.testing.assert_allclose(layer.running_var.numpy(), var, rtol=1e-12)
     np.testing.assert_allclose(apply(layer.eval(), x), (x - mean) / np.sqrt(var + eps), rtol=1e-11)
     with mg.no_grad():
-        layer.running_var.fill_(eps)    # as small as ε, so that another ε shows
+        layer.running_var.fill_(eps)  # as small as ε, so that another ε shows
     np.testing.assert_allclose(apply(layer, x), (x - mean) / math.sqrt(2 * eps), rtol=1e-11)
 
 

@@ -11,7 +11,9 @@ import minigrad
 from minigrad import checkpoint, data, nn, optim, serialization, viz
 
 MODULES = [serialization.__name__, checkpoint.__name__] + [
-    name for package in (nn, optim, data, viz) for _, name, _ in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+    name
+    for package in (nn, optim, data, viz)
+    for _, name, _ in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
 ]
 
 

@@ -31,7 +31,10 @@ def test_embedding_is_pytorchs(padding_idx, shape, device):
 def test_rows_that_are_looked_up_often_gather_every_gradient(times, device):
     """In the order in which they were looked up: the same bits on every device."""
     weight = mg.zeros((3, 2), requires_grad=True, device=device)
-    numbers, g = np.tile([1, 1, 0, 1], times), np.random.default_rng(1).standard_normal((4 * times, 2)).astype("float32")
+    numbers, g = (
+        np.tile([1, 1, 0, 1], times),
+        np.random.default_rng(1).standard_normal((4 * times, 2)).astype("float32"),
+    )
     F.embedding(tensor(numbers, device), weight).backward(tensor(g, device))
     expected = np.zeros((3, 2), "float32")
     for i, row in zip(numbers, g, strict=True):

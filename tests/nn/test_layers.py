@@ -44,7 +44,7 @@ def compare_with_torch(torch, ours, theirs, shape, dtype, device, scale=1.0, **o
 ])  # fmt: skip
 def test_activation(name, arguments, renamed, dtype, device):
     torch = pytest.importorskip("torch")
-    close = {"rtol": 1e-7} if name == "Hardsigmoid" else {}     # PyTorch's derivative is the float32 nearest to 1/6
+    close = {"rtol": 1e-7} if name == "Hardsigmoid" else {}  # PyTorch's derivative is the float32 nearest to 1/6
     ours, theirs = getattr(nn, name)(*arguments), getattr(torch.nn, name)(*renamed)
     compare_with_torch(torch, ours, theirs, (4, 5, 3), dtype, device, 2.0, **close)
 
@@ -125,6 +125,7 @@ def test_bad_inputs(device):
 
 # ── dropout ──
 
+
 def test_dropout_in_training(device):
     mg.manual_seed(0)
     layer = nn.Dropout(0.3)
@@ -158,6 +159,7 @@ def test_dropout_repeats_with_the_seed(device):
 
 
 # ── functional ──
+
 
 def test_functional_names():
     for name in F.__all__:

@@ -64,14 +64,28 @@ def test_classes_along_axis_one(shape, weighted, smoothing, reduction, device):
     z, labels, q = rng.standard_normal(shape), np.asarray(rng.integers(0, classes, rows)), rng.random(shape)
     options = {"reduction": reduction, "label_smoothing": smoothing}
     for ignore in (-100, 0):
-        check(lambda z, y, i=ignore: F.cross_entropy(z, y, ours, ignore_index=i, **options),
-              lambda z, y, i=ignore: torch.nn.functional.cross_entropy(z, y, theirs, ignore_index=i, **options), torch, z, labels, device=device)
+        check(
+            lambda z, y, i=ignore: F.cross_entropy(z, y, ours, ignore_index=i, **options),
+            lambda z, y, i=ignore: torch.nn.functional.cross_entropy(z, y, theirs, ignore_index=i, **options),
+            torch,
+            z,
+            labels,
+            device=device,
+        )
         if smoothing == 0:
-            check(lambda z, y, i=ignore: F.nll_loss(z, y, ours, i, reduction),
-                  lambda z, y, i=ignore: torch.nn.functional.nll_loss(z, y, theirs, ignore_index=i, reduction=reduction), torch, z, labels, device=device)
+            check(
+                lambda z, y, i=ignore: F.nll_loss(z, y, ours, i, reduction),
+                lambda z, y, i=ignore: torch.nn.functional.nll_loss(z, y, theirs, ignore_index=i, reduction=reduction),
+                torch,
+                z,
+                labels,
+                device=device,
+            )
     mine, yours = nn.CrossEntropyLoss(ours, **options), torch.nn.CrossEntropyLoss(theirs, **options)
     check(mine, yours, torch, z, q, device=device)
-    check(lambda q, z: mine(z, q), lambda q, z: yours(z, q), torch, q, z, device=device)       # the probabilities get a gradient too
+    check(
+        lambda q, z: mine(z, q), lambda q, z: yours(z, q), torch, q, z, device=device
+    )  # the probabilities get a gradient too
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
@@ -87,7 +101,9 @@ def test_derivatives_of_cross_entropy_over_further_axes(smoothing, device):
 
 def test_probabilities_as_targets_refuse():
     z, q = mg.zeros((2, 3)), mg.full((2, 3), 1 / 3)
-    with pytest.raises(ValueError, match=r"\[cross_entropy\] expected labels for ignore_index, got probabilities and 1"):
+    with pytest.raises(
+        ValueError, match=r"\[cross_entropy\] expected labels for ignore_index, got probabilities and 1"
+    ):
         F.cross_entropy(z, q, ignore_index=1)
     with pytest.raises(TypeError, match=r"\[cross_entropy\].*\(2, 3\), got float32 of shape \(3, 2\)"):
         F.cross_entropy(z, q.T)
@@ -258,7 +274,7 @@ def test_derivatives_at_infinity(name, options, dtype, device):
     x = [math.inf, -math.inf, 1e30, -1e30, 2.0, 0.2, -0.2, 0.0]
     for target in (0.0, 1.0, 0.4) if name.startswith("binary") else (0.0,):
         for swapped in (False, True):
-            if swapped and name.startswith("binary"):   # labels lie between 0 and 1
+            if swapped and name.startswith("binary"):  # labels lie between 0 and 1
                 continue
             found = []
             for functions, make, differentiate in (
@@ -273,7 +289,7 @@ def test_derivatives_at_infinity(name, options, dtype, device):
                 for _ in range(3):
                     y = differentiate(y.sum(), a, create_graph=True)
                     orders.append(np.array((y + 0).tolist()))
-                    if not y.requires_grad:     # of a line nothing is left
+                    if not y.requires_grad:  # of a line nothing is left
                         break
                 found.append(orders)
             for ours, theirs in zip(*found, strict=False):
@@ -281,6 +297,7 @@ def test_derivatives_at_infinity(name, options, dtype, device):
 
 
 # ── one_hot ──
+
 
 def test_one_hot(device):
     torch = pytest.importorskip("torch")
@@ -307,6 +324,7 @@ def test_one_hot_errors():
 
 
 # ── errors ──
+
 
 @pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
 def test_bad_class_labels(name, device):

@@ -45,6 +45,7 @@ def names(pairs):
 
 # ── registration ──
 
+
 def test_parameters_in_order_of_assignment_own_before_children():
     assert names(Net().named_parameters()) == [
         "last", "first.weight", "first.bias", "block.0.gain", "block.2.0.weight", "block.2.0.bias",
@@ -241,6 +242,7 @@ def test_parameter_of_a_computed_tensor_is_a_leaf(device):
 
 # ── calls and hooks ──
 
+
 def test_call_passes_arguments(device):
     scale = Scale(2).to(device)
     assert scale(mg.ones(2, device=device), shift=1.0).tolist() == [2.0, 2.0]
@@ -281,6 +283,7 @@ def test_a_hook_may_remove_itself(device):
 
 # ── modes ──
 
+
 def test_train_and_eval():
     net = Net()
     assert net.eval() is net
@@ -312,6 +315,7 @@ def test_apply_visits_children_first():
 
 # ── dtype ──
 
+
 def test_to_dtype_keeps_identity_and_an_earlier_optimizer_valid(device):
     net = Scale(2).to(device)
     net.register_buffer("count", mg.zeros(1, dtype=mg.int64, device=device))
@@ -342,7 +346,7 @@ def test_to_dtype_keeps_identity_and_an_earlier_optimizer_valid(device):
 def test_to_between_forward_and_backward(device):
     layer = nn.Linear(2, 1, device=device)
     loss = layer(mg.ones((1, 2), device=device)).sum()
-    layer.to(device).to("float32")      # changes nothing
+    layer.to(device).to("float32")  # changes nothing
     loss.backward()
     assert layer.weight.grad.tolist() == [[1.0, 1.0]]
     loss = layer(mg.ones((1, 2), device=device)).sum()
@@ -373,6 +377,7 @@ def test_to_errors(device):
 
 
 # ── state ──
+
 
 def test_state_dict_holds_parameters_and_persistent_buffers_and_shares_memory(device):
     net = Net().to(device)
@@ -461,7 +466,10 @@ def test_load_state_dict_of_values_that_do_not_fit_writes_nothing(device, name, 
     module = Buffers(device)
     state = {key: mg.ones(3, dtype=value.dtype, device=device) for key, value in module.state_dict().items()}
     state[f"as_{name}"] = mg.tensor(values, device=device)
-    with pytest.raises(ValueError, match=rf"^\[Buffers\] this state_dict does not fit:\n  other (dtype|values): as_{name}, expected {name}, got"):
+    with pytest.raises(
+        ValueError,
+        match=rf"^\[Buffers\] this state_dict does not fit:\n  other (dtype|values): as_{name}, expected {name}, got",
+    ):
         module.load_state_dict(state, strict)
     assert {value.any().item() for value in module.state_dict().values()} == {False}
 
@@ -565,6 +573,7 @@ def test_deepcopy_and_pickle(device):
 
 # ── text ──
 
+
 def test_repr():
     assert repr(nn.Linear(3, 4)) == "Linear(in_features=3, out_features=4, bias=True)"
     assert repr(Net()) == (
@@ -579,9 +588,7 @@ def test_repr():
         "  )\n"
         ")"
     )
-    assert repr(nn.RNN(3, 4, norm="layer")) == (
-        "RNN(\n  3, 4, norm='layer'\n  (ln_l0): GateNorm((4,), eps=1e-05)\n)"
-    )
+    assert repr(nn.RNN(3, 4, norm="layer")) == ("RNN(\n  3, 4, norm='layer'\n  (ln_l0): GateNorm((4,), eps=1e-05)\n)")
 
 
 def test_repr_is_pytorchs():

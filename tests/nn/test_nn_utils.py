@@ -40,7 +40,7 @@ def test_clip_grad_norm(norm_type, max_norm, device):
     ours = parameters(device, "float64")
     theirs = torch_parameters(torch, ours)
     norm = utils.clip_grad_norm_(ours, max_norm, norm_type)
-    present = [p for p in theirs if p.grad is None or p.grad.numel()]    # inf: PyTorch cannot take the norm of nothing
+    present = [p for p in theirs if p.grad is None or p.grad.numel()]  # inf: PyTorch cannot take the norm of nothing
     assert norm == pytest.approx(torch.nn.utils.clip_grad_norm_(present, max_norm, norm_type).item(), rel=1e-12)
     assert isinstance(norm, float)
     for a, b in zip(ours, theirs, strict=True):
@@ -60,7 +60,9 @@ def test_clip_grad_norm_over_two_dtypes(norm_type, device):
 
 
 @pytest.mark.parametrize("norm_type", [2.0, 1.0, 3.0])
-@pytest.mark.parametrize("size, dtype", [(1e200, "float64"), (1e-200, "float64"), (1e30, "float32"), (1e-30, "float32")])
+@pytest.mark.parametrize(
+    "size, dtype", [(1e200, "float64"), (1e-200, "float64"), (1e30, "float32"), (1e-30, "float32")]
+)
 def test_clip_grad_norm_where_powers_leave_the_range(size, dtype, norm_type, device):
     x, y = (mg.zeros(2, dtype=dtype, device=device, requires_grad=True) for _ in range(2))
     x.grad, y.grad = (mg.tensor(np.array(a) * size, dtype=dtype, device=device) for a in ([3.0, 0.0], [0.0, -4.0]))
@@ -82,11 +84,14 @@ def test_clip_grad_norm_where_some_powers_vanish(values, p, dtype, device):
 
 
 def test_clip_grad_norm_of_norms_whose_powers_leave_the_range(device):
-    x, y = mg.zeros(1, dtype="float64", device=device, requires_grad=True), mg.zeros(1, device=device, requires_grad=True)
+    x, y = (
+        mg.zeros(1, dtype="float64", device=device, requires_grad=True),
+        mg.zeros(1, device=device, requires_grad=True),
+    )
     x.grad, y.grad = mg.tensor([1e200], dtype="float64", device=device), mg.ones(1, device=device)
     assert utils.clip_grad_norm_([x, y], 1.0) == 1e200
     y.grad, x.grad = mg.ones(1, device=device), None
-    assert utils.clip_grad_norm_([y] * 5, 1.0, norm_type=1e-3) == math.inf      # 5 ** 1000
+    assert utils.clip_grad_norm_([y] * 5, 1.0, norm_type=1e-3) == math.inf  # 5 ** 1000
 
 
 def test_clip_grad_norm_of_one_tensor_and_of_none(device):
@@ -160,7 +165,9 @@ def test_clipping_what_is_no_tensor(clip):
     x = mg.ones(2, requires_grad=True)
     x.grad = mg.ones(2)
     for wrong, got in ((5, "int"), (None, "NoneType"), (nn.Linear(2, 1), "Linear")):
-        with pytest.raises(TypeError, match=rf"^\[{clip.__name__}\] expected a tensor or an iterable of tensors, got {got}$"):
+        with pytest.raises(
+            TypeError, match=rf"^\[{clip.__name__}\] expected a tensor or an iterable of tensors, got {got}$"
+        ):
             clip(wrong, 0.5)
     for wrong, got in (([x, 5], "int"), ([x, None], "NoneType"), ({"x": x}, "str"), (iter([x, np.ones(2)]), "ndarray")):
         with pytest.raises(TypeError, match=rf"^\[{clip.__name__}\] expected tensors, got {got}$"):

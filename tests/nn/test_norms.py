@@ -50,7 +50,7 @@ def test_group_norm_as_in_pytorch(seed, device):
     }  # fmt: skip
     shape = (int(rng.integers(1, 6)), groups * width, *some_sizes(rng, rng.integers(0, 4), 2))
     if shape[0] * width * math.prod(shape[2:]) == 1:
-        shape = (2, *shape[1:])     # PyTorch wants more than one value, though not per group
+        shape = (2, *shape[1:])  # PyTorch wants more than one value, though not per group
     compare(torch, "GroupNorm", (groups, groups * width), options, shape, seed, device)
 
 
@@ -92,7 +92,9 @@ def test_functional_instance_norm_as_in_pytorch(tracked, use_input_stats, device
         with pytest.raises(ValueError, match=r"\[instance_norm\] expected running_mean and running_var"):
             F.instance_norm(mg.tensor(x), use_input_stats=False)
         return
-    y = F.instance_norm(tensor(x, device), *ours, tensor(weight, device), tensor(bias, device), use_input_stats, 0.3, 1e-2)
+    y = F.instance_norm(
+        tensor(x, device), *ours, tensor(weight, device), tensor(bias, device), use_input_stats, 0.3, 1e-2
+    )
     expected = torch.nn.functional.instance_norm(
         torch.tensor(x), *theirs, torch.tensor(weight), torch.tensor(bias), use_input_stats, 0.3, 1e-2
     )
@@ -272,6 +274,9 @@ def test_instance_norm_in_evaluation_has_its_own_name_on_the_tape():
 
 
 def test_a_module_that_has_lost_one_of_its_statistics():
-    for op, norm in (("batch_norm", nn.BatchNorm1d(3)), ("instance_norm", nn.InstanceNorm1d(3, track_running_stats=True))):
+    for op, norm in (
+        ("batch_norm", nn.BatchNorm1d(3)),
+        ("instance_norm", nn.InstanceNorm1d(3, track_running_stats=True)),
+    ):
         norm.running_mean = None
         refuses(ValueError, op, "both running_mean and running_var", norm.eval(), mg.ones((2, 3, 4)))

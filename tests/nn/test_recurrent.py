@@ -13,6 +13,7 @@ from minigrad import nn
 
 # ── without a norm: PyTorch ───────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("seed", range(30))
 def test_layers_are_pytorchs(seed, device):
     """Random sizes, layers, directions, layouts, states and lengths: outputs, states and every gradient."""
@@ -66,7 +67,9 @@ def compare_layers(torch, seed, device):
     pairs += [(a.grad, b.grad) for a, b in zip(*starts, strict=True)]
     pairs += [(a.grad, b.grad) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)]
     for number, (a, b) in enumerate(pairs):
-        np.testing.assert_allclose(array(a), b.detach().numpy(), rtol=1e-9, atol=1e-11, err_msg=f"{number} of {options}")
+        np.testing.assert_allclose(
+            array(a), b.detach().numpy(), rtol=1e-9, atol=1e-11, err_msg=f"{number} of {options}"
+        )
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -80,6 +83,7 @@ def test_cells_are_pytorchs(kind, bias, device):
     x, h, c = normals(0, (N, D), (N, H), (N, H))
     state = (h, c) if kind == "LSTM" else h
     for arguments in ((x, state), (x,), (x[0], tuple(s[0] for s in state) if kind == "LSTM" else h[0]), (x[0],)):
+
         def made(make, arguments=arguments):
             return [tuple(map(make, a)) if isinstance(a, tuple) else make(a) for a in arguments]
 
@@ -164,13 +168,17 @@ def test_one_of_the_biases_is_missing(device):
 
 # ── modules ───────────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_initialization(kind, device):
     layer = getattr(nn, kind)(20, 100, norm="layer", device=device)
     for parameter in layer.parameters(recurse=False):
         assert 0.08 < np.abs(array(parameter)).max() <= 0.1
     norms = dict(layer.named_children())
-    assert set(norms) == {"RNN": {"ln_l0"}, "LSTM": {"ln_ih_l0", "ln_hh_l0", "ln_c_l0"}, "GRU": {"ln_ih_l0", "ln_hh_l0"}}[kind]
+    assert (
+        set(norms)
+        == {"RNN": {"ln_l0"}, "LSTM": {"ln_ih_l0", "ln_hh_l0", "ln_c_l0"}, "GRU": {"ln_ih_l0", "ln_hh_l0"}}[kind]
+    )
     for child in norms.values():
         nn.init.zeros_(child.weight)
     nn.init.zeros_(layer.weight_hh_l0)
@@ -272,7 +280,10 @@ def test_copies_and_pickles_compute_the_same(kind, device):
 
 
 def test_representations():
-    assert repr(nn.GRU(3, 4, norm="layer", convention="torch")).splitlines()[1] == "  3, 4, norm='layer', convention='torch'"
+    assert (
+        repr(nn.GRU(3, 4, norm="layer", convention="torch")).splitlines()[1]
+        == "  3, 4, norm='layer', convention='torch'"
+    )
     assert "max_length=7" in repr(nn.RNN(3, 4, norm="batch", max_length=7))
     assert repr(nn.GRU(3, 4, 2, batch_first=True, convention="paper")) == (
         "GRU(3, 4, num_layers=2, batch_first=True, convention='paper')"

@@ -11,6 +11,7 @@ from minigrad.nn.recurrence import GateNorm
 
 # ── with a norm: the equations ────────────────────────────────────────────────────────────────────
 
+
 def norm(a, gain, shift):
     return (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5) * gain + shift
 
@@ -46,7 +47,9 @@ def gru_step(p, x, h, c, swapped=False):
     n, parts = h.shape[-1], []
     for weight, side, value in ((p["weight_ih"], "ln_ih", x), (p["weight_hh"], "ln_hh", h)):
         a, gain, shift = value @ weight.T, p[side + ".weight"], p[side + ".bias"]
-        parts.append((norm(a[..., : 2 * n], gain[: 2 * n], shift[: 2 * n]), norm(a[..., 2 * n :], gain[2 * n :], shift[2 * n :])))
+        parts.append(
+            (norm(a[..., : 2 * n], gain[: 2 * n], shift[: 2 * n]), norm(a[..., 2 * n :], gain[2 * n :], shift[2 * n :]))
+        )
     (gates_x, candidate_x), (gates_h, candidate_h) = parts
     r, z = np.split(sigmoid(gates_x + gates_h), 2, -1)
     candidate = np.tanh(candidate_x + r * candidate_h)
@@ -129,6 +132,7 @@ def test_longer_sequences_than_any_in_training(device):
 
 # ── batch normalization within the RNN ────────────────────────────────────────────────────────────
 
+
 def test_batch_normalized_rnn_is_the_equation(device):
     rnn = grown(nn.RNN(D, H, norm="batch", max_length=T)).to(device)
     x = normals(7, (T, 8, D))[0]
@@ -158,6 +162,7 @@ def test_gradients_of_the_batch_normalized_rnn(device):
 
 
 # ── norms changed and replaced ────────────────────────────────────────────────────────────────────
+
 
 def test_eps_and_a_new_beginning_reach_every_norm(device):
     x = mg.tensor(normals(3, (T, N, D))[0], dtype="float32", device=device)
@@ -216,7 +221,9 @@ def test_what_is_changed_in_a_norm_takes_effect(kind, options, step, device):
 
     other.__class__ = Doubled
     setattr(layer, name, other)
-    with pytest.raises(TypeError, match=rf"\[{kind}\] expected {name} to have the forward of its kind, got that of Doubled"):
+    with pytest.raises(
+        TypeError, match=rf"\[{kind}\] expected {name} to have the forward of its kind, got that of Doubled"
+    ):
         layer(x)
 
 
@@ -234,7 +241,9 @@ def test_a_norm_in_the_place_of_another_has_its_groups(kind, options, step, devi
         if len(sizes) == 1:
             assert layer(x)[0].tolist() == before.tolist()
         else:
-            with pytest.raises(ValueError, match=rf"^\[{kind}\] expected {name} to normalize groups of .* columns, got Layer"):
+            with pytest.raises(
+                ValueError, match=rf"^\[{kind}\] expected {name} to normalize groups of .* columns, got Layer"
+            ):
                 layer(x)
         setattr(layer, name, nn.LayerNorm(columns + 1, elementwise_affine=False))
         with pytest.raises(ValueError, match=rf"^\[{kind}\] expected {name} to normalize .*{columns + 1}"):
@@ -242,6 +251,7 @@ def test_a_norm_in_the_place_of_another_has_its_groups(kind, options, step, devi
 
 
 # ── norms of the weights ──────────────────────────────────────────────────────────────────────────
+
 
 def test_weight_normalized_recurrence(device):
     """The products see g v/‖v‖, and the gradients go to g and v."""

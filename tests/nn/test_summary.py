@@ -181,7 +181,9 @@ def test_reviews(options, norms):
     summary = nn.summary(Review(**options), (None, 80), dtype="int64")
     assert summary.rows[0][:3] == ("embedding (Embedding)", (None, 80, 100), 1_000_000)
     assert ("head (Linear)", (None, 1), 129) in [row[:3] for row in summary.rows]
-    assert sum(row.parameters for row in summary.rows if row.layer.startswith("lstm")) == 4 * 128 * (100 + 128 + 1) + norms
+    assert (
+        sum(row.parameters for row in summary.rows if row.layer.startswith("lstm")) == 4 * 128 * (100 + 128 + 1) + norms
+    )
     assert (summary.total, summary.trainable) == (1_117_377 + norms,) * 2
     assert f"Total parameters: {1_117_377 + norms:,}" in str(summary)
 

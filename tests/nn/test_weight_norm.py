@@ -140,7 +140,7 @@ def test_squares_that_vanish_or_overflow(dim, dtype, scale, device, rng):
     np.testing.assert_allclose(layer.weight.tolist(), before, rtol=rtol)
     axes = {0: (1,), 1: (0,), -1: (0,), None: (0, 1)}[dim]
     lengths = np.sqrt((small**2).sum(axes, keepdims=True))
-    size = (factors.max() if dim is None else factors[:1] if dim != 0 else factors[:, :1])
+    size = factors.max() if dim is None else factors[:1] if dim != 0 else factors[:, :1]
     np.testing.assert_allclose(array(layer.weight_g).reshape(lengths.shape), lengths * size, rtol=rtol)
     nn.init.ones_(layer.weight_g)
     c = rng.standard_normal((4, 4))
@@ -225,7 +225,7 @@ def test_classes_with_their_own_attributes_and_subclasses():
     utils.remove_weight_norm(layer)
     assert (type(layer), layer.answer) == (Child, 42)
 
-    class Grandchild(type(other), key="grandchild"):    # a subclass that somebody does write
+    class Grandchild(type(other), key="grandchild"):  # a subclass that somebody does write
         pass
 
     assert heard == ["child", "grandchild"]
@@ -239,7 +239,7 @@ def test_weight_is_computed_when_it_is_asked_for(device):
     with mg.no_grad():
         layer.weight_g *= 2.0
     np.testing.assert_allclose(layer.weight.tolist(), [[12.0, 16.0]], rtol=1e-14)
-    assert layer.weight.requires_grad      # a penalty on it reaches both parameters
+    assert layer.weight.requires_grad  # a penalty on it reaches both parameters
     layer.weight.sum().backward()
     np.testing.assert_allclose(layer.weight_g.grad.tolist(), [[1.4]], rtol=1e-14)
     assert isinstance(layer, nn.Linear)
@@ -274,12 +274,14 @@ def test_removal_and_repetition(device):
     layer(mg.ones((1, 3), device=device)).sum().backward()
     weight = layer.weight.tolist()
     assert utils.remove_weight_norm(layer) is layer
-    assert type(layer) is not nn.Linear     # the bias is still computed
+    assert type(layer) is not nn.Linear  # the bias is still computed
     utils.remove_weight_norm(layer, "bias")
     assert type(layer) is nn.Linear
     assert (layer.weight is parameter, layer.bias is bias, parameter.grad) == (True, True, None)
     assert layer.weight.tolist() == weight
-    with pytest.raises(ValueError, match=r"\[remove_weight_norm\] expected a weight-normalized parameter, got the name 'weight'"):
+    with pytest.raises(
+        ValueError, match=r"\[remove_weight_norm\] expected a weight-normalized parameter, got the name 'weight'"
+    ):
         utils.remove_weight_norm(layer)
 
 
@@ -309,10 +311,14 @@ def test_errors():
         with pytest.raises(ValueError, match=rf"\[weight_norm\] expected a parameter of Linear, got the name '{name}'"):
             utils.weight_norm(layer, name)
     for dim in (2, -3):
-        with pytest.raises(ValueError, match=rf"\[weight_norm\] expected an axis of weight of shape \(2, 3\), got dim={dim}"):
+        with pytest.raises(
+            ValueError, match=rf"\[weight_norm\] expected an axis of weight of shape \(2, 3\), got dim={dim}"
+        ):
             utils.weight_norm(nn.Linear(3, 2), dim=dim)
     for half in ("weight_g", "weight_v"):
-        with pytest.raises(ValueError, match=rf"\[weight_norm\] expected a parameter that is no half of .* got '{half}'"):
+        with pytest.raises(
+            ValueError, match=rf"\[weight_norm\] expected a parameter that is no half of .* got '{half}'"
+        ):
             utils.weight_norm(layer, half)
     assert [name for name, _ in layer.named_parameters()] == ["weight_g", "weight_v"]
     for dim in (0.5, "0", [0]):
@@ -324,7 +330,7 @@ def test_frozen_parameters_stay_frozen():
     layer = nn.Linear(3, 2).requires_grad_(False)
     assert not any(parameter.requires_grad for parameter in utils.weight_norm(layer).parameters())
     assert not utils.remove_weight_norm(layer).weight.requires_grad
-    for half in ("weight_g", "weight_v"):   # the other one is trained, and so is the whole
+    for half in ("weight_g", "weight_v"):  # the other one is trained, and so is the whole
         layer = utils.weight_norm(nn.Linear(3, 2))
         getattr(layer, half).requires_grad = False
         assert utils.remove_weight_norm(layer).weight.requires_grad
@@ -459,7 +465,12 @@ def test_fold_errors():
         name, other = type(bn).__name__, "BatchNorm1d" if isinstance(bn, nn.BatchNorm2d) else "BatchNorm2d"
         with pytest.raises(TypeError, match=rf"\[fold_batch_norm\] expected a {other} behind .* got {name}"):
             utils.fold_batch_norm(layer, bn)
-    for kind in (nn.LayerNorm, nn.InstanceNorm1d, lambda n: nn.GroupNorm(1, n), lambda n: nn.RecurrentBatchNorm1d(n, 2)):
+    for kind in (
+        nn.LayerNorm,
+        nn.InstanceNorm1d,
+        lambda n: nn.GroupNorm(1, n),
+        lambda n: nn.RecurrentBatchNorm1d(n, 2),
+    ):
         with pytest.raises(TypeError, match=r"\[fold_batch_norm\] expected a BatchNorm1d or BatchNorm2d, got"):
             utils.fold_batch_norm(nn.Linear(4, 3), kind(3))
     with pytest.raises(TypeError, match=r"expected one dtype, got Linear of float32 and a norm of float64"):

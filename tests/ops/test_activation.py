@@ -64,7 +64,9 @@ def test_nan_stays_nan(name, dtype, device):
         y = getattr(F, name)(x)
         np.testing.assert_array_equal(np.isnan(array(y)), np.isnan(a))
         g = mg.full(n, 2, dtype=dtype, device=device)
-        plain, recorded = (array(mg.grad(getattr(F, name)(x), x, g, create_graph=create_graph)) for create_graph in (False, True))
+        plain, recorded = (
+            array(mg.grad(getattr(F, name)(x), x, g, create_graph=create_graph)) for create_graph in (False, True)
+        )
         np.testing.assert_allclose(plain, recorded, rtol=1e-6)
         assert np.isfinite(np.delete(plain, n // 2)).all()
 

@@ -150,7 +150,12 @@ def test_one_value_for_all(device):
     for value in (-0.0, 2.5, np.nan):
         x = mg.broadcast_to(mg.tensor(value, device=device), (3, 700))
         a = np.full((3, 700), value, np.float32)
-        for ours, numpy in ((mg.negative, np.negative), (mg.abs, np.abs), (mg.logical_not, np.logical_not), (mg.square, np.square)):
+        for ours, numpy in (
+            (mg.negative, np.negative),
+            (mg.abs, np.abs),
+            (mg.logical_not, np.logical_not),
+            (mg.square, np.square),
+        ):
             np.testing.assert_array_equal(array(ours(x)), numpy(a))
             np.testing.assert_array_equal(np.signbit(array(ours(x))), np.signbit(numpy(a)))
         y = mg.ones((700, 3), device=device)

@@ -153,7 +153,7 @@ def test_relative_accuracy_of_derivatives(name, dtype, device, rng):
     for low, high in ranges:
         values = np.concatenate([np.linspace(low, high, 20_000), rng.uniform(low, high, 20_000)]).astype(dtype)
         if (name, dtype) == ("gelu", "float64"):
-            values = values[np.abs(values) < 3]     # beyond, the rounding of x / sqrt(2) is magnified in both
+            values = values[np.abs(values) < 3]  # beyond, the rounding of x / sqrt(2) is magnified in both
         x = tensor(values, device, True)
         y = function(x)
         y.backward(tensor(np.ones_like(values), device))

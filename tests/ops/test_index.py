@@ -141,7 +141,7 @@ def test_indices_of_every_width(name, device):
     assert x[np.array(3, name)].item() == 3.0
     assert x[np.dtype(name).type(3)].item() == 3.0
     assert mg.take(x, np.array([4, 1], name)).tolist() == [4.0, 1.0]
-    largest = np.array([2**64 - 1], np.uint64)     # not -1
+    largest = np.array([2**64 - 1], np.uint64)  # not -1
     refuses(ValueError, "index", str(largest[0]), x.__getitem__, largest)
 
 

@@ -82,7 +82,10 @@ def test_extrema_of_edges(name, dtype, device):
 def test_extrema_share_the_gradient_of_ties(name, device):
     """Half to each of two equal operands, as in PyTorch, and where there is NaN; also with create_graph."""
     for create_graph in (False, True):
-        x, y = tensor(np.array([1.0, 2.0, 3.0, np.nan]), device, True), tensor(np.array([2.0, 2.0, 2.0, 2.0]), device, True)
+        x, y = (
+            tensor(np.array([1.0, 2.0, 3.0, np.nan]), device, True),
+            tensor(np.array([2.0, 2.0, 2.0, 2.0]), device, True),
+        )
         g = np.array([5.0, 7.0, 11.0, 13.0])
         dx, dy = mg.grad(getattr(mg, name)(x, y), [x, y], tensor(g, device), create_graph=create_graph)
         expected = [0.0, 3.5, 11.0, 6.5] if name == "maximum" else [5.0, 3.5, 0.0, 6.5]

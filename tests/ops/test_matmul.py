@@ -169,7 +169,7 @@ def test_mixed_dtypes(device):
     if device == "cpu":
         assert (ones @ x).tolist() == [[2.0] * 2] * 2
         assert (x @ column).tolist() == [[3.0]] * 2
-    else:       # what is no tensor is on the CPU
+    else:  # what is no tensor is on the CPU
         for call in (lambda: ones @ x, lambda: x @ column):
             refuses(ValueError, "matmul", [device, "cpu"], call)
 

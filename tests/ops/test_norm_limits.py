@@ -49,7 +49,7 @@ def test_values_that_are_not_finite(name, shape, dtype, value, device, rng):
     if db is not None:
         np.testing.assert_array_equal(db2, db)
     if norm.given:
-        np.testing.assert_array_equal(dx2, dx)      # a map of each element, which x does not change
+        np.testing.assert_array_equal(dx2, dx)  # a map of each element, which x does not change
         assert not np.isfinite(dw2[parameters]).any()
     elif np.isnan(value):
         for values in (y2[row], dx2[row], dw2[parameters]):

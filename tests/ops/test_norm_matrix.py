@@ -60,7 +60,9 @@ def test_matrix(name, cell, parameters, dtype, create_graph, device, rng):
     """Result and gradients; tolerances scale with 1/σ, as the gradient does."""
     norm = NORMS[name]
     x, w, b, g = draw(norm, cell, parameters, dtype, rng)
-    inputs = [None if v is None else strided(v, device) for v in (x, w, b, g)] if cell == "not contiguous" else [x, w, b, g]
+    inputs = (
+        [None if v is None else strided(v, device) for v in (x, w, b, g)] if cell == "not contiguous" else [x, w, b, g]
+    )
     if (name, cell) == ("instance_norm", "width one"):
         with pytest.raises(ValueError, match=r"\] expected more than one value per channel"):
             run(norm, *inputs, device, create_graph)
@@ -70,7 +72,7 @@ def test_matrix(name, cell, parameters, dtype, create_graph, device, rng):
     root = np.sqrt((d.var(1) if norm.centered else (d * d).mean(1)) + EPS) if d.size and not norm.given else np.ones(1)
     count, hat = g.size / max(g.shape[norm.axis], 1), np.abs(expected[0]).max(initial=1)
     unit = np.finfo(dtype).eps
-    if dtype == "float64":      # what float32 sums and keeps in it has more digits than float32; here it has the same
+    if dtype == "float64":  # what float32 sums and keeps in it has more digits than float32; here it has the same
         unit *= 1 + (np.abs(d).max(1, initial=0) / root).max(initial=0) / 16
     scales = (
         hat, np.abs(expected[1]).max(initial=0) + 1 / root.min(initial=1), *[4 * math.sqrt(count) * hat] * 2,

@@ -88,7 +88,7 @@ def test_many_windows_in_little_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 18
-    assert y.sum().item() == 2 * n          # the windows at the middle have both elements
+    assert y.sum().item() == 2 * n  # the windows at the middle have both elements
     assert z.sum().item() == n - 1
 
 

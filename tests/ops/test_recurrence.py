@@ -64,7 +64,9 @@ def agree(ours, composed, tolerance):
 def test_all_steps_are_the_steps(cell, lengths, dtype, tolerance, bare, device):
     inputs = operands(cell, 5, 9, 6, dtype=dtype, affine=not bare, bias=not bare)
     there = on(device, inputs)
-    ours = differentiated(recurrent(cell, *there, lengths=None if lengths is None else mg.tensor(lengths, device=device)), there)
+    ours = differentiated(
+        recurrent(cell, *there, lengths=None if lengths is None else mg.tensor(lengths, device=device)), there
+    )
     composed = composition(cell, None if lengths is None else mg.tensor(lengths), *inputs)
     agree(ours, differentiated(composed, inputs), tolerance)
 
@@ -312,7 +314,9 @@ def test_bad_dtypes_and_cells():
         with pytest.raises(ValueError, match=rf"\[recurrent\] no cell '{kind}'"):
             Cell(kind, norm)
     with pytest.raises(ValueError, match=r"\[lstm\] expected sizes that make up 8 columns, got \(4,\)"):
-        recurrent(Cell("lstm", "state", (4,)), mg.zeros((3, 2, 8)), mg.zeros((2, 2)), mg.zeros((2, 2)), mg.zeros((8, 2)))
+        recurrent(
+            Cell("lstm", "state", (4,)), mg.zeros((3, 2, 8)), mg.zeros((2, 2)), mg.zeros((2, 2)), mg.zeros((8, 2))
+        )
     with pytest.raises(ValueError, match=r"\[lstm\] expected a first cell state c"):
         recurrent(Cell("lstm"), mg.zeros((3, 2, 8)), mg.zeros((2, 2)), None, mg.zeros((8, 2)))
 

@@ -95,7 +95,10 @@ def test_clip_with_limits_that_are_not_numbers(dtype, device):
         np.testing.assert_array_equal(array(mg.clip(x, low, high)), np.clip(a, low, high))
     limits = np.roll(a, 3)
     np.testing.assert_array_equal(array(mg.clip(x, tensor(limits, device), 1.0)), np.clip(a, limits, dtype_of(1, a)))
-    np.testing.assert_array_equal(array(mg.clip(x, -1, limits if device == "cpu" else tensor(limits, device))), np.clip(a, dtype_of(-1, a), limits))
+    np.testing.assert_array_equal(
+        array(mg.clip(x, -1, limits if device == "cpu" else tensor(limits, device))),
+        np.clip(a, dtype_of(-1, a), limits),
+    )
 
 
 def dtype_of(number, array):

@@ -195,7 +195,9 @@ def test_a_group_that_is_added_later(schedule):
     """It goes on from its own rate by the factors of the others, as in PyTorch."""
     torch = pytest.importorskip("torch")
     found = []
-    for package, module, optimizer in zip((mg, torch), (ours, torch.optim.lr_scheduler), optimizers(torch), strict=True):
+    for package, module, optimizer in zip(
+        (mg, torch), (ours, torch.optim.lr_scheduler), optimizers(torch), strict=True
+    ):
         scheduler = CASES[schedule](module, optimizer)
         trace = []
         for k in range(12):
@@ -226,7 +228,9 @@ def test_a_group_that_is_added_to_a_schedule_of_each_groups_own(schedule):
 def late():
     """An optimizer and schedules in sequence, with a group added in the middle of the first one."""
     optimizer = one()
-    scheduler = ours.SequentialLR(optimizer, [ours.LinearLR(optimizer, 0.5, total_iters=2), ours.ExponentialLR(optimizer, 0.5)], [2])
+    scheduler = ours.SequentialLR(
+        optimizer, [ours.LinearLR(optimizer, 0.5, total_iters=2), ours.ExponentialLR(optimizer, 0.5)], [2]
+    )
     scheduler.step()
     optimizer.add_param_group({"params": [mg.zeros(2, requires_grad=True)], "lr": 0.8})
     return optimizer, scheduler

@@ -48,7 +48,7 @@ def test_the_next_step_uses_the_edited_state(name, options, edit, device):
             with mg.no_grad(), torch.no_grad():
                 EDITS[edit](mg, a, ours[0])
                 EDITS[edit](torch, b, theirs[0])
-            if name == "Adagrad" and fresh:     # PyTorch's makes its state when it is made itself, and never again
+            if name == "Adagrad" and fresh:  # PyTorch's makes its state when it is made itself, and never again
                 for p in theirs:
                     if not b.state[p]:
                         b.state[p] = {"step": torch.tensor(0.0), "sum": torch.zeros_like(p)}
@@ -80,7 +80,12 @@ def test_a_tensor_put_into_the_state_stays_there(device):
         optimizer.state[x]["exp_avg"] = other
         optimizer.step()
         found = optimizer.state[x]["exp_avg"]
-        assert (found.dtype, found.device, found.is_contiguous(), found.requires_grad) == (x.dtype, x.device, True, False)
+        assert (found.dtype, found.device, found.is_contiguous(), found.requires_grad) == (
+            x.dtype,
+            x.device,
+            True,
+            False,
+        )
         np.testing.assert_allclose(array(found), np.full((2, 3), 0.1), rtol=1e-6)
 
 

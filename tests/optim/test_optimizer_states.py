@@ -130,6 +130,7 @@ def test_load_state_dict_errors_change_nothing():
 
 def change(*keys, **values):
     """Drop or set entries of the second parameter's state."""
+
     def damage(saved):
         for key in keys:
             del saved["state"][1][key]
@@ -144,7 +145,10 @@ def change(*keys, **values):
 ])  # fmt: skip
 def test_damaged_state_is_refused_whole(name, needed):
     """Whatever is missing or wrong: the error says so, and options and state stay."""
-    first, buffer = needed[1] if needed else "momentum_buffer", {"SGD": "momentum_buffer", "RMSprop": "grad_avg"}.get(name)
+    first, buffer = (
+        needed[1] if needed else "momentum_buffer",
+        {"SGD": "momentum_buffer", "RMSprop": "grad_avg"}.get(name),
+    )
     x = [two_ones(), mg.ones(3, requires_grad=True)]
     options = {"SGD": {"momentum": 0.9}, "RMSprop": {"centered": True}}.get(name, {})
     optimizer = getattr(optim, name)(x, lr=0.5, **options)
@@ -203,7 +207,9 @@ def test_state_of_what_has_not_begun_is_loaded(device):
         optimizer.load_state_dict(other.state_dict())
         optimizer.load_state_dict(optimizer.state_dict())
         optimizer.load_state_dict({**optimizer.state_dict(), "state": {0: {}}})
-        option = {"SGD": {"momentum": 0.9}, "Adam": {"amsgrad": True}, "RMSprop": {"momentum": 0.9, "centered": True}}[name]
+        option = {"SGD": {"momentum": 0.9}, "Adam": {"amsgrad": True}, "RMSprop": {"momentum": 0.9, "centered": True}}[
+            name
+        ]
         optimizer.param_groups[0].update(option)
         optimizer.load_state_dict(optimizer.state_dict())
         optimizer.step()
@@ -214,5 +220,8 @@ def test_state_of_what_has_not_begun_is_loaded(device):
 def test_checkpoint_says_which_part_is_not_an_optimizers(tmp_path):
     layer = nn.Linear(2, 1)
     mg.save_checkpoint(tmp_path / "run", optimizer=layer)
-    with pytest.raises(ValueError, match=r"run: optimizer: \[Adam\] expected a state dict with 'param_groups' and 'state', got weight, bias"):
+    with pytest.raises(
+        ValueError,
+        match=r"run: optimizer: \[Adam\] expected a state dict with 'param_groups' and 'state', got weight, bias",
+    ):
         mg.load_checkpoint(tmp_path / "run", optimizer=optim.Adam(layer.parameters()))

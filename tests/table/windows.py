@@ -77,9 +77,7 @@ def avg_pool2d(lib):
     ):
         def mean(i, j):
             n = 1
-            for begin, kernel, pad, length in zip(
-                (i, j), pair(kernel_size), pair(padding), x.shape[-2:], strict=True
-            ):
+            for begin, kernel, pad, length in zip((i, j), pair(kernel_size), pair(padding), x.shape[-2:], strict=True):
                 end = min(begin + kernel, length + pad)
                 n *= end - begin if count_include_pad else min(end, length) - max(begin, 0)
             part = x[..., max(i, 0) : i + pair(kernel_size)[0], max(j, 0) : j + pair(kernel_size)[1]]
@@ -96,9 +94,7 @@ def adaptive_avg_pool2d(lib):
         m, n = (size or length for size, length in zip(pair(output_size), (height, width), strict=True))
 
         def mean(i, j):
-            part = x[
-                ..., i * height // m : -(-(i + 1) * height // m), j * width // n : -(-(j + 1) * width // n)
-            ]
+            part = x[..., i * height // m : -(-(i + 1) * height // m), j * width // n : -(-(j + 1) * width // n)]
             return part.mean((-2, -1))
 
         return lib.stack([lib.stack([mean(i, j) for j in range(n)], axis=-1) for i in range(m)], axis=-2)

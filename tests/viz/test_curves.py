@@ -22,7 +22,11 @@ def test_one_run():
     assert found["LN"].get_color() != found["BN"].get_color()
     assert {line.get_linestyle() for line in found.values()} == {"-"}
     (axes,) = figure.axes
-    assert (axes.get_title("left") or axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == ("Digits", "epoch", "loss")
+    assert (axes.get_title("left") or axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == (
+        "Digits",
+        "epoch",
+        "loss",
+    )
     assert axes.get_yscale() == "log"
     assert len(axes.collections) == 0  # no band around one run
 
@@ -31,7 +35,11 @@ def test_one_run():
 def test_a_logarithmic_axis_has_numbers_to_read_values_by(last):
     axes = viz.curves({"loss": [1.2, last]}, log=True).axes[0]
     low, high = axes.get_ylim()
-    ticks = [pair for minor in (False, True) for pair in zip(axes.get_yticks(minor=minor), axes.get_yticklabels(minor=minor), strict=True)]
+    ticks = [
+        pair
+        for minor in (False, True)
+        for pair in zip(axes.get_yticks(minor=minor), axes.get_yticklabels(minor=minor), strict=True)
+    ]
     shown = [(place, label.get_text()) for place, label in ticks if low <= place <= high and label.get_text()]
     assert len(shown) >= 2
     assert [float(text) for _, text in shown] == pytest.approx([place for place, _ in shown])

@@ -21,7 +21,9 @@ def recorded_ops(y):
     roots = [y]
     leaves = [x for x, _ in contents(y).values() if x is not None]
     if leaves and y.size:
-        gradients = mg.grad(y, leaves, mg.ones(y.shape, dtype=y.dtype, requires_grad=True), create_graph=True, allow_unused=True)
+        gradients = mg.grad(
+            y, leaves, mg.ones(y.shape, dtype=y.dtype, requires_grad=True), create_graph=True, allow_unused=True
+        )
         roots += [g for g in gradients if g is not None and g.requires_grad]
     return {(row["op"], len(row["inputs"])) for root in roots for row in root.tape()}
 
@@ -35,7 +37,10 @@ def test_every_operation_that_is_recorded_has_an_equation(rng):
     found = set()
     for op in ALL:
         for case in op.cases if op.gradient else ():
-            xs = [mg.tensor(sample(rng, shape, "float64", op.interval(k)), requires_grad=True) for k, shape in enumerate(case.shapes)]
+            xs = [
+                mg.tensor(sample(rng, shape, "float64", op.interval(k)), requires_grad=True)
+                for k, shape in enumerate(case.shapes)
+            ]
             options = {k: mg.tensor(v) if isinstance(v, np.ndarray) else v for k, v in case.options.items()}
             for y in tensors_of(op(*xs, **options)):
                 if y.requires_grad:
@@ -53,7 +58,9 @@ def test_every_operation_that_is_recorded_has_an_equation(rng):
     found |= recorded_ops(written)
     found |= recorded_ops(F.dropout(x, 0.5)) | recorded_ops(x.astype("float64")) | recorded_ops(x.copy())
     images, given = mg.ones((2, 2, 2), requires_grad=True), (mg.zeros(2), mg.ones(2))
-    found |= recorded_ops(F.batch_norm(images, *given)) | recorded_ops(F.instance_norm(images, *given, use_input_stats=False))
+    found |= recorded_ops(F.batch_norm(images, *given)) | recorded_ops(
+        F.instance_norm(images, *given, use_input_stats=False)
+    )
     unknown = {op for op, _ in found} - set(EQUATIONS) - RECURRENT
     assert not unknown, f"no equation in viz/equations.py: {sorted(unknown)}"
     never = set(EQUATIONS) - {op for op, _ in found}
@@ -65,7 +72,11 @@ def test_every_operation_that_is_recorded_has_an_equation(rng):
 
 RECURRENT = {"rnn", "lstm", "gru"}  # their equations depend on the variant: test_recurrent_pages
 SOURCES = Path(mg.__file__).parent.parent / "cext"
-NUMERIC = [op for op, equation in EQUATIONS.items() if "functions." in equation.code or "arithmetic." in equation.code or "trigonometry." in equation.code]
+NUMERIC = [
+    op
+    for op, equation in EQUATIONS.items()
+    if "functions." in equation.code or "arithmetic." in equation.code or "trigonometry." in equation.code
+]
 FUNCTIONS = {
     **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "sign", "sqrt", "abs", "floor")},
     "arcsin": np.arcsin, "arccos": np.arccos, "arctan": np.arctan, "arsinh": np.arcsinh, "arcosh": np.arccosh, "artanh": np.arctanh,
@@ -107,7 +118,9 @@ def test_equations_compute_what_the_operation_computes(op, rng):
     lines = dict(line.split(" = ", 1) for line in equation.backward.splitlines())
     assert list(lines) == [f"d{name}" for name in equation.inputs]
     for name, gradient in zip(equation.inputs, mg.grad(y, xs, mg.tensor(g)), strict=True):
-        np.testing.assert_allclose(value_of(lines[f"d{name}"], names) * np.ones(5), gradient.numpy(), rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(
+            value_of(lines[f"d{name}"], names) * np.ones(5), gradient.numpy(), rtol=1e-12, atol=1e-15
+        )
 
 
 @pytest.mark.parametrize("key", [*EQUATIONS, *VARIANTS], ids=str)

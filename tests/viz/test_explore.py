@@ -213,7 +213,12 @@ def test_large_tensors_are_shown_by_statistics_and_a_sample(rng):
     values = rng.normal(3, 2, (300, 500)).astype(np.float32)
     values[::2, 0] = 0
     found = describe(mg.tensor(values))
-    reference = {"min": values.min(), "mean": values.mean(dtype=float), "max": values.max(), "std": values.std(dtype=float)}
+    reference = {
+        "min": values.min(),
+        "mean": values.mean(dtype=float),
+        "max": values.max(),
+        "std": values.std(dtype=float),
+    }
     assert {name: found["stats"][name] for name in reference} == pytest.approx(reference, rel=1e-6)
     assert found["stats"]["zeros"] == pytest.approx(150 / 150000)
     assert found["first"] == pytest.approx(values[0, :8], rel=1e-6)
@@ -305,7 +310,9 @@ def test_what_cannot_be_explored_says_why():
         viz.explore(x * 2, grad=1.0)
     loss = (x * x).sum()
     loss.backward()
-    with pytest.raises(mg.GradientError, match=r"\[explore\] expected a tape that is whole, got one .* freed from sum on"):
+    with pytest.raises(
+        mg.GradientError, match=r"\[explore\] expected a tape that is whole, got one .* freed from sum on"
+    ):
         viz.explore(loss)
     assert tape.set_observer(None) is None
 

@@ -31,12 +31,17 @@ def visit(browser, tmp_path):
     def open_page(page, width=1400, height=900, dark=False, hash=""):
         path = tmp_path / "page.html"
         path.write_text(page if isinstance(page, str) else page.html, encoding="utf-8")
-        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light")
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+        )
         contexts.append(context)
         tab = context.new_page()
         tab.on("pageerror", lambda error: troubles.append(str(error)))
         tab.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
-        tab.on("request", lambda request: troubles.append(request.url) if not request.url.startswith(("file:", "about:")) else None)
+        tab.on(
+            "request",
+            lambda request: troubles.append(request.url) if not request.url.startswith(("file:", "about:")) else None,
+        )
         tab.goto(f"{path.as_uri()}{hash}")
         return tab
 
@@ -104,7 +109,9 @@ def test_values_equation_and_source_of_an_entry(visit, mlp):
     tab = visit(mlp, hash="#9")
     assert step(tab) == "forward #8, step 9 of 26"
     cards = tab.locator("#picture .card")
-    inside, outside = ([float(text.replace("−", "-")) for text in cards.nth(k).locator("td").all_inner_texts()] for k in (0, 1))
+    inside, outside = (
+        [float(text.replace("−", "-")) for text in cards.nth(k).locator("td").all_inner_texts()] for k in (0, 1)
+    )
     assert len(inside) == 20
     assert outside == [max(value, 0) for value in inside]
     assert tab.inner_text(".equation.live") == "y = max(x, 0)"
@@ -223,7 +230,13 @@ def test_inside_a_notebook_it_follows_the_theme_around_it(visit, mlp):
 
 def lenet():
     model = nn.Sequential(
-        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.BatchNorm2d(4), nn.Flatten(), nn.Dropout(0.5), nn.Linear(36, 3)
+        nn.Conv2d(1, 4, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.BatchNorm2d(4),
+        nn.Flatten(),
+        nn.Dropout(0.5),
+        nn.Linear(36, 3),
     )
     return F.cross_entropy(model(mg.random.normal(0, 1, (2, 1, 8, 8))), mg.tensor([0, 2])), model
 
@@ -282,7 +295,9 @@ def test_two_thousand_entries_load_and_step_quickly(visit, long_tape):
     loads = []
     for _ in range(3):
         tab.reload()
-        loads.append(tab.evaluate("(t => t.loadEventEnd - t.startTime)(performance.getEntriesByType('navigation')[0])") / 1000)
+        loads.append(
+            tab.evaluate("(t => t.loadEventEnd - t.startTime)(performance.getEntriesByType('navigation')[0])") / 1000
+        )
     assert sorted(loads)[1] < LOAD
     # from the key to the end of layout, over both halves of the tape; when the frame comes is the browser's affair
     steps = tab.evaluate("""() => {

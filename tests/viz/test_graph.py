@@ -154,7 +154,11 @@ def test_what_is_computed_later_stands_further_down(example):
                 assert tops[i][1] + tops[i][3] < tops[row["index"]][1]
     for curve in picture.curves:  # and every line leads downwards all the way
         parts = re.findall(r"([MVC])([-\d. ]+)", curve)
-        heights = [float(y) for kind, numbers in parts for y in numbers.split()[0 if kind == "V" else 1 :: 1 if kind == "V" else 2]]
+        heights = [
+            float(y)
+            for kind, numbers in parts
+            for y in numbers.split()[0 if kind == "V" else 1 :: 1 if kind == "V" else 2]
+        ]
         assert heights == sorted(heights)
 
 
@@ -309,7 +313,12 @@ def test_light_and_dark():
     """The picture asks the page, and where that says nothing the system."""
     x = mg.ones((), requires_grad=True)
     style = ElementTree.fromstring(viz.graph(x.exp()).svg).find(f"{SVG}style").text
-    for rule in ("prefers-color-scheme:dark", 'body[data-theme="dark"]', 'body[data-theme="light"]', "data-jp-theme-light"):
+    for rule in (
+        "prefers-color-scheme:dark",
+        'body[data-theme="dark"]',
+        'body[data-theme="light"]',
+        "data-jp-theme-light",
+    ):
         assert rule in style
 
 
@@ -317,7 +326,9 @@ def test_errors():
     x = mg.ones(2, requires_grad=True)
     with pytest.raises(TypeError, match=r"\[graph\] expected a tensor, got list"):
         viz.graph([x])
-    with pytest.raises(mg.GradientError, match=r"\[graph\] expected a tensor that depends on something .* got one of shape \(2,\)"):
+    with pytest.raises(
+        mg.GradientError, match=r"\[graph\] expected a tensor that depends on something .* got one of shape \(2,\)"
+    ):
         viz.graph(mg.ones(2))
     with pytest.raises(ValueError, match=r"\[graph\] expected max_nodes of 3 or more, got 2"):
         viz.graph(x.exp(), max_nodes=2)
@@ -353,7 +364,9 @@ def test_paths_that_are_none(path, error):
         viz.graph(mg.ones(1, requires_grad=True) * 2).save(path)
 
 
-@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "\uffff", "x\ny\r\t", "\"'<&>]]>", "\x1b[31m", "\u202e", "x" * 10_000])
+@pytest.mark.parametrize(
+    "name", ["", "a\0b", "\ud800", "\uffff", "x\ny\r\t", "\"'<&>]]>", "\x1b[31m", "\u202e", "x" * 10_000]
+)
 def test_names_that_xml_cannot_hold(tmp_path, name):
     x = mg.ones(1, requires_grad=True)
     model = nn.Module()
@@ -417,7 +430,10 @@ def test_a_tape_that_was_freed_is_not_drawn_as_if_it_were_whole():
     x = mg.ones(3, requires_grad=True)
     y = (x * x).sum()
     y.backward()
-    with pytest.raises(mg.GradientError, match=r"^\[graph\] expected a tape that is whole, got one .* freed from sum on: .*retain_graph=True"):
+    with pytest.raises(
+        mg.GradientError,
+        match=r"^\[graph\] expected a tape that is whole, got one .* freed from sum on: .*retain_graph=True",
+    ):
         viz.graph(y)
     kept = (x * x).sum()
     kept.backward(retain_graph=True)
@@ -429,5 +445,7 @@ def test_a_tape_whose_leaf_became_another_tensor_is_not_shown(show):
     x, w = mg.ones(3, requires_grad=True), mg.ones(3, requires_grad=True)
     y = (x + w).sum()
     w.set_(mg.ones((2, 2)))
-    with pytest.raises(mg.GradientError, match=rf"^\[{show.__name__}\] .* a leaf of shape \(3,\) became another tensor .*again$"):
+    with pytest.raises(
+        mg.GradientError, match=rf"^\[{show.__name__}\] .* a leaf of shape \(3,\) became another tensor .*again$"
+    ):
         show(y)

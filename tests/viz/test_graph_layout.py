@@ -45,7 +45,10 @@ def test_pooling_is_the_nearest_rising_sequence(rng):
     for _ in range(20):
         values, weights = rng.normal(size=7), rng.uniform(0.5, 3, size=7)
         expected = [
-            max(min(np.average(values[j : k + 1], weights=weights[j : k + 1]) for k in range(i, 7)) for j in range(i + 1))
+            max(
+                min(np.average(values[j : k + 1], weights=weights[j : k + 1]) for k in range(i, 7))
+                for j in range(i + 1)
+            )
             for i in range(7)
         ]
         np.testing.assert_allclose(_rising(values.tolist(), weights.tolist()), expected)

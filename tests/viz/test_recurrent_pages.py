@@ -24,7 +24,9 @@ def test_recurrent_layers(kind, outputs):
     assert len(entry["outs"]) == outputs
     assert entry["outs"][0]["shape"] == [5, 2, 4]
     assert entry["grads"][1] is None
-    np.testing.assert_allclose(values(page["weight_hh_l0"]["grads"][0])[:8], first_numbers(mg.grad(loss, layer.weight_hh_l0)), rtol=1e-6)
+    np.testing.assert_allclose(
+        values(page["weight_hh_l0"]["grads"][0])[:8], first_numbers(mg.grad(loss, layer.weight_hh_l0)), rtol=1e-6
+    )
 
 
 def test_a_step_of_a_composed_lstm():
@@ -97,8 +99,15 @@ def test_the_equation_computes_what_the_layer_computes(name, rng):
     (entry,) = [entry for entry in found["entries"] if entry["op"] == kind]
     equation = found["equations"][entry["equation"]]
     cell, (weight, bias, *affine) = layer._loop("_l0")
-    names = dict(zip(("γ", "β", "γ_c", "β_c"), (None if p is None else p.detach().numpy() for p in affine), strict=True))
-    names |= {"W_hh": weight.detach().numpy(), "b": None if bias is None else bias.detach().numpy(), "h": h[0, 0], "c": c[0, 0]}
+    names = dict(
+        zip(("γ", "β", "γ_c", "β_c"), (None if p is None else p.detach().numpy() for p in affine), strict=True)
+    )
+    names |= {
+        "W_hh": weight.detach().numpy(),
+        "b": None if bias is None else bias.detach().numpy(),
+        "h": h[0, 0],
+        "c": c[0, 0],
+    }
     shares = projected(cell, *layer._source("_l0", mg.tensor(x))).detach().numpy()
     for t in range(2):
         names["x_t"] = shares[t, 0]
@@ -125,7 +134,10 @@ def test_a_gru_shows_its_convention_and_names_the_other(convention, used, other)
     (said,) = [line for line in lines if "convention" in line]
     assert f"'{convention}'" in said
     assert said.endswith(other)
-    assert f"dh_{{t−1}} = da_t W_hh + {'z' if convention == 'torch' else '(1 − z)'} dh_t" in equation["backward"].splitlines()
+    assert (
+        f"dh_{{t−1}} = da_t W_hh + {'z' if convention == 'torch' else '(1 − z)'} dh_t"
+        in equation["backward"].splitlines()
+    )
 
 
 def test_the_first_states_of_an_lstm_are_shown():

@@ -102,19 +102,17 @@ class LRScheduler:
         """Raise ValueError for a state that is not one of this schedule."""
         check_state(self, state_dict)
         count = len(self.base_lrs)
-        if len(state_dict["base_lrs"]) > count:     # the state of a schedule that has taken in later groups
+        if len(state_dict["base_lrs"]) > count:  # the state of a schedule that has taken in later groups
             count = len(self.optimizer.param_groups)
         for name in ("base_lrs", "_values", "_last_lr"):
             if len(state_dict[name]) != count:
-                raise ValueError(
-                    f"[{type(self).__name__}] expected {count} {name}, got {len(state_dict[name])}"
-                )
+                raise ValueError(f"[{type(self).__name__}] expected {count} {name}, got {len(state_dict[name])}")
 
     def _join(self) -> None:
         """Take in the groups that were added since, which go on from their rates by the factors of the others."""
         for group in self.optimizer.param_groups[len(self.base_lrs) :]:
             group.setdefault("initial_lr", group["lr"])
-            self.base_lrs = [*self.base_lrs, group["initial_lr"]]       # new lists: `state_dict` gave the old ones away
+            self.base_lrs = [*self.base_lrs, group["initial_lr"]]  # new lists: `state_dict` gave the old ones away
             self._values = [*self._values, self.lr_at(len(self._values), self.last_epoch)]
             self._last_lr = [*self._last_lr, group["lr"]]
 

@@ -79,7 +79,7 @@ class OneCycleLR(LRScheduler):
         self.cosine = anneal_strategy == "cos"
         peak = pct_start * self.total_steps - 1
         self.ends = [peak, 2 * peak, self.total_steps - 1] if three_phase else [peak, self.total_steps - 1]
-        self.turns = []     # each group's rate at the beginning and at the end of each phase
+        self.turns = []  # each group's rate at the beginning and at the end of each phase
         for group, top in zip(optimizer.param_groups, per_group(self, "max_lr", optimizer, max_lr), strict=True):
             top = number(name, "max_lr", top, 0)
             low = top / div_factor

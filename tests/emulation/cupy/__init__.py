@@ -18,7 +18,9 @@ import numpy as np
 from . import cuda
 
 HEADER = Path(__file__).parent.parent / "emulate.hpp"
-CACHE = Path(os.environ.get("MINIGRAD_EMULATION_CACHE", Path(tempfile.gettempdir()) / f"minigrad-emulation-{os.getuid()}"))
+CACHE = Path(
+    os.environ.get("MINIGRAD_EMULATION_CACHE", Path(tempfile.gettempdir()) / f"minigrad-emulation-{os.getuid()}")
+)
 __version__ = "emulated"
 # Threads of a block for which there are registers however many a kernel takes: 255 of 65,536 each
 UNBOUND = 256
@@ -48,8 +50,19 @@ class RawModule:
         # Without a name for the linker, templates may have variables of their own in the section of shared memory.
         text = f'#include "{HEADER}"\nnamespace {{\n{code}\n}}\n'
         source.write_text(text + "".join(f"EMULATED({name})\n" for name in kernels))
-        self.run("-std=c++20", "-O1", "-fno-math-errno", "-ffp-contract=off", "-w", "-shared", "-fPIC", *definitions,
-                 source, "-o", made)
+        self.run(
+            "-std=c++20",
+            "-O1",
+            "-fno-math-errno",
+            "-ffp-contract=off",
+            "-w",
+            "-shared",
+            "-fPIC",
+            *definitions,
+            source,
+            "-o",
+            made,
+        )
         return made
 
     @staticmethod
@@ -68,7 +81,9 @@ class RawModule:
 def passed(argument):
     """The bytes that CuPy passes for an argument: numbers of Python's have eight."""
     if type(argument) in (int, float):
-        argument = np.array(argument, "float64" if type(argument) is float else "uint64" if argument >> 63 > 0 else "int64")
+        argument = np.array(
+            argument, "float64" if type(argument) is float else "uint64" if argument >> 63 > 0 else "int64"
+        )
     assert isinstance(argument, (np.ndarray, np.generic)), type(argument)
     assert argument.size == 1, "one number or one struct"
     return argument.tobytes()
@@ -97,8 +112,12 @@ class RawKernel:
         pointers = (ctypes.c_void_p * len(args))(*(start + place for place in places))
         RawKernel.seed = (RawKernel.seed + 0x9E3779B97F4A7C15) % 2**64
         three = ctypes.c_uint * 3
-        failure = self.function(three(*grid, *(1,) * (3 - len(grid))), three(*block, *(1,) * (3 - len(block))),
-                                ctypes.c_uint64(RawKernel.seed), pointers)
+        failure = self.function(
+            three(*grid, *(1,) * (3 - len(grid))),
+            three(*block, *(1,) * (3 - len(block))),
+            ctypes.c_uint64(RawKernel.seed),
+            pointers,
+        )
         if failure:
             raise RuntimeError(f"{self.name}: {failure.decode()}")
         cuda.check_fences(self.name)

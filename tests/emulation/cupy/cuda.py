@@ -34,7 +34,9 @@ class Memory:
         self.room[self.begin + self.size : self.begin + self.size + len(FENCE)] = FENCE
 
     def intact(self):
-        return self.room.startswith(FENCE, self.begin - len(FENCE)) and self.room.startswith(FENCE, self.begin + self.size)
+        return self.room.startswith(FENCE, self.begin - len(FENCE)) and self.room.startswith(
+            FENCE, self.begin + self.size
+        )
 
 
 def alloc(size):

@@ -14,7 +14,7 @@ def at(address, dtype, count):
 
 def batched(dtype):
     def product(handle, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, batch):
-        for (op, rows, columns, ld) in ((op_a, m, k, lda), (op_b, k, n, ldb), (CUBLAS_OP_N, m, n, ldc)):
+        for op, rows, columns, ld in ((op_a, m, k, lda), (op_b, k, n, ldb), (CUBLAS_OP_N, m, n, ldc)):
             least = rows if op == CUBLAS_OP_N else columns
             assert ld >= max(1, least), f"cuBLAS would refuse a leading dimension of {ld} for {least} rows"
 
@@ -30,8 +30,11 @@ def batched(dtype):
         size = np.dtype(dtype).itemsize
         for i in range(batch):
             out = matrix(c + i * stride_c * size, CUBLAS_OP_N, m, n, ldc)
-            left, right = matrix(a + i * stride_a * size, op_a, m, k, lda), matrix(b + i * stride_b * size, op_b, k, n, ldb)
-            with np.errstate(all="ignore"):     # as cuBLAS, which does not warn
+            left, right = (
+                matrix(a + i * stride_a * size, op_a, m, k, lda),
+                matrix(b + i * stride_b * size, op_b, k, n, ldb),
+            )
+            with np.errstate(all="ignore"):  # as cuBLAS, which does not warn
                 value = one * (left @ right)
                 out[...] = value + other * out if other else value
 
