@@ -3,15 +3,6 @@ from libc.stdint cimport int64_t, uint64_t
 from minigrad.engine.array cimport Array
 
 cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
-    cpdef enum Unary "mg::Unary":
-        NEG, ABS, SIGN, SQUARE, INVERT, LOGICAL_NOT, FLOOR, CEIL, ROUND
-        EXP, EXPM1, EXP2, LOG, LOG1P, LOG2, LOG10, SQRT, RSQRT, RECIPROCAL
-        SIN, COS, TAN, ASIN, ACOS, ATAN, SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF
-        SIGMOID, RELU, SOFTPLUS, GELU, SILU, ISNAN, ISINF, ISFINITE
-    cpdef enum Binary "mg::Binary":
-        ADD, SUB, MUL, MAXIMUM, MINIMUM, FLOOR_DIVIDE, REMAINDER, POW, DIVIDE, ATAN2
-        EQ, NE, LT, LE, GT, GE, AND, OR, XOR
-        TANH_GRAD, SIGMOID_GRAD, RELU_GRAD, GELU_GRAD, SILU_GRAD, SOFTPLUS_GRAD
     cpdef enum Reduce "mg::Reduce":
         SUM, PROD, MAX, MIN, ANY, ALL, ARGMAX, ARGMIN
 

@@ -7,10 +7,50 @@ device that is. The CPU's methods are C calls (`cpu.pyx`); another device may im
 Arrays are written through the last arguments. "Contiguous" below means row-major without gaps; the primitives that
 take any strides say so. ``outer, n, inner`` are the lengths before, at and behind the axis that a primitive works on.
 """
+from enum import IntEnum
+
 cimport cython
 from cpython.object cimport PyObject
 
 from minigrad.engine.array cimport device_name
+
+cdef extern from *:
+    """
+    // The rows of functions.inc as text
+    struct Function {
+        bool binary;
+        int number;
+        const char *name, *types, *result, *expression;
+    };
+    static const Function functions[] = {
+    #define UNARY(name, types, result, loop, ...) {false, mg::name, #name, #types, #result, #__VA_ARGS__},
+    #define UNARY_ALSO UNARY
+    #define BINARY(name, types, result, loop, ...) {true, mg::name, #name, #types, #result, #__VA_ARGS__},
+    #define BINARY_ALSO BINARY
+    #include "kernels/functions.inc"
+    };
+    static const int function_count = sizeof functions / sizeof *functions;
+    """
+    struct Function:
+        bint binary
+        int number
+        const char* name
+        const char* types
+        const char* result
+        const char* expression
+    const Function* functions
+    int function_count
+
+
+cdef list texts(bint binary):
+    return [(functions[i].name.decode(), functions[i].number, functions[i].types.decode(), functions[i].result.decode(),
+             functions[i].expression.decode()) for i in range(function_count) if functions[i].binary == binary]
+
+
+# (name, number, types, type of the result, expression) of the element-wise functions; see kernels/functions.inc
+FUNCTIONS = {"unary": texts(False), "binary": texts(True)}
+Unary = IntEnum("Unary", {row[0]: row[1] for row in FUNCTIONS["unary"]}, module=__name__)
+Binary = IntEnum("Binary", {row[0]: row[1] for row in FUNCTIONS["binary"]}, module=__name__)
 
 cdef enum:
     DEVICES = 64

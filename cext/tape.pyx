@@ -17,8 +17,11 @@ from libcpp.vector cimport vector
 from minigrad.engine.array cimport (
     Array, alias, empty, hold, may_share_memory, overlaps_itself, same_shape, set_forget, shape_of, version,
 )
-from minigrad.engine.backend cimport ADD, ISFINITE, backend
+from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport is_float
+
+cdef extern from "kernels/kernels.hpp" namespace "mg":
+    int ADD, ISFINITE
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)

@@ -8,7 +8,6 @@ from minigrad.engine.array cimport (
     MAX_NDIM, NOWHERE, Array, alias, device_index, empty, hold, names_device, parse_lengths, same_shape,
     set_result_type, shape_of, transferred, wait_for_kernels,
 )
-from minigrad.engine.backend cimport ADD, DIVIDE, MUL, SUB
 from minigrad.engine.dtype cimport BOOL, FLOAT32, code_of, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport is_scalar, kind_of
@@ -25,6 +24,9 @@ from minigrad.engine.tape cimport Node, gradient_node, retire_leaf, track
 from minigrad.engine import backward, inspection, tape
 from minigrad.engine.ops import activation, arithmetic, functions, index, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
+
+cdef extern from "kernels/kernels.hpp" namespace "mg":
+    int ADD, DIVIDE, MUL, SUB
 
 cdef bint acceptable(object x):
     """Whether x can be an operand; else Python asks the other side."""

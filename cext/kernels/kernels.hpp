@@ -15,33 +15,18 @@ namespace mg {
 enum DType { BOOL, INT32, INT64, FLOAT32, FLOAT64, DTYPES };
 constexpr int FLOATS = 2;
 
-// clang-format off
 enum Unary {
-    NEG, ABS, SIGN, SQUARE,                                   // every number
-    INVERT, LOGICAL_NOT,                                      // integers and bool; x -> bool
-    FLOOR, CEIL, ROUND,                                       // floats from here on; round half to even
-    EXP, EXPM1, EXP2, LOG, LOG1P, LOG2, LOG10,
-    SQRT, RSQRT, RECIPROCAL,
-    SIN, COS, TAN, ASIN, ACOS, ATAN,
-    SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF,
-    SIGMOID, RELU, SOFTPLUS, GELU, SILU,                      // RELU: max(x, 0), NaN stays NaN
-    ISNAN, ISINF, ISFINITE,                                   // float -> bool
+#define UNARY(name, ...) name,
+#include "kernels/functions.inc"
     UNARY_OPS
 };
 
 enum Binary {
-    ADD, SUB, MUL, MAXIMUM, MINIMUM,                          // numbers (ADD, MUL of bool: or, and)
-    FLOOR_DIVIDE, REMAINDER, POW,                             // numbers, Python's sign rules
-    DIVIDE, ATAN2,                                            // floats
-    EQ, NE, LT, LE, GT, GE,                                   // -> bool
-    AND, OR, XOR,                                             // integers and bool, bitwise
-    // derivatives of activations, floats: (g, y) or (g, x) -> dx
-    TANH_GRAD, SIGMOID_GRAD,                                  // g(1 - y^2), g y(1 - y)
-    RELU_GRAD, GELU_GRAD, SILU_GRAD, SOFTPLUS_GRAD,           // of (g, x)
+#define BINARY(name, ...) name,
+#include "kernels/functions.inc"
     BINARY_OPS
 };
 
-// clang-format on
 enum Reduce { SUM, PROD, MAX, MIN, ANY, ALL, ARGMAX, ARGMIN, REDUCE_OPS };
 
 // One-dimensional inner loop over n elements. data = {inputs..., output}, strides in bytes (may be

@@ -1,9 +1,7 @@
 """Activations, and dropout."""
 
 from minigrad.engine.array cimport Array, alias, empty_as
-from minigrad.engine.backend cimport (
-    GELU, GELU_GRAD, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD, SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD, backend,
-)
+from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL
 from minigrad.engine.ops.arguments cimport float_operand, number, scalar
 from minigrad.engine.ops.arithmetic cimport add, apply_binary, apply_unary, multiply, negative, subtract
@@ -14,6 +12,9 @@ from minigrad.engine.ops.random cimport places
 from minigrad.engine.tape cimport Node, passed, recording, track
 
 from math import pi, sqrt
+
+cdef extern from "kernels/kernels.hpp" namespace "mg":
+    int GELU, GELU_GRAD, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD, SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD
 
 
 # relu: y = max(x, 0), dx = g where x > 0

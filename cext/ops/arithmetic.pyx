@@ -6,13 +6,14 @@ of one shape and one dtype.
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport MAX_NDIM, Array, alias, check_same_device, empty_as, same_shape, shape_of
-from minigrad.engine.backend cimport (
-    ADD, DIVIDE, FLOOR_DIVIDE, MUL, NEG, RECIPROCAL, REMAINDER, SUB, backend,
-)
+from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.layout cimport broadcasted, cast
 from minigrad.engine.tape cimport Node, passed, set_adder, track
+
+cdef extern from "kernels/kernels.hpp" namespace "mg":
+    int ADD, DIVIDE, FLOOR_DIVIDE, MUL, NEG, RECIPROCAL, REMAINDER, SUB
 
 # ── the operands ──────────────────────────────────────────────────────────────────────────────────
 

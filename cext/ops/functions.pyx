@@ -3,9 +3,6 @@
 Every derivative is written with operations of the tape, so that it can be differentiated again.
 """
 from minigrad.engine.array cimport NOWHERE, Array, alias
-from minigrad.engine.backend cimport (
-    ABS, CEIL, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF,
-    ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND, RSQRT, SIGN, SQRT, SQUARE, )
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, divide, matched, multiply, negative, reciprocal, subtract,
@@ -16,6 +13,10 @@ from minigrad.engine.ops.logic cimport equal, greater_equal, logical_and, where
 from minigrad.engine.tape cimport Backward, Node, passed, recording, track
 
 from math import log as ln, pi, sqrt as root
+
+cdef extern from "kernels/kernels.hpp" namespace "mg":
+    int ABS, CEIL, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF, ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND
+    int RSQRT, SIGN, SQRT, SQUARE
 
 cdef Array function(int op, const char* name, object x, Backward backward, int reads):
     """A differentiable function of floats; integers are converted to float32 first."""

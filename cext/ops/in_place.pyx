@@ -1,11 +1,14 @@
 """Writing in place: x op= y, and one number everywhere. (x[key] = y is in index.)"""
 from minigrad.engine.array cimport Array, check_same_device, may_share_memory, same_shape, shape_of
-from minigrad.engine.backend cimport DIVIDE, backend
+from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, weak_code
 from minigrad.engine.ops.index cimport assign
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.tape cimport become, before_write, check_write, recording
+
+cdef extern from "kernels/kernels.hpp" namespace "mg":
+    int DIVIDE
 
 
 cdef bint fits(Array b, Array a) noexcept:

@@ -3,10 +3,13 @@
 Their gradients are each other: the adjoint of a slice is a placement into zeros, that of a broadcast is a sum.
 """
 from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, parse_shape, product, shape_of, view
-from minigrad.engine.backend cimport ADD, SUM, backend
+from minigrad.engine.backend cimport SUM, backend
 from minigrad.engine.dtype cimport BOOL, INT32, INT64, code_of, is_float, itemsize
 from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, plain_axis, refuse_bool
 from minigrad.engine.tape cimport Node, recording, track, unrecorded
+
+cdef extern from "kernels/kernels.hpp" namespace "mg":
+    int ADD
 
 
 # ── copy: y = x, dx = g ───────────────────────────────────────────────────────────────────────────

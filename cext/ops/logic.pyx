@@ -1,9 +1,7 @@
 """Comparisons, logic, and choice between operands."""
 
 from minigrad.engine.array cimport Array, check_same_device, empty_as, same_shape
-from minigrad.engine.backend cimport (
-    AND, EQ, GE, GT, INVERT, LE, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, NE, OR, XOR, backend,
-)
+from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
@@ -11,6 +9,9 @@ from minigrad.engine.ops.arithmetic cimport (
 )
 from minigrad.engine.ops.layout cimport broadcasted, cast
 from minigrad.engine.tape cimport Node, track, unrecorded
+
+cdef extern from "kernels/kernels.hpp" namespace "mg":
+    int AND, EQ, GE, GT, INVERT, LE, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, NE, OR, XOR
 
 
 # ── comparisons and logic: no gradients ───────────────────────────────────────────────────────────

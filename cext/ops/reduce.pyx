@@ -3,7 +3,7 @@ from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array, alias, empty_as, shape_of
-from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, SQRT, backend
+from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.dtype cimport BOOL, INT64
 from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one_axis, operand, plain_axis
@@ -14,6 +14,9 @@ from minigrad.engine.ops.layout cimport (
 )
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.tape cimport Node, passed, recording, track, unrecorded
+
+cdef extern from "kernels/kernels.hpp" namespace "mg":
+    int SQRT
 
 
 cdef tuple kept_shape(Array x, list axes):

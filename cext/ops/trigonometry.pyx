@@ -1,12 +1,12 @@
 """Circular and hyperbolic functions and their inverses, each with its derivative."""
 from minigrad.engine.array cimport Array
-from minigrad.engine.backend cimport (
-    ACOS, ACOSH, ASIN, ASINH, ATAN, ATAN2, ATANH, COS, COSH, SIN, SINH, TAN, TANH, TANH_GRAD,
-)
 from minigrad.engine.ops.arithmetic cimport add, apply_binary, divide, matched_floats, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport INPUT, OUTPUT, function, result, rsqrt, square
 from minigrad.engine.ops.logic cimport equal, where
 from minigrad.engine.tape cimport Node, recording, track
+
+cdef extern from "kernels/kernels.hpp" namespace "mg":
+    int ACOS, ACOSH, ASIN, ASINH, ATAN, ATAN2, ATANH, COS, COSH, SIN, SINH, TAN, TANH, TANH_GRAD
 
 
 # ── circular functions and their inverses ───────────────────────────────────────────────────────────

@@ -1,20 +1,28 @@
-// Elementwise kernels: every unary and binary operation, where, copy and fill.
+// Elementwise kernels: every function of the table in cext/kernels/functions.inc, where, copy and fill. The macros
+// UNARY_FUNCTIONS and BINARY_FUNCTIONS hold the rows of the table that T has.
 //
 // The number of the operation is the same for all threads, so that one kernel may hold them all: it branches once, in
 // front of its loop.
 
-// ---- mathematics that CUDA does not have -----------------------------------------------------------------------------
+// ---- what the expressions of the table name, besides the functions of CUDA --------------------------------------------
 
 #if FLOATING
 __device__ inline T sigmoid(T x) { return 1 / (1 + exp(-x)); }
 __device__ inline T softplus(T x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
-__device__ inline T normal_pdf(T x) {
+__device__ inline T silu(T x) { return x * sigmoid(x); }
+__device__ inline T silu_derivative(T x) { return sigmoid(x) * (1 + x * sigmoid(-x)); }
+__device__ inline T gelu(T x) { return x * normcdf(x); }
+__device__ inline T gelu_derivative(T x) {
     const T square = x * x, lost = fma(x, x, -square);  // what rounding takes from it, the exponential multiplies
-    return square > 2000 ? T(0) : (1 - lost / 2) * exp(-square / 2) * T(0.39894228040143267794);
+    const T pdf = square > 2000 ? T(0) : (1 - lost / 2) * exp(-square / 2) * T(0.39894228040143267794);
+    return normcdf(x) + x * pdf;
 }
-__device__ inline T infinity() { return T(1) / T(0); }
+template <class R>
+__device__ inline R infinity() {
+    return R(1) / R(0);
+}
 
-// The remainder has the divisor's sign, and a = b floor_divide(a, b) + remainder(a, b). By zero: what a / b gives.
+// The remainder has the divisor's sign, and a = b floor_divide(a, b) + remainder_of(a, b). By zero: what a / b gives.
 __device__ inline T remainder_of(T a, T b) {
     const T r = fmod(a, b);
     if (r == 0) return b < 0 ? -fabs(r) : fabs(r);
@@ -86,95 +94,14 @@ __device__ void map(int64 n, bool dense, const Extent& shape, const T* a, const 
 extern "C" __global__ void unary(int op, int64 n, Bool dense, Extent shape, const T* x, Stride x_step, void* y,
                                  Stride y_step) {
     switch (op) {
-        UNARY(LOGICAL_NOT, Bool, x == 0)
-#if BOOLEAN
-        UNARY(INVERT, T, x ^ 1)
-#else
-        UNARY(NEG, T, -W(x))
-        UNARY(SQUARE, T, W(x) * W(x))
-        UNARY(SIGN, T, x != x ? x : T((x > 0) - (x < 0)))
-#if !FLOATING
-        UNARY(ABS, T, x < 0 ? -W(x) : W(x))
-        UNARY(INVERT, T, ~x)
-#else
-        UNARY(ABS, T, fabs(x))
-        UNARY(FLOOR, T, floor(x))
-        UNARY(CEIL, T, ceil(x))
-        UNARY(ROUND, T, rint(x))
-        UNARY(EXP, T, exp(x))
-        UNARY(EXPM1, T, expm1(x))
-        UNARY(EXP2, T, exp2(x))
-        UNARY(LOG, T, log(x))
-        UNARY(LOG1P, T, log1p(x))
-        UNARY(LOG2, T, log2(x))
-        UNARY(LOG10, T, log10(x))
-        UNARY(SQRT, T, sqrt(x))
-        UNARY(RSQRT, T, 1 / sqrt(x))
-        UNARY(RECIPROCAL, T, 1 / x)
-        UNARY(SIN, T, sin(x))
-        UNARY(COS, T, cos(x))
-        UNARY(TAN, T, tan(x))
-        UNARY(ASIN, T, asin(x))
-        UNARY(ACOS, T, acos(x))
-        UNARY(ATAN, T, atan(x))
-        UNARY(SINH, T, sinh(x))
-        UNARY(COSH, T, cosh(x))
-        UNARY(TANH, T, tanh(x))
-        UNARY(ASINH, T, asinh(x))
-        UNARY(ACOSH, T, acosh(x))
-        UNARY(ATANH, T, atanh(x))
-        UNARY(ERF, T, erf(x))
-        UNARY(SIGMOID, T, sigmoid(x))
-        UNARY(RELU, T, x < 0 ? T(0) : x)
-        UNARY(SOFTPLUS, T, softplus(x))
-        UNARY(GELU, T, x * normcdf(x))
-        UNARY(SILU, T, x * sigmoid(x))
-        UNARY(ISNAN, Bool, x != x)
-        UNARY(ISINF, Bool, fabs(x) == infinity())
-        UNARY(ISFINITE, Bool, fabs(x) < infinity())
-#endif
-#endif
+        UNARY_FUNCTIONS
     }
 }
 
 extern "C" __global__ void binary(int op, int64 n, Bool dense, Extent shape, const T* a, Stride a_step, const T* b,
                                   Stride b_step, void* y, Stride y_step) {
     switch (op) {
-        BINARY(MAXIMUM, T, a > b || a != a ? a : b)
-        BINARY(MINIMUM, T, a < b || a != a ? a : b)
-        BINARY(EQ, Bool, a == b)
-        BINARY(NE, Bool, a != b)
-        BINARY(LT, Bool, a < b)
-        BINARY(LE, Bool, a <= b)
-        BINARY(GT, Bool, a > b)
-        BINARY(GE, Bool, a >= b)
-#if !FLOATING
-        BINARY(AND, T, a & b)
-        BINARY(OR, T, a | b)
-        BINARY(XOR, T, a ^ b)
-#endif
-#if BOOLEAN
-        BINARY(ADD, T, a | b)
-        BINARY(MUL, T, a & b)
-#else
-        BINARY(ADD, T, W(a) + W(b))
-        BINARY(SUB, T, W(a) - W(b))
-        BINARY(MUL, T, W(a) * W(b))
-        BINARY(FLOOR_DIVIDE, T, floor_divide(a, b))
-        BINARY(REMAINDER, T, remainder_of(a, b))
-        BINARY(POW, T, power(a, b))
-#if FLOATING
-        BINARY(DIVIDE, T, a / b)
-        BINARY(ATAN2, T, atan2(a, b))
-        // derivatives of activations: (g, y) -> dx for the first two, (g, x) -> dx for the others
-        BINARY(TANH_GRAD, T, a * (1 - b * b))
-        BINARY(SIGMOID_GRAD, T, a * (b * (1 - b)))
-        BINARY(RELU_GRAD, T, b <= 0 ? T(0) : a)
-        BINARY(GELU_GRAD, T, a * (normcdf(b) + b * normal_pdf(b)))
-        BINARY(SILU_GRAD, T, a * (sigmoid(b) * (1 + b * sigmoid(-b))))
-        BINARY(SOFTPLUS_GRAD, T, a * sigmoid(b))
-#endif
-#endif
+        BINARY_FUNCTIONS
     }
 }
 

@@ -73,6 +73,26 @@ def _numbers() -> str:
     return "".join(lines)
 
 
+WHOLE, FLOAT = ("int32", "int64"), ("float32", "float64")
+TYPE_LISTS = {
+    "BIT": ("bool",), "WHOLE": WHOLE, "INTEGER": ("bool", *WHOLE), "FLOAT": FLOAT, "NUMBER": WHOLE + FLOAT,
+    "EVERY": ("bool", *WHOLE, *FLOAT),
+}  # fmt: skip
+
+
+@functools.cache
+def functions(dtype: str) -> str:
+    """The element-wise functions that a dtype has, as lists of macro calls, `UNARY(EXP, T, exp(x))` and so on."""
+    lines = []
+    for kind, rows in backend.FUNCTIONS.items():
+        calls = [
+            f"{kind.upper()}({name}, {result}, {expression})"
+            for name, _, types, result, expression in rows if dtype in TYPE_LISTS[types]
+        ]  # fmt: skip
+        lines.append(f"#define {kind.upper()}_FUNCTIONS {' '.join(calls)}\n")
+    return "".join(lines)
+
+
 def options(dtype: str) -> tuple[str, ...]:
     """The compiler's options for a module of a dtype."""
     kinds = f"-DFLOATING={dtype.startswith('float'):d}", f"-DBOOLEAN={dtype == 'bool':d}"
@@ -84,7 +104,7 @@ def _module(file: str, dtype: str, device: int) -> Any:
     import cupy
 
     with cupy.cuda.Device(device):
-        return cupy.RawModule(code=source(file)[0], options=options(dtype))
+        return cupy.RawModule(code=functions(dtype) + source(file)[0], options=options(dtype))
 
 
 @functools.cache

@@ -8,6 +8,7 @@ class Backend:  # of its primitives those that parts of a backend in Python call
     def fill(self, out: Tensor, value: float) -> None: ...
     def gemm(self, a: Tensor, b: Tensor, out: Tensor, beta: float, bias: Tensor | None) -> None: ...
 
+FUNCTIONS: dict[str, list[tuple[str, int, str, str, str]]]
 Unary: type[IntEnum]
 Binary: type[IntEnum]
 Reduce: type[IntEnum]

@@ -60,7 +60,7 @@ def compile_for(code, options):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("file, dtype", MODULES)
 def test_compiles(file, dtype, architecture):
-    code, _ = launch.source(file)
+    code = launch.functions(dtype) + launch.source(file)[0]
     log, image = compile_for(code, (*launch.options(dtype), f"--gpu-architecture=sm_{architecture}"))
     assert image, log
     assert not log.strip("\0 \n"), log
