@@ -4,9 +4,12 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from fuzz.__main__ import fuzz
+
+import minigrad as mg
 
 # The memory that was not written is the C library's, see `fuzz.__main__.child`; a sanitizer has its own in that place.
 pytestmark = pytest.mark.skipif(
@@ -36,11 +39,15 @@ def test_finds_what_does_not():
 
 
 def test_reproductions_stand_alone(tmp_path):
-    """A shrunk program is a script that needs nothing of the fuzzer, and contains little but the fault."""
+    """A shrunk program is a script that needs nothing of the fuzzer but the seeded fault, and contains little else."""
     found = fuzz(programs=1, only=r"faults.crashes$|mg.zeros$|mg.exp$")
     script = found["SIGSEGV faults.crashes"]
     assert script.count("with suppress") <= 2
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, timeout=60)
+    places = [str(Path(__file__).parent), str(Path(mg.__file__).parents[1])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, timeout=60
+    )
     assert done.returncode < 0, done.stderr
 
 
