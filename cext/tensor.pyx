@@ -118,6 +118,11 @@ cdef class Tensor(Array):
             if not same_shape(g, self) or g.code != self.code or g.buffer.device != self.buffer.device:
                 raise ValueError(f"[grad] expected shape {shape_of(self)}, {self.dtype} on {self.device}, "
                                  f"got {shape_of(g)}, {g.dtype} on {g.device}")
+            while g is not None:        # a cycle would never be freed
+                if g is self:
+                    raise ValueError("[grad] expected a tensor that is neither this one nor has it as its grad, or "
+                                     "that of its grad: assign a copy")
+                g = g.grad_
         self.grad_ = value
 
     def backward(self, grad=None, retain_graph=False, create_graph=False):

@@ -429,6 +429,16 @@ def test_grad_can_be_set_to_what_fits(device):
     assert x.grad is None
 
 
+def test_no_circle_of_grads(device):
+    """Nothing would free it."""
+    x, y, z = (mg.ones(2, device=device) for _ in range(3))
+    x.grad, y.grad = y, z
+    for one in (x, y, z):
+        with pytest.raises(ValueError, match=r"^\[grad\] expected a tensor that is neither this one"):
+            z.grad = one
+    z.grad = x.copy()
+
+
 # ── to ────────────────────────────────────────────────────────────────────────────────────────────
 
 
