@@ -127,7 +127,7 @@ def minigrad_step(work, threads):
             "ln": lambda x, gain, bias: mg.layer_norm(x, gain.shape, gain, bias),
             "rms": lambda x, gain: mg.rms_norm(x, gain.shape, gain, 1e-5),
             "gn4": lambda x, gain, bias: mg.group_norm(x, 8, gain, bias),
-            "in4": mg.instance_norm,
+            "in4": lambda x, gain, bias: mg.instance_norm(x, weight=gain, bias=bias),
             "bn": batch_norm,
             "bn4": batch_norm,
             "softmax": lambda x: mg.softmax(x, -1),

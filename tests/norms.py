@@ -55,7 +55,7 @@ NORMS = {
     "layer_norm": Norm(lambda x, w, b: mg.layer_norm(x, x.shape[-1], w, b, EPS), -1, lambda s: math.prod(s[:-1])),
     "rms_norm": Norm(lambda x, w, b: mg.rms_norm(x, x.shape[-1], w, EPS), -1, lambda s: math.prod(s[:-1]), False, shifts=False),
     "group_norm": Norm(lambda x, w, b: mg.group_norm(x, 2, w, b, EPS), 1, lambda s: 2 * s[0]),
-    "instance_norm": Norm(lambda x, w, b: mg.instance_norm(x, w, b, EPS), 1, lambda s: s[0] * s[1]),
+    "instance_norm": Norm(lambda x, w, b: mg.instance_norm(x, weight=w, bias=b, eps=EPS), 1, lambda s: s[0] * s[1]),
     "batch_norm": Norm(lambda x, w, b: batch_norm_train(x, w, b, EPS)[0], 1, lambda s: s[1], channels_first=True),
     "batch_norm in evaluation": Norm(evaluate, 1, math.prod, given=True),
 }  # fmt: skip

@@ -58,7 +58,7 @@ HIGHER = {
         [(4, 3), 2, 2],
     ),
     "instance_norm": (
-        lambda x, w: mg.instance_norm(x, w), lambda t, f: lambda x, w: composed_layer_norm(t, -1)(x, w[:, None]), [(2, 3, 4), 3]
+        lambda x, w: mg.instance_norm(x, weight=w), lambda t, f: lambda x, w: composed_layer_norm(t, -1)(x, w[:, None]), [(2, 3, 4), 3]
     ),
     "batch_norm_train": (
         lambda x, w, b: batch_norm_train(x, w, b)[0],

@@ -295,7 +295,7 @@ IMAGES = {
     "avg_pool2d flag": lambda x, e, make: F.avg_pool2d(x, 2, 2, 0, e(True)),
     "adaptive_avg_pool2d": lambda x, e, make: F.adaptive_avg_pool2d(x, (e(7), 7)),
     "adaptive_avg_pool2d list": lambda x, e, make: F.adaptive_avg_pool2d(x, make(EvilList, [7, None])),
-    "instance_norm": lambda x, e, make: mg.instance_norm(x, make(EvilArray, np.ones(2, np.float32)), None, e(0.1)),
+    "instance_norm": lambda x, e, make: mg.instance_norm(x, weight=make(EvilArray, np.ones(2, np.float32)), eps=e(0.1)),
 }  # fmt: skip
 
 

@@ -43,3 +43,25 @@ def test_example_runs(name, monkeypatch, tmp_path):
 def test_members_of_tensor_are_documented(name):
     own = inspect.getdoc(getattr(mg.Tensor, name))
     assert own or f"{name}" in mg.Tensor.__doc__, f"Tensor.{name} is not documented"
+
+
+def positional(function):
+    """The names of the arguments that may be given by position, from the second one on."""
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds][1:]
+
+
+def test_a_name_that_exists_twice_means_the_same():
+    """The functions and methods of a name are one object, or agree in their arguments by position."""
+    places = {"minigrad": mg, "functional": functional, "Tensor": mg.Tensor}
+    found = {}
+    for place, owner in places.items():
+        for name in dir(owner):
+            if not name.startswith("_") and inspect.isroutine(getattr(owner, name)):
+                found.setdefault(name, {})[place] = getattr(owner, name)
+    several = {name: functions for name, functions in found.items() if len(set(functions.values())) > 1}
+    assert {"reshape", "transpose", "instance_norm"} <= several.keys()
+    for name, functions in several.items():
+        first, *others = map(positional, functions.values())
+        for other in others:
+            assert all(a == b for a, b in zip(first, other, strict=False)), (name, first, other)

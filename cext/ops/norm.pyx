@@ -342,7 +342,7 @@ def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
     return grouped("group_norm", b"group_norm", a, groups, weight, bias, eps)
 
 
-def instance_norm(x, weight=None, bias=None, eps=1e-5):
+def instance_norm(x, *, weight=None, bias=None, eps=1e-5):
     """Instance normalization: every channel of every sample by itself.
 
     ``y = (x - mean) / sqrt(var + eps) * weight + bias``, with the mean and the biased variance over the elements of
@@ -357,7 +357,8 @@ def instance_norm(x, weight=None, bias=None, eps=1e-5):
         gradients of 0 but for `bias`. Where the deviations themselves overflow, near the largest numbers, it may
         become NaN.
     weight, bias : Tensor, shape (C,), optional
-        The gain γ and the shift β, one of each per channel.
+        The gain γ and the shift β, one of each per channel. They are keyword-only, as the second argument of
+        `minigrad.nn.functional.instance_norm` is PyTorch's `running_mean`.
     eps : float
         Added to the variance, in the units of x squared; not negative. With 0 a constant row is 0 / 0: NaN.
 

@@ -274,7 +274,7 @@ def instance_norm(
             raise ValueError("[instance_norm] expected running_mean and running_var, got None without use_input_stats")
         # copies: the statistics may move on before the backward pass
         return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps, "instance_norm")
-    y = normalize_instances(x, weight, bias, eps)
+    y = normalize_instances(x, weight=weight, bias=bias, eps=eps)
     if running_mean is not None and running_var is not None and x.size:
         momentum = number("instance_norm", "momentum", momentum, 0, 1)
         plain, spatial = x.detach(), tuple(range(2, x.ndim))

@@ -146,7 +146,7 @@ NORM = [
         "instance_norm", instance_norm, ulps=64,
         composition=lambda x, *affine, eps=1e-5: compose_group_norm(x, *affine, num_groups=x.shape[1], eps=eps),
         torch=lambda torch, x, *affine, eps=1e-5: torch.nn.functional.instance_norm(x, None, None, *affine, eps=eps),
-        ours=lambda x, *affine, eps=1e-5: mg.instance_norm(x, *affine, eps=eps),
+        ours=lambda x, weight=None, bias=None, eps=1e-5: mg.instance_norm(x, weight=weight, bias=bias, eps=eps),
         cases=(
             case((3, 4, 5)), case((3, 4, 5), (4,), (4,), eps=0.1), case((2, 3, 4, 3), (3,), (3,)), case((2, 3, 4, 3), (3,)),
             case((2, 2, 2, 3, 2), (2,), (2,)), case((2, 1, 71), (1,), (1,)), case((66, 1, 5), (1,), (1,)),

@@ -16,5 +16,5 @@ def group_norm(
     x: TensorLike, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
 ) -> Tensor: ...
 def instance_norm(
-    x: TensorLike, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
+    x: TensorLike, *, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
 ) -> Tensor: ...
