@@ -30,7 +30,8 @@ def collate(samples: Sequence[Any]) -> Any:
     TypeError
         For samples that are none of these.
     ValueError
-        For no samples, and samples of shapes, lengths or keys that differ.
+        For no samples, for samples whose shapes, lengths or keys differ, and for samples nested too deeply, such as
+        lists that contain themselves.
 
     Examples
     --------
@@ -38,6 +39,13 @@ def collate(samples: Sequence[Any]) -> Any:
     >>> data.collate([([0.5, 1.5], "one"), ([2.5, 3.5], "two")])
     ((tensor([0.5, 2.5]), tensor([1.5, 3.5])), ['one', 'two'])
     """
+    try:
+        return _collated(samples)
+    except RecursionError:
+        raise ValueError("[collate] expected samples of a few levels, got some nested too deeply") from None
+
+
+def _collated(samples: Sequence[Any]) -> Any:
     if not samples:
         raise ValueError("[collate] expected at least one sample, got none")
     first = samples[0]
@@ -51,13 +59,13 @@ def collate(samples: Sequence[Any]) -> Any:
     if isinstance(first, Mapping) and len(kinds) == 1:
         if any(sample.keys() != first.keys() for sample in samples):
             raise ValueError(f"[collate] expected samples with the keys {list(first)}, got {_shown(samples, list)}")
-        return {key: collate([sample[key] for sample in samples]) for key in first}
+        return {key: _collated([sample[key] for sample in samples]) for key in first}
     if isinstance(first, tuple | list) and len(kinds) == 1:
         if len({len(sample) for sample in samples}) > 1:
             raise ValueError(
                 f"[collate] expected samples of one length, got {_shown(samples, len)}: collate_padded pads sequences"
             )
-        columns = tuple(collate(column) for column in zip(*samples, strict=True))
+        columns = tuple(_collated(column) for column in zip(*samples, strict=True))
         return type(first)(*columns) if hasattr(first, "_fields") else columns
     raise TypeError(
         "[collate] expected tensors, arrays, numbers, texts, tuples or dicts, all of one kind, got "

@@ -53,3 +53,10 @@ def test_a_batch_is_a_copy():
 def test_samples_that_do_not_fit(samples, error, message):
     with pytest.raises(error, match=rf"\[collate\] expected .*{message}"):
         data.collate(samples)
+
+
+def test_samples_that_contain_themselves():
+    sample = [1.0]
+    sample.append(sample)
+    with pytest.raises(ValueError, match=r"^\[collate\] expected samples of a few levels"):
+        data.collate([sample, sample])
