@@ -108,7 +108,9 @@ def memory(kind):
 
 def keep(value):
     return (
-        isinstance(value, KEPT) or type(value).__module__.startswith(("minigrad", "fuzz")) or hasattr(value, "__next__")
+        isinstance(value, KEPT)
+        or str(type(value).__module__).startswith(("minigrad", "fuzz"))
+        or hasattr(value, "__next__")
     )
 
 
