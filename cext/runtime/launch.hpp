@@ -66,7 +66,7 @@ inline auto launch(int64_t work, Kernel kernel, Arguments... arguments) {
             while (*link != this) link = &(*link)->next;
             *link = next;
             for (Buffer* buffer : owned) running->release(buffer);
-            running->ended.fetch_add(1, std::memory_order_relaxed);
+            running->ended++;
             if (running->waiting) running->ended.notify_all();
         }
     } guard(uses);

@@ -63,9 +63,9 @@ inline void give_up(Buffer* buffer) {
 inline void wait_for_kernels() {
     running->waiting++;
     while (running->first && !finalizing()) {
-        const uint32_t seen = running->ended.load(std::memory_order_relaxed);
+        const uint32_t seen = running->ended;
         PyThreadState* state = PyEval_SaveThread();
-        running->ended.wait(seen, std::memory_order_relaxed);
+        running->ended.wait(seen);
         PyEval_RestoreThread(state);
     }
     running->waiting--;

@@ -55,6 +55,7 @@ class _Numbered(Module):
         """Put a module before position `index`, as `list.insert` does; returns this one."""
         if not isinstance(module, Module):
             raise TypeError(f"[{type(self).__name__}] expected a Module, got {module!r}")
+        self._check_child(module)
         modules = self._list()
         modules.insert(index, module)
         self._renumber(modules)

@@ -116,10 +116,17 @@ class Module:
             raise TypeError(f"[{type(self).__name__}] expected a name of type str, got {name!r}")
         if not name or "." in name:
             raise ValueError(f"[{type(self).__name__}] expected a name without dots and not empty, got {name!r}")
+        if isinstance(value, Module):
+            self._check_child(value)
         if name not in members[registry]:
             self._unregister(name)
         members[registry][name] = entry
         members[name] = value
+
+    def _check_child(self, module: "Module") -> None:
+        if any(inner is self for inner in module.modules()):
+            kind = type(module).__name__
+            raise ValueError(f"[{type(self).__name__}] expected a module that does not contain this one, got a {kind}")
 
     def _unregister(self, name: str) -> None:
         for registry in ("_parameters", "_buffers", "_modules"):

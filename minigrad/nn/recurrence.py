@@ -219,8 +219,8 @@ class Recurrent(Module):
         members = self.__dict__  # not weight_ih itself, which weight_norm would compute
         for name in self._parameters:
             if members[name] is not None:
-                break
-        return members[name].dtype
+                return members[name].dtype
+        raise AttributeError(f"[{self.name}] expected parameters, but all of them were deleted")
 
     def _pair(self, state: object) -> tuple[Tensor | None, Tensor | None]:
         """The two states of an LSTM."""

@@ -606,3 +606,18 @@ def test_repr_is_pytorchs():
 @pytest.mark.parametrize("state", [None, "weights.safetensors", ({}, {})])
 def test_a_state_dict_that_is_none(state):
     refuses(TypeError, "Linear", type(state).__name__, nn.Linear(2, 1).load_state_dict, state)
+
+
+def test_a_module_cannot_contain_itself():
+    outer = nn.Sequential(nn.Sequential(nn.ReLU()))
+    for add in (
+        lambda: outer.append(outer),
+        lambda: outer[0].append(outer),
+        lambda: setattr(outer[0], "parent", outer),
+        lambda: outer.register_module("self", outer),
+        lambda: outer[0].insert(0, outer),
+    ):
+        with pytest.raises(ValueError, match=r"^\[Sequential\] expected a module that does not contain this one"):
+            add()
+    assert [type(module) for module in outer[0]] == [nn.ReLU]
+    outer.append(outer[0])  # twice is not within

@@ -97,3 +97,11 @@ def test_bad_dtypes(kind):
     state = mg.zeros((N, H) if kind.endswith("Cell") else (1, N, H), dtype="float64")
     with pytest.raises(TypeError, match=rf"\[{kind}\] expected a state of the dtype float32 of x, got float64"):
         module(mg.zeros(shape), (state, state) if "LSTM" in kind else state)
+
+
+def test_a_layer_without_parameters():
+    layer = nn.RNN(3, 4)
+    for name, _ in list(layer.named_parameters()):
+        delattr(layer, name)
+    with pytest.raises(AttributeError, match=r"^\[RNN\] expected parameters, but all of them were deleted"):
+        layer(mg.ones((2, 1, 3)))
