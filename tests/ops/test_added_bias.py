@@ -19,7 +19,7 @@ OPS = {
     "layer_norm of two axes": ((2, 3, 5, 4), (5, 4), (5, 4), lambda x, w, b: mg.layer_norm(x, (5, 4), w, b), (0, 1)),
     "group_norm": ((3, 4, 5), (4,), (4,), lambda x, w, b: mg.group_norm(x, 2, w, b), (0, 2)),
     "group_norm of elements": ((3, 4), (4,), (4,), lambda x, w, b: mg.group_norm(x, 2, w, b), 0),
-    "instance_norm": ((3, 4, 2, 3), (4,), (4,), mg.instance_norm, (0, 2, 3)),
+    "instance_norm": ((3, 4, 2, 3), (4,), (4,), lambda x, w, b: mg.instance_norm(x, weight=w, bias=b), (0, 2, 3)),
     "batch_norm": ((5, 4, 3), (4,), (4,), lambda x, w, b: batch_norm_train(x, w, b)[0], (0, 2)),
     "batch_norm in evaluation": (
         (5, 4, 3), (4,), (4,),
