@@ -5,7 +5,7 @@ import linecache
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from minigrad.creation import asarray, zeros, zeros_like
+from minigrad.creation import asarray, empty, zeros, zeros_like
 from minigrad.engine.backward import differentiate, record_function
 from minigrad.engine.modes import detect_anomaly, enable_grad, no_grad, record_source
 from minigrad.engine.ops.arguments import kind_of
@@ -187,6 +187,11 @@ def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     Tensor, shape (*f(x).shape, *x.shape)
         One backward pass for each element of f(x).
 
+    Raises
+    ------
+    MemoryError
+        If there is no memory for the result; before the first pass.
+
     Examples
     --------
     >>> import minigrad as mg
@@ -197,6 +202,7 @@ def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     y, (point,), recorded = _evaluate(f, [x], [0])
     if not y.requires_grad or y.size == 0:
         return zeros(y.shape + x.shape, dtype=x.dtype, device=x.device)
+    empty(y.shape + x.shape, dtype=x.dtype, device=x.device)  # if the result does not fit, no pass need begin
     with enable_grad():
         flat = reshape(y, -1)
         rows = [grad(flat[i], point, retain_graph=True, create_graph=recorded) for i in range(flat.size)]

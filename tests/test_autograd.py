@@ -259,6 +259,20 @@ def test_hessian(device):
         mg.hessian(lambda x: x * x, plain(device, 1, 2, 3))
 
 
+def test_a_jacobian_that_does_not_fit_is_refused_before_the_first_pass(device):
+    x = mg.ones(2**23, device=device)
+    passes = []
+
+    def f(x):
+        y = x * x
+        y.register_hook(passes.append)
+        return y
+
+    with pytest.raises(MemoryError):
+        mg.jacobian(f, x)
+    assert not passes
+
+
 def test_jacobian_and_hessian_can_be_differentiated(device):
     x = point(device, 2, 3)
     equals(mg.grad(mg.jacobian(lambda x: x**3, x).sum(), x), [12, 18])
