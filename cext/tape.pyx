@@ -577,7 +577,7 @@ cdef Array before_write(Array x):
 cdef int become(Array x, Array old, Array result) except -1:
     """Finish a recorded write: x goes on as `result`, whose memory nobody else has, with its history.
 
-    `old` is what x has been. Nodes behind the result which have saved x save that instead: their values were not
+    `old` is what x was before. Nodes that the result depends on and that saved x save `old` instead: its values were not
     written, and a node that x depends on must not hold x, a cycle that nothing would free.
     """
     if x.savers and result.node is not None:
@@ -589,11 +589,17 @@ cdef int become(Array x, Array old, Array result) except -1:
 
 
 cdef int replace_saved(Node last, Array x, Array old) except -1:
-    """Let `last` and the nodes that it depends on save `old` where they have saved x."""
+    """Let `last` and the nodes that it depends on save `old` where they have saved x.
+
+    What x depended on before need not be searched: no node can save x before x exists, and earlier writes have been
+    through the rest. Otherwise a loop of writes to a tensor that others have saved would take quadratic time.
+    """
     cdef Node node
     cdef int i
     cdef set seen = set()
     cdef list stack = [last]
+    if old.node is not None:
+        seen.add((<Node>old.node).sequence)
     while stack and x.savers:
         node = stack.pop()
         if node.sequence < x.saved_since or node.sequence in seen:

@@ -1,6 +1,7 @@
 """Writes in place: which the tape follows, and which it refuses."""
 
 import functools
+import time
 import weakref
 
 import numpy as np
@@ -82,6 +83,23 @@ def test_writes_of_what_was_computed_from_the_tensor(name, device):
         np.testing.assert_allclose(array(ours), array(expected), rtol=1e-14)
         assert mg.gradcheck(function, (x,), order=2)
     assert all(ref() is None for ref in alive)
+
+
+
+def test_a_loop_of_writes_takes_linear_time():
+    """Each write looks for operations that saved the tensor, but not through the whole history again."""
+
+    def seconds(keep):
+        h, kept = mg.ones(4, requires_grad=True) * 1.0, []
+        start = time.perf_counter()
+        for _ in range(8000):
+            kept.append(h.sin())
+            if not keep:
+                kept.clear()
+            h += 0.1
+        return time.perf_counter() - start
+
+    assert seconds(keep=True) < 10 * seconds(keep=False)
 
 
 @pytest.mark.parametrize(
