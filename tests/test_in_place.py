@@ -85,7 +85,6 @@ def test_writes_of_what_was_computed_from_the_tensor(name, device):
     assert all(ref() is None for ref in alive)
 
 
-
 def test_a_loop_of_writes_takes_linear_time():
     """Each write looks for operations that saved the tensor, but not through the whole history again."""
 

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -482,6 +483,16 @@ def test_shapes_of_nothing_that_do_not_fit(path):
     path.write_bytes(header({"x": {"dtype": "F32", "shape": [0, 2**62], "data_offsets": [0, 0]}}))
     with contextlib.suppress(ValueError, MemoryError):
         assert mg.load(path)["x"].size == 0
+
+
+def test_a_shape_whose_product_is_astronomic(path):
+    """It is refused at once: numbers of a million digits are slow to multiply."""
+    entry = {"dtype": "F32", "shape": [2**64 - 1] * 50_000, "data_offsets": [0, 4]}
+    path.write_bytes(header({"x": entry}, b"\0" * 4))
+    start = time.perf_counter()
+    with pytest.raises(ValueError, match=r"\[load\] .*model.safetensors .*the header describes 'x' as"):
+        mg.load(path)
+    assert time.perf_counter() - start < 1
 
 
 def test_too_many_axes(path):
