@@ -1,5 +1,9 @@
 """The emulation finds the mistakes that kernels die of: each of these, made on purpose, is seen."""
 
+import os
+import subprocess
+import sys
+
 import cupy
 import numpy as np
 import pytest
@@ -48,6 +52,26 @@ def wrong_sums(rng, rounds=20):
 
 def test_the_kernels_are_right(rng):
     assert wrong_sums(rng) == 0
+
+
+def test_threads_take_turns():
+    """In a process of its own, which two threads with one set of fibers would crash."""
+    script = """
+import threading, numpy as np, minigrad as mg
+x = mg.tensor(np.arange(40000, dtype="float32"), device="cuda")
+wrong = []
+def work():
+    for _ in range(60):
+        if not np.array_equal((x + x).to("cpu").numpy(), np.arange(0, 80000, 2)):
+            wrong.append(1)
+threads = [threading.Thread(target=work) for _ in range(3)]
+for t in threads: t.start()
+for t in threads: t.join()
+assert not wrong
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_a_missing_barrier_shows(broken, rng):

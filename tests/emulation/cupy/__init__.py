@@ -38,7 +38,8 @@ class RawModule:
             # Compiled elsewhere and then renamed: another process may want the same module at the same time.
             with tempfile.TemporaryDirectory(dir=CACHE) as folder:
                 self.compile(code, options, Path(folder)).rename(shared)
-        self.shared = ctypes.CDLL(str(shared))
+        # PyDLL keeps the GIL: the emulated indices and fibers are global, so threads have to take turns.
+        self.shared = ctypes.PyDLL(str(shared))
 
     def compile(self, code, options, folder):
         """The shared library of a module, with a function of C for each of its kernels."""
