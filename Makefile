@@ -144,11 +144,11 @@ sanitize: $(VENV)/built $(VENV)/test
 
 # The tests that have to do with threads. Nothing is suppressed: CPython, NumPy and OpenBLAS are not instrumented, and what
 # the GIL orders is known from the mutex and the condition that it is made of. Left out are children of a fork, in which
-# ThreadSanitizer starts no threads, the test that measures time beside processes that spin, and instruction sets, of which
+# ThreadSanitizer starts no threads, the test that races for elements on purpose, the test that measures time beside processes that spin, and instruction sets, of which
 # this build has one. Where Linux spreads addresses as far as it can, an older ThreadSanitizer finds the memory taken that
 # it wants for itself: setarch turns that off, where it may.
 tsan: REPORT = $(CURDIR)/build/tsan/report
-tsan: THREADED = (thread or races or test_loader) and not fork and not spin and not instruction_set
+tsan: THREADED = (thread or races or test_loader) and not fork and not spin and not instruction_set and not hostile and not processes
 tsan: $(VENV)/built $(VENV)/test
 	MINIGRAD_SANITIZE=thread $(IN)/python setup.py -q build --build-lib build/tsan/lib
 	rm -f $(REPORT).*

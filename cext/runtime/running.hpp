@@ -1,7 +1,7 @@
 // The kernels that run without the GIL, and the memory that they own.
 //
-// While a kernel runs without the GIL, another thread may give a tensor that the kernel reads other memory: a recorded
-// `x += 1` and `x.set_(y)` do. Two rules keep that safe:
+// While a kernel runs without the GIL, another thread may replace the memory of a tensor that the kernel is
+// reading: a recorded `x += 1` and `x.set_(y)` do. Two rules keep that safe:
 // - A running kernel owns the memory its arguments point to: `give_up` hands it whatever a tensor lets go of meanwhile.
 // - An operation of several kernels sees one shape throughout: who is about to change the shape of a tensor calls
 //   `wait_for_kernels` first, and until that returns no other kernel releases the GIL.
