@@ -577,8 +577,8 @@ cdef Array before_write(Array x):
 cdef int become(Array x, Array old, Array result) except -1:
     """Finish a recorded write: x goes on as `result`, whose memory nobody else has, with its history.
 
-    `old` is what x was before. Nodes that the result depends on and that saved x save `old` instead: its values were not
-    written, and a node that x depends on must not hold x, a cycle that nothing would free.
+    `old` is what x was before. Nodes that the result depends on and that saved x save `old` instead: its values were
+    not written, and a node that x depends on must not hold x, a cycle that nothing would free.
     """
     if x.savers and result.node is not None:
         replace_saved(<Node>result.node, x, old)
