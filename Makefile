@@ -142,11 +142,12 @@ sanitize: $(VENV)/built $(VENV)/test
 	ASAN_OPTIONS=$$ASAN_OPTIONS:quarantine_size_mb=4 $(IN)/pytest tests/test_memory.py; memory=$$?; \
 	if cat $(REPORT).* 2> /dev/null | grep -v 'WARNING: AddressSanitizer failed to allocate'; then exit 1; fi; exit $$((suite | memory))
 
-# The tests that have to do with threads. Nothing is suppressed: CPython, NumPy and OpenBLAS are not instrumented, and what
-# the GIL orders is known from the mutex and the condition that it is made of. Left out are children of a fork, in which
-# ThreadSanitizer starts no threads, the test that races for elements on purpose, the test that measures time beside processes that spin, and instruction sets, of which
-# this build has one. Where Linux spreads addresses as far as it can, an older ThreadSanitizer finds the memory taken that
-# it wants for itself: setarch turns that off, where it may.
+# The tests that have to do with threads. Nothing is suppressed: CPython, NumPy and OpenBLAS are not instrumented, and
+# what the GIL orders is known from the mutex and the condition that it is made of. Left out are children of a fork, in
+# which ThreadSanitizer starts no threads (all of test_processes), the test that races for elements on purpose (in
+# test_hostile), the test that measures time beside processes that spin, and instruction sets, of which this build has
+# one. Where Linux spreads addresses as far as it can, an older ThreadSanitizer finds the memory taken that it wants for
+# itself: setarch turns that off, where it may.
 tsan: REPORT = $(CURDIR)/build/tsan/report
 tsan: THREADED = (thread or races or test_loader) and not fork and not spin and not instruction_set and not hostile and not processes
 tsan: $(VENV)/built $(VENV)/test

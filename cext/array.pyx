@@ -458,7 +458,7 @@ cdef int hold(Array x, Array source) except -1:
 
 
 cdef void wait_for_kernels() noexcept:
-    """Let the operations of other threads end, which must not see a tensor change its shape."""
+    """Wait for the kernels that other threads run without the GIL; see runtime/running.hpp."""
     wait()
 
 
@@ -555,7 +555,7 @@ cdef int describe(DLTensor* t, Array x) except -1:
         numbers[i] = x.extent[i]
         numbers[MAX_NDIM + i] = x.step[i] // itemsize(x.code)
     t.data, t.byte_offset, t.ndim, t.shape, t.strides = x.data, 0, x.ndim_, numbers, numbers + MAX_NDIM
-    t.device.type, t.device.id = (1, 0) if x.buffer.device == 0 else (2, x.buffer.device - 1)
+    t.device.type, t.device.id = Array.__dlpack_device__(x)      # not what a subclass makes of it
     t.dtype.code = 6 if x.code == BOOL else 2 if is_float(x.code) else 0
     t.dtype.bits, t.dtype.lanes = 8 * itemsize(x.code), 1
     return 0

@@ -616,7 +616,7 @@ def set_num_threads(count):
     Raises
     ------
     TypeError
-        If `count` is no integer; a bool is none.
+        If `count` is not an integer. A bool does not count as one.
     ValueError
         If it is less than 1 or more than 1024.
 

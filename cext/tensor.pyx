@@ -284,7 +284,7 @@ cdef class Tensor(Array):
         """Become `source`: take over its memory, shape, dtype and device (a module moves its parameters so).
 
         No gradient arrives any more for what was recorded before: backward refuses it, unless this tensor does not
-        require grad now. The call waits until the operations that other threads are running have ended.
+        require grad now. The call waits for the CPU kernels that other threads are running.
 
         Raises
         ------

@@ -30,7 +30,7 @@ cdef bint is_scalar(object x):
 
 
 cdef object plain_scalar(str op, object x):
-    """A Python or NumPy number as a bool, int or float of Python's own; None for what is no scalar."""
+    """A Python or NumPy number as a bool, int or float of Python's own; None for a value that is not one."""
     if type(x) is float or type(x) is int or type(x) is bool:
         return x
     if isinstance(x, Array) or not is_scalar(x):

@@ -3,8 +3,9 @@
 // While a kernel runs without the GIL, another thread may replace the memory of a tensor that the kernel is
 // reading: a recorded `x += 1` and `x.set_(y)` do. Two rules keep that safe:
 // - A running kernel owns the memory its arguments point to: `give_up` hands it whatever a tensor lets go of meanwhile.
-// - An operation of several kernels sees one shape throughout: who is about to change the shape of a tensor calls
-//   `wait_for_kernels` first, and until that returns no other kernel releases the GIL.
+// - An operation of several kernels sees one shape throughout: code that is about to change the shape of a tensor calls
+//   `wait_for_kernels` first, and until that returns no other kernel releases the GIL. This does not cover operations
+//   that run Python between their kernels, as on a GPU or under a profile.
 // All of this is used under the GIL, except for the wait itself.
 #pragma once
 
@@ -58,8 +59,7 @@ inline void give_up(Buffer* buffer) {
     running->release(buffer);
 }
 
-// Lets the kernels of other threads end, and with them the operations they belong to. A kernel waits for nobody, so
-// this comes to an end.
+// Waits for the kernels of other threads. A kernel waits for nobody, so this comes to an end.
 inline void wait_for_kernels() {
     running->waiting++;
     while (running->first && !finalizing()) {
