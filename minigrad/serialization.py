@@ -215,17 +215,24 @@ def _no_constant(name: str) -> None:
 
 
 def _entry(name: str, fields: Any) -> _Entry:
-    fault = ValueError(f"the header describes {name!r} as {fields!r:.200}")
+    entry = _parsed(fields)
+    if entry is None:
+        raise ValueError(f"the header describes {name!r} as {fields!r:.200}")
+    return entry
+
+
+def _parsed(fields: Any) -> _Entry | None:
+    """The fields of a tensor, or None if they do not describe one."""
     if not isinstance(fields, dict) or not {"dtype", "shape", "data_offsets"} <= fields.keys():
-        raise fault
+        return None
     dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
     if not (isinstance(dtype, str) and isinstance(shape, list) and isinstance(offsets, list) and len(offsets) == 2):
-        raise fault
+        return None
     if not all(type(number) is int and 0 <= number < 1 << 64 for number in (*shape, *offsets)):
-        raise fault
+        return None
     begin, end = offsets
     if end < begin or (dtype in DTYPES and end - begin != _elements(shape) * np.dtype(DTYPES[dtype]).itemsize):
-        raise fault
+        return None
     return _Entry(dtype, shape, begin, end)
 
 

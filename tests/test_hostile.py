@@ -141,7 +141,7 @@ class EvilInt(int):
     __int__ = __index__
 
 
-class EvilList(list):
+class EvilSequence:
     def __iter__(self):
         self.evil.spring()
         return super().__iter__()
@@ -150,19 +150,15 @@ class EvilList(list):
         self.evil.spring()
         return super().__len__()
 
+
+class EvilList(EvilSequence, list):
     def __getitem__(self, k):
         self.evil.spring()
         return super().__getitem__(k)
 
 
-class EvilTuple(tuple):
-    def __iter__(self):
-        self.evil.spring()
-        return super().__iter__()
-
-    def __len__(self):
-        self.evil.spring()
-        return super().__len__()
+class EvilTuple(EvilSequence, tuple):
+    pass
 
 
 def of(kind, value, x, become):
