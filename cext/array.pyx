@@ -495,6 +495,17 @@ cdef Span span(Array x) noexcept:
     return memory
 
 
+def memory_span(Array x):
+    """(int, int): the addresses of the first byte of a tensor that is not empty, and of the one after its last."""
+    cdef Span memory = span(x)
+    return <size_t>memory.first, <size_t>memory.last
+
+
+def is_broadcast(Array x):
+    """bool: whether several elements of x lie at one place."""
+    return bool(overlaps_itself(x))
+
+
 cdef bint may_share_memory(Array a, Array b) noexcept:
     """Whether the memory from the first to the last byte of a meets that of b, whoever it belongs to."""
     if a.count == 0 or b.count == 0 or a.buffer.device != b.buffer.device:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from minigrad.creation import asarray, empty
-from minigrad.engine.array import names_device
+from minigrad.engine.array import is_broadcast, memory_span, names_device
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tape import enter, leave
@@ -455,7 +455,7 @@ class Module:
         broadcast = [
             f"{name} of shape {own[name].shape}, whose elements share memory"
             for name in values
-            if _is_broadcast(own[name])
+            if is_broadcast(own[name])
         ]
         faults = {"other shape": reshaped, "other dtype": retyped, "other values": unfit, "broadcast": broadcast}
         if strict:
@@ -563,28 +563,17 @@ def _holds(dtype: DType, value: Tensor) -> bool:
     return dtype.kind == "f" or dtype == value.dtype or bool((value.to(dtype).to(value.dtype) == value).all())
 
 
-def _is_broadcast(x: Tensor) -> bool:
-    return x.size > 0 and any(length > 1 and step == 0 for length, step in zip(x.shape, x.strides, strict=True))
-
-
 def _sharing(values: Mapping[str, Tensor], targets: Sequence[Tensor]) -> list[str]:
     """The names of the values whose memory, from its first to its last byte, meets that of any target."""
-    spans = [_span(target) for target in targets if target.size]
+    spans = [memory_span(target) for target in targets if target.size]
     firsts, lasts = sorted(first for first, _ in spans), sorted(last for _, last in spans)
     found = []
     for name, value in values.items():
         if value.size:
-            first, last = _span(value)
+            first, last = memory_span(value)
             if bisect_left(firsts, last) > bisect_right(lasts, first):  # more begin before its end than end before it
                 found.append(name)
     return found
-
-
-def _span(x: Tensor) -> tuple[int, int]:
-    """The addresses of the first byte and of the one after the last."""
-    reaches = [(length - 1) * step for length, step in zip(x.shape, x.strides, strict=True)]
-    first = x.data_ptr() + sum(reach for reach in reaches if reach < 0)
-    return first, x.data_ptr() + sum(reach for reach in reaches if reach > 0) + x.nbytes // x.size
 
 
 def _as_tensor(name: str, value: Any) -> Tensor:
