@@ -86,4 +86,5 @@ ctypedef void (*Forget)(Array) noexcept
 cdef void set_forget(Forget function)
 cpdef void set_result_type(type cls) except *
 cpdef void set_device_hooks(object allocate, object transfer, object streams)
+cdef object device_allocate
 cdef object current_stream(int device)

@@ -445,15 +445,16 @@ cdef Array view(Array base, int ndim, const int64_t* extent, const int64_t* step
 
 cdef int hold(Array x, Array source) except -1:
     """Let x be what source is: its memory and layout, without its history."""
+    cdef Buffer* old = x.buffer
     cdef int i
     source.buffer.references += 1
-    if x.buffer != NOWHERE:
-        x.epoch += x.buffer.version - source.buffer.version + 1
-        give_up(x.buffer)
     x.buffer, x.data, x.code, x.ndim_ = source.buffer, source.data, source.code, source.ndim_
     x.packed, x.count = source.packed, source.count
     for i in range(source.ndim_):
         x.extent[i], x.step[i] = source.extent[i], source.step[i]
+    if old != NOWHERE:
+        x.epoch += old.version - source.buffer.version + 1
+        give_up(old)        # last, as it may run code of the memory's owner
     return 0
 
 

@@ -6,8 +6,9 @@ import numpy as np
 
 from minigrad.engine.array cimport (
     MAX_NDIM, NOWHERE, Array, alias, device_index, empty, hold, names_device, parse_lengths, same_shape,
-    set_result_type, shape_of, transferred, wait_for_kernels,
+    set_result_type, shape_of, transferred,
 )
+from minigrad.engine.backend cimport wait_for_operations
 from minigrad.engine.dtype cimport BOOL, FLOAT32, code_of, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport is_scalar, kind_of
@@ -53,7 +54,9 @@ cdef class Tensor(Array):
     requires_grad : bool
         Whether operations on this tensor are recorded.
     grad : Tensor or None
-        What backward passes have accumulated so far; only on leaves.
+        What backward passes have accumulated so far; only on leaves. A gradient that was computed from this tensor and
+        has its history, as ``backward(create_graph=True)`` makes it, forms a cycle with it that nothing frees until
+        ``grad`` is None again.
     is_leaf : bool
         Whether the tensor was made by the user and not by a recorded operation.
 
@@ -70,7 +73,7 @@ cdef class Tensor(Array):
     def __init__(self, data, bint requires_grad=False):
         if self.buffer == NOWHERE:
             source = from_object(data, -1, -1, False, "Tensor")
-            wait_for_kernels()      # another thread may be computing with this tensor of no elements
+            wait_for_operations("Tensor", True)     # of another thread with this tensor, which has no elements yet
             hold(self, source)
         self.requires_grad = requires_grad
 
@@ -137,8 +140,8 @@ cdef class Tensor(Array):
             Keep the tape for another backward pass. (`create_graph` implies it.)
         create_graph : bool
             Record the backward pass itself, so that the gradients can be differentiated. A leaf's ``grad`` then has a
-            history that leads back to the leaf: a circle, which keeps both and the whole tape alive until ``grad`` is
-            None again. `minigrad.grad` returns such gradients without making the circle.
+            history that leads back to the leaf: a cycle, which keeps both and the whole tape alive until ``grad`` is
+            None again. `minigrad.grad` returns such gradients without making the cycle.
 
         Raises
         ------
@@ -284,7 +287,7 @@ cdef class Tensor(Array):
         """Become `source`: take over its memory, shape, dtype and device (a module moves its parameters so).
 
         No gradient arrives any more for what was recorded before: backward refuses it, unless this tensor does not
-        require grad now. The call waits for the CPU kernels that other threads are running.
+        require grad now. The call waits for the operations that other threads are running.
 
         Raises
         ------
@@ -295,7 +298,7 @@ cdef class Tensor(Array):
         """
         if not isinstance(source, Array):
             raise TypeError(f"[set_] expected a tensor, got {kind_of(source)}")
-        wait_for_kernels()
+        wait_for_operations("set_", False)
         if self.needs_grad and not is_float((<Array>source).code):
             raise TypeError(f"[set_] expected floats for a tensor that requires grad, got {source.dtype}")
         if not tape.leaf(self):
@@ -304,8 +307,8 @@ cdef class Tensor(Array):
         if self.node is not None:
             hooks = (<Node>self.node).hooks
         retire_leaf(self)
-        self.grad_ = None
         hold(self, <Array>source)
+        self.grad_ = None
         if hooks is not None:
             gradient_node(self).hooks = hooks
         return self

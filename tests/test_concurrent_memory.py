@@ -4,8 +4,14 @@ Values may mix in such a race, which is the caller's; but no kernel reads memory
 process of its own, as it once crashed.
 """
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from threaded import python
+
+EMULATION = Path(__file__).parent / "emulation"
 
 RACE = """
 import faulthandler, sys, threading, time
@@ -96,3 +102,95 @@ del x
 print(mg.memory_allocated())
 """)
     assert int(out) < 5000
+
+
+SMALL = """
+import faulthandler, sys, threading, time
+faulthandler.enable()
+import minigrad as mg
+import minigrad.nn.functional as F
+
+def big():
+    return mg.ones((64, 64), device="{device}")
+
+x, ended, failed = big(), False, []
+
+def compute():
+    while not ended:
+        try:
+            mg.where(x > 0, x, x), mg.exp(x), x.T + 1.0, x.sum(), mg.softmax(x, axis=-1), x @ x, x.to("cpu"), x.fill_(1)
+        except (ValueError, IndexError, TypeError):
+            pass        # of shapes that do not fit any more
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+def change():
+    start, k = time.monotonic(), 0
+    while time.monotonic() < start + 2 or k < 10:
+        assert time.monotonic() < start + 60, "the operations of the other thread leave no moment for a change"
+        k += 1
+        x.set_(mg.ones((), device="{device}"))
+        mg.empty_cache()
+        x.set_(big())
+        mg.empty_cache()
+
+thread = threading.Thread(target=compute, daemon=True)
+thread.start()
+sys.setswitchinterval(1e-6)
+{change}
+ended = True
+thread.join(20)
+print(thread.is_alive(), failed)
+"""
+
+
+@pytest.mark.parametrize("mode", ["GPU", "profile"])
+def test_set_waits_for_operations_that_run_python(mode):
+    """Their kernels start through Python, where other threads may run between any two instructions."""
+    if mode == "profile":
+        code = SMALL.format(device="cpu", change="with mg.profile():\n    change()")
+    else:
+        code = f"import sys; sys.path.insert(0, {str(EMULATION)!r})\n" + SMALL.format(device="cuda", change="change()")
+    assert python(code) == "False []"
+
+
+COLLECTION = """
+import gc, sys, threading, time
+import minigrad as mg
+x, log, collecting = mg.ones((64, 64)), [], threading.Event()
+
+class Garbage:
+    def __init__(self):
+        self.me = self
+
+    def __del__(self):
+        {finalizer}
+
+"""
+
+
+# Before Python 3.12 the collector may run within an operation; later it runs between two instructions of Python.
+WITHIN = sys.version_info < (3, 12)
+
+
+def test_set_in_a_finalizer():
+    """An operation cannot go on with another tensor, and cannot be waited for in its own thread."""
+    code = COLLECTION.format(finalizer="x.set_(mg.ones(()))") + "Garbage(); gc.collect(); print(x.shape)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == ("(64, 64)" if WITHIN else "()")
+    assert ("[set_] expected no operation to be running in this thread" in done.stderr) == WITHIN
+
+
+def test_set_waits_for_the_finalizers_of_other_threads():
+    code = COLLECTION.format(finalizer="collecting.set(); time.sleep(0.5); log.append('finalized')")
+    out = python(code + """
+thread = threading.Thread(target=lambda: (id(Garbage()), gc.collect()))
+thread.start()
+collecting.wait()
+x.set_(mg.ones(()))
+log.append("set")
+thread.join()
+print(*log)
+""")  # fmt: skip
+    assert out == ("finalized set" if WITHIN else "set finalized")

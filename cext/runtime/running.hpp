@@ -4,8 +4,8 @@
 // reading: a recorded `x += 1` and `x.set_(y)` do. Two rules keep that safe:
 // - A running kernel owns the memory its arguments point to: `give_up` hands it whatever a tensor lets go of meanwhile.
 // - An operation of several kernels sees one shape throughout: code that is about to change the shape of a tensor calls
-//   `wait_for_kernels` first, and until that returns no other kernel releases the GIL. This does not cover operations
-//   that run Python between their kernels, as on a GPU or under a profile.
+//   `wait_for_kernels` first, and until that returns no other kernel releases the GIL. `wait_for_operations` of
+//   backend.pyx waits also for operations that run Python between their kernels, as on a GPU or under a profile.
 // All of this is used under the GIL, except for the wait itself.
 #pragma once
 

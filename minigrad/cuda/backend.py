@@ -164,6 +164,7 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
     # ── products ──
 
     def gemm(self, a: Tensor, b: Tensor, out: Tensor, beta: float, bias: Tensor | None) -> None:
+        a, b, out = a.detach(), b.detach(), out.detach()  # own the memory, whatever other threads do meanwhile
         m, n, k = *out.shape[-2:], a.shape[-1]
         batch = out.shape[0] if out.ndim == 3 else 1
         if out.size == 0:

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from minigrad.engine import backend
-from minigrad.engine.array import Array
 from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import EMPTY, Tensor, constant
 
@@ -168,6 +167,7 @@ def launch(
     if len(arguments) != len(expected):
         raise TypeError(f"[{name}] expected the arguments of {source(file)[1][name]}, got {len(arguments)}")
     packed: list[Any] = []
+    views: list[Tensor] = []  # keep the memory, whatever other threads do to the tensors meanwhile
     for given, (kind, parameter, wanted, strided) in zip(arguments, expected, strict=True):
         number = SCALARS.get(kind)
         if number is not None:
@@ -177,11 +177,15 @@ def launch(
         elif kind == "Extent":
             packed.append(_eight(given, 1))
         elif kind == "Tensors":
-            packed.append(_tensors(name, given, dtype, device))
+            packed.append(_tensors(name, given, dtype, device, views))
+        elif given is None:
+            packed.append(0)
         else:
-            packed.append(_address(name, parameter, given, wanted, device, strided))
+            view = _checked(name, parameter, given, wanted, device, strided)
+            views.append(view)
+            packed.append(view.data_ptr())
             if strided:
-                packed.append(_eight(given.strides, 0))
+                packed.append(_eight(view.strides, 0))
     block = min(block, -(-threads // WARP) * WARP)
     grid = blocks or min(-(-threads // block), MOST_BLOCKS)
     with cupy.cuda.Device(device):
@@ -194,8 +198,10 @@ def _eight(numbers: tuple[int, ...], fill: int) -> np.ndarray:
     return np.array((fill,) * (AXES - len(numbers)) + numbers, np.int64).view(STRUCT)
 
 
-def _tensors(kernel: str, given: tuple[list[Any], list[int], list[int]], dtype: str, device: int) -> np.ndarray:
-    """Lists of arrays as a struct, which CuPy passes by value."""
+def _tensors(
+    kernel: str, given: tuple[list[Any], list[int], list[int]], dtype: str, device: int, views: list[Tensor]
+) -> np.ndarray:
+    """Lists of arrays as a struct, which CuPy passes by value; `views` gets what keeps their memory."""
     packed = np.zeros(1, TENSORS)
     lists, sizes, chunks = given
     struct, n = packed[0], len(sizes)
@@ -203,22 +209,23 @@ def _tensors(kernel: str, given: tuple[list[Any], list[int], list[int]], dtype: 
     np.cumsum(chunks, out=struct["chunk"][1 : n + 1])
     for k, arrays in enumerate(lists):
         for i, one in enumerate(arrays or ()):
-            struct["array"][k, i] = _address(kernel, f"tensor {i} of list {k}", one, dtype, device, False)
-            if one.size != sizes[i]:
-                raise ValueError(f"[{kernel}] expected {sizes[i]} elements in tensor {i} of list {k}, got {one.size}")
+            view = _checked(kernel, f"tensor {i} of list {k}", one, dtype, device, False)
+            if view.size != sizes[i]:
+                raise ValueError(f"[{kernel}] expected {sizes[i]} elements in tensor {i} of list {k}, got {view.size}")
+            views.append(view)
+            struct["array"][k, i] = view.data_ptr()
     return packed
 
 
-def _address(kernel: str, parameter: str, given: Any, wanted: str | None, device: int, strided: bool) -> int:
-    """The address of an array, which is as declared."""
-    if given is None:
-        return 0
-    if not isinstance(given, Array):
+def _checked(kernel: str, parameter: str, given: Any, wanted: str | None, device: int, strided: bool) -> Tensor:
+    """A view of an array, which is as declared."""
+    if not isinstance(given, Tensor):
         raise TypeError(f"[{kernel}] expected {parameter} to be an array, got {type(given).__name__}")
-    if given.device != f"cuda:{device}":
-        raise ValueError(f"[{kernel}] expected {parameter} on cuda:{device}, got {given.device}")
-    if wanted is not None and given.dtype.name != wanted:
-        raise TypeError(f"[{kernel}] expected {parameter} to be {wanted}, got {given.dtype}")
-    if not strided and not given.is_contiguous():
-        raise ValueError(f"[{kernel}] expected {parameter} to be contiguous, got strides {given.strides}")
-    return int(given.data_ptr())
+    view = Tensor.detach(given)
+    if view.device != f"cuda:{device}":
+        raise ValueError(f"[{kernel}] expected {parameter} on cuda:{device}, got {view.device}")
+    if wanted is not None and view.dtype.name != wanted:
+        raise TypeError(f"[{kernel}] expected {parameter} to be {wanted}, got {view.dtype}")
+    if not strided and not view.is_contiguous():
+        raise ValueError(f"[{kernel}] expected {parameter} to be contiguous, got strides {view.strides}")
+    return view

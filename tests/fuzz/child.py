@@ -183,6 +183,10 @@ class Runner:
             self.entered |= ".__enter__(" in line  # a mode may stay on
             self.circular |= re.search(r"create_graph|backward\(.*True", line) is not None  # a documented circle
             self.step(line, variables)
+            if ".grad = " in line:  # of a gradient with a history: the same circle
+                self.circular |= any(
+                    isinstance(x, mg.Tensor) and x.grad is not None and not x.grad.is_leaf for x in variables.values()
+                )
         variables.clear()
         del variables
         self.journal.write(line="pass  # the end of the program: everything is dropped")
