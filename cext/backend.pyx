@@ -182,7 +182,6 @@ cdef int wait_for_operations(str op, bint may_be_inside) except -1:
         time.sleep(1e-4)
 
 
-
 @cython.binding(False)
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
