@@ -221,6 +221,9 @@ cdef class Node:
         cdef int i
         if inputs > 3:
             self.slots = <Slot*>PyMem_Malloc(inputs * sizeof(Slot))
+            if self.slots == NULL:
+                self.slots = self.few
+                raise MemoryError(f"[tape] no memory for a node of {inputs} inputs")
         for i in range(inputs):
             self.slots[i].edge = self.slots[i].value = NULL
         self.inputs = inputs

@@ -186,10 +186,11 @@ def _entries(file: BinaryIO) -> tuple[dict[str, _Entry], dict[str, str]]:
     header = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
     if not isinstance(header, dict):
         raise ValueError("the header is no JSON object")
-    stored = header.pop("__metadata__", None) or {}
+    stored = header.pop("__metadata__", None)
+    stored = {} if stored is None else stored
     texts = [*stored, *stored.values()] if isinstance(stored, dict) else [stored]
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"the metadata are no texts: {stored!r:.200}")
+        raise ValueError(f"expected metadata of strings, got {stored!r:.200}")
     for text in (*texts, *header):
         text.encode()  # JSON can spell what UTF-8 cannot
     entries = {name: _entry(name, fields) for name, fields in header.items()}

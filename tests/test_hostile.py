@@ -4,6 +4,7 @@ length, tensors that were never initialized, and sizes that overflow: each ends 
 What goes wrong here kills the process, so the cases of one test run in a child, which names each before it begins.
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -422,6 +423,13 @@ def test_sequences_of_another_length():
 def test_endless_shape():
     """A shape is read no further than there may be axes."""
     refuses(ValueError, "zeros", ["8", "9"], mg.zeros, iter(lambda: 1, 2))
+    refuses(ValueError, "permute_dims", "2 axes", mg.permute_dims, mg.ones((2, 3)), itertools.repeat(1))
+    refuses(ValueError, "split", "65536 pieces", mg.split, mg.ones(3), itertools.repeat(1))
+
+
+def test_numbers_beyond_64_bits():
+    refuses(ValueError, "conv2d", str(2**63), F.conv2d, mg.ones((1, 1, 3, 3)), mg.ones((1, 1, 2, 2)), groups=2**63)
+    refuses(ValueError, "concat", str(2**63), mg.concat, [mg.ones((2**62, 0))] * 2)
 
 
 # ── the engine's own functions, and objects that were never initialized ───────────────────────────

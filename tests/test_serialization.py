@@ -424,7 +424,7 @@ def test_what_the_library_refuses_is_refused(tmp_path_factory, data):
     {"x": {"dtype": "F32", "shape": "1", "data_offsets": [0, 4]}}, {"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4, 4]}},
     {"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], "more": 3}}, {"x": {"dtype": 3, "shape": [1], "data_offsets": [0, 4]}},
     {"x": {"dtype": "f32", "shape": [1], "data_offsets": [0, 4]}}, {"x": {"dtype": "F32", "shape": [2**64], "data_offsets": [0, 4]}},
-    {"x": {"dtype": "F32", "shape": [2**62, 4, 1], "data_offsets": [0, 4]}}, {"x": None}, {"x": []}, {"__metadata__": []},
+    {"x": {"dtype": "F32", "shape": [2**62, 4, 1], "data_offsets": [0, 4]}}, {"x": None}, {"x": []}, {"__metadata__": []}, {"__metadata__": 0},
     {"x": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}, "y": {"dtype": "BOOL", "shape": [2], "data_offsets": [1, 3]}, "z": {"dtype": "BOOL", "shape": [1], "data_offsets": [3, 4]}},
     {"x": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}, "y": {"dtype": "BOOL", "shape": [1], "data_offsets": [3, 4]}},
     {"x": {"dtype": "BOOL", "shape": [2], "data_offsets": [2, 4]}}, {"x": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}},

@@ -130,7 +130,10 @@ cpdef Array conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups
     tensor([[[1., 2.],
              [3., 6.]]])
     """
-    cdef int64_t parts = integer("conv2d", "groups", groups, 1)
+    groups = integer("conv2d", "groups", groups, 1)
+    if groups >= 2**31:
+        raise ValueError(f"[conv2d] expected groups < {2**31}, got {groups}")
+    cdef int64_t parts = groups
     stride, dilation = pair("conv2d", "stride", stride, 1), pair("conv2d", "dilation", dilation, 1)
     if not isinstance(padding, str):
         padding = pair("conv2d", "padding", padding, 0)

@@ -158,7 +158,9 @@ def take(x, indices, axis=None):
 def numbered(str error, indices, int64_t n):
     """Integers as int64, each from 0 to n - 1; one that is not is an IndexError that begins with `error`."""
     cdef Array i = dense(cast(<Array?>indices, INT64)), out = empty_as(i, INT64)
-    backend(i).class_labels(error, n, 0, i, None, out, None)
+    if n == 0 and i.count:
+        raise IndexError(f"{error} from 0 to -1, that is, none, got {i.count}")
+    backend(i).class_labels(error, n, 0, i, None, out, None)    # 0, the label to ignore, is in range anyway
     return out
 
 

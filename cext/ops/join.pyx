@@ -36,6 +36,8 @@ cdef Array concatenated(list parts, int axis):
         extent[i] = first.extent[i]
     for part in parts:
         bounds.append(bounds[-1] + part.extent[axis])
+    if bounds[-1] >= 2**63:     # tensors without elements may be that long
+        raise ValueError(f"[concat] expected a length below 2**63, got {bounds[-1]} on axis {axis}")
     extent[axis] = bounds[-1]
     out = empty(first.code, first.ndim_, extent, first.buffer.device)
     for i, part in enumerate(parts):
@@ -160,6 +162,7 @@ def split(x, indices_or_sections, axis=0):
     [tensor([0, 1]), tensor([2, 3, 4])]
     """
     axis = plain_axis("split", axis)
+    cdef Array a = operand("split", x)
     cdef list cuts = None
     if hasattr(indices_or_sections, "__index__"):
         sections = integer("split", "number of sections", indices_or_sections)
@@ -169,7 +172,7 @@ def split(x, indices_or_sections, axis=0):
             if not hasattr(cut, "__index__"):
                 raise TypeError(f"[split] expected integers, got {cut!r}")
             cuts.append(integer("split", "index", cut))
-    cdef Array a = operand("split", x)
+            check_pieces("split", a, len(cuts) + 1)     # here, as an iterator may have no end
     cdef int k = one_axis("split", axis, a.ndim_)
     cdef int64_t n = a.extent[k]
     if cuts is None:

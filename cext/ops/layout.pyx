@@ -2,6 +2,8 @@
 
 Their gradients are each other: the adjoint of a slice is a placement into zeros, that of a broadcast is a sum.
 """
+import itertools
+
 from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, parse_shape, product, shape_of, view
 from minigrad.engine.backend cimport SUM, backend
 from minigrad.engine.dtype cimport BOOL, INT32, INT64, code_of, is_float, itemsize
@@ -174,7 +176,11 @@ cpdef Array permute_dims(x, axes):
     (4, 2, 3)
     """
     cdef Array a = operand("permute_dims", x)
-    axes = plain_axis("permute_dims", tuple(axes) if hasattr(axes, "__iter__") else (axes,))
+    if hasattr(axes, "__iter__"):
+        axes = tuple(itertools.islice(axes, MAX_NDIM + 1))      # an iterator may have no end
+    else:
+        axes = (axes,)
+    axes = plain_axis("permute_dims", axes)
     order = [one_axis("permute_dims", k, a.ndim_) for k in axes]
     if len(order) != a.ndim_ or len(set(order)) != a.ndim_:
         raise ValueError(f"[permute_dims] expected each of {a.ndim_} axes once, got {axes}")

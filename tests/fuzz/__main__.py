@@ -21,7 +21,7 @@ from fuzz.lines import called, depended_upon
 
 HERE = Path(__file__).parent
 BATCH = 60  # programs of a process
-HANG = 20  # seconds without progress
+HANG = 60  # seconds without progress: a busy machine is slow
 SHRINKING = 60  # seconds for a finding
 
 

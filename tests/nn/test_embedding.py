@@ -90,3 +90,11 @@ def test_from_pretrained(freeze):
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("index", [0, 1, -1])
+def test_a_table_without_rows(index, device):
+    table = mg.zeros((0, 3), device=device)
+    indices = mg.full(2, index, dtype="int64", device=device)
+    refuses(IndexError, "embedding", "from 0 to -1, that is, none, got 2", F.embedding, indices, table)
+    assert F.embedding(indices[:0], table).shape == (0, 3)
