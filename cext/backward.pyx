@@ -19,8 +19,8 @@ from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.ops.arguments cimport kind_of
 from minigrad.engine.tape cimport (
-    Node, accumulate, add, bury, gradient_node, identity_backward, owned, recording, saved_shapes, set_recording, track,
-    track_many, watcher,
+    Node, accumulate, add, bury, function_op, gradient_node, identity_op, owned, recording, saved_shapes,
+    set_recording, track, track_many, watcher,
 )
 from minigrad.engine.tape import GradientError
 
@@ -97,10 +97,10 @@ cdef class Walk:
             stack.pop_back()
             if node.sequence <= floor:
                 continue
-            if node.freed and node.run == accumulate:
+            if node.freed and node.op.run == accumulate:
                 refuse_leaf(node)
             if node.freed:
-                raise GradientError(f"[{node.op.decode()}] the tape from here on was freed by an earlier backward: "
+                raise GradientError(f"[{node.op.name}] the tape from here on was freed by an earlier backward: "
                                     f"pass retain_graph=True to that one{node.place()}")
             for i in range(node.inputs):
                 if node.slots[i].edge != NULL and not self.visit(<Node>node.slots[i].edge, stack):
@@ -155,7 +155,7 @@ cdef class Walk:
                 g = run_hooks(node, g, g is not None and Py_REFCNT(<PyObject*>g) == 1)
             watching = watcher() if node.marked else None
             if watching is not None:
-                watching.entered(node.sequence, node.op.decode(), (g,) if node.outputs == 1 else tuple(node.pendings))
+                watching.entered(node.sequence, node.op.name, (g,) if node.outputs == 1 else tuple(node.pendings))
             node.exclusive = g is not None and Py_REFCNT(<PyObject*>g) == 1
             if node.marked and (g is not None or node.outputs > 1):
                 self.deliver(node, g, found, targets, wanted)
@@ -182,7 +182,7 @@ cdef class Walk:
     cdef int deliver(self, Node node, Array g, list found, list targets, dict wanted) except -1:
         """Hand the node's complete gradient to the targets that wait for it, or to its leaf."""
         if wanted is None:
-            if node.run != accumulate:
+            if node.op.run != accumulate:
                 return 0
             if node.freed:
                 refuse_leaf(node)       # a hook of this very pass did it
@@ -196,9 +196,9 @@ cdef class Walk:
 
     cdef int run_node(self, Node node, Array g) except -1:
         if node.current_versions() != node.versions:
-            raise GradientError(f"[{node.op.decode()}] a tensor saved for backward was written in place since: saved "
+            raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place since: saved "
                                 f"shapes {saved_shapes(node)}{node.place()}")
-        return node.run(node, g)
+        return node.op.run(node, g)
 
 
 cdef int refuse_leaf(Node node) except -1:
@@ -234,8 +234,8 @@ cdef int wait_for(Node node) except -1:
             owner = None if wanted is None else walkers.get(wanted.walk)
         if owner is not None:
             raise GradientError(f"[backward] two passes would wait for each other for ever: this one needs "
-                                f"[{node.op.decode()}]{node.place()}, which a pass of another thread holds, and that "
-                                f"thread waits for [{wanted.op.decode()}]{wanted.place()}, which a pass of this thread "
+                                f"[{node.op.name}]{node.place()}, which a pass of another thread holds, and that "
+                                f"thread waits for [{wanted.op.name}]{wanted.place()}, which a pass of this thread "
                                 f"holds; run passes over a tape that threads share outside of hooks and of "
                                 f"Function.backward")
         if holder is not None:
@@ -313,7 +313,7 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
         x = inputs[i]
         if x is not None:
             a = alias(<Array>x)
-            track(a, b"identity", identity_backward, 0, <Array>x)
+            track(identity_op, a, <Array>x)
             if a.needs_grad:        # also where `node` does not need it: the walk must end here
                 targets.append(a)
                 places.append(i)
@@ -385,12 +385,12 @@ cdef int function_backward(Node node, Array g) except -1:
     function = node.extra[0]
     cdef list gradients = function(node, node.pendings if node.outputs > 1 else [g])
     if len(gradients) != node.inputs:
-        raise GradientError(f"[{node.op.decode()}] backward: expected {node.inputs} gradients, one for each tensor "
+        raise GradientError(f"[{node.op.name}] backward: expected {node.inputs} gradients, one for each tensor "
                             f"input, got {len(gradients)}")
     for i, grad in enumerate(gradients):
         if grad is None or not node.needs(i):
             continue
-        check_gradient(node.op.decode(), <Node>node.slots[i].edge, grad, node.slots[i].output)
+        check_gradient(node.op.name, <Node>node.slots[i].edge, grad, node.slots[i].output)
         node.send(i, <Array>grad)
     return 0
 
@@ -408,7 +408,7 @@ cdef int check_gradient(str op, Node to, object grad, int output) except -1:
     return 0
 
 
-cdef dict function_names = {}
+cdef dict functions = {}    # name -> Op
 
 
 def record_function(str name, list inputs, list outputs, function, tuple saved):
@@ -419,8 +419,9 @@ def record_function(str name, list inputs, list outputs, function, tuple saved):
     for x in inputs + outputs:
         if not isinstance(x, Array):
             raise TypeError(f"[{name}] expected tensors, got {kind_of(x)}")
-    encoded = function_names.setdefault(name, name.encode())
-    track_many(outputs, <const char*>encoded, function_backward, inputs, [], (function, *saved))
+    if name not in functions:
+        functions[name] = function_op(name, function_backward)
+    track_many(functions[name], outputs, inputs, [], (function, *saved))
 
 
 def attach(Array saved, Node node, int output):

@@ -80,7 +80,8 @@ def entries(Array x):
         node = entry
         scope, calls = path_of(node.scope, paths, names)
         rows.append({
-            "index": k, "op": node.op.decode(), "function": node.run == function_backward,
+            "index": k, "op": node.op.name, "function": node.op.run == function_backward,
+            "equation": node.op.forward, "derivative": node.op.backward,
             "inputs": [numbers[(<Node>node.slots[i].edge).sequence] if node.slots[i].edge != NULL else None
                        for i in range(node.inputs)],
             "outputs": [node.slots[i].output if node.slots[i].edge != NULL else None for i in range(node.inputs)],
@@ -100,6 +101,11 @@ def contents(Array x):
         node = entry
         found[node.sequence] = (<Array>node.leaf if node.leaf != NULL else None, saved_arrays(node))
     return found
+
+
+def operations(Array x):
+    """The record of each operation behind x: sequence number -> Op."""
+    return {(<Node>entry).sequence: (<Node>entry).op for entry in behind(x)}
 
 
 def options(Array x):

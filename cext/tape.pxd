@@ -5,7 +5,7 @@ from minigrad.engine.array cimport MAX_NDIM, Array
 
 # Sends the gradient of each input that needs one: node.send(i, ...) for node.needs(i).
 ctypedef int (*Backward)(Node node, Array g) except -1
-# The gradient of the sum of two gradients is both of them; ops/elementwise.pyx lends its `add`.
+# The gradient of the sum of two gradients is both of them; ops/arithmetic.pyx lends its `add`.
 ctypedef Array (*Adder)(Array, Array)
 
 cdef struct Slot:
@@ -13,13 +13,30 @@ cdef struct Slot:
     PyObject* value     # the input itself, where backward needs it
     int output          # which output of that node it was
 
-cdef class Node:
+cdef class Op:
+    cdef readonly str name
+    cdef readonly tuple inputs, outputs
+    cdef readonly str forward, backward, source
     cdef Backward run
-    cdef const char* op
+    cdef Backward composition       # what `run` leaves a recorded pass to, see ops/functions.fused
+    cdef int fused
+    cdef int[3] reads               # of each input: bit i where its gradient reads input i, OUTPUT where it reads y
+
+cdef enum:
+    OUTPUT = 8
+
+cdef Op operation(str name, Backward run, str forward, str backward, str reads=*, str inputs=*, str source=*,
+                  str outputs=*)
+
+cdef Op function_op(str name, Backward run)
+
+cdef class Node:
+    cdef Op op
     cdef int64_t sequence
     cdef int inputs, outputs
     cdef Slot* slots
     cdef Slot[3] few                # the slots of a node with three inputs or fewer
+    cdef Array kept                 # the output, where backward needs it: without its node, which would be a cycle
     cdef object extra               # whatever else backward needs
     cdef int64_t versions           # the sum of the versions of all saved tensors
     cdef bint freed, marked
@@ -47,20 +64,19 @@ cdef class Node:
     cdef Array gathered(self, int i)
     cdef bint can_accumulate(self, int i) noexcept
     cdef Array accumulator(self, int i)
-    cdef Array saved_output(self, Array output)
+    cdef Array output(self)
 
 cdef bint recording() noexcept
 cpdef bint set_recording(bint on) noexcept
 cpdef bint set_where(bint on) noexcept
 cpdef bint set_anomaly(bint on) noexcept
 cdef bint wanted(Array x) noexcept
-cdef Node passed(const char* op)
 cdef int unrecorded(str op) except -1
-cdef Node track(Array out, const char* op, Backward run, int save, Array a, Array b=*, Array c=*, object extra=*)
-cdef Node track_many(list outs, const char* op, Backward run, list inputs, list saved, object extra=*)
+cdef Node track(Op op, Array out, Array a, Array b=*, Array c=*, object extra=*)
+cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=*)
 cdef Node gradient_node(Array x)
 cdef int accumulate(Node node, Array g) except -1
-cdef int identity_backward(Node node, Array g) except -1
+cdef Op copy_op, identity_op
 cdef Array owned(Array g, bint exclusive)
 cdef Array add(Array a, Array b)
 cdef list saved_arrays(Node node)

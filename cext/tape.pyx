@@ -147,6 +147,72 @@ def leave(before):
     mg_scope = held(before)
 
 
+# ── operations ────────────────────────────────────────────────────────────────────────────────────
+
+@cython.final
+@cython.no_gc
+cdef class Op:
+    """An operation: what it computes, and how its derivative is computed. Made by `operation`."""
+
+    def __repr__(self):
+        return f"<operation {self.name}({', '.join(self.inputs)})>"
+
+
+cdef list known = []
+
+
+cdef Op operation(str name, Backward run, str forward, str backward, str reads="", str inputs="x", str source="",
+                  str outputs="y"):
+    """The record of an operation, which stands above the function `run` that computes the derivative.
+
+    g is the gradient of the output y, dx the gradient of the input x; a product without a sign is element by element,
+    and a capital letter is a matrix.
+
+    Parameters
+    ----------
+    name : str
+        On the tape, in errors and in a profile.
+    run : Backward
+        Sends the gradient of each input that needs one.
+    forward, backward : str
+        The equation and the derivative, in lines of text.
+    reads : str
+        What the gradient of each input reads: names of inputs, or of the output, which the tape saves. "b, a" says that
+        the gradient of the first input reads b, and that of the second a.
+    inputs : str
+        Their names; of any number of equal ones the name of one with an ellipsis.
+    source : str
+        Authors and year of the paper that the equation comes from.
+    outputs : str
+        Their names.
+    """
+    cdef Op op = described(name, run, forward, backward, inputs, outputs, source)
+    places = {name: 1 << i for i, name in enumerate(op.inputs)}
+    for i, names in enumerate(reads.split(",") if reads else []):
+        for word in names.split():
+            op.reads[i] |= <int>(OUTPUT if word in op.outputs else places[word])
+    known.append(op)
+    return op
+
+
+cdef Op described(str name, Backward run, str forward, str backward, str inputs, str outputs, str source):
+    cdef Op op = Op.__new__(Op)
+    op.name, op.run, op.forward, op.backward, op.source = name, run, forward, backward, source
+    op.inputs, op.outputs = tuple([i.strip() for i in inputs.split(",") if i]), tuple(outputs.split(", "))
+    return op
+
+
+cdef Op function_op(str name, Backward run):
+    """The record of an operation that is written in Python by the user."""
+    return described(name, run, f"{name}.forward, written in Python", f"{name}.backward, written in Python", "x…", "y…",
+                     "")
+
+
+def operations():
+    """list of Op: all operations that the tape may hold, except for the user's own."""
+    return list(known)
+
+
 # ── nodes ─────────────────────────────────────────────────────────────────────────────────────────
 
 ctypedef PyObject* Reference
@@ -199,7 +265,7 @@ cdef class Node:
         bury()
 
     cdef void drop(self) noexcept:
-        """Give up edges, saved values and `extra`."""
+        """Give up edges and all that is saved."""
         cdef int i
         for i in range(self.inputs):
             if self.slots[i].edge != NULL:
@@ -211,6 +277,10 @@ cdef class Node:
         if self.slots != self.few:
             PyMem_Free(self.slots)
             self.slots = self.few
+        if self.kept is not None:
+            Py_INCREF(self.kept)
+            graveyard.push_back(<PyObject*>self.kept)
+            self.kept = None
         if self.extra is not None:
             Py_INCREF(self.extra)
             graveyard.push_back(<PyObject*>self.extra)
@@ -248,6 +318,8 @@ cdef class Node:
     cdef int64_t current_versions(self):
         cdef int64_t total = versions_of(self.extra)
         cdef int i
+        if self.kept is not None:
+            total += version(self.kept)
         for i in range(self.inputs):
             if self.slots[i].value != NULL:
                 total += version(<Array>self.slots[i].value)
@@ -269,12 +341,12 @@ cdef class Node:
             return None
         return <Array>self.slots[i].value
 
-    cdef Array saved_output(self, Array output):
-        """An output kept in `extra` (without its node, which would be a cycle), attached to the tape again."""
+    cdef Array output(self):
+        """The output, saved when the operation ran; on the tape where the backward pass itself is recorded."""
         if not mg_recording:
-            return output
-        cdef Array attached = alias(output)
-        attached.node, attached.needs_grad, attached.output = self, True, output.output
+            return self.kept
+        cdef Array attached = alias(self.kept)
+        attached.node, attached.needs_grad = self, True
         return attached
 
     cdef int send(self, int i, Array g) except -1:
@@ -283,7 +355,7 @@ cdef class Node:
             return 0
         cdef Node to = <Node>self.slots[i].edge
         if mg_anomaly and not all_finite(g):
-            raise GradientError(f"[{self.op.decode()}] backward gave a gradient with NaN or infinity for input {i} "
+            raise GradientError(f"[{self.op.name}] backward gave a gradient with NaN or infinity for input {i} "
                                 f"of shape {shape_of(g)}{self.place()}")
         cdef int k = self.slots[i].output
         if to.outputs > 1:
@@ -358,6 +430,8 @@ cdef bint all_finite(Array x):
 
 cdef list saved_arrays(Node node):
     cdef list found = [<Array>node.slots[i].value for i in range(node.inputs) if node.slots[i].value != NULL]
+    if node.kept is not None:
+        found.append(node.kept)
     extra = node.extra if type(node.extra) is tuple else (node.extra,)
     return found + [x for x in extra if isinstance(x, Array)]
 
@@ -379,12 +453,12 @@ cdef str source_line():
     return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-cdef inline Node new_node(Array out, const char* op, Backward run, int outputs):
+cdef inline Node new_node(Op op, Array out, int outputs):
     global sequence
     cdef Node node = Node.__new__(Node)
     cdef int i
     sequence += 1
-    node.sequence, node.op, node.run, node.outputs = sequence, op, run, outputs
+    node.sequence, node.op, node.outputs = sequence, op, outputs
     node.code, node.ndim, node.device = out.code, out.ndim_, out.buffer.device
     for i in range(out.ndim_):
         node.extent[i] = out.extent[i]
@@ -397,41 +471,47 @@ cdef inline Node new_node(Array out, const char* op, Backward run, int outputs):
 
 cdef int tell(Node node, tuple outs) except -1:
     """Tell the observer what was recorded."""
-    watcher().recorded(node.sequence, node.op.decode(), outs)
+    watcher().recorded(node.sequence, node.op.name, outs)
     return 0
 
 
-cdef Node passed(const char* op):
-    """Nothing is to be recorded of an operation; the observer hears of that too."""
-    if mg_observer != NULL:
-        watcher().passed(op.decode())
-    return None
-
-
 cdef int unrecorded(str op) except -1:
-    """Nothing is ever recorded of an operation such as a comparison; the observer hears of that too."""
+    """Tell the observer of an operation of which nothing is recorded."""
     if mg_observer != NULL:
         watcher().passed(op)
     return 0
 
 
-cdef Node track(
-    Array out, const char* op, Backward run, int save, Array a, Array b=None, Array c=None, object extra=None
-):
+cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object extra=None):
     """Record that `op` made `out` from a, b and c, if any of them requires grad.
 
-    `save` has bit i set where backward reads input i; `extra` is whatever else it reads. Returns the node, or None
-    where nothing is recorded.
+    Saves what their gradients read; `extra` is whatever else backward needs. Returns the node, or None where nothing is
+    recorded.
     """
-    if not mg_recording or not (a.needs_grad or (b is not None and b.needs_grad) or (c is not None and c.needs_grad)):
-        return passed(op)
-    cdef Node node = new_node(out, op, run, 1)
+    cdef bint wanted = False
+    cdef int saved = 0
+    if mg_recording:
+        if a.needs_grad:
+            wanted, saved = True, op.reads[0]
+        if b is not None and b.needs_grad:
+            wanted = True
+            saved |= op.reads[1]
+        if c is not None and c.needs_grad:
+            wanted = True
+            saved |= op.reads[2]
+    if not wanted:
+        unrecorded(op.name)
+        return None
+    cdef Node node = new_node(op, out, 1)
     node.reserve(1 if b is None and c is None else 2 if c is None else 3)
-    node.connect(0, a, save & 1)
+    node.connect(0, a, saved & 1)
     if b is not None:
-        node.connect(1, b, save & 2)
+        node.connect(1, b, saved & 2)
     if c is not None:
-        node.connect(2, c, save & 4)
+        node.connect(2, c, saved & 4)
+    if saved & OUTPUT:
+        node.kept = alias(out)
+        node.versions += version(out)
     if extra is not None:
         node.extra = extra
         node.versions += versions_of(extra)
@@ -441,16 +521,16 @@ cdef Node track(
     return node
 
 
-cdef Node track_many(list outs, const char* op, Backward run, list inputs, list saved, object extra=None):
+cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=None):
     """`track` for any number of inputs and outputs; `saved` holds the positions of the inputs to save."""
-    if not mg_recording:
-        return passed(op)
-    cdef bint any_wanted = False
-    for x in inputs:
-        any_wanted = any_wanted or (x is not None and (<Array>x).needs_grad)
-    if not any_wanted:
-        return passed(op)
-    cdef Node node = new_node(<Array>outs[0], op, run, <int>len(outs))
+    cdef bint wanted = False
+    if mg_recording:
+        for x in inputs:
+            wanted = wanted or (x is not None and (<Array>x).needs_grad)
+    if not wanted:
+        unrecorded(op.name)
+        return None
+    cdef Node node = new_node(op, <Array>outs[0], <int>len(outs))
     cdef int i
     node.reserve(<int>len(inputs))
     for i in range(node.inputs):
@@ -469,11 +549,15 @@ cdef Node track_many(list outs, const char* op, Backward run, list inputs, list 
     return node
 
 
+cdef Op leaf_op = operation("leaf", accumulate, "x is given: a parameter, or data", "x.grad ← x.grad + g",
+                            "", "", "", "x")
+
+
 cdef Node gradient_node(Array x):
     """The node where the gradient of x arrives: its maker's, or a leaf's own."""
     cdef Node node
     if x.node is None:
-        node = new_node(x, b"leaf", accumulate, 1)
+        node = new_node(leaf_op, x, 1)
         node.leaf = <PyObject*>x
         node.scope = None                   # it belongs to no module, whoever used it first
         node.sequence = -node.sequence      # below that of every operation, also of one that is being recorded
@@ -500,7 +584,11 @@ cdef int accumulate(Node node, Array g) except -1:
     return 0
 
 
-cdef int identity_backward(Node node, Array g) except -1:
+cdef Op identity_op = operation("identity", pass_back, "y = x", "dx = g")
+cdef Op copy_op = operation("copy", pass_back, "y = x, in memory of its own", "dx = g")
+
+
+cdef int pass_back(Node node, Array g) except -1:
     return node.send(0, g)
 
 
@@ -511,7 +599,7 @@ cdef Array owned(Array g, bint exclusive):
         return g
     plain = empty(g.code, g.ndim_, g.extent, g.buffer.device)
     backend(g).copy(g, plain)
-    track(plain, b"copy", identity_backward, 0, g)
+    track(copy_op, plain, g)
     return plain
 
 
@@ -526,7 +614,7 @@ def leaf(Array x):
 
 def maker(Array x):
     """str: the operation that made x; None of a tensor that was not computed."""
-    return None if x.node is None else (<Node>x.node).op.decode()
+    return None if x.node is None else (<Node>x.node).op.name
 
 
 cdef void forget_leaf(Array x) noexcept:

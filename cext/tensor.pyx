@@ -21,7 +21,7 @@ from minigrad.engine.ops.logic cimport (
     bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, equal, greater, greater_equal, less, less_equal, not_equal,
 )
 from minigrad.engine.ops.matmul cimport matmul
-from minigrad.engine.tape cimport Node, gradient_node, retire_leaf, track
+from minigrad.engine.tape cimport Node, Op, gradient_node, operation, retire_leaf, track
 from minigrad.engine import backward, inspection, tape
 from minigrad.engine.ops import activation, arithmetic, functions, index, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
@@ -185,8 +185,9 @@ cdef class Tensor(Array):
         Returns
         -------
         minigrad.autograd.TapeTable
-            A sequence of rows with op, inputs, shape, dtype, bytes saved for backward, the modules it was recorded in
-            (name and class, outermost first) and, inside `minigrad.record_source`, the source line; prints as a table.
+            A sequence of rows with op, equation, derivative, inputs, shape, dtype, bytes saved for backward, the modules
+            it was recorded in (name and class, outermost first) and, inside `minigrad.record_source`, the source line;
+            prints as a table.
         """
         from minigrad.autograd import TapeTable
         return TapeTable(inspection.entries(self))
@@ -597,7 +598,9 @@ cdef class Tensor(Array):
     log_softmax = rows.log_softmax
 
 
-# to another device: y = x there, dx = g brought back
+cdef Op to_op = operation("to", moved_backward, "y = x, on another device", "dx = g, brought back")
+
+
 cdef int moved_backward(Node node, Array g) except -1:
     return node.send(0, moved(g, node.extra))
 
@@ -606,7 +609,7 @@ cdef Array moved(Array x, int device):
     if x.buffer.device == device:
         return x
     cdef Array out = transferred(x, device)
-    track(out, b"to", moved_backward, 0, x, None, None, x.buffer.device)
+    track(to_op, out, x, None, None, x.buffer.device)
     return out
 
 

@@ -4,12 +4,12 @@ from minigrad.engine.array cimport Array, alias, empty_as
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL
 from minigrad.engine.ops.arguments cimport float_operand, number, scalar
-from minigrad.engine.ops.arithmetic cimport add, apply_binary, apply_unary, multiply, negative, subtract
-from minigrad.engine.ops.functions cimport erf, exp, expm1, square
+from minigrad.engine.ops.arithmetic cimport add, apply_unary, multiply, negative, subtract
+from minigrad.engine.ops.functions cimport erf, exp, expm1, fused, square
 from minigrad.engine.ops.layout cimport cast, dense
 from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, minimum, where
 from minigrad.engine.ops.random cimport places
-from minigrad.engine.tape cimport Node, passed, recording, track
+from minigrad.engine.tape cimport Node, Op, operation, track
 
 from math import pi, sqrt
 
@@ -17,12 +17,12 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
     int GELU, GELU_GRAD, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD, SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD
 
 
-# relu: y = max(x, 0), dx = g where x > 0
+cdef Op relu_op = fused(RELU_GRAD, operation("relu", relu_backward, "y = max(x, 0)", "dx = g where x > 0, else 0", "y"))
+
+
 cdef int relu_backward(Node node, Array g) except -1:
-    # y > 0 exactly where x > 0: y is kept, which the next operation keeps as well
-    if not recording():
-        return node.send(0, apply_binary(RELU_GRAD, g, <Array>node.extra, g.code))
-    return node.send(0, where(less_equal(node.extra, 0), 0, g))
+    # y > 0 exactly where x > 0: y is saved, as the next operation often saves it too
+    return node.send(0, where(less_equal(node.kept, 0), 0, g))
 
 
 cpdef Array relu(x):
@@ -35,18 +35,16 @@ cpdef Array relu(x):
     tensor([0., 2.])
     """
     cdef Array a = float_operand("relu", x), out = apply_unary(RELU, a, a.code)
-    if recording() and a.needs_grad:
-        track(out, b"relu", relu_backward, 0, a, None, None, alias(out))
-    else:
-        passed(b"relu")
+    track(relu_op, out, a)
     return out
 
 
-# sigmoid: y = 1 / (1 + exp(-x)), dx = g y (1 - y)
+cdef Op sigmoid_op = fused(SIGMOID_GRAD, operation("sigmoid", sigmoid_backward, "y = σ(x) = 1 / (1 + e⁻ˣ)",
+                                                   "dx = g y (1 − y)", "y"))
+
+
 cdef int sigmoid_backward(Node node, Array g) except -1:
-    if not recording():
-        return node.send(0, apply_binary(SIGMOID_GRAD, g, <Array>node.extra, g.code))
-    cdef Array y = node.saved_output(<Array>node.extra)
+    cdef Array y = node.output()
     return node.send(0, multiply(g, multiply(y, subtract(1, y))))
 
 
@@ -60,18 +58,15 @@ cpdef Array sigmoid(x):
     tensor([0.5])
     """
     cdef Array a = float_operand("sigmoid", x), out = apply_unary(SIGMOID, a, a.code)
-    if recording() and a.needs_grad:
-        track(out, b"sigmoid", sigmoid_backward, 0, a, None, None, alias(out))
-    else:
-        passed(b"sigmoid")
+    track(sigmoid_op, out, a)
     return out
 
 
-# silu: y = x s(x), dx = g s(x) (1 + x s(-x)) with s = sigmoid
+cdef Op silu_op = fused(SILU_GRAD, operation("silu", silu_backward, "y = x σ(x)", "dx = g σ(x) (1 + x σ(−x))", "x"))
+
+
 cdef int silu_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0)
-    if not recording():
-        return node.send(0, apply_binary(SILU_GRAD, g, x, g.code))
     slope = multiply(sigmoid(x), add(multiply(x, sigmoid(negative(x))), 1))
     return node.send(0, multiply(g, slope))
 
@@ -86,15 +81,16 @@ cpdef Array silu(x):
     tensor([0.       , 0.7310586])
     """
     cdef Array a = float_operand("silu", x), out = apply_unary(SILU, a, a.code)
-    track(out, b"silu", silu_backward, 1, a)
+    track(silu_op, out, a)
     return out
 
 
-# gelu: y = x Φ(x), dx = g (Φ(x) + x φ(x)) with the standard normal Φ and φ
+cdef Op gelu_op = fused(GELU_GRAD, operation(
+    "gelu", gelu_backward, "y = x Φ(x)", "dx = g (Φ(x) + x φ(x)), with the standard normal Φ and its density φ", "x"))
+
+
 cdef int gelu_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0), phi, density
-    if not recording():
-        return node.send(0, apply_binary(GELU_GRAD, g, x, g.code))
     phi = multiply(add(erf(multiply(x, 1 / sqrt(2))), 1), 0.5)
     density = multiply(exp(multiply(square(x), -0.5)), 1 / sqrt(2 * pi))
     return node.send(0, multiply(g, add(phi, multiply(x, density))))
@@ -110,14 +106,15 @@ cpdef Array gelu(x):
     tensor([0.       , 0.8413447])
     """
     cdef Array a = float_operand("gelu", x), out = apply_unary(GELU, a, a.code)
-    track(out, b"gelu", gelu_backward, 1, a)
+    track(gelu_op, out, a)
     return out
 
 
-# softplus: y = log(1 + exp x), dx = g sigmoid x
+cdef Op softplus_op = fused(SOFTPLUS_GRAD, operation(
+    "softplus", softplus_backward, "y = ln (1 + eˣ)", "dx = g σ(x)", "x"))
+
+
 cdef int softplus_backward(Node node, Array g) except -1:
-    if not recording():
-        return node.send(0, apply_binary(SOFTPLUS_GRAD, g, node.value(0), g.code))
     return node.send(0, multiply(g, sigmoid(node.value(0))))
 
 
@@ -131,7 +128,7 @@ cpdef Array softplus(x):
     tensor([0.6931472, 1.3132617])
     """
     cdef Array a = float_operand("softplus", x), out = apply_unary(SOFTPLUS, a, a.code)
-    track(out, b"softplus", softplus_backward, 1, a)
+    track(softplus_op, out, a)
     return out
 
 
@@ -150,7 +147,10 @@ def leaky_relu(x, negative_slope=0.01):
     return multiply(a, where(greater(a, 0), one, slope))
 
 
-# elu: y = x where x > 0, else alpha (exp x - 1), dx = g where x > 0, else g alpha exp x
+cdef Op elu_op = operation("elu", elu_backward, "y = x where x > 0, else α (eˣ − 1)",
+                           "dx = g where x > 0, else g α eˣ", "x")
+
+
 cdef int elu_backward(Node node, Array g) except -1:
     x = node.value(0)
     positive = greater(x, 0)
@@ -170,7 +170,7 @@ def elu(x, alpha=1.0):
     alpha = number("elu", "alpha", alpha)
     cdef Array a = float_operand("elu", x), plain = alias(a), out
     out = where(greater(plain, 0), plain, multiply(expm1(minimum(plain, 0)), alpha))
-    track(out, b"elu", elu_backward, 1, a, None, None, alpha)
+    track(elu_op, out, a, None, None, alpha)
     return out
 
 
@@ -188,7 +188,10 @@ def hardsigmoid(x):
     return add(multiply(where(greater_equal(inner, 3), 3, inner), 1 / 6.0), 0.5)
 
 
-# ── dropout: y = x k / (1 - p), dx = g k / (1 - p), with k ~ Bernoulli(1 - p) ─────────────────────
+cdef Op dropout_op = operation("dropout", dropout_backward,
+                               "y = x k / (1 − p), with k = 1 of probability 1 − p, else 0",
+                               "dx = g k / (1 − p), with the same k")
+
 
 cdef int dropout_backward(Node node, Array g) except -1:
     keep, scale = node.extra
@@ -223,5 +226,5 @@ def dropout(x, p=0.5, bint training=True):
     seed, offset = places(plain)
     if a.count:
         backend(a).dropout(seed, offset, p, plain, out, keep)
-    track(out, b"dropout", dropout_backward, 0, a, None, None, (keep, 1 / (1 - p)))
+    track(dropout_op, out, a, None, None, (keep, 1 / (1 - p)))
     return out

@@ -1,11 +1,4 @@
 from minigrad.engine.array cimport Array
-from minigrad.engine.tape cimport Node
-
-cdef enum:      # what `track` saves
-    NOTHING = 0
-    FIRST = 1
-    SECOND = 2
-    BOTH = 3
 
 cdef Array apply_unary(int op, Array x, int code)
 cdef Array apply_binary(int op, Array a, Array b, int code)

@@ -5,12 +5,12 @@ of one shape and one dtype.
 """
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array, alias, check_same_device, empty_as, same_shape, shape_of
+from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty_as, same_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.layout cimport broadcasted, cast
-from minigrad.engine.tape cimport Node, passed, set_adder, track
+from minigrad.engine.tape cimport Node, Op, operation, set_adder, track, unrecorded
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD, DIVIDE, FLOOR_DIVIDE, MUL, NEG, RECIPROCAL, REMAINDER, SUB
@@ -99,7 +99,9 @@ cdef inline bint alike(object x, object y):
 
 # ── arithmetic ────────────────────────────────────────────────────────────────────────────────────
 
-# add: y = a + b, da = g, db = g
+cdef Op add_op = operation("add", add_backward, "y = a + b", "da = g\ndb = g", "", "a, b")
+
+
 cdef int add_backward(Node node, Array g) except -1:
     node.send(0, g)
     return node.send(1, g)
@@ -107,7 +109,7 @@ cdef int add_backward(Node node, Array g) except -1:
 
 cdef Array add_alike(Array a, Array b):
     cdef Array out = apply_binary(ADD, a, b, a.code)
-    track(out, b"add", add_backward, NOTHING, a, b)
+    track(add_op, out, a, b)
     return out
 
 
@@ -129,7 +131,9 @@ cpdef Array add(x, y):
 set_adder(add_alike)
 
 
-# subtract: y = a - b, da = g, db = -g
+cdef Op subtract_op = operation("subtract", subtract_backward, "y = a − b", "da = g\ndb = −g", "", "a, b")
+
+
 cdef int subtract_backward(Node node, Array g) except -1:
     node.send(0, g)
     if node.needs(1):
@@ -150,11 +154,13 @@ cpdef Array subtract(x, y):
     if (<Array>a).code == BOOL:
         raise TypeError("[subtract] not defined for bool: use logical_xor")
     cdef Array out = apply_binary(SUB, <Array>a, <Array>b, (<Array>a).code)
-    track(out, b"subtract", subtract_backward, NOTHING, <Array>a, <Array>b)
+    track(subtract_op, out, <Array>a, <Array>b)
     return out
 
 
-# multiply: y = a b, da = g b, db = g a
+cdef Op multiply_op = operation("multiply", multiply_backward, "y = a b", "da = g b\ndb = g a", "b, a", "a, b")
+
+
 cdef int multiply_backward(Node node, Array g) except -1:
     if node.needs(0):
         node.send(0, multiply_alike(g, node.value(1)))
@@ -165,7 +171,7 @@ cdef int multiply_backward(Node node, Array g) except -1:
 
 cdef Array multiply_alike(Array a, Array b):
     cdef Array out = apply_binary(MUL, a, b, a.code)
-    track(out, b"multiply", multiply_backward, (SECOND if a.needs_grad else 0) | (FIRST if b.needs_grad else 0), a, b)
+    track(multiply_op, out, a, b)
     return out
 
 
@@ -185,7 +191,9 @@ cpdef Array multiply(x, y):
     return multiply_alike(<Array>a, <Array>b)
 
 
-# divide: y = a / b, da = g / b, db = -g a / b²
+cdef Op divide_op = operation("divide", divide_backward, "y = a / b", "da = g / b\ndb = −g a / b²", "b, a b", "a, b")
+
+
 cdef int divide_backward(Node node, Array g) except -1:
     cdef Array share = divide(g, node.value(1))
     node.send(0, share)
@@ -205,13 +213,15 @@ cpdef Array divide(x, y):
     """
     a, b = (x, y) if alike(x, y) and is_float((<Array>x).code) else matched_floats("divide", x, y)
     cdef Array out = apply_binary(DIVIDE, <Array>a, <Array>b, (<Array>a).code)
-    track(out, b"divide", divide_backward, BOTH if (<Array>b).needs_grad else SECOND, <Array>a, <Array>b)
+    track(divide_op, out, <Array>a, <Array>b)
     return out
 
 
-# reciprocal: y = 1 / x, dx = -g y²
+cdef Op reciprocal_op = operation("reciprocal", reciprocal_backward, "y = 1 / x", "dx = −g y²", "y")
+
+
 cdef int reciprocal_backward(Node node, Array g) except -1:
-    cdef Array y = node.saved_output(<Array>node.extra)
+    cdef Array y = node.output()
     return node.send(0, negative(multiply(g, multiply(y, y))))
 
 
@@ -227,10 +237,7 @@ cpdef Array reciprocal(x):
     cdef Array a = operand("reciprocal", x)
     a = a if is_float(a.code) else cast(a, FLOAT32)
     cdef Array out = apply_unary(RECIPROCAL, a, a.code)
-    if a.needs_grad:
-        track(out, b"reciprocal", reciprocal_backward, NOTHING, a, None, None, alias(out))
-    else:
-        passed(b"reciprocal")
+    track(reciprocal_op, out, a)
     return out
 
 
@@ -247,11 +254,14 @@ cpdef Array floor_divide(x, y):
     a, b = matched("floor_divide", x, y)
     refuse_bool("floor_divide", <Array>a)
     cdef Array out = apply_binary(FLOOR_DIVIDE, <Array>a, <Array>b, (<Array>a).code)
-    passed(b"floor_divide")
+    unrecorded("floor_divide")
     return out
 
 
-# remainder: y = a - b floor(a / b), da = g, db = -g floor(a / b)
+cdef Op remainder_op = operation("remainder", remainder_backward, "y = a − b ⌊a / b⌋", "da = g\ndb = −g ⌊a / b⌋",
+                                 ", a b", "a, b")
+
+
 cdef int remainder_backward(Node node, Array g) except -1:
     node.send(0, g)
     if node.needs(1):
@@ -271,11 +281,13 @@ cpdef Array remainder(x, y):
     a, b = matched("remainder", x, y)
     refuse_bool("remainder", <Array>a)
     cdef Array out = apply_binary(REMAINDER, <Array>a, <Array>b, (<Array>a).code)
-    track(out, b"remainder", remainder_backward, BOTH if (<Array>b).needs_grad else NOTHING, <Array>a, <Array>b)
+    track(remainder_op, out, <Array>a, <Array>b)
     return out
 
 
-# negative: y = -x, dx = -g
+cdef Op negative_op = operation("negative", negative_backward, "y = −x", "dx = −g")
+
+
 cdef int negative_backward(Node node, Array g) except -1:
     return node.send(0, negative(g))
 
@@ -292,7 +304,7 @@ cpdef Array negative(x):
     cdef Array a = operand("negative", x), out
     refuse_bool("negative", a)
     out = apply_unary(NEG, a, a.code)
-    track(out, b"negative", negative_backward, NOTHING, a)
+    track(negative_op, out, a)
     return out
 
 

@@ -12,13 +12,9 @@ from minigrad.engine.ops.layout cimport cast, dense, reshape_to
 from minigrad.engine.ops.norm cimport (
     all_but_channels, differentiate, parameter, plain, room, row_length, scaled, send_all, standard,
 )
-from minigrad.engine.tape cimport Node, recording, track, track_many
+from minigrad.engine.ops.norm import NORMALIZED
+from minigrad.engine.tape cimport Node, Op, operation, recording, track, track_many
 
-
-# batch_norm (Ioffe, Szegedy 2015, algorithm 1), over the n elements of each channel in the whole batch:
-#   μ = sum x / n,  σ² = sum (x - μ)² / n,  r = 1 / √(σ² + ε),  x̂ = (x - μ) r,  y = γ x̂ + β
-#   dγ = sum g x̂,  dβ = sum g,  dx = γ r (g - dβ / n - x̂ dγ / n)
-# and where μ and σ² are given: dx = γ r g,  dμ = -γ r dβ,  dσ² = -γ r² dγ / 2
 
 cdef Array per_channel(Array v, Array x):
     """v of shape (C,) so that it meets the channels of x."""
@@ -36,6 +32,12 @@ cdef Array eval_composition(Array x, Array mean, Array var, Array weight, double
     return scaled(y, per_channel(weight, x), None)
 
 
+cdef Op batch_norm_op = operation("batch_norm", train_backward,
+                                  "over the n elements of each channel in the batch:\n" + NORMALIZED,
+                                  "dγ = Σ g x̂\ndβ = Σ g\ndx = γ r (g − dβ / n − x̂ dγ / n)",
+                                  "x γ, x γ, x γ", "x, γ, β", "Ioffe and Szegedy (2015), algorithm 1")
+
+
 cdef int train_backward(Node node, Array g) except -1:
     statistics, eps = node.extra
     cdef Array x = node.value(0), weight = node.value(1), dx, dweight, dbias
@@ -46,6 +48,15 @@ cdef int train_backward(Node node, Array g) except -1:
     backend(x).batch_norm_backward(x.extent[0], x.extent[1], row_length(x, x.ndim_ - 2), False, dense(x), plain(weight),
                                    statistics, dense(g), dx, dweight, dbias)
     return send_all(node, (dx, dweight, dbias))
+
+
+cdef Op given_statistics(str name):
+    return operation(name, eval_backward, "with μ and σ² given:\nr = 1 / √(σ² + ε)\nx̂ = (x − μ) r\ny = γ x̂ + β",
+                     "dx = γ r g\ndγ = Σ g x̂\ndβ = Σ g\ndμ = −γ r dβ\ndσ² = −γ r² dγ / 2", "", "x, μ, σ², γ, β",
+                     "Ioffe and Szegedy (2015), algorithm 2")
+
+
+cdef Op batch_norm_eval_op = given_statistics("batch_norm"), instance_norm_eval_op = given_statistics("instance_norm")
 
 
 cdef int eval_backward(Node node, Array g) except -1:
@@ -141,7 +152,7 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     else:   # of no values: as if all of them were 0
         for none in (mean, var, statistics):
             backend(a).fill(none, 0.0)
-    track(out, b"batch_norm", train_backward, 3, a, gamma, beta, (statistics, eps))
+    track(batch_norm_op, out, a, gamma, beta, (statistics, eps))
     return out, mean, var
 
 
@@ -190,6 +201,6 @@ def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5, op="batch_no
     out = empty_as(a, a.code)
     backend(a).batch_norm_eval(a.extent[0], channels, row_length(a, a.ndim_ - 2), dense(a), plain(gamma), plain(beta),
                                dense(middle), dense(spread), eps, out, statistics)
-    track_many([out], b"instance_norm" if op == "instance_norm" else b"batch_norm", eval_backward,
+    track_many(instance_norm_eval_op if op == "instance_norm" else batch_norm_eval_op, [out],
                [a, middle, spread, gamma, beta], [0, 1, 2, 3], (statistics, eps))
     return out

@@ -5,14 +5,20 @@ from minigrad.engine.array cimport Array, empty, parse_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.ops.arguments cimport float_operand, integer, layer_bias, operand, optional, pair
 from minigrad.engine.ops.layout cimport dense, expand_dims, squeeze, summed
-from minigrad.engine.tape cimport Node, recording, track
+from minigrad.engine.tape cimport Node, Op, operation, recording, track
 
 
-# conv2d: y = x ⋆ w + b, with stride s, padding p, dilation d
-#   y[n, o, i, j] = b[o] + sum over c, k, l of w[o, c, k, l] x[n, c, i s - p + k d, j s - p + l d]
 # <g, x ⋆ w> is linear in x, in w and in g. Its derivatives are dx(g, w) and dw(x, g); theirs, with cotangents v and u,
 #   <v, dx(g, w)> = <g, v ⋆ w>,  <u, dw(x, g)> = <g, x ⋆ u>
-# are of the same three kinds: none needs a composition, at any order. db = sum of g over n, i, j
+# are of the same three kinds: none needs a composition, at any order.
+
+cdef Op conv2d_op = operation("conv2d", convolved_backward,
+                              "y = x ⋆ w + b, with stride s, padding p, dilation d\n"
+                              "y[n, o, i, j] = b[o] + Σ_ckl w[o, c, k, l] x[n, c, i s − p + k d, j s − p + l d]",
+                              "dx: each g[n, o, i, j] sends w[o, c, k, l] g to the x it was made of\n"
+                              "dw: each g[n, o, i, j] sends x g to the w it was made with\n"
+                              "db = Σ g over n, i, j", "w, x", "x, w, b")
+
 
 cdef int convolved_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0), weight = node.value(1), dbias = None, dweight
@@ -46,9 +52,14 @@ cdef Array convolved(Array x, Array weight, Array bias, tuple at, tuple size):
     cdef Array out = unfilled(x, (x.extent[0], weight.extent[0]) + size)
     if out.count:
         backend(x).conv2d(dense(x), dense(weight), None if bias is None else dense(bias), at, out)
-    track(out, b"conv2d", convolved_backward, (2 if x.needs_grad else 0) | (1 if weight.needs_grad else 0), x, weight,
-          bias, (at, shape_of(x), shape_of(weight)))
+    track(conv2d_op, out, x, weight, bias, (at, shape_of(x), shape_of(weight)))
     return out
+
+
+cdef Op data_gradient_op = operation("conv2d_backward_data", data_gradient_backward,
+                                     "y = dx(g, w), the gradient of x in x ⋆ w\n"
+                                     "⟨y, v⟩ = ⟨g, v ⋆ w⟩ for every v",
+                                     "with the gradient v of y:\ndg = v ⋆ w\ndw = dw(v, g)", "w, g", "g, w")
 
 
 cdef int data_gradient_backward(Node node, Array v) except -1:
@@ -64,10 +75,14 @@ cdef Array data_gradient(Array g, Array weight, tuple at, tuple shape):
     cdef Array out = unfilled(g, shape)
     if out.count:
         backend(g).conv2d_backward_data(dense(g), dense(weight), at, out)
-    track(out, b"conv2d_backward_data", data_gradient_backward,
-          (2 if g.needs_grad else 0) | (1 if weight.needs_grad else 0), g, weight, None,
-          (at, shape_of(g)[2:], shape_of(weight)))
+    track(data_gradient_op, out, g, weight, None, (at, shape_of(g)[2:], shape_of(weight)))
     return out
+
+
+cdef Op weight_gradient_op = operation("conv2d_backward_weight", weight_gradient_backward,
+                                       "y = dw(x, g), the gradient of w in x ⋆ w\n"
+                                       "⟨y, u⟩ = ⟨g, x ⋆ u⟩ for every u",
+                                       "with the gradient u of y:\ndx = dx(g, u)\ndg = x ⋆ u", "g, x", "x, g")
 
 
 cdef int weight_gradient_backward(Node node, Array u) except -1:
@@ -83,8 +98,7 @@ cdef Array weight_gradient(Array x, Array g, tuple at, tuple shape):
     cdef Array out = unfilled(g, shape)
     if out.count:
         backend(g).conv2d_backward_weight(dense(x), dense(g), at, out, None)
-    track(out, b"conv2d_backward_weight", weight_gradient_backward,
-          (2 if x.needs_grad else 0) | (1 if g.needs_grad else 0), x, g, None, (at, shape_of(x), shape_of(g)[2:]))
+    track(weight_gradient_op, out, x, g, None, (at, shape_of(x), shape_of(g)[2:]))
     return out
 
 

@@ -1,12 +1,8 @@
 from minigrad.engine.array cimport Array
-from minigrad.engine.tape cimport Backward, Node
+from minigrad.engine.tape cimport Op
 
-cdef enum:      # what a derivative reads
-    INPUT
-    OUTPUT
-
-cdef Array function(int op, const char* name, object x, Backward backward, int reads)
-cdef Array result(Node node)
+cdef Array function(Op op, int number, object x)
+cdef Op fused(int number, Op op)
 
 cpdef Array exp(x)
 cpdef Array expm1(x)

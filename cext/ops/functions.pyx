@@ -10,7 +10,7 @@ from minigrad.engine.ops.arithmetic cimport (
 from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.ops.logic cimport equal, greater_equal, logical_and, where
-from minigrad.engine.tape cimport Backward, Node, passed, recording, track
+from minigrad.engine.tape cimport OUTPUT, Node, Op, operation, recording, track, unrecorded
 
 from math import log as ln, pi, sqrt as root
 
@@ -18,31 +18,24 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ABS, CEIL, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF, ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND
     int RSQRT, SIGN, SQRT, SQUARE
 
-cdef Array function(int op, const char* name, object x, Backward backward, int reads):
-    """A differentiable function of floats; integers are converted to float32 first."""
-    # a name is decoded only where somebody reads it
+cdef Array function(Op op, int number, object x):
+    """A differentiable function of floats, by its number; integers are converted to float32 first."""
     cdef bint plain = isinstance(x, Array) and (<Array>x).buffer != NOWHERE
-    cdef Array a = <Array>x if plain else operand(name.decode(), x)
+    cdef Array a = <Array>x if plain else operand(op.name, x)
     if not is_float(a.code):
         a = cast(a, FLOAT32)
-    cdef Array out = apply_unary(op, a, a.code)
-    if recording() and a.needs_grad:
-        if reads == INPUT:
-            track(out, name, backward, 1, a)
-        else:
-            track(out, name, backward, 0, a, None, None, alias(out))
-    else:
-        passed(name)
+    cdef Array out = apply_unary(number, a, a.code)
+    track(op, out, a)
     return out
 
 
-cdef Array step_function(int op, const char* name, object x):
+cdef Array step_function(Op op, int number, object x):
     """A function whose derivative is 0 wherever it has one; integers pass unchanged."""
-    cdef Array a = operand(name.decode(), x)
+    cdef Array a = operand(op.name, x)
     if not is_float(a.code):
         return a
-    cdef Array out = apply_unary(op, a, a.code)
-    track(out, name, no_gradient, 0, a)
+    cdef Array out = apply_unary(number, a, a.code)
+    track(op, out, a)
     return out
 
 
@@ -50,16 +43,29 @@ cdef int no_gradient(Node node, Array g) except -1:
     return node.send(0, multiply(g, 0))
 
 
-cdef Array result(Node node):
-    """y, for derivatives that read it."""
-    return node.saved_output(<Array>node.extra)
+cdef Op fused(int number, Op op):
+    """Let the binary function `number` of g and of what the gradient reads be the derivative, in one pass.
+
+    The function that the record names is its composition: it serves a backward pass that is recorded.
+    """
+    op.fused, op.composition, op.run = number, op.run, fused_backward
+    return op
+
+
+cdef int fused_backward(Node node, Array g) except -1:
+    if recording():
+        return node.op.composition(node, g)
+    read = node.kept if node.op.reads[0] & OUTPUT else node.value(0)
+    return node.send(0, apply_binary(node.op.fused, g, <Array>read, g.code))
 
 
 # ── exponentials and logarithms ─────────────────────────────────────────────────────────────────────
 
-# exp: dx = g y
+cdef Op exp_op = operation("exp", exp_backward, "y = eˣ", "dx = g y", "y")
+
+
 cdef int exp_backward(Node node, Array g) except -1:
-    return node.send(0, multiply(g, result(node)))
+    return node.send(0, multiply(g, node.output()))
 
 
 cpdef Array exp(x):
@@ -71,12 +77,14 @@ cpdef Array exp(x):
     >>> mg.exp(mg.tensor([0.0, 1.0]))
     tensor([1.       , 2.7182817])
     """
-    return function(EXP, b"exp", x, exp_backward, OUTPUT)
+    return function(exp_op, EXP, x)
 
 
-# expm1: dx = g (y + 1)
+cdef Op expm1_op = operation("expm1", expm1_backward, "y = eˣ − 1", "dx = g (y + 1)", "y")
+
+
 cdef int expm1_backward(Node node, Array g) except -1:
-    return node.send(0, multiply(g, add(result(node), 1)))
+    return node.send(0, multiply(g, add(node.output(), 1)))
 
 
 cpdef Array expm1(x):
@@ -88,12 +96,14 @@ cpdef Array expm1(x):
     >>> mg.expm1(mg.tensor([0.0, 1e-4]))
     tensor([0.    , 0.0001])
     """
-    return function(EXPM1, b"expm1", x, expm1_backward, OUTPUT)
+    return function(expm1_op, EXPM1, x)
 
 
-# exp2: dx = g y ln 2
+cdef Op exp2_op = operation("exp2", exp2_backward, "y = 2ˣ", "dx = g y ln 2", "y")
+
+
 cdef int exp2_backward(Node node, Array g) except -1:
-    return node.send(0, multiply(g, multiply(result(node), ln(2))))
+    return node.send(0, multiply(g, multiply(node.output(), ln(2))))
 
 
 cpdef Array exp2(x):
@@ -105,10 +115,12 @@ cpdef Array exp2(x):
     >>> mg.exp2(mg.tensor([0.0, 3.0]))
     tensor([1., 8.])
     """
-    return function(EXP2, b"exp2", x, exp2_backward, OUTPUT)
+    return function(exp2_op, EXP2, x)
 
 
-# log: dx = g / x
+cdef Op log_op = operation("log", log_backward, "y = ln x", "dx = g / x", "x")
+
+
 cdef int log_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, node.value(0)))
 
@@ -122,10 +134,12 @@ cpdef Array log(x):
     >>> mg.log(mg.tensor([1.0, 10.0]))
     tensor([0.       , 2.3025851])
     """
-    return function(LOG, b"log", x, log_backward, INPUT)
+    return function(log_op, LOG, x)
 
 
-# log1p: dx = g / (1 + x)
+cdef Op log1p_op = operation("log1p", log1p_backward, "y = ln (1 + x)", "dx = g / (1 + x)", "x")
+
+
 cdef int log1p_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, add(node.value(0), 1)))
 
@@ -139,10 +153,12 @@ cpdef Array log1p(x):
     >>> mg.log1p(mg.tensor([0.0, 1e-4]))
     tensor([0.0000e+00, 9.9995e-05])
     """
-    return function(LOG1P, b"log1p", x, log1p_backward, INPUT)
+    return function(log1p_op, LOG1P, x)
 
 
-# log2: dx = g / (x ln 2)
+cdef Op log2_op = operation("log2", log2_backward, "y = log₂ x", "dx = g / (x ln 2)", "x")
+
+
 cdef int log2_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, multiply(node.value(0), ln(2))))
 
@@ -156,10 +172,12 @@ cpdef Array log2(x):
     >>> mg.log2(mg.tensor([1.0, 8.0]))
     tensor([0., 3.])
     """
-    return function(LOG2, b"log2", x, log2_backward, INPUT)
+    return function(log2_op, LOG2, x)
 
 
-# log10: dx = g / (x ln 10)
+cdef Op log10_op = operation("log10", log10_backward, "y = log₁₀ x", "dx = g / (x ln 10)", "x")
+
+
 cdef int log10_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, multiply(node.value(0), ln(10))))
 
@@ -173,14 +191,16 @@ cpdef Array log10(x):
     >>> mg.log10(mg.tensor([1.0, 1000.0]))
     tensor([0., 3.])
     """
-    return function(LOG10, b"log10", x, log10_backward, INPUT)
+    return function(log10_op, LOG10, x)
 
 
 # ── powers and roots ────────────────────────────────────────────────────────────────────────────────
 
-# sqrt: dx = g / (2 y)
+cdef Op sqrt_op = operation("sqrt", sqrt_backward, "y = √x", "dx = g / (2 y)", "y")
+
+
 cdef int sqrt_backward(Node node, Array g) except -1:
-    return node.send(0, divide(g, multiply(result(node), 2)))
+    return node.send(0, divide(g, multiply(node.output(), 2)))
 
 
 cpdef Array sqrt(x):
@@ -192,12 +212,14 @@ cpdef Array sqrt(x):
     >>> mg.sqrt(mg.tensor([4.0, 9.0]))
     tensor([2., 3.])
     """
-    return function(SQRT, b"sqrt", x, sqrt_backward, OUTPUT)
+    return function(sqrt_op, SQRT, x)
 
 
-# rsqrt: dx = -g y³ / 2
+cdef Op rsqrt_op = operation("rsqrt", rsqrt_backward, "y = 1 / √x", "dx = −g y³ / 2", "y")
+
+
 cdef int rsqrt_backward(Node node, Array g) except -1:
-    cdef Array y = result(node)
+    cdef Array y = node.output()
     return node.send(0, multiply(multiply(g, -0.5), multiply(y, multiply(y, y))))
 
 
@@ -210,10 +232,12 @@ cpdef Array rsqrt(x):
     >>> mg.rsqrt(mg.tensor([4.0, 16.0]))
     tensor([0.5 , 0.25])
     """
-    return function(RSQRT, b"rsqrt", x, rsqrt_backward, OUTPUT)
+    return function(rsqrt_op, RSQRT, x)
 
 
-# square: dx = 2 g x
+cdef Op square_op = operation("square", square_backward, "y = x²", "dx = 2 g x", "x")
+
+
 cdef int square_backward(Node node, Array g) except -1:
     return node.send(0, multiply(multiply(g, node.value(0)), 2))
 
@@ -230,11 +254,14 @@ cpdef Array square(x):
     cdef Array a = operand("square", x), out
     refuse_bool("square", a)
     out = apply_unary(SQUARE, a, a.code)
-    track(out, b"square", square_backward, 1, a)
+    track(square_op, out, a)
     return out
 
 
-# power: y = aᵇ, da = g b aᵇ⁻¹ (0 where b = 0), db = g y log a (0 where a = 0 and b >= 0)
+cdef Op power_op = operation("power", power_backward, "y = aᵇ",
+                             "da = g b aᵇ⁻¹, 0 where b = 0\ndb = g y ln a, 0 where a = 0 and b ≥ 0", "a b, a b", "a, b")
+
+
 cdef int power_backward(Node node, Array g) except -1:
     cdef Array a = node.value(0), b = node.value(1), flat
     if node.needs(0):
@@ -245,7 +272,9 @@ cdef int power_backward(Node node, Array g) except -1:
     return 0
 
 
-# power with a number as exponent: y = xⁿ, dx = g n xⁿ⁻¹
+cdef Op constant_power_op = operation("power", constant_power_backward, "y = xⁿ", "dx = g n xⁿ⁻¹", "x")
+
+
 cdef int constant_power_backward(Node node, Array g) except -1:
     n = node.extra
     if n == 0:
@@ -285,7 +314,7 @@ cpdef Array power(x, y):
                 return reciprocal(a)
             first, second = matched("power", a, y)
             out = apply_binary(POW, <Array>first, <Array>second, a.code)
-            track(out, b"power", constant_power_backward, 1, a, None, None, y)
+            track(constant_power_op, out, a, None, None, y)
             return out
     first, second = matched("power", x, y)
     a = <Array>first
@@ -293,13 +322,15 @@ cpdef Array power(x, y):
         raise ValueError("[power] integers to negative powers are not integers: convert to float first")
     refuse_bool("power", a)
     out = apply_binary(POW, a, <Array>second, a.code)
-    track(out, b"power", power_backward, 3, a, <Array>second)
+    track(power_op, out, a, <Array>second)
     return out
 
 
 # ── others ──────────────────────────────────────────────────────────────────────────────────────────
 
-# erf: dx = g 2/√π exp(-x²)
+cdef Op erf_op = operation("erf", erf_backward, "y = 2/√π ∫₀ˣ exp(−t²) dt", "dx = g 2/√π exp(−x²)", "x")
+
+
 cdef int erf_backward(Node node, Array g) except -1:
     return node.send(0, multiply(multiply(g, 2 / root(pi)), exp(negative(square(node.value(0))))))
 
@@ -313,10 +344,12 @@ cpdef Array erf(x):
     >>> mg.erf(mg.tensor([0.0, 0.5]))
     tensor([0.       , 0.5204999])
     """
-    return function(ERF, b"erf", x, erf_backward, INPUT)
+    return function(erf_op, ERF, x)
 
 
-# abs: dx = g sign x
+cdef Op abs_op = operation("abs", abs_backward, "y = |x|", "dx = g sign x", "x")
+
+
 cdef int abs_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, sign(node.value(0))))
 
@@ -334,8 +367,11 @@ cpdef Array absolute(x):
     if a.code == BOOL:
         return a
     cdef Array out = apply_unary(ABS, a, a.code)
-    track(out, b"abs", abs_backward, 1, a)
+    track(abs_op, out, a)
     return out
+
+
+cdef Op sign_op = operation("sign", no_gradient, "y = sign x", "dx = 0")
 
 
 cpdef Array sign(x):
@@ -350,8 +386,11 @@ cpdef Array sign(x):
     cdef Array a = operand("sign", x)
     refuse_bool("sign", a)
     cdef Array out = apply_unary(SIGN, a, a.code)
-    track(out, b"sign", no_gradient, 0, a)
+    track(sign_op, out, a)
     return out
+
+
+cdef Op floor_op = operation("floor", no_gradient, "y = ⌊x⌋", "dx = 0")
 
 
 cpdef Array floor(x):
@@ -363,7 +402,10 @@ cpdef Array floor(x):
     >>> mg.floor(mg.tensor([1.5, -1.5]))
     tensor([ 1., -2.])
     """
-    return step_function(FLOOR, b"floor", x)
+    return step_function(floor_op, FLOOR, x)
+
+
+cdef Op ceil_op = operation("ceil", no_gradient, "y = ⌈x⌉", "dx = 0")
 
 
 cpdef Array ceil(x):
@@ -375,7 +417,10 @@ cpdef Array ceil(x):
     >>> mg.ceil(mg.tensor([1.5, -1.5]))
     tensor([ 2., -1.])
     """
-    return step_function(CEIL, b"ceil", x)
+    return step_function(ceil_op, CEIL, x)
+
+
+cdef Op round_op = operation("round", no_gradient, "y = the integer nearest to x, of two the even one", "dx = 0")
 
 
 cpdef Array round(x):
@@ -387,13 +432,13 @@ cpdef Array round(x):
     >>> mg.round(mg.tensor([0.5, 1.5, 1.7]))
     tensor([0., 2., 2.])
     """
-    return step_function(ROUND, b"round", x)
+    return step_function(round_op, ROUND, x)
 
 
-cdef Array test(int op, const char* name, object x):
-    cdef Array a = operand(name.decode(), x)
+cdef Array test(str name, int op, object x):
+    cdef Array a = operand(name, x)
     cdef Array out = apply_unary(op, a if is_float(a.code) else cast(a, FLOAT32), BOOL)
-    passed(name)
+    unrecorded(name)
     return out
 
 
@@ -406,7 +451,7 @@ cpdef Array isnan(x):
     >>> mg.isnan(mg.tensor([1.0, float("nan")]))
     tensor([False,  True])
     """
-    return test(ISNAN, b"isnan", x)
+    return test("isnan", ISNAN, x)
 
 
 cpdef Array isinf(x):
@@ -418,7 +463,7 @@ cpdef Array isinf(x):
     >>> mg.isinf(mg.tensor([1.0, float("inf")]))
     tensor([False,  True])
     """
-    return test(ISINF, b"isinf", x)
+    return test("isinf", ISINF, x)
 
 
 cpdef Array isfinite(x):
@@ -430,4 +475,4 @@ cpdef Array isfinite(x):
     >>> mg.isfinite(mg.tensor([1.0, float("nan")]))
     tensor([ True, False])
     """
-    return test(ISFINITE, b"isfinite", x)
+    return test("isfinite", ISFINITE, x)

@@ -18,7 +18,9 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, copied, dense, permuted, permuted_raw, reindexed, reshape_to, sliced, zeros,
 )
 from minigrad.engine.ops.logic cimport equal, where
-from minigrad.engine.tape cimport Node, become, before_write, check_write, recording, track, unrecorded
+from minigrad.engine.tape cimport (
+    Node, Op, become, before_write, check_write, operation, recording, track, unrecorded,
+)
 
 
 # ── checked indices ───────────────────────────────────────────────────────────────────────────────
@@ -81,7 +83,9 @@ cdef tuple around(Array x, int axis):
     return outer, x.extent[axis], inner
 
 
-# ── take: y[..., j, ...] = x[..., i_j, ...], dx = g added at i ────────────────────────────────────
+cdef Op take_op = operation("take", take_backward, "y_j = x at index i_j along an axis",
+                            "dx at i = Σ g_j over all j with i_j = i")
+
 
 cdef int take_backward(Node node, Array g) except -1:
     cdef Array total
@@ -103,8 +107,12 @@ cdef Array taken(Array x, int axis, Array index):
     cdef Array out = empty(x.code, x.ndim_, extent, x.buffer.device)
     outer, n, inner = around(x, axis)
     backend(x).take(outer, n, inner, dense(x), index, out)
-    track(out, b"take", take_backward, 0, x, None, None, (axis, index, shape_of(x)))
+    track(take_op, out, x, None, None, (axis, index, shape_of(x)))
     return out
+
+
+cdef Op scatter_op = operation("scatter", scatter_backward, "y = 0, then x_j added at index i_j along an axis",
+                               "dx_j = g at i_j")
 
 
 cdef int scatter_backward(Node node, Array g) except -1:
@@ -117,7 +125,7 @@ cdef Array scattered(Array g, int axis, Array index, tuple shape):
     cdef Array out = zeros(shape, g.code, g.buffer.device)
     outer, n, inner = around(out, axis)
     backend(g).add_at(outer, n, inner, out, index, dense(g))
-    track(out, b"scatter", scatter_backward, 0, g, None, None, (axis, index))
+    track(scatter_op, out, g, None, None, (axis, index))
     return out
 
 
@@ -174,7 +182,9 @@ def look_up(table, indices):
     return out if i.ndim_ == 1 else reshape_to(out, shape_of(i) + shape_of(a)[1:])
 
 
-# ── take_along_axis: y[o, j, i] = x[o, index[o, j, i], i] ─────────────────────────────────────────
+cdef Op take_along_op = operation("take_along_axis", take_along_backward, "y[o, j, i] = x[o, index[o, j, i], i]",
+                                  "dx = 0, then g[o, j, i] added at [o, index[o, j, i], i]")
+
 
 cdef int take_along_backward(Node node, Array g) except -1:
     axis, index, shape = node.extra
@@ -187,8 +197,13 @@ cdef Array taken_along(Array x, Array index, int axis):
     outer, n, inner = around(x, axis)
     index = dense(index)
     backend(x).take_along(outer, n, inner, dense(x), index.extent[axis], index, out)
-    track(out, b"take_along_axis", take_along_backward, 0, x, None, None, (axis, index, shape_of(x)))
+    track(take_along_op, out, x, None, None, (axis, index, shape_of(x)))
     return out
+
+
+cdef Op add_along_op = operation("add_along_axis", add_along_backward,
+                                 "y = 0, then x[o, j, i] added at [o, index[o, j, i], i]",
+                                 "dx[o, j, i] = g[o, index[o, j, i], i]")
 
 
 cdef int add_along_backward(Node node, Array g) except -1:
@@ -200,7 +215,7 @@ cdef Array added_along(Array g, Array index, int axis, tuple shape):
     cdef Array out = zeros(shape, g.code, g.buffer.device)
     outer, n, inner = around(out, axis)
     backend(g).add_along(outer, n, inner, out, index.extent[axis], index, dense(g))
-    track(out, b"add_along_axis", add_along_backward, 0, g, None, None, (axis, index))
+    track(add_along_op, out, g, None, None, (axis, index))
     return out
 
 
@@ -505,7 +520,10 @@ cdef Array read(Array x, list spec, list layout, str op="index"):
 
 
 # ── x[key] = value ────────────────────────────────────────────────────────────────────────────────
-# y = x with a part replaced by v: dx = g with zeros in the part, dv = g[part]
+
+cdef Op setitem_op = operation("setitem", setitem_backward, "y = x with a part replaced by v",
+                               "dx = g, with 0 in that part\ndv = that part of g", "", "x, v")
+
 
 cdef int setitem_backward(Node node, Array g) except -1:
     spec, layout = node.extra
@@ -571,7 +589,7 @@ cdef int assign(str op, Array a, object key, object value) except -1:
         result = copied_raw(a)
         write(result, spec, layout, v)
         old = before_write(a)
-        track(result, b"setitem", setitem_backward, 0, old, v, None, (spec, layout))
+        track(setitem_op, result, old, v, None, (spec, layout))
         return become(a, old, result)
     write(a, spec, layout, v)
     a.buffer.version += 1

@@ -5,7 +5,7 @@ from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, sa
 from minigrad.engine.backend cimport backend
 from minigrad.engine.ops.arguments cimport integer, one_axis, operand, plain_axis
 from minigrad.engine.ops.layout cimport cast, expand_dims, placed, reshape, sliced, window, zeros
-from minigrad.engine.tape cimport Node, recording, track_many
+from minigrad.engine.tape cimport Node, Op, operation, recording, track_many
 
 
 cdef list span(Array x, int axis, int64_t start, int64_t stop, bint keep):
@@ -15,7 +15,9 @@ cdef list span(Array x, int axis, int64_t start, int64_t stop, bint keep):
     return spec
 
 
-# ── concat: y = the parts side by side, each part's gradient is its window of g ───────────────────
+cdef Op concat_op = operation("concat", concat_backward, "y = x₀, x₁, … side by side along an axis",
+                              "dxᵢ = the window of g that xᵢ is in y", "", "x…")
+
 
 cdef int concat_backward(Node node, Array g) except -1:
     axis, bounds = node.extra
@@ -42,7 +44,7 @@ cdef Array concatenated(list parts, int axis):
     out = empty(first.code, first.ndim_, extent, first.buffer.device)
     for i, part in enumerate(parts):
         backend(out).copy(part, window(out, span(out, axis, bounds[i], bounds[i + 1], True)))
-    track_many([out], b"concat", concat_backward, parts, [], (axis, bounds))
+    track_many(concat_op, [out], parts, [], (axis, bounds))
     return out
 
 
@@ -111,7 +113,9 @@ def stack(tensors, axis=0):
     return concatenated([expand_dims(part, k) for part in parts], k)
 
 
-# ── split: the pieces are windows of x, dx = the gradients of the pieces side by side ─────────────
+cdef Op split_op = operation("split", split_backward, "y₀, y₁, … = windows of x along an axis",
+                             "dx = g₀, g₁, … side by side", "", "x", "", "y…")
+
 
 cdef int split_backward(Node node, Array g) except -1:
     axis, bounds, keep, shape = node.extra
@@ -135,7 +139,7 @@ cdef list pieces(Array x, int axis, list bounds, bint keep):
     if outs and x.needs_grad:
         if len(outs) == 1:
             return [sliced(x, span(x, axis, bounds[0], bounds[1], keep))]
-        track_many(outs, b"split", split_backward, [x], [], (axis, bounds, keep, shape_of(x)))
+        track_many(split_op, outs, [x], [], (axis, bounds, keep, shape_of(x)))
     return outs
 
 

@@ -8,13 +8,11 @@ from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, parse_shape
 from minigrad.engine.backend cimport SUM, backend
 from minigrad.engine.dtype cimport BOOL, INT32, INT64, code_of, is_float, itemsize
 from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, plain_axis, refuse_bool
-from minigrad.engine.tape cimport Node, recording, track, unrecorded
+from minigrad.engine.tape cimport Node, Op, copy_op, operation, recording, track, unrecorded
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD
 
-
-# ── copy: y = x, dx = g ───────────────────────────────────────────────────────────────────────────
 
 cdef Array dense(Array x):
     """x itself if contiguous, else a contiguous copy: what kernels read. Not recorded."""
@@ -25,18 +23,15 @@ cdef Array dense(Array x):
     return out
 
 
-cdef int copy_backward(Node node, Array g) except -1:
-    return node.send(0, g)
-
-
 cdef Array copied(Array x):
     cdef Array out = empty_as(x, x.code)
     backend(x).copy(x, out)
-    track(out, b"copy", copy_backward, 0, x)
+    track(copy_op, out, x)
     return out
 
 
-# ── cast: y = x in another dtype, dx = g in x's ───────────────────────────────────────────────────
+cdef Op astype_op = operation("astype", cast_backward, "y = x in another dtype", "dx = g in the dtype of x")
+
 
 cdef int cast_backward(Node node, Array g) except -1:
     return node.send(0, cast(g, node.extra))
@@ -48,7 +43,7 @@ cdef Array cast(Array x, int code):
     cdef Array out = empty_as(x, code)
     backend(x).copy(x, out)
     if is_float(code) and is_float(x.code):
-        track(out, b"astype", cast_backward, 0, x, None, None, x.code)
+        track(astype_op, out, x, None, None, x.code)
     return out
 
 
@@ -84,7 +79,9 @@ def astype(x, dtype, *, bint copy=True):
     return converted(a, code) if a.code != code or not copy else copied(a)
 
 
-# ── reshape: the same elements in row-major order ─────────────────────────────────────────────────
+cdef Op reshape_op = operation("reshape", reshape_backward, "y = the elements of x, in the same order",
+                               "dx = g in the shape of x")
+
 
 cdef int reshape_backward(Node node, Array g) except -1:
     return node.send(0, reshape_to(g, <tuple>node.extra))
@@ -101,7 +98,7 @@ cdef Array reshaped(Array x, int ndim, const int64_t* extent):
     cdef Array base = dense(x)
     cdef Array out = view(base, ndim, extent, step, base.data)
     if recording() and x.needs_grad:
-        track(out, b"reshape", reshape_backward, 0, x, None, None, shape_of(x))
+        track(reshape_op, out, x, None, None, shape_of(x))
     return out
 
 
@@ -147,7 +144,9 @@ cpdef Array reshape(x, shape, copy=None):
     return reshaped(copied(a) if fresh else a, ndim, extent)
 
 
-# ── permute: axes in another order ────────────────────────────────────────────────────────────────
+cdef Op permute_dims_op = operation("permute_dims", permute_backward, "y = x with its axes in another order",
+                                    "dx = g with its axes back in place")
+
 
 cdef int permute_backward(Node node, Array g) except -1:
     order = <list>node.extra
@@ -162,7 +161,7 @@ cdef Array permuted(Array x, list order):
         step[i] = x.step[<int>k]
         i += 1
     cdef Array out = view(x, x.ndim_, extent, step, x.data)
-    track(out, b"permute_dims", permute_backward, 0, x, None, None, order)
+    track(permute_dims_op, out, x, None, None, order)
     return out
 
 
@@ -280,11 +279,11 @@ cdef Array reindexed(Array x, list shape):
         k += 1
     cdef Array out = view(x, ndim, extent, step, x.data)
     if recording() and x.needs_grad:
-        track(out, b"reshape", reshape_backward, 0, x, None, None, shape_of(x))
+        track(reshape_op, out, x, None, None, shape_of(x))
     return out
 
 
-# ── slice: y = x[window], dx = g placed into zeros ────────────────────────────────────────────────
+# ── windows ───────────────────────────────────────────────────────────────────────────────────────
 # A window has (start, step, length, keep) for each axis of x; an axis with keep = False (an integer index) is dropped.
 
 cdef Array window(Array x, list spec):
@@ -302,6 +301,9 @@ cdef Array window(Array x, list spec):
     return view(x, n, extent, step, data)
 
 
+cdef Op slice_op = operation("slice", slice_backward, "y = a window of x", "dx = g in that window, 0 elsewhere")
+
+
 cdef int slice_backward(Node node, Array g) except -1:
     cdef Array into
     spec, shape = node.extra
@@ -316,8 +318,11 @@ cdef int slice_backward(Node node, Array g) except -1:
 cdef Array sliced(Array x, list spec):
     cdef Array out = window(x, spec)
     if recording() and x.needs_grad:
-        track(out, b"slice", slice_backward, 0, x, None, None, (spec, shape_of(x)))
+        track(slice_op, out, x, None, None, (spec, shape_of(x)))
     return out
+
+
+cdef Op place_op = operation("place", place_backward, "y = x in a window, 0 elsewhere", "dx = that window of g")
 
 
 cdef int place_backward(Node node, Array g) except -1:
@@ -328,7 +333,7 @@ cdef Array placed(Array g, list spec, tuple shape):
     """Zeros of a shape, with g in a window of them."""
     cdef Array out = zeros(shape, g.code, g.buffer.device)
     backend(g).copy(g, window(out, spec))
-    track(out, b"place", place_backward, 0, g, None, None, spec)
+    track(place_op, out, g, None, None, spec)
     return out
 
 
@@ -362,7 +367,9 @@ cpdef Array flip(x, axis=None):
     return sliced(a, spec)
 
 
-# ── broadcast: y repeats x, dx = g summed over the repetitions ────────────────────────────────────
+cdef Op broadcast_to_op = operation("broadcast_to", broadcast_backward, "y = x repeated along axes",
+                                    "dx = Σ g over the axes that were repeated")
+
 
 cdef int broadcast_backward(Node node, Array g) except -1:
     return node.send(0, sum_to(g, <tuple>node.extra))
@@ -377,7 +384,7 @@ cdef Array broadcasted(Array x, int ndim, const int64_t* extent):
         step[i] = 0 if i < lead or (x.extent[i - lead] == 1 and extent[i] != 1) else x.step[i - lead]
     cdef Array out = view(x, ndim, extent, step, x.data)
     if recording() and x.needs_grad:
-        track(out, b"broadcast_to", broadcast_backward, 0, x, None, None, shape_of(x))
+        track(broadcast_to_op, out, x, None, None, shape_of(x))
     return out
 
 
@@ -412,7 +419,7 @@ cpdef Array broadcast_to(x, shape):
                            tuple(shape) if hasattr(shape, "__iter__") and not isinstance(shape, str) else (shape,))
 
 
-# ── sum: y = sum of x over axes, dx = g repeated ──────────────────────────────────────────────────
+# ── sums ──────────────────────────────────────────────────────────────────────────────────────────
 
 cdef tuple reduction(Array x, list axes):
     """(dense x, outer, n, inner): x laid out so that the axes to reduce are one middle axis."""
@@ -455,6 +462,9 @@ cdef Array reduced(Array x, list axes, bint keepdims, int code):
     return empty(code, n, extent, x.buffer.device)
 
 
+cdef Op sum_op = operation("sum", sum_backward, "y = Σ x over axes", "dx = g, repeated over these axes")
+
+
 cdef int sum_backward(Node node, Array g) except -1:
     shape, kept = node.extra
     return node.send(0, broadcast_shape(reshape_to(g, kept), shape))
@@ -466,7 +476,7 @@ cdef Array summed(Array x, list axes, bint keepdims):
     plain, outer, n, inner = reduction(x, axes)
     backend(x).reduce(SUM, outer, n, inner, plain, out)
     if recording() and x.needs_grad:
-        track(out, b"sum", sum_backward, 0, x, None, None,
+        track(sum_op, out, x, None, None,
               (shape_of(x), tuple([1 if i in axes else x.extent[<int>i] for i in range(x.ndim_)])))
     return out
 

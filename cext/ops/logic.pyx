@@ -5,10 +5,10 @@ from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
-    BOTH, FIRST, add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
+    add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
 )
 from minigrad.engine.ops.layout cimport broadcasted, cast
-from minigrad.engine.tape cimport Node, track, unrecorded
+from minigrad.engine.tape cimport Node, Op, operation, track, unrecorded
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int AND, EQ, GE, GT, INVERT, LE, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, NE, OR, XOR
@@ -223,7 +223,10 @@ cdef object scalar_or_operand(str op, object x):
 
 # ── choice ────────────────────────────────────────────────────────────────────────────────────────
 
-# where: y = a where c else b, da = g where c else 0, db = 0 where c else g
+cdef Op where_op = operation("where", where_backward, "y = a where c holds, else b",
+                             "da = g where c holds, else 0\ndb = 0 where c holds, else g", "c, c", "a, b, c")
+
+
 cdef int where_backward(Node node, Array g) except -1:
     condition = node.value(2)
     if node.needs(0):
@@ -257,11 +260,14 @@ cpdef Array where(condition, x, y):
         b = broadcasted(b, a.ndim_, a.extent)
     cdef Array out = empty_as(a, a.code)
     backend(a).where(c, a, b, out)
-    track(out, b"where", where_backward, 4, a, b, c)
+    track(where_op, out, a, b, c)
     return out
 
 
-# clip at numbers: y = min(max(x, low), high), dx = 0 where x < low or x > high, else g
+cdef Op clip_op = operation("clip", clip_backward, "y = x limited to [low, high]",
+                            "dx = 0 where x < low or x > high, else g", "x")
+
+
 cdef int clip_backward(Node node, Array g) except -1:
     x = node.value(0)
     for op, limit in ((LT, node.extra[0]), (GT, node.extra[1])):
@@ -292,7 +298,7 @@ def clip(x, min=None, max=None):
                 y = apply_binary(op, <Array>p, <Array>q, (<Array>p).code)
         if y is a:
             return a
-        track(y, b"clip", clip_backward, FIRST, a, None, None, (min, max))
+        track(clip_op, y, a, None, None, (min, max))
         return y
     if min is not None:
         a = where(beyond(LT, a, min), min, a)
@@ -314,7 +320,16 @@ cdef Array beyond(int op, Array a, object limit):
     return logical_or(outside, limit != limit)
 
 
-# maximum, minimum: the gradient goes to the chosen operand, and in halves to both where neither is (equal, or NaN)
+cdef Op maximum_op = operation("maximum", extremum_backward, "y = max(a, b)",
+                               "da = g where a > b\n"
+                               "db = g where b > a\n"
+                               "where they are equal, g / 2 for each", "a b, a b", "a, b")
+cdef Op minimum_op = operation("minimum", extremum_backward, "y = min(a, b)",
+                               "da = g where a < b\n"
+                               "db = g where b < a\n"
+                               "where they are equal, g / 2 for each", "a b, a b", "a, b")
+
+
 cdef int extremum_backward(Node node, Array g) except -1:
     a, b = node.value(0), node.value(1)
     first, second = (greater(a, b), less(a, b)) if node.extra else (less(a, b), greater(a, b))
@@ -337,7 +352,7 @@ cpdef Array maximum(x, y):
     """
     a, b = matched("maximum", x, y)
     cdef Array out = apply_binary(MAXIMUM, <Array>a, <Array>b, (<Array>a).code)
-    track(out, b"maximum", extremum_backward, BOTH, <Array>a, <Array>b, None, True)
+    track(maximum_op, out, <Array>a, <Array>b, None, True)
     return out
 
 
@@ -352,5 +367,5 @@ cpdef Array minimum(x, y):
     """
     a, b = matched("minimum", x, y)
     cdef Array out = apply_binary(MINIMUM, <Array>a, <Array>b, (<Array>a).code)
-    track(out, b"minimum", extremum_backward, BOTH, <Array>a, <Array>b, None, False)
+    track(minimum_op, out, <Array>a, <Array>b, None, False)
     return out

@@ -9,7 +9,7 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, matrix_transpose, permuted_raw, reshape_to, sliced, squeeze,
     summed,
 )
-from minigrad.engine.tape cimport Node, recording, track
+from minigrad.engine.tape cimport Node, Op, operation, recording, track
 
 from math import prod
 
@@ -48,6 +48,10 @@ cdef Array product(Array a, Array b, Array bias):
     return out
 
 
+cdef Op matmul_op = operation("matmul", product_backward, "Y = A B", "dA = G Bᵀ\ndB = Aᵀ G", "B, A", "A, B",
+                              "", "Y")
+
+
 cdef int product_backward(Node node, Array g) except -1:
     cdef Array a = node.value(0), b = node.value(1)
     if recording():
@@ -56,14 +60,13 @@ cdef int product_backward(Node node, Array g) except -1:
         if node.needs(1):
             node.send(1, product_of(matrix_transpose(a), g))
         return 0
-    send_product(node, 0, g, transposed(b))
-    return send_product(node, 1, transposed(a), g)
+    if node.needs(0):
+        send_product(node, 0, g, transposed(b))
+    return send_product(node, 1, transposed(a), g) if node.needs(1) else 0
 
 
 cdef int send_product(Node node, int i, Array a, Array b) except -1:
     """Send a @ b to input i: a weight that several products share gathers their sum inside BLAS."""
-    if not node.needs(i):
-        return 0
     cdef Array total = node.gathered(i)
     if total is None or not readable(a) or not readable(b) or total.ndim_ != a.ndim_:
         return node.give(i, product(a, b, None))
@@ -75,7 +78,7 @@ cdef int send_product(Node node, int i, Array a, Array b) except -1:
 cdef Array product_of(Array a, Array b):
     """a @ b for two or three axes."""
     cdef Array out = product(a, b, None)
-    track(out, b"matmul", product_backward, 3, a, b)
+    track(matmul_op, out, a, b)
     return out
 
 
@@ -185,7 +188,9 @@ cdef Array integer_product(Array a, Array b):
     return cast(total, code)
 
 
-# ── linear: Y = X Wᵀ + b, dX = G W, dW = Gᵀ X, db = sum of G over rows ────────────────────────────
+cdef Op linear_op = operation("linear", linear_backward, "Y = X Wᵀ + b", "dX = G W\ndW = Gᵀ X\ndb = Σ G over rows",
+                              "W, X", "X, W, b", "", "Y")
+
 
 cdef int linear_backward(Node node, Array g) except -1:
     cdef Array x = node.value(0), weight = node.value(1), rows
@@ -264,5 +269,5 @@ cpdef Array linear(x, weight, bias=None):
     b = layer_bias("linear", b, a, w)
     rows = as_rows(dense(a))
     cdef Array out = with_shape(product(rows, transposed(w), None if b is None else dense(b)), a)
-    track(out, b"linear", linear_backward, (2 if a.needs_grad else 0) | (1 if w.needs_grad else 0), a, w, b)
+    track(linear_op, out, a, w, b)
     return out

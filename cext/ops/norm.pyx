@@ -11,12 +11,11 @@ from minigrad.engine.ops.arguments cimport float_operand, integer, number, opera
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
 from minigrad.engine.ops.functions cimport rsqrt, square
 from minigrad.engine.ops.layout cimport cast, dense, reshape_to, summed
-from minigrad.engine.tape cimport Node, recording, track
+from minigrad.engine.tape cimport Node, Op, operation, recording, track
 
 
-# layer_norm (Ba, Kiros, Hinton 2016, eq. 3, 4), over the n elements of each row:
-#   μ = sum x / n,  σ² = sum (x - μ)² / n,  r = 1 / √(σ² + ε),  x̂ = (x - μ) r,  y = γ x̂ + β
-#   dx = r (γ g - mean(γ g) - x̂ mean(γ g x̂)),  dγ = sum of g x̂ over rows,  dβ = sum of g over rows
+NORMALIZED = "μ = Σ x / n\nσ² = Σ (x − μ)² / n\nr = 1 / √(σ² + ε)\nx̂ = (x − μ) r\ny = γ x̂ + β"
+
 
 cdef int64_t row_length(Array x, int axes):
     """The number of elements in the last `axes` axes."""
@@ -122,6 +121,13 @@ cdef int64_t rows_before(Array x, int axes):
     return n
 
 
+cdef Op layer_norm_op = operation("layer_norm", layer_norm_backward, "over the n elements of each row:\n" + NORMALIZED,
+                                  "dx = r (γ g − mean(γ g) − x̂ mean(γ g x̂))\n"
+                                  "dγ = Σ g x̂ over rows\n"
+                                  "dβ = Σ g over rows", "x γ, x γ, x γ", "x, γ, β",
+                                  "Ba, Kiros and Hinton (2016), eq. 3 and 4")
+
+
 cdef int layer_norm_backward(Node node, Array g) except -1:
     mean, rstd, axes, eps = node.extra
     cdef Array x = node.value(0), weight = node.value(1), dx, dweight, dbias
@@ -182,13 +188,17 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     out = empty_as(a, a.code)
     if a.count:
         backend(a).layer_norm(rows, a.count // rows, dense(a), plain(gamma), plain(beta), eps, out, mean, rstd)
-    track(out, b"layer_norm", layer_norm_backward, 3, a, gamma, beta, (mean, rstd, axes, eps))
+    track(layer_norm_op, out, a, gamma, beta, (mean, rstd, axes, eps))
     return out
 
 
-# ── rms_norm (Zhang, Sennrich 2019, eq. 4), over the n elements of each row: ──────────────────────
-#   r = 1 / √(sum x² / n + ε),  x̂ = x r,  y = γ x̂
-#   dx = r (γ g - x̂ mean(γ g x̂)),  dγ = sum of g x̂ over rows
+cdef Op rms_norm_op = operation("rms_norm", rms_norm_backward,
+                                "over the n elements of each row:\n"
+                                "r = 1 / √(Σ x² / n + ε)\n"
+                                "x̂ = x r\n"
+                                "y = γ x̂", "dx = r (γ g − x̂ mean(γ g x̂))\ndγ = Σ g x̂ over rows", "x γ, x γ", "x, γ",
+                                "Zhang and Sennrich (2019), eq. 4")
+
 
 cdef int rms_norm_backward(Node node, Array g) except -1:
     rstd, axes, eps = node.extra
@@ -251,13 +261,9 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
     out = empty_as(a, a.code)
     if a.count:
         backend(a).rms_norm(rows, a.count // rows, dense(a), plain(gamma), eps, out, rstd)
-    track(out, b"rms_norm", rms_norm_backward, 3, a, gamma, None, (rstd, axes, eps))
+    track(rms_norm_op, out, a, gamma, None, (rstd, axes, eps))
     return out
 
-
-# ── group_norm (Wu, He 2018, eq. 1, 7): rows are the groups of channels of each sample, ───────────
-# normalized as in layer_norm, but with one γ and one β per channel, whose gradients sum over its elements as well;
-# instance_norm (Ulyanov, Vedaldi, Lempitsky 2016): every channel is a group
 
 cdef Array group_norm_composition(Array x, Array weight, Array mean, int64_t groups, double eps):
     cdef int64_t width = row_length(x, x.ndim_ - 1) // groups
@@ -265,6 +271,18 @@ cdef Array group_norm_composition(Array x, Array weight, Array mean, int64_t gro
     cdef Array near = reshape_to(cast(mean, x.code), (shape[0], groups, 1))
     cdef Array y = standard(reshape_to(x, (shape[0], groups, width)), [2], near, width, eps)
     return scaled(reshape_to(y, shape), None if weight is None else reshape_to(weight, channels), None)
+
+
+cdef Op group_norm_op = operation("group_norm", group_norm_backward,
+                                  "over the n elements of each group of channels of a sample:\n" + NORMALIZED,
+                                  "dx = r (γ g − mean(γ g) − x̂ mean(γ g x̂))\n"
+                                  "dγ, dβ = Σ g x̂, Σ g over each channel's elements", "x γ, x γ, x γ", "x, γ, β",
+                                  "Wu and He (2018), eq. 1 and 7")
+cdef Op instance_norm_op = operation("instance_norm", group_norm_backward,
+                                     "over the n elements of each channel of a sample:\n" + NORMALIZED,
+                                     "dx = r (γ g − mean(γ g) − x̂ mean(γ g x̂))\n"
+                                     "dγ, dβ = Σ g x̂, Σ g over each channel's elements", "x γ, x γ, x γ", "x, γ, β",
+                                     "Ulyanov, Vedaldi and Lempitsky (2016)")
 
 
 cdef int group_norm_backward(Node node, Array g) except -1:
@@ -280,18 +298,18 @@ cdef int group_norm_backward(Node node, Array g) except -1:
     return send_all(node, (dx, dweight, dbias))
 
 
-cdef Array grouped(str op, const char* name, Array a, int64_t groups, object weight, object bias, double eps):
+cdef Array grouped(Op record, Array a, int64_t groups, object weight, object bias, double eps):
     """Both operations: the groups of a's channels, which are axis 1."""
     cdef Array out, mean, rstd, gamma, beta
     cdef int64_t rows = a.extent[0] * groups
     shape = (a.extent[1],)
-    gamma, beta = parameter(op, "weight", weight, shape, a), parameter(op, "bias", bias, shape, a)
+    gamma, beta = parameter(record.name, "weight", weight, shape, a), parameter(record.name, "bias", bias, shape, a)
     mean, rstd = empty(FLOAT64, 1, &rows, a.buffer.device), empty(FLOAT64, 1, &rows, a.buffer.device)
     out = empty_as(a, a.code)
     if a.count:
         backend(a).group_norm(rows, groups, a.extent[1] // groups, row_length(a, a.ndim_ - 2), dense(a), plain(gamma),
                               plain(beta), eps, out, mean, rstd)
-    track(out, name, group_norm_backward, 3, a, gamma, beta, (mean, rstd, groups, eps))
+    track(record, out, a, gamma, beta, (mean, rstd, groups, eps))
     return out
 
 
@@ -339,7 +357,7 @@ def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
     if groups < 1 or a.extent[1] % groups:
         raise ValueError(f"[group_norm] expected a number of groups that divides the {a.extent[1]} channels, "
                          f"got {groups}")
-    return grouped("group_norm", b"group_norm", a, groups, weight, bias, eps)
+    return grouped(group_norm_op, a, groups, weight, bias, eps)
 
 
 def instance_norm(x, *, weight=None, bias=None, eps=1e-5):
@@ -386,4 +404,4 @@ def instance_norm(x, *, weight=None, bias=None, eps=1e-5):
         raise ValueError(f"[instance_norm] expected x of shape (N, C, ...) with three axes or more, got {shape_of(a)}")
     if row_length(a, a.ndim_ - 2) == 1:
         raise ValueError(f"[instance_norm] expected more than one value per channel, got shape {shape_of(a)}")
-    return grouped("instance_norm", b"instance_norm", a, max(a.extent[1], 1), weight, bias, eps)
+    return grouped(instance_norm_op, a, max(a.extent[1], 1), weight, bias, eps)

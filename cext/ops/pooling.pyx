@@ -8,7 +8,7 @@ from minigrad.engine.dtype cimport INT64
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, pair
 from minigrad.engine.ops.index cimport taken_along
 from minigrad.engine.ops.layout cimport dense, reshape_to
-from minigrad.engine.tape cimport Node, recording, track
+from minigrad.engine.tape cimport Node, Op, operation, recording, track
 
 
 cdef Array images(str op, object x):
@@ -47,14 +47,16 @@ cdef int64_t windows(str op, int64_t length, int64_t kernel, int64_t stride, int
     return n
 
 
-# ── max_pool2d: y = x at the place of the largest element of each window, dx = g there ────────────
-
 cdef Array max_pool_composition(Array x, Array index):
     cdef int64_t plane = x.extent[x.ndim_ - 2] * x.extent[x.ndim_ - 1]
     cdef int64_t count = index.extent[index.ndim_ - 2] * index.extent[index.ndim_ - 1]
     cdef int64_t planes = index.count // count
     cdef Array y = taken_along(reshape_to(x, (planes, plane)), reshape_to(index, (planes, count)), 1)
     return reshape_to(y, shape_of(index))
+
+
+cdef Op max_pool2d_op = operation("max_pool2d", max_pool2d_backward, "y = the largest x of each window",
+                                  "dx = g at the place of that x, 0 elsewhere", "x")
 
 
 cdef int max_pool2d_backward(Node node, Array g) except -1:
@@ -123,7 +125,7 @@ cpdef Array max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, bint 
     at = (*kernel, *step, *pad, *apart)
     if out.count:
         backend(a).max_pool2d(dense(a), at, out, None)
-    track(out, b"max_pool2d", max_pool2d_backward, 1, a, None, None, at)
+    track(max_pool2d_op, out, a, None, None, at)
     return out
 
 
@@ -141,7 +143,9 @@ cdef int refuse_empty(int64_t count, int64_t length, int64_t stride, int64_t pad
     return 0
 
 
-# ── average: y = means of windows, dx = g spread over them; each is the derivative of the other ───
+cdef Op avg_pool2d_op = operation("avg_pool2d", averaged_backward, "y = the mean of x over each window",
+                                  "dx = Σ over the windows around x of g / their size")
+
 
 cdef int averaged_backward(Node node, Array g) except -1:
     rows, columns, divisor, shape = node.extra
@@ -152,8 +156,13 @@ cdef Array averaged(Array x, Array rows, Array columns, double divisor):
     cdef Array out = pooled(x, rows.extent[0], columns.extent[0], x.code)
     if out.count:
         backend(x).average_pool2d(dense(x), rows, columns, divisor, out)
-    track(out, b"avg_pool2d", averaged_backward, 0, x, None, None, (rows, columns, divisor, shape_of(x)))
+    track(avg_pool2d_op, out, x, None, None, (rows, columns, divisor, shape_of(x)))
     return out
+
+
+cdef Op avg_pool2d_backward_op = operation("avg_pool2d_backward", spread_backward,
+                                           "y = Σ over the windows around a place of x / their size",
+                                           "dx = the mean of g over each window")
 
 
 cdef int spread_backward(Node node, Array g) except -1:
@@ -165,7 +174,7 @@ cdef Array spread(Array g, Array rows, Array columns, double divisor, int64_t he
     cdef Array out = pooled(g, height, width, g.code)
     if out.count:
         backend(g).average_pool2d_backward(dense(g), rows, columns, divisor, out)
-    track(out, b"avg_pool2d_backward", spread_backward, 0, g, None, None, (rows, columns, divisor))
+    track(avg_pool2d_backward_op, out, g, None, None, (rows, columns, divisor))
     return out
 
 

@@ -12,7 +12,7 @@ from minigrad.engine.ops.layout cimport (
 )
 from minigrad.engine.ops.logic cimport where
 from minigrad.engine.ops.matmul cimport matmul, product
-from minigrad.engine.tape cimport Node, recording, track_many
+from minigrad.engine.tape cimport Node, Op, operation, recording, track_many
 
 from minigrad.engine.ops.activation import relu, sigmoid
 from minigrad.engine.ops.join import concat, split, stack, unstack
@@ -209,6 +209,18 @@ cdef Array flat(Array x):
     return reshaped(x, 2, extent)
 
 
+# What a step computes depends on the cell's options: `minigrad.viz` writes it out for the cell at hand.
+cdef str INPUTS = "x, h₀, c₀, W_hh, b, γ, β, γ_c, β_c"
+cdef Op rnn_op = operation("rnn", backward, "h_t = tanh(x_t + W_hh h_{t−1} + b), or max(·, 0)",
+                           "dh_{t−1} = da_t W_hh\ndW_hh = Σ_t da_tᵀ h_{t−1}", "", INPUTS, "Elman (1990)", "y, h_T")
+cdef Op lstm_op = operation("lstm", backward, "c_t = σ(f) c_{t−1} + σ(i) tanh(g)\nh_t = σ(o) tanh(c_t)",
+                            "dh_{t−1} = da_t W_hh\ndc_{t−1} = σ(f) dc_t\ndW_hh = Σ_t da_tᵀ h_{t−1}", "", INPUTS,
+                            "Hochreiter and Schmidhuber (1997); Gers et al. (2000)", "y, h_T, c_T")
+cdef Op gru_op = operation("gru", backward, "h_t = (1 − z) n + z h_{t−1}",
+                           "dh_{t−1} = da_t W_hh + z dh_t\ndW_hh = Σ_t da_tᵀ h_{t−1}", "", INPUTS, "Cho et al. (2014)",
+                           "y, h_T")
+
+
 cdef int backward(Node node, Array g) except -1:
     cdef Cell cell = node.extra[0]
     cdef Array lengths = None if node.extra[1] is None else (<Lengths>node.extra[1]).values
@@ -380,7 +392,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     if "c" in arrays:
         outs.append(arrays["c_last"])
     # the composition needs all inputs, also x, which the kernel's backward pass does without
-    track_many(outs, b"lstm" if op == "lstm" else b"gru" if op == "gru" else b"rnn", backward, inputs,
+    track_many(lstm_op if op == "lstm" else gru_op if op == "gru" else rnn_op, outs, inputs,
                list(range(source is not None, len(inputs))),
                (cell, ends, *[arrays.get(name) for name in ARRAYS], *(source or ())))
     return tuple(outs)

@@ -2,7 +2,7 @@
 from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, alias, empty_as, shape_of
+from minigrad.engine.array cimport Array, empty_as, shape_of
 from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.dtype cimport BOOL, INT64
@@ -13,7 +13,7 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summand, summed, zeros,
 )
 from minigrad.engine.ops.logic cimport equal, where
-from minigrad.engine.tape cimport Node, passed, recording, track, unrecorded
+from minigrad.engine.tape cimport Node, Op, operation, recording, track, unrecorded
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int SQRT
@@ -55,8 +55,6 @@ def mean(x, axis=None, *, bint keepdims=False):
     return multiply(summed(a, axes, keepdims), 1.0 / n if n else NAN)
 
 
-# ── var: y = sum (x - mean)² / (n - c), dx = 2 g (x - mean) / (n - c) ─────────────────────────────
-
 cdef double inverse(double divisor) noexcept:
     """1 / (n - c); NaN where too few elements are left to speak of a variance."""
     return 1 / divisor if divisor > 0 else NAN
@@ -65,6 +63,10 @@ cdef double inverse(double divisor) noexcept:
 cdef Array var_composition(Array x, list axes, double divisor, bint keepdims):
     cdef Array center = multiply(summed(x, axes, True), 1.0 / length(x, axes))
     return multiply(summed(square(subtract(x, center)), axes, keepdims), inverse(divisor))
+
+
+cdef Op var_op = operation("var", var_backward, "y = Σ (x − μ)² / (n − c), with the mean μ of the n elements",
+                           "dx = 2 g (x − μ) / (n − c)", "x")
 
 
 cdef int var_backward(Node node, Array g) except -1:
@@ -87,10 +89,7 @@ cdef Array variance(str name, object x, object axis, object correction, bint kee
     plain, outer, n, inner = reduction(a, axes)
     backend(a).moments(outer, n, inner, plain, center, squares)
     cdef Array out = multiply(squares, inverse(divisor))
-    if recording() and a.needs_grad:
-        track(out, b"var", var_backward, 1, a, None, None, (axes, divisor, keepdims, center))
-    else:
-        passed(b"var")
+    track(var_op, out, a, None, None, (axes, divisor, keepdims, center))
     return out
 
 
@@ -115,9 +114,11 @@ def var(x, axis=None, *, correction=0, bint keepdims=False):
     return variance("var", x, axis, correction, keepdims)
 
 
-# std: y = √v of the variance v, dv = g / (2 y), 0 where y = 0
+cdef Op std_op = operation("std", std_backward, "y = √v, v the variance", "dv = g / (2 y), 0 where y = 0", "y", "v")
+
+
 cdef int std_backward(Node node, Array g) except -1:
-    cdef Array y = node.saved_output(<Array>node.extra)
+    cdef Array y = node.output()
     still = equal(y, 0)
     return node.send(0, where(still, 0, divide(g, multiply(where(still, 1, y), 2))))
 
@@ -132,15 +133,16 @@ def std(x, axis=None, *, correction=0, bint keepdims=False):
     tensor(1.)
     """
     cdef Array v = variance("std", x, axis, correction, keepdims), out = apply_unary(SQRT, v, v.code)
-    track(out, b"std", std_backward, 0, v, None, None, alias(out))
+    track(std_op, out, v)
     return out
 
 
-# ── prod: y = ∏ x, dxᵢ = g ∏ of the others ────────────────────────────────────────────────────────
+cdef Op prod_op = operation("prod", prod_backward, "y = ∏ x over axes", "dxᵢ = g ∏ of the other x", "x")
+
 
 cdef int prod_backward(Node node, Array g) except -1:
     # The product of the others is the product of those before and those behind: exact also where some are 0.
-    axes, = node.extra
+    axes = node.extra
     cdef Array x = node.value(0), flat, before, behind
     rest = [k for k in range(x.ndim_) if k not in axes]
     from minigrad.engine.ops.layout import permute_dims, reshape
@@ -198,17 +200,21 @@ def prod(x, axis=None, *, bint keepdims=False, dtype=None):
     cdef Array out = reduced(a, axes, keepdims, a.code)
     plain, outer, n, inner = reduction(a, axes)
     backend(a).reduce(PROD, outer, n, inner, plain, out)
-    track(out, b"prod", prod_backward, 1, a, None, None, (axes,))
+    track(prod_op, out, a, None, None, axes)
     return out
 
 
-# ── max, min: the gradient is shared equally among the elements that attain the extremum ─────────
+cdef Op max_op = operation("max", extremum_backward, "y = max x over axes",
+                           "dx = g where x = y, shared equally among ties, else 0", "x y")
+cdef Op min_op = operation("min", extremum_backward, "y = min x over axes",
+                           "dx = g where x = y, shared equally among ties, else 0", "x y")
+
 
 cdef int extremum_backward(Node node, Array g) except -1:
-    axes, output = node.extra
+    axes = node.extra
     cdef Array x = node.value(0)
     kept, shape = kept_shape(x, axes), shape_of(x)
-    cdef Array hit = cast(equal(x, spread(<Array>output, kept, shape)), x.code)
+    cdef Array hit = cast(equal(x, spread(node.kept, kept, shape)), x.code)
     cdef Array count = summed(hit, axes, True)
     return node.send(0, multiply(hit, broadcast_shape(divide(reshape_to(g, kept), count), shape)))
 
@@ -223,7 +229,7 @@ cdef Array extremum(str name, int op, object x, object axis, bint keepdims):
     cdef Array out = reduced(a, axes, keepdims, a.code)
     plain, outer, n, inner = reduction(a, axes)
     backend(a).reduce(op, outer, n, inner, plain, out)
-    track(out, b"max" if op == MAX else b"min", extremum_backward, 1, a, None, None, (axes, alias(out)))
+    track(max_op if op == MAX else min_op, out, a, None, None, axes)
     return out
 
 
@@ -323,11 +329,12 @@ def all(x, axis=None, *, bint keepdims=False):
     return decide("all", ALL, x, axis, keepdims)
 
 
-# ── logsumexp: y = log sum exp x, dx = g exp(x - y) ───────────────────────────────────────────────
+cdef Op logsumexp_op = operation("logsumexp", logsumexp_backward, "y = ln Σ eˣ over axes", "dx = g exp(x − y)", "x y")
+
 
 cdef int logsumexp_backward(Node node, Array g) except -1:
-    axes, output = node.extra
-    cdef Array x = node.value(0), y = node.saved_output(<Array>output)
+    axes = node.extra
+    cdef Array x = node.value(0), y = node.output()
     kept, shape = kept_shape(x, axes), shape_of(x)
     return node.send(0, multiply(spread(g, kept, shape), exp(subtract(x, spread(y, kept, shape)))))
 
@@ -349,11 +356,13 @@ def logsumexp(x, axis=None, *, bint keepdims=False):
     cdef Array out = reduced(a, axes, keepdims, a.code)
     plain = dense(permuted_raw(a, rest + axes))
     backend(a).logsumexp(out.count, n, plain, out)
-    track(out, b"logsumexp", logsumexp_backward, 1, a, None, None, (axes, alias(out)))
+    track(logsumexp_op, out, a, None, None, axes)
     return out
 
 
-# ── cumulative_sum: yᵢ = sum of x up to i, dxᵢ = sum of g from i on ───────────────────────────────
+cdef Op cumulative_sum_op = operation("cumulative_sum", cumulative_sum_backward, "yᵢ = x₀ + … + xᵢ along an axis",
+                                      "dxᵢ = gᵢ + … + gₙ₋₁")
+
 
 cdef int cumulative_sum_backward(Node node, Array g) except -1:
     k = node.extra
@@ -387,7 +396,7 @@ def cumulative_sum(x, axis=None, *, dtype=None, bint include_initial=False):
     plain, outer, n, inner = reduction(a, [k])
     if a.count:     # of rows without elements there may be any number
         backend(a).cumulative_sum(outer, n, inner, plain, out)
-    track(out, b"cumulative_sum", cumulative_sum_backward, 0, a, None, None, k)
+    track(cumulative_sum_op, out, a, None, None, k)
     if include_initial:
         from minigrad.engine.ops.join import concat
         return concat([zeros(kept_shape(a, [k]), a.code, a.buffer.device), out], axis=k)

@@ -15,24 +15,30 @@ from minigrad.engine.ops.layout cimport (
     summed,
 )
 from minigrad.engine.ops.logic cimport equal, not_equal, where
-from minigrad.engine.tape cimport Node, recording, track
+from minigrad.engine.tape cimport Node, Op, operation, recording, track
 from minigrad.engine.ops.reduce import logsumexp
 from minigrad.engine.tape import GradientError
 
 
-# softmax: yᵢ = exp xᵢ / sum exp x, dx = y (g - sum g y);  log_softmax: y = x - logsumexp x, dx = g - exp(y) sum g
+cdef Op softmax_op = operation("softmax", softmax_backward, "yᵢ = exp xᵢ / Σ exp x along an axis", "dx = y (g − Σ g y)",
+                               "y")
+
 
 cdef int softmax_backward(Node node, Array g) except -1:
-    axis, output = node.extra
-    cdef Array y = node.saved_output(<Array>output)
+    axis = node.extra
+    cdef Array y = node.output()
     if not recording():
         return node.send(0, rows_backward(False, y, g, axis))
     return node.send(0, multiply(y, subtract(g, summed(multiply(g, y), [axis], True))))
 
 
+cdef Op log_softmax_op = operation("log_softmax", log_softmax_backward, "y = x − ln Σ exp x along an axis",
+                                   "dx = g − exp(y) Σ g", "y")
+
+
 cdef int log_softmax_backward(Node node, Array g) except -1:
-    axis, output = node.extra
-    cdef Array y = node.saved_output(<Array>output)
+    axis = node.extra
+    cdef Array y = node.output()
     if not recording():
         return node.send(0, rows_backward(True, y, g, axis))
     return node.send(0, subtract(g, multiply(exp(y), summed(g, [axis], True))))
@@ -72,10 +78,7 @@ cdef Array rows_forward(str name, bint log, object x, object axis):
     if a.count:
         backend(a).softmax(a.count // a.extent[k], a.extent[k], log, plain, out)
     out = rows_back(out, k)
-    if log:
-        track(out, b"log_softmax", log_softmax_backward, 0, a, None, None, (k, alias(out)))
-    else:
-        track(out, b"softmax", softmax_backward, 0, a, None, None, (k, alias(out)))
+    track(log_softmax_op if log else softmax_op, out, a, None, None, k)
     return out
 
 
@@ -120,6 +123,11 @@ cdef Array cross_entropy_composition(Array z, Array labels, Array weight, int64_
     if smoothing:
         loss = add(multiply(of_label, 1 - smoothing), multiply(summed(excess, [1], False), smoothing / z.extent[1]))
     return where(kept, 0, loss)
+
+
+cdef Op cross_entropy_op = operation("cross_entropy", cross_entropy_backward,
+                                     "loss = w_t (ln Σ exp z − z_t) for the label t of each row, without smoothing",
+                                     "dz = g w_t (softmax z − onehot t)", "z", "z", "", "loss")
 
 
 cdef int cross_entropy_backward(Node node, Array g) except -1:
@@ -214,7 +222,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     loss, lse = empty(z.code, 1, &rows, z.buffer.device), empty(z.code, 1, &rows, z.buffer.device)
     if rows:
         backend(z).cross_entropy(rows, width, dense(z), labels, ignore, w, label_smoothing, loss, lse)
-    track(loss, b"cross_entropy", cross_entropy_backward, 1, z, None, None, (labels, lse, w, ignore, label_smoothing))
+    track(cross_entropy_op, loss, z, None, None, (labels, lse, w, ignore, label_smoothing))
     return finished(loss, reduction, inverse, shape)
 
 

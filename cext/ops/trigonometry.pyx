@@ -1,9 +1,9 @@
 """Circular and hyperbolic functions and their inverses, each with its derivative."""
 from minigrad.engine.array cimport Array
 from minigrad.engine.ops.arithmetic cimport add, apply_binary, divide, matched_floats, multiply, negative, subtract
-from minigrad.engine.ops.functions cimport INPUT, OUTPUT, function, result, rsqrt, square
+from minigrad.engine.ops.functions cimport function, fused, rsqrt, square
 from minigrad.engine.ops.logic cimport equal, where
-from minigrad.engine.tape cimport Node, recording, track
+from minigrad.engine.tape cimport Node, Op, operation, track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ACOS, ACOSH, ASIN, ASINH, ATAN, ATAN2, ATANH, COS, COSH, SIN, SINH, TAN, TANH, TANH_GRAD
@@ -11,7 +11,9 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
 
 # ── circular functions and their inverses ───────────────────────────────────────────────────────────
 
-# sin: dx = g cos x
+cdef Op sin_op = operation("sin", sin_backward, "y = sin x", "dx = g cos x", "x")
+
+
 cdef int sin_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, cos(node.value(0))))
 
@@ -25,10 +27,12 @@ cpdef Array sin(x):
     >>> mg.sin(mg.tensor([0.0, 0.5]))
     tensor([0.        , 0.47942555])
     """
-    return function(SIN, b"sin", x, sin_backward, INPUT)
+    return function(sin_op, SIN, x)
 
 
-# cos: dx = -g sin x
+cdef Op cos_op = operation("cos", cos_backward, "y = cos x", "dx = −g sin x", "x")
+
+
 cdef int cos_backward(Node node, Array g) except -1:
     return node.send(0, negative(multiply(g, sin(node.value(0)))))
 
@@ -42,12 +46,14 @@ cpdef Array cos(x):
     >>> mg.cos(mg.tensor([0.0, 0.5]))
     tensor([1.        , 0.87758255])
     """
-    return function(COS, b"cos", x, cos_backward, INPUT)
+    return function(cos_op, COS, x)
 
 
-# tan: dx = g (1 + y²)
+cdef Op tan_op = operation("tan", tan_backward, "y = tan x", "dx = g (1 + y²)", "y")
+
+
 cdef int tan_backward(Node node, Array g) except -1:
-    return node.send(0, multiply(g, add(square(result(node)), 1)))
+    return node.send(0, multiply(g, add(square(node.output()), 1)))
 
 
 cpdef Array tan(x):
@@ -59,10 +65,12 @@ cpdef Array tan(x):
     >>> mg.tan(mg.tensor([0.0, 0.5]))
     tensor([0.       , 0.5463025])
     """
-    return function(TAN, b"tan", x, tan_backward, OUTPUT)
+    return function(tan_op, TAN, x)
 
 
-# asin: dx = g / √(1 - x²)
+cdef Op asin_op = operation("asin", asin_backward, "y = arcsin x", "dx = g / √(1 − x²)", "x")
+
+
 cdef int asin_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, rsqrt(subtract(1, square(node.value(0))))))
 
@@ -76,10 +84,12 @@ cpdef Array asin(x):
     >>> mg.asin(mg.tensor([0.0, 0.5]))
     tensor([0.       , 0.5235988])
     """
-    return function(ASIN, b"asin", x, asin_backward, INPUT)
+    return function(asin_op, ASIN, x)
 
 
-# acos: dx = -g / √(1 - x²)
+cdef Op acos_op = operation("acos", acos_backward, "y = arccos x", "dx = −g / √(1 − x²)", "x")
+
+
 cdef int acos_backward(Node node, Array g) except -1:
     return node.send(0, negative(multiply(g, rsqrt(subtract(1, square(node.value(0)))))))
 
@@ -93,10 +103,12 @@ cpdef Array acos(x):
     >>> mg.acos(mg.tensor([1.0, 0.5]))
     tensor([0.       , 1.0471976])
     """
-    return function(ACOS, b"acos", x, acos_backward, INPUT)
+    return function(acos_op, ACOS, x)
 
 
-# atan: dx = g / (1 + x²)
+cdef Op atan_op = operation("atan", atan_backward, "y = arctan x", "dx = g / (1 + x²)", "x")
+
+
 cdef int atan_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, add(square(node.value(0)), 1)))
 
@@ -110,10 +122,13 @@ cpdef Array atan(x):
     >>> mg.atan(mg.tensor([0.0, 1.0]))
     tensor([0.       , 0.7853982])
     """
-    return function(ATAN, b"atan", x, atan_backward, INPUT)
+    return function(atan_op, ATAN, x)
 
 
-# atan2: y = angle of the point (b, a), da = g b / (a² + b²), db = -g a / (a² + b²); 0 at the origin
+cdef Op atan2_op = operation("atan2", atan2_backward, "y = the angle of the point (b, a)",
+                             "da = g b / (a² + b²)\ndb = −g a / (a² + b²), both 0 at the origin", "a b, a b", "a, b")
+
+
 cdef int atan2_backward(Node node, Array g) except -1:
     cdef Array a = node.value(0), b = node.value(1), squares = add(square(a), square(b))
     origin = equal(squares, 0)
@@ -136,13 +151,15 @@ cpdef Array atan2(x, y):
     """
     a, b = matched_floats("atan2", x, y)
     cdef Array out = apply_binary(ATAN2, <Array>a, <Array>b, (<Array>a).code)
-    track(out, b"atan2", atan2_backward, 3, <Array>a, <Array>b)
+    track(atan2_op, out, <Array>a, <Array>b)
     return out
 
 
 # ── hyperbolic functions and their inverses ─────────────────────────────────────────────────────────
 
-# sinh: dx = g cosh x
+cdef Op sinh_op = operation("sinh", sinh_backward, "y = sinh x", "dx = g cosh x", "x")
+
+
 cdef int sinh_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, cosh(node.value(0))))
 
@@ -156,10 +173,12 @@ cpdef Array sinh(x):
     >>> mg.sinh(mg.tensor([0.0, 1.0]))
     tensor([0.       , 1.1752012])
     """
-    return function(SINH, b"sinh", x, sinh_backward, INPUT)
+    return function(sinh_op, SINH, x)
 
 
-# cosh: dx = g sinh x
+cdef Op cosh_op = operation("cosh", cosh_backward, "y = cosh x", "dx = g sinh x", "x")
+
+
 cdef int cosh_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, sinh(node.value(0))))
 
@@ -173,14 +192,14 @@ cpdef Array cosh(x):
     >>> mg.cosh(mg.tensor([0.0, 1.0], dtype="float64"))
     tensor([1.        , 1.54308063], dtype=float64)
     """
-    return function(COSH, b"cosh", x, cosh_backward, INPUT)
+    return function(cosh_op, COSH, x)
 
 
-# tanh: dx = g (1 - y²)
+cdef Op tanh_op = fused(TANH_GRAD, operation("tanh", tanh_backward, "y = tanh x", "dx = g (1 − y²)", "y"))
+
+
 cdef int tanh_backward(Node node, Array g) except -1:
-    if not recording():
-        return node.send(0, apply_binary(TANH_GRAD, g, <Array>node.extra, g.code))
-    return node.send(0, multiply(g, subtract(1, square(result(node)))))
+    return node.send(0, multiply(g, subtract(1, square(node.output()))))
 
 
 cpdef Array tanh(x):
@@ -192,10 +211,12 @@ cpdef Array tanh(x):
     >>> mg.tanh(mg.tensor([0.0, 50.0]))
     tensor([0., 1.])
     """
-    return function(TANH, b"tanh", x, tanh_backward, OUTPUT)
+    return function(tanh_op, TANH, x)
 
 
-# asinh: dx = g / √(x² + 1)
+cdef Op asinh_op = operation("asinh", asinh_backward, "y = arsinh x", "dx = g / √(x² + 1)", "x")
+
+
 cdef int asinh_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, rsqrt(add(square(node.value(0)), 1))))
 
@@ -209,10 +230,12 @@ cpdef Array asinh(x):
     >>> mg.asinh(mg.tensor([0.0, 1.0]))
     tensor([0.       , 0.8813736])
     """
-    return function(ASINH, b"asinh", x, asinh_backward, INPUT)
+    return function(asinh_op, ASINH, x)
 
 
-# acosh: dx = g / √(x² - 1)
+cdef Op acosh_op = operation("acosh", acosh_backward, "y = arcosh x", "dx = g / √(x² − 1)", "x")
+
+
 cdef int acosh_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, rsqrt(subtract(square(node.value(0)), 1))))
 
@@ -226,10 +249,12 @@ cpdef Array acosh(x):
     >>> mg.acosh(mg.tensor([1.0, 2.0]))
     tensor([0.      , 1.316958])
     """
-    return function(ACOSH, b"acosh", x, acosh_backward, INPUT)
+    return function(acosh_op, ACOSH, x)
 
 
-# atanh: dx = g / (1 - x²)
+cdef Op atanh_op = operation("atanh", atanh_backward, "y = artanh x", "dx = g / (1 − x²)", "x")
+
+
 cdef int atanh_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, subtract(1, square(node.value(0)))))
 
@@ -243,4 +268,4 @@ cpdef Array atanh(x):
     >>> mg.atanh(mg.tensor([0.0, 0.5]))
     tensor([0.        , 0.54930615])
     """
-    return function(ATANH, b"atanh", x, atanh_backward, INPUT)
+    return function(atanh_op, ATANH, x)

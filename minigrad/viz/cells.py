@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from minigrad.engine.ops.recurrent import Cell
-from minigrad.viz.equations import Equation
+from minigrad.engine.tape import Op
 
-INPUTS = ("x", "h₀", "c₀", "W_hh", "b", "γ", "β", "γ_c", "β_c")
-SOURCES = {
-    "lstm": "Hochreiter and Schmidhuber (1997); Gers et al. (2000)",
-    "gru": "Cho et al. (2014)",
-    "rnn": "Elman (1990)",
-}
 # GRU: what z weighs, and what that leaves to the state before
 UPDATES = {False: "(1 − z) n + z h_{t−1}", True: "(1 − z) h_{t−1} + z n"}
 CONVENTIONS = {False: "torch", True: "paper"}
@@ -20,11 +15,24 @@ CONVENTIONS = {False: "torch", True: "paper"}
 GROUPS = {("gru", 2): "r and z together, n by itself", ("lstm", 4): "each of i, f, g, o by itself"}
 
 
-def equation_of_cell(cell: Cell, given: Collection[int], lengths: bool = False) -> Equation:
+class Equation(NamedTuple):
+    """What the record `op` of a recurrent layer says, of one variant of it."""
+
+    op: Op
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    forward: str
+    backward: str
+    source: str
+
+
+def equation_of_cell(op: Op, cell: Cell, given: Collection[int], lengths: bool = False) -> Equation:
     """What a recurrent layer computes in every step, and sends back through it.
 
     Parameters
     ----------
+    op : Op
+        The record of the layer.
     cell : Cell
         The kind, and the variants of it: what is normalized, the GRU's convention, hard gates.
     given : collection of int
@@ -34,7 +42,7 @@ def equation_of_cell(cell: Cell, given: Collection[int], lengths: bool = False) 
         Whether samples end before the last step.
     """
     kind = cell.kind.partition("_")[0]
-    names = tuple(name if k in given else "" for k, name in enumerate(INPUTS))
+    names = tuple(name if k in given else "" for k, name in enumerate(op.inputs))
     states = "h₀, c₀: the states before the first step" if kind == "lstm" else "h₀: the state before the first step"
     ends = "after a sample's end y_t = 0, and h_t = h_{t−1}" + (", c_t = c_{t−1}" if kind == "lstm" else "")
     bias = " + b" if 4 in given else ""
@@ -50,9 +58,8 @@ def equation_of_cell(cell: Cell, given: Collection[int], lengths: bool = False) 
     backward += ["db = Σ_t da_t"] if bias else []
     affine = "dγ = Σ_t du_t â_t, dβ = Σ_t du_t, with the gradient du_t of LN and â = (a − μ) / √(σ² + ε)"
     backward += [affine] if 5 in given else []
-    outputs = ("y", "h_T", "c_T") if kind == "lstm" else ("y", "h_T")
-    source = SOURCES[kind] + ("; Ba, Kiros and Hinton (2016)" if cell.norm else "")
-    return Equation(names, outputs, "\n".join(forward), "\n".join(backward), "recurrent.backward", source)
+    source = op.source + ("; Ba, Kiros and Hinton (2016)" if cell.norm else "")
+    return Equation(op, names, op.outputs, "\n".join(forward), "\n".join(backward), source)
 
 
 # Of each kind: the lines of a step, those of its way back, and what passes by the product with W_hh on it.

@@ -264,9 +264,7 @@ function details(k, backward) {
 }
 
 function excerpt(equation) {
-  if (!equation.code) return null;
-  const [module, name] = equation.code.split(".");
-  if (!equation.excerpt) return make("p", { class: "place" }, `cext/ops/${module}.pyx, ${name}`);
+  if (!equation.excerpt) return null;
   const { file, first, lines } = equation.excerpt;
   const box = make("details", {}, make("summary", {}, "the source of its backward"), make("p", { class: "place" }, `${file}, line ${first}`), code(first, lines, null));
   box.open = excerptOpen;

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.engine.backward import differentiate
-from minigrad.engine.inspection import bytes_of, contents, options
+from minigrad.engine.inspection import bytes_of, contents, operations, options
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.ops.recurrent import Cell, Lengths
+from minigrad.engine.tape import Op
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
-from minigrad.viz.cells import equation_of_cell
-from minigrad.viz.equations import Equation, equation_of
+from minigrad.viz.cells import Equation, equation_of_cell
 from minigrad.viz.names import names_of
 from minigrad.viz.recording import newest, record
 from minigrad.viz.sources import excerpt, user_line
@@ -205,7 +205,7 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
     bytes that the entry is the first to save: tensors at one address count once, leaves not at all.
     """
     rows = entries_of(loss, "explore")
-    held, kept_options = contents(loss), options(loss)
+    held, kept_options, ops = contents(loss), options(loss), operations(loss)
     leaves = {sequence: leaf for sequence, (leaf, _) in held.items() if leaf is not None}
     seen = gradients(loss, grad, list(leaves.values()))
     tensors, sources, equations = Tensors(), Table(user_line), Table(equation_row)
@@ -228,11 +228,10 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
         read = dict(zip(row["saved_inputs"], kept, strict=False))
         arrived = seen.grads.get(sequence)
         cell = next((option for option in kept_options[sequence] if isinstance(option, Cell)), None)
-        if cell is None or row["function"]:
-            equation = equation_of(row["op"], len(row["inputs"]), row["function"])
-        else:
+        equation: Op | Equation = ops[sequence]
+        if cell is not None and not row["function"]:
             ends = any(isinstance(option, Lengths) for option in kept_options[sequence])
-            equation = equation_of_cell(cell, {0, *row["saved_inputs"]}, ends)
+            equation = equation_of_cell(ops[sequence], cell, {0, *row["saved_inputs"]}, ends)
         shown.append({
             "op": row["op"],
             "name": None if leaf is None else known.get(id(leaf)),
@@ -271,15 +270,14 @@ class Table:
         return self._numbers[key]
 
 
-def equation_row(equation: Equation) -> dict[str, Any]:
+def equation_row(equation: Op | Equation) -> dict[str, Any]:
     return {
         "inputs": equation.inputs,
         "outputs": equation.outputs,
         "forward": equation.forward,
         "backward": equation.backward,
         "source": equation.source,
-        "code": equation.code,
-        "excerpt": excerpt(equation.code),
+        "excerpt": excerpt(equation if isinstance(equation, Op) else equation.op),
     }
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import minigrad
+from minigrad.engine.tape import Op
 
 AROUND = 2  # lines shown before and behind
-OPERATIONS = Path(minigrad.__file__).parent.parent / "cext" / "ops"  # in a clone; an installed package has none
+ENGINE = Path(minigrad.__file__).parent.parent / "cext"  # in a clone; an installed package has none
 
 
 def user_line(where: str) -> dict[str, Any]:
@@ -48,24 +49,19 @@ def public_name(path: str) -> str:
 
 
 @lru_cache
-def excerpt(code: str) -> dict[str, Any] | None:
-    """The function ``module.function`` of cext/ops and the comment above it; None where the sources are not at hand."""
-    module, _, function = code.partition(".")
-    path = OPERATIONS / f"{module}.pyx"
-    if not path.is_file():
-        return None
-    lines = path.read_text().splitlines()
-    starts = [k for k, text in enumerate(lines) if re.match(rf"(cdef|cpdef|def)\b.*\b{function}\(", text)]
-    if not starts:
-        return None
-    start = stop = starts[0]
-    while start and (lines[start - 1].startswith("#") or not lines[start - 1]):
-        start -= 1
-    while start < starts[0] and not lines[start]:
-        start += 1
-    stop += 1
-    while stop < len(lines) and (not lines[stop] or lines[stop][0] in " )"):
-        stop += 1
-    while not lines[stop - 1]:
-        stop -= 1
-    return {"file": f"cext/ops/{module}.pyx", "first": start + 1, "lines": lines[start:stop]}
+def excerpt(op: Op) -> dict[str, Any] | None:
+    """The record of an operation and the function that it names; None where the sources are not at hand."""
+    first = op.forward.partition("\n")[0]
+    for path in sorted(ENGINE.rglob("*.pyx")):
+        text = path.read_text(encoding="utf-8")
+        records = rf'^cdef Op (?:(?!\n\n).)*?operation\(\s*(?:"{op.name}"|name), (\w+),((?:(?!\n\n).)*)'
+        for record in re.finditer(records, text, re.M | re.S):
+            if f'"{first}"' in record[2] or f'"{first}\\n' in record[2]:
+                stop = record.end()
+                function = text.find(f"\ncdef int {record[1]}(", stop)
+                if 0 <= function < stop + 800:  # a few share a function, which stands elsewhere
+                    end = re.compile(r"\n+(?=\S)(?!\))").search(text, function + 1)
+                    stop = len(text) if end is None else end.start()
+                lines, start = text[record.start() : stop].rstrip().splitlines(), text.count("\n", 0, record.start())
+                return {"file": f"cext/{path.relative_to(ENGINE)}", "first": start + 1, "lines": lines}
+    return None

@@ -104,6 +104,8 @@ def examine(arguments, source=None):
         ):
             if "together" in line or line != other:
                 break  # threads take turns as they like
+            if "MemoryError" in (x, y):
+                break  # how much memory there is depends on the machine
             if x != y and None not in (x, y):
                 text = f"{line}: {x} and {y} for other contents of memory that was not written"
                 a["findings"].append((f"differs {called(line)}", text, k + 1))

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from checks import sample
 from table import ALL
+from table.elementwise import ARITHMETIC, FUNCTIONS, TRIGONOMETRY
 
 import minigrad as mg
 from minigrad.engine.inspection import contents
+from minigrad.engine.inspection import operations as inspected
 from minigrad.engine.ops.recurrent import Cell, recurrent
+from minigrad.engine.tape import operations
 from minigrad.nn import functional as F
-from minigrad.viz.equations import EQUATIONS, VARIANTS, equation_of
 from minigrad.viz.sources import excerpt
 
 
@@ -25,14 +27,17 @@ def recorded_ops(y):
             y, leaves, mg.ones(y.shape, dtype=y.dtype, requires_grad=True), create_graph=True, allow_unused=True
         )
         roots += [g for g in gradients if g is not None and g.requires_grad]
-    return {(row["op"], len(row["inputs"])) for root in roots for row in root.tape()}
+    return {
+        (op.name, len(row["inputs"]), op.inputs) for root in roots
+        for row, op in zip(root.tape(), inspected(root).values(), strict=True)
+    }  # fmt: skip
 
 
 def tensors_of(result):
     return [y for y in (result if isinstance(result, (tuple, list)) else [result]) if isinstance(y, mg.Tensor)]
 
 
-def test_every_operation_that_is_recorded_has_an_equation(rng):
+def test_records_name_every_input_of_what_is_recorded(rng):
     """All cases of the table of operations, their first derivatives, and what the table does not call."""
     found = set()
     for op in ALL:
@@ -61,23 +66,15 @@ def test_every_operation_that_is_recorded_has_an_equation(rng):
     found |= recorded_ops(F.batch_norm(images, *given)) | recorded_ops(
         F.instance_norm(images, *given, use_input_stats=False)
     )
-    unknown = {op for op, _ in found} - set(EQUATIONS) - RECURRENT
-    assert not unknown, f"no equation in viz/equations.py: {sorted(unknown)}"
-    never = set(EQUATIONS) - {op for op, _ in found}
+    never = {op.name for op in operations()} - {op for op, _, _ in found}
     assert never <= {"to", "floor", "ceil", "round", "sign"}, f"nothing records: {sorted(never)}"
-    for op, inputs in ((op, inputs) for op, inputs in found if op not in RECURRENT):
-        names = equation_of(op, inputs).inputs
+    for op, inputs, names in found:
         assert inputs <= len(names) or names[-1].endswith("…"), f"{op} has {inputs} inputs, of which {names} are named"
 
 
-RECURRENT = {"rnn", "lstm", "gru"}  # their equations depend on the variant: test_recurrent_pages
 SOURCES = Path(mg.__file__).parent.parent / "cext"
-NUMERIC = [
-    op
-    for op, equation in EQUATIONS.items()
-    if "functions." in equation.code or "arithmetic." in equation.code or "trigonometry." in equation.code
-]
-FUNCTIONS = {
+NUMERIC = sorted({op.name for op in operations()} & {op.name for op in (*ARITHMETIC, *FUNCTIONS, *TRIGONOMETRY)})
+NUMPY = {
     **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "sign", "sqrt", "abs", "floor")},
     "arcsin": np.arcsin, "arccos": np.arccos, "arctan": np.arctan, "arsinh": np.arcsinh, "arcosh": np.arccosh, "artanh": np.arctanh,
     "ln": np.log, "log2": np.log2, "log10": np.log10, "ceil": np.ceil, "pi": np.pi,
@@ -93,11 +90,11 @@ def value_of(text, names):
     text = text.partition(",")[0]
     for sign, spelled in SPELLED.items():
         text = text.replace(sign, spelled)
-    functions = "|".join(sorted(FUNCTIONS, key=len, reverse=True))
+    functions = "|".join(sorted(NUMPY, key=len, reverse=True))
     text = re.sub(rf"\b({functions}) (\w+)", r"\1(\2)", text)
     text = re.sub(rf"\b({functions}) \(", r"\1(", text)
     text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", text)
-    return eval(text, {"__builtins__": {}}, {**FUNCTIONS, **names})
+    return eval(text, {"__builtins__": {}}, {**NUMPY, **names})
 
 
 # what is no formula, but words
@@ -107,7 +104,7 @@ WORDS = {"atan2", "round", "erf"}
 @pytest.mark.parametrize("op", [op for op in NUMERIC if op not in WORDS])
 def test_equations_compute_what_the_operation_computes(op, rng):
     """Output and gradient of each elementwise operation against the text that a reader sees."""
-    equation = EQUATIONS[op]
+    equation = next(record for record in operations() if record.name == op)
     low, high = (1.1, 2) if op == "acosh" else (0.1, 0.9)
     values = {name: rng.uniform(low, high, 5) for name in equation.inputs}
     xs = [mg.tensor(value, requires_grad=True) for value in values.values()]
@@ -123,16 +120,14 @@ def test_equations_compute_what_the_operation_computes(op, rng):
         )
 
 
-@pytest.mark.parametrize("key", [*EQUATIONS, *VARIANTS], ids=str)
-def test_the_source_of_a_derivative_is_where_the_table_says(key):
-    """In a clone the page shows the function; an installed package has no cext/ and shows its name."""
-    equation = EQUATIONS[key] if isinstance(key, str) else VARIANTS[key]
-    if not equation.code:
-        assert key in {"leaf", "identity", "to"}
-        return
-    found = excerpt(equation.code)
+@pytest.mark.parametrize("op", operations(), ids=lambda op: f"{op.name}-{len(op.inputs)}")
+def test_the_page_shows_the_record_and_its_function(op):
+    """In a clone; an installed package has no cext/."""
+    found = excerpt(op)
     if SOURCES.is_dir():
-        assert any(equation.code.partition(".")[2] + "(" in line for line in found["lines"])
+        assert any("operation(" in line for line in found["lines"][:12])
+        shared = op.name in {"sign", "floor", "ceil", "round"}  # no gradient
+        assert any(line.startswith("cdef int ") for line in found["lines"]) != shared
         assert len(found["lines"]) < 60
     else:
         assert found is None
