@@ -15,27 +15,6 @@ cdef extern from "runtime/running.hpp" namespace "mg":
     struct Running:
         void (*release)(Buffer*)
 
-cdef extern from "runtime/dlpack.hpp":
-    struct DLDevice:
-        int32_t type
-        int32_t id
-    struct DLDataType:
-        unsigned char code
-        unsigned char bits
-        unsigned short lanes
-    struct DLTensor:
-        void* data
-        DLDevice device
-        int32_t ndim
-        DLDataType dtype
-        int64_t* shape
-        int64_t* strides
-        size_t byte_offset
-    struct DLManagedTensor:
-        DLTensor tensor
-        void* context
-        void (*deleter)(DLManagedTensor*) noexcept nogil
-
 cdef enum:
     MAX_NDIM = 8
 
@@ -86,5 +65,4 @@ ctypedef void (*Forget)(Array) noexcept
 cdef void set_forget(Forget function)
 cpdef void set_result_type(type cls) except *
 cpdef void set_device_hooks(object allocate, object transfer, object streams)
-cdef object device_allocate
-cdef object current_stream(int device)
+cdef object device_allocate, device_streams

@@ -2,7 +2,7 @@
 
 `Array` is the part of a tensor that knows nothing of operations; `tensor.Tensor` derives from it and adds
 operators and methods. Its memory comes from a pool, and is open to anything that speaks the buffer protocol (NumPy) or
-DLPack; `interop` goes the other way.
+DLPack, see `interop`.
 """
 cimport cython
 from cpython.buffer cimport (
@@ -10,19 +10,16 @@ from cpython.buffer cimport (
 )
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport uint32_t, uint64_t
 
 import os
 
 import numpy as np
 
-from minigrad.engine.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, dtype_of, is_float, itemsize
+from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT32, INT64, dtype_of, itemsize
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
-    bint Py_IsInitialized() nogil
 
 cdef extern from "runtime/running.hpp" namespace "mg":
     Running* running
@@ -293,51 +290,6 @@ cdef class Array:
         plain = alias(self)
         return (plain if plain.buffer.device == 0 else transferred(plain, 0)).numpy()
 
-    def __dlpack_device__(self):
-        """(device type, device id) of the DLPack standard: (1, 0) on the CPU, (2, i) on cuda:i."""
-        return (1, 0) if self.buffer.device == 0 else (2, self.buffer.device - 1)
-
-    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """A DLPack capsule over the same memory (https://dmlc.github.io/dlpack), of version 1 if that may be.
-
-        On a GPU `stream`, which is the one that will use the memory, waits for what the current one has to do.
-        """
-        cdef bint copied = bool(copy), versioned = False
-        cdef Array exported
-        if dl_device is not None:
-            dl_device = tuple(dl_device)
-        if max_version is not None:
-            try:
-                major, _ = max_version
-                versioned = major >= 1
-            except (TypeError, ValueError):
-                raise TypeError(f"[dlpack] expected a max_version (major, minor), got {max_version!r}") from None
-        if self.needs_grad:
-            raise BufferError("[dlpack] this tensor requires grad: export x.detach()")
-        here = Array.__dlpack_device__(self)
-        if dl_device is not None and dl_device != here:
-            raise BufferError(f"[dlpack] this tensor is on {device_name(self.buffer.device)}, which is DLPack's device "
-                              f"{here}, and device {dl_device} was asked for: move it by x.to(...)")
-        exported = alias(self)
-        if copied:
-            exported = exported.copy()
-        if self.buffer.device:
-            device_streams.hand_over(self.buffer.device - 1, stream)
-        elif stream is not None:
-            raise BufferError(f"[dlpack] expected stream None for a tensor on the CPU, got {stream}")
-        return to_capsule(exported, versioned, copied)
-
-    @property
-    def __cuda_array_interface__(self):
-        """How CuPy, Numba and others see the memory of a tensor on a GPU (the CUDA array interface, version 3)."""
-        if self.buffer.device == 0:
-            raise AttributeError("[cuda_array_interface] the tensor is on the CPU")
-        if self.needs_grad:
-            raise BufferError("[cuda_array_interface] this tensor requires grad: export x.detach()")
-        name = dtype_of(self.code).name
-        return {"shape": self.shape, "typestr": np.dtype(name).str, "data": (self.data_ptr(), False),
-                "strides": self.strides, "version": 3, "stream": device_streams.current(self.buffer.device - 1)}
-
 
 cdef type result_type = Array
 cdef Forget forget = NULL
@@ -366,11 +318,6 @@ cpdef void set_device_hooks(object allocate, object transfer, object streams):
     streams.current(i) and streams.hand_over(i, stream) for cuda:i, with DLPack's numbers of streams."""
     global device_allocate, device_transfer, device_streams
     device_allocate, device_transfer, device_streams = allocate, transfer, streams
-
-
-cdef object current_stream(int device):
-    """DLPack's number of the stream on which a device computes."""
-    return device_streams.current(device - 1)
 
 
 cdef Array transferred(Array x, int device):
@@ -542,73 +489,6 @@ cdef Array adopted(void* data, int64_t bytes, int device, void* owner, Drop drop
 cdef Array alias(Array x):
     """The same values without their history."""
     return view(x, x.ndim_, x.extent, x.step, x.data)
-
-
-# ── DLPack (https://dmlc.github.io/dlpack/latest/c_api.html) ──────────────────────────────────────
-
-cdef struct DLManagedTensorVersioned:       # what DLPack has had since version 1
-    uint32_t major, minor
-    void* context
-    void (*deleter)(DLManagedTensorVersioned*) noexcept nogil
-    uint64_t flags                          # 1: read-only, 2: a copy
-    DLTensor tensor
-
-
-ctypedef fused Managed:
-    DLManagedTensor
-    DLManagedTensorVersioned
-
-
-cdef int describe(DLTensor* t, Array x) except -1:
-    """Fill in what DLPack says of x."""
-    cdef int64_t* numbers = <int64_t*>PyMem_Malloc(2 * MAX_NDIM * sizeof(int64_t))
-    cdef int i
-    for i in range(x.ndim_):
-        numbers[i] = x.extent[i]
-        numbers[MAX_NDIM + i] = x.step[i] // itemsize(x.code)
-    t.data, t.byte_offset, t.ndim, t.shape, t.strides = x.data, 0, x.ndim_, numbers, numbers + MAX_NDIM
-    t.device.type, t.device.id = Array.__dlpack_device__(x)      # not what a subclass makes of it
-    t.dtype.code = 6 if x.code == BOOL else 2 if is_float(x.code) else 0
-    t.dtype.bits, t.dtype.lanes = 8 * itemsize(x.code), 1
-    return 0
-
-
-cdef void delete_export(Managed* managed) noexcept nogil:
-    if not Py_IsInitialized():      # a C++ object that outlives the interpreter has held it
-        return
-    with gil:
-        Py_DECREF(<object>managed.context)
-        PyMem_Free(managed.tensor.shape)
-        PyMem_Free(managed)
-
-
-cdef void delete_capsule(object capsule) noexcept:
-    """The end of a capsule that nobody has used."""
-    cdef DLManagedTensor* old
-    cdef DLManagedTensorVersioned* new
-    if PyCapsule_IsValid(capsule, "dltensor"):
-        old = <DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
-        old.deleter(old)
-    elif PyCapsule_IsValid(capsule, "dltensor_versioned"):
-        new = <DLManagedTensorVersioned*>PyCapsule_GetPointer(capsule, "dltensor_versioned")
-        new.deleter(new)
-
-
-cdef object to_capsule(Array x, bint versioned, bint copied):
-    """Without a version a consumer cannot know whether it may write, and NumPy for one then does not let its user."""
-    cdef DLManagedTensor* old
-    cdef DLManagedTensorVersioned* new
-    Py_INCREF(x)
-    if versioned:
-        new = <DLManagedTensorVersioned*>PyMem_Malloc(sizeof(DLManagedTensorVersioned))
-        describe(&new.tensor, x)
-        new.major, new.minor, new.flags = 1, 0, 2 if copied else 0
-        new.context, new.deleter = <void*>x, delete_export[DLManagedTensorVersioned]
-        return PyCapsule_New(new, "dltensor_versioned", <void (*)(object) noexcept>delete_capsule)
-    old = <DLManagedTensor*>PyMem_Malloc(sizeof(DLManagedTensor))
-    describe(&old.tensor, x)
-    old.context, old.deleter = <void*>x, delete_export[DLManagedTensor]
-    return PyCapsule_New(old, "dltensor", <void (*)(object) noexcept>delete_capsule)
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────

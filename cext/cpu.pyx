@@ -9,7 +9,6 @@ from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
-import importlib.util
 import operator
 import os
 
@@ -19,6 +18,7 @@ from minigrad.engine.array cimport RUNNING, Array, alias, empty, empty_as, view
 from minigrad.engine.backend cimport Backend, register
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT32, INT64, itemsize
 from minigrad.engine.interop cimport from_object
+from minigrad.engine.blas import find
 
 # ── elementwise ───────────────────────────────────────────────────────────────────────────────────
 
@@ -560,17 +560,13 @@ cdef bint blas_loaded = False
 
 
 cdef int load() except -1:
-    """Load OpenBLAS from the package scipy-openblas32: a private copy, which we may hold to one thread."""
+    """Load the library that products are computed with."""
     global blas_loaded
     cdef char[512] message
-    spec = importlib.util.find_spec("scipy_openblas32")
-    folder = os.path.join(os.path.dirname(spec.origin), "lib") if spec is not None else None
-    names = [n for n in sorted(os.listdir(folder)) if n.startswith("libscipy_openblas") and not n.endswith(".a")] \
-        if folder is not None and os.path.isdir(folder) else []
-    path = os.fsencode(os.path.join(folder, names[0])) if names else b""
+    path = os.fsencode(find())
     if blas_loaded:     # by another thread, which had its turn meanwhile; from here on none has
         return 0
-    if not names:
+    if not path:
         raise ImportError("[matmul] the package scipy-openblas32 was not found: pip install scipy-openblas32")
     if not load_blas(path, message, sizeof(message)):
         raise ImportError(f"[matmul] {message.decode()}")

@@ -1,18 +1,43 @@
-"""Tensors over the memory of others: NumPy and all that speak the buffer protocol or DLPack."""
+"""Memory shared with others, NumPy and all that speak the buffer protocol or DLPack: theirs as tensors, and ours."""
 from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
 )
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_SetName
-from libc.stdint cimport int64_t
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 import numpy as np
 
 from minigrad.engine.array cimport (
-    MAX_NDIM, NOWHERE, Array, DLManagedTensor, DLTensor, adopted, alias, current_stream, device_index, empty,
-    parse_shape, product, transferred, view,
+    MAX_NDIM, NOWHERE, Array, adopted, alias, device_index, device_name, device_streams, empty, parse_shape, product,
+    transferred, view,
 )
-from minigrad.engine.dtype cimport BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, code_of, itemsize
+from minigrad.engine.dtype cimport BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, code_of, is_float, itemsize
+
+cdef extern from "Python.h":
+    bint Py_IsInitialized() nogil
+
+cdef extern from "runtime/dlpack.hpp":
+    struct DLDevice:
+        int32_t type
+        int32_t id
+    struct DLDataType:
+        unsigned char code
+        unsigned char bits
+        unsigned short lanes
+    struct DLTensor:
+        void* data
+        DLDevice device
+        int32_t ndim
+        DLDataType dtype
+        int64_t* shape
+        int64_t* strides
+        size_t byte_offset
+    struct DLManagedTensor:
+        DLTensor tensor
+        void* context
+        void (*deleter)(DLManagedTensor*) noexcept nogil
 
 
 cdef dict KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}      # of numbers, to DLPack
@@ -142,7 +167,7 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
     return transferred(out, device) if device else out
 
 
-# ── DLPack ────────────────────────────────────────────────────────────────────────────────────────
+# ── DLPack: import ────────────────────────────────────────────────────────────────────────────────
 
 cdef void drop_import(void* owner) noexcept:
     cdef DLManagedTensor* managed = <DLManagedTensor*>owner
@@ -183,7 +208,7 @@ def from_dlpack(data):
         raise TypeError(f"[from_dlpack] expected an object with __dlpack__ and __dlpack_device__, got "
                         f"{type(data).__name__}")
     kind, number = data.__dlpack_device__()
-    capsule = data.__dlpack__(stream=current_stream(1 + number)) if kind in (2, 13) else data.__dlpack__()
+    capsule = data.__dlpack__(stream=device_streams.current(number)) if kind in (2, 13) else data.__dlpack__()
     if not PyCapsule_IsValid(capsule, "dltensor"):
         raise TypeError("[from_dlpack] expected an unused capsule named 'dltensor'")
     cdef DLManagedTensor* managed = <DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
@@ -214,3 +239,103 @@ def from_dlpack(data):
         count *= t.shape[i]
     cdef Array base = adopted(<char*>t.data + t.byte_offset, count, device, managed, drop_import, code)
     return tidied(view(base, t.ndim, t.shape, step, base.data))
+
+
+# ── DLPack: export ────────────────────────────────────────────────────────────────────────────────
+
+cdef struct DLManagedTensorVersioned:       # what DLPack has had since version 1
+    uint32_t major, minor
+    void* context
+    void (*deleter)(DLManagedTensorVersioned*) noexcept nogil
+    uint64_t flags                          # 1: read-only, 2: a copy
+    DLTensor tensor
+
+
+ctypedef fused Managed:
+    DLManagedTensor
+    DLManagedTensorVersioned
+
+
+cdef int describe(DLTensor* t, Array x) except -1:
+    """Fill in what DLPack says of x."""
+    cdef int64_t* numbers = <int64_t*>PyMem_Malloc(2 * MAX_NDIM * sizeof(int64_t))
+    cdef int i
+    for i in range(x.ndim_):
+        numbers[i] = x.extent[i]
+        numbers[MAX_NDIM + i] = x.step[i] // itemsize(x.code)
+    t.data, t.byte_offset, t.ndim, t.shape, t.strides = x.data, 0, x.ndim_, numbers, numbers + MAX_NDIM
+    t.device.type, t.device.id = dlpack_device(x)
+    t.dtype.code = 6 if x.code == BOOL else 2 if is_float(x.code) else 0
+    t.dtype.bits, t.dtype.lanes = 8 * itemsize(x.code), 1
+    return 0
+
+
+cdef void delete_export(Managed* managed) noexcept nogil:
+    if not Py_IsInitialized():      # a C++ object that outlives the interpreter has held it
+        return
+    with gil:
+        Py_DECREF(<object>managed.context)
+        PyMem_Free(managed.tensor.shape)
+        PyMem_Free(managed)
+
+
+cdef void delete_capsule(object capsule) noexcept:
+    """The end of a capsule that nobody has used."""
+    cdef DLManagedTensor* old
+    cdef DLManagedTensorVersioned* new
+    if PyCapsule_IsValid(capsule, "dltensor"):
+        old = <DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
+        old.deleter(old)
+    elif PyCapsule_IsValid(capsule, "dltensor_versioned"):
+        new = <DLManagedTensorVersioned*>PyCapsule_GetPointer(capsule, "dltensor_versioned")
+        new.deleter(new)
+
+
+cdef object to_capsule(Array x, bint versioned, bint copied):
+    """Without a version a consumer cannot know whether it may write, and NumPy for one then does not let its user."""
+    cdef DLManagedTensor* old
+    cdef DLManagedTensorVersioned* new
+    Py_INCREF(x)
+    if versioned:
+        new = <DLManagedTensorVersioned*>PyMem_Malloc(sizeof(DLManagedTensorVersioned))
+        describe(&new.tensor, x)
+        new.major, new.minor, new.flags = 1, 0, 2 if copied else 0
+        new.context, new.deleter = <void*>x, delete_export[DLManagedTensorVersioned]
+        return PyCapsule_New(new, "dltensor_versioned", <void (*)(object) noexcept>delete_capsule)
+    old = <DLManagedTensor*>PyMem_Malloc(sizeof(DLManagedTensor))
+    describe(&old.tensor, x)
+    old.context, old.deleter = <void*>x, delete_export[DLManagedTensor]
+    return PyCapsule_New(old, "dltensor", <void (*)(object) noexcept>delete_capsule)
+
+
+cdef tuple dlpack_device(Array x):
+    """(device type, device id): (1, 0) on the CPU, (2, i) on cuda:i."""
+    return (1, 0) if x.buffer.device == 0 else (2, x.buffer.device - 1)
+
+
+cdef object to_dlpack(Array x, object stream, object max_version, object dl_device, object copy):
+    """What `Tensor.__dlpack__` returns."""
+    cdef bint copied = bool(copy), versioned = False
+    cdef Array exported
+    if dl_device is not None:
+        dl_device = tuple(dl_device)
+    if max_version is not None:
+        try:
+            major, _ = max_version
+            versioned = major >= 1
+        except (TypeError, ValueError):
+            raise TypeError(f"[dlpack] expected a max_version (major, minor), got {max_version!r}") from None
+    if x.needs_grad:
+        raise BufferError("[dlpack] this tensor requires grad: export x.detach()")
+    here = dlpack_device(x)
+    if dl_device is not None and dl_device != here:
+        raise BufferError(f"[dlpack] this tensor is on {device_name(x.buffer.device)}, which is DLPack's device "
+                          f"{here}, and device {dl_device} was asked for: move it by x.to(...)")
+    exported = alias(x)
+    if copied:
+        exported = <Array?>exported.copy()
+    if x.buffer.device:
+        device_streams.hand_over(x.buffer.device - 1, stream)
+    elif stream is not None:
+        raise BufferError(f"[dlpack] expected stream None for a tensor on the CPU, got {stream}")
+    return to_capsule(exported, versioned, copied)

@@ -5,12 +5,12 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    MAX_NDIM, NOWHERE, Array, alias, device_index, empty, hold, names_device, parse_lengths, same_shape,
+    MAX_NDIM, NOWHERE, Array, alias, device_index, device_streams, empty, hold, names_device, parse_lengths, same_shape,
     set_result_type, shape_of, transferred,
 )
 from minigrad.engine.backend cimport wait_for_operations
-from minigrad.engine.dtype cimport BOOL, FLOAT32, code_of, is_float
-from minigrad.engine.interop cimport from_object
+from minigrad.engine.dtype cimport BOOL, FLOAT32, code_of, dtype_of, is_float
+from minigrad.engine.interop cimport dlpack_device, from_object, to_dlpack
 from minigrad.engine.ops.arguments cimport is_scalar, kind_of
 from minigrad.engine.ops.arithmetic cimport add, divide, floor_divide, multiply, negative, remainder, subtract
 from minigrad.engine.ops.functions cimport absolute, power
@@ -185,12 +185,36 @@ cdef class Tensor(Array):
         Returns
         -------
         minigrad.autograd.TapeTable
-            A sequence of rows with op, equation, derivative, inputs, shape, dtype, bytes saved for backward, the modules
-            it was recorded in (name and class, outermost first) and, inside `minigrad.record_source`, the source line;
-            prints as a table.
+            A sequence of rows with op, equation, derivative, inputs, shape, dtype, bytes saved for backward, the
+            modules it was recorded in (name and class, outermost first) and, inside `minigrad.record_source`, the
+            source line; prints as a table.
         """
         from minigrad.autograd import TapeTable
         return TapeTable(inspection.entries(self))
+
+    # ── exports ──
+
+    def __dlpack_device__(self):
+        """(device type, device id) of the DLPack standard: (1, 0) on the CPU, (2, i) on cuda:i."""
+        return dlpack_device(self)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """A DLPack capsule over the same memory (https://dmlc.github.io/dlpack), of version 1 if that may be.
+
+        On a GPU `stream`, which is the one that will use the memory, waits for what the current one has to do.
+        """
+        return to_dlpack(self, stream, max_version, dl_device, copy)
+
+    @property
+    def __cuda_array_interface__(self):
+        """How CuPy, Numba and others see the memory of a tensor on a GPU (the CUDA array interface, version 3)."""
+        if self.buffer.device == 0:
+            raise AttributeError("[cuda_array_interface] the tensor is on the CPU")
+        if self.needs_grad:
+            raise BufferError("[cuda_array_interface] this tensor requires grad: export x.detach()")
+        name = dtype_of(self.code).name
+        return {"shape": self.shape, "typestr": np.dtype(name).str, "data": (self.data_ptr(), False),
+                "strides": self.strides, "version": 3, "stream": device_streams.current(self.buffer.device - 1)}
 
     # ── conversions ──
 

@@ -10,10 +10,9 @@
 
 #include <cstdint>
 
-namespace mg {
+#include "types.hpp"
 
-enum DType { BOOL, INT32, INT64, FLOAT32, FLOAT64, DTYPES };
-constexpr int FLOATS = 2;
+namespace mg {
 
 enum Unary {
 #define UNARY(name, ...) name,
@@ -29,30 +28,12 @@ enum Binary {
 
 enum Reduce { SUM, PROD, MAX, MIN, ANY, ALL, ARGMAX, ARGMIN, REDUCE_OPS };
 
-// One-dimensional inner loop over n elements. data = {inputs..., output}, strides in bytes (may be
-// 0 or negative); the output may be one of the inputs, element for element.
-using Loop = void (*)(int64_t n, char* const* data, const int64_t* strides);
-
-// The middle axis of x[outer, n, inner] reduced to y[outer, inner].
-using Reduction = void (*)(int64_t outer, int64_t n, int64_t inner, const void* x, void* y);
-
 // The hyperparameters of one optimizer step, already combined by the caller (DESIGN of each formula
 // stands at its kernel). Unused fields are 0.
 struct Step {
     double lr, beta1, beta2, eps, weight_decay, momentum, dampening;
     double correction1, correction2;               // 1 - beta1^t, 1 - beta2^t
     int32_t nesterov, decoupled, first, centered;  // first: momentum buffer not yet set
-};
-
-// n tensors of sizes[i] elements: parameters p, gradients g, up to three state arrays.
-struct Tensors {
-    int64_t count;
-    const int64_t* sizes;
-    void* const* p;
-    const void* const* g;
-    void* const* s1;
-    void* const* s2;
-    void* const* s3;
 };
 
 enum Cell { RNN_TANH, RNN_RELU, LSTM, GRU };

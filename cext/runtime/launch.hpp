@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "../kernels/kernels.hpp"
+#include "types.hpp"
 #include "running.hpp"
 
 namespace mg {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "../kernels/kernels.hpp"
+#include "types.hpp"
 
 namespace mg {
 

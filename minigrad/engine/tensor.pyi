@@ -13,6 +13,17 @@ TensorLike: TypeAlias = Tensor | np.ndarray | np.generic | float | Sequence[Any]
 class Tensor(Array):
     requires_grad: bool
     grad: Tensor | None
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
     def __init__(self, data: TensorLike, requires_grad: bool = False) -> None: ...
     @property
     def is_leaf(self) -> bool: ...
