@@ -1,19 +1,19 @@
-# Every command of the project. `make demo` and `make test` need Python 3.11 or newer and a C++ compiler, nothing else:
-# they set up their own environment in .venv, by pip and by package name.
+# Every command of the project. `make demo` and `make test` need only Python 3.11 or newer and a C++ compiler: they set
+# up their own environment in .venv with pip, by package name.
 
 PYTHON ?= python3
 VENV ?= .venv
 IN = $(VENV)/bin
 PIP = $(IN)/python -m pip --disable-pip-version-check
-# Bytecode is written when a module is first imported: most modules of large packages never are.
+# Bytecode is written when a module is first imported; most modules of large packages never are.
 FETCH = $(PIP) install -q --no-compile
 INSTALL = $(FETCH) --no-build-isolation -e
 TORCH = torch==2.13.0
-# What the tests of the CUDA kernels need where there is no GPU: CuPy's names, and the compiler.
+# The tests of the CUDA kernels need CuPy's names and the NVRTC compiler even without a GPU.
 CUDA = cupy-cuda12x nvidia-cuda-nvrtc-cu12
-# When to build again; the build itself looks closer and compiles only what changed.
+# A change to any of these triggers a build, which compiles only what changed.
 SOURCES := $(shell find cext setup.py pyproject.toml -type f)
-# Two workers: the tests themselves use threads, and more of them win nothing on a small machine.
+# The tests use threads themselves, so more than two workers gain nothing on a small machine.
 WORKERS ?= 2
 ROUNDS ?= 5
 
@@ -21,21 +21,21 @@ ROUNDS ?= 5
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make demo        train two networks with layer normalization on real digits, draw their curves'
-	@echo 'make experiments what documents say about norms, measured: examples/results (full setting: ARGS=)'
-	@echo 'make docs        the site, in docs/_build: every page runs while it is built'
-	@echo 'make test        the whole test suite (pytest options in ARGS)'
-	@echo 'make fuzz        random calls of everything public: no crash, hang or leak (SECONDS=60)'
-	@echo 'make gpu-check   the suite on a GPU (or the emulation), compute-sanitizer, the benchmarks on it'
-	@echo 'make lint        ruff, cython-lint, clang-format, mypy'
-	@echo 'make format      let ruff and clang-format mend what they can'
+	@echo 'make demo        train two networks with layer normalization on real digits and plot their curves'
+	@echo 'make experiments measure common claims about normalization: examples/results (full runs: ARGS=)'
+	@echo 'make docs        build the site in docs/_build, executing every page'
+	@echo 'make test        run the whole test suite (pytest options in ARGS)'
+	@echo 'make fuzz        call the public interface at random, looking for crashes, hangs and leaks (SECONDS=60)'
+	@echo 'make gpu-check   run the suite, compute-sanitizer and the benchmarks on a GPU (or in emulation)'
+	@echo 'make lint        run ruff, cython-lint, clang-format and mypy'
+	@echo 'make format      let ruff and clang-format fix what they can'
 	@echo 'make bench       compare with PyTorch and JAX (ROUNDS=5)'
-	@echo 'make debug       the suite on a build with bounds checks'
-	@echo 'make sanitize    the suite on a build with AddressSanitizer and UBSan'
-	@echo 'make tsan        the tests of threads on a build with ThreadSanitizer'
-	@echo 'make wheel       a wheel and a source archive in dist/'
-	@echo 'make dist-check  install both where no source is and run the suite'
-	@echo 'make clean       remove all that was built'
+	@echo 'make debug       run the suite on a build with bounds checks'
+	@echo 'make sanitize    run the suite on a build with AddressSanitizer and UBSan'
+	@echo 'make tsan        run the threading tests on a build with ThreadSanitizer'
+	@echo 'make wheel       build a wheel and a source archive in dist/'
+	@echo 'make dist-check  install both away from the source tree and run the suite'
+	@echo 'make clean       remove everything that was built'
 
 # --- environment and build ---------------------------------------------------------------------------------------
 
@@ -43,9 +43,9 @@ $(IN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "minigrad needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 
-# Stamps in the environment say what it holds: the build, and one set of packages each.
+# Each stamp file in the environment stands for the build or for one installed set of packages.
 $(VENV)/built: $(IN)/python $(SOURCES)
-	@echo 'compiling minigrad: a minute or two on two cores'
+	@echo 'Compiling minigrad takes a minute or two on two cores.'
 	$(FETCH) 'setuptools>=77' 'Cython>=3.1'
 	$(INSTALL) .
 	@touch $@
@@ -60,7 +60,7 @@ $(VENV)/peers: pyproject.toml | $(VENV)/built
 
 $(VENV)/test: pyproject.toml | $(VENV)/built
 	$(INSTALL) '.[test,docs]'
-	$(FETCH) '$(TORCH)' || echo 'PyTorch cannot be installed here: the tests against it will not run'
+	$(FETCH) '$(TORCH)' || echo 'PyTorch cannot be installed here: the tests that compare with it will not run'
 	$(FETCH) playwright || echo 'Playwright cannot be installed here: pages are not tested in a browser'
 	$(FETCH) $(CUDA) || echo 'CuPy or NVRTC cannot be installed here: the CUDA kernels run in emulation only'
 	@touch $@
@@ -85,8 +85,8 @@ fuzz: SECONDS = 60
 fuzz: $(VENV)/built $(VENV)/test
 	PYTHONPATH=tests $(IN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
 
-# The commands themselves serve where no environment can be made. The sanitizer slows every kernel many times over: it
-# sees each of them in the tests of operations.
+# Where no environment can be created, the commands below can be run by hand. compute-sanitizer slows every kernel many
+# times over, so it runs only the tests of operations, which use each kernel.
 gpu-check: $(VENV)/built $(VENV)/test
 	MINIGRAD_TEST_DEVICES=cuda:0 $(IN)/pytest -n $(WORKERS) $(ARGS)
 	@if nvidia-smi > /dev/null 2>&1 && command -v compute-sanitizer > /dev/null; then \
@@ -119,17 +119,18 @@ format: $(VENV)/built $(VENV)/lint
 	$(IN)/ruff format $(PY_FILES)
 	$(IN)/clang-format -i $(CXX_FILES)
 
-# All checking builds live in build/ beside the ordinary one and run from there; PYTHONSAFEPATH keeps the processes that
-# tests start from finding the ordinary one in the current folder, and scripts from finding what lies beside them.
+# All checking builds are in build/, separate from the ordinary one, and run from there. PYTHONSAFEPATH keeps processes
+# that tests start from importing the ordinary build from the current folder, and scripts from importing their
+# neighbors.
 debug: $(VENV)/built $(VENV)/test
 	MINIGRAD_DEBUG=1 $(IN)/python setup.py -q build --build-lib build/debug/lib
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug/lib:$(CURDIR)/examples MINIGRAD_EXPECT_BUILD=build/debug/lib $(IN)/pytest -n $(WORKERS) $(ARGS)
 
-# CPython itself leaks at exit and needs the sanitizer loaded first; PYTHONMALLOC shows it every allocation. Sizes beyond
-# memory are an error to be raised, not to abort at. Freed memory is held back for a while, so that its use is seen; for
-# the tests of memory, which run in a process of their own whatever ARGS says, only 4 MB of it: full before they begin to
-# measure. A report goes to a file, because pytest takes what it captured with it, and is an error whatever became of the
-# process; the warning that there is no such memory is none.
+# CPython itself leaks at exit and needs the sanitizer loaded first; PYTHONMALLOC=malloc lets the sanitizer see every
+# allocation. An allocation that is too large must raise MemoryError rather than abort. Freed memory is quarantined for
+# a while so that later accesses are detected. The memory tests always run, in a process of their own, with a quarantine
+# of only 4 MB, which is full before they begin to measure. Reports go to a file, because output captured by pytest is
+# lost when the process dies, and any report is a failure; the warning about a failed allocation is not one.
 sanitize: REPORT = $(CURDIR)/build/sanitize/report
 sanitize: $(VENV)/built $(VENV)/test
 	MINIGRAD_SANITIZE=1 $(IN)/python setup.py -q build --build-lib build/sanitize/lib
@@ -142,12 +143,12 @@ sanitize: $(VENV)/built $(VENV)/test
 	ASAN_OPTIONS=$$ASAN_OPTIONS:quarantine_size_mb=4 $(IN)/pytest tests/test_memory.py; memory=$$?; \
 	if cat $(REPORT).* 2> /dev/null | grep -v 'WARNING: AddressSanitizer failed to allocate'; then exit 1; fi; exit $$((suite | memory))
 
-# The tests that have to do with threads. Nothing is suppressed: CPython, NumPy and OpenBLAS are not instrumented, and
-# what the GIL orders is known from the mutex and the condition that it is made of. Left out are children of a fork, in
-# which ThreadSanitizer starts no threads (all of test_processes), the test that races for elements on purpose (in
-# test_hostile), the test that measures time beside processes that spin, and instruction sets, of which this build has
-# one. Where Linux spreads addresses as far as it can, an older ThreadSanitizer finds the memory taken that it wants for
-# itself: setarch turns that off, where it may.
+# The tests that involve threads. Nothing is suppressed: CPython, NumPy and OpenBLAS are not instrumented, and
+# ThreadSanitizer learns the ordering that the GIL imposes from the mutex and the condition variable that implement it.
+# Left out are the children of a fork, in which ThreadSanitizer starts no threads (all of test_processes), the test that
+# races for elements on purpose (in test_hostile), the test that measures time beside spinning processes, and the tests
+# of instruction sets, of which this build has only one. With maximal address space randomization on Linux, the memory
+# that an older ThreadSanitizer reserves for itself may already be taken, so setarch turns randomization off if it can.
 tsan: REPORT = $(CURDIR)/build/tsan/report
 tsan: THREADED = (thread or races or test_loader) and not fork and not spin and not instruction_set and not hostile and not processes
 tsan: $(VENV)/built $(VENV)/test
@@ -166,7 +167,7 @@ wheel: $(VENV)/built
 	rm -rf dist
 	$(IN)/python -m build -o dist
 
-# A fresh environment and a copy of the tests in an empty folder: nothing of the source tree is within reach.
+# A fresh environment and a copy of the tests in an empty folder keep the source tree out of reach.
 dist-check: wheel
 	@set -e; for archive in $(CURDIR)/dist/*.whl $(CURDIR)/dist/*.tar.gz; do \
 		echo "--- $$archive"; \
