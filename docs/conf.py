@@ -1,4 +1,4 @@
-"""The documentation: every page with code is a notebook in Markdown that is run when the site is built."""
+"""Sphinx configuration; every page with code is a Markdown notebook that is executed when the site is built."""
 
 import sys
 from pathlib import Path
@@ -16,14 +16,14 @@ extensions = [
     "myst_nb",
     "numpydoc",
     "sphinx.ext.autodoc",
-    "sphinx-mathjax-offline",  # mathematics from files of the site: it can be read without a network
+    "sphinx-mathjax-offline",  # MathJax is part of the site, which can be read offline
     "api",
     "notebooks",
 ]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 nitpicky = True
-# What is no name of minigrad's is shown without a link: there are no links to other sites' references.
+# Only minigrad's own names are links: the site does not link to other sites' references.
 nitpick_ignore_regex = [(r"py:.*", r"(?!minigrad\.).*")]
 
 html_theme = "furo"
@@ -36,16 +36,16 @@ html_copy_source = False
 html_theme_options = {"top_of_page_buttons": []}
 pygments_style, pygments_dark_style = "friendly", "github-dark"
 
-# A cell that fails stops the build. Each page runs in its own process, in the folder where it stands.
+# A cell that fails stops the build. Each page runs in its own process, in its own folder.
 nb_execution_mode = "force"  # what a page shows depends on more than its own text
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
-nb_render_markdown_format = "myst"  # tables and mathematics in what a cell prints
+nb_render_markdown_format = "myst"  # for tables and mathematics in the output of cells
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
 
-# The reference: signatures and links are made by _extensions/api.py, `x` in a docstring is a name or a parameter.
+# _extensions/api.py makes the signatures and links of the reference. `x` in a docstring is a name or a parameter.
 default_role = "py:obj"
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 88

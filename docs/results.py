@@ -1,4 +1,4 @@
-"""What the recorded experiments, those of examples/results, say of a claim."""
+"""The recorded results of the experiments, read from examples/results."""
 
 import re
 from pathlib import Path
@@ -20,17 +20,17 @@ def _rows(experiment: str, words: tuple[str, ...]) -> list[list[str]]:
 
 
 def claims(experiment: str, *words: str) -> Markdown:
-    """The rows about an experiment in the table of recorded results, those that hold all of the words."""
+    """The rows about an experiment in the table of recorded results that contain all of the words."""
     return table("the document says | criterion | measured | verdict", _rows(experiment, words))
 
 
 def verdicts(experiment: str, *words: str) -> str:
-    """The verdicts of these rows, a word each: a page that says them in its text asserts that they are still these."""
+    """The verdicts of these rows, one word each; a page that states them asserts that they are unchanged."""
     return " ".join(row[-1].strip("*") for row in _rows(experiment, words))
 
 
 def means(experiment: str, *cells: str) -> list[float]:
-    """The means (of "mean ± deviation") in the row of an experiment's section that begins with these cells."""
+    """The means of "mean ± deviation" in the row of an experiment's section that begins with these cells."""
     for line in _section(experiment).splitlines():
         found = [cell.strip() for cell in line.strip("| ").split(" | ")]
         numbers = [cell for cell in found[len(cells) :] if cell]
@@ -45,6 +45,6 @@ def _section(experiment: str) -> str:
 
 
 def recorded(experiment: str, start: str = "") -> Markdown:
-    """The table of numbers in an experiment's own section, the first whose header begins with the words given."""
+    """The first table in an experiment's own section whose header begins with the given words."""
     blocks = re.findall(r"(?:^\|.*\n)+", _section(experiment), re.MULTILINE)
     return Markdown(next(block for block in blocks if block.startswith(f"| {start}")))

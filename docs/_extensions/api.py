@@ -1,7 +1,7 @@
 """The reference: `.. api::` lists names and documents them; signatures are read from the source and the stubs.
 
-Compiled functions know the names of their parameters but not the types, and compiled classes know neither: those are in
-the ``.pyi`` files beside them. So that all of the reference looks alike, every signature is read from the text.
+Compiled functions know the names of their parameters but not the types, and compiled classes know neither; the ``.pyi``
+files beside them have both. Every signature is read from the text, so that the whole reference looks alike.
 """
 
 import ast
@@ -16,10 +16,10 @@ from sphinx.util.docutils import SphinxDirective
 import minigrad
 
 PACKAGE = Path(minigrad.__file__).parent
-# Names in annotations that have a page of their own to link to.
+# Names in annotations that link to their documentation.
 LINKS = {name: f"minigrad.{name}" for name in ("Tensor", "DType", "Function")}
 LINKS |= {name: f"minigrad.nn.{name}" for name in ("Module", "Parameter")}
-LINKS["bool"] = "builtins.bool"  # and not the data type
+LINKS["bool"] = "builtins.bool"  # not the data type
 
 
 # ── signatures ────────────────────────────────────────────────────────────────────────────────────
@@ -27,7 +27,7 @@ LINKS["bool"] = "builtins.bool"  # and not the data type
 
 @functools.cache
 def parsed(module):
-    """The syntax tree of a module of ours: of its stub if it has one."""
+    """The syntax tree of a minigrad module, or of its stub if it has one."""
     package, *inner = module.split(".")
     stem = PACKAGE.joinpath(*inner)
     for path in (stem.with_suffix(".pyi"), stem.with_suffix(".py"), stem / "__init__.py"):
@@ -37,7 +37,7 @@ def parsed(module):
 
 
 def definition(module, qualname):
-    """The `def` or `class` of that name, None if there is none."""
+    """The `def` or `class` of that name, or None."""
     node = parsed(module)
     for part in qualname.split("."):
         found = [n for n in node.body if isinstance(n, (ast.FunctionDef, ast.ClassDef)) and n.name == part]
@@ -48,7 +48,7 @@ def definition(module, qualname):
 
 
 class Linked(ast.NodeTransformer):
-    """Annotations as they are read: no quotes, and the names of our classes in full, for the links."""
+    """Rewrite annotations for display: without quotes, and with the full names of minigrad's classes for the links."""
 
     def visit_Constant(self, node):
         return self.visit(ast.parse(node.value, mode="eval").body) if isinstance(node.value, str) else node
@@ -66,7 +66,7 @@ def linked(annotation):
 
 
 def arguments_of(value):
-    """The arguments and the annotation of the result of a function or class of ours, as syntax; or None."""
+    """The syntax of a minigrad function's or class's arguments and result, and whether it is a method; or None."""
     if inspect.isclass(value):
         for base in value.__mro__:
             made = definition(base.__module__, f"{base.__qualname__}.__init__")
@@ -88,7 +88,7 @@ def without_first(args):
 
 
 def signature(value, member=None):
-    """("(x: Tensor, ...)", "Tensor") of a function or class; of a member of Tensor if its name is given."""
+    """("(x: Tensor, ...)", "Tensor") of a function or class, or of the member of Tensor that is named."""
     if member is not None:
         node = definition("minigrad.engine.tensor", f"Tensor.{member}")
         node = node or definition("minigrad.engine.array", f"Array.{member}")
@@ -106,7 +106,7 @@ def signature(value, member=None):
 
 
 def process_signature(app, what, name, value, options, given, returned):
-    """For autodoc, where it found any signature itself: that of the source, of everything of ours."""
+    """Replace the signature that autodoc found for a minigrad object by the one in the source."""
     if given is not None and name.startswith("minigrad.") and (inspect.isclass(value) or inspect.isroutine(value)):
         return signature(value, name.rpartition(".")[2] if name.startswith("minigrad.Tensor.") else None)
     return None
@@ -116,7 +116,7 @@ def process_signature(app, what, name, value, options, given, returned):
 
 
 def as_rest(value, text):
-    """A line of a docstring: `x` is a reference, but not where x is a parameter, and |x| and *shape are themselves."""
+    """A docstring line as reST: `x` is a reference unless x is a parameter, and |x| and *shape are literal."""
     found = arguments_of(value) if inspect.isclass(value) or inspect.isroutine(value) else None
     names = {a.arg for a in ast.walk(found[0]) if isinstance(a, ast.arg)} if found is not None else ()
     text = re.sub(r"(?<![`:])`(\w+)`(?!`)", lambda m: f"``{m[1]}``" if m[1] in names else m[0], text)
@@ -130,18 +130,18 @@ def process_docstring(app, what, name, value, options, lines):
 
 
 def resolve(app, env, node, shown):
-    """Shorter names than the full ones: `Tensor.backward`, `LayerNorm`. What is no name of ours is shown as code."""
+    """Resolve shortened names such as `Tensor.backward` and `LayerNorm`. Names of other packages are shown as code."""
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py":
         return None
     domain, ours = env.get_domain("py"), target.startswith("minigrad.")
-    if ours:  # where a class is defined, not where it is offered
+    if ours:  # an annotation names the module that defines a class, not the one that exports it
         target = target.rpartition(".")[2]
     if re.match(r"[A-Z]\w*(\.\w+)?$|\w+\.\w+$", target):
         matches = sorted((n for n in domain.objects if n.endswith("." + target)), key=lambda n: (n.count("."), n))
         if matches:
             return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", matches[0], node, shown)
-    # an inner module, or a class in an annotation, may be nobody's business
+    # an internal module, or an internal class in an annotation, may be undocumented
     return None if ours and node["reftype"] != "class" and not parsed(node["reftarget"]).body else shown
 
 
@@ -149,7 +149,7 @@ def resolve(app, env, node, shown):
 
 
 def find(path):
-    """The object of a dotted name; where a function has the name of the module it is in, the function."""
+    """The object of a dotted name; a function takes precedence over a module of the same name."""
     first, *rest = path.split(".")
     value, walked = importlib.import_module(first), first
     for name in rest:
@@ -159,7 +159,7 @@ def find(path):
 
 
 def attribute(value):
-    """The type of an attribute and what it is, from a docstring such as "int: the number of axes."."""
+    """The type and the description of an attribute, from a docstring such as "int: the number of axes."."""
     kind, _, says = inspect.getdoc(value).partition(": ")
     return kind, says[:1].upper() + says[1:]
 
@@ -187,7 +187,7 @@ def entry(prefix, name):
 
 
 def summary(prefix, name):
-    """A row of the table: the name, and the first paragraph of what it says."""
+    """A row of the table: the name, and the first paragraph of its docstring."""
     value = find(f"{prefix}.{name}")
     text = attribute(value)[1] if inspect.isdatadescriptor(value) else inspect.getdoc(value)
     first = " ".join(text.partition("\n\n")[0].split())
@@ -195,7 +195,7 @@ def summary(prefix, name):
 
 
 class Api(SphinxDirective):
-    """`.. api:: package`, and names of that package in its body: a table of them, then their documentation."""
+    """`.. api:: package` with names of that package in its body: a table of them, then their documentation."""
 
     required_arguments = 1
     has_content = True

@@ -1,4 +1,4 @@
-"""Every page that was run is also there as a notebook with its outputs; `notebook` is its address for the template."""
+"""Offer every executed page as a notebook with its outputs; `notebook` is its address in the template."""
 
 import re
 from pathlib import Path, PurePosixPath
@@ -6,13 +6,14 @@ from pathlib import Path, PurePosixPath
 import nbformat
 
 DOCS = Path(__file__).parent.parent
-BROUGHT = re.compile(r"^(?:from|import) (shown)\b", re.MULTILINE)  # files of docs/ that need nothing beside them
-READ = re.compile(r"^(?:from|import) (?:results|ladder)\b|[\"']\.\./\.\.", re.MULTILINE)  # what reads the repository
+BROUGHT = re.compile(r"^(?:from|import) (shown)\b", re.MULTILINE)  # depends on no other file of docs/
+# Pages that match read files of the repository.
+READ = re.compile(r"^(?:from|import) (?:results|ladder)\b|[\"']\.\./\.\.", re.MULTILINE)
 CLONE = "This notebook reads files of minigrad's repository: run it in the folder `{}` of a clone."
 
 
 def noted(notebook, page):
-    """With what it needs before all else: a cell that writes a file beside it, or the word that it needs a clone."""
+    """Prepend what the notebook needs: a cell that writes the shared file, or a note that it needs a clone."""
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     if READ.search(code):
         cell = nbformat.v4.new_markdown_cell(CLONE.format(PurePosixPath("docs", page).parent))
@@ -26,7 +27,7 @@ def noted(notebook, page):
 
 
 def tidy(notebook):
-    """MyST-NB joins the printed texts of a cell in the first of them, and leaves the others behind."""
+    """Drop duplicate streams: MyST-NB joins a cell's printed texts in the first of them but keeps the others."""
     for cell in notebook.cells:
         seen = set()
         for output in list(cell.get("outputs", ())):
@@ -38,7 +39,7 @@ def tidy(notebook):
 
 
 def add_notebook(app, page, template, context, doctree):
-    """Put the notebook that MyST-NB left behind into the site."""
+    """Put the notebook that MyST-NB wrote into the site."""
     executed = Path(app.env.mystnb_config.output_folder, f"{page}.ipynb")
     if doctree is not None and page in getattr(app.env, "nb_metadata", {}) and executed.exists():
         target = Path(app.outdir, "_notebooks", f"{page}.ipynb")

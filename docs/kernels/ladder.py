@@ -1,4 +1,4 @@
-"""What the pages of this section share: how they check derivatives, measure time, and draw it."""
+"""Shared helpers of this section's pages: checking derivatives, measuring time, and plotting it."""
 
 import ctypes
 import importlib.util
@@ -18,9 +18,9 @@ import minigrad as mg
 from minigrad import viz
 
 ROOT = Path(__file__).resolve().parents[2]
-INK, BAR, OURS = viz.STYLE["text.color"], "#8fa3bf", "#d1782f"  # to be read on white and on black
+INK, BAR, OURS = viz.STYLE["text.color"], "#8fa3bf", "#d1782f"  # readable on white and on black
 
-# NumPy's BLAS has threads of its own, which on a busy machine wait for each other longer than a small product takes.
+# NumPy's BLAS has its own threads, which on a busy machine wait for each other longer than a small product takes.
 threadpool_limits(1, "blas")
 set_matplotlib_formats("svg")
 plt.rcParams.update(viz.STYLE | {"axes.grid": False})
@@ -30,7 +30,7 @@ plt.rcParams.update(viz.STYLE | {"axes.grid": False})
 
 
 def central_differences(f: Callable, x: np.ndarray, g: np.ndarray, step: float = 1e-6) -> np.ndarray:
-    """The gradient of sum(g f(x)), one element of x after the other: (f(x + step) - f(x - step)) / (2 step)."""
+    """The gradient of sum(g f(x)), one element of x at a time: (f(x + step) - f(x - step)) / (2 step)."""
     dx = np.empty_like(x)
     for i in np.ndindex(x.shape):
         up, down = x.copy(), x.copy()
@@ -49,8 +49,11 @@ def furthest(a: object, b: object) -> float:
 
 
 def measure(rungs: dict[str, Callable], rounds: int = 4, seconds: float = 0.06) -> dict[str, float]:
-    """The least seconds that a call of each takes: in turns, so that a busy machine is busy for all of them, of several
-    calls each, so that a memory allocator can settle."""
+    """The minimum seconds per call of each function.
+
+    The functions take turns, so that other load on the machine affects all of them. Each turn makes several calls, so
+    that the memory allocator can settle.
+    """
     least = dict.fromkeys(rungs, float("inf"))
     for _ in range(rounds):
         for name, f in rungs.items():
@@ -76,7 +79,7 @@ def product_rate(n: int = 512) -> float:
 
 
 def chart(parts: dict[str, dict[str, float]], floors: dict[str, float], ours: str = "fused") -> None:
-    """The seconds of every rung as bars that begin at the floor, one panel for each part, on a logarithmic axis."""
+    """Plot the seconds of every rung as bars that begin at the floor, one panel per part, on a logarithmic axis."""
     names = list(next(iter(parts.values())))
     figure, panels = plt.subplots(1, len(parts), figsize=(8.4, 0.6 + 0.42 * len(names)), sharey=True, squeeze=False)
     for axes, (title, seconds) in zip(panels[0], parts.items(), strict=True):
@@ -98,11 +101,11 @@ def chart(parts: dict[str, dict[str, float]], floors: dict[str, float], ours: st
     plt.show()
 
 
-# ── the GPU, or what stands in for it ──
+# ── the GPU, or its emulation ──
 
 
 def cuda() -> str:
-    """Make ``device="cuda"`` work: with a GPU where there is one, else with the emulation of the test suite."""
+    """Make ``device="cuda"`` work: with a GPU if there is one, otherwise with the emulation of the test suite."""
     try:
         if ctypes.CDLL("libcuda.so.1").cuInit(0) == 0 and importlib.util.find_spec("cupy"):
             return "a GPU"
@@ -116,18 +119,18 @@ def cuda() -> str:
 
 
 def check_excerpts(page: str) -> int:
-    """The number of excerpts of a page, of which each begins at a line that its file has once, and ends after it."""
+    """The number of excerpts in a page, after checking that each starts at a unique line of its file and ends later."""
     found = re.findall(r"^```\{literalinclude\} (\S+)\n(.*?)^```", Path(page).read_text(encoding="utf-8"), re.M | re.S)
     for path, options in found:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
         marks = {key: " ".join(shlex.split(value)) if value.startswith('"') else value
                  for key, value in re.findall(r"^:([\w-]+): *(.*)$", options, re.M)}  # fmt: skip
         first = [i for i, line in enumerate(lines) if marks["start-at"] in line]
-        assert len(first) == 1, f"{path}: {marks['start-at']!r} stands in {len(first)} lines"
+        assert len(first) == 1, f"{path}: {marks['start-at']!r} is in {len(first)} lines"
         assert any(marks["end-before"] in line for line in lines[first[0] + 1 :]), f"{path}: {marks['end-before']!r}"
     return len(found)
 
 
 def text(path: str) -> str:
-    """A file of the repository, for the checks of what a page says about it."""
+    """The text of a file of the repository, for checking what a page says about it."""
     return (ROOT / path).read_text(encoding="utf-8")
