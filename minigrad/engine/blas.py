@@ -5,7 +5,7 @@ import os
 
 
 def find() -> str:
-    """The library in the package scipy-openblas32, a private copy that may be held to one thread; "" if there is none."""
+    """Return the library of the package scipy-openblas32, a private copy that may be held to one thread, or ""."""
     spec = importlib.util.find_spec("scipy_openblas32")
     folder = os.path.join(os.path.dirname(spec.origin or ""), "lib") if spec is not None else ""
     names = os.listdir(folder) if os.path.isdir(folder) else []
