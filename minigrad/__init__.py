@@ -117,7 +117,7 @@ from minigrad.engine.tensor import Tensor
 from minigrad.function import Function
 from minigrad.gradcheck import gradcheck
 from minigrad.products import *  # noqa: F403
-from minigrad.profile import profile
+from minigrad.profiling import profile
 from minigrad.serialization import load, save
 
 if _typing.TYPE_CHECKING:

@@ -18,13 +18,13 @@ from minigrad.engine.ops.recurrent import Cell, Lengths
 from minigrad.engine.tape import Op
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
+from minigrad.profiling import Observer
 from minigrad.viz.cells import Equation, equation_of_cell
 from minigrad.viz.names import names_of
 from minigrad.viz.recording import newest, record
 from minigrad.viz.sources import excerpt, user_line
 from minigrad.viz.tapes import entries_of
 from minigrad.viz.values import describe, wait_for
-from minigrad.watching import Watcher
 
 HEIGHT = 760  # pixels of the frame in a notebook
 
@@ -84,7 +84,7 @@ class Tensors:
         return self._numbers[key]
 
 
-class Pass(Watcher):
+class Pass(Observer):
     """What a backward pass brings to each operation, and how long that takes there."""
 
     def __init__(self) -> None:
@@ -188,11 +188,11 @@ def explore(
 def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor]) -> Pass:
     """One backward pass to the leaves, observed; the tape is retained."""
     seen = Pass()
-    seen.put_on()
+    seen.install()
     try:
         differentiate([loss], [grad], leaves, True, False, "explore")
     finally:
-        seen.take_off()
+        seen.remove()
     return seen
 
 

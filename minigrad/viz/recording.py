@@ -9,8 +9,8 @@ from typing import Any
 from minigrad.engine.inspection import contents
 from minigrad.engine.modes import record_source
 from minigrad.engine.tensor import Tensor
+from minigrad.profiling import Observer
 from minigrad.viz.values import describe, wait_for
-from minigrad.watching import Watcher
 
 _newest: record | None = None
 
@@ -61,36 +61,36 @@ class record:
         self.values: dict[int, list[dict[str, Any]]] = {}
         self.leaves: dict[int, dict[str, Any]] = {}
         self.seconds: dict[int, float] = {}
-        self._watcher: Notes | None = None
+        self._observer: Notes | None = None
         self._lines: record_source | None = None
 
     def __enter__(self) -> record:
         global _newest
-        if self._watcher is not None:
+        if self._observer is not None:
             raise RuntimeError("[record] expected a block that is not open yet: enter another viz.record()")
         _newest = self
         self._lines = record_source()
         self._lines.__enter__()
-        self._watcher = Notes(self)
-        self._watcher.put_on()
+        self._observer = Notes(self)
+        self._observer.install()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._watcher is None or self._lines is None:
+        if self._observer is None or self._lines is None:
             raise RuntimeError("[record] expected a block that is open: use viz.record() in a with statement")
-        self._watcher.take_off()
+        self._observer.remove()
         self._lines.__exit__(kind, error, trace)
-        for out in self._watcher.last:
+        for out in self._observer.last:
             for sequence, (leaf, _) in contents(out).items():
                 if leaf is not None and sequence not in self.leaves:
                     self.leaves[sequence] = describe(leaf)
-        self._watcher.last = ()
-        self._watcher = self._lines = None
+        self._observer.last = ()
+        self._observer = self._lines = None
 
 
-class Notes(Watcher):
+class Notes(Observer):
     """What notes down in a recording, for one block, what the tape tells."""
 
     def __init__(self, recording: record) -> None:

@@ -8,7 +8,7 @@ from minigrad.engine.tape import set_observer
 from minigrad.engine.tensor import Tensor
 
 
-class Watcher:
+class Observer:
     """What the tape calls while a block is open; all that it hears it passes on to who watched before.
 
     Somebody who came later may still be told when the block ends, and passes on to this one. Then it stays as a link
@@ -19,12 +19,12 @@ class Watcher:
         self.open = False
         self._before: Any = None
 
-    def put_on(self) -> None:
+    def install(self) -> None:
         """Begin to watch the calling thread."""
         self._before = set_observer(self)
         self.open = True
 
-    def take_off(self) -> None:
+    def remove(self) -> None:
         """Watch no longer; put back who watched before, unless somebody else has taken this one's place."""
         self.open = False
         current = set_observer(self._before)
@@ -57,4 +57,4 @@ class Watcher:
 
     def _leave_if_done(self) -> None:
         if not self.open:
-            self.take_off()
+            self.remove()

@@ -23,10 +23,10 @@ from minigrad.engine.backend import Backend, intercept
 from minigrad.engine.inspection import entries
 from minigrad.engine.tape import is_grad_enabled, set_observer
 from minigrad.engine.tensor import Tensor
-from minigrad.watching import Watcher
+from minigrad.profiling.observer import Observer
 
 if TYPE_CHECKING:
-    from minigrad.work import Event
+    from minigrad.profiling.work import Event
 
 __all__ = ["profile"]
 
@@ -109,7 +109,7 @@ class profile:
 
     Attributes
     ----------
-    events : list of minigrad.work.Event
+    events : list of minigrad.profiling.Event
         One for each kernel, in the order in which they ended.
     wall : float
         Seconds from the beginning of the block to its end, or until now.
@@ -174,7 +174,7 @@ class profile:
                 self._flush(thread)
             profile._active = None
             if hasattr(self._local, "observer"):
-                self._local.observer.take_off()
+                self._local.observer.remove()
 
     @property
     def wall(self) -> float:
@@ -193,7 +193,7 @@ class profile:
     def _noting(
         self, primitive: str, method: Callable[..., Any], device: str, wait: Callable[[], None] | None
     ) -> Callable[..., Any]:
-        from minigrad.work import Event, arrays_of, bytes_of, flops_of, name_of
+        from minigrad.profiling.work import Event, arrays_of, bytes_of, flops_of, name_of
 
         def call(_: Backend, *args: Any) -> Any:
             entered = perf_counter_ns()
@@ -264,8 +264,8 @@ class profile:
         if thread is None:
             thread = self._local.thread = Thread()
             self._threads.append(thread)
-            observer = self._local.observer = Observer(self)
-            observer.put_on()
+            observer = self._local.observer = ThreadObserver(self)
+            observer.install()
         return thread
 
     def _told(self, op: str, frame: FrameType) -> None:
@@ -408,7 +408,7 @@ NUMBERS = range(1, len(HEAD))
 APPLY, RECORD = function.Function.apply.__func__.__code__, function._record.__code__  # type: ignore[attr-defined]
 
 
-class Observer(Watcher):
+class ThreadObserver(Observer):
     """What the tape tells a profile of one thread. One that outlives its profile takes itself off.
 
     The tape keeps it for as long as the process lives if its thread ends first; so it must not keep the profile.

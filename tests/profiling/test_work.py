@@ -6,9 +6,10 @@ import inspect
 import pytest
 
 import minigrad as mg
-from minigrad import nn, optim, work
+from minigrad import nn, optim
 from minigrad.engine.backend import Backend
 from minigrad.nn import functional as F
+from minigrad.profiling import work
 
 
 def test_work_of_kernels(rng):
