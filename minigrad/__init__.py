@@ -5,7 +5,6 @@ import typing as _typing
 from minigrad import cuda, nn, optim, random
 from minigrad._version import __version__
 from minigrad.autograd import *  # noqa: F403
-from minigrad.checkpoint import load_checkpoint, save_checkpoint
 from minigrad.config import show_config
 from minigrad.creation import *  # noqa: F403
 from minigrad.engine.array import empty_cache, memory_allocated, memory_cached
@@ -118,7 +117,7 @@ from minigrad.function import Function
 from minigrad.gradcheck import gradcheck
 from minigrad.products import *  # noqa: F403
 from minigrad.profiling import profile
-from minigrad.serialization import load, save
+from minigrad.saving import load, load_checkpoint, save, save_checkpoint
 
 if _typing.TYPE_CHECKING:
     from minigrad import data, viz

@@ -9,7 +9,7 @@ import numpy as np
 from minigrad.creation import asarray
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor import Tensor
-from minigrad.files import checked_path
+from minigrad.saving.files import checked_path
 
 LINE = 1 << 20  # bytes; lines of GloVe have a few thousand
 SOURCE = "glove.6B.zip from https://nlp.stanford.edu/projects/glove/"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.data.order import check_split, division
-from minigrad.files import checked_path
+from minigrad.saving.files import checked_path
 
 REVIEWS = "aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/"
 

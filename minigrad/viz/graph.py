@@ -8,8 +8,8 @@ from typing import Any
 from minigrad.engine.inspection import contents
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.tensor import Tensor
-from minigrad.files import checked_path
 from minigrad.nn import Module
+from minigrad.saving.files import checked_path
 from minigrad.viz.boxes import Box, Folds, Node, common, counted
 from minigrad.viz.drawing import draw
 from minigrad.viz.names import names_of, names_of_variables

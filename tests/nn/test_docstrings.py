@@ -1,4 +1,4 @@
-"""Every public name of nn, optim, data, viz, serialization and checkpoint has an example, which runs and prints what it says."""
+"""Every public name of nn, optim, data, saving and viz has an example, which runs and prints what it says."""
 
 import doctest
 import importlib
@@ -8,11 +8,11 @@ import pkgutil
 import pytest
 
 import minigrad
-from minigrad import checkpoint, data, nn, optim, serialization, viz
+from minigrad import data, nn, optim, saving, viz
 
-MODULES = [serialization.__name__, checkpoint.__name__] + [
+MODULES = [
     name
-    for package in (nn, optim, data, viz)
+    for package in (nn, optim, data, saving, viz)
     for _, name, _ in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
 ]
 
@@ -38,8 +38,7 @@ PUBLIC = [
     *[(nn.utils, name) for name in nn.utils.__all__],
     *[(data, name) for name in data.__all__],
     *[(viz, name) for name in viz.__all__],
-    *[(serialization, name) for name in ("save", "load")],
-    *[(checkpoint, name) for name in ("save_checkpoint", "load_checkpoint")],
+    *[(saving, name) for name in saving.__all__],
 ]
 
 

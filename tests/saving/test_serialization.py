@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from safetensors import numpy as safetensors_numpy
 
 import minigrad as mg
-from minigrad import nn, serialization
+from minigrad import nn
+from minigrad.saving import serialization
 
 DTYPES = ["float32", "float64", "int32", "int64", "bool"]
 

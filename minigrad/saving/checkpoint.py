@@ -15,8 +15,8 @@ import numpy as np
 
 from minigrad.engine.ops.random import get_state, set_state
 from minigrad.engine.tensor import Tensor
-from minigrad.files import Path
-from minigrad.serialization import load, save
+from minigrad.saving.files import Path
+from minigrad.saving.serialization import load, save
 
 FORMAT = "minigrad checkpoint 1"
 

@@ -17,8 +17,8 @@ import numpy as np
 from minigrad.creation import empty
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tensor import Tensor
-from minigrad.files import Path, checked_path, write
 from minigrad.nn.module import Module
+from minigrad.saving.files import Path, checked_path, write
 
 # In the order in which tensors are written, large elements first, so that each is aligned
 DTYPES = {"I64": "int64", "F64": "float64", "F32": "float32", "I32": "int32", "BOOL": "bool"}
