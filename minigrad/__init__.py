@@ -4,7 +4,21 @@ import typing as _typing
 
 from minigrad import cuda, nn, optim, random
 from minigrad._version import __version__
-from minigrad.autograd import *  # noqa: F403
+from minigrad.autograd import (
+    Function,
+    GradientError,
+    detect_anomaly,
+    enable_grad,
+    grad,
+    gradcheck,
+    hessian,
+    is_grad_enabled,
+    jacobian,
+    no_grad,
+    record_source,
+    value_and_grad,
+    vjp,
+)
 from minigrad.config import show_config
 from minigrad.creation import *  # noqa: F403
 from minigrad.engine.array import empty_cache, memory_allocated, memory_cached
@@ -113,8 +127,6 @@ from minigrad.engine.ops.trigonometry import (
     tanh,
 )
 from minigrad.engine.tensor import Tensor
-from minigrad.function import Function
-from minigrad.gradcheck import gradcheck
 from minigrad.products import *  # noqa: F403
 from minigrad.profiling import profile
 from minigrad.saving import load, load_checkpoint, save, save_checkpoint

@@ -15,8 +15,7 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
-from minigrad import function
-from minigrad.autograd import enable_grad
+from minigrad.autograd import enable_grad, function
 from minigrad.creation import zeros
 from minigrad.cuda import synchronize
 from minigrad.engine.backend import Backend, intercept

@@ -1,23 +1,19 @@
-"""Gradients: of tensors, as functions of functions, of your own operations, and how to check them."""
+"""Derivatives of tensors, and of functions as functions."""
 
 import functools
-import linecache
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minigrad.creation import asarray, empty, zeros, zeros_like
 from minigrad.engine.backward import differentiate, record_function
-from minigrad.engine.modes import detect_anomaly, enable_grad, no_grad, record_source
+from minigrad.engine.modes import enable_grad
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.ops.join import stack
 from minigrad.engine.ops.layout import reshape
-from minigrad.engine.tape import GradientError, is_grad_enabled
+from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import Tensor
 
-__all__ = [
-    "GradientError", "detect_anomaly", "enable_grad", "grad", "hessian", "is_grad_enabled",
-    "jacobian", "no_grad", "record_source", "value_and_grad", "vjp",
-]  # fmt: skip
+__all__ = ["grad", "hessian", "jacobian", "value_and_grad", "vjp"]
 
 
 # ── gradients ─────────────────────────────────────────────────────────────────────────────────────
@@ -236,89 +232,3 @@ def hessian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         return _derivatives(y, [point], None, True, True)[0]
 
     return jacobian(gradient, x)
-
-
-# ── the tape as a table ───────────────────────────────────────────────────────────────────────────
-
-
-class TapeTable(Sequence):
-    """The rows that `Tensor.tape` returns; each is a dict, and the whole prints as a table."""
-
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._rows[index]
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self._rows)
-
-    @property
-    def saved_bytes(self) -> int:
-        """How many bytes all rows together save for backward, a tensor saved by several counted each time."""
-        return sum(row["saved_bytes"] for row in self._rows)
-
-    def __repr__(self) -> str:
-        from minigrad.tables import as_text
-
-        return as_text(*_cells(self._rows, {"source": lambda row: row["where"] or ""}))
-
-    def _repr_html_(self) -> str:
-        from minigrad.tables import as_html
-
-        note = f"{self.saved_bytes:,} bytes are saved for backward"
-        left_out = len(self._rows) - MOST_ROWS
-        end = MOST_ROWS // 2
-        shown = self._rows if left_out <= 0 else [*self._rows[:end], *self._rows[-end:]]
-        head, rows = _cells(shown, {"module": _module, "source": _source})
-        if left_out > 0:
-            rows.insert(end, [f"… {left_out:,} more {'row' if left_out == 1 else 'rows'} …"])
-        return as_html(head, rows, right=(0, 5), note=note)
-
-
-MOST_ROWS = 400  # of a tape in a notebook: the first and the last of a longer one
-
-
-def _cells(
-    entries: Sequence[dict[str, Any]], more: dict[str, Callable[[dict[str, Any]], str]]
-) -> tuple[list[str], list[list[str]]]:
-    """The names of the columns and the rows; columns of `more` only where one of their cells holds something."""
-    rows = [
-        [
-            str(row["index"]),
-            row["op"],
-            ", ".join("-" if i is None else str(i) for i in row["inputs"]),
-            str(row["shape"]),
-            str(row["dtype"]),
-            str(row["saved_bytes"]),
-        ]
-        for row in entries
-    ]
-    head = ["#", "op", "inputs", "shape", "dtype", "saved bytes"]
-    for name, text in more.items():
-        column = [text(row) for row in entries]
-        if any(column):
-            head.append(name)
-            rows = [[*row, cell] for row, cell in zip(rows, column, strict=True)]
-    return head, rows
-
-
-def _module(row: dict[str, Any]) -> str:
-    """The path of the module that an operation was recorded in, and the module's class."""
-    if not row["scope"]:
-        return ""
-    path = ".".join(name for name, _ in row["scope"] if name)
-    return f"{path} ({row['scope'][-1][1]})" if path else row["scope"][-1][1]
-
-
-def _source(row: dict[str, Any]) -> str:
-    """The file and line that an operation was recorded at, and the text of that line."""
-    if row["where"] is None:
-        return ""
-    from minigrad.viz.sources import public_place
-
-    path, _, line = row["where"].rpartition(":")
-    return f"{public_place(row['where'])}  {linecache.getline(path, int(line)).strip()}"

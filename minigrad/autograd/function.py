@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-from minigrad.autograd import is_grad_enabled, no_grad
 from minigrad.creation import zeros
 from minigrad.engine.backward import attach, record_function
+from minigrad.engine.modes import no_grad
 from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.tape import GradientError
+from minigrad.engine.tape import GradientError, is_grad_enabled
 from minigrad.engine.tensor import Tensor
 
 __all__ = ["Function"]

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.autograd import _as_list, _fresh, enable_grad, grad, no_grad
+from minigrad.autograd.gradients import _as_list, _fresh, grad
 from minigrad.creation import asarray, zeros_like
+from minigrad.engine.modes import enable_grad, no_grad
 from minigrad.engine.tape import GradientError
 from minigrad.engine.tensor import Tensor
 

@@ -1,0 +1,16 @@
+"""Autograd in Python: derivatives of tensors and functions, operations of your own, and the check of gradients.
+
+The tape, the backward pass and the modes such as `no_grad` are compiled: they are in `minigrad.engine`.
+"""
+
+from minigrad.autograd.function import Function
+from minigrad.autograd.gradcheck import gradcheck
+from minigrad.autograd.gradients import grad, hessian, jacobian, value_and_grad, vjp
+from minigrad.autograd.tape_table import TapeTable
+from minigrad.engine.modes import detect_anomaly, enable_grad, no_grad, record_source
+from minigrad.engine.tape import GradientError, is_grad_enabled
+
+__all__ = [
+    "Function", "GradientError", "TapeTable", "detect_anomaly", "enable_grad", "grad", "gradcheck", "hessian",
+    "is_grad_enabled", "jacobian", "no_grad", "record_source", "value_and_grad", "vjp",
+]  # fmt: skip
