@@ -1,11 +1,7 @@
-"""Tables and trees, as text and as HTML: what the tape, modules, summaries and profiles show of themselves."""
+"""Tables, as text and as HTML: how tapes, summaries and profiles print."""
 
 import html
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from minigrad.nn.module import Module
 
 STYLE = "border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:0.9em"
 RULE = "1px solid color-mix(in srgb, currentColor 30%, transparent)"
@@ -47,22 +43,3 @@ def as_html(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
     table = f'<table style="{STYLE}"><thead>{line(head, "th", RULE)}</thead><tbody>{body}</tbody></table>'
     below = f'<div style="opacity:0.75;font-size:0.85em">{html.escape(note)}</div>' if note else ""
     return f'<div style="overflow-x:auto">{table}{below}</div>'
-
-
-def module_as_html(module: "Module", name: str = "") -> str:
-    """A module with its parameters and submodules as a tree that folds."""
-    own = list(module.named_parameters(recurse=False))
-    total = sum(parameter.size for parameter in module.parameters())
-    label = f"({name}): " if name else ""
-    head = f"{html.escape(label)}<b>{html.escape(type(module).__name__)}</b>({html.escape(module.extra_repr())})"
-    head += f'<span style="opacity:0.65"> {total:,} parameters</span>' if total else ""
-    inside = [
-        f"<div>{html.escape(key)}: {x.dtype} {x.shape}{'' if x.requires_grad else ', frozen'}</div>" for key, x in own
-    ]
-    inside += [module_as_html(child, key) for key, child in module.named_children()]
-    block = "font-family:monospace;font-size:0.9em;line-height:1.5" if not name else "margin-left:1.5em"
-    if not inside:
-        return f'<div style="{block}">{head}</div>'
-    body = f'<div style="margin-left:1.5em">{"".join(inside)}</div>' if own else "".join(inside)
-    fold = "" if own and not any(module.children()) else " open"  # layers begin folded
-    return f'<details style="{block}"{fold}><summary>{head}</summary>{body}</details>'

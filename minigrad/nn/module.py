@@ -538,7 +538,7 @@ class Module:
         return f"{type(self).__name__}(\n" + "".join(f"  {line}\n" for line in "\n".join(lines).split("\n")) + ")"
 
     def _repr_html_(self) -> str:
-        from minigrad.tables import module_as_html
+        from minigrad.nn.tree import module_as_html
 
         return module_as_html(self)
 
