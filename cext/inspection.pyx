@@ -7,14 +7,12 @@ from minigrad.engine.dtype cimport dtype_of, itemsize
 from minigrad.engine.tape cimport Node, gradient_node, saved_arrays
 
 
-cdef list behind(Array x):
-    """Every node that x depends on, and its own, in the order in which they were recorded, leaves first."""
+cdef list behind(list roots):
+    """The nodes of the roots and every node that they depend on, in the order of recording, leaves first."""
     cdef Node node
     cdef int i
     cdef dict seen = {}
-    if not x.needs_grad:
-        return []
-    cdef list stack = [gradient_node(x)]
+    cdef list stack = [gradient_node(<Array>x) for x in roots if (<Array?>x).needs_grad]
     while stack:
         node = stack.pop()
         if node.sequence in seen:
@@ -72,7 +70,7 @@ def entries(Array x):
     ``saved_inputs`` are the positions of the inputs that are saved: the first of the tensors in `contents`.
     """
     cdef Node node
-    cdef list nodes = behind(x), rows = []
+    cdef list nodes = behind([x]), rows = []
     cdef dict paths = {}        # id of a scope -> its path; the nodes keep the scopes alive
     cdef dict names = {}        # id of a module -> the names of those within it
     cdef dict numbers = {(<Node>entry).sequence: k for k, entry in enumerate(nodes)}
@@ -93,11 +91,16 @@ def entries(Array x):
     return rows
 
 
+def count_leaves(list roots):
+    """How many leaves the roots depend on, counting those among the roots."""
+    return sum([(<Node>entry).sequence < 0 for entry in behind(roots)])
+
+
 def contents(Array x):
     """What the tape behind x holds: sequence number -> (the leaf tensor or None, the tensors saved for backward)."""
     cdef Node node
     cdef dict found = {}
-    for entry in behind(x):
+    for entry in behind([x]):
         node = entry
         found[node.sequence] = (<Array>node.leaf if node.leaf != NULL else None, saved_arrays(node))
     return found
@@ -112,7 +115,7 @@ def options(Array x):
     """What operations behind x keep for backward besides tensors: sequence number -> (axes, a recurrent cell, ...)."""
     cdef Node node
     cdef dict found = {}
-    for entry in behind(x):
+    for entry in behind([x]):
         node = entry
         extra = node.extra if type(node.extra) is tuple else (node.extra,)
         found[node.sequence] = tuple([value for value in extra if value is not None and not isinstance(value, Array)])

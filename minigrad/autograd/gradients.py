@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minigrad.creation import asarray, empty, zeros, zeros_like
-from minigrad.engine.backward import differentiate, record_function
+from minigrad.engine.backward import differentiate
+from minigrad.engine.inspection import count_leaves
 from minigrad.engine.modes import enable_grad
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.ops.join import stack
@@ -112,9 +113,7 @@ def _evaluate(f: Callable[..., Tensor], args: list[Any], numbers: Sequence[int])
 
 def _depends_on_more(y: Tensor, points: list[Tensor]) -> bool:
     """Whether y depends on anything that requires grad besides those of the points that are leaves."""
-    both = zeros(())
-    record_function("both", [y, *points], [both], None, ())
-    return sum(row["sequence"] < 0 for row in both.tape()) > sum(x.is_leaf for x in points)
+    return count_leaves([y, *points]) > sum(x.is_leaf for x in points)
 
 
 def _derivatives(y: Tensor, points: list[Tensor], cotangent: Tensor | None, retain: bool, recorded: bool) -> Any:

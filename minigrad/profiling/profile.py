@@ -15,12 +15,10 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
-from minigrad.autograd import enable_grad, function
-from minigrad.creation import zeros
+from minigrad.autograd import function
 from minigrad.cuda import synchronize
 from minigrad.engine.backend import Backend, intercept
-from minigrad.engine.inspection import entries
-from minigrad.engine.tape import is_grad_enabled, set_observer
+from minigrad.engine.tape import is_grad_enabled, last_sequence
 from minigrad.engine.tensor import Tensor
 from minigrad.profiling.observer import Observer
 
@@ -50,7 +48,7 @@ class Running:
     op: str
     call: int
     caller: Site
-    newest: int  # the number of the last operation that was recorded before it began
+    before: int  # the number of the last node that was recorded before it began
 
 
 class Thread:
@@ -84,7 +82,7 @@ class Thread:
             outer = outer.f_back
 
         def around(other: Running) -> bool:
-            return other.caller in above or (other.caller == node.caller and abs(node.sequence) > other.newest)
+            return other.caller in above or (other.caller == node.caller and abs(node.sequence) > other.before)
 
         self.nodes = [*itertools.takewhile(around, self.nodes), node]
 
@@ -141,7 +139,6 @@ class profile:
         self._local = threading.local()
         self._threads: list[Thread] = []
         self._home = 0
-        self._newest = 0  # the number of the last operation that was recorded
 
     # ── the block ──
 
@@ -155,7 +152,6 @@ class profile:
         self._home = threading.get_ident()
         self._began = perf_counter_ns()
         try:
-            self._newest = newest()
             intercept(self._stand_in)
             self._here()
             self._began = perf_counter_ns()  # after its own preparations
@@ -291,7 +287,7 @@ class profile:
     def _entered(self, op: str, sequence: int, frame: FrameType) -> None:
         thread = self._here()
         self._flush(thread)
-        thread.enter(Running(sequence, op, next(self._calls), site_of(frame), self._newest), frame)
+        thread.enter(Running(sequence, op, next(self._calls), site_of(frame), last_sequence()), frame)
 
     def _left(self, sequence: int) -> None:
         self._here().leave(sequence)
@@ -427,7 +423,6 @@ class ThreadObserver(Observer):
     def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
         began = perf_counter_ns()
         if (owner := self._owner()) is not None:
-            owner._newest = max(owner._newest, sequence)
             owner._told(op, told(sys._getframe(1)))
             owner._spent(perf_counter_ns() - began)
         super().recorded(sequence, op, outs)
@@ -469,14 +464,3 @@ def passes_on(frame: FrameType) -> bool:
         return False
     kind = type(frame.f_locals.get(code.co_varnames[0]))
     return all(hasattr(kind, name) for name in TOLD)
-
-
-def newest() -> int:
-    """A number above those of all operations that were recorded until now, and below those of all that will be."""
-    before = set_observer(None)
-    try:
-        with enable_grad():
-            number: int = entries(zeros((), device="cpu", requires_grad=True).reshape(1))[-1]["sequence"]
-    finally:
-        set_observer(before)
-    return number

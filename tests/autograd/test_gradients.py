@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from checks import array, refuses, tensor
+from checks import array, refuses, tensor, watched
 
 import minigrad as mg
 
@@ -213,6 +213,28 @@ def test_value_and_grad_of_an_argument_with_a_history(device):
     _, g = mg.value_and_grad(cube)(x * x)
     g.sum().backward()  # 3 x^4
     equals(x.grad, [96])
+
+
+def test_functions_of_functions_record_what_the_function_does_and_no_more(device):
+    """Whether a result depends on more than the points is read off the tape, not recorded to be read there."""
+
+    class Names(list):
+        def recorded(self, sequence, op, outs):
+            self.append(op)
+
+        def passed(self, op):
+            pass
+
+        def entered(self, sequence, op, grads):
+            pass
+
+        def left(self, sequence):
+            pass
+
+    with watched(Names()) as names:
+        mg.value_and_grad(lambda x: (x * x).sum())(plain(device, 1, 2))
+        mg.vjp(mg.exp, plain(device, 1, 2))
+    assert names == ["multiply", "sum", "exp"]
 
 
 def test_vjp(device):
