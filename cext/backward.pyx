@@ -39,7 +39,7 @@ ctypedef PyObject* Reference
 ctypedef pair[int64_t, Reference] Numbered
 
 
-cdef class Walk:
+cdef class BackwardPass:
     """One backward pass: owns the nodes it collected until it ends.
 
     A pass that starts inside another one of its thread (in a hook, in a Function's backward) borrows the nodes that it
@@ -143,7 +143,7 @@ cdef class Walk:
     def __dealloc__(self):
         self.release()
 
-    cdef list run(self, list targets, dict wanted, bint retain):
+    cdef list run(self, list targets, dict positions, bint retain):
         cdef Node node
         cdef Array g
         cdef list found = [None] * len(targets) if targets is not None else None
@@ -158,7 +158,7 @@ cdef class Walk:
                 watching.entered(node.sequence, node.op.name, (g,) if node.outputs == 1 else tuple(node.pendings))
             node.exclusive = g is not None and Py_REFCNT(<PyObject*>g) == 1
             if node.marked and (g is not None or node.outputs > 1):
-                self.deliver(node, g, found, targets, wanted)
+                self.deliver(node, g, found, targets, positions)
             if self.leads_on(node):
                 if g is not None or (node.outputs > 1 and any([p is not None for p in node.pendings])):
                     self.run_node(node, g)
@@ -179,15 +179,15 @@ cdef class Walk:
                 return True
         return False
 
-    cdef int deliver(self, Node node, Array g, list found, list targets, dict wanted) except -1:
+    cdef int deliver(self, Node node, Array g, list found, list targets, dict positions) except -1:
         """Hand the node's complete gradient to the targets that wait for it, or to its leaf."""
-        if wanted is None:
+        if positions is None:
             if node.op.run != accumulate:
                 return 0
             if node.freed:
                 refuse_leaf(node)       # a hook of this very pass did it
             return accumulate(node, g) if node.leaf != NULL else 0
-        for k in wanted.get(<size_t><PyObject*>node, ()):
+        for k in positions.get(<size_t><PyObject*>node, ()):
             arrived = g if node.outputs == 1 else node.pendings[(<Array>targets[k]).output]
             if arrived is not None:
                 found[k] = owned(<Array>arrived, node.exclusive)
@@ -222,7 +222,7 @@ cdef int wait_for(Node node) except -1:
     Each waiting thread looks along the chain "waits for a node, which a pass of that thread owns" after it has said
     what it waits for itself, so that the one which would close a circle finds it. It may be woken for nothing.
     """
-    cdef Node wanted = node
+    cdef Node awaited = node
     thread = threading.get_ident()
     before = blocked.get(thread)        # the handler of a signal may run a pass while the thread waits
     entry = node, SimpleQueue()
@@ -230,13 +230,13 @@ cdef int wait_for(Node node) except -1:
     try:
         holder = owner = walkers.get(node.walk)
         while owner is not None and owner != thread:
-            wanted = blocked[owner][0] if owner in blocked else None
-            owner = None if wanted is None else walkers.get(wanted.walk)
+            awaited = blocked[owner][0] if owner in blocked else None
+            owner = None if awaited is None else walkers.get(awaited.walk)
         if owner is not None:
             raise GradientError(f"[backward] two passes would wait for each other for ever: this one needs "
                                 f"[{node.op.name}]{node.place()}, which a pass of another thread holds, and that "
-                                f"thread waits for [{wanted.op.name}]{wanted.place()}, which a pass of this thread "
-                                f"holds; run passes over a tape that threads share outside of hooks and of "
+                                f"thread waits for [{awaited.op.name}]{awaited.place()}, which a pass of this "
+                                f"thread holds; run passes over a tape that threads share outside of hooks and of "
                                 f"Function.backward")
         if holder is not None:
             entry[1].get()
@@ -267,7 +267,7 @@ if hasattr(os, "register_at_fork"):
 
 cdef list pull_back(list roots, list grads, list targets, bint retain, bint create):
     """Send `grads` from `roots` back; returns the gradients of `targets`, or adds to every leaf's grad if None."""
-    cdef Walk walk = Walk.__new__(Walk)
+    cdef BackwardPass walk = BackwardPass.__new__(BackwardPass)
     cdef dict by_node = None
     cdef int64_t floor = INT64_MIN
     cdef Node node

@@ -29,7 +29,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         void** s1
         void** s2
         void** s3
-    enum CellKind "mg::Cell":
+    enum CellKind "mg::CellKind":
         RNN_TANH, RNN_RELU, LSTM, GRU
     enum CellNorm "mg::CellNorm":
         NO_NORM, NORM_STATE, NORM_SUM

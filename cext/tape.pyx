@@ -56,11 +56,6 @@ cdef bint recording() noexcept:
     return mg_recording
 
 
-cdef bint wanted(Array x) noexcept:
-    """Whether an operation on x is recorded."""
-    return mg_recording and x.needs_grad
-
-
 def is_grad_enabled():
     """bool: whether operations of this thread are recorded on the tape.
 
@@ -333,7 +328,7 @@ cdef class Node:
         if i >= self.inputs or self.slots[i].edge == NULL:
             return False
         cdef Node to = <Node>self.slots[i].edge
-        return to.marked and to.walk == self.walk       # an inner walk does not feed the nodes of an outer one
+        return to.marked and to.walk == self.walk       # an inner pass does not feed the nodes of an outer one
 
     cdef Array value(self, int i):
         """Input i, saved when the operation ran; None if there was none."""

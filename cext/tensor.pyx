@@ -640,8 +640,8 @@ cdef Array moved(Array x, int device):
 set_result_type(Tensor)
 
 
-cdef Array wanted(str op, Array x, bint requires_grad):
-    """A new tensor, which requires grad if it is to."""
+cdef Array as_leaf(str op, Array x, bint requires_grad):
+    """x, a tensor without a history, set to require grad if asked to."""
     if requires_grad and not is_float(x.code):
         raise TypeError(f"[{op}] expected a floating dtype for a tensor that requires grad, got {x.dtype}")
     x.needs_grad = x.needs_grad or requires_grad
@@ -661,7 +661,7 @@ def make(data, dtype=None, device=None, requires_grad=False, copy=True, str op=N
     x = from_object(data, code, -1 if device is None else device_index(device, op), copy, op)
     if isinstance(data, Array):
         x = alias(x) if copy or x is not data or requires_grad else x
-    return wanted(op, x, requires_grad)
+    return as_leaf(op, x, requires_grad)
 
 
 def rebuild(cls, values, device, requires_grad):
@@ -674,7 +674,7 @@ def rebuild(cls, values, device, requires_grad):
         raise TypeError(f"[rebuild] expected a new tensor of {cls!r}, got {type(new).__name__}")
     made = <Array>new
     hold(made, held)
-    return wanted("rebuild", made, requires_grad)
+    return as_leaf("rebuild", made, requires_grad)
 
 
 EMPTY = object()        # what `minigrad.empty` fills a tensor with
@@ -687,4 +687,4 @@ def constant(str op, shape, value, dtype=None, device=None, requires_grad=False)
     cdef Array x = empty(code, parse_lengths(op, shape, extent), extent, device_index(device, op))
     if value is not EMPTY:
         filled(op, x, value)
-    return wanted(op, x, requires_grad)
+    return as_leaf(op, x, requires_grad)

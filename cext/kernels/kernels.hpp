@@ -36,7 +36,7 @@ struct Step {
     int32_t nesterov, decoupled, first, centered;  // first: momentum buffer not yet set
 };
 
-enum Cell { RNN_TANH, RNN_RELU, LSTM, GRU };
+enum CellKind { RNN_TANH, RNN_RELU, LSTM, GRU };
 enum CellNorm { NO_NORM, NORM_STATE, NORM_SUM };  // of what the state contributes, or of the sum with the input's share
 
 // All steps of one recurrent layer: T steps, N samples, H units, G gates, columns = G H. Pointers may be null where the
