@@ -141,7 +141,7 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
         check_defined("reduce", op, x.dtype.name)
         if out.size == 0:
             return
-        tile = Tile(outer, n, inner)
+        tile = ReduceTile(outer, n, inner)
         pieces = tile.pieces(n)
         partial = empty((outer * inner * pieces * STATE,), "float64", x.device) if pieces > 1 else None
         launch("reduce.cu", "reduce_tiles", x.dtype.name, self.device, tile.threads * pieces, op, outer, n, inner,
@@ -151,7 +151,7 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
                    out)  # fmt: skip
 
     def moments(self, outer: int, n: int, inner: int, x: Tensor, mean: Tensor, m2: Tensor) -> None:
-        tile = Tile(outer, n, inner)
+        tile = ReduceTile(outer, n, inner)
         launch("reduce.cu", "moments", x.dtype.name, self.device, tile.threads, outer, n, inner, tile.wide, tile.deep,
                x, mean, m2)  # fmt: skip
 
@@ -214,7 +214,7 @@ def operand(x: Tensor, rows: int, columns: int) -> tuple[int, int, int]:
 STATE = 2  # doubles that the state of a reduction takes at most
 
 
-class Tile:
+class ReduceTile:
     """How a block of threads reads x[outer, n, inner]; see reduce.cu."""
 
     def __init__(self, outer: int, n: int, inner: int) -> None:

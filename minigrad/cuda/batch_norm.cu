@@ -11,12 +11,12 @@
 const int THREADS = 256;
 
 // The place of a thread, and the columns and rows that its block works on next.
-struct Tile {
+struct ChannelTile {
     int64 outer, channels, inner, columns, tiles;
     int wide, deep, pieces, lane, row;
     bool planes;  // whether neighbours are of one channel
 
-    __device__ Tile(int64 outer, int64 channels, int64 inner, int wide, int pieces, bool planes)
+    __device__ ChannelTile(int64 outer, int64 channels, int64 inner, int wide, int pieces, bool planes)
         : outer(outer), channels(channels), inner(inner), wide(wide), pieces(pieces), planes(planes) {
         deep = THREADS / wide;
         lane = threadIdx.x % wide;
@@ -172,7 +172,7 @@ struct Result {
 extern "C" __global__ void batch_norm(int64 outer, int64 channels, int64 inner, int wide, int pieces, Bool planes,
                                       const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* var,
                                       double* statistics, double* partial) {
-    const Tile tile(outer, channels, inner, wide, pieces, planes);
+    const ChannelTile tile(outer, channels, inner, wide, pieces, planes);
     const Result result = {channels, gamma, beta, eps, mean, var, statistics};
     tile.each([&](int64 c, int64 begin, int64 end, int64 piece) {
         const double n = tile.count(begin, end);
@@ -214,7 +214,7 @@ extern "C" __global__ void batch_norm(int64 outer, int64 channels, int64 inner, 
 extern "C" __global__ void batch_norm_merge(int64 outer, int64 channels, int64 inner, int wide, int pieces, Bool planes,
                                             const T* gamma, const T* beta, double eps, T* mean, T* var,
                                             double* statistics, const double* partial, T* by) {
-    const Tile tile(outer, channels, inner, wide, pieces, planes);
+    const ChannelTile tile(outer, channels, inner, wide, pieces, planes);
     const Result result = {channels, gamma, beta, eps, mean, var, statistics};
     const int64 repeat = planes ? 1 : inner;
     const double n = double(outer) * inner;
@@ -251,7 +251,7 @@ extern "C" __global__ void batch_norm_backward(int64 outer, int64 channels, int6
                                                Bool planes, Bool given, const T* x, const T* gamma,
                                                const double* statistics, const T* g, T* dx, T* dgamma, T* dbeta,
                                                double* partial) {
-    const Tile tile(outer, channels, inner, wide, pieces, planes);
+    const ChannelTile tile(outer, channels, inner, wide, pieces, planes);
     const Derivative derivative = {double(outer) * inner, channels, bool(given), gamma, statistics, dgamma, dbeta};
     tile.each([&](int64 c, int64 begin, int64 end, int64 piece) {
         const T center = c < 0 ? T(0) : derivative.center(planes ? c : c / inner);
@@ -279,7 +279,7 @@ extern "C" __global__ void batch_norm_backward(int64 outer, int64 channels, int6
 extern "C" __global__ void batch_norm_merge_sums(int64 outer, int64 channels, int64 inner, int wide, int pieces,
                                                  Bool planes, Bool given, const T* gamma, const double* statistics,
                                                  T* dgamma, T* dbeta, const double* partial, T* by) {
-    const Tile tile(outer, channels, inner, wide, pieces, planes);
+    const ChannelTile tile(outer, channels, inner, wide, pieces, planes);
     const Derivative derivative = {double(outer) * inner, channels, bool(given), gamma, statistics, dgamma, dbeta};
     for (int64 first = blockIdx.x * (int64)(THREADS / 32); first < channels; first += gridDim.x * (int64)(THREADS / 32)) {
         const int64 c = first + threadIdx.x / 32;

@@ -116,8 +116,8 @@ def _kernel(file: str, name: str, dtype: str, device: int) -> tuple[Any, list[tu
     for (kind, parameter), (following, _) in zip(declared, [*declared[1:], ("", "")], strict=True):
         if kind != "Stride":
             word = kind.rstrip("*")
-            wanted = dtype if word == "T" else DTYPES.get(word)
-            expected.append((TYPES[dtype] if kind == "T" else kind, parameter, wanted, following == "Stride"))
+            required = dtype if word == "T" else DTYPES.get(word)
+            expected.append((TYPES[dtype] if kind == "T" else kind, parameter, required, following == "Stride"))
     with cupy.cuda.Device(device):
         return _module(file, dtype, device).get_function(name), expected
 
@@ -168,7 +168,7 @@ def launch(
         raise TypeError(f"[{name}] expected the arguments of {source(file)[1][name]}, got {len(arguments)}")
     packed: list[Any] = []
     views: list[Tensor] = []  # keep the memory, whatever other threads do to the tensors meanwhile
-    for given, (kind, parameter, wanted, strided) in zip(arguments, expected, strict=True):
+    for given, (kind, parameter, required, strided) in zip(arguments, expected, strict=True):
         number = SCALARS.get(kind)
         if number is not None:
             packed.append(number(given))
@@ -181,7 +181,7 @@ def launch(
         elif given is None:
             packed.append(0)
         else:
-            view = _checked(name, parameter, given, wanted, device, strided)
+            view = _checked(name, parameter, given, required, device, strided)
             views.append(view)
             packed.append(view.data_ptr())
             if strided:
@@ -217,15 +217,15 @@ def _tensors(
     return packed
 
 
-def _checked(kernel: str, parameter: str, given: Any, wanted: str | None, device: int, strided: bool) -> Tensor:
+def _checked(kernel: str, parameter: str, given: Any, required: str | None, device: int, strided: bool) -> Tensor:
     """A view of an array, which is as declared."""
     if not isinstance(given, Tensor):
         raise TypeError(f"[{kernel}] expected {parameter} to be an array, got {type(given).__name__}")
     view = Tensor.detach(given)
     if view.device != f"cuda:{device}":
         raise ValueError(f"[{kernel}] expected {parameter} on cuda:{device}, got {view.device}")
-    if wanted is not None and view.dtype.name != wanted:
-        raise TypeError(f"[{kernel}] expected {parameter} to be {wanted}, got {view.dtype}")
+    if required is not None and view.dtype.name != required:
+        raise TypeError(f"[{kernel}] expected {parameter} to be {required}, got {view.dtype}")
     if not strided and not view.is_contiguous():
         raise ValueError(f"[{kernel}] expected {parameter} to be contiguous, got strides {view.strides}")
     return view

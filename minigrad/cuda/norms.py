@@ -112,15 +112,15 @@ class Norms(Backend):
         self, outer: int, channels: int, inner: int, x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float,
         y: Tensor, mean: Tensor, var: Tensor, statistics: Tensor,
     ) -> None:  # fmt: skip
-        columns, name = Columns(outer, channels, inner), x.dtype.name
-        partial, by = columns.room(name, x.device)
-        shape = columns.shape
-        launch("batch_norm.cu", "batch_norm", name, self.device, columns.threads, *shape, x, gamma, beta, eps, y, mean,
+        tile, name = ChannelTile(outer, channels, inner), x.dtype.name
+        partial, by = tile.scratch(name, x.device)
+        shape = tile.shape
+        launch("batch_norm.cu", "batch_norm", name, self.device, tile.threads, *shape, x, gamma, beta, eps, y, mean,
                var, statistics, partial)  # fmt: skip
         if partial is not None:
             launch("batch_norm.cu", "batch_norm_merge", name, self.device, channels * WARP, *shape, gamma, beta, eps,
                    mean, var, statistics, partial, by, block=BLOCK)  # fmt: skip
-            launch("batch_norm.cu", "batch_norm_apply", name, self.device, columns.packs(x), x.size, channels, inner, x,
+            launch("batch_norm.cu", "batch_norm_apply", name, self.device, tile.packs(x), x.size, channels, inner, x,
                    by, y)  # fmt: skip
 
     def batch_norm_eval(
@@ -131,7 +131,7 @@ class Norms(Backend):
         launch("batch_norm.cu", "batch_norm_given", x.dtype.name, self.device, channels, channels, gamma, beta, eps,
                mean, var, statistics, by)  # fmt: skip
         launch("batch_norm.cu", "batch_norm_apply", x.dtype.name, self.device,
-               Columns(outer, channels, inner).packs(x), x.size, channels, inner, x, by, y)  # fmt: skip
+               ChannelTile(outer, channels, inner).packs(x), x.size, channels, inner, x, by, y)  # fmt: skip
 
     def batch_norm_backward(
         self, outer: int, channels: int, inner: int, given: bool, x: Tensor, gamma: Tensor | None, statistics: Tensor,
@@ -142,20 +142,20 @@ class Norms(Backend):
                 if gradient is not None:
                     self.fill(gradient, 0.0)
             return
-        columns, name = Columns(outer, channels, inner), x.dtype.name
-        partial, by = columns.room(name, x.device)
-        shape = columns.shape
-        launch("batch_norm.cu", "batch_norm_backward", name, self.device, columns.threads, *shape, given, x, gamma,
+        tile, name = ChannelTile(outer, channels, inner), x.dtype.name
+        partial, by = tile.scratch(name, x.device)
+        shape = tile.shape
+        launch("batch_norm.cu", "batch_norm_backward", name, self.device, tile.threads, *shape, given, x, gamma,
                statistics, g, dx, dgamma, dbeta, partial)  # fmt: skip
         if partial is not None:
             launch("batch_norm.cu", "batch_norm_merge_sums", name, self.device, channels * WARP, *shape, given, gamma,
                    statistics, dgamma, dbeta, partial, by, block=BLOCK)  # fmt: skip
             if dx is not None:
-                launch("batch_norm.cu", "batch_norm_apply_backward", name, self.device, columns.packs(x), x.size,
+                launch("batch_norm.cu", "batch_norm_apply_backward", name, self.device, tile.packs(x), x.size,
                        channels, inner, given, x, g, by, dx)  # fmt: skip
 
 
-class Columns:
+class ChannelTile:
     """How blocks of threads read the channels of x[outer, channels, inner]; see batch_norm.cu."""
 
     def __init__(self, outer: int, channels: int, inner: int) -> None:
@@ -172,8 +172,8 @@ class Columns:
         self.threads = tiles * pieces * BLOCK
         self.shape = outer, channels, inner, wide, pieces, planes
 
-    def room(self, dtype: str, device: str) -> tuple[Tensor | None, Tensor | None]:
-        """Memory for partial sums and for coefficients, where no block has all of a channel."""
+    def scratch(self, dtype: str, device: str) -> tuple[Tensor | None, Tensor | None]:
+        """Buffers for partial sums and for coefficients; None if a block has all of a channel."""
         if self.whole:
             return None, None
         return empty((2, self.shape[4], self.columns), "float64", device), empty((4, self.shape[1]), dtype, device)

@@ -12,8 +12,8 @@ __device__ inline bool before(T x, T y, bool descending) {
     return x < y || (x == x && y != y);
 }
 
-// The columns of x
-struct Columns {
+// The elements of x, by column
+struct Keys {
     const T* x;
     int64 n, inner;
     __device__ T at(int64 column, int64 i) const { return x[(column / inner * n + i) * inner + column % inner]; }
@@ -22,7 +22,7 @@ struct Columns {
 extern "C" __global__ void sort_tiles(int64 columns, int64 n, int64 inner, Bool descending, const T* x, int64* order) {
     __shared__ T key[TILE];
     __shared__ int place[TILE];
-    const Columns from = {x, n, inner};
+    const Keys from = {x, n, inner};
     const int64 tiles = (n + TILE - 1) / TILE;
     for (int64 job = blockIdx.x; job < columns * tiles; job += gridDim.x) {
         const int64 column = job / tiles, first = job % tiles * TILE;
@@ -61,7 +61,7 @@ extern "C" __global__ void sort_tiles(int64 columns, int64 n, int64 inner, Bool 
 // Runs of `length` become runs of twice that length.
 extern "C" __global__ void merge_runs(int64 columns, int64 n, int64 inner, Bool descending, int64 length, const T* x,
                                       const int64* order, int64* merged) {
-    const Columns from = {x, n, inner};
+    const Keys from = {x, n, inner};
     FOR_EACH(e, columns * n) {
         const int64 column = e / n, i = e % n, run = i / length * length, own = order[e];
         const bool left = run / length % 2 == 0;

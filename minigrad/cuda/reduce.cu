@@ -67,11 +67,11 @@ struct Truth {
 // ---- tiles ------------------------------------------------------------------------------------------------------------
 
 // The place of a thread in its block, and what the block works on next.
-struct Tile {
+struct ReduceTile {
     int64 outer, n, inner, tiles, jobs;
     int wide, deep, groups, pieces, column, lane, group;
 
-    __device__ Tile(int64 outer, int64 n, int64 inner, int wide, int deep, int pieces)
+    __device__ ReduceTile(int64 outer, int64 n, int64 inner, int wide, int deep, int pieces)
         : outer(outer), n(n), inner(inner), wide(wide), deep(deep), pieces(pieces) {
         groups = blockDim.x / (wide * deep);
         column = threadIdx.x % wide;
@@ -106,7 +106,7 @@ struct Tile {
 };
 
 template <class Op>
-__device__ void reduce(const Tile& tile, const T* x, void* y, void* partial) {
+__device__ void reduce(const ReduceTile& tile, const T* x, void* y, void* partial) {
     typedef typename Op::State State;
     tile.each([&](int64 o, int64 c, int64 begin, int64 end, int64 piece) {
         State s = Op::start();
@@ -162,7 +162,7 @@ __device__ void merge_pieces(int64 outputs, int pieces, const void* partial, voi
 // y[outer, inner]; with more than one piece partial[outer, inner, pieces] of states instead
 extern "C" __global__ void reduce_tiles(int op, int64 outer, int64 n, int64 inner, int wide, int deep, int pieces,
                                         const T* x, void* y, void* partial) {
-    const Tile tile(outer, n, inner, wide, deep, pieces);
+    const ReduceTile tile(outer, n, inner, wide, deep, pieces);
     OPERATIONS(reduce, tile, x, y, partial)
 }
 
@@ -173,7 +173,7 @@ extern "C" __global__ void reduce_pieces(int op, int64 outputs, int pieces, cons
 #if FLOATING
 // mean[outer, inner] and the sum of squared deviations from it, in two passes
 extern "C" __global__ void moments(int64 outer, int64 n, int64 inner, int wide, int deep, const T* x, T* mean, T* m2) {
-    const Tile tile(outer, n, inner, wide, deep, 1);
+    const ReduceTile tile(outer, n, inner, wide, deep, 1);
     tile.each([&](int64 o, int64 c, int64 begin, int64 end, int64) {
         double total = 0, square = 0;
         if (c >= 0) {

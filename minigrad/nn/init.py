@@ -122,13 +122,13 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
     if not (std > 0 and a < b):
         raise ValueError(f"[trunc_normal_] expected std > 0 and a < b, got {std}, {a} and {b}")
     low, high = ((bound - mean) / (std * math.sqrt(2)) for bound in (a, b))
-    wanted = random.uniform(math.erf(low), math.erf(high), tensor.shape, dtype="float64")
+    u = random.uniform(math.erf(low), math.erf(high), tensor.shape, dtype="float64")
     # beyond 6 standard units of √2 the distribution function is 0 or 1 in float64
-    left = full_like(wanted, max(low, min(-6.0, high)))
-    right = full_like(wanted, min(high, max(6.0, low)))
+    left = full_like(u, max(low, min(-6.0, high)))
+    right = full_like(u, min(high, max(6.0, low)))
     for _ in range(54 if tensor.dtype == "float64" else 30):
         middle = (left + right) / 2
-        below = erf(middle) < wanted
+        below = erf(middle) < u
         left, right = where(below, middle, left), where(below, right, middle)
     return _set(tensor, clip(mean + std * math.sqrt(2) * right, a, b))
 
