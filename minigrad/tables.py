@@ -9,7 +9,7 @@ FAINT = "1px solid color-mix(in srgb, currentColor 12%, transparent)"
 
 
 def as_text(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Columns two spaces apart; those in `right` are aligned to the right. A row of one cell stands by itself."""
+    """Columns two spaces apart; those in `right` are aligned to the right. A row of one cell is a heading."""
     whole = [row for row in [head, *rows] if len(row) > 1]
     widths = [max(len(row[k]) for row in whole) for k in range(len(head))]
     lines = [
@@ -23,9 +23,9 @@ def as_text(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
 
 
 def as_html(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), note: str = "") -> str:
-    """The same as an HTML table that takes its colors from the page; a `note` stands under it.
+    """The same as an HTML table that takes its colors from the page, with a `note` below it.
 
-    No cell is broken into lines: a table too wide for its place can be moved sideways.
+    Cells do not wrap: a table that is too wide scrolls sideways.
     """
 
     def line(row: Sequence[str], tag: str, rule: str) -> str:

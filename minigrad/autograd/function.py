@@ -15,14 +15,14 @@ __all__ = ["Function"]
 
 
 class Context:
-    """What ``forward`` leaves for ``backward``: attributes of any name, and tensors through `save_for_backward`.
+    """What ``forward`` passes on to ``backward``: attributes of any name, and tensors through `save_for_backward`.
 
     Attributes
     ----------
     needs_input_grad : tuple of bool
         For each argument of ``forward``, whether its gradient is wanted.
     saved_tensors : tuple of Tensor
-        What was given to `save_for_backward`.
+        The tensors given to `save_for_backward`.
     """
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
@@ -30,11 +30,11 @@ class Context:
         self.saved_tensors: tuple[Tensor | None, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for backward; writing them in place before then is an error that backward reports.
+        """Keep tensors for backward, which raises an error if they were written in place in the meantime.
 
-        To a second derivative a tensor that forward computed and does not return would be a constant, so that a
-        backward pass with ``create_graph=True`` refuses one of floats: return it as a further result, compute it anew
-        in backward, or, if it is a constant, make it an attribute.
+        A second derivative would treat a tensor that forward computes and does not return as a constant, so a backward
+        pass with ``create_graph=True`` refuses one of floats: return it as a further result, recompute it in backward,
+        or, if it is a constant, make it an attribute.
         """
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
@@ -43,19 +43,19 @@ class Context:
 
 
 class Function:
-    """An operation of your own: a subclass states its forward and its backward.
+    """An operation of your own: a subclass defines its forward and its backward.
 
     ``forward(ctx, *args)`` computes with tensors, unrecorded, and returns a tensor or a tuple of them.
     ``backward(ctx, *grads)`` takes the gradient of each output and returns that of each argument (None for arguments
-    that are not tensors, or have none). Call it by ``MyFunction.apply(*args)``. If backward itself consists of
-    operations of minigrad on its gradients and on saved arguments and results, the gradient can be differentiated
-    again.
+    that are not tensors or have no gradient). Call the operation as ``MyFunction.apply(*args)``. If backward itself
+    consists of minigrad operations on its gradients and on saved arguments and results, the gradient can be
+    differentiated again.
 
     Raises
     ------
     TypeError
-        While operations are recorded, for a tensor that requires grad within a list, tuple or dict: each has to be an
-        argument of its own (``apply(*tensors)``) to get a gradient. If forward returns anything but tensors.
+        While operations are recorded, for a tensor that requires grad inside a list, tuple or dict: to get a gradient,
+        each has to be an argument of its own (``apply(*tensors)``). If forward returns anything but tensors.
 
     Examples
     --------
@@ -100,21 +100,21 @@ class Function:
         results = (result,) if isinstance(result, Tensor) else result
         if not isinstance(results, (tuple, list)) or not results or not all(isinstance(y, Tensor) for y in results):
             raise TypeError(f"[{cls.__name__}] forward: expected a tensor or a tuple of tensors, got {result!r}")
-        # Aliases, because an argument may be handed through, or one tensor be handed out twice.
+        # Aliases, because forward may return an argument, or one tensor twice.
         outputs = [y.detach() for y in results]
         _record(cls, ctx, args, results, outputs)
         return outputs[0] if isinstance(result, Tensor) else tuple(outputs)
 
 
 def _holds_gradients(container: Any) -> bool:
-    """Whether a tensor that requires grad is within a container, however deep."""
+    """Whether a container holds a tensor that requires grad, at any depth."""
     waiting, seen = [container], set()
     while waiting:
         value = waiting.pop()
         if isinstance(value, Tensor):
             if value.requires_grad:
                 return True
-        elif isinstance(value, (list, tuple, dict)) and id(value) not in seen:  # one may hold itself
+        elif isinstance(value, (list, tuple, dict)) and id(value) not in seen:  # a container may hold itself
             seen.add(id(value))
             waiting.extend(value.values() if isinstance(value, dict) else value)
     return False
@@ -123,10 +123,10 @@ def _holds_gradients(container: Any) -> bool:
 def _record(
     cls: type[Function], ctx: Context, args: tuple[Any, ...], results: Sequence[Tensor], outputs: list[Tensor]
 ) -> None:
-    """Put a call on the tape; what is kept there are the saved tensors, and of all others no more than the layout."""
+    """Record a call on the tape, which keeps the saved tensors, and only the layout of all others."""
     are_tensors = [isinstance(a, Tensor) for a in args]
     layouts = [(y.shape, y.dtype, y.device) for y in outputs]
-    # A saved output is kept without its node, which would be a cycle, and attached to it again when backward reads it.
+    # A saved output is kept without its node, which would form a cycle, and is attached again when backward reads it.
     given = {id(a) for a in args}
     numbers = {id(y): k for k, y in enumerate(results) if id(y) not in given}
     places = [numbers.get(id(s)) for s in ctx.saved_tensors]

@@ -1,4 +1,4 @@
-"""Gradients against differences."""
+"""Check gradients against finite differences."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,33 +26,33 @@ def gradcheck(
 ) -> bool:
     """Compare the gradients of f with central differences in random directions.
 
-    The outputs y are reduced to a number by a random cotangent c, never one of ones (whose gradient a normalization
-    annuls whatever its formula): ``s(x) = sum(c y(x))``. For a random direction v the directional derivative
-    ``(s(x + eps v) - s(x - eps v)) / (2 eps)`` has to equal ``sum(v ds/dx)``. For order 2 the gradient itself, as a
-    function of the inputs and the cotangent, is checked in the same way.
+    The outputs y are reduced to a number with a random cotangent c, ``s(x) = sum(c y(x))``; a cotangent of ones would
+    not do, because a normalization maps it to zero whatever its formula. For a random direction v, the directional
+    derivative ``(s(x + eps v) - s(x - eps v)) / (2 eps)`` has to equal ``sum(v ds/dx)``. For order 2, the gradient
+    itself, as a function of the inputs and the cotangent, is checked in the same way.
 
     Parameters
     ----------
     f : callable
-        Takes the inputs, returns a tensor or a sequence of them. Has to be deterministic and smooth at the inputs.
+        Takes the inputs and returns a tensor or a sequence of them; has to be deterministic and smooth at the inputs.
     inputs : Tensor or sequence of Tensor
         float64; those that require grad are checked.
     order : int
         The highest derivative to check.
     eps, rtol, atol : float
-        The step, and the tolerances relative to the derivative and absolute.
+        The step, and the relative and absolute tolerances of the derivative.
     seed : int
-        Of the directions and cotangents.
+        The seed of the directions and cotangents.
 
     Returns
     -------
     bool
-        True; a difference raises.
+        True; a mismatch raises an error.
 
     Raises
     ------
     GradientError
-        If the derivatives differ: with the input, the order and both numbers.
+        If the derivatives differ; the message names the input, the order and both numbers.
     TypeError
         If an input is not float64.
 
@@ -68,15 +68,15 @@ def gradcheck(
             raise TypeError(f"[gradcheck] expected float64 inputs, got {x.dtype} for input {k}")
     if not any(x.requires_grad for x in points):
         raise ValueError("[gradcheck] expected at least one input that requires grad")
-    # A stream of its own: inputs that the caller drew from the same seed must not come again as a cotangent, to which
-    # the gradient of a normalization, for one, is orthogonal.
+    # A separate stream: inputs that the caller drew from the same seed must not reappear as the cotangent, to which
+    # the gradient of a normalization, for example, is orthogonal.
     random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))).standard_normal
 
     def function(*xs: Tensor) -> list[Tensor]:
         return [y for y in _as_list(f(*xs), "gradcheck") if y.dtype.kind == "f"]
 
     for level in range(order):
-        # Each derivative is a difference of the one before, so it comes with fewer digits.
+        # Each derivative is a difference of the previous one, so it has fewer correct digits.
         looser = 10**level
         with enable_grad():
             points, function = _check_derivative(
@@ -91,7 +91,7 @@ _Outputs = Callable[..., list[Tensor]]
 def _check_derivative(
     f: _Outputs, points: list[Tensor], level: int, random: Callable[..., Any], eps: float, rtol: float, atol: float
 ) -> tuple[list[Tensor], _Outputs]:
-    """Check one derivative of f; returns where to check the next one, and the gradient as a function to check there."""
+    """Check one derivative of f; return the points at which to check the next one, and the gradient as a function."""
     count, wanted = len(points), [k for k, x in enumerate(points) if x.requires_grad]
 
     def gradient(*args: Tensor, create_graph: bool = True) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Derivatives of tensors, and of functions as functions."""
+"""Gradients of tensors, and derivatives of functions as functions."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -37,20 +37,20 @@ def grad(
     create_graph: bool = False,
     allow_unused: bool = False,
 ) -> Any:
-    """The gradients of y with respect to xs, without touching anyone's ``grad``.
+    """The gradients of y with respect to xs; no tensor's ``grad`` changes.
 
     Parameters
     ----------
     y : Tensor or sequence of Tensor
-        What to differentiate; several are differentiated as their sum, each weighted by its `grad`.
+        The tensor to differentiate; of several, their sum is differentiated, each weighted by its `grad`.
     xs : Tensor or sequence of Tensor
         Leaves or intermediate results.
     grad : Tensor or sequence, optional
-        The cotangent of each y, of its shape; may be left out for one element (then 1).
+        The cotangent of each y, of its shape; optional for a y of one element (then 1).
     retain_graph, create_graph : bool
         As in `Tensor.backward`.
     allow_unused : bool
-        Give None for an x that y does not depend on, instead of zeros.
+        Return None instead of zeros for an x that y does not depend on.
 
     Returns
     -------
@@ -87,19 +87,19 @@ def grad(
 
 # ── functions of functions ────────────────────────────────────────────────────────────────────────
 #
-# Each evaluates f at fresh points, so that nobody's `grad` is touched. Where recording is on and the result depends on
+# Each evaluates f at fresh points, so that no tensor's `grad` changes. If recording is on and the result depends on
 # something else that requires grad (an argument with a history, a parameter that f captures), the derivatives are
-# recorded and can be differentiated in turn; else they are plain numbers.
+# recorded and can be differentiated in turn; otherwise they are plain numbers.
 
 
 def _fresh(x: Any, recorded: bool) -> Tensor:
-    """x as a point of its own to differentiate at, which keeps x's history where that is wanted."""
+    """A new tensor equal to x to differentiate at; it keeps x's history if `recorded`."""
     x = asarray(x)
     return reshape(x, x.shape) if recorded and x.requires_grad else x.detach().requires_grad_()
 
 
 def _evaluate(f: Callable[..., Tensor], args: list[Any], numbers: Sequence[int]) -> tuple[Tensor, list[Tensor], bool]:
-    """f at fresh points, the points at the positions `numbers`, and whether the derivatives are to be recorded."""
+    """f at fresh points, those points at the positions `numbers`, and whether to record the derivatives."""
     recorded = is_grad_enabled()
     with enable_grad():
         for k in numbers:
@@ -112,7 +112,7 @@ def _evaluate(f: Callable[..., Tensor], args: list[Any], numbers: Sequence[int])
 
 
 def _depends_on_more(y: Tensor, points: list[Tensor]) -> bool:
-    """Whether y depends on anything that requires grad besides those of the points that are leaves."""
+    """Whether y or a point depends on a leaf other than the points."""
     return count_leaves([y, *points]) > sum(x.is_leaf for x in points)
 
 
@@ -125,7 +125,7 @@ def _derivatives(y: Tensor, points: list[Tensor], cotangent: Tensor | None, reta
 def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable[..., tuple[Tensor, Any]]:
     """A function that returns f's value and its gradient with respect to the arguments `argnums`.
 
-    Both are recorded, and can be differentiated, where f depends on something else that requires grad.
+    Both are recorded, and can be differentiated, if f depends on something else that requires grad.
 
     Examples
     --------
@@ -148,13 +148,14 @@ def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -
 
 
 def vjp(f: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Any]]:
-    """f's value at the inputs, and the function that pulls a cotangent of the value back to the inputs.
+    """f's value at the inputs, and a function that pulls a cotangent of the value back to the inputs.
 
     Returns
     -------
     y : Tensor
     pull_back : callable
-        Takes a tensor of y's shape; returns a tensor for one input, else a tuple. May be called any number of times.
+        Takes a tensor of y's shape; returns a tensor for one input, a tuple for several. May be called any number of
+        times.
 
     Examples
     --------
@@ -185,7 +186,7 @@ def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     Raises
     ------
     MemoryError
-        If there is no memory for the result; before the first pass.
+        If the result does not fit into memory; raised before the first pass.
 
     Examples
     --------
@@ -197,7 +198,7 @@ def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     y, (point,), recorded = _evaluate(f, [x], [0])
     if not y.requires_grad or y.size == 0:
         return zeros(y.shape + x.shape, dtype=x.dtype, device=x.device)
-    empty(y.shape + x.shape, dtype=x.dtype, device=x.device)  # if the result does not fit, no pass need begin
+    empty(y.shape + x.shape, dtype=x.dtype, device=x.device)  # fails before the first pass if the result does not fit
     with enable_grad():
         flat = reshape(y, -1)
         rows = [grad(flat[i], point, retain_graph=True, create_graph=recorded) for i in range(flat.size)]
@@ -205,7 +206,7 @@ def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def hessian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """The second derivatives of a function of one value.
+    """The second derivatives of a function that returns one value.
 
     Returns
     -------

@@ -8,7 +8,7 @@ __all__ = ["TapeTable"]
 
 
 class TapeTable(Sequence):
-    """The rows that `Tensor.tape` returns; each is a dict, and the whole prints as a table."""
+    """The rows that `Tensor.tape` returns: a sequence of dicts that prints as a table."""
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self._rows = rows
@@ -24,7 +24,7 @@ class TapeTable(Sequence):
 
     @property
     def saved_bytes(self) -> int:
-        """How many bytes all rows together save for backward, a tensor saved by several counted each time."""
+        """The bytes that all rows together save for backward; a tensor saved by several rows counts each time."""
         return sum(row["saved_bytes"] for row in self._rows)
 
     def __repr__(self) -> str:
@@ -45,13 +45,13 @@ class TapeTable(Sequence):
         return as_html(head, rows, right=(0, 5), note=note)
 
 
-MOST_ROWS = 400  # of a tape in a notebook: the first and the last of a longer one
+MOST_ROWS = 400  # that a notebook shows: the first and the last of a longer tape
 
 
 def _cells(
     entries: Sequence[dict[str, Any]], more: dict[str, Callable[[dict[str, Any]], str]]
 ) -> tuple[list[str], list[list[str]]]:
-    """The names of the columns and the rows; columns of `more` only where one of their cells holds something."""
+    """The names of the columns, and the rows; a column of `more` is left out if all its cells are empty."""
     rows = [
         [
             str(row["index"]),
@@ -73,7 +73,7 @@ def _cells(
 
 
 def _module(row: dict[str, Any]) -> str:
-    """The path of the module that an operation was recorded in, and the module's class."""
+    """The path and the class of the module in which an operation was recorded."""
     if not row["scope"]:
         return ""
     path = ".".join(name for name, _ in row["scope"] if name)
@@ -81,7 +81,7 @@ def _module(row: dict[str, Any]) -> str:
 
 
 def _source(row: dict[str, Any]) -> str:
-    """The file and line that an operation was recorded at, and the text of that line."""
+    """The file and line at which an operation was recorded, and the text of that line."""
     if row["where"] is None:
         return ""
     from minigrad.viz.sources import public_place

@@ -1,4 +1,4 @@
-"""How a module shows itself in a notebook."""
+"""Modules as HTML, for notebooks."""
 
 import html
 
@@ -6,7 +6,7 @@ from minigrad.nn.module import Module
 
 
 def module_as_html(module: Module, name: str = "") -> str:
-    """A module with its parameters and submodules as a tree that folds."""
+    """A module with its parameters and submodules, as a collapsible tree."""
     own = list(module.named_parameters(recurse=False))
     total = sum(parameter.size for parameter in module.parameters())
     label = f"({name}): " if name else ""
@@ -20,5 +20,5 @@ def module_as_html(module: Module, name: str = "") -> str:
     if not inside:
         return f'<div style="{block}">{head}</div>'
     body = f'<div style="margin-left:1.5em">{"".join(inside)}</div>' if own else "".join(inside)
-    fold = "" if own and not any(module.children()) else " open"  # layers begin folded
+    fold = "" if own and not any(module.children()) else " open"  # layers start collapsed
     return f'<details style="{block}"{fold}><summary>{head}</summary>{body}</details>'

@@ -1,6 +1,6 @@
 """Profiling: which kernels a block runs, how long they take and how much work they do.
 
-`profile` is the block, `Event` is what it notes of each kernel, and `Observer` is how a block listens to the tape.
+`profile` is the block, `Event` its record of one kernel, and `Observer` the link by which a block observes the tape.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ __all__ = ["Event", "Observer", "profile"]
 
 
 def __getattr__(name: str) -> object:
-    """`Event` and the tables of work beside it load with the first profile."""
+    """Load `Event`, and the tables of work in its module, when first used."""
     if name == "Event":
         from minigrad.profiling.work import Event
 

@@ -1,4 +1,4 @@
-"""Watching what a thread records and differentiates, beside whoever else watches it."""
+"""Observing what a thread records and differentiates, alongside its other observers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from minigrad.engine.tensor import Tensor
 
 
 class Observer:
-    """What the tape calls while a block is open; all that it hears it passes on to who watched before.
+    """What the tape calls while a block is open; it forwards every call to the previous observer.
 
-    Somebody who came later may still be told when the block ends, and passes on to this one. Then it stays as a link
-    between the two, and takes itself off once it stands at the end.
+    If a later observer is still installed when the block ends, that one goes on forwarding to this one. It then stays
+    as a link between the two, and removes itself once no observer comes after it.
     """
 
     def __init__(self) -> None:
@@ -20,12 +20,12 @@ class Observer:
         self._before: Any = None
 
     def install(self) -> None:
-        """Begin to watch the calling thread."""
+        """Start observing the calling thread."""
         self._before = set_observer(self)
         self.open = True
 
     def remove(self) -> None:
-        """Watch no longer; put back who watched before, unless somebody else has taken this one's place."""
+        """Stop observing, and reinstall the previous observer unless a later one has taken this one's place."""
         self.open = False
         current = set_observer(self._before)
         if current is not self:
@@ -50,7 +50,7 @@ class Observer:
             self._before.entered(sequence, op, grads)
 
     def left(self, sequence: int) -> None:
-        """And left it: it has sent its inputs theirs."""
+        """The pass left the operation: its inputs have received their gradients."""
         self._leave_if_done()
         if self._before is not None:
             self._before.left(sequence)

@@ -1,4 +1,4 @@
-"""Where the time of a block goes: every kernel that it starts, under the operation that started it."""
+"""Where the time of a block goes: every kernel it runs, listed under the operation that started it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ PRIMITIVES = [name for name in dir(Backend) if not name.startswith("_")]
 PHASES = {"forward": "forward", "backward": "backward", "other": "no operation"}
 
 
-# A Python frame, its code and its place there: what one call of a compiled operation shares. The code is named too,
-# because the next frame often lies where the last one was.
+# A Python frame, its code object and the instruction it is at: all kernels of one call of a compiled operation share
+# these. The code object is included because a new frame is often allocated where the last one was.
 Site = tuple[int, int, int]
 
 
@@ -42,7 +42,7 @@ def site_of(frame: FrameType) -> Site:
 
 @dataclass(slots=True)
 class Running:
-    """A node that is running backward, and who asked for the pass that runs it."""
+    """A node whose backward is running, and the caller of the pass that runs it."""
 
     sequence: int
     op: str
@@ -52,15 +52,15 @@ class Running:
 
 
 class Thread:
-    """What one thread is in the middle of."""
+    """The state of one thread."""
 
     def __init__(self) -> None:
         self.site: Site | None = None
-        self.pending: list[Event] = []  # kernels of an operation that has not been told of yet
-        self.nodes: list[Running] = []  # a node, one of a pass that its backward runs, and so on
+        self.pending: list[Event] = []  # kernels of an operation that is not reported yet
+        self.nodes: list[Running] = []  # a node, then one of a pass that its backward runs, and so on
 
     def in_backward(self, frame: FrameType | None) -> bool:
-        """Whether the pass that runs a node is still on the stack; one that raised does not say that it left."""
+        """Whether the pass that runs a node is still on the stack; a node that raised is never reported as left."""
         while self.nodes:
             if frame is None:
                 self.nodes.clear()
@@ -71,9 +71,10 @@ class Thread:
         return False
 
     def enter(self, node: Running, frame: FrameType) -> None:
-        """A pass enters a node: it is no longer in any other one, and passes that left the stack are in none.
+        """Note that a pass enters a node, and so has left its previous one; drop the passes that are off the stack.
 
-        The backward of a compiled operation may run a pass of its own, with the same caller; over what it recorded.
+        The backward of a compiled operation may run a pass of its own, which has the same caller and covers only nodes
+        recorded since that backward began.
         """
         above = set()
         outer = frame.f_back if self.nodes else None
@@ -91,32 +92,32 @@ class Thread:
 
 
 class profile:
-    """Note every kernel that runs inside of the block, its time, bytes and floating-point operations.
+    """Record every kernel that runs in the block: its time, bytes and floating-point operations.
 
-    Printed, it is a table with one row for each operation, forward and backward apart. What an operation starts counts
-    for that operation, fused or not, recorded or not; a kernel of no operation (an optimizer's step, a new tensor)
-    counts under its own name. Two rows have no kernels: the time "outside of kernels", in Python, in the
-    tape and in the user's own code, and the time that the profile itself takes to write down what it sees. The shares
-    are of the wall time and add up to it, unless several threads run kernels at once.
+    A profile prints as a table with one row for each operation, forward and backward separately. A kernel counts for
+    the operation that started it, whether fused or not, recorded or not; a kernel outside of any operation (in an
+    optimizer's step, or for a new tensor) counts under its own name. Two rows have no kernels: the time "outside of
+    kernels", spent in Python, in the tape and in the user's own code, and the time that the profile itself takes.
+    The shares are of the wall time and add up to it, unless several threads run kernels at once.
 
-    While a profile is active every kernel starts through Python, which costs some microseconds; at other times it
-    costs nothing. On a GPU each kernel is waited for, so that its own time is seen: nothing overlaps, and the whole is
-    slower than without a profile. All threads are seen; one profile can be active at a time. In the child of a fork it
-    goes on only if the thread that forked had begun it.
+    While a profile is active, every kernel starts through Python, which costs a few microseconds; at other times
+    profiling costs nothing. On a GPU, the profile waits for each kernel to measure its time: nothing overlaps, and the
+    block is slower than without a profile. A profile covers all threads, and only one can be active at a time. In the
+    child of a fork it continues only if the thread that forked had started it.
 
     Attributes
     ----------
     events : list of minigrad.profiling.Event
         One for each kernel, in the order in which they ended.
     wall : float
-        Seconds from the beginning of the block to its end, or until now.
+        Seconds from the beginning of the block to its end, or so far.
     outside : float
-        Seconds of these in which no kernel ran, without those that the profile took for itself.
+        The part of `wall` in which no kernel ran, without the time that the profile itself took.
 
     Raises
     ------
     RuntimeError
-        If a profile is active already, in this or another thread, or if this one was used before.
+        If a profile is already active, in this or another thread, or if this one was used before.
 
     Examples
     --------
@@ -134,7 +135,7 @@ class profile:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self._began = self._ended = 0
-        self._own = 0  # nanoseconds that the profile took for itself in the thread that began it
+        self._own = 0  # nanoseconds that the profile itself took in the thread that started it
         self._calls = itertools.count(1)
         self._local = threading.local()
         self._threads: list[Thread] = []
@@ -173,13 +174,13 @@ class profile:
 
     @property
     def wall(self) -> float:
-        """float: seconds from the beginning of the block to its end, or until now."""
+        """float: seconds from the beginning of the block to its end, or so far."""
         return ((self._ended or perf_counter_ns()) - self._began) / 1e9 if self._began else 0.0
 
-    # ── what stands in front of a backend ──
+    # ── the backend of a profiled block ──
 
     def _stand_in(self, device: int, backend: Backend) -> Backend:
-        """A backend whose primitives call those of another one, and note it. What that one calls itself is unseen."""
+        """A backend that records each call and forwards it to another one, whose own inner calls it does not see."""
         name = "cpu" if device == 0 else f"cuda:{device - 1}"
         wait = None if device == 0 else partial(synchronize, device - 1)
         methods = {key: self._noting(key, getattr(backend, key), name, wait) for key in PRIMITIVES}
@@ -228,20 +229,20 @@ class profile:
     def _site(frame: FrameType) -> Site:
         """Where a kernel was called from.
 
-        A compiled operation has no frame of its own: all its kernels, and the moment when it is told of, show the same
-        frame of its caller at the same instruction. A Function's kernels show frames inside of its `apply`.
+        A compiled operation has no frame of its own: while its kernels run and when it is reported, its caller's frame
+        is at the same instruction. The kernels of a Function are called from frames inside its `apply`.
         """
         outermost = None
         if not is_grad_enabled():
             above: FrameType | None = frame
             while above is not None:
                 if above.f_code is APPLY:
-                    outermost = above  # what it calls itself belongs to it
+                    outermost = above  # whatever it calls belongs to it
                 above = above.f_back
         return site_of(frame) if outermost is None else (id(outermost), id(APPLY), 0)
 
     def _flush(self, thread: Thread) -> None:
-        """What waited for its operation belongs to none."""
+        """Book the pending kernels under their own names: no operation was reported for them."""
         for event in thread.pending:
             event.op, event.phase, event.call = event.kernel, "other", next(self._calls)
         self.events += thread.pending
@@ -251,10 +252,10 @@ class profile:
         if threading.get_ident() == self._home:
             self._own += nanoseconds
 
-    # ── what the tape calls ──
+    # ── what the observers call ──
 
     def _here(self) -> Thread:
-        """The calling thread, from now on observed."""
+        """The state of the calling thread, which is observed from now on."""
         thread: Thread | None = getattr(self._local, "thread", None)
         if thread is None:
             thread = self._local.thread = Thread()
@@ -263,19 +264,19 @@ class profile:
             observer.install()
         return thread
 
-    def _told(self, op: str, frame: FrameType) -> None:
-        """An operation was run, and recorded or not: what waited at its place are its kernels."""
+    def _ran(self, op: str, frame: FrameType) -> None:
+        """Book the pending kernels on an operation that has run, recorded or not."""
         thread = self._here()
         if thread.in_backward(frame):  # the kernels are those of the node that the pass runs
             return
         if frame.f_code is RECORD and frame.f_back is not None:
             site = id(frame.f_back), id(APPLY), 0
             if site != thread.site and self._site(frame) == thread.site:
-                return  # a Function inside of another one's forward
+                return  # a Function in the forward of another one
         else:
             site = self._site(frame)
             if site[1] == id(APPLY):
-                return  # an operation inside of a Function's forward
+                return  # an operation in the forward of a Function
         if site != thread.site:
             self._flush(thread)
         call = next(self._calls)
@@ -292,11 +293,11 @@ class profile:
     def _left(self, sequence: int) -> None:
         self._here().leave(sequence)
 
-    # ── what comes out ──
+    # ── results ──
 
     @property
     def outside(self) -> float:
-        """float: seconds of the block in which no kernel ran and the profile did nothing either."""
+        """float: seconds of the block in which neither a kernel nor the profile itself ran."""
         busy, reached = 0.0, 0.0
         for event in sorted(self.events, key=lambda event: event.start):
             end = event.start + event.duration
@@ -344,10 +345,10 @@ class profile:
         return f"wall time {1e3 * self.wall:.3f} ms, {len(self.events)} kernels"
 
     def trace(self, path: str | os.PathLike[str]) -> None:
-        """Write all events as a trace that chrome://tracing and ui.perfetto.dev show on a time line.
+        """Write all events as a trace that chrome://tracing and ui.perfetto.dev show on a timeline.
 
-        Every run of an operation is a bar, with its kernels below; a click on one shows its shapes, bytes and
-        operations.
+        Every run of an operation is a bar, with its kernels below it; clicking on a kernel shows its shapes, bytes and
+        floating-point operations.
 
         Parameters
         ----------
@@ -386,7 +387,7 @@ class profile:
 
 
 def end_in_child() -> None:
-    """End a profile in the child of a fork, where the thread that began it is not there to do so."""
+    """End a profile in the child of a fork if the thread that started it does not exist there."""
     profile._lock = threading.Lock()  # that thread may have held it
     active = profile._active
     if active is not None and active._home != threading.get_ident():
@@ -404,9 +405,9 @@ APPLY, RECORD = function.Function.apply.__func__.__code__, function._record.__co
 
 
 class ThreadObserver(Observer):
-    """What the tape tells a profile of one thread. One that outlives its profile takes itself off.
+    """Reports one thread's operations to a profile; removes itself if it outlives the profile.
 
-    The tape keeps it for as long as the process lives if its thread ends first; so it must not keep the profile.
+    If its thread ends first, the tape keeps this object for the life of the process, so it must not keep the profile.
     """
 
     def __init__(self, owner: profile) -> None:
@@ -423,21 +424,21 @@ class ThreadObserver(Observer):
     def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
         began = perf_counter_ns()
         if (owner := self._owner()) is not None:
-            owner._told(op, told(sys._getframe(1)))
+            owner._ran(op, caller_of(sys._getframe(1)))
             owner._spent(perf_counter_ns() - began)
         super().recorded(sequence, op, outs)
 
     def passed(self, op: str) -> None:
         began = perf_counter_ns()
         if (owner := self._owner()) is not None:
-            owner._told(op, told(sys._getframe(1)))
+            owner._ran(op, caller_of(sys._getframe(1)))
             owner._spent(perf_counter_ns() - began)
         super().passed(op)
 
     def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
         began = perf_counter_ns()
         if (owner := self._owner()) is not None:
-            owner._entered(op, sequence, told(sys._getframe(1)))
+            owner._entered(op, sequence, caller_of(sys._getframe(1)))
             owner._spent(perf_counter_ns() - began)
         super().entered(sequence, op, grads)
 
@@ -447,20 +448,20 @@ class ThreadObserver(Observer):
         super().left(sequence)
 
 
-TOLD = ("recorded", "passed", "entered", "left")
+METHODS = ("recorded", "passed", "entered", "left")
 
 
-def told(frame: FrameType) -> FrameType:
-    """Who called the operation that an observer hears of; other observers may have passed it on."""
-    while passes_on(frame) and frame.f_back is not None:
+def caller_of(frame: FrameType) -> FrameType:
+    """The frame that called the reported operation: the first one that is not an observer forwarding the report."""
+    while forwards(frame) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
 
-def passes_on(frame: FrameType) -> bool:
-    """Whether a frame is a method of an observer; a function of the user may have the name of one."""
+def forwards(frame: FrameType) -> bool:
+    """Whether a frame is a method of an observer, and not a user's function of the same name."""
     code = frame.f_code
-    if code.co_name not in TOLD or not code.co_argcount:
+    if code.co_name not in METHODS or not code.co_argcount:
         return False
     kind = type(frame.f_locals.get(code.co_varnames[0]))
-    return all(hasattr(kind, name) for name in TOLD)
+    return all(hasattr(kind, name) for name in METHODS)

@@ -1,8 +1,8 @@
-"""One kernel as `minigrad.profile` saw it, and how much work it did: its floating-point operations and its bytes.
+"""One kernel as `minigrad.profile` records it, and how much work it did: its floating-point operations and its bytes.
 
-The counts are those of the formulas, so that two machines, or a CPU and a GPU, are measured by the same yardstick: a
-multiplication, an addition, a comparison, a square root and an exponential are one operation each, and what a kernel
-computes twice to save memory counts once. Copies, gathers, sorts and random numbers count none.
+The counts follow the formulas, so that different machines, or a CPU and a GPU, are compared by the same measure: a
+multiplication, an addition, a comparison, a square root and an exponential are one operation each, and a value that a
+kernel computes twice to save memory counts once. Copies, gathers, sorts and random numbers count as zero operations.
 """
 
 import math
@@ -17,24 +17,24 @@ from minigrad.engine.backend import Binary, Reduce, Unary
 
 @dataclass(slots=True)
 class Event:
-    """One kernel that ran inside of a profile.
+    """One kernel that ran in a profile.
 
     Attributes
     ----------
     op : str
         The operation that started it, as the tape names it; the kernel's own name if there was none.
     phase : str
-        "forward", recorded or not; "backward"; or "other" for what is no operation: an optimizer's step, a new tensor.
+        "forward", recorded or not; "backward"; or "other" outside of any operation: an optimizer's step, a new tensor.
     kernel : str
         What it computes.
     start, duration : float
-        Seconds, the first counted from the beginning of the profile.
+        Seconds; `start` counts from the beginning of the profile.
     bytes : int
-        Of all arrays it was given, in the places where they are read and where they are written.
+        The size of all its arrays; one that it both reads and writes counts twice.
     flops : int
-        Floating-point operations, counted as this module says.
+        Floating-point operations, counted by the formulas.
     shapes : tuple of tuple of int
-        Of those arrays, in the order of its arguments.
+        The shapes of those arrays, in the order of the kernel's arguments.
     device : str
     thread : int
         The identifier of the Python thread.
@@ -73,9 +73,10 @@ GIVEN_STATISTICS = 2  # (x - mean) rstd
 # Softmax: maximum, difference, exponential, sum, quotient. Its backward: product, sum, difference, product.
 SOFTMAX, SOFTMAX_BACKWARD, LOGSUMEXP, CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD = 5, 4, 4, 4, 4
 MOMENTS = 4
-# Of an update, per element of a parameter.
+# Operations of an update, per element of a parameter
 OPTIMIZERS = {"sgd": 2, "adam": 12, "rmsprop": 8, "adagrad": 6}
-# Of a recurrent step, per gate and hidden unit, besides the product with h: sum, gate, its part in the new state.
+# Operations of a recurrent step, per gate and hidden unit, besides the product with h: sum, gate, its part in the new
+# state
 GATE, GATE_BACKWARD = 4, 8
 
 Count = Callable[..., float]
@@ -102,7 +103,7 @@ def _recurrent(gate: int, norm: int) -> Count:
     return count
 
 
-# Each takes the arguments of its primitive. A primitive that is not here counts none.
+# Each function takes the arguments of its primitive. A primitive that is not listed counts as zero operations.
 FLOPS: dict[str, Count] = {
     "unary": lambda op, x, out: out.size,
     "binary": lambda op, a, b, out: out.size,
@@ -152,7 +153,7 @@ FLOPS: dict[str, Count] = {
 }
 
 
-# Of these only the rows that an index names are read or written, not the whole of x.
+# These read or write only the rows that the index names, not the whole of x.
 GATHERS: dict[str, Count] = {
     "take": lambda outer, n, inner, x, index, out: index.nbytes + 2 * out.nbytes,
     "put": lambda outer, n, inner, x, index, v: index.nbytes + 2 * v.nbytes,
@@ -165,7 +166,7 @@ NAMES = {
     primitive: {int(op): op.name.lower() for op in enum}
     for primitive, enum in (("unary", Unary), ("binary", Binary), ("reduce", Reduce))
 }
-NESTED = {"recurrent", "recurrent_backward", "optimize", "sum_of_squares"}  # their arrays stand in lists and dicts
+NESTED = {"recurrent", "recurrent_backward", "optimize", "sum_of_squares"}  # their arrays are in lists and dicts
 
 
 def name_of(primitive: str, args: tuple[Any, ...]) -> str:
@@ -185,7 +186,7 @@ def arrays_of(primitive: str, args: tuple[Any, ...]) -> list[Array]:
 
 
 def bytes_of(primitive: str, args: tuple[Any, ...], arrays: list[Array]) -> int:
-    """Every array among the arguments once for each place where it stands: what is read and written is there twice."""
+    """The bytes of all arrays among the arguments; one that is both read and written is passed, and counted, twice."""
     count = GATHERS.get(primitive)
     return int(count(*args)) if count else sum(map(inspection.bytes_of, arrays))
 

@@ -1,8 +1,8 @@
-"""Checkpoints: all that an interrupted training run needs to go on to the same bits, in one safetensors file.
+"""Checkpoints: everything an interrupted training run needs to continue to the same bits, in one safetensors file.
 
-What a part gives as its `state_dict` is a tree of dicts, lists, tuples, plain values and tensors. Tensors are stored as
-tensors, named by their path in the tree; the tree itself is JSON in the metadata, where a tensor is {"$tensor": name},
-a tuple {"$tuple": [...]} and a dict that JSON would change {"$dict": [[key, value], ...]}.
+The `state_dict` of a part is a tree of dicts, lists, tuples, plain values and tensors. Tensors are stored as tensors,
+named by their path in the tree; the tree itself is JSON in the metadata, where a tensor is {"$tensor": name}, a tuple
+{"$tuple": [...]} and a dict that JSON would change {"$dict": [[key, value], ...]}.
 """
 
 import copy
@@ -24,29 +24,30 @@ FORMAT = "minigrad checkpoint 1"
 def save_checkpoint(path: Path, /, **parts: Any) -> None:
     """Write the state of a training run to one file, all or nothing.
 
-    Along with the parts goes the state of `minigrad.random`, not that of other generators. The file is replaced as
-    `save` replaces one: whenever the process ends, killed or not, a whole checkpoint is there, the old one or the new,
+    The state of `minigrad.random` is saved along with the parts, but not that of other generators. The file is replaced
+    as by `save`: whenever the process ends, killed or not, a complete checkpoint exists, the old one or the new one,
     with the permissions of the old one.
 
     Parameters
     ----------
     path : str or os.PathLike
     **parts
-        By any names: objects with `state_dict` and `load_state_dict` (modules, optimizers, schedules, a `DataLoader`, a
-        `Tokenizer`, …), and values: None, bools, numbers, texts, tensors, and lists, tuples and dicts of these.
+        Under any names: objects with `state_dict` and `load_state_dict` (modules, optimizers, schedules, a
+        `DataLoader`, a `Tokenizer`, …), and values: None, bools, numbers, strings, tensors, and lists, tuples and dicts
+        of these.
 
     Raises
     ------
     TypeError
-        For what is none of these; the message says where it is.
+        For any other object; the message says where it is.
     ValueError
-        For lists and dicts that hold themselves, integers of thousands of digits, and what `save` refuses.
+        For lists and dicts that contain themselves, integers of thousands of digits, and whatever `save` refuses.
     OSError
-        If the file cannot be written, or no new file be made in its folder. Nothing is left behind then.
+        If the file cannot be written, or no new file can be created in its folder. Nothing is left behind in that case.
 
     Examples
     --------
-    Save between steps, where model, optimizer and loader agree. Started again, this goes on where it was interrupted:
+    Save between steps, when model, optimizer and loader agree. When restarted, this continues where it was interrupted:
 
     >>> import os
     >>> import minigrad as mg
@@ -76,24 +77,25 @@ def save_checkpoint(path: Path, /, **parts: Any) -> None:
     try:
         tree = {name: _encode(name, state, tensors) for name, state in states.items()}
         content = json.dumps({"parts": tree, "random": get_state()})
-    except (RecursionError, ValueError) as error:  # lists that hold themselves, integers of thousands of digits
+    except (RecursionError, ValueError) as error:  # lists that contain themselves, integers of thousands of digits
         raise ValueError(f"[save_checkpoint] expected values that JSON can hold, got others: {error}") from error
     save(tensors, path, metadata={"format": FORMAT, "state": content})
 
 
 def load_checkpoint(path: Path, /, **parts: Any) -> dict[str, Any]:
-    """Bring objects to the state that `save_checkpoint` found them in, and `minigrad.random` too; all or nothing.
+    """Restore the state that `save_checkpoint` saved, of objects and of `minigrad.random`, all or nothing.
 
     Parameters
     ----------
     path : str or os.PathLike
     **parts
-        Objects with `load_state_dict`, by the names under which they were saved; built as they were then.
+        Objects with `state_dict` and `load_state_dict`, by the names under which they were saved, and constructed as
+        they were then.
 
     Returns
     -------
     dict
-        What was saved under other names: the values, and the states of parts that no object was given for.
+        Everything saved under other names: the values, and the states of parts for which no object was given.
 
     Raises
     ------
@@ -102,8 +104,8 @@ def load_checkpoint(path: Path, /, **parts: Any) -> dict[str, Any]:
     TypeError
         For parts without `state_dict` and `load_state_dict`.
     ValueError
-        For a file that is truncated or no checkpoint, that lacks a part, or whose state a part refuses, such as one of
-        other shapes. Whatever was raised, all parts and the random numbers are as before then.
+        For a file that is truncated, is not a checkpoint or lacks a part, and for a state that a part refuses, such as
+        one of other shapes. After any error, all parts and the random numbers are as before the call.
 
     Examples
     --------
@@ -152,9 +154,9 @@ def _has_state(part: Any) -> bool:
 
 
 def _encode(place: str, value: Any, tensors: dict[str, Tensor]) -> Any:
-    """The value as what JSON can hold; its tensors go to `tensors`, named by their place."""
+    """The value as JSON can represent it; its tensors are added to `tensors`, named by their place."""
     if isinstance(value, Tensor):
-        while place in tensors:  # the keys "a.b" and "a", "b" lead to the same place
+        while place in tensors:  # the key "a.b" and the keys "a", "b" give the same place
             place += "'"
         tensors[place] = value
         return {"$tensor": place}
@@ -171,7 +173,7 @@ def _encode(place: str, value: Any, tensors: dict[str, Tensor]) -> Any:
             return dict(pairs)
         return {"$dict": [[_encode(place, key, tensors), item] for key, item in pairs]}
     raise TypeError(
-        f"[save_checkpoint] expected numbers, texts, tensors, and lists, tuples and dicts of these, got "
+        f"[save_checkpoint] expected numbers, strings, tensors, and lists, tuples and dicts of these, got "
         f"{type(value).__name__} at {place}"
     )
 

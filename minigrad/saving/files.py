@@ -1,4 +1,4 @@
-"""Writing files all or nothing, and the paths that users pass."""
+"""Write files all or nothing, and check the paths that users pass."""
 
 import errno
 import fcntl
@@ -15,11 +15,11 @@ Content = Iterable[Any]  # of bytes and NumPy arrays
 
 ENDING = ".minigrad-save"  # of a temporary file
 ACCESS_LIST = "system.posix_acl_access"
-LONG = 100  # bytes; a longer name would leave no space for what a temporary file's name adds to it
+LONG = 100  # bytes; a longer name would leave no space for what the name of a temporary file adds to it
 
 
 def checked_path(op: str, path: Path) -> str:
-    """A path as a str: open() would also take a number, for a file that is open already, and close it."""
+    """The path as a str; a number, which open() takes for an open file and then closes, is refused."""
     try:
         checked = os.fsdecode(path)
         valid = b"\0" not in os.fsencode(checked)
@@ -33,10 +33,10 @@ def checked_path(op: str, path: Path) -> str:
 
 
 def write(path: str, content: Content) -> None:
-    """Make or replace a file, all or nothing; write to what is no file, such as a device or a pipe, as it is.
+    """Create or replace a file, all or nothing; write directly to anything else, such as a device or a pipe.
 
-    What is there is opened as open() would open it, though not emptied: whatever may not be written is refused. Links
-    are followed, dangling ones too.
+    An existing file is opened as by open(), but not truncated, so that one which may not be written is refused. Links
+    are followed, including dangling ones.
     """
     try:
         try:
@@ -52,21 +52,21 @@ def write(path: str, content: Content) -> None:
             if regular and os.path.exists(target):
                 _replace(target, content, old)
             else:
-                if regular:  # but without a name, such as a deleted file under /dev/fd
+                if regular:  # but it has no name, such as a deleted file under /dev/fd
                     old.truncate(0)
                 old.writelines(content)
-                _force_to_disk(old)
+                _sync(old)
     except OSError as error:
         if error.errno is None or error.filename == path:
             raise
-        raise OSError(error.errno, error.strerror, path) from error  # the name of a temporary file helps nobody
+        raise OSError(error.errno, error.strerror, path) from error  # the name of the temporary file would not help
 
 
 def _opened_as_it_is(path: str, flags: int) -> int:
     return os.open(path, flags & ~(os.O_CREAT | os.O_TRUNC))
 
 
-def _opened_at_once(path: str, flags: int) -> int:
+def _opened_without_waiting(path: str, flags: int) -> int:
     return _opened_as_it_is(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # neither links nor pipes are ours
 
 
@@ -75,9 +75,9 @@ def _opened_for_the_owner(path: str, flags: int) -> int:
 
 
 def _replace(target: str, content: Content, old: BinaryIO | None) -> None:
-    """Write a temporary file beside the target and rename it. `old` is the target, if there is one."""
+    """Write a temporary file next to the target and rename it. `old` is the target if it exists."""
     folder, name = os.path.split(target)
-    folder = os.path.realpath(folder, strict=True)  # absolute: another thread may change the current folder
+    folder = os.path.realpath(folder, strict=True)  # absolute, because another thread may change the working directory
     encoded = os.fsencode(name)
     stem = f".{name if len(encoded) <= LONG else f'{zlib.crc32(encoded):08x}'}."
     _remove_leftovers(folder, stem)
@@ -91,7 +91,7 @@ def _replace(target: str, content: Content, old: BinaryIO | None) -> None:
                 file.writelines(content)
                 if old is not None:
                     _take_over_permissions(old.fileno(), file.fileno())
-                _force_to_disk(file)
+                _sync(file)
                 os.replace(temporary, os.path.join(folder, name))
                 renamed = True
         except PermissionError as error:
@@ -101,37 +101,37 @@ def _replace(target: str, content: Content, old: BinaryIO | None) -> None:
             if not renamed:
                 with suppress(OSError):
                     os.unlink(temporary)
-    with suppress(OSError):  # folders that may not be read, file systems that cannot do it
-        _force_folder_to_disk(folder)
+    with suppress(OSError):  # folders without read permission, file systems without support
+        _sync_folder(folder)
 
 
 def _locked(file: BinaryIO, path: str) -> bool:
-    """Lock a temporary file until it is closed; false if another save has taken it for a left-over before that."""
+    """Lock a temporary file until it is closed; False if another save has already removed it as a leftover."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks, where no left-overs are removed
+    except OSError:  # a file system without locks, where no leftovers are removed
         pass
     return os.path.exists(path)
 
 
 def _remove_leftovers(folder: str, stem: str) -> None:
-    """Remove the temporary files of saves that were killed: those that nobody has locked."""
+    """Remove the temporary files of killed saves: those that are not locked."""
     pattern = re.compile(re.escape(stem) + "[0-9a-f]{8}" + re.escape(ENDING))
     with suppress(OSError):
         for name in filter(pattern.fullmatch, os.listdir(folder)):
             path = os.path.join(folder, name)
-            with suppress(OSError), open(path, "wb", opener=_opened_at_once) as file:
+            with suppress(OSError), open(path, "wb", opener=_opened_without_waiting) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.unlink(path)
 
 
 def _take_over_permissions(old: int, new: int) -> None:
-    """Give a file the mode, owner, group and access list of another one, as far as the system permits it.
+    """Give a file the mode, owner, group and access list of another one, as far as the system permits.
 
-    Where the group or the list cannot be kept, another group would get the old one's permissions. It gets those that
-    everybody has.
+    If the group or the list cannot be kept, the old group's permissions would go to another group, so the group's
+    permissions are limited to those of all other users.
     """
     status = os.fstat(old)
     mode = stat.S_IMODE(status.st_mode)
@@ -142,14 +142,14 @@ def _take_over_permissions(old: int, new: int) -> None:
         mode &= ~0o070 | (mode & 0o007) << 3
     try:
         os.fchown(new, status.st_uid, -1)
-    except OSError:  # only root gives files away
+    except OSError:  # only root may change the owner
         mode &= 0o777
-    with suppress(PermissionError):  # on file systems that have no modes
+    with suppress(PermissionError):  # on file systems without modes
         os.fchmod(new, mode)
 
 
 def _copy_access_list(old: int, new: int) -> None:
-    if not hasattr(os, "getxattr"):  # Linux alone keeps it where Python can reach it
+    if not hasattr(os, "getxattr"):  # only on Linux can Python read it
         return
     try:
         entries = os.getxattr(old, ACCESS_LIST)
@@ -160,7 +160,7 @@ def _copy_access_list(old: int, new: int) -> None:
         os.setxattr(new, ACCESS_LIST, entries)
 
 
-def _force_to_disk(file: BinaryIO) -> None:
+def _sync(file: BinaryIO) -> None:
     file.flush()
     try:
         os.fsync(file.fileno())
@@ -169,7 +169,7 @@ def _force_to_disk(file: BinaryIO) -> None:
             raise
 
 
-def _force_folder_to_disk(folder: str) -> None:
+def _sync_folder(folder: str) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,8 @@
 """Saving and loading tensors as safetensors files (https://huggingface.co/docs/safetensors).
 
-Such a file is the length of a header in eight bytes, the header, which is JSON, and the tensors without gaps. Files are
-read and written here tensor by tensor. The library of that name cannot write to a file that is open already, and it
-reads one either with a second copy in memory or by mapping it, which kills the process if the file is cut meanwhile.
+Such a file consists of the length of a header in eight bytes, the header, which is JSON, and the tensors without gaps.
+This module reads and writes it tensor by tensor. The library of that name cannot write to an open file, and it reads
+one either with a second copy in memory or by mapping it, which kills the process if the file is truncated meanwhile.
 """
 
 import json
@@ -28,28 +28,28 @@ HEADER_LIMIT = 100_000_000  # bytes; readers of the format refuse longer ones
 def save(obj: Module | Mapping[str, Tensor], path: Path, metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors to a safetensors file, all or nothing.
 
-    The file is written beside its final place, forced to disk and renamed, so that a crash leaves either the old file
-    or the new one, never a part. What a killed save left beside it, the next save of that file removes.
+    The file is written next to its final place, synced to disk and renamed, so that a crash leaves either the old file
+    or the new one, never a part. The next save of the same file removes whatever a killed save left next to it.
 
     Parameters
     ----------
     obj : Module or mapping of str to Tensor
-        A module is saved as its `state_dict`. Any shapes, dtypes and layouts; devices are not recorded.
+        A module is saved as its `state_dict`. Shapes, dtypes and memory layouts are arbitrary; devices are not stored.
     path : str or os.PathLike
-        A new file gets the permissions that ``open(path, "w")`` would give it. A file that is replaced keeps its own,
-        and its owner and group where the system permits that; where the group cannot be kept, it gets no more
-        permissions than everybody has. Links are followed. Devices, pipes and the like are written to as they are.
+        A new file gets the permissions that ``open(path, "w")`` would give it. A replaced file keeps its permissions,
+        and its owner and group where the system permits that; if the group cannot be kept, the group's permissions are
+        limited to those of all other users. Links are followed. Devices, pipes and the like are written to directly.
     metadata : mapping of str to str, optional
-        Stored along with the tensors; `load` gives it back when asked to.
+        Stored along with the tensors; ``load(path, metadata=True)`` returns it.
 
     Raises
     ------
     TypeError
         For an object, a name, a value or metadata of another type.
     ValueError
-        For names and metadata that UTF-8 cannot encode, or of more than 100 MB, and for a path that no file can have.
+        For names and metadata that UTF-8 cannot encode or that exceed 100 MB, and for a path that no file can have.
     OSError
-        If the file cannot be written, or no new file be made in its folder. Nothing is left behind then.
+        If the file cannot be written, or no new file can be created in its folder. Nothing is left behind in that case.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def save(obj: Module | Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
             raise TypeError(f"[save] expected a Tensor for {name!r}, got {kind_of(tensor)}")
     order = [*DTYPES.values()]
     ordered = sorted(tensors.items(), key=lambda item: (order.index(item[1].dtype.name), item[0]))
-    values = {name: value.detach() for name, value in ordered}  # a tensor itself may get another shape meanwhile
+    values = {name: value.detach() for name, value in ordered}  # a tensor may change its shape before it is written
     write(target, _content(_header(values, metadata), values))
 
 
@@ -113,7 +113,8 @@ def load(path: Path, metadata: Literal[True]) -> tuple[dict[str, Tensor], dict[s
 def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[str, Tensor], dict[str, str]]:
     """Read a safetensors file.
 
-    It takes little more memory than the tensors themselves. A pipe is read as well, and waited for, as `open` does.
+    Reading takes little more memory than the tensors themselves. The file may be a pipe, which is waited for as by
+    `open`.
 
     Parameters
     ----------
@@ -124,18 +125,18 @@ def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[s
     Returns
     -------
     dict of str to Tensor
-        On the CPU, with dtypes as stored, in the order of the file, which is not that in which tensors were given to
-        `save`: it sorts them by dtype and name. With `metadata` a pair of this and a dict of str to str.
+        On the CPU, with the stored dtypes, in the order of the file; `save` sorts by dtype and name. With `metadata`, a
+        pair of this and a dict of str to str.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     TypeError
-        If `path` is no path.
+        If `path` is not a path.
     ValueError
-        For a file that is truncated or no safetensors file, and for dtypes that minigrad does not have (float16,
-        bfloat16, uint8, …); it names the file and the reason.
+        For a file that is truncated or not a safetensors file, and for dtypes that minigrad does not have (float16,
+        bfloat16, uint8, …); the message names the file and the reason.
 
     Examples
     --------
@@ -166,7 +167,7 @@ def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[s
 
 
 class _Entry(NamedTuple):
-    """What the header says about a tensor."""
+    """The header's description of a tensor."""
 
     dtype: str
     shape: list[int]
@@ -175,7 +176,7 @@ class _Entry(NamedTuple):
 
 
 def _entries(file: BinaryIO) -> tuple[dict[str, _Entry], dict[str, str]]:
-    """Read the header: the tensors in its order, and the metadata. ValueError unless they fill the rest of the file."""
+    """Read the header: the tensors in its order, and the metadata. ValueError unless they fill the file exactly."""
     status = os.fstat(file.fileno())
     length = int.from_bytes(_exactly(file, 8), "little")
     if length > HEADER_LIMIT:
@@ -192,12 +193,12 @@ def _entries(file: BinaryIO) -> tuple[dict[str, _Entry], dict[str, str]]:
     if not all(isinstance(text, str) for text in texts):
         raise ValueError(f"expected metadata of strings, got {stored!r:.200}")
     for text in (*texts, *header):
-        text.encode()  # JSON can spell what UTF-8 cannot
+        text.encode()  # JSON can represent strings that UTF-8 cannot encode
     entries = {name: _entry(name, fields) for name, fields in header.items()}
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
         if entry.begin != end:
-            raise ValueError(f"{name!r} begins at {entry.begin}, not {end}, where what is before it ends")
+            raise ValueError(f"{name!r} begins at {entry.begin}, not {end}, where the previous tensor ends")
         end = entry.end
     if stat.S_ISREG(status.st_mode) and 8 + length + end != status.st_size:
         raise ValueError(f"the tensors end at {8 + length + end:,}, the file at {status.st_size:,} bytes")
@@ -212,7 +213,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} in the header, which is no JSON")
+    raise ValueError(f"{name} in the header, which is not JSON")
 
 
 def _entry(name: str, fields: Any) -> _Entry:
@@ -238,7 +239,7 @@ def _parsed(fields: Any) -> _Entry | None:
 
 
 def _elements(shape: list[int]) -> int:
-    """The product of the lengths, or a part of it that exceeds any file: products of a million digits take minutes."""
+    """The product of the lengths, or a partial product larger than any file: one of a million digits takes minutes."""
     if 0 in shape:
         return 0
     count = 1
@@ -261,10 +262,10 @@ def _tensor(file: BinaryIO, entry: _Entry) -> Tensor:
     array = x.reshape(-1).numpy()
     raw = array.view(np.uint8)
     read = file.readinto(raw)  # type: ignore[attr-defined]
-    if read < raw.size:  # since it was measured, or it is a pipe
+    if read < raw.size:  # the file was truncated after its size was checked, or it is a pipe
         raise ValueError(f"it ends after {read:,} of {raw.size:,} bytes")
     if entry.dtype == "BOOL":
-        np.minimum(raw, 1, out=raw)  # a 2 would be neither true nor false
+        np.minimum(raw, 1, out=raw)  # a 2 would be neither True nor False
     elif sys.byteorder == "big":
         array.byteswap(inplace=True)
     return x
