@@ -1,4 +1,4 @@
-"""Operations of your own: `Function`, and `gradcheck`, which finds what is wrong with them."""
+"""Operations of your own: `Function`, and `gradcheck`, which finds errors in their gradients."""
 
 import warnings
 
@@ -57,7 +57,7 @@ class Product(mg.Function):
 
 
 class SquaredRelu(mg.Function):
-    """Saves what it computes on its way."""
+    """Saves an intermediate result."""
 
     @staticmethod
     def forward(ctx, x, results):
@@ -72,7 +72,7 @@ class SquaredRelu(mg.Function):
 
 
 def test_a_saved_value_that_is_no_result_is_refused_to_second_derivatives(device):
-    """It would be a constant to them. Saved masks, arguments and results are none."""
+    """A second derivative would treat it as a constant; saved masks, arguments and results are fine."""
     x = point(device, -1, 0.5, 2)
     equals(mg.grad(SquaredRelu.apply(x, 1)[0].sum(), x), [0, 1, 4])
     for differentiate in (
@@ -196,7 +196,7 @@ def test_function_errors(device):
 
 
 class Total(mg.Function):
-    """The sum of what a container holds: its tensors are no arguments of their own."""
+    """The sum of the tensors in a container, which are not arguments of their own."""
 
     @staticmethod
     def forward(ctx, held, scale):
@@ -217,7 +217,7 @@ WRAPPED = {
 
 @pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
 def test_function_refuses_tensors_within_containers(wrap, device):
-    """They would get no gradient, and nothing would say so."""
+    """They would silently get no gradient."""
     x = point(device, 1, 2)
     for leaf in (x, x * 2):
         held = wrap(leaf)
@@ -395,7 +395,7 @@ def test_grad_inside_backward(way, device):
 
 
 def test_grad_of_the_same_graph_inside_backward(device):
-    """The outer pass finds what it shares with the inner one as it left it: gradients gathered, nothing freed."""
+    """The outer pass finds the nodes that it shares with the inner one unchanged: gradients gathered, nothing freed."""
     x = point(device, 1, 2)
     h = x * 2
     y, other = h * h, mg.unstack(h)
@@ -413,7 +413,7 @@ def test_grad_of_the_same_graph_inside_backward(device):
                 (y.sum() * 3).backward()
             return g
 
-    # y and the pieces have gathered a gradient when the inner pass comes by: their makers are visited after Again
+    # y and the pieces have gathered a gradient when the inner pass reaches them: their makers are visited after Again
     (Again.apply(y * 1).sum() + y.sum() + 10 * other[0] + other[1]).backward()
     equals(found[0], [8, 18])
     equals(x.grad, [3 * 8 + 16 + 20, 3 * 16 + 32 + 2])
@@ -512,7 +512,7 @@ def test_gradcheck_draws_from_a_stream_of_its_own(device):
 
 
 def test_gradcheck_takes_tensors(device):
-    """Other arguments belong into a function of the tensors alone."""
+    """Other arguments have to be bound in a function of the tensors alone."""
     with pytest.raises(TypeError, match=r"^\[gradcheck\] expected tensors, got float"):
         mg.gradcheck(lambda x, factor: x * factor, [point(device, 1, 2), 1.5])
     with pytest.raises(TypeError, match=r"^\[gradcheck\] expected tensors, got float"):

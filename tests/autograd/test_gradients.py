@@ -177,7 +177,7 @@ def test_value_and_grad_of_constants_and_errors(device):
 
 
 def test_grad_looks_at_nothing_older_than_its_targets(device):
-    """What a target was computed from may have been freed, and costs no time."""
+    """The tape behind a target may have been freed, and is not visited."""
     x = tensor(2.0, device, True)
     h = x * x
     h.backward()
@@ -216,7 +216,7 @@ def test_value_and_grad_of_an_argument_with_a_history(device):
 
 
 def test_functions_of_functions_record_what_the_function_does_and_no_more(device):
-    """Whether a result depends on more than the points is read off the tape, not recorded to be read there."""
+    """Finding out whether a result depends on more than the points records nothing."""
 
     class Names(list):
         def recorded(self, sequence, op, outs):
@@ -422,7 +422,7 @@ def test_modes_belong_to_the_thread():
 
 
 def test_blocks_left_in_another_order_than_entered(device):
-    """As generators do: a block holds until it is left, and what was before the first returns with the last."""
+    """As generators do: a mode holds until its block is left, and the original mode returns with the last block."""
 
     def inside(mode):
         with mode:

@@ -1,4 +1,4 @@
-"""A profile sees every kernel once, under the operation that started it; tables and traces say what it saw."""
+"""A profile records every kernel once, under the operation that started it; tables and traces show what it recorded."""
 
 import json
 import operator
@@ -66,7 +66,7 @@ NEVER_RECORDED = [
 
 @pytest.mark.parametrize("name, args", NEVER_RECORDED, ids=[name for name, _ in NEVER_RECORDED])
 def test_what_is_never_recorded_counts_under_its_own_name(name, args):
-    """And not as a part of what the same place calls next."""
+    """They are not counted for the next call from the same place."""
     function, short = operator.attrgetter(name)(mg), name.rpartition(".")[2]
     with mg.profile() as p:
         [f(*xs) for f, xs in ((function, args), (mg.exp, (X,)), (function, args))]
@@ -83,7 +83,7 @@ def test_a_permutation_is_drawn_and_sorted():
 
 
 def test_what_an_operation_decides_by_is_named():
-    """Limits of a clip that are tensors are found by comparisons; the choice between them is an operation that can be recorded."""
+    """Tensor limits of a clip are applied by comparisons; the choice between them is an operation that can be recorded."""
     x = mg.tensor([-2.0, 0.5], requires_grad=True)
     with mg.profile() as p:
         mg.clip(x, mg.zeros(2), None)
@@ -95,7 +95,7 @@ def test_what_is_not_recorded_counts_for_its_operation():
     with mg.profile() as p:
         with mg.no_grad():
             x @ w
-        (x / 2.0) @ w  # the division is not recorded, and no part of the product
+        (x / 2.0) @ w  # the division is not recorded, and is not part of the product
     assert named(p, "forward") == [
         ("matmul", "gemm"), ("divide", "fill"), ("divide", "divide"), ("matmul", "gemm")
     ]  # fmt: skip
@@ -115,7 +115,7 @@ def test_what_is_not_recorded_is_no_part_of_what_the_same_line_records_next():
 
 
 def test_functions_that_follow_each_other_in_memory():
-    """The frame of one that has ended may be where that of the next one is, at the same place of its code."""
+    """The frame of a finished call may be reused for the next one, at the same instruction."""
     x, y = mg.ones(3), mg.ones(3)
     functions = [lambda: x.fill_(1.0), lambda: x / y] * 3
     with mg.profile() as p:
@@ -256,7 +256,7 @@ def test_trace(tmp_path):
     spans = {bar["name"]: bar for bar in bars if bar["cat"] != "kernel"}
     assert {"matmul", "matmul backward", "sum"} <= set(spans)
     assert "fill" not in spans
-    for bar in kernels:  # every kernel of an operation lies inside of its bar
+    for bar in kernels:  # every kernel of an operation lies within its bar
         if bar["args"]["phase"] == "forward":
             around = spans[bar["args"]["op"]]
             assert around["ts"] <= bar["ts"]
@@ -264,7 +264,7 @@ def test_trace(tmp_path):
 
 
 def test_intercept_meets_the_backends_that_are_there_and_those_to_come():
-    """A GPU's backend registers itself with the first tensor on it. In a process of its own: none can be taken away."""
+    """The backend of a GPU registers itself with its first tensor, and stays: hence a separate process."""
     program = """
 from minigrad.engine.backend import intercept, register
 from minigrad.engine.cpu import CPU
@@ -279,7 +279,7 @@ print(met.count(63))
 
 
 def test_kernels_of_a_gpu_are_waited_for(device, monkeypatch):
-    """Otherwise their times would be those of starting them."""
+    """Otherwise the times would be those of launching the kernels."""
     if device == "cpu":
         device = "cuda:0"
     import cupy

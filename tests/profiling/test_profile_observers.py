@@ -1,4 +1,4 @@
-"""A profile watches every thread through errors and passes within passes, beside others, and leaves nothing behind."""
+"""A profile observes all threads, alongside other observers, through errors and nested passes, and cleans up."""
 
 import contextlib
 import gc
@@ -26,7 +26,7 @@ def test_one_at_a_time():
 
 
 def test_a_profile_records_nothing_itself():
-    """The numbers of nodes go on after it as if it had not been there."""
+    """The numbering of nodes continues as if there had been no profile."""
     before = tape.last_sequence()
     with mg.profile():
         mg.ones(2).exp()
@@ -79,7 +79,7 @@ def test_an_error_in_a_kernel_or_in_backward_is_survived():
 
 
 def test_a_node_that_raised_is_left_when_the_next_pass_begins():
-    """A loop that catches the error asks for both passes from the same place, over one tape or over two."""
+    """A loop that catches the error starts both passes from the same place, over one tape or over two."""
 
     class Once(mg.Function):
         @staticmethod
@@ -131,7 +131,7 @@ def test_passes_inside_of_a_backward_count_for_its_node():
 
 
 def test_threads():
-    """Kernels of every thread, attributed in each by what it records."""
+    """The kernels of every thread are attributed to the operations of that thread."""
     w = mg.ones((30, 30), requires_grad=True)
     barrier = threading.Barrier(3)
 
@@ -154,7 +154,7 @@ def test_threads():
 
 
 def test_a_thread_that_outlives_the_profile_is_left_alone():
-    """Its observer takes itself off as soon as it hears something."""
+    """Its observer removes itself at the next report."""
     go, seen, results = threading.Event(), threading.Event(), []
 
     def run():

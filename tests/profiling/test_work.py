@@ -1,4 +1,4 @@
-"""How much work a kernel did: its floating-point operations by the formulas, and the bytes that it read and wrote."""
+"""The work of a kernel: its floating-point operations by the formulas, and the bytes that it reads and writes."""
 
 import doctest
 import inspect
@@ -13,7 +13,7 @@ from minigrad.profiling import work
 
 
 def test_work_of_kernels(rng):
-    """Operations by the formulas; bytes of what is read and what is written."""
+    """Operations by the formulas, and bytes of all that is read and written."""
     a, b = mg.tensor(rng.normal(size=(8, 5)), dtype=mg.float32), mg.ones((5, 3))
     table, index = mg.ones((100, 4)), mg.tensor([1, 7, 7])
     gain = mg.ones(5)
@@ -61,7 +61,7 @@ def test_work_of_optimizers_and_recurrent_layers():
 
 @pytest.mark.parametrize("name", [*work.FLOPS, *work.GATHERS])
 def test_counts_take_what_their_primitive_takes(name):
-    """The parameters of a count are the first ones of its primitive; what it takes no interest in may be left out."""
+    """The parameters of a count are the first ones of its primitive; the rest may be left out."""
     taken = [p.name for p in inspect.signature((work.FLOPS | work.GATHERS)[name]).parameters.values() if p.name != "_"]
     assert taken == list(inspect.signature(getattr(Backend, name)).parameters)[1 : 1 + len(taken)]
 

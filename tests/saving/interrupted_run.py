@@ -1,4 +1,4 @@
-"""A training run that may be killed at any moment: everything random is in use, and every step is saved.
+"""A training run that may be killed at any moment: it uses everything random, and saves every step.
 
 As a program it trains as many steps as lines come on its standard input, or to the end once that is closed.
 """
@@ -17,7 +17,7 @@ STEPS = EPOCHS * -(-SAMPLES // BATCH)
 
 
 def parts():
-    """Model, optimizer, schedule and loader as they are before training."""
+    """Model, optimizer, schedule and loader before training."""
     mg.manual_seed(3)
     model = nn.Sequential(
         nn.Linear(6, 16),

@@ -1,4 +1,4 @@
-"""Checkpoints: everything comes back, nothing half, and an interrupted run ends on the same bits."""
+"""Checkpoints: everything is restored or nothing, and an interrupted run ends with the same bits."""
 
 import copy
 import gc
@@ -26,7 +26,7 @@ def path(tmp_path):
 
 
 def bits(value):
-    """A tree in which tensors are their bytes, so that comparing it compares bits."""
+    """The tree with each tensor replaced by its bytes, so that comparing trees compares bits."""
     if isinstance(value, mg.Tensor):
         return str(value.dtype), value.shape, array(value).tobytes()
     if isinstance(value, dict):
@@ -45,7 +45,7 @@ BUILD = interrupted_run.parts
 
 
 def parts(device):
-    """Those of interrupted_run, the model and its batches on a device."""
+    """The parts of interrupted_run, with the model and its batches on a device."""
     run = BUILD()
     if device != "cpu":
         run["model"].to(device)
@@ -75,10 +75,10 @@ def lies(run, device):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, device):
-    """The state and the losses of the run that nothing interrupted, and how long it took."""
+    """The state and the losses of an uninterrupted run, and how long it took."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         if device != "cpu":
-            train(tmp_path_factory.mktemp("first") / "run", device, monkeypatch)  # compiles what it needs
+            train(tmp_path_factory.mktemp("first") / "run", device, monkeypatch)  # compiles the kernels
         start = time.perf_counter()
         run, losses = train(tmp_path_factory.mktemp("whole") / "run", device, monkeypatch)
         seconds = time.perf_counter() - start
@@ -113,7 +113,7 @@ def test_kill(path, rng, tmp_path):
     subprocess.run(command, stdin=subprocess.DEVNULL, check=True, env=environment, capture_output=True)
     run = interrupted_run.parts()
     losses = mg.load_checkpoint(path, **run)["losses"]
-    list(run["loader"])  # the state was saved with the last batch of the last epoch: this ends it
+    list(run["loader"])  # the state was saved with the last batch of the last epoch: this ends the epoch
     found = state(run)
     whole, expected_losses = interrupted_run.train(tmp_path / "whole")
     assert losses == expected_losses
@@ -122,9 +122,9 @@ def test_kill(path, rng, tmp_path):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
 def test_keyboard_interrupt(path, rng, whole, device, monkeypatch):
-    """Ctrl-C at random moments, wherever the main thread is then; the run is built again and goes on."""
+    """Ctrl-C at random moments, wherever the main thread is; the run is rebuilt and continues."""
     expected, expected_losses, seconds = whole
-    enough = 8 if device == "cpu" else 3  # a run takes a second of the emulation
+    enough = 8 if device == "cpu" else 3  # a run takes a second in the emulation
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -189,7 +189,7 @@ def test_every_optimizer_and_schedule_comes_back(path, kind, device):
 
 @pytest.mark.parametrize("source", [False, True], ids=["loaded", "saved"])
 def test_a_run_goes_over_to_another_device(path, device, source):
-    """Saved on the device and loaded on the CPU, or the other way round: the same bits, each beside its parameter."""
+    """Saved on the device and loaded on the CPU, or the other way round: the same bits, on each parameter's device."""
     first, second = (device, "cpu") if source else ("cpu", device)
     run = other_run(first)
     assert lies(run, first)
@@ -200,7 +200,7 @@ def test_a_run_goes_over_to_another_device(path, device, source):
     assert state(other) == expected
     assert lies(other, second)
     assert len(other["optimizer"].state) == 10
-    step(other)  # and it goes on there
+    step(other)  # and training continues there
     assert lies(other, second)
 
 
@@ -300,7 +300,7 @@ def other_run(device):
 
 
 def refused(path, run, error, match, **more):
-    """Loading raises, and changes nothing."""
+    """Loading raises an error and changes nothing."""
     before = copy.deepcopy(state(run))
     devices = [x.device for part in run.values() for x in tensors(part.state_dict())]
     with pytest.raises(error, match=match):
@@ -350,7 +350,7 @@ def test_options_that_a_failed_load_brought_are_gone_again(saved, device):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_a_part_that_fails_while_it_loads(path, error, device):
     class Half:
-        """Takes over one of two values and stops, unless it gets its own state."""
+        """Loads one of two values, then raises an error, unless it is given its own state."""
 
         def __init__(self, a, b):
             self.a, self.b = a, b

@@ -1,4 +1,4 @@
-"""Files that are replaced: all or nothing, with their permissions, and never what is no file."""
+"""Files are replaced all or nothing and keep their permissions; devices, pipes and links are never replaced."""
 
 import errno
 import os
@@ -43,7 +43,7 @@ def mode(path):
 
 
 def child(code, *arguments, **options):
-    """A fresh interpreter that runs the code; `forbidden` are the rights of root, which it gives up if it has them."""
+    """Run the code in a fresh interpreter; a line UNPRIVILEGED makes a root process give up its rights."""
     forbidden = "import os\nif os.geteuid() == 0:\n    os.setgroups([]), os.setgid(65534), os.setuid(65534)\n"
     code = "import sys, minigrad as mg\n" + code.replace("UNPRIVILEGED\n", forbidden)
     command = [sys.executable, "-c", code, *map(str, arguments)]
@@ -57,7 +57,7 @@ def output(code, *arguments, **options):
     return text
 
 
-# ── what is no file ──
+# ── devices and pipes ──
 
 
 def test_a_pipe_stays_a_pipe(path):
@@ -75,7 +75,7 @@ def test_a_pipe_stays_a_pipe(path):
 
 
 def test_a_device_stays_a_device(tmp_path):
-    """A terminal, which every user may open; /dev/null would be gone if this failed."""
+    """With a terminal, which every user may open: with /dev/null, a failure would remove it."""
     master, slave = os.openpty()
     tty.setraw(slave)
     (tmp_path / "link").symlink_to(os.ttyname(slave))
@@ -149,7 +149,7 @@ def test_a_temporary_file_is_never_more_readable_than_the_final_one(path, umask,
     for name in ("open", "fsync", "fchmod", "fchown", "replace"):
         monkeypatch.setattr(os, name, watched(getattr(os, name)))
     write(str(path), (b"%d" % len(os.listdir(path.parent)) for _ in range(2)))
-    assert path.read_bytes() == b"22"  # the temporary file was there
+    assert path.read_bytes() == b"22"  # both counted the temporary file
     assert len(seen) >= 8
     assert set(seen) == {0o600}
 
@@ -219,7 +219,7 @@ except PermissionError as error:
 
 
 def test_a_file_that_may_not_be_written():
-    """Though its folder may be: who protects a file wants to keep it."""
+    """Even if its folder is writable: whoever write-protects a file wants to keep it."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
         path = os.path.join(folder, "model")
@@ -326,7 +326,7 @@ def test_what_a_killed_save_leaves_is_removed(tmp_path, name):
 
 
 def test_pipes_and_links_that_are_called_like_a_left_over_file(path):
-    """Nothing that is named so may keep a save waiting, or lead it elsewhere."""
+    """Nothing with the name of a temporary file may block a save or redirect it."""
     os.mkfifo(path.parent / f".{path.name}.{'0' * 8}{ENDING}")
     (path.parent / f".{path.name}.{'1' * 8}{ENDING}").symlink_to(path)
     code = "mg.save({'x': mg.ones(1)}, sys.argv[1])\nmg.save({'x': mg.ones(1)}, sys.argv[1])"
@@ -389,7 +389,7 @@ def test_a_file_system_without_locks(path, monkeypatch):
 
     monkeypatch.setattr(fcntl, "flock", fail)
     mg.save({"x": mg.ones(1)}, path)
-    assert set(os.listdir(path.parent)) == {path.name, left.name}  # it may be that of a save under way
+    assert set(os.listdir(path.parent)) == {path.name, left.name}  # it may belong to a save in progress
 
 
 FULL = """

@@ -37,7 +37,7 @@ def sample(dtype, shape=(3, 4)):
 
 
 def test_the_order_of_the_file(path, device):
-    """The same each time, whatever the library's own."""
+    """The same each time, whatever the library's own settings."""
     names = [f"layers.{k}.weight" for k in range(20)]
     mg.save({name: mg.ones(1, device=device) for name in reversed(names)}, path)
     assert [*mg.load(path)] == [*mg.load(path, metadata=True)[0]] == sorted(names)
@@ -128,7 +128,7 @@ def test_torch_reads_ours_and_we_read_torchs(path, device):
 
 
 def test_files_are_those_of_the_library(path, device):
-    """To the byte: the order of the tensors, the offsets, the header and how it is padded."""
+    """Byte for byte: the order of the tensors, the offsets, the header and its padding."""
     rng = np.random.default_rng(0)
     values = {}
     for k, shape in enumerate([(3, 4), (), (0,), (2, 0, 3), (5,)]):
@@ -166,7 +166,7 @@ del x
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="this system does not tell the peak of a process")
 def test_memory(path):
-    """Of a file of 50 MB: saving takes next to nothing, loading what the tensors take."""
+    """For a file of 50 MB, saving takes almost no memory, and loading as much as the tensors."""
     load = "import minigrad as mg\nbefore = peak()\ny = mg.load(path)\nprint((peak() - before) / size)"
     code = PEAK.replace("\\\\", "\\")
     environment = {**os.environ, "PYTHONPATH": str(Path(mg.__file__).parent.parent)}
@@ -299,7 +299,7 @@ def test_save_errors(path):
 
 
 def test_a_number_is_no_path(path):
-    """To open() it would be a file that is open already, which is closed afterwards."""
+    """open() would take a number for an open file, and close it afterwards."""
     with open(path, "wb+") as file:
         for call in (mg.load, lambda number: mg.save({"x": mg.ones(1)}, number)):
             with pytest.raises(TypeError, match=rf"^\[(load|save)\] expected a path, got {file.fileno()}$"):
@@ -362,7 +362,7 @@ VALID = header({
 
 
 def agrees(path, content):
-    """Whether we take a file is what the library does, and so is what it holds."""
+    """We accept the files that the library accepts, and read the same content."""
     path.write_bytes(content)
     try:
         expected = {
@@ -386,7 +386,7 @@ def agrees(path, content):
 
 @given(st.data())
 def test_what_the_library_refuses_is_refused(tmp_path_factory, data):
-    """Bytes of a header that are changed, removed or put in."""
+    """A file with bytes of its header changed, removed or inserted."""
     content = bytearray(VALID)
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(st.integers(8, len(VALID) - 10))
@@ -440,7 +440,7 @@ def test_headers_like_the_library(path, entries):
 
 
 def test_a_name_that_occurs_twice(path):
-    """The format forbids it; the library takes one of the two."""
+    """The format forbids it; the library reads one of the two."""
     entry = '"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
     path.write_bytes(header(f"{{{entry},{entry}}}".encode(), b"\0" * 4))
     with pytest.raises(ValueError, match=r"\[load\] .*model.safetensors .*a name occurs twice"):
@@ -487,7 +487,7 @@ def test_shapes_of_nothing_that_do_not_fit(path):
 
 
 def test_a_shape_whose_product_is_astronomic(path):
-    """It is refused at once: numbers of a million digits are slow to multiply."""
+    """It is refused immediately: numbers of a million digits are slow to multiply."""
     entry = {"dtype": "F32", "shape": [2**64 - 1] * 50_000, "data_offsets": [0, 4]}
     path.write_bytes(header({"x": entry}, b"\0" * 4))
     start = time.perf_counter()
