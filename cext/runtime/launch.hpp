@@ -7,8 +7,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "types.hpp"
 #include "running.hpp"
+#include "types.hpp"
 
 namespace mg {
 

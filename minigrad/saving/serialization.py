@@ -186,7 +186,7 @@ def _entries(file: BinaryIO) -> tuple[dict[str, _Entry], dict[str, str]]:
     text = _exactly(file, length).decode()
     header = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
     if not isinstance(header, dict):
-        raise ValueError("the header is no JSON object")
+        raise ValueError("the header is not a JSON object")
     stored = header.pop("__metadata__", None)
     stored = {} if stored is None else stored
     texts = [*stored, *stored.values()] if isinstance(stored, dict) else [stored]
