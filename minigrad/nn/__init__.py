@@ -1,4 +1,4 @@
-"""Neural networks: modules, losses and what belongs to them, under PyTorch's names."""
+"""Neural networks: modules, losses, initialization and utilities, under PyTorch's names."""
 
 from minigrad.nn import functional, init, utils
 from minigrad.nn.activation import (

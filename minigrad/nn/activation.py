@@ -75,7 +75,7 @@ class ELU(Module):
 
 
 class GELU(Module):
-    """x Φ(x), with Φ the normal distribution function, exactly: x (1 + erf(x / √2)) / 2.
+    """x Φ(x), with Φ the standard normal distribution function, in the exact form x (1 + erf(x / √2)) / 2.
 
     Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415.
 
@@ -152,7 +152,7 @@ class Sigmoid(Module):
 
 
 class Hardsigmoid(Module):
-    """min(max(x/6 + 1/2, 0), 1): the sigmoid in three straight pieces.
+    """min(max(x/6 + 1/2, 0), 1): a piecewise linear approximation of the sigmoid.
 
     Examples
     --------

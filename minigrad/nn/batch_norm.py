@@ -1,6 +1,6 @@
-"""Norms that may keep running statistics: over the batch, over single samples, over the batch at each time step.
+"""Normalization layers that can keep running statistics: batch, instance and recurrent batch normalization.
 
-The conventions are PyTorch's; the table in `minigrad.nn.norm` says which arguments give those of Keras and Flax.
+The conventions are PyTorch's; the table in `minigrad.nn.norm` lists the arguments that give those of Keras and Flax.
 """
 
 from minigrad.creation import ones, zeros
@@ -13,7 +13,7 @@ from minigrad.nn.norm import Affine, check_tensor
 
 
 class _ChannelNorm(Affine):
-    """Gain and bias per channel, running statistics if any, and the checks of all these layers.
+    """Base class with a weight and bias per channel, optional running statistics, and the input check.
 
     `statistics` is the shape of the running statistics, channels last, or None if there are none.
     """
@@ -21,7 +21,7 @@ class _ChannelNorm(Affine):
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
-    layouts: tuple[str, ...]  # the axes of an input, one letter each, for every rank that is allowed
+    layouts: tuple[str, ...]  # the axes of an input, one letter each, for every allowed rank
     unbiased_running_var = True
 
     def __init__(
@@ -43,14 +43,14 @@ class _ChannelNorm(Affine):
         self.register_buffer("num_batches_tracked", count)
 
     def reset_running_stats(self) -> None:
-        """Set the running mean to zeros, the running variance to ones, the counter to zero."""
+        """Set the running mean to zeros, the running variance to ones and the counter to zero."""
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Set γ to ones and β to zeros, and reset the running statistics."""
+        """Set `weight` to ones and `bias` to zeros, and reset the running statistics."""
         self.reset_running_stats()
         super().reset_parameters()
 
@@ -60,12 +60,12 @@ class _ChannelNorm(Affine):
             if len(axes) == x.ndim and x.shape[axes.index("C")] == self.num_features:
                 return
         expected = " or ".join(f"({', '.join(axes)})".replace("C", str(self.num_features)) for axes in self.layouts)
-        raise ValueError(f"[{type(self).__name__}] expected an input {expected}, got {x.shape}")
+        raise ValueError(f"[{type(self).__name__}] expected an input of shape {expected}, got {x.shape}")
 
     def _normalize(self, x: Tensor, mean: Tensor | None, var: Tensor | None, count: Tensor | None) -> Tensor:
-        """`F.batch_norm` with these running statistics, which follow in training, and count as one batch more."""
+        """Apply `F.batch_norm`; in training, update the running statistics and count the batch."""
         momentum: float | Tensor | None = self.momentum
-        if momentum is None:  # the mean of all batches; their number may be on a GPU
+        if momentum is None:  # average over all batches; their count may be on a GPU
             momentum = 0.0
             if self.training and mean is not None and count is not None:
                 momentum = 1.0 / (count + 1).to(mean.dtype)
@@ -88,7 +88,7 @@ class _ChannelNorm(Affine):
 
 
 class _BatchNorm(_ChannelNorm):
-    """Batch normalization but for the shape of the input."""
+    """Batch normalization for inputs of any rank."""
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
@@ -100,9 +100,9 @@ class _BatchNorm(_ChannelNorm):
         self.unbiased_running_var = unbiased_running_var
 
     def forward(self, x: Tensor) -> Tensor:
-        """The shape stays."""
+        """Return a tensor of the shape of `x`."""
         self._check(x)
-        if self.training and not self.track_running_stats:  # switched off after the statistics were made
+        if self.training and not self.track_running_stats:  # tracking was switched off after construction
             return self._normalize(x, None, None, None)
         return self._normalize(x, self.running_mean, self.running_var, self.num_batches_tracked)
 
@@ -110,9 +110,10 @@ class _BatchNorm(_ChannelNorm):
 class BatchNorm1d(_BatchNorm):
     """Batch normalization of features, or of channels along one axis.
 
-    y = (x − μ) / √(σ² + ε) · γ + β for each channel by itself. In training μ and σ² are the mean and the biased
-    variance of the batch, over all axes but the second (Ioffe, Szegedy 2015, https://arxiv.org/abs/1502.03167,
-    algorithm 1), and running statistics follow: r ← (1 − m) r + m s. In evaluation μ and σ² are the running statistics.
+    y = (x − μ) / √(σ² + ε) · γ + β for each channel, where γ is `weight` and β is `bias`. In training, μ and σ² are the
+    mean and the biased variance of the batch, over all axes but the second (Ioffe, Szegedy 2015,
+    https://arxiv.org/abs/1502.03167, algorithm 1), and each running statistic r moves towards the statistic s of the
+    batch: r ← (1 − m) r + m s. In evaluation, μ and σ² are the running statistics.
 
     Parameters
     ----------
@@ -121,37 +122,37 @@ class BatchNorm1d(_BatchNorm):
     eps : float
         ε, added to the variance.
     momentum : float or None
-        m, the weight of the new value (Keras and Flax state 1 − m); None for the average of all batches.
+        m, the weight of the new value (Keras and Flax specify 1 − m); None averages over all batches.
     affine : bool
-        Whether there are γ and β.
+        Whether the layer has a `weight` and a `bias`.
     track_running_stats : bool
-        Whether there are running statistics; without them evaluation uses those of the batch, too.
+        Whether to keep running statistics; without them, evaluation also uses the statistics of the batch.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
     bias : bool
-        Whether there is a β; of no effect without `affine`.
+        Whether there is a `bias`; has no effect without `affine`.
     weight : bool
-        Whether there is a γ; of no effect without `affine`. Without it a shift alone remains, as with
+        Whether there is a `weight`; has no effect without `affine`. Without it only the bias is added, as with
         ``scale=False`` in Keras.
     unbiased_running_var : bool
-        Whether the running variance follows the unbiased variance, n / (n − 1) times the biased one that normalizes.
-        True, the default, is PyTorch's choice, False that of Keras and Flax.
+        Whether the running variance averages the unbiased variance, n / (n − 1) times the biased one used to normalize.
+        True (the default) matches PyTorch, False matches Keras and Flax.
 
     Attributes
     ----------
     weight, bias : Parameter or None
-        ``(C,)``: γ, ones, and β, zeros.
+        ``(C,)``: γ, initialized to ones, and β, initialized to zeros.
     running_mean, running_var : Tensor or None
-        ``(C,)``, buffers: zeros and ones to begin with.
+        ``(C,)``, buffers, initialized to zeros and ones.
     num_batches_tracked : Tensor or None
         ``()``, int64, a buffer: the number of batches seen in training.
 
     Raises
     ------
     ValueError
-        For `num_features` below 1, a negative `eps`, a `momentum` outside [0, 1]; when called, for an input of another
-        shape and, in training, for one value per channel.
+        For `num_features` below 1, a negative `eps` or a `momentum` outside [0, 1]; when called, for an input of
+        another shape or, in training, with only one value per channel.
 
     Examples
     --------
@@ -169,7 +170,7 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalization of the channels of images ``(N, C, H, W)``; all else is as in `BatchNorm1d`.
+    """Batch normalization of the channels of images ``(N, C, H, W)``; otherwise like `BatchNorm1d`.
 
     Examples
     --------
@@ -183,12 +184,12 @@ class BatchNorm2d(_BatchNorm):
 
 
 class RecurrentBatchNorm1d(_ChannelNorm):
-    """Batch normalization within a recurrent network: one gain and bias, but statistics for each time step.
+    """Batch normalization within a recurrent network: shared weight and bias, separate statistics for each time step.
 
-    Every step normalizes with its own statistics of the batch in training, with its own running statistics in
-    evaluation (Cooijmans et al. 2016, https://arxiv.org/abs/1603.09025, section 3). The last row of the running
-    statistics serves, and follows, all steps from `max_length` − 1 on. A step that training never reached is evaluated
-    with the statistics of the last one before it that it did, so that sequences may be longer than any in training.
+    In training, each step normalizes with the statistics of its own batch; in evaluation, with its own running
+    statistics (Cooijmans et al. 2016, https://arxiv.org/abs/1603.09025, section 3). All steps from `max_length` − 1 on
+    share the last row of the running statistics. A step that training never reached is evaluated with the statistics of
+    the last trained step before it, so sequences may be longer than any in training.
 
     Parameters
     ----------
@@ -199,23 +200,23 @@ class RecurrentBatchNorm1d(_ChannelNorm):
     eps, momentum, affine, device, dtype, bias, weight, unbiased_running_var
         As in `BatchNorm1d`.
     gain : float
-        What γ begins with: 0.1 keeps the derivative of a tanh behind it large (section 4 of the paper).
+        The initial value of `weight`: 0.1 keeps the derivative of a following tanh large (section 4 of the paper).
 
     Attributes
     ----------
     weight, bias : Parameter or None
-        ``(C,)``: γ and β, of all steps.
+        ``(C,)``: γ and β, shared by all steps.
     running_mean, running_var : Tensor
-        ``(T, C)``, buffers: zeros and ones to begin with.
+        ``(T, C)``, buffers, initialized to zeros and ones.
     num_batches_tracked : Tensor
-        ``(T,)``, int64, a buffer: the number of batches seen in training, of each step; empty ones do not count.
+        ``(T,)``, int64, a buffer: the number of batches seen in training at each step; empty ones do not count.
 
     Raises
     ------
     ValueError
         As in `BatchNorm1d`, and for a negative `time`.
     TypeError
-        For a `time` that is no integer.
+        For a `time` that is not an integer.
 
     Examples
     --------
@@ -249,7 +250,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set γ to `gain` and β to zeros, and reset the running statistics."""
+        """Set `weight` to `gain` and `bias` to zeros, and reset the running statistics."""
         super().reset_parameters()
         if self.weight is not None:
             init.constant_(self.weight, self.gain)
@@ -262,7 +263,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
         if not self.training and not int(self.num_batches_tracked[step]):
             trained = self.num_batches_tracked[:step].nonzero()[0]
             step = int(trained[-1]) if trained.size else step
-        # a step that has seen empty batches alone has no statistics
+        # a step that has seen only empty batches has no statistics
         count = self.num_batches_tracked[step] if x.size else None
         return self._normalize(x, self.running_mean[step], self.running_var[step], count)
 
@@ -277,7 +278,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
 
 
 class _InstanceNorm(_ChannelNorm):
-    """Instance normalization but for the shape of the input."""
+    """Instance normalization for inputs of any rank."""
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
@@ -288,10 +289,10 @@ class _InstanceNorm(_ChannelNorm):
         super().__init__(num_features, eps, momentum, affine, weight, bias, statistics, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The shape stays, with a batch axis or without."""
+        """Return a tensor of the shape of `x`, which may lack the batch axis."""
         self._check(x)
         single = x.ndim == len(self.layouts[0])
-        # none also where they were made and tracking was switched off since
+        # unused even if they exist when tracking was switched off after construction
         mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
         y = F.instance_norm(
             x.expand_dims(0) if single else x, mean, var, self.weight, self.bias, self.training or mean is None,
@@ -301,12 +302,12 @@ class _InstanceNorm(_ChannelNorm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalization along one axis: each channel of each sample by itself.
+    """Instance normalization along one axis: each channel of each sample is normalized separately.
 
     y = (x − μ) / √(σ² + ε) · γ + β, with the mean μ and the biased variance σ² of each channel of each sample (Ulyanov,
-    Vedaldi, Lempitsky 2016, https://arxiv.org/abs/1607.08022). It does the same in training and in evaluation unless
-    there are running statistics: they follow, in training, the means over the batch of μ and of the unbiased
-    variance, and take their place in evaluation.
+    Vedaldi, Lempitsky 2016, https://arxiv.org/abs/1607.08022); γ is `weight` and β is `bias`. Training and evaluation
+    are the same unless the layer keeps running statistics. These average, in training, the batch means of μ and of the
+    unbiased variance, and replace μ and σ² in evaluation.
 
     Parameters
     ----------
@@ -317,30 +318,30 @@ class InstanceNorm1d(_InstanceNorm):
     momentum : float or None
         m, the weight of the new value in the running statistics; None leaves them as they are (as in PyTorch).
     affine : bool
-        Whether there are γ and β.
+        Whether the layer has a `weight` and a `bias`.
     track_running_stats : bool
-        Whether there are running statistics.
+        Whether to keep running statistics.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
     bias : bool
-        Whether there is a β; of no effect without `affine`.
+        Whether there is a `bias`; has no effect without `affine`.
     weight : bool
-        Whether there is a γ; of no effect without `affine`. Without it a shift alone remains, as with
+        Whether there is a `weight`; has no effect without `affine`. Without it only the bias is added, as with
         ``scale=False`` in Keras.
 
     Attributes
     ----------
     weight, bias : Parameter or None
-        ``(C,)``: γ, ones, and β, zeros.
+        ``(C,)``: γ, initialized to ones, and β, initialized to zeros.
     running_mean, running_var, num_batches_tracked : Tensor or None
         ``(C,)``, ``(C,)`` and ``()``, buffers as in `BatchNorm1d`; the counter stays 0 (as in PyTorch).
 
     Raises
     ------
     ValueError
-        For `num_features` below 1, a negative `eps`, a `momentum` outside [0, 1]; when called, for an input of another
-        shape, and for one value per channel and sample.
+        For `num_features` below 1, a negative `eps` or a `momentum` outside [0, 1]; when called, for an input of
+        another shape or with only one value per channel and sample.
 
     Examples
     --------
@@ -355,7 +356,7 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalization of images ``(N, C, H, W)`` or ``(C, H, W)``; all else is as in `InstanceNorm1d`.
+    """Instance normalization of images ``(N, C, H, W)`` or ``(C, H, W)``; otherwise like `InstanceNorm1d`.
 
     Examples
     --------

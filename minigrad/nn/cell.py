@@ -10,7 +10,7 @@ from minigrad.nn.recurrence import Recurrent
 
 
 class _StepCell(Recurrent):
-    """The step of the three cells."""
+    """Base class with the step of the three cells."""
 
     def _finish(self, device: str | None, dtype: DType | str | None) -> None:
         self._add_layer("", self.input_size, device, dtype)
@@ -20,7 +20,7 @@ class _StepCell(Recurrent):
         self._check_input(x)
         if x.ndim not in (1, 2) or x.shape[-1] != self.input_size:
             size = self.input_size
-            raise ValueError(f"[{self.name}] expected an input (N, {size}) or ({size},), got {x.shape}")
+            raise ValueError(f"[{self.name}] expected an input of shape (N, {size}) or ({size},), got {x.shape}")
         shape = (*x.shape[:-1], self.hidden_size)
         for state in (h, c):
             if state is not None:
@@ -46,14 +46,15 @@ class RNNCell(_StepCell):
         h' = f(LN(W_ih x + b_ih + W_hh h + b_hh))
         LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    with the mean and the biased variance over the units. ``bias="input"`` leaves b_hh out, ``bias=False`` both.
+    with the mean and the biased variance over the units; γ is the norm's ``weight`` and β its ``bias``.
+    ``bias="input"`` omits b_hh, ``bias=False`` omits both biases.
 
     Parameters
     ----------
     input_size, hidden_size : int
         Sizes of the last axis of x and of h.
     bias : bool or "input"
-        Whether there are b_ih and b_hh, or b_ih alone.
+        Whether to add b_ih and b_hh, or b_ih alone.
     nonlinearity : {"tanh", "relu"}
         f.
     norm : {None, "layer"}
@@ -73,15 +74,15 @@ class RNNCell(_StepCell):
     bias_ih, bias_hh : Parameter or None
         ``(hidden_size,)``
     ln : GateNorm
-        With ``norm="layer"`` alone: γ and β, its ``weight`` and ``bias`` of ``(hidden_size,)``, and its ``eps``.
+        Only with ``norm="layer"``: γ and β, its ``weight`` and ``bias`` of ``(hidden_size,)``, and its ``eps``.
 
     Raises
     ------
     ValueError
-        For sizes below 1, an unknown `nonlinearity` or `norm`; when called, for shapes that do not fit.
+        For sizes below 1, an unknown `nonlinearity` or `norm`; when called, for shapes that do not match.
     TypeError
-        For sizes of another type; when called, for an input or a state that is no Tensor or has another dtype than the
-        weights.
+        For sizes of another type; when called, for an input or a state that is not a Tensor or has another dtype than
+        the weights.
 
     Examples
     --------
@@ -103,7 +104,7 @@ class RNNCell(_StepCell):
         self._finish(device, dtype)
 
     def forward(self, x: Tensor, hx: Tensor | None = None) -> Tensor:
-        """x ``(N, input_size)`` or ``(input_size,)`` and h of the same form (zeros if absent) to the next h."""
+        """Map x ``(N, input_size)`` or ``(input_size,)`` and h of matching shape (zeros if None) to the next h."""
         return self._step(x, hx, None)[0]
 
 
@@ -123,8 +124,8 @@ class LSTMCell(_StepCell):
         h' = σ(o) tanh(LN_c(c'))
         LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    with the mean and the biased variance over all columns, in LN_ih and LN_hh those of the four gates together. The
-    options change lines of it::
+    with the mean and the biased variance over all columns, which for LN_ih and LN_hh are those of all four gates; γ is
+    a norm's ``weight`` and β its ``bias``. The options change these lines::
 
         norm_each_gate:  a = W_ih x + b_ih + W_hh h;  i, f, g, o = LN(a_i), LN(a_f), LN(a_g), LN(a_o)
         carry_norm:      c' = LN_c(σ(f) c + σ(i) tanh(g));  h' = σ(o) tanh(c')
@@ -136,20 +137,20 @@ class LSTMCell(_StepCell):
     input_size, hidden_size : int
         Sizes of the last axis of x and of h.
     bias : bool or "input"
-        Whether there are b_ih and b_hh, or b_ih alone. With a norm there is at most b_ih.
+        Whether to add b_ih and b_hh, or b_ih alone. With a norm there is at most b_ih.
     norm : {None, "layer"}
-        What is normalized, as above.
+        What to normalize, as above.
     norm_each_gate, carry_norm : bool
         The variants of ``norm="layer"``, as above; they may be combined.
     forget_bias : float, optional
-        What the bias of f begins with instead of random numbers: that of b_ih and b_hh together, with `norm_each_gate`
-        the β of LN(a_f).
+        The initial bias of f, instead of random numbers: the sum of its parts in b_ih and b_hh or, with
+        `norm_each_gate`, the β of LN(a_f).
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
         σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
         clip(a/6 + 0.5, 0, 1).
     eps : float
-        Added to the variances of the norms. With 0 and a norm of W_hh h a state of zeros, as the first one is by
-        default, becomes NaN.
+        Added to the variances of the norms. If it is 0 and W_hh h is normalized, a state of zeros, which is the default
+        initial state, gives NaN.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -164,14 +165,14 @@ class LSTMCell(_StepCell):
         ``(4 hidden_size,)``
     ln_ih, ln_hh : GateNorm
         With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(4 hidden_size,)`` each, and ``eps``. With
-        `norm_each_gate` one ``ln`` of the same size instead, γ and β of the four norms side by side.
+        `norm_each_gate`, a single ``ln`` of the same size holds γ and β of the four norms side by side.
     ln_c : LayerNorm
         With ``norm="layer"``: ``weight`` and ``bias`` of ``(hidden_size,)``.
 
     Raises
     ------
     ValueError
-        For options that do not exist or do not go together; when called, for shapes that do not fit.
+        For unknown or incompatible options; when called, for shapes that do not match.
     TypeError
         As in `RNNCell`.
 
@@ -198,7 +199,7 @@ class LSTMCell(_StepCell):
         self._finish(device, dtype)
 
     def forward(self, x: Tensor, hx: tuple[Tensor | None, Tensor | None] | None = None) -> tuple[Tensor, Tensor]:
-        """x ``(N, input_size)`` or ``(input_size,)`` and (h, c) alike (zeros where absent) to the next (h, c)."""
+        """Map x ``(N, input_size)`` or ``(input_size,)`` and (h, c) of matching shape (zeros if None) to the next."""
         h, c = self._step(x, *self._pair(hx))
         assert c is not None
         return h, c
@@ -207,7 +208,7 @@ class LSTMCell(_StepCell):
 class GRUCell(_StepCell):
     """One step of a GRU.
 
-    Without a norm (Cho et al. 2014, with PyTorch's place of the reset gate)::
+    Without a norm (Cho et al. 2014, with the reset gate where PyTorch applies it)::
 
         r = σ(W_ir x + b_ir + W_hr h + b_hr)
         z = σ(W_iz x + b_iz + W_hz h + b_hz)
@@ -221,8 +222,8 @@ class GRUCell(_StepCell):
         h' = (1 − z) h + z n
         LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    with the mean and the biased variance over all columns, those of r and z together. ``convention`` chooses the last
-    line of the step by itself::
+    with the mean and the biased variance over all columns, which for LN_ih and LN_hh are those of r and z together; γ
+    is a norm's ``weight`` and β its ``bias``. ``convention`` selects the last line independently of the norm::
 
         "torch":  h' = (1 − z) n + z h
         "paper":  h' = (1 − z) h + z n
@@ -234,17 +235,17 @@ class GRUCell(_StepCell):
     input_size, hidden_size : int
         Sizes of the last axis of x and of h.
     bias : bool or "input"
-        Whether there are b_ih and b_hh, or b_ih alone; with a norm there is none.
+        Whether to add b_ih and b_hh, or b_ih alone; with a norm there is none.
     norm : {None, "layer"}
-        What is normalized, as above.
+        What to normalize, as above.
     convention : {None, "torch", "paper"}
-        What z weighs, as above; None takes "torch" without a norm and "paper" with one.
+        Which term z weights, as above; None means "torch" without a norm and "paper" with one.
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
         σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
         clip(a/6 + 0.5, 0, 1).
     eps : float
-        Added to the variances of the norms. With 0 and a norm of W_hh h a state of zeros, as the first one is by
-        default, becomes NaN.
+        Added to the variances of the norms. If it is 0 and W_hh h is normalized, a state of zeros, which is the default
+        initial state, gives NaN.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -258,13 +259,13 @@ class GRUCell(_StepCell):
     bias_ih, bias_hh : Parameter or None
         ``(3 hidden_size,)``
     ln_ih, ln_hh : GateNorm
-        With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(3 hidden_size,)`` each, those of the candidate
-        behind the gates', and ``eps``.
+        With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(3 hidden_size,)`` each, first those of the gates,
+        then those of the candidate, and ``eps``.
 
     Raises
     ------
     ValueError
-        For options that do not exist; when called, for shapes that do not fit.
+        For unknown options; when called, for shapes that do not match.
     TypeError
         As in `RNNCell`.
 
@@ -289,5 +290,5 @@ class GRUCell(_StepCell):
         self._finish(device, dtype)
 
     def forward(self, x: Tensor, hx: Tensor | None = None) -> Tensor:
-        """x ``(N, input_size)`` or ``(input_size,)`` and h of the same form (zeros if absent) to the next h."""
+        """Map x ``(N, input_size)`` or ``(input_size,)`` and h of matching shape (zeros if None) to the next h."""
         return self._step(x, hx, None)[0]

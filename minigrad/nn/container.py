@@ -1,4 +1,4 @@
-"""Modules made of a sequence of modules."""
+"""Modules that hold a sequence of modules."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, overload
@@ -9,7 +9,7 @@ Self = TypeVar("Self", bound="_Numbered")
 
 
 class _Numbered(Module):
-    """Submodules with the behavior of a list; they are named by their position."""
+    """Base class that behaves like a list of submodules, named by their position."""
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class _Numbered(Module):
         return list(self._modules)[index]
 
     def append(self: Self, module: Module) -> Self:
-        """Add a module at the end; returns this one.
+        """Add a module at the end and return this one.
 
         Raises
         ------
@@ -44,7 +44,7 @@ class _Numbered(Module):
         return self
 
     def extend(self: Self, modules: Iterable[Module]) -> Self:
-        """Add several modules at the end; returns this one."""
+        """Add several modules at the end and return this one."""
         if not isinstance(modules, Iterable):
             raise TypeError(f"[{type(self).__name__}] expected an iterable of modules, got {modules!r}")
         for module in modules:
@@ -52,7 +52,7 @@ class _Numbered(Module):
         return self
 
     def insert(self: Self, index: int, module: Module) -> Self:
-        """Put a module before position `index`, as `list.insert` does; returns this one."""
+        """Insert a module before position `index`, as `list.insert` does, and return this one."""
         if not isinstance(module, Module):
             raise TypeError(f"[{type(self).__name__}] expected a Module, got {module!r}")
         self._check_child(module)
@@ -110,12 +110,12 @@ class ModuleList(_Numbered):
 
 
 class Sequential(_Numbered):
-    """Modules that are called one after the other, each on the output of the one before.
+    """Modules that are called in order, each on the output of the previous one.
 
     Parameters
     ----------
     *modules : Module
-        Named "0", "1", …; or one dict of str to Module, which gives the names.
+        Named "0", "1", …; or a single dict of str to Module, which gives the names.
 
     Examples
     --------
@@ -139,7 +139,7 @@ class Sequential(_Numbered):
             for name, module in named.items():
                 self.register_module(name, module)
         else:
-            super().__init__(modules)  # type: ignore[arg-type]  # `append` refuses what is no module
+            super().__init__(modules)  # type: ignore[arg-type]  # `append` rejects anything that is not a module
 
     @classmethod
     def _of(cls, modules: list[Module]) -> "Sequential":

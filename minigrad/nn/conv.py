@@ -20,17 +20,17 @@ class Conv2d(Module):
     Parameters
     ----------
     in_channels, out_channels : int
-        Channels of input and output; both divide into the groups.
+        Channels of input and output; both must be divisible by `groups`.
     kernel_size : int or pair of int
         Rows and columns of a window.
     stride, dilation : int or pair of int
-        The distance from window to window, and from element to element of one.
+        The distance between windows, and between the elements of one window.
     padding : int, pair of int, "valid" or "same"
-        Zeros on either side; see `functional.conv2d`.
+        Zeros added on either side; see `functional.conv2d`.
     groups : int
-        Into how many groups channels are divided; each output sees the channels of its group.
+        The number of groups of channels; each output channel reads only the input channels of its group.
     bias : bool
-        Whether there is a b.
+        Whether to add b.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -38,16 +38,16 @@ class Conv2d(Module):
     Attributes
     ----------
     weight : Parameter
-        ``(out_channels, in_channels / groups, *kernel_size)``, from U(−1/√n, 1/√n) with n the number of weights of an
-        output: PyTorch's default, see `Linear`.
+        ``(out_channels, in_channels / groups, *kernel_size)``, from U(−1/√n, 1/√n) with n weights per output channel:
+        PyTorch's default, see `Linear`.
     bias : Parameter or None
         ``(out_channels,)``, from the same distribution.
 
     Raises
     ------
     ValueError
-        For sizes below 1, and groups that do not divide the channels; when called, for an input of other channels or
-        one that is smaller than a window.
+        For sizes below 1, and groups that do not divide the channels; when called, for an input that has another number
+        of channels or is smaller than a window.
 
     Examples
     --------
@@ -87,14 +87,14 @@ class Conv2d(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew."""
+        """Draw new values for `weight` and `bias`."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(N, in_channels, H, W)`` to ``(N, out_channels, P, Q)``, or both without the N."""
+        """Map ``(N, in_channels, H, W)`` to ``(N, out_channels, P, Q)``, or both without the N."""
         return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:

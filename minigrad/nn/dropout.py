@@ -7,14 +7,14 @@ from minigrad.nn.module import Module
 
 
 class Dropout(Module):
-    """In training, y = x · keep / (1 − p), where each element is kept with probability 1 − p; in evaluation y = x.
+    """In training, y = x · keep / (1 − p), where each element is kept with probability 1 − p; in evaluation, y = x.
 
-    The scale keeps the expected value (Srivastava et al. 2014, JMLR 15:1929, in its inverted form).
+    The scale preserves the expected value (Srivastava et al. 2014, JMLR 15:1929, in its inverted form).
 
     Parameters
     ----------
     p : float
-        The probability of an element to become zero, from 0 to 1.
+        The probability that an element becomes zero, from 0 to 1.
 
     Raises
     ------
@@ -37,7 +37,7 @@ class Dropout(Module):
         self.p = number("Dropout", "p", p, 0, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same shape as `x`."""
+        """Return a tensor of the shape of `x`."""
         return F.dropout(x, self.p, self.training)
 
     def extra_repr(self) -> str:

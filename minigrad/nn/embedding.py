@@ -1,4 +1,4 @@
-"""Vectors looked up by number: words, characters, categories."""
+"""Embeddings: vectors looked up by index, for words, characters or categories."""
 
 from minigrad.creation import empty
 from minigrad.engine.dtype import DType
@@ -11,7 +11,7 @@ from minigrad.nn.parameter import Parameter
 
 
 class Embedding(Module):
-    """A table with one vector for each of a number of things.
+    """A table of vectors, one for each index.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class Embedding(Module):
     embedding_dim : int
         The size of a vector.
     padding_idx : int, optional
-        A row that is zeros to begin with and gets no gradient; negative ones count from the end.
+        A row that is initialized to zeros and gets no gradient; a negative index counts from the end.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -33,10 +33,10 @@ class Embedding(Module):
     Raises
     ------
     ValueError
-        For sizes below 1 and a `padding_idx` that is no row.
+        For sizes below 1 and a `padding_idx` outside the table.
     TypeError, IndexError
-        When called, for numbers that are no integers or no row; an index on a GPU is an error at the next transfer to
-        the CPU, or `minigrad.cuda.synchronize`.
+        When called, for indices that are not integers or are outside the table; an out-of-range index on a GPU is
+        reported at the next transfer to the CPU, or by `minigrad.cuda.synchronize`.
 
     Examples
     --------
@@ -61,30 +61,30 @@ class Embedding(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the vectors anew from N(0, 1); zeros at `padding_idx`."""
+        """Draw new vectors from N(0, 1), and set the one at `padding_idx` to zeros."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             init.zeros_(self.weight.detach()[self.padding_idx])
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> "Embedding":
-        """A table with the given rows, which are shared; frozen, it is not trained.
+        """Make a table that shares memory with the given rows, frozen by default.
 
         Parameters
         ----------
         embeddings : Tensor
             ``(num_embeddings, embedding_dim)``, float.
         freeze : bool
-            Whether `weight` needs no gradient.
+            Whether to leave `weight` out of training.
         padding_idx : int, optional
-            As in the class; the row stays as it is.
+            As in the class, but the row keeps its values.
 
         Raises
         ------
         ValueError
-            If there are not two axes of at least 1, or if `padding_idx` is no row.
+            If there are not two axes of at least 1, or if `padding_idx` is outside the table.
         TypeError
-            For rows that are no floats or no tensor.
+            If `embeddings` is not a tensor of floats.
         """
         if not isinstance(embeddings, Tensor):
             raise TypeError(f"[Embedding] expected a tensor of rows, got {kind_of(embeddings)}")
@@ -100,7 +100,7 @@ class Embedding(Module):
         return table
 
     def forward(self, indices: Tensor) -> Tensor:
-        """Integers of any shape to ``(*shape, embedding_dim)``."""
+        """Map integers of any shape to ``(*shape, embedding_dim)``."""
         return F.embedding(indices, self.weight, self.padding_idx)
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""The functions behind the modules: the engine's fused operations, and what is composed of simpler ones."""
+"""The functions that the modules call: the engine's fused operations, and compositions of simpler ones."""
 
 import math
 from collections.abc import Callable
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """The rows of a table at the given numbers.
+    """Look up the rows of a table at the given indices.
 
     Parameters
     ----------
@@ -61,12 +61,12 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
     Raises
     ------
     TypeError
-        For indices that are no integers, and what is no tensor.
+        If an argument is not a tensor, or if the indices are not integers.
     IndexError
-        For an index below 0 or not below V; of indices on a GPU at the next transfer to the CPU,
-        or `minigrad.cuda.synchronize`.
+        For an index below 0 or not below V; for indices on a GPU, it is reported at the next transfer to the CPU, or by
+        `minigrad.cuda.synchronize`.
     ValueError
-        For a table that has not two axes, a `padding_idx` that is no row, and indices on another GPU.
+        For a table that does not have two axes, a `padding_idx` outside the table, and indices on another GPU.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -
 
 
 def padding_row(op: str, padding_idx: int | None, rows: int) -> int | None:
-    """`padding_idx`, counted from the front and checked."""
+    """Check `padding_idx` and count it from the front."""
     if padding_idx is None:
         return None
     padding_idx = integer(op, "padding_idx", padding_idx)
@@ -98,14 +98,14 @@ def padding_row(op: str, padding_idx: int | None, rows: int) -> int | None:
 
 
 def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
-    """Rows that are 1 at the label and 0 elsewhere.
+    """Make rows that are 1 at the label and 0 elsewhere.
 
     Parameters
     ----------
     labels : Tensor
         ``(...)``, int32 or int64.
     num_classes : int
-        C; −1 for the largest label plus one.
+        C; −1 means the largest label plus one.
 
     Returns
     -------
@@ -115,14 +115,14 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     Raises
     ------
     TypeError
-        For labels that are no integers.
+        For labels that are not integers.
     IndexError
-        For labels below 0 or not below C; on a GPU at the next transfer to the CPU, or
+        For labels below 0 or not below C; on a GPU, they are reported at the next transfer to the CPU, or by
         `minigrad.cuda.synchronize`.
     ValueError
         For less than one class.
     MemoryError
-        For more classes than there is memory for.
+        For more classes than fit in memory.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(labels.max().item()) + 1
     if num_classes < 1:
         raise ValueError(f"[one_hot] expected at least one class, got {num_classes} for {labels.size} labels")
-    classes = arange(num_classes, dtype="int64", device=labels.device)  # first: it refuses what an int64 cannot count
+    classes = arange(num_classes, dtype="int64", device=labels.device)  # first, as it rejects counts beyond int64
     labels = numbered("[one_hot] expected labels", labels, num_classes)
     return (expand_dims(labels, -1) == classes).astype("int64")
 
@@ -149,20 +149,20 @@ def batch_norm(
     bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5, *,
     unbiased_running_var: bool = True,
 ) -> Tensor:  # fmt: skip
-    """Batch normalization, each channel by itself: y = (x − μ) / √(σ² + ε) · γ + β.
+    """Batch normalization of each channel: y = (x − μ) / √(σ² + ε) · γ + β.
 
-    In training μ and σ² are the mean and the biased variance of the batch, over all axes but the second, and the
+    In training, μ and σ² are the mean and the biased variance of the batch, over all axes but the second, and the
     gradient passes through them (Ioffe, Szegedy 2015, https://arxiv.org/abs/1502.03167, algorithm 1). The running
-    statistics r follow in place: r ← (1 − m) r + m s, with s = μ and s = σ² n / (n − 1) of n values per channel.
-    Otherwise μ and σ² are the running statistics.
+    statistics r are updated in place: r ← (1 − m) r + m s, with s = μ and s = σ² n / (n − 1) for n values per channel.
+    Otherwise, μ and σ² are the running statistics.
 
     Parameters
     ----------
     x : Tensor
-        ``(N, C)`` or ``(N, C, ...)``, floats. Where squares of deviations overflow in training (in float32 from 1e17
-        on), the channel becomes `bias`, and its running variance infinite; near the largest numbers, NaN.
+        ``(N, C)`` or ``(N, C, ...)``, floats. If squared deviations overflow in training (in float32, from 1e17 on),
+        the channel becomes `bias` and its running variance infinite; near the largest numbers, the channel becomes NaN.
     running_mean, running_var : Tensor or None
-        ``(C,)``. None in training: none are kept.
+        ``(C,)``. With None, training keeps no running statistics.
     weight, bias : Tensor, optional
         ``(C,)``: γ and β; ones and zeros if absent.
     training : bool
@@ -172,7 +172,7 @@ def batch_norm(
     eps : float
         ε, added to the variance.
     unbiased_running_var : bool
-        Whether s is the unbiased variance; False for s = σ², as Keras and Flax have it.
+        Whether s is the unbiased variance; with False s = σ², as in Keras and Flax.
 
     Returns
     -------
@@ -182,10 +182,10 @@ def batch_norm(
     Raises
     ------
     ValueError
-        For one value per channel in training, for no running statistics otherwise, for shapes or devices that do not
-        fit.
+        For only one value per channel in training, for missing running statistics otherwise, or for shapes or devices
+        that do not match.
     TypeError
-        For running statistics that are no tensors, or of another dtype than `x`.
+        For running statistics that are not tensors, or have another dtype than `x`.
 
     Examples
     --------
@@ -208,12 +208,12 @@ def following_batch_norm(
     x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None,
     training: bool, momentum: float | Tensor, eps: float, unbiased_running_var: bool,
 ) -> Tensor:  # fmt: skip
-    """`batch_norm`, whose momentum may be a tensor ``()`` beside the statistics: nobody waits for a GPU to know it."""
+    """`batch_norm` whose momentum may be a tensor ``()`` on the device of x, so that a GPU need not be waited for."""
     x = _fitting("batch_norm", x, 2, running_mean, running_var)
     if not training:
         if running_mean is None or running_var is None:
-            raise ValueError("[batch_norm] expected running_mean and running_var outside training, got None")
-        # copies: the statistics may move on before the backward pass
+            raise ValueError("[batch_norm] expected running_mean and running_var in evaluation, got None")
+        # copied because the statistics may change before the backward pass
         return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps)
     y, mean, var = batch_norm_train(x, weight, bias, eps)
     if running_mean is not None and running_var is not None and x.size:
@@ -228,17 +228,17 @@ def instance_norm(
     x: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
     bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """Instance normalization, each channel of each sample by itself: y = (x − μ) / √(σ² + ε) · γ + β.
+    """Instance normalization of each channel of each sample: y = (x − μ) / √(σ² + ε) · γ + β.
 
-    With `use_input_stats` μ and σ² are the mean and the biased variance over all axes but the first two (Ulyanov et al.
-    2016, https://arxiv.org/abs/1607.08022); running statistics, where given, follow the averages over the samples of
-    the mean and the unbiased variance, as in `batch_norm`. Otherwise μ and σ² are the running statistics.
+    With `use_input_stats`, μ and σ² are the mean and the biased variance over all axes but the first two (Ulyanov et
+    al. 2016, https://arxiv.org/abs/1607.08022). The running statistics, if given, are updated as in `batch_norm` with
+    the mean and the unbiased variance, averaged over the samples. Otherwise, μ and σ² are the running statistics.
 
     Parameters
     ----------
     x : Tensor
-        ``(N, C, ...)``, floats. Where squares of deviations overflow (in float32 from 1e17 on), the channel of that
-        sample becomes `bias`; near the largest numbers, NaN.
+        ``(N, C, ...)``, floats. If squared deviations overflow (in float32, from 1e17 on), the channel of that sample
+        becomes `bias`; near the largest numbers, it becomes NaN.
     running_mean, running_var : Tensor, optional
         ``(C,)``.
     weight, bias : Tensor, optional
@@ -256,10 +256,10 @@ def instance_norm(
     Raises
     ------
     ValueError
-        For one value per channel and sample, for no running statistics where they are used, for shapes or devices that
-        do not fit.
+        For only one value per channel and sample, for missing running statistics without `use_input_stats`, or for
+        shapes or devices that do not match.
     TypeError
-        For running statistics that are no tensors, or of another dtype than `x`.
+        For running statistics that are not tensors, or have another dtype than `x`.
 
     Examples
     --------
@@ -272,7 +272,7 @@ def instance_norm(
     if not use_input_stats:
         if running_mean is None or running_var is None:
             raise ValueError("[instance_norm] expected running_mean and running_var, got None without use_input_stats")
-        # copies: the statistics may move on before the backward pass
+        # copied because the statistics may change before the backward pass
         return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps, "instance_norm")
     y = normalize_instances(x, weight=weight, bias=bias, eps=eps)
     if running_mean is not None and running_var is not None and x.size:
@@ -284,7 +284,7 @@ def instance_norm(
 
 
 def _fitting(op: str, x: Tensor, axes: int, running_mean: Tensor | None, running_var: Tensor | None) -> Tensor:
-    """x as a tensor, once the running statistics, if there are any, and it are known to fit each other."""
+    """Convert x to a tensor and check that the running statistics, if there are any, match it."""
     x = x if isinstance(x, Tensor) else make(x, copy=is_grad_enabled(), op=op)
     if (running_mean is None) != (running_var is None):
         raise ValueError(f"[{op}] expected both running_mean and running_var or neither, got one of them")
@@ -312,7 +312,7 @@ def _fitting(op: str, x: Tensor, axes: int, running_mean: Tensor | None, running
 
 def _follow(running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float | Tensor) -> None:
     """Move running statistics towards new ones, in place."""
-    if not isinstance(momentum, Tensor) and momentum == 0:  # they stay, also where the new ones are not finite
+    if not isinstance(momentum, Tensor) and momentum == 0:  # so that values that are not finite do not change them
         return
     for running, new in ((running_mean, mean), (running_var, var)):
         running.copy_((1 - momentum) * running + momentum * new)

@@ -1,4 +1,4 @@
-"""Initializations: they fill a tensor in place, unrecorded, and return it."""
+"""Initialization: functions that fill a tensor in place, unrecorded, and return it."""
 
 import math
 
@@ -19,7 +19,7 @@ GAINS = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor by which weights before a nonlinearity are to be larger, so that activations keep their size.
+    """Return the factor by which to scale the weights before a nonlinearity so that activations keep their size.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         "linear", "conv1d" to "conv3d" and "sigmoid" (1), "tanh" (5/3), "relu" (√2), "leaky_relu" (√(2/(1 + slope²))),
         "selu" (3/4): PyTorch's values.
     param : float, optional
-        The slope of "leaky_relu", 0.01 if absent.
+        The slope of "leaky_relu"; 0.01 by default.
 
     Raises
     ------
@@ -94,11 +94,11 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
     Parameters
     ----------
     tensor : Tensor
-        Of floats.
+        Floats.
     mean, std : float
-        Of the distribution before it is cut.
+        The mean and standard deviation before truncation.
     a, b : float
-        The bounds: values, not numbers of standard deviations.
+        The bounds, as values, not in standard deviations.
 
     Raises
     ------
@@ -107,7 +107,8 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
 
     Notes
     -----
-    x solves Φ(x) = u for u uniform in [Φ(a), Φ(b)), by bisection: one uniform number per element, whatever the bounds.
+    x solves Φ(x) = u for u uniform in [Φ(a), Φ(b)), by bisection: it takes one uniform number per element, whatever
+    the bounds.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
         raise ValueError(f"[trunc_normal_] expected std > 0 and a < b, got {std}, {a} and {b}")
     low, high = ((bound - mean) / (std * math.sqrt(2)) for bound in (a, b))
     u = random.uniform(math.erf(low), math.erf(high), tensor.shape, dtype="float64")
-    # beyond 6 standard units of √2 the distribution function is 0 or 1 in float64
+    # beyond 6 in units of √2 standard deviations, the distribution function is 0 or 1 in float64
     left = full_like(u, max(low, min(-6.0, high)))
     right = full_like(u, min(high, max(6.0, low)))
     for _ in range(54 if tensor.dtype == "float64" else 30):
@@ -229,7 +230,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 def kaiming_uniform_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
     """Fill with values from U(−r, r), r = gain √(3 / fan).
 
-    He et al. 2015, https://arxiv.org/abs/1502.01852, equations 10 and 14; the gain is `calculate_gain`'s.
+    He et al. 2015, https://arxiv.org/abs/1502.01852, equations 10 and 14; `calculate_gain` gives the gain.
 
     Parameters
     ----------
@@ -238,9 +239,9 @@ def kaiming_uniform_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonli
     a : float
         The slope of "leaky_relu"; 0 makes it "relu".
     mode : {"fan_in", "fan_out"}
-        Whether activations keep their size, or gradients.
+        Whether to preserve the size of activations ("fan_in") or of gradients.
     nonlinearity : str
-        What follows; see `calculate_gain`.
+        The nonlinearity that follows; see `calculate_gain`.
 
     Raises
     ------
@@ -272,8 +273,9 @@ def kaiming_normal_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlin
 def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Fill with a random matrix of orthonormal rows or columns (whichever are fewer), times `gain`.
 
-    Axes after the first count as one (Saxe et al. 2013, https://arxiv.org/abs/1312.6120). Drawn evenly from all such
-    matrices: Q of a normal matrix's QR, with the signs of R's diagonal (https://arxiv.org/abs/math-ph/0609050).
+    Axes after the first are flattened into one (Saxe et al. 2013, https://arxiv.org/abs/1312.6120). The matrix is
+    uniformly distributed: it is Q in the QR decomposition of a matrix of normal numbers, with the signs of R's diagonal
+    (https://arxiv.org/abs/math-ph/0609050).
 
     Raises
     ------
@@ -303,11 +305,11 @@ def _set(tensor: Tensor, values: Tensor) -> Tensor:
 
 
 def _fans(op: str, tensor: Tensor) -> tuple[int, int]:
-    """fan_in and fan_out of a weight (out, in, *kernel)."""
+    """Return fan_in and fan_out of a weight (out, in, *kernel)."""
     if tensor.ndim < 2:
         raise ValueError(f"[{op}] expected at least two axes, got shape {tensor.shape}")
     kernel = math.prod(tensor.shape[2:])
-    # at least 1: only a tensor without elements has less, and where nothing is filled nothing is to be divided by 0
+    # at least 1, so that an empty tensor causes no division by zero
     return max(1, tensor.shape[1] * kernel), max(1, tensor.shape[0] * kernel)
 
 

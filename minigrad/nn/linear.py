@@ -20,7 +20,7 @@ class Linear(Module):
     in_features, out_features : int
         Sizes of the last axis of input and output.
     bias : bool
-        Whether there is a b.
+        Whether to add b.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -28,8 +28,8 @@ class Linear(Module):
     Attributes
     ----------
     weight : Parameter
-        ``(out_features, in_features)``, from U(−1/√in_features, 1/√in_features), which is He et al.'s
-        initialization (arXiv:1502.01852) with a leaky slope of √5, PyTorch's default.
+        ``(out_features, in_features)``, from U(−1/√in_features, 1/√in_features): PyTorch's default, the initialization
+        of He et al. (arXiv:1502.01852) for a leaky ReLU of slope √5.
     bias : Parameter or None
         ``(out_features,)``, from the same distribution.
 
@@ -61,14 +61,14 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew."""
+        """Draw new values for `weight` and `bias`."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features)
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(..., in_features)`` to ``(..., out_features)``."""
+        """Map ``(..., in_features)`` to ``(..., out_features)``."""
         return F.linear(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""Losses as modules; each calls the function of the same meaning in `minigrad.nn.functional`."""
+"""Losses as modules; each calls the corresponding function in `minigrad.nn.functional`."""
 
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
@@ -14,17 +14,17 @@ class _Loss(Module):
 
 
 class CrossEntropyLoss(_Loss):
-    """−log softmax(x)[label]; see `functional.cross_entropy` for formula, shapes and errors.
+    """−log softmax(x)[label]; see `functional.cross_entropy` for the formula, shapes and errors.
 
     Parameters
     ----------
     weight : Tensor, optional
         ``(C,)``, a weight for each class.
     ignore_index : int
-        The label of rows that do not count.
+        The label of rows to leave out.
     reduction : {"mean", "sum", "none"}
     label_smoothing : float
-        The share, 0 to 1, of the label that is spread evenly over all classes.
+        The fraction, from 0 to 1, of the target probability to spread evenly over all classes.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class CrossEntropyLoss(_Loss):
         self.label_smoothing = number("CrossEntropyLoss", "label_smoothing", label_smoothing, 0, 1)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Logits ``(N, C, ...)`` and labels ``(N, ...)`` or probabilities like the logits: a scalar or ``(N, ...)``."""
+        """Map logits ``(N, C, ...)`` and labels ``(N, ...)``, or class probabilities, to a scalar or ``(N, ...)``."""
         return F.cross_entropy(logits, labels, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
 
 
@@ -58,7 +58,7 @@ class NLLLoss(_Loss):
     weight : Tensor, optional
         ``(C,)``, a weight for each class.
     ignore_index : int
-        The label of rows that do not count.
+        The label of rows to leave out.
     reduction : {"mean", "sum", "none"}
 
     Examples
@@ -77,7 +77,7 @@ class NLLLoss(_Loss):
         self.ignore_index = integer("NLLLoss", "ignore_index", ignore_index)
 
     def forward(self, log_probs: Tensor, labels: Tensor) -> Tensor:
-        """Log-probabilities ``(N, C, ...)`` and integer labels ``(N, ...)`` to a scalar or ``(N, ...)``."""
+        """Map log-probabilities ``(N, C, ...)`` and integer labels ``(N, ...)`` to a scalar or ``(N, ...)``."""
         return F.nll_loss(log_probs, labels, self.weight, self.ignore_index, self.reduction)
 
 
@@ -105,7 +105,7 @@ class BCELoss(_Loss):
         self.register_buffer("weight", weight)
 
     def forward(self, probs: Tensor, labels: Tensor) -> Tensor:
-        """Probabilities and labels in [0, 1] of one shape."""
+        """Return the loss of probabilities and labels in [0, 1] of the same shape."""
         return F.binary_cross_entropy(probs, labels, self.weight, self.reduction)
 
 
@@ -137,7 +137,7 @@ class BCEWithLogitsLoss(_Loss):
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Logits and labels in [0, 1] of one shape."""
+        """Return the loss of logits and labels in [0, 1] of the same shape."""
         return F.binary_cross_entropy_with_logits(logits, labels, self.weight, self.reduction, self.pos_weight)
 
 
@@ -157,7 +157,7 @@ class MSELoss(_Loss):
     """
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        """Input and target of one shape."""
+        """Return the loss of an input and a target of the same shape."""
         return F.mse_loss(x, target, self.reduction)
 
 
@@ -177,7 +177,7 @@ class L1Loss(_Loss):
     """
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        """Input and target of one shape."""
+        """Return the loss of an input and a target of the same shape."""
         return F.l1_loss(x, target, self.reduction)
 
 
@@ -203,5 +203,5 @@ class SmoothL1Loss(_Loss):
         self.beta = number("SmoothL1Loss", "beta", beta, 0)
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        """Input and target of one shape."""
+        """Return the loss of an input and a target of the same shape."""
         return F.smooth_l1_loss(x, target, self.reduction, self.beta)

@@ -1,4 +1,4 @@
-"""Losses of probabilities and of numbers; those of class labels are one operation each (engine/ops/softmax)."""
+"""Losses of probabilities and regression losses; those of class labels are operations (engine/ops/softmax)."""
 
 import math
 
@@ -16,9 +16,9 @@ def binary_cross_entropy(
 ) -> Tensor:
     """Cross-entropy of probabilities: loss = −w (y log p + (1 − y) log(1 − p)).
 
-    The logarithms are held at −100 or above, as in PyTorch, so that p = 0 and p = 1 give finite losses; what is held
-    has no gradient, where PyTorch gives one of about 1e12. Where logits are at hand,
-    `binary_cross_entropy_with_logits` loses no digits, and every gradient is right.
+    The logarithms are clamped at −100, as in PyTorch, so that p = 0 and p = 1 give finite losses. Clamped logarithms
+    have no gradient, whereas PyTorch gives one of about 1e12. If logits are available, use
+    `binary_cross_entropy_with_logits`, which loses no digits and always has the correct gradient.
 
     Parameters
     ----------
@@ -38,10 +38,10 @@ def binary_cross_entropy(
     Raises
     ------
     TypeError
-        For tensors that are not of floats.
+        If an argument is not a tensor of floats.
     ValueError
-        For values outside [0, 1] or NaN (on the CPU: nobody waits for a GPU to look), for shapes that differ, for an
-        unknown `reduction`.
+        For values outside [0, 1] or NaN (checked on the CPU only, as reading values would wait for the GPU), for shapes
+        that differ, or for an unknown `reduction`.
 
     Examples
     --------
@@ -65,8 +65,8 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:  # fmt: skip
     """Binary cross-entropy of σ(z): loss = w (q y log(1 + e^−z) + (1 − y) log(1 + e^z)).
 
-    The logarithms are softplus(−z) and softplus(z), which overflow for no z, and nothing is subtracted: also a loss
-    near zero keeps its digits.
+    The logarithms are softplus(−z) and softplus(z), which do not overflow for any z. Nothing is subtracted, so even a
+    loss near zero keeps its digits.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def binary_cross_entropy_with_logits(
         w, broadcast over the losses.
     reduction : {"mean", "sum", "none"}
     pos_weight : Tensor, optional
-        q, the weight of positive labels, broadcast over the losses; 1 if not given.
+        q, the weight of positive labels, broadcast over the losses; 1 by default.
 
     Returns
     -------
@@ -88,10 +88,10 @@ def binary_cross_entropy_with_logits(
     Raises
     ------
     TypeError
-        For tensors that are not of floats.
+        If an argument is not a tensor of floats.
     ValueError
-        For labels outside [0, 1] or NaN (on the CPU: nobody waits for a GPU to look), for shapes that differ, for an
-        unknown `reduction`.
+        For labels outside [0, 1] or NaN (checked on the CPU only, as reading values would wait for the GPU), for shapes
+        that differ, or for an unknown `reduction`.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def binary_cross_entropy_with_logits(
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 
-# ── losses of numbers ─────────────────────────────────────────────────────────────────────────────
+# ── regression losses ─────────────────────────────────────────────────────────────────────────────
 
 
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
@@ -118,7 +118,7 @@ def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     Parameters
     ----------
     x, target : Tensor
-        Floats of one shape. They are not broadcast: a shape (N, 1) against (N,) is an error, not N² losses.
+        Floats of the same shape. They are not broadcast: shapes (N, 1) and (N,) are an error, not N² losses.
     reduction : {"mean", "sum", "none"}
 
     Returns
@@ -129,9 +129,9 @@ def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     Raises
     ------
     TypeError
-        For tensors that are not of floats.
+        If an argument is not a tensor of floats.
     ValueError
-        For shapes that differ, for an unknown `reduction`.
+        For shapes that differ, or for an unknown `reduction`.
 
     Examples
     --------
@@ -159,14 +159,14 @@ def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
 
 
 def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-    """Parabola near 0, straight lines beyond: loss = d²/2β where d = |x − y| < β, else d − β/2.
+    """Squared error near 0, absolute error beyond: loss = d²/2β where d = |x − y| < β, else d − β/2.
 
     Girshick 2015, https://arxiv.org/abs/1504.08083, equation 3. Shapes and errors as for `mse_loss`.
 
     Parameters
     ----------
     x, target : Tensor
-        Floats of one shape.
+        Floats of the same shape.
     reduction : {"mean", "sum", "none"}
     beta : float
         β ≥ 0; 0 gives `l1_loss`.
@@ -185,7 +185,8 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
     difference = x - target
     distance = absolute(difference)
     near = distance < beta
-    # A parabola of ±∞ would get NaN for a gradient, 0 · ∞, where it is left out; one of |d| has no curvature at 0.
+    # Zeros replace the differences that the parabola is not used for: an infinite one would make the gradient 0 · ∞.
+    # The square is of d, not of |d|, whose second derivative at 0 would be 0.
     parabola = square(where(near, difference, 0)) / (2 * beta)
     return _reduce(where(near, parabola, distance - beta / 2), reduction)
 
@@ -194,7 +195,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
 
 
 def check_reduction(op: str, reduction: str) -> str:
-    """`reduction` itself, if it is one."""
+    """Return `reduction` if it is valid."""
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"[{op}] expected reduction 'mean', 'sum' or 'none', got {reduction!r}")
     return reduction
@@ -205,7 +206,7 @@ def _reduce(loss: Tensor, reduction: str) -> Tensor:
 
 
 def _bounded_log(x: Tensor) -> Tensor:
-    """max(log x, -100); below that bound (and for what float32 cannot hold as a normal number) the gradient is 0."""
+    """max(log x, −100), with gradient 0 at that bound; a subnormal float32 number counts as 0."""
     least = max(math.exp(-100), 2.0**-126 if x.dtype == "float32" else 0.0)
     return where(x < least, -100.0, log(maximum(x, least)))
 
@@ -221,11 +222,11 @@ def _check_pair(op: str, x: Tensor, target: Tensor) -> None:
     _check_float(op, x)
     _check_float(op, target)
     if x.shape != target.shape:
-        raise ValueError(f"[{op}] expected two tensors of one shape, got {x.shape} and {target.shape}")
+        raise ValueError(f"[{op}] expected two tensors of the same shape, got {x.shape} and {target.shape}")
 
 
 def _check_unit_interval(op: str, what: str, x: Tensor) -> None:
-    if x.size and x.device == "cpu":  # nobody waits for a GPU to look at numbers that its kernels can stand
+    if x.size and x.device == "cpu":  # reading them would wait for a GPU, whose kernels tolerate such values
         plain = x.detach()
         low, high = plain.min().item(), plain.max().item()
         if not (low >= 0 and high <= 1):  # NaN fails both

@@ -1,4 +1,4 @@
-"""Module: the tree of parameters, buffers and submodules that every network is."""
+"""Module, the base class of networks: a tree of parameters, buffers and submodules."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,36 +16,36 @@ Self = TypeVar("Self", bound="Module")
 
 
 class IncompatibleKeys(NamedTuple):
-    """What `Module.load_state_dict` could not place."""
+    """The keys that `Module.load_state_dict` could not match."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
 
 
 class HookHandle:
-    """What registering a hook returns; ``remove()`` takes the hook off again."""
+    """The handle of a registered hook; ``remove()`` removes the hook."""
 
     def __init__(self, module: "Module", kind: str, hook: Callable[..., Any]) -> None:
         self._module, self._kind, self._hook = module, kind, hook
 
     def remove(self) -> None:
-        """Take the hook off; a second call does nothing."""
+        """Remove the hook; a second call does nothing."""
         self._module._remove_hook(self._kind, self)
 
 
 class Module:
-    """The base of every network: holds parameters, buffers and submodules, and computes `forward`.
+    """The base class of networks: holds parameters, buffers and submodules, and computes `forward`.
 
     A subclass calls ``super().__init__()``, assigns `Parameter` objects and other modules to attributes, and defines
     ``forward``. Calling the module runs `forward` between its hooks.
 
-    The registries hold names only, in the order of assignment; the objects are ordinary instance attributes, so
-    that ``self.weight`` costs what any attribute costs.
+    The registries hold only names, in the order of assignment; the objects are ordinary instance attributes, so
+    ``self.weight`` costs no more than any other attribute.
 
     Attributes
     ----------
     training : bool
-        True after construction and `train()`, False after `eval()`. Dropout and batch statistics depend on it.
+        True after construction and `train()`, False after `eval()`. Dropout and batch normalization depend on it.
 
     Raises
     ------
@@ -79,11 +79,11 @@ class Module:
         self.__dict__.update(training=True, _parameters={}, _buffers={}, _modules={})
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the output; every subclass defines it."""
+        """Compute the output; every subclass must define it."""
         raise NotImplementedError(f"[{type(self).__name__}] forward is not defined")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        outer = enter(self)  # what is recorded from here on belongs to this module
+        outer = enter(self)  # operations recorded from here on belong to this module
         try:
             if self._hooks is None:
                 return self.forward(*args, **kwargs)
@@ -115,7 +115,7 @@ class Module:
         if not isinstance(name, str):
             raise TypeError(f"[{type(self).__name__}] expected a name of type str, got {name!r}")
         if not name or "." in name:
-            raise ValueError(f"[{type(self).__name__}] expected a name without dots and not empty, got {name!r}")
+            raise ValueError(f"[{type(self).__name__}] expected a nonempty name without dots, got {name!r}")
         if isinstance(value, Module):
             self._check_child(value)
         if name not in members[registry]:
@@ -133,7 +133,7 @@ class Module:
             self.__dict__.get(registry, {}).pop(name, None)
 
     def _check_plain(self, name: str, value: object) -> None:
-        """A registered name takes its own kind or None, so that nothing leaves the registries unnoticed."""
+        """Reject a value of another kind than the name was registered with: nothing is unregistered silently."""
         members = self.__dict__
         if value is None or "_modules" not in members:
             return
@@ -150,19 +150,19 @@ class Module:
             )
 
     def _check_new(self, registry: str, name: str) -> None:
-        """Nothing else may have the name: registering replaces what is in the same registry only."""
+        """Reject a name that another attribute has: registering only replaces within the same registry."""
         if isinstance(name, str) and name not in self.__dict__.get(registry, ()) and hasattr(self, name):
-            raise ValueError(f"[{type(self).__name__}] the attribute {name!r} exists already")
+            raise ValueError(f"[{type(self).__name__}] expected a new name, got {name!r}, which already exists")
 
     def register_parameter(self, name: str, parameter: Parameter | None) -> None:
-        """Add a parameter, or None where an optional one is absent; one of that name is replaced.
+        """Add a parameter, or None in place of an optional one; a parameter of that name is replaced.
 
         Raises
         ------
         TypeError
             If `parameter` is neither a `Parameter` nor None.
         ValueError
-            If another attribute of that name exists, or the name is empty or has a dot.
+            If another attribute of that name exists, or the name is empty or contains a dot.
         """
         if not isinstance(parameter, Parameter | None):
             raise TypeError(f"[register_parameter] expected a Parameter or None, got {kind_of(parameter)}")
@@ -175,18 +175,18 @@ class Module:
         Parameters
         ----------
         name : str
-            It becomes an attribute of this name; a buffer of that name is replaced.
+            The name of the attribute; a buffer of that name is replaced.
         tensor : Tensor or None
             Any shape and dtype.
         persistent : bool
-            Whether `state_dict` holds it.
+            Whether `state_dict` includes it.
 
         Raises
         ------
         TypeError
             If `tensor` is neither a `Tensor` nor None.
         ValueError
-            If another attribute of that name exists, or the name is empty or has a dot.
+            If another attribute of that name exists, or the name is empty or contains a dot.
 
         Examples
         --------
@@ -198,21 +198,21 @@ class Module:
         ['steps']
         """
         if not isinstance(tensor, Tensor | None) or isinstance(tensor, Parameter):
-            raise TypeError(f"[register_buffer] expected a Tensor that is no Parameter, got {kind_of(tensor)}")
+            raise TypeError(f"[register_buffer] expected a Tensor that is not a Parameter, got {kind_of(tensor)}")
         self._check_new("_buffers", name)
         self._register("_buffers", name, tensor, persistent)
 
     def register_module(self, name: str, module: "Module | None") -> None:
-        """Add a submodule, or None where an optional one is absent; errors as for `register_parameter`."""
+        """Add a submodule, or None in place of an optional one; errors as for `register_parameter`."""
         if not isinstance(module, Module | None):
             raise TypeError(f"[register_module] expected a Module or None, got {type(module).__name__}")
         self._check_new("_modules", name)
         self._register("_modules", name, module)
 
-    # ── walks ──
+    # ── traversal ──
 
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
-        """(name, module) of the direct submodules, each once."""
+        """Iterate over (name, module) of the direct submodules, each once."""
         seen: set[int] = set()
         for name in self._modules:
             module = self.__dict__[name]
@@ -221,11 +221,11 @@ class Module:
                 yield name, module
 
     def children(self) -> Iterator["Module"]:
-        """The direct submodules, each once."""
+        """Iterate over the direct submodules, each once."""
         return (module for _, module in self.named_children())
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, "Module"]]:
-        """(dotted path, module) of this module and all below it, depth first, each once."""
+        """Iterate over (dotted path, module) of this module and all submodules, depth first, each once."""
         return self._walk(prefix, set())
 
     def _walk(self, path: str, seen: set[int]) -> Iterator[tuple[str, "Module"]]:
@@ -236,11 +236,11 @@ class Module:
                 yield from child._walk(_join(path, name), seen)
 
     def modules(self) -> Iterator["Module"]:
-        """This module and all below it, each once."""
+        """Iterate over this module and all submodules, each once."""
         return (module for _, module in self.named_modules())
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """(dotted path, parameter) of this module and, unless `recurse` is false, all below it; shared ones once.
+        """Iterate over (dotted path, parameter), including submodules unless `recurse` is false; shared ones once.
 
         Examples
         --------
@@ -251,15 +251,15 @@ class Module:
         return self._named("_parameters", prefix, recurse)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """The parameters of this module and, unless `recurse` is false, of all below it; shared ones once."""
+        """Iterate over the parameters, including those of submodules unless `recurse` is false; shared ones once."""
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """(dotted path, buffer), persistent or not, of this module and all below it; shared ones once."""
+        """Iterate over (dotted path, buffer), persistent or not, as `named_parameters` does."""
         return self._named("_buffers", prefix, recurse)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """The buffers, persistent or not, of this module and all below it; shared ones once."""
+        """Iterate over the buffers, persistent or not, as `parameters` does."""
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
     def _named(self, registry: str, prefix: str, recurse: bool) -> Iterator[tuple[str, Any]]:
@@ -272,7 +272,7 @@ class Module:
                     yield _join(path, name), value
 
     def apply(self: Self, function: Callable[["Module"], object]) -> Self:
-        """Call `function` on every submodule, then on this module; returns this module.
+        """Call `function` on every submodule, then on this module, and return this module.
 
         Examples
         --------
@@ -290,23 +290,23 @@ class Module:
     # ── modes and gradients ──
 
     def train(self: Self, mode: bool = True) -> Self:
-        """Set `training` here and below; returns this module."""
+        """Set `training` on this module and all submodules, and return this module."""
         for module in self.modules():
             module.__dict__["training"] = bool(mode)
         return self
 
     def eval(self: Self) -> Self:
-        """The same as ``train(False)``."""
+        """Do the same as ``train(False)``."""
         return self.train(False)
 
     def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
-        """Freeze (False) or unfreeze every parameter here and below; returns this module."""
+        """Unfreeze or, with False, freeze every parameter, and return this module."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or set them to zeros if `set_to_none` is false."""
+        """Remove the gradients of all parameters, or set them to zeros if `set_to_none` is false."""
         for parameter in self.parameters():
             if set_to_none:
                 parameter.grad = None
@@ -316,7 +316,7 @@ class Module:
     def to(self: Self, *args: str | DType, device: str | None = None, dtype: str | DType | None = None) -> Self:
         """Move every parameter and buffer to a device, and convert those that hold floats to a float dtype.
 
-        Parameters and buffers stay the same objects, so an optimizer made before goes on training them.
+        Parameters and buffers stay the same objects, so an existing optimizer continues to train them.
 
         Parameters
         ----------
@@ -324,14 +324,14 @@ class Module:
             A device, a dtype, or both: ``"cpu"``, ``"cuda:1"``, ``minigrad.float64``.
         device : str, optional
         dtype : DType, optional
-            The same by name, before what `args` say.
+            The same by name; they override `args`.
 
         Raises
         ------
         TypeError
-            For what is neither a device nor a dtype of floats.
+            For an argument that is neither a device nor a dtype of floats.
         ValueError
-            For a device of another form, such as ``"cuda:one"``.
+            For an invalid device name, such as ``"cuda:one"``.
         RuntimeError
             If there is no such GPU.
 
@@ -360,7 +360,7 @@ class Module:
                 f'[{type(self).__name__}.to] expected a device ("cpu", "cuda" or "cuda:N") or a dtype of floats, '
                 f"got {kind!r}"
             )
-        empty(0, device=where)  # refused before anything is moved
+        empty(0, device=where)  # fails before anything is moved
         for tensor in (*self.parameters(), *self.buffers()):
             _convert(tensor, where, kind if tensor.dtype.kind == "f" else None)
         return self
@@ -368,12 +368,12 @@ class Module:
     # ── state ──
 
     def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
-        """Parameters and persistent buffers by dotted path, as PyTorch names them.
+        """Return the parameters and persistent buffers by dotted path, as PyTorch names them.
 
         Returns
         -------
         dict of str to Tensor
-            Detached tensors that share memory with the module. Shared parameters stand under each of their names.
+            Detached tensors that share memory with the module. Shared parameters are listed under each of their names.
 
         Examples
         --------
@@ -393,16 +393,16 @@ class Module:
                 yield from members[name]._state(_join(path, name))
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
-        """Copy values into parameters and persistent buffers, converting them to the dtype found here.
+        """Copy values into parameters and persistent buffers, converting them to the dtypes of this module.
 
-        Floats are rounded. The values may be views of the module's own memory, in another order too.
+        Floats are rounded. The values may be views of the module's own memory, even in another order.
 
         Parameters
         ----------
         state_dict : mapping of str to Tensor
-            As `state_dict` gives it. NumPy arrays and whatever speaks DLPack (PyTorch's tensors) serve as well.
+            As returned by `state_dict`. The values may also be NumPy arrays or DLPack objects such as PyTorch tensors.
         strict : bool
-            Whether missing and unexpected names are an error.
+            Whether missing and unexpected names are errors.
 
         Returns
         -------
@@ -412,9 +412,9 @@ class Module:
         Raises
         ------
         ValueError
-            With all names that are missing or unexpected (if `strict`), and always all shapes that differ, all floats
-            that are to become integers, all values that an integer or bool found here cannot hold, and all buffers
-            whose elements share memory. Nothing is copied then.
+            If names are missing or unexpected (if `strict`), shapes differ, floats would become integers, an integer or
+            bool dtype of this module cannot hold a value, or the elements of a buffer share memory. The message lists
+            all such entries, and nothing is copied.
 
         Examples
         --------
@@ -430,7 +430,7 @@ class Module:
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(
-                f"[{type(self).__name__}] expected a state_dict, names and their tensors, got "
+                f"[{type(self).__name__}] expected a state_dict, a mapping of names to tensors, got "
                 f"{type(state_dict).__name__}"
             )
         own = self.state_dict()
@@ -472,16 +472,16 @@ class Module:
     # ── hooks ──
 
     def register_forward_pre_hook(self, hook: Callable[["Module", tuple[Any, ...]], Any]) -> HookHandle:
-        """Call ``hook(module, args)`` before `forward`; what it returns, if not None, replaces `args`."""
+        """Call ``hook(module, args)`` before `forward`; its result, if not None, replaces `args`."""
         return self._add_hook("before", hook)
 
     def register_forward_hook(self, hook: Callable[["Module", tuple[Any, ...], Any], Any]) -> HookHandle:
-        """Call ``hook(module, args, output)`` after `forward`; what it returns, if not None, replaces `output`.
+        """Call ``hook(module, args, output)`` after `forward`; its result, if not None, replaces `output`.
 
         Returns
         -------
         HookHandle
-            Its ``remove()`` takes the hook off.
+            Its ``remove()`` removes the hook.
 
         Examples
         --------
@@ -527,7 +527,7 @@ class Module:
     # ── text ──
 
     def extra_repr(self) -> str:
-        """What stands between the parentheses of `repr`; a subclass returns its arguments."""
+        """Return the text between the parentheses of `repr`; a subclass lists its arguments."""
         return ""
 
     def __repr__(self) -> str:
@@ -548,7 +548,7 @@ def _join(path: str, name: str) -> str:
 
 
 def _convert(tensor: Tensor, device: str | None, dtype: str | DType | None) -> None:
-    """Move and convert a tensor, and its gradient, without making it another object."""
+    """Move and convert a tensor and its gradient in place, so that it stays the same object."""
     converted, grad = tensor.detach().to(device=device, dtype=dtype), tensor.grad
     if (converted.dtype, converted.device) == (tensor.dtype, tensor.device):
         return
@@ -559,12 +559,12 @@ def _convert(tensor: Tensor, device: str | None, dtype: str | DType | None) -> N
 
 
 def _holds(dtype: DType, value: Tensor) -> bool:
-    """Whether a dtype can hold all of the integers or bools."""
+    """Whether a dtype can hold all of these integers or bools."""
     return dtype.kind == "f" or dtype == value.dtype or bool((value.to(dtype).to(value.dtype) == value).all())
 
 
 def _sharing(values: Mapping[str, Tensor], targets: Sequence[Tensor]) -> list[str]:
-    """The names of the values whose memory, from its first to its last byte, meets that of any target."""
+    """Return the names of the values whose memory span overlaps that of any target."""
     spans = [memory_span(target) for target in targets if target.size]
     firsts, lasts = sorted(first for first, _ in spans), sorted(last for _, last in spans)
     found = []

@@ -1,11 +1,11 @@
-"""Normalization layers without statistics of their own: each standardizes over some axes, then scales and shifts.
+"""Normalization layers without running statistics: each standardizes over some axes, then scales and shifts.
 
-They differ in the axes they standardize over, and agree on everything else: the biased variance, ε inside the root,
-a gain of ones and a bias of zeros to begin with. Those that may keep running statistics are in
+They differ only in the axes they standardize over: all use the biased variance, add ε inside the square root, and
+initialize the weight to ones and the bias to zeros. Layers that can keep running statistics are in
 `minigrad.nn.batch_norm`.
 
-PyTorch's conventions hold by default. These arguments give those of Keras 3 and of Flax (linen and nnx), whose gains
-and biases also begin with ones and zeros:
+The defaults follow PyTorch. These arguments give the conventions of Keras 3 and of Flax (linen and nnx), which also
+initialize weights to ones and biases to zeros:
 
 ========================  ==========================  ==================================  ============================
 layer                     PyTorch, the default here   Keras 3                             Flax
@@ -16,26 +16,26 @@ LayerNorm                 ``eps=1e-5``                ``eps=1e-3``              
 GroupNorm                 ``eps=1e-5``                ``32, eps=1e-3``                    ``32, eps=1e-6``
 InstanceNorm1d, 2d        ``eps=1e-5, affine=False``  ``eps=1e-3, affine=True``           ``eps=1e-6, affine=True``
 RMSNorm                   ``eps=None`` (2⁻²³, 2⁻⁵²)   ``eps=1e-6``                        ``eps=1e-6``
-no shift                  ``bias=False``              ``center=False``: ``bias=False``    ``use_bias=False``: the same
-no gain                                               ``scale=False``: ``weight=False``   ``use_scale=False``: the same
+no bias                   ``bias=False``              ``center=False``: ``bias=False``    ``use_bias=False``: the same
+no weight                                             ``scale=False``: ``weight=False``   ``use_scale=False``: the same
 neither                   ``affine=False``            ``affine=False``                    ``affine=False``
 channels, features        axis 1; trailing axes       the last axis                       the last axis
 ========================  ==========================  ==================================  ============================
 
-- Momentum: Keras and Flax state the weight of the old value, 0.99 by default, so that their m is 1 − m here. Their
-  running variance follows the biased variance, PyTorch's the unbiased one; all three normalize with the biased one.
-- Axes: ``x.moveaxis(-1, 1)`` brings the channels of Keras and Flax to where BatchNorm, GroupNorm and InstanceNorm look
-  for them, ``y.moveaxis(1, -1)`` takes them back. LayerNorm and RMSNorm normalize trailing axes: ``LayerNorm(C)`` is
-  ``axis=-1`` on ``(N, H, W, C)`` as it stands, ``LayerNorm((H, W, C))`` is ``axis=[1, 2, 3]``.
-- "affine" is `elementwise_affine` in LayerNorm and RMSNorm; the latter has no shift anywhere, nor a gain with
-  ``elementwise_affine=False``, Flax's ``use_scale=False``. Keras's InstanceNorm is its
+- Momentum: Keras and Flax specify the weight of the old value, 0.99 by default, which is 1 − m here. Their running
+  variance averages the biased variance, PyTorch's the unbiased one; all three normalize with the biased variance.
+- Axes: ``x.moveaxis(-1, 1)`` moves the channels of Keras and Flax to where BatchNorm, GroupNorm and InstanceNorm expect
+  them, and ``y.moveaxis(1, -1)`` moves them back. LayerNorm and RMSNorm normalize trailing axes: on ``(N, H, W, C)``,
+  ``LayerNorm(C)`` is ``axis=-1`` and ``LayerNorm((H, W, C))`` is ``axis=[1, 2, 3]``.
+- "affine" is `elementwise_affine` in LayerNorm and RMSNorm. RMSNorm never has a bias and, with
+  ``elementwise_affine=False`` (Flax's ``use_scale=False``), no weight either. Keras's InstanceNorm is its
   ``GroupNormalization(groups=-1)``.
 
 Squares are summed in the dtype of the input. Where they overflow, in float32 from 1e17 on and in float64 from 1e150 on,
-the row, group or channel becomes β (in RMSNorm 0), and nothing but β has a gradient there; where the deviations
-themselves overflow, near the largest numbers, it may become NaN. With ε = 0 it becomes NaN where it is constant (in
-RMSNorm, where it is 0), and loses digits where deviations are so small that their squares are no normal numbers, below
-1e-19 in float32 and 1e-154 in float64. NaN and infinity stay in the row, group or channel in which they are.
+the row, group or channel becomes the bias (in RMSNorm, 0), and only the bias has a gradient there; where the deviations
+themselves overflow, near the largest numbers, it may become NaN. With ε = 0, it becomes NaN where it is constant (in
+RMSNorm, where it is 0), and loses digits where the squares of deviations are subnormal, for deviations below 1e-19 in
+float32 and 1e-154 in float64. NaN and infinity only affect their own row, group or channel.
 """
 
 from minigrad.creation import ones, zeros
@@ -49,7 +49,7 @@ from minigrad.nn.parameter import Parameter
 
 
 class Affine(Module):
-    """The map behind a normalization: a gain γ and a shift β, either of which may be missing."""
+    """Base class with the affine map after a normalization: `weight` (γ) and `bias` (β), each of which may be None."""
 
     weight: Parameter | None
     bias: Parameter | None
@@ -57,30 +57,30 @@ class Affine(Module):
     def add_affine(
         self, shape: int | tuple[int, ...], weight: bool, bias: bool, device: str | None, dtype: DType | str | None
     ) -> None:
-        """Register γ and β, or None in their places."""
+        """Register `weight` and `bias`, each None if it is not wanted."""
         gain = Parameter(ones(shape, dtype=dtype, device=device)) if weight else None
         shift = Parameter(zeros(shape, dtype=dtype, device=device)) if bias else None
         self.register_parameter("weight", gain)
         self.register_parameter("bias", shift)
 
     def reset_parameters(self) -> None:
-        """Set γ to ones and β to zeros."""
+        """Set `weight` to ones and `bias` to zeros."""
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
             init.zeros_(self.bias)
 
     def affine_repr(self, affine: bool) -> str:
-        """What `extra_repr` says of γ and β: of γ only if it is missing, which PyTorch does not know."""
+        """Return the part of `extra_repr` about `weight` and `bias`: `weight` only if it is missing, unlike PyTorch."""
         return f", bias={self.bias is not None}" + (", weight=False" if affine and self.weight is None else "")
 
 
 class LayerNorm(Affine):
-    """Layer normalization over the trailing axes, each sample by itself.
+    """Layer normalization of each sample over the trailing axes.
 
-    y = (x − μ) / √(σ² + ε) · γ + β, with mean μ and biased variance σ² over the last ``len(normalized_shape)`` axes
-    (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equations 3 and 4). It does the same in training and in
-    evaluation.
+    y = (x − μ) / √(σ² + ε) · γ + β, with the mean μ and the biased variance σ² over the last ``len(normalized_shape)``
+    axes (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equations 3 and 4); γ is `weight` and β is `bias`.
+    Training and evaluation are the same.
 
     Parameters
     ----------
@@ -89,27 +89,27 @@ class LayerNorm(Affine):
     eps : float
         ε, added to the variance.
     elementwise_affine : bool
-        Whether there are γ and β, one of each per element.
+        Whether the layer has a `weight` and a `bias`, with one entry per element.
     bias : bool
-        Whether there is a β; of no effect without `elementwise_affine`.
+        Whether there is a `bias`; has no effect without `elementwise_affine`.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
     weight : bool
-        Whether there is a γ; of no effect without `elementwise_affine`. Without it a shift alone remains, as with
-        ``scale=False`` in Keras.
+        Whether there is a `weight`; has no effect without `elementwise_affine`. Without it only the bias is added, as
+        with ``scale=False`` in Keras.
 
     Attributes
     ----------
     weight : Parameter or None
-        γ, of `normalized_shape`, ones.
+        γ, of shape `normalized_shape`, initialized to ones.
     bias : Parameter or None
-        β, of `normalized_shape`, zeros.
+        β, of shape `normalized_shape`, initialized to zeros.
 
     Raises
     ------
     ValueError
-        For an empty `normalized_shape`, a negative `eps`; when called, for an input with another trailing shape.
+        For an empty `normalized_shape` or a negative `eps`; when called, for an input with another trailing shape.
 
     Examples
     --------
@@ -131,7 +131,7 @@ class LayerNorm(Affine):
         self.add_affine(shape, elementwise_affine and weight, elementwise_affine and bias, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(..., *normalized_shape)`` to the same shape."""
+        """Map ``(..., *normalized_shape)`` to the same shape."""
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -140,10 +140,10 @@ class LayerNorm(Affine):
 
 
 class RMSNorm(Module):
-    """Root mean square normalization over the trailing axes, each sample by itself: layer normalization less the mean.
+    """Root mean square normalization of each sample over the trailing axes: layer normalization without the mean.
 
     y = x / √(mean(x²) + ε) · γ, with the mean over the last ``len(normalized_shape)`` axes (Zhang, Sennrich 2019,
-    https://arxiv.org/abs/1910.07467, equation 4). It does the same in training and in evaluation.
+    https://arxiv.org/abs/1910.07467, equation 4); γ is `weight`. Training and evaluation are the same.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class RMSNorm(Module):
     eps : float or None
         ε, added to the mean square; None for the machine epsilon of the input's dtype.
     elementwise_affine : bool
-        Whether there is a γ, one per element.
+        Whether the layer has a `weight`, with one entry per element.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -160,12 +160,12 @@ class RMSNorm(Module):
     Attributes
     ----------
     weight : Parameter or None
-        γ, of `normalized_shape`, ones.
+        γ, of shape `normalized_shape`, initialized to ones.
 
     Raises
     ------
     ValueError
-        For an empty `normalized_shape`, a negative `eps`; when called, for an input with another trailing shape.
+        For an empty `normalized_shape` or a negative `eps`; when called, for an input with another trailing shape.
 
     Examples
     --------
@@ -190,12 +190,12 @@ class RMSNorm(Module):
         self.register_parameter("weight", weight)
 
     def reset_parameters(self) -> None:
-        """Set γ to ones."""
+        """Set `weight` to ones."""
         if self.weight is not None:
             init.ones_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(..., *normalized_shape)`` to the same shape."""
+        """Map ``(..., *normalized_shape)`` to the same shape."""
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
@@ -203,11 +203,11 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Affine):
-    """Group normalization: the channels of each sample in groups, each group by itself.
+    """Group normalization: normalizes each group of channels of each sample separately.
 
-    y = (x − μ) / √(σ² + ε) · γ + β, with mean μ and biased variance σ² over the channels of a group and all axes behind
-    them (Wu, He 2018, https://arxiv.org/abs/1803.08494, equations 1 to 7). γ and β are per channel, so that one
-    group is not quite `LayerNorm`, whose are per element. It does the same in training and in evaluation.
+    y = (x − μ) / √(σ² + ε) · γ + β, with the mean μ and the biased variance σ² over the channels of a group and all
+    later axes (Wu, He 2018, https://arxiv.org/abs/1803.08494, equations 1 to 7). γ (`weight`) and β (`bias`) are per
+    channel, so one group is not quite `LayerNorm`, where they are per element. Training and evaluation are the same.
 
     Parameters
     ----------
@@ -218,26 +218,26 @@ class GroupNorm(Affine):
     eps : float
         ε, added to the variance.
     affine : bool
-        Whether there are γ and β.
+        Whether the layer has a `weight` and a `bias`.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
     bias : bool
-        Whether there is a β; of no effect without `affine`.
+        Whether there is a `bias`; has no effect without `affine`.
     weight : bool
-        Whether there is a γ; of no effect without `affine`. Without it a shift alone remains, as with
+        Whether there is a `weight`; has no effect without `affine`. Without it only the bias is added, as with
         ``scale=False`` in Keras.
 
     Attributes
     ----------
     weight, bias : Parameter or None
-        ``(C,)``: γ, ones, and β, zeros.
+        ``(C,)``: γ, initialized to ones, and β, initialized to zeros.
 
     Raises
     ------
     ValueError
-        For sizes below 1, groups that do not divide the channels, a negative `eps`; when called, for an input that is
-        not ``(N, C, ...)``.
+        For sizes below 1, groups that do not divide the channels, or a negative `eps`; when called, for an input that
+        is not ``(N, C, ...)``.
 
     Examples
     --------
@@ -266,10 +266,10 @@ class GroupNorm(Affine):
         self.add_affine(num_channels, affine and weight, affine and bias, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(N, num_channels, ...)`` to the same shape."""
+        """Map ``(N, num_channels, ...)`` to the same shape."""
         check_tensor("GroupNorm", x)
         if x.ndim < 2 or x.shape[1] != self.num_channels:
-            raise ValueError(f"[GroupNorm] expected an input (N, {self.num_channels}, ...), got {x.shape}")
+            raise ValueError(f"[GroupNorm] expected an input of shape (N, {self.num_channels}, ...), got {x.shape}")
         return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -280,7 +280,7 @@ class GroupNorm(Affine):
 
 
 def check_tensor(op: str, x: object) -> None:
-    """Refuse what has no shape to check."""
+    """Reject a value that has no shape to check."""
     if not hasattr(x, "ndim"):
         raise TypeError(f"[{op}] expected a tensor, got {type(x).__name__}")
 

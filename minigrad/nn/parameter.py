@@ -1,23 +1,23 @@
-"""Parameter: the kind of tensor that a module registers and an optimizer trains."""
+"""Parameter: a tensor that a module registers and an optimizer trains."""
 
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tensor import Tensor
 
 
 class Parameter(Tensor):
-    """A tensor that a module lists among its parameters once it is assigned to one of its attributes.
+    """A tensor that becomes a parameter of a module when it is assigned to an attribute of the module.
 
     Parameters
     ----------
     data : Tensor
-        Any shape. Its memory is shared (copied only if it is not contiguous), its history on the tape left behind.
+        Any shape. The parameter shares its memory, unless it is not contiguous, and is detached from the tape.
     requires_grad : bool
-        Whether gradients are computed for it; False freezes it. Then the dtype may be any, else it is a float.
+        Whether to compute gradients, which requires a float dtype; False freezes the parameter.
 
     Raises
     ------
     TypeError
-        If `data` is not a tensor, or not one of floats although `requires_grad` is true.
+        If `data` is not a tensor, or does not hold floats although `requires_grad` is true.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class Parameter(Tensor):
         if not isinstance(data, Tensor):
             raise TypeError(f"[Parameter] expected a Tensor, got {kind_of(data)}")
         if requires_grad and data.dtype.kind != "f":
-            raise TypeError(f"[Parameter] expected floats, got {data.dtype}; pass requires_grad=False for others")
+            raise TypeError(f"[Parameter] expected floats, got {data.dtype}; pass requires_grad=False for other dtypes")
         super().__init__(data.detach().contiguous(), requires_grad)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Pooling layers, and those that only change shapes."""
+"""Pooling layers, and layers that change only the shape or nothing."""
 
 from typing import Any
 
@@ -18,16 +18,16 @@ class MaxPool2d(Module):
     kernel_size : int or pair of int
         Rows and columns of a window.
     stride : int or pair of int, optional
-        The distance from window to window; by default `kernel_size`.
+        The distance between windows; by default `kernel_size`.
     padding, dilation : int or pair of int
-        How far windows reach over the borders; the distance from element to element of one.
+        How far windows extend past the borders; the distance between the elements of one window.
     ceil_mode : bool
-        Whether a last window that is not complete counts.
+        Whether to include an incomplete last window.
 
     Raises
     ------
     ValueError
-        For numbers out of range; when called, see `functional.max_pool2d`.
+        For arguments out of range; when called, as for `functional.max_pool2d`.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class MaxPool2d(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(N, C, H, W)`` to ``(N, C, P, Q)``, or both without the N."""
+        """Map ``(N, C, H, W)`` to ``(N, C, P, Q)``, or both without the N."""
         return F.max_pool2d(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
     def extra_repr(self) -> str:
@@ -67,20 +67,20 @@ class AvgPool2d(Module):
     kernel_size : int or pair of int
         Rows and columns of a window.
     stride : int or pair of int, optional
-        The distance from window to window; by default `kernel_size`.
+        The distance between windows; by default `kernel_size`.
     padding : int or pair of int
-        How far windows reach over the borders.
+        How far windows extend past the borders.
     ceil_mode : bool
-        Whether a last window that is not complete counts.
+        Whether to include an incomplete last window.
     count_include_pad : bool
-        Whether a mean counts the zeros of the padding.
+        Whether to count the zeros of the padding in the mean.
     divisor_override : int, optional
-        What sums are divided by instead of the number of elements.
+        The divisor of the sums, instead of the number of elements.
 
     Raises
     ------
     ValueError
-        For numbers out of range; when called, see `functional.avg_pool2d`.
+        For arguments out of range; when called, as for `functional.avg_pool2d`.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class AvgPool2d(Module):
         self.divisor_override = divisor_override
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(N, C, H, W)`` to ``(N, C, P, Q)``, or both without the N."""
+        """Map ``(N, C, H, W)`` to ``(N, C, P, Q)``, or both without the N."""
         options = self.ceil_mode, self.count_include_pad, self.divisor_override
         return F.avg_pool2d(x, self.kernel_size, self.stride, self.padding, *options)
 
@@ -115,7 +115,7 @@ class AvgPool2d(Module):
 
 
 class AdaptiveAvgPool2d(Module):
-    """The means of as many windows as wanted, which cover each channel evenly.
+    """The means of a given number of windows that cover each channel evenly.
 
     Parameters
     ----------
@@ -139,16 +139,14 @@ class AdaptiveAvgPool2d(Module):
         super().__init__()
         sizes = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
         if len(sizes) != 2:
-            raise ValueError(
-                f"[AdaptiveAvgPool2d] expected an integer or two of them for output_size, got {output_size}"
-            )
+            raise ValueError(f"[AdaptiveAvgPool2d] expected one or two integers for output_size, got {output_size}")
         rows, columns = (
             None if size is None else integer("AdaptiveAvgPool2d", "output_size", size, 1) for size in sizes
         )
         self.output_size = rows, columns
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(N, C, H, W)`` to ``(N, C, *output_size)``, or both without the N."""
+        """Map ``(N, C, H, W)`` to ``(N, C, *output_size)``, or both without the N."""
         return F.adaptive_avg_pool2d(x, self.output_size)
 
     def extra_repr(self) -> str:
@@ -156,12 +154,12 @@ class AdaptiveAvgPool2d(Module):
 
 
 class Flatten(Module):
-    """Several successive axes made one.
+    """Flattens several consecutive axes into one.
 
     Parameters
     ----------
     start_dim, end_dim : int
-        The first and the last of them, counted from the end if negative; by default all but the batch's.
+        The first and the last of them, counted from the end if negative; by default, all but the batch axis.
 
     Raises
     ------
@@ -184,8 +182,8 @@ class Flatten(Module):
         self.end_dim = integer("Flatten", "end_dim", end_dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(N, ...)`` to ``(N, n)``, as a view where `x` is contiguous."""
-        axes = max(x.ndim, 1)  # a single number counts as a row of one
+        """Map ``(N, ...)`` to ``(N, n)``, as a view if `x` is contiguous."""
+        axes = max(x.ndim, 1)  # a scalar counts as a vector of one element
         for axis in (self.start_dim, self.end_dim):
             if not -axes <= axis < axes:
                 raise IndexError(f"[Flatten] expected an axis from {-axes} to {axes - 1} for {axes} axes, got {axis}")
@@ -202,7 +200,7 @@ class Flatten(Module):
 
 
 class Identity(Module):
-    """y = x, whatever it is made with: a place for a layer that is not there.
+    """y = x, whatever the arguments: a placeholder for a layer.
 
     Examples
     --------
@@ -216,5 +214,5 @@ class Identity(Module):
         super().__init__()
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` itself."""
+        """Return `x` itself."""
         return x

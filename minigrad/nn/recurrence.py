@@ -1,4 +1,4 @@
-"""What recurrent cells (`cell`) and layers (`recurrent`) share: their options and parameters."""
+"""The options and parameters shared by recurrent cells (`cell`) and layers (`recurrent`)."""
 
 import math
 from typing import Literal
@@ -14,18 +14,18 @@ from minigrad.nn.module import Module
 from minigrad.nn.norm import Affine, LayerNorm
 from minigrad.nn.parameter import Parameter
 
-# What makes the input's share: eps, x, weight, bias, gamma, beta. What every step takes: weight, bias, and gamma and
-# beta of both norms.
+# `Source` holds the arguments of the input's projection: eps, x, weight, bias, gamma, beta. `Loop` holds those of every
+# step: weight, bias, and gamma and beta of both norms.
 Source = tuple[float, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 Loop = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 
 GATES = {"rnn": 1, "lstm": 4, "gru": 3}
-# The slopes of Keras's hard_sigmoid and of PyTorch's hardsigmoid; 0 stands for the logistic function.
+# The slopes of Keras's hard_sigmoid and of PyTorch's hardsigmoid; 0 means the logistic function.
 SLOPES = {"sigmoid": 0.0, "hard_sigmoid": 0.2, "hardsigmoid": 1 / 6}
 
 
 class GateNorm(Affine):
-    """Layer normalization of groups of gates, each group by itself.
+    """Layer normalization of groups of gates, each group separately.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ class GateNorm(Affine):
     Attributes
     ----------
     weight : Parameter
-        The gain of every column, ones.
+        ``(sum(sizes),)``, initialized to ones.
     bias : Parameter
-        The shift of every column, zeros.
+        ``(sum(sizes),)``, initialized to zeros.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class GateNorm(Affine):
         self.add_affine(sum(sizes), True, True, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(..., sum(sizes))`` to the same shape."""
+        """Map ``(..., sum(sizes))`` to the same shape."""
         return normalized(x, self.sizes, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -70,7 +70,7 @@ class GateNorm(Affine):
 
 
 class Recurrent(Module):
-    """Options and parameters of recurrent cells and layers; the suffix of a name says which layer it belongs to."""
+    """Base class with the options and parameters; the suffix of a parameter's name identifies its layer."""
 
     kind: Literal["rnn", "lstm", "gru"]
     norms: tuple[str | None, ...] = (None, "layer")
@@ -90,12 +90,12 @@ class Recurrent(Module):
 
     @property
     def eps(self) -> float:
-        """What the norms were made with; each one has an ``eps`` of its own, which may be changed."""
+        """The value the norms were created with; each norm has its own ``eps``, which may be changed."""
         return self._eps
 
     @property
     def name(self) -> str:
-        """The name of the class, with which its errors begin."""
+        """The name of the class, with which its error messages begin."""
         return type(self).__name__
 
     # ── options of the subclasses ──
@@ -131,7 +131,7 @@ class Recurrent(Module):
         self.convention = convention or ("torch" if self.norm is None else "paper")
 
     def _groups(self) -> tuple[str | None, tuple[int, ...]]:
-        """What layer normalization is taken of, in the words of `Cell`, and the columns that it takes together."""
+        """Return where layer normalization applies, in the terms of `Cell`, and the sizes of its groups of columns."""
         n = self.hidden_size
         if self.norm != "layer":
             return None, ()
@@ -142,7 +142,7 @@ class Recurrent(Module):
         return ("sum", (n,) * 4) if self.norm_each_gate else ("state", (4 * n,))
 
     def _norm_sizes(self) -> dict[str, tuple[int, ...]]:
-        """The layer norms of one layer in one direction, by the beginning of their names, and what each one takes."""
+        """Return the group sizes of each layer norm of one layer in one direction, by the prefix of its name."""
         place, sizes = self._groups()
         if place is None:
             return {}
@@ -152,10 +152,10 @@ class Recurrent(Module):
     # ── parameters ──
 
     def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DType | str | None) -> None:
-        """Weights, biases and norms of one layer in one direction, under PyTorch's names."""
+        """Add the weights, biases and norms of one layer in one direction, under PyTorch's names."""
         n = self.hidden_size
         columns = GATES[self.kind] * n
-        # The norms bring shifts of their own: one bias of the sum is left, none where a shift follows every product.
+        # The norms have biases of their own: the sum needs at most one, and none if each product has a norm's bias.
         one_bias = self.bias == "input" or (self.norm is not None and (self.kind == "lstm" or self.norm == "batch"))
         no_bias = not self.bias or (self.norm is not None and self.kind == "gru")
         for name, shape, wanted in (
@@ -172,11 +172,11 @@ class Recurrent(Module):
             self.register_module(name + suffix, norm)
 
     def _norms_inside(self) -> list[Module]:
-        """The layer norms, whose work is part of this module's own: a forward pass does not call them."""
+        """Return the layer norms, which this module computes itself: a forward pass does not call them."""
         return [getattr(self, name + suffix) for suffix in self._all_suffixes() for name in self._norm_sizes()]
 
     def reset_parameters(self) -> None:
-        """Draw weights and biases anew from U(−1/√hidden_size, 1/√hidden_size); let the norms begin anew, too."""
+        """Draw new weights and biases from U(−1/√hidden_size, 1/√hidden_size), and reset the norms."""
         bound, n = 1 / math.sqrt(self.hidden_size), self.hidden_size
         for parameter in self.parameters(recurse=False):
             init.uniform_(parameter, -bound, bound)
@@ -185,7 +185,7 @@ class Recurrent(Module):
                 child.reset_parameters()
         if self.kind != "lstm" or self.forget_bias is None:
             return
-        # Where every gate is normalized by itself, a bias of the sum moves nothing: the shift of the norm does.
+        # With every gate normalized separately, a constant bias of the sum has no effect, so the norm's bias is set.
         for suffix in self._all_suffixes():
             if self.norm_each_gate:
                 first, second = getattr(self, "ln" + suffix).bias, None
@@ -196,22 +196,22 @@ class Recurrent(Module):
                 init.zeros_(second.detach()[n : 2 * n])
 
     def _all_suffixes(self) -> list[str]:
-        """The ends of the names of all layers' parameters."""
+        """Return the suffixes of the parameters' names, one for each layer and direction."""
         return [""]
 
     def _check_state(self, state: object, shape: tuple[int, ...], x: Tensor) -> None:
         if not isinstance(state, Tensor):
-            raise TypeError(f"[{self.name}] expected a state that is a Tensor, got {kind_of(state)}")
+            raise TypeError(f"[{self.name}] expected the state to be a Tensor, got {kind_of(state)}")
         if state.shape != shape:
             raise ValueError(f"[{self.name}] expected a state of shape {shape}, got {state.shape}")
         if state.dtype != x.dtype:
-            raise TypeError(f"[{self.name}] expected a state of the dtype {x.dtype} of x, got {state.dtype}")
+            raise TypeError(f"[{self.name}] expected a state of {x.dtype}, the dtype of x, got {state.dtype}")
 
     def _check_input(self, x: object) -> None:
         if not isinstance(x, Tensor):
             raise TypeError(f"[{self.name}] expected a Tensor, got {kind_of(x)}")
         if x.dtype != self.weight_dtype:
-            raise TypeError(f"[{self.name}] expected an input of {self.weight_dtype} as the weights, got {x.dtype}")
+            raise TypeError(f"[{self.name}] expected an input of {self.weight_dtype} like the weights, got {x.dtype}")
 
     @property
     def weight_dtype(self) -> DType:
@@ -223,7 +223,7 @@ class Recurrent(Module):
         raise AttributeError(f"[{self.name}] expected parameters, but all of them were deleted")
 
     def _pair(self, state: object) -> tuple[Tensor | None, Tensor | None]:
-        """The two states of an LSTM."""
+        """Return the two states of an LSTM."""
         if state is None:
             return None, None
         if not isinstance(state, tuple | list) or len(state) != 2:
@@ -232,20 +232,20 @@ class Recurrent(Module):
         return state[0], state[1]
 
     def _norm_of(self, name: str, sizes: tuple[int, ...]) -> GateNorm | LayerNorm:
-        """A norm as it is now, which may have been put in the place of the first one."""
+        """Return the current norm, which may have replaced the original one, after checking it."""
         norm = getattr(self, name)
         if not isinstance(norm, GateNorm | LayerNorm):
-            raise TypeError(f"[{self.name}] expected {name} to be layer normalization, got {type(norm).__name__}")
-        if type(norm).forward not in (GateNorm.forward, LayerNorm.forward):  # which the engine would not call
+            raise TypeError(f"[{self.name}] expected {name} to be a layer normalization, got {type(norm).__name__}")
+        if type(norm).forward not in (GateNorm.forward, LayerNorm.forward):  # the engine would not call it
             kind = type(norm).__name__
-            raise TypeError(f"[{self.name}] expected {name} to have the forward of its kind, got that of {kind}")
+            raise TypeError(f"[{self.name}] expected {name} not to override forward, got a {kind} that does")
         found = norm.sizes if isinstance(norm, GateNorm) else norm.normalized_shape
         if found != sizes:
             raise ValueError(f"[{self.name}] expected {name} to normalize groups of {sizes} columns, got {norm}")
         return norm
 
     def _loop(self, suffix: str) -> tuple[Cell, Loop]:
-        """What the engine computes every step, and with which parameters; all of them as they are now."""
+        """Return the cell that the engine runs at every step, and its current parameters."""
         place, sizes = self._groups()
         gamma = beta = gamma_c = beta_c = None
         eps = eps_c = 0.0
@@ -268,7 +268,7 @@ class Recurrent(Module):
         return cell, (getattr(self, "weight_hh" + suffix), bias, gamma, beta, gamma_c, beta_c)
 
     def _source(self, suffix: str, x: Tensor) -> Source:
-        """Of what `projected` makes the input's share, with all biases that can be added at once."""
+        """Return the arguments of `projected`, which computes the input's part of each step, with summed biases."""
         bias, other = getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix)
         if self.kind != "gru" and other is not None:
             bias = other if bias is None else bias + other
@@ -280,7 +280,7 @@ class Recurrent(Module):
         return norm.eps, x, weight, bias, norm.weight, norm.bias
 
     def _options(self) -> str:
-        """What differs from the defaults, for the representation."""
+        """Return the options that differ from the defaults, for `repr`."""
         named = {
             "nonlinearity": "tanh", "bias": True, "num_layers": 1, "batch_first": False, "dropout": 0.0,
             "bidirectional": False, "norm": None, "gate_activation": "sigmoid", "norm_each_gate": False,

@@ -1,4 +1,4 @@
-"""Recurrent layers: the whole sequence of a layer is one operation (engine/ops/recurrent)."""
+"""Recurrent layers: one operation runs a layer over the whole sequence (engine/ops/recurrent)."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -20,7 +20,7 @@ Lengths = Tensor | Sequence[int]
 
 
 class _Sequences(Recurrent):
-    """Layers above layers, in one direction or both."""
+    """Base class of stacked layers in one or both directions."""
 
     def _finish(
         self, num_layers: int, batch_first: bool, dropout: float, bidirectional: bool,
@@ -40,17 +40,17 @@ class _Sequences(Recurrent):
         return [suffix for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
 
     def _suffixes(self, layer: int) -> list[str]:
-        """The ends of the parameters' names: one direction, or both."""
+        """Return the suffixes of the parameters' names in one layer, one for each direction."""
         return [f"_l{layer}", f"_l{layer}_reverse"] if self.bidirectional else [f"_l{layer}"]
 
     def _run(self, x: Tensor, states: list[Tensor | None], lengths: Lengths | None) -> tuple[Tensor, list[Tensor]]:
-        """The outputs of the last layer, and the last h of every layer and direction, for an LSTM the last c too."""
+        """Return the outputs of the last layer and the last h (for an LSTM, also c) of every layer and direction."""
         self._check_input(x)
         given, size = x.shape, self.input_size
         batched = len(given) == 3
         if len(given) not in (2, 3) or given[-1] != size:
             axes = "N, T" if self.batch_first else "T, N"
-            raise ValueError(f"[{self.name}] expected an input ({axes}, {size}) or (T, {size}), got {given}")
+            raise ValueError(f"[{self.name}] expected an input of shape ({axes}, {size}) or (T, {size}), got {given}")
         if not batched:
             x = x.expand_dims(1)
         elif self.batch_first:
@@ -64,9 +64,9 @@ class _Sequences(Recurrent):
                 raise ValueError(f"[{self.name}] expected a batch with lengths, got an input of shape {given}")
             checked = CheckedLengths(lengths, steps, batch, self.name, x.device)
             alive = (arange(steps, device=x.device).expand_dims(1) < checked.values).expand_dims(2)
-            x = where(alive, x, 0.0)  # whatever stands in the padding, the gradients of the weights do not see it
+            x = where(alive, x, 0.0)  # so that the padding does not affect the gradients of the weights
         one, count = (batch, self.hidden_size), self.num_layers * (2 if self.bidirectional else 1)
-        starts = []  # those of h, for an LSTM those of c too
+        starts = []  # those of h and, for an LSTM, of c
         for state in states:
             if state is None:
                 starts.append([zeros(one, dtype=x.dtype, device=x.device)] * count)
@@ -96,7 +96,7 @@ class _Sequences(Recurrent):
     def _layer(
         self, x: Tensor, first: tuple[Tensor, ...], suffix: str, lengths: CheckedLengths | None
     ) -> tuple[Tensor, ...]:
-        """One layer in one direction: the outputs ``(T, N, H)`` and the last states."""
+        """Run one layer in one direction; return the outputs ``(T, N, H)`` and the last states."""
         h, c = first if self.kind == "lstm" else (first[0], None)
         cell, loop = self._loop(suffix)
         source = self._source(suffix, x)
@@ -104,7 +104,7 @@ class _Sequences(Recurrent):
 
 
 def _reversed(x: Tensor, lengths: CheckedLengths | None) -> Tensor:
-    """x ``(T, N, ...)`` backwards in time, each sample up to its length."""
+    """Reverse x ``(T, N, ...)`` in time, each sample up to its length."""
     if lengths is None:
         return flip(x, 0)
     time = arange(x.shape[0], device=x.device).expand_dims(1)
@@ -119,48 +119,46 @@ class RNN(_Sequences):
 
         h_t = f(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh)
 
-    With ``norm="layer"``, one gain and one shift for all steps (Ba, Kiros, Hinton 2016,
-    https://arxiv.org/abs/1607.06450, equation 4)::
+    With ``norm="layer"`` (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equation 4)::
 
         h_t = f(LN(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh))
         LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    with the mean and the biased variance over the units. With ``norm="batch"`` (Cooijmans et al. 2016,
-    https://arxiv.org/abs/1603.09025), composed step by step::
+    with the mean and the biased variance over the units; γ is the norm's ``weight`` and β its ``bias``, and all steps
+    share them. With ``norm="batch"`` (Cooijmans et al. 2016, https://arxiv.org/abs/1603.09025), composed step by step::
 
         h_t = f(BN_ih(W_ih x_t) + BN_hh(W_hh h_{t-1}) + b_ih)
         BN(a) = (a − mean_t(a)) / √(var_t(a) + ε) γ
 
-    with the mean and the biased variance of every unit over the batch, in evaluation the running ones of step t; the
-    last ones trained serve all later steps. γ is one for all steps.
+    with the mean and the biased variance of every unit over the batch, in evaluation the running ones of step t; steps
+    beyond the last trained one use its statistics. All steps share γ.
 
-    ``bias="input"`` leaves b_hh out, ``bias=False`` both. A plain version of one step is ``rnn_step`` in
-    ``minigrad.engine.ops.recurrent`` (to be read in ``cext/ops/recurrent.pyx``), with ``norm="batch"``
-    ``RNN._layer``.
+    ``bias="input"`` omits b_hh, ``bias=False`` omits both biases. A plain version of one step is ``rnn_step`` in
+    ``minigrad.engine.ops.recurrent`` (source: ``cext/ops/recurrent.pyx``), with ``norm="batch"`` ``RNN._layer``.
 
     Parameters
     ----------
     input_size, hidden_size : int
         Sizes of the last axis of x and of h.
     num_layers : int
-        Layers above layers; each one takes the outputs of the one below.
+        The number of stacked layers; each one takes the outputs of the one below.
     nonlinearity : {"tanh", "relu"}
         f.
     bias : bool or "input"
-        Whether there are b_ih and b_hh, or b_ih alone; with ``norm="batch"`` there is at most b_ih.
+        Whether to add b_ih and b_hh, or b_ih alone; with ``norm="batch"`` there is at most b_ih.
     batch_first : bool
         Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
     dropout : float
-        The probability with which an output becomes zero between two layers, in training. A single layer drops none.
+        The probability that an output passed to the next layer becomes zero in training; unused with a single layer.
     bidirectional : bool
-        Whether a second set of weights runs from the end to the beginning; outputs of both stand side by side.
+        Whether a second set of weights runs from the end to the beginning; the outputs of both are concatenated.
     norm : {None, "layer", "batch"}
-        What is normalized, as above.
+        What to normalize, as above.
     max_length : int, optional
-        With ``norm="batch"``, needed there: the number of steps with statistics of their own.
+        Required with ``norm="batch"``, and only there: the number of steps with statistics of their own.
     eps : float
-        Added to the variances of the norms. With 0 and ``norm="batch"`` a state of zeros, as the first one is by
-        default, becomes NaN in training.
+        Added to the variances of the norms. If it is 0 with ``norm="batch"``, a state of zeros, which is the default
+        initial state, gives NaN in training.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -169,27 +167,27 @@ class RNN(_Sequences):
     ----------
     weight_ih_l0 : Parameter
         ``(hidden_size, input_size)``, above the first layer ``(hidden_size, D hidden_size)`` for D directions; like
-        all weights and biases from U(−1/√hidden_size, 1/√hidden_size). The names end in ``_l1`` for the second layer,
+        all weights and biases, from U(−1/√hidden_size, 1/√hidden_size). The names end in ``_l1`` for the second layer,
         in ``_l0_reverse`` for the second direction.
     weight_hh_l0 : Parameter
         ``(hidden_size, hidden_size)``
     bias_ih_l0, bias_hh_l0 : Parameter or None
         ``(hidden_size,)``
     ln_l0 : GateNorm
-        With ``norm="layer"``: γ and β, its ``weight`` and ``bias`` of ``(hidden_size,)``, and its ``eps``. It is read
-        and not called: hooks on it see nothing.
+        With ``norm="layer"``: γ and β, its ``weight`` and ``bias`` of ``(hidden_size,)``, and its ``eps``. The layer
+        reads it without calling it, so hooks on it are not called.
     bn_ih_l0, bn_hh_l0 : RecurrentBatchNorm1d
-        With ``norm="batch"``: γ, the ``weight`` of ``(hidden_size,)``, 0.1 at first, and ``running_mean`` and
+        With ``norm="batch"``: γ, the ``weight`` of ``(hidden_size,)``, initialized to 0.1, and ``running_mean`` and
         ``running_var`` of ``(max_length, hidden_size)``.
 
     Raises
     ------
     ValueError
-        For options that do not exist or do not go together; when called, for shapes and lengths that do not fit, for a
-        sequence of no steps, and with ``norm="batch"`` in training for a single sample.
+        For unknown or incompatible options; when called, for shapes and lengths that do not match, for a sequence of no
+        steps, and, with ``norm="batch"`` in training, for a single sample.
     TypeError
-        For sizes and flags of another type; when called, for an input or a state that is no Tensor or has another dtype
-        than the weights, for lengths that are no integers, for a norm replaced by one of another kind.
+        For sizes and flags of another type; when called, for an input or a state that is not a Tensor or has another
+        dtype than the weights, for lengths that are not integers, for a norm replaced by one of another kind.
 
     Examples
     --------
@@ -213,7 +211,7 @@ class RNN(_Sequences):
         super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_nonlinearity(nonlinearity)
         if (max_length is not None) != (norm == "batch"):
-            raise ValueError(f"[RNN] expected max_length with norm='batch' and only there, "
+            raise ValueError(f"[RNN] expected max_length only with norm='batch', which requires it, "
                              f"got {max_length} and norm={norm!r}")  # fmt: skip
         self.max_length = None if max_length is None else integer("RNN", "max_length", max_length, 1)
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
@@ -233,18 +231,18 @@ class RNN(_Sequences):
         Parameters
         ----------
         x : Tensor
-            ``(T, N, input_size)``, with `batch_first` ``(N, T, input_size)``; without a batch ``(T, input_size)``.
+            ``(T, N, input_size)``, with `batch_first` ``(N, T, input_size)``; without a batch, ``(T, input_size)``.
         hx : Tensor, optional
-            h_0: ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``; zeros if absent.
+            h_0: ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``; zeros by default.
         lengths : sequence of int or Tensor, shape (N,), optional
-            The number of steps of each sample, from 0 to T, in any order, on any device; those that are on a GPU
-            are brought back to be checked. What stands in `x` behind a sample's end has no influence on anything.
-            None with ``norm="batch"``, which has no statistics for them.
+            The number of steps of each sample, from 0 to T, in any order, on any device; lengths on a GPU are copied
+            to the CPU to be checked. The elements of `x` after the end of a sample have no effect.
+            Not supported with ``norm="batch"``, which has no statistics for them.
 
         Returns
         -------
         output : Tensor
-            Every h_t of the last layer, in the layout of `x`; 0 behind a sample's end.
+            Every h_t of the last layer, in the layout of `x`; 0 after the end of a sample.
         h_n : Tensor
             The state of every layer and direction at each sample's end, in the layout of `hx`.
         """
@@ -280,50 +278,51 @@ class LSTM(_Sequences):
         c_t = σ(f) c_{t-1} + σ(i) tanh(g)
         h_t = σ(o) tanh(c_t)
 
-    With ``norm="layer"``, one gain and one shift of each norm for all steps (Ba, Kiros, Hinton 2016,
-    https://arxiv.org/abs/1607.06450, equations 20 to 22; c itself is carried on as it is)::
+    With ``norm="layer"`` (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, equations 20 to 22; c itself is
+    carried on without normalization)::
 
         i, f, g, o = LN_ih(W_ih x_t) + LN_hh(W_hh h_{t-1}) + b_ih
         c_t = σ(f) c_{t-1} + σ(i) tanh(g)
         h_t = σ(o) tanh(LN_c(c_t))
         LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    with the mean and the biased variance over all columns, in LN_ih and LN_hh those of the four gates together. The
-    options change lines of it, both of them as in TensorFlow's LayerNormBasicLSTMCell::
+    with the mean and the biased variance over all columns, which for LN_ih and LN_hh are those of all four gates; γ is
+    a norm's ``weight`` and β its ``bias``, and all steps share them. The options change these lines, both of them
+    together as in TensorFlow's LayerNormBasicLSTMCell::
 
         norm_each_gate:  a = W_ih x_t + b_ih + W_hh h_{t-1};  i, f, g, o = LN(a_i), LN(a_f), LN(a_g), LN(a_o)
         carry_norm:      c_t = LN_c(σ(f) c_{t-1} + σ(i) tanh(g));  h_t = σ(o) tanh(c_t)
 
     The gates are blocks of `hidden_size` rows of the weights, in the order i, f, g, o. A plain version of one step is
-    ``lstm_step`` in ``minigrad.engine.ops.recurrent`` (to be read in ``cext/ops/recurrent.pyx``).
+    ``lstm_step`` in ``minigrad.engine.ops.recurrent`` (source: ``cext/ops/recurrent.pyx``).
 
     Parameters
     ----------
     input_size, hidden_size : int
         Sizes of the last axis of x, and of h and c.
     num_layers : int
-        Layers above layers; each one takes the outputs of the one below.
+        The number of stacked layers; each one takes the outputs of the one below.
     bias : bool or "input"
-        Whether there are b_ih and b_hh, or b_ih alone (as in Keras). With a norm there is at most b_ih.
+        Whether to add b_ih and b_hh, or b_ih alone (as in Keras). With a norm there is at most b_ih.
     batch_first : bool
         Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
     dropout : float
-        The probability with which an output becomes zero between two layers, in training. A single layer drops none.
+        The probability that an output passed to the next layer becomes zero in training; unused with a single layer.
     bidirectional : bool
-        Whether a second set of weights runs from the end to the beginning; outputs of both stand side by side.
+        Whether a second set of weights runs from the end to the beginning; the outputs of both are concatenated.
     norm : {None, "layer"}
-        What is normalized, as above.
+        What to normalize, as above.
     norm_each_gate, carry_norm : bool
         The variants of ``norm="layer"``, as above; they may be combined.
     forget_bias : float, optional
-        What the biases of f begin with, taken together, instead of random numbers; with `norm_each_gate` the β of
-        LN(a_f), since no bias before that has an effect.
+        The initial bias of f, instead of random numbers: the sum of its parts in b_ih and b_hh or, with
+        `norm_each_gate`, the β of LN(a_f), since an earlier constant bias has no effect.
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
         σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
         clip(a/6 + 0.5, 0, 1).
     eps : float
-        Added to the variances of the norms. With 0 and a norm of W_hh h a state of zeros, as the first one is by
-        default, becomes NaN.
+        Added to the variances of the norms. If it is 0 and W_hh h is normalized, a state of zeros, which is the default
+        initial state, gives NaN.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -340,19 +339,19 @@ class LSTM(_Sequences):
         ``(4 hidden_size,)``
     ln_ih_l0, ln_hh_l0 : GateNorm
         With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(4 hidden_size,)`` each, and ``eps``. With
-        `norm_each_gate` one ``ln_l0`` of the same size instead, γ and β of the four norms side by side.
+        `norm_each_gate`, a single ``ln_l0`` of the same size holds γ and β of the four norms side by side.
     ln_c_l0 : LayerNorm
-        With ``norm="layer"``: ``weight`` and ``bias`` of ``(hidden_size,)``. The norms are read and not called: hooks
-        on them see nothing.
+        With ``norm="layer"``: ``weight`` and ``bias`` of ``(hidden_size,)``. The layer reads the norms without calling
+        them, so hooks on them are not called.
 
     Raises
     ------
     ValueError
-        For options that do not exist or do not go together; when called, for shapes and lengths that do not fit and
-        for a sequence of no steps.
+        For unknown or incompatible options; when called, for shapes and lengths that do not match and for a sequence of
+        no steps.
     TypeError
-        For sizes and flags of another type; when called, for an input or a state that is no Tensor or has another dtype
-        than the weights, for lengths that are no integers, for a norm replaced by one of another kind.
+        For sizes and flags of another type; when called, for an input or a state that is not a Tensor or has another
+        dtype than the weights, for lengths that are not integers, for a norm replaced by one of another kind.
 
     Examples
     --------
@@ -386,18 +385,18 @@ class LSTM(_Sequences):
         Parameters
         ----------
         x : Tensor
-            ``(T, N, input_size)``, with `batch_first` ``(N, T, input_size)``; without a batch ``(T, input_size)``.
+            ``(T, N, input_size)``, with `batch_first` ``(N, T, input_size)``; without a batch, ``(T, input_size)``.
         hx : (Tensor or None, Tensor or None), optional
             h_0 and c_0, each ``(num_layers D, N, hidden_size)``, without a batch ``(num_layers D, hidden_size)``;
-            zeros if absent, one of them or both.
+            zeros in place of None.
         lengths : sequence of int or Tensor, shape (N,), optional
-            The number of steps of each sample, from 0 to T, in any order, on any device; those that are on a GPU
-            are brought back to be checked. What stands in `x` behind a sample's end has no influence on anything.
+            The number of steps of each sample, from 0 to T, in any order, on any device; lengths on a GPU are copied
+            to the CPU to be checked. The elements of `x` after the end of a sample have no effect.
 
         Returns
         -------
         output : Tensor
-            Every h_t of the last layer, in the layout of `x`; 0 behind a sample's end.
+            Every h_t of the last layer, in the layout of `x`; 0 after the end of a sample.
         (h_n, c_n) : (Tensor, Tensor)
             The states of every layer and direction at each sample's end, in the layout of h_0.
         """
@@ -408,55 +407,56 @@ class LSTM(_Sequences):
 class GRU(_Sequences):
     """A network of gated recurrent units over sequences.
 
-    Without a norm, for every step t (Cho et al. 2014, with PyTorch's place of the reset gate)::
+    Without a norm, for every step t (Cho et al. 2014, with the reset gate where PyTorch applies it)::
 
         r = σ(W_ir x_t + b_ir + W_hr h_{t-1} + b_hr)
         z = σ(W_iz x_t + b_iz + W_hz h_{t-1} + b_hz)
         n = tanh(W_in x_t + b_in + r (W_hn h_{t-1} + b_hn))
         h_t = (1 − z) n + z h_{t-1}
 
-    With ``norm="layer"``, one gain and one shift of each norm for all steps; there are no biases besides (Ba, Kiros,
-    Hinton 2016, https://arxiv.org/abs/1607.06450, equations 25 to 27)::
+    With ``norm="layer"``, which adds no other biases (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450,
+    equations 25 to 27)::
 
         r, z = σ(LN_ih(W_ir x_t, W_iz x_t) + LN_hh(W_hr h_{t-1}, W_hz h_{t-1}))
         n = tanh(LN_in(W_in x_t) + r LN_hn(W_hn h_{t-1}))
         h_t = (1 − z) h_{t-1} + z n
         LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    with the mean and the biased variance over all columns, those of r and z together. As β begins as 0, a sequence that
-    begins with zeros leaves h = 0, and each such step multiplies gradients by W_h / √ε: pad behind, and pass
-    ``lengths``, or let ε be larger. ``convention`` chooses the last line of the step by itself::
+    with the mean and the biased variance over all columns, which for LN_ih and LN_hh are those of r and z together; γ
+    is a norm's ``weight`` and β its ``bias``, and all steps share them. As β is initialized to 0, h stays 0 while the
+    inputs at the start of a sequence are zeros, and each such step multiplies gradients by W_h / √ε: pad sequences at
+    the end and pass ``lengths``, or increase ε. ``convention`` selects the last line independently of the norm::
 
         "torch":  h_t = (1 − z) n + z h_{t-1}
         "paper":  h_t = (1 − z) h_{t-1} + z n
 
     The gates are blocks of `hidden_size` rows of the weights, in the order r, z, n. A plain version of one step is
-    ``gru_step`` in ``minigrad.engine.ops.recurrent`` (to be read in ``cext/ops/recurrent.pyx``).
+    ``gru_step`` in ``minigrad.engine.ops.recurrent`` (source: ``cext/ops/recurrent.pyx``).
 
     Parameters
     ----------
     input_size, hidden_size : int
         Sizes of the last axis of x and of h.
     num_layers : int
-        Layers above layers; each one takes the outputs of the one below.
+        The number of stacked layers; each one takes the outputs of the one below.
     bias : bool or "input"
-        Whether there are b_ih and b_hh, or b_ih alone; with a norm there is none.
+        Whether to add b_ih and b_hh, or b_ih alone; with a norm there is none.
     batch_first : bool
         Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
     dropout : float
-        The probability with which an output becomes zero between two layers, in training. A single layer drops none.
+        The probability that an output passed to the next layer becomes zero in training; unused with a single layer.
     bidirectional : bool
-        Whether a second set of weights runs from the end to the beginning; outputs of both stand side by side.
+        Whether a second set of weights runs from the end to the beginning; the outputs of both are concatenated.
     norm : {None, "layer"}
-        What is normalized, as above.
+        What to normalize, as above.
     convention : {None, "torch", "paper"}
-        What z weighs, as above; None takes "torch" without a norm and "paper" with one.
+        Which term z weights, as above; None means "torch" without a norm and "paper" with one.
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
         σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
         clip(a/6 + 0.5, 0, 1).
     eps : float
-        Added to the variances of the norms. With 0 and a norm of W_hh h a state of zeros, as the first one is by
-        default, becomes NaN.
+        Added to the variances of the norms. If it is 0 and W_hh h is normalized, a state of zeros, which is the default
+        initial state, gives NaN.
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
@@ -472,14 +472,14 @@ class GRU(_Sequences):
     bias_ih_l0, bias_hh_l0 : Parameter or None
         ``(3 hidden_size,)``
     ln_ih_l0, ln_hh_l0 : GateNorm
-        With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(3 hidden_size,)`` each, those of the candidate
-        behind the gates', and ``eps``. They are read and not called: hooks on them see nothing.
+        With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(3 hidden_size,)`` each, first those of the gates,
+        then those of the candidate, and ``eps``. The layer reads them without calling them, so hooks on them are not
+        called.
 
     Raises
     ------
     ValueError
-        For options that do not exist; when called, for shapes and lengths that do not fit and for a sequence of no
-        steps.
+        For unknown options; when called, for shapes and lengths that do not match and for a sequence of no steps.
     TypeError
         As in `LSTM`.
 

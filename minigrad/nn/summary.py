@@ -15,25 +15,25 @@ Shape = Sequence[int | None]
 
 
 class Row(NamedTuple):
-    """One layer: its path and class, the shape of its (first) output, its own parameters."""
+    """One layer: its path and class, the shape of its (first) output, and the number of its own parameters."""
 
     layer: str
-    output_shape: tuple[int | None, ...] | None  # None: the layer was not called
+    output_shape: tuple[int | None, ...] | None  # None if the layer was not called
     parameters: int
-    inside: str | None = None  # the layer that does this one's work within its own, without a call
+    inside: str | None = None  # the layer that computes this one within its own operations
 
 
 class Summary(NamedTuple):
-    """What `summary` finds; printing it gives a table.
+    """The result of `summary`; printing it gives a table.
 
     Attributes
     ----------
     rows : list of Row
     trainable, not_trainable : int
-        Numbers of elements. Not trainable are frozen parameters and persistent float buffers (running statistics).
+        Numbers of elements. Frozen parameters and persistent float buffers (running statistics) are not trainable.
     buffers : int
-        How many of those that are not trainable are in buffers. Keras counts these as parameters, as here; PyTorch does
-        not: its count is ``total - buffers``.
+        How many of the elements that are not trainable are in buffers. Keras also counts these as parameters; PyTorch
+        does not: its count is ``total - buffers``.
     """
 
     rows: list[Row]
@@ -43,7 +43,7 @@ class Summary(NamedTuple):
 
     @property
     def total(self) -> int:
-        """int: trainable and not trainable together."""
+        """int: the sum of `trainable` and `not_trainable`."""
         return self.trainable + self.not_trainable
 
     def __str__(self) -> str:
@@ -77,33 +77,33 @@ class Summary(NamedTuple):
 def summary(
     model: Module, input_shape: Shape | Tensor | Sequence[Shape | Tensor], dtype: DType | str = "float32"
 ) -> Summary:
-    """The layers of a model with the shapes that flow between them.
+    """Summarize the layers of a model, with their output shapes and parameter counts.
 
-    The model is run in evaluation mode on zeros, unrecorded, and left as it was.
+    The model is run in evaluation mode on zeros, unrecorded, and left unchanged.
 
     Parameters
     ----------
     model : Module
     input_shape : sequence of int or None, or Tensor
-        The shape of the input, batch axis included; None for a length that is left open. A model of several inputs
-        takes a list of shapes. Where zeros would not do, as for the lengths of sequences, a tensor stands in place of a
-        shape, and a copy of it is the input; the other shapes then give the batch as a number too.
+        The shape of the input, including the batch axis; None leaves a length open. For a model with several inputs,
+        pass a list of shapes. If zeros are not a valid input, for example for the lengths of sequences, pass a tensor
+        in place of a shape: a copy of it is the input. The other shapes must then give the batch size as a number.
     dtype : DType
-        Of the inputs that are zeros; int64 for a model that begins with an embedding.
+        The dtype of the inputs that are zeros; int64 for a model that begins with an embedding.
 
     Returns
     -------
     Summary
         One row for each module that has parameters of its own or no submodules. The norms of recurrent layers and cells
-        have no output to show: what holds them computes them within its own operations, and the row names it. Shared
-        parameters are counted once in the totals.
+        have no output shape: the layer that contains them computes them within its own operations, and their row names
+        that layer. Shared parameters are counted once in the totals.
 
     Raises
     ------
     TypeError
-        For what is no Module; for a shape that does not consist of integers and None.
+        If `model` is not a Module, or a shape does not consist of integers and None.
     ValueError
-        For a negative length; whatever the model raises for an input of that shape.
+        For a negative length. Errors that the model raises for such an input are passed on.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def summary(
     Trainable: 7,850
     Not trainable: 0
 
-    A model of two inputs, each with its batch left open:
+    A model with two inputs, each with an open batch size:
 
     >>> class Beside(nn.Module):
     ...     def __init__(self):
@@ -146,7 +146,7 @@ def summary(
     )
     nested: Any = input_shape if several else [input_shape]
     shapes = [shape if isinstance(shape, Tensor) else _lengths(shape) for shape in nested]
-    # Lengths left open differ between two runs, and so do the output lengths that follow from them.
+    # Open lengths differ between two runs, and so do the output lengths that depend on them.
     found, other = (_trace(model, shapes, open_length, dtype) for open_length in (2, 3))
     rows: list[Row] = []
     inside: dict[int, str] = {}
@@ -176,7 +176,7 @@ def _lengths(shape: Any) -> tuple[int | None, ...]:
 def _trace(
     model: Module, shapes: Sequence[Shape | Tensor], open_length: int, dtype: DType | str
 ) -> dict[int, tuple[int, ...]]:
-    """The shape of each module's first output in its first call, by the module's id."""
+    """Return the shape of each module's first output in its first call, by the module's id."""
     found: dict[int, tuple[int, ...]] = {}
 
     def note(module: Module, args: tuple[Any, ...], output: Any) -> None:
@@ -205,7 +205,7 @@ def _trace(
 
 
 def _statistics(module: Module, recurse: bool) -> int:
-    """Elements of persistent float buffers."""
+    """Count the elements of persistent float buffers."""
     modules = module.modules() if recurse else [module]
     names = [(owner, name) for owner in modules for name, persistent in owner._buffers.items() if persistent]
     buffers = {id(getattr(owner, name)): getattr(owner, name) for owner, name in names}

@@ -1,4 +1,4 @@
-"""Functions over parameters: over the gradients or the values of many at once, and between forms of a layer."""
+"""Utilities for parameters: clipping gradients, converting to and from vectors, folding batch normalization."""
 
 import copy
 import math
@@ -25,32 +25,33 @@ __all__ = [
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> float:
-    """Scale all gradients by one factor so that their joint norm is at most `max_norm`.
+    """Scale all gradients by one factor so that their total norm is at most `max_norm`.
 
-    g ← g · min(1, max_norm / (‖g‖ + 1e-6)), with ‖g‖ over all gradients as if they were one vector (Pascanu et al.
-    2012, https://arxiv.org/abs/1211.5063; the 1e-6 is PyTorch's).
+    g ← g · min(1, max_norm / (‖g‖ + 1e-6)), with the norm ‖g‖ of all gradients concatenated into one vector (Pascanu et
+    al. 2012, https://arxiv.org/abs/1211.5063; the 1e-6 is PyTorch's).
 
     Parameters
     ----------
     parameters : Tensor or iterable of Tensor
-        Those without a gradient are passed over.
+        Parameters without a gradient are skipped.
     max_norm : float
     norm_type : float
         p of the p-norm; ``inf`` for the largest magnitude.
     error_if_nonfinite : bool
-        Whether a norm that is NaN or infinite is an error; otherwise it spreads to all gradients.
+        Whether a norm that is NaN or infinite is an error; otherwise it propagates to all gradients.
 
     Returns
     -------
     float
-        The norm before; a number of Python's, for which gradients on a GPU are waited for.
+        The norm before clipping. As this is a Python number, the call waits for gradients on a GPU.
 
     Raises
     ------
     TypeError
-        If `parameters` holds anything but tensors.
+        If `parameters` contains anything but tensors.
     ValueError
-        If the norm is not finite and that is an error; for a negative `max_norm` or a `norm_type` not above 0.
+        If the norm is not finite and `error_if_nonfinite` is true; for a negative `max_norm` or a `norm_type` that is
+        not above 0.
 
     Examples
     --------
@@ -70,9 +71,9 @@ def clip_grad_norm_(
     by_dtype = _gradients("clip_grad_norm_", parameters)
     norm = _combine([_norm(grads, norm_type) for grads in by_dtype], norm_type)
     if error_if_nonfinite and not math.isfinite(norm):
-        raise ValueError(f"[clip_grad_norm_] the norm of the gradients is {norm}")
+        raise ValueError(f"[clip_grad_norm_] expected gradients with a finite norm, got {norm}")
     factor = max_norm / (norm + 1e-6)
-    if not factor >= 1:  # so that NaN spreads
+    if not factor >= 1:  # so that NaN propagates
         with no_grad():
             for grads in by_dtype:
                 scale_(grads, factor)
@@ -85,7 +86,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     Raises
     ------
     TypeError
-        If `parameters` holds anything but tensors.
+        If `parameters` contains anything but tensors.
     ValueError
         For a negative `clip_value`.
 
@@ -107,7 +108,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All elements of all parameters in one vector, with gradients.
+    """Concatenate all elements of all parameters into one vector; the result is differentiable.
 
     Raises
     ------
@@ -156,30 +157,31 @@ def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
 
 
 def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
-    """A layer that computes ``bn(layer(x))`` as evaluation has it: with fixed statistics both are one affine map.
+    """Make a layer that computes ``bn(layer(x))`` in evaluation, where the two are a single affine map.
 
-    W' = s W and b' = s (b − μ) + β for each output channel, with s = γ / √(σ² + ε) and the running statistics μ, σ².
-    They are computed in float64. `LayerNorm` and the like cannot be folded: their statistics come from the input.
+    W' = s W and b' = s (b − μ) + β for each output channel, with s = γ / √(σ² + ε), the running statistics μ and σ²,
+    and γ and β the weight and bias of `bn`. They are computed in float64. Layers such as `LayerNorm` cannot be folded,
+    as their statistics come from the input.
 
     Parameters
     ----------
     layer : Module
-        With a ``weight`` whose first axis are the outputs and a ``bias`` or None, such as a `Linear` on inputs
-        ``(N, n)``. What of it is weight-normalized is not in the new one.
+        A layer with a ``weight`` whose first axis is that of the outputs and a ``bias``, which may be None, such as a
+        `Linear` on inputs ``(N, n)``. In the new layer, weight-normalized parameters become ordinary ones.
     bn : BatchNorm1d or BatchNorm2d
-        With running statistics, which serve whether it is in training or not; BatchNorm2d for a weight of four axes,
-        BatchNorm1d for one of two or three. It may lack a gain, a shift or both.
+        A norm with running statistics, which are used even if it is in training mode; a BatchNorm2d for a weight of
+        four axes, a BatchNorm1d for one of two or three. It may lack a weight, a bias or both.
 
     Returns
     -------
     Module
-        A new layer of the same kind with memory of its own, without gradients.
+        A new layer of the same kind with its own memory and without gradients.
 
     Raises
     ------
     TypeError
-        If `bn` is another kind of layer than follows such a `layer`, if that has no weight and bias, if the two have
-        different dtypes, or if one of them has hooks.
+        If `bn` is not the kind of norm that fits `layer`, if `layer` has no weight and bias, if the two have different
+        dtypes, or if one of them has hooks.
     ValueError
         If `bn` has no running statistics, another number of channels, or is on another device.
 
@@ -206,11 +208,11 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
     if not isinstance(weight, Tensor) or not fits or not has_bias:
         raise TypeError(f"[{op}] expected a layer with weight and bias, got {kind}")
     if layer._hooks is not None or bn._hooks is not None:
-        raise TypeError(f"[{op}] expected a layer and a norm without hooks, which could stand between the two")
+        raise TypeError(f"[{op}] expected a layer and a norm without hooks, as the new layer could not call them")
     follower = BatchNorm2d if weight.ndim == 4 else BatchNorm1d
     if not isinstance(bn, follower):
         raise TypeError(
-            f"[{op}] expected a {follower.__name__} behind {kind} with a weight of shape {weight.shape}, "
+            f"[{op}] expected a {follower.__name__} after {kind} with a weight of shape {weight.shape}, "
             f"got {type(bn).__name__}"
         )
     if weight.dtype != bn.running_var.dtype:
@@ -220,7 +222,7 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
             f"[{op}] expected one device, got {kind} on {weight.device} and a norm on {bn.running_var.device}"
         )
     if weight.shape[0] != bn.num_features:
-        raise ValueError(f"[{op}] expected {weight.shape[0]} channels, as {kind} has outputs, got {bn.num_features}")
+        raise ValueError(f"[{op}] expected {weight.shape[0]} channels, the outputs of {kind}, got {bn.num_features}")
     folded = copy.deepcopy(layer)
     for name in ("weight", "bias"):
         if is_weight_normed(folded, name):
@@ -240,7 +242,7 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
 
 
 def _gradients(op: str, parameters: Tensor | Iterable[Tensor]) -> list[list[Tensor]]:
-    """The gradients there are, contiguous, one list for each dtype and device."""
+    """Return the existing gradients, made contiguous, in one list for each dtype and device."""
     if not isinstance(parameters, Iterable):
         raise TypeError(f"[{op}] expected a tensor or an iterable of tensors, got {kind_of(parameters)}")
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
@@ -258,14 +260,14 @@ def _gradients(op: str, parameters: Tensor | Iterable[Tensor]) -> list[list[Tens
 
 
 def _norm(grads: list[Tensor], p: float) -> float:
-    """The p-norm of several tensors of one dtype as if they were one vector."""
+    """The p-norm of several tensors of one dtype, concatenated into one vector."""
     with no_grad():
         if p == math.inf:
             return _combine([absolute(grad).max().item() for grad in grads if grad.size], p)
         norm = grad_norm(grads) if p == 2 else 0.0
         if 1e-140 < norm < math.inf:
             return norm
-        largest = _norm(grads, math.inf)  # powers may lie beyond what a float holds, all of them or some
+        largest = _norm(grads, math.inf)  # some or all powers may overflow or underflow
         if not 0 < largest < math.inf:
             return largest
         total = math.fsum((absolute(grad / largest) ** p).sum().item() for grad in grads)
@@ -273,7 +275,7 @@ def _norm(grads: list[Tensor], p: float) -> float:
 
 
 def _power(x: float, p: float) -> float:
-    """x^p, infinite where Python's raises."""
+    """x^p, but infinite where Python raises OverflowError."""
     try:
         return float(x**p)
     except OverflowError:

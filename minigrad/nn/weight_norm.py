@@ -1,4 +1,4 @@
-"""Weight normalization: a parameter as a function of its lengths and its directions."""
+"""Weight normalization: a parameter computed from its lengths and directions."""
 
 from typing import Any, TypeVar
 
@@ -12,20 +12,20 @@ from minigrad.nn.parameter import Parameter
 
 M = TypeVar("M", bound=Module)
 
-_CLASSES: dict[type[Module], type[Module]] = {}  # of plain ones to those with computed weights
+_CLASSES: dict[type[Module], type[Module]] = {}  # from a class to its subclass with computed weights
 
 
 class WeightNorm:
-    """w = g v / ‖v‖ out of the parameters ``name_g`` and ``name_v`` of a module."""
+    """Computes w = g v / ‖v‖ from the parameters ``name_g`` and ``name_v`` of a module."""
 
     def __init__(self, name: str, dim: int | None) -> None:
         self.name, self.dim = name, dim
 
     def scaled(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """m, u = v / m and ‖u‖² of each slice, with axes kept; of all of v, scalars, if `dim` is None.
+        """Return m, u = v / m and ‖u‖² of each slice, keeping the axes, or scalars of all of v if `dim` is None.
 
-        m is the largest magnitude, or 1 if that is 0, so that no square overflows or vanishes. It is a constant to the
-        derivative: u / ‖u‖ does not depend on it.
+        m is the largest magnitude, or 1 if that is 0, so that no square overflows or underflows. The derivative treats
+        it as a constant, since u / ‖u‖ does not depend on it.
         """
         axes = None if self.dim is None else tuple(axis for axis in range(v.ndim) if axis != self.dim)
         keep = axes is not None
@@ -46,29 +46,31 @@ class WeightNorm:
 
 
 class _Computing(Module):
-    """What stands before the class of a module with computed weights: all other modules keep plain attributes."""
+    """A base inserted before the class of a module with computed weights; other modules keep plain attributes."""
 
     def __getattr__(self, name: str) -> Tensor:
         compute = self.__dict__.get("_computed", {}).get(name)
         if compute is not None:
             return compute(self)
-        own = getattr(super(), "__getattr__", None)  # the class may find attributes in its own way
+        own = getattr(super(), "__getattr__", None)  # the class may define its own attribute lookup
         if own is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
         return own(name)
 
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """Nobody wrote a subclass where one is made for computed weights: what its bases do then is not called for."""
+        """Skip the bases' hook for a class made for computed weights, as it is no subclass that a user wrote."""
         if cls.__bases__[0] is not _Computing:
             super().__init_subclass__(**arguments)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if is_weight_normed(self, name):
-            raise AttributeError(f"[{type(self).__name__}] expected {name}_g or {name}_v to be set, got {name!r}")
+            raise AttributeError(
+                f"[{type(self).__name__}] expected an assignment to {name}_g or {name}_v, got one to {name!r}"
+            )
         super().__setattr__(name, value)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """For copies and pickles, which cannot find this class by its name."""
+        """Support copies and pickles, which cannot find this class by its name."""
         reduced: Any = super().__reduce_ex__(max(protocol, 2))
         return _rebuild, (_plain_class(self),), *reduced[2:]
 
@@ -83,9 +85,9 @@ def _computing_class(kind: type[Module]) -> type[Module]:
 
 
 def _reset_parameters(module: Module, plain: Any) -> None:
-    """Draw the parameters as the plain class does, v in the place of what is computed from it; g becomes its norm."""
+    """Reset the parameters as the plain class does, with v in place of the computed parameter; g becomes its norm."""
     members = module.__dict__
-    if "_computed" not in members:  # of a subclass that somebody wrote, in its making
+    if "_computed" not in members:  # called while a user's subclass is being constructed
         plain.reset_parameters(module)
         return
     computed, names = members.pop("_computed"), members["_parameters"]
@@ -113,21 +115,21 @@ def _rebuild(kind: type[Module]) -> Module:
 
 
 def is_weight_normed(module: Module, name: str = "weight") -> bool:
-    """Whether `weight_norm` made this parameter computed."""
+    """Whether `weight_norm` was applied to this parameter."""
     return name in module.__dict__.get("_computed", ())
 
 
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
-    """Let a parameter be w = g v / ‖v‖, with a length g and a direction v for each slice along an axis.
+    """Reparametrize a parameter as w = g v / ‖v‖, with a length g and a direction v for each slice along an axis.
 
-    Salimans, Kingma 2016, https://arxiv.org/abs/1602.07868, equation 2. The parameter `name` gives way to ``name_g``,
-    the norms, and ``name_v``, which is the parameter itself as it was; ``module.name`` is from now on computed
-    from these two each time it is asked for: what is written into it in place is lost. Where v is all zeros, w is, too:
-    the norm is taken for 1 there, and the gradients are finite (that of v is g times that of w, that of g 0). Elements
-    may be so small or so large that their squares would vanish or overflow, as long as the dtype holds the norms and,
-    for gradients, g / ‖v‖. ``reset_parameters`` draws v as the module draws the parameter, and g is the norm of that.
+    Salimans, Kingma 2016, https://arxiv.org/abs/1602.07868, equation 2. The parameter `name` is replaced by ``name_g``,
+    the norms, and ``name_v``, the original parameter; ``module.name`` is then computed from these two on each access,
+    so in-place writes to it are lost. If v is all zeros, its norm is taken as 1, so w is zero and the gradients are
+    finite (that of v is g times that of w, that of g is 0). Squares of the elements may underflow or overflow, as long
+    as the dtype can represent the norms and, for gradients, g / ‖v‖. ``reset_parameters`` initializes v as the module
+    initializes the parameter, and g to the norm of v.
 
-    Their names in `state_dict` are those of ``torch.nn.utils.weight_norm``, which ``torch.nn.utils.parametrizations``
+    The names in `state_dict` are those of ``torch.nn.utils.weight_norm``, which ``torch.nn.utils.parametrizations``
     loads as well (but saves as ``parametrizations.name.original0`` and ``original1``). The class of the module becomes
     a subclass of the same name.
 
@@ -135,23 +137,23 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     ----------
     module : Module
     name : str
-        Of one of its own parameters.
+        The name of one of its own parameters.
     dim : int or None
-        The axis along which the slices lie, counted from the end if negative; None for one norm of all elements, which
-        PyTorch writes as −1, too.
+        The axis of the slices, counted from the end if negative; None for a single norm of all elements, which PyTorch
+        also writes as −1.
 
     Returns
     -------
     Module
-        The same. An optimizer has to be given its parameters anew: g is one that it does not know.
+        The same module. Create a new optimizer, as an existing one does not know g.
 
     Raises
     ------
     ValueError
-        If there is no such parameter, it has no such axis, it is weight-normalized already, or it is the g or the v of
+        If there is no such parameter, it has no such axis, it is already weight-normalized, or it is the g or the v of
         another one.
     TypeError
-        For what is no module, or a `dim` that is no integer.
+        If `module` is not a module, or `dim` is not an integer.
 
     Examples
     --------
@@ -173,7 +175,9 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     if not isinstance(v, Parameter):
         raise ValueError(f"[weight_norm] expected a parameter of {type(module).__name__}, got the name {name!r}")
     if any(name in (f"{whole}_g", f"{whole}_v") for whole in module.__dict__.get("_computed", ())):
-        raise ValueError(f"[weight_norm] expected a parameter that is no half of a weight-normalized one, got {name!r}")
+        raise ValueError(
+            f"[weight_norm] expected a parameter that is not half of a weight-normalized one, got {name!r}"
+        )
     dim = None if dim is None else integer("weight_norm", "dim", dim)
     if dim is not None and not -v.ndim <= dim < v.ndim:
         raise ValueError(f"[weight_norm] expected an axis of {name} of shape {v.shape}, got dim={dim}")
@@ -189,19 +193,19 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 
 
 def remove_weight_norm(module: M, name: str = "weight") -> M:
-    """Let a parameter that `weight_norm` made be an ordinary one again, of the value it has now.
+    """Turn a weight-normalized parameter back into an ordinary one with its current value.
 
     Returns
     -------
     Module
-        The same. The parameter is the object that was ``name_v``; it requires grad if g or v did.
+        The same module. The parameter is the object that was ``name_v``; it requires gradients if g or v did.
 
     Raises
     ------
     ValueError
         If `name` is not weight-normalized.
     TypeError
-        For what is no module.
+        If `module` is not a module.
 
     Examples
     --------

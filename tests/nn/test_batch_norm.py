@@ -287,7 +287,7 @@ def test_recurrent_options_and_state(device):
             norm(x, time)
     for time in (np.int64(1), mg.tensor(1), True):
         assert norm(x, time).tolist() == norm(x, 1).tolist()
-    with pytest.raises(ValueError, match=r"\[RecurrentBatchNorm1d\] expected an input \(N, 3\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"\[RecurrentBatchNorm1d\] expected an input of shape \(N, 3\), got \(3,\)"):
         norm(x[0], 0)
 
 

@@ -354,7 +354,9 @@ def test_bad_binary_labels(name):
     for wrong in (math.nan, -0.1, 1.5, math.inf):
         with pytest.raises(ValueError, match=rf"\[{name}\] expected labels from 0 to 1"):
             loss(x, mg.tensor([0.0, wrong, 1.0]))
-    with pytest.raises(ValueError, match=rf"\[{name}\] expected two tensors of one shape, got \(3,\) and \(3, 1\)"):
+    with pytest.raises(
+        ValueError, match=rf"\[{name}\] expected two tensors of the same shape, got \(3,\) and \(3, 1\)"
+    ):
         loss(x, mg.zeros((3, 1)))
     with pytest.raises(TypeError, match=rf"\[{name}\] expected floats, got int64"):
         loss(x, mg.tensor([0, 1, 1]))
@@ -370,7 +372,9 @@ def test_bad_probabilities():
 @pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss"])
 def test_bad_numbers(name):
     loss = getattr(F, name)
-    with pytest.raises(ValueError, match=rf"\[{name}\] expected two tensors of one shape, got \(3, 1\) and \(3,\)"):
+    with pytest.raises(
+        ValueError, match=rf"\[{name}\] expected two tensors of the same shape, got \(3, 1\) and \(3,\)"
+    ):
         loss(mg.zeros((3, 1)), mg.zeros(3))
     with pytest.raises(TypeError, match=rf"\[{name}\] expected floats, got int64"):
         loss(mg.zeros(3), mg.tensor([0, 1, 2]))

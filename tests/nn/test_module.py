@@ -153,20 +153,20 @@ def test_wrong_kind_for_a_registered_name():
 def test_bad_names(name):
     module = nn.Module()
     for register in (module.register_buffer, module.register_parameter, module.register_module):
-        with pytest.raises(ValueError, match="without dots and not empty"):
+        with pytest.raises(ValueError, match="nonempty name without dots"):
             register(name, None)
 
 
 def test_register_refuses_taken_names_and_wrong_types():
     module = nn.Linear(2, 2)
     for register in (module.register_buffer, module.register_parameter, module.register_module):
-        with pytest.raises(ValueError, match="'forward' exists already"):
+        with pytest.raises(ValueError, match="'forward', which already exists"):
             register("forward", None)
         with pytest.raises(TypeError, match="expected a"):
             register("x", [1.0])
     with pytest.raises(TypeError, match="name of type str"):
         module.register_parameter(3, None)
-    with pytest.raises(TypeError, match="no Parameter"):
+    with pytest.raises(TypeError, match="not a Parameter"):
         module.register_buffer("x", nn.Parameter(mg.zeros(1)))
 
 
@@ -189,7 +189,7 @@ def test_registering_replaces_its_own_kind_only(first, second, absent):
         assert module.x is new
         return
     before = [list(registry) for registry in (module._parameters, module._buffers, module._modules)]
-    refuses(ValueError, "Module", "'x' exists already", lambda: getattr(module, second)("x", new))
+    refuses(ValueError, "Module", "'x', which already exists", lambda: getattr(module, second)("x", new))
     assert module.x is there
     assert before == [list(registry) for registry in (module._parameters, module._buffers, module._modules)]
     del module.x
@@ -200,15 +200,17 @@ def test_registering_replaces_its_own_kind_only(first, second, absent):
 def test_a_weight_is_not_lost_to_a_buffer(device):
     layer = nn.Linear(2, 2, device=device)
     weight = layer.weight
-    refuses(ValueError, "Linear", "'weight' exists already", lambda: layer.register_buffer("weight", mg.zeros(1)))
-    refuses(ValueError, "Linear", "'bias' exists already", lambda: layer.register_module("bias", nn.ReLU()))
+    refuses(
+        ValueError, "Linear", "'weight', which already exists", lambda: layer.register_buffer("weight", mg.zeros(1))
+    )
+    refuses(ValueError, "Linear", "'bias', which already exists", lambda: layer.register_module("bias", nn.ReLU()))
     assert layer.weight is weight
     assert names(layer.named_parameters()) == ["weight", "bias"]
     refuses(TypeError, "Linear", "'weight', got type", lambda: setattr(layer, "weight", nn.Linear))
     block = nn.Module()
     block.part = layer
     refuses(TypeError, "Module", "'part', got type", lambda: setattr(block, "part", nn.Linear))
-    refuses(ValueError, "Module", "'part' exists already", lambda: block.register_buffer("part", mg.zeros(1)))
+    refuses(ValueError, "Module", "'part', which already exists", lambda: block.register_buffer("part", mg.zeros(1)))
     assert block.part is layer
 
 

@@ -214,11 +214,11 @@ def test_bad_options(build):
 
 
 @pytest.mark.parametrize("build, shape, expected", [
-    (lambda: nn.GroupNorm(2, 4), (4,), r"\[GroupNorm\] expected an input \(N, 4, \.\.\.\), got \(4,\)"),
-    (lambda: nn.GroupNorm(2, 4), (3, 6, 2), r"\[GroupNorm\] expected an input \(N, 4, \.\.\.\), got \(3, 6, 2\)"),
-    (lambda: nn.InstanceNorm1d(4), (4,), r"\[InstanceNorm1d\] expected an input \(4, L\) or \(N, 4, L\), got \(4,\)"),
+    (lambda: nn.GroupNorm(2, 4), (4,), r"\[GroupNorm\] expected an input of shape \(N, 4, \.\.\.\), got \(4,\)"),
+    (lambda: nn.GroupNorm(2, 4), (3, 6, 2), r"\[GroupNorm\] expected an input of shape \(N, 4, \.\.\.\), got \(3, 6, 2\)"),
+    (lambda: nn.InstanceNorm1d(4), (4,), r"\[InstanceNorm1d\] expected an input of shape \(4, L\) or \(N, 4, L\), got \(4,\)"),
     (lambda: nn.InstanceNorm1d(4), (3, 2, 4), r"\[InstanceNorm1d\] expected an input .*, got \(3, 2, 4\)"),
-    (lambda: nn.InstanceNorm2d(4), (3, 4), r"\[InstanceNorm2d\] expected an input \(4, H, W\) or \(N, 4, H, W\), got \(3, 4\)"),
+    (lambda: nn.InstanceNorm2d(4), (3, 4), r"\[InstanceNorm2d\] expected an input of shape \(4, H, W\) or \(N, 4, H, W\), got \(3, 4\)"),
     (lambda: nn.InstanceNorm2d(4), (2, 4, 1, 1), r"\[instance_norm\] expected more than one value per channel"),
     (lambda: nn.InstanceNorm1d(4), (4, 1), r"\[instance_norm\] expected more than one value per channel"),
     (lambda: nn.RMSNorm(4), (3, 5), r"\[rms_norm\]"),

@@ -79,7 +79,7 @@ def test_bad_states_and_shapes_of_cells():
         with pytest.raises(TypeError, match=r"\[LSTMCell\] expected a pair \(h, c\) of states, got"):
             nn.LSTMCell(D, H)(mg.zeros((N, D)), state)
     for kind in ("RNN", "GRU"):
-        with pytest.raises(TypeError, match=rf"\[{kind}\] expected a state that is a Tensor, got tuple"):
+        with pytest.raises(TypeError, match=rf"\[{kind}\] expected the state to be a Tensor, got tuple"):
             getattr(nn, kind)(D, H)(mg.zeros((T, N, D)), (mg.zeros((1, N, H)),))
 
 
@@ -87,7 +87,7 @@ def test_bad_states_and_shapes_of_cells():
 def test_bad_dtypes(kind):
     module, shape = getattr(nn, kind)(D, H), (N, D) if kind.endswith("Cell") else (T, N, D)
     for dtype in ("int64", "float64"):
-        with pytest.raises(TypeError, match=rf"\[{kind}\] expected an input of float32 as the weights, got {dtype}"):
+        with pytest.raises(TypeError, match=rf"\[{kind}\] expected an input of float32 like the weights, got {dtype}"):
             module(mg.zeros(shape, dtype=dtype))
     with pytest.raises(TypeError, match=rf"\[{kind}\] expected a Tensor, got ndarray"):
         module(np.zeros(shape, dtype="float32"))
@@ -95,7 +95,7 @@ def test_bad_dtypes(kind):
     with pytest.raises(TypeError, match=rf"\[{kind}\] expected a Tensor, got torch.Tensor"):
         module(theirs)
     state = mg.zeros((N, H) if kind.endswith("Cell") else (1, N, H), dtype="float64")
-    with pytest.raises(TypeError, match=rf"\[{kind}\] expected a state of the dtype float32 of x, got float64"):
+    with pytest.raises(TypeError, match=rf"\[{kind}\] expected a state of float32, the dtype of x, got float64"):
         module(mg.zeros(shape), (state, state) if "LSTM" in kind else state)
 
 

@@ -212,7 +212,7 @@ def test_what_is_changed_in_a_norm_takes_effect(kind, options, step, device):
     with pytest.raises(AttributeError, match="eps"):
         layer.eps = 1.0
     setattr(layer, name, nn.RMSNorm(H, device=device))
-    with pytest.raises(TypeError, match=rf"\[{kind}\] expected {name} to be layer normalization, got RMSNorm"):
+    with pytest.raises(TypeError, match=rf"\[{kind}\] expected {name} to be a layer normalization, got RMSNorm"):
         layer(x)
 
     class Doubled(type(other)):
@@ -222,7 +222,7 @@ def test_what_is_changed_in_a_norm_takes_effect(kind, options, step, device):
     other.__class__ = Doubled
     setattr(layer, name, other)
     with pytest.raises(
-        TypeError, match=rf"\[{kind}\] expected {name} to have the forward of its kind, got that of Doubled"
+        TypeError, match=rf"\[{kind}\] expected {name} not to override forward, got a Doubled that does"
     ):
         layer(x)
 

@@ -244,7 +244,9 @@ def test_weight_is_computed_when_it_is_asked_for(device):
     np.testing.assert_allclose(layer.weight_g.grad.tolist(), [[1.4]], rtol=1e-14)
     assert isinstance(layer, nn.Linear)
     assert repr(layer) == "Linear(in_features=2, out_features=1, bias=False)"
-    with pytest.raises(AttributeError, match=r"\[Linear\] expected weight_g or weight_v to be set, got 'weight'"):
+    with pytest.raises(
+        AttributeError, match=r"\[Linear\] expected an assignment to weight_g or weight_v, got one to 'weight'"
+    ):
         layer.weight = nn.Parameter(mg.ones((1, 2), device=device))
     with pytest.raises(AttributeError, match="'Linear' object has no attribute 'wait'"):
         layer.wait  # noqa: B018
@@ -317,7 +319,7 @@ def test_errors():
             utils.weight_norm(nn.Linear(3, 2), dim=dim)
     for half in ("weight_g", "weight_v"):
         with pytest.raises(
-            ValueError, match=rf"\[weight_norm\] expected a parameter that is no half of .* got '{half}'"
+            ValueError, match=rf"\[weight_norm\] expected a parameter that is not half of .* got '{half}'"
         ):
             utils.weight_norm(layer, half)
     assert [name for name, _ in layer.named_parameters()] == ["weight_g", "weight_v"]
@@ -408,7 +410,7 @@ def test_batch_norm_folds_into_the_layer_before(build, shape, bias, affine, devi
 
 
 def test_layer_norm_does_not_fold(device, rng):
-    """An affine map f has f(a) + f(b) = f(a + b) + f(0). Batch norm behind a linear layer has it, layer norm does not."""
+    """An affine map f has f(a) + f(b) = f(a + b) + f(0). Batch norm after a linear layer has it, layer norm does not."""
     options = {"device": device, "dtype": "float64"}
     linear, a, b = nn.Linear(4, 3, **options), random(rng, device, 2, 4), random(rng, device, 2, 4)
     bn, ln = trained(nn.BatchNorm1d(3, **options), rng).eval(), nn.LayerNorm(3, **options)
@@ -463,7 +465,7 @@ def test_folding_after_tracking_was_switched_off(device, rng):
 def test_fold_errors():
     for bn, layer in ((nn.BatchNorm2d(3), nn.Linear(4, 3)), (nn.BatchNorm1d(3), Convolution(4, 3, (2, 2)))):
         name, other = type(bn).__name__, "BatchNorm1d" if isinstance(bn, nn.BatchNorm2d) else "BatchNorm2d"
-        with pytest.raises(TypeError, match=rf"\[fold_batch_norm\] expected a {other} behind .* got {name}"):
+        with pytest.raises(TypeError, match=rf"\[fold_batch_norm\] expected a {other} after .* got {name}"):
             utils.fold_batch_norm(layer, bn)
     for kind in (
         nn.LayerNorm,
@@ -477,7 +479,7 @@ def test_fold_errors():
         utils.fold_batch_norm(nn.Linear(4, 3), nn.BatchNorm1d(3, dtype="float64"))
     with pytest.raises(ValueError, match=r"\[fold_batch_norm\] expected running statistics, got BatchNorm1d\("):
         utils.fold_batch_norm(nn.Linear(4, 3), nn.BatchNorm1d(3, track_running_stats=False))
-    with pytest.raises(ValueError, match=r"\[fold_batch_norm\] expected 3 channels, as Linear has outputs, got 4"):
+    with pytest.raises(ValueError, match=r"\[fold_batch_norm\] expected 3 channels, the outputs of Linear, got 4"):
         utils.fold_batch_norm(nn.Linear(4, 3), nn.BatchNorm1d(4))
     for layer in (nn.ReLU(), nn.LayerNorm(3), nn.LayerNorm((3, 4)), nn.RNNCell(4, 3)):
         with pytest.raises(TypeError, match=r"\[fold_batch_norm\] expected a layer with weight and bias"):
