@@ -11,12 +11,12 @@ from minigrad.optim.optimizer import Batch, Group, Optimizer
 class Adagrad(Optimizer):
     """Adagrad (Duchi, Hazan, Singer 2011, https://jmlr.org/papers/v12/duchi11a.html).
 
-    g ← g + λ p;  s ← s + g²;  p ← p − η / (1 + (t − 1) κ) · g / (√s + ε) in step t.
+    g ← g + λ p;  s ← s + g²;  p ← p − η / (1 + (t − 1) κ) · g / (√s + ε) at step t.
 
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
-        The tensors to train, or groups of them with options of their own.
+        The tensors to train, or groups of tensors with their own options.
     lr : float
         η.
     lr_decay : float
@@ -31,9 +31,9 @@ class Adagrad(Optimizer):
     Raises
     ------
     TypeError
-        If `params` holds anything but tensors or dicts.
+        If `params` contains anything but tensors or dicts.
     ValueError
-        For no parameters, one given twice, negative options.
+        For no parameters, duplicate parameters, or negative options.
 
     Examples
     --------

@@ -10,15 +10,15 @@ from minigrad.optim.optimizer import Batch, Group, Optimizer
 
 
 class Adam(Optimizer):
-    """Adam (Kingma and Ba 2014, https://arxiv.org/abs/1412.6980, algorithm 1), with decay added to the gradient.
+    """Adam (Kingma and Ba 2014, https://arxiv.org/abs/1412.6980, algorithm 1), with L2 decay added to the gradient.
 
     g ← g + λ p;  m ← β₁ m + (1 − β₁) g;  v ← β₂ v + (1 − β₂) g²;
-    p ← p − η m̂ / (√v̂ + ε), with m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ) in step t.
+    p ← p − η m̂ / (√v̂ + ε), with m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ) at step t.
 
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
-        The tensors to train, or groups of them with options of their own.
+        The tensors to train, or groups of tensors with their own options.
     lr : float
         η.
     betas : (float, float)
@@ -28,15 +28,15 @@ class Adam(Optimizer):
     weight_decay : float
         λ.
     amsgrad : bool
-        Whether the largest v so far stands in place of v in the step (Reddi et al. 2018,
+        Whether to use the largest v so far in place of v (Reddi et al. 2018,
         https://openreview.net/forum?id=ryQu7f-RZ).
 
     Raises
     ------
     TypeError
-        If `params` holds anything but tensors or dicts.
+        If `params` contains anything but tensors or dicts.
     ValueError
-        For no parameters, one given twice, negative options, betas outside [0, 1).
+        For no parameters, duplicate parameters, negative options, or betas outside [0, 1).
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Adam(Optimizer):
         if len(betas) != 2:
             raise ValueError(f"[{self.name}] expected two betas, got {betas}")
         group["betas"] = betas = tuple(number(self.name, "betas", beta, 0) for beta in betas)
-        decoupled = group.get("decoupled_weight_decay", self.decoupled)  # PyTorch's name, in the groups of its state
+        decoupled = group.get("decoupled_weight_decay", self.decoupled)  # from the state of a PyTorch optimizer
         if decoupled != self.decoupled:
             raise ValueError(f"[{self.name}] expected decoupled_weight_decay={self.decoupled}, got {decoupled}")
         if not max(betas) < 1:
@@ -87,7 +87,7 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2017, https://arxiv.org/abs/1711.05101).
 
-    p ← p − η λ p before the step of `Adam`, whose gradient stays as it is. Parameters and errors are `Adam`'s.
+    p ← p − η λ p before the step of `Adam`, with no decay in the gradient. Parameters and errors are as for `Adam`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Optimizer: parameter groups, state by parameter, and the lists that one kernel call updates together."""
+"""Optimizer: parameter groups, the state of each parameter, and the batches that one kernel call updates."""
 
 from collections.abc import Callable, Iterable, Mapping
 from operator import is_
@@ -10,11 +10,11 @@ from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.tensor import Tensor
 
 Group = dict[str, Any]
-ABSENT: Any = object()  # None may be an entry of a state
+ABSENT: Any = object()  # not None, which a state may contain
 
 
 class Batch:
-    """Parameters of one group that a single kernel call updates: same dtype, device, number of steps so far and names.
+    """Parameters of a group that one kernel call updates: they share dtype, device, step count and state names.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class Batch:
     states : list of dict
         The optimizer's state of each parameter.
     positions : list of int
-        Where the parameters stand in their group.
+        The indices of the parameters in their group.
     """
 
     __slots__ = ("_entries", "_seen", "parameters", "positions", "states")
@@ -31,17 +31,17 @@ class Batch:
         self.parameters: list[Tensor] = []
         self.states: list[dict[str, Any]] = []
         self.positions: list[int] = []
-        self._seen: dict[str, list[Any]] = {}  # by name, what the states held when they were last read or written
-        self._entries = 0  # how many entries they had altogether
+        self._seen: dict[str, list[Any]] = {}  # by name, the values in the states when last read or written
+        self._entries = 0  # the total number of entries in the states
 
     def look(self) -> None:
-        """Note what the states hold."""
+        """Remember what the states contain."""
         names = dict.fromkeys(name for state in self.states for name in state)
         self._seen = {name: [state.get(name, ABSENT) for state in self.states] for name in names}
         self._entries = sum(map(len, self.states))
 
     def holds(self, state: dict[Tensor, dict[str, Any]]) -> bool:
-        """Whether the optimizer's state of the parameters is what was noted: the same objects by the same names."""
+        """Whether the state of the parameters still contains the remembered objects under the same names."""
         states = self.states
         if not all(map(is_, map(state.get, self.parameters), states)) or sum(map(len, states)) != self._entries:
             return False
@@ -51,23 +51,23 @@ class Batch:
         return True
 
     def has(self, name: str) -> bool:
-        """Whether the parameters have a state buffer of this name already."""
+        """Whether the parameters already have a state buffer of this name."""
         return self.states[0].get(name) is not None
 
     def buffers(self, name: str, fill: float = 0.0) -> list[Tensor]:
-        """A state buffer for each parameter, of its shape; made and filled where it is absent."""
+        """Return a state buffer of each parameter's shape, created and filled if it is absent."""
         if name not in self._seen or not self.has(name):
             found = [state.get(name) for state in self.states]
             for i, parameter in enumerate(self.parameters):
                 if found[i] is None:
                     found[i] = full_like(parameter, fill, requires_grad=False)
-            for state, buffer in zip(self.states, found, strict=True):  # all or none, should memory not suffice
+            for state, buffer in zip(self.states, found, strict=True):  # all or none, in case memory runs out
                 state[name] = buffer
             self.look()
         return self._seen[name]
 
     def count(self) -> int:
-        """Count a step; returns its number, from 1."""
+        """Count a step and return its number, starting at 1."""
         step: int = self.states[0].get("step", 0) + 1
         for state in self.states:
             state["step"] = step
@@ -79,7 +79,7 @@ class Batch:
 
 
 class Plan(NamedTuple):
-    """The batches of a group, and what they were made for: tensors, dtype and device of each gradient (or False)."""
+    """The batches of a group, and what they depend on: its tensors, and (dtype, device) of each gradient or False."""
 
     parameters: list[Tensor]
     key: list[Any]
@@ -87,33 +87,32 @@ class Plan(NamedTuple):
 
 
 class Optimizer:
-    """The base of all optimizers: ``update`` is what each of them adds.
+    """The base class of optimizers; each of them defines ``update``.
 
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
-        The tensors to train; or groups, each a dict with its tensors under "params" and options of its own.
+        The tensors to train, or groups: dicts with their tensors under "params" and their own options.
     defaults : dict
         The options of groups that do not set them.
 
     Attributes
     ----------
     param_groups : list of dict
-        The options in force, which may be changed between steps, and the tensors under "params".
+        The current options, which may be changed between steps, and the tensors under "params".
     state : dict
-        From tensor to a dict of what the optimizer remembers about it: all of `needed`, or nothing before its first
-        step. It may be edited between steps; floating-point tensors put there are brought to the tensor's dtype and
-        device.
+        Maps each tensor to a dict of its state, which has all names in `needed`, or is empty before the first step. It
+        may be edited between steps; floating-point tensors added to it are converted to the tensor's dtype and device.
     needed, optional : tuple of str
-        Of the class: the names in such a dict. But for "step", the number of steps so far, they are those of tensors
-        like the one they belong to; an optional one may be absent or None, and begins when it is first used.
+        The names in such a dict, defined by the class. "step" is the number of steps so far; all others are tensors of
+        the shape of the tensor they belong to. An optional entry may be absent or None, and is created when first used.
 
     Raises
     ------
     TypeError
-        For what is no iterable of tensors or dicts (a set has no order), and for options that are no numbers.
+        If `params` is not an iterable of tensors or dicts (a set has no order), and for options that are not numbers.
     ValueError
-        For no tensors at all, a tensor given twice, a tensor that is not a leaf, and options out of range.
+        For no tensors, duplicate tensors, a tensor that is not a leaf, and options out of range.
     """
 
     needed: tuple[str, ...] = ()
@@ -140,12 +139,12 @@ class Optimizer:
         return type(self).__name__
 
     def add_param_group(self, param_group: Group) -> None:
-        """Train further tensors, with options of their own.
+        """Add tensors to train, with their own options.
 
         Parameters
         ----------
         param_group : dict
-            The tensors under "params"; options that are absent come from the defaults.
+            The tensors under "params", and options; those that are absent are set to the defaults.
 
         Raises
         ------
@@ -169,29 +168,31 @@ class Optimizer:
             if not parameter.is_contiguous():
                 raise ValueError(f"[{self.name}] expected contiguous tensors, got a view of shape {parameter.shape}")
             if id(parameter) in known:
-                raise ValueError(f"[{self.name}] a parameter of shape {parameter.shape} was given twice")
+                raise ValueError(
+                    f"[{self.name}] expected distinct parameters, got one of shape {parameter.shape} twice"
+                )
             known.add(id(parameter))
         group = {**self.defaults, **param_group, "params": params}
         self.check(group)
         self.param_groups.append(group)
 
     def check(self, group: Group) -> None:
-        """Make numbers of the options; raise TypeError for what is none, ValueError if absent or out of range."""
+        """Convert the options to numbers; raise TypeError if one is not, ValueError if absent or out of range."""
         if not self.defaults.keys() <= group.keys():
             absent = ", ".join(option for option in self.defaults if option not in group)
             raise ValueError(f"[{self.name}] expected groups with {absent}, got {', '.join(map(str, group))}")
         for option in ("lr", "weight_decay", "eps", "momentum", "alpha", "lr_decay", "initial_accumulator_value"):
             if option in group:
                 group[option] = number(self.name, option, group[option], 0)
-        if group.get("maximize"):  # an option of PyTorch's that changes what its state means
+        if group.get("maximize"):  # a PyTorch option that changes the meaning of its state
             raise ValueError(f"[{self.name}] expected maximize=False, got {group['maximize']}: negate the loss")
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
-        """Update the parameters of a batch by their gradients and the options of its group."""
+        """Update the parameters of a batch with their gradients and the options of the group."""
         raise NotImplementedError(f"[{self.name}] update is not defined")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, or set them to zeros if `set_to_none` is false."""
+        """Remove the gradients, or set them to zeros if `set_to_none` is false."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if set_to_none:
@@ -205,17 +206,17 @@ class Optimizer:
         Parameters
         ----------
         closure : callable, optional
-            Computes loss and gradients anew; it is called first.
+            Recomputes the loss and the gradients; called first.
 
         Returns
         -------
         object
-            What `closure` returned, or None.
+            The result of `closure`, or None.
 
         Raises
         ------
         TypeError, ValueError
-            For options and states, edited since, that are none. No parameter has moved then.
+            For options or states that were edited and are invalid. No parameter is changed then.
         """
         loss = None
         if closure is not None:
@@ -229,7 +230,7 @@ class Optimizer:
                 whole = len(batch.positions) == len(grads)
                 try:
                     self.update(group, batch, grads if whole else [grads[i] for i in batch.positions])
-                except BaseException:  # memory sufficed for a part of a first state, say
+                except BaseException:  # for example, memory ran out while a first state was created
                     for state in batch.states:
                         if not self._is_whole(state):
                             state.clear()
@@ -237,7 +238,7 @@ class Optimizer:
         return loss
 
     def _planned(self, index: int, group: Group) -> tuple[Group, list[Batch], list[Any]]:
-        """A group, its batches and its gradients; options and states are checked where they have been edited."""
+        """Return a group, its batches and its gradients, checking options and states that have been edited."""
         options = self._checked.get(index)
         if options is None or len(options) != len(group) or not all(map(is_, options, group.values())):
             self.check(group)
@@ -256,7 +257,7 @@ class Optimizer:
         return group, plan.batches, grads
 
     def _batches(self, parameters: list[Tensor]) -> list[Batch]:
-        """Group those with a gradient by all that has to agree within a kernel call."""
+        """Group the parameters with a gradient by everything that must be equal within a kernel call."""
         found: dict[tuple[Any, ...], Batch] = {}
         for position, parameter in enumerate(parameters):
             if parameter.grad is None:
@@ -266,7 +267,7 @@ class Optimizer:
             for name, value in state.items():
                 if name == "step":
                     state[name] = self._count(value)
-                elif self._is_tensor(name) and value is not None:  # the parameter may have moved since
+                elif self._is_tensor(name) and value is not None:  # the parameter may have moved to another device
                     state[name] = self._like(name, value, parameter)
                 elif isinstance(value, Tensor):
                     state[name] = value.to(parameter.dtype).to(parameter.device)
@@ -281,7 +282,7 @@ class Optimizer:
         return list(found.values())
 
     def _check_state(self, state: Any, parameter: Tensor) -> None:
-        """Raise for what is no dict, and for one that holds a part of what is needed."""
+        """Raise if the state is not a dict, or is neither empty nor complete."""
         if not isinstance(state, dict):
             raise TypeError(
                 f"[{self.name}] expected a dict as the state of a parameter of shape {parameter.shape}, got {state!r}"
@@ -300,14 +301,14 @@ class Optimizer:
         return name in self.needed or name in self.optional
 
     def _count(self, value: Any) -> int:
-        """A number of steps."""
+        """Check and convert a number of steps."""
         count = number(self.name, "step", value, 0, 2**53)
         if count != int(count):
-            raise ValueError(f"[{self.name}] expected a whole number step, got {count}")
+            raise ValueError(f"[{self.name}] expected an integer step, got {count}")
         return int(count)
 
     def _like(self, name: str, value: Any, parameter: Tensor) -> Tensor:
-        """A tensor of a state, of the parameter's dtype and on its device."""
+        """Convert an entry of a state to a tensor of the parameter's dtype and device."""
         try:
             if isinstance(value, int | float):
                 raise TypeError
@@ -321,13 +322,13 @@ class Optimizer:
         return tensor.to(parameter.dtype).to(parameter.device).contiguous()
 
     def state_dict(self) -> dict[str, Any]:
-        """Options and state in PyTorch's structure.
+        """Return the options and the state in PyTorch's structure.
 
         Returns
         -------
         dict
-            "state": from the position of a parameter to its state, whose tensors are shared, not copied;
-            "param_groups": the options, with positions in place of tensors.
+            "state" maps the position of each parameter to its state, whose tensors are shared, not copied;
+            "param_groups" has the options, with positions in place of tensors.
         """
         positions: dict[Tensor, int] = {}
         for group in self.param_groups:
@@ -338,18 +339,18 @@ class Optimizer:
         return {"state": states, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over options and state, converted to each parameter's dtype and device.
+        """Load options and state, converted to each parameter's dtype and device.
 
         Parameters
         ----------
         state_dict : dict
-            As `state_dict` gives it, or PyTorch's optimizer of the same kind.
+            As returned by `state_dict`, or by the PyTorch optimizer of the same kind.
 
         Raises
         ------
         TypeError, ValueError
-            If groups, their sizes, their options, the names in states or shapes differ, and for what is no such state,
-            as of a damaged file. Nothing is taken over then.
+            If groups, their sizes, their options, the names in states or shapes differ, or if `state_dict` is not such
+            a state, for example because its file is damaged. Nothing is loaded then.
         """
         groups, state = self._parts(state_dict)
         sizes, own = ([len(group["params"]) for group in each] for each in (groups, self.param_groups))
@@ -376,7 +377,7 @@ class Optimizer:
             group.update(new, params=params)
 
     def _parts(self, state_dict: Any) -> tuple[list[Group], Mapping[Any, Any]]:
-        """The groups, copied, and the states of a state dict; raise TypeError or ValueError for what is none."""
+        """Return the copied groups and the states of a state dict; raise TypeError or ValueError if it is invalid."""
         expected = f"[{self.name}] expected a state dict with 'param_groups' and 'state'"
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"{expected}, got {state_dict!r}")
@@ -394,7 +395,7 @@ class Optimizer:
         return [dict(group) for group in groups], state
 
     def _restored(self, name: str, value: Any, parameter: Tensor) -> Any:
-        """A state entry: a count, None, or a tensor like the parameter."""
+        """Restore an entry of a state: a count, None, or a tensor like the parameter."""
         if name == "step":
             return self._count(value)
         if value is None or (isinstance(value, int | float) and not self._is_tensor(name)):

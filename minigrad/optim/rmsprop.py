@@ -11,13 +11,13 @@ from minigrad.optim.optimizer import Batch, Group, Optimizer
 class RMSprop(Optimizer):
     """RMSprop (Hinton 2012, lecture 6e of "Neural Networks for Machine Learning"), in PyTorch's form.
 
-    g ← g + λ p;  v ← α v + (1 − α) g²;  p ← p − η g / (√v + ε). With `centered`, v − (mean of g)² stands in place of v
-    (Graves 2013, https://arxiv.org/abs/1308.0850); with `momentum`, b ← μ b + g / (√v + ε) and p ← p − η b.
+    g ← g + λ p;  v ← α v + (1 − α) g²;  p ← p − η g / (√v + ε). With `centered`, v − (mean of g)² replaces v (Graves
+    2013, https://arxiv.org/abs/1308.0850); with `momentum`, b ← μ b + g / (√v + ε) and p ← p − η b.
 
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
-        The tensors to train, or groups of them with options of their own.
+        The tensors to train, or groups of tensors with their own options.
     lr : float
         η.
     alpha : float
@@ -33,9 +33,9 @@ class RMSprop(Optimizer):
     Raises
     ------
     TypeError
-        If `params` holds anything but tensors or dicts.
+        If `params` contains anything but tensors or dicts.
     ValueError
-        For no parameters, one given twice, negative options.
+        For no parameters, duplicate parameters, or negative options.
 
     Examples
     --------

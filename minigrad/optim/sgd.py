@@ -10,16 +10,16 @@ from minigrad.optim.optimizer import Batch, Group, Optimizer
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum if asked for.
+    """Stochastic gradient descent, optionally with momentum.
 
-    g ← g + λ p;  b ← μ b + (1 − τ) g (in the first step b ← g);  p ← p − η b, or with Nesterov's momentum
+    g ← g + λ p;  b ← μ b + (1 − τ) g (b ← g in the first step);  p ← p − η b or, with Nesterov momentum,
     p ← p − η (g + μ b) (Sutskever et al. 2013, https://proceedings.mlr.press/v28/sutskever13.html, in PyTorch's form).
-    Without momentum p ← p − η g.
+    Without momentum, p ← p − η g.
 
     Parameters
     ----------
     params : iterable of Tensor, or iterable of dict
-        The tensors to train, or groups of them with options of their own.
+        The tensors to train, or groups of tensors with their own options.
     lr : float
         η.
     momentum : float
@@ -29,14 +29,14 @@ class SGD(Optimizer):
     weight_decay : float
         λ.
     nesterov : bool
-        Needs a momentum and no dampening.
+        Whether to use Nesterov momentum; requires momentum and no dampening.
 
     Raises
     ------
     TypeError
-        If `params` holds anything but tensors or dicts.
+        If `params` contains anything but tensors or dicts.
     ValueError
-        For no parameters, one given twice, negative options, `nesterov` without momentum or with dampening.
+        For no parameters, duplicate parameters, negative options, or `nesterov` without momentum or with dampening.
 
     Examples
     --------

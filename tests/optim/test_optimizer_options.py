@@ -84,7 +84,7 @@ def test_wrong_parameters():
             optim.SGD([x]).add_param_group(group)
     with pytest.raises(TypeError, match="no order"):
         optim.SGD([{"params": {x}}])
-    with pytest.raises(ValueError, match="given twice"):
+    with pytest.raises(ValueError, match="expected distinct parameters"):
         optim.SGD([x, x])
     with pytest.raises(ValueError, match="given twice"):
         optim.SGD([{"params": [x]}, {"params": [two_ones(), x]}])

@@ -162,7 +162,7 @@ def test_damaged_state_is_refused_whole(name, needed):
         *((change(key), ValueError, whole) for key in needed),
         *((change(**{key: None}), ValueError, whole) for key in needed),
         *((change(step=step), ValueError, "expected step from 0 to 9007199254740992, got") for step in (-5, 2**70, math.nan)),
-        (change(step=2.5), ValueError, "expected a whole number step, got 2.5"),
+        (change(step=2.5), ValueError, "expected an integer step, got 2.5"),
         (change(step="3"), TypeError, "expected a number step, got '3'"),
         *((change(**{key: 5.0}), TypeError, f"{key}: expected a tensor, got 5.0") for key in {first, buffer or first}),
         (change(**{first: {}}), TypeError, f"{first}: expected a tensor, got {{}}"),

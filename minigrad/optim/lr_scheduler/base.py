@@ -1,8 +1,9 @@
-"""LRScheduler: the rate of each parameter group as a function of how often `step` was called.
+"""LRScheduler: the rate of each parameter group as a function of the number of calls of `step`.
 
-Every schedule states one formula, `lr_at`. If something else has changed a group's rate since the last step (another
-schedule, or the user), the change stays as a factor, so that schedules on one optimizer multiply. So do PyTorch's, but
-for two: its `LambdaLR` overwrites what others did, and its `CosineAnnealingLR` adds what `eta_min` contributes.
+Every schedule defines one formula, `lr_at`. If something else (another schedule, or the user) has changed a group's
+rate since the last step, the change is kept as a factor, so that schedules on one optimizer multiply. PyTorch's do the
+same, with two exceptions: its `LambdaLR` overwrites other changes, and its `CosineAnnealingLR` adds the contribution of
+`eta_min`.
 """
 
 from collections.abc import Mapping
@@ -13,28 +14,28 @@ from minigrad.optim.optimizer import Optimizer
 
 
 class LRScheduler:
-    """The base of all schedules: `lr_at` is what each of them defines.
+    """The base class of schedules; each of them defines `lr_at`.
 
-    A group that is added to the optimizer later takes part from the next step on, where the schedule has no options of
-    each group's own.
+    A group that is added to the optimizer later takes part from the next step on, unless the schedule has options that
+    are given per group.
 
     Parameters
     ----------
     optimizer : Optimizer
     last_epoch : int
-        −1 to begin; where a run is resumed, the number of steps done less one; the optimizer then brings the rates.
+        −1 to start; to resume a run, the number of completed steps minus one. The optimizer then provides the rates.
 
     Attributes
     ----------
     base_lrs : list of float
-        Each group's rate when its first schedule was made.
+        Each group's rate when its first schedule was created.
     last_epoch : int
-        How often `step` was called.
+        The number of calls of `step`.
 
     Raises
     ------
     TypeError
-        If `optimizer` is no `Optimizer`.
+        If `optimizer` is not an `Optimizer`.
     ValueError
         For options out of range, or a `last_epoch` for an optimizer that never had a schedule.
     """
@@ -47,22 +48,24 @@ class LRScheduler:
             if last_epoch == -1:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
-                raise ValueError(f"[{type(self).__name__}] expected 'initial_lr' in parameter group {k} to resume")
+                raise ValueError(
+                    f"[{type(self).__name__}] expected 'initial_lr' in parameter group {k} to resume, got none"
+                )
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         if last_epoch == -1:
             self._values = list(self.base_lrs)
             self.step()
-        else:  # the optimizer comes with the rates of this step
+        else:  # the optimizer already has the rates of this step
             self.last_epoch += 1
             self._values, self._last_lr = self._lrs(), [group["lr"] for group in optimizer.param_groups]
 
     def lr_at(self, group: int, epoch: int) -> float:
-        """The rate of a group after `epoch` steps, if nothing else changes it."""
+        """Return the rate of a group after `epoch` steps, if nothing else changes it."""
         raise NotImplementedError(f"[{type(self).__name__}] lr_at is not defined")
 
     def step(self) -> None:
-        """Go on to the next epoch (or batch, whichever the schedule counts) and set the rates."""
+        """Advance to the next epoch (or batch, if the schedule counts batches) and set the rates."""
         self._join()
         self.last_epoch += 1
         values = self._lrs()
@@ -72,7 +75,7 @@ class LRScheduler:
         self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
 
     def restart(self) -> None:
-        """Set the rates to those of the beginning."""
+        """Reset the rates to their initial values."""
         self._join()
         self.last_epoch, self._values = -1, list(self.base_lrs)
         for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
@@ -80,20 +83,20 @@ class LRScheduler:
         self.step()
 
     def get_last_lr(self) -> list[float]:
-        """The rate of each group, as the last step left it."""
+        """Return the rate of each group after the last step."""
         return self._last_lr
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer and what the user passed as functions."""
+        """Return all attributes except the optimizer and functions passed by the user."""
         return {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "lr_lambdas")}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave; the optimizer's state, which holds the rates, is loaded by itself.
+        """Load the result of `state_dict`; load the optimizer's state, which contains the rates, separately.
 
         Raises
         ------
         ValueError
-            For the state of another kind of schedule or another number of groups. Nothing is taken over then.
+            For the state of another kind of schedule or another number of groups. Nothing is loaded then.
         """
         self.check_state(state_dict)
         self.__dict__.update(state_dict)
@@ -102,17 +105,17 @@ class LRScheduler:
         """Raise ValueError for a state that is not one of this schedule."""
         check_state(self, state_dict)
         count = len(self.base_lrs)
-        if len(state_dict["base_lrs"]) > count:  # the state of a schedule that has taken in later groups
+        if len(state_dict["base_lrs"]) > count:  # the state of a schedule that includes groups added later
             count = len(self.optimizer.param_groups)
         for name in ("base_lrs", "_values", "_last_lr"):
             if len(state_dict[name]) != count:
                 raise ValueError(f"[{type(self).__name__}] expected {count} {name}, got {len(state_dict[name])}")
 
     def _join(self) -> None:
-        """Take in the groups that were added since, which go on from their rates by the factors of the others."""
+        """Include the groups that were added since, whose rates change by the same factors as the others."""
         for group in self.optimizer.param_groups[len(self.base_lrs) :]:
             group.setdefault("initial_lr", group["lr"])
-            self.base_lrs = [*self.base_lrs, group["initial_lr"]]  # new lists: `state_dict` gave the old ones away
+            self.base_lrs = [*self.base_lrs, group["initial_lr"]]  # new lists: `state_dict` returned the old ones
             self._values = [*self._values, self.lr_at(len(self._values), self.last_epoch)]
             self._last_lr = [*self._last_lr, group["lr"]]
 
@@ -126,7 +129,7 @@ def check_optimizer(scheduler: object, optimizer: Optimizer) -> None:
 
 
 def check_state(scheduler: Any, state_dict: Any) -> None:
-    """Refuse what has other entries than the schedule, or a number in the place of a list."""
+    """Reject a state that has other entries than the schedule, or for example a number in place of a list."""
     own = scheduler.state_dict()
     if not isinstance(state_dict, Mapping) or state_dict.keys() != own.keys():
         got = ", ".join(map(str, state_dict)) if isinstance(state_dict, Mapping) else repr(state_dict)
@@ -143,7 +146,7 @@ def _kind(value: Any) -> type:
 
 
 def per_group(scheduler: object, name: str, optimizer: Optimizer, value: Any) -> list[Any]:
-    """One value for each group."""
+    """Return one value for each group."""
     count = len(optimizer.param_groups)
     values = list(value) if isinstance(value, list | tuple) else [value] * count
     if len(values) != count:
@@ -152,10 +155,10 @@ def per_group(scheduler: object, name: str, optimizer: Optimizer, value: Any) ->
 
 
 def check_groups(scheduler: object, name: str, values: list[Any], optimizer: Optimizer) -> None:
-    """Refuse groups that were added after the schedule took one value for each."""
+    """Reject groups that were added after the schedule was given one value for each."""
     count = len(optimizer.param_groups)
     if len(values) != count:
         raise ValueError(
             f"[{type(scheduler).__name__}] expected the {len(values)} parameter groups that it was given {name} for, "
-            f"got {count}: make the schedule after the last group was added"
+            f"got {count}: create the schedule after adding the last group"
         )

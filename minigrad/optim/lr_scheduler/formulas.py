@@ -1,4 +1,4 @@
-"""Schedules that are one line of mathematics."""
+"""Schedules given by a one-line formula."""
 
 import math
 from bisect import bisect_right
@@ -16,7 +16,7 @@ class LambdaLR(LRScheduler):
     ----------
     optimizer : Optimizer
     lr_lambda : callable, or one for each group
-        f, of the number of steps t.
+        f, a function of the number of steps t.
     last_epoch : int
 
     Examples
@@ -140,7 +140,7 @@ class ExponentialLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """base · f, with f rising (or falling) evenly from `start_factor` to `end_factor` in `total_iters` steps: warm-up.
+    """base · f, with f changing linearly from `start_factor` to `end_factor` in `total_iters` steps, as for a warm-up.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class CosineAnnealingLR(LRScheduler):
     ----------
     optimizer : Optimizer
     T_max : int
-        Steps until η_min is reached; the rate rises again after that.
+        The number of steps until η_min is reached; the rate rises again after that.
     eta_min : float
         η_min.
     last_epoch : int

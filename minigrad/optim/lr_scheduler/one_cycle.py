@@ -9,34 +9,34 @@ from minigrad.optim.optimizer import Optimizer
 
 
 class OneCycleLR(LRScheduler):
-    """Up to `max_lr` and down again in one run, momentum the other way (Smith 2017, https://arxiv.org/abs/1708.07120).
+    """One rise to `max_lr` and fall per run, with the opposite for momentum (Smith 2017, arXiv:1708.07120).
 
-    From max_lr / div_factor to max_lr during the first `pct_start` of the steps, then down to
-    max_lr / (div_factor · final_div_factor). Meant to be stepped once per batch.
+    The rate rises from max_lr / div_factor to max_lr during the first `pct_start` of the steps, then falls to
+    max_lr / (div_factor · final_div_factor). Call `step` once per batch.
 
     Parameters
     ----------
     optimizer : Optimizer
     max_lr : float, or one for each group
     total_steps : int, optional
-        Or else `epochs` and `steps_per_epoch`.
+        By default, ``epochs * steps_per_epoch``.
     epochs, steps_per_epoch : int, optional
     pct_start : float
-        In [0, 1].
+        The fraction of steps during which the rate rises, in [0, 1].
     anneal_strategy : {"cos", "linear"}
     cycle_momentum : bool
-        Whether momentum (for Adam: β₁) moves from `max_momentum` to `base_momentum` and back.
+        Whether momentum (for Adam, β₁) moves from `max_momentum` to `base_momentum` and back.
     base_momentum, max_momentum : float
     div_factor, final_div_factor : float
         Above 0.
     three_phase : bool
-        Whether the way down mirrors the way up before the last, steeper descent.
+        Whether the fall first mirrors the rise, before a last, steeper phase.
     last_epoch : int
 
     Raises
     ------
     ValueError
-        Also when stepped more than `total_steps` times.
+        For options out of range, and when `step` is called more than `total_steps` times.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class OneCycleLR(LRScheduler):
     ) -> None:  # fmt: skip
         check_optimizer(self, optimizer)
         if total_steps is None and (epochs is None or steps_per_epoch is None):
-            raise ValueError("[OneCycleLR] expected total_steps, or epochs and steps_per_epoch")
+            raise ValueError("[OneCycleLR] expected total_steps, or epochs and steps_per_epoch, got neither")
         name = "OneCycleLR"
         if total_steps is None:
             total_steps = integer(name, "epochs", epochs, 1) * integer(name, "steps_per_epoch", steps_per_epoch, 1)
@@ -79,7 +79,7 @@ class OneCycleLR(LRScheduler):
         self.cosine = anneal_strategy == "cos"
         peak = pct_start * self.total_steps - 1
         self.ends = [peak, 2 * peak, self.total_steps - 1] if three_phase else [peak, self.total_steps - 1]
-        self.turns = []  # each group's rate at the beginning and at the end of each phase
+        self.turns = []  # each group's rate at the boundaries of the phases
         for group, top in zip(optimizer.param_groups, per_group(self, "max_lr", optimizer, max_lr), strict=True):
             top = number(name, "max_lr", top, 0)
             low = top / div_factor
@@ -90,7 +90,9 @@ class OneCycleLR(LRScheduler):
         self.momenta = None
         if cycle_momentum:
             if not {"momentum", "betas"} & set(optimizer.defaults):
-                raise ValueError(f"[OneCycleLR] {optimizer.name} has no momentum to cycle: pass cycle_momentum=False")
+                raise ValueError(
+                    f"[OneCycleLR] expected an optimizer with momentum, got {optimizer.name}: pass cycle_momentum=False"
+                )
             middle = [max_momentum] if three_phase else []
             self.momenta = [max_momentum, base_momentum, *middle, max_momentum]
         super().__init__(optimizer, last_epoch)

@@ -1,4 +1,4 @@
-"""A schedule that watches a quantity instead of counting steps."""
+"""A schedule that monitors a metric instead of counting steps."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,30 +10,30 @@ from minigrad.optim.optimizer import Optimizer
 
 
 class ReduceLROnPlateau:
-    """The rate times `factor` whenever a quantity has not improved for more than `patience` steps.
+    """Multiplies the rate by `factor` whenever a metric has not improved for more than `patience` steps.
 
     Parameters
     ----------
     optimizer : Optimizer
     mode : {"min", "max"}
-        Whether less or more is better.
+        Whether a lower or a higher metric is better.
     factor : float
         Below 1.
     patience : int
     threshold : float
-        How much better counts as better.
+        The smallest change that counts as an improvement.
     threshold_mode : {"rel", "abs"}
-        Whether `threshold` is a share of the best value or a difference from it.
+        Whether `threshold` is a fraction of the best value or an absolute difference.
     cooldown : int
-        Steps after a reduction during which nothing is counted.
+        The number of steps after a reduction that do not count towards `patience`.
     min_lr : float, or one for each group
     eps : float
-        A reduction by no more than this is not done.
+        Reductions by no more than this are skipped.
 
     Raises
     ------
     TypeError
-        If `optimizer` is no `Optimizer`.
+        If `optimizer` is not an `Optimizer`.
     ValueError
         For options out of range.
 
@@ -69,7 +69,7 @@ class ReduceLROnPlateau:
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 
     def step(self, metrics: Any) -> None:
-        """Look at the quantity (a number, or a tensor of one element) and reduce the rates if it is time."""
+        """Check the metric (a number, or a tensor of one element) and reduce the rates if it has stopped improving."""
         check_groups(self, "min_lr", self.min_lrs, self.optimizer)
         current = float(metrics)
         self.last_epoch += 1
@@ -95,14 +95,14 @@ class ReduceLROnPlateau:
         return sign * value < sign * self.best - margin
 
     def get_last_lr(self) -> list[float]:
-        """The rate of each group."""
+        """Return the rate of each group."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer."""
+        """Return all attributes except the optimizer."""
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave; ValueError, and nothing taken over, for the state of anything else."""
+        """Load the result of `state_dict`; raise ValueError and load nothing for any other state."""
         check_state(self, state_dict)
         self.__dict__.update(state_dict)

@@ -10,15 +10,15 @@ from minigrad.optim.optimizer import Optimizer
 
 
 class SequentialLR(LRScheduler):
-    """Several schedules one after the other, such as a warm-up and a decay; each counts from its own beginning.
+    """Several schedules in sequence, such as a warm-up and a decay; each counts steps from its own beginning.
 
     Parameters
     ----------
     optimizer : Optimizer
     schedulers : sequence of LRScheduler
-        All of this optimizer.
+        The schedules, all for this optimizer.
     milestones : sequence of int
-        The step where the second begins, the third, and so on: one fewer than schedulers.
+        The steps at which the second schedule begins, the third, and so on: one fewer than schedulers.
     last_epoch : int
 
     Examples
@@ -48,7 +48,9 @@ class SequentialLR(LRScheduler):
             )
         for scheduler in schedulers:
             if not isinstance(scheduler, LRScheduler):
-                raise TypeError(f"[SequentialLR] expected schedulers of a step() without arguments, got {scheduler!r}")
+                raise TypeError(
+                    f"[SequentialLR] expected schedulers whose step() takes no arguments, got {scheduler!r}"
+                )
             if scheduler.optimizer is not optimizer:
                 raise ValueError("[SequentialLR] expected all schedulers to have the same optimizer")
         places = [integer("SequentialLR", "milestones", milestone) for milestone in milestones]
@@ -75,7 +77,7 @@ class SequentialLR(LRScheduler):
         return self.schedulers[bisect_right(self.milestones, self.last_epoch)].get_last_lr()
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of all schedules, in "schedulers", and the step count."""
+        """Return the states of all schedules, in "schedulers", and the step count."""
         states = [scheduler.state_dict() for scheduler in self.schedulers]
         return {"last_epoch": self.last_epoch, "milestones": list(self.milestones), "schedulers": states}
 
