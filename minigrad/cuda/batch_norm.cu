@@ -1,20 +1,20 @@
 // Column normalization: BatchNorm, forward and backward, on the channels of x[outer, channels, inner].
 //
-// A block of threads is `deep` rows by `wide` neighbours. Where `inner` is long, the neighbours are all of one channel,
-// whose plane they walk together; where it is short, each is a column of the matrix x[outer, channels * inner], of which
-// a channel has `inner`. The rows are cut in pieces, by the shape alone; where a block has all of a channel, it does all
-// that is to be done, otherwise its sums go to partial[2, pieces, columns], in double, and a warp per channel merges
-// them. Columns do not depend on each other.
+// A block of threads is `deep` rows by `wide` neighbours. If `inner` is long, all neighbours belong to one channel and
+// traverse its plane together; if it is short, each takes a column of the matrix x[outer, channels * inner], of which a
+// channel has `inner`. The rows are split into pieces that depend on the shape alone. A block that has all of a channel
+// computes everything; otherwise it writes its sums to partial[2, pieces, columns], in double, and a warp per channel
+// merges them. Columns do not depend on each other.
 
 #if FLOATING
 
 const int THREADS = 256;
 
-// The place of a thread, and the columns and rows that its block works on next.
+// The position of a thread, and the columns and rows that its block works on next.
 struct ChannelTile {
     int64 outer, channels, inner, columns, tiles;
     int wide, deep, pieces, lane, row;
-    bool planes;  // whether neighbours are of one channel
+    bool planes;  // whether neighbours belong to one channel
 
     __device__ ChannelTile(int64 outer, int64 channels, int64 inner, int wide, int pieces, bool planes)
         : outer(outer), channels(channels), inner(inner), wide(wide), pieces(pieces), planes(planes) {
@@ -24,7 +24,7 @@ struct ChannelTile {
         columns = planes ? channels : channels * inner;
         tiles = planes ? channels : (columns + wide - 1) / wide;
     }
-    // f(column, begin, end, piece): the rows of this thread's column, which is -1 where it has none; all threads call it
+    // f(column, begin, end, piece) for the rows of this thread's column, or -1 if it has none; all threads call it
     template <class F>
     __device__ void each(F f) const {
         const int64 step = (outer + pieces - 1) / pieces;
@@ -36,7 +36,7 @@ struct ChannelTile {
         }
     }
     __device__ int64 first(int64 column) const { return planes ? column * inner : column; }
-    // f(i) for those elements of a column that are this thread's, of some rows
+    // f(i) for this thread's elements of a column, in the given rows
     template <class F>
     __device__ void elements(int64 column, int64 begin, int64 end, F f) const {
         if (column < 0) return;
@@ -50,7 +50,7 @@ struct ChannelTile {
             }
         }
     }
-    // total[2] = the sums, over a column and some rows, of what f(i, part) adds to part, in all threads of the column
+    // total[2] = the sums over a column, in the given rows, of what f(i, part) adds to part; in all threads of the column
     template <class F>
     __device__ void sums(int64 column, int64 begin, int64 end, double* total, F f) const {
         __shared__ double shared[2][THREADS];
@@ -78,8 +78,8 @@ struct ChannelTile {
         __syncthreads();
         for (int k = 0; k < 2; k++) total[k] = shared[k][planes ? 0 : lane];
     }
-    // f(i, count): where the sums of the pieces and columns of a channel stand in partial, and of how many elements they
-    // are; the lanes of a warp share them
+    // f(i, count) for the sums of the pieces and columns of a channel: their index in partial, and their number of
+    // elements; the lanes of a warp divide them among themselves
     template <class F>
     __device__ void parts(int64 channel, F f) const {
         const int64 repeat = planes ? 1 : inner, step = (outer + pieces - 1) / pieces;
@@ -91,7 +91,7 @@ struct ChannelTile {
     __device__ double count(int64 begin, int64 end) const { return double(end - begin) * (planes ? inner : 1); }
 };
 
-// Whether it is true for any thread of the block
+// Whether x is true in any thread of the block
 __device__ inline bool any(bool x) {
     __shared__ int found;
     __syncthreads();
@@ -102,7 +102,7 @@ __device__ inline bool any(bool x) {
     return found;
 }
 
-// ---- what becomes of the sums -----------------------------------------------------------------------------------------
+// ---- results of the sums ----------------------------------------------------------------------------------------------
 
 // y = (x - center) scale + offset, or dx = g scale + ((x - center) slope + offset): by[4, channels]
 struct Coefficients {
@@ -113,16 +113,16 @@ struct Coefficients {
     }
 };
 
-// Those of a mean and rstd: the center is the mean as a T, the offset holds what is left of it
+// The coefficients of a mean and rstd: the center is the mean rounded to T, and the offset includes the rounding error
 __device__ inline Coefficients standard(double mean, double rstd, const T* gamma, const T* beta, int64 c) {
     const T center = T(mean);
     const double scale = gamma ? rstd * gamma[c] : rstd;
     return {center, T(scale), T((beta ? beta[c] : T(0)) - (mean - center) * scale), T(0)};
 }
 
-// Those of the gradient, from the sums of g and of g (x - center). With xhat = (x - center - shift) rstd
+// The coefficients of the gradient, from the sums of g and of g (x - center). With xhat = (x - center - shift) rstd,
 //   dgamma = sum of g xhat,  dbeta = sum of g,  dx = gamma rstd (g - mean(g) - xhat mean(g xhat))
-// and dx = gamma rstd g where the statistics were `given`.
+// and dx = gamma rstd g if the statistics were `given`.
 struct Derivative {
     double n;
     int64 channels;
@@ -143,7 +143,7 @@ struct Derivative {
     }
 };
 
-// The mean and the variance of a channel, into the results; the coefficients of y
+// Writes the mean and variance of a channel, and returns the coefficients of y
 struct Result {
     int64 channels;
     const T *gamma, *beta;
@@ -167,8 +167,8 @@ struct Result {
 
 // Moments: with any center c, and d = x - c,
 //   mean = c + sum(d)/n,  m2 = sum(d^2) - sum(d)^2/n
-// c is the mean of the first four; where that is so far off that the difference would cancel, the mean found first
-// becomes the center of a second pass.
+// c is the mean of the first four elements. If it is so far off that the difference would cancel, a second pass uses the
+// mean from the first one as its center.
 extern "C" __global__ void batch_norm(int64 outer, int64 channels, int64 inner, int wide, int pieces, Bool planes,
                                       const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* var,
                                       double* statistics, double* partial) {
@@ -209,7 +209,7 @@ extern "C" __global__ void batch_norm(int64 outer, int64 channels, int64 inner, 
     });
 }
 
-// The moments of a channel from those of its pieces and columns, a warp for each (Chan, Golub and LeVeque 1979):
+// The moments of a channel from those of its pieces and columns, one warp per channel (Chan, Golub and LeVeque 1979):
 //   mean = sum of n_p mean_p / n,  m2 = sum of m2_p + n_p (mean_p - mean)^2
 extern "C" __global__ void batch_norm_merge(int64 outer, int64 channels, int64 inner, int wide, int pieces, Bool planes,
                                             const T* gamma, const T* beta, double eps, T* mean, T* var,
@@ -235,7 +235,7 @@ extern "C" __global__ void batch_norm_merge(int64 outer, int64 channels, int64 i
     }
 }
 
-// The same where mean and var are given
+// The same if mean and var are given
 extern "C" __global__ void batch_norm_given(int64 channels, const T* gamma, const T* beta, double eps, const T* mean,
                                             const T* var, double* statistics, T* by) {
     FOR_EACH(c, channels) {
@@ -246,7 +246,7 @@ extern "C" __global__ void batch_norm_given(int64 channels, const T* gamma, cons
     }
 }
 
-// The sums of g and of g (x - center); and dx where a block has all of a channel, unless it is not wanted
+// The sums of g and of g (x - center); if a block has all of a channel, also dx unless it is null
 extern "C" __global__ void batch_norm_backward(int64 outer, int64 channels, int64 inner, int wide, int pieces,
                                                Bool planes, Bool given, const T* x, const T* gamma,
                                                const double* statistics, const T* g, T* dx, T* dgamma, T* dbeta,
@@ -294,13 +294,14 @@ extern "C" __global__ void batch_norm_merge_sums(int64 outer, int64 channels, in
 
 // ---- maps -------------------------------------------------------------------------------------------------------------
 
-// y = f(x, g) by the coefficients of each channel, W neighbours at a time: of one channel, or of W channels with inner = 1
+// y = f(x, g) with the coefficients of each channel, W neighbours at a time: of one channel, or, if inner = 1, of W
+// channels
 template <int W, class F>
 __device__ void apply(int64 n, int64 channels, int64 inner, const T* x, const T* g, const T* by, T* y, F f) {
     const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(y), small = n < (int64(1) << 31);
     FOR_EACH(p, n / W) {
         const int64 i = p * W;
-        // 64 bits take many times as long to divide as 32 do
+        // a 64-bit division takes many times as long as a 32-bit one
         const int64 c = small ? unsigned(i) / unsigned(inner) % unsigned(channels) : i / inner % channels;
         const Pack<W> v = Pack<W>::load(x + i, aligned), w = g ? Pack<W>::load(g + i, aligned) : v;
         Pack<W> out;

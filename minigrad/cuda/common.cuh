@@ -1,17 +1,17 @@
-// What every module begins with. T is the dtype of a module. Behind this text stand, written by `launch.py`, the numbers
-// of dtypes and operations, which the CPU's kernels use too.
+// The beginning of every module. T is the dtype of a module. `launch.py` appends the enumerations of dtypes and
+// operations, which the CPU kernels use too.
 typedef long long int64;
 typedef unsigned long long uint64;
 typedef unsigned char Bool;  // a byte, 0 or 1
 typedef ELEMENT T;
 
-// for (int64 i : the elements of this thread, of n in all): any grid covers any n
+// for (int64 i : this thread's elements of n in all): any grid covers any n
 #define FOR_EACH(i, n)                                                                               \
     for (int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x, step_ = (int64)gridDim.x * blockDim.x; i < (n); \
          i += step_)
 
 template <class T>
-struct Traits {  // integers are added and multiplied as unsigned ones, whose overflow is defined
+struct Traits {  // integers are added and multiplied as unsigned, whose overflow is defined
     typedef T Wrapping;
     typedef double Wide;
     static const bool floating = true;
@@ -35,7 +35,7 @@ struct Traits<Bool> {
     static const bool floating = false;
 };
 
-// Lengths, or strides in bytes, of an array of at most eight axes; axes that it lacks come first, with length 1.
+// Lengths, or strides in bytes, of an array with at most eight axes; missing axes come first, with length 1.
 struct Extent {
     int64 n[8];
 };
@@ -43,14 +43,14 @@ struct Stride {
     int64 n[8];
 };
 
-// Lists of tensors, and in how many chunks each of them is cut: chunk[i] is the first one of tensor i.
+// Lists of tensors, and the chunks that each of them is split into: chunk[i] is the first one of tensor i.
 struct Tensors {
     int64 count;
     void* array[5][64];
     int64 size[64], chunk[65];
 };
 
-// Where an element lies whose number in row-major order is i
+// The byte offset of the element with row-major index i
 __device__ inline int64 offset(int64 i, const Extent& shape, const Stride& step) {
     int64 at = 0;
     for (int d = 7; i > 0; d--) {
@@ -60,15 +60,15 @@ __device__ inline int64 offset(int64 i, const Extent& shape, const Stride& step)
     return at;
 }
 
-// a / b of numbers that are not negative; of small ones without the long way of 64 bits
+// a / b of nonnegative numbers; small ones avoid the slow 64-bit division
 __device__ inline int64 quotient(int64 a, int64 b) {
     return (a | b) >> 32 ? a / b : int64(unsigned(a) / unsigned(b));
 }
 
-// ---- sums over threads, of rows ---------------------------------------------------------------------------------------
+// ---- sums over threads and rows ---------------------------------------------------------------------------------------
 
 // A team is a run of `lanes` threads, a power of two, that works on one row. sum[count] becomes its sum over the team,
-// in all threads of it and with the same bits; teams of more than a warp share memory, so that all of a block call it.
+// bitwise equal in all of its threads. Teams larger than a warp use shared memory, so all threads of a block must call it.
 template <int count>
 __device__ void team_sum(int lanes, double* sum) {
     for (int distance = (lanes < 32 ? lanes : 32) / 2; distance > 0; distance /= 2) {
@@ -88,7 +88,7 @@ __device__ void team_sum(int lanes, double* sum) {
     }
 }
 
-// The sum of the values of a block of so many threads, in its first thread
+// The sum over the threads of a block, valid in its first thread
 template <int threads>
 __device__ double block_sum(double s) {
     __shared__ double sums[threads];
@@ -101,8 +101,8 @@ __device__ double block_sum(double s) {
     return sums[0];
 }
 
-// total[count] += what f(e, part) adds to part[count], for e = begin, begin + step, ... below end: a few at a time in T,
-// then in double
+// total[count] += what f(e, part) adds to part[count], for e = begin, begin + step, ... below end; a few terms are summed
+// in T, then these sums in double
 template <int count, class F>
 __device__ inline void add_up(int64 begin, int64 end, int64 step, double* total, F f) {
     while (begin < end) {
@@ -112,7 +112,7 @@ __device__ inline void add_up(int64 begin, int64 end, int64 step, double* total,
     }
 }
 
-// W neighbours, which one instruction reads or writes where they are aligned
+// W neighbours, which one instruction reads or writes if they are aligned
 template <int W>
 struct alignas(W * sizeof(T)) Pack {
     T v[W];

@@ -1,16 +1,16 @@
-// Two-dimensional convolutions (cross-correlations) and their gradients, as products of matrices of which one, the
-// patches of x, is never written out: its elements are read from x one by one.
+// Two-dimensional convolutions (cross-correlations) and their gradients, as matrix products. One factor, the patches of
+// x, is never stored: its elements are read from x as needed.
 //
-// A block computes a tile of rows (outputs) by columns (positions) and walks through the terms of these sums DEPTH at a
-// time: both factors go from memory to registers while those before are still multiplied, then to shared memory. An
-// element of the result is summed by one thread, term by term, whatever the tile: its bits depend on no other sample.
-// Sizes are below 2^31, which `windows.py` sees to; places in memory are 64 bits.
+// A block computes a tile of rows (outputs) by columns (positions) and steps through the terms of these sums DEPTH at a
+// time: both factors are loaded into registers while the previous ones are multiplied, then stored in shared memory. One
+// thread sums an element of the result, term by term, whatever the tile, so its bits depend on no other sample.
+// `windows.py` ensures that sizes are below 2^31; offsets in memory are 64 bits.
 
 #if FLOATING
 
 const int DEPTH = 16;
 
-// Of a tile: each thread has M rows, which lie together, by N columns, which lie 32 apart.
+// The shape of a tile: each thread has M adjacent rows by N columns that are 32 apart.
 template <int m, int n, int warps>
 struct Tile {
     static const int M = m, N = n, THREADS = 32 * warps, ROWS = m * warps, COLUMNS = 32 * n;
@@ -31,7 +31,7 @@ struct Sizes {
           stride_h(at.n[2]), stride_w(at.n[3]), top(at.n[4]), left(at.n[5]), dilation_h(at.n[6]), dilation_w(at.n[7]) {}
 };
 
-// A place in a box of n0 x n1 x n2, which goes on by a fixed number of elements without divisions
+// A position in a box of n0 x n1 x n2 that advances by a fixed number of elements without divisions
 struct Counter {
     int n0, n1, n2, d0, d1, d2, by0, by1, by2;
 
@@ -52,12 +52,12 @@ struct Counter {
     }
 };
 
-// sum[M, N] += left[ROWS, depth] right[depth, COLUMNS]. read(a, b) fetches this thread's share of the next DEPTH terms:
-// the i-th element of a is row t / DEPTH + i THREADS / DEPTH, term t % DEPTH; b is so too if terms are `together` in
-// memory, otherwise its i-th element is column t % COLUMNS, term t / COLUMNS + i THREADS / COLUMNS.
+// sum[M, N] += left[ROWS, depth] right[depth, COLUMNS]. read(a, b) loads this thread's part of the next DEPTH terms: the
+// i-th element of a is row t / DEPTH + i THREADS / DEPTH, term t % DEPTH. The same holds for b if terms are contiguous
+// (`together`) in memory; otherwise its i-th element is column t % COLUMNS, term t / COLUMNS + i THREADS / COLUMNS.
 template <class S, bool together, class F>
 __device__ void multiply(int64 steps, F read, T (&sum)[S::M][S::N]) {
-    // What a row has beyond a tile keeps threads that write side by side in different banks.
+    // The padding of the rows keeps neighbouring threads that write in different banks.
     __shared__ Pack<WIDE> left[DEPTH][S::ROWS / WIDE + 1];
     __shared__ T right[DEPTH][S::COLUMNS + 2];
     const int t = threadIdx.x, warp = t / 32, lane = t % 32;
@@ -98,19 +98,19 @@ __device__ void multiply(int64 steps, F read, T (&sum)[S::M][S::N]) {
 
 // ---- the result, and the gradient of x ------------------------------------------------------------------------------
 
-// One axis: which elements of the result there are, and which taps of the window meet which elements of the source.
-// Element u of the result, number first + u apart, and tap t, number tap + t tap_step, meet at start + u move + t delta
+// One axis: the elements of the result, and which taps of the window apply to which elements of the source. For element
+// u of the result, at index first + u apart, and tap t, at index tap + t tap_step, it is start + u move + t delta.
 struct Axis {
     int first, apart, count, start, move, tap, taps, tap_step, delta;
 
-    // y at p sees x at p stride - before + i dilation.
+    // y at p depends on x at p stride - before + i dilation.
     __device__ static Axis forward(int count, int kernel, int stride, int before, int dilation) {
         return {0, 1, count, -before, stride, 0, kernel, 1, dilation};
     }
-    // dx at h sees g at p = (h + before - i dilation) / stride where that is whole: elements with the same remainder of
-    // h + before are those that have the same taps.
+    // dx at h depends on g at p = (h + before - i dilation) / stride if that is an integer; elements with the same
+    // remainder of h + before modulo the stride have the same taps.
     __device__ static Axis backward(int remainder, int length, int kernel, int stride, int before, int dilation) {
-        int divisor = stride, rest = dilation;  // becomes the greatest common one
+        int divisor = stride, rest = dilation;  // becomes the greatest common divisor
         while (rest) {
             const int next = divisor % rest;
             divisor = rest;
@@ -133,8 +133,8 @@ struct Axis {
 };
 
 // forward:   y[n, o, p, q] = bias[o] + sum over c, i, j of w[o, c, i, j] x[n, c, p stride - top + i dilation, ...]
-// backward: dx[n, c, h, v] = sum over o and the taps i, j that its remainder has, of w[o, c, i, j] g[n, o, p, q]
-// Both are products of weights with what a walk over a source finds.
+// backward: dx[n, c, h, v] = sum over o and the taps i, j of its remainder of w[o, c, i, j] g[n, o, p, q]
+// Both multiply weights with elements of a source.
 template <class S, bool backward>
 __device__ void correlate(const Sizes& at, const T* source, const T* w, const T* bias, T* out) {
     const int channels = backward ? at.outputs : at.channels, outputs = backward ? at.channels : at.outputs;
@@ -160,7 +160,7 @@ __device__ void correlate(const Sizes& at, const T* source, const T* w, const T*
         const Axis h = backward ? Axis::backward(kind_w, columns, at.kernel_w, at.stride_w, at.left, at.dilation_w)
                                 : Axis::forward(columns, at.kernel_w, at.stride_w, at.left, at.dilation_w);
         const int64 places = (int64)at.batch * v.count * h.count;
-        if (first_column >= places) continue;  // all threads do
+        if (first_column >= places) continue;  // the same for all threads
         const T* weights = w + (int64)group * at.outputs * at.channels * window + v.tap * at.kernel_w + h.tap;
 
         const int64 mine = first_column + t % S::COLUMNS;
@@ -233,13 +233,14 @@ extern "C" __global__ void __launch_bounds__(128) conv2d_backward_data_narrow(Ex
 
 // ---- the gradients of w and bias ------------------------------------------------------------------------------------
 
-// dw[o, c, i, j] = sum over n, p, q of g[n, o, p, q] x[n, c, p stride - top + i dilation, ...],  dbias[o] = that of g
-// The positions n, p, q are cut in `pieces`, the sums over each of which are a row of partial[pieces, size of dw and
-// then of dbias]. dbias is as dw of a channel more, whose elements are 1.
+// dw[o, c, i, j] = sum over n, p, q of g[n, o, p, q] x[n, c, p stride - top + i dilation, ...]
+// dbias[o] = sum over n, p, q of g[n, o, p, q]
+// The positions n, p, q are split into `pieces`, whose sums are the rows of partial[pieces, size of dw + size of dbias].
+// dbias is computed like dw for an extra channel whose elements are 1.
 template <class S>
 __device__ void correlate_weight(const Sizes& at, int64 pieces, Bool with_bias, const T* x, const T* g, T* partial) {
     struct Column {
-        int64 place;  // of the channel; or BIAS, or NONE
+        int64 place;  // offset of the channel, or BIAS, or NONE
         int row, column;
     };
     const int64 BIAS = -1, NONE = -2;
@@ -258,7 +259,7 @@ __device__ void correlate_weight(const Sizes& at, int64 pieces, Bool with_bias, 
         const int64 first_row = (job - above * tall) * S::ROWS, first_column = (above - beside * wide) * S::COLUMNS;
         const int group = int(beside - piece * at.groups);
         const int64 begin = piece * length, end = begin + length < total ? begin + length : total;
-        // The last that read the table did so before a barrier of `multiply`.
+        // All threads read the previous table before a barrier in `multiply`.
         for (int c = t; c < S::COLUMNS; c += S::THREADS) {
             const int64 k = first_column + c;
             const Counter tap(k, 0, at.channels, at.kernel_h, at.kernel_w);

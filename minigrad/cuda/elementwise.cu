@@ -1,10 +1,10 @@
 // Elementwise kernels: every function of the table in cext/kernels/functions.inc, where, copy and fill. The macros
-// UNARY_FUNCTIONS and BINARY_FUNCTIONS hold the rows of the table that T has.
+// UNARY_FUNCTIONS and BINARY_FUNCTIONS contain the rows of the table that exist for T.
 //
-// The number of the operation is the same for all threads, so that one kernel may hold them all: it branches once, in
-// front of its loop.
+// The operation's number is the same for all threads, so a single kernel contains all of them and branches once, before
+// its loop.
 
-// ---- what the expressions of the table name, besides the functions of CUDA --------------------------------------------
+// ---- functions that the table uses and CUDA lacks ---------------------------------------------------------------------
 
 #if FLOATING
 __device__ inline T sigmoid(T x) { return 1 / (1 + exp(-x)); }
@@ -13,7 +13,7 @@ __device__ inline T silu(T x) { return x * sigmoid(x); }
 __device__ inline T silu_derivative(T x) { return sigmoid(x) * (1 + x * sigmoid(-x)); }
 __device__ inline T gelu(T x) { return x * normcdf(x); }
 __device__ inline T gelu_derivative(T x) {
-    const T square = x * x, lost = fma(x, x, -square);  // what rounding takes from it, the exponential multiplies
+    const T square = x * x, lost = fma(x, x, -square);  // the rounding error, which the exponential would amplify
     const T pdf = square > 2000 ? T(0) : (1 - lost / 2) * exp(-square / 2) * T(0.39894228040143267794);
     return normcdf(x) + x * pdf;
 }
@@ -22,7 +22,8 @@ __device__ inline R infinity() {
     return R(1) / R(0);
 }
 
-// The remainder has the divisor's sign, and a = b floor_divide(a, b) + remainder_of(a, b). By zero: what a / b gives.
+// The remainder has the sign of the divisor, and a = b floor_divide(a, b) + remainder_of(a, b). Division by zero gives
+// the same as a / b.
 __device__ inline T remainder_of(T a, T b) {
     const T r = fmod(a, b);
     if (r == 0) return b < 0 ? -fabs(r) : fabs(r);
@@ -36,7 +37,7 @@ __device__ inline T floor_divide(T a, T b) {
 }
 __device__ inline T power(T a, T b) { return b == 2 ? a * a : b == 3 ? a * a * a : b == -1 ? 1 / a : pow(a, b); }
 #elif !BOOLEAN
-// The same for integers; by zero: 0. The lowest number divided by -1 does not fit, and wraps.
+// The same for integers, where division by zero gives 0. The lowest number divided by -1 overflows and wraps.
 __device__ inline T remainder_of(T a, T b) {
     if (b == 0 || b == -1) return 0;
     const T r = a % b;
@@ -47,7 +48,7 @@ __device__ inline T floor_divide(T a, T b) {
     if (b == -1) return T(-Traits<T>::Wrapping(a));
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
-// By squaring; a negative exponent of an integer is the caller's error.
+// By squaring; the caller rejects negative exponents of integers.
 __device__ inline T power(T a, T b) {
     Traits<T>::Wrapping y = 1, x = a;
     for (; b > 0; b >>= 1, x *= x) y *= b & 1 ? x : 1;
@@ -59,8 +60,8 @@ __device__ inline T power(T a, T b) {
 
 typedef Traits<T>::Wrapping W;
 
-// Every operation stands in one loop alone, over arrays of any layout, so that all of them compile in seconds: where an
-// element lies is decided for each, by a branch that all threads take alike.
+// Every operation has a single loop for arrays of any layout, so that all of them compile in seconds. The branch that
+// selects the address of each element is the same for all threads.
 template <class R>
 __device__ inline R& element(R* p, int64 i, bool dense, const Extent& shape, const Stride& step) {
     return dense ? p[i] : *(R*)((char*)p + offset(i, shape, step));
@@ -115,7 +116,7 @@ extern "C" __global__ void where(int64 n, Bool dense, Extent shape, const Bool* 
     }
 }
 
-// A float that an integer cannot hold goes to the nearest it can, NaN to 0; integers wrap.
+// Floats outside the range of an integer dtype are clamped, and NaN becomes 0; integers wrap.
 template <class R>
 __device__ inline R convert(T x) {
 #if FLOATING
@@ -130,7 +131,7 @@ __device__ inline R convert(T x) {
     return R(x);
 }
 
-// y = x in y's dtype
+// y = x, converted to the dtype of y
 extern "C" __global__ void copy(int dtype, int64 n, Bool dense, Extent shape, const T* x, Stride x_step, void* y,
                                 Stride y_step) {
     switch (dtype) {
@@ -142,7 +143,7 @@ extern "C" __global__ void copy(int dtype, int64 n, Bool dense, Extent shape, co
     }
 }
 
-// y = value, of which `number` is used for floats, `integer` otherwise
+// y = the value, `number` for floats and `integer` otherwise
 extern "C" __global__ void fill(int64 n, Bool dense, Extent shape, double number, int64 integer, T* y, Stride y_step) {
     FOR_EACH(i, n) element(y, i, dense, shape, y_step) = FLOATING ? T(number) : T(integer);
 }

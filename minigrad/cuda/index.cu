@@ -1,20 +1,20 @@
 // Gather and scatter along the middle axis of x[outer, n, inner].
 //
-// Indices are checked by a kernel of their own: one that is out of range becomes one that is not, and what was found is
-// noted where the host sees it. So the kernels behind it never reach beyond an array. Elements that meet in one place
-// are added by one thread in the order of the indices, which are sorted for that; nothing is atomic.
+// A separate kernel checks the indices: it replaces one that is out of range by a valid one, and records the fault in
+// host memory, so the kernels after it never access memory outside an array. Elements with the same destination are
+// added by one thread in the order of the indices, which are sorted for that; there are no atomic operations.
 
 // ---- checks -------------------------------------------------------------------------------------------------------
 
-// What was found, in memory of the host: the number of the message, and the first index that one of the threads of the
-// first kernel to find any has seen. Threads that write at once all write something true.
+// Records a fault in host memory: the number of the message, and an index out of range. Later kernels do not overwrite
+// it. If several threads write at the same time, any of their values is correct.
 __device__ inline void note(int64* found, int64 message, int64 value) {
     if (found[0] != 0) return;
     found[1] = value;
     found[0] = message;
 }
 
-// y = index from 0 to n - 1; negative ones count from the end. n > 0
+// y = the index from 0 to n - 1; negative indices count from the end. n > 0
 extern "C" __global__ void check_index(int64 count, int64 n, const int64* index, int64* y, uint64 found,
                                        int64 message) {
     FOR_EACH(i, count) {
@@ -27,8 +27,8 @@ extern "C" __global__ void check_index(int64 count, int64 n, const int64* index,
 
 const int THREADS = 256;
 
-// y = labels from 0 to width - 1, or the one to ignore. totals[blocks]: the weights of those that count, or their
-// number
+// y = labels from 0 to width - 1, or the label to ignore. totals[blocks]: the sum of the weights of the labels that are
+// not ignored, or their number
 extern "C" __global__ void check_labels(int64 count, int64 width, int64 ignore, const int64* labels, const void* weight,
                                         Bool wide, int64* y, double* totals, uint64 found, int64 message) {
     double total = 0;
@@ -43,7 +43,7 @@ extern "C" __global__ void check_labels(int64 count, int64 width, int64 ignore, 
     if (totals && threadIdx.x == 0) totals[blockIdx.x] = total;
 }
 
-// y = 1 / the sum of the totals, NaN for none
+// y = 1 / the sum of the totals, or NaN if it is 0
 extern "C" __global__ void invert_total(int64 count, const double* totals, Bool wide, void* y) {
     double total = 0;
     for (int64 i = threadIdx.x; i < count; i += blockDim.x) total += totals[i];
@@ -56,7 +56,7 @@ extern "C" __global__ void invert_total(int64 count, const double* totals, Bool 
         *(float*)y = float(inverse);
 }
 
-// ---- copies, of elements of any dtype -----------------------------------------------------------------------------
+// ---- copies of elements of any dtype ------------------------------------------------------------------------------
 
 struct alignas(16) Sixteen {
     uint64 low, high;
@@ -74,7 +74,7 @@ struct alignas(16) Sixteen {
             return f<Sixteen>(__VA_ARGS__);       \
     }
 
-// `lanes` neighbouring threads copy a row of x[outer, n, words] each.
+// `lanes` neighbouring threads copy one row of x[outer, n, words].
 template <class Word>
 __device__ void take_rows(int64 outer, int64 n, int64 words, int64 m, int lanes, const void* x, const int64* index,
                           void* y) {
@@ -86,7 +86,7 @@ __device__ void take_rows(int64 outer, int64 n, int64 words, int64 m, int lanes,
     }
 }
 
-// Of equal indices the last in the sorted order writes.
+// Of equal indices, the last in the sorted order writes.
 template <class Word>
 __device__ void put_rows(int64 outer, int64 n, int64 words, int64 m, int lanes, void* x, const int64* index,
                          const int64* order, const void* v) {
@@ -128,7 +128,7 @@ extern "C" __global__ void take_along(int64 outer, int64 n, int64 inner, int64 m
 // ---- sums ---------------------------------------------------------------------------------------------------------
 
 #if FLOATING
-// Where the indices stand: one list for all columns, or one for each, [outer, m, inner]
+// The indices: one list for all columns or, `along` an axis, one for each, [outer, m, inner]
 struct Indices {
     const int64* index;
     int64 m, inner;
@@ -136,7 +136,7 @@ struct Indices {
     __device__ int64 at(int64 o, int64 j, int64 i) const { return index[along ? (o * m + j) * inner + i : j]; }
 };
 
-// x[o, index, i] += v[o, j, i]: a thread adds a whole column
+// x[o, index, i] += v[o, j, i]; a thread adds a whole column
 extern "C" __global__ void add_columns(int64 outer, int64 n, int64 inner, int64 m, Bool along, T* x, const int64* index,
                                        const T* v) {
     const Indices at = {index, m, inner, bool(along)};
@@ -158,7 +158,7 @@ extern "C" __global__ void add_sorted(int64 outer, int64 n, int64 inner, int64 m
         const int64* sorted = order + (along ? (o * inner + i) * m : 0);
         const int64 place = at.at(o, sorted[k], i);
         if (k > 0 && at.at(o, sorted[k - 1], i) == place) continue;
-        int64 last = k, beyond = m;  // the last index that is equal: known before, the loads below need not wait
+        int64 last = k, beyond = m;  // the last equal index, found first so that the loads below need not wait
         while (beyond - last > 1) {
             const int64 middle = last + (beyond - last) / 2;
             (at.at(o, sorted[middle], i) == place ? last : beyond) = middle;

@@ -1,18 +1,18 @@
 // Row normalization: LayerNorm, RMSNorm and GroupNorm, forward and backward, on x[rows, width].
 //
-// A row belongs to a team of threads, and its elements to the same threads whatever the memory's alignment; so what is
-// computed for a row depends on no other row. Deviations are taken from a T near the mean and corrected afterwards, so
-// that a row keeps its digits where a T cannot hold its mean. A team holds a row in registers between the passes; rows
-// that are too long for that are read again. `centered` is false in RMSNorm, which leaves the mean where it is.
+// A team of threads works on a row, and each element belongs to the same thread whatever the memory alignment, so the
+// result of a row depends on no other row. Deviations are taken from a T near the mean and corrected afterwards, so a row
+// keeps its digits even if a T cannot represent its mean. A team holds a row in registers between the passes; rows that
+// are too long for that are read again. `centered` is false for RMSNorm, which does not subtract the mean.
 
 #if FLOATING
 
-// Elements of a row that a thread holds; half as many where it takes them one by one, which needs more registers each.
+// Elements of a row that a thread holds; half as many if it loads them one by one, which needs more registers for each.
 const int HELD = 128 / sizeof(T);
 const int HELD_BACKWARD = 64 / sizeof(T);  // of x, and as many of g and of the sums for gamma and beta
 const int THREADS = 256;
 
-// One row in the hands of a team: those of its elements that are this thread's, in packs of W
+// This thread's elements of its team's row, in packs of W
 template <int W, int most, bool held>
 struct Row {
     static const int N = W == 1 ? most / 2 : most / W;
@@ -32,7 +32,7 @@ struct Row {
             }
         }
     }
-    // f(e, pack, i) for this thread's packs, the i-th of which begins at element e
+    // f(e, pack, i) for this thread's packs, of which the i-th begins at element e
     template <class F>
     __device__ void each(F f) const {
         if constexpr (held) {
@@ -61,14 +61,14 @@ struct Row {
     }
 };
 
-// gamma or beta, or what a thread needs of them: one per element of a row, or one per `inner` elements
+// The part of gamma or beta that a thread needs: one per element of a row, or one per `inner` elements
 template <int W, bool channels>
 __device__ inline Pack<W> parameter(const T* p, int64 e, int64 inner, T missing) {
     Pack<W> y;
     if (!p) {
         for (int k = 0; k < W; k++) y.v[k] = missing;
     } else if constexpr (channels) {
-        const unsigned n = inner;  // where it does not fit, a row is a single channel
+        const unsigned n = inner;  // the checks below use 64 bits if it does not fit
         if (n != inner || unsigned(e) != e) {
             for (int k = 0; k < W; k++) y.v[k] = p[(e + k) / inner];
         } else if (n % W == 0) {
@@ -85,8 +85,8 @@ __device__ inline Pack<W> parameter(const T* p, int64 e, int64 inner, T missing)
 // ---- forward ----------------------------------------------------------------------------------------------------------
 
 //   mean = sum(x)/width,  rstd = 1/sqrt(sum((x - mean)^2)/width + eps),  y = (x - mean) rstd gamma + beta
-// With any center c, and d = x - c:  mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2,  of which
-// nothing cancels where c is near the mean: first comes the mean of deviations from x[0], then those from c.
+// With any center c, and d = x - c:  mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2,  without
+// cancellation if c is near the mean: the first pass finds the mean from deviations from x[0], the second uses it as c.
 template <int W, bool held, bool centered, bool channels>
 __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma,
                      const T* beta, double eps, T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
@@ -143,9 +143,9 @@ __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lan
     }
 }
 
-// gamma[groups, width / inner] and beta alike; row r is of group r % groups. Statistics in T, or where `wide_mean` is
-// given, in double. Kernels of their own for rows that are held and for those that are not, for parameters per element
-// and per channel: each gets the registers that it needs.
+// gamma and beta are [groups, width / inner]; row r belongs to group r % groups. Statistics are written in T or, if
+// `wide_mean` is given, in double. Rows that are held and rows that are not, and parameters per element and per channel,
+// have separate kernels, so that each gets the registers it needs.
 #define NORM(held, centered, channels)                                                                             \
     if (width % WIDE == 0)                                                                                         \
         norm<WIDE, held, centered, channels>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd, \
@@ -194,7 +194,7 @@ extern "C" __global__ void __launch_bounds__(512) group_long(
 
 // With h = g gamma, d = x - mean and xhat = d rstd, and means over the row,
 //   dx = rstd (h - mean(h) - xhat mean(h xhat)),  dgamma += g xhat,  dbeta += g
-// and without mean(h) where the row is not centered: then mean = 0. `shift` is what rounding took from the mean:
+// If the row is not centered, mean = 0 and mean(h) is left out. `shift` is the rounding error of the mean:
 //   xhat = d scale + offset,  dx = (h - middle) scale + d slope + constant
 struct Slopes {
     T scale, offset, slope, middle, constant;
@@ -208,10 +208,10 @@ struct Slopes {
     }
 };
 
-// partial[blocks, 2 or 1, width]: the sums of a block's rows for dgamma, and where centered for dbeta; null: not wanted
+// partial[blocks, 2 or 1, width]: the sums of a block's rows for dgamma and, if centered, dbeta; null if not wanted
 template <int W, bool held, bool centered>
 __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean,
-                              const T* rstd, const T* g, T* dx, T* partial, T (*rooms)[THREADS + 1]) {
+                              const T* rstd, const T* g, T* dx, T* partial, T (*scratch)[THREADS + 1]) {
     typedef Row<W, HELD_BACKWARD, held> Part;
     const int lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes;
     const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(dx);
@@ -248,7 +248,7 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
                 if constexpr (held) {
                     sums[0][i * W + k] += share;
                     if (centered) sums[1][i * W + k] += c.v[k];
-                } else if (mine) {  // the block's only team
+                } else if (mine) {  // the block has a single team
                     mine[e + k] = first == blockIdx.x ? share : mine[e + k] + share;
                     if (centered) mine[width + e + k] = first == blockIdx.x ? c.v[k] : mine[width + e + k] + c.v[k];
                 }
@@ -260,12 +260,12 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
         if (!mine) return;
         for (int which = 0; which < (centered ? 2 : 1); which++) {
             __syncthreads();
-            for (int i = 0; i < Part::N * W; i++) rooms[i][threadIdx.x] = sums[which][i];
+            for (int i = 0; i < Part::N * W; i++) scratch[i][threadIdx.x] = sums[which][i];
             __syncthreads();
             for (int e = threadIdx.x; e < width; e += blockDim.x) {
-                const T* room = rooms[e / W / lanes * W + e % W] + e / W % lanes;
+                const T* part = scratch[e / W / lanes * W + e % W] + e / W % lanes;
                 T sum = 0;
-                for (int k = 0; k < teams; k++) sum += room[k * lanes];
+                for (int k = 0; k < teams; k++) sum += part[k * lanes];
                 mine[which * width + e] = sum;
             }
         }
@@ -282,8 +282,8 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
 extern "C" __global__ void __launch_bounds__(256, 2) norm_held_backward(Bool centered, int64 rows, int64 width, int lanes, const T* x,
                                               const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
                                               T* partial) {
-    __shared__ T rooms[HELD_BACKWARD][THREADS + 1];  // one more, so that neighbours in a column are in other banks
-    EVERY_BACKWARD(true, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, rooms)
+    __shared__ T scratch[HELD_BACKWARD][THREADS + 1];  // one more, so that neighbours in a column are in other banks
+    EVERY_BACKWARD(true, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, scratch)
 }
 
 extern "C" __global__ void __launch_bounds__(512) norm_long_backward(
@@ -292,9 +292,9 @@ extern "C" __global__ void __launch_bounds__(512) norm_long_backward(
     EVERY_BACKWARD(false, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, 0)
 }
 
-// The same for rows of m channels with a gain and a shift each, a block per row: first the sums of g and of g d over each
-// channel, by teams; these are also the row's part of dbeta and dgamma, partial[rows / groups, 2, groups * m]. What the
-// block has just read is close by when it reads it for dx.
+// The same for rows of m channels with a gamma and beta each, a block per row. Teams first compute the sums of g and of
+// g d over each channel, which are also the row's part of dbeta and dgamma, partial[rows / groups, 2, groups * m]. When
+// the block reads the row again for dx, it is still in the cache.
 template <int W>
 __device__ void channels_backward(int64 rows, int64 groups, int64 m, int64 inner, int lanes, const T* x, const T* gamma,
                                   const double* mean, const double* rstd, const T* g, T* dx, double* partial) {
@@ -354,8 +354,8 @@ extern "C" __global__ void group_norm_backward(int64 rows, int64 groups, int64 m
 
 // ---- sums over rows ---------------------------------------------------------------------------------------------------
 
-// dgamma and dbeta from partial[n, width], of which the first `count` columns are dgamma's: a block for `wide` columns,
-// of which blockDim / wide threads each take every so-manieth row
+// dgamma and dbeta from partial[n, width], whose first `count` columns belong to dgamma. A block sums `wide` columns;
+// each of the `deep` = blockDim / wide threads of a column takes every deep-th row.
 template <class P>
 __device__ void add_rows(int64 n, int64 width, int64 count, int wide, const P* partial, T* dgamma, T* dbeta) {
     __shared__ double sums[THREADS];

@@ -1,14 +1,14 @@
 // Optimizer steps: one pass over all parameters of a list, and the sum of the squares of their gradients.
 //
-// The tensors come by value, as many as the parameters of a kernel have room for. Their elements are cut in chunks, one
-// for a block at a time, which depend on the sizes alone. Constants are combined in double on the host; the formulas
-// are those of cext/kernels/optimizer.cpp.
+// The tensors are passed by value, as many as fit in the parameters of a kernel. Their elements are split into chunks
+// that depend on the sizes alone, and a block takes one chunk at a time. Constants are combined in double on the host;
+// the formulas are those of cext/kernels/optimizer.cpp.
 
 #if FLOATING
 
 const int CHUNK = 1024, THREADS = 256;
 
-// What a thread works on: four neighbouring elements of one tensor, or fewer
+// The elements that a thread works on: up to four neighbours of one tensor
 struct Place {
     int tensor;
     int64 first, count;
@@ -32,7 +32,7 @@ struct alignas(16) Four {
     T value[4];
 };
 
-// Four elements of an array of tensor i
+// Four elements of one of a tensor's arrays
 __device__ inline void load(const Tensors& list, int array, const Place& at, T* value) {
     const T* from = (const T*)list.array[array][at.tensor] + at.first;
     if (at.count == 4 && (uint64)from % 16 == 0) {
@@ -55,7 +55,7 @@ __device__ inline void store(const Tensors& list, int array, const Place& at, co
 
 enum { P, G, S1, S2, S3, ARRAYS };  // parameters, gradients, states
 
-// f(p, g, s1, s2, s3) on every element; states that are absent are 0 and stay away
+// f(p, g, s1, s2, s3) on every element; absent states are read as 0 and not written
 template <class F>
 __device__ void update(const Tensors& list, F f) {
     each_place(list, [&](const Place& at) {
@@ -71,12 +71,12 @@ __device__ void update(const Tensors& list, F f) {
     });
 }
 
-// g + weight_decay p; without any decay an infinite parameter has no part in it
+// g + weight_decay p; without decay, an infinite parameter does not turn it into NaN
 __device__ T decayed(T g, T p, T decay) { return decay == 0 ? g : g + decay * p; }
 
 // g += weight_decay p
-// without momentum: p -= lr g, otherwise buffer = momentum buffer + (1 - dampening) g, at first g, and then
-// p -= lr buffer, nesterov: p -= lr (g + momentum buffer)
+// Without momentum, p -= lr g. Otherwise buffer = momentum buffer + (1 - dampening) g, or g in the first step, and
+// p -= lr buffer or, with Nesterov momentum, p -= lr (g + momentum buffer).
 extern "C" __global__ void sgd(Tensors list, T lr, T decay, T momentum, T fresh, Bool nesterov, Bool plain,
                                Bool first) {
     update(list, [&](T& p, T g, T& buffer, T&, T&) {
@@ -133,7 +133,7 @@ extern "C" __global__ void adagrad(Tensors list, T lr, T decay, T eps) {
     });
 }
 
-// total[blocks] = sums of squares of all gradients, in double from the square on: a gradient of 1e20 has a norm
+// total[blocks] = sums of squares of all gradients; squares are in double, so that a gradient of 1e20 does not overflow
 extern "C" __global__ void square_sums(Tensors list, double* total) {
     double sum = 0;
     each_place(list, [&](const Place& at) {

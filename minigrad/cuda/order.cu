@@ -1,12 +1,12 @@
 // The stable order of the elements of x[outer, n, inner] along the middle axis: order[outer * inner, n].
 //
-// Runs of TILE elements are sorted in shared memory by a bitonic network, whose comparisons are made stable by the
-// elements' places; then two runs at a time are merged, every element finding its place by how many elements of the
-// other run come before it. NaN is the largest number.
+// Runs of TILE elements are sorted in shared memory by a bitonic network, made stable by comparing the elements' indices
+// as well. Then pairs of runs are merged: the position of an element follows from the number of elements of the other run
+// that come before it. NaN counts as the largest number.
 
 const int TILE = 1024;
 
-// Whether x comes before y wherever they stand
+// Whether x comes before y, whatever their positions
 __device__ inline bool before(T x, T y, bool descending) {
     if (descending) return before(y, x, false);
     return x < y || (x == x && y != y);
@@ -27,22 +27,22 @@ extern "C" __global__ void sort_tiles(int64 columns, int64 n, int64 inner, Bool 
     for (int64 job = blockIdx.x; job < columns * tiles; job += gridDim.x) {
         const int64 column = job / tiles, first = job % tiles * TILE;
         const int count = n - first < TILE ? int(n - first) : TILE;
-        int room = 2;
-        while (room < count) room *= 2;
+        int padded = 2;
+        while (padded < count) padded *= 2;
         __syncthreads();
-        for (int i = threadIdx.x; i < room; i += blockDim.x) {
+        for (int i = threadIdx.x; i < padded; i += blockDim.x) {
             place[i] = i;
             if (i < count) key[i] = from.at(column, first + i);
         }
-        // Beyond `count` lie places that come last, whatever their keys are.
+        // Indices from `count` on come last, whatever their keys.
         const auto swapped = [&](int a, int b) {
             if (place[a] >= count || place[b] >= count) return place[a] > place[b];
             return before(key[b], key[a], descending) || (!before(key[a], key[b], descending) && place[a] > place[b]);
         };
-        for (int size = 2; size <= room; size *= 2) {
+        for (int size = 2; size <= padded; size *= 2) {
             for (int distance = size / 2; distance > 0; distance /= 2) {
                 __syncthreads();
-                for (int pair = threadIdx.x; pair < room / 2; pair += blockDim.x) {
+                for (int pair = threadIdx.x; pair < padded / 2; pair += blockDim.x) {
                     const int a = pair / distance * 2 * distance + pair % distance, b = a + distance;
                     if (swapped(a, b) == ((a & size) == 0)) {
                         const T k = key[a];
@@ -58,7 +58,7 @@ extern "C" __global__ void sort_tiles(int64 columns, int64 n, int64 inner, Bool 
     }
 }
 
-// Runs of `length` become runs of twice that length.
+// Merges runs of `length` into runs of twice that length.
 extern "C" __global__ void merge_runs(int64 columns, int64 n, int64 inner, Bool descending, int64 length, const T* x,
                                       const int64* order, int64* merged) {
     const Keys from = {x, n, inner};

@@ -1,5 +1,5 @@
-// Two-dimensional pooling: the largest element, or the mean, of windows that move over planes; and the gradients, for
-// which every element of x looks up the windows that it lies in and adds in their order.
+// Two-dimensional pooling: the largest element, or the mean, of windows that move over planes; and the gradients, in
+// which every element of x visits the windows that contain it and adds their gradients in order.
 
 #if FLOATING
 
@@ -17,11 +17,11 @@ struct Place {
 
 // ---- the largest element --------------------------------------------------------------------------------------------
 
-// Windows along one axis of x: the elements of window p are p stride - pad + k dilation, k < kernel, inside of length.
+// Windows along one axis of x: the elements of window p are p stride - pad + k dilation, k < kernel, within the length.
 struct Windows {
     int64 length, count, kernel, stride, pad, dilation;
 
-    // The first element that lies in x, and where the window ends
+    // The first element that lies in x, and the end of the window
     __device__ int64 begin(int64 p) const {
         const int64 start = p * stride - pad;
         return start < 0 ? start + (dilation - 1 - start) / dilation * dilation : start;
@@ -30,11 +30,11 @@ struct Windows {
         const int64 last = p * stride - pad + (kernel - 1) * dilation + 1;
         return last < length ? last : length;
     }
-    // f(p) for the windows, in order, which hold an element
+    // f(p) for the windows that contain an element, in order
     template <class F>
     __device__ void holding(int64 element, F f) const {
-        const int64 behind = element + pad - (kernel - 1) * dilation;  // where the first one begins, or before it
-        for (int64 p = behind > 0 ? quotient(behind + stride - 1, stride) : 0; p < count; p++) {
+        const int64 earliest = element + pad - (kernel - 1) * dilation;  // no window that contains it begins before
+        for (int64 p = earliest > 0 ? quotient(earliest + stride - 1, stride) : 0; p < count; p++) {
             const int64 distance = element + pad - p * stride;
             if (distance < 0) return;
             if (dilation == 1 || distance % dilation == 0) f(p);
@@ -42,8 +42,8 @@ struct Windows {
     }
 };
 
-// NaN is larger than all numbers; of equals the first one counts, of NaN the last.
-// y[planes, P, Q] and index[planes, P, Q], the places in H x W; either may be null
+// NaN is larger than all numbers. The first of equal elements counts, but the last NaN.
+// y[planes, P, Q] and index[planes, P, Q], the positions in H x W; either may be null
 extern "C" __global__ void max_pool2d(int64 planes, int64 height, int64 width, int64 rows, int64 columns,
                                       int64 kernel_h, int64 kernel_w, int64 stride_h, int64 stride_w, int64 pad_h,
                                       int64 pad_w, int64 dilation_h, int64 dilation_w, const T* x, T* y, int64* index) {
@@ -69,8 +69,8 @@ extern "C" __global__ void max_pool2d(int64 planes, int64 height, int64 width, i
     }
 }
 
-// dx = the sum of g over the windows whose largest element this is; what was found there is not remembered but looked
-// for again, up to the first element that comes before this one
+// dx = the sum of g over the windows whose largest element this is. The positions are not stored but searched for again,
+// up to the first element that wins over this one.
 extern "C" __global__ void max_pool2d_backward(int64 planes, int64 height, int64 width, int64 rows, int64 columns,
                                                int64 kernel_h, int64 kernel_w, int64 stride_h, int64 stride_w,
                                                int64 pad_h, int64 pad_w, int64 dilation_h, int64 dilation_w, const T* x,
@@ -104,8 +104,8 @@ extern "C" __global__ void max_pool2d_backward(int64 planes, int64 height, int64
 
 // ---- the mean -------------------------------------------------------------------------------------------------------
 
-// y[planes, m, n] = sums of windows over the divisor, or if it is 0 over their own lengths: row window p holds the rows
-// from by_row[p, 0] up to by_row[p, 1] and counts by_row[p, 2] of them. A team of `lanes` threads adds up a window.
+// y[planes, m, n] = sums of windows divided by the divisor or, if it is 0, by their own sizes: row window p has the rows
+// from by_row[p, 0] up to by_row[p, 1] and counts as by_row[p, 2] rows. A team of `lanes` threads sums a window.
 extern "C" __global__ void average_pool2d(int64 planes, int64 height, int64 width, int64 m, int64 n, int lanes,
                                           const T* x, const int64* by_row, const int64* by_column, double divisor,
                                           T* y) {
@@ -136,7 +136,7 @@ extern "C" __global__ void average_pool2d(int64 planes, int64 height, int64 widt
     }
 }
 
-// The first window, of those that begin and end one after the other, which ends behind an element
+// The first window that ends after an element; windows are sorted by their begins and ends
 __device__ inline int64 first_holding(int64 count, const int64* windows, int64 element) {
     int64 low = 0;
     while (low < count) {
@@ -149,7 +149,7 @@ __device__ inline int64 first_holding(int64 count, const int64* windows, int64 e
     return low;
 }
 
-// dx = the sum over the windows that hold the element of g / what they were divided by
+// dx = the sum of g / divisor over the windows that contain the element
 extern "C" __global__ void average_pool2d_backward(int64 planes, int64 height, int64 width, int64 m, int64 n,
                                                    const T* g, const int64* by_row, const int64* by_column,
                                                    double divisor, T* dx) {

@@ -1,6 +1,6 @@
-// Random numbers from a counter: Philox 4x32-10, as cext/kernels/random.cpp has it, and the same numbers as there.
+// Counter-based random numbers: Philox 4x32-10, which gives the same numbers as cext/kernels/random.cpp.
 //
-// A thread computes a block of the generator, or one of each stream where a value needs 64 bits: four values.
+// A thread computes four values: one block of the generator, or one of each stream if a value needs 64 bits.
 
 struct Words {
     unsigned word[4];
@@ -20,7 +20,7 @@ __device__ inline Words philox(uint64 seed, uint64 block, unsigned stream) {
     return {{a, b, c, d}};
 }
 
-// f(bits, i) for the first of every four values i ..., of n in all
+// f(bits, i) for every four values, of which the first is i, of n in all
 template <class Bits, class F>
 __device__ void each_block(uint64 seed, uint64 offset, int64 n, F f) {
     FOR_EACH(block, (n + 3) / 4) {
@@ -36,7 +36,7 @@ __device__ void each_block(uint64 seed, uint64 offset, int64 n, F f) {
     }
 }
 
-// y[i], y[i + 1], ... = four values, as far as there are so many; together where y lies so that they may be
+// y[i], y[i + 1], ... = four values, or fewer at the end; in one store if y is aligned
 template <class R>
 __device__ void store(R* y, int64 i, int64 n, const R* value) {
     struct alignas(4 * sizeof(R) < 16 ? 4 * sizeof(R) : 16) Four {
@@ -51,11 +51,11 @@ __device__ void store(R* y, int64 i, int64 n, const R* value) {
     }
 }
 
-// k/2^24 from 32 bits, k/2^53 from 64: the floats in [0, 1) that are equally far apart
+// k/2^24 from 32 bits, k/2^53 from 64: equally spaced floats in [0, 1)
 __device__ inline float unit(unsigned bits) { return float(int(bits >> 8)) * 0x1p-24f; }
 __device__ inline double unit(uint64 bits) { return double(int64(bits >> 11)) * 0x1p-53; }
 
-// low + floor(u (high - low)) for the u in [0, 1) of 64 bits
+// low + floor(u (high - low)) with a u in [0, 1) of 64 bits
 #if !FLOATING
 extern "C" __global__ void integers(uint64 seed, uint64 offset, int64 n, int64 low, int64 high, int64* y) {
     const uint64 range = uint64(high) - uint64(low);
@@ -77,7 +77,7 @@ struct BitsOf<8> {
 };
 typedef BitsOf<sizeof(T)>::type Bits;
 
-// low + u length, at most the number below `high`: rounding may reach that
+// low + u length, at most the number below `high`, which rounding could reach
 extern "C" __global__ void uniform(uint64 seed, uint64 offset, int64 n, T low, T length, T most, T* y) {
     each_block<Bits>(seed, offset, n, [&](const Bits* bits, int64 i) {
         T value[4];
@@ -89,11 +89,11 @@ extern "C" __global__ void uniform(uint64 seed, uint64 offset, int64 n, T low, T
     });
 }
 
-// In (0, 1], with as many bits as there are near 0: they make the tails of the normal distribution.
+// In (0, 1], with all bits near 0, where they determine the tails of the normal distribution.
 __device__ inline float positive_unit(unsigned bits) { return float(int(bits >> 1 | 1)) * 0x1p-31f; }
 __device__ inline double positive_unit(uint64 bits) { return double(int64(bits >> 1 | 1)) * 0x1p-63; }
 
-// cos and sin of 2 pi bits/2^32 (or 2^64): the nearest quarter of the circle from two bits, the rest within pi/4
+// cos and sin of 2 pi bits/2^32 (or 2^64): two bits give the nearest quarter turn, the others an angle within pi/4
 __device__ inline void circle(Bits bits, T& cosine, T& sine) {
     const int SHIFT = 8 * sizeof(Bits) - 2;
     const Bits turned = bits + (Bits(1) << (SHIFT - 1)), quarter = turned >> SHIFT;

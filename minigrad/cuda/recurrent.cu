@@ -1,9 +1,9 @@
-// Recurrent layers: steps of one layer, with the samples of a batch in blocks of threads of their own.
+// Recurrent layers: the steps of one layer, with the samples of a batch divided among blocks of threads.
 //
-// A step goes  z = W h + b,  u = LN(z) or z,  a = u + x,  then gates and state, where x is the input's share. The norm
-// is taken segment by segment: of z (NORM_STATE), or of z + x (NORM_SUM; then a = u). A block takes its samples through
-// as many steps as it is told: all of them, with products of its own whose matrix stays in the cache; or a single one,
-// whose product was made before. The threads of a block pass rows to each other through memory, between barriers.
+// A step computes  z = W h + b,  u = LN(z) or z,  a = u + x,  then gates and state, where x is the input's projection.
+// The norm is applied segment by segment, to z (NORM_STATE) or to z + x (NORM_SUM; then a = u). A block takes its samples
+// through all steps, computing the products itself with a matrix that stays in the cache, or through a single step whose
+// product was computed before. The threads of a block exchange rows through memory, between barriers.
 
 #if FLOATING
 
@@ -13,28 +13,28 @@ enum { NO_NORM, NORM_STATE, NORM_SUM };
 const int MOST_THREADS = 512, MOST_SAMPLES = 4;
 const int MOST_FACTORS = sizeof(T) == 4 ? 1024 : 736;  // rows of a matrix of a mebibyte with at most four gates
 
-// What is kept of a normalized row: xhat = (x - center) scale + offset
+// The statistics kept of a normalized row: xhat = (x - center) scale + offset
 struct Kept {
     T center, scale, offset;
 
     __device__ T standard(T x) const { return (x - center) * scale + offset; }
 };
 
-// A layer of N samples and H units, columns = G H; pointers may be null where the layer has no such thing.
+// A layer of N samples and H units, columns = G H; pointers are null for parts that the layer does not have.
 struct Layer {
     int norm;
-    Bool norm_cell, swap;       // GRU: its update gate weighs the new state instead of the old one
-    T slope;                    // of the hard sigmoid; 0: the logistic function
+    Bool norm_cell, swap;       // swap: the GRU's update gate weights the new state instead of the old one
+    T slope;                    // of the hard sigmoid; 0 for the logistic function
     int64 batch, hidden, columns, steps;
     int segments;
     Extent ends;                // columns that are normalized together: [0, ends[0]), [ends[0], ends[1]), ...
     Bool keep;                  // whether z, act and stats of every step are kept
     const int64* lengths;       // [N]
     const T *gamma, *beta, *gamma_c, *beta_c;  // [columns], [H]
-    T *h, *c;                   // [T + 1, N, H], the first of them given; c: LSTM
+    T *h, *c;                   // [T + 1, N, H], with the first given; c only in an LSTM
     T *z, *act;                 // [T, N, columns] or [N, columns]; act may be z
     Kept *stats, *stats_c;      // [T, N, segments], [T, N]
-    T* raw_c;                   // [T, N, H]: c' if its norm is carried
+    T* raw_c;                   // [T, N, H]: c' before its norm, if the norm is carried
 
     template <class P>
     __device__ P* row(P* base, int64 t, int64 n, int64 width) const {
@@ -46,7 +46,7 @@ struct Layer {
     __device__ int64 end(int s) const { return ends.n[s]; }
 };
 
-// for (int64 j : the places of this thread in a row)
+// for (int64 j : this thread's positions in a row)
 #define PLACES(j, n) for (int64 j = threadIdx.x; j < (n); j += blockDim.x)
 
 __device__ inline T gate(T slope, T a) {
@@ -55,7 +55,7 @@ __device__ inline T gate(T slope, T a) {
     return y < 0 ? T(0) : y > 1 ? T(1) : y;
 }
 
-// The derivative of `gate` from its result; NaN stays NaN
+// The derivative of `gate`, from its result; NaN stays NaN
 __device__ inline T gate_slope(T slope, T y) {
     return slope == 0 ? y * (1 - y) : y > 0 && y < 1 ? slope : y != y ? y : T(0);
 }
@@ -65,8 +65,8 @@ __device__ inline T at(const T* p, int64 j, T missing) { return p ? p[j] : missi
 // ---- products ---------------------------------------------------------------------------------------------------------
 
 // store(s, j, sum over i of row(s)[i] matrix[i, j]) for S rows of k numbers and matrix[k, n]. Neighbouring threads read
-// neighbouring columns, each number of the matrix once for all S; `deep` threads share a column, where there are more
-// threads than columns. The order in which a sum is taken depends on k and n alone.
+// neighbouring columns, and each element of the matrix once for all S rows; `deep` threads share a column if there are
+// more threads than columns. The order of summation depends on k and n alone.
 template <int S, class Row, class Store>
 __device__ void multiply(int64 k, int64 n, const T* matrix, T* factors, T* parts, Row row, Store store) {
     int wide = 32;
@@ -107,8 +107,8 @@ __device__ void multiply(int64 k, int64 n, const T* matrix, T* factors, T* parts
 // ---- one row, normalized by a block -----------------------------------------------------------------------------------
 
 // With any center c near the mean, and d = x - c:  mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2
-// c is the mean of the first four; where that is so far off that the difference would cancel, the mean found first
-// becomes the center of a second pass.
+// c is the mean of the first four elements. If it is so far off that the difference would cancel, a second pass uses the
+// mean from the first one as its center.
 __device__ inline Kept standardize(int64 width, const T* x, double eps) {
     T center = 0;
     for (int k = 0; k < 4; k++) center += x[width < 4 ? 0 : k] * T(0.25);
@@ -153,8 +153,8 @@ __device__ inline void through_norm(int64 width, const T* x, const Kept& s, cons
 
 // ---- forward: sample n at step t --------------------------------------------------------------------------------------
 
-// i, f, o = gate(a_i), gate(a_f), gate(a_o), g = tanh(a_g), c' = f c + i g, m = LN(c') or c', h = o tanh(m); carried is
-// c', or m. The order in memory is i, f, g, o.
+// i, f, o = gate(a_i), gate(a_f), gate(a_o), g = tanh(a_g), c' = f c + i g, m = LN(c') or c', h = o tanh(m); the next
+// step gets c', or m. The order in memory is i, f, g, o.
 __device__ inline void lstm(const Layer& r, int64 t, int64 n, double eps_c, T* a, T* h) {
     const int64 H = r.hidden;
     const T* c = r.row(r.c, t, n, H);
@@ -170,10 +170,10 @@ __device__ inline void lstm(const Layer& r, int64 t, int64 n, double eps_c, T* a
     __syncthreads();
     const Kept s = standardize(H, next, eps_c);
     if (threadIdx.x == 0) *r.row(r.stats_c, r.kept(t), n, 1) = s;
-    __syncthreads();  // every thread has read the first ones, to which it was near
+    __syncthreads();  // all threads have read the first four elements, from which `standardize` took its center
     PLACES(j, H) {
         const T m = s.standard(next[j]) * at(r.gamma_c, j, 1) + at(r.beta_c, j, 0);
-        if (raw) {  // the cell goes on normalized
+        if (raw) {  // the normalized cell is carried on
             raw[j] = next[j];
             next[j] = m;
         }
@@ -209,7 +209,7 @@ __device__ void step(const Layer& r, int64 t, int64 n, const T* inputs, const T*
     const T* x = r.row(inputs, t, n, r.columns);
     T* z = r.row(r.z, r.kept(t), n, r.columns);
     T* a = kind == LSTM || kind == GRU ? r.row(r.act, r.kept(t), n, r.columns) : h;
-    // x is added to u outside of the gates in all columns but a GRU's candidate's, whose reset gate stands between
+    // x is added to u here except in the columns of a GRU's candidate, where the reset gate multiplies u first
     const int64 added = kind == GRU ? 2 * H : r.columns;
     PLACES(j, r.columns) {
         const T v = z[j] + at(bias, j, 0) + (r.norm == NORM_SUM ? x[j] : T(0));
@@ -272,8 +272,8 @@ __device__ void steps_of(const Layer& r, int64 begin, int64 end, const T* transp
         case GRU * 8 + 4: return f<GRU, 4>(__VA_ARGS__);                 \
     }
 
-// The steps from `begin` to `end`. `transposed`: W as [H, columns]; null: z holds the product of the only step.
-// x[T, N, columns] is the input's share, h_last and c_last [N, H] the states after a sample's last step.
+// The steps from `begin` to `end`. `transposed` is W as [H, columns], or null if z has the product of the only step.
+// x[T, N, columns] is the input's projection, h_last and c_last [N, H] the states after a sample's last step.
 extern "C" __global__ void __launch_bounds__(512, 1) recurrent(
     int kind, int samples, int64 begin, int64 end, int norm, Bool norm_cell, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,
@@ -287,13 +287,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) recurrent(
 
 // ---- backward: sample n at step t -------------------------------------------------------------------------------------
 
-// What the backward pass writes. `carry` holds the gradient of h after the step that comes next, without gy; after a step
-// it holds what reaches the state before it on other ways than by the product.
+// The buffers of the backward pass. Before a step, `carry` has the gradient of its h without gy; after the step, it has
+// the gradient of the previous h on all paths except through the product.
 struct Gradients {
     const T* gy;                      // [T, N, H]
     T *carry, *dc;                    // [N, H]
     T *dx, *dz;                       // [T, N, columns]; dz may be dx
-    double *affine, *affine_c;        // [N, 2, columns], [N, 2, H]: dgamma and dbeta, of c too
+    double *affine, *affine_c;        // [N, 2, columns], [N, 2, H]: dgamma and dbeta, and those of c
 };
 
 __device__ inline void lstm_backward(const Layer& r, const Gradients& d, int64 t, int64 n, const T* gy, T* carry, T* dx) {
@@ -384,7 +384,7 @@ __device__ void steps_back(const Layer& r, const Gradients& d, int64 begin, int6
     for (int64 first = blockIdx.x * (int64)S; first < r.batch; first += gridDim.x * (int64)S) {
         for (int64 t = end - 1; t >= begin; t--) {
             for (int64 n = first; n < first + S && n < r.batch; n++) step_backward<kind>(r, d, t, n);
-            // samples that have ended have dz = 0
+            // dz is 0 for samples that have ended
             if (w)
                 multiply<S>(
                     r.columns, r.hidden, w, factors, parts,
@@ -396,7 +396,7 @@ __device__ void steps_back(const Layer& r, const Gradients& d, int64 begin, int6
     }
 }
 
-// The steps from `end` back to `begin`. w: W[columns, H]; null: dz W is still to be added to dh, [N, H].
+// The steps from `end` back to `begin`. w is W[columns, H], or null if the caller adds dz W to dh, [N, H].
 extern "C" __global__ void __launch_bounds__(512, 1) recurrent_backward(
     int kind, int samples, int64 begin, int64 end, int norm, Bool norm_cell, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,

@@ -1,12 +1,12 @@
 // Reductions of the middle axis of x[outer, n, inner]: sums, extremes, moments, and running sums.
 //
-// A block of threads is groups x deep x wide: `wide` neighbouring columns, of which `deep` threads each take every
-// deep-th element; so many such tiles that the block is full. What the threads of a column have found is merged in
-// pairs, in an order that depends on the shape alone. A long column is cut in pieces, which `merge_pieces` puts together.
+// A block of threads is groups x deep x wide: a tile has `wide` neighbouring columns, and each of the `deep` threads of
+// a column takes every deep-th element; `groups` tiles fill the block. The states of the threads of a column are merged
+// in pairs, in an order that depends on the shape alone. A long column is split into pieces, which `merge_pieces` merges.
 
 const int THREADS = 256;
 
-// ---- operations: a state, how an element enters it, how two become one ------------------------------------------------
+// ---- operations: a state, how it takes an element, how two are merged -------------------------------------------------
 
 struct Sum {
     typedef Traits<T>::Wide State;
@@ -26,7 +26,7 @@ struct Product {
     static __device__ Result result(const State& s) { return T(s); }
 };
 
-// The largest or smallest element and where it stands first; NaN wins over all. index -1: none yet.
+// The largest or smallest element and the first index of it; NaN wins over all numbers. Index -1 means none yet.
 template <bool largest, bool where>
 struct Extreme {
     struct State {
@@ -66,7 +66,7 @@ struct Truth {
 
 // ---- tiles ------------------------------------------------------------------------------------------------------------
 
-// The place of a thread in its block, and what the block works on next.
+// The position of a thread in its block, and what the block works on next.
 struct ReduceTile {
     int64 outer, n, inner, tiles, jobs;
     int wide, deep, groups, pieces, column, lane, group;
@@ -80,7 +80,7 @@ struct ReduceTile {
         tiles = (inner + wide - 1) / wide;
         jobs = outer * tiles * pieces;
     }
-    // f(o, c, begin, end, job): this thread's column c of row o, or c = -1 where it has none; all threads call it.
+    // f(o, c, begin, end, piece) for this thread's column c of row o, or c = -1 if it has none; all threads call it.
     template <class F>
     __device__ void each(F f) const {
         const int64 step = (n + pieces - 1) / pieces;
@@ -90,7 +90,7 @@ struct ReduceTile {
             f(tile / tiles, job < jobs && c < inner ? c : -1, begin, begin + step < n ? begin + step : n, piece);
         }
     }
-    // The states of all threads of a column, in the first of them
+    // The merged states of all threads of a column
     template <class Op>
     __device__ typename Op::State merged(const typename Op::State& mine) const {
         __shared__ typename Op::State states[THREADS];
@@ -159,7 +159,7 @@ __device__ void merge_pieces(int64 outputs, int pieces, const void* partial, voi
     }
 #endif
 
-// y[outer, inner]; with more than one piece partial[outer, inner, pieces] of states instead
+// y[outer, inner]; with more than one piece, the states partial[outer, inner, pieces] instead
 extern "C" __global__ void reduce_tiles(int op, int64 outer, int64 n, int64 inner, int wide, int deep, int pieces,
                                         const T* x, void* y, void* partial) {
     const ReduceTile tile(outer, n, inner, wide, deep, pieces);
@@ -195,7 +195,7 @@ extern "C" __global__ void moments(int64 outer, int64 n, int64 inner, int wide, 
 #endif
 
 #if !BOOLEAN
-// y[outer, n, inner]: running sums, a block for each column, which it walks in stretches of its threads
+// y[outer, n, inner]: running sums; a block takes a column, blockDim elements at a time
 extern "C" __global__ void cumulative_sum(int64 outer, int64 n, int64 inner, const T* x, T* y) {
     typedef Sum::State State;
     __shared__ State sums[THREADS];

@@ -1,8 +1,8 @@
-// Softmax and what follows from it, on the rows of x[rows, width]. Every row is shifted by its maximum first.
+// Softmax and related operations on the rows of x[rows, width]. The maximum of each row is subtracted first.
 //
-// A short row has some lanes of a warp, a long one a block. A thread keeps its share of the row in registers, so that
-// memory is read once; only what lies beyond HELD elements for each thread is read again, from the cache. Sums are in
-// double, and every thread of a row gets the same bits.
+// Some lanes of a warp work on a short row, a whole block on a long one. A thread keeps its part of the row in registers,
+// so that memory is read once; only elements beyond the first HELD of each thread are read again, from the cache. Sums
+// are in double, and bitwise equal in all threads of a row.
 
 #if FLOATING
 
@@ -12,14 +12,14 @@ __device__ inline T infinity() { return T(1) / T(0); }
 __device__ inline T larger(T a, T b) { return a > b ? a : b; }
 __device__ inline double sum(double a, double b) { return a + b; }
 
-// The threads of this one's row, and which rows they take.
+// The threads that share this thread's row, and the rows they take.
 struct Row {
     int lane, lanes;  // lanes: a power of two up to 32, or all threads of the block
     int64 width;
 
     __device__ Row(int lanes, int64 width) : lane(threadIdx.x % lanes), lanes(lanes), width(width) {}
 
-    // f(r) for each row; all threads call it equally often, with r = rows where there is none left
+    // f(r) for each row; all threads call it equally often, with r = rows if none is left
     template <class F>
     __device__ void each(int64 rows, F f) const {
         const int64 together = blockDim.x / lanes;
@@ -28,7 +28,7 @@ struct Row {
             f(r < rows ? r : rows);
         }
     }
-    // f(c, u) for this thread's columns of a row that has `end` of them, u being the register's number or -1
+    // f(c, u) for this thread's columns of a row of `end` columns, where u is the register's number or -1
     template <class F>
     __device__ void columns(int64 end, F f) const {
 #pragma unroll
@@ -38,14 +38,14 @@ struct Row {
         }
         for (int64 c = lane + (int64)HELD * lanes; c < end; c += lanes) f(c, -1);
     }
-    // merge(a, b) of all threads' values, for each of them
+    // merge(a, b) over the values of all threads of a row, in each of them
     template <class S, class F>
     __device__ S merged(S s, F merge) const {
         const int distance = lanes < 32 ? lanes : 32;
         for (int d = distance / 2; d > 0; d /= 2) s = merge(s, __shfl_xor_sync(~0u, s, d));
         if (lanes <= 32) return s;
         __shared__ S parts[32];
-        __syncthreads();  // the parts of the last time have been read
+        __syncthreads();  // the previous parts have been read
         if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = s;
         __syncthreads();
         s = parts[0];
@@ -79,13 +79,13 @@ struct Held {
         each([&](int64 c, T v) { s += f(c, v); });
         return row.merged(s, sum);
     }
-    // The largest element; NaN does not count here, it comes through in the sum.
+    // The largest element, ignoring NaN, which the sum propagates.
     __device__ T largest() const {
         T top = -infinity();
         each([&](int64, T v) { top = larger(v, top); });
         return row.merged(top, larger);
     }
-    // x_c becomes exp(x_c - shift), as far as it is held; their sum
+    // Replaces the held x_c by exp(x_c - shift); returns the sum of all of them
     __device__ double exponentials(T shift) {
         double s = 0;
         row.columns(end, [&](int64 c, int u) {
@@ -102,7 +102,7 @@ struct Held {
     }
 };
 
-// log sum exp x = shift + log, shift being the largest element, but 0 where that is infinite: no shift makes it smaller
+// log sum exp x = shift + log_, where shift is the largest element, or 0 if that is infinite and cannot be subtracted
 struct LogSumExp {
     T shift, log_;
 
@@ -113,7 +113,7 @@ struct LogSumExp {
     }
 };
 
-// y = exp(x - max x) / sum exp(x - max x), or its logarithm x - log sum exp x
+// y = exp(x - max x) / sum exp(x - max x), or its logarithm, x - log sum exp x
 extern "C" __global__ void __launch_bounds__(512) softmax(
     int64 rows, int64 width, int lanes, Bool logarithm, const T* x, T* y) {
     const Row row(lanes, width);
@@ -130,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(512) softmax(
     });
 }
 
-// dx = y (g - sum(g y)), or of the logarithm dx = g - exp(y) sum(g)
+// dx = y (g - sum(g y)) or, for the logarithm, dx = g - exp(y) sum(g)
 extern "C" __global__ void __launch_bounds__(512) softmax_backward(
     int64 rows, int64 width, int lanes, Bool logarithm, const T* y, const T* g, T* dx) {
     const Row row(lanes, width);
@@ -157,7 +157,7 @@ extern "C" __global__ void __launch_bounds__(512) logsumexp(int64 rows, int64 wi
     });
 }
 
-// loss = (1 - s) w_t (lse - z_t) + s/width sum_c w_c (lse - z_c); labels are of a class, or to be ignored
+// loss = (1 - s) w_t (lse - z_t) + s/width sum_c w_c (lse - z_c); each label is a class or `ignore`
 extern "C" __global__ void __launch_bounds__(512) cross_entropy(
     int64 rows, int64 width, int lanes, const T* z, const int64* labels, int64 ignore, const T* w, double smoothing,
     T* loss, T* lse) {
@@ -168,7 +168,7 @@ extern "C" __global__ void __launch_bounds__(512) cross_entropy(
         const Held at(row, from, r < rows ? width : 0);
         const LogSumExp parts(at);
         const T shift = parts.shift, log_ = parts.log_;
-        double total = 0;  // lse - z as log - (z - shift): a large shift takes no digits from a small loss
+        double total = 0;  // lse - z is computed as log_ - (z - shift), so that a large shift costs no digits of the loss
         if (smoothing != 0) total = at.total([&](int64 c, T v) { return (log_ - (v - shift)) * (w ? w[c] : T(1)); });
         if (r == rows || row.lane > 0) return;
         loss[r] = lse[r] = 0;
@@ -190,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(512) cross_entropy_backward(
         T* const to = dz + r * width;
         double all = width;
         if (w && even != 0) all = at.total([&](int64 c, T) { return w[c]; });
-        // lse is rounded: dividing by the sum, which should be 1, brings the digits back
+        // lse is rounded; dividing by the sum, which would be 1 without rounding, restores the digits
         const T shift = r < rows ? lse[r] : T(0);
         const double sum_ = at.exponentials(shift), g_ = r < rows ? g[r * g_stride] : T(0);
         if (t == ignore) {
