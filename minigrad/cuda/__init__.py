@@ -1,7 +1,7 @@
-"""The CUDA backend: kernels in CUDA C (the ``.cu`` files), started through CuPy.
+"""The CUDA backend: kernels in CUDA C (the ``.cu`` files), launched through CuPy.
 
-Nothing here is imported, compiled or asked of a driver before the first tensor on a GPU: ``import minigrad`` needs
-neither CuPy nor a GPU.
+Nothing here imports CuPy, calls the driver or compiles a kernel before the first tensor on a GPU: ``import minigrad``
+needs neither CuPy nor a GPU.
 """
 
 import functools
@@ -12,11 +12,11 @@ from minigrad.engine.ops.arguments import integer
 
 __all__ = ["device_count", "is_available", "synchronize"]
 
-INSTALL = "pip install 'cupy-cuda12x[ctk]' or 'cupy-cuda13x[ctk]'"  # what the extras cuda12x and cuda13x bring
+INSTALL = "pip install 'cupy-cuda12x[ctk]' or 'cupy-cuda13x[ctk]'"  # what the extras cuda12x and cuda13x install
 
 
 def is_available() -> bool:
-    """Whether tensors can be on a GPU: whether CuPy is installed and finds one.
+    """Whether tensors can be on a GPU, that is, CuPy is installed and finds one.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """The number of GPUs that CuPy finds; 0 without CuPy, or without a driver.
+    """Return the number of GPUs that CuPy finds; 0 without CuPy or without a driver.
 
     Examples
     --------
@@ -39,9 +39,9 @@ def device_count() -> int:
 
 
 def synchronize(device: int | str = 0) -> None:
-    """Wait until a GPU has done all that was asked of it.
+    """Wait until a GPU has finished all work queued so far.
 
-    Operations on a GPU return before it has computed anything; what measures time has to wait for it.
+    Operations on a GPU return before their results are computed, so synchronize before reading a clock.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ def synchronize(device: int | str = 0) -> None:
     RuntimeError
         If there is no such GPU.
     ValueError
-        For another device.
+        For a device that is not a GPU.
     IndexError
-        If an index that was on the GPU, or a label, was out of range in an operation since.
+        If an index or a label on the GPU was out of range in an earlier operation that has not been reported yet.
 
     Examples
     --------
@@ -77,14 +77,14 @@ def synchronize(device: int | str = 0) -> None:
 
 @functools.cache
 def _found() -> tuple[int, str]:
-    """The number of GPUs, and what stands in the way where there is none."""
+    """Return the number of GPUs, and the reason if there is none."""
     try:
         from cupy.cuda import runtime
 
         return runtime.getDeviceCount(), "no GPU was found"
     except ImportError as error:
         return 0, f"CuPy cannot be imported ({error}): {INSTALL}"
-    except Exception as error:  # CuPy's own errors, of a driver that is missing or too old
+    except Exception as error:  # CuPy has its own errors for a driver that is missing or too old
         return 0, f"CuPy finds no GPU (does nvidia-smi list one?): {error}"
 
 
@@ -93,11 +93,11 @@ def _check(op: str, device: int) -> None:
     if count == 0:
         raise RuntimeError(f"[{op}] cuda:{device} needs CuPy and a GPU, but {reason}")
     if not 0 <= device < count:
-        raise RuntimeError(f"[{op}] expected one of {count} GPUs, of which the first is cuda:0, got cuda:{device}")
+        raise RuntimeError(f"[{op}] expected a GPU from cuda:0 to cuda:{count - 1}, got cuda:{device}")
 
 
 def _allocate(size: int, device: int) -> tuple[int, Any]:
-    """Memory of CuPy's pool: its address, and the object that keeps it."""
+    """Allocate from CuPy's memory pool; return the address and the object that owns the memory."""
     _check("device", device)
     from minigrad.cuda import backend
 
@@ -105,7 +105,7 @@ def _allocate(size: int, device: int) -> tuple[int, Any]:
 
 
 def _transfer(x: Any, index: int) -> Any:
-    """A copy of x on the device of that index: 0 is the CPU, 1 + i is cuda:i."""
+    """Copy x to the device of that index: 0 is the CPU, 1 + i is cuda:i."""
     if x.device != "cpu":
         _check("device", int(x.device.removeprefix("cuda:")))
     if index:
@@ -116,10 +116,10 @@ def _transfer(x: Any, index: int) -> Any:
 
 
 class _Streams:
-    """Whose work waits for whose where an array goes from one library to another.
+    """Synchronization of streams when an array passes from one library to another.
 
-    DLPack's number of a stream is 1 for the default stream, 2 for that of each thread, -1 for "wait for nothing", and
-    the address of any other.
+    DLPack identifies a stream by 1 for the default stream, 2 for the per-thread default stream, -1 for no
+    synchronization, and otherwise by its address.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The primitives on a GPU; each method's contract stands in `minigrad.engine.backend.Backend`."""
+"""The primitives on a GPU; `minigrad.engine.backend.Backend` documents each method."""
 
 import functools
 from typing import Any
@@ -32,7 +32,7 @@ def prepare(device: int) -> None:
 
 
 def allocate(size: int, device: int) -> tuple[int, Any]:
-    """Memory of CuPy's pool on a device: its address, and the object that keeps it."""
+    """Allocate from CuPy's memory pool on a device; return the address and the object that owns the memory."""
     prepare(device)
     with cupy.cuda.Device(device):
         try:
@@ -43,7 +43,7 @@ def allocate(size: int, device: int) -> tuple[int, Any]:
 
 
 def transfer(x: Tensor, index: int) -> Tensor:
-    """A copy of x on the device of that index, which may be its own: 0 is the CPU, 1 + i is cuda:i."""
+    """Copy x to the device of that index, which may be its own: 0 is the CPU, 1 + i is cuda:i."""
     x = x.detach().contiguous()
     name = "cpu" if index == 0 else f"cuda:{index - 1}"
     out = empty(x.shape, x.dtype.name, name)
@@ -54,18 +54,18 @@ def transfer(x: Tensor, index: int) -> Tensor:
         stream = cupy.cuda.get_current_stream()
         if x.size:
             cupy.cuda.runtime.memcpyAsync(out.data_ptr(), x.data_ptr(), x.nbytes, kind, stream.ptr)
-        # Memory of the CPU may be written again, or read, as soon as this returns.
+        # The caller may read or overwrite CPU memory as soon as this returns.
         if kind != DEVICE_TO_DEVICE:
             stream.synchronize()
     if kind == DEVICE_TO_DEVICE:
-        wait(int(x.device[5:]), index - 1)  # before x's memory serves for something else
+        wait(int(x.device[5:]), index - 1)  # before x's memory is reused
     if kind == DEVICE_TO_HOST:
         faults.of(int(x.device[5:])).look()
     return out
 
 
 def wait(device: int, other: int) -> None:
-    """Let the current stream of a GPU wait for all that the current one of another has to do."""
+    """Let the current stream of a GPU wait for the work queued on the current stream of another."""
     if device == other:
         return
     with cupy.cuda.Device(other):
@@ -75,27 +75,27 @@ def wait(device: int, other: int) -> None:
 
 
 def current_stream(device: int) -> int:
-    """The stream on which a GPU that is about to be used computes, as DLPack counts streams."""
+    """Return the current stream of a GPU in DLPack's numbering, after preparing the GPU for use."""
     prepare(device)
     with cupy.cuda.Device(device):
         return cupy.cuda.get_current_stream().ptr or 1
 
 
 def hand_over(device: int, stream: int | None) -> None:
-    """Let another stream, as DLPack counts them, wait for all that the current one has to do."""
+    """Let another stream, in DLPack's numbering, wait for the work queued on the current one."""
     if stream is not None and (type(stream) is not int or stream < -1 or stream == 0):
-        raise BufferError(f"[dlpack] expected a stream as DLPack counts them, -1, 1, 2 or an address, got {stream!r}")
+        raise BufferError(f"[dlpack] expected a DLPack stream, -1, 1, 2 or an address, got {stream!r}")
     if stream == -1 or (stream or 1) == current_stream(device):
         return
     with cupy.cuda.Device(device):
         event = cupy.cuda.get_current_stream().record()
-        # DLPack's numbers of the default streams are those by which CUDA knows them.
+        # CUDA and DLPack use the same numbers for the default streams.
         cupy.cuda.runtime.streamWaitEvent(stream or 1, event.ptr)
 
 
 @functools.cache
 def check_defined(primitive: str, op: int, dtype: str) -> None:
-    """Refuse an operation that a dtype does not have: a kernel would leave its result as it finds it."""
+    """Reject an operation that a dtype does not have, for which a kernel would leave its result uninitialized."""
     if not is_defined(primitive, op, Code[dtype.upper()]):
         raise TypeError(f"[{primitive}] not defined for {dtype}")
 
@@ -164,7 +164,7 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
     # ── products ──
 
     def gemm(self, a: Tensor, b: Tensor, out: Tensor, beta: float, bias: Tensor | None) -> None:
-        a, b, out = a.detach(), b.detach(), out.detach()  # own the memory, whatever other threads do meanwhile
+        a, b, out = a.detach(), b.detach(), out.detach()  # keep the memory, whatever other threads do meanwhile
         m, n, k = *out.shape[-2:], a.shape[-1]
         batch = out.shape[0] if out.ndim == 3 else 1
         if out.size == 0:
@@ -172,8 +172,8 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
         (op_b, ldb, stride_b), (op_a, lda, stride_a) = operand(b, k, n), operand(a, m, k)
         if max(m, n, k, lda, ldb, batch) >= 1 << 31:
             raise OverflowError(
-                f"[matmul] expected sizes and strides below 2^31, as cuBLAS counts them, got {batch} "
-                f"products of {m} x {k}, of stride {lda}, and {k} x {n}, of stride {ldb}"
+                f"[matmul] expected sizes and strides below 2^31, the limit of cuBLAS, got {batch} "
+                f"products of {m} x {k} with stride {lda} and {k} x {n} with stride {ldb}"
             )
         if bias is not None:
             self.copy(bias.detach().broadcast_to(out.shape), out)
@@ -182,7 +182,7 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
             if beta == 0:
                 self.fill(out, 0.0)
             return
-        # cuBLAS counts columns first: out.T = b.T a.T
+        # cuBLAS is column-major: out.T = b.T a.T
         with cupy.cuda.Device(self.device):
             handle = cupy.cuda.device.get_cublas_handle()
             product = cublas.sgemmStridedBatched if out.dtype == "float32" else cublas.dgemmStridedBatched
@@ -193,17 +193,17 @@ class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
 
 @functools.lru_cache(64)
 def factor(number: float, dtype: str) -> tuple[Any, int]:
-    """A number that cuBLAS reads in the host's memory: what keeps it, and its address."""
+    """Store a number that cuBLAS reads from host memory; return its owner and its address."""
     held = np.array(number, dtype)
     return held, held.ctypes.data
 
 
 def operand(x: Tensor, rows: int, columns: int) -> tuple[int, int, int]:
-    """How cuBLAS reads a matrix, or a batch of them: transposed or not, its leading dimension, its stride."""
+    """Return how cuBLAS reads a matrix or a batch of them: the transposition, the leading dimension and the stride."""
     size = x.dtype.itemsize
     *outer, row, column = (step // size for step in x.strides)
     stride = outer[0] if outer else 0
-    # A stride along an axis of length one says nothing.
+    # A stride along an axis of length one has no meaning.
     if column == 1 and (row >= columns or rows == 1):
         return cublas.CUBLAS_OP_N, max(row, columns) if rows > 1 else columns, stride
     if row == 1 or rows == 1:
@@ -211,7 +211,7 @@ def operand(x: Tensor, rows: int, columns: int) -> tuple[int, int, int]:
     return cublas.CUBLAS_OP_N, max(row, columns), stride
 
 
-STATE = 2  # doubles that the state of a reduction takes at most
+STATE = 2  # the most doubles that the state of a reduction takes
 
 
 class ReduceTile:
@@ -224,5 +224,8 @@ class ReduceTile:
         self.threads = -(-self.tiles // (BLOCK // (self.wide * self.deep))) * BLOCK
 
     def pieces(self, n: int) -> int:
-        """In how many pieces a column is cut, so that few long columns keep a GPU busy; by the shape alone."""
+        """Return how many pieces to split a column into so that few long columns keep a GPU busy.
+
+        It depends on the shape alone.
+        """
         return max(1, min(64, 512 // max(self.tiles, 1), n // (16 * self.deep)))

@@ -1,8 +1,8 @@
-"""What kernels find wrong with indices.
+"""Out-of-range indices that kernels detect.
 
-An index on a GPU is checked there, and nobody waits for that. The kernel notes what it finds in two numbers of the
-host's memory, which a GPU reaches. Who brings something back from the GPU next looks at them and raises the error; the
-end of Python writes it to stderr if nobody did. Until then the computation goes on with an index that is valid.
+A kernel checks indices on the GPU, and the host does not wait for the check. The kernel stores what it finds in two
+integers of host memory that the GPU can write. The next transfer to the CPU reads them and raises the error; an error
+that was not raised is written to stderr when Python exits. Until then the computation continues with a valid index.
 """
 
 import atexit
@@ -14,12 +14,12 @@ import cupy
 
 
 class Faults:
-    """The place of one GPU's notes: the number of the message that is told, 0 for none, and the index at fault.
+    """The fault record of one GPU: the number of the error message, 0 for none, and the index at fault.
 
     Attributes
     ----------
     address : int
-        Where the kernels find it; memory of the host that is page-locked has the same address on every GPU.
+        The address of the record; page-locked host memory has the same address on every GPU.
     """
 
     def __init__(self, device: int) -> None:
@@ -32,17 +32,17 @@ class Faults:
         self._lock = threading.Lock()
 
     def number(self, message: str) -> int:
-        """The number of a message, in which {} stands for the index."""
-        with self._lock:  # two threads may bring two messages
+        """Return the number of a message, in which {} is replaced by the index."""
+        with self._lock:  # two threads may add two messages
             return self._messages.setdefault(message, len(self._messages) + 1)
 
     def look(self) -> None:
-        """Raise IndexError if there is a note, and forget it."""
+        """Raise IndexError if there is a fault, and clear it."""
         number, value = self._note
         if number:
             self._note[:] = [0, 0]
             message = list(self._messages)[number - 1].format(value)
-            where = f"an earlier operation on cuda:{self._device}: what was computed since is void"
+            where = f"in an earlier operation on cuda:{self._device}; results computed since are invalid"
             raise IndexError(f"{message} ({where})")
 
 
@@ -51,7 +51,7 @@ _lock = threading.Lock()
 
 
 def of(device: int) -> Faults:
-    """The notes of a GPU."""
+    """Return the fault record of a GPU."""
     if device not in _all:
         with _lock, cupy.cuda.Device(device):
             if device not in _all:
@@ -66,7 +66,7 @@ def _at_the_end(device: int, process: int) -> None:
 
 
 def wait(device: int) -> None:
-    """Wait until a GPU has done all that was asked of it, and raise what it found."""
+    """Wait until a GPU has finished all queued work, and raise the fault it found."""
     with cupy.cuda.Device(device):
         cupy.cuda.runtime.deviceSynchronize()
     of(device).look()

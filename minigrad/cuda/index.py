@@ -1,4 +1,4 @@
-"""Indexing and order on a GPU."""
+"""Indexing and sorting on a GPU."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from minigrad.engine.ops.index import nonzero, unique_values
 from minigrad.engine.tensor import Tensor
 
 TILE = 1024  # elements that a block sorts: TILE of order.cu
-FEW = 16  # indices that a thread adds for, where sorting them would take longer
+FEW = 16  # indices up to which one thread adds a column, as sorting them would take longer
 WORDS = {1: "bool", 4: "int32", 8: "int64"}
 
 
@@ -83,7 +83,7 @@ class Index(Backend):
     # ── order ──
 
     def _order(self, outer: int, n: int, inner: int, descending: bool, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """The stable order of the middle axis: [outer, inner, n]."""
+        """Return the stable sorting order along the middle axis: [outer, inner, n]."""
         columns, dtype = outer * inner, x.dtype.name
         order = empty((columns * n,), "int64", x.device) if out is None else out
         launch("order.cu", "sort_tiles", dtype, self.device, columns * -(-n // TILE) * BLOCK, columns, n, inner,
@@ -103,7 +103,7 @@ class Index(Backend):
             if order is not out:
                 out.copy_(order.reshape(out.shape))
 
-    # How many there are, only the result says: these two wait for it, on the CPU.
+    # The size of the output depends on the values, so these two wait for the GPU and run on the CPU.
 
     def nonzero(self, x: Tensor) -> tuple[Tensor, ...]:
         return tuple(place.to(x.device) for place in nonzero(x.detach().to("cpu")))
@@ -113,7 +113,7 @@ class Index(Backend):
 
 
 def widest(inner: int, x: Tensor, y: Tensor) -> tuple[int, int]:
-    """(bytes of the largest words that rows of `inner` elements of both arrays consist of, words of a row)."""
+    """Return the size in bytes of the largest words that rows of both arrays divide into, and the words of a row."""
     size = x.dtype.itemsize
     of_row = inner * size
     for word in (16, 8, 4):

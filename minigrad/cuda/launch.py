@@ -1,8 +1,7 @@
-"""The one point where CUDA kernels start.
+"""The single function that launches CUDA kernels.
 
-A kernel of CuPy's `RawKernel` takes what it is given: it checks no dtype, no layout and no device, and ignores strides.
-`launch` holds every argument against the kernel's own declaration, as it stands in the ``.cu`` file, and passes exactly
-what is declared there.
+CuPy's `RawKernel` does not check its arguments' dtype, layout or device, and ignores strides. `launch` checks every
+argument against the kernel's declaration in the ``.cu`` file, and passes exactly what is declared there.
 
 ======================================  ==============================================================
 declared                                expected
@@ -11,8 +10,8 @@ declared                                expected
 ``void* x``                             the same, of any dtype
 ``T* x, Stride x_step``                 one array of any layout: its address, its strides in bytes
 ``Extent shape``                        a tuple of lengths
-``Tensors list``                        (five lists of arrays of dtype T, or None; their sizes; in how many chunks each
-                                        of them is cut)
+``Tensors list``                        (five lists of arrays of dtype T, or None; their sizes; the number of chunks
+                                        each of them is split into)
 ``T eps``, ``int64 n``, ...             a number
 ======================================  ==============================================================
 """
@@ -28,19 +27,19 @@ from minigrad.engine import backend
 from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import EMPTY, Tensor, constant
 
-WARP, BLOCK = 32, 256  # threads of a block, where nothing else is asked for
-MOST_BLOCKS = 1 << 16  # of a grid: kernels step through what lies beyond
+WARP, BLOCK = 32, 256  # the default number of threads of a block
+MOST_BLOCKS = 1 << 16  # of a grid; kernels loop over any further work
 
 FOLDER = Path(__file__).parent
 TYPES = {"bool": "Bool", "int32": "int", "int64": "int64", "float32": "float", "float64": "double"}
 DTYPES = {c: name for name, c in TYPES.items()}
-# CuPy passes a number of Python's in eight bytes, of which a shorter parameter is the first; one of NumPy's takes ten
-# times as long to make.
+# CuPy passes a Python number in eight bytes, and a shorter parameter reads the first of them; a NumPy number takes ten
+# times as long to create.
 SCALARS = {"int": int, "int64": int, "uint64": int, "float": np.float32, "double": float, "Bool": int}
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
-AXES = 8  # the most that an array has
+AXES = 8  # the most axes of an array
 STRUCT = np.dtype(f"V{8 * AXES}")
-MOST_TENSORS = 64  # of a list: a kernel's parameters have 4096 bytes in all
+MOST_TENSORS = 64  # of a list; the parameters of a kernel are limited to 4096 bytes
 TENSORS = np.dtype([
     ("count", np.int64), ("array", np.uint64, (5, MOST_TENSORS)), ("size", np.int64, MOST_TENSORS),
     ("chunk", np.int64, MOST_TENSORS + 1),
@@ -48,7 +47,7 @@ TENSORS = np.dtype([
 
 
 def parameters(text: str) -> dict[str, list[tuple[str, str]]]:
-    """The declared (type, name) of every parameter of every kernel in the text of a module."""
+    """Parse the declared (type, name) of every parameter of every kernel in the text of a module."""
     found = {}
     for name, declared in KERNEL.findall(text):
         words = [one.replace("const ", "").replace("__restrict__ ", "").split() for one in declared.split(",")]
@@ -58,13 +57,13 @@ def parameters(text: str) -> dict[str, list[tuple[str, str]]]:
 
 @functools.cache
 def source(file: str) -> tuple[str, dict[str, list[tuple[str, str]]]]:
-    """The text of a module, and the parameters of its kernels."""
+    """Return the text of a module, and the parameters of its kernels."""
     text = (FOLDER / file).read_text(encoding="utf-8")
     return f"{(FOLDER / 'common.cuh').read_text(encoding='utf-8')}{_numbers()}{text}", parameters(text)
 
 
 def _numbers() -> str:
-    """The enumerations of dtypes and operations, as C++."""
+    """Return the enumerations of dtypes and operations as C++."""
     lines = []
     for enum in (Code, backend.Unary, backend.Binary, backend.Reduce):
         members = ", ".join(f"{member.name} = {member.value}" for member in enum)
@@ -81,7 +80,7 @@ TYPE_LISTS = {
 
 @functools.cache
 def functions(dtype: str) -> str:
-    """The element-wise functions that a dtype has, as lists of macro calls, `UNARY(EXP, T, exp(x))` and so on."""
+    """Return the element-wise functions of a dtype as lists of macro calls such as `UNARY(EXP, T, exp(x))`."""
     lines = []
     for kind, rows in backend.FUNCTIONS.items():
         calls = [
@@ -93,7 +92,7 @@ def functions(dtype: str) -> str:
 
 
 def options(dtype: str) -> tuple[str, ...]:
-    """The compiler's options for a module of a dtype."""
+    """Return the compiler options for a module of a dtype."""
     kinds = f"-DFLOATING={dtype.startswith('float'):d}", f"-DBOOLEAN={dtype == 'bool':d}"
     return "-std=c++17", f"-DELEMENT={TYPES[dtype]}", *kinds
 
@@ -108,7 +107,7 @@ def _module(file: str, dtype: str, device: int) -> Any:
 
 @functools.cache
 def _kernel(file: str, name: str, dtype: str, device: int) -> tuple[Any, list[tuple[str, str, str | None, bool]]]:
-    """The kernel for a dtype, and of each argument its kind, its name, its dtype, and whether it may be strided."""
+    """Return the kernel for a dtype, and the kind, name, dtype and whether it may be strided of each argument."""
     import cupy
 
     expected = []
@@ -123,19 +122,19 @@ def _kernel(file: str, name: str, dtype: str, device: int) -> tuple[Any, list[tu
 
 
 def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:
-    """A tensor that is not initialized."""
+    """Return an uninitialized tensor."""
     return constant("empty", shape, EMPTY, dtype, device)
 
 
 def power_of_two(n: int, least: int = 1) -> int:
-    """The smallest one that is not below n, nor below `least`."""
+    """Return the smallest power of two that is at least n, and at least `least`."""
     return max(1 << max(n - 1, 0).bit_length(), least)
 
 
 def launch(
     file: str, name: str, dtype: str, device: int, threads: int, *arguments: Any, block: int = BLOCK, blocks: int = 0
 ) -> None:
-    """Start a kernel on CuPy's current stream.
+    """Launch a kernel on CuPy's current stream.
 
     Parameters
     ----------
@@ -146,18 +145,18 @@ def launch(
     device : int
         The number of the GPU.
     threads : int
-        How many threads there is work for; with 0 nothing is started.
+        The number of threads that have work; with 0, nothing is launched.
     *arguments
-        One for each parameter, in order, but none for a ``Stride``.
+        One for each parameter in order, except ``Stride``.
     block : int
-        Threads of a block.
+        The number of threads per block.
     blocks : int
-        Blocks, where `threads` does not say it.
+        The number of blocks; by default, it follows from `threads`.
 
     Raises
     ------
     TypeError, ValueError
-        For an argument that is not what the kernel declares.
+        For an argument that does not match the kernel's declaration.
     """
     import cupy
 
@@ -167,13 +166,13 @@ def launch(
     if len(arguments) != len(expected):
         raise TypeError(f"[{name}] expected the arguments of {source(file)[1][name]}, got {len(arguments)}")
     packed: list[Any] = []
-    views: list[Tensor] = []  # keep the memory, whatever other threads do to the tensors meanwhile
+    views: list[Tensor] = []  # keep the memory alive, whatever other threads do to the tensors meanwhile
     for given, (kind, parameter, required, strided) in zip(arguments, expected, strict=True):
         number = SCALARS.get(kind)
         if number is not None:
             packed.append(number(given))
             if kind == "int" and not -(1 << 31) <= given < 1 << 31:
-                raise OverflowError(f"[{name}] expected {parameter} to be an int of 32 bits, got {given}")
+                raise OverflowError(f"[{name}] expected {parameter} to be a 32-bit int, got {given}")
         elif kind == "Extent":
             packed.append(_eight(given, 1))
         elif kind == "Tensors":
@@ -192,16 +191,16 @@ def launch(
         kernel((grid,), (block,), tuple(packed))
 
 
-@functools.lru_cache(1 << 12)  # those of a model come again and again; making one takes longer than all else here
+@functools.lru_cache(1 << 12)  # a model repeats its shapes, and creating this takes longer than all else here
 def _eight(numbers: tuple[int, ...], fill: int) -> np.ndarray:
-    """Lengths or strides as a struct of AXES numbers, which CuPy passes by value; the last axis comes last."""
+    """Pack lengths or strides into a struct of AXES numbers, which CuPy passes by value; the last axis comes last."""
     return np.array((fill,) * (AXES - len(numbers)) + numbers, np.int64).view(STRUCT)
 
 
 def _tensors(
     kernel: str, given: tuple[list[Any], list[int], list[int]], dtype: str, device: int, views: list[Tensor]
 ) -> np.ndarray:
-    """Lists of arrays as a struct, which CuPy passes by value; `views` gets what keeps their memory."""
+    """Pack lists of arrays into a struct, which CuPy passes by value; add views that keep their memory to `views`."""
     packed = np.zeros(1, TENSORS)
     lists, sizes, chunks = given
     struct, n = packed[0], len(sizes)
@@ -218,7 +217,7 @@ def _tensors(
 
 
 def _checked(kernel: str, parameter: str, given: Any, required: str | None, device: int, strided: bool) -> Tensor:
-    """A view of an array, which is as declared."""
+    """Return a view of an array after checking that it is as declared."""
     if not isinstance(given, Tensor):
         raise TypeError(f"[{kernel}] expected {parameter} to be an array, got {type(given).__name__}")
     view = Tensor.detach(given)

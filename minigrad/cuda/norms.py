@@ -1,23 +1,23 @@
-"""The normalizations on a GPU: how rows and columns are shared out among threads; norm.cu and batch_norm.cu compute."""
+"""Normalization on a GPU: divides rows and columns among threads; the kernels are in norm.cu and batch_norm.cu."""
 
 from minigrad.cuda.launch import BLOCK, WARP, empty, launch, power_of_two
 from minigrad.engine.backend import Backend
 from minigrad.engine.tensor import Tensor
 
-HELD, HELD_BACKWARD = 128, 64  # bytes of a row that a thread holds, as norm.cu has them
+HELD, HELD_BACKWARD = 128, 64  # bytes of a row that a thread holds, as in norm.cu
 LONG = 512  # threads for a row that is too long for that
-GROUPS = 528  # blocks whose rows are summed each for itself: four on each of the 132 multiprocessors of an H200
-SHORT_PLANE = 32  # elements of a channel that lie together, below which columns are read side by side
+GROUPS = 528  # blocks that each sum their own rows: four on each of the 132 multiprocessors of an H200
+SHORT_PLANE = 32  # contiguous elements of a channel below which threads read neighbouring columns
 
 
 class Team:
-    """The threads that work on a row of so many bytes, of which each may hold `held`; `whole`: they hold it all."""
+    """The threads that work on a row of `size` bytes, where each holds up to `held`; `whole` if they hold all of it."""
 
     def __init__(self, size: int, held: int) -> None:
         least = power_of_two(-(-size // (held if size % 16 == 0 else held // 2)))
         self.whole = least <= BLOCK
         self.block = BLOCK if self.whole else LONG
-        # A warp is not left idle for the sake of full threads: 16 bytes are one instruction.
+        # Rather than leave lanes of a warp idle, threads may hold less, down to 16 bytes, which one instruction reads.
         self.lanes = max(least, min(power_of_two(-(-size // 16)), WARP)) if self.whole else LONG
         self.count = self.block // self.lanes  # teams of a block
 
@@ -73,7 +73,7 @@ class Norms(Backend):
     def _add_partials(
         self, kernel: str, partial: Tensor, count: int, dgamma: Tensor | None, dbeta: Tensor | None
     ) -> None:
-        """The sums over the rows of partial, whose first `count` columns are dgamma's."""
+        """Sum over the rows of `partial`, whose first `count` columns belong to dgamma."""
         (n, columns), out = partial.shape, dgamma if dgamma is not None else dbeta
         wide = min(power_of_two(columns), WARP)
         if out is not None:
@@ -100,7 +100,8 @@ class Norms(Backend):
         partial = empty((samples, 2 * groups * m), "float64", x.device)
         block = min(power_of_two(-(-m * inner // 8), WARP), BLOCK)
         packs = -(-inner * x.dtype.itemsize // 16)
-        # A channel is a warp's or less, so that many are read at once; long ones, of which a row has few, a block's.
+        # At most a warp works on a channel, so that many are read at once; a whole block works on a long channel if a
+        # row has few of them.
         lanes = block if packs * m >= 8 * BLOCK and m < BLOCK // WARP else min(power_of_two(packs), WARP)
         launch("norm.cu", "group_norm_backward", x.dtype.name, self.device, samples * groups * block, rows, groups, m,
                inner, lanes, x, gamma, mean, rstd, g, dx, partial, block=block)  # fmt: skip
@@ -164,8 +165,8 @@ class ChannelTile:
         self.inner, self.columns = inner, columns
         wide = min(power_of_two(inner), BLOCK) if planes else WARP
         tiles = channels if planes else -(-columns // wide)
-        # in pieces of at least 32 elements for each thread; by the length of a channel alone, which then comes to the
-        # same whatever channels there are beside it
+        # At least 32 elements of a piece for each thread. The number depends on the length of a channel alone, so that
+        # its result does not depend on the other channels.
         work = outer * inner // BLOCK if planes else outer * wide // BLOCK
         pieces = max(1, min(64, work // 32, outer))
         self.whole = pieces == 1 and (planes or inner == 1)
@@ -173,12 +174,12 @@ class ChannelTile:
         self.shape = outer, channels, inner, wide, pieces, planes
 
     def scratch(self, dtype: str, device: str) -> tuple[Tensor | None, Tensor | None]:
-        """Buffers for partial sums and for coefficients; None if a block has all of a channel."""
+        """Return scratch buffers for partial sums and coefficients, or None if a block has all of a channel."""
         if self.whole:
             return None, None
         return empty((2, self.shape[4], self.columns), "float64", device), empty((4, self.shape[1]), dtype, device)
 
     def packs(self, x: Tensor) -> int:
-        """Threads for a map of x: one for each 16 bytes, where these are of one channel or of as many as elements."""
+        """Return the threads of a map of x: one per 16 bytes if these are of one channel, or a channel per element."""
         wide = 16 // x.dtype.itemsize
         return x.size // wide if self.inner % wide == 0 or (self.inner == 1 and self.columns % wide == 0) else x.size

@@ -1,4 +1,4 @@
-"""Optimizer steps on a GPU: few kernels for all parameters."""
+"""Optimizer steps on a GPU: a few kernel launches for all parameters."""
 
 import math
 from typing import Any
@@ -8,8 +8,8 @@ from minigrad.engine.backend import Backend
 from minigrad.engine.tensor import Tensor
 
 Tensors = list[Tensor]
-CHUNK = 1024  # elements that a block takes at a time: CHUNK of optimizer.cu
-SUMS = 512  # blocks that add squares
+CHUNK = 1024  # elements that a block takes at a time; CHUNK in optimizer.cu
+SUMS = 512  # blocks that sum squares
 
 
 class Optimizer(Backend):
@@ -27,7 +27,7 @@ class Optimizer(Backend):
             launch("optimizer.cu", rule, p[0].dtype.name, self.device, chunks * BLOCK, tensors, *numbers)
 
     def sum_of_squares(self, g: Tensors) -> float:
-        """A number of Python's: this waits for the GPU."""
+        """Return a Python number, which waits for the GPU."""
         dtype = g[0].dtype.name
         parts = list(batches((g, g, None, None, None)))
         counts = [min(chunks, SUMS) for _, chunks in parts]
@@ -43,7 +43,7 @@ class Optimizer(Backend):
 
 
 def batches(lists: tuple[Tensors | None, ...]) -> Any:
-    """As many tensors at once as a kernel takes: their lists, and how many chunks of elements they have."""
+    """Yield as many tensors at a time as a kernel takes, with the total number of their chunks."""
     sizes = [tensor.size for tensor in lists[0] or ()]
     for first in range(0, len(sizes), MOST_TENSORS):
         part = slice(first, first + MOST_TENSORS)

@@ -1,4 +1,4 @@
-"""Random numbers on a GPU: the same as on the CPU."""
+"""Random numbers on a GPU, the same as on the CPU."""
 
 from typing import Any
 
@@ -30,6 +30,6 @@ class Random(Backend):
         self._draw("dropout", seed, offset, x, p, 1 / (1 - p), x, y, keep)
 
     def _draw(self, kernel: str, seed: int, offset: int, out: Tensor, *arguments: Any) -> None:
-        """Start a kernel, a thread of which makes four values of `out`."""
+        """Launch a kernel, each thread of which makes four values of `out`."""
         launch("random.cu", kernel, out.dtype.name, self.device, -(-out.size // 4), seed, offset, out.size,
                *arguments)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The recurrent layers on a GPU: which of their products a kernel makes itself; recurrent.cu computes the steps."""
+"""Recurrent layers on a GPU: decides which products the kernel computes itself; recurrent.cu computes the steps."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from minigrad.engine.tensor import Tensor
 KINDS = "rnn_tanh", "rnn_relu", "lstm", "gru"
 NORMS = None, "state", "sum"
 LARGEST = 512  # threads of a block
-CACHED = 1 << 20  # bytes of W up to which reading it from the cache costs less than starting a product at every step
-MANY = 132  # samples beyond which a block takes several, so that all blocks run at once: one on each multiprocessor
+CACHED = 1 << 20  # bytes of W up to which reading it from the cache costs less than launching a product at every step
+MANY = 132  # samples beyond which a block takes several, so that all blocks run at once, one on each multiprocessor
 
 
 class Recurrent(Norms):
@@ -51,7 +51,7 @@ class Recurrent(Norms):
                                arrays.get("dbeta_c"))  # fmt: skip
 
     def _sums(self, arrays: dict[str, Any], wanted: tuple[str, str], width: int) -> Tensor | None:
-        """Room for two sums over the steps of each sample, which begin as zeros; None where neither is wanted."""
+        """Return a zeroed scratch buffer for two sums over the steps of each sample, or None if neither is wanted."""
         if all(arrays.get(name) is None for name in wanted):
             return None
         out = empty((arrays["h"].shape[1], 2 * width), "float64", arrays["h"].device)
@@ -64,7 +64,7 @@ class Recurrent(Norms):
 
 
 class Steps:
-    """What the kernels of recurrent.cu take of a layer, and how its samples are shared out among blocks."""
+    """The arguments that the kernels of recurrent.cu take, and how the samples are divided among blocks."""
 
     def __init__(self, cell: Cell, arrays: dict[str, Any]) -> None:
         h, w, z = arrays["h"], arrays["w"], arrays["z"]
@@ -72,7 +72,7 @@ class Steps:
         states, self.batch, self.hidden = h.shape
         self.steps, self.columns = states - 1, w.shape[0]
         self.keep = z.shape[0] == self.steps
-        # by the weights alone: a sample comes to the same in every batch and in every number of steps
+        # depends on the weights alone, so that a sample's result is the same in every batch and number of steps
         self.cached = w.nbytes <= CACHED
         self.samples = 4 if self.cached and self.batch > MANY else 1
         self.blocks = -(-self.batch // self.samples)

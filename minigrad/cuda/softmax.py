@@ -1,29 +1,29 @@
-"""Softmax and what follows from it, on a GPU."""
+"""Softmax and related operations on a GPU."""
 
 from minigrad.cuda.launch import BLOCK, WARP, launch, power_of_two
 from minigrad.engine.backend import Backend
 from minigrad.engine.tensor import Tensor
 
-HELD = 8  # elements of a row that a thread keeps: HELD of softmax.cu
-LARGEST_BLOCK = 512  # launch bounds of softmax.cu: a thread of more would have 64 registers, too few for some kernels
+HELD = 8  # elements of a row that a thread keeps; HELD in softmax.cu
+LARGEST_BLOCK = 512  # launch bounds in softmax.cu; larger blocks leave 64 registers per thread, too few for some
 
 
 def lanes(width: int) -> int:
-    """How many threads share a row: lanes of a warp, or a whole block."""
+    """Return how many threads share a row: lanes of a warp, or a whole block."""
     if width <= WARP * HELD:
         return min(power_of_two(width), WARP)
     return min(power_of_two(-(-width // HELD), 2 * WARP), LARGEST_BLOCK)
 
 
 def start(kernel: str, rows: int, width: int, x: Tensor, *arguments: object) -> None:
-    """Start a kernel on the rows of x, the first of its arrays."""
+    """Launch a kernel on the rows of x, the first of its arrays."""
     many = lanes(width)
     launch("softmax.cu", kernel, x.dtype.name, int(x.device[5:]), rows * many, rows, width, many, *arguments,
            block=many if many > WARP else BLOCK)  # fmt: skip
 
 
 class Softmax(Backend):
-    """The primitives of rows whose exponentials are summed."""
+    """The primitives that sum the exponentials of rows."""
 
     def softmax(self, rows: int, width: int, log: bool, x: Tensor, y: Tensor) -> None:
         start("softmax", rows, width, x, log, x, y)

@@ -1,4 +1,4 @@
-"""Convolutions and poolings on a GPU: how results are shared out among blocks; conv.cu and pooling.cu compute."""
+"""Convolution and pooling on a GPU: divides results among blocks; the kernels are in conv.cu and pooling.cu."""
 
 import math
 
@@ -6,11 +6,12 @@ from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, WARP, empty, launch, power_
 from minigrad.cuda.norms import Norms
 from minigrad.engine.tensor import Tensor
 
-# Results that a block computes, rows by columns, and its threads: as conv.cu has them
+# The rows and columns of the results that a block computes, and its threads, as in conv.cu
 TILES = {"wide": (64, 128, 256), "narrow": (16, 64, 128)}
 PROCESSORS = 132  # of an H200
-LONGEST = 1 << 31  # sizes of an axis are below it
-# Positions whose terms of a weight's gradient are one sum: enough for a tile to be worth it, few enough for float32
+LONGEST = 1 << 31  # an axis is shorter than this
+# The number of positions in one partial sum of a weight's gradient: enough to make a tile worthwhile, few enough for
+# float32
 FEWEST, MOST = 128, 4096
 
 
@@ -18,7 +19,7 @@ class Windows(Norms):
     """Windows that move over rows and columns."""
 
     def _tiles(self, rows: int, columns: int, jobs: int, kernel: str, *arguments: object, dtype: str) -> None:
-        """Start a kernel of conv.cu for `jobs` products of so many rows and columns."""
+        """Launch a kernel of conv.cu for `jobs` products with the given rows and columns."""
         name, blocks = tiling(rows, columns, jobs)
         threads = TILES[name][2]
         launch("conv.cu", f"{kernel}_{name}", dtype, self.device, blocks * threads, *arguments, block=threads,
@@ -32,7 +33,7 @@ class Windows(Norms):
 
     def conv2d_backward_data(self, g: Tensor, w: Tensor, at: tuple[int, ...], dx: Tensor) -> None:
         shapes = sizes("conv2d_backward_data", dx, w, g)
-        # Elements of dx with the same remainder by the stride lie in windows at the same places.
+        # Elements of dx with the same remainder modulo the stride are covered by the same taps of windows.
         remainders = at[0] * at[1]
         columns = dx.shape[0] * -(-dx.shape[2] // at[0]) * -(-dx.shape[3] // at[1])
         self._tiles(w.shape[1], columns, dx.shape[1] // w.shape[1] * remainders, "conv2d_backward_data", *shapes, at, g,
@@ -63,7 +64,7 @@ class Windows(Norms):
                *g.shape[-2:], *at, x, g, dx)  # fmt: skip
 
     def average_pool2d(self, x: Tensor, rows: Tensor, columns: Tensor, divisor: float, y: Tensor) -> None:
-        # Windows that lie side by side and cover x have so many elements; of more than a few a team adds them up.
+        # The elements of a window if windows tile x; a team of threads sums windows of more than a few elements.
         elements = -(-x.shape[-2] // y.shape[-2]) * -(-x.shape[-1] // y.shape[-1])
         lanes = min(power_of_two(elements // 8), BLOCK) if elements > WARP else 1
         launch("pooling.cu", "average_pool2d", x.dtype.name, self.device, y.size * lanes, planes(x), *x.shape[-2:],
@@ -79,7 +80,7 @@ def planes(x: Tensor) -> int:
 
 
 def sizes(op: str, *tensors: Tensor) -> tuple[tuple[int, ...], ...]:
-    """The shapes of tensors, as conv.cu can count them."""
+    """Return the shapes of tensors after checking that conv.cu can index them."""
     for x in tensors:
         if max(x.shape) >= LONGEST:
             raise ValueError(f"[{op}] expected axes of less than {LONGEST} elements on a GPU, got shape {x.shape}")
@@ -87,8 +88,9 @@ def sizes(op: str, *tensors: Tensor) -> tuple[tuple[int, ...], ...]:
 
 
 def tiling(rows: int, columns: int, jobs: int) -> tuple[str, int]:
-    """Which tiles `jobs` products of so many rows and columns are cut into, and how many: wide ones if there are enough
-    of them for all multiprocessors.
+    """Return the kind and number of tiles of `jobs` products with the given rows and columns.
+
+    The tiles are wide if there are enough of them for all multiprocessors.
     """
     blocks = {name: jobs * -(-rows // tall) * -(-columns // wide) for name, (tall, wide, _) in TILES.items()}
     name = "wide" if rows > TILES["narrow"][0] and blocks["wide"] >= PROCESSORS else "narrow"
@@ -96,8 +98,10 @@ def tiling(rows: int, columns: int, jobs: int) -> tuple[str, int]:
 
 
 def cut(positions: int, tile: str, rows: int, columns: int, groups: int) -> int:
-    """In how many pieces the positions are summed, by the shape alone: so many that four blocks come on every
-    multiprocessor."""
+    """Return the number of pieces in which to sum the positions, which gives every multiprocessor about four blocks.
+
+    It depends on the shape alone.
+    """
     tall, wide, _ = TILES[tile]
     tiles = groups * -(-rows // tall) * -(-columns // wide)
     pieces = min(-(-4 * PROCESSORS // max(tiles, 1)), positions // FEWEST)

@@ -339,7 +339,9 @@ import minigrad as mg
 mg.nn.Embedding(10, 3, device="cuda")(mg.tensor([12], device="cuda"))
 """
     done = subprocess.run([*ROOT, program], capture_output=True, text=True, check=True)
-    assert "IndexError: [embedding] expected indices from 0 to 9, got 12 (an earlier operation on cuda:0" in done.stderr
+    assert (
+        "IndexError: [embedding] expected indices from 0 to 9, got 12 (in an earlier operation on cuda:0" in done.stderr
+    )
 
 
 def test_memory_that_is_not_there():

@@ -52,7 +52,7 @@ def test_another_number_of_arguments():
 
 def test_a_number_of_more_than_32_bits():
     x, y = tensors(5, 5)
-    with pytest.raises(OverflowError, match=r"^\[unary\] expected op to be an int of 32 bits, got 4294967296"):
+    with pytest.raises(OverflowError, match=r"^\[unary\] expected op to be a 32-bit int, got 4294967296"):
         launch(*X, 5, 1 << 32, *arguments(x, y)[1:])
 
 
