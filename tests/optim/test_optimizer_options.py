@@ -86,7 +86,7 @@ def test_wrong_parameters():
         optim.SGD([{"params": {x}}])
     with pytest.raises(ValueError, match="expected distinct parameters"):
         optim.SGD([x, x])
-    with pytest.raises(ValueError, match="given twice"):
+    with pytest.raises(ValueError, match="expected distinct parameters"):
         optim.SGD([{"params": [x]}, {"params": [two_ones(), x]}])
     with pytest.raises(ValueError, match="expected leaves"):
         optim.SGD([x * 2])
