@@ -1,4 +1,4 @@
-"""Data sets, batches, and what makes numbers of texts."""
+"""Datasets, batches, and the conversion of text to numbers."""
 
 from minigrad.data.collate import collate
 from minigrad.data.dataset import ArrayDataset, Dataset

@@ -1,4 +1,4 @@
-"""Samples put together to batches."""
+"""Combining samples into batches."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from minigrad.engine.tensor import Tensor
 
 
 def collate(samples: Sequence[Any]) -> Any:
-    """One batch from samples of the same structure.
+    """Combine samples of the same structure into a batch.
 
-    Tensors, arrays and numbers are stacked along a new first axis; tuples, lists and dicts become one tuple or dict of
-    batches; texts become a list.
+    Tensors, arrays and numbers are stacked along a new first axis; tuples and lists become a tuple of batches, dicts a
+    dict of batches, and strings a list.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def collate(samples: Sequence[Any]) -> Any:
     Raises
     ------
     TypeError
-        For samples that are none of these.
+        For samples of other types.
     ValueError
         For no samples, for samples whose shapes, lengths or keys differ, and for samples nested too deeply, such as
         lists that contain themselves.
@@ -42,7 +42,7 @@ def collate(samples: Sequence[Any]) -> Any:
     try:
         return _collated(samples)
     except RecursionError:
-        raise ValueError("[collate] expected samples of a few levels, got some nested too deeply") from None
+        raise ValueError("[collate] expected samples with a few levels, got some nested too deeply") from None
 
 
 def _collated(samples: Sequence[Any]) -> Any:
@@ -68,7 +68,7 @@ def _collated(samples: Sequence[Any]) -> Any:
         columns = tuple(_collated(column) for column in zip(*samples, strict=True))
         return type(first)(*columns) if hasattr(first, "_fields") else columns
     raise TypeError(
-        "[collate] expected tensors, arrays, numbers, texts, tuples or dicts, all of one kind, got "
+        "[collate] expected tensors, arrays, numbers, strings, tuples or dicts, all of one kind, got "
         + ", ".join(sorted(kind.__name__ for kind in kinds))
     )
 
@@ -85,6 +85,6 @@ def _stacked(samples: Sequence[Any]) -> Tensor:
 
 
 def _shown(samples: Sequence[Any], what: Any) -> str:
-    """The first of several that differs from the first of all, and that one."""
+    """Show `what` of the first sample, and of the first one that differs from it."""
     values = [what(sample) for sample in samples]
     return f"{values[0]} and {next(value for value in values if value != values[0])}"

@@ -1,4 +1,4 @@
-"""What a DataLoader draws from: samples by number, singly or a batch at a time."""
+"""Datasets, from which a DataLoader takes samples by index, one or a batch at a time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +10,10 @@ from minigrad.engine.tensor import Tensor
 
 
 class Dataset:
-    """A number of samples; a subclass defines ``__len__`` and ``__getitem__``.
+    """The base class of datasets; a subclass defines ``__len__`` and ``__getitem__``.
 
-    A subclass that can fetch many samples at once quicker than one after the other defines `batch` as well. A
-    `DataLoader` also takes what is no Dataset but has a length and items, such as a list.
+    A subclass that can fetch many samples faster than one by one also defines `batch`. A `DataLoader` accepts any
+    object with a length and items, such as a list.
 
     Examples
     --------
@@ -36,19 +36,19 @@ class Dataset:
         raise NotImplementedError(f"[{type(self).__name__}] __getitem__ is not defined")
 
     def batch(self, indices: Sequence[int]) -> Any:
-        """The samples of these numbers as one batch; unless a subclass knows better, by `collate`."""
+        """Return the samples of these indices as a batch; by default, `collate` combines them."""
         return collate([self[index] for index in indices])
 
 
 class ArrayDataset(Dataset):
-    """Arrays of equal length, such as images and their labels, as a dataset of tuples (PyTorch's TensorDataset).
+    """A dataset of tuples from arrays of equal length, such as images and labels (PyTorch's TensorDataset).
 
-    A batch is taken out of each array by one operation, on the device where the array is.
+    A batch takes one operation per array, on the device of the array.
 
     Parameters
     ----------
     *arrays : array-like
-        Of shapes (N, …), all with the same N; memory is shared where `asarray` can share it.
+        Arrays of shape (N, …), all with the same N; memory is shared if `asarray` can share it.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class ArrayDataset(Dataset):
     Raises
     ------
     TypeError
-        For what is no array, and dtypes that minigrad does not have.
+        If an argument is not array-like, or has a dtype that minigrad does not support.
     ValueError
         For no arrays, arrays without axes, and lengths that differ.
 
@@ -77,13 +77,13 @@ class ArrayDataset(Dataset):
         self.arrays = tuple(asarray(array).detach() for array in arrays)
         shapes = [array.shape for array in self.arrays]
         if not shapes or () in shapes or len({shape[0] for shape in shapes}) > 1:
-            raise ValueError(f"[ArrayDataset] expected arrays of one length, got shapes {shapes}")
+            raise ValueError(f"[ArrayDataset] expected arrays of the same length, got shapes {shapes}")
 
     def __len__(self) -> int:
         return self.arrays[0].shape[0]
 
     def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
-        """A sample by its number; several by a slice or an array of numbers or bools."""
+        """Return one sample by its index, or several by a slice or an array of integers or bools."""
         return tuple(array[index] for array in self.arrays)
 
     def batch(self, indices: Sequence[int]) -> tuple[Tensor, ...]:

@@ -3,35 +3,35 @@
 import numpy as np
 
 from minigrad.data.dataset import ArrayDataset
-from minigrad.data.order import check_split, division
+from minigrad.data.order import check_split, split_indices
 
 
 def digits(split: str = "train", size: int = 8, seed: int = 0) -> ArrayDataset:
-    """1,797 handwritten digits that come with scikit-learn, divided at random: a fifth (359) is held out for testing.
+    """Load the 1,797 handwritten digits of scikit-learn, split at random: a fifth (359) is held out for testing.
 
     They are the test set of "Optical Recognition of Handwritten Digits" (Alpaydin, Kaynak 1998,
-    https://doi.org/10.24432/C50P49), 8 × 8 pixels of 17 grey levels.
+    https://doi.org/10.24432/C50P49), 8 × 8 pixels with 17 grey levels.
 
     Parameters
     ----------
     split : {"train", "test"}
     size : {8, 28}
-        28 enlarges the images to the size of MNIST's: along each axis, new pixel i is the linear interpolation of the
-        old ones at (i + ½) · 8/28 − ½, and the border's beyond it.
+        28 enlarges the images to the size of MNIST: along each axis, new pixel i is the linear interpolation of the old
+        ones at (i + ½) · 8/28 − ½, clamped to the border.
     seed : int
-        Of the division. Both splits have to be asked for with the same one.
+        The seed of the split. Use the same one for both splits.
 
     Returns
     -------
     ArrayDataset
-        Of images (N, size, size), float32 from 0 to 1, and labels (N,), int64.
+        Images (N, size, size), float32 from 0 to 1, and labels (N,), int64.
 
     Raises
     ------
     ImportError
-        Without scikit-learn.
+        If scikit-learn is not installed.
     ValueError
-        For another split or size.
+        For an unknown split or size.
 
     Examples
     --------
@@ -52,11 +52,11 @@ def digits(split: str = "train", size: int = 8, seed: int = 0) -> ArrayDataset:
     if size != 8:
         weights = interpolation(8, size)
         images = weights @ images @ weights.T
-    chosen = division("digits", len(labels), split, seed)
+    chosen = split_indices("digits", len(labels), split, seed)
     return ArrayDataset(images[chosen].astype(np.float32), labels[chosen])
 
 
 def interpolation(old: int, new: int) -> np.ndarray:
-    """(new, old): the matrix of linear interpolation between the middles of pixels."""
+    """Return the matrix (new, old) of linear interpolation between the centers of pixels."""
     places = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     return np.maximum(0, 1 - abs(places[:, None] - np.arange(old)))

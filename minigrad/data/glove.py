@@ -1,4 +1,4 @@
-"""Word vectors that were trained elsewhere."""
+"""Pretrained word vectors."""
 
 import os
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor import Tensor
 from minigrad.saving.files import checked_path
 
-LINE = 1 << 20  # bytes; lines of GloVe have a few thousand
+LINE = 1 << 20  # bytes; GloVe's lines have a few thousand
 SOURCE = "glove.6B.zip from https://nlp.stanford.edu/projects/glove/"
 
 
@@ -39,32 +39,33 @@ class Vectors(NamedTuple):
 
 
 def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vectors:
-    """The vectors of a vocabulary out of a text file (Pennington et al. 2014, https://nlp.stanford.edu/projects/glove/).
+    """Load the vectors of a vocabulary from a file (Pennington et al. 2014, https://nlp.stanford.edu/projects/glove/).
 
     Parameters
     ----------
     path : str or os.PathLike
-        Lines of a word and its numbers, such as ``glove.6B.100d.txt``. A pipe is read as well, and waited for.
+        A file whose lines consist of a word and its numbers, such as ``glove.6B.100d.txt``. It may be a
+        pipe, whose writer is waited for.
     vocabulary : mapping of str to int
-        From word to row, such as ``Tokenizer.vocabulary``; no two words to one row.
+        Maps each word to its own row, such as ``Tokenizer.vocabulary``.
 
     Returns
     -------
     Vectors
-        ``(matrix, unknown)``: the largest row number plus one rows, zeros for words that the file does not have and
-        for rows that no word has, such as that of padding; and these words in the order of their rows.
+        ``(matrix, unknown)``: one row for each number up to the largest one, with zeros for words that are not in the
+        file and for rows without a word, such as that of padding; and the missing words in the order of their rows.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     ValueError
-        For lines of another width than the first one, a file without lines, what is no number of float32, and two words
-        for a row.
+        For lines of another width than the first one, a file without lines, values that are not float32 numbers, and
+        two words for one row.
     TypeError
-        For a vocabulary that is no mapping from texts to integers, and what is no path.
+        If `vocabulary` is not a mapping from strings to integers, or `path` is not a path.
     MemoryError
-        If there are more rows than memory can hold.
+        If there are more rows than fit in memory.
 
     Examples
     --------
@@ -104,7 +105,7 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
                 word, values = _long_word(place, number, word, values, width)
             if word in rows and word not in found:
                 found[word] = _numbers(place, number, values)
-            elif number == 1:  # whether these are vectors at all
+            elif number == 1:  # checks that the file contains vectors at all
                 _numbers(place, number, values)
     if not width:
         raise _wrong("a word and numbers", place, 1, "an empty file")
@@ -112,14 +113,14 @@ def glove(path: str | os.PathLike[str], vocabulary: Mapping[str, int]) -> Vector
     try:
         matrix = np.zeros((largest + 1, width), np.float32)
     except (MemoryError, ValueError):
-        raise MemoryError(f"[glove] expected rows that memory can hold, got row {largest}") from None
+        raise MemoryError(f"[glove] expected rows that fit in memory, got row {largest}") from None
     for encoded, vector in found.items():
         matrix[rows[encoded]] = vector
     return Vectors(asarray(matrix), [words[row] for row in sorted(words) if _encoded(words[row]) not in found])
 
 
 def _encoded(word: str) -> bytes:
-    return word.encode(errors="surrogatepass")  # no line of a file in UTF-8 begins with a word that needs it
+    return word.encode(errors="surrogatepass")  # words with surrogates never match, as no UTF-8 file contains them
 
 
 def _wrong(expected: str, place: str, line: int, got: object) -> ValueError:
@@ -127,7 +128,7 @@ def _wrong(expected: str, place: str, line: int, got: object) -> ValueError:
 
 
 def _long_word(place: str, line: int, word: bytes, values: bytes, width: int) -> tuple[bytes, bytes]:
-    """Some files have words with spaces in them, such as ". . .": what stands before the last numbers is the word."""
+    """Split a line whose word contains spaces, such as ". . .": everything before the last numbers is the word."""
     parts = values.split(b" ")
     extra, numbers = parts[: max(0, len(parts) - width)], parts[max(0, len(parts) - width) :]
     if not extra or all(map(_is_number, extra)):
@@ -149,6 +150,6 @@ def _numbers(place: str, line: int, values: bytes) -> np.ndarray:
             vector = np.array([float(part) for part in values.split(b" ")], np.float32)
     except ValueError:
         vector = np.array([np.nan])
-    if not np.isfinite(vector).all() or b"_" in values:  # Python alone writes 1_000
+    if not np.isfinite(vector).all() or b"_" in values:  # `float` accepts 1_000
         raise _wrong("numbers", place, line, repr(values[:40]))
     return vector

@@ -1,4 +1,4 @@
-"""DataLoader: batches in an order that can be repeated and resumed, made ahead by a thread if asked for."""
+"""DataLoader: batches in a reproducible and resumable order, optionally prefetched by a thread."""
 
 import atexit
 import threading
@@ -15,43 +15,43 @@ from minigrad.data.order import shuffled
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.random import randint
 
-# For how many seconds the end of a loop, and of the process, wait at most for a batch that is being made: a sample may
-# block until something happens that only comes after the loop.
+# The most seconds that the end of a loop, or of the process, waits for a batch in progress: a sample may block until
+# something happens after the loop.
 PATIENCE = 5.0
 
 
 class DataLoader:
-    """The samples of a dataset in batches, once through in each iteration.
+    """Iterates over the samples of a dataset in batches, one epoch per loop.
 
-    The order of epoch k follows from the seed and k alone, whatever else draws random numbers. A loop that was left
-    early is not continued: the next one is the next epoch, from its beginning, unless `load_state_dict` says where
-    to go on. So is a loop that begins while another one runs.
+    The order of epoch k depends only on the seed and k, not on other uses of random numbers. A loop that is left early
+    is not continued: the next loop starts the next epoch, unless `load_state_dict` sets another position. The same
+    holds for a loop that starts while another one is running.
 
     Parameters
     ----------
-    dataset : Dataset, or whatever has a length and items
-        If it has a method ``batch(indices)``, as every `Dataset` has, that makes the batches.
+    dataset : Dataset, or any object with a length and items
+        If it has a method ``batch(indices)``, as every `Dataset` has, that method makes the batches.
     batch_size : int
-        The last batch of an epoch is smaller if the samples do not come out even.
+        The number of samples in a batch; the last batch of an epoch may be smaller.
     shuffle : bool
         Whether every epoch has another order.
     seed : int, optional
-        Of the orders. By default a random one, which `manual_seed` determines.
+        The seed of the orders. By default, a random one, which `manual_seed` determines.
     drop_last : bool
         Whether to leave out a last batch that is smaller.
     prefetch : int
-        How many batches a thread makes ahead while the last one is used; 0 for no thread. This pays where samples are
-        read or decoded, not for an `ArrayDataset`. Samples that draw from `minigrad.random` in the thread do so at no
-        certain moment. See the notes below for when the thread ends.
+        The number of batches that a thread prepares ahead while the last one is used; 0 for no thread. Prefetching pays
+        off if samples are read or decoded, not for an `ArrayDataset`. If samples draw from `minigrad.random` in the
+        thread, the order of their draws relative to others is undefined. See the notes for when the thread ends.
     collate : callable, optional
         Makes a batch from a list of samples, such as `collate_padded`.
 
     Attributes
     ----------
     epoch : int
-        The epoch of the last batch, or the one that the next iteration runs if a loop came to its end since; from 0.
+        The epoch of the last batch or, if a loop has finished since, that of the next loop; from 0.
     position : int
-        How many batches of it were given out.
+        The number of batches of this epoch that were returned.
     seed : int
 
     Raises
@@ -64,11 +64,11 @@ class DataLoader:
     Notes
     -----
     The thread of a loop with `prefetch` ends with the loop, or with the process if the loop is still open then. Either
-    waits for the batch that is being made, for 5 seconds at most: a thread that is blocked for longer, in a sample that
-    waits for something, ends after that batch, or is abandoned by the process that ends.
+    waits at most 5 seconds for the batch in progress: a thread that is blocked for longer, in a sample that waits for
+    something, ends after that batch, or is abandoned when the process exits.
 
-    The child of a fork has no such thread. There an open loop goes on with the same batches, and makes those that were
-    not made yet in a thread of its own. The loop of the parent goes on as well.
+    The child of a fork does not have this thread. An open loop continues there with the same batches, and prepares the
+    remaining ones in its own thread. The loop of the parent continues as well.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class DataLoader:
         if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
             raise TypeError(f"[DataLoader] expected a dataset with length and items, got {type(dataset).__name__}")
         if collate is not None and not callable(collate):
-            raise TypeError(f"[DataLoader] expected a collate that can be called, got {collate!r}")
+            raise TypeError(f"[DataLoader] expected a callable collate, got {collate!r}")
         self.dataset = dataset
         self.batch_size = integer("DataLoader", "batch_size", batch_size, 1)
         self.shuffle, self.drop_last, self.collate = bool(shuffle), bool(drop_last), collate
@@ -102,7 +102,7 @@ class DataLoader:
         self._next = 0, 0  # the epoch and the position at which the next loop begins
 
     def __len__(self) -> int:
-        """The number of batches in an epoch."""
+        """Return the number of batches in an epoch."""
         count = len(self.dataset)
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
@@ -119,7 +119,7 @@ class DataLoader:
         self.epoch, self.position = self._next
 
     def _maker(self, epoch: int) -> Callable[[int], Any]:
-        """The function that makes the batch at a position of an epoch."""
+        """Return the function that makes the batch at a position of an epoch."""
         count, size = len(self.dataset), self.batch_size
         order = shuffled(count, self.seed, epoch) if self.shuffle else np.arange(count)
         return lambda position: self._batch(order[position * size : (position + 1) * size])
@@ -130,28 +130,28 @@ class DataLoader:
         return (self.collate or collate_default)([self.dataset[index] for index in indices.tolist()])
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader is, and what determines its batches.
+        """Return the position of the loader and the options that determine its batches.
 
         Returns
         -------
         dict
-            "seed", "epoch" and "position"; and what must be the same where it is loaded: "length" of the dataset,
-            "batch_size", "shuffle", "drop_last".
+            "seed", "epoch" and "position"; and "length" of the dataset, "batch_size", "shuffle" and "drop_last", which
+            must be the same when it is loaded.
         """
         return {"seed": self.seed, "epoch": self.epoch, "position": self.position, **self._plan()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was called: the next iteration gives the batches that were still to come.
+        """Continue where `state_dict` was called: the next loop returns the remaining batches of the epoch.
 
-        Where the loop had just got the last batch of an epoch, the next iteration gives none, so that what follows
-        that loop is done, as it would have been.
+        If the loop had just received the last batch of an epoch, the next loop returns none, so that the code after
+        that loop runs as it would have.
 
         Raises
         ------
         ValueError
-            For the state of a loader of other batches, or none at all.
+            For the state of a loader with other batches, or an invalid state. Nothing is loaded then.
         TypeError
-            For a seed, an epoch or a position that is no integer. Nothing is taken over then, as with a ValueError.
+            For a seed, an epoch or a position that is not an integer. Nothing is loaded then.
 
         Examples
         --------
@@ -186,10 +186,10 @@ class DataLoader:
 
 
 class Maker(threading.Thread):
-    """A thread that makes make(position) for each of the positions, up to `depth` of them before they are asked for.
+    """A thread that computes make(position) for each of the positions, up to `depth` items ahead.
 
-    Its queues can be used from a finalizer, which may run in the midst of this thread, and after a fork: no lock of
-    Python is held by either end.
+    Its queues can be used after a fork, and from a finalizer, which may interrupt this thread: neither end holds a
+    Python lock.
     """
 
     def __init__(self, make: Callable[[int], Any], positions: range, depth: int) -> None:
@@ -212,11 +212,11 @@ class Maker(threading.Thread):
             self._made.put((None, error))
 
     def lost(self) -> bool:
-        """Whether nothing is left of what was made, and nobody makes more: the process forked, or ends."""
+        """Whether no items are left and no more will be made, because the process forked or exits."""
         return not self.is_alive() and self._made.empty()
 
     def get(self) -> Any:
-        """The next item, or the error of the one that could not be made."""
+        """Return the next item, or raise the error of the one that could not be made."""
         item, error = self._made.get()
         self._permits.put(None)
         if error is not None:
@@ -224,21 +224,21 @@ class Maker(threading.Thread):
         return item
 
     def stop(self) -> None:
-        """Ask the thread to end after the item that it is making."""
+        """Ask the thread to end after the item in progress."""
         self.stopped = True
         self._permits.put(None)
 
     def wait(self, seconds: float) -> None:
-        """Wait for the thread to end, unless this is that thread, which may collect its consumer as garbage."""
+        """Wait for the thread to end, unless called in it, as its garbage collection may finalize the consumer."""
         if self.is_alive() and self is not threading.current_thread():
             self.join(max(0.0, seconds))
 
 
 def ahead(make: Callable[[int], Any], positions: range, depth: int) -> Generator[Any, None, None]:
-    """make(position) for each of the positions, up to `depth` of them made in a thread before they are asked for.
+    """Yield make(position) for each of the positions, computed in a thread up to `depth` items ahead.
 
     An error is raised here, after the items before it. The thread ends with the items or with this generator, whichever
-    is first. The child of a fork uses what was made, and starts a thread of its own for the rest.
+    is first. The child of a fork uses the items that were made, and starts its own thread for the rest.
     """
     maker = Maker(make, positions, depth)
     try:
@@ -256,7 +256,7 @@ def ahead(make: Callable[[int], Any], positions: range, depth: int) -> Generator
 
 @atexit.register
 def stop_all() -> None:
-    """End the threads before the interpreter does, which would cut them off in the middle of a computation."""
+    """End the threads before the interpreter exits, which would stop them in the middle of a computation."""
     running = [thread for thread in threading.enumerate() if isinstance(thread, Maker) and not thread.stopped]
     deadline = time.monotonic() + PATIENCE
     for thread in running:

@@ -1,4 +1,4 @@
-"""MNIST and what comes in the same files, such as Fashion-MNIST."""
+"""MNIST, and datasets in the same file format such as Fashion-MNIST."""
 
 import gzip
 import math
@@ -17,27 +17,27 @@ SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
 
 def mnist(folder: str | os.PathLike[str], split: str = "train") -> ArrayDataset:
-    """70,000 handwritten digits, 60,000 of them to train on (LeCun, Cortes, Burges, http://yann.lecun.com/exdb/mnist/).
+    """Load 70,000 handwritten digits, 60,000 for training (LeCun, Cortes, Burges, http://yann.lecun.com/exdb/mnist/).
 
     Parameters
     ----------
     folder : str or os.PathLike
-        Where the files are, as they were loaded or unpacked: ``train-images-idx3-ubyte``,
-        ``train-labels-idx1-ubyte``, ``t10k-images-idx3-ubyte``, ``t10k-labels-idx1-ubyte``, each with or without
-        ``.gz``. Fashion-MNIST's have the same names.
+        The folder of the files, compressed or not: ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``,
+        ``t10k-images-idx3-ubyte``, ``t10k-labels-idx1-ubyte``, each with or without ``.gz``. The files of Fashion-MNIST
+        have the same names.
     split : {"train", "test"}
 
     Returns
     -------
     ArrayDataset
-        Of images (N, 28, 28), float32 from 0 to 1, and labels (N,), int64.
+        Images (N, 28, 28), float32 from 0 to 1, and labels (N,), int64.
 
     Raises
     ------
     FileNotFoundError
-        If a file is not there.
+        If a file is missing.
     ValueError
-        For a file that is truncated or another one, images and labels that differ in number, and another split.
+        For a truncated or wrong file, images and labels that differ in number, and an unknown split.
 
     Examples
     --------
@@ -66,21 +66,21 @@ def mnist(folder: str | os.PathLike[str], split: str = "train") -> ArrayDataset:
 
 
 def _find(folder: str | os.PathLike[str], name: str) -> Path:
-    """The file of this name, packed or not."""
+    """Return the path of the file of this name, compressed or not."""
     for path in (Path(folder, name), Path(folder, f"{name}.gz")):
         if path.is_file():
             return path
     raise FileNotFoundError(
-        f"[mnist] expected {name} or {name}.gz at {os.fspath(folder)}, got neither: get it from {SOURCE}"
+        f"[mnist] expected {name} or {name}.gz at {os.fspath(folder)}, got neither: download it from {SOURCE}"
     )
 
 
 def _wrong(expected: str, path: Path, got: object) -> ValueError:
-    return ValueError(f"[mnist] expected {expected} at {path}, got {got}: get the file again from {SOURCE}")
+    return ValueError(f"[mnist] expected {expected} at {path}, got {got}: download the file again from {SOURCE}")
 
 
 def _read(path: Path, ndim: int) -> np.ndarray:
-    """An IDX file of bytes: 0, 0, 8 (for bytes), the number of axes; the length of each, big-endian; the values."""
+    """Read an IDX file: 0, 0, 8 (for bytes), the number of axes; the length of each, big-endian; the values."""
     with path.open("rb") as file:
         packed = file.peek(2)[:2] == b"\x1f\x8b"  # gzip, whatever the name says
         try:
@@ -101,7 +101,7 @@ def _values(file: BufferedIOBase, path: Path, ndim: int) -> np.ndarray:
         raise _wrong(f"{ndim} lengths", path, f"the first {4 + len(lengths)} bytes of the file")
     shape = tuple(int.from_bytes(lengths[4 * k : 4 * k + 4], "big") for k in range(ndim))
     count = math.prod(shape)
-    # in blocks: neither the size of an unpacked file nor a header that promises too much decides how much is read
+    # in blocks, so that neither a header with a false size nor a file that decompresses to too much exhausts memory
     values = bytearray()
     while len(values) <= count and (block := file.read(min(BLOCK, count + 1 - len(values)))):
         values += block

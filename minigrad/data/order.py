@@ -1,4 +1,4 @@
-"""Orders that follow from a seed alone."""
+"""Random orders that depend on a seed alone."""
 
 import numpy as np
 
@@ -6,17 +6,17 @@ from minigrad.engine.ops.arguments import integer
 
 
 def shuffled(count: int, seed: int, epoch: int = 0) -> np.ndarray:
-    """The numbers from 0 to count − 1 (int64) in an order that depends on the seed and the epoch alone.
+    """Return the numbers from 0 to count − 1 (int64) in an order that depends on the seed and the epoch alone.
 
-    The places in a sorted list of Philox's numbers (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405), whose
-    stream NumPy promises never to change, as it does not for its own permutations.
+    The order sorts the output of Philox (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405), as NumPy
+    guarantees that this stream never changes, but gives no such guarantee for its permutations.
     """
     keys = np.random.Philox(key=np.array([seed % 2**64, epoch], np.uint64)).random_raw(count)
     return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
 
 
-def division(name: str, count: int, split: str, seed: int) -> np.ndarray:
-    """Which of `count` samples belong to a split: a fifth, chosen by the seed, to "test"."""
+def split_indices(name: str, count: int, split: str, seed: int) -> np.ndarray:
+    """Return which of `count` samples belong to a split: a fifth, chosen by the seed, belongs to "test"."""
     order = shuffled(count, integer(name, "seed", seed))
     return order[: count // 5] if split == "test" else order[count // 5 :]
 

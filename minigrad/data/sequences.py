@@ -1,4 +1,4 @@
-"""Sequences of different lengths made one array."""
+"""Padding sequences of different lengths into one array."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,22 +18,22 @@ def pad_sequences(
     sequences: Sequence[Any], maxlen: int | None = None, dtype: "DTypeLike" = None, padding: str = "pre",
     truncating: str = "pre", value: float = 0,
 ) -> Tensor:  # fmt: skip
-    """Sequences of one length, filled up or cut; arguments and their defaults are Keras's, but for the dtype.
+    """Pad or truncate sequences to the same length; arguments and defaults are those of Keras, except the dtype.
 
     Parameters
     ----------
     sequences : sequence
-        N sequences of numbers, or of arrays that are all of one shape.
+        N sequences of numbers, or of arrays of the same shape.
     maxlen : int, optional
-        Default: the length of the longest.
+        By default, the length of the longest sequence.
     dtype : DType, optional
-        Default: what the sequences have as arrays: Python ints are int64, floats float32.
+        By default, the dtype of the sequences as arrays: Python ints become int64, floats float32.
     padding : {"pre", "post"}
-        Where to fill up: before a sequence or after it. For recurrent networks that take lengths: "post".
+        Whether to pad before or after a sequence. Use "post" for recurrent layers that take lengths.
     truncating : {"pre", "post"}
-        Where to cut: off the beginning or off the end.
+        Whether to truncate at the beginning or at the end.
     value : float
-        What to fill up with.
+        The padding value.
 
     Returns
     -------
@@ -43,10 +43,10 @@ def pad_sequences(
     Raises
     ------
     TypeError
-        For one text, and other things that are no sequences, and for a `value` that is no number.
+        If `sequences` is a string or not a sequence of sequences, or `value` is not a number.
     ValueError
-        For other words for `padding` and `truncating`, elements of shapes that differ, and a `value` that sequences of
-        integers or bool cannot hold where no `dtype` is given.
+        For an unknown `padding` or `truncating`, elements whose shapes differ, and, without a `dtype`, a `value` that
+        sequences of integers or bools cannot hold.
 
     Examples
     --------
@@ -64,10 +64,10 @@ def pad_sequences(
     if isinstance(sequences, str) or not hasattr(sequences, "__len__"):
         raise TypeError(f"[pad_sequences] expected a list of sequences, got a {type(sequences).__name__}")
     parts = [_elements(sequence) for sequence in sequences]
-    filled = [part for part in parts if len(part)] or parts[:1]  # an empty list says nothing about its elements
+    filled = [part for part in parts if len(part)] or parts[:1]  # an empty list does not determine a dtype or shape
     shapes = sorted({part.shape[1:] for part in filled})
     if len(shapes) > 1:
-        raise ValueError(f"[pad_sequences] expected elements of one shape, got {shapes[0]} and {shapes[1]}")
+        raise ValueError(f"[pad_sequences] expected elements of the same shape, got {shapes[0]} and {shapes[1]}")
     longest = max(map(len, parts), default=0)
     length = longest if maxlen is None else integer("pad_sequences", "maxlen", maxlen, 0)
     kinds = {part.dtype for part in filled}
@@ -88,7 +88,7 @@ def pad_sequences(
 
 
 def _elements(sequence: Any) -> np.ndarray:
-    """A sequence as an array (length, …) of the dtype that `tensor` would give it."""
+    """Convert a sequence to an array (length, …) of the dtype that `tensor` would give it."""
     if isinstance(sequence, str) or not hasattr(sequence, "__len__"):
         raise TypeError(f"[pad_sequences] expected sequences of numbers, got {sequence!r}")
     found = sequence.numpy() if isinstance(sequence, Tensor) else np.asarray(sequence)
@@ -100,24 +100,24 @@ def _elements(sequence: Any) -> np.ndarray:
 
 
 def collate_padded(samples: Sequence[Any], value: float = 0) -> tuple[Any, ...]:
-    """One batch from samples that begin with a sequence, each of its own length, as recurrent layers take them.
+    """Combine samples that begin with a sequence of any length into a batch for recurrent layers.
 
     Parameters
     ----------
     samples : sequence
-        Sequences of T numbers or arrays; or tuples of a sequence and more, such as a label.
+        Sequences of T numbers or arrays, or tuples of a sequence and further values such as a label.
     value : float
-        What stands behind the end of a sequence.
+        The padding after the end of a sequence.
 
     Returns
     -------
     tuple
-        The sequences (B, longest T, …), their lengths (B,), and batches of what else the samples hold.
+        The sequences (B, longest T, …), their lengths (B,), and batches of the further values.
 
     Raises
     ------
     TypeError, ValueError
-        As `pad_sequences` and `collate`.
+        As for `pad_sequences` and `collate`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Texts: film reviews, names of characters, the documentation of Python."""
+"""Text datasets: movie reviews, names of Unicode characters, and Python's documentation."""
 
 import os
 from pathlib import Path
@@ -7,23 +7,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minigrad.data.order import check_split, division
+from minigrad.data.order import check_split, split_indices
 from minigrad.saving.files import checked_path
 
 REVIEWS = "aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/"
 
 
 class Texts(NamedTuple):
-    """Texts that belong to classes.
+    """Texts with class labels.
 
     Attributes
     ----------
     texts : list of str
-        N of them.
+        N texts.
     labels : numpy.ndarray
         (N,), int64.
     classes : list of str
-        What the labels stand for.
+        The names of the classes; labels are their indices.
 
     Examples
     --------
@@ -45,28 +45,28 @@ class Texts(NamedTuple):
 
 
 def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
-    """Film reviews, half of them friendly (Maas et al. 2011, https://ai.stanford.edu/~amaas/data/sentiment/).
+    """Load movie reviews, half of them positive (Maas et al. 2011, https://ai.stanford.edu/~amaas/data/sentiment/).
 
     Parameters
     ----------
     folder : str or os.PathLike
-        ``aclImdb``, as it comes out of the archive: reviews are files such as ``train/pos/0_9.txt``, or links to files
-        inside of the folder.
+        The unpacked folder ``aclImdb``: reviews are files such as ``train/pos/0_9.txt``, or links to files inside the
+        folder.
     split : {"train", "test"}
         25,000 reviews each.
 
     Returns
     -------
     Texts
-        Of classes "neg" and "pos", in the order of class and file name.
+        Reviews of the classes "neg" and "pos", ordered by class and file name.
 
     Raises
     ------
     FileNotFoundError
-        If there are no such folders, or one has no reviews.
+        If a folder is missing or has no reviews.
     ValueError
-        For a review that is not UTF-8, that is no regular file, or that a link leads out of the folder to; and for
-        another split.
+        For a review that is not UTF-8, is not a regular file, or is a link to outside the folder; and for an unknown
+        split.
 
     Examples
     --------
@@ -90,13 +90,13 @@ def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
         if not paths:
             raise FileNotFoundError(
                 f"[imdb] expected reviews at {place}{os.sep}*.txt, got none: unpack {REVIEWS} "
-                "and name the folder aclImdb"
+                "and pass its folder aclImdb"
             )
         for path in (place, *paths):
             leads_out = (path is place or path.is_symlink()) and not Path(os.path.realpath(path)).is_relative_to(root)
             if leads_out or not (path is place or path.is_file()):  # a pipe would wait for its writer
                 raise ValueError(
-                    f"[imdb] expected regular files inside of {top}, got {path}, which is {os.path.realpath(path)}: "
+                    f"[imdb] expected regular files inside {top}, got {path}, which is {os.path.realpath(path)}: "
                     f"unpack {REVIEWS} again"
                 )
         for path in paths:
@@ -109,28 +109,28 @@ def imdb(folder: str | os.PathLike[str], split: str = "train") -> Texts:
 
 
 def character_names(split: str = "train", seed: int = 0) -> Texts:
-    """The names of Unicode's characters and their general categories, such as "GREEK SMALL LETTER ALPHA", "Ll".
+    """Return the names of Unicode characters and their general categories, such as "GREEK SMALL LETTER ALPHA", "Ll".
 
-    Names that a rule forms are left out: Hangul syllables, and those that end in the character's number. What remains
-    depends on the Unicode version that Python knows: 32,647 names of 1 to 15 words in 26 classes with Python 3.11
-    (Unicode 14.0). Python itself brings them, so that nothing has to be loaded.
+    Names that follow a rule are left out: Hangul syllables, and names that end in the character's code point. The rest
+    depends on Python's Unicode version: with Python 3.11 (Unicode 14.0), 32,647 names of 1 to 15 words in 26 classes.
+    They are part of Python, so nothing has to be downloaded.
 
     Parameters
     ----------
     split : {"train", "test"}
         A fifth, chosen at random, is held out for testing.
     seed : int
-        Of the division. Both splits have to be asked for with the same one.
+        The seed of the split. Use the same one for both splits.
 
     Returns
     -------
     Texts
-        The names, words between spaces, in random order; classes are the categories in alphabetical order.
+        The names in random order, with words separated by spaces; classes are the categories in alphabetical order.
 
     Raises
     ------
     ValueError
-        For another split.
+        For an unknown split.
 
     Examples
     --------
@@ -151,15 +151,15 @@ def character_names(split: str = "train", seed: int = 0) -> Texts:
             found.append((name, unicodedata.category(chr(code))))
     classes = sorted({category for _, category in found})
     number = {category: k for k, category in enumerate(classes)}
-    chosen = division("character_names", len(found), split, seed).tolist()
+    chosen = split_indices("character_names", len(found), split, seed).tolist()
     return Texts([found[k][0] for k in chosen], np.array([number[found[k][1]] for k in chosen], np.int64), classes)
 
 
 def topics() -> str:
-    """The part of Python's documentation that comes with Python, for models of language.
+    """Return the part of Python's documentation that is included in Python, for language models.
 
-    English prose and code, about 465,000 characters with Python 3.11: the texts of `pydoc_data.topics` in the order of
-    their titles, an empty line between them.
+    It is English prose and code, about 465,000 characters with Python 3.11: the texts of `pydoc_data.topics` in the
+    order of their titles, separated by empty lines.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Words as numbers."""
+"""Tokenizer: words as numbers."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,31 +12,31 @@ FILTERS = '!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~\t\n'
 class Tokenizer:
     """Numbers words by how often they occur, as Keras's Tokenizer does.
 
-    The most frequent word gets 1, of equally frequent ones the earlier; 0 is left for padding. A text is put in lower
-    case, the characters of `filters` become spaces, and what stands between spaces is a word.
+    The most frequent word gets 1; of equally frequent words, the one seen first comes first; 0 is reserved for padding.
+    Text is converted to lower case, the characters of `filters` become spaces, and words are separated by spaces.
 
     Parameters
     ----------
     num_words : int, optional
-        Only numbers below this are used: the most frequent ``num_words - 1`` words. Other words are left out of what
-        `encode` gives, or become `oov_token`.
+        Use only numbers below this, for the most frequent ``num_words - 1`` words. `encode` leaves out other words, or
+        replaces them by `oov_token`.
     filters : str
-        Characters that are no part of words.
+        Characters that are not part of words.
     lower : bool
-        Whether to put texts in lower case.
+        Whether to convert text to lower case.
     split : str
-        What separates words.
+        The separator of words.
     oov_token : str, optional
-        Stands for words out of the vocabulary, and gets the number 1.
+        The replacement for words outside the vocabulary; it gets the number 1.
     char_level : bool
-        Whether characters take the place of words; nothing is filtered then.
+        Whether to number characters instead of words; nothing is filtered then.
 
     Attributes
     ----------
     counts : Counter
-        How often each word was met, in the order of appearance.
+        The number of occurrences of each word, in the order of first appearance.
     words : list of str
-        All words by number: the first has number 1.
+        All words by number; the first has number 1.
 
     Raises
     ------
@@ -71,7 +71,7 @@ class Tokenizer:
         self._numbers: dict[str, int] = {}
 
     def fit(self, texts: Iterable[str | Sequence[str]]) -> None:
-        """Count the words of texts, or of lists of words, and number all that were met so far."""
+        """Count the words of texts, or of lists of words, and number all words seen so far."""
         for text in _several(texts):
             self.counts.update(self._split(text))
         self._number()
@@ -82,21 +82,21 @@ class Tokenizer:
         self._numbers = {word: k for k, word in enumerate(self.words[: len(self) - 1], 1)}
 
     def __len__(self) -> int:
-        """How many numbers are in use, 0 for padding included: the rows that an `nn.Embedding` needs."""
+        """Return how many numbers are in use, including 0 for padding: the rows that an `nn.Embedding` needs."""
         return min(len(self.words) + 1, self.num_words or len(self.words) + 1)
 
     @property
     def vocabulary(self) -> dict[str, int]:
-        """dict: from word to number, of the words in use."""
+        """dict: maps the words in use to their numbers."""
         return dict(self._numbers)
 
     def encode(self, texts: Iterable[str | Sequence[str]]) -> list[list[int]]:
-        """The numbers of the words of each text.
+        """Return the numbers of the words of each text.
 
         Raises
         ------
         TypeError
-            For one text in place of several.
+            For a single string instead of several texts.
         ValueError
             Before `fit`.
         """
@@ -107,7 +107,7 @@ class Tokenizer:
         return [[k for k in row if k] for row in numbers]
 
     def decode(self, sequences: Iterable[Iterable[Any]]) -> list[str]:
-        """The words of each sequence of numbers, as texts; zeros, which pad, say nothing.
+        """Return the words of each sequence of numbers as text, skipping the zeros of padding.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Tokenizer:
         Raises
         ------
         ValueError
-            For numbers that no word has.
+            For numbers without a word.
         """
         texts = []
         for sequence in sequences.tolist() if hasattr(sequences, "tolist") else sequences:
@@ -137,16 +137,16 @@ class Tokenizer:
         return [word.lower() for word in text] if self.lower else list(text)
 
     def state_dict(self) -> dict[str, Any]:
-        """The words and how often they were met, so that a checkpoint keeps them."""
+        """Return the words and their counts, so that a checkpoint can store them."""
         return {"counts": dict(self.counts)}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over the words of another Tokenizer.
+        """Load the words of another Tokenizer.
 
         Raises
         ------
         ValueError
-            For what is no such state. Nothing is taken over then.
+            For an invalid state. Nothing is loaded then.
         """
         counts = state_dict.get("counts") if isinstance(state_dict, Mapping) else None
         kinds = {(type(word), type(count)) for word, count in counts.items()} if isinstance(counts, Mapping) else {None}
@@ -158,5 +158,5 @@ class Tokenizer:
 
 def _several(texts: Iterable[Any]) -> Iterable[Any]:
     if isinstance(texts, str):
-        raise TypeError(f"[Tokenizer] expected a list of texts, got one text: {texts[:40]!r}")
+        raise TypeError(f"[Tokenizer] expected a list of texts, got a single string, {texts[:40]!r}")
     return texts

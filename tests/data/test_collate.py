@@ -58,5 +58,5 @@ def test_samples_that_do_not_fit(samples, error, message):
 def test_samples_that_contain_themselves():
     sample = [1.0]
     sample.append(sample)
-    with pytest.raises(ValueError, match=r"^\[collate\] expected samples of a few levels"):
+    with pytest.raises(ValueError, match=r"^\[collate\] expected samples with a few levels"):
         data.collate([sample, sample])

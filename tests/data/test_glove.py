@@ -92,7 +92,7 @@ def test_a_word_that_utf8_cannot_encode_has_no_vector(path):
 @pytest.mark.parametrize("row", [2**40, 2**63, 2**70])
 def test_rows_that_no_memory_holds(path, row):
     with pytest.raises(
-        (ValueError, MemoryError), match=rf"^\[glove\] expected rows that memory can hold, got row {row}$"
+        (ValueError, MemoryError), match=rf"^\[glove\] expected rows that fit in memory, got row {row}$"
     ):
         data.glove(path, {"the": row})
 

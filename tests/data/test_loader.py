@@ -66,7 +66,7 @@ def test_batches_of_parameters_are_off_the_tape():
 
 def test_array_dataset_errors():
     for arrays in ((), (3,), ([1, 2], [1]), ([1, 2], 3)):
-        with pytest.raises(ValueError, match=r"\[ArrayDataset\] expected arrays of one length, got shapes"):
+        with pytest.raises(ValueError, match=r"\[ArrayDataset\] expected arrays of the same length, got shapes"):
             data.ArrayDataset(*arrays)
     with pytest.raises(TypeError, match="uint8"):
         data.ArrayDataset(np.zeros(3, np.uint8))

@@ -55,7 +55,7 @@ def test_unpacked_by_the_browser(folder, digits):
 def test_absent(folder, tmp_path):
     with pytest.raises(
         FileNotFoundError,
-        match=r"\[mnist\] expected train-images-idx3-ubyte or train-images-idx3-ubyte.gz at .*get it from https:",
+        match=r"\[mnist\] expected train-images-idx3-ubyte or train-images-idx3-ubyte.gz at .*download it from https:",
     ) as caught:
         data.mnist(tmp_path / "absent")
     assert str(tmp_path / "absent") in str(caught.value)
@@ -72,7 +72,7 @@ def refused(folder, name, content, message):
     with pytest.raises(ValueError, match=rf"\[mnist\] expected {message}") as caught:
         data.mnist(folder)
     assert str(path) in str(caught.value)
-    assert "get the file again from https:" in str(caught.value)
+    assert "download the file again from https:" in str(caught.value)
     path.unlink()
 
 

@@ -102,7 +102,7 @@ def test_reviews_that_are_no_files_of_the_folder(folder, kind):
         with pytest.raises(ValueError, match="imdb") as caught:
             data.imdb(folder)
         message = str(caught.value)
-    assert message.startswith(f"[imdb] expected regular files inside of {folder}, got {expected}")
+    assert message.startswith(f"[imdb] expected regular files inside {folder}, got {expected}")
     assert "unpack aclImdb_v1.tar.gz" in message
 
 

@@ -140,7 +140,7 @@ def test_errors_of_the_tokenizer():
     for method in (data.Tokenizer().fit, fitted().encode):
         with pytest.raises(TypeError, match=r"\[Tokenizer\] expected texts, or lists of words, got 3"):
             method([3])
-        with pytest.raises(TypeError, match=r"\[Tokenizer\] expected a list of texts, got one text: 'a text'"):
+        with pytest.raises(TypeError, match=r"\[Tokenizer\] expected a list of texts, got a single string, 'a text'"):
             method("a text")
 
 
@@ -174,7 +174,7 @@ def test_dtypes_and_vectors():
 @pytest.mark.parametrize("arguments, error, message", [
     (([[1]], None, None, "left"), ValueError, "padding 'pre' or 'post', got 'left'"), (([[1]], None, None, "pre", "right"), ValueError, "truncating"),
     (("text",), TypeError, "a list of sequences, got a str"), ((["a", "b"],), TypeError, "sequences of numbers, got 'a'"), (([1, 2],), TypeError, "got 1"),
-    (([[[1, 2]], [[1, 2, 3]]],), ValueError, r"one shape, got \(2,\) and \(3,\)"), (([[1]], -1), ValueError, "maxlen >= 0, got -1"),
+    (([[[1, 2]], [[1, 2, 3]]],), ValueError, r"same shape, got \(2,\) and \(3,\)"), (([[1]], -1), ValueError, "maxlen >= 0, got -1"),
     (([["a"]],), TypeError, "sequences of numbers"),
     (([[1, 2], [3]], None, None, "pre", "pre", 0.5), ValueError, "a value .* of int64 .* got 0.5"),
     (([[1, 2], [3]], None, None, "pre", "pre", math.nan), ValueError, "a value .* got nan"),
