@@ -1,6 +1,6 @@
-"""What this installation runs on: `minigrad.show_config()`, `python -m minigrad`.
+"""The configuration of this installation: `minigrad.show_config()`, `python -m minigrad`.
 
-The modules that find it out are imported where they are used: `import minigrad` should not pay for them.
+Modules needed only here are imported inside the functions, so that they do not slow down `import minigrad`.
 """
 
 from minigrad._version import __version__
@@ -47,7 +47,7 @@ def show_config() -> None:
 
 
 def _cuda() -> tuple[str, str]:
-    """CuPy's version and the devices it finds, in words."""
+    """Describe CuPy's version and the devices it finds."""
     from importlib import metadata, util
 
     if util.find_spec("cupy") is None:
@@ -63,6 +63,6 @@ def _cuda() -> tuple[str, str]:
 
         count = runtime.getDeviceCount()
         names = [runtime.getDeviceProperties(device)["name"].decode() for device in range(count)]
-    except Exception as error:  # a missing driver, a driver too old, a broken installation: all end here
+    except Exception as error:  # a driver is missing or too old, or the installation is broken
         return version, f"none ({error})"
     return version, ", ".join(names) or "none"

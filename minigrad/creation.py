@@ -1,4 +1,4 @@
-"""Tensors made from data, shapes and ranges."""
+"""Creating tensors from data, shapes and ranges."""
 
 import math
 import sys
@@ -28,14 +28,14 @@ Shape = int | Sequence[int]
 
 
 def operand(op: str, x: Any) -> Tensor:
-    """x itself if it is a tensor, any other array-like as one."""
+    """Return x itself if it is a tensor, otherwise convert an array-like to one."""
     return x if isinstance(x, Tensor) else make(x, copy=False, op=op)
 
 
 @contextmanager
 def memory_for(op: str, shape: Sequence[float]) -> Iterator[None]:
-    """A block that makes a result of that shape; if there is no memory for it, the error names the op."""
-    if math.prod(n for n in shape if n) >= 2**58:  # NumPy says it in many ways, or not at all
+    """Run a block that creates a result of that shape; if memory is insufficient, the error names the op."""
+    if math.prod(n for n in shape if n) >= 2**58:  # NumPy reports this in several ways, or not at all
         raise MemoryError(f"[{op}] a result of shape {tuple(shape)} has too many elements")
     try:
         yield
@@ -44,22 +44,22 @@ def memory_for(op: str, shape: Sequence[float]) -> Iterator[None]:
 
 
 def tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor with a copy of `data`.
+    """Create a tensor with a copy of `data`.
 
     Parameters
     ----------
     data : array-like
         Numbers, nested sequences, NumPy arrays, tensors, or anything with the buffer protocol or DLPack.
     dtype : DType, optional
-        Default: the data's; Python floats become float32, Python ints int64.
+        By default, the dtype of the data; Python floats become float32, Python ints int64.
     device : str, optional
-        Default: the data's, "cpu" for what is no array.
+        By default, the device of the data, or "cpu" if it is not an array.
     requires_grad : bool
 
     Raises
     ------
     TypeError
-        If the data is not of numbers, or of a dtype that minigrad does not have and no `dtype` is given.
+        If the data does not consist of numbers, or has a dtype that minigrad does not support and no `dtype` is given.
 
     Examples
     --------
@@ -72,11 +72,11 @@ def tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requ
 
 
 def asarray(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor that shares the memory of `data` where it can, and copies where it must.
+    """Convert `data` to a tensor that shares its memory if possible, and copies it otherwise.
 
-    Memory is shared with writable NumPy arrays and others that speak the buffer protocol or DLPack, if neither the
-    dtype nor the device has to change. Parameters and errors are those of `tensor`; without a `device` the tensor is
-    where the data is.
+    Memory is shared with writable NumPy arrays and other objects that support the buffer protocol or DLPack, if neither
+    the dtype nor the device has to change. Parameters and errors are those of `tensor`; without a `device`, the tensor
+    is on the device of the data.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def full(
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor with one value everywhere; its dtype is the value's unless given.
+    """Create a tensor filled with one value, whose dtype is that of the value by default.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def full(
 
 
 def empty(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor whose values are whatever the memory holds.
+    """Create an uninitialized tensor.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def empty(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None,
 
 
 def zeros(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of zeros.
+    """Create a tensor of zeros.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def zeros(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None,
 
 
 def ones(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of ones.
+    """Create a tensor of ones.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def _like(op: str, x: Tensor, value: Any, dtype: "DTypeLike", device: str | None
 def empty_like(
     x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """`empty` of x's shape, dtype and device.
+    """`empty` with the shape, dtype and device of x.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def empty_like(
 def zeros_like(
     x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """`zeros` of x's shape, dtype and device.
+    """`zeros` with the shape, dtype and device of x.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def zeros_like(
 def ones_like(
     x: Tensor, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """`ones` of x's shape, dtype and device.
+    """`ones` with the shape, dtype and device of x.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def ones_like(
 def full_like(
     x: Tensor, fill_value: float, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """`full` of x's shape, dtype and device.
+    """`full` with the shape, dtype and device of x.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def full_like(
 def arange(
     start: float, stop: float | None = None, step: float = 1, *, dtype: "DTypeLike" = None, device: str | None = None
 ) -> Tensor:
-    """Evenly spaced values in [start, stop): int64 if all arguments are integers, else float32.
+    """Create evenly spaced values in [start, stop): int64 if all arguments are integers, else float32.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def arange(
         if not abs(v) <= sys.float_info.max:
             raise ValueError(f"[arange] expected finite numbers, got {v!r}")
     if numbers[2] == 0:
-        raise ValueError("[arange] expected a step other than 0")
+        raise ValueError("[arange] expected a step other than 0, got 0")
     whole = all(isinstance(v, int) for v in numbers)
     if dtype is None:
         dtype = int64 if whole else float32
@@ -238,7 +238,7 @@ def arange(
     first, bound, by = numbers
     n = max(0, -((first - bound) // by) if whole else (bound - first) / by)
     with memory_for("arange", (n,)):
-        if whole and max(map(abs, numbers)) > 2**53:  # np.arange divides floats to find n, and 2**63 is one to it
+        if whole and max(map(abs, numbers)) > 2**53:  # np.arange computes n in floats, and takes 2**63 for one
             last = first + (n - 1) * by
             fits = min(first, last) >= -(2**63) and max(first, last) < 2**63
             values = np.fromiter(range(first, bound, by), np.int64 if fits else np.float64, n)
@@ -250,7 +250,7 @@ def arange(
 def linspace(
     start: float, stop: float, num: int, *, dtype: "DTypeLike" = None, device: str | None = None, endpoint: bool = True
 ) -> Tensor:
-    """`num` evenly spaced values from start to stop (which `endpoint=False` leaves out).
+    """Create `num` evenly spaced values from start to stop, which `endpoint=False` excludes.
 
     Examples
     --------
@@ -260,7 +260,7 @@ def linspace(
     """
     num = integer("linspace", "num", num)
     if num < 0:
-        raise ValueError(f"[linspace] expected 0 values or more, got {num}")
+        raise ValueError(f"[linspace] expected num of 0 or more, got {num}")
     for v in (start, stop):
         if not isinstance(v, Real):
             raise TypeError(f"[linspace] expected numbers, got {v!r}")
@@ -272,7 +272,7 @@ def linspace(
 def eye(
     n_rows: int, n_cols: int | None = None, *, k: int = 0, dtype: "DTypeLike" = None, device: str | None = None
 ) -> Tensor:
-    """A matrix with ones on the k-th diagonal and zeros elsewhere.
+    """Create a matrix with ones on the k-th diagonal and zeros elsewhere.
 
     Examples
     --------
@@ -295,14 +295,14 @@ def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
     if x.ndim < 2:
         raise ValueError(f"[{name}] expected two axes or more, got shape {x.shape}")
     rows, columns = x.shape[-2:]
-    k = min(max(integer(name, "k", k), -rows), columns)  # any integer, though NumPy takes those of 64 bits
+    k = min(max(integer(name, "k", k), -rows), columns)  # so that any integer works, though NumPy only takes 64 bits
     with memory_for(name, x.shape):
         below = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
         return where(make(below if lower else ~below, device=x.device), x, False)
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """x with zeros above the k-th diagonal of its last two axes.
+    """Return x with zeros above the k-th diagonal of its last two axes.
 
     Examples
     --------
@@ -315,7 +315,7 @@ def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """x with zeros below the k-th diagonal of its last two axes.
+    """Return x with zeros below the k-th diagonal of its last two axes.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
-    """Coordinate grids of one-dimensional tensors: "xy" has the first one run along axis 1, "ij" along axis 0.
+    """Create coordinate grids from one-dimensional tensors; the first one varies along axis 1 ("xy") or axis 0 ("ij").
 
     Examples
     --------

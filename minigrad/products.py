@@ -1,4 +1,4 @@
-"""Products and rearrangements composed of the engine's operations, and so differentiable to any order."""
+"""Products and rearrangements composed of the engine's operations, and therefore differentiable to any order."""
 
 from collections.abc import Iterable, Sequence
 from string import ascii_letters
@@ -20,7 +20,7 @@ __all__ = ["einsum", "outer", "pad", "repeat", "roll", "tensordot", "tile", "tra
 
 
 def outer(x: Tensor, y: Tensor, /) -> Tensor:
-    """The products of every element of the vector x with every element of the vector y, of shape (m, n).
+    """Multiply every element of the vector x with every element of the vector y; the result has shape (m, n).
 
     Examples
     --------
@@ -36,7 +36,7 @@ def outer(x: Tensor, y: Tensor, /) -> Tensor:
 
 
 def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The sums of the products of x and y along an axis; the others broadcast.
+    """Sum the products of x and y along an axis; the other axes broadcast.
 
     Examples
     --------
@@ -46,12 +46,12 @@ def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
     """
     x, y = operand("vecdot", x), operand("vecdot", y)
     if x.shape[_axis("vecdot", axis, x)] != y.shape[_axis("vecdot", axis, y)]:
-        raise ValueError(f"[vecdot] expected one length along axis {axis}, got shapes {x.shape} and {y.shape}")
+        raise ValueError(f"[vecdot] expected the same length along axis {axis}, got shapes {x.shape} and {y.shape}")
     return _sum(multiply(moveaxis(x, axis, -1), moveaxis(y, axis, -1)), -1)
 
 
 def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[int | Sequence[int], int | Sequence[int]] = 2) -> Tensor:
-    """The product of x and y, summed over pairs of axes: the last n of x with the first n of y, or those named.
+    """Multiply x and y, summing over pairs of axes: the last n of x and the first n of y, or the given ones.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[int | Sequence[int],
             raise ValueError(f"[tensordot] expected 0 to {min(x.ndim, y.ndim)} axes, got {n}")
         pair = range(x.ndim - n, x.ndim), range(n)
     elif len(pair) != 2:
-        raise ValueError(f"[tensordot] expected the axes of x and those of y, got {axes}")
+        raise ValueError(f"[tensordot] expected a pair of the axes of x and the axes of y, got {axes}")
     left, right = (
         [_axis("tensordot", k, z) for k in (given if _is_several(given) else [given])]
         for given, z in zip(pair, (x, y), strict=True)
@@ -78,7 +78,7 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[int | Sequence[int],
         or len(left) != len(right)
         or any(x.shape[i] != y.shape[k] for i, k in zip(left, right, strict=False))
     ):
-        raise ValueError(f"[tensordot] the axes {axes} of shapes {x.shape} and {y.shape} do not agree")
+        raise ValueError(f"[tensordot] expected axes of equal lengths, got {axes} of shapes {x.shape} and {y.shape}")
     free_x = [k for k in range(x.ndim) if k not in left]
     free_y = [k for k in range(y.ndim) if k not in right]
     shape = tuple(x.shape[k] for k in free_x) + tuple(y.shape[k] for k in free_y)
@@ -95,12 +95,12 @@ def _count(x: Tensor, axes: Sequence[int]) -> int:
 
 
 def _is_several(x: Any) -> bool:
-    """Whether x is a sequence or an array with an axis, and no single value."""
+    """Whether x is a sequence, or an array with an axis, rather than a single value."""
     return isinstance(x, Iterable) and getattr(x, "ndim", 1) > 0
 
 
 def _axis(op: str, axis: Any, x: Tensor) -> int:
-    """An axis of x, checked and counted from the front."""
+    """Check an axis of x and count it from the front."""
     k = integer(op, "axis", axis)
     if not -x.ndim <= k < x.ndim:
         raise IndexError(f"[{op}] expected an axis from {-x.ndim} to {x.ndim - 1} for shape {x.shape}, got {k}")
@@ -108,26 +108,27 @@ def _axis(op: str, axis: Any, x: Tensor) -> int:
 
 
 def _sum(x: Tensor, axis: int) -> Tensor:
-    """The sum in x's own dtype: a product of int32 is one of int32."""
+    """Sum in the dtype of x, as a product of int32 tensors is int32."""
     return astype(sum_(x, axis), x.dtype, copy=False)
 
 
 def einsum(subscripts: str, *operands: Tensor) -> Tensor:
-    """The sum of products that the subscripts describe, by Einstein's convention, as ``numpy.einsum``.
+    """Evaluate the sum of products that the subscripts describe in Einstein notation, as ``numpy.einsum``.
 
-    Two operands at a time meet in one batched matrix product, from left to right.
+    Operands are combined from left to right, two at a time, in one batched matrix product each.
 
     Parameters
     ----------
     subscripts : str
-        Such as ``"bij,bjk->bik"``; one letter for an axis, ``...`` for axes that broadcast. Without ``->`` the result
-        has the letters that occur once, in alphabetical order. A letter twice in one operand takes the diagonal.
+        Such as ``"bij,bjk->bik"``: one letter for each axis, ``...`` for axes that broadcast. Without ``->``, the
+        result has the letters that occur once, in alphabetical order. A letter that occurs twice in an operand takes
+        the diagonal.
     *operands : Tensor
 
     Raises
     ------
     ValueError
-        If the subscripts are malformed, or do not fit the shapes.
+        If the subscripts are malformed or do not match the shapes.
 
     Examples
     --------
@@ -145,7 +146,9 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
     for term, x in zip(terms, operands, strict=True):
         for letter, n in zip(term, x.shape, strict=True):
             if sizes.setdefault(letter, n) != n and 1 not in (n, sizes[letter]):
-                raise ValueError(f"[einsum] {letter!r} stands for {sizes[letter]} and for {n} in {subscripts!r}")
+                raise ValueError(
+                    f"[einsum] expected one length of {letter!r} in {subscripts!r}, got {sizes[letter]} and {n}"
+                )
             sizes[letter] = max(sizes[letter], n) if n != 0 and sizes[letter] != 0 else 0
     labeled = [_diagonals(term, x) for term, x in zip(terms, operands, strict=True)]
     term, result = labeled[0]
@@ -159,14 +162,14 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
 
 
 def _parse(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[str], str]:
-    """The letters of every operand and of the result, with the ellipsis spelled out."""
+    """Return the letters of every operand and of the result, with the ellipsis expanded."""
     if not isinstance(subscripts, str):
         raise TypeError(f"[einsum] expected subscripts in a string, got {subscripts!r}")
     text = subscripts.replace(" ", "")
     left, arrow, output = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(operands) or not operands:
-        raise ValueError(f"[einsum] {subscripts!r} names {len(terms)} operands, got {len(operands)}")
+        raise ValueError(f"[einsum] expected {len(terms)} operands for {subscripts!r}, got {len(operands)}")
     used = {c for c in text if c.isalpha()}
     spare = [c for c in ascii_letters if c not in used]
     hidden = max(
@@ -178,23 +181,25 @@ def _parse(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[str], st
             n = x.ndim - len(term) + 3
             terms[k] = term.replace("...", dots[len(dots) - n :] if n > 0 else "")
         if len(terms[k]) != x.ndim or (not terms[k].isalpha() and terms[k]):
-            raise ValueError(f"[einsum] {term!r} does not fit an operand of shape {x.shape}")
+            raise ValueError(f"[einsum] expected an operand with the axes {term!r}, got shape {x.shape}")
     letters = "".join(terms)
     if not arrow:
         output = ("..." if hidden else "") + "".join(sorted(c for c in used if letters.count(c) == 1))
     output = output.replace("...", dots, 1)
     if len(set(output)) != len(output) or any(c not in letters for c in output):
-        raise ValueError(f"[einsum] expected distinct letters of the operands in the result of {subscripts!r}")
+        raise ValueError(f"[einsum] expected a result of distinct letters of the operands, got {subscripts!r}")
     return terms, output
 
 
 def _diagonals(term: str, x: Tensor) -> tuple[str, Tensor]:
-    """An operand in which every letter stands once: repeated ones are replaced by their diagonal."""
+    """Replace the axes of a repeated letter by their diagonal, so that every letter occurs once."""
     for letter in term:
         while term.count(letter) > 1:
             first, second = [k for k, c in enumerate(term) if c == letter][:2]
             if x.shape[first] != x.shape[second]:
-                raise ValueError(f"[einsum] {letter!r} stands for {x.shape[first]} and for {x.shape[second]}")
+                raise ValueError(
+                    f"[einsum] expected one length of {letter!r}, got {x.shape[first]} and {x.shape[second]}"
+                )
             rest = [k for k in range(x.ndim) if k not in (first, second)]
             n = x.shape[first]
             flat = reshape(permute_dims(x, [first, second, *rest]), (n * n, *(x.shape[k] for k in rest)))
@@ -204,7 +209,7 @@ def _diagonals(term: str, x: Tensor) -> tuple[str, Tensor]:
 
 
 def _contract(left: str, x: Tensor, right: str, y: Tensor, later: set[str]) -> tuple[str, Tensor]:
-    """Two operands in one batched product, summed over the letters nobody needs later."""
+    """Combine two operands in one batched product, summed over the letters that are not needed later."""
     for letter in [c for c in left if c not in right and c not in later]:
         x, left = _sum(x, left.index(letter)), left.replace(letter, "")
     for letter in [c for c in right if c not in left and c not in later]:
@@ -240,7 +245,7 @@ def _product(numbers: Sequence[int]) -> int:
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    """x with its axes in the given order, or reversed; a view.
+    """Return a view of x with its axes in the given order, or reversed.
 
     Examples
     --------
@@ -253,7 +258,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
 
 def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Tensor:
-    """x with its elements moved along axes by `shift` places, those pushed out coming in again on the other side.
+    """Shift the elements of x along axes by `shift` positions; elements that leave one end re-enter at the other.
 
     Examples
     --------
@@ -278,7 +283,7 @@ def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] 
 
 
 def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | None = None) -> Tensor:
-    """x with each element repeated along an axis (None: flattened), as ``numpy.repeat``.
+    """Repeat each element of x along an axis (None: flattened), as ``numpy.repeat``.
 
     Examples
     --------
@@ -304,13 +309,13 @@ def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | N
 
 
 def _copies(x: Tensor, axis: int, count: int) -> Tensor:
-    """`count` copies of each block of x that the axes from `axis` on make up, side by side: (blocks, count, size)."""
+    """Repeat each block of x, made up of the axes from `axis` on, `count` times: (blocks, count, size)."""
     blocks, size = _product(x.shape[:axis]), _product(x.shape[axis:])
     return broadcast_to(reshape(x, (blocks, 1, size)), (blocks, count, size))
 
 
 def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
-    """x repeated as a whole along each axis, as ``numpy.tile``.
+    """Repeat x as a whole along each axis, as ``numpy.tile``.
 
     Examples
     --------
@@ -335,13 +340,13 @@ def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
 
 
 def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0) -> Tensor:
-    """x with `value` around it.
+    """Pad x with `value`.
 
     Parameters
     ----------
     x : Tensor
     pad_width : int, (int, int), or a sequence of (before, after)
-        For every axis alike, or one pair for each axis.
+        The widths of the padding: the same for every axis, or one pair for each axis.
     value : float
 
     Examples

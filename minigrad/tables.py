@@ -1,4 +1,4 @@
-"""Tables, as text and as HTML: how tapes, summaries and profiles print."""
+"""Tables, as text and as HTML, which display the tape, summaries and profiles."""
 
 import html
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ FAINT = "1px solid color-mix(in srgb, currentColor 12%, transparent)"
 
 
 def as_text(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Columns two spaces apart; those in `right` are aligned to the right. A row of one cell is a heading."""
+    """Format columns two spaces apart, right-aligning those in `right`. A row of one cell is printed as it is."""
     whole = [row for row in [head, *rows] if len(row) > 1]
     widths = [max(len(row[k]) for row in whole) for k in range(len(head))]
     lines = [
@@ -23,9 +23,9 @@ def as_text(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
 
 
 def as_html(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), note: str = "") -> str:
-    """The same as an HTML table that takes its colors from the page, with a `note` below it.
+    """Format the same as an HTML table that takes its colors from the page, with a `note` below it.
 
-    Cells do not wrap: a table that is too wide scrolls sideways.
+    Cells do not wrap; a table that is too wide can be scrolled.
     """
 
     def line(row: Sequence[str], tag: str, rule: str) -> str:
