@@ -1,8 +1,8 @@
-"""What a training step costs when it takes turns with the user's own NumPy products.
+"""Measure the cost of a training step that alternates with the user's own NumPy products.
 
-Two thread pools that spin against each other can slow both many times over. For every framework this measures, in a
-process of its own, a training step alone, a two-threaded `numpy` matmul alone, and the two in turns; the last over
-the sum of the first two should be 1.
+Two thread pools that spin against each other can slow both down many times. For every framework this measures, in a
+separate process, a training step alone, a two-threaded `numpy` matmul alone, and the two alternating; the time of the
+last divided by the sum of the first two should be 1.
 """
 
 import argparse
@@ -14,12 +14,12 @@ import time
 
 from measure import hold_to, step_of, times_of
 
-BLOCKS = 10  # the three are measured in turns, so that a busy machine is busy for all of them
-REST = 0.1  # seconds between blocks: OpenBLAS's idle workers spin for tens of milliseconds, and disturb only `both`
+BLOCKS = 10  # the three are measured in turns, so that other load on the machine affects all of them
+REST = 0.1  # seconds between blocks, as OpenBLAS's idle workers spin for tens of milliseconds: only `both` is affected
 
 
 def measure(framework, workload, size, threads, seconds):
-    """Median milliseconds: the step alone, the product alone, one after the other."""
+    """Return median milliseconds of the step alone, the product alone, and one after the other."""
     hold_to(threads)
     import numpy as np
 
@@ -50,14 +50,14 @@ def main():
         nargs="+",
         default=("minigrad", "torch"),
         metavar="NAME",
-        help="of minigrad, torch, torchc, jax (default: minigrad torch)",
+        help="any of minigrad, torch, torchc, jax (default: minigrad torch)",
     )
     parser.add_argument("--workload", default="mlp256_b128", help="the training step (default: %(default)s)")
     parser.add_argument("--size", type=int, default=512, help="rows and columns of the product (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=2, help="for both sides (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=2, help="of both (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="processes per framework (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0, help="per measurement (default: %(default)s)")
-    parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)  # the process that measures one framework
+    parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)  # for the child processes
     args = parser.parse_args()
     if args.one:
         print(json.dumps(measure(args.one, args.workload, args.size, args.threads, args.seconds)))

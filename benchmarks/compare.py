@@ -1,10 +1,10 @@
 """Measure minigrad and its peers in alternating processes; print a Markdown table of times and ratios.
 
-Every round runs every framework on every workload once, each in a process of its own, so that a drift of the machine
-meets all of them. A time is the median over the rounds of the median step; a ratio is one such time over another.
+Every round runs every framework on every workload once, each in a separate process, so that a drift in the machine's
+speed affects all of them. A time is the median over the rounds of the median step; a ratio is a quotient of two times.
 
-With --output NAME the figures go to results/NAME.json and the table to results/NAME.md; with --readme the table in
-README.md is replaced as well.
+With --output NAME, the figures are written to results/NAME.json and the table to results/NAME.md; --readme also
+replaces the table in README.md.
 """
 
 import argparse
@@ -42,7 +42,7 @@ MARKS = ("<!-- speed: written by benchmarks/compare.py -->", "<!-- /speed -->")
 
 
 def cpu_name():
-    """The processor in words."""
+    """Return the name of the processor."""
     if sys.platform == "darwin":
         return subprocess.check_output(["sysctl", "-n", "machdep.cpu.brand_string"], text=True).strip()
     try:
@@ -52,7 +52,7 @@ def cpu_name():
 
 
 def versions(frameworks):
-    """The version of every package that takes part and is installed."""
+    """Return the version of every package that takes part and is installed."""
     packages = {"minigrad": "minigrad", "torch": "torch", "jax": "jax", "gemm": "numpy"}
     found = {}
     for package in (packages[name] for name in frameworks if name in packages):
@@ -64,7 +64,7 @@ def versions(frameworks):
 
 
 def measure(framework, workload, threads, seconds, more=()):
-    """One process of measure.py, with `more` options; its result as a dict."""
+    """Run measure.py in a process, with `more` options, and return its result as a dict."""
     command = [sys.executable, str(HERE / "measure.py"), framework, workload]
     done = subprocess.run(
         [*command, "--threads", str(threads), "--seconds", str(seconds), *more], capture_output=True, text=True
@@ -75,7 +75,7 @@ def measure(framework, workload, threads, seconds, more=()):
 
 
 def compare(workloads, frameworks, threads, rounds, seconds, more=()):
-    """{workload: {framework: [median ms per round]}} and the reasons for what could not be measured."""
+    """Return {workload: {framework: [median ms per round]}}, and why the rest could not be measured."""
     times = {workload: {framework: [] for framework in frameworks} for workload in workloads}
     reasons = {}
     with tqdm(
@@ -96,12 +96,12 @@ def compare(workloads, frameworks, threads, rounds, seconds, more=()):
 
 
 def medians(row):
-    """{framework: median ms} for the frameworks that were measured."""
+    """Return {framework: median ms} for the frameworks that were measured."""
     return {framework: statistics.median(times) for framework, times in row.items() if times}
 
 
 def ratios(row):
-    """minigrad's time over PyTorch's and over the best peer's; None where one of the two is missing."""
+    """Return minigrad's time over PyTorch's and over the best peer's; None if one of the two is missing."""
     times = medians(row)
     ours, peers = times.get("minigrad"), [times[name] for name in ("torch", "torchc", "jax") if name in times]
     torch = times.get("torch")
@@ -109,12 +109,12 @@ def ratios(row):
 
 
 def shown(ms):
-    """Three digits, never an exponent."""
+    """Format with three digits and without an exponent."""
     return f"{ms:.3g}" if ms < 999.5 else f"{ms:.0f}"
 
 
 def table(results):
-    """The Markdown table of a results file."""
+    """Return the Markdown table of a results file."""
     frameworks = results["frameworks"]
     header = ["ms per step", *(TITLES[name] for name in frameworks), "÷ PyTorch", "÷ best peer"]
     lines = [header, ["---"] + ["---:"] * (len(header) - 1)]
@@ -134,7 +134,7 @@ def table(results):
 
 
 def put_into(readme, text):
-    """Replace what stands between the two marks of the README."""
+    """Replace the text between the two marks in the README."""
     before, rest = readme.read_text().split(MARKS[0])
     readme.write_text(f"{before}{MARKS[0]}\n{text}{MARKS[1]}{rest.split(MARKS[1])[1]}")
 
@@ -154,13 +154,13 @@ def main():
         choices=FRAMEWORKS,
         default=FRAMEWORKS[:4],
         metavar="NAME",
-        help=f"of {' '.join(FRAMEWORKS)} (default: all but gemm)",
+        help=f"any of {' '.join(FRAMEWORKS)} (default: all but gemm)",
     )
     parser.add_argument("--threads", type=int, default=2, help="threads and cores for each (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="processes per framework (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of measuring per process (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of measurement per process (default: %(default)s)")
     parser.add_argument("--output", metavar="NAME", help="write results/NAME.json and results/NAME.md")
-    parser.add_argument("--readme", action="store_true", help="put the table into README.md as well")
+    parser.add_argument("--readme", action="store_true", help="also put the table into README.md")
     args = parser.parse_args()
     for workload in args.workloads:
         try:
@@ -168,7 +168,7 @@ def main():
         except ValueError as error:
             parser.error(str(error))
     if args.threads > (os.cpu_count() or 1):
-        parser.error(f"--threads {args.threads} on a machine with {os.cpu_count()} cores")
+        parser.error(f"expected at most {os.cpu_count()} threads, the cores of this machine, got {args.threads}")
     if hasattr(os, "getloadavg") and os.getloadavg()[0] > 0.5:
         print(f"this machine is busy (load {os.getloadavg()[0]:.1f}): the figures may mislead", file=sys.stderr)
 

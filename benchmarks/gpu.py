@@ -1,9 +1,9 @@
-"""Measure minigrad and its peers on a GPU, in alternating processes: norms and softmax against the bandwidth of a copy,
-and training steps.
+"""Measure minigrad and its peers on a GPU, in alternating processes: norms and softmax relative to the bandwidth of a
+copy, and training steps.
 
-With --write the figures go to results/NAME.json and results/NAME.md, NAME being that of the card. Where there is no GPU
-all of it runs once on the emulation that the tests use, with small shapes and without peers, to show that it runs:
-nothing is written.
+With --write, the figures are written to results/NAME.json and results/NAME.md, where NAME is that of the card. Without
+a GPU, everything runs once on the emulation that the tests use, with small shapes and without peers, to check that it
+works; nothing is written.
 """
 
 import argparse
@@ -41,19 +41,19 @@ PASSES = {"fwd": 2, "bwd": 3}  # arrays of the size of x that are read or writte
 
 
 def norms(matrices, batch):
-    """The workloads of one normalization each, and the copies of arrays of their sizes."""
+    """Return the workloads of one normalization each, and the copies of arrays of the same sizes."""
     names = [f"{op}_{way}_{size}" for size in matrices for op in OPS for way in PASSES]
     names += [f"{op}_{way}_b{batch}" for op in IMAGES for way in PASSES]
     return [*(f"copy_fwd_{size}" for size in (*matrices, planes(batch))), *names]
 
 
 def planes(batch):
-    """The images of a batch as a matrix: 64 planes of 28 x 28 for each."""
+    """Return the shape of a batch of images as a matrix: 64 planes of 28 x 28 for each image."""
     return f"{64 * batch}x{28 * 28}"
 
 
 def bandwidth(workload, ms):
-    """Bytes that the work has to move, each once, over the time, in GB/s."""
+    """Return the bytes that the work must move, counting each once, divided by the time, in GB/s."""
     work = parse(workload)
     size = 4
     for length in norm_shapes(work)[0]:
@@ -62,7 +62,7 @@ def bandwidth(workload, ms):
 
 
 def norm_table(times):
-    """Times, bandwidths, and both against the peers: Markdown."""
+    """Return a Markdown table of times and bandwidths, compared to a copy and to PyTorch."""
     copies = {name.removeprefix("copy_fwd_"): compare.medians(row) for name, row in times.items() if "copy" in name}
     lines = [["", "minigrad, µs", "GB/s", "of a copy", "PyTorch, µs", "÷ PyTorch"]]
     for name, row in times.items():
@@ -91,7 +91,7 @@ def norm_table(times):
 
 
 def card():
-    """The name of the GPU and the version of CUDA; None on the emulation."""
+    """Return the name of the GPU and the version of CUDA, or None on the emulation."""
     import minigrad as mg
 
     if not mg.cuda.is_available():
@@ -106,14 +106,14 @@ def card():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="processes per framework (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of measuring per process (default: %(default)s)")
-    parser.add_argument("--workloads", nargs="+", metavar="NAME", help="only these of workloads.py")
-    parser.add_argument("--write", action="store_true", help="keep the figures in results/")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of measurement per process (default: %(default)s)")
+    parser.add_argument("--workloads", nargs="+", metavar="NAME", help="only these workloads of workloads.py")
+    parser.add_argument("--write", action="store_true", help="write the figures to results/")
     args = parser.parse_args()
     found = card()
     more = ["--device", "cuda"]
     if found is None:
-        print("no GPU here: everything runs once on the emulation, and its times mean nothing", file=sys.stderr)
+        print("no GPU found: everything runs once on the emulation, and its times mean nothing", file=sys.stderr)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(EMULATION), os.environ.get("PYTHONPATH", "")])
         frameworks, rounds, seconds = ["minigrad"], 1, 0
         steps, single = list(SMALL_STEPS), norms(SMALL_MATRICES, 1)
@@ -160,7 +160,7 @@ def main():
 
 
 def cupy_package():
-    """The name under which CuPy is installed: cupy-cuda12x, cupy-cuda13x, or cupy itself."""
+    """Return the name of the installed CuPy package: cupy-cuda12x, cupy-cuda13x, or cupy itself."""
     return next(iter(importlib.metadata.packages_distributions()["cupy"]))
 
 

@@ -1,4 +1,4 @@
-"""What `import minigrad` costs beyond NumPy, in milliseconds and in megabytes of memory, and the same for its peers."""
+"""Measure what `import minigrad` and its peers cost beyond NumPy, in milliseconds and megabytes of memory."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ def memory():
     try:
         pages = int(open("/proc/self/statm").read().split()[1])
         return pages * resource.getpagesize() / 1e6
-    except OSError:  # no /proc: the peak will do
+    except OSError:  # without /proc, use the peak
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 before, start = memory(), time.perf_counter()
@@ -35,14 +35,14 @@ def main():
     parser.add_argument(
         "modules", nargs="*", default=["minigrad", "torch", "jax"], help="what to import (default: minigrad torch jax)"
     )
-    parser.add_argument("--processes", type=int, default=9, help="to take the median of (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=9, help="whose median is reported (default: %(default)s)")
     args = parser.parse_args()
-    # bytecode is kept between processes, as it is in any installation
+    # bytecode is cached between processes, as in any installation
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     print("| import beyond numpy | ms | MB |\n|---|---:|---:|")
     for module in args.modules:
         command = [sys.executable, "-c", CHILD, module]
-        # the first process may still compile to bytecode and read from the disk: it does not count
+        # the first process does not count, as it may compile to bytecode and read from disk
         rows = [json.loads(subprocess.check_output(command, env=environment)) for _ in range(args.processes + 1)][1:]
         if None in rows:
             print(f"| {module} | not installed | |")

@@ -1,6 +1,6 @@
 """Measure one workload in one framework in this process, and print one line of JSON.
 
-The machine drifts, so that one run proves nothing: compare.py alternates such processes.
+As the speed of a machine drifts, a single run proves nothing: compare.py alternates such processes.
 """
 
 import argparse
@@ -12,15 +12,15 @@ FRAMEWORKS = ("minigrad", "torch", "torchc", "jax", "gemm")
 
 
 def hold_to(threads):
-    """Give this process `threads` cores and every library in it as many threads. Call before the imports."""
+    """Limit this process to `threads` cores, and every library in it to as many threads. Call before the imports."""
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[variable] = str(threads)
-    if hasattr(os, "sched_setaffinity"):  # JAX takes its thread count from here alone
+    if hasattr(os, "sched_setaffinity"):  # JAX takes its thread count only from here
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
 def finish_of(framework, device):
-    """The function that waits for what a step has started, given what it returned."""
+    """Return the function that waits for a step to finish, given the step's result."""
     if framework == "jax":
         import jax
 
@@ -37,9 +37,9 @@ def finish_of(framework, device):
 
 
 def step_of(framework, workload, threads, device="cpu", count=1):
-    """The function that does `count` steps and waits for the last.
+    """Return the function that runs `count` steps and waits for the last.
 
-    Raises Unavailable where the framework has no version of the workload.
+    Raises Unavailable if the framework has no version of the workload.
     """
     import peers
     import workloads
@@ -48,7 +48,7 @@ def step_of(framework, workload, threads, device="cpu", count=1):
         import jax
 
         if jax.default_backend() != "gpu":
-            raise workloads.Unavailable(f"this JAX computes on the {jax.default_backend()}: pip install 'jax[cuda12]'")
+            raise workloads.Unavailable(f"this JAX runs on the {jax.default_backend()}: pip install 'jax[cuda12]'")
     module = workloads if framework == "minigrad" else peers
     step = getattr(module, f"{framework}_step")(workloads.parse(workload, device), threads)
     finish = finish_of(framework, device)
@@ -62,7 +62,7 @@ def step_of(framework, workload, threads, device="cpu", count=1):
 
 
 def times_of(step, seconds, warmup=5):
-    """Milliseconds of every call made within `seconds`, at least five."""
+    """Return the milliseconds of every call made within `seconds`, at least five."""
     for _ in range(warmup):
         step()
     times, start = [], time.perf_counter()
@@ -75,7 +75,7 @@ def times_of(step, seconds, warmup=5):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("framework", choices=FRAMEWORKS, help="torchc: torch.compile; gemm: the products alone")
+    parser.add_argument("framework", choices=FRAMEWORKS, help="torchc: torch.compile; gemm: only the matrix products")
     parser.add_argument("workload", help="such as mlp256_b128; workloads.py lists them")
     parser.add_argument("--threads", type=int, default=2, help="threads and cores to use (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure (default: %(default)s)")
@@ -85,7 +85,7 @@ def main():
         type=int,
         default=1,
         metavar="N",
-        help="time N steps together, as a GPU works while the next is asked for (default: %(default)s)",
+        help="time N steps together, as a GPU computes while the next step is queued (default: %(default)s)",
     )
     args = parser.parse_args()
     hold_to(args.threads)

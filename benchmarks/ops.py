@@ -1,7 +1,7 @@
 """Compare single operations with PyTorch's, forward and backward, in alternating processes; print a Markdown table.
 
-A training step hides an operation that is slow; here each stands by itself. Every round runs each framework once, in a
-process of its own that measures all operations. A time is the median over the rounds of the median call.
+A training step can hide a slow operation, so each is measured alone. Every round runs each framework once, in a
+separate process that measures all operations. A time is the median over the rounds of the median call.
 """
 
 import argparse
@@ -14,9 +14,8 @@ from measure import hold_to, times_of
 
 SHAPES = ((32, 256), (2048, 1024))
 
-# Name -> (operands, minigrad's function, PyTorch's if it is another). The first argument is the module of operations,
-# the second nn.functional. x, y: matrices; r, c: a row and a column of one; m: bools; i: for each row of x the number
-# of a column.
+# Name -> (operands, minigrad's function, PyTorch's if it differs). The first argument is the module of operations, the
+# second nn.functional. x, y: matrices; r, c: a row and a column; m: bools; i: a column index for each row of x.
 OPS = {
     "add": ("xy", lambda m, F, x, y: x + y),
     "add a row": ("xr", lambda m, F, x, r: x + r),
@@ -70,7 +69,7 @@ OPS = {
 
 
 def operands(shape):
-    """The operands by their letters, as NumPy's arrays."""
+    """Return the operands by letter, as NumPy arrays."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -80,7 +79,7 @@ def operands(shape):
 
 
 def measure(framework, shape, names, threads, seconds):
-    """{name: [milliseconds of forward, of forward and backward]}."""
+    """Return {name: [milliseconds of forward, of forward and backward]}."""
     hold_to(threads)
     if framework == "minigrad":
         import minigrad as module
@@ -115,7 +114,7 @@ def measure(framework, shape, names, threads, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", nargs="+", choices=OPS, default=list(OPS), metavar="NAME", help="default: all")
-    parser.add_argument("--threads", type=int, default=2, help="for both sides (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=2, help="of both frameworks (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=2, help="processes per framework (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=0.05, help="per measurement (default: %(default)s)")
     parser.add_argument("--one", nargs=3, metavar=("NAME", "ROWS", "COLUMNS"), help=argparse.SUPPRESS)

@@ -1,11 +1,11 @@
-"""The same work in PyTorch (eager and compiled) and in JAX, and its matrix products alone in NumPy."""
+"""The same workloads in PyTorch (eager and compiled) and JAX, and their matrix products alone in NumPy."""
 
 import numpy as np
 from workloads import LEAVES, Unavailable, inputs, is_norm, norm_shapes
 
 
 def torch_step(work, threads, compiled=False):
-    """A function that does one step of the workload in PyTorch."""
+    """Return a function that runs one step of the workload in PyTorch."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -64,7 +64,7 @@ def torch_step(work, threads, compiled=False):
 
     if work.kind == "lstm":
         if compiled:
-            raise Unavailable("PyTorch's own layer is fused already")
+            raise Unavailable("PyTorch's own layer is already fused")
         layer, g = nn.LSTM(100, 128), torch.randn(80, work.batch, 128)
         x.requires_grad_()
         return lambda: torch.autograd.grad(layer(x)[0], [x, *layer.parameters()], g)
@@ -149,14 +149,14 @@ def torch_step(work, threads, compiled=False):
 
 
 def torchc_step(work, threads):
-    """The same under torch.compile."""
+    """Return the same under torch.compile."""
     return torch_step(work, threads, compiled=True)
 
 
 def jax_step(work, threads):
-    """A function that starts one step of the workload in JAX, compiled, and returns what it will have computed.
+    """Return a function that starts one compiled step of the workload in JAX and returns its future result.
 
-    Its threads are the cores the process may use; it takes a GPU where there is one, unless told otherwise.
+    It uses as many threads as the process may use cores, and a GPU if there is one, unless configured otherwise.
     """
     import jax
     import jax.numpy as jnp
@@ -220,7 +220,7 @@ def jax_step(work, threads):
         return lambda: backward(p, x, g)
 
     if work.kind == "lstm":
-        raise Unavailable("JAX has no such layer of its own")
+        raise Unavailable("JAX has no such layer")
 
     hidden = work.hidden
     if work.kind.startswith("mlp"):
@@ -310,7 +310,7 @@ def jax_step(work, threads):
 
 
 def gemm_step(work, threads):
-    """Only the matrix products of the step, through NumPy: not a peer but a yardstick."""
+    """Return a function that runs only the matrix products of the step, in NumPy: not a peer but a yardstick."""
     rng, batch, hidden = np.random.default_rng(0), work.batch, work.hidden
 
     def product(m, k, n):
@@ -338,7 +338,7 @@ def gemm_step(work, threads):
             + [product(128, 80 * batch, 512), product(100, 80 * batch, 512), product(80 * batch, 512, 100)]
         )
     else:
-        raise Unavailable(f"no yardstick of products for {work.kind}")
+        raise Unavailable(f"the matrix products of {work.kind} are not defined")
 
     def step():
         for a, b, out in calls:

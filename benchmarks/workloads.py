@@ -1,4 +1,4 @@
-"""The measured work, defined once, and minigrad's version of it.
+"""The workloads, defined once, and minigrad's version of them.
 
 float32 throughout; a step is zero_grad, forward, mean loss, backward, Adam with lr 1e-3. B is the batch size.
 
@@ -13,7 +13,7 @@ float32 throughout; a step is zero_grad, forward, mean loss, backward, Adam with
   NORM_fwd, NORM_bwd   one normalization on (4096, 768), affine; with _bB on (B, 256), with _MxN on (M, N). NORM is ln
                        (layer_norm), rms (rms_norm), bn (batch_norm, in training) or softmax;
                        or in4 (instance_norm), gn4 (group_norm, 8 groups) or bn4 on (B, 64, 28, 28), B = 32 by default
-  copy_fwd             a copy of such an array, to hold those against
+  copy_fwd             a copy of such an array, for comparison
 """
 
 import re
@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "lstm")
-LEAVES = {"rms": 2, "softmax": 1, "copy": 1}  # how many of x, gain and bias there are, where not all
+LEAVES = {"rms": 2, "softmax": 1, "copy": 1}  # how many of x, gain and bias there are, if not all
 NORMS = ("ln", "rms", "bn", "softmax", "gn4", "in4", "bn4")
 
 
@@ -31,7 +31,7 @@ class Unavailable(Exception):
 
 
 class Workload(NamedTuple):
-    """A workload's kind, its batch size (0 where it has none), its hidden units or columns, and where it runs."""
+    """A workload's kind, its batch size (0 if it has none), its hidden units or columns, and its device."""
 
     kind: str
     batch: int
@@ -40,7 +40,7 @@ class Workload(NamedTuple):
 
 
 def parse(name, device="cpu"):
-    """The workload of a name such as mlp256_b128 or ln_fwd_32768x1024, on "cpu" or "cuda"."""
+    """Return the workload of a name such as mlp256_b128 or ln_fwd_32768x1024, on "cpu" or "cuda"."""
     return _parse(name)._replace(device=device)
 
 
@@ -54,9 +54,9 @@ def _parse(name):
         return Workload(kind, batch or (32 if "4_" in kind else 4096), 256 if batch else 768)
     if kind not in KINDS or (kind != "chain") != bool(batch):
         raise ValueError(
-            f"no workload {name!r}; there are chain; with a batch size B "
+            f"no workload {name!r}; choose chain; with a batch size B, "
             + ", ".join(f"{kind}_bB" for kind in KINDS if kind != "chain")
-            + "; and with or without one "
+            + "; or with or without one, "
             + ", ".join(f"{norm}_fwd, {norm}_bwd" for norm in NORMS)
         )
     return Workload(kind, batch, 1000 if kind == "mlp1000" else 256)
@@ -69,14 +69,14 @@ def is_norm(kind):
 
 
 def norm_shapes(work):
-    """The shapes of x and of each parameter of a normalization."""
+    """Return the shapes of x and of each parameter of a normalization."""
     if work.kind.split("_")[0].endswith("4"):
         return (work.batch, 64, 28, 28), (64,)
     return (work.batch, work.hidden), (work.hidden,)
 
 
 def inputs(work):
-    """x and y of the workload as NumPy arrays, the same for every framework."""
+    """Return x and y of the workload as NumPy arrays, the same for every framework."""
     rng = np.random.default_rng(0)
     if work.kind.startswith("mlp"):
         return rng.standard_normal((work.batch, 784), dtype=np.float32), rng.integers(0, 10, work.batch)
@@ -94,7 +94,7 @@ def inputs(work):
 
 
 def minigrad_step(work, threads):
-    """A function that does one step of the workload in minigrad."""
+    """Return a function that runs one step of the workload in minigrad."""
     import minigrad as mg
     from minigrad import nn, optim
     from minigrad.nn import functional as F
