@@ -1,9 +1,9 @@
 """Does an LSTM with layer normalization learn to write faster?
 
-Task: the next character of Python's documentation (or of the text --data names), in windows of 64; the last tenth of
-the text is held out.
-Model: embedding of 32 numbers, LSTM or LN-LSTM with 128 units, a linear layer; Adam 0.003.
-Measured: training loss over the steps, and bits per character of the held-out text. Each model writes a few words.
+Task: predict the next character of Python's documentation (or of the text given by --data), in windows of 64; the last
+tenth of the text is held out.
+Model: an embedding of width 32, an LSTM or LN-LSTM with 128 units, a linear layer; Adam 0.003.
+Measured: training loss over the steps, and bits per character of the held-out text. Each model writes a short sample.
 """
 
 import argparse
@@ -22,7 +22,7 @@ WINDOW = 64
 
 
 class Writer(nn.Module):
-    """(N, T) numbers of characters -> (N, T, characters): what comes next."""
+    """(N, T) character indices -> (N, T, characters) logits of the next character."""
 
     def __init__(self, characters: int, norm: str) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Writer(nn.Module):
         return self.head(self.lstm(self.embedding(numbers))[0])
 
     def write(self, start: mg.Tensor, count: int, rng: np.random.Generator, temperature: float = 0.6) -> list[int]:
-        """`count` characters that follow the start (T,), each drawn from softmax(logits / temperature)."""
+        """Draw `count` characters to follow the start (T,), each from softmax(logits / temperature)."""
         found: list[int] = []
         state, numbers = None, start.expand_dims(0)
         with mg.no_grad():
@@ -55,7 +55,7 @@ def bits(logits: mg.Tensor, targets: mg.Tensor) -> mg.Tensor:
 
 
 def windows(numbers: np.ndarray, args: argparse.Namespace) -> ex.Arrays:
-    """The text in rows of 64 characters, and the same one character later."""
+    """Return the text in rows of 64 characters, and the same rows shifted by one character."""
     count = (len(numbers) - 1) // WINDOW
     rows = (numbers[k : k + count * WINDOW].reshape(count, WINDOW) for k in (0, 1))
     return tuple(mg.tensor(row, device=args.device) for row in rows)

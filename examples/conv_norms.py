@@ -1,7 +1,7 @@
-"""Does layer normalization after convolutions keep a network from converging?
+"""Does layer normalization after convolutions prevent a network from converging?
 
-Model: LeNet (convolutions 6 and 16, 5 x 5, tanh, max pooling, 120-84-10); after each convolution no norm, BN, LN over
-channels and pixels (C, H, W), or LN over the channels of each pixel (C); SGD 0.01 with momentum 0.9.
+Model: LeNet (convolutions with 6 and 16 channels, 5 x 5, tanh, max pooling, 120-84-10); after each convolution no norm,
+BN, LN over channels and pixels (C, H, W), or LN over the channels of each pixel (C); SGD 0.01 with momentum 0.9.
 Measured: training loss over the steps, error on the held-out images.
 """
 

@@ -27,7 +27,7 @@ class Data(NamedTuple):
 
 
 class Curves(NamedTuple):
-    """What one training run leaves behind: one loss per batch, one accuracy per epoch."""
+    """The results of one training run: one loss per batch, one accuracy per epoch."""
 
     losses: list[float]
     accuracies: list[float]
@@ -65,7 +65,7 @@ MODELS = {"LN-MLP": LNMLP, "LN-RNN": LNRNN}
 
 
 def load(seed: int, device: str) -> Data:
-    """The digits, shuffled and divided."""
+    """Load the digits, shuffle and split them."""
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(images))
     images, labels = images[order].reshape(-1, 8, 8), labels[order]
@@ -77,13 +77,13 @@ def load(seed: int, device: str) -> Data:
 
 
 def accuracy(model: nn.Module, x: mg.Tensor, y: mg.Tensor) -> float:
-    """The share of images whose largest output is the right one."""
+    """Return the share of images whose largest output is the correct class."""
     with mg.no_grad():
         return (model(x).argmax(axis=-1) == y).astype(mg.float32).mean().item()
 
 
 def train(name: str, model: nn.Module, data: Data, epochs: int, batch_size: int, lr: float) -> Curves:
-    """Adam with a learning rate that warms up and falls again (one cycle); shows its progress."""
+    """Train with Adam and a one-cycle learning rate, showing a progress bar."""
     steps = -(-len(data.train_y) // batch_size)
     optimizer = optim.Adam(model.parameters(), lr)
     scheduler = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=epochs * steps)
@@ -107,10 +107,10 @@ def train(name: str, model: nn.Module, data: Data, epochs: int, batch_size: int,
 
 
 def draw(found: dict[str, Curves], path: Path) -> None:
-    """Loss and held-out accuracy of every model, over the epochs."""
+    """Plot the loss and held-out accuracy of every model over the epochs."""
     import matplotlib
 
-    matplotlib.use("Agg")  # a file, no window
+    matplotlib.use("Agg")  # write a file, open no window
     import matplotlib.pyplot as plt
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 

@@ -1,4 +1,4 @@
-"""What the experiments share: options, training over seeds, tables, claims and their verdicts, the look of figures."""
+"""Code shared by the experiments: options, training over seeds, tables, claims and their verdicts, figure style."""
 
 import argparse
 import math
@@ -29,9 +29,9 @@ OVERVIEW = "the overview"  # 一文详解深度学习中的 Normalization
 def options(
     doc: str, full: dict[str, Any], quick: dict[str, Any], norms: Iterable[str] = (), data: str = ""
 ) -> argparse.Namespace:
-    """The options of an experiment; `full` and `quick` hold the defaults of the two settings.
+    """Parse the options of an experiment; `full` and `quick` are the defaults of the two settings.
 
-    `data` says what ``--data`` takes the place of; an option without a default or without a use is not offered.
+    `data` is the help of ``--data``; options without a default or without a use are not offered.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a shorter setting: "
@@ -45,7 +45,7 @@ def options(
 
     add("epochs", "passes over the training data", type=int)
     add("batch-size", "samples per step", type=int)
-    add("seeds", "runs of each kind, with seeds that follow one another", type=int)
+    add("seeds", "runs of each kind, with consecutive seeds", type=int)
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default: 0)")
     if norms:
         parser.add_argument("--norm", nargs="+", choices=list(norms), default=list(norms), metavar="NAME",
@@ -54,7 +54,7 @@ def options(
         parser.add_argument("--data", type=Path, metavar="PATH", help=data)
     if "epochs" in full:
         parser.add_argument("--checkpoint", type=Path, metavar="FOLDER",
-                            help="where runs are saved after every epoch, to go on if interrupted")  # fmt: skip
+                            help="where to save runs after every epoch, to resume them if interrupted")  # fmt: skip
     parser.add_argument("--device", default="cpu", help="where the arrays live (default: cpu)")
     name = Path(parser.prog).stem + ".png"
     parser.add_argument("--plot", default=name, metavar="FILE",
@@ -69,7 +69,7 @@ def options(
 
 
 def _problem(args: argparse.Namespace, full: dict[str, Any], data: str) -> str:
-    """The first option that would stop a run, perhaps at its end, and why."""
+    """Return the first option that would make a run fail, perhaps only at its end, and why."""
     for name in full:
         found, option = getattr(args, name), "--" + name.replace("_", "-")
         if isinstance(found, list) and len(found) != len(full[name]):
@@ -81,7 +81,7 @@ def _problem(args: argparse.Namespace, full: dict[str, Any], data: str) -> str:
     if data and args.data is not None and not args.data.exists():
         return f"--data: expected {data}, got nothing at {args.data}"
     if args.plot and not Path(args.plot).absolute().parent.is_dir():
-        return f"--plot: expected a file in a folder that exists, got {args.plot}"
+        return f"--plot: expected a file in an existing folder, got {args.plot}"
     try:
         mg.zeros((), device=args.device)
     except (ValueError, RuntimeError) as error:
@@ -95,12 +95,12 @@ def _text(value: object) -> str:
 
 # --- data ------------------------------------------------------------------------------------------------------------
 
-MNIST = "a folder with MNIST's four IDX files, to take the place of scikit-learn's digits"
+MNIST = "a folder with MNIST's four IDX files, to replace scikit-learn's digits"
 Arrays = tuple[mg.Tensor, ...]
 
 
 def images(args: argparse.Namespace, flat: bool = True, raw: bool = False) -> tuple[Arrays, Arrays]:
-    """Images and labels to train on and held out: (N, 784) or (N, 1, 28, 28), standardized or raw, from 0 to 255."""
+    """Load training and held-out images, (N, 784) or (N, 1, 28, 28), standardized or raw from 0 to 255, and labels."""
     sets = [data.mnist(args.data, split) if args.data else data.digits(split, 28) for split in ("train", "test")]
     (x, y), (test_x, test_y) = (images[:] for images in sets)
     mean, std = (0.0, 1 / 255) if raw else (x.mean(), x.std())
@@ -120,7 +120,7 @@ NORMS: dict[str, Callable[[int], list[nn.Module]]] = {
 
 
 def mlp(norm: str, *widths: int, activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
-    """A network of these widths; the norm stands before the activation, none of the two after the last layer."""
+    """Build a network of these widths with norm and activation, in this order, after each layer but the last."""
     layers: list[nn.Module] = []
     for below, above in pairwise(widths[:-1]):
         layers += [nn.Linear(below, above), *NORMS[norm](above), activation()]
@@ -131,7 +131,7 @@ def mlp(norm: str, *widths: int, activation: Callable[[], nn.Module] = nn.ReLU) 
 
 
 class Runs(NamedTuple):
-    """What the runs of one kind leave behind: (seeds, steps), (seeds, epochs) and (seeds, probes, ...)."""
+    """The results of the runs of one kind: (seeds, steps), (seeds, epochs) and (seeds, probes, ...)."""
 
     losses: np.ndarray
     errors: np.ndarray
@@ -148,12 +148,12 @@ def train(
     loss: Loss = F.cross_entropy, error: Loss | None = None, probe: Probe | None = None, probe_every: int = 1,
     done: Callable[[nn.Module], object] | None = None,
 ) -> Runs:  # fmt: skip
-    """Train one model per seed. The sets, to train and to test, are inputs of the model and, last, the targets.
+    """Train one model per seed. The training and test sets consist of the model's inputs and, last, the targets.
 
-    With ``--checkpoint`` all is saved after every epoch, and a run that was interrupted goes on from there.
+    With ``--checkpoint``, everything is saved after every epoch, and an interrupted run resumes from there.
 
-    After every epoch `error` is taken on the test set, by default the share of wrong classes; before every
-    `probe_every`-th step `probe` sees the model and the batch; `done` sees each model at its end.
+    `error`, by default the share of wrong classes, is computed on the test set after every epoch; `probe` is called
+    with the model and the batch before every `probe_every`-th step; `done` is called with each trained model.
     """
     epochs, batch_size = epochs or args.epochs, batch_size or args.batch_size
     dataset = data.ArrayDataset(*sets[0])
@@ -195,7 +195,7 @@ def train(
 
 
 def checkpoint(args: argparse.Namespace, name: str, seed: int) -> Path | None:
-    """The file of one run in the folder that ``--checkpoint`` names."""
+    """Return the file of one run in the folder given by ``--checkpoint``."""
     if args.checkpoint is None:
         return None
     args.checkpoint.mkdir(parents=True, exist_ok=True)
@@ -204,12 +204,12 @@ def checkpoint(args: argparse.Namespace, name: str, seed: int) -> Path | None:
 
 
 def wrong(outputs: mg.Tensor, labels: mg.Tensor) -> mg.Tensor:
-    """The share of samples whose largest output is not the right one."""
+    """Return the share of samples whose largest output is not the correct class."""
     return (outputs.argmax(axis=-1) != labels).astype(mg.float32).mean()
 
 
 def evaluate(model: nn.Module, arrays: Arrays, error: Loss) -> float:
-    """The mean error over a set, in evaluation mode and in parts of 512."""
+    """Return the mean error over a set, in evaluation mode and in batches of 512."""
     model.eval()
     total = 0.0
     with mg.no_grad():
@@ -223,7 +223,7 @@ def evaluate(model: nn.Module, arrays: Arrays, error: Loss) -> float:
 
 
 def show(header: str, rows: Sequence[Sequence[object]]) -> None:
-    """Print a Markdown table; the names of the columns are divided by |, an array is one number per seed."""
+    """Print a Markdown table; the header separates columns by |, and an array has one number per seed."""
     cells = [[name.strip() for name in header.split("|")], *([_cell(value) for value in row] for row in rows)]
     widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
     cells.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
@@ -240,7 +240,7 @@ def _cell(value: object) -> str:
 
 
 def claim(says: str, source: str, criterion: str, measured: str, verdict: str | bool) -> None:
-    """Print what a document says, where, what would agree with it, what was measured, and the verdict."""
+    """Print a document's claim, its source, the criterion to agree with it, the measurement, and the verdict."""
     if isinstance(verdict, bool):
         verdict = "agrees" if verdict else "disagrees"
     print(f"claim: {says}\nsource: {source}\ncriterion: {criterion}\nmeasured: {measured}\nverdict: {verdict}\n")
@@ -251,10 +251,10 @@ STUDENT = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81)
 
 
 def compare(says: str, source: str, quantity: str, **sides: np.ndarray) -> None:
-    """A claim that the first side's quantity lies below the second's: a paired t test over the seeds.
+    """Test the claim that the first side's quantity is below the second's, by a paired t test over the seeds.
 
-    It agrees if the difference of the means is below zero by the one-sided test at 5 %, disagrees if it is above by
-    the same test, and is undecided between the two.
+    The verdict is "agrees" if the difference of the means is below zero by a one-sided test at 5 %, "disagrees" if it
+    is above by the same test, and otherwise "undecided".
     """
     (low_name, low), (high_name, high) = sides.items()
     verdict = "undecided"
@@ -275,10 +275,10 @@ LABELS = {"none": "no norm", "batch": "BN", "layer": "LN", "group": "GN"}
 
 @contextmanager
 def figure(args: argparse.Namespace, title: str, columns: int, rows: int = 1) -> Iterator[list[Any]]:
-    """Axes to draw on; the figure is saved where ``--plot`` says."""
+    """Yield axes to draw on, and save the figure to the file given by ``--plot``."""
     import matplotlib
 
-    matplotlib.use("Agg")  # a file, no window
+    matplotlib.use("Agg")  # write a file, open no window
     import matplotlib.pyplot as plt
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -294,13 +294,13 @@ def figure(args: argparse.Namespace, title: str, columns: int, rows: int = 1) ->
 
 
 def band(axes: Any, x: np.ndarray, runs: np.ndarray, norm: str, label: str = "", **style: Any) -> None:
-    """The mean over the seeds of runs (seeds, n) with a norm, and a band from the lowest to the highest."""
+    """Plot the mean over the seeds of runs (seeds, n) with a norm, and a band from the lowest to the highest."""
     if len(runs) > 1:
         axes.fill_between(x, runs.min(0), runs.max(0), color=COLORS[norm], alpha=0.15, linewidth=0)
     axes.plot(x, runs.mean(0), color=COLORS[norm], linewidth=1.8, label=label or LABELS[norm], **style)
 
 
 def smooth(runs: np.ndarray, points: int = 30) -> tuple[np.ndarray, np.ndarray]:
-    """Means of up to `points` parts along the steps of runs (seeds, steps), and the step in the middle of each."""
+    """Return the middle step and the mean of up to `points` parts along the steps of runs (seeds, steps)."""
     parts = np.array_split(np.arange(runs.shape[1]), min(points, runs.shape[1]))
     return np.array([part.mean() + 1 for part in parts]), np.stack([runs[:, part].mean(1) for part in parts], 1)

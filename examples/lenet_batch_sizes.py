@@ -1,8 +1,8 @@
 """How do batch and layer normalization change LeNet's convergence at a large and at a small batch?
 
-Model: the tutorial's LeNet (convolutions 6 and 16, 5 x 5, max pooling, 120-84-10, tanh), norms in its two hidden dense
-layers: after the activation, as its code has it, or before, as its formula has it; and an MLP, 784-120-84-10, with
-norms before. SGD 0.01 on pixels from 0 to 255, all as published.
+Model: the tutorial's LeNet (convolutions with 6 and 16 channels, 5 x 5, max pooling, 120-84-10, tanh) with norms in its
+two hidden dense layers, either after the activation, as in its code, or before it, as in its formula; and an MLP,
+784-120-84-10, with norms before the activation. SGD 0.01 on pixels from 0 to 255, all as published.
 Measured: training loss over the steps (a published epoch is 469 steps of 128 or 7,500 of 8 images), and error on the
 held-out images.
 """
@@ -13,7 +13,7 @@ from itertools import product
 import experiment as ex
 from minigrad import nn, optim
 
-# what the tutorial published for MNIST: training loss / accuracy, no norm, BN, LN
+# the tutorial's published results on MNIST: training loss / accuracy with no norm, BN, LN
 PUBLISHED = (
     (128, 1, "0.838 / 0.794", "0.486 / 0.857", "0.593 / 0.825"),
     (128, 10, "0.102 / 0.971", "0.082 / 0.976", "0.097 / 0.970"),
@@ -45,7 +45,7 @@ def main() -> None:
         for size, epochs in zip(args.batch_size, args.epochs, strict=True):
             for norm in args.norm:
                 if norm == "none" and network == NETWORKS[1]:
-                    runs[network, size, norm] = runs[NETWORKS[0], size, norm]  # without a norm they are the same
+                    runs[network, size, norm] = runs[NETWORKS[0], size, norm]  # without a norm, both are the same
                     continue
                 name = f"{network}, batch {size}, {ex.LABELS[norm]}"
                 found = ex.train(args, name, partial(build, network, norm), sets, partial(optim.SGD, lr=0.01),

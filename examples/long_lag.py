@@ -1,10 +1,10 @@
-"""Does layer normalization pay most on long sequences and small batches, and do sequences longer than in training work?
+"""Does layer normalization help most with long sequences and small batches, and with sequences longer than in training?
 
-Task: one step shows one of eight symbols, the others random numbers; the last state has to name the symbol.
+Task: one step shows one of eight symbols, all others random numbers; the last state has to identify the symbol.
 Model: tanh RNN with 64 units and a linear layer on its last state, Adam 0.001.
 Measured: with the symbol in the first step, the share of wrong answers during training, for two lengths and two batch
-sizes at equal numbers of steps. With the symbol in the first half of 10 steps, anywhere: the share on new sequences
-twice as long as in training, also with BN, which has statistics for every step and reuses the last ones beyond.
+sizes at equal numbers of steps. With the symbol anywhere in the first half of 10 steps, the share on new sequences
+twice as long as in training, also for BN, which has statistics for every step and reuses the last ones beyond.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SPREAD = 10
 
 
 class Reader(nn.Module):
-    """Names the symbol that came, (N, T, symbols + noise) -> (N, symbols)."""
+    """Identifies the symbol, (N, T, symbols + noise) -> (N, symbols)."""
 
     def __init__(self, norm: str, length: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Reader(nn.Module):
 
 
 def sequences(count: int, length: int, places: int, seed: int, args: argparse.Namespace) -> ex.Arrays:
-    """(N, T, symbols + noise) and (N,); the symbol stands in one of the first `places` steps."""
+    """Make (N, T, symbols + noise) and (N,), with the symbol in one of the first `places` steps."""
     rng = np.random.default_rng(seed)
     x = np.zeros((count, length, SYMBOLS + NOISE), np.float32)
     x[:, :, SYMBOLS:] = rng.standard_normal((count, length, NOISE))
@@ -47,7 +47,7 @@ def sequences(count: int, length: int, places: int, seed: int, args: argparse.Na
 
 
 def learn(norm: str, length: int, size: int, places: int, args: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
-    """Wrong answers in per cent: after every epoch of 100 batches, and at the end for sequences twice as long."""
+    """Return wrong answers in percent: after every epoch of 100 batches, and finally on sequences twice as long."""
     test_set, longer = (sequences(512, k * length, k * places - k + 1, 10_000, args) for k in (1, 2))
     twice: list[float] = []
 
@@ -78,7 +78,7 @@ def main() -> None:
     ])  # fmt: skip
 
     def saved(length: int, size: int) -> np.ndarray:
-        """Percentage points, mean over the run."""
+        """Return percentage points, averaged over the run."""
         return (lag["none", length, size] - lag["layer", length, size]).mean(1)
 
     if {"none", "layer"} <= set(args.norm):

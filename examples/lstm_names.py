@@ -1,10 +1,10 @@
 """Is an LSTM with layer normalization more stable and less prone to overfitting, if nothing else differs?
 
-Task: from the name of a Unicode character (1 to 15 words) its category; or, with --data, whether a film review is
-friendly. 1,000 texts to train on, as many as published, and 2,000 to test.
-Model: embedding of 100 numbers, LSTM or LN-LSTM with 128 units, a linear layer on the last state; Adam 0.001 for both.
-The published comparison gave LSTM and LN-LSTM different optimizers: what that alone does is shown by a plain LSTM with
-RMSprop.
+Task: predict the category of a Unicode character from its name (1 to 15 words) or, with --data, whether a movie review
+is positive. There are 1,000 training texts, as published, and 2,000 test texts.
+Model: an embedding of width 100, an LSTM or LN-LSTM with 128 units, a linear layer on the last state; Adam 0.001 for
+both. The published comparison used different optimizers for LSTM and LN-LSTM; a plain LSTM with RMSprop shows the
+effect of the optimizer alone.
 Measured: training loss over the steps, test loss after every epoch.
 """
 
@@ -23,7 +23,7 @@ LABELS = {"none": "LSTM", "layer": "LN-LSTM", "other": "LSTM, RMSprop"}
 
 
 class Classifier(nn.Module):
-    """(N, T) numbers of words and (N,) lengths -> (N, classes)."""
+    """(N, T) word indices and (N,) lengths -> (N, classes)."""
 
     def __init__(self, words: int, classes: int, norm: str | None, vectors: mg.Tensor | None) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Classifier(nn.Module):
 
 
 def texts(args: argparse.Namespace) -> tuple[list[ex.Arrays], int, int, mg.Tensor | None]:
-    """Both sets as words, lengths and labels; the numbers of words and of classes; GloVe's vectors, if there are."""
+    """Return both sets as words, lengths and labels, the numbers of words and classes, and GloVe's vectors if any."""
     tokenizer, sets, vectors = data.Tokenizer(10_000), [], None
     for split, count in (("train", 1000), ("test", 2000)):
         found = data.imdb(args.data, split) if args.data else data.character_names(split)

@@ -1,4 +1,4 @@
-"""Does layer normalization speed up an MLP, and does it bear small batches better than batch normalization?
+"""Does layer normalization speed up an MLP, and does it tolerate small batches better than batch normalization?
 
 Model: 784-1000-1000-10, ReLU, norms before the activations, Adam 0.001.
 Measured: training loss over the steps and error on the held-out images, at a large and at a small batch.

@@ -1,4 +1,4 @@
-"""Facts about normalization, found by computing them: what each kind sees, undoes, shares between samples, and costs.
+"""Computed facts about normalization: what each kind is invariant to, undoes, shares between samples, and costs.
 
 Data are random numbers and scikit-learn's digits, 1,797 real images of 8 x 8 pixels. Sources:
 
@@ -26,17 +26,17 @@ options = argparse.Namespace(device="cpu")
 
 
 def tensor(values: object, dtype: str | None = None) -> mg.Tensor:
-    """A tensor where --device says."""
+    """Create a tensor on the device given by --device."""
     return mg.tensor(values, dtype=dtype, device=options.device)
 
 
 def array(x: mg.Tensor) -> np.ndarray:
-    """Its numbers."""
+    """Convert a tensor to a NumPy array."""
     return x.detach().to("cpu").numpy()
 
 
 def show(header: str, rows: Iterable[tuple[object, ...]]) -> None:
-    """Print a table; the names of the columns are divided by |, floats have three digits that count."""
+    """Print a table; the header separates columns by |, and floats have three significant digits."""
     cells = [[name.strip() for name in header.split("|")]]
     cells += [[f"{value:.3g}" if isinstance(value, float) else str(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -47,13 +47,13 @@ def show(header: str, rows: Iterable[tuple[object, ...]]) -> None:
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
-    """The digits as vectors of 64 numbers around 0, and their labels."""
+    """Return the digits as standardized vectors of 64 numbers, and their labels."""
     images, labels = load_digits(return_X_y=True)
     return (images - images.mean()) / images.std(), labels
 
 
 def normalize(kind: str, x: mg.Tensor, w: mg.Tensor, eps: float = 0.0) -> mg.Tensor:
-    """The summed inputs x Wᵀ of a layer, normalized in training."""
+    """Return the summed inputs x Wᵀ of a layer, normalized as in training."""
     if kind == "WN":
         return F.linear(x, w / mg.sqrt((w * w).sum(-1, keepdims=True)))
     a = F.linear(x, w)
@@ -65,12 +65,12 @@ def normalize(kind: str, x: mg.Tensor, w: mg.Tensor, eps: float = 0.0) -> mg.Ten
 
 
 def change(a: mg.Tensor, b: mg.Tensor) -> float:
-    """The largest difference of two tensors."""
+    """Return the largest difference between two tensors."""
     return float(abs(a.detach() - b.detach()).max())
 
 
 def invariance(rng: Random) -> None:
-    """What does not change the outputs, at ε = 0 (LN, section 5.1)."""
+    """Changes that leave the outputs as they are, at ε = 0 (LN, section 5.1)."""
     x, w = rng.standard_normal((8, 6)), rng.standard_normal((5, 6))
     row, sample, v = np.eye(5)[:, :1], np.eye(8)[:, :1], rng.standard_normal(6)
     changes = {
@@ -86,7 +86,7 @@ def invariance(rng: Random) -> None:
     show("no change by | " + " | ".join(changes), [
         (kind, *("yes" if error < 1e-10 else f"no ({error:.2f})" for error in found[kind])) for kind in kinds
     ])  # fmt: skip
-    print("  In parentheses: the largest change. A factor has to be positive: -W turns the sign of every output.")
+    print("  In parentheses: the largest change. Factors must be positive: -W flips the sign of every output.")
 
 
 def by_hand(rng: Random) -> None:
@@ -98,11 +98,11 @@ def by_hand(rng: Random) -> None:
     print("  Every channel has mean 4; the variances are 5, 4 and 24.")
     one = tensor([1.0, 2.0, 6.0], dtype="float64")
     show("one sample of three | LN", [(one.tolist(), array(F.layer_norm(one, (3,), eps=0.0)).round(4).tolist())])
-    print("  The mean is 3 and the variance 14/3, so that the outputs are (-2, -1, 3) times the root of 3/14.")
+    print("  The mean is 3 and the variance 14/3, so the outputs are (-2, -1, 3) times the square root of 3/14.")
 
 
 def epsilon(rng: Random) -> None:
-    """Where ε stands: (x - μ)/√(σ² + ε), and in some copies (x - μ)/(σ² + √ε), which does not standardize."""
+    """The place of ε: (x - μ)/√(σ² + ε), and the misprint (x - μ)/(σ² + √ε), which does not standardize."""
     row = rng.standard_normal(64)
     row = (row - row.mean()) / row.std()
     show("σ of the input | σ of LN | σ of the misprint", [
@@ -113,7 +113,7 @@ def epsilon(rng: Random) -> None:
 
 
 def restoring(rng: Random) -> None:
-    """Gain and bias can give BN's input back (BN, section 3), but not LN's: LN(x) = LN(2x)."""
+    """Weight and bias can restore BN's input (BN, section 3), but not LN's: LN(x) = LN(2x)."""
     x = tensor(3 + 2 * rng.standard_normal((6, 5)))
     gain, shift = mg.sqrt(x.var(0)), x.mean(0)
     back = F.batch_norm(x, None, None, gain, shift, training=True, eps=0.0)
@@ -123,7 +123,7 @@ def restoring(rng: Random) -> None:
 
 
 def moments(rng: Random) -> None:
-    """Two moments match and no more, and standardizing is not whitening."""
+    """Only two moments match, and standardizing is not whitening."""
     x = digits()[0].reshape(-1, 4, 2, 4, 2).mean((2, 4)).reshape(-1, 16)
     values, vectors = np.linalg.eigh(np.cov(x.T, bias=True))
     sides = rng.choice([-1.0, 1.0], (1000, 16)) + 0.05 * rng.standard_normal((1000, 16))
@@ -146,7 +146,7 @@ def moments(rng: Random) -> None:
 
 
 def narrow_layers(rng: Random) -> None:
-    """LN of one unit is 0 and of two units ±1: little is left of a narrow layer."""
+    """LN of one unit is 0 and of two units is ±1: little information is left in a narrow layer."""
     samples = [rng.standard_normal(width) for width in (1, 1, 2, 2, 3, 3)]
     show("one sample | LN", [
         (x.round(2).tolist(), array(F.layer_norm(tensor(x), x.shape)).round(2).tolist()) for x in samples
@@ -154,7 +154,7 @@ def narrow_layers(rng: Random) -> None:
 
 
 def batch_mates(rng: Random) -> None:
-    """How far a sample's output moves with its mates: BN's noise falls with 1/√batch, LN has none (LN, section 1)."""
+    """How much a sample's output depends on its batch: BN's noise falls with 1/√batch, LN has none (LN, section 1)."""
     x = digits()[0] @ rng.standard_normal((64, 8)) / 8
 
     def spread(norm: Callable[[mg.Tensor], mg.Tensor], size: int) -> float:
@@ -173,7 +173,7 @@ def batch_mates(rng: Random) -> None:
 
 
 def parts_of_a_batch(rng: Random) -> None:
-    """Gradients accumulated over four parts, or averaged over four machines, against the whole batch's."""
+    """Gradients accumulated over four parts, or averaged over four machines, compared to those of the whole batch."""
     x = tensor(digits()[0][:32].reshape(32, 8, 8))
     labels = tensor(digits()[1][:32])
     norms = {"LN": nn.LayerNorm((8, 8)), "GN": nn.GroupNorm(2, 8), "IN": nn.InstanceNorm1d(8),
@@ -211,7 +211,7 @@ def learning_rate(rng: Random) -> None:
 
 
 def recurrence(rng: Random) -> None:
-    """Sequences of 10 steps in training, of 40 later: LN needs nothing for a step, BN reuses the last statistics."""
+    """Sequences of 10 steps in training, then of 40: LN needs no statistics for a step, BN reuses the last ones."""
     rows = []
     for norm in ("layer", "batch"):
         rnn = nn.RNN(8, 32, norm=norm, max_length=10 if norm == "batch" else None).to(options.device)
@@ -227,7 +227,7 @@ def recurrence(rng: Random) -> None:
 
 
 def folding(rng: Random) -> None:
-    """BN with fixed statistics and WN are other ways to write a linear layer; LN is not (LN, section 4)."""
+    """BN with fixed statistics and WN can be folded into a linear layer; LN cannot (LN, section 4)."""
     x = tensor(digits()[0][:, 18:34])
     linear = nn.Linear(16, 8, dtype="float64").to(options.device)
     bn = nn.BatchNorm1d(8, dtype="float64").to(options.device)

@@ -1,7 +1,7 @@
 """Can a network learn from one sample at a time, as in online learning?
 
 Model: 784-128-128-10, ReLU, norms before the activations, Adam 0.0003, batches of one image, every image once.
-Measured: what BN says to a batch of one; training loss along the stream; error on the held-out images after it.
+Measured: whether BN accepts a batch of one; training loss along the stream; error on the held-out images after it.
 """
 
 from functools import partial

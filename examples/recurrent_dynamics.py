@@ -1,6 +1,7 @@
-"""Does layer normalization keep the hidden state of an RNN, and the gradient in it, from growing or fading with time?
+"""Does layer normalization keep the hidden state of an RNN and its gradient from growing or vanishing over time?
 
-Model: tanh RNN without biases, 128 units, untrained; W_hh from N(0, s²/128). It sees a random start and no input after.
+Model: an untrained tanh RNN with 128 units and no biases; W_hh from N(0, s²/128). It starts from a random state and has
+no further input.
 Measured: over 100 steps, the norms of h_t and of dL/dh_t for a loss L = v·h_T with a random v; their drift is the
 slope of log10 of the norm over time, in absolute value and averaged over the scales s.
 """
@@ -17,7 +18,7 @@ STEPS, WIDTH, SCALES = 100, 128, (0.5, 1.0, 2.0, 4.0)
 
 
 def norms_over_time(norm: str, scale: float, seed: int, args: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
-    """The norms of h_t and of dL/dh_t, t = 1 ... T, as means over a batch."""
+    """Return the norms of h_t and of dL/dh_t, t = 1 ... T, averaged over a batch."""
     rng = np.random.default_rng(seed)
 
     def normal(deviation: float, *shape: int) -> mg.Tensor:

@@ -1,4 +1,4 @@
-"""Run every experiment and write what came out to one page: figures, tables, and what the documents say about it."""
+"""Run every experiment and write the results to one page: figures, tables, and the documents' claims about them."""
 
 import argparse
 import ast
@@ -17,13 +17,13 @@ HERE = Path(__file__).resolve().parent
 CLAIM = re.compile(r"claim: (.*)\nsource: (.*)\ncriterion: (.*)\nmeasured: (.*)\nverdict: (.*)\n+")
 INTRODUCTION = """# Experiments
 
-What documents about normalization say, and what came out when we measured it. Every verdict was computed by the script
-from its stated criterion. Where a criterion reads `quantity: a < b`, the quantity was measured once for each seed; the
-claim *agrees* if a's mean lies below b's by a paired one-sided t test at 5 %, *disagrees* if it lies above by the same
-test, and is *undecided* between the two: often more seeds would decide it. Numbers are mean ± standard deviation over
-the seeds, bands in the figures reach from the lowest to the highest seed. Criteria and settings were not all fixed
+Claims of documents about normalization, and our measurements of them. The script computed every verdict from the stated
+criterion. For a criterion of the form `quantity: a < b`, the quantity was measured once for each seed; the claim
+*agrees* if the mean of a is below that of b by a paired one-sided t test at 5 %, *disagrees* if it is above by the same
+test, and is otherwise *undecided*; more seeds would often decide it. Numbers are mean ± standard deviation over the
+seeds; bands in the figures extend from the lowest to the highest seed. Not all criteria and settings were fixed
 beforehand: those of long_lag, lstm_names, mlp_batch_sizes and shift_and_saturation were changed after first results, so
-that their verdicts are exploratory.
+their verdicts are exploratory.
 
 - *The LN paper*: J. L. Ba, J. R. Kiros and G. E. Hinton 2016, Layer Normalization, [arXiv:1607.06450](
   https://arxiv.org/abs/1607.06450).
@@ -35,7 +35,7 @@ that their verdicts are exploratory.
 
 
 class Section(NamedTuple):
-    """One experiment: its docstring, what it printed, the claims in that, and the seconds it took."""
+    """One experiment: its docstring, its output, the claims in the output, and the seconds it took."""
 
     name: str
     doc: str
@@ -73,14 +73,14 @@ def page(sections: list[Section], setting: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the quick setting of every experiment")
+    parser.add_argument("--quick", action="store_true", help="use the quick setting of every experiment")
     parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=EXPERIMENTS, metavar="NAME",
                         help=f"which experiments: {', '.join(EXPERIMENTS)} (default: all)")  # fmt: skip
-    parser.add_argument("--folder", type=Path, default=HERE / "results", help="where the page and its figures go "
+    parser.add_argument("--folder", type=Path, default=HERE / "results", help="where to write the page and its figures "
                         "(default: results, beside this file)")  # fmt: skip
     args = parser.parse_args()
     if set(args.only) != set(EXPERIMENTS) and args.folder.resolve() == HERE / "results":
-        parser.error("argument --only: this would write over the page of all experiments, give another --folder")
+        parser.error("argument --only: this would overwrite the page of all experiments; pass another --folder")
     args.folder.mkdir(parents=True, exist_ok=True)
     extra = ["--quick"] if args.quick else []
     sections = []

@@ -1,8 +1,8 @@
 """How many samples of a batch are left at each time step?
 
 Data: names of Unicode's characters, 1 to 15 words. Batches are drawn at random, or from samples sorted by length.
-Measured: samples alive at each step, mean over all batches, of those batches that get there; and at the last step of
-each batch, where BN would take its statistics from what is left.
+Measured: samples alive at each step, averaged over the batches that reach it; and at the last step of each batch, where
+BN would compute its statistics from the remaining samples.
 """
 
 import numpy as np

@@ -1,11 +1,10 @@
-"""Do normalized layers see steadier inputs while they train, and do fewer of their units saturate?
+"""Do normalized layers have more stable inputs during training, and do fewer of their units saturate?
 
 Model: 784-128-128-128-128-128-10, norms before the activations, SGD 0.1.
 Measured on a fixed batch of held-out images, every fifth step, in the last hidden layer: the share of saturated tanh
-units (|h| > 0.95); and what arrives at the nonlinearity, whose drift is, per unit, the change of its mean and of its
-standard deviation from one probe to the next, over its standard deviation. With ReLU; with tanh; and with tanh from
-initial weights five times as large. BN holds both moments of the batch it sees, so that its drift is near 0 by
-construction.
+units (|h| > 0.95), and the drift of the inputs of the nonlinearity: for each unit, the change of their mean and
+standard deviation between probes, divided by their standard deviation. With ReLU, with tanh, and with tanh and initial
+weights five times as large. BN fixes both moments of the batch, so its drift is near 0 by construction.
 """
 
 from functools import partial
@@ -38,7 +37,7 @@ def main() -> None:
     fixed = sets[1][0][:256]
 
     def moments(model: nn.Module, batch: ex.Arrays) -> np.ndarray:
-        """Of every input of the last nonlinearity: mean, deviation, how often its tanh is beyond 0.95; (3, units)."""
+        """Return mean, deviation and share of |tanh| > 0.95 of each input of the last nonlinearity: (3, units)."""
         assert isinstance(model, nn.Sequential)
         with mg.no_grad():
             a = fixed

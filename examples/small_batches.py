@@ -1,9 +1,9 @@
 """With batches of two images, does group normalization beat batch normalization, and does accumulating gradients help?
 
-Model: LeNet (convolutions 6 and 16, 5 x 5, max pooling, 120-84-10) with ReLU and norms after the convolutions,
-SGD 0.002 with momentum 0.9.
-Measured: training loss and test error at batch 2. Then, from the same weights, how far a step with the gradients of 16
-batches of two, accumulated, is from the step with one batch of 32, relative to the length of that step.
+Model: LeNet (convolutions with 6 and 16 channels, 5 x 5, max pooling, 120-84-10) with ReLU and norms after the
+convolutions, SGD 0.002 with momentum 0.9.
+Measured: training loss and test error at batch 2. Then, from the same weights, the distance between a step with the
+accumulated gradients of 16 batches of two and a step with one batch of 32, relative to the length of the latter.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def build(norm: str) -> nn.Module:
 
 
 def accumulation(norm: str, sets: tuple[ex.Arrays, ex.Arrays], args: argparse.Namespace) -> np.ndarray:
-    """The relative distance of the two gradients, one per seed."""
+    """Return the relative distance of the two gradients, one per seed."""
     found = []
     for seed in range(args.seed, args.seed + args.seeds):
         mg.manual_seed(seed)

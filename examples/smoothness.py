@@ -1,10 +1,10 @@
 """Does normalization smooth the loss surface?
 
 Model: 784-128-128-128-128-10, ReLU, norms before the activations, SGD 0.1.
-Measured as by Santurkar et al. 2018 (arXiv:1805.11604, figure 4), every tenth step: from the weights θ and their
+Measured as in Santurkar et al. 2018 (arXiv:1805.11604, figure 4), every tenth step: from the weights θ and their
 gradient g, on the same batch, go to θ - ηg for six η from 0.05 to 0.5. The variation of the loss is the range of the
-losses found, that of the gradient the largest ‖g(θ - ηg) - g‖. Both are divided by what a step means where the
-surface is: the loss at θ, and ‖g‖.
+losses, that of the gradient the largest ‖g(θ - ηg) - g‖. The relative variations divide them by the loss at θ and by
+‖g‖.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ EVERY = 10
 
 
 def variation(model: nn.Module, batch: ex.Arrays) -> np.ndarray:
-    """The variation of the loss and of the gradient along the gradient, absolute and relative: (4,)."""
+    """Return the variation of the loss and of the gradient along the gradient, absolute and relative: (4,)."""
     x, y = batch
     parameters = list(model.parameters())
 

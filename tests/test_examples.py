@@ -283,9 +283,9 @@ def test_an_experiment_that_is_killed_goes_on_to_the_same_numbers(kind, sources,
     ("online", ("--epochs", "0"), "--epochs: expected 1 or more, got 0"), ("online", ("--seeds", "0"), "--seeds: expected 1 or more, got 0"),
     ("mlp_batch_sizes", ("--batch-size", "8"), "--batch-size: expected 2 numbers, got 8"), ("long_lag", ("--seed", "-1"), "--seed: expected 0 or more, got -1"),
     ("char_model", ("--data", "absent.txt"), "--data: expected a text file, got nothing at absent.txt"),
-    ("sequence_lengths", ("--plot", "absent/figure.png"), "--plot: expected a file in a folder that exists, got absent/figure.png"),
+    ("sequence_lengths", ("--plot", "absent/figure.png"), "--plot: expected a file in an existing folder, got absent/figure.png"),
     ("recurrent_dynamics", ("--device", "tpu"), "--device: .*expected the device .* got 'tpu'"),
-    *(("report", ("--only", "online", *folder), "--only: this would write over the page of all experiments, give another --folder")
+    *(("report", ("--only", "online", *folder), "--only: this would overwrite the page of all experiments; pass another --folder")
       for folder in ((), ("--folder", str(EXAMPLES / ".." / "examples" / "results")))),
 ])  # fmt: skip
 def test_options_that_would_stop_a_run(script, option, message, tmp_path):
