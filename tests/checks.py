@@ -1,4 +1,4 @@
-"""The tests that every operation of the table goes through, and the tools they are made of."""
+"""The tests that every operation of the table passes, and the tools for them."""
 
 import contextlib
 import gc
@@ -27,18 +27,18 @@ def leaf(*values, dtype="float64"):
 
 
 def allocated():
-    """Bytes of live tensors, with nothing waiting for the collector."""
+    """Return the bytes of live tensors, after collecting garbage."""
     gc.collect()
     return mg.memory_allocated()
 
 
 def equals(x, expected):
-    """The values of x, bit for bit."""
+    """Return the values of x, bit for bit."""
     np.testing.assert_array_equal(array(x), expected)
 
 
 class Cube(mg.Function):
-    """y = x³, dx = 3 g x²: a Function of the user's."""
+    """A user's Function, y = x³ with dx = 3 g x²."""
 
     @staticmethod
     def forward(ctx, x):
@@ -52,7 +52,7 @@ class Cube(mg.Function):
 
 
 def doubling(name):
-    """A Function of the user's that doubles, called as one likes."""
+    """A user's Function that doubles, called in any form."""
 
     class Double(mg.Function):
         @staticmethod
@@ -68,19 +68,19 @@ def doubling(name):
 
 @contextlib.contextmanager
 def watched(observer):
-    """A block in which `observer` is told what the thread does; nobody may have taken its place at the end."""
+    """Run a block in which `observer` observes the thread; it must still be the observer at the end."""
     before = tape.set_observer(observer)
     yield observer
     assert tape.set_observer(before) is observer
 
 
 def named(p, phase):
-    """(operation, kernel) of every event of a phase that a profile saw, in order."""
+    """Return (operation, kernel) of every event of a phase in a profile, in order."""
     return [(event.op, event.kernel) for event in p.events if event.phase == phase]
 
 
 def no_browser():
-    """What is missing for tests in a browser, or None; an error where MINIGRAD_REQUIRE_BROWSER says they must run."""
+    """Return what is missing for tests in a browser, or None; raise if MINIGRAD_REQUIRE_BROWSER requires them."""
     missing = None if BROWSER else "Chromium on the path"
     if importlib.util.find_spec("playwright") is None:
         missing = "the Python package playwright"
@@ -90,13 +90,13 @@ def no_browser():
 
 
 def start_browser(driver):
-    """Chromium without a window, and without what a sanitizer has loaded before Python."""
+    """Start headless Chromium, without the library that a sanitizer preloads."""
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     return driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], env=environment)
 
 
 def exchange_state(torch, ours, theirs, rng):
-    """Random parameters and running statistics for PyTorch's module; ours takes them and gives them back."""
+    """Give PyTorch's module random parameters and running statistics, load them into ours and compare them back."""
     with torch.no_grad():
         for name, tensor in theirs.state_dict().items():
             if tensor.dtype.is_floating_point:
@@ -113,7 +113,7 @@ def exchange_state(torch, ours, theirs, rng):
 
 
 def step_beside_torch(torch, ours, theirs, x, rng, rtol, atol, device="cpu"):
-    """Outputs, the gradients of input and parameters for a random cotangent, and the state afterwards."""
+    """Return outputs, the gradients of input and parameters for a random cotangent, and the state afterwards."""
     x_ours, x_theirs = tensor(x, device, True), torch.tensor(x, requires_grad=True)
     y_ours, y_theirs = ours(x_ours), theirs(x_theirs)
     g = rng.standard_normal(y_ours.shape).astype(x.dtype)
@@ -132,7 +132,7 @@ def step_beside_torch(torch, ours, theirs, x, rng, rtol, atol, device="cpu"):
 
 
 class Exporter:
-    """A tensor of another library, which speaks DLPack alone and notes the stream that is to use its memory."""
+    """A tensor of another library, which only supports DLPack and records the stream that will use its memory."""
 
     def __init__(self, x):
         self.x, self.stream = x, None
@@ -146,7 +146,7 @@ class Exporter:
 
 
 def waited(function):
-    """`function`, which returns when a GPU has done all of it: what is wrong with indices there comes out by then."""
+    """Wrap `function` so that it waits for the GPU, which reports wrong indices by then."""
 
     def call(*arguments, **options):
         result = function(*arguments, **options)
@@ -179,7 +179,7 @@ LAYOUTS = {
 
 
 def sample(rng, shape, dtype, interval=(-2, 2)):
-    """Random values of a dtype, the same for float32 and float64."""
+    """Return random values of a dtype, the same for float32 and float64."""
     low, high = interval
     if dtype == "bool":
         return np.asarray(rng.random(shape) < 0.5)
@@ -194,13 +194,13 @@ def tensor(array, device="cpu", requires_grad=False):
 
 
 def litter(device="cpu"):
-    """Leave NaN in memory that the pool will hand out next: who forgets to write a result shows it."""
+    """Leave NaN in memory that the pool will reuse next, to expose an operation that does not write its result."""
     rubbish = [mg.full(2**k, np.nan, dtype="float64", device=device) for k in range(12) for _ in range(3)]
     del rubbish
 
 
 def array(x):
-    """A tensor's values in NumPy, from any device."""
+    """Return a tensor's values in NumPy, from any device."""
     return x.detach().to("cpu").numpy()
 
 
@@ -209,7 +209,7 @@ def as_list(ys):
 
 
 class Inputs:
-    """The operands of one case: the memory of each, and the view of it that the operation sees.
+    """Make the operands of one case: the memory of each, and the view of it that the operation gets.
 
     The first operand has the layout of that name, those behind it the next ones of LAYOUTS; None: all are contiguous.
     """
@@ -225,7 +225,7 @@ class Inputs:
             self.views.append(lambda x, view=view, shape=shape: view(x, shape))
 
     def options(self, make):
-        """The further arguments, arrays among them made into tensors; floats follow the dtype of the operands."""
+        """Return the other arguments, with arrays converted to tensors; floats get the dtype of the operands."""
 
         def convert(v):
             if not isinstance(v, np.ndarray):
@@ -245,7 +245,7 @@ class Inputs:
         ]
 
     def function(self, function):
-        """`function` of the case as a function of the leaves."""
+        """Return `function` of the case as a function of the leaves."""
         options = self.options(lambda v: tensor(v, self.device))
         return lambda *leaves: as_list(
             function(*(view(x) for view, x in zip(self.views, leaves, strict=True)), **options)
@@ -255,7 +255,7 @@ class Inputs:
         return self.function(self.op)(*leaves)
 
     def reference(self):
-        """What NumPy says: of floats in float64."""
+        """Return NumPy's result, computed in float64 for floats."""
         dtype = "float64" if self.dtype.startswith("float") else self.dtype
         options = {
             k: v.astype(dtype) if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v
@@ -266,12 +266,12 @@ class Inputs:
 
 
 def cotangents(ys, rng):
-    """Random gradients for results; never ones, to which a normalization is blind."""
+    """Return random gradients for results; never ones, whose gradient through a normalization is zero."""
     return [np.asarray(rng.standard_normal(y.shape), np.float32).astype(str(y.dtype)) for y in ys]
 
 
 def gradients(function, leaves, grads, create_graph=False):
-    """The gradients of the leaves that require grad, and of zero where none arrives."""
+    """Return the gradients of the leaves that require grad, with zeros if none arrives."""
     wanted = [x for x in leaves if x.requires_grad]
     ys = function(*leaves)
     assert all(y.requires_grad for y in ys)
@@ -280,7 +280,7 @@ def gradients(function, leaves, grads, create_graph=False):
 
 
 def close(ours, expected, ulps, dtype, what=""):
-    """Equal within `ulps` units in the last place of numbers of the size of the largest one expected."""
+    """Compare within `ulps` units in the last place of the largest expected number."""
     assert ours.shape == expected.shape, (what, ours.shape, expected.shape)
     if ulps == 0:
         np.testing.assert_array_equal(ours, expected, err_msg=what)
@@ -298,7 +298,7 @@ def close(ours, expected, ulps, dtype, what=""):
     "ignore:Mean of empty slice", "ignore:Degrees of freedom", "ignore:var... degrees of freedom"
 )
 class Suite:
-    """Runs for each case of the operations in `ops`; a subclass in a test module sets them."""
+    """Tests that run for each case of the operations in `ops`, which a subclass in a test module sets."""
 
     ops = ()
 
@@ -308,7 +308,7 @@ class Suite:
                 setattr(cls, name, None)
 
     def test_forward(self, op, case, device, rng):
-        """NumPy's result and dtype, for every dtype and layout, and inputs that stay as they were."""
+        """The result and dtype are NumPy's, for every dtype and layout, and inputs do not change."""
         for layout in LAYOUTS:
             for dtype in [d for kind in op.dtypes for d in KINDS[kind]]:
                 inputs = Inputs(op, case, dtype, layout, rng, device)
@@ -330,7 +330,7 @@ class Suite:
             assert mg.gradcheck(inputs.run, inputs.tensors(), rtol=1e-6, atol=1e-7, seed=int(rng.integers(1 << 30)))
 
     def test_float32_gradients(self, op, case, device, rng):
-        """The kernels of float32 are others than those that `gradcheck` sees: equal to float64's within rounding."""
+        """float32 has kernels that `gradcheck` does not test: they agree with float64's within rounding."""
         for layout in LAYOUTS:
             inputs = Inputs(op, case, "float32", layout, rng, device)
             found = []
@@ -348,7 +348,7 @@ class Suite:
                 close(ours, exact, 4 * max(op.ulps, 16), "float32", layout)
 
     def test_recorded_gradients(self, op, case, device, rng):
-        """With create_graph the gradient comes by another way, of recorded operations, and is the same."""
+        """With create_graph the gradient is computed by recorded operations, and is the same."""
         for dtype in KINDS["f"]:
             inputs = Inputs(op, case, dtype, None, rng, device)
             leaves = inputs.tensors()
@@ -358,7 +358,7 @@ class Suite:
                 close(ours, other, 4 * max(op.ulps, 16), dtype)
 
     def test_chosen_gradients(self, op, case, device, rng):
-        """Each operand alone gets the gradient that it gets together with the others."""
+        """Each operand alone gets the same gradient as together with the others."""
         if len(case.shapes) == 1:
             return
         inputs = Inputs(op, case, "float64", None, rng, device)
@@ -393,7 +393,7 @@ class Suite:
             close(ours, theirs.numpy(), 4 * max(op.ulps, 16), "float64")
 
     def test_composition(self, op, case, device, rng):
-        """A fused operation and its composition out of primitive ones: results and gradients."""
+        """A fused operation and its composition of primitive ones have the same results and gradients."""
         for dtype in KINDS["f"]:
             inputs = Inputs(op, case, dtype, None, rng, device)
             leaves = inputs.tensors()
@@ -406,13 +406,13 @@ class Suite:
                 close(ours, e, 8 * max(op.ulps, 16), dtype)
 
     def test_method(self, op, case, device, rng):
-        """A tensor's method of the operation's name is the operation."""
+        """The tensor method of the same name is the operation."""
         if (
             not hasattr(mg.Tensor, op.name)
             or op.ours is not None
             or op.name in ("reshape", "permute_dims", "transpose")
         ):
-            return  # these take their numbers one by one as well: see test_layout.py
+            return  # these also take their numbers one by one: see test_layout.py
         inputs = Inputs(op, case, "float32" if "f" in op.dtypes else "int64", None, rng, device)
         leaves = inputs.tensors(())
         options = inputs.options(lambda v: tensor(v, device))

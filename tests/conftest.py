@@ -1,4 +1,4 @@
-"""What all tests share: the devices, seeded random numbers, how hard Hypothesis tries, and the table's parameters."""
+"""Setup for all tests: devices, seeded random numbers, Hypothesis profiles, and the table's parameters."""
 
 import ctypes
 import importlib.util
@@ -15,19 +15,19 @@ pytest.register_assert_rewrite("checks")
 
 
 def gpu():
-    """Whether there is a driver of a GPU and a CuPy; asked without it, as the emulation may come in its place."""
+    """Whether there are a GPU driver and CuPy; checked without importing CuPy, which the emulation may replace."""
     try:
         return ctypes.CDLL("libcuda.so.1").cuInit(0) == 0 and importlib.util.find_spec("cupy") is not None
     except OSError:
         return False
 
 
-# Every test that takes `device` runs on each of these. Without a GPU, or with MINIGRAD_EMULATE=1, cuda:0 is the emulation.
+# Every test that takes `device` runs on each of these. Without a GPU, or with MINIGRAD_EMULATE=1, cuda:0 is emulated.
 DEVICES = os.environ.get("MINIGRAD_TEST_DEVICES", "cpu,cuda:0").split(",")
 if os.environ.get("MINIGRAD_EMULATE", "0") != "0" or not gpu():
     sys.path.insert(0, str(Path(__file__).parent / "emulation"))
 
-# The examples are the same in every run unless another profile is asked for: HYPOTHESIS_PROFILE=explore finds new ones.
+# The examples are the same in every run, unless another profile is set: HYPOTHESIS_PROFILE=explore finds new ones.
 settings.register_profile("default", max_examples=50, deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
@@ -40,12 +40,12 @@ def device(request):
 
 @pytest.fixture
 def rng(request):
-    """A generator of its own for every test, the same in every run."""
+    """A random generator for each test, the same in every run."""
     return np.random.default_rng(zlib.crc32(request.node.name.encode()))
 
 
 def pytest_generate_tests(metafunc):
-    """Run the tests of checks.Suite for every case of every operation of the suite."""
+    """Run the tests of checks.Suite for every case of every operation in the suite."""
     if "case" in metafunc.fixturenames:
         found = [
             (op, case) for op in metafunc.cls.ops for case in op.cases if op.takes_part(metafunc.function.__name__)

@@ -1,4 +1,4 @@
-"""The CUDA kernels that there are: every one in every dtype that it is written for."""
+"""The list of CUDA kernels: every one, in every dtype it supports."""
 
 import functools
 import os
@@ -7,13 +7,13 @@ import subprocess
 
 from minigrad.cuda import launch
 
-# Whatever the dtype of a tensor, these are started as int64: they move words, or make integers.
+# These are launched as int64 for all dtypes, as they move words or make integers.
 AS_INT64 = {"check_index", "check_labels", "invert_total", "take", "put", "take_along", "integers"}
 
 
 @functools.cache
 def declared(file, conditions):
-    """The kernels of a module that the preprocessor leaves under these definitions."""
+    """Return the kernels of a module that remain after preprocessing with these definitions."""
     command = [*shlex.split(os.environ.get("CXX", "g++")), "-E", "-P", "-x", "c++", *conditions, "-"]
     text = launch.source(file)[0]
     return launch.parameters(subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout)

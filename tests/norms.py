@@ -1,4 +1,4 @@
-"""Every normalization in one form: the elements that are standardized together as rows, and the formulas in float64."""
+"""Every normalization in one form: rows of elements that are standardized together, and formulas in float64."""
 
 import math
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ EPS = 1e-5
 
 class Norm(NamedTuple):
     op: Any  # of x, weight and bias
-    axis: int  # of x, along which weight and bias lie
-    rows: Any  # the number of rows, of a shape of x
+    axis: int  # axes of x along which weight and bias vary
+    rows: Any  # the number of rows for a shape of x
     centered: bool = True
     channels_first: bool = False  # whether a row is a channel of all samples
     given: bool = False  # whether the statistics are given, so that a row is a single element
@@ -33,16 +33,16 @@ class Norm(NamedTuple):
         return rows.reshape(shape)
 
     def along(self, v, x):
-        """A parameter so that it meets the elements of x."""
+        """Reshape a parameter to broadcast against x."""
         return v if self.axis == -1 else v.reshape((-1,) + (1,) * (x.ndim - 2))
 
     def summed(self, x):
-        """The sum over all elements that share a parameter."""
+        """Sum over all elements that share a parameter."""
         return x.sum(tuple(k for k in range(x.ndim) if k != self.axis % x.ndim))
 
 
 def statistics(channels, dtype):
-    """Means and variances for evaluation."""
+    """Return means and variances for evaluation."""
     return np.linspace(-1, 2, channels).astype(dtype), np.linspace(0.5, 3, channels).astype(dtype)
 
 
@@ -62,7 +62,7 @@ NORMS = {
 
 
 def exact(norm, x, w, b, g):
-    """y, dx, dweight and dbias of the formulas, in float64; w or b may be None."""
+    """Return y, dx, dweight and dbias of the formulas, in float64; w or b may be None."""
     x, g = x.astype(np.float64), g.astype(np.float64)
     gain = 1.0 if w is None else norm.along(w.astype(np.float64), x)
     shift = 0.0 if b is None else norm.along(b.astype(np.float64), x)
@@ -73,7 +73,7 @@ def exact(norm, x, w, b, g):
     else:
         d, h = norm.to_rows(x), norm.to_rows(g * gain)
         if norm.centered and d.size:
-            d = d - d[:, :1]  # exact for elements close to each other, so that their mean rounds nothing
+            d = d - d[:, :1]  # exact for elements close to each other, so that their mean is not rounded
             d = d - d.mean(1, keepdims=True)
         r = 1 / np.sqrt((d * d).mean(1, keepdims=True) + EPS) if d.size else np.ones((len(d), 1))
         hat = d * r
@@ -84,7 +84,7 @@ def exact(norm, x, w, b, g):
 
 
 def run(norm, x, w, b, g, device, create_graph=False):
-    """y, dx, dweight and dbias of the operation; None for a parameter that is None."""
+    """Return y, dx, dweight and dbias of the operation; None for a parameter that is None."""
     leaves = [None if v is None else v if isinstance(v, mg.Tensor) else tensor(v, device, True) for v in (x, w, b)]
     litter(device)
     y = norm.op(*leaves)

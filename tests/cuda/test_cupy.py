@@ -1,4 +1,4 @@
-"""The stand-in for CuPy promises no more than CuPy has: every name of it exists there, without a GPU too."""
+"""The emulation of CuPy offers no more than CuPy: every name in it exists there, even without a GPU."""
 
 import importlib.machinery
 import json
@@ -39,7 +39,7 @@ NAMES = {
 
 @pytest.mark.skipif(not INSTALLED, reason="CuPy is not installed: pip install cupy-cuda12x")
 def test_the_names_in_use_exist():
-    # cuBLAS is a library of its own, without which its module cannot be imported, but read.
+    # cuBLAS is a separate library; without it, its module cannot be imported, but can be read.
     program = f"""
 import importlib.util, pathlib
 for module, names in {json.dumps(NAMES)}.items():
@@ -59,7 +59,7 @@ assert hasattr(module, "get_function")
 
 
 def test_every_name_in_use_is_listed():
-    """Of the files of minigrad/cuda, what they take from CuPy stands in NAMES."""
+    """NAMES lists everything that the files of minigrad/cuda use from CuPy."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in Path(minigrad.cuda.__file__).parent.glob("*.py"))
     short = {"cupy.cuda": "cupy.cuda.", "cupy.cuda.runtime": "runtime.", "cupy_backends.cuda.libs.cublas": "cublas."}
     for module, prefix in short.items():

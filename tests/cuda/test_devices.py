@@ -1,4 +1,4 @@
-"""Tensors on a GPU: how they come there and back, and what cannot be."""
+"""Tensors on a GPU: transfers in both directions, and errors."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ ROOT = [sys.executable, "-c"]
 
 
 def run(program):
-    """A program in a process of its own, which finds no CuPy; what it prints."""
+    """Run a program in a separate process without CuPy, and return its output."""
     hide = "import sys; sys.modules['cupy'] = None\n"
     done = subprocess.run([*ROOT, hide + program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -123,11 +123,11 @@ def test_what_is_imported_is_ready_for_the_current_stream(monkeypatch):
     monkeypatch.setattr(backend, "registered", set())
     mg.from_dlpack(theirs)
     assert theirs.stream == 1
-    assert backend.registered == {0}  # so that the first thing done may be to write into it
+    assert backend.registered == {0}  # so that the first operation may write into it
 
 
 def test_an_operand_is_copied_on_the_device(monkeypatch):
-    """Its owner may write it before the backward pass."""
+    """Its owner may overwrite it before the backward pass."""
     from minigrad.cuda import backend
 
     base = mg.arange(6.0, device="cuda").reshape(2, 3)
@@ -142,7 +142,7 @@ def test_an_operand_is_copied_on_the_device(monkeypatch):
 
 
 def test_what_is_exported_is_waited_for(monkeypatch):
-    """By the stream that will use it, if it is another one than the current."""
+    """The stream that will use it waits, if it is not the current one."""
     import cupy
 
     waiting, wait = [], cupy.cuda.runtime.streamWaitEvent
@@ -164,7 +164,7 @@ def test_what_is_exported_is_waited_for(monkeypatch):
 
 
 def test_the_cuda_array_interface():
-    """What CuPy and others read of a tensor: its address, shape, strides and stream."""
+    """CuPy and other libraries read a tensor's address, shape, strides and stream."""
     x = mg.arange(6, dtype="float64", device="cuda").reshape(2, 3).T
     assert x.__cuda_array_interface__ == {
         "shape": (3, 2), "typestr": "<f8", "data": (x.data_ptr(), False), "strides": (8, 24), "version": 3, "stream": 1,
@@ -214,7 +214,7 @@ def test_from_gpu_to_gpu(rng):
 
 @SEVERAL
 def test_streams_of_two_gpus_wait_for_each_other():
-    """For what is to be copied, and for the copy, behind which memory may serve for something else."""
+    """Copies wait for their source, and later reuse of the memory waits for the copy."""
     import cupy
 
     x = mg.arange(4.0, device="cuda:1")
@@ -265,7 +265,7 @@ def test_running_statistics_elsewhere(home, there):
 
 @pytest.mark.parametrize("home, there", [("cpu", "cuda:0"), ("cuda:0", "cuda:1")])
 def test_indices_of_another_gpu(home, there):
-    """Those of the CPU serve everywhere, those of a GPU there."""
+    """Indices on the CPU work everywhere, those on a GPU only there."""
     x, i, mask = mg.ones((4, 4), device=home), mg.tensor([1, 2], device=there), mg.ones(4, dtype="bool", device=there)
     places = ["on the CPU, " if home == "cpu" else f"on {home} or on the CPU, ", f"on {there}"]
     refuses(ValueError, "index", places, lambda x, i: x[i], x, i)

@@ -1,4 +1,4 @@
-"""The emulation finds the mistakes that kernels die of: each of these, made on purpose, is seen."""
+"""The emulation detects typical mistakes in kernels: each of these deliberate ones is found."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def broken(monkeypatch):
-    """Replace something in the text of a module, for the length of a test."""
+    """Replace part of the text of a module for the duration of a test."""
     original = launch.source
 
     def breaks(file, right, wrong, count=-1):
@@ -41,7 +41,7 @@ def ours(shape, rng):
 
 
 def wrong_sums(rng, rounds=20):
-    """In how many of some sums over 1000 numbers the result is wrong."""
+    """Count how many of some sums over 1000 numbers are wrong."""
     wrong = 0
     for _ in range(rounds):
         x, values = ours((4, 1000), rng)
@@ -55,7 +55,7 @@ def test_the_kernels_are_right(rng):
 
 
 def test_threads_take_turns():
-    """In a process of its own, which two threads with one set of fibers would crash."""
+    """Runs in a separate process, which two threads with one set of fibers would crash."""
     script = """
 import threading, numpy as np, minigrad as mg
 x = mg.tensor(np.arange(40000, dtype="float32"), device="cuda")
@@ -122,7 +122,7 @@ def test_a_wrong_lane_shows(broken, rng):
 
 
 def variances(rng, rounds=20):
-    """The variances of 40 columns, one of which begins far from its mean and needs a second pass, so many times."""
+    """Compute the variances of 40 columns several times; one starts far from its mean and needs a second pass."""
     x = rng.standard_normal((1600, 40)).astype("float32")
     x[:4, 7] += 3e3
     return [batch_norm_train(mg.tensor(x, device="cuda"))[2].to("cpu").numpy() for _ in range(rounds)], x
@@ -133,7 +133,7 @@ def test_a_missing_barrier_of_a_vote_shows(broken, rng):
     np.testing.assert_allclose(right[0], x.astype("float64").var(0), rtol=1e-6)
     assert all(np.array_equal(one, right[0]) for one in right)
     broken("batch_norm.cu", "found = 0;\n    __syncthreads();", "found = 0;")
-    wrong, _ = variances(np.random.default_rng(0), 200)  # about every tenth order of the threads shows it
+    wrong, _ = variances(np.random.default_rng(0), 200)  # about one in ten thread orders shows it
     assert not all(np.array_equal(one, wrong[0]) for one in wrong)
 
 

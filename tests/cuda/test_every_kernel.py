@@ -1,4 +1,4 @@
-"""No kernel is left out: each runs in each dtype that it is written for, and gives what the CPU gives."""
+"""Every kernel runs in every dtype it supports, and gives the same results as the CPU."""
 
 import numpy as np
 from kernels import EVERY
@@ -10,7 +10,7 @@ from minigrad.nn import functional as F
 
 
 class Draw:
-    """Random tensors of one dtype on one device, the same on every device."""
+    """Makes random tensors of one dtype on one device, the same on every device."""
 
     def __init__(self, dtype, device):
         self.dtype, self.device, self.rng = dtype, device, np.random.default_rng(7)
@@ -26,11 +26,11 @@ class Draw:
         return mg.tensor(self.rng.integers(0, n, shape), device=self.device)
 
     def gradients(self, y, *leaves):
-        """y, and its gradients for a random cotangent."""
+        """Return y and its gradients for a random cotangent."""
         return y, *mg.grad(y, leaves, self(*y.shape))
 
 
-# What follows works on a Draw and returns all it computed.
+# The functions below take a Draw and return everything they compute.
 
 
 def elements(draw):
@@ -88,7 +88,7 @@ def softmaxes(draw):
 
 
 def row_norms(draw):
-    """Rows that a team holds in registers, and rows that are too long for that."""
+    """Use rows that a team holds in registers, and rows that are too long for that."""
     found = []
     for width in (36, 9_004):
         x, w, b = draw.leaf(3, width), draw.leaf(width), draw.leaf(width)
@@ -106,7 +106,7 @@ def group_norms(draw):
 
 
 def batch_norms(draw):
-    """Statistics of a batch, whole and in pieces, and statistics that are given."""
+    """Use statistics of a batch, whole and in pieces, and given statistics."""
     found = []
     for rows in (30, 3_000):
         x, w, b = draw.leaf(rows, 3), draw.leaf(3), draw.leaf(3)
@@ -116,7 +116,7 @@ def batch_norms(draw):
 
 
 def convolutions(draw):
-    """Few results, which narrow tiles compute, and just enough for wide ones: 132 tiles of 64 rows by 128 columns."""
+    """Use few results, for narrow tiles, and just enough for wide ones: 132 tiles of 64 rows by 128 columns."""
     found = []
     for channels, size, window in ((2, 8, 3), (17, 130, 1)):
         x, b = draw.leaf(1, channels, size, size), draw.leaf(channels)
@@ -161,7 +161,7 @@ TOLERANCE = {"float32": 2e-4, "float64": 1e-10}
 
 
 def values(results):
-    """NumPy arrays of one result or several."""
+    """Convert one or several results to NumPy arrays."""
     several = results if isinstance(results, (tuple, list)) else [results]
     return [one.detach().to("cpu").numpy() if isinstance(one, mg.Tensor) else np.asarray(one) for one in several]
 

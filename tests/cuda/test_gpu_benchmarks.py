@@ -1,4 +1,4 @@
-"""The benchmarks of a GPU run, where there is none on the emulation."""
+"""The GPU benchmarks run, on the emulation if there is no GPU."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 def test_workloads_run():
     names = ["ln_bwd_16x256", "copy_fwd_16x256", "softmax_fwd_16x256", "mlp256_b8"]
     before = sorted(BENCHMARKS.glob("results/*"))
-    # it imports what lies beside it, which the checking builds' PYTHONSAFEPATH forbids
+    # it imports modules in its own folder, which PYTHONSAFEPATH of the checking builds forbids
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     done = subprocess.run([sys.executable, BENCHMARKS / "gpu.py", "--rounds", "1", "--seconds", "0", "--workloads", *names],
                           capture_output=True, text=True, env=environment)  # fmt: skip

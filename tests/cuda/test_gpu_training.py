@@ -1,4 +1,4 @@
-"""Whole models on a GPU: they learn as on the CPU, and nobody waits for the host."""
+"""Whole models on a GPU train as on the CPU, without waiting for the host."""
 
 import numpy as np
 import pytest
@@ -26,14 +26,14 @@ def mlp():
 
 
 def lenet():
-    # Without a bias in front of the norm: its gradient would be rounding alone, of which Adam makes full steps.
+    # Without a bias before the norm: its gradient would be pure rounding error, from which Adam makes full steps.
     return nn.Sequential(
         nn.Conv2d(1, 2, 3, bias=False), nn.BatchNorm2d(2), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 3)
     )
 
 
 def averaging():
-    """Running statistics that are the means of all batches': how many there were is read on the GPU."""
+    """Running statistics that average all batches; their number is read on the GPU."""
     return nn.Sequential(nn.Linear(6, 16, bias=False), nn.BatchNorm1d(16, momentum=None), nn.Tanh(), nn.Linear(16, 3))
 
 
@@ -50,7 +50,7 @@ OPTIMIZERS = {
 
 
 def trained(device, build, shape, optimizer, rng, steps=5):
-    """The losses of some steps, and the parameters afterwards; the same start for every call."""
+    """Return the losses of some steps and the parameters afterwards; every call starts from the same state."""
     mg.manual_seed(0)
     model = build().to(device)
     descent = OPTIMIZERS[optimizer](model.parameters())
@@ -86,7 +86,7 @@ def test_a_step_copies_nothing_to_the_host(name, monkeypatch):
     monkeypatch.setattr(backend, "transfer", lambda x, index: (moved.append((x.device, index)), transfer(x, index))[1])
     losses, _ = trained("cuda:0", build, shape, "adam", np.random.default_rng(0), 3)
     assert not [source for source, index in moved if index == 0]
-    assert len(moved) < 40  # what the model and the data are when they come there
+    assert len(moved) < 40  # transfers of the model and the data themselves
     assert losses[0].item() > 0
     assert moved[-1] == ("cuda:0", 0)
 

@@ -1,4 +1,4 @@
-"""The launch point refuses what a kernel does not declare."""
+"""`launch` rejects arguments that a kernel does not declare."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every module compiles for every kind of GPU: NVRTC, the compiler that CuPy uses, needs no GPU itself."""
+"""Every module compiles for every GPU architecture: NVRTC, the compiler that CuPy uses, needs no GPU."""
 
 import ctypes
 import importlib.util
@@ -15,7 +15,7 @@ ARCHITECTURES = (75, 80, 90)
 
 
 def library():
-    """NVRTC of the package nvidia-cuda-nvrtc-cu12 or -cu13, or None."""
+    """Load NVRTC from the package nvidia-cuda-nvrtc-cu12 or -cu13, or return None."""
     for name in ("nvidia.cuda_nvrtc", "nvidia.cu13"):
         try:
             spec = importlib.util.find_spec(name)
@@ -23,7 +23,9 @@ def library():
             continue
         for folder in spec.submodule_search_locations if spec else ():
             for path in sorted(Path(folder, "lib").glob("libnvrtc.so.*")):
-                for part in path.parent.glob("libnvrtc-builtins.so.*"):  # which it would not look for beside itself
+                for part in path.parent.glob(
+                    "libnvrtc-builtins.so.*"
+                ):  # NVRTC does not search for it in its own folder
                     ctypes.CDLL(str(part), ctypes.RTLD_GLOBAL)
                 return ctypes.CDLL(str(path))
     return None
@@ -37,7 +39,7 @@ def test_nvrtc_is_there_where_it_is_promised():
 
 
 def compile_for(code, options):
-    """What is wrong with a text, and the compiled module."""
+    """Return the compiler's messages for a text, and the compiled module."""
     program = ctypes.c_void_p()
     assert NVRTC.nvrtcCreateProgram(ctypes.byref(program), code.encode(), b"module.cu", 0, None, None) == 0
     given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))

@@ -1,4 +1,4 @@
-"""Convolution and pooling on a GPU: what depends on the numbers of blocks and tiles, which small tests never reach."""
+"""Convolution and pooling on a GPU for the numbers of blocks and tiles that small tests never reach."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ NARROW, WIDE = 1 << 30, 1  # multiprocessors for which tiles are narrow; and wid
 
 
 def convolved(values, g, device, **options):
-    """The result of conv2d and all gradients."""
+    """Return the result of conv2d and all gradients."""
     leaves = [mg.tensor(a, device=device, requires_grad=True) for a in values]
     y = F.conv2d(*leaves, **options)
     found = [y, *mg.grad(y, leaves, mg.tensor(g, device=device))]
@@ -24,7 +24,7 @@ def convolved(values, g, device, **options):
     ((2, 40, 11, 9), (36, 20, 3, 2), {"stride": (2, 3), "padding": (1, 0), "dilation": (1, 2), "groups": 2}),
 ])  # fmt: skip
 def test_tiles_change_no_bit(shape, weight, options, dtype, tolerance, monkeypatch, rng):
-    """Results and gradients of x are those of every tile and of every number of blocks; all are the CPU's."""
+    """Results and gradients are the same for every tile and number of blocks, and equal the CPU's."""
     values = [rng.standard_normal(s).astype(dtype) for s in (shape, weight, weight[:1])]
     with mg.no_grad():
         size = F.conv2d(*map(mg.tensor, values), **options).shape
@@ -43,14 +43,14 @@ def test_tiles_change_no_bit(shape, weight, options, dtype, tolerance, monkeypat
 
 
 def test_which_tiles_there_are():
-    """Those of LeNet are narrow, those of 64 channels on 56 x 56 wide; few of these are narrow too, to be more."""
+    """LeNet has narrow tiles, 64 channels on 56 x 56 wide ones; a small batch of these gets narrow ones, to have more."""
     assert windows.tiling(16, 64 * 8 * 8, 1) == ("narrow", 64)
     assert windows.tiling(64, 32 * 56 * 56, 1) == ("wide", 784)
     assert windows.tiling(64, 56 * 56, 1) == ("narrow", 196)
 
 
 def test_sums_of_float32_are_not_long():
-    """However many positions there are, a sum that one thread makes is of at most 4096; and no piece is empty work."""
+    """However many positions there are, one thread sums at most 4096 of them, and no piece is empty."""
     for positions in (0, 1, 127, 128, 10**5, 10**7):
         pieces = windows.cut(positions, "narrow", 6, 26, 1)
         assert -(-positions // pieces) <= 4096
@@ -85,7 +85,7 @@ def test_axes_that_are_too_long_are_refused(monkeypatch):
 
 
 def test_tables_of_windows_are_sent_once(monkeypatch):
-    """The second step of an average pooling waits for no transfer."""
+    """The second step of an average pooling does not wait for a transfer."""
     import cupy
 
     x = mg.ones((1, 2, 9, 13), device="cuda")

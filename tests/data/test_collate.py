@@ -1,4 +1,4 @@
-"""What becomes of samples in a batch."""
+"""Combining samples into batches."""
 
 from typing import NamedTuple
 

@@ -106,7 +106,7 @@ def test_paths_that_are_none(wrong, error):
 
 
 def test_a_number_is_no_path(path):
-    """To open() it would be a file that is open already, which is closed afterwards."""
+    """open() would take it for the descriptor of an open file, and close it afterwards."""
     with open(path, "rb") as file:
         with pytest.raises(TypeError, match=rf"^\[glove\] expected a path, got {file.fileno()}$"):
             data.glove(file.fileno(), {})
@@ -143,7 +143,7 @@ def test_random_bytes(path, rng):
 
 
 def test_a_line_without_an_end(path):
-    """It is not read into memory as a whole."""
+    """It is not read into memory at once."""
     path.write_bytes(b"the 1\n" + b"1 " * 2**20)
     with pytest.raises(ValueError, match=r"^\[glove\] expected lines of at most 1,048,576 bytes in line 2 "):
         data.glove(path, {"the": 0})

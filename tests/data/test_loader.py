@@ -1,4 +1,4 @@
-"""DataLoader: what batches hold, their order, stopping and resuming, the thread that makes them ahead."""
+"""DataLoader: the contents and order of batches, stopping and resuming, and the prefetching thread."""
 
 import gc
 import threading
@@ -16,12 +16,12 @@ NUMBERS = data.ArrayDataset(np.arange(10))
 
 
 def lists(loader):
-    """The numbers of each batch of an epoch."""
+    """Return the numbers in each batch of an epoch."""
     return [x.tolist() for (x,) in loader]
 
 
 class Counted(data.Dataset):
-    """Numbers that are computed one by one, and counted; some of them fail."""
+    """Numbers that are computed one by one and counted, some of which fail."""
 
     def __init__(self, count, fails_at=()):
         self.count, self.fails_at, self.made = count, fails_at, []
@@ -138,7 +138,7 @@ def test_the_order_follows_from_seed_and_epoch_alone():
 
 
 def test_orders_are_the_same_everywhere():
-    """Written down once: another machine, NumPy or release must not change what a seed stands for."""
+    """These constants must not change with the machine, the NumPy version or the release."""
     assert lists(data.DataLoader(NUMBERS, 10, shuffle=True, seed=0)) == [[0, 2, 9, 1, 8, 5, 4, 3, 6, 7]]
 
 
@@ -170,7 +170,7 @@ def test_negative_and_long_seeds():
 @pytest.mark.parametrize("prefetch", [0, 1, 4])
 @pytest.mark.parametrize("stop", range(9))
 def test_resumed_anywhere(stop, prefetch):
-    """After any batch of two epochs of four, a new loader with the state gives the rest."""
+    """After any batch of two epochs of four batches, a new loader with the state returns the rest."""
     whole = data.DataLoader(NUMBERS, 3, shuffle=True, seed=3)
     expected = [(epoch, x.tolist()) for epoch in range(3) for (x,) in whole]
     first, found = data.DataLoader(NUMBERS, 3, shuffle=True, seed=3, prefetch=prefetch), []
@@ -247,7 +247,7 @@ def test_batches_are_made_ahead_but_not_further_than_asked_for():
     while len(dataset.made) < 30 and time.monotonic() < end:
         time.sleep(0.001)
     time.sleep(0.05)
-    assert dataset.made == list(range(30))  # the one given out, and two
+    assert dataset.made == list(range(30))  # the one that was returned, and two ahead
     batches.close()
     assert len(dataset.made) == 30
 
@@ -275,7 +275,7 @@ def test_errors_arrive_after_the_batches_before_them(prefetch):
 
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_a_dataset_that_ends_the_iteration_is_an_error(prefetch):
-    """StopIteration out of a sample must not pass for the end of the epoch."""
+    """StopIteration raised by a sample must not be taken for the end of the epoch."""
 
     class Short(Counted):
         def __getitem__(self, index):
@@ -312,7 +312,7 @@ def test_the_thread_ends_with_its_consumer(way):
 
 @pytest.mark.parametrize("line", range(40))
 def test_the_loop_may_be_collected_at_any_line_of_the_thread(line):
-    """Python collects garbage wherever it likes, also in the thread itself, between any two of its lines."""
+    """Python may collect garbage anywhere, including in the thread itself between any two of its lines."""
     making, go_on, left = threading.Event(), threading.Event(), line
 
     class Samples(Counted):
@@ -356,7 +356,7 @@ def test_two_loops_at_once():
 
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_a_loop_within_a_loop(prefetch):
-    """Each runs an epoch of its own, whole and from its beginning."""
+    """Each runs a whole epoch of its own from the beginning."""
     loader = data.DataLoader(NUMBERS, 4, shuffle=True, seed=0, prefetch=prefetch)
     other = data.DataLoader(NUMBERS, 4, shuffle=True, seed=0)
     epochs = [lists(other) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""MNIST's files: read packed and unpacked, and refused when anything about them is wrong."""
+"""MNIST's files are read compressed and uncompressed, and rejected if anything about them is wrong."""
 
 import gzip
 import struct
@@ -12,7 +12,7 @@ from minigrad import data
 
 
 def idx(values, *, magic=None):
-    """An IDX file of bytes."""
+    """Make an IDX file of bytes."""
     return struct.pack(f">{1 + values.ndim}I", magic or 2048 + values.ndim, *values.shape) + values.tobytes()
 
 
@@ -46,7 +46,7 @@ def test_reading(folder, digits, split, packed):
 
 
 def test_unpacked_by_the_browser(folder, digits):
-    """A file whose name says gzip, but which is not."""
+    """Read a file whose name ends in .gz, but which is not compressed."""
     path = folder / "train-images-idx3-ubyte"
     path.rename(folder / "train-images-idx3-ubyte.gz")
     assert data.mnist(str(folder))[0][1].item() == digits[1][0]
@@ -77,7 +77,7 @@ def refused(folder, name, content, message):
 
 
 def test_cut_anywhere(folder, digits):
-    """Both as it is and packed: no beginning of a file passes for the file."""
+    """No truncated file is accepted, whether compressed or not."""
     (folder / "train-labels-idx1-ubyte").unlink()
     whole = idx(digits[1])
     for length in range(len(whole)):
@@ -89,7 +89,7 @@ def test_cut_anywhere(folder, digits):
 
 @pytest.mark.parametrize("shape", [(5, 28, 28), (2**31, 28, 28)])
 def test_memory(folder, shape):
-    """Neither what a packed file unpacks to nor what its header promises is asked for: this one has 512 MB."""
+    """Neither the decompressed size nor the size in the header is allocated: this file decompresses to 512 MB."""
     header, zeros = struct.pack(">4I", 2051, *shape), gzip.compress(bytes(1 << 24))
     path = folder / "train-images-idx3-ubyte"
     path.write_bytes(gzip.compress(header) + (zeros * 32 if shape[0] == 5 else b""))

@@ -1,4 +1,4 @@
-"""Texts: reviews in folders, names of characters, documentation."""
+"""Text datasets: reviews in folders, names of characters, documentation."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from minigrad import data
 
 @pytest.fixture
 def folder(tmp_path):
-    """An aclImdb of two reviews of each kind, and what else lies there."""
+    """Make an aclImdb with two reviews of each kind, and the other files in it."""
     for split in ("train", "test"):
         for kind in ("pos", "neg", "unsup"):
             place = tmp_path / "aclImdb" / split / kind
@@ -73,7 +73,7 @@ except ValueError as error:
     "kind", ["pipe", "folder", "link to a pipe", "link outside", "link to nowhere", "loop", "folder outside"]
 )
 def test_reviews_that_are_no_files_of_the_folder(folder, kind):
-    """They are refused rather than left out: a data set that is not the one asked for is worth no result."""
+    """They are rejected rather than left out, as results on another dataset would be meaningless."""
     outside, place, review = (
         folder.parent / "secret.txt",
         folder / "train" / "pos",
@@ -92,7 +92,7 @@ def test_reviews_that_are_no_files_of_the_folder(folder, kind):
         target = {"link to a pipe": folder.parent / "pipe", "link outside": "../../../secret.txt", "loop": review}
         review.symlink_to(target.get(kind, "absent"))
     expected = place if kind == "folder outside" else review
-    if "pipe" in kind:  # it would be waited for
+    if "pipe" in kind:  # reading it would block
         environment = {**os.environ, "PYTHONPATH": str(Path(data.__file__).parent.parent.parent)}
         done = subprocess.run(
             [sys.executable, "-c", REFUSES, str(folder)], capture_output=True, text=True, timeout=30, env=environment
@@ -152,7 +152,7 @@ def test_the_division_of_names_follows_from_the_seed():
 
 
 def test_a_repr_shows_the_beginning():
-    """Of texts and their number; not 800,000 characters."""
+    """It shows some texts and their number, not 800,000 characters."""
     shown = repr(data.character_names())
     assert len(shown) < 500
     assert shown.startswith("Texts(texts=['")

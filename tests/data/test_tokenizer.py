@@ -1,4 +1,4 @@
-"""Tokenizer and the padding of sequences: Keras's numbering and defaults."""
+"""Tokenizer and padding of sequences, with Keras's numbering and defaults."""
 
 import json
 import math
@@ -22,7 +22,7 @@ def fitted(**options):
 
 
 def test_numbers_by_frequency_then_by_first_appearance():
-    """the, a, dog 3 times each, cat twice, and, end once."""
+    """Counts: the, a, dog 3 times each, cat twice, and, end once."""
     tokenizer = fitted()
     assert tokenizer.vocabulary == {"the": 1, "a": 2, "dog": 3, "cat": 4, "and": 5, "end": 6}
     assert tokenizer.counts["cat"] == 2
@@ -32,7 +32,7 @@ def test_numbers_by_frequency_then_by_first_appearance():
 
 
 def test_a_cap_on_the_numbers():
-    """As in Keras, num_words = 3 leaves the numbers 1 and 2."""
+    """As in Keras, num_words = 3 keeps the numbers 1 and 2."""
     tokenizer = fitted(num_words=3)
     assert tokenizer.vocabulary == {"the": 1, "a": 2}
     assert len(tokenizer) == 3
@@ -202,7 +202,7 @@ def test_collate_padded():
 
 
 def test_padded_batches_serve_recurrent_layers():
-    """What is in a batch beside a sequence has no influence on its result."""
+    """The other sequences of a batch do not affect the result of a sequence."""
     tokenizer = fitted()
     samples = list(zip(tokenizer.encode([*TEXTS, "a dog"]), [0, 1, 2], strict=True))
     table, lstm = nn.Embedding(len(tokenizer), 4), nn.LSTM(4, 3, norm="layer", batch_first=True)

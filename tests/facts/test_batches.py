@@ -1,4 +1,4 @@
-"""What samples of one batch know of each other: nothing in layer normalization, all in batch normalization.
+"""Dependence between the samples of a batch: none in layer normalization, full in batch normalization.
 
 Ba, Kiros, Hinton 2016 (https://arxiv.org/abs/1607.06450, sections 1 to 3), Ioffe, Szegedy 2015
 (https://arxiv.org/abs/1502.03167, section 3.1), Salimans, Kingma 2016 (https://arxiv.org/abs/1602.07868, section 2).
@@ -16,7 +16,7 @@ from minigrad import nn, optim
 from minigrad.nn import functional as F
 
 C, L = 4, 6
-ALONE = {  # normalizations of samples (C, L), each by itself
+ALONE = {  # normalizations of samples (C, L), each independently
     "LN": lambda dtype: nn.LayerNorm((C, L), dtype=dtype),
     "RMSNorm": lambda dtype: nn.RMSNorm((C, L), dtype=dtype),
     "GN": lambda dtype: nn.GroupNorm(2, C, dtype=dtype),
@@ -26,7 +26,7 @@ ALL = ALONE | {"BN": lambda dtype: nn.BatchNorm1d(C, dtype=dtype)}
 
 
 def digits():
-    """1,797 real images as vectors of 64 numbers around 0, and their labels."""
+    """Return 1,797 real images as vectors of 64 numbers around 0, and their labels."""
     x, y = load_digits(return_X_y=True)
     return (x - x.mean()) / x.std(), y
 
@@ -44,7 +44,7 @@ def random_affine(norm, rng):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", ALL)
 def test_a_sample_in_any_batch(kind, dtype, device, rng):
-    """Bit for bit, outputs and gradients: alone, in batches of every size, in any place. Not so for BN in training."""
+    """Outputs and gradients are bitwise equal alone and at any position in batches of every size, except BN in training."""
     norm = random_affine(ALL[kind](dtype), rng).to(device)
     x, c = (rng.standard_normal((17, C, L)).astype(dtype) for _ in range(2))
 
@@ -80,7 +80,7 @@ def test_training_is_evaluation(kind, device, rng):
 
 
 def test_batch_norm_is_noise_for_a_sample(rng):
-    """Its output depends on its mates: the deviation over random mates falls with 1/√batch. For LN it is 0."""
+    """BN's output depends on the rest of the batch; its deviation over random batches falls with 1/√batch. LN's is 0."""
     x, _ = digits()
     x = x @ rng.standard_normal((64, 8)) / 8
     found = {}
@@ -144,7 +144,7 @@ class Network(nn.Module):
 @pytest.mark.parametrize("way", ["accumulated", "sharded"])
 @pytest.mark.parametrize("kind", ALL)
 def test_gradients_of_parts_of_a_batch(kind, way, rng):
-    """Parts one after another into one gradient, or on copies of the model and averaged: the whole batch's gradient.
+    """Gradients accumulated over parts, or averaged over copies of the model, equal the whole batch's gradient.
 
     Exact for all that normalize samples by themselves, wrong for BN, whose statistics are then those of the parts.
     """
@@ -184,7 +184,7 @@ def test_gradients_of_parts_of_a_batch(kind, way, rng):
 
 
 def test_online_learning(rng):
-    """Batches of one: LN learns the digits; BN has no variance to divide by and says so."""
+    """With batches of one, LN learns the digits; BN has no variance to divide by and raises an error."""
     x, labels = digits()
     order = rng.permutation(len(x))
     mg.manual_seed(0)

@@ -18,7 +18,7 @@ N, D, H = 6, 3, 4
 
 
 def normalized(kind, x, w, g, b):
-    """g (a − μ)/σ + b of a = x Wᵀ, with the mean and deviation of the kind of normalization."""
+    """Return g (a − μ)/σ + b of a = x Wᵀ, with the mean and deviation of the kind of normalization."""
     a = F.linear(x, w)
     if kind == "BN":
         return F.batch_norm(a, None, None, g, b, training=True, eps=0.0)
@@ -30,7 +30,7 @@ def normalized(kind, x, w, g, b):
 
 
 def problem(rng, inputs=D, units=H):
-    """x, W, g, b."""
+    """Return x, W, g, b."""
     shapes = (N, inputs), (units, inputs), (units,), (units,)
     x, w, g, b = (rng.standard_normal(shape) for shape in shapes)
     return x, w, 1 + 0.3 * g, b
@@ -40,7 +40,7 @@ def problem(rng, inputs=D, units=H):
 
 
 def angle_of_a_step(kind, x, w, g, b, labels, rate, device):
-    """The angle, in radians, by which one step of gradient descent turns W as one vector."""
+    """Return the angle, in radians, by which a step of gradient descent turns W as one vector."""
     weight = nn.Parameter(tensor(w, device))
     x, g, b = (tensor(value, device) for value in (x, g, b))
     F.cross_entropy(normalized(kind, x, weight, g, b), labels).backward()
@@ -61,7 +61,7 @@ def test_the_angle_of_a_step_falls_with_the_square_of_the_weights(kind, device, 
     for factor in (0.5, 3.0, 10.0):
         angle = angle_of_a_step(kind, x, factor * w, g, b, labels, 0.1, device)
         assert math.tan(angle) * factor**2 == pytest.approx(math.tan(first), rel=1e-6)
-        # growing weights are a smaller learning rate and nothing else
+        # growing weights only reduce the learning rate
         same = angle_of_a_step(kind, x, factor * w, g, b, labels, 0.1 * factor**2, device)
         assert same == pytest.approx(first, rel=1e-9)
 
@@ -128,7 +128,7 @@ def closed_form(x, w, g, b, sigma, hat, shares):
 
 
 def own_shares(chi):
-    """The shares of units that see their own weights only: χ (H, N, D) on the diagonal."""
+    """Return the shares of units that depend on their own weights only: χ (H, N, D) on the diagonal."""
     shares = np.zeros((len(chi), *chi.shape))
     for i, own in enumerate(chi):
         shares[i, i] = own
@@ -173,7 +173,7 @@ def layer_norm_form(x, w, g, b):
 
 @pytest.mark.parametrize("kind", ["plain", "BN", "WN"])
 def test_fisher_information_is_the_papers(kind, device, rng):
-    """By gradients and by the formula, for units each of which has statistics that its own weights alone move."""
+    """Gradients agree with the formula, for units whose statistics depend on their own weights alone."""
     arguments = problem(rng)
     expected = paper_form(kind, *arguments)
     assert np.abs(expected).max() > 0.1

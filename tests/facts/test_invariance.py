@@ -1,4 +1,4 @@
-"""What each normalization does not see of weights and data: the table of Ba, Kiros, Hinton 2016, section 5.1.
+"""The invariances of each normalization to changes of weights and data: Ba, Kiros, Hinton 2016, section 5.1.
 
 https://arxiv.org/abs/1607.06450. RMSNorm's row is ours to add, after Zhang, Sennrich 2019, section 4
 (https://arxiv.org/abs/1910.07467). All of it is exact for ε = 0 and positive factors only.
@@ -15,7 +15,7 @@ from minigrad.nn import functional as F
 N, D, H = 7, 6, 5
 NORMS = {"BN": nn.BatchNorm1d, "LN": nn.LayerNorm, "RMSNorm": nn.RMSNorm}
 
-# what is done to data x (N, D) and weights w (H, D), with a positive factor, vectors of the sizes of x's and w's rows
+# changes of data x (N, D) and weights w (H, D), with a positive factor and vectors of the sizes of their rows
 CHANGES = {
     "all of W scaled": lambda x, w, factor, v: (x, factor * w),
     "W re-centred": lambda x, w, factor, v: (x, w + v),  # W + 1γᵀ: the same vector added to the weights of every unit
@@ -67,10 +67,10 @@ def outputs(kind, x, w, gain, shift, device, eps=0.0):
 
 @pytest.mark.parametrize("kind, change, invariant", CELLS)
 def test_table(kind, change, invariant, device, rng):
-    """Where the table says yes, all outputs stay, for factors of 1e-3 to 1e3; where it says no, some move clearly."""
+    """Where the table says yes, no output changes, for factors of 1e-3 to 1e3; where it says no, some clearly change."""
     x, w, gain, shift = problem(rng)
     y = outputs(kind, x, w, gain, shift, device)
-    assert y.std(0).min() > 0.05  # neither dead nor saturated, where nothing could be seen
+    assert y.std(0).min() > 0.05  # neither dead nor saturated, which would hide changes
     for factor in (1e-3, 0.3, 7.0, 1e3):
         changed = outputs(kind, *CHANGES[change](x, w, factor, rng.standard_normal(D)), gain, shift, device)
         if invariant:
@@ -81,7 +81,7 @@ def test_table(kind, change, invariant, device, rng):
 
 @pytest.mark.parametrize("kind", TABLE)
 def test_a_negative_factor_turns_the_sign(kind, device, rng):
-    """The paper's λ has to be positive: a norm of −λ W x is minus the norm of W x, so that the outputs change."""
+    """The paper's λ must be positive: the norm of −λ W x is minus the norm of W x, so the outputs change."""
     x, w, gain, _ = problem(rng)
     zero = np.zeros(H)
     y = outputs(kind, x, w, gain, zero, device)
@@ -113,7 +113,7 @@ def test_exact_without_eps_only(kind, device, rng):
 @pytest.mark.parametrize("kind", TABLE)
 @pytest.mark.parametrize("factor", [0.25, 7.0])
 def test_gradients_of_scaled_weights(kind, factor, device, rng):
-    """L(λW) = L(W): so dL/dx, dL/dγ and dL/dβ stay, but dL/dW becomes 1/λ of what it was, and is orthogonal to W."""
+    """As L(λW) = L(W), dL/dx, dL/dγ and dL/dβ do not change, but dL/dW scales by 1/λ and is orthogonal to W."""
     x, w, gain, shift = problem(rng)
     c, found = mg.tensor(rng.standard_normal((N, H)), device=device), []
     for scale in (1.0, factor):
@@ -129,7 +129,7 @@ def test_gradients_of_scaled_weights(kind, factor, device, rng):
         if of_weight:
             along, size = (g * w).sum(), np.linalg.norm(g) * np.linalg.norm(w)
             assert abs(along) < 1e-12 * size
-            rows = np.abs((g * w).sum(1)).max()  # by rows for the norms that do not see the scale of a row
+            rows = np.abs((g * w).sum(1)).max()  # by rows for the norms that are invariant to the scale of a row
             assert rows < 1e-12 * size if kind in ("BN", "WN") else rows > 1e-3 * size
 
 
@@ -146,7 +146,7 @@ SPATIAL = {
 
 @pytest.mark.parametrize("kind", [*SPATIAL, "WN"])
 def test_scaled_images(kind, rng):
-    """Not of BN and LN alone: the scale of the data is not seen by IN, GN and RMSNorm either; by weight norm it is."""
+    """Like BN and LN, IN, GN and RMSNorm are invariant to the scale of the data; weight norm is not."""
     x, w = rng.standard_normal((5, 3, 3, 2)), rng.standard_normal((4, 3))  # a 1 × 1 convolution of 3 to 4 channels
     gain, shift = mg.tensor(rng.uniform(0.5, 1.5, (4, 1, 1))), mg.tensor(rng.standard_normal((4, 1, 1)))
 

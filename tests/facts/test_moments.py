@@ -1,4 +1,4 @@
-"""What normalizing does to numbers: examples by hand, where ε stands, moments, what can and what cannot be undone.
+"""Effects of normalizing: examples by hand, the place of ε, moments, and what can and cannot be undone.
 
 Batch normalization after Ioffe, Szegedy 2015 (https://arxiv.org/abs/1502.03167, algorithm 1), layer normalization after
 Ba, Kiros, Hinton 2016 (https://arxiv.org/abs/1607.06450, equations 3 and 4), the others as Wu, He 2018 set them side by
@@ -18,7 +18,7 @@ from minigrad.nn import functional as F
 
 
 def digits():
-    """Real data: the 1,797 digits with their pixels in 4 × 4 blocks of four, (1797, 16)."""
+    """Return real data: the 1,797 digits with their pixels averaged in 4 × 4 blocks of four, (1797, 16)."""
     images = load_digits().data.reshape(-1, 4, 2, 4, 2)
     return images.mean((2, 4)).reshape(-1, 16)
 
@@ -31,7 +31,7 @@ def set_affine(norm, gain, shift):
 
 
 def correlations(x):
-    """The largest correlation between two different columns."""
+    """Return the largest correlation between two different columns."""
     r = np.corrcoef(x.T)
     return np.abs(r - np.eye(len(r))).max()
 
@@ -95,7 +95,7 @@ def test_eps_stands_inside_the_root(sigma, misprinted, device, rng):
 
 
 def test_layers_of_one_and_two_units(rng):
-    """LN of a single unit is 0, whatever it was; of two units it is ±1, their order and nothing else."""
+    """LN of a single unit is always 0; of two units it is ±1 and only keeps their order."""
     one = set_affine(nn.LayerNorm(1, dtype="float64"), [1.7], [0.0])
     assert array(one(mg.tensor(100 * rng.standard_normal((20, 1))))).tolist() == [[0.0]] * 20
     x = rng.standard_normal((20, 2))
@@ -120,7 +120,7 @@ def test_gain_and_bias_of_batch_norm_can_restore_the_activations(rng):
 
 
 def test_gain_and_bias_of_layer_norm_cannot(rng):
-    """LN(x) = LN(2x): with no γ and β does the output tell x from 2x. One sample can be restored, two cannot."""
+    """LN(x) = LN(2x): no γ and β make the outputs of x and 2x differ. One sample can be restored, two cannot."""
     x = 3 + 2 * rng.standard_normal((2, 5))
     for gain, shift in ((np.ones(5), np.zeros(5)), rng.standard_normal((2, 5))):
         norm = set_affine(nn.LayerNorm(5, eps=0.0, dtype="float64"), gain, shift)
@@ -136,7 +136,7 @@ def test_gain_and_bias_of_layer_norm_cannot(rng):
 
 @pytest.mark.parametrize("kind", ["BN", "LN"])
 def test_the_best_gain_and_bias(kind):
-    """The same on real data: least squares over γ and β leave nothing of the digits for BN, a good part for LN."""
+    """On real data, least squares over γ and β restore the digits from BN exactly, but not from LN."""
     x = digits()
     norm = nn.BatchNorm1d(16, affine=False) if kind == "BN" else nn.LayerNorm(16, elementwise_affine=False)
     hat = array(norm.to("float64")(mg.tensor(x)))
@@ -159,7 +159,7 @@ def test_output_moments(rng):
     y = array(bn(mg.tensor(x)))
     np.testing.assert_allclose(y.mean(0), shift, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(y.var(0), gain**2, rtol=1e-10)
-    # in evaluation the moments are those of the data that comes, not γ and β
+    # in evaluation the moments depend on the data, not only on γ and β
     other = array(bn.eval()(mg.tensor(1 + x)))
     assert np.abs(other.mean(0) - shift).max() > 0.3
     ln = set_affine(nn.LayerNorm(6, eps=0.0, dtype="float64"), gain, shift)

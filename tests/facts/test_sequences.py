@@ -17,7 +17,7 @@ LAYERS = {"RNN": nn.RNN, "LSTM": nn.LSTM, "GRU": nn.GRU}
 
 
 def grown(layer, rng, scale=0.7):
-    """The layer with random parameters, gains of norms around 1."""
+    """Return the layer with random parameters, and weights of norms around 1."""
     with mg.no_grad():
         for name, parameter in layer.named_parameters():
             values = scale * rng.standard_normal(parameter.shape)
@@ -32,7 +32,7 @@ def grown(layer, rng, scale=0.7):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", LAYERS)
 def test_a_sequence_among_any_mates(kind, dtype, device, rng):
-    """Bit for bit, outputs and gradients: what the others of the batch are, be it NaN, has no influence on a sequence."""
+    """The rest of the batch, even NaN, does not change a bit of a sequence's outputs and gradients."""
     layer = grown(LAYERS[kind](D, 48, norm="layer", dtype=dtype), rng).to(device)
     x, mates, c = rng.standard_normal((T, 17, D)), rng.standard_normal((T, 17, D)), rng.standard_normal((T, 17, 48))
     mates[:, 3] = np.nan
@@ -55,7 +55,7 @@ def test_a_sequence_among_any_mates(kind, dtype, device, rng):
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_a_sequence_in_any_batch(kind, rng):
-    """Alone, in batches of every size, in any place: the same within the rounding of the matrix products.
+    """Alone or at any position in batches of every size, results agree within the rounding of the matrix products.
 
     These are not the same bits for every number of rows: OpenBLAS, like other libraries, sums in another order, or with
     fused operations, in the rows that are left over by its blocks.
@@ -70,7 +70,7 @@ def test_a_sequence_in_any_batch(kind, rng):
 
 
 def test_batch_norm_ties_sequences_together(rng):
-    """The counterpart: in training every output moves with the others of the batch."""
+    """In contrast, in training every output depends on the rest of the batch."""
     rnn = grown(nn.RNN(D, H, norm="batch", max_length=T, dtype="float64"), rng)
     x, mates = rng.standard_normal((T, 17, D)), rng.standard_normal((T, 17, D))
     mates[:, 5] = x[:, 5]
@@ -80,7 +80,7 @@ def test_batch_norm_ties_sequences_together(rng):
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_training_is_evaluation_through_time(kind, device, rng):
-    """The same bits in both modes, and nothing that belongs to a step."""
+    """Both modes give the same bits, and nothing is kept for each step."""
     layer = grown(LAYERS[kind](D, H, norm="layer"), rng).to(device)
     x = mg.tensor(rng.standard_normal((T, 3, D)), dtype="float32", device=device)
     assert array(layer.train()(x)[0]).tolist() == array(layer.eval()(x)[0]).tolist()
@@ -89,7 +89,7 @@ def test_training_is_evaluation_through_time(kind, device, rng):
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_sequences_twice_as_long_as_in_training(kind, rng):
-    """After steps at length T a layer runs at 2T: up to T as before, and behind it as steady as before."""
+    """A layer trained at length T runs at 2T: unchanged up to T, and equally stable after it."""
     layer = grown(LAYERS[kind](D, H, norm="layer", dtype="float64"), rng)
     optimizer, target = mg.optim.SGD(layer.parameters(), lr=0.05), mg.tensor(rng.standard_normal((4, H)))
     short = mg.tensor(rng.standard_normal((T, 4, D)))
@@ -138,7 +138,7 @@ def standardized(a, mean, var, gain):
 
 
 def test_batch_norm_has_statistics_of_each_step(rng):
-    """One gain for all steps; means and variances of each, since a state of zeros is another thing than a later one."""
+    """All steps share a weight, but have their own statistics, as an initial state of zeros differs from later ones."""
     rnn = grown(nn.RNN(D, H, norm="batch", max_length=T, dtype="float64"), rng)
     x = rng.standard_normal((T, 50, D)) * np.linspace(0.5, 3, T)[:, None, None]
     y = array(rnn(mg.tensor(x))[0])
@@ -162,7 +162,7 @@ def test_batch_norm_has_statistics_of_each_step(rng):
 
 
 def test_batch_norm_behind_the_longest_sequence_of_training(rng):
-    """It runs at 2T: the statistics of step T serve all later ones, while earlier ones would give something else."""
+    """It runs at 2T: later steps use the statistics of step T, and those of earlier steps would change the result."""
     rnn = grown(nn.RNN(D, H, norm="batch", max_length=T, dtype="float64"), rng)
     scale = np.linspace(0.5, 3, T)[:, None, None]
     for _ in range(30):
@@ -186,5 +186,5 @@ def test_batch_norm_behind_the_longest_sequence_of_training(rng):
     y = array(rnn(mg.tensor(x))[0])
     np.testing.assert_allclose(y, reference(T - 1), rtol=1e-9, atol=1e-11)
     assert np.abs(y - reference(T - 3))[T:].max() > 0.05
-    for k in range(3):  # and in evaluation the samples of a batch are strangers
+    for k in range(3):  # and in evaluation the samples of a batch are independent
         np.testing.assert_allclose(array(rnn(mg.tensor(x[:, k : k + 1]))[0])[:, 0], y[:, k], rtol=1e-12, atol=1e-14)

@@ -20,9 +20,9 @@ from pathlib import Path
 from fuzz.lines import called, depended_upon
 
 HERE = Path(__file__).parent
-BATCH = 60  # programs of a process
-HANG = 60  # seconds without progress: a busy machine is slow
-SHRINKING = 60  # seconds for a finding
+BATCH = 60  # programs per process
+HANG = 60  # seconds without progress; a busy machine is slow
+SHRINKING = 60  # seconds per finding
 
 
 def child(arguments, pattern, source=None):
@@ -61,7 +61,7 @@ def child(arguments, pattern, source=None):
                 before, size = size, journal.stat().st_size if journal.exists() else 0
                 if 0 < size == before:
                     hung = True
-                    process.send_signal(signal.SIGABRT)  # Python shows where it is
+                    process.send_signal(signal.SIGABRT)  # Python shows its position
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(5)
                     process.kill()
@@ -91,7 +91,7 @@ def child(arguments, pattern, source=None):
 
 
 def examine(arguments, source=None):
-    """Run programs under both patterns; what differs has read what was not written."""
+    """Run programs under both patterns; a program whose results differ has read uninitialized memory."""
     first = child(arguments, 0xAB, source)
     if not first[-1]["done"]:
         return first
@@ -103,9 +103,9 @@ def examine(arguments, source=None):
             zip(a["lines"], b["lines"], a["outcomes"], b["outcomes"], strict=False)
         ):
             if "together" in line or line != other:
-                break  # threads take turns as they like
+                break  # threads are scheduled differently
             if "MemoryError" in (x, y):
-                break  # how much memory there is depends on the machine
+                break  # the amount of memory depends on the machine
             if x != y and None not in (x, y):
                 text = f"{line}: {x} and {y} for other contents of memory that was not written"
                 a["findings"].append((f"differs {called(line)}", text, k + 1))
@@ -114,7 +114,7 @@ def examine(arguments, source=None):
 
 
 def shrink(lines, key, seconds):
-    """The fewest lines that still show it, found by leaving out ever smaller parts, and whether they did when replayed."""
+    """Return the fewest lines that still show it, by leaving out ever smaller parts, and whether a replay showed it."""
     if not seconds:
         return lines, True
     end = time.monotonic() + seconds
@@ -144,7 +144,7 @@ def shrink(lines, key, seconds):
 
 
 def script(lines):
-    """A program that stands alone: the lines, and of `helpers` what they use."""
+    """Return a standalone program: the lines, and the parts of `helpers` they use."""
     source = (HERE / "helpers.py").read_text()
     definitions, imports = {}, []
     for node in ast.parse(source).body:
@@ -166,7 +166,7 @@ def script(lines):
 
 
 def fuzz(seed=0, seconds=None, programs=None, only="", without="", shrinking=SHRINKING, log=print):
-    """Run programs until the time is over or as many have run: {key of a finding: script}."""
+    """Run programs until the time or their number is exhausted, and return {key of a finding: script}."""
     found, ran, calls, good, start = {}, 0, 0, 0, time.monotonic()
     while (programs is None or ran < programs) and (seconds is None or time.monotonic() - start < seconds):
         count = min(BATCH, programs - ran) if programs else BATCH

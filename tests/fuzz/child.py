@@ -27,17 +27,17 @@ from fuzz import faults, helpers
 from fuzz.lines import called
 from fuzz.steps import Steps, public
 
-LENGTH = 40  # lines of a program
+LENGTH = 40  # lines per program
 MEMORY = 1 << 30  # bytes of address space beyond what the imports take
 GROWTH = 1 << 29  # bytes that a process may keep
-# What Python would raise, too. Subclasses of these are judged by their own name.
+# Errors that Python would raise too. Subclasses of these are judged by their own name.
 ALLOWED = (TypeError, ValueError, IndexError, OverflowError, MemoryError, RuntimeError, BufferError, KeyError, AttributeError, OSError,
            StopIteration, NotImplementedError)  # fmt: skip
 NEVER = (RecursionError, UnicodeError, ZeroDivisionError)
-SOURCE = Path(__file__).parents[2]  # what Cython's names of files refer to
+SOURCE = Path(__file__).parents[2]  # the root of Cython's file names
 OWN = (os.path.dirname(mg.__file__), faults.__file__)
 KEPT = (mg.Tensor, np.ndarray, list, tuple, dict, memoryview)
-PATTERNS = (0xAB, 0x54, 0x5C, 0xA3)  # what the C library fills memory with in one run and in the other, see __main__
+PATTERNS = (0xAB, 0x54, 0x5C, 0xA3)  # the fill patterns of memory in the two runs, see __main__
 
 
 class Journal:
@@ -50,7 +50,7 @@ class Journal:
 
 
 def injected(error):
-    """Whether the error, or one that led to it, is the program's own."""
+    """Whether the error, or one that caused it, comes from the program itself."""
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -61,19 +61,19 @@ def injected(error):
 
 
 def judge(error):
-    """What is wrong with an exception, or None."""
+    """Return what is wrong with an exception, or None."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.name != "run"]
     inside = [f for f in frames if f.filename.startswith(OWN) or f.filename.endswith((".pyx", ".pxd"))]
     if not inside or injected(error) or frames[-1].filename == "<program>":
         return None  # Python's own, or that of a hostile object
     last, text = inside[-1], str(error)
-    # A list in itself, or in a thousand others; a string that is no text; a hostile __repr__ or __str__.
+    # A list in itself, or in a thousand others; a string that cannot be encoded; a hostile __repr__ or __str__.
     if any(words in text for words in ("repr of an object", "surrogates not allowed", "returned non-string")):
         return None
     place = f"{type(error).__name__} {os.path.basename(last.filename)}:{last.name.rpartition('.')[2]}"
     if not isinstance(error, ALLOWED) or isinstance(error, NEVER):
         return f"undocumented {place}"
-    # What the interpreter raises where minigrad unpacks, compares or calls something has the interpreter's words.
+    # Errors that the interpreter raises where minigrad unpacks, compares or calls something have its own messages.
     source = last.line or linecache.getline(str(SOURCE / last.filename), last.lineno).strip()
     if (
         frames[-1] is last
@@ -86,7 +86,7 @@ def judge(error):
 
 
 def arrays(value, depth=2):
-    """The memory of the tensors in a value, as arrays."""
+    """Return the memory of the tensors in a value as arrays."""
     if isinstance(value, mg.Tensor):
         yield np.asarray(value.detach().numpy())
     elif isinstance(value, (list, tuple)) and depth:
@@ -95,13 +95,13 @@ def arrays(value, depth=2):
 
 
 def unwritten(array):
-    """Whether there is an element that consists of the pattern of memory that was not written, or was freed."""
+    """Whether an element consists of the pattern of uninitialized or freed memory."""
     words = np.ascontiguousarray(array).view(f"u{array.itemsize}")
     return any((words == int.from_bytes(bytes([byte]) * array.itemsize, "little")).any() for byte in PATTERNS)
 
 
 def memory(kind):
-    """Bytes that this process has: of address space (0), of memory (1)."""
+    """Return the bytes of address space (0) or memory (1) of this process."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[kind]) * resource.getpagesize()
 
@@ -120,7 +120,7 @@ class Runner:
         sys.unraisablehook = self.unraisable
 
     def unraisable(self, args):
-        """An exception that nobody gets: one that compiled code drops, which then names the function, or one of a `__del__`."""
+        """Handle an unraisable exception: one that compiled code drops, naming the function, or one of a `__del__`."""
         frames = traceback.extract_tb(args.exc_traceback)
         if isinstance(args.object, str) or not (
             injected(args.exc_value) or any(f.filename == "<program>" for f in frames)
@@ -137,7 +137,7 @@ class Runner:
             exec(compile(line, "<program>", "exec"), variables)
         except BaseException as error:
             outcome = type(error).__name__
-            # A message may be wrong, too: it is made here.
+            # formats the message, which may fail too
             try:
                 message = str(error)
                 wrong = judge(error)
@@ -164,7 +164,7 @@ class Runner:
             del variables[target]
 
     def run(self, lines):
-        """A program; `lines` is a function of the variables that gives one line after another."""
+        """Run a program; `lines` is a function of the variables that yields one line after another."""
         self.circular = False
         gc.collect()
         before = mg.memory_allocated()
@@ -181,9 +181,9 @@ class Runner:
         for line in lines(variables):
             self.journal.write(line=line)
             self.entered |= ".__enter__(" in line  # a mode may stay on
-            self.circular |= re.search(r"create_graph|backward\(.*True", line) is not None  # a documented circle
+            self.circular |= re.search(r"create_graph|backward\(.*True", line) is not None  # a documented cycle
             self.step(line, variables)
-            if ".grad = " in line:  # of a gradient with a history: the same circle
+            if ".grad = " in line:  # of a gradient with a history: the same cycle
                 self.circular |= any(
                     isinstance(x, mg.Tensor) and x.grad is not None and not x.grad.is_leaf for x in variables.values()
                 )
@@ -203,7 +203,7 @@ class Runner:
 
 
 def program(seed, targets, only, without):
-    """The lines of a seed, each chosen when those before have run; none that contains the pattern `without`."""
+    """Yield the lines of a seed, each chosen after the previous ones have run; none contains the pattern `without`."""
 
     def lines(variables):
         own = set(variables)
@@ -228,7 +228,7 @@ def main(path, *arguments):
     runner = Runner(journal)
     targets = public()
     gc.collect()
-    gc.freeze()  # later collections pass over what was imported
+    gc.freeze()  # later collections skip imported objects
     warnings.simplefilter("ignore")
     if "libasan" not in os.environ.get("LD_PRELOAD", ""):  # which reserves more than there is
         resource.setrlimit(resource.RLIMIT_AS, (memory(0) + MEMORY,) * 2)

@@ -1,4 +1,4 @@
-"""Functions with the faults that the fuzzer looks for: the tests show that it finds them. Only `--only faults` calls them."""
+"""Functions with the faults that the fuzzer looks for, to test that it finds them. Only `--only faults` calls them."""
 
 import ctypes
 import time

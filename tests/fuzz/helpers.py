@@ -1,4 +1,4 @@
-"""What programs use besides minigrad and NumPy. A reproduction contains the source of what it uses of this."""
+"""Helpers of programs besides minigrad and NumPy. A reproduction contains the source of those it uses."""
 
 import gc  # noqa: F401  (programs use all of these)
 import operator  # noqa: F401
@@ -19,8 +19,8 @@ PROPERTIES = ("__array_interface__", "__array_struct__", "__cuda_array_interface
 
 
 def hostile(base, *args, **methods):
-    """An instance of a subclass of `base` whose methods run and return what the given functions without arguments do."""
-    left = [200]  # calls; what iterates over it has to come to an end
+    """Make an instance of a subclass of `base` whose methods call the given functions without arguments."""
+    left = [200]  # calls; an iteration over it has to end
 
     def run(function):
         left[0] -= 1
@@ -39,7 +39,7 @@ def fail(kind=KeyError):
 
 
 def together(*functions):
-    """Call all at once, each in a thread of its own, a few times over; the last result of the first."""
+    """Call all at once, each in its own thread, several times; return the last result of the first."""
     results, start = [None], threading.Barrier(len(functions))
 
     def work(k):
@@ -64,14 +64,14 @@ def together(*functions):
 
 
 def circular():
-    """A list that contains itself."""
+    """Return a list that contains itself."""
     x = [1.0]
     x.append(x)
     return x
 
 
 def nested(depth):
-    """A number in many lists."""
+    """Return a number nested in many lists."""
     x = 1.0
     for _ in range(depth):
         x = [x]
@@ -79,7 +79,7 @@ def nested(depth):
 
 
 class Twice:
-    """Gives away the same DLPack capsule every time."""
+    """Exports the same DLPack capsule every time."""
 
     def __init__(self, x):
         self.device, self.capsule = x.__dlpack_device__(), x.__dlpack__()
@@ -96,7 +96,7 @@ class Sub(mg.Tensor):
 
 
 class Net(nn.Module):
-    """A module that does what it is given."""
+    """A module that calls the given function."""
 
     def __init__(self, function=mg.exp):
         super().__init__()
@@ -112,7 +112,7 @@ def custom(forward, backward):
 
 
 def spoil(path, seed):
-    """Change, cut off or insert some bytes of a file; make one of noise if there is none."""
+    """Change, truncate or insert some bytes of a file; create one of random bytes if there is none."""
     rng, path = np.random.default_rng(seed), Path(path)
     content = bytearray(path.read_bytes() if path.is_file() else rng.bytes(200))
     for _ in range(rng.integers(1, 8)):

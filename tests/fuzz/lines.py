@@ -1,16 +1,16 @@
-"""What can be said of a line without running it."""
+"""Static analysis of a line."""
 
 import re
 
 
 def called(line):
-    """The function that a line calls."""
+    """Return the function that a line calls."""
     found = re.findall(r"[\w.]+(?=\()", line.split(" = ")[-1])
     return re.sub(r"^v\d+", "", found[0]) if found else line[:30]
 
 
 def depended_upon(lines):
-    """The last line that does something, and those that made its variables."""
+    """Return the last line with an effect, and those that created its variables."""
     lines = [line for line in lines if not line.startswith("pass")]
     found, names = lines[-1:], set(re.findall(r"\bv\d+\b", lines[-1]))
     for line in reversed(lines[:-1]):

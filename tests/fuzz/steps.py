@@ -1,4 +1,4 @@
-"""What is called: every public name, and every member of the objects that came out so far."""
+"""The names that programs call: every public name, and every member of the objects created so far."""
 
 import inspect
 import re
@@ -27,7 +27,7 @@ SPACES = {
     "nn.utils": (nn.utils, None), "optim": (optim, None), "optim.lr_scheduler": (optim.lr_scheduler, None), "data": (data, None),
     "viz": (viz, None),
 }  # fmt: skip
-# Members of Python's own that say nothing about minigrad, or that no longer ask it.
+# Python's own members, which do not test minigrad.
 PYTHONS = {*dir(object), "__dict__", "__weakref__", "__module__", "__annotations__", "__abstractmethods__", "__dataclass_fields__"} - {
     "__init__", "__repr__", "__str__", "__eq__", "__lt__", "__hash__", "__reduce__", "__getstate__", "__format__",
 }  # fmt: skip
@@ -39,7 +39,7 @@ COPIES = ["copy({})", "deepcopy({})", "pickle.loads(pickle.dumps({}))", "pickle.
 
 
 def public():
-    """{name as a program writes it: object} of everything callable in minigrad's namespaces."""
+    """Return {name as a program writes it: object} of everything callable in minigrad's namespaces."""
     found = {}
     for space, (module, names) in SPACES.items():
         for name in names or [n for n in dir(module) if not n.startswith("_")]:
@@ -52,7 +52,7 @@ def public():
 
 
 def parameters(function):
-    """[(name, annotation, required, form)] or, where Python does not know, one argument."""
+    """Return [(name, annotation, required, form)], or one argument if there is no signature."""
     try:
         found = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):
@@ -73,9 +73,9 @@ class Steps(Values):
         self.targets, self.alone, self.count, self.wrong = targets, alone, 0, None
 
     def next(self):
-        """The next line: mostly ``v7 = mg.something(...)``."""
+        """Return the next line, mostly ``v7 = mg.something(...)``."""
         self.count += 1
-        # At most one argument of a line is wrong, and of most lines none: what is refused at once tests little.
+        # At most one argument of a line is wrong, and usually none: a call that is rejected immediately tests little.
         self.wrong = self.rng.choice([0, 0, 1, 2]) if self.rng.random() < 0.4 else None
         if len(self.pool) > 12:
             return f"del {self.rng.choice(list(self.pool))}"
@@ -99,12 +99,12 @@ class Steps(Values):
         return self.plausible(name, annotation)
 
     def arguments(self, function, skip=0):
-        """Source of an argument list."""
+        """Return the source of an argument list."""
         given = []
         for name, annotation, required, form in parameters(function)[skip:]:
             if form == "no" or (form != "many" and not required and self.rng.random() < 0.7):
                 if form == "positional":
-                    skip = -1  # what follows has to be named
+                    skip = -1  # later arguments must be keywords
                 continue
             for _ in range(self.rng.choice([1, 2]) if form == "many" else 1):
                 value = self.argument(name, annotation)
@@ -124,7 +124,7 @@ class Steps(Values):
         return f"{name}({self.arguments(self.targets[name])})"
 
     def member(self):
-        """A method or an attribute of an object of the pool, or of a class with whatever in the place of self."""
+        """Use a method or attribute of an object of the pool, or of a class with any value as self."""
         name = self.rng.choice(list(self.pool))
         kind = type(self.pool[name])
         if kind.__module__ == "numpy":
@@ -160,11 +160,11 @@ class Steps(Values):
         return f"operator.{chosen}({x})" if chosen in UNARY else f"{chosen}({x})"
 
     def object(self):
-        """Something to work with."""
+        """Create an object to work with."""
         return self.rng.choice([self.TENSOR, self.MODULE, lambda: f"[{self.TENSOR()}, {self.TENSOR()}]", self.INTS])()
 
     def other(self):
-        """What is no call of one function."""
+        """Return a line that is not the call of a single function."""
         x, name = self.TENSOR(), self.VARIABLE()
         return self.fill(self.rng.choice([
             f"{x}.sum().backward()", f"{x}.sum().backward(retain_graph=True)", f"({x} * {x}).sum().backward(create_graph=True)",

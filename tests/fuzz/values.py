@@ -1,4 +1,4 @@
-"""Expressions for arguments: plausible ones by the name of the parameter, and hostile ones."""
+"""Expressions for arguments: plausible ones, by the name of the parameter, and hostile ones."""
 
 import functools
 import re
@@ -98,12 +98,12 @@ class Values:
         self.rng, self.pool = rng, pool
 
     def named(self, kind):
-        """The name of an object of the pool, or None."""
+        """Return the name of an object of the pool, or None."""
         found = [name for name, value in self.pool.items() if isinstance(value, kind)]
         return self.rng.choice(found) if found else None
 
     def fill(self, template):
-        """The template with an expression for every word in capitals."""
+        """Fill a template with an expression for every word in capitals."""
         return re.sub(
             r"\b(TENSOR|INTS|MODULE|LIST|VARIABLE|HOSTILE)\b", lambda match: getattr(self, match[0])(), template
         )
@@ -137,7 +137,7 @@ class Values:
         return self.rng.choice([*self.pool, "v0"])
 
     def HOSTILE(self):
-        """What no caller should pass."""
+        """Return a value that no caller should pass."""
         kind = self.rng.random()
         if kind < 0.35:
             return self.rng.choice(SCALARS)
@@ -156,14 +156,14 @@ class Values:
         return f"hostile({self.fill(self.rng.choice(BASES))}, {methods})"
 
     def reaction(self):
-        """What a method of a hostile object does and returns."""
+        """Return the body of a method of a hostile object."""
         result = self.fill(self.rng.choice(RESULTS))
         if self.rng.random() < 0.5:
             return result
         return f"({self.fill(self.rng.choice(ACTIONS))}, {result})[1]"
 
     def any(self):
-        """An object of the pool, or something else that is in order."""
+        """Return an object of the pool, or another valid value."""
         return (
             self.fill(self.rng.choice(["VARIABLE", "TENSOR", "MODULE", "INTS", *CALLABLES]))
             if self.pool
@@ -171,13 +171,13 @@ class Values:
         )
 
     def plausible(self, name, annotation=""):
-        """For a parameter."""
+        """Return an expression for a parameter."""
         return self.fill(self.rng.choice(expressions(name, annotation)))
 
 
 @functools.cache
 def expressions(name, annotation):
-    """What may be plausible for a parameter."""
+    """Return a plausible value for a parameter."""
     for pattern, found in PLAUSIBLE:
         if re.fullmatch(pattern, name):
             return found

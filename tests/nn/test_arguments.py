@@ -1,4 +1,4 @@
-"""Sizes and numbers given to modules, optimizers, schedulers and functions: what is none is refused by its name."""
+"""Sizes and numbers of modules, optimizers, schedulers and functions: invalid ones are rejected by name."""
 
 import inspect
 
@@ -20,7 +20,7 @@ def optimizer():
     return optim.SGD(parameters(), lr=0.1, momentum=0.9)
 
 
-# What the classes cannot be built without.
+# Required arguments of the classes.
 SIZES = (
     "in_features", "out_features", "normalized_shape", "num_features", "num_embeddings", "embedding_dim", "input_size",
     "hidden_size", "in_channels", "out_channels", "kernel_size", "output_size",
@@ -34,9 +34,9 @@ REQUIRED = {
     "milestones": lambda: [2],
 }
 ALSO = {"OneCycleLR": {"total_steps": 10}}
-# Bases, containers and what takes modules, functions or tensors only.
+# Base classes, containers, and classes that only take modules, functions or tensors.
 OTHERS = {"Identity", "Module", "ModuleList", "Sequential", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR"}
-# Of no effect by themselves; a word that is none of those it takes.
+# Arguments without an effect of their own, or that take words.
 SKIPPED = {("RNN", "max_length"), ("OneCycleLR", "epochs"), ("OneCycleLR", "steps_per_epoch"), ("Conv2d", "padding")}
 CLASSES = {
     name: getattr(module, name)
@@ -47,7 +47,7 @@ CLASSES = {
 
 
 def arguments(name):
-    """(what the class is built with, {argument: "integer" or "number"})."""
+    """Return (arguments to build the class, {argument: "integer" or "number"})."""
     given, kinds = dict(ALSO.get(name, {})), {}
     for argument in inspect.signature(CLASSES[name]).parameters.values():
         if argument.default is argument.empty:
@@ -89,7 +89,7 @@ def test_what_is_no_number_is_refused(name, argument, kind):
 
 @pytest.mark.parametrize("name", sorted({name for name, _, _ in CASES}))
 def test_numbers_of_numpy_are_numbers(name):
-    """The module or optimizer is the same, and holds Python's numbers."""
+    """The module or optimizer is the same, and has Python numbers."""
     given, kinds = arguments(name)
     defaults = {k: p.default for k, p in inspect.signature(CLASSES[name]).parameters.items() if k in kinds}
     plain = {k: given.get(k, default) for k, default in defaults.items()}

@@ -19,7 +19,7 @@ def random(rng, device, *shape, dtype="float64", requires_grad=False):
 
 
 def configuration(rng):
-    """A class, its options, an input shape."""
+    """Draw a class, its options and an input shape."""
     name = str(rng.choice(["BatchNorm1d", "BatchNorm2d"]))
     channels = int(rng.integers(1, 9))
     spatial = 2 if name == "BatchNorm2d" else int(rng.integers(0, 2))
@@ -37,7 +37,7 @@ def configuration(rng):
 
 @pytest.mark.parametrize("seed", range(100))
 def test_as_in_pytorch(seed, device):
-    """Three steps of training, evaluation, training again; the state goes there and back before."""
+    """Three steps of training, evaluation and training again; before that, the state is loaded in both directions."""
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(seed)
     name, channels, options, shape = configuration(rng)
@@ -85,7 +85,7 @@ def test_functional_as_in_pytorch(shape, training, tracked, device, rng):
 
 
 def test_cumulative_average(device, rng):
-    """Without a momentum the running statistics are the means of those of all batches."""
+    """Without a momentum, the running statistics average those of all batches."""
     bn = nn.BatchNorm1d(3, momentum=None, device=device, dtype="float64")
     batches = [rng.standard_normal((n, 3)) * n for n in (5, 2, 9, 4)]
     for x in batches:
@@ -104,11 +104,13 @@ def test_evaluation_changes_nothing(device, rng):
     y = bn.eval()(x)
     assert {name: x.tolist() for name, x in bn.state_dict().items()} == before
     for k in range(4):
-        assert bn(x[k : k + 1])[0].tolist() == y[k].tolist()  # a single sample will do, whatever stands beside it
+        assert (
+            bn(x[k : k + 1])[0].tolist() == y[k].tolist()
+        )  # a single sample is enough, with several values per channel
 
 
 def test_two_batches_before_one_backward(device, rng):
-    """The statistics that the second batch moves are no part of the first one's graph."""
+    """The second batch updates statistics that are not part of the first one's graph."""
     bn = nn.BatchNorm1d(3, device=device, dtype="float64")
     x, z = random(rng, device, 6, 3, requires_grad=True), random(rng, device, 6, 3)
     c = random(rng, device, 6, 3)
@@ -177,7 +179,7 @@ def test_no_tensor(build, x):
     (nn.RecurrentBatchNorm1d, (5, 2), (1, 5)),
 ])  # fmt: skip
 def test_one_value_per_channel(kind, sizes, shape, device):
-    """An error in training that leaves the statistics alone; in evaluation it is nothing special."""
+    """It is an error in training that does not change the statistics; evaluation accepts it."""
     layer, step = kind(*sizes, device=device), (0,) * (len(sizes) - 1)
     before = {name: x.tolist() for name, x in layer.state_dict().items()}
     with pytest.raises(ValueError, match=r"\[batch_norm\] expected more than one value per channel"):
@@ -225,7 +227,7 @@ def test_functional_errors(device):
 
 
 def test_steps_are_batch_norms_of_their_own(device, rng):
-    """One BatchNorm1d for each step, of common gain and bias, over sequences of different lengths."""
+    """It equals one BatchNorm1d for each step with shared weight and bias, over sequences of different lengths."""
     norm = nn.RecurrentBatchNorm1d(3, 5, device=device, dtype="float64")
     nn.init.normal_(norm.weight)
     nn.init.normal_(norm.bias)
@@ -255,7 +257,7 @@ def test_the_last_row_serves_all_later_steps(device, rng):
     assert norm.num_batches_tracked.tolist() == [0, 0, 3]
     x = random(rng, device, 5, 2, dtype="float32")
     equals(norm.eval()(x, 11), array(last.eval()(x)))
-    equals(norm(x, 1), array(nn.BatchNorm1d(2, device=device).eval()(x)))  # nothing was trained up to there
+    equals(norm(x, 1), array(nn.BatchNorm1d(2, device=device).eval()(x)))  # no step up to there was trained
 
 
 def test_recurrent_options_and_state(device):
@@ -310,7 +312,7 @@ def test_gradients_through_time(device, rng):
 
 
 def test_summary_counts_running_statistics_as_not_trainable():
-    """The LeNet of the documents: 45,242 parameters with batch norm behind its dense layers, 408 of them not trainable."""
+    """The LeNet of the documents has 45,242 parameters with batch norm after its dense layers, 408 not trainable."""
 
     class Convolutions(nn.Module):
         """The parameters of two 5 × 5 convolutions, 1 to 6 to 16 channels."""
@@ -339,7 +341,7 @@ def test_summary_counts_running_statistics_as_not_trainable():
 
 
 def test_tracking_may_be_switched_off(device, rng):
-    """Then training leaves the statistics alone, and evaluation goes on with them, as in PyTorch."""
+    """Then training does not change the statistics, and evaluation still uses them, as in PyTorch."""
     norm, x = nn.BatchNorm1d(4, device=device), random(rng, device, 6, 4, dtype="float32")
     norm(x)
     before = {name: value.tolist() for name, value in norm.state_dict().items()}
@@ -351,7 +353,7 @@ def test_tracking_may_be_switched_off(device, rng):
 
 
 def test_tracking_of_instances_may_be_switched_off(device, rng):
-    """Then every sample is normalized by its own statistics in evaluation, too, as in PyTorch, and those kept stay."""
+    """Then evaluation also normalizes every sample by its own statistics, as in PyTorch, and keeps the running ones."""
     norm = nn.InstanceNorm1d(4, track_running_stats=True, device=device)
     x = random(rng, device, 6, 4, 5, dtype="float32")
     norm(x)
@@ -364,7 +366,7 @@ def test_tracking_of_instances_may_be_switched_off(device, rng):
 
 @pytest.mark.parametrize("momentum", [0.1, None])
 def test_a_batch_without_samples(momentum, device):
-    """It is counted, and the statistics stay, as in PyTorch."""
+    """It is counted, and the statistics do not change, as in PyTorch."""
     torch = pytest.importorskip("torch")
     ours = nn.BatchNorm1d(3, momentum=momentum, device=device)
     theirs = torch.nn.BatchNorm1d(3, momentum=momentum)
@@ -406,7 +408,7 @@ def test_statistics_of_no_channels(device):
 
 
 def test_a_batch_in_training_between_evaluation_and_its_backward(device, rng):
-    """The gradient is that of the statistics evaluation saw."""
+    """The gradient uses the statistics of the evaluation."""
     norm, x = nn.BatchNorm1d(3, device=device), random(rng, device, 5, 3, dtype="float32")
     norm(x * 2)
     leaf = tensor(array(x), device, True)

@@ -1,4 +1,4 @@
-"""Each row of the table in minigrad.nn.norm: Keras's and Flax's layers, as formulas on their layout, beside ours."""
+"""Each row of the table in minigrad.nn.norm: our layers against formulas for Keras's and Flax's layers."""
 
 import math
 
@@ -13,13 +13,13 @@ CHANNELS_FIRST = (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.InstanceNorm1
 
 
 def standard(x, axes, eps, centered=True):
-    """x̂ with the biased variance, or with the mean square."""
+    """Return x̂ with the biased variance, or with the mean square."""
     mean = x.mean(axes, keepdims=True) if centered else 0.0
     return (x - mean) / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + eps)
 
 
 def grouped(x, groups, eps):
-    """x̂ over groups of successive channels, the last axis, and all axes but the first."""
+    """Return x̂ over groups of consecutive channels, the last axis, and all axes but the first."""
     parts = x.reshape(*x.shape[:-1], groups, -1)
     return standard(parts, tuple(k for k in range(1, parts.ndim) if k != parts.ndim - 2), eps).reshape(x.shape)
 
@@ -48,13 +48,13 @@ LAYERS = {
 
 
 def values(name, rng):
-    """Of a spread at which the variance and every ε differ by little, so that a wrong one shows."""
+    """Make values whose variance is close to every ε, so that a wrong one shows."""
     shape = SHAPE[::3] if "features" in name else SHAPE[1:] if "one axis" in name else SHAPE
     return 0.5 + 0.01 * rng.standard_normal(shape)
 
 
 def apply(layer, x):
-    """The layer on channels-last values."""
+    """Apply the layer to channels-last values."""
     t = mg.tensor(x)
     if isinstance(layer, CHANNELS_FIRST):
         return layer(t.moveaxis(-1, 1)).moveaxis(1, -1).detach().numpy()
@@ -65,13 +65,13 @@ def apply(layer, x):
 @pytest.mark.parametrize("gain", [True, False])
 @pytest.mark.parametrize("shift", [True, False])
 def test_formulas(name, gain, shift, rng):
-    """With both, without a shift (center=False, use_bias=False), without a gain (scale=False, use_scale=False)."""
+    """With both, without a bias (center=False, use_bias=False), without a weight (scale=False, use_scale=False)."""
     build, hat = LAYERS[name]
     layer = build(**{"elementwise_affine": gain} if "RMS" in name else {"weight": gain, "bias": shift}).to("float64")
     names = ["weight"] * gain + ["bias"] * (shift and "RMS" not in name)
     assert [parameter for parameter, _ in layer.named_parameters()] == names
     x = values(name, rng)
-    np.testing.assert_allclose(apply(layer, x), hat(x), rtol=1e-9, atol=1e-9)  # ones and zeros to begin with
+    np.testing.assert_allclose(apply(layer, x), hat(x), rtol=1e-9, atol=1e-9)  # initialized to ones and zeros
     affine = {"weight": 1.0, "bias": 0.0, **{n: rng.standard_normal(p.shape) for n, p in layer.named_parameters()}}
     with mg.no_grad():
         for parameter in names:
@@ -111,7 +111,7 @@ def test_running_statistics(name, rng):
 
 
 def test_defaults_are_those_of_pytorch():
-    """The first column, for a spread of the size of ε."""
+    """The first column, with a variance of the size of ε."""
     torch = pytest.importorskip("torch")
     x = 2 + 1e-3 * np.random.default_rng(0).standard_normal((4, 6, 5, 3))
     for name, arguments in (
@@ -126,7 +126,7 @@ def test_defaults_are_those_of_pytorch():
 
 
 def test_shift_without_gain_learns(rng):
-    """Its gradient is the sum of the cotangent, that of x the one without a gain; in an RNN's batch norm as well."""
+    """Its gradient is the sum of the cotangent, and that of x is the one without a weight; also in an RNN's batch norm."""
     x, g = rng.standard_normal((8, 5)), rng.standard_normal((8, 5))
     for layer, steps in (
         (nn.LayerNorm(5, weight=False), ()), (nn.BatchNorm1d(5, weight=False), ()), (nn.GroupNorm(5, 5, weight=False), ()),

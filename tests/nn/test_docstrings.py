@@ -1,4 +1,4 @@
-"""Every public name of nn, optim, data, saving and viz has an example, which runs and prints what it says."""
+"""Every public name of nn, optim, data, saving and viz has an example that runs as shown."""
 
 import doctest
 import importlib
@@ -26,7 +26,7 @@ def test_examples(name, tmp_path, monkeypatch):
 
 
 def own(module):
-    """The public functions that a module defines itself."""
+    """Return the public functions that a module defines itself."""
     return [(module, name) for name, value in vars(module).items()
             if name[0] != "_" and inspect.isfunction(value) and value.__module__ == module.__name__]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Embedding: PyTorch's, forward and backward."""
+"""Embedding against PyTorch's, forward and backward."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_embedding_is_pytorchs(padding_idx, shape, device):
 
 @pytest.mark.parametrize("times", [1, 700])
 def test_rows_that_are_looked_up_often_gather_every_gradient(times, device):
-    """In the order in which they were looked up: the same bits on every device."""
+    """They are summed in the order of the lookups, with the same bits on every device."""
     weight = mg.zeros((3, 2), requires_grad=True, device=device)
     numbers, g = (
         np.tile([1, 1, 0, 1], times),

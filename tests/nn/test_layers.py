@@ -14,7 +14,7 @@ DTYPES = {"float32": {"rtol": 2e-5, "atol": 1e-5}, "float64": {"rtol": 1e-11, "a
 
 
 def compare_with_torch(torch, ours, theirs, shape, dtype, device, scale=1.0, **options):
-    """Outputs, and the gradients of input and parameters for a random cotangent."""
+    """Return outputs, and the gradients of input and parameters for a random cotangent."""
     close = DTYPES[dtype] | options
     rng = np.random.default_rng(len(shape))
     x, g = (rng.standard_normal(s).astype(dtype) for s in (shape, tuple(theirs(torch.zeros(shape)).shape)))

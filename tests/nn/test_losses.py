@@ -1,4 +1,4 @@
-"""Losses: PyTorch, both forms, every reduction, extreme values, bad labels."""
+"""Losses against PyTorch: both forms, every reduction, extreme values, bad labels."""
 
 import math
 
@@ -15,7 +15,7 @@ RNG = np.random.default_rng(7)
 
 
 def check(ours, theirs, torch, x, *rest, device, close=1e-10):
-    """Loss and gradient in x of two functions; a random cotangent where the loss is no scalar."""
+    """Compare the losses and gradients of two functions, with a random cotangent if the loss is not a scalar."""
     a = tensor(x, device, True)
     b = torch.tensor(x, requires_grad=True)
     loss = ours(a, *(tensor(value, device) for value in rest))
@@ -129,7 +129,7 @@ KINDS = {
 @pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_of_labels_and_weights(name, kind):
-    """Both losses take the same labels and weights; the logits alone decide the dtype, and only they get a gradient."""
+    """Both losses accept the same labels and weights; the logits alone determine the dtype and get a gradient."""
     loss = getattr(F, name)
     z = mg.tensor(RNG.standard_normal((3, 4)), dtype="float32", requires_grad=True)
     plain, w = [3, -100, 0], RNG.random(4)
@@ -226,7 +226,7 @@ def test_logits_of_any_size_stay_finite(dtype, weighted):
 @pytest.mark.parametrize("dtype, close", [("float32", 1e-6), ("float64", 1e-14)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_losses_near_zero_keep_their_digits(dtype, close, weighted, device):
-    """log(1 + e^-|z|) is e^-|z| there, of which nothing is left beside |z|."""
+    """There, log(1 + e^-|z|) is e^-|z|, which is lost when added to |z|."""
     z = mg.tensor([30.0, 50.0, 80.0, -30.0, -50.0, -80.0], dtype=dtype, device=device)
     y = mg.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 0.0], dtype=dtype, device=device)
     q = mg.full(6, 3.0, dtype=dtype, device=device) if weighted else None
@@ -269,7 +269,7 @@ def test_second_derivatives():
     ("binary_cross_entropy_with_logits", {"pos_weight": 3.0}),
 ])  # fmt: skip
 def test_derivatives_at_infinity(name, options, dtype, device):
-    """PyTorch's, of all three orders, also where two are equal: nothing of a branch not taken, and no 0 · ∞."""
+    """Derivatives of all three orders equal PyTorch's, also at ties: no contribution of an unused branch, no 0 · ∞."""
     torch = pytest.importorskip("torch")
     x = [math.inf, -math.inf, 1e30, -1e30, 2.0, 0.2, -0.2, 0.0]
     for target in (0.0, 1.0, 0.4) if name.startswith("binary") else (0.0,):
@@ -289,7 +289,7 @@ def test_derivatives_at_infinity(name, options, dtype, device):
                 for _ in range(3):
                     y = differentiate(y.sum(), a, create_graph=True)
                     orders.append(np.array((y + 0).tolist()))
-                    if not y.requires_grad:  # of a line nothing is left
+                    if not y.requires_grad:  # a line has no second derivative
                         break
                 found.append(orders)
             for ours, theirs in zip(*found, strict=False):

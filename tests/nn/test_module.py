@@ -1,4 +1,4 @@
-"""Module: registration, walks, modes, state, hooks, text."""
+"""Module: registration, traversal, modes, state, hooks, text."""
 
 import copy
 import math
@@ -13,7 +13,7 @@ from minigrad import nn, optim
 
 
 class Scale(nn.Module):
-    """A gain, a running mean, a temporary buffer."""
+    """A module with a parameter, a running mean and a temporary buffer."""
 
     def __init__(self, size, name="scale"):
         super().__init__()
@@ -77,7 +77,7 @@ def test_shared_parameters_and_modules_are_listed_once_but_saved_under_each_name
 
 
 def test_attributes_are_plain_instance_attributes():
-    """What makes self.weight cost no more than any attribute."""
+    """Parameters are in `__dict__`, so self.weight costs no more than any attribute."""
     layer = nn.Linear(2, 3)
     assert layer.__dict__["weight"] is layer.weight
     assert not hasattr(nn.Module, "__getattr__")
@@ -180,7 +180,7 @@ KINDS = {
 @pytest.mark.parametrize("second", KINDS)
 @pytest.mark.parametrize("first", KINDS)
 def test_registering_replaces_its_own_kind_only(first, second, absent):
-    """What is registered as another kind stays, also where it is None; so PyTorch."""
+    """A name registered as another kind is kept, even if it is None, as in PyTorch."""
     module = nn.Module()
     there, new = None if absent else KINDS[first](), KINDS[second]()
     getattr(module, first)("x", there)
@@ -402,7 +402,10 @@ def test_load_state_dict(device):
     for name, value in b.state_dict().items():
         assert value.tolist() == a.state_dict()[name].tolist()
         assert value.device == device
-    assert there.load_state_dict(a.state_dict()) == ([], [])  # values go to the device of the module, and stay there
+    assert there.load_state_dict(a.state_dict()) == (
+        [],
+        [],
+    )  # values are copied to the device of the module and stay there
     assert b.load_state_dict(there.state_dict()) == ([], [])
     for name, value in b.state_dict().items():
         assert value.tolist() == there.state_dict()[name].tolist() == a.state_dict()[name].tolist()
@@ -490,7 +493,7 @@ def test_load_state_dict_of_values_that_fit(device):
 
 
 def test_load_state_dict_writes_nothing_where_it_cannot_write_everything(device):
-    """A buffer whose elements share memory; the names before it come first."""
+    """The elements of the buffer share memory; nothing is copied to entries before it."""
     module = nn.Module()
     module.register_buffer("a", mg.zeros(3, device=device))
     module.register_buffer("b", mg.broadcast_to(mg.zeros(1, device=device), (3,)))
@@ -622,4 +625,4 @@ def test_a_module_cannot_contain_itself():
         with pytest.raises(ValueError, match=r"^\[Sequential\] expected a module that does not contain this one"):
             add()
     assert [type(module) for module in outer[0]] == [nn.ReLU]
-    outer.append(outer[0])  # twice is not within
+    outer.append(outer[0])  # using a module twice does not nest it

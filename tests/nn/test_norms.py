@@ -1,4 +1,4 @@
-"""Group, instance and RMS normalization against PyTorch, and what they have in common with each other."""
+"""Group, instance and RMS normalization against PyTorch and against each other."""
 
 import math
 
@@ -22,7 +22,7 @@ def some_sizes(rng, count, least=1):
 
 
 def compare(torch, name, arguments, options, shape, seed, device, modes=(True,)):
-    """Steps in training and evaluation beside PyTorch's module of the same name, from a state that went there and back."""
+    """Steps in training and evaluation match PyTorch's module of the same name, from a state loaded in both directions."""
     rng = np.random.default_rng(1000 + seed)
     dtype = "float32" if seed % 4 == 0 else "float64"
     ours = getattr(nn, name)(*arguments, **options, dtype=dtype).to(device)
@@ -129,7 +129,7 @@ def test_gradients(build, shape, rng):
 
 
 def test_one_group_is_layer_norm_and_a_group_for_each_channel_instance_norm(rng):
-    """Without gain and bias. Once trained they differ: those of GroupNorm are per channel, of LayerNorm per element."""
+    """Without weight and bias. Once trained they differ: GroupNorm's are per channel, LayerNorm's per element."""
     x = random(rng, 3, 4, 2, 5)
     one, layer = nn.GroupNorm(1, 4, dtype="float64"), nn.LayerNorm((4, 2, 5), dtype="float64")
     np.testing.assert_allclose(one(x).detach().numpy(), layer(x).detach().numpy(), rtol=1e-12, atol=1e-13)
@@ -167,7 +167,7 @@ def test_samples_do_not_meet(kind, sizes, device, rng):
 
 
 def test_default_eps_of_rms_norm():
-    """The machine epsilon of the dtype: at a mean square of its size y is 1/√2."""
+    """The machine epsilon of the dtype: at a mean square of that size, y is 1/√2."""
     for dtype, eps in (("float32", 2.0**-23), ("float64", 2.0**-52)):
         tiny = np.full((1, 4), math.sqrt(eps), dtype)
         y = nn.RMSNorm(4, dtype=dtype)(mg.tensor(tiny)).detach().numpy()
@@ -186,7 +186,7 @@ def test_statistics_without_momentum_stay_whatever_comes(build, rng):
 
 
 def test_running_statistics_of_what_overflows(device, rng):
-    """Its channel alone becomes β, its running variance infinite: then evaluation gives β there, too."""
+    """Only its channel becomes the bias and its running variance infinite, so evaluation also gives the bias there."""
     x = random(rng, 8, 3, 5, dtype="float32")
     x[:, 1] *= 1e20
     x = x.to(device)
@@ -246,7 +246,7 @@ def test_functional_errors():
 @pytest.mark.parametrize("of_input", [True, False])
 @pytest.mark.parametrize("op", ["batch_norm", "instance_norm"])
 def test_running_statistics_that_do_not_fit(op, of_input, device):
-    """Refused before anything is computed, by the name of the function that was called."""
+    """It is rejected before anything is computed, with the name of the called function."""
     x, mean, var = mg.ones((4, 3, 2), device=device), mg.zeros(3, device=device), mg.ones(3, device=device)
 
     def normalize(x, mean, var):

@@ -1,4 +1,4 @@
-"""RNN, LSTM, GRU and their cells without a norm, as PyTorch has them; padding; modules."""
+"""RNN, LSTM, GRU and their cells without a norm against PyTorch; padding; modules."""
 
 import copy
 import pickle
@@ -16,7 +16,7 @@ from minigrad import nn
 
 @pytest.mark.parametrize("seed", range(30))
 def test_layers_are_pytorchs(seed, device):
-    """Random sizes, layers, directions, layouts, states and lengths: outputs, states and every gradient."""
+    """Outputs, states and gradients for random sizes, layers, directions, layouts, states and lengths."""
     compare_layers(pytest.importorskip("torch"), seed, device)
 
 
@@ -200,7 +200,7 @@ def test_forget_bias(bias, device):
 
 @pytest.mark.parametrize("options", [{}, {"norm": "layer"}, {"norm": "layer", "norm_each_gate": True}])
 def test_forget_bias_opens_the_forget_gate(options, device):
-    """Without anything else that moves it, the cell keeps σ(forget_bias) of itself."""
+    """Without other inputs, the cell keeps a share of σ(forget_bias)."""
     options = options | {"device": device}
     for cell in (nn.LSTMCell(D, H, forget_bias=2.0, **options), nn.LSTM(D, H, forget_bias=2.0, **options)):
         for name, parameter in cell.named_parameters():
@@ -210,7 +210,7 @@ def test_forget_bias_opens_the_forget_gate(options, device):
         steps = mg.zeros((N, D) if isinstance(cell, nn.LSTMCell) else (1, N, D), device=device)
         state = cell(steps, (mg.zeros_like(c), c))
         kept = (state if isinstance(cell, nn.LSTMCell) else state[1])[1]
-        # beside it the input gate lets in what the random biases make of i and g: at most 1/2 + their bound
+        # besides, the input gate adds at most 1/2 + their bound from the random biases of i and g
         assert abs(kept.mean().item() - 1 / (1 + np.exp(-2.0))) < 0.3
         gates = nn.LSTMCell(D, H, forget_bias=-50.0, **options)
         for name, parameter in gates.named_parameters():
@@ -247,7 +247,7 @@ def test_one_of_the_states_of_an_lstm(device):
 @pytest.mark.parametrize("norm", [None, "layer"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_share_of_the_input_is_not_kept(kind, norm):
-    """It can be made anew where create_graph=True needs it; with a norm the tape holds as much for its gradient."""
+    """It can be recomputed if create_graph=True needs it; with a norm, the tape keeps as much for its gradient."""
     layer, x = getattr(nn, kind)(8, 64, norm=norm), mg.zeros((40, 16, 8), requires_grad=True)
     states = 41 * 16 * 64 * 4
     columns = 40 * 16 * layer.weight_hh_l0.shape[0] * 4
@@ -264,7 +264,7 @@ def test_the_share_of_the_input_is_not_kept(kind, norm):
 
 
 def test_parameters_of_the_imdb_model():
-    """Keras counts one bias: 4 (100 + 128 + 1) 128 beside the table and the last layer."""
+    """Keras counts one bias: 4 (100 + 128 + 1) 128 besides the table and the last layer."""
     model = nn.Sequential(nn.Embedding(10000, 100), nn.LSTM(100, 128, bias="input"), nn.Linear(128, 1))
     assert sum(parameter.size for parameter in model.parameters()) == 1_117_377
 

@@ -1,4 +1,4 @@
-"""What RNN, LSTM, GRU and their cells refuse."""
+"""Invalid arguments of RNN, LSTM, GRU and their cells."""
 
 import numpy as np
 import pytest

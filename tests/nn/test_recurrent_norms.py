@@ -34,7 +34,7 @@ def lstm_step(p, x, h, c):
 
 
 def tensorflow_lstm_step(p, x, h, c):
-    """Every gate of the sum by itself, the cell carried on normalized, Keras's hard sigmoid."""
+    """Each gate of the sum normalized separately, the normalized cell carried on, Keras's hard sigmoid."""
     a = np.split(x @ p["weight_ih"].T + p["bias_ih"] + h @ p["weight_hh"].T, 4, -1)
     gains, shifts = np.split(p["ln.weight"], 4), np.split(p["ln.bias"], 4)
     i, f, g, o = (norm(*parts) for parts in zip(a, gains, shifts, strict=True))
@@ -100,7 +100,7 @@ def test_a_cell_repeated_is_the_layer(kind, options, step, device):
 @pytest.mark.parametrize("lengths", [None, [3, 1]])
 @pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
 def test_gradients_through_time_to_order_two(kind, options, step, lengths):
-    """In the input, the first states and all parameters; two layers, both directions."""
+    """With respect to the input, the first states and all parameters; two layers, both directions."""
     layer = grown(getattr(nn, kind)(2, 2, num_layers=2, bidirectional=True, norm="layer", **options))
     count = 2 if kind == "LSTM" else 1
     x, *states = (mg.tensor(a, requires_grad=True) for a in normals(2, (3, 2, 2), *[(4, 2, 2)] * count))
@@ -151,7 +151,7 @@ def test_batch_normalized_rnn_is_the_equation(device):
     np.testing.assert_allclose(h_n[0].tolist(), h, rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(rnn.bn_hh_l0.running_mean.tolist(), 0.1 * np.stack(means), rtol=1e-9, atol=1e-11)
 
-    rnn.eval()  # beyond the steps of training, with the last statistics
+    rnn.eval()  # beyond the steps of training, using the last statistics
     assert rnn(tensor(normals(8, (2 * T, 2, D))[0], device))[0].shape == (2 * T, 2, H)
 
 
@@ -183,7 +183,7 @@ def test_eps_and_a_new_beginning_reach_every_norm(device):
 
 @pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
 def test_what_is_changed_in_a_norm_takes_effect(kind, options, step, device):
-    """eps of each norm by itself, in the layer and in the cell, forwards and backwards; gains and shifts taken away."""
+    """Each norm's eps is used in the layer and the cell, forward and backward; weights and biases may be removed."""
     layer, cell = (grown(getattr(nn, name)(D, H, norm="layer", **options)).to(device) for name in (kind, kind + "Cell"))
     cell.load_state_dict({name.replace("_l0", ""): value for name, value in layer.state_dict().items()})
     x, h, c = (tensor(a, device) for a in normals(3, (1, N, D), (1, N, H), (1, N, H)))
@@ -229,7 +229,7 @@ def test_what_is_changed_in_a_norm_takes_effect(kind, options, step, device):
 
 @pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
 def test_a_norm_in_the_place_of_another_has_its_groups(kind, options, step, device):
-    """LayerNorm serves where one group is normalized; what normalizes other groups is refused, not ignored."""
+    """LayerNorm can normalize a single group; a norm with other groups is rejected, not ignored."""
     x = tensor(normals(3, (T, N, D))[0], device)
     for name, child in getattr(nn, kind)(D, H, norm="layer", **options).named_children():
         layer = grown(getattr(nn, kind)(D, H, norm="layer", **options)).to(device)
@@ -254,7 +254,7 @@ def test_a_norm_in_the_place_of_another_has_its_groups(kind, options, step, devi
 
 
 def test_weight_normalized_recurrence(device):
-    """The products see g v/‖v‖, and the gradients go to g and v."""
+    """The products use g v/‖v‖, and the gradients go to g and v."""
     layer = nn.GRU(D, H, norm="layer", device=device, dtype="float64")
     expected = layer(x := tensor(normals(4, (T, N, D))[0], device))[0]
     nn.utils.weight_norm(layer, "weight_hh_l0")
@@ -282,7 +282,7 @@ TRAINED = {
 
 @pytest.mark.parametrize("build", TRAINED.values(), ids=TRAINED)
 def test_training_saved_in_its_midst(build):
-    """The loss falls; a new layer with the state of the first one computes and trains on as this one does."""
+    """The loss falls; a new layer with the state of the first one computes and trains in the same way."""
     x, wanted = normals(10, (T, 8, D), (8, H))
 
     def train(layer, steps):

@@ -63,7 +63,7 @@ def test_open_lengths_anywhere_and_modules_with_parameters_of_their_own():
     ("RNNCell", {}), ("LSTMCell", {}), ("GRUCell", {}),
 ])  # fmt: skip
 def test_norms_inside_recurrent_layers(kind, options):
-    """They are computed, though not called; what else was not called is not said to be computed."""
+    """They are computed though not called; other modules that were not called are not shown as computed."""
     layer = getattr(nn, kind)(3, 4, norm="layer", **options)
     norms = {f"{name} ({type(norm).__name__})" for name, norm in layer.named_children()}
     layer.unused = nn.LayerNorm(4)
@@ -90,7 +90,7 @@ def test_batch_norms_of_a_recurrent_layer_are_called():
 
 
 def test_inputs_that_are_not_zeros():
-    """Tensors in place of shapes: indices and the lengths of sequences. What the model writes into is a copy."""
+    """Tensors replace shapes: indices and the lengths of sequences. The model writes into a copy."""
 
     class Words(nn.Module):
         def __init__(self):
@@ -133,7 +133,7 @@ def test_running_statistics_count_as_not_trainable_and_counters_do_not():
 
 
 def lenet(norm=None):
-    """Three networks for handwritten digits: plain, and with a norm behind each of the two hidden linear layers."""
+    """Make three networks for handwritten digits: plain, and with a norm after each of the two hidden linear layers."""
     hidden = [[nn.Linear(n, m), nn.Tanh(), *([norm(m)] if norm else [])] for n, m in ((256, 120), (120, 84))]
     return nn.Sequential(
         nn.Conv2d(1, 6, 5), nn.Tanh(), nn.MaxPool2d(2, 2), nn.Conv2d(6, 16, 5), nn.Tanh(), nn.MaxPool2d(2, 2), nn.Flatten(),
@@ -145,7 +145,7 @@ def lenet(norm=None):
     (None, 44_426, 0), (nn.LayerNorm, 44_834, 0), (nn.BatchNorm1d, 45_242, 408),
 ])  # fmt: skip
 def test_lenets(norm, total, buffers):
-    """The numbers that Keras prints for them: its parameters include the running statistics of batch normalization."""
+    """They match Keras's numbers, which include the running statistics of batch normalization."""
     summary = nn.summary(lenet(norm), (None, 1, 28, 28))
     shapes = [row.output_shape for row in summary.rows]
     assert shapes[:7] == [
@@ -160,7 +160,7 @@ def test_lenets(norm, total, buffers):
 
 
 class Review(nn.Module):
-    """A network for film reviews: table of words, LSTM, one probability from its last output."""
+    """A network for movie reviews: word embedding, LSTM, one probability from its last output."""
 
     def __init__(self, **options):
         super().__init__()
@@ -177,7 +177,7 @@ class Review(nn.Module):
     ({"norm": "layer", "norm_each_gate": True, "carry_norm": True}, 2 * (512 + 128)),
 ])  # fmt: skip
 def test_reviews(options, norms):
-    """The number that Keras prints for IMDB, 1,117,377, and gains and shifts of the norms beside it."""
+    """It matches Keras's number for IMDB, 1,117,377, plus the weights and biases of the norms."""
     summary = nn.summary(Review(**options), (None, 80), dtype="int64")
     assert summary.rows[0][:3] == ("embedding (Embedding)", (None, 80, 100), 1_000_000)
     assert ("head (Linear)", (None, 1), 129) in [row[:3] for row in summary.rows]

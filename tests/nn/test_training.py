@@ -1,4 +1,4 @@
-"""Whole training runs beside PyTorch's, from the same weights, and their use of memory."""
+"""Whole training runs against PyTorch's from the same weights, and their use of memory."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ class OurRNN(nn.Module):
 
 def their_rnn(torch):
     class TheirRNN(torch.nn.Module):
-        """The same recurrence of PyTorch's operations, under our names."""
+        """The same recurrence in PyTorch's operations, with our names."""
 
         def __init__(self):
             super().__init__()
@@ -82,7 +82,7 @@ def test_losses_of_100_steps_are_pytorchs(network, name, options):
 
 
 def test_memory_is_flat():
-    """The same step again and again holds no more than the first ones did."""
+    """Repeating the same step uses no more memory than the first ones."""
     model = mlp(nn)
     optimizer = optim.Adam(model.parameters())
     x, labels = mg.random.normal(0.0, 1.0, (16, 64)), mg.random.randint(0, 10, (16,))

@@ -1,4 +1,4 @@
-"""Weight normalization against PyTorch in both its forms, and layers folded into others."""
+"""Weight normalization against both of PyTorch's implementations, and folding layers."""
 
 import copy
 import pickle
@@ -66,7 +66,7 @@ def test_several_parameters_of_a_cell(device):
 
 @deprecated
 def test_state_of_the_parametrized_form(device):
-    """It loads our names; what it saves has other ones, in the order length, direction."""
+    """It loads our names, but saves others, in the order length, direction."""
     torch = pytest.importorskip("torch")
     ours = utils.weight_norm(nn.Linear(3, 4, device=device))
     theirs = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 4))
@@ -103,7 +103,7 @@ def test_formula_and_gradients(shape, dim, axes, device, rng):
 
 
 def test_a_row_of_zeros(device, rng):
-    """Its weight is zero and its gradients are finite, to any order; the other rows do not notice."""
+    """Its weight is zero and its gradients are finite, to any order; other rows are not affected."""
     layer = nn.Linear(3, 4, bias=False, device=device, dtype="float64")
     with mg.no_grad():
         layer.weight[1] = 0.0
@@ -126,7 +126,7 @@ def test_a_row_of_zeros(device, rng):
     ("float32", 1e-25), ("float32", 1e-37), ("float32", 1e25), ("float32", 3e37), ("float64", 1e-200), ("float64", 1e200),
 ])  # fmt: skip
 def test_squares_that_vanish_or_overflow(dim, dtype, scale, device, rng):
-    """w, dg and dv are what they are at size 1, scaled, beside a slice of that size."""
+    """w, dg and dv are scaled from those at size 1, next to a slice of that size."""
     small = rng.standard_normal((4, 4))
     factors = np.full((4, 4), scale)
     if dim is not None:
@@ -155,7 +155,7 @@ def test_squares_that_vanish_or_overflow(dim, dtype, scale, device, rng):
 
 @pytest.mark.parametrize("shape, dim", [((3, 0), 0), ((0, 3), 0), ((3, 0), None), ((0,), 0), ((3,), -1)])
 def test_slices_without_elements(shape, dim, device):
-    """Norms of nothing are 0, and the removal gives back what was."""
+    """Norms of empty slices are 0, and removal restores the parameter."""
     module = nn.Module()
     module.kernel = nn.Parameter(-2 * mg.ones(shape, device=device))
     utils.weight_norm(module, "kernel", dim)
@@ -176,7 +176,7 @@ def test_not_a_number_stays_in_its_slice(device):
 
 @pytest.mark.parametrize("dim", [0, 1, -1, None])
 def test_removal_gives_an_equal_model(dim, device, rng):
-    """The same outputs bit for bit, gradients as of an ordinary parameter, and the same state as before weight_norm."""
+    """Outputs keep their bits, gradients are those of an ordinary parameter, and the state is as before weight_norm."""
     layer, x, c = nn.Linear(5, 5, device=device), *(random(rng, device, 4, 5).to("float32") for _ in range(2))
     before = array(layer.weight).copy()
     utils.weight_norm(layer, dim=dim)
@@ -197,7 +197,7 @@ def test_removal_gives_an_equal_model(dim, device, rng):
 
 
 def test_classes_with_their_own_attributes_and_subclasses():
-    """A class's own __getattr__ goes on finding what it found; its __init_subclass__ hears of no new class."""
+    """A class's own __getattr__ still works; its __init_subclass__ is not called."""
     heard = []
 
     class Plugin(nn.Linear):
@@ -225,7 +225,7 @@ def test_classes_with_their_own_attributes_and_subclasses():
     utils.remove_weight_norm(layer)
     assert (type(layer), layer.answer) == (Child, 42)
 
-    class Grandchild(type(other), key="grandchild"):  # a subclass that somebody does write
+    class Grandchild(type(other), key="grandchild"):  # a subclass that a user writes
         pass
 
     assert heard == ["child", "grandchild"]
@@ -239,7 +239,7 @@ def test_weight_is_computed_when_it_is_asked_for(device):
     with mg.no_grad():
         layer.weight_g *= 2.0
     np.testing.assert_allclose(layer.weight.tolist(), [[12.0, 16.0]], rtol=1e-14)
-    assert layer.weight.requires_grad  # a penalty on it reaches both parameters
+    assert layer.weight.requires_grad  # a penalty on it gives both parameters a gradient
     layer.weight.sum().backward()
     np.testing.assert_allclose(layer.weight_g.grad.tolist(), [[1.4]], rtol=1e-14)
     assert isinstance(layer, nn.Linear)
@@ -292,7 +292,7 @@ def test_removal_and_repetition(device):
     lambda: nn.GRU(6, 4, 2, bidirectional=True),
 ])  # fmt: skip
 def test_parameters_begin_anew_as_those_of_the_plain_module(build, device):
-    """The same draws; g is the norm of what was drawn."""
+    """It draws the same values; g is their norm."""
     plain, normed = build().to(device), build().to(device)
     for name in [name for name, _ in normed.named_parameters(recurse=False)]:
         utils.weight_norm(normed, name, None if "bias" in name else 0)
@@ -332,7 +332,7 @@ def test_frozen_parameters_stay_frozen():
     layer = nn.Linear(3, 2).requires_grad_(False)
     assert not any(parameter.requires_grad for parameter in utils.weight_norm(layer).parameters())
     assert not utils.remove_weight_norm(layer).weight.requires_grad
-    for half in ("weight_g", "weight_v"):  # the other one is trained, and so is the whole
+    for half in ("weight_g", "weight_v"):  # the other one is trained, so the weight requires grad
         layer = utils.weight_norm(nn.Linear(3, 2))
         getattr(layer, half).requires_grad = False
         assert utils.remove_weight_norm(layer).weight.requires_grad
@@ -359,7 +359,7 @@ def test_training(device, rng):
 
 
 class Convolution(nn.Module):
-    """A valid convolution of shifted products: weight ``(out, in, kh, kw)``."""
+    """A valid convolution as a sum of shifted products: weight ``(out, in, kh, kw)``."""
 
     def __init__(self, inputs, outputs, kernel, bias=True):
         super().__init__()
@@ -378,7 +378,7 @@ class Convolution(nn.Module):
 
 
 def trained(norm, rng):
-    """Statistics, gain and bias as training leaves them."""
+    """Give a norm statistics, weight and bias as after training."""
     for name, tensor in norm.state_dict().items():
         if tensor.dtype == "float64":
             values = rng.uniform(0.5, 2, tensor.shape) * (1 if "var" in name else -1)
@@ -429,7 +429,7 @@ def test_layer_norm_does_not_fold(device, rng):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("kind", ["linear", "convolution", "weight and bias normed"])
 def test_folding_in_float32(kind, options, training, device, rng):
-    """Outputs to 1e-6 of their size, for statistics of sizes from 1e-4 to 1e4 and whatever mode the norm is in."""
+    """Outputs agree to 1e-6 of their size, for statistics from 1e-4 to 1e4 and in both modes of the norm."""
     layer = (Convolution(2, 3, (2, 2)) if kind == "convolution" else nn.Linear(4, 3)).to(device)
     if kind == "weight and bias normed":
         utils.weight_norm(utils.weight_norm(layer), "bias", None)
@@ -453,7 +453,7 @@ def test_folding_in_float32(kind, options, training, device, rng):
 
 
 def test_folding_after_tracking_was_switched_off(device, rng):
-    """Evaluation goes on with the statistics there are, and so does the fold."""
+    """Evaluation uses the existing statistics, and so does the folded layer."""
     layer = nn.Linear(4, 3, device=device, dtype="float64")
     bn = trained(nn.BatchNorm1d(3, device=device, dtype="float64"), rng)
     bn.track_running_stats = False
@@ -488,7 +488,7 @@ def test_fold_errors():
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_fold_refuses_hooks(which):
-    """One behind the layer would stand behind the norm, and one of the norm's would be gone."""
+    """A hook of the layer would run after the norm, and one of the norm would be lost."""
     pair = nn.Linear(4, 3), nn.BatchNorm1d(3)
     handle = pair[which].register_forward_hook(lambda module, args, y: 10 * y)
     with pytest.raises(TypeError, match=r"^\[fold_batch_norm\] expected a layer and a norm without hooks"):

@@ -12,7 +12,7 @@ from minigrad.nn import functional as F
 
 NAMES = ["relu", "leaky_relu", "elu", "gelu", "silu", "softplus", "sigmoid", "tanh", "hardsigmoid"]
 KINKS = {
-    # x: gradient of each activation there
+    # x: the gradient of each activation at x
     "relu": {0.0: 0.0, 1e-30: 1.0, -1e-30: 0.0},
     "leaky_relu": {0.0: 0.01, 1e-30: 1.0, -1e-30: 0.01},
     "elu": {0.0: 1.0},
@@ -27,7 +27,7 @@ class TestTable(Suite):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", KINKS)
 def test_kinks(name, dtype, device):
-    """PyTorch's choice of a gradient where there are two, with and without create_graph."""
+    """At kinks the gradient is PyTorch's choice, with and without create_graph."""
     torch = pytest.importorskip("torch")
     for point, expected in KINKS[name].items():
         other = torch.tensor([point], dtype=getattr(torch, dtype), requires_grad=True)
@@ -42,7 +42,7 @@ def test_kinks(name, dtype, device):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", NAMES)
 def test_far_out(name, dtype, device):
-    """Neither overflow nor NaN at ±1e4 and ±1e30, in values or gradients, by either way."""
+    """Neither overflow nor NaN at ±1e4 and ±1e30, in values or gradients, with or without create_graph."""
     limits = {"relu": (0, 1), "leaky_relu": (0.01, 1), "elu": (0, 1), "gelu": (0, 1), "silu": (0, 1), "softplus": (0, 1),
               "sigmoid": (0, 0), "tanh": (0, 0), "hardsigmoid": (0, 0)}[name]  # fmt: skip
     x = tensor(np.array([-1e30, -1e4, 1e4, 1e30], dtype), device, True)
@@ -56,7 +56,7 @@ def test_far_out(name, dtype, device):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", NAMES)
 def test_nan_stays_nan(name, dtype, device):
-    """A network that has diverged says so: no activation turns NaN into a number. Both ways of the gradient agree."""
+    """No activation hides divergence by turning NaN into a number. Both gradients, with and without create_graph, agree."""
     for n in (1, 40):
         a = np.zeros(n, dtype)
         a[n // 2] = np.nan
@@ -84,7 +84,7 @@ def test_parameters(device):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_dropout(p, dtype, device):
-    """Elements are 0 or x/(1 - p), as many as p says; the gradient has the same mask, whichever way it comes."""
+    """Elements are 0 or x/(1 - p) in the proportion p; the gradient has the same mask, also with create_graph."""
     mg.manual_seed(3)
     a = np.linspace(1, 2, 40_001).astype(dtype)
     x = tensor(a, device, True)
@@ -100,7 +100,7 @@ def test_dropout(p, dtype, device):
 
 
 def test_dropout_that_does_nothing(device):
-    """Without training, or of no probability: x itself, and no random number is spent."""
+    """Without training, or with p = 0, it returns x itself and uses no random numbers."""
     x, state = mg.ones(5, device=device), mg.random.get_state()
     assert F.dropout(x, 0.5, training=False) is x
     assert F.dropout(x, 0.0) is x

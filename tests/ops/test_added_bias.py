@@ -1,4 +1,4 @@
-"""A bias is only added: no derivative reads its value, so it may change before the backward pass, as in PyTorch."""
+"""A bias is only added: no derivative reads it, so it may change before the backward pass, as in PyTorch."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ OPS = {
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("wanted", ["xwb", "xb", "wb", "xw", "b"])
 def test_a_bias_may_change_before_backward(name, create_graph, wanted, device, rng):
-    """The gradients are those without the change, for every choice of inputs that have one."""
+    """The gradients are those without the change, for every choice of inputs that require grad."""
     x_shape, w_shape, b_shape, op, axes = OPS[name]
     values = [rng.standard_normal(s) for s in (x_shape, w_shape, b_shape)]
     found = []
@@ -57,7 +57,7 @@ def test_a_bias_may_change_before_backward(name, create_graph, wanted, device, r
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("wanted", ["xb", "b"])
 def test_a_bias_without_a_weight(name, create_graph, wanted, device, rng):
-    """Its gradient takes its shape from x, and only that of x goes through the normalization."""
+    """Its gradient gets its shape from x, and only that of x passes through the normalization."""
     x_shape, _, b_shape, op, axes = OPS[name]
     x, b = (tensor(rng.standard_normal(s), device, k in wanted) for s, k in ((x_shape, "x"), (b_shape, "b")))
     y = op(x, None, b)
@@ -75,7 +75,7 @@ def test_a_bias_without_a_weight(name, create_graph, wanted, device, rng):
 
 @pytest.mark.parametrize("name", OPS)
 def test_a_weight_may_not_change(name, device, rng):
-    """dx reads it: to change it in between is an error, not a wrong gradient."""
+    """dx reads it: changing it in between is an error, not a wrong gradient."""
     x_shape, w_shape, b_shape, op, _ = OPS[name]
     x, w, b = (tensor(rng.standard_normal(s), device, True) for s in (x_shape, w_shape, b_shape))
     y = op(x, w, b)

@@ -65,7 +65,7 @@ def test_shapes_that_do_not_broadcast(device, first, second):
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 255, 1000, 70_001])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 def test_sizes(size, dtype, device, rng):
-    """Vectors, their tails, and work for several threads; scalars on either side; operands out of line with the vectors."""
+    """Vectors, their tails, and work for several threads; scalars on either side; unaligned operands."""
     a, b = (rng.integers(1, 100, size + 1).astype(dtype) for _ in range(2))
     x, y = tensor(a, device)[1:], tensor(b, device)[:-1]
     for name in ("add", "subtract", "multiply", "maximum"):
@@ -78,7 +78,7 @@ def test_sizes(size, dtype, device, rng):
 
 @pytest.mark.parametrize("shape", [(300, 400), (3, 200, 100), (40_000, 3), (3, 40_000), (2, 7, 6000)])
 def test_large_views(shape, device, rng):
-    """Loops over several axes, cut for several threads: transposed, strided and repeated operands."""
+    """Loops over several axes, split among threads: transposed, strided and repeated operands."""
     a = rng.standard_normal(shape)
     x = tensor(a, device)
     np.testing.assert_array_equal(array(x.T + x.T[::-1]), a.T + a.T[::-1])
@@ -108,13 +108,13 @@ def test_short_innermost_axes(shape, device, rng):
     st.sampled_from(["bool", "int32", "int64", "float32", "float64"]),
 )
 def test_operands_across(device, sides, others, random, dtype):
-    """Operands whose axes stand in another order than the result's: whole, cut and reversed, each way round."""
+    """Operands whose axes are in another order than the result's: whole, sliced and reversed, on either side."""
     shape = random.sample([*sides, *others], len(sides) + len(others))
     rng = np.random.default_rng(random.getrandbits(32))
     n = len(shape)
 
     def view(dtype):
-        """An array and a tensor of the shape, whose axes lie in memory in an order of their own."""
+        """Return an array and a tensor of the shape, with their axes in a given order in memory."""
         axes, margin = random.sample(range(n), n), random.choice([0, 0, 1])
         order = [axes.index(d) for d in range(n)]
         forwards, backwards = slice(margin, None), slice(None, margin - 1 if margin else None, -1)
@@ -172,10 +172,10 @@ def test_one_value_for_all(device):
     2, 2.0, np.float64(2.0), np.int64(2), [2.0, 3.0], (2.0, 3.0), np.array([2.0, 3.0], dtype=np.float32), np.array(2.0, dtype=np.float32),
 ], ids=lambda v: type(v).__name__)  # fmt: skip
 def test_operators(name, other, device):
-    """Numbers, sequences and arrays on either side of the operator, and in place: what the function gives."""
+    """With numbers, sequences and arrays on either side, and in place, the operator equals the function."""
     x, function, python = tensor(np.array([4, 5], np.float32), device), getattr(mg, name), OPERATORS[name]
     if isinstance(other, (list, tuple, np.ndarray)) and device != "cpu":
-        return  # arrays live on the CPU, and nothing moves by itself
+        return  # arrays are on the CPU, and nothing is moved implicitly
     for ours, expected in ((python(x, other), function(x, other)), (python(other, x), function(other, x))):
         assert isinstance(ours, mg.Tensor)
         assert ours.dtype == "float32"
@@ -207,7 +207,7 @@ def test_operators_leave_strangers_alone(device):
 
 
 def test_in_place_gradient(device):
-    """y op= x goes on the tape like y op x."""
+    """y op= x is recorded like y op x."""
     for name, python in IN_PLACE.items():
         if name == "floor_divide":
             continue
@@ -243,7 +243,7 @@ def test_in_place_refusals(device):
 
 @given(st.integers(-100, 100), st.integers(-100, 100).filter(bool), st.sampled_from(INTEGERS))
 def test_division_of_integers_is_pythons(device, a, b, dtype):
-    """Rounding down, a remainder of the divisor's sign, and a = b (a // b) + a % b."""
+    """Division rounds down, the remainder has the divisor's sign, and a = b (a // b) + a % b."""
     x, y = mg.full((), a, dtype=dtype, device=device), mg.full((), b, dtype=dtype, device=device)
     assert (x // y).item() == a // b
     assert (x % y).item() == a % b
@@ -302,12 +302,12 @@ def test_edges(name, dtype, device):
         expected = getattr(np, name)(values[:, None], values)
     ours = array(getattr(mg, name)(tensor(values, device)[:, None], tensor(values, device)))
     np.testing.assert_array_equal(ours, expected)
-    zeros = (expected == 0) & (name != "floor_divide")  # whose zeros NumPy and Python sign differently
+    zeros = (expected == 0) & (name != "floor_divide")  # NumPy and Python give zeros different signs
     np.testing.assert_array_equal(np.signbit(ours[zeros]), np.signbit(expected[zeros]))
 
 
 def test_gradients_at_the_edge(device):
-    """1/x and a/b keep infinities and NaN; a product passes on the other factor, whatever it is."""
+    """1/x and a/b keep infinities and NaN; a product's gradient is the other factor, whatever it is."""
     x = tensor(np.array([0.0, np.inf, np.nan]), device, True)
     mg.reciprocal(x).backward(mg.ones(3, dtype="float64", device=device))
     np.testing.assert_array_equal(array(x.grad), [-np.inf, -0.0, np.nan])

@@ -1,4 +1,4 @@
-"""Batch normalization by the statistics of the batch and by given ones: digits, layouts, threads, errors."""
+"""Batch normalization with the statistics of the batch and with given ones: accuracy, layouts, threads, errors."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ SHAPES = [
 
 
 def over(x):
-    """The axes over which statistics run."""
+    """Return the axes over which statistics are computed."""
     return (0, *range(2, x.ndim))
 
 
@@ -28,14 +28,14 @@ def along(v, x):
 
 
 def draw(shape, rng, dtype="float32", mean=0.0):
-    """x, weight, bias and a cotangent."""
+    """Return x, weight, bias and a cotangent."""
     c = shape[1]
     x, w, b, g = (rng.standard_normal(s).astype(dtype) for s in (shape, (c,), (c,), shape))
     return x + np.asarray(mean, dtype), w, b, g
 
 
 def exact(x, w, b, g, eps=1e-5):
-    """y, mean, var, dx, dweight, dbias of the formulas, in float64."""
+    """Return y, mean, var, dx, dweight, dbias of the formulas, in float64."""
     x, w, b, g = (v.astype(np.float64) for v in (x, w, b, g))
     mean, var = x.mean(over(x)), x.var(over(x))
     r = along(1 / np.sqrt(var + eps), x)
@@ -53,7 +53,7 @@ def run(x, w, b, g, device, eps=1e-5):
 
 
 def run_given(x, w, b, g, device):
-    """As `run`, by statistics that do not come from the batch."""
+    """Do as `run` with statistics that do not come from the batch."""
     leaves = [tensor(v, device, True) for v in (x, w, b)]
     y = batch_norm_eval(leaves[0], tensor(b, device), tensor(w * w, device), *leaves[1:])
     return [array(v).copy() for v in (y, *mg.grad(y, leaves, tensor(g, device)))]
@@ -88,7 +88,7 @@ def test_shapes(shape, dtype, device, rng):
 
 @pytest.mark.parametrize("shape", [(100, 30), (5, 4, 6, 6), (6, 3, 40, 40)])
 def test_mean_of_10000_over_spread_of_1(shape, device, rng):
-    """float32 keeps the digits that its inputs have, also where samples begin far from where they go on."""
+    """float32 keeps the digits of its inputs, even if the first samples are far from the rest."""
     x, w, b, g = draw(shape, rng, mean=1e4)
     check(x, w, b, g, device)
     x[:4] = 0
@@ -110,7 +110,7 @@ def test_scales(scale, device, rng):
 
 
 def test_statistics_carry_no_history(device, rng):
-    """Mean and biased variance are plain tensors; y alone is on the tape."""
+    """Mean and biased variance are plain tensors; only y is on the tape."""
     x = tensor(rng.standard_normal((6, 3)), device, True)
     y, mean, var = batch_norm_train(x)
     assert [v.requires_grad for v in (y, mean, var)] == [True, False, False]
@@ -152,7 +152,7 @@ def test_nan_stays_in_its_channel(device, rng):
 
 @pytest.mark.parametrize("shape", [(3001, 65), (3001, 650), (8400, 528), (200, 20, 40), (50, 30, 20, 20)])
 def test_threads_change_nothing(shape, device, rng):
-    """The sums over the batch are cut by the shape alone."""
+    """The split of the sums over the batch depends on the shape alone."""
     inputs, threads, found = draw(shape, rng), mg.get_num_threads(), []
     try:
         for count in (1, 2, 3):
@@ -166,7 +166,7 @@ def test_threads_change_nothing(shape, device, rng):
 
 
 def test_outputs_that_bypass_the_cache(device, rng):
-    """More than 16 MiB: channels give bit for bit what they give among fewer, whose output stays in the cache."""
+    """With more than 16 MiB, channels have the same bits as among fewer, whose output stays in the cache."""
     cases = (
         ((2100, 1024), slice(512, 768)), ((40, 64, 1024), slice(5, 9)),
         ((4200, 528), slice(350, 528)), ((4100, 44, 12), slice(20, 44)), ((2100, 2080), slice(1000, 1400)),
@@ -174,7 +174,7 @@ def test_outputs_that_bypass_the_cache(device, rng):
     )  # fmt: skip
     for ((outer, *of_each), some), (dtype, times) in itertools.product(cases, (("float32", 2), ("float64", 1))):
         x, w, b, g = draw((times * outer, *of_each), rng, dtype)
-        x[:4, ::5] += 3e3  # these begin far from their mean and need a second pass
+        x[:4, ::5] += 3e3  # these start far from their mean and need a second pass
         for norm in (run, run_given):
             together = norm(x, w, b, g, device)
             assert together[0].nbytes > 16 << 20
@@ -230,7 +230,7 @@ def test_large_given_means(device, rng):
 
 
 def test_training_and_evaluation_agree(device, rng):
-    """Evaluation by the very statistics of the batch gives what training gave."""
+    """Evaluation with the statistics of the batch equals training."""
     x, w, b, _ = (tensor(v, device) for v in draw((6, 3, 5), rng, "float64"))
     y, mean, var = batch_norm_train(x, w, b)
     np.testing.assert_allclose(array(batch_norm_eval(x, mean, var, w, b)), array(y), rtol=1e-12, atol=1e-13)

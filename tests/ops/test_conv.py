@@ -1,4 +1,4 @@
-"""Convolution: the table, random configurations beside PyTorch, and sizes beyond every block of the kernels."""
+"""Convolution: the table, random configurations against PyTorch, and sizes beyond every block of the kernels."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ class TestTable(Suite):
 
 
 def beside_torch(shape, weight, bias, dtype, rng, device, ulps, **options):
-    """The result and the gradients of all operands for a random cotangent."""
+    """Return the result and the gradients of all operands for a random cotangent."""
     torch = pytest.importorskip("torch")
     operands = [rng.standard_normal(s).astype(dtype) for s in (shape, weight, *([weight[:1]] if bias else []))]
     ours = [tensor(a, device, requires_grad=True) for a in operands]
@@ -56,10 +56,10 @@ def test_random_configurations_beside_torch(seed, device):
 @pytest.mark.parametrize("shape, weight", [
     ((2, 70, 4, 5), (3, 70, 2, 2)),         # windows of more elements than a panel has rows
     ((2, 3, 4, 5), (300, 3, 2, 2)),         # more outputs than the gradient of x takes at once
-    ((1, 2, 3, 600), (5, 2, 2, 3)),         # rows longer than a stretch of the weights' gradient
+    ((1, 2, 3, 600), (5, 2, 2, 3)),         # rows longer than a block of the weights' gradient
     ((1, 2, 3, 514), (5, 2, 2, 3)),         # the same in whole vectors, with few outputs
     ((40, 2, 9, 9), (3, 2, 3, 3)),          # more samples than blocks
-    ((1, 300, 3, 4), (33, 300, 2, 2)),      # few samples: their channels are divided
+    ((1, 300, 3, 4), (33, 300, 2, 2)),      # few samples: their channels are split
     ((2, 6, 12, 12), (16, 6, 5, 5)), ((2, 1, 28, 28), (6, 1, 5, 5)),
 ])  # fmt: skip
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -82,7 +82,7 @@ def test_a_sample_does_not_depend_on_its_batch(rng, device):
 
 
 def test_what_lies_outside_of_a_window_has_no_influence(rng, device):
-    """Infinities and NaN stay in the windows that hold them, also where vectors reach beyond these."""
+    """Infinities and NaN stay in the windows that contain them, even if vectors extend beyond these."""
     x, w = rng.standard_normal((2, 2, 5, 11)), mg.ones((3, 2, 2, 2), dtype="float64", device=device)
     expected = array(F.conv2d(tensor(x, device), w))
     x[0, :, :, -1] = np.nan
@@ -96,7 +96,7 @@ def test_what_lies_outside_of_a_window_has_no_influence(rng, device):
 
 
 def test_gradients_that_nobody_wants_are_not_computed(rng, device):
-    """Each operand alone, with frozen ones beside it."""
+    """Each operand alone, with the others frozen."""
     values = [rng.standard_normal(s) for s in ((2, 2, 4, 4), (3, 2, 2, 2), (3,))]
     g = tensor(rng.standard_normal((2, 3, 3, 3)), device)
     together = [tensor(a, device, requires_grad=True) for a in values]

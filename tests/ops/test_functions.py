@@ -32,7 +32,7 @@ def sigmoid(x):
 
 
 # name: (function, reference in float64, inputs from, to, largest error of float32 in units in the last place)
-# Where it is two-sided the inputs are of both signs and of every magnitude from 1e-40 up to the bound.
+# Two-sided inputs have both signs and every magnitude from 1e-40 up to the bound.
 ACCURACY = {
     "exp": (mg.exp, np.exp, -103, 88.7, 1.5),
     "expm1": (mg.expm1, np.expm1, -103, 88.7, 2),
@@ -65,7 +65,7 @@ ACCURACY = {
 
 
 def inputs(low, high, rng, dtype, n=20_000):
-    """Values of every magnitude, more of the small ones, and a fine grid over the inner part of the range."""
+    """Return values of every magnitude, more of them small, and a fine grid over the inner part of the range."""
     smallest = 1e-40 if dtype == "float32" else 1e-310
     parts = [np.linspace(max(low, -20), min(high, 20), n)]
     if high > 0:
@@ -77,7 +77,7 @@ def inputs(low, high, rng, dtype, n=20_000):
 
 
 def errors(ours, exact, dtype):
-    """|ours - exact| in units in the last place of the exact value; subnormal values have the unit of the smallest."""
+    """Return |ours - exact| in units in the last place of the exact value; subnormals have the smallest unit."""
     with np.errstate(all="ignore"):
         rounded = exact.astype(dtype)
         unit = np.abs(np.spacing(np.where(np.abs(rounded) < np.finfo(dtype).max, rounded, 1e38)).astype(np.float64))
@@ -109,7 +109,7 @@ def test_float64_accuracy(name, device, rng):
     assert found[worst] <= 5, f"{found[worst]:.2f} units at {x[worst]!r}"
 
 
-# float32 derivatives of the fused kernels, in units of the last place of 1: they pass through zero
+# float32 derivatives of the fused kernels, in units in the last place of 1, as they pass through zero
 DERIVATIVES = {
     "tanh": (mg.tanh, lambda x: 1 / np.cosh(np.minimum(np.abs(x), 300)) ** 2),
     "sigmoid": (mg.sigmoid, lambda x: sigmoid(x) * sigmoid(-x)),
@@ -147,7 +147,7 @@ RELATIVE = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", RELATIVE)
 def test_relative_accuracy_of_derivatives(name, dtype, device, rng):
-    """Small derivatives, far from the middle, are as exact as large ones."""
+    """Small derivatives, far from the center, are as accurate as large ones."""
     function, reference = DERIVATIVES[name]
     ranges, bound = RELATIVE[name]
     for low, high in ranges:
@@ -290,7 +290,7 @@ def test_powers_at_zero(device):
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_powers_of_integers(dtype, device):
-    """Exact, by wrapping where they overflow; no negative exponents."""
+    """Exact, with wrapping on overflow; no negative exponents."""
     assert (tensor(np.array([True, False]), device) ** 2).tolist() == [1, 0]
     base, exponent = np.meshgrid(np.arange(-7, 8, dtype=dtype), np.arange(0, 40, dtype=dtype))
     with np.errstate(all="ignore"):

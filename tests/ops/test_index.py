@@ -1,4 +1,4 @@
-"""Indexing against NumPy, exactly: reading, writing, gradients, where the axes go, and every kind of bad key."""
+"""Indexing against NumPy, exactly: reading, writing, gradients, the order of axes, and every kind of invalid key."""
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
@@ -27,11 +27,11 @@ SLICES = st.builds(
 
 @st.composite
 def keyed_shapes(draw, arrays=True):
-    """(shape, key): numbers, slices, None, ..., integer arrays of shapes that broadcast, masks over one axis or two."""
+    """Draw (shape, key): numbers, slices, None, ..., broadcastable integer arrays, masks over one or two axes."""
     shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, max_side=4, min_side=0))
     kinds = ["number", "slice"] + ["array", "array", "mask"] * arrays
     common = draw(hnp.array_shapes(min_dims=0, max_dims=2, max_side=3)) if arrays else ()
-    first = draw(st.integers(0, len(shape)))  # axes before an ellipsis, and behind it
+    first = draw(st.integers(0, len(shape)))  # axes before an ellipsis, and after it
     last = draw(st.integers(first, len(shape)))
     parts = []
     for start, stop in ((0, first), (last, len(shape))):
@@ -59,7 +59,7 @@ def keyed_shapes(draw, arrays=True):
     for _ in range(draw(st.integers(0, 2))):
         parts.insert(draw(st.integers(0, len(parts))), None)
     if arrays and draw(st.integers(0, 9)) == 0:
-        # A 0-d mask. Beside a False one NumPy does not look whether other indices are in range.
+        # A 0-d mask. With a False one, NumPy does not check whether other indices are in range.
         parts.insert(0, draw(st.booleans()) or any(isinstance(part, (list, np.ndarray)) for part in parts))
     return shape, parts[0] if len(parts) == 1 and draw(st.booleans()) else tuple(parts)
 
@@ -80,7 +80,7 @@ def numbered(shape):
 
 
 def read(a, key):
-    """What NumPy makes of a key, or the fact that it refuses it."""
+    """Return NumPy's result for a key, or that it rejects the key."""
     try:
         return a[key]
     except IndexError:
@@ -92,7 +92,7 @@ def read(a, key):
 
 @given(keyed_shapes(), st.booleans())
 def test_reading(device, shaped, as_tensors):
-    """The elements and the order of axes of NumPy; the gradient goes back to each element as often as it was read."""
+    """Elements and order of axes are NumPy's; each element gets a gradient for every time it was read."""
     shape, key = shaped
     a = numbered(shape)
     x, expected = tensor(a, device, True), read(a, key)
@@ -146,7 +146,7 @@ def test_indices_of_every_width(name, device):
 
 
 class Array:
-    """An array as other libraries have them: of one element it is an integer too."""
+    """An array of another library; with one element it is an integer too."""
 
     def __init__(self, values):
         self.values = np.array(values)
@@ -159,7 +159,7 @@ class Array:
 
 
 class ArrayElsewhere(Array):
-    """One that lies where NumPy cannot reach, as CuPy's."""
+    """An array that NumPy cannot access, like CuPy's."""
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError("no implicit conversion")
@@ -207,7 +207,7 @@ def test_other_forms_of_keys(device):
 
 
 def winners(shape, key):
-    """For each element that a key names: whether it keeps what is written there, the last one of equal indices."""
+    """Return whether each element of a key keeps the written value, which the last of equal indices does."""
     number = np.zeros(shape, int)
     part = np.asarray(number[key])
     order = np.arange(part.size).reshape(part.shape)
@@ -217,7 +217,7 @@ def winners(shape, key):
 
 @given(keyed_shapes(), st.booleans(), st.data())
 def test_writing(device, shaped, as_tensors, data):
-    """Values, broadcast like NumPy's, land where NumPy puts them; dx is 0 there, dv what g has there."""
+    """Values broadcast and are written as in NumPy; there dx is 0 and dv is g."""
     shape, key = shaped
     a = numbered(shape)
     part = read(a, key)
@@ -260,12 +260,12 @@ def test_writing_numbers_and_sequences(device):
     flags = mg.zeros(2, dtype="bool", device=device)
     flags[1] = 5
     assert flags.tolist() == [False, True]
-    x[0, 0] = 2.0  # what is no fraction fits
+    x[0, 0] = 2.0  # integral values fit
     assert x[0, 0].item() == 2
 
 
 def test_writing_overlapping_parts(device):
-    """Of one tensor into itself: as if the source had been copied first."""
+    """Writing a tensor into itself works as if the source had been copied first."""
     for move in (lambda x: x.__setitem__(slice(1, None), x[:-1]), lambda x: x.__setitem__(slice(None), x[::-1]),
                  lambda x: x.__setitem__(slice(None, -1), x[1:])):  # fmt: skip
         a, x = np.arange(50.0), tensor(np.arange(50.0), device)
@@ -328,7 +328,7 @@ def test_out_of_range(device, shape, data):
 
 
 def test_out_of_range_where_the_indices_are(device):
-    """Indices on a GPU are checked there: the error comes with the next result, once, and all goes on."""
+    """Indices on a GPU are checked there: the next transfer raises the error once, and work can continue."""
     x, plain = mg.ones((4, 3), device=device), mg.tensor([[1, 2]], device=device)
     for bad in (4, -5, 2**62, -(2**62)):
         i, where = mg.tensor([0, bad], device=device), [str(bad), "axis 0 of length 4"]
@@ -406,7 +406,7 @@ def test_gradients_of_repeated_indices_add_up(device, rng):
 @pytest.mark.parametrize("dtype", ["float32", "int64", "int32", "bool"])
 @pytest.mark.parametrize("width", [1, 3, 8])
 def test_the_last_of_equal_indices_wins(width, dtype, device, rng):
-    """However many there are: elements of every size, alone and in rows."""
+    """Copies elements of every size, singly and in rows, however many there are."""
     index = rng.integers(-9, 9, 2600)
     x, v = (rng.integers(0, 2 if dtype == "bool" else 1000, (n, width)).astype(dtype) for n in (9, 2600))
     written = tensor(x, device)
@@ -432,7 +432,7 @@ def test_gradients_of_repeated_indices_along_an_axis(shape, axis, device, rng):
 
 
 def test_gradients_meet_in_one_tensor(device):
-    """Slices, takes and uses of the whole of one tensor: the sum, in whatever order they were made."""
+    """Gradients of slices, takes and uses of a whole tensor are summed, in any order."""
     a = np.arange(1.0, 7.0)
     for create_graph in (False, True):
         x = tensor(a, device, True)
@@ -464,7 +464,7 @@ def test_take_refusals(device):
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("shape", [(6, 40), (2, 5000), (1025, 3)])
 def test_sorting_is_stable(shape, dtype, descending, device, rng):
-    """Equal elements keep their order both ways; NaN comes last, or first when falling."""
+    """Equal elements keep their order in both directions; NaN is last, or first in descending order."""
     a = rng.integers(0, 5, shape).astype(dtype)
     if dtype.startswith("f"):
         a[:, ::7] = np.nan

@@ -1,4 +1,4 @@
-"""Joining and taking apart: the table, dtypes, pieces of which only some are used, errors."""
+"""Joining and splitting: the table, dtypes, unused pieces, errors."""
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
@@ -16,7 +16,7 @@ class TestTable(Suite):
 
 @given(hnp.array_shapes(min_dims=1, max_dims=4, max_side=4), st.data())
 def test_split_and_concat_are_inverse(device, shape, data):
-    """Any cuts along any axis, values and gradients."""
+    """Any splits along any axis, values and gradients."""
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     cuts = sorted(data.draw(st.lists(st.integers(0, shape[axis] + 1), max_size=3)))
     a = np.arange(float(np.prod(shape))).reshape(shape)

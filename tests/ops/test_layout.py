@@ -41,7 +41,7 @@ VIEWS = {
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_share_memory(name, device):
-    """No bytes are copied, and a write through the original shows in the view."""
+    """No bytes are copied, and a write to the original is visible in the view."""
     x = mg.zeros((2, 3, 4), device=device)
     y = VIEWS[name](x)
     assert y.data_ptr() == x.data_ptr()
@@ -56,7 +56,7 @@ def test_views_share_memory(name, device):
     st.randoms(use_true_random=False),
 )
 def test_chains_of_views(device, shape, steps, random):
-    """Any views of views show the elements that NumPy's show, and their gradients come back in place."""
+    """Views of views have the same elements as NumPy's, and their gradients return to the right places."""
     a = np.arange(np.prod(shape, dtype=int), dtype=float).reshape(shape)
     leaf = tensor(a, device, True)
     x, index = leaf, np.arange(a.size).reshape(shape)
@@ -159,7 +159,7 @@ def test_every_conversion(source, target, device, rng):
 @pytest.mark.parametrize("source", ["float32", "float64"])
 @pytest.mark.parametrize("target", ["int32", "int64"])
 def test_floats_that_integers_cannot_hold(source, target, device):
-    """Rounded toward zero; the nearest integer there is; NaN becomes 0."""
+    """Floats are rounded toward zero and clamped to the range; NaN becomes 0."""
     info = np.iinfo(target)
     a = np.array([1.9, -1.9, 1e30, -1e30, np.inf, -np.inf, np.nan, -0.0], source)
     assert tensor(a, device).astype(target).tolist() == [1, -1, info.max, info.min, info.max, info.min, 0, 0]

@@ -1,4 +1,4 @@
-"""Comparisons, logic and choice: the table, NaN, ties, and values that where does not choose."""
+"""Comparisons, logic and selection: the table, NaN, ties, and values that `where` does not select."""
 
 import operator
 
@@ -57,7 +57,7 @@ def test_logical_operators(device):
 
 
 def test_logic_of_floats(device):
-    """Whatever is not zero is true, NaN too."""
+    """Everything except zero is true, including NaN."""
     values = np.array([0.0, -0.0, 0.5, np.nan, -np.inf])
     x = tensor(values, device)
     np.testing.assert_array_equal(array(mg.logical_not(x)), ~values.astype(bool))
@@ -80,7 +80,7 @@ def test_extrema_of_edges(name, dtype, device):
 
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 def test_extrema_share_the_gradient_of_ties(name, device):
-    """Half to each of two equal operands, as in PyTorch, and where there is NaN; also with create_graph."""
+    """Equal operands get half each, as in PyTorch, also for NaN and with create_graph."""
     for create_graph in (False, True):
         x, y = (
             tensor(np.array([1.0, 2.0, 3.0, np.nan]), device, True),
@@ -96,7 +96,7 @@ def test_extrema_share_the_gradient_of_ties(name, device):
 @pytest.mark.parametrize("size", [1, 16, 33, 1000, 70_001])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
 def test_sizes_of_where(size, dtype, device, rng):
-    """Tensors and numbers on either side, a condition in line or not."""
+    """Tensors and numbers on either side, with a contiguous condition or not."""
     c, a, b = (
         rng.random(size + 1) < 0.5,
         rng.integers(0, 9, size + 1).astype(dtype),
@@ -114,7 +114,7 @@ def test_sizes_of_where(size, dtype, device, rng):
 
 
 def test_where_hides_what_it_does_not_choose(device):
-    """NaN and infinity behind the branch not taken reach neither the result nor the gradient."""
+    """NaN and infinity in the unselected branch affect neither the result nor the gradient."""
     c = tensor(np.array([True, False]), device)
     x, y = tensor(np.array([1.0, np.nan]), device, True), tensor(np.array([np.inf, 2.0]), device, True)
     z = mg.where(c, x, y)
@@ -139,7 +139,7 @@ def test_where_takes_any_condition(device):
 
 
 def test_clip(device):
-    """The gradient is 1 on the limits, 0 beyond; NaN stays; of two limits in the wrong order the upper one holds."""
+    """The gradient is 1 at the limits and 0 beyond; NaN stays; if the limits are swapped, the upper one applies."""
     x = tensor(np.array([-2.0, -1.0, 0.0, 1.0, 2.0, np.nan]), device, True)
     y = mg.clip(x, -1, 1)
     np.testing.assert_array_equal(array(y), [-1, -1, 0, 1, 1, np.nan])

@@ -1,4 +1,4 @@
-"""Products of matrices: the table, every size and layout, batches, integers, nothing at all, and the affine layer."""
+"""Matrix products: the table, every size and layout, batches, integers, empty operands, and the affine layer."""
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
@@ -16,7 +16,7 @@ class TestTable(Suite):
 
 
 def product_close(ours, a, b, dtype):
-    """Within what the rounding of k terms, at random, makes of the sum of their sizes; one term forgotten shows."""
+    """Compare within the random rounding error of k terms; a missing term is detected."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     bound = np.finfo(dtype).eps * (1 + a.shape[-1] ** 0.5) * (np.abs(a) @ np.abs(b))
     assert np.all(np.abs(ours - a @ b) <= bound)
@@ -50,7 +50,7 @@ WAYS = {
 @pytest.mark.parametrize("left", WAYS)
 @pytest.mark.parametrize("right", WAYS)
 def test_sizes(left, right, dtype, device, rng):
-    """Some of all sizes, for each pair of layouts that the product may meet."""
+    """Some of all sizes, for each pair of layouts."""
     for _ in range(8):
         m, k, n = rng.choice(SIDES, 3).tolist()
         shape_a, view_a = WAYS[left](m, k)
@@ -86,7 +86,7 @@ def test_the_same_bits_every_time(device, rng):
     st.sampled_from(list(LAYOUTS)), st.sampled_from(list(LAYOUTS)), st.integers(0, 2**32 - 1),
 )  # fmt: skip
 def test_batches(device, shapes, left, right, seed):
-    """Any batches that broadcast, in any layout: results and gradients of NumPy."""
+    """Any broadcastable batches, in any layout: results and gradients agree with NumPy."""
     rng = np.random.default_rng(seed)
     litter(device)
     leaves, arrays, operands = [], [], []
@@ -129,7 +129,7 @@ def test_integers(dtype, device, rng):
 
 
 def test_nothing_to_add_up_is_zero(device):
-    """Products over an axis of length 0, whatever the memory of the result held before; with a bias, the bias."""
+    """Products over an axis of length 0 are 0, whatever the result's memory contained; with a bias, the bias."""
     for dtype in ("float32", "float64"):
         for _ in range(3):
             litter(device)
@@ -169,7 +169,7 @@ def test_mixed_dtypes(device):
     if device == "cpu":
         assert (ones @ x).tolist() == [[2.0] * 2] * 2
         assert (x @ column).tolist() == [[3.0]] * 2
-    else:  # what is no tensor is on the CPU
+    else:  # anything that is not a tensor is on the CPU
         for call in (lambda: ones @ x, lambda: x @ column):
             refuses(ValueError, "matmul", [device, "cpu"], call)
 
@@ -188,7 +188,7 @@ def test_one_tensor_on_both_sides(device, rng):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("biased", [True, False])
 def test_linear(shape, dtype, biased, device, rng):
-    """Result and gradients against the formula, for a gradient that is contiguous, transposed, or one repeated number."""
+    """Results and gradients against the formula, for a contiguous, a transposed or a broadcast gradient."""
     rows, width, out = shape
     a, w, b = (rng.standard_normal(s).astype(dtype) for s in ((rows, width), (out, width), (out,)))
     leaves = [tensor(v, device, True) for v in ((a, w, b) if biased else (a, w))]

@@ -1,4 +1,8 @@
+<<<<<<< HEAD:tests/saving/interrupted_run.py
 """A training run that may be killed at any moment: it uses everything random, and saves every step.
+=======
+"""A training run that may be killed at any moment: it uses every source of randomness, and saves every step.
+>>>>>>> 46b9914 (Rewrite the docstrings of half of the tests in plain English):tests/interrupted_run.py
 
 As a program it trains as many steps as lines come on its standard input, or to the end once that is closed.
 """
@@ -17,7 +21,11 @@ STEPS = EPOCHS * -(-SAMPLES // BATCH)
 
 
 def parts():
+<<<<<<< HEAD:tests/saving/interrupted_run.py
     """Model, optimizer, schedule and loader before training."""
+=======
+    """Return model, optimizer, schedule and loader before training."""
+>>>>>>> 46b9914 (Rewrite the docstrings of half of the tests in plain English):tests/interrupted_run.py
     mg.manual_seed(3)
     model = nn.Sequential(
         nn.Linear(6, 16),
@@ -39,7 +47,7 @@ def parts():
 
 
 def train(path, before_step=lambda: None):
-    """Train from the checkpoint, or from the beginning if there is none; returns the parts and the losses."""
+    """Train from the checkpoint, or from the beginning if there is none; return the parts and the losses."""
     run, losses = parts(), []
     if os.path.exists(path):
         losses = mg.load_checkpoint(path, **run)["losses"]
