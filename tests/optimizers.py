@@ -30,7 +30,7 @@ CASES = [
 
 
 def gradients(step, rng):
-    """Different in every step; the second parameter has none in steps 3 to 6, the last only from step 10."""
+    """Gradients differ in every step; the second parameter has none in steps 3 to 6, the last only from step 10."""
     return [
         None if (index == 1 and 3 <= step < 7) or (index == 4 and step < 10) else rng.standard_normal(shape)
         for index, shape in enumerate(SHAPES)

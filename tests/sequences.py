@@ -1,4 +1,4 @@
-"""Recurrent layers as the tests make and call them."""
+"""Helpers to make and call recurrent layers in tests."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def normals(seed, *shapes):
 
 
 def grown(module, seed=0):
-    """The module in float64 with larger, random parameters."""
+    """Convert the module to float64 with larger, random parameters."""
     module.to("float64")
     for number, parameter in enumerate(module.parameters()):
         with mg.no_grad():
@@ -27,7 +27,7 @@ def as_tuple(states):
 
 
 def called_with(module, parameters, *args, **options):
-    """What the module computes with other parameters, in the order of its own."""
+    """Run the module with other parameters, in the order of its own."""
     modules, names = dict(module.named_modules()), [name.rpartition(".") for name, _ in module.named_parameters()]
     owners = [(vars(modules[path]), name) for path, _, name in names]
     own = [owner[name] for owner, name in owners]

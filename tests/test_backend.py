@@ -14,12 +14,12 @@ BACKENDS = [cpu.CPU, CUDA]
 
 
 def own(cls, name):
-    """A method of a class, or of a base that is not the interface."""
+    """Return a method of a class, or of a base that is not the interface."""
     return next((vars(c)[name] for c in cls.__mro__ if c is not backend.Backend and name in vars(c)), None)
 
 
 def names(method):
-    """The parameters of a method, whatever is said of their types."""
+    """Return the parameters of a method, without their types."""
     return [(p.name, p.kind, p.default) for p in list(inspect.signature(method).parameters.values())[1:]]
 
 

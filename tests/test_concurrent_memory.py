@@ -81,7 +81,7 @@ def test_memory_outlives_the_kernels_that_use_it(race):
 
 
 def test_memory_that_was_given_up_is_freed():
-    """Also where many kernels ran meanwhile; and set_ in one thread does not wait for itself."""
+    """Also if many kernels ran meanwhile; and set_ in one thread does not wait for itself."""
     out = python("""
 import threading
 import minigrad as mg
@@ -147,7 +147,7 @@ print(thread.is_alive(), failed)
 
 @pytest.mark.parametrize("mode", ["GPU", "profile"])
 def test_set_waits_for_operations_that_run_python(mode):
-    """Their kernels start through Python, where other threads may run between any two instructions."""
+    """Their kernels are launched through Python, where other threads may run between any two instructions."""
     if mode == "profile":
         code = SMALL.format(device="cpu", change="with mg.profile():\n    change()")
     else:
@@ -175,7 +175,7 @@ WITHIN = sys.version_info < (3, 12)
 
 
 def test_set_in_a_finalizer():
-    """An operation cannot go on with another tensor, and cannot be waited for in its own thread."""
+    """An operation cannot continue with another tensor, and cannot be waited for in its own thread."""
     code = COLLECTION.format(finalizer="x.set_(mg.ones(()))") + "Garbage(); gc.collect(); print(x.shape)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == ("(64, 64)" if WITHIN else "()")

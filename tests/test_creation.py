@@ -1,4 +1,4 @@
-"""Tensors from data, shapes and ranges: the table of those with gradients, dtypes, shared memory, bad arguments."""
+"""Tensors from data, shapes and ranges: the table of those with gradients, dtypes, shared memory, invalid arguments."""
 
 import array as arrays
 import math
@@ -30,7 +30,7 @@ class TestTable(Suite):
     (arrays.array("d", [1.0, 2.0]), "float64"), (arrays.array("i", [1, 2]), "int32"), (memoryview(arrays.array("f", [1.0])), "float32"),
 ])  # fmt: skip
 def test_dtypes_of_data(data, dtype, device):
-    """Python floats are float32, ints int64; what has a dtype keeps it."""
+    """Python floats become float32, ints int64; data with a dtype keep it."""
     for make in (mg.tensor, mg.asarray):
         x = make(data, device=device)
         assert x.dtype == dtype
@@ -40,7 +40,7 @@ def test_dtypes_of_data(data, dtype, device):
 @pytest.mark.parametrize("source", DTYPES)
 @pytest.mark.parametrize("target", DTYPES)
 def test_dtypes_asked_for(source, target, device):
-    """By DType, name or NumPy's type."""
+    """A dtype is given by DType, name or NumPy type."""
     a = np.array([0, 1, 1]).astype(source)
     for dtype in (target, np.dtype(target), getattr(mg, target)):
         x = mg.tensor(a, dtype=dtype, device=device)
@@ -79,7 +79,7 @@ def test_tensor_copies_and_asarray_shares():
 
 
 def test_what_cannot_be_shared_is_copied():
-    """Memory that must not be written, or in which elements do not lie on their own boundaries or in this byte order."""
+    """Memory that is read-only, unaligned or in another byte order."""
     locked = np.arange(3.0)
     locked.flags.writeable = False
     odd = np.frombuffer(bytes(17), np.uint8)[1:].copy()[:16].view(np.float64)
@@ -219,7 +219,7 @@ def test_numbers_of_other_kinds(device):
     (2**63 - 1, -(2**63) - 1, -(2**62)), (2**63 - 1, 2**63), (2**64, 2**64), (2**64, 0), (0, 2**200, 2**200),
 ], ids=str)  # fmt: skip
 def test_arange_of_large_integers(numbers, device):
-    """What range has, where the quotient of floats that NumPy takes for the number of values is not exact."""
+    """The values equal those of range, even if the float quotient that NumPy uses as their number is inexact."""
     x = mg.arange(*numbers, device=device)
     assert (x.dtype, x.tolist()) == ("int64", list(range(*numbers)))
 
@@ -231,7 +231,7 @@ def test_arange_beyond_int64():
 
 
 def test_more_than_any_memory():
-    """Said with the name of the operation, whatever NumPy makes of such a number: an empty array of 2**63."""
+    """The error names the operation, whatever NumPy does with such a number: 2**63 gives it an empty array."""
     for n in (2**48, 10**18, 2**63 - 1, 2**63, 2**64, 1e18, 1e300):
         refuses(MemoryError, "arange", str(n), mg.arange, n)
         refuses(MemoryError, "arange", str(n), mg.arange, 0, -n, -1)
@@ -248,7 +248,7 @@ def test_more_than_any_memory():
 
 
 def test_diagonals_far_away(device):
-    """Any integer says which: beyond the corners there is nothing or all."""
+    """Any integer is accepted: beyond the corners, the triangle is empty or everything."""
     x = mg.ones((2, 3), device=device)
     zeros, ones = np.zeros((2, 3)), np.ones((2, 3))
     for k in (2, 3, 4, 2**62, 2**63 - 1, 2**63, 2**100):

@@ -1,4 +1,4 @@
-"""What the source tree states in several places: how to install it, its version, its Pythons, its linters."""
+"""Facts stated in several places of the source tree: installation, version, Python versions, linters."""
 
 import re
 import tomllib
@@ -25,7 +25,7 @@ def project():
 
 @pytest.fixture(scope="module")
 def pythons(project):
-    """The versions of Python that are supported, oldest first."""
+    """Return the supported versions of Python, oldest first."""
     classifiers = project["project"]["classifiers"]
     return [found[1] for found in (re.fullmatch(r".*:: Python :: (3\.\d+)", line) for line in classifiers) if found]
 
@@ -38,7 +38,7 @@ def test_commands_that_name_the_index_are_recognized(command, end):
 
 
 def test_no_file_says_to_install_minigrad_from_the_index():
-    """There the name belongs to somebody else's package. A checkout is installed by its path."""
+    """On PyPI the name belongs to another package. A checkout is installed by its path."""
     folders = "minigrad cext tests docs examples benchmarks .ci .github".split()
     files = [*ROOT.glob("*"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
     files = [path for path in files if path.is_file() and path.suffix not in {".so", ".pyc", ".png"}]
@@ -68,14 +68,14 @@ def test_versions_of_python_agree(project, pythons):
 
 
 def test_free_threading_is_not_declared(project):
-    """The engine relies on the GIL: a free-threaded Python has to turn it on."""
+    """The engine relies on the GIL, which a free-threaded Python has to enable."""
     assert not [line for line in project["project"]["classifiers"] if "Free Threading" in line]
     for path in [ROOT / "setup.py", *(ROOT / "cext").rglob("*.p[yx][xd]")]:
         assert not re.search(r"freethreading_compatible\W*[=:]\s*True", path.read_text(encoding="utf-8")), path
 
 
 def test_pre_commit_has_the_linters_of_the_extra(project):
-    """What git runs before a commit is what `make lint` runs, in the same versions."""
+    """The pre-commit hooks run the same tools as `make lint`, in the same versions."""
     hooks = dict(re.findall(r"repo: \S+/(\S+)\n +rev: v(\S+)", text(".pre-commit-config.yaml")))
     lint = dict(line.split("==") for line in project["project"]["optional-dependencies"]["lint"])
     packages = {"ruff-pre-commit": "ruff", "cython-lint": "cython-lint", "mirrors-clang-format": "clang-format"}

@@ -1,4 +1,4 @@
-"""The pages that check the documents: every description and every error has its place there, and one place only."""
+"""The pages that check the documents contain every description and every error exactly once."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="no documentation besi
 
 
 def test_every_row_has_one_anchor():
-    """S1 to S66 and E1 to E27, of which E2 does not exist, each at a heading of the same number."""
+    """S1 to S66 and E1 to E27, except E2, each have a heading of the same number."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     expected = {f"s{n}" for n in range(1, 67)} | {f"e{n}" for n in range(1, 28)} - {"e2"}
     anchors = re.findall(r"^\(([se]\d+)\)=$", text, re.MULTILINE)
@@ -29,7 +29,7 @@ def test_the_list_of_errors_is_whole():
 
 
 def test_every_row_computes_or_leads_somewhere():
-    """No row is words alone: a cell, a link to what was computed, or a figure of an experiment."""
+    """Every row has evidence: a cell, a link to a computation, or a figure of an experiment."""
     words = []
     for page in PAGES:
         parts = re.split(r"^\(([se]\d+)\)=$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]

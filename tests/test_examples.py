@@ -1,4 +1,4 @@
-"""The examples run as a user runs them, and reach what they promise."""
+"""The examples run as a user runs them, and reach the results they promise."""
 
 import itertools
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="no examples besid
 
 
 def start(script, *arguments, folder=None, python=()):
-    # where a GPU is emulated, the process finds the emulation as this one does
+    # if a GPU is emulated, the child process uses the same emulation
     paths = [path for path in sys.path if path.endswith("emulation")] + [os.environ.get("PYTHONPATH", "")]
     return subprocess.Popen([sys.executable, *python, EXAMPLES / script, *arguments], cwd=folder, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -49,7 +49,7 @@ def test_help_describes_every_option(script):
 
 
 def test_digits_reach_their_accuracy(tmp_path):
-    """The demo: at least 97 % for the LN-MLP and 95 % for the LN-RNN on the fifth that is held out."""
+    """The demo reaches at least 97 % with the LN-MLP and 95 % with the LN-RNN on the held-out fifth."""
     text = run("digits.py", folder=tmp_path)
     accuracy = {name: float(value) for name, value in re.findall(r"^(LN-\w+).* ([\d.]+) %", text, re.MULTILINE)}
     assert accuracy["LN-MLP"] >= 97
@@ -69,7 +69,7 @@ def test_normalization_facts():
     text = run("normalization_facts.py")
 
     def rows(name):
-        """The cells of a fact's table, by the first one: columns are three spaces apart."""
+        """Return the cells of a fact's table by the first one; columns are three spaces apart."""
         block = re.search(rf"^{name}\n.*\n((?:  .*\n)+)", text, re.MULTILINE)[1]
         cells = [re.split(r" {3,}", line.strip()) for line in block.splitlines()]
         return {first: rest for first, *rest in cells}
@@ -96,7 +96,7 @@ def test_normalization_facts():
 
 
 def test_normalization_facts_on_a_gpu():
-    """The same tables as on the CPU, rounding aside."""
+    """The tables equal those on the CPU within rounding."""
     chosen = ("--facts", "by-hand", "restoring", "narrow-layers", "parts-of-a-batch", "folding")
     here, there = (run("normalization_facts.py", *chosen, "--device", device) for device in ("cpu", "cuda"))
     number = r"-?\d+\.?\d*(?:e[+-]?\d+)?"
@@ -106,7 +106,7 @@ def test_normalization_facts_on_a_gpu():
 
 
 def test_normalization_facts_are_reproducible():
-    """The same seed gives the same numbers, another one others; and facts can be chosen."""
+    """The same seed gives the same numbers, another seed different ones; facts can be selected."""
     chosen = ("--facts", "restoring", "invariance")
     first, second, other = (run("normalization_facts.py", "--seed", seed, *chosen) for seed in ("1", "1", "2"))
     assert first == second != other
@@ -115,7 +115,7 @@ def test_normalization_facts_are_reproducible():
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """Small stand-ins for MNIST, IMDB with vectors, and a text, in the formats that --data takes."""
+    """Make small substitutes for MNIST, IMDB with vectors, and a text, in the formats that --data takes."""
     folder, rng = tmp_path_factory.mktemp("sources"), np.random.default_rng(0)
     for split, count in (("train", 48), ("t10k", 24)):
         images = rng.integers(0, 256, (count, 28, 28), np.uint8)
@@ -149,7 +149,7 @@ TINY = {
     "lstm_names": ("--epochs", "3", "--batch-size", "8", "--data", "."),
     "char_model": ("--epochs", "1", "--data", "text.txt"),
 }
-# the verdicts that need no statistics: what must come out in any setting
+# the verdicts that need no statistics and are certain in any setting
 CERTAIN = {
     "online": {"BN cannot be applied to online learning": "agrees"},
     "small_batches": {
@@ -167,7 +167,7 @@ CERTAIN = {
 
 @pytest.mark.parametrize("name", TINY)
 def test_experiment(name, sources, tmp_path):
-    """Each prints a table, claims with verdicts, and draws; what is certain comes out."""
+    """Each prints a table and claims with verdicts, and draws a figure; certain verdicts are checked."""
     text = run(f"{name}.py", "--seeds", "2", *TINY[name], "--plot", str(tmp_path / "figure.png"), folder=sources)
     assert re.search(r"^\| .* \|\n\| -+ \|", text, re.MULTILINE)
     assert "nan" not in text
@@ -180,7 +180,7 @@ def test_experiment(name, sources, tmp_path):
     assert min(height, width) > 300
 
 
-# how each is kept small on the emulation of a GPU, where a step of a network takes a second
+# options that keep each one short on the emulated GPU, where a step of a network takes a second
 SMALLER = {
     "lenet_batch_sizes": ("--norm", "layer", "--epochs", "1", "1", "--batch-size", "48", "24"),
     "mlp_batch_sizes": ("--norm", "layer", "--epochs", "1", "1", "--batch-size", "48", "48"),
@@ -194,7 +194,7 @@ SMALLER = {
 
 
 def numbers(text):
-    """The numbers of the tables, each with whether its column is a percentage of samples."""
+    """Return the numbers of the tables, each with whether its column is a percentage of samples."""
     found, header = [], []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
@@ -209,7 +209,7 @@ def numbers(text):
 
 @pytest.mark.parametrize("name", TINY)
 def test_experiment_on_a_gpu(name, sources):
-    """The same tables as on the CPU within rounding, with a sample or two classified otherwise."""
+    """The tables equal those on the CPU within rounding, with a sample or two classified differently."""
     options = (*TINY[name], "--seeds", "1", "--plot", "", *SMALLER.get(name, ()))
     here, there = (
         numbers(run(f"{name}.py", *options, "--device", device, folder=sources)) for device in ("cpu", "cuda")
@@ -226,7 +226,7 @@ def test_digits_on_a_gpu(tmp_path):
 
 
 def test_experiments_go_on_from_a_checkpoint(sources, tmp_path):
-    """One epoch, then two, give what two at once give."""
+    """One epoch and then resuming to two equals a run of two."""
     options = ("--norm", "batch", "layer", "--seeds", "2", "--batch-size", "8", "--data", ".", "--plot", "")
 
     def run_epochs(epochs, *more):
@@ -264,7 +264,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT])
 def test_an_experiment_that_is_killed_goes_on_to_the_same_numbers(kind, sources, tmp_path):
-    """With probes, BN's statistics and seeds that follow: killed in its second run, then run to the end."""
+    """With probes, BN's statistics and several seeds, it is killed in its second run and then resumed to the end."""
     options = ("--norm", "batch", "layer", "--seeds", "2", "--epochs", "12", "--batch-size", "8", "--data", ".")
     whole = run("smoothness.py", *options, "--plot", str(tmp_path / "whole.png"), folder=sources)
     folder = tmp_path / "runs"
@@ -289,14 +289,14 @@ def test_an_experiment_that_is_killed_goes_on_to_the_same_numbers(kind, sources,
       for folder in ((), ("--folder", str(EXAMPLES / ".." / "examples" / "results")))),
 ])  # fmt: skip
 def test_options_that_would_stop_a_run(script, option, message, tmp_path):
-    """Said at once, in one line."""
+    """The error is reported immediately, in one line."""
     process = start(f"{script}.py", *option, folder=tmp_path)
     assert re.search(rf"{script}.py: error: argument {message}\n$", process.communicate()[1])
     assert process.returncode == 2
 
 
 def test_report(tmp_path):
-    """The page holds the verdicts and the figures of what was run; the committed one holds all."""
+    """The page contains the verdicts and figures of the experiments that ran; the committed page contains all."""
     run("report.py", "--quick", "--only", "sequence_lengths", "recurrent_dynamics", "--folder", str(tmp_path))
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert text.count("**agrees**") >= 2
@@ -307,7 +307,7 @@ def test_report(tmp_path):
 
 
 def test_verdicts():
-    """A paired test: clear differences decide, noise and a single seed do not."""
+    """The paired test decides on clear differences, not on noise or a single seed."""
     code = (
         "import numpy as np, experiment as ex\n"
         "for low, high in (([1, 2, 3], [2, 3.1, 4]), ([2, 3.1, 4], [1, 2, 3]), ([1, 2, 3], [2, 1, 3.5]), ([1], [9])):\n"

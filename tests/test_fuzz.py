@@ -1,4 +1,4 @@
-"""The fuzzer finds what it is for, and does not find it in minigrad."""
+"""The fuzzer finds seeded faults, and none in minigrad."""
 
 import os
 import platform

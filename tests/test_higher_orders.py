@@ -157,7 +157,7 @@ def test_three_orders_against_torch(name, device, rng):
         for g, e in zip(gs, es, strict=True):
             assert g.device == device
             np.testing.assert_allclose(array(g), e.detach().numpy(), rtol=1e-7, atol=1e-8, err_msg=f"order {order}")
-        # Plus a term in the inputs themselves, so that a derivative that ended in zero can be asked for again.
+        # Plus a term in the inputs themselves, so that a derivative that is zero can be differentiated again.
         weights = [rng.standard_normal(g.shape) for g in gs]
         y = sum((tensor(w, device) * g * g * x).sum() for w, g, x in zip(weights, gs, xs, strict=True))
         t = sum((torch.tensor(w) * g * g * x).sum() for w, g, x in zip(weights, es, ts, strict=True))
@@ -167,7 +167,7 @@ def test_three_orders_against_torch(name, device, rng):
 def test_plain_and_recorded_backward_agree(ours, device, rng):
     shapes = [(3, 5), (5,), (5,)] if ours is not mg.linear else [(3, 5), (5, 5), (5,)]
     xs = [tensor(rng.standard_normal(s), device, True) for s in shapes]
-    # The operation's inputs are intermediates here: a walk inside the walk must not feed them twice.
+    # The operation's inputs are intermediates here: a nested pass must not add to their gradients twice.
     y = ours(*[x * 2 for x in xs])
     c = tensor(rng.standard_normal(y.shape), device)
     one, other = (mg.grad(y, xs, c, retain_graph=True, create_graph=create) for create in (False, True))
@@ -176,7 +176,7 @@ def test_plain_and_recorded_backward_agree(ours, device, rng):
 
 
 def test_the_recorded_gradient_of_one_input_among_others(device, rng):
-    """Where the others require grad too but are not asked for: the walk through the composition must not reach them."""
+    """The others require grad but are not requested, so the pass through the composition must not reach them."""
     x, w, b = (tensor(rng.standard_normal(s), device, True) for s in ((3, 5), 5, 5))
     c = tensor(rng.standard_normal((3, 5)), device)
     for wanted in (x, w, b):

@@ -46,7 +46,7 @@ def survives(group):
 
 
 def run(group):
-    """What the child does: every case by name, and how it ended."""
+    """Run in the child: every case by name, and how it ended."""
     for name, case in GROUPS[group]().items():
         print(name, end=" -> ", flush=True)
         try:
@@ -83,7 +83,7 @@ BECOMES = {
 
 
 class Evil:
-    """A number, a truth value, a sequence or an array, which on its way lets x become another tensor."""
+    """A number, truth value, sequence or array whose conversion makes x another tensor."""
 
     def __init__(self, x, become, value):
         self.x, self.become, self.value = x, become, value
@@ -163,7 +163,7 @@ class EvilTuple(EvilSequence, tuple):
 
 
 def of(kind, value, x, become):
-    """An instance of a subclass of a builtin that is evil to x."""
+    """Make an instance of a builtin's subclass whose methods change x."""
     made = kind(value)
     made.evil = Evil(x, become, value)
     return made
@@ -329,7 +329,7 @@ def conversions_of_images():
 
 @pytest.mark.parametrize("name", ["conversions", "conversions_of_images"])
 def test_conversions_come_first(name):
-    """An operation converts every argument before it reads any layout: nothing is read where x has been."""
+    """An operation converts every argument before it reads any layout, so it never reads x's old memory."""
     ends = survives(name)
     assert len(ends) == len(GROUPS[name]())
     assert set(ends.values()) <= {"result", *REFUSALS}
@@ -339,21 +339,21 @@ def test_conversions_come_first(name):
 
 
 class Longer(list):
-    """A list that says to be shorter than it is."""
+    """A list that claims to be shorter than it is."""
 
     def __len__(self):
         return 1
 
 
 class Shorter(list):
-    """A list that says to be longer than it is."""
+    """A list that claims to be longer than it is."""
 
     def __len__(self):
         return 5
 
 
 class Growing(list):
-    """A list that has more elements whenever one of them is converted."""
+    """A list that grows whenever one of its elements is converted."""
 
     def __init__(self):
         super().__init__([Grower(self)])
@@ -414,14 +414,14 @@ def sequences():
 
 
 def test_sequences_of_another_length():
-    """What is written of a sequence is counted while it is written, and what is read of one is counted first."""
+    """The elements written from a sequence are counted while writing, and those read from one are counted first."""
     ends = survives("sequences")
     assert set(ends.values()) <= {"result", *REFUSALS}
     assert ends["zeros, longer"] == ends["zeros, growing"] == ends["zeros, lying tuple"] == "ValueError"
 
 
 def test_endless_shape():
-    """A shape is read no further than there may be axes."""
+    """A shape is read only up to the maximum number of axes."""
     refuses(ValueError, "zeros", ["8", "9"], mg.zeros, iter(lambda: 1, 2))
     refuses(ValueError, "permute_dims", "2 axes", mg.permute_dims, mg.ones((2, 3)), itertools.repeat(1))
     refuses(ValueError, "split", "65536 pieces", mg.split, mg.ones(3), itertools.repeat(1))
@@ -479,7 +479,7 @@ def engine():
 
 
 def test_engine_functions():
-    """Functions that only private modules name refuse what they cannot take, too: None first of all."""
+    """Functions of private modules also reject invalid arguments, above all None."""
     ends = survives("engine")
     fine = {name for name, end in ends.items() if end == "result"}
     assert fine == {"maker of a leaf", "end intercept", "steps that lie"}
@@ -523,7 +523,7 @@ def test_uninitialized():
 
 
 def test_full_of_nothing():
-    """None is no number: it once meant memory that is left as it is."""
+    """None is not a number: it once meant uninitialized memory."""
     x = mg.ones(3)
     for op, call in (("full", lambda: mg.full(3, None)), ("full", lambda: mg.full(3, None, dtype="float32")),
                      ("full_like", lambda: mg.full_like(x, None)), ("fill_", lambda: x.fill_(None))):  # fmt: skip
@@ -531,7 +531,7 @@ def test_full_of_nothing():
 
 
 def test_rebuilt_by_a_file():
-    """A pickle may ask for integers that require grad, which no call of the library's makes."""
+    """A pickle may request integers that require grad, which no call of the library creates."""
     refuses(TypeError, "rebuild", "int64", engine_tensor.rebuild, mg.Tensor, np.arange(3), "cpu", True)
     y = engine_tensor.rebuild(mg.nn.Parameter, np.ones(3, np.float32), "cpu", True)
     assert type(y) is mg.nn.Parameter
@@ -574,13 +574,13 @@ def sizes():
 
 
 def test_sizes():
-    """Lengths whose products overflow, and many rows of nothing, take no time: what is done is bounded by the elements."""
+    """Overflowing lengths and many empty rows take no time: the work is bounded by the number of elements."""
     ends = survives("sizes")
     assert set(ends.values()) <= {"result", *REFUSALS}
 
 
 def test_many_sections():
-    """As many empty pieces as anybody needs, but not as many as a number can say."""
+    """Many empty pieces are possible, but not an arbitrary number."""
     assert [x.shape for x in mg.split(mg.ones(0), 3)] == [(0,)] * 3
     assert len(mg.split(mg.ones((0, 2)), 1 << 16)) == 1 << 16
     refuses(ValueError, "split", ["65536", "65537"], mg.split, mg.ones(0), (1 << 16) + 1)
@@ -589,7 +589,7 @@ def test_many_sections():
 
 
 def test_product_of_integers_in_little_memory():
-    """The terms of an integer product are not all there at once: of these there are 4 GB."""
+    """The terms of an integer product, 4 GB here, are not all in memory at once."""
     rng = np.random.default_rng(0)
     a, b = rng.integers(-9, 9, (256, 4096)), rng.integers(-9, 9, (4096, 8))
     before = mg.memory_allocated() + mg.memory_cached()
@@ -603,7 +603,7 @@ def test_product_of_integers_in_little_memory():
 
 
 def raced(call, holds, seconds=0.3):
-    """Call while another thread, in a NumPy view of the same memory, writes numbers that no check lets pass."""
+    """Call while another thread writes invalid numbers to a NumPy view of the same memory."""
     n, stop = 1 << 16, threading.Event()
     good, bad = np.zeros(n, np.int64), np.full(n, 1 << 40)
     values = good.copy()
@@ -611,7 +611,7 @@ def raced(call, holds, seconds=0.3):
 
     def write():
         while not stop.is_set():
-            for numbers in (bad, good, good, good, good):  # seldom bad, so that checks find nothing
+            for numbers in (bad, good, good, good, good):  # rarely invalid, so that checks find nothing
                 np.copyto(values, numbers)  # without the GIL
 
     def case():
@@ -656,5 +656,5 @@ def threads():
 
 
 def test_writes_from_another_thread():
-    """What is checked, counted or sorted is memory that nobody else can write."""
+    """Values are checked, counted or sorted in memory that nobody else can write."""
     assert set(survives("threads").values()) == {"result"}

@@ -1,4 +1,4 @@
-"""Writes in place: which the tape follows, and which it refuses."""
+"""In-place writes: which the tape records, and which it rejects."""
 
 import functools
 import time
@@ -74,7 +74,7 @@ def test_writes_of_what_was_computed_from_the_tensor(name, device):
         return h
 
     x, alive = leaf(device, 0.5, 2, 3), []
-    if name == "an earlier product":  # that write was not to be followed: the values are gone
+    if name == "an earlier product":  # that write was not recorded: the values are lost
         with pytest.raises(mg.GradientError, match="written in place since"):
             function(x).sum().backward()
     else:
@@ -86,7 +86,7 @@ def test_writes_of_what_was_computed_from_the_tensor(name, device):
 
 
 def test_a_loop_of_writes_takes_linear_time():
-    """Each write looks for operations that saved the tensor, but not through the whole history again."""
+    """Each write finds the operations that saved the tensor without traversing the whole history again."""
 
     def seconds(keep):
         h, kept = mg.ones(4, requires_grad=True) * 1.0, []
@@ -188,7 +188,7 @@ WRITES = {
 @pytest.mark.parametrize("through", ["tensor", "numpy", "adopted"])
 @pytest.mark.parametrize("name", WRITES)
 def test_operands_that_share_the_memory_written(name, through, device, rng):
-    """What is read is what stood there before, through whichever object the memory is seen."""
+    """The previous values are read, through whichever object the memory is accessed."""
     if device != "cpu" and through != "tensor":
         through = "dlpack"
     for shape in ((64,), (12, 5)):
@@ -204,7 +204,7 @@ def test_operands_that_share_the_memory_written(name, through, device, rng):
 
 
 def test_a_leaf_that_was_frozen_and_written_by_a_recorded_operation(device):
-    """It is another tensor then, with a history: passes over what was recorded before go to the others alone."""
+    """It is another tensor then, with a history: passes over earlier operations only reach the others."""
     x, w = leaf(device, 1, 2), leaf(device, 3, 4)
     y = (x + w).sum()
     x.requires_grad = False
@@ -218,7 +218,7 @@ def test_a_leaf_that_was_frozen_and_written_by_a_recorded_operation(device):
 
 
 def test_an_array_that_its_owner_writes_later():
-    """The version of a tensor over memory of others does not count their writes."""
+    """The version of a tensor over shared memory does not count writes by other libraries."""
     x, mask = leaf("cpu", 1, 2), np.array([1.0, 0.0])
     y = (x * mask).sum()
     mask[...] = 7

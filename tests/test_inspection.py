@@ -1,4 +1,4 @@
-"""Who watches the tape hears of every operation and every gradient, and each entry knows the modules it came from."""
+"""Observers of the tape get every operation and every gradient, and each entry has the modules it came from."""
 
 import gc
 import threading
@@ -52,12 +52,12 @@ def test_an_observer_hears_of_operations_in_order(device, recorder):
     ]
     recorder.events.clear()
     y.backward()
-    walk = [event[:2] for event in recorder.events if event[0] != "passed"]  # what backward computes is not recorded
+    walk = [event[:2] for event in recorder.events if event[0] != "passed"]  # operations of backward are not recorded
     assert walk == [(way, numbers[op]) for op in ("sum", "split", "exp", "leaf") for way in ("entered", "left")]
 
 
 def test_gradients_that_an_observer_keeps_do_not_change(device, recorder):
-    """An intermediate gradient is added to in place only where nobody else holds it."""
+    """An intermediate gradient is only accumulated in place if nobody else holds it."""
     x = mg.asarray(np.random.default_rng(0).normal(size=(3, 4)), device=device, requires_grad=True)
     y = x * 2
     numbers = sequences(y)
@@ -77,7 +77,7 @@ def test_what_is_not_recorded_is_told_as_passed(recorder):
     y = mg.ones((2, 3))
     nn.functional.relu(y).sin()
     y.var()
-    told = [event for event in recorder.events if event != ("passed", "multiply")]  # var divides, too
+    told = [event for event in recorder.events if event != ("passed", "multiply")]  # var also divides
     assert told == [("passed", op) for op in ("exp", "matmul", "relu", "sin", "var")]
 
 
@@ -151,7 +151,7 @@ def test_the_scope_ends_where_forward_raises():
 
 
 def test_a_tape_keeps_no_module_alive():
-    """Also one that keeps what it computed, which would be a cycle of which the collector knows nothing."""
+    """Also one that keeps its result, which would be a cycle unknown to the garbage collector."""
 
     class Keeping(nn.Linear):
         def forward(self, x):
@@ -167,7 +167,7 @@ def test_a_tape_keeps_no_module_alive():
 
 
 def test_a_leaf_belongs_to_no_module():
-    """Whoever used it first: this tape touched no module."""
+    """A tensor that another tape used first belongs to no module of this tape."""
     v = mg.ones(3, requires_grad=True)
     nn.Sequential(nn.ReLU())(v)
     assert [row["scope"] for row in (v * 2).sum().tape()] == [()] * 3
@@ -214,7 +214,7 @@ def test_contents_are_the_leaf_and_what_is_saved():
 
 
 def test_saved_bytes_are_those_of_memory():
-    """A number that was repeated to the shape of the other operand takes no more room than before."""
+    """A number that is broadcast to the shape of the other operand takes no additional memory."""
     x = mg.ones((100, 100), requires_grad=True)
     row = mg.ones(100)
     assert [node["saved_bytes"] for node in (x * row).tape()] == [0, 400]

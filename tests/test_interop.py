@@ -1,4 +1,4 @@
-"""Memory shared with others: NumPy, the buffer protocol, DLPack; who keeps what alive, and what is refused."""
+"""Memory shared with NumPy, the buffer protocol and DLPack: ownership, lifetime, and errors."""
 
 import ctypes
 import gc
@@ -76,12 +76,12 @@ def test_asarray_copies_where_it_must():
     x.fill_(0)
     np.testing.assert_array_equal(a, matrix())
     np.testing.assert_array_equal(frozen, matrix())
-    odd = np.zeros(3, dtype=[("byte", "i1"), ("value", "f8")])["value"]  # strides that are no multiple of 8
+    odd = np.zeros(3, dtype=[("byte", "i1"), ("value", "f8")])["value"]  # strides that are not a multiple of 8
     np.testing.assert_array_equal(mg.asarray(odd).numpy(), odd)
 
 
 class Capsule:
-    """An array that speaks DLPack and nothing else."""
+    """An array that only supports DLPack."""
 
     def __init__(self, a):
         self.__dlpack__, self.__dlpack_device__ = a.__dlpack__, a.__dlpack_device__
@@ -437,7 +437,7 @@ def test_from_dlpack_wants_both_methods():
 
 
 def test_an_array_keeps_its_device():
-    """Nothing moves to the CPU that was not asked to."""
+    """Nothing moves to the CPU implicitly."""
     theirs = Exporter(mg.arange(3, dtype="float64", device="cuda"))
     x = mg.from_dlpack(theirs)
     assert x.device == "cuda:0"
@@ -446,7 +446,7 @@ def test_an_array_keeps_its_device():
         assert y.device == "cuda:0"
     assert mg.asarray(x) is x
     assert mg.asarray(x, requires_grad=True).data_ptr() == x.data_ptr()
-    assert mg.asarray(x, device="cpu").device == "cpu"  # moving is what `device` asks for
+    assert mg.asarray(x, device="cpu").device == "cpu"  # `device` requests the move
     with pytest.raises(ValueError, match=r"^\[add\].*cuda:0 and cpu"):
         mg.add(theirs, mg.ones(3))
 

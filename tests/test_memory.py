@@ -1,4 +1,4 @@
-"""Memory stays where it is: over long training, after exceptions, through cycles, and in the pool."""
+"""Memory does not grow: over long training, after exceptions, through cycles, and in the pool."""
 
 import gc
 import os
@@ -15,13 +15,13 @@ MiB = 1 << 20
 
 
 def resident():
-    """Bytes of memory that this process has now."""
+    """Return the bytes of memory that this process uses."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def training():
-    """A function that does one step of a small LN-MLP."""
+    """Return a function that runs one step of a small LN-MLP."""
     mg.manual_seed(0)
     model = nn.Sequential(
         nn.Linear(16, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 4)
@@ -71,7 +71,7 @@ def test_flat_without_the_collector():
 
 
 def test_losses_that_are_kept_keep_their_tape():
-    """What keeps memory is the loss with its history, and `item` or `detach` lets go of it."""
+    """The loss with its history keeps memory, and `item` or `detach` releases it."""
     step = training()
     step()
     live = allocated()

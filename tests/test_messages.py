@@ -31,12 +31,12 @@ OPTIONAL = {("linear", 2), ("conv2d", 2)} | {
 }
 OPTIONAL |= {("engine.batch_norm_train", 1), ("engine.batch_norm_train", 2)}
 OPTIONAL |= {("engine.batch_norm_eval", 3), ("engine.batch_norm_eval", 4)}
-METHODS = {"Tensor.__getitem__"}  # what is indexed is a tensor
+METHODS = {"Tensor.__getitem__"}  # the indexed object is a tensor
 
 
 @pytest.mark.parametrize("op", [op for op in ALL if op.name not in METHODS], ids=lambda op: op.name)
 def test_operands(op, rng):
-    """Each operand in turn is something that is no tensor and cannot be made one."""
+    """Each operand in turn is an object that is not a tensor and cannot be converted to one."""
     case = max(op.cases, key=lambda case: len(case.shapes))
     inputs = Inputs(op, case, {"f": "float32", "i": "int64", "b": "bool"}[op.dtypes[0]], None, rng, "cpu")
     options = inputs.options(mg.tensor)
@@ -53,7 +53,7 @@ AXES = [op for op in ALL if any("axis" in case.options for case in op.cases)]
 
 @pytest.mark.parametrize("op", AXES, ids=lambda op: op.name)
 def test_axes(op, rng):
-    """An axis that does not exist, and one that is no integer."""
+    """An axis that does not exist, and one that is not an integer."""
     case = max((case for case in op.cases if "axis" in case.options), key=lambda case: len(case.shapes[0]))
     inputs = Inputs(op, case, {"f": "float32", "i": "int64", "b": "bool"}[op.dtypes[0]], None, rng, "cpu")
     options, operands = inputs.options(mg.tensor), inputs.tensors(())
@@ -75,7 +75,7 @@ def leaf(*shape):
     return mg.ones(shape, requires_grad=True)
 
 
-# (operation, exception, what the message holds, call)
+# (operation, exception, parts of the message, call)
 CREATION = [
     *(
         (name, TypeError, [DTYPES, "'int7'"], lambda f=f: f(3, dtype="int7"))

@@ -1,4 +1,4 @@
-"""The package as such: what an import brings along, the version, the report on the machine, the command line."""
+"""The package: what it imports, the version, the configuration report, the command line."""
 
 import importlib.metadata
 import os
@@ -13,12 +13,12 @@ import minigrad as mg
 
 
 def run(*arguments):
-    """A fresh interpreter's output."""
+    """Return the output of a fresh interpreter."""
     return subprocess.run([sys.executable, *arguments], check=True, capture_output=True, text=True).stdout
 
 
 def test_import_is_light():
-    """NumPy and the standard library: nothing that is slow, optional, or for one feature alone."""
+    """It imports NumPy and the standard library, and nothing that is slow, optional, or for a single feature."""
     loaded = run("-c", "import sys, minigrad; print(*sys.modules)").split()
     heavy = {
         "torch",
@@ -47,7 +47,7 @@ def test_version():
 
 
 def test_build_under_test():
-    """A run that means to test one build (debug, sanitize, an installed wheel) must not find another one."""
+    """A run that is meant to test one build (debug, sanitize, an installed wheel) must not use another one."""
     expected = os.environ.get("MINIGRAD_EXPECT_BUILD")
     if expected:
         assert Path(expected).resolve() in Path(mg.__file__).resolve().parents
@@ -77,7 +77,7 @@ def test_command_line():
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_instruction_set_can_be_named(isa):
-    """MINIGRAD_ISA chooses among what the processor has."""
+    """MINIGRAD_ISA selects among the processor's instruction sets."""
     best = mg.engine.cpu.isa()
     order = ["baseline", "avx2", "avx512"]
     if order.index(isa) > order.index(best):
@@ -90,11 +90,11 @@ def test_instruction_set_can_be_named(isa):
 
 
 def test_nothing_but_the_package_is_installed():
-    """Compiled modules, Python, stubs, kernels and the parts of pages, below 10 MB; no sources of the compiled part."""
+    """It has compiled modules, Python, stubs, kernels and page templates below 10 MB, and no sources of compiled code."""
     files = [path for path in Path(mg.__file__).parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert {path.suffix for path in files} <= {".py", ".pyi", ".so", ".cu", ".cuh", ".typed", ".html", ".js", ".css"}
     assert any(path.name == "py.typed" for path in files)
-    # a tree of a developer may hold modules of other Pythons, and one with sanitizers is bigger by design
+    # a developer's tree may contain modules for other Pythons, and one with sanitizers is larger by design
     tag = sysconfig.get_config_var("EXT_SUFFIX")
     ours = [path for path in files if path.suffix != ".so" or path.name.endswith(tag)]
     assert sum(path.stat().st_size for path in ours) < 10e6 or "build" in Path(mg.__file__).parts

@@ -1,4 +1,4 @@
-"""The C++ compiles for processors that the build of this machine leaves out, with the build's own flags."""
+"""The C++ compiles for processors that this machine's build omits, with the build's own flags."""
 
 import os
 import platform
@@ -35,7 +35,7 @@ def test_compiles_for_arm64(file):
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="only x86 has AVX-512")
 @pytest.mark.parametrize("file", [file for file in SOURCES if file.startswith("cext/kernels/")])
 def test_compiles_for_avx512(file, tmp_path):
-    """Code and all, as switches and instructions meet only there."""
+    """It generates code, as flags and instructions are only checked together there."""
     switches = runpy.run_path(str(ROOT / "setup.py"))["ISAS"]["avx512"]
     names = ["-DMG_HAS_AVX2", "-DMG_HAS_AVX512"] if file.endswith("dispatch.cpp") else ["-DMG_ISA=avx512"]
     check(os.environ.get("CXX", "g++"), file, *switches, *names, "-O1", "-c", "-o", str(tmp_path / "kernels.o"))

@@ -1,4 +1,4 @@
-"""Processes: they end whatever their threads are doing, and the child of a fork computes like its parent."""
+"""Processes: they exit whatever their threads are doing, and the child of a fork computes like its parent."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not
 
 
 def run(folder, program, timeout=60):
-    """Run a program in an interpreter of its own, as a file, which spawned processes import."""
+    """Run a program in a separate interpreter, from a file, which spawned processes import."""
     path = folder / "program.py"
     path.write_text(textwrap.dedent(program))
     search = os.pathsep.join([os.path.dirname(os.path.dirname(mg.__file__)), os.environ.get("PYTHONPATH", "")])
@@ -248,7 +248,7 @@ assert first + [int(batch) for batch in batches] == list(range(10)), "the parent
 @forks
 @pytest.mark.parametrize("used, slow, depth", [(1, 1, 1), (1, 3, 3), (4, 5, 2), (3, 9, 50)])
 def test_a_prefetching_loop_goes_on_in_the_child(used, slow, depth, tmp_path):
-    """Whatever the thread had made, was making or had not begun: no batch is lost, and none comes twice."""
+    """Whatever the thread had made, was making or had not started: no batch is lost or repeated."""
     program = FORK_IN_A_LOOP
     for name, value in {"USED": used, "SLOW": slow, "DEPTH": depth}.items():
         program = program.replace("{" + name + "}", str(value))
@@ -423,7 +423,7 @@ def test_the_end_waits_for_the_batch_that_is_being_made(tmp_path):
 
 @pytest.mark.parametrize("blocks", ["time.sleep(3600)", "lock.acquire()"])
 def test_nothing_waits_for_ever_for_a_sample_that_blocks(blocks, tmp_path):
-    """Neither leaving a loop, nor collecting it as garbage, nor the end of the process, and none waits twice."""
+    """Leaving a loop, collecting it as garbage, and exiting the process neither block nor wait twice."""
     done = run(tmp_path, """
         import threading, time
         from minigrad import data
@@ -458,7 +458,7 @@ def test_nothing_waits_for_ever_for_a_sample_that_blocks(blocks, tmp_path):
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, "waits closed waits dropped waits".split(), "")
 
 
-# Twenty children are faster than twenty interpreters, and end in the same way.
+# Twenty forked children are faster than twenty interpreters, and exit in the same way.
 DAEMON = """
 import os, signal, sys, threading, time
 import minigrad as mg

@@ -1,4 +1,4 @@
-"""Products and rearrangements of minigrad.products: the table, any einsum, and arguments that do not fit."""
+"""Products and rearrangements of minigrad.products: the table, random einsums, and invalid arguments."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ class TestTable(Suite):
 
 @st.composite
 def einsums(draw):
-    """(subscripts, shapes): up to three operands, repeated letters, sums, ellipses that broadcast, with -> or without."""
+    """Draw (subscripts, shapes): up to three operands, repeated letters, sums, ellipses, with -> or without."""
     letters = "ijkLA"
     sizes = {c: draw(st.integers(0 if draw(st.integers(0, 9)) == 0 else 1, 3)) for c in letters}
     dots = draw(st.lists(st.integers(1, 3), max_size=2)) if draw(st.booleans()) else None
@@ -45,7 +45,7 @@ def einsums(draw):
 
 @given(einsums(), st.integers(0, 2**32 - 1))
 def test_einsum(device, described, seed):
-    """What NumPy makes of it; the gradient is that of the sum of products, by differences exact for a polynomial."""
+    """The result is NumPy's; the gradient is checked by differences that are exact for a polynomial."""
     subscripts, shapes = described
     rng = np.random.default_rng(seed)
     arrays = [rng.standard_normal(shape) for shape in shapes]
@@ -64,7 +64,7 @@ def test_einsum(device, described, seed):
     ("i,i,i->", [(1,), (1,), (3,)]), ("...i,...i->...", [(1, 3), (2, 3)]), ("ij,kj->ik", [(2, 1), (3, 4)]),
 ])  # fmt: skip
 def test_einsum_broadcasts_ones(subscripts, shapes, device, rng):
-    """A length of one goes with any, as in NumPy."""
+    """A length of one broadcasts to any length, as in NumPy."""
     arrays = [rng.standard_normal(shape) for shape in shapes]
     np.testing.assert_allclose(
         array(mg.einsum(subscripts, *[tensor(a, device) for a in arrays])),
@@ -117,7 +117,7 @@ def test_integers_stay_what_they_are(device):
 
 
 def test_sequences_and_arrays_are_taken(device):
-    """Wherever a tensor is."""
+    """On any device."""
     assert mg.outer([1, 2], [3, 4]).tolist() == [[3, 4], [6, 8]]
     assert mg.vecdot([1.0, 2.0], np.array([3.0, 4.0], np.float32)).item() == 11
     assert mg.einsum("i,i", [1, 2], [3, 4]).item() == 11
@@ -147,7 +147,7 @@ def test_counts_in_any_form(device):
     (-1, -1), (0, 0), (1, (1,)), ([0], -2), np.array([1, 1]), np.array([[0, 1], [0, 1]]), np.int64(0), np.array(2), [1, 1],
 ], ids=str)  # fmt: skip
 def test_axes_of_tensordot(axes, device, rng):
-    """One axis of each as an int, and all other forms that NumPy takes."""
+    """One axis of each as an int, and all other forms that NumPy accepts."""
     a, b = rng.standard_normal((2, 3)), rng.standard_normal((2, 3))
     found, expected = mg.tensordot(tensor(a, device), tensor(b, device), axes=axes), np.tensordot(a, b, axes=axes)
     assert found.shape == expected.shape
@@ -158,7 +158,7 @@ def test_axes_of_tensordot(axes, device, rng):
 
 
 def test_many_copies(device):
-    """Of 2 numbers and of 8 axes: no list of places, no list of pieces, no axis more than there may be."""
+    """Works for 2 numbers and for 8 axes: no list of positions or pieces, and no additional axis."""
     x = tensor(np.array([1.0, 2.0], np.float32), device)
     y = mg.repeat(x, 10**5)
     np.testing.assert_array_equal(array(y), np.repeat([1, 2], 10**5))
@@ -173,7 +173,7 @@ def test_many_copies(device):
 
 
 def test_copies_share_no_memory(device):
-    """With x or with one another, also where there is one of each."""
+    """They share memory neither with x nor with one another, also for a single one of each."""
     for shape in ((3,), (1, 3), (3, 1)):
         for n in (1, 2):
             for copies in (lambda x, n=n: mg.tile(x, n), lambda x, n=n: mg.tile(x, (n, 1)), lambda x, n=n: mg.repeat(x, n),
@@ -187,7 +187,7 @@ def test_copies_share_no_memory(device):
 
 
 def test_more_than_any_memory(device):
-    """Said before anything is made, with the name of the operation."""
+    """The error is raised before anything is created, with the name of the operation."""
     x = mg.ones((2, 3), device=device)
     for n in (2**56, 2**62, 2**63 - 1, 2**63, 2**100):
         refuses(MemoryError, "repeat", str(6 * n), mg.repeat, x, n)

@@ -10,7 +10,7 @@ from minigrad.nn import functional
 
 
 def public(module, prefix):
-    """(name, object) of all that a module offers, but for modules, data types and what it merely imports to use."""
+    """Return (name, object) of a module's own names, except modules, data types and imports for internal use."""
     for name in sorted(dir(module)):
         value = getattr(module, name)
         if not name.startswith("_") and (inspect.isclass(value) or inspect.isroutine(value)):
@@ -46,13 +46,13 @@ def test_members_of_tensor_are_documented(name):
 
 
 def positional(function):
-    """The names of the arguments that may be given by position, from the second one on."""
+    """Return the names of the positional arguments, from the second one on."""
     kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     return [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds][1:]
 
 
 def test_a_name_that_exists_twice_means_the_same():
-    """The functions and methods of a name are one object, or agree in their arguments by position."""
+    """The functions and methods of a name are the same object, or agree in their positional arguments."""
     places = {"minigrad": mg, "functional": functional, "Tensor": mg.Tensor}
     found = {}
     for place, owner in places.items():

@@ -339,7 +339,7 @@ def test_exception_in_backward(device):
     assert x.grad is None
 
 
-# A backward that differentiates by itself, in each of the ways there are; f of order three and more has derivatives left.
+# A backward that differentiates in each possible way; f still has derivatives at order three and above.
 
 
 def by_value_and_grad(f, x, y):
@@ -357,7 +357,7 @@ def by_grad_at_the_saved_input(f, x, y):
 
 
 def by_grad_at_the_saved_output(f, x, y):
-    """y² at the operation's own result: its node is the one that is running."""
+    """y² at the operation's own result, whose node is running."""
     with mg.enable_grad():
         twice = mg.grad((y * y).sum(), y, create_graph=True)
     return twice / (2 * y) * by_value_and_grad(f, x, y)
@@ -474,7 +474,7 @@ def test_gradcheck_finds_wrong_derivatives(device):
 
 def test_gradcheck_finds_a_gradient_that_ones_would_hide(device):
     class Centered(mg.Function):
-        """Its true backward is g - mean(g); ones cannot tell it from zero."""
+        """Its correct backward is g - mean(g); a cotangent of ones cannot distinguish that from zero."""
 
         @staticmethod
         def forward(ctx, x):
@@ -489,7 +489,7 @@ def test_gradcheck_finds_a_gradient_that_ones_would_hide(device):
 
 
 def test_gradcheck_draws_from_a_stream_of_its_own(device):
-    """An input drawn from the same seed would be the cotangent, for which a normalization's gradient is zero."""
+    """An input drawn from the same seed would equal the cotangent, for which a normalization's gradient is zero."""
 
     class Twice(mg.Function):
         @staticmethod

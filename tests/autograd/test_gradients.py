@@ -192,7 +192,7 @@ def test_value_and_grad_inside_itself(device):
 
     equals(mg.value_and_grad(slope)(plain(device, 2, 3))[1], [12, 18])
     equals(mg.value_and_grad(lambda x: mg.value_and_grad(slope)(x)[1].sum())(plain(device, 2, 3))[1], [6, 6])
-    # the value is differentiable, too
+    # the value is differentiable as well
     equals(mg.value_and_grad(lambda x: mg.value_and_grad(cube)(x)[0] * 2)(plain(device, 2, 3))[1], [24, 54])
 
 
@@ -433,7 +433,7 @@ def test_blocks_left_in_another_order_than_entered(device):
         assert (next(first), next(second)) == (False, True)
         first.close()
         assert mg.is_grad_enabled()
-        second.close()  # found what `first` had switched
+        second.close()  # saw the mode that `first` had set
         assert mg.is_grad_enabled()
         first = inside(mg.no_grad())
         next(first)

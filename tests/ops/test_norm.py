@@ -15,7 +15,7 @@ class TestTable(Suite):
 
 
 def gradients(x, weight, g, eps):
-    """The gradients of the paper's formula in float64, for rows."""
+    """Return the gradients of the paper's formula in float64, for rows."""
     n = x.shape[-1]
     centered = x - x.mean(-1, keepdims=True)
     r = 1 / np.sqrt((centered**2).mean(-1, keepdims=True) + eps)
@@ -25,7 +25,7 @@ def gradients(x, weight, g, eps):
 
 
 def check(a, device, rng, eps=1e-5, ulps=16):
-    """Result and all three gradients in a's dtype against float64; tolerances scale with 1/σ, as the gradient does."""
+    """Check the result and gradients in a's dtype against float64; tolerances scale with 1/σ, like the gradient."""
     unit = np.finfo(a.dtype).eps
     n = a.shape[-1]
     weight, bias, g = (rng.standard_normal(s).astype(a.dtype) for s in ((n,), (n,), a.shape))
@@ -51,7 +51,7 @@ def check(a, device, rng, eps=1e-5, ulps=16):
 
 @pytest.mark.parametrize("width", [5, 64, 768, 1001])
 def test_mean_of_10000_over_spread_of_1(width, device, rng):
-    """float32 keeps the digits that its inputs have: the squares of a one-pass formula would leave none."""
+    """float32 keeps the digits of its inputs; a one-pass formula with squares would lose all of them."""
     a = (rng.standard_normal((37, width)) + 1e4).astype(np.float32)
     check(a, device, rng)
     exact = layer_norm(a.astype(np.float64), normalized_shape=width)
@@ -68,7 +68,7 @@ def test_scales(scale, device, rng):
 
 
 def test_the_misprinted_formula_would_be_noticed(device, rng):
-    """(x - μ) / (σ² + √ε), as some copies of the paper print it, does not pass what ours passes."""
+    """(x - μ) / (σ² + √ε), a misprint of the paper, fails the checks that ours passes."""
     a = rng.standard_normal((9, 33)) * 0.1
 
     def printed(x, eps):
@@ -117,7 +117,7 @@ def test_wide_rows(device, rng):
 @pytest.mark.parametrize("eps", [1e-5, 1e-12])
 @pytest.mark.parametrize("norm", ["layer", "group"])
 def test_the_gradient_of_a_row_of_one_is_zero(norm, eps, dtype, device, rng):
-    """And no rounding that 1/√ε makes large: h less its mean is 0."""
+    """1/√ε does not amplify rounding errors: h minus its mean is 0."""
     a, g = (rng.standard_normal((50, 6)).astype(dtype) for _ in range(2))
     x = tensor(a if norm == "group" else a.reshape(-1, 1), device, True)
     y = mg.group_norm(x, 6, eps=eps) if norm == "group" else mg.layer_norm(x, 1, eps=eps)
@@ -126,7 +126,7 @@ def test_the_gradient_of_a_row_of_one_is_zero(norm, eps, dtype, device, rng):
 
 
 def test_width_one(device):
-    """Nothing is left of x: y is the bias, exactly, and dx is 0."""
+    """No information about x is left: y is the bias, exactly, and dx is 0."""
     x = tensor(np.array([[3.0], [-7.0]], np.float32), device, True)
     w, b = tensor(np.array([2.0], np.float32), device, True), tensor(np.array([5.0], np.float32), device, True)
     y = mg.layer_norm(x, 1, w, b)
@@ -159,7 +159,7 @@ def test_constant_rows(value, create_graph, device, rng):
 @pytest.mark.parametrize("width", [3, 16, 100, 769])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_rows_do_not_depend_on_each_other(width, dtype, device, rng):
-    """Bit for bit: a row alone, in any place of any batch, and beside NaN, gives the same y and the same dx."""
+    """A row has the same bits of y and dx alone, at any position in any batch, and next to NaN."""
     a, g = (rng.standard_normal((131, width)).astype(dtype) for _ in range(2))
     w, b = (tensor(rng.standard_normal(width).astype(dtype), device) for _ in range(2))
 
@@ -179,7 +179,7 @@ def test_rows_do_not_depend_on_each_other(width, dtype, device, rng):
 
 
 def test_threads_change_nothing(device, rng):
-    """The sums over rows are cut by the number of rows alone."""
+    """The split of the sums over rows depends on the number of rows alone."""
     a, g = (tensor(rng.standard_normal((3000, 65)).astype(np.float32), device) for _ in range(2))
     threads, found = mg.get_num_threads(), []
     try:
@@ -200,7 +200,7 @@ def test_threads_change_nothing(device, rng):
 
 
 def test_what_normalization_does_not_see(device, rng):
-    """Shift and scale of a row change nothing; so dx is orthogonal to ones and to x̂."""
+    """Shifting and scaling a row changes nothing, so dx is orthogonal to ones and to x̂."""
     a = rng.standard_normal((8, 50))
     x = tensor(a, device, True)
     y = mg.layer_norm(x, 50, eps=0.0)
@@ -215,7 +215,7 @@ def test_what_normalization_does_not_see(device, rng):
 
 
 def test_the_axes_of_a_shape(device, rng):
-    """(C, H, W) normalizes all three; layouts that are not contiguous are read right."""
+    """(C, H, W) normalizes all three axes; non-contiguous layouts are read correctly."""
     a = rng.standard_normal((2, 3, 4, 5))
     w = rng.standard_normal((3, 4, 5))
     np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""RMS, group and instance normalization beside layer normalization: digits, rows, independence, errors."""
+"""RMS, group and instance normalization: accuracy, numbers of rows, independence of rows, errors."""
 
 import math
 
@@ -32,13 +32,13 @@ def exact_grouped(groups):
 
 
 def affine(op, shape, rng, dtype="float32"):
-    """x, weight, bias and a cotangent for a kind of normalization: parameters per element (rms) or per channel."""
+    """Return x, weight, bias and a cotangent for a normalization, with parameters per element (rms) or channel."""
     n = shape[-1] if op == "rms" else shape[1]
     return [rng.standard_normal(s).astype(dtype) for s in (shape, (n,), (n,), shape)]
 
 
 def exact_gradients(x, weight, g, groups, eps=1e-5, centered=True):
-    """dx and dweight of the formula in float64, for rows that are groups of channels, or for plain rows."""
+    """Return dx and dweight of the formula in float64, for rows that are groups of channels, or for plain rows."""
     n, c = x.shape[:2]
     gain = np.broadcast_to(weight.reshape((c,) + (1,) * (x.ndim - 2)), x.shape)
     rows, h = (v.reshape(n * groups, x.size // (n * groups)) for v in (x, g * gain))
@@ -91,7 +91,7 @@ def test_formula(kind, dtype, device, rng):
 
 @pytest.mark.parametrize("groups, shape", [(2, (3, 4, 6, 7)), (4, (3, 4, 500)), (1, (3, 4, 40, 40)), (2, (9, 64))])
 def test_mean_of_10000_over_spread_of_1(groups, shape, device, rng):
-    """float32 keeps the digits that its inputs have, in the result and in every gradient."""
+    """float32 keeps the digits of its inputs, in the result and in every gradient."""
     x, w, b, g = affine("group", shape, rng)
     x += np.float32(1e4)
     leaves = [tensor(v, device, True) for v in (x, w, b)]
@@ -108,7 +108,7 @@ def test_mean_of_10000_over_spread_of_1(groups, shape, device, rng):
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e15])
 def test_scales_of_rms_norm(scale, device, rng):
-    """What is divided by its size has size 1, and the gradient is inverse to the scale."""
+    """A row divided by its size has size 1, and the gradient is inverse to the scale."""
     x, w, _, g = affine("rms", (9, 700), rng)
     x *= np.float32(scale)
     leaf, gain = tensor(x, device, True), tensor(w, device, True)
@@ -124,7 +124,7 @@ def test_scales_of_rms_norm(scale, device, rng):
 
 
 def test_where_squares_overflow(device):
-    """As the docstring says: the row becomes 0; its neighbour does not notice."""
+    """As the docstring says, the row becomes 0; its neighbour is not affected."""
     y = mg.rms_norm(tensor(np.array([[1e30, -1e30], [3.0, -3.0]], np.float32), device), 2)
     np.testing.assert_allclose(array(y), [[0, 0], [1, -1]], rtol=1e-6)
 
@@ -140,7 +140,7 @@ def test_eps_of_rms_norm(dtype, device):
 
 
 def test_what_normalizations_do_not_see(device, rng):
-    """Shift and scale for groups, scale alone for the root mean square; dx is orthogonal to x̂."""
+    """Groups are invariant to shift and scale, the root mean square to scale alone; dx is orthogonal to x̂."""
     a, _, _, g = affine("group", (3, 4, 10), rng, "float64")
     x = tensor(a, device, True)
     for f, other, centered in (
@@ -214,7 +214,7 @@ def test_widths(dtype, device, rng):
 
 
 def test_width_one(device):
-    """A group of one value: y is the bias, exactly, and dx is 0. One value of a root mean square: its sign."""
+    """For a group of one value, y is the bias, exactly, and dx is 0. RMS normalization of one value gives its sign."""
     x = tensor(np.array([[3.0, -7.0]], np.float32), device, True)
     w, b = tensor(np.array([2.0, 4.0], np.float32), device, True), tensor(np.array([5.0, 6.0], np.float32), device)
     y = mg.group_norm(x, 2, w, b)
@@ -269,7 +269,7 @@ def test_rows_of_zeros_under_rms_norm(device, rng):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_samples_do_not_depend_on_each_other(kind, dtype, device, rng):
-    """Bit for bit: a sample alone, in any place of any batch, and beside NaN and infinity."""
+    """A sample has the same bits alone, at any position in any batch, and next to NaN and infinity."""
     x, w, b, g = affine(parameters_of(kind), (37, *KINDS[kind][2][1:]), rng, dtype)
     y, dx = run(kind, x, w, b, g, device)[:2]
     for rows in ([7], [36], slice(1, None), [7, 7, 7], list(range(36, -1, -1))):
@@ -285,7 +285,7 @@ def test_samples_do_not_depend_on_each_other(kind, dtype, device, rng):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_threads_change_nothing(kind, device, rng):
-    """The sums over rows are cut by the shape alone."""
+    """The split of the sums over rows depends on the shape alone."""
     x, w, b, g = affine(parameters_of(kind), (2000 if len(KINDS[kind][2]) == 2 else 300, *KINDS[kind][2][1:]), rng)
     threads, found = mg.get_num_threads(), []
     try:
@@ -300,10 +300,10 @@ def test_threads_change_nothing(kind, device, rng):
 
 
 def test_outputs_that_bypass_the_cache(device, rng):
-    """Bit for bit what each row gives alone, for outputs of more than 16 MiB, and the same for gradients."""
+    """Each row has the same bits as alone, for outputs of more than 16 MiB and their gradients."""
     for call, shape in (
         (lambda x, w, b: mg.layer_norm(x, 1024, w, b), (4200, 1024)),
-        (lambda x, w, b: mg.layer_norm(x, 1001, w, b), (4400, 1001)),  # rows that are no whole registers
+        (lambda x, w, b: mg.layer_norm(x, 1001, w, b), (4400, 1001)),  # rows that do not fill whole registers
         (lambda x, w, b: mg.rms_norm(x, 1024, w) + b, (4200, 1024)),
         (lambda x, w, b: mg.group_norm(x, 2, w, b), (140, 4, 8192)),
     ):
@@ -325,10 +325,10 @@ def test_outputs_that_bypass_the_cache(device, rng):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_addresses_change_nothing(dtype, device, rng):
-    """Bit for bit the same from memory that begins beside the boundary of a register or of an instruction's 16 bytes."""
+    """Memory that is not aligned to registers, or to 16 bytes, gives the same bits."""
 
     def beside(values):
-        """The values one element behind where memory begins."""
+        """Return the values at an offset of one element from the start of the memory."""
         base = tensor(np.concatenate([np.zeros(1, dtype), values.ravel()]), device)
         return base[1:].reshape(values.shape).requires_grad_()
 

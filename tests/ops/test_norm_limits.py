@@ -1,4 +1,4 @@
-"""NaN, infinity and overflow stay in the row, sample or channel where they are."""
+"""NaN, infinity and overflow only affect their own row, sample or channel."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from norms import NORMS, run
 
 import minigrad as mg
 
-# shapes whose rows fill no register, several, and such as are walked in blocks
+# shapes whose rows fill no register or several, or are processed in blocks
 SHAPES = {-1: [(37, 5), (9, 70), (40, 600)], 1: [(13, 4, 3), (9, 6, 40), (5, 4, 700), (70, 20)]}
 CASES = [
     (name, shape)
@@ -22,7 +22,7 @@ def draw(norm, shape, dtype, rng):
 
 
 def touched(norm, shape, place):
-    """Which elements share a row with a place, and which parameters meet that row."""
+    """Return which elements share a row with a position, and which parameters apply to that row."""
     mark = np.zeros(shape)
     mark[place] = 1
     rows = norm.to_rows(mark)
@@ -34,7 +34,7 @@ def touched(norm, shape, place):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_values_that_are_not_finite(name, shape, dtype, value, device, rng):
-    """In x: y, dx and dw of all else keep their bits, db all; NaN reaches everything in its row."""
+    """In x, NaN affects its whole row; all other elements of y, dx and dw, and all of db, keep their bits."""
     norm = NORMS[name]
     x, w, b, g = draw(norm, shape, dtype, rng)
     y, dx, dw, db = run(norm, x, w, b, g, device)
@@ -49,7 +49,7 @@ def test_values_that_are_not_finite(name, shape, dtype, value, device, rng):
     if db is not None:
         np.testing.assert_array_equal(db2, db)
     if norm.given:
-        np.testing.assert_array_equal(dx2, dx)  # a map of each element, which x does not change
+        np.testing.assert_array_equal(dx2, dx)  # an element-wise map, which does not depend on other elements of x
         assert not np.isfinite(dw2[parameters]).any()
     elif np.isnan(value):
         for values in (y2[row], dx2[row], dw2[parameters]):
@@ -82,7 +82,7 @@ def test_cotangents_that_are_not_finite(name, shape, dtype, value, device, rng):
 @pytest.mark.parametrize("name, shape", [case for case in CASES if not NORMS[case[0]].given])
 @pytest.mark.parametrize("size", [1e16, 1e20, 1e30])
 def test_squares_that_overflow_in_float32(name, shape, size, device, rng):
-    """As the docstrings say: below 1e17 all is well; beyond, the row is the bias, and only the bias has a gradient."""
+    """As the docstrings say: from 1e17 on, the row becomes the bias, and only the bias has a gradient."""
     norm = NORMS[name]
     x, w, b, g = draw(norm, shape, "float32", rng)
     row, parameters, _ = touched(norm, shape, tuple(n // 2 for n in shape))
@@ -108,7 +108,7 @@ def test_squares_that_overflow_in_float32(name, shape, size, device, rng):
 
 @pytest.mark.parametrize("name, shape", [case for case in CASES if not NORMS[case[0]].given])
 def test_squares_that_overflow_in_float64(name, shape, device, rng):
-    """The bias: deviations that are too large to be squared count as infinitely many standard ones."""
+    """The result is the bias, as squared deviations overflow to an infinite variance."""
     norm = NORMS[name]
     x, w, b, g = draw(norm, shape, "float64", rng)
     row, _, _ = touched(norm, shape, tuple(n // 2 for n in shape))

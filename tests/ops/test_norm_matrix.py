@@ -1,4 +1,4 @@
-"""Every normalization with every choice of parameters on all that has broken one somewhere, against float64."""
+"""Every normalization with every choice of parameters on inputs that are known to break some, against float64."""
 
 import math
 
@@ -47,7 +47,7 @@ def draw(norm, cell, parameters, dtype, rng):
 
 
 def strided(v, device):
-    """The values of v as every second element of a larger tensor, its axes in reverse order in memory."""
+    """Store the values of v in every second element of a larger tensor, with its axes reversed in memory."""
     base = np.full([2 * n for n in v.shape[::-1]], np.nan, v.dtype)
     base.T[(slice(1, None, 2),) * v.ndim] = v
     return tensor(base, device).T[(slice(1, None, 2),) * v.ndim].requires_grad_()
@@ -57,7 +57,7 @@ def strided(v, device):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_matrix(name, cell, parameters, dtype, create_graph, device, rng):
-    """Result and gradients; tolerances scale with 1/σ, as the gradient does."""
+    """Compare the result and gradients; tolerances scale with 1/σ, like the gradient."""
     norm = NORMS[name]
     x, w, b, g = draw(norm, cell, parameters, dtype, rng)
     inputs = (
@@ -96,7 +96,7 @@ def test_constant_rows_are_the_bias_exactly(name, dtype, device, rng):
 
 
 def test_one_value_in_training(device):
-    """One value per channel has no spread: nothing would be left of it."""
+    """One value per channel has no variance, so its information would be lost."""
     for shape in ((1, 4), (1, 4, 1)):
         refuses(ValueError, "batch_norm", ["one value per channel in training", str(shape)],
                 batch_norm_train, mg.ones(shape, device=device))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pooling: the table, random configurations beside PyTorch, and which of equal elements gets the gradient."""
+"""Pooling: the table, random configurations against PyTorch, and which of equal elements gets the gradient."""
 
 import tracemalloc
 
@@ -16,7 +16,7 @@ class TestTable(Suite):
 
 
 def beside_torch(name, x, rng, device, ulps, *arguments, **options):
-    """The result and the gradient for a random cotangent."""
+    """Return the result and the gradient for a random cotangent."""
     torch = pytest.importorskip("torch")
     ours, theirs = tensor(x, device, requires_grad=True), torch.tensor(x, requires_grad=True)
     litter(device)
@@ -31,7 +31,7 @@ def beside_torch(name, x, rng, device, ulps, *arguments, **options):
 
 @pytest.mark.parametrize("seed", range(200))
 def test_random_configurations_beside_torch(seed, device):
-    """Of few distinct values, and some NaN, for the maxima."""
+    """Make an input with few distinct values, and some NaN for the maxima."""
     rng = np.random.default_rng(seed)
     kernel, stride = (tuple(int(n) for n in rng.integers(1, 5, 2)) for _ in range(2))
     dilation = tuple(int(n) for n in rng.integers(1, 3, 2))
@@ -58,7 +58,7 @@ def test_random_configurations_beside_torch(seed, device):
 @pytest.mark.parametrize("columns", [2, 3, 5, 7, 8, 15, 16, 33])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_windows_of_two_by_two(columns, dtype, rng, device):
-    """As many as fill registers, halves of them, and single ones; in odd planes too."""
+    """Results fill whole registers, half of them, or single elements; in odd planes too."""
     for height in (4, 5):
         for width in (2 * columns, 2 * columns + 1):
             x = rng.integers(0, 3, (3, 2, height, width)).astype(dtype)
@@ -80,7 +80,7 @@ def test_the_first_of_equals_gets_the_gradient(create_graph, device):
 
 
 def test_many_windows_in_little_memory():
-    """The table of windows is made without an object for each of them."""
+    """The table of windows is built without a Python object for each of them."""
     x, n = mg.tensor([[[1.0], [3.0]]]), 200_001
     tracemalloc.start()
     y = F.adaptive_avg_pool2d(x, (n, 1))
@@ -88,12 +88,12 @@ def test_many_windows_in_little_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 18
-    assert y.sum().item() == 2 * n  # the windows at the middle have both elements
+    assert y.sum().item() == 2 * n  # the middle windows contain both elements
     assert z.sum().item() == n - 1
 
 
 def test_means_of_long_windows_keep_their_digits(device):
-    """Sums are float64: a thousand numbers near 10⁴ whose mean is known."""
+    """Sums are in float64: the mean of a thousand numbers near 10⁴ is accurate."""
     x = np.float32(1e4) + np.tile(np.float32([-0.5, 0.5]), 500 * 1000).reshape(1, 1, 1000, 1000)
     assert F.adaptive_avg_pool2d(tensor(x, device), 1).item() == 1e4
 

@@ -1,4 +1,4 @@
-"""Random tensors: distributions, seeds, states, and that nothing but the seed and the place decides a value."""
+"""Random tensors: distributions, seeds, states; each value depends only on the seed and its position."""
 
 import math
 
@@ -26,7 +26,7 @@ def seeded():
 
 
 def chi_square(counts, expected):
-    """In standard deviations from its mean: beyond 5 the counts are not of the distribution."""
+    """Check the counts within 5 standard deviations of their means."""
     freedom = len(counts) - 1
     return (((counts - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom)
 
@@ -50,7 +50,7 @@ def test_uniform(dtype, device):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_bounds_of_uniform(dtype, device):
-    """high is never reached, not by rounding either."""
+    """high is never reached, even by rounding."""
     x = array(mg.random.uniform(-3, 5, (N,), dtype=dtype, device=device))
     assert -3 <= x.min() < -2.99
     assert 4.99 < x.max() < 5
@@ -146,7 +146,7 @@ def philox(counter, key):
     ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0), (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
 ])  # fmt: skip
 def test_known_answers(counter, key, words):
-    """Those that the authors publish with their library."""
+    """These are the test vectors that the authors publish with their library."""
     assert philox(counter, key) == words
 
 
@@ -174,7 +174,7 @@ def test_uniform_is_philox(seed, position, device):
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_seeds(name, device):
-    """The same seed gives the same bits, another one others; draws do not repeat."""
+    """The same seed gives the same bits, another seed different ones; draws do not repeat."""
     found = []
     for seed in (5, 5, 6, -1, 2**64 - 1):
         mg.manual_seed(seed)
@@ -226,7 +226,7 @@ def test_threads_change_nothing(name, dtype, device):
 @pytest.mark.parametrize("name", ["uniform", "normal", "randint"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_place_decides(name, dtype, device):
-    """A longer draw begins with the shorter one; the shape does not matter; what follows overlaps with neither."""
+    """A longer draw begins with the shorter one, whatever the shape; the next draw overlaps with neither."""
     mg.manual_seed(9)
     short = array(DRAWS[name]((10,), dtype, device)).copy()
     following = array(DRAWS[name]((1000,), dtype, device)).copy()
@@ -245,7 +245,7 @@ def test_streams_of_calls_do_not_overlap(device):
             values = array(mg.random.uniform(shape=n, dtype=dtype, device=device)).astype(np.float64) * 2.0**24
             seen.update(np.floor(values).tolist())
             total += n
-    assert total - len(seen) <= 5  # of 2280 values among 2²⁴, 0.2 meet by chance
+    assert total - len(seen) <= 5  # of 2280 values among 2²⁴, 0.2 collide by chance
 
 
 def test_shapes(device):

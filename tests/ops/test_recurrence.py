@@ -14,7 +14,7 @@ LENGTHS = {"whole": None, "lengths": [3, 0, 5, 1, 2, 5, 4, 5, 0]}
 
 
 def cells(n):
-    """Every kind of cell with every norm and variant, for n units."""
+    """Return every kind of cell with every norm and variant, for n units."""
     for kind in ("rnn_tanh", "rnn_relu"):
         yield from (Cell(kind), Cell(kind, "sum", (n,)), Cell(kind, "state", (n,)))
     for norm, norm_cell, carry in itertools.product(
@@ -31,7 +31,7 @@ def name(cell):
 
 
 def operands(cell, T, N, H, seed=0, dtype="float64", affine=True, bias=True, device="cpu"):
-    """x, h, c, weight, bias, gamma, beta, gamma_c, beta_c with standard normal values, None where there is none."""
+    """Return x, h, c, weight, bias, gamma, beta, gamma_c, beta_c, standard normal, or None if the cell has none."""
     rng, columns = np.random.default_rng(seed), GATES[cell.kind] * H
     shapes = [(T, N, columns), (N, H), (N, H) if cell.kind == "lstm" else None, (columns, H),
               (columns,) if bias else None, *[(columns,) if cell.norm and affine else None] * 2,
@@ -41,12 +41,12 @@ def operands(cell, T, N, H, seed=0, dtype="float64", affine=True, bias=True, dev
 
 
 def on(device, inputs):
-    """Leaves of the same values on a device."""
+    """Return leaves with the same values on a device."""
     return [None if x is None else x.detach().to(device).requires_grad_() for x in inputs]
 
 
 def differentiated(outputs, inputs, seed=1):
-    """The outputs, and the gradients of the inputs for random cotangents."""
+    """Return the outputs, and the gradients of the inputs for random cotangents."""
     rng = np.random.default_rng(seed)
     grads = [mg.tensor(rng.standard_normal(y.shape), dtype=y.dtype, device=y.device) for y in outputs]
     return [*outputs, *mg.grad(outputs, [x for x in inputs if x is not None], grads)]
@@ -74,7 +74,7 @@ def test_all_steps_are_the_steps(cell, lengths, dtype, tolerance, bare, device):
 @pytest.mark.parametrize("T, N, H", [(1, 1, 2), (2, 17, 33), (3, 40, 130), (2, 1, 700), (2, 135, 3)])
 @pytest.mark.parametrize("kind", ["rnn_tanh", "lstm", "gru"])
 def test_sizes(kind, T, N, H, device):
-    """Blocks of samples and panels of columns that are not full; weights beyond a core's cache; several samples a block."""
+    """Partial blocks of samples and panels of columns; weights larger than a core's cache; several samples per block."""
     norms = {"rnn_tanh": ("sum", (H,)), "lstm": ("state", (4 * H,), True), "gru": ("state", (2 * H, H))}
     cell = Cell(kind, *norms[kind])
     inputs = operands(cell, T, N, H)
@@ -169,7 +169,7 @@ def test_a_sample_does_not_see_its_batch(cell, N, device):
 @pytest.mark.parametrize("kind", ["rnn_tanh", "lstm", "gru"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_one_step_is_the_first_of_many(kind, H, dtype, device):
-    """Weights that serve a single step are multiplied on another way, with the same bits, gradients included."""
+    """Weights used for a single step are multiplied differently, with the same bits, gradients included."""
     cell = Cell(kind)
     for N in (1, 3, 19):
         x, *rest = operands(cell, 2, N, H, dtype=dtype, device=device)
@@ -257,7 +257,7 @@ def test_large_means_keep_their_digits(device):
     with mg.no_grad():
         plain, moved, rounded = (array(recurrent(cell, v, h, c, weight)[0]) for v in (x, x + 1e4, (x + 1e4) - 1e4))
     np.testing.assert_allclose(moved, rounded, atol=2e-6)
-    np.testing.assert_allclose(moved, plain, atol=3e-3)  # what float32 keeps of x beside 1e4
+    np.testing.assert_allclose(moved, plain, atol=3e-3)  # the precision that float32 leaves for x next to 1e4
 
 
 def test_writing_into_the_output_is_noticed():
@@ -271,7 +271,7 @@ def test_writing_into_the_output_is_noticed():
 
 
 def test_truncated_backpropagation(device):
-    """A detached state ends the gradient there, and nothing else changes."""
+    """A detached state stops the gradient there, and nothing else changes."""
     cell = Cell("lstm", "state", (8,), norm_cell=True)
     x, h, c, *rest = operands(cell, 6, 3, 2, device=device)
     whole = recurrent(cell, x, h, c, *rest)[0]
@@ -346,7 +346,7 @@ def test_groups_of_a_gru():
 
 @pytest.mark.parametrize("a", [2.5, -2.5, 0.0])
 def test_the_corners_of_the_hard_sigmoid(a, device):
-    """Where 0.2 a + 1/2 is 0 or 1 exactly, there is no derivative by either way."""
+    """Where 0.2 a + 1/2 is exactly 0 or 1, the derivative is 0, with and without create_graph."""
     cell = Cell("lstm", slope=0.2)
     x = mg.tensor([[[a, 0.0, 0.7, 0.3]]], dtype="float64", device=device, requires_grad=True)
     h, c, weight = (mg.zeros((n, 1), dtype="float64", device=device) for n in (1, 1, 4))

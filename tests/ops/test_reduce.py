@@ -61,7 +61,7 @@ def check(shape, dtype, device, rng):
 
 @given(hnp.array_shapes(min_dims=0, max_dims=5, max_side=4, min_side=0), st.booleans(), st.data())
 def test_any_axes(device, shape, keepdims, data):
-    """Any axes in any order of any shape, of a tensor with its axes in another order."""
+    """Any axes of any shape in any order, of a tensor with its axes permuted in memory."""
     axes = data.draw(
         st.none() | st.permutations(range(len(shape))).map(lambda order: order[: data.draw(st.integers(0, len(shape)))])
     )
@@ -85,7 +85,7 @@ def test_any_axes(device, shape, keepdims, data):
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_variance_keeps_its_digits(axis, device, rng):
-    """A mean of 1e4 over a spread of 1 in float32: E[x²] - E[x]² has no digit left, two passes have six."""
+    """With a mean of 1e4 and a deviation of 1 in float32, E[x²] - E[x]² keeps no digit, two passes keep six."""
     a = (rng.standard_normal((1000, 1000)) + 1e4).astype(np.float32)
     exact = a.astype(np.float64).var(axis)
     np.testing.assert_allclose(array(mg.var(tensor(a, device), axis)), exact, rtol=2e-6)
@@ -121,7 +121,7 @@ def test_constant_rows_have_variance_zero(device):
     ([math.inf, 2.0], [2.0, math.inf]),
 ])  # fmt: skip
 def test_gradient_of_products_with_zeros(values, gradient, device):
-    """No division: exact with one zero, with several, and beside an infinity."""
+    """There is no division: exact with one zero, with several, and next to an infinity."""
     x = tensor(np.array(values), device, True)
     assert mg.grad(mg.prod(x), x).tolist() == gradient
 
@@ -138,7 +138,7 @@ def test_products_of_zeros_have_second_derivatives(device, rng):
 
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_ties_share_the_gradient(name, device):
-    """Equally, as PyTorch's amax and amin; also with create_graph, and over several axes."""
+    """Ties share it equally, as in PyTorch's amax and amin; also with create_graph, and over several axes."""
     a = np.array([[1.0, 3.0, 3.0], [3.0, 0.0, 2.0]])
     a = a if name == "max" else -a
     for create_graph in (False, True):
@@ -154,7 +154,7 @@ def test_ties_share_the_gradient(name, device):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [2, 9, 40])
 def test_nan_wins(n, dtype, device):
-    """Wherever it stands; argmax and argmin point at the first one."""
+    """At any position; argmax and argmin return the first one."""
     for k in range(n):
         a = np.arange(n, dtype=dtype)
         a[k] = np.nan
@@ -191,7 +191,7 @@ def test_extremes_of_extremes(device):
 
 
 def test_any_and_all(device):
-    """NaN is true; nothing at all: no, and yes."""
+    """NaN is true; for empty input, any is False and all is True."""
     x = tensor(np.array([[0.0, np.nan], [0.0, 0.0]]), device)
     assert mg.any(x, 1).tolist() == [True, False]
     assert mg.all(x, 1).tolist() == [False, False]
@@ -250,7 +250,7 @@ def test_cumulative_sum(device):
     assert mg.cumulative_sum(x, dtype="float32").dtype == "float32"
     assert mg.cumulative_sum(mg.zeros(0, device=device), include_initial=True).tolist() == [0]
     assert mg.cumulative_sum(x.astype("bool")).tolist() == [1, 2, 3]
-    rows = np.arange(35, dtype=np.int64).reshape(7, 5).repeat(3, 0)  # summed side by side, and those left over
+    rows = np.arange(35, dtype=np.int64).reshape(7, 5).repeat(3, 0)  # summed in vectors, and the remainder
     np.testing.assert_array_equal(array(mg.cumulative_sum(tensor(rows, device), axis=1)), rows.cumsum(1))
     refuses(ValueError, "cumulative_sum", "2 axes", mg.cumulative_sum, mg.ones((2, 3), device=device))
 

@@ -72,7 +72,7 @@ def test_gradients_at_singular_points(name, device, rng):
 
 
 def test_second_derivatives_of_what_is_flat(device):
-    """Where a gradient is 0 by choice, so is what is differentiated from it: no NaN comes back through the side door."""
+    """Where a gradient is 0 by choice, so are its derivatives: they do not become NaN."""
     still = tensor(np.full((2, 3), 4.0), device, True)
     zero = tensor(np.zeros(2), device, True)
     for f, xs in (
@@ -88,7 +88,7 @@ def test_second_derivatives_of_what_is_flat(device):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_clip_with_limits_that_are_not_numbers(dtype, device):
-    """NaN as a limit gives NaN, as in NumPy: a bound that was computed wrongly must not pass for none."""
+    """NaN as a limit gives NaN, as in NumPy: a wrongly computed bound must not be ignored."""
     a = np.array(EDGES, dtype)
     x = tensor(a, device)
     for low, high in ((NAN, 1.0), (-1.0, NAN), (NAN, None), (None, NAN), (NAN, NAN), (-1.0, 1.0)):

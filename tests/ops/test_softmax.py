@@ -1,4 +1,4 @@
-"""Softmax, its logarithm, cross-entropy: the table, extreme logits, labels that do not count, labels that are none."""
+"""Softmax, its logarithm, cross-entropy: the table, extreme logits, ignored labels, invalid labels."""
 
 import math
 
@@ -87,7 +87,7 @@ def test_large_logits(dtype, device):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_masked_logits(dtype, device):
-    """-inf has probability 0 and gradient 0; a row of nothing else is NaN, as a mean of nothing is."""
+    """-inf has probability 0 and gradient 0; a row of only -inf is NaN, like the mean of an empty array."""
     x = tensor(np.array([[0.0, -INF, 0.0], [-INF, -INF, 5.0]], dtype), device, True)
     y = mg.softmax(x)
     np.testing.assert_allclose(array(y), [[0.5, 0, 0.5], [0, 0, 1]])
@@ -132,7 +132,7 @@ def test_a_shift_changes_nothing(device, rng):
 
 
 def test_ignored_rows(device):
-    """Neither their logits, be they NaN, nor their label reach the loss or the gradient; the mean does not count them."""
+    """Neither their logits, even NaN, nor their label affect the loss or the gradient; the mean does not count them."""
     logits = np.array([[1.0, 2.0, 3.0], [np.nan, np.nan, np.nan], [3.0, 1.0, 0.0]], np.float32)
     for ignore in (-100, 1, 77):
         labels = np.array([2, ignore, 0])

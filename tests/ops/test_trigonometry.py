@@ -26,7 +26,7 @@ def test_quadrants(dtype, device):
 
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_large_angles(name, device):
-    """float32 angles whose period is far below their spacing, alone and among small ones."""
+    """float32 angles whose spacing is far larger than the period, alone and among small ones."""
     values = np.array([2.0**24 - 1, 2.0**24, 1e8, -3e15, 1e30, 3.4e38, 0.5, -1.0], np.float32)
     for x in (values, np.concatenate([np.linspace(-9, 9, 300, dtype=np.float32), values])):
         exact = getattr(np, name)(x.astype(np.float64))
@@ -34,7 +34,7 @@ def test_large_angles(name, device):
 
 
 def test_multiples_of_pi(device):
-    """sin near its zeros keeps its digits: the reduction is not float32's."""
+    """sin keeps its digits near its zeros, as the range reduction is not in float32."""
     x = (np.arange(1, 2000) * math.pi).astype(np.float32)
     np.testing.assert_allclose(array(mg.sin(tensor(x, device))), np.sin(x.astype(np.float64)), rtol=3e-7)
 

@@ -1,4 +1,4 @@
-"""Schedules: the sequences of PyTorch's, alone, in sequence and multiplied; state; errors."""
+"""Schedules against PyTorch's, alone, in sequence and multiplied; state; errors."""
 
 import warnings
 
@@ -13,7 +13,7 @@ STEPS = 40
 
 
 def optimizers(torch, name="SGD", **options):
-    """One of ours and one of PyTorch's, of two groups with rates 0.1 and 0.3."""
+    """Make one of our optimizers and one of PyTorch's, with two groups of rates 0.1 and 0.3."""
     for package, module in ((mg, optim), (torch, torch.optim)):
         first, second = (package.zeros(n, requires_grad=True) for n in (1, 2))
         yield getattr(module, name)([{"params": [first]}, {"params": [second], "lr": 0.3}], lr=0.1, **options)
@@ -24,7 +24,7 @@ def rates(optimizer):
 
 
 def run(build, torch, steps=STEPS, name="SGD", **options):
-    """The rates and momenta that `build(lr_scheduler module, optimizer)` gives for us and for PyTorch."""
+    """Return the rates and momenta that `build(lr_scheduler module, optimizer)` gives for us and for PyTorch."""
     found = []
     for module, optimizer in zip((ours, torch.optim.lr_scheduler), optimizers(torch, name, **options), strict=True):
         with warnings.catch_warnings():
@@ -192,7 +192,7 @@ def test_rates_reach_the_parameters(device):
 
 @pytest.mark.parametrize("schedule", ["step", "multi_step", "exponential", "linear", "cosine"])
 def test_a_group_that_is_added_later(schedule):
-    """It goes on from its own rate by the factors of the others, as in PyTorch."""
+    """Its own rate changes by the factors of the others, as in PyTorch."""
     torch = pytest.importorskip("torch")
     found = []
     for package, module, optimizer in zip(
@@ -215,7 +215,7 @@ def test_a_group_that_is_added_later(schedule):
 
 @pytest.mark.parametrize("schedule", ["lambda", "lambdas", "one_cycle", "plateau"])
 def test_a_group_that_is_added_to_a_schedule_of_each_groups_own(schedule):
-    """Nobody has said what it would be given: refused before anything changes."""
+    """Its option was not given, so it is rejected before anything changes."""
     optimizer = optim.SGD([{"params": [mg.zeros(n, requires_grad=True)]} for n in (1, 2)], lr=0.1, momentum=0.5)
     scheduler = ours.ReduceLROnPlateau(optimizer) if schedule == "plateau" else CASES[schedule](ours, optimizer)
     optimizer.add_param_group({"params": [mg.zeros(3, requires_grad=True)]})
@@ -226,7 +226,7 @@ def test_a_group_that_is_added_to_a_schedule_of_each_groups_own(schedule):
 
 
 def late():
-    """An optimizer and schedules in sequence, with a group added in the middle of the first one."""
+    """Make an optimizer and schedules in sequence, with a group added in the middle of the first one."""
     optimizer = one()
     scheduler = ours.SequentialLR(
         optimizer, [ours.LinearLR(optimizer, 0.5, total_iters=2), ours.ExponentialLR(optimizer, 0.5)], [2]
@@ -237,7 +237,7 @@ def late():
 
 
 def test_a_state_with_a_later_group_resumes():
-    """In a run that has the group from the start, and in one that adds it as the first one did."""
+    """The state loads in a run that has the group from the start, and in one that adds it later."""
     optimizer, scheduler = late()
     for _ in range(3):
         scheduler.step()

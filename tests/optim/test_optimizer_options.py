@@ -1,4 +1,4 @@
-"""Optimizers: parameters, groups and options, right and wrong."""
+"""Optimizers: valid and invalid parameters, groups and options."""
 
 import math
 

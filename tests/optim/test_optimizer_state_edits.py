@@ -1,4 +1,4 @@
-"""Optimizers: what becomes of a state that is changed between two steps."""
+"""Optimizers: states that are edited between two steps."""
 
 import math
 from collections import defaultdict
@@ -13,7 +13,7 @@ from minigrad import optim
 
 
 def halve(library, optimizer, parameter):
-    """Put other tensors in the place of those of one parameter's state."""
+    """Replace the tensors of one parameter's state."""
     state = optimizer.state[parameter]
     for name, value in state.items():
         if name != "step":
@@ -48,7 +48,7 @@ def test_the_next_step_uses_the_edited_state(name, options, edit, device):
             with mg.no_grad(), torch.no_grad():
                 EDITS[edit](mg, a, ours[0])
                 EDITS[edit](torch, b, theirs[0])
-            if name == "Adagrad" and fresh:  # PyTorch's makes its state when it is made itself, and never again
+            if name == "Adagrad" and fresh:  # PyTorch's creates its state in the constructor, and never again
                 for p in theirs:
                     if not b.state[p]:
                         b.state[p] = {"step": torch.tensor(0.0), "sum": torch.zeros_like(p)}
@@ -66,7 +66,7 @@ def test_the_next_step_uses_the_edited_state(name, options, edit, device):
 
 
 def test_a_tensor_put_into_the_state_stays_there(device):
-    """It is the one that steps write, unless it has to follow the parameter to another dtype or device."""
+    """Steps write to that tensor, unless it must follow the parameter to another dtype or device."""
     x = mg.zeros((2, 3), device=device, requires_grad=True)
     optimizer = optim.Adam([x])
     x.grad = mg.ones((2, 3), device=device)
@@ -90,7 +90,7 @@ def test_a_tensor_put_into_the_state_stays_there(device):
 
 
 def test_a_state_of_momentum_for_one_of_two(device):
-    """Each of a group's parameters has a state of its own, also where only one has begun."""
+    """Each parameter of a group has its own state, even if only one has started."""
     x, y = (mg.zeros(1, dtype="float64", device=device, requires_grad=True) for _ in range(2))
     optimizer = optim.SGD([x, y], lr=1.0, dampening=0.5)
     x.grad = y.grad = mg.ones(1, dtype="float64", device=device)

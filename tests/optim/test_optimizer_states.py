@@ -1,4 +1,4 @@
-"""Optimizers: their state as a dict, saved, loaded and damaged."""
+"""Optimizers: state dicts that are saved, loaded and damaged."""
 
 import copy
 import math
@@ -144,7 +144,7 @@ def change(*keys, **values):
     ("RMSprop", ("step", "square_avg")), ("Adagrad", ("step", "sum")), ("SGD", ()),
 ])  # fmt: skip
 def test_damaged_state_is_refused_whole(name, needed):
-    """Whatever is missing or wrong: the error says so, and options and state stay."""
+    """The error names what is missing or wrong, and options and state do not change."""
     first, buffer = (
         needed[1] if needed else "momentum_buffer",
         {"SGD": "momentum_buffer", "RMSprop": "grad_avg"}.get(name),
@@ -196,7 +196,7 @@ def test_damaged_state_is_refused_whole(name, needed):
 
 
 def test_state_of_what_has_not_begun_is_loaded(device):
-    """No state, an empty one, and buffers that only a later option needs."""
+    """Load no state, an empty one, and one without buffers that only a later option needs."""
     torch = pytest.importorskip("torch")
     x, y = (mg.ones(2, device=device, requires_grad=True) for _ in range(2))
     theirs = [torch.ones(2, requires_grad=True) for _ in range(2)]

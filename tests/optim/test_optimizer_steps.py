@@ -1,4 +1,4 @@
-"""Optimizers: what one step reads and writes, and the gradients around it."""
+"""Optimizers: the reads and writes of a step, and gradients before and after it."""
 
 import itertools
 
@@ -16,7 +16,7 @@ from minigrad.engine.ops.optimizer import grad_norm as optimizer_norm
     ("Adagrad", {}),
 ])  # fmt: skip
 def test_many_tensors_are_updated_like_one(name, options, device):
-    """More than a kernel on a GPU takes at once, some of them empty, some at addresses that no vector may have."""
+    """Make more than a GPU kernel takes at once, some empty, some at addresses that are not aligned for vectors."""
     rng = np.random.default_rng(0)
     sizes = [0, 1, 3, 1024, 1025, *rng.integers(0, 9, 145).tolist()]
     values, grads = (rng.standard_normal(sum(sizes)) for _ in range(2))
@@ -67,7 +67,7 @@ def test_a_parameter_that_is_replaced():
 
 
 def test_gradients_are_let_go():
-    """An optimizer that held on to them would double the memory they need."""
+    """An optimizer that kept references to them would double their memory."""
     x = mg.zeros(1000, requires_grad=True)
     optimizer = optim.SGD([x])
     before = mg.memory_allocated()
@@ -118,7 +118,7 @@ def test_step_bumps_versions():
 
 
 def test_a_parameter_that_moves_is_planned_anew():
-    """What a kernel call updates lies on one device, also when tensors have moved since the last step."""
+    """A kernel call updates tensors of one device, even if tensors have moved since the last step."""
 
     class Records(optim.Optimizer):
         def update(self, group, batch, grads):

@@ -1,4 +1,4 @@
-"""Optimizers: trajectories of PyTorch's for every option, in groups, with infinities, with options that change."""
+"""Optimizers: trajectories equal PyTorch's for every option, in groups, with infinities, with changing options."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_trajectory_is_pytorchs(name, options, dtype, device):
 
 @pytest.mark.parametrize("name, options", CASES)
 def test_infinities_stay_what_pytorch_makes_of_them(name, options, device):
-    """A parameter may hide entries of a softmax as -inf; no part of a rule that is switched off makes it NaN."""
+    """A parameter may mask entries of a softmax with -inf; disabled parts of a rule do not turn it into NaN."""
     torch = pytest.importorskip("torch")
     values, rng = np.array([-np.inf, np.inf, 1.0, 2.0, -3.0, np.nan, 5.0]), np.random.default_rng(3)
     ours, theirs = [tensor(values, device, True)], [torch.tensor(values, requires_grad=True)]

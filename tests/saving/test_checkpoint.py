@@ -37,7 +37,7 @@ def bits(value):
 
 
 def state(run):
-    """Everything that a load may change."""
+    """Return everything that a load may change."""
     return bits({"random": mg.random.get_state(), **{name: part.state_dict() for name, part in run.items()}})
 
 
@@ -54,13 +54,13 @@ def parts(device):
 
 
 def train(path, device, monkeypatch):
-    """The run of interrupted_run, on a device."""
+    """Return the run of interrupted_run on a device."""
     monkeypatch.setattr(interrupted_run, "parts", lambda: parts(device))
     return interrupted_run.train(path)
 
 
 def tensors(value):
-    """The tensors of a tree."""
+    """Yield the tensors of a tree."""
     if isinstance(value, dict):
         value = list(value.values())
     found = value if isinstance(value, list | tuple) else []
@@ -68,7 +68,7 @@ def tensors(value):
 
 
 def lies(run, device):
-    """Every tensor of the parts, the optimizer's too, is on the device."""
+    """Check that every tensor of the parts, including the optimizer's, is on the device."""
     found = [x for name in ("model", "optimizer") if name in run for x in tensors(run[name].state_dict())]
     return bool(found) and {x.device for x in found} == {device}
 
@@ -293,7 +293,7 @@ def step(run):
 
 
 def other_run(device):
-    """Parts that fit those of interrupted_run, in another state."""
+    """Return parts that match those of interrupted_run, in another state."""
     run = parts(device)
     step(run)
     return run
@@ -338,7 +338,7 @@ def test_a_part_does_not_fit(saved, name, part, message, last, device):
 
 
 def test_options_that_a_failed_load_brought_are_gone_again(saved, device):
-    """The checkpoint's groups hold the schedule's "initial_lr", which these do not."""
+    """The checkpoint's groups have the schedule's "initial_lr", which these do not."""
     run = {name: part for name, part in parts(device).items() if name in ("model", "loader")}
     groups = [{"params": [p for p in run["model"].parameters() if p.ndim == n]} for n in (1, 2)]
     run = {"optimizer": optim.AdamW(groups), **run}

@@ -190,7 +190,7 @@ def access_list(*entries):
 
 @pytest.mark.skipif(not hasattr(os, "setxattr"), reason="access lists of Linux")
 def test_access_lists(path):
-    """The group's bits of st_mode are the list's mask: without the list they would be the group's permissions."""
+    """The group bits of st_mode are the list's mask; without the list they would be the group's permissions."""
     name, nobody = "system.posix_acl_access", 2**32 - 1
     with_user = access_list((1, 6, nobody), (2, 4, 12345), (4, 0, nobody), (16, 4, nobody), (32, 0, nobody))
     path.touch()

@@ -1,4 +1,4 @@
-"""What the table is made of: cases, entries, and the shapes and references that several families share."""
+"""The parts of the table: cases, entries, and the shapes and references that several families share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ INDIFFERENT = {
 
 @dataclass(frozen=True)
 class Case:
-    """Shapes of the tensors an operation takes, and its further arguments; arrays among these become tensors too."""
+    """Shapes of the tensors an operation takes, and its other arguments, of which arrays become tensors too."""
 
     shapes: tuple
     options: dict
@@ -36,7 +36,7 @@ def case(*shapes, **options):
 
 
 def cases(*choices):
-    """One case for each tuple of shapes."""
+    """Make one case for each tuple of shapes."""
     return tuple(Case(shapes, {}) for shapes in choices)
 
 
@@ -79,7 +79,7 @@ class Op:
         )
 
     def interval(self, k):
-        """The domain of operand k."""
+        """Return the domain of operand k."""
         return self.domain[k] if isinstance(self.domain[0], tuple) else self.domain
 
 
@@ -124,7 +124,7 @@ def softmax(x, axis=-1):
 
 
 def T(name, **renamed):
-    """PyTorch's function `name`, with options renamed."""
+    """Return PyTorch's function `name`, with options renamed."""
 
     def call(torch, *tensors, **options):
         f = reduce(getattr, name.split("."), torch)
@@ -134,7 +134,7 @@ def T(name, **renamed):
 
 
 def torch_axes(name):
-    """A reduction of PyTorch's: axis=None is all axes, axis=() is none."""
+    """Return a reduction of PyTorch: axis=None is all axes, axis=() is none."""
 
     def call(torch, x, axis=None, keepdims=False, **options):
         if axis == ():

@@ -44,7 +44,7 @@ INDEX = [
     Op("unique_values", np.unique, cases(((),), ((7,),), ((3, 4),), ((0, 3),)), dtypes="fib", ulps=0, gradient=False),
     Op(
         "Tensor.__getitem__", getitem, dtypes="fib", ulps=0, ours=getitem,
-        # PyTorch puts the axes elsewhere where a number precedes a slice and an array: there NumPy alone is the oracle.
+        # PyTorch orders the axes differently if a number precedes a slice and an array: there, only NumPy is the reference.
         torch=lambda t, x, key: x[0][:, [1, 2]].T if key == (0, slice(None), [1, 2]) else x[tuple(t.tensor(k) if isinstance(k, list) and k else k for k in (key if isinstance(key, tuple) else (key,)))],
         cases=tuple(
             case((3, 4, 5), key=key)

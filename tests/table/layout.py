@@ -68,7 +68,7 @@ LAYOUT = [
 
 
 def sequence(f):
-    """A function of a sequence as one of its elements."""
+    """Turn a function of a sequence into one of its elements."""
     return lambda *xs, **options: f(xs, **options)
 
 

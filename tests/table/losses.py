@@ -8,7 +8,7 @@ from table.reductions import logsumexp
 
 
 def cross_entropy(z, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
-    """The definition: minus the sum of q log p with the smoothed distribution q of the labels."""
+    """The definition: minus the sum of q log p, with the smoothed distribution q of the labels."""
     rows, width = (1, z.size) if z.ndim == 1 else z.shape
     single, z, target = z.ndim == 1, z.reshape(rows, width), target.reshape(rows)
     counts = target != ignore_index

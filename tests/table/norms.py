@@ -26,7 +26,7 @@ def rms_norm(x, *affine, normalized_shape, eps=None):
 
 
 def channels(x, *affine, weighted=True):
-    """A gain and a shift per channel, either of which may be missing, in the shape that meets x."""
+    """Reshape a weight and a bias per channel, either of which may be None, to broadcast against x."""
     affine = [v.reshape(tuple(v.shape) + (1,) * (x.ndim - 2)) for v in affine]
     y = x * affine[0] if affine and weighted else x
     return y + affine[-1] if len(affine) == 2 or (affine and not weighted) else y
@@ -49,7 +49,7 @@ def batch_norm(x, *affine, eps=1e-5, weighted=True):
 
 
 def given_batch_norm(sqrt):
-    """By given statistics, in any library's arrays."""
+    """Normalize with given statistics, in any library's arrays."""
 
     def batch_norm(x, mean, var, *affine, eps=1e-5, weighted=True):
         y = channels(x, -mean, weighted=False)
@@ -130,7 +130,7 @@ NORM = [
     ),
     Op(
         "group_norm", group_norm, composition=compose_group_norm, ulps=64,
-        # PyTorch's backward fails where there is a bias but no weight (2.13)
+        # PyTorch's backward fails with a bias but no weight (2.13)
         torch=lambda torch, x, *affine, num_groups, eps=1e-5, weighted=True: channels(torch.nn.functional.group_norm(
             x, num_groups, *(affine if weighted else ()), eps=eps), *(() if weighted else affine), weighted=False),
         ours=lambda x, *affine, num_groups, eps=1e-5, weighted=True: mg.group_norm(
@@ -155,7 +155,7 @@ NORM = [
     Op(
         "engine.batch_norm_train", batch_norm, torch=torch_batch_norm, composition=compose_batch_norm, ulps=64,
         ours=lambda x, *affine, eps=1e-5, weighted=True: batch_norm_train(x, *(affine if weighted else (None, *affine)), eps=eps)[0],
-        # a broadcast batch has no variance: then the gradient is of the size of 1 / √eps
+        # a broadcast batch has no variance, so the gradient has the size of 1 / √eps
         cases=(
             case((7, 5), eps=0.1), case((7, 5), (5,), (5,), eps=0.3), case((7, 5), (5,), eps=0.1), case((7, 5), (5,), weighted=False, eps=0.1),
             case((2, 3, 4), (3,), (3,), eps=0.1), case((3, 4, 5, 3), (4,), (4,), eps=0.1), case((2, 2, 2, 3, 2), (2,), (2,), eps=0.1),

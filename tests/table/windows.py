@@ -1,4 +1,4 @@
-"""Convolution and pooling: windows that move over rows and columns, cut out one by one."""
+"""Convolution and pooling: windows that move over rows and columns, extracted one by one."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def pair(value):
 
 
 def starts(length, kernel, stride, pad, dilation=1, ceil_mode=False):
-    """The first row of each window, which may lie in front of x."""
+    """Return the first row of each window, which may lie before x."""
     rest = length + 2 * pad - dilation * (kernel - 1) - 1
     n = (-(-rest // stride) if ceil_mode else rest // stride) + 1
     if ceil_mode and (n - 1) * stride >= length + pad:
@@ -20,13 +20,13 @@ def starts(length, kernel, stride, pad, dilation=1, ceil_mode=False):
 
 
 def inside(begin, kernel, dilation, length):
-    """The rows of a window that lie in x, as a slice."""
+    """Return the rows of a window that lie in x, as a slice."""
     rows = [i for i in range(begin, begin + kernel * dilation, dilation) if 0 <= i < length]
     return slice(rows[0], rows[-1] + 1, dilation)
 
 
 def grid(lib, x, kernel, stride, padding, dilation, ceil_mode, result):
-    """result(rows, columns) of the starts of all windows as (..., P, Q)."""
+    """Return result(rows, columns) of the starts of all windows as (..., P, Q)."""
     places = [
         starts(x.shape[k - 2], pair(kernel)[k], pair(stride)[k], pair(padding)[k], pair(dilation)[k], ceil_mode)
         for k in range(2)
