@@ -211,7 +211,7 @@ def as_list(ys):
 class Inputs:
     """Make the operands of one case: the memory of each, and the view of it that the operation gets.
 
-    The first operand has the layout of that name, those behind it the next ones of LAYOUTS; None: all are contiguous.
+    The first operand has the layout of that name, later ones the next layouts of LAYOUTS; None makes all contiguous.
     """
 
     def __init__(self, op, case, dtype, layout, rng, device):

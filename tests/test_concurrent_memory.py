@@ -1,7 +1,7 @@
 """A tensor gets other memory, or another shape, while operations of other threads use it.
 
-Values may mix in such a race, which is the caller's; but no kernel reads memory that was freed. Each case runs in a
-process of its own, as it once crashed.
+Values may mix in such a race, which is the caller's error, but no kernel reads freed memory. Each case runs in a
+separate process, as it once crashed.
 """
 
 import subprocess

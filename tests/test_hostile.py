@@ -1,7 +1,7 @@
-"""Arguments whose conversion runs code that pulls the tensors from under the operation, sequences that lie about their
-length, tensors that were never initialized, and sizes that overflow: each ends in a result or in a Python exception.
+"""Arguments whose conversion replaces the operation's tensors, sequences that misreport their length, tensors that were
+never initialized, and sizes that overflow: each ends in a result or in a Python exception.
 
-What goes wrong here kills the process, so the cases of one test run in a child, which names each before it begins.
+Failures here kill the process, so the cases of one test run in a child, which names each before it begins.
 """
 
 import itertools
@@ -25,9 +25,9 @@ from minigrad.engine.ops import index, optimizer, recurrent
 
 
 def survives(group):
-    """Run the cases of a group in a child process, which must come to its end; returns how each of them ended.
+    """Run the cases of a group in a child process, which must finish, and return how each of them ended.
 
-    The child takes all but small memory from the system and gives it back at once: whoever reads it later dies.
+    The child gets all but small blocks from the system and returns them immediately, so a later read crashes it.
     """
     path = os.pathsep.join([*sys.path, os.path.dirname(__file__)])
     with subprocess.Popen(

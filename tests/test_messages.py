@@ -1,6 +1,6 @@
-"""Wrong input: what is raised begins with the operation that was asked for, and names the numbers. Nothing is changed.
+"""Wrong input: the error begins with the name of the called operation and states the numbers. Nothing is changed.
 
-The first part puts wrong operands and options into every operation of the table; the second lists what else there is.
+The first part passes wrong operands and options to every operation of the table; the second lists other cases.
 """
 
 import math

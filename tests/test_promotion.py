@@ -1,4 +1,4 @@
-"""What dtype a result has: the array API's table for tensors, its rule for Python's numbers, and each operation's own."""
+"""Result dtypes: the array API's table for tensors, its rule for Python numbers, and each operation's own rule."""
 
 from fractions import Fraction
 
@@ -8,7 +8,7 @@ from checks import array, refuses, tensor
 
 import minigrad as mg
 
-DTYPES = ["bool", "int32", "int64", "float32", "float64"]  # a mixture has the dtype that stands last
+DTYPES = ["bool", "int32", "int64", "float32", "float64"]  # a mixture has the dtype that comes last
 BINARY = ["add", "multiply", "maximum", "minimum"]
 NUMERIC = ["subtract", "floor_divide", "remainder", "power"]
 FLOATING = ["divide", "atan2"]
@@ -56,7 +56,7 @@ def test_two_tensors(first, second, device):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", [bool, int, float, np.bool_, np.int64, np.float64, np.float32, np.int32, Fraction])
 def test_a_tensor_and_a_number(dtype, kind, device):
-    """A number is weak, NumPy's like Python's: it changes the kind (bool, int, float) if it must, never the width."""
+    """A number is weak, whether NumPy's or Python's: it may change the kind (bool, int, float), but not the width."""
     x, number = operand(dtype, device), kind(1)
     wants = "bool" if kind in (bool, np.bool_) else "int64" if kind in (int, np.int64, np.int32) else "float32"
     order = {"bool": 0, "int32": 1, "int64": 1, "float32": 2, "float64": 2}
@@ -76,7 +76,7 @@ def test_a_tensor_and_a_number(dtype, kind, device):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reductions(dtype, device):
-    """Sums of small integers are int64, positions are int64, extrema keep the dtype, moments are floats'."""
+    """Sums of small integers are int64, positions are int64, extrema keep the dtype, moments are floats."""
     x = operand(dtype, device)
     summed = "int64" if dtype in ("bool", "int32") else dtype
     for name in ("sum", "prod"):
@@ -95,7 +95,7 @@ def test_reductions(dtype, device):
 
 
 def test_gradients_have_the_dtype_of_their_tensor(device):
-    """Through a product of mixed widths, each operand gets its own back."""
+    """Through a product of mixed widths, each operand's gradient has its own dtype."""
     x, y = operand("float32", device).requires_grad_(), operand("float64", device).requires_grad_()
     n = operand("int64", device)
     (x * y + n).sum().backward()
@@ -104,7 +104,7 @@ def test_gradients_have_the_dtype_of_their_tensor(device):
 
 
 def test_numbers_do_not_widen_results_by_their_precision(device):
-    """0.1 means float32's 0.1 beside a float32 tensor."""
+    """With a float32 tensor, 0.1 is float32's 0.1."""
     x = mg.zeros(1, dtype="float32", device=device)
     assert (x + 0.1).item() == np.float32(0.1)
     assert ((x + 0.1) == 0.1).tolist() == [True]

@@ -1,8 +1,8 @@
-"""Threads that meet in what the engine shares between them: the pool, OpenBLAS, random numbers, memory, the tape.
+"""Threads that use the engine's shared state: the pool, OpenBLAS, random numbers, memory, the tape.
 
-`make tsan` runs these on a build that reports every pair of accesses which nothing orders; on any other build they check
-the values. What the threads of a test share they only read, or hold a lock for: writes into one tensor by several threads
-at once are for their caller to order.
+`make tsan` runs these on a build that reports every unordered pair of accesses; on any other build they check the
+values. The threads of a test only read shared data, or hold a lock for it: callers must order concurrent writes into one
+tensor themselves.
 """
 
 import ctypes
@@ -50,7 +50,7 @@ def bits(*tensors):
 
 
 def network(x, w):
-    """Products, norms of rows and of columns, elementwise kernels, a loss: forward and backward."""
+    """Run products, norms of rows and columns, elementwise kernels and a loss, forward and backward."""
     w = w.detach().requires_grad_()
     y = mg.layer_norm(x @ w, w.shape[1])
     y = F.batch_norm(F.gelu(y), None, None, training=True)
@@ -70,7 +70,7 @@ def recurrent(x, rnn):
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_that_want_the_pool_at_once(threads):
-    """One gets it, the others compute on their own: the same bits."""
+    """One thread gets the pool, the others compute alone, with the same bits."""
     mg.set_num_threads(threads)
     x, w = normal(300, 250), normal(250, 270, seed=1)
     pictures, filters = normal(16, 4, 24, 24), normal(8, 4, 3, 3, seed=1)
@@ -109,7 +109,7 @@ def test_the_number_of_threads_changes_while_others_compute():
 
 
 def test_workers_that_fall_asleep_and_wake():
-    """Each pause is one of those after which a worker still spins, has just gone to sleep, or sleeps."""
+    """After these pauses, a worker still spins, has just gone to sleep, or sleeps."""
     mg.set_num_threads(3)
     x = normal(*LONG)
     expected = bits(x.exp())
@@ -171,7 +171,7 @@ print(results)
 
 
 def test_two_threads_that_multiply_first_load_openblas_once():
-    """Loaded again, it would change under the product that the first thread computes."""
+    """If it were loaded again, it would change during the product that the first thread computes."""
     assert python(LOADED_ONCE) == str([300.0**3] * 2)
 
 
@@ -195,7 +195,7 @@ def test_no_number_is_drawn_twice():
 
 
 def test_memory_that_one_thread_gives_back_and_another_takes():
-    """Blocks go from the kernels of one thread to those of another through the free lists, or the system."""
+    """Blocks pass from the kernels of one thread to those of another through the free lists or the system."""
     expected = [float(k) for k in range(40)]
     full = queue.SimpleQueue()
 
@@ -222,7 +222,7 @@ def test_memory_that_one_thread_gives_back_and_another_takes():
 
 
 class Managed(ctypes.Structure):
-    """DLPack's DLManagedTensor, as far as somebody needs it who only gives it back."""
+    """The part of DLPack's DLManagedTensor that is needed to release it."""
 
     _fields_ = [
         ("tensor", ctypes.c_char * 48),
@@ -232,7 +232,7 @@ class Managed(ctypes.Structure):
 
 
 def test_exports_given_back_without_the_gil():
-    """As threads of another library do, while ours allocates."""
+    """Another library's threads release memory while ours allocates."""
     pointer, rename = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_SetName
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -257,7 +257,7 @@ def test_exports_given_back_without_the_gil():
 
 
 def test_graphs_that_die_in_another_thread():
-    """Where one thread takes down a graph, nodes of others die, too, and wait in the same list."""
+    """When one thread frees a graph, nodes of others are freed too, and wait in the same list."""
     made = queue.SimpleQueue()
     w = normal(*LONG).requires_grad_()
     in_use = mg.memory_allocated()
@@ -300,7 +300,7 @@ def test_passes_over_one_graph_in_several_threads():
 
 
 def test_a_layer_whose_running_statistics_two_threads_update():
-    """Each holds a lock for the layer; the rest of its pass it computes beside the other."""
+    """Each holds a lock for the layer; the rest of its pass runs concurrently with the other."""
     layer, alone, lock, x = nn.BatchNorm1d(LONG[1]), nn.BatchNorm1d(LONG[1]), threading.Lock(), normal(*LONG)
     for _ in range(20):
         alone(x)

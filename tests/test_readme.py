@@ -1,4 +1,4 @@
-"""The README's Python is executed, what it shows as printed is printed, and its speed table is a measured one."""
+"""The README's Python runs and prints the shown output, and its speed table has measured numbers."""
 
 import contextlib
 import importlib.metadata
@@ -18,7 +18,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
 def expected(block):
-    """What the comments beside and below the print calls say: `print(x)  # 3.0`."""
+    """Return the expected output in the comments after the print calls: `print(x)  # 3.0`."""
     lines = []
     for line in block.splitlines():
         shown = re.search(r"^\s*print\(.*\)\s*# (.*)$|^# > (.*)$", line)

@@ -1,4 +1,4 @@
-"""What notebooks show: tables of the tape, of summaries, and modules that fold."""
+"""Notebook output: tables of the tape and of summaries, and collapsible modules."""
 
 import re
 from xml.etree import ElementTree
@@ -8,7 +8,7 @@ from minigrad import nn
 
 
 def parse(html):
-    """HTML as one tree; it raises where a tag is not closed or a character not escaped."""
+    """Parse HTML into a tree; raises if a tag is not closed or a character not escaped."""
     return ElementTree.fromstring(f"<page>{html.replace(' open>', '>')}</page>")
 
 
@@ -89,7 +89,7 @@ def test_modules_fold():
     model = Named()
     page = model._repr_html_()
     text = "".join(parse(page).itertext())
-    assert page.count("<details") == 3  # what has nothing inside does not fold
+    assert page.count("<details") == 3  # a module without content does not fold
     assert page.count(" open>") == 2
     for part in ("Named(<b & c>) 18 parameters", "gain: float32 (3,), frozen", "(body): Sequential() 15 parameters",
                  "(0): Linear(", "weight: float32 (3, 4)", "(1): ReLU()"):  # fmt: skip

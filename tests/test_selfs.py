@@ -1,4 +1,4 @@
-"""Methods of compiled classes, called on something else, refuse it: an unchecked `self` would be read as a struct."""
+"""Methods of compiled classes reject objects of other types: an unchecked `self` would be read as a struct."""
 
 import importlib
 import pkgutil
@@ -19,7 +19,7 @@ def compiled_classes():
 
 
 def own_methods(cls):
-    """All but the functions of modules that serve as methods, such as `Tensor.exp`: these convert their first argument."""
+    """All methods except module functions such as `Tensor.exp`, which convert their first argument."""
     return {
         name: value
         for name, value in vars(cls).items()
@@ -28,13 +28,13 @@ def own_methods(cls):
 
 
 class Lookalike:
-    """Has every attribute, and tells its class whatever is wanted."""
+    """Has every attribute, and claims any class."""
 
     def __getattr__(self, name):
         return self
 
 
-# The refusal is the descriptor's, before any of our code runs.
+# The descriptor rejects it before any of our code runs.
 @pytest.mark.parametrize("cls", compiled_classes(), ids=lambda c: c.__qualname__)
 def test_a_wrong_self_is_a_type_error(cls):
     for method in own_methods(cls).values():

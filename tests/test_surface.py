@@ -1,4 +1,4 @@
-"""Nothing public is untested: every name stands in the table of operations, or here with the file that tests it."""
+"""Every public name is tested: it is in the table of operations, or here with the file that tests it."""
 
 import inspect
 from pathlib import Path
@@ -24,7 +24,7 @@ ELSEWHERE = {
         "binary_cross_entropy", "binary_cross_entropy_with_logits", "l1_loss", "mse_loss", "nll_loss", "one_hot", "smooth_l1_loss",
     ],
 }  # fmt: skip
-# What computes nothing: the tape and its tools, saving, the machine, and the submodules.
+# Names that compute nothing: the tape and its tools, saving, the machine, and the submodules.
 NO_OPERATIONS = {
     "DType", "Function", "GradientError", "Tensor", "detect_anomaly", "enable_grad", "grad", "gradcheck", "hessian", "is_grad_enabled",
     "jacobian", "no_grad", "record_source", "value_and_grad", "vjp", "load", "save", "load_checkpoint", "save_checkpoint", "empty_cache",
@@ -62,7 +62,7 @@ def test_the_lists_name_nothing_that_is_gone():
 
 
 def test_every_method_is_a_function_of_its_name():
-    """Except for what only a tensor has; the table runs the others by both ways."""
+    """Methods that only a tensor has; the table runs the others both as functions and as methods."""
     own = {
         "T", "mT", "backward", "contiguous", "copy", "copy_", "data_ptr", "detach", "device", "dtype", "fill_", "grad", "is_contiguous",
         "is_leaf", "item", "nbytes", "ndim", "numpy", "register_hook", "requires_grad", "requires_grad_", "set_", "shape", "size",
@@ -73,7 +73,7 @@ def test_every_method_is_a_function_of_its_name():
 
 
 def test_every_operation_of_the_engine_is_public():
-    """An op that cext/ops defines is reached from minigrad or minigrad.nn.functional, or by a layer or optimizer."""
+    """Every op in cext/ops is available in minigrad or minigrad.nn.functional, or used by a layer or optimizer."""
     from minigrad.engine import ops
 
     hidden = []
@@ -93,6 +93,6 @@ def test_every_operation_of_the_engine_is_public():
 
 
 def test_no_two_files_of_tests_share_a_name():
-    """Pytest would take one for the other."""
+    """Pytest would confuse them."""
     names = [path.name for path in TESTS.rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))

@@ -1,4 +1,4 @@
-"""What is recorded, how backward walks it, what it frees, and what it refuses."""
+"""Recording, the order of the backward pass, what it frees, and errors."""
 
 import gc
 import inspect
@@ -221,7 +221,7 @@ def test_a_leaf_that_dies_or_stops_requiring_grad():
 
 
 def test_a_leaf_that_is_frozen_for_a_while():
-    """What was recorded before waits for the leaf, and so do its hooks; while it is frozen nothing arrives."""
+    """Earlier operations and hooks wait for the leaf; while it is frozen it gets no gradient."""
     x = leaf(3, 5)
     x.register_hook(lambda g: g * 10)
     y = (x * x).sum()
@@ -234,12 +234,12 @@ def test_a_leaf_that_is_frozen_for_a_while():
     x.requires_grad_(True)
     assert not later.requires_grad
     equals(mg.grad(y, x, retain_graph=True), [60, 100])
-    (y + (x * x).sum()).backward()  # of one part from before, and of one from after
+    (y + (x * x).sum()).backward()  # from one part recorded before, and one after
     equals(x.grad, [120, 200])
 
 
 def test_a_network_that_is_frozen_for_another_ones_step():
-    """As the discriminator of an adversarial pair, between its forward and its backward pass."""
+    """Like the discriminator of an adversarial pair, between its forward and backward pass."""
     net, found = nn.Linear(3, 2, dtype="float64"), []
     for freeze in (False, True):
         loss = (net(mg.ones((4, 3), dtype="float64")) ** 2).sum()
@@ -259,7 +259,7 @@ def test_create_graph_ties_a_leaf_to_its_gradient_until_that_is_none():
     y.backward(create_graph=True)
     dead = weakref.ref(x)
     del x, y
-    assert allocated() > before  # not even the collector finds the circle leaf -> grad -> tape -> leaf
+    assert allocated() > before  # even the collector does not find the cycle leaf -> grad -> tape -> leaf
     equals(dead().grad, [3, 12])
     dead().grad = None
     assert dead() is None
@@ -393,7 +393,7 @@ def test_hook_that_makes_something_else_of_its_gradient():
 
 
 def test_grad_that_became_something_else():
-    """What was made of a gradient does not fit the next one: nothing is added beyond its memory."""
+    """A gradient that was replaced by another tensor does not fit the next one: nothing is written beyond its memory."""
     for other in (mg.zeros(3, dtype="float64"), mg.zeros(2), mg.zeros((2, 1), dtype="float64")):
         x = leaf(1, 1)
         x.sum().backward()

@@ -1,4 +1,4 @@
-"""The tensor as a Python object: numbers in and out, printing, copying, operators, writes, and what it refuses."""
+"""The tensor as a Python object: conversion, printing, copying, operators, writes, and errors."""
 
 import copy
 import pickle
@@ -32,7 +32,7 @@ PRINTED = [
 @pytest.mark.parametrize("make, text", PRINTED, ids=[text for _, text in PRINTED])
 def test_repr(make, text, device):
     x = make(device)
-    if device != "cpu":  # named where it is not the usual one, behind shape and dtype
+    if device != "cpu":  # shown after shape and dtype if it is not the default
         for end in (", op=multiply)", ", requires_grad=True)", ")"):
             if text.endswith(end):
                 text = f"{text.removesuffix(end)}, device={device}{end}"
@@ -98,7 +98,7 @@ def test_conversion_to_pythons_numbers(device):
 
 
 def test_a_subclass_that_forgets_to_be_made():
-    """It has no elements, and no operation takes it for a tensor."""
+    """It has no elements, and operations reject it."""
 
     class Forgetful(mg.Tensor):
         def __init__(self, name):
@@ -217,7 +217,7 @@ OPERATORS = {
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_mixed_operands(name, device):
-    """Tensor with tensor and number, from both sides, is what NumPy says."""
+    """Tensor with tensor and number, on either side, equals NumPy."""
     operation = OPERATORS[name]
     a, b = np.array([[1.0, 2.0, 3.0]] * 2), np.array([2.0, 2.0, 0.5])
     x, y = tensor(a, device), tensor(b, device)
@@ -233,7 +233,7 @@ def test_mixed_operands(name, device):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operands_of_numpy(name, device):
-    """Tensor with array and list, from both sides, is what NumPy says; on a GPU they are refused, as they are not there."""
+    """Tensor with array and list, on either side, equals NumPy; on a GPU they are rejected, as they are on the CPU."""
     operation = OPERATORS[name]
     a, b = np.array([[1.0, 2.0, 3.0]] * 2), np.array([2.0, 2.0, 0.5])
     x, y = tensor(a, device), tensor(b, device)

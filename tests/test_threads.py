@@ -1,4 +1,4 @@
-"""Python threads, the pool's threads, processes, and instruction sets: the same numbers whoever computes them."""
+"""Python threads, the pool's threads, processes, and instruction sets all give the same numbers."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ def _restore_threads():
 
 
 def trained(seed):
-    """The parameters after some steps of a small network, as bytes."""
+    """Return the parameters after some steps of a small network, as bytes."""
     rng = np.random.default_rng(seed)
     model = nn.Sequential(nn.Linear(64, 128), nn.LayerNorm(128), nn.ReLU(), nn.Linear(128, 10))
     for p in model.parameters():
@@ -60,7 +60,7 @@ def test_a_graph_shared_by_threads():
 
 
 def test_a_leaf_shared_by_threads():
-    """Passes over different graphs that end in one leaf lose no gradient."""
+    """Passes over different graphs that share a leaf lose no gradient."""
     x = mg.zeros(1000, dtype="float64", requires_grad=True)
 
     def work():
@@ -72,7 +72,7 @@ def test_a_leaf_shared_by_threads():
 
 
 def in_a_circle(inner, n):
-    """Passes over n graphs in n threads, each of which calls inner(next leaf, next result) in a hook.
+    """Run passes over n graphs in n threads, each of which calls inner(next leaf, next result) in a hook.
 
     Returns the leaves and what the threads were refused.
     """
@@ -80,10 +80,10 @@ def in_a_circle(inner, n):
     results, refused, entered, everyone = [], [], set(), threading.Barrier(n, timeout=10)
 
     def hook(k):
-        if k in entered:  # the pass of another thread came round
+        if k in entered:  # the pass of another thread completed the cycle
             return
         entered.add(k)
-        everyone.wait()  # from here on each holds its graph
+        everyone.wait()  # from here on, each holds its graph
         try:
             inner(leaves[(k + 1) % n], results[(k + 1) % n])
         except mg.GradientError as error:
@@ -105,7 +105,7 @@ def in_a_circle(inner, n):
 @pytest.mark.parametrize("n", [2, 3])
 @pytest.mark.parametrize("kind", ["backward", "grad"])
 def test_passes_that_would_wait_for_each_other(kind, n):
-    """Exactly one gives way, and the others come to their end."""
+    """Exactly one gives up, and the others finish."""
     inner = {
         "backward": lambda x, y: y.backward(retain_graph=True),
         "grad": lambda x, y: mg.grad(y, x, retain_graph=True),
@@ -119,7 +119,7 @@ def test_passes_that_would_wait_for_each_other(kind, n):
 
 
 def test_a_pass_waits_where_no_circle_closes():
-    """Many passes over one graph inside of the hooks of another: all wait their turn, none is refused."""
+    """Many passes over one graph inside the hooks of another: all wait their turn, none is rejected."""
     shared = mg.ones(3, requires_grad=True)
     y = (shared * shared).sum()
 
@@ -136,7 +136,7 @@ def test_a_pass_waits_where_no_circle_closes():
 
 @contextlib.contextmanager
 def pass_of_another_thread():
-    """A result whose graph a pass of another thread holds until the function that comes with it is called."""
+    """Return a result whose graph is held by another thread's pass until the returned function is called."""
     x = mg.tensor([1.0, 2.0], requires_grad=True)
     doubled = x * 2
     result = doubled.exp().sum()
@@ -170,7 +170,7 @@ def test_a_waiting_pass_takes_no_time_of_the_processor():
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that send signals")
 class TestSignals:
-    """The handler runs while the main thread waits for a pass of another one."""
+    """The handler runs while the main thread waits for another thread's pass."""
 
     @pytest.fixture(autouse=True)
     def _restore(self):
@@ -201,7 +201,7 @@ class TestSignals:
 
 
 def test_a_hook_may_wait_for_a_pass_over_nodes_that_its_own_has_left():
-    """No circle: a node is free for other passes as soon as this one has left it, not only at its end."""
+    """There is no cycle: a node is free for other passes as soon as this one has left it, not only at its end."""
     x = mg.tensor([1.0, 2.0], requires_grad=True)
     doubled = x * 2
     root = doubled.exp()
@@ -274,7 +274,7 @@ def test_long_kernels_release_the_gil():
     mg.set_num_threads(1)
     a = mg.ones((1800, 1800), dtype="float64")
     ratios = []
-    for _ in range(4):  # another process may hold the cores for a moment
+    for _ in range(4):  # another process may occupy the cores briefly
         done, longest, began = threading.Event(), 0.0, time.perf_counter()
 
         def work(done=done):
@@ -638,7 +638,7 @@ np.savez(sys.argv[1] if len(sys.argv) > 1 else PATH, **found)
 
 
 def supported():
-    """The instruction sets that this machine runs: the wish for another one falls back."""
+    """Use the instruction sets of this machine; a request for another one falls back."""
     return [
         isa
         for isa in ("baseline", "avx2", "avx512")

@@ -1,4 +1,4 @@
-"""Whole training runs of the networks the library is made for, step by step beside PyTorch's, from the same weights."""
+"""Whole training runs of typical networks match PyTorch's step by step, from the same weights."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import minigrad.nn.functional as F
 from minigrad import nn, optim
 
 STEPS = 100
-FEW = 4  # on a GPU, the emulation takes a third of a second for a step
+FEW = 4  # on the emulated GPU, a step takes a third of a second
 OPTIMIZERS = {
     "Adam": {"lr": 1e-3},
     "SGD": {"lr": 0.05, "momentum": 0.9},
@@ -26,7 +26,7 @@ def mlp(nn):
 
 
 def recurrent(nn, tanh, zeros):
-    """h = tanh(LN(W_hh h + W_xh x + b)), written out of layers."""
+    """h = tanh(LN(W_hh h + W_xh x + b)), composed of layers."""
 
     class Network(nn.Module):
         def __init__(self):
@@ -44,7 +44,7 @@ def recurrent(nn, tanh, zeros):
 
 
 def batches(shape, dtype, steps):
-    """Ten batches with a structure that can be learned, seen over and over."""
+    """Make ten batches with a learnable structure, which are repeated."""
     rng = np.random.default_rng(0)
     centers = rng.standard_normal((10, *shape[1:]))
     for labels in np.tile(rng.integers(0, 10, (10, shape[0])), (-(-steps // 10), 1))[:steps]:

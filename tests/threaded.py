@@ -1,4 +1,4 @@
-"""Several threads at once, and fresh interpreters."""
+"""Run several threads at once, and fresh interpreters."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import minigrad as mg
 
 
 def in_threads(*functions):
-    """Run all at once; exceptions come out."""
+    """Run all at once; exceptions are raised."""
     results, errors, start = [None] * len(functions), [], threading.Barrier(len(functions))
 
     def work(k):
@@ -30,7 +30,7 @@ def in_threads(*functions):
 
 
 def python(code, **environment):
-    """What a fresh interpreter prints."""
+    """Return the output of a fresh interpreter."""
     folder = os.path.dirname(os.path.dirname(mg.__file__))
     path = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
     names = ("OMP_NUM_THREADS", "MINIGRAD_NUM_THREADS", "MINIGRAD_ISA")

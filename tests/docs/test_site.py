@@ -1,4 +1,4 @@
-"""The documentation: every page runs and builds without a warning, links lead somewhere, nothing comes from a network."""
+"""The documentation: every page runs and builds without warnings, links work, and nothing is loaded from a network."""
 
 import fcntl
 import importlib
@@ -29,12 +29,12 @@ pytestmark = [
     pytest.mark.skipif(not INSTALLED and not REQUIRED, reason="no Sphinx: pip install '.[docs]'"),
 ]
 
-# The attributes by which a page fetches something, whether one clicks or not.
+# The attributes by which a page loads something, with or without a click.
 RESOURCES = {("script", "src"), ("img", "src"), ("img", "srcset"), ("iframe", "src"), ("source", "src"), ("video", "src"),
              ("audio", "src"), ("embed", "src"), ("object", "data"), ("link", "href"), ("use", "href"), ("image", "href")}  # fmt: skip
 
-BRINGS = "%%writefile "  # how a notebook begins that brings a file
-# The pictures and tables that reach beyond a page and cannot be moved within it.
+BRINGS = "%%writefile "  # the beginning of a notebook that includes a file
+# The pictures and tables that extend beyond a page and cannot be scrolled.
 CUT = """() => [...document.querySelectorAll("article img, article table")].filter((e) => {
   if (e.getBoundingClientRect().right <= innerWidth) return false;
   for (let box = e.parentElement; box.tagName !== "ARTICLE"; box = box.parentElement)
@@ -44,7 +44,7 @@ CUT = """() => [...document.querySelectorAll("article img, article table")].filt
 
 
 class Page(HTMLParser):
-    """What a page names, where it leads, and what it loads."""
+    """Collects the anchors, links and loaded files of a page."""
 
     def __init__(self, path):
         super().__init__()
@@ -74,7 +74,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The folder of the site, built once however many processes run these tests."""
+    """Return the folder of the site, built once for all processes that run these tests."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
     folder.mkdir(exist_ok=True)
@@ -154,7 +154,7 @@ def test_links_outside_are_well_formed(site, pages):
 
 
 def test_nothing_is_loaded_from_elsewhere(site, pages):
-    """Scripts, styles, fonts and pictures are files of the site, or stand in the page."""
+    """Scripts, styles, fonts and pictures are files of the site, or in the page itself."""
     found = []
     for path, page in pages.items():
         in_styles = [url for style in page.styles for url in re.findall(r"url\(\s*['\"]?([^'\")]+)", style)]
@@ -177,7 +177,7 @@ def test_mathematics_comes_from_the_site(site, pages):
 
 
 def public_names():
-    """The full names of all that the tests of docstrings call public."""
+    """Return the full names of everything that the docstring tests treat as public."""
     for name in NAMES:
         yield f"minigrad.nn.{name}" if name.startswith("functional.") else f"minigrad.{name}"
     packages = [
@@ -224,7 +224,7 @@ def test_pages_that_run_are_there_as_notebooks(site, pages):
 
 
 def test_notebooks_bring_what_they_need_or_say_so(site, tmp_path):
-    """A notebook that was downloaded runs in an empty folder, or begins by saying that it needs a clone."""
+    """A downloaded notebook runs in an empty folder, or states at the beginning that it needs a clone."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -254,7 +254,7 @@ def test_notebooks_bring_what_they_need_or_say_so(site, tmp_path):
 
 
 def test_figures_have_no_ground_of_their_own(site):
-    """They are read on light and on dark pages: what matplotlib draws behind everything has no color."""
+    """They are shown on light and dark pages, so matplotlib's background is transparent."""
     figures = [path for path in (site / "_images").glob("*.svg") if 'id="figure_1"' in path.read_text(encoding="utf-8")]
     assert len(figures) > 10
     for path in figures:
@@ -263,7 +263,7 @@ def test_figures_have_no_ground_of_their_own(site):
 
 
 def test_pages_fit_a_phone_and_ask_nobody(site, pages):
-    """In a browser 390 pixels wide no page has to be moved sideways, and none asks a network for anything."""
+    """In a browser 390 pixels wide, no page scrolls horizontally, and none makes network requests."""
     if missing := no_browser():
         pytest.skip(f"pages are tested in a browser: there is not {missing}")
     from playwright.sync_api import sync_playwright

@@ -1,9 +1,8 @@
-// Runs CUDA kernels on the CPU: the text of a .cu file behind this header is C++.
+// Runs CUDA kernels on the CPU: the text of a .cu file after this header is C++.
 //
 // Blocks run one after the other. The threads of a block are fibers that run in a random order, each until it has to
-// wait: at __syncthreads() for its block, at a shuffle for the lanes of its warp that the mask names. A barrier that is
-// missing then shows as a wrong result, and one that not all threads reach as an error. Shared memory holds NaN
-// when a block begins.
+// wait: at __syncthreads() for its block, at a shuffle for the lanes of its warp in the mask. A missing barrier then
+// causes a wrong result, and one that not all threads reach causes an error. Shared memory is NaN when a block begins.
 #pragma once
 
 #include <cmath>
@@ -31,7 +30,7 @@
 #define __shfl_sync(mask, value, source) emulation::exchange(mask, value, [&](int) { return int(source) & 31; })
 #define __ldg(p) (*(p))
 
-// Room in which every module has a shared variable, so that the section exists.
+// A shared variable in every module, so that the section exists.
 __shared__ char shared_memory_begins;
 extern "C" char __start_mg_shared[], __stop_mg_shared[];
 
@@ -51,7 +50,7 @@ struct double2 {
     double x, y;
 };
 
-// CUDA's mathematics: overloads for float and double by one name
+// CUDA's math functions: overloads for float and double
 using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh, std::ceil, std::copysign,
     std::cos, std::cosh, std::erf, std::exp, std::exp2, std::expm1, std::fabs, std::floor, std::fma, std::fmax,
     std::fmin, std::fmod, std::log, std::log10, std::log1p, std::log2, std::pow, std::rint, std::sin, std::sinh,
@@ -81,7 +80,7 @@ namespace emulation {
 
 // ---- fibers ---------------------------------------------------------------------------------------------------------
 
-// Saves the registers that a call must keep, notes the stack in *from, and goes on where `to` was noted.
+// Saves the callee-saved registers, stores the stack pointer in *from, and continues where `to` was stored.
 extern "C" void mg_switch(void** from, void* to);
 #if defined(__x86_64__)
 asm(R"(
@@ -93,7 +92,7 @@ mg_switch:
     pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp
     ret
 )");
-constexpr int SAVED = 6;  // words, the return address behind them
+constexpr int SAVED = 6;  // words, followed by the return address
 #elif defined(__aarch64__)
 asm(R"(
 .text
@@ -124,11 +123,11 @@ struct Fiber {
     void* place = nullptr;  // the stack pointer while it waits
     dim3 thread;
     State state = READY;
-    unsigned mask = 0;          // of the exchange it waits in
-    alignas(16) char slot[16];  // what it shows to the others
+    unsigned mask = 0;          // of the exchange it waits for
+    alignas(16) char slot[16];  // its value, visible to the others
 };
 
-static std::vector<Fiber> fibers;  // those of the largest block so far
+static std::vector<Fiber> fibers;  // as many as in the largest block so far
 static int current, threads;
 static void* scheduler;
 static void (*body)(void**);
@@ -161,7 +160,7 @@ inline void start(Fiber& fiber) {
     auto* top = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(fiber.stack.data() + Fiber::STACK) & ~uintptr_t{63});
     std::memset(top - 32, 0, 32 * sizeof(void*));
 #if defined(__x86_64__)
-    top -= SAVED + 2;  // `begin` finds the stack as after a call
+    top -= SAVED + 2;  // so that `begin` finds the stack as after a call
     top[SAVED] = reinterpret_cast<void*>(begin);
 #else
     top -= 20;
@@ -178,7 +177,7 @@ inline void wait_for_block() {
     stop();
 }
 
-// What the lane `source(lane)` shows; everybody of the mask shows and reads.
+// Returns the value of the lane `source(lane)`; all lanes of the mask write a value and read one.
 template <class T, class Source>
 inline T exchange(unsigned mask, T value, Source source) {
     const int me = current, first = me / 32 * 32, lane = me - first;
@@ -198,7 +197,7 @@ inline T exchange(unsigned mask, T value, Source source) {
     return value;
 }
 
-// Lets those go on who wait for nobody any more; false if there is none.
+// Resumes the fibers whose wait is over; returns false if there is none.
 inline bool release() {
     const int n = threads;
     int waiting = 0;
@@ -266,7 +265,7 @@ inline void call(void (*kernel)(A...), void** arguments) {
     call(kernel, arguments, std::index_sequence_for<A...>());
 }
 
-// Runs the whole grid; null, or what went wrong.
+// Runs the whole grid; returns null or an error message.
 inline const char* run(void (*kernel)(void**), const unsigned* grid, const unsigned* block, uint64_t seed, void** args) {
     gridDim = {grid[0], grid[1], grid[2]};
     blockDim = {block[0], block[1], block[2]};
@@ -285,7 +284,7 @@ inline const char* run(void (*kernel)(void**), const unsigned* grid, const unsig
 
 }  // namespace emulation
 
-// What the stand-in for CuPy writes behind the text of a module, once for every kernel
+// The emulation of CuPy appends this to the text of a module, once for every kernel
 #define EMULATED(name)                                                                                            \
     extern "C" const char* run_##name(const unsigned* grid, const unsigned* block, uint64_t seed, void** args) {  \
         return emulation::run([](void** a) { emulation::call(&name, a); }, grid, block, seed, args);              \

@@ -227,8 +227,9 @@ LAYERS = {
 @pytest.mark.parametrize("shape", STATISTICS)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_statistics_of_every_shape(kind, shape, device, rng):
-    """A shift and a scale for every element of (1, C, 1, 1) are undone by BN, for (B, 1, 1, 1) by LN, for (B, C, 1, 1) by IN,
-    for (B, groups, 1, 1) by GN, and by those that have finer statistics still; all others let them through.
+    """BN undoes a shift and a scale of shape (1, C, 1, 1), LN of (B, 1, 1, 1), IN of (B, C, 1, 1), GN of (B, groups, 1, 1).
+
+    So do norms with finer statistics; all others keep them.
     """
     x = rng.standard_normal((B, G, C // G, *SPACE))
     moved = x * rng.uniform(0.2, 5, STATISTICS[shape]) + rng.standard_normal(STATISTICS[shape])

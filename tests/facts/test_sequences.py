@@ -57,8 +57,8 @@ def test_a_sequence_among_any_mates(kind, dtype, device, rng):
 def test_a_sequence_in_any_batch(kind, rng):
     """Alone or at any position in batches of every size, results agree within the rounding of the matrix products.
 
-    These are not the same bits for every number of rows: OpenBLAS, like other libraries, sums in another order, or with
-    fused operations, in the rows that are left over by its blocks.
+    The bits depend on the number of rows: OpenBLAS, like other libraries, sums the rows that remain after its blocks in
+    another order or with fused operations.
     """
     layer = grown(LAYERS[kind](D, 48, norm="layer", dtype="float64"), rng)
     x = rng.standard_normal((T, 33, D))

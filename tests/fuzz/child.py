@@ -1,7 +1,7 @@
-"""Runs programs in this process, writes every line to a journal before it runs, and judges what came of it.
+"""Runs programs in this process, writes every line to a journal before it runs, and judges the outcome.
 
 python -m fuzz.child JOURNAL first count only without    programs of these seeds
-python -m fuzz.child JOURNAL lines                       the program that comes on standard input
+python -m fuzz.child JOURNAL lines                       the program on standard input
 """
 
 import faulthandler

@@ -23,7 +23,7 @@ LAYOUTS = [
     "mg.from_dlpack({})", "mg.asarray({}.numpy())", "Sub({})", "{}.astype('float64')", "{}.requires_grad_()", "nn.Parameter({})", "{}[None, :, :1]",
 ]  # fmt: skip
 
-# (pattern of the parameter's name, expressions; a word in capitals stands for a method of Values)
+# (pattern of the parameter's name, expressions; a word in capitals names a method of Values)
 PLAUSIBLE = [
     (r"axis|axes|dim|start_dim|end_dim|destination|argnums|dims", "-1 0 1 None (0,1) (-1,) 0 -1".split()),
     (r"shape|normalized_shape|.*_shape|repetitions|output_size", ["(2, 3)", "3", "(3,)", "(3, 3)", "(-1,)", "(2, 3, 3)", "()"]),

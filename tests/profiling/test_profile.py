@@ -37,7 +37,7 @@ def test_a_fused_operation_is_one_call():
             F.cross_entropy(z, labels, reduction="sum")
     calls = Counter(event.call for event in p.events if event.op == "cross_entropy")
     assert len(calls) == 2
-    assert set(calls.values()) == {2}  # the labels are checked, then the losses computed
+    assert set(calls.values()) == {2}  # first the labels are checked, then the losses computed
     assert {event.kernel for event in p.events if event.op == "cross_entropy"} == {"class_labels", "cross_entropy"}
 
 

@@ -17,7 +17,7 @@ def test_one_at_a_time():
     with mg.profile() as p:
         with pytest.raises(RuntimeError, match=r"\[profile\] expected no other profile to be active"), mg.profile():
             pass
-        mg.ones(2).exp()  # the outer one goes on
+        mg.ones(2).exp()  # the outer one continues
     assert "exp" in [event.kernel for event in p.events]
     with pytest.raises(RuntimeError, match=r"\[profile\] expected a new profile"), p:
         pass
@@ -176,7 +176,7 @@ def test_a_thread_that_outlives_the_profile_is_left_alone():
 
 
 def test_a_profile_that_saw_a_thread_is_freed():
-    """The tape still holds the observer of a thread that has ended."""
+    """The tape still has the observer of a thread that has ended."""
     with mg.profile() as p:
         thread = threading.Thread(target=lambda: mg.ones(2, requires_grad=True).exp())
         thread.start()

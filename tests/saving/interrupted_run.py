@@ -4,7 +4,7 @@
 """A training run that may be killed at any moment: it uses every source of randomness, and saves every step.
 >>>>>>> 46b9914 (Rewrite the docstrings of half of the tests in plain English):tests/interrupted_run.py
 
-As a program it trains as many steps as lines come on its standard input, or to the end once that is closed.
+Run as a program, it trains one step per line of its standard input, or to the end once that is closed.
 """
 
 import os

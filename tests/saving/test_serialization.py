@@ -465,7 +465,7 @@ def test_headers_that_others_would_refuse(path, monkeypatch):
 
 
 def test_a_file_that_is_cut_while_it_is_read(path, monkeypatch):
-    """A process that had mapped it would be killed."""
+    """A process that had mapped the file would be killed."""
     mg.save({"x": mg.ones(100_000), "y": mg.ones(3)}, path)
     read = serialization._entries
 

@@ -1,7 +1,7 @@
-"""The table of operations: each with its twin in NumPy, its twin in PyTorch, its inputs, and what of it is to be tested.
+"""The table of operations: each with its counterparts in NumPy and PyTorch, its inputs, and the tests that apply.
 
-A new operation is one line in the list of its family; `checks.Suite` makes the tests of it, and test_surface.py fails
-if the line is missing.
+A new operation is one line in the list of its family; `checks.Suite` creates its tests, and test_surface.py fails if the
+line is missing.
 """
 
 from itertools import pairwise

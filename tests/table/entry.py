@@ -44,10 +44,11 @@ def cases(*choices):
 class Op:
     """One line of the table.
 
-    `name` is the public name; `ours` calls it, if the name alone does not do. `torch` is the twin's name in PyTorch
-    (default: the same), a function of torch and the arguments, or None if it has none. `domain` bounds the inputs, for
-    all operands or for each; `dtypes` are the kinds it takes (float, int, bool). Results may be off by `ulps` units in
-    the last place of numbers of order one; 0 demands equality. `composition` is the same of primitive operations.
+    `name` is the public name; `ours` calls it, if the name alone is not enough. `torch` is the counterpart's name in
+    PyTorch (default: the same), a function of torch and the arguments, or None if there is none. `domain` bounds the
+    inputs, for all operands or for each; `dtypes` are the kinds it takes (float, int, bool). Results may differ by
+    `ulps` units in the last place of numbers of order one; 0 requires equality. `composition` computes the same with
+    primitive operations.
     """
 
     name: str

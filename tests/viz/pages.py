@@ -1,4 +1,4 @@
-"""What stands on a page of a tape, read back."""
+"""Reading back the page of a tape."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def content(page):
-    """The JSON that a page carries, read as strictly as a browser does."""
+    """Return the JSON in a page, parsed as strictly as in a browser."""
     (text,) = re.findall(r'<script type="application/json" id="tape">(.*?)</script>', page.html, re.DOTALL)
 
     def refuse(constant):
@@ -17,7 +17,7 @@ def content(page):
 
 
 def shown(page):
-    """op -> entry of a page, with the tensors in the place of their numbers."""
+    """Return op -> entry of a page, with tensors in place of their numbers."""
     found = content(page)
 
     def look(numbers):
@@ -34,7 +34,7 @@ def numbers(tensor):
 
 
 def values(tensor):
-    """The first numbers of what is shown of a tensor, small or large."""
+    """Return the first numbers shown of a tensor, small or large."""
     return np.ravel(tensor["numbers"] if "numbers" in tensor else tensor["first"])
 
 

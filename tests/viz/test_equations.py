@@ -1,4 +1,4 @@
-"""Every operation has an equation on its page, which computes what the operation computes."""
+"""Every operation has an equation on its page, which computes the same as the operation."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ from minigrad.viz.sources import excerpt
 
 
 def recorded_ops(y):
-    """The operations that y, and its first derivative as a function of everything, are made of."""
+    """Return the operations in y, and in its first derivatives as functions of everything."""
     roots = [y]
     leaves = [x for x, _ in contents(y).values() if x is not None]
     if leaves and y.size:
@@ -86,7 +86,7 @@ SPELLED = {
 
 
 def value_of(text, names):
-    """A formula of the table, computed: "2 g x" and "g cos x" are products."""
+    """Evaluate a formula of the table, in which "2 g x" and "g cos x" are products."""
     text = text.partition(",")[0]
     for sign, spelled in SPELLED.items():
         text = text.replace(sign, spelled)
@@ -97,7 +97,7 @@ def value_of(text, names):
     return eval(text, {"__builtins__": {}}, {**NUMPY, **names})
 
 
-# what is no formula, but words
+# words instead of a formula
 WORDS = {"atan2", "round", "erf"}
 
 

@@ -1,4 +1,4 @@
-"""What the page of a tape is made of: values as they were, gradients, memory, equations, in JSON that any text survives."""
+"""The data of a tape's page: original values, gradients, memory, equations, in JSON that handles any text."""
 
 import html
 import json
@@ -83,7 +83,7 @@ def test_without_a_recording_what_backward_saves_is_known():
 
 
 def test_a_pass_that_fails_within_another_takes_no_time_from_it():
-    """A backward that catches the error of one of its own: what it entered is never left."""
+    """A backward that catches the error of a nested one, which is entered but never left."""
 
     class Failing(mg.Function):
         @staticmethod
@@ -145,7 +145,7 @@ def test_a_tape_that_was_recorded_while_differentiating():
         penalty = sum((g * g).sum() for g in gradients)
     found = content(viz.explore(penalty, names=model))
     assert len(found["entries"]) > 60
-    # the entry that sends a bias its first-order gradient does not depend on the bias: not all have a gradient
+    # the entry that gives a bias its first-order gradient does not depend on the bias: not all have a gradient
     assert all(entry["outs"] for entry in found["entries"])
     wanted = mg.grad(penalty, model[3].weight)
     (entry,) = [entry for entry in found["entries"] if entry["name"] == "3.weight"]
@@ -246,7 +246,7 @@ def test_memory_counts_each_piece_once_and_leaves_not():
 
 
 def test_an_axis_that_is_repeated_takes_no_memory():
-    """The factor (1000, 3) is one row seen a thousand times."""
+    """The factor (1000, 3) is one row broadcast a thousand times."""
     x = mg.ones((1000, 3), requires_grad=True)
     row = mg.broadcast_to(mg.tensor([[1.0, 2.0, 3.0]]), (1000, 3))
     found = shown(viz.explore((x * row).sum()))["multiply"]

@@ -1,4 +1,4 @@
-"""The page of a tape in a browser: what a reader sees and does, and how long it takes with 2,000 entries."""
+"""The page of a tape in a browser: content, interaction, and speed with 2,000 entries."""
 
 import pytest
 from checks import no_browser, start_browser
@@ -14,7 +14,7 @@ if missing := no_browser():
 
 @pytest.fixture(scope="module")
 def browser():
-    """Chromium without a window."""
+    """Start headless Chromium."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
@@ -25,7 +25,7 @@ def browser():
 
 @pytest.fixture
 def visit(browser, tmp_path):
-    """Open a page; errors of its script fail the test, and so does anything that it asks of a network."""
+    """Open a page; errors of its script and network requests fail the test."""
     contexts, troubles = [], []
 
     def open_page(page, width=1400, height=900, dark=False, hash=""):
@@ -132,7 +132,7 @@ def test_references_lead_from_entry_to_entry(visit, mlp):
 
 
 def test_a_gradient_is_shown_when_it_is_complete(visit):
-    """x goes into three products: on the way back its gradient is whole when the first of them was visited last."""
+    """x is used in three products: backward, its gradient is complete once the first of them is visited, last."""
     x = mg.tensor([1.0, 2.0], requires_grad=True)
     with viz.record():
         y = (x * 2 + x * 3 + x * 4).sum()
@@ -299,7 +299,7 @@ def test_two_thousand_entries_load_and_step_quickly(visit, long_tape):
             tab.evaluate("(t => t.loadEventEnd - t.startTime)(performance.getEntriesByType('navigation')[0])") / 1000
         )
     assert sorted(loads)[1] < LOAD
-    # from the key to the end of layout, over both halves of the tape; when the frame comes is the browser's affair
+    # from the key to the end of layout, over both halves of the tape; the browser decides when to draw the frame
     steps = tab.evaluate("""() => {
         const press = (key) => dispatchEvent(new KeyboardEvent("keydown", { key }));
         const taken = [];

@@ -1,4 +1,4 @@
-"""The picture of a tape shows every operation, leaf and edge, inside of the right boxes, and nothing lies over another."""
+"""The picture of a tape shows every operation, leaf and edge, inside the right boxes and without overlaps."""
 
 import itertools
 import json
@@ -186,7 +186,7 @@ def test_modules_are_boxes_one_for_each_call():
     labels = [label for label, _ in picture.boxes]
     assert labels.count("cell: Cell") == 3
     assert labels.count("norm_c: LayerNorm") == 3
-    # a leaf that is used again far away is drawn again, and says so
+    # a leaf that is used again far away is drawn again, with a note
     again = [node for node in picture.of("leaf") if "again" in node[0]]
     assert again
     assert all("the same leaf" in node[3] for node in again)
@@ -310,7 +310,7 @@ def test_shows_and_saves_itself(tmp_path):
 
 
 def test_light_and_dark():
-    """The picture asks the page, and where that says nothing the system."""
+    """The picture follows the theme of the page, or else of the system."""
     x = mg.ones((), requires_grad=True)
     style = ElementTree.fromstring(viz.graph(x.exp()).svg).find(f"{SVG}style").text
     for rule in (

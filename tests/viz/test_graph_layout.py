@@ -1,4 +1,4 @@
-"""The layers, orders and coordinates of drawings."""
+"""The layers, orders and coordinates of graph drawings."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A recording keeps values and times as they were, and tells whoever else watches what it hears."""
+"""A recording keeps the original values and times, and forwards events to other observers."""
 
 import threading
 
@@ -38,7 +38,7 @@ def test_the_newest_recording_counts_and_an_older_one_can_be_given():
 
 
 def test_recordings_nest_and_give_the_thread_back():
-    """The outer block hears of what the inner one hears, and after an error nobody watches any more."""
+    """The outer block gets the inner one's events, and after an error there is no observer left."""
     x = mg.tensor(2.0, requires_grad=True)
     with viz.record() as outer:
         with viz.record() as inner:
@@ -60,7 +60,7 @@ def test_recordings_nest_and_give_the_thread_back():
 
 
 class Hearer:
-    """Who watches a thread by itself, and passes on to whoever watched before."""
+    """An observer of a thread that forwards events to the previous observer."""
 
     def __init__(self):
         self.heard, self.before = [], None
@@ -85,13 +85,13 @@ class Hearer:
 
 @pytest.fixture
 def hearer():
-    """Someone who watches all the time."""
+    """An observer that is always active."""
     with watched(Hearer()) as watching:
         yield watching
 
 
 def test_whoever_came_during_a_recording_goes_on_watching(hearer):
-    """The recording stays as a link that says nothing, until it stands at the end and is told of something."""
+    """The recording remains as a silent link until it is the last one and gets an event."""
     x = mg.tensor(2.0, requires_grad=True)
     late = Hearer()
     with viz.record() as recording:
@@ -111,7 +111,7 @@ def test_whoever_came_during_a_recording_goes_on_watching(hearer):
 
 
 def test_a_profile_sees_what_follows_a_recording_in_another_thread():
-    """Its observer is put on inside of the block, by the first kernel of the thread."""
+    """Its observer is installed inside the block, by the first kernel of the thread."""
     w = mg.tensor([1.0, 2.0], requires_grad=True)
 
     def work():

@@ -64,7 +64,7 @@ def normalized(a, sizes, gamma, beta, eps):
 
 
 def step(text, cell, names):
-    """h and c after one step, by the lines that a reader sees: a space between two factors is a product."""
+    """Compute h and c after one step from the displayed lines, in which a space between factors is a product."""
     gate = f"σ(a) = {cell.slope:.4g} a + 0.5, cut off at 0 and 1"
     assert (gate in text.splitlines()) == (cell.slope > 0)
     scope = {
@@ -85,7 +85,7 @@ def step(text, cell, names):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_equation_computes_what_the_layer_computes(name, rng):
-    """Every line that is shown, taken as it stands, for two steps from states that are given."""
+    """Evaluate every displayed line as it is, for two steps from given states."""
     layer = LAYERS[name]().to("float64")
     for parameter in layer.parameters():
         parameter.detach()[...] = rng.normal(0, 1, parameter.shape)
@@ -125,7 +125,7 @@ def test_the_equation_computes_what_the_layer_computes(name, rng):
 @pytest.mark.parametrize("convention, used, other", [("torch", "(1 − z) n + z h_{t−1}", "(1 − z) h_{t−1} + z n"),
                                                      ("paper", "(1 − z) h_{t−1} + z n", "(1 − z) n + z h_{t−1}")])  # fmt: skip
 def test_a_gru_shows_its_convention_and_names_the_other(convention, used, other):
-    """Also how the old state's gradient passes by the product."""
+    """It also shows the path of the old state's gradient around the product."""
     y, _ = nn.GRU(3, 4, norm="layer", convention=convention)(mg.ones((2, 1, 3)))
     found = content(viz.explore(y.sum()))
     (equation,) = [equation for equation in found["equations"] if "h_T" in equation["outputs"]]
@@ -141,7 +141,7 @@ def test_a_gru_shows_its_convention_and_names_the_other(convention, used, other)
 
 
 def test_the_first_states_of_an_lstm_are_shown():
-    """They need no gradient; the page shows them as what backward reads."""
+    """They need no gradient; the page shows them as read by backward."""
     layer, h, c = nn.LSTM(3, 4, norm="layer"), mg.full((1, 1, 4), 2.0), mg.full((1, 1, 4), 5.0)
     y, _ = layer(mg.ones((2, 1, 3)), (h, c))
     page = viz.explore(y.sum())

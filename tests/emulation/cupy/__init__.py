@@ -1,7 +1,7 @@
-"""A stand-in for the few names of CuPy that minigrad uses, on the CPU: its modules are compiled with the C++ compiler
-behind ``emulate.hpp``, its memory is the CPU's.
+"""An emulation on the CPU of the few names of CuPy that minigrad uses: modules are compiled by the C++ compiler after
+``emulate.hpp``, and memory is the CPU's.
 
-Every allocation lies between bytes that no kernel may touch; they are looked at after every launch.
+Every allocation lies between guard bytes that no kernel may write; they are checked after every launch.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ CACHE = Path(
     os.environ.get("MINIGRAD_EMULATION_CACHE", Path(tempfile.gettempdir()) / f"minigrad-emulation-{os.getuid()}")
 )
 __version__ = "emulated"
-# Threads of a block for which there are registers however many a kernel takes: 255 of 65,536 each
+# Threads per block that have enough registers for any kernel: 255 each of 65,536
 UNBOUND = 256
 
 
@@ -35,20 +35,20 @@ class RawModule:
         shared = CACHE / f"{key}.so"
         if not shared.exists():
             CACHE.mkdir(parents=True, exist_ok=True)
-            # Compiled elsewhere and then renamed: another process may want the same module at the same time.
+            # Compiled elsewhere and then renamed, as another process may compile the same module at the same time.
             with tempfile.TemporaryDirectory(dir=CACHE) as folder:
                 self.compile(code, options, Path(folder)).rename(shared)
-        # PyDLL keeps the GIL: the emulated indices and fibers are global, so threads have to take turns.
+        # PyDLL keeps the GIL: the emulated indices and fibers are global, so threads must take turns.
         self.shared = ctypes.PyDLL(str(shared))
 
     def compile(self, code, options, folder):
-        """The shared library of a module, with a function of C for each of its kernels."""
+        """Compile a module to a shared library with a C function for each of its kernels."""
         source, made = folder / "module.cpp", folder / "module.so"
         definitions = [option for option in options if option.startswith("-D")]
         source.write_text(code)
         present = self.run("-E", "-P", *definitions, source)
         kernels = re.findall(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(", present)
-        # Without a name for the linker, templates may have variables of their own in the section of shared memory.
+        # With internal linkage, templates may have their own variables in the section of shared memory.
         text = f'#include "{HEADER}"\nnamespace {{\n{code}\n}}\n'
         source.write_text(text + "".join(f"EMULATED({name})\n" for name in kernels))
         self.run(
@@ -80,7 +80,7 @@ class RawModule:
 
 
 def passed(argument):
-    """The bytes that CuPy passes for an argument: numbers of Python's have eight."""
+    """Return the bytes that CuPy passes for an argument; Python numbers have eight."""
     if type(argument) in (int, float):
         argument = np.array(
             argument, "float64" if type(argument) is float else "uint64" if argument >> 63 > 0 else "int64"
@@ -91,7 +91,7 @@ def passed(argument):
 
 
 class RawKernel:
-    """A kernel of a module; called, it runs to its end."""
+    """A kernel of a module; a call runs it to completion."""
 
     seed = 0
 

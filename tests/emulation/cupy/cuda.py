@@ -1,5 +1,5 @@
-"""Stand-ins for the names of ``cupy.cuda``: memory of the CPU with fences around it, two devices, streams that do at
-once what they are asked.
+"""Emulation of the names of ``cupy.cuda``: CPU memory between guard bytes, two devices, and streams that execute work
+immediately.
 """
 
 import ctypes
@@ -7,9 +7,9 @@ import weakref
 from types import SimpleNamespace
 
 FENCE = b"\xa5" * 128
-LIMIT = 1 << 34  # bytes: more than that is more than this device has
+LIMIT = 1 << 34  # bytes; larger allocations fail
 DEVICES = 2
-chosen = [0]  # the current device, behind those that will be current again
+chosen = [0]  # the current device comes last, after those that will be current again
 allocations = weakref.WeakValueDictionary()
 
 
@@ -18,7 +18,7 @@ class OutOfMemoryError(MemoryError):
 
 
 class Memory:
-    """Memory of a device between fences, which begins as NaN."""
+    """Memory of a device between fences, initialized to NaN."""
 
     def __init__(self, size, device):
         self.size, self.device = size, device
@@ -50,7 +50,7 @@ def alloc_pinned_memory(size):
 
 
 def alive():
-    """All memory there is. Another thread may allocate meanwhile, which `allocations.values()` would not survive."""
+    """Return all memory; unlike `allocations.values()`, it allows other threads to allocate meanwhile."""
     return [memory for reference in allocations.valuerefs() if (memory := reference()) is not None]
 
 
@@ -63,7 +63,7 @@ def check_devices(kernel, arguments):
 
 
 def check_fences(kernel):
-    """Raise if memory beside an allocation was written."""
+    """Raise if memory around an allocation was written."""
     for memory in alive():
         if not memory.intact():
             memory.mend()
@@ -86,13 +86,13 @@ class Device:
 
 
 class Event:
-    """All that was asked for before it was done at once."""
+    """An event; all work before it is already done."""
 
     ptr = 0
 
 
 class Stream:
-    """A stream, which does at once what it is asked."""
+    """A stream, which executes work immediately."""
 
     def __init__(self, non_blocking=False):
         self.ptr, self.device = id(self), chosen[-1]

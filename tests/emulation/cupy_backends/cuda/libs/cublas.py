@@ -1,4 +1,4 @@
-"""A stand-in for CuPy's cuBLAS: column-major products of matrices at addresses, by NumPy."""
+"""An emulation of CuPy's cuBLAS: column-major matrix products at addresses, in NumPy."""
 
 import ctypes
 
@@ -8,7 +8,7 @@ CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
 
 
 def at(address, dtype, count):
-    """`count` numbers at an address."""
+    """Return `count` numbers at an address as an array."""
     return np.frombuffer((ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(address), dtype)
 
 
@@ -19,7 +19,7 @@ def batched(dtype):
             assert ld >= max(1, least), f"cuBLAS would refuse a leading dimension of {ld} for {least} rows"
 
         def matrix(address, op, rows, columns, ld):
-            """The view op(x)[rows, columns] of a column-major matrix."""
+            """Return the view op(x)[rows, columns] of a column-major matrix."""
             held = (rows, columns) if op == CUBLAS_OP_N else (columns, rows)
             flat = at(address, dtype, ld * (held[1] - 1) + held[0])
             size = flat.itemsize
@@ -34,7 +34,7 @@ def batched(dtype):
                 matrix(a + i * stride_a * size, op_a, m, k, lda),
                 matrix(b + i * stride_b * size, op_b, k, n, ldb),
             )
-            with np.errstate(all="ignore"):  # as cuBLAS, which does not warn
+            with np.errstate(all="ignore"):  # like cuBLAS, without warnings
                 value = one * (left @ right)
                 out[...] = value + other * out if other else value
 
