@@ -1,8 +1,4 @@
-<<<<<<< HEAD:tests/saving/interrupted_run.py
-"""A training run that may be killed at any moment: it uses everything random, and saves every step.
-=======
 """A training run that may be killed at any moment: it uses every source of randomness, and saves every step.
->>>>>>> 46b9914 (Rewrite the docstrings of half of the tests in plain English):tests/interrupted_run.py
 
 Run as a program, it trains one step per line of its standard input, or to the end once that is closed.
 """
@@ -21,11 +17,7 @@ STEPS = EPOCHS * -(-SAMPLES // BATCH)
 
 
 def parts():
-<<<<<<< HEAD:tests/saving/interrupted_run.py
-    """Model, optimizer, schedule and loader before training."""
-=======
     """Return model, optimizer, schedule and loader before training."""
->>>>>>> 46b9914 (Rewrite the docstrings of half of the tests in plain English):tests/interrupted_run.py
     mg.manual_seed(3)
     model = nn.Sequential(
         nn.Linear(6, 16),
