@@ -83,7 +83,5 @@ cdef str saved_shapes(Node node)
 cdef object watcher()
 cdef void bury() noexcept
 cdef int retire_leaf(Array x) except -1
-cdef int check_write(str op, Array x, bint recorded) except -1
-cdef Array before_write(Array x)
-cdef int become(Array x, Array old, Array result) except -1
+cdef bint is_leaf(Array x)
 cdef void set_adder(Adder adder)

@@ -5,7 +5,8 @@ from minigrad.engine.dtype cimport is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, weak_code
 from minigrad.engine.ops.index cimport assign
 from minigrad.engine.ops.layout cimport cast
-from minigrad.engine.tape cimport become, before_write, check_write, recording
+from minigrad.engine.tape cimport recording
+from minigrad.engine.writes cimport become, before_write, check_write
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int DIVIDE

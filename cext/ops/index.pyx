@@ -18,9 +18,8 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, copied, dense, permuted, permuted_raw, reindexed, reshape_to, sliced, zeros,
 )
 from minigrad.engine.ops.logic cimport equal, where
-from minigrad.engine.tape cimport (
-    Node, Op, become, before_write, check_write, operation, recording, track, unrecorded,
-)
+from minigrad.engine.tape cimport Node, Op, operation, recording, track, unrecorded
+from minigrad.engine.writes cimport become, before_write, check_write
 
 
 # ── checked indices ───────────────────────────────────────────────────────────────────────────────
