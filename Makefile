@@ -139,8 +139,8 @@ sanitize: $(VENV)/built $(VENV)/test
 	MINIGRAD_EXPECT_BUILD=build/sanitize/lib UBSAN_OPTIONS=print_stacktrace=1:log_path=$(REPORT) \
 	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:log_path=$(REPORT) \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)"; \
-	$(IN)/pytest -n $(WORKERS) --ignore tests/test_memory.py $(ARGS); suite=$$?; \
-	ASAN_OPTIONS=$$ASAN_OPTIONS:quarantine_size_mb=4 $(IN)/pytest tests/test_memory.py; memory=$$?; \
+	$(IN)/pytest -n $(WORKERS) --ignore tests/engine/test_memory.py $(ARGS); suite=$$?; \
+	ASAN_OPTIONS=$$ASAN_OPTIONS:quarantine_size_mb=4 $(IN)/pytest tests/engine/test_memory.py; memory=$$?; \
 	if cat $(REPORT).* 2> /dev/null | grep -v 'WARNING: AddressSanitizer failed to allocate'; then exit 1; fi; exit $$((suite | memory))
 
 # The tests that involve threads. Nothing is suppressed: CPython, NumPy and OpenBLAS are not instrumented, and

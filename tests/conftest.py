@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 pytest.register_assert_rewrite("checks")
 
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from checks import no_browser, start_browser
-from test_public_names import NAMES
+from public_names import NAMES
 
 import minigrad as mg
 

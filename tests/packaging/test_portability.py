@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCES = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("cext/**/*.cpp"))]
 COMPILER = shutil.which("aarch64-linux-gnu-g++")
 REQUIRED = os.environ.get("MINIGRAD_REQUIRE_ARM64", "0") != "0"

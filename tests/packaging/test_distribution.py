@@ -8,7 +8,7 @@ import pytest
 
 import minigrad as mg
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(not (ROOT / "pyproject.toml").exists(), reason="no source tree beside these tests")
 
 FROM_THE_INDEX = re.compile(r"\bpip3? install\b[^#]*?[\s'\"`]minigrad\b(?![/.])|(?<!/)\bminigrad\[[a-z]")

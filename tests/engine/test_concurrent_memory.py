@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from threaded import python
 
-EMULATION = Path(__file__).parent / "emulation"
+EMULATION = Path(__file__).parents[1] / "emulation"
 
 RACE = """
 import faulthandler, sys, threading, time

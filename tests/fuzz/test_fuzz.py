@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from fuzz.__main__ import fuzz
 
 import minigrad as mg
+from fuzz.__main__ import fuzz
 
 # The memory that was not written is the C library's, see `fuzz.__main__.child`; a sanitizer has its own in that place.
 pytestmark = pytest.mark.skipif(
@@ -43,7 +43,7 @@ def test_reproductions_stand_alone(tmp_path):
     found = fuzz(programs=1, only=r"faults.crashes$|mg.zeros$|mg.exp$")
     script = found["SIGSEGV faults.crashes"]
     assert script.count("with suppress") <= 2
-    places = [str(Path(__file__).parent), str(Path(mg.__file__).parents[1])]
+    places = [str(Path(__file__).parents[1]), str(Path(mg.__file__).parents[1])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, timeout=60

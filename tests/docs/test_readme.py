@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 # an installed package carries the README as its description
 TEXT = README.read_text() if README.exists() else importlib.metadata.metadata("minigrad").get_payload()

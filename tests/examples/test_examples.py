@@ -13,7 +13,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CLAIM = re.compile(r"claim: (.+)\nsource: (.+)\ncriterion: (.+)\nmeasured: (.+)\nverdict: (\w+)\n")
 pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="no examples beside these tests")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted((DOCS / "documents").glob("*.md"))
 pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="no documentation beside these tests")
 

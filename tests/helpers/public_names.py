@@ -1,0 +1,24 @@
+"""The public names, each with the object."""
+
+import inspect
+
+import minigrad as mg
+from minigrad.nn import functional
+
+
+def public(module, prefix):
+    """Return (name, object) of a module's own names, except modules, data types and imports for internal use."""
+    for name in sorted(dir(module)):
+        value = getattr(module, name)
+        if not name.startswith("_") and (inspect.isclass(value) or inspect.isroutine(value)):
+            yield prefix + name, value
+
+
+NAMES = {
+    **dict(public(mg, "")),
+    **dict(public(mg.random, "random.")),
+    **{f"functional.{name}": getattr(functional, name) for name in functional.__all__},
+    **{f"cuda.{name}": getattr(mg.cuda, name) for name in mg.cuda.__all__},
+    **{f"Tensor.{name}": getattr(mg.Tensor, name) for name in ("backward", "numpy")},
+    "profile.trace": mg.profile.trace,
+}
