@@ -108,7 +108,7 @@ def contents(Array x):
 
 def operations(Array x):
     """The record of each operation behind x: sequence number -> Op."""
-    return {(<Node>entry).sequence: (<Node>entry).op for entry in behind(x)}
+    return {(<Node>entry).sequence: (<Node>entry).op for entry in behind([x])}
 
 
 def options(Array x):
