@@ -21,7 +21,7 @@ from fuzz.lines import called, depended_upon
 
 HERE = Path(__file__).parent
 BATCH = 60  # programs per process
-HANG = 60  # seconds without progress; a busy machine is slow
+HANG = 60  # seconds without progress: of computing, or of waiting
 SHRINKING = 60  # seconds per finding
 
 
@@ -53,15 +53,19 @@ def child(arguments, pattern, source=None):
             )
             process.stdin.write(source or "")
             process.stdin.close()
-            size = -1
+            size, since, spent = -1, 0.0, 0.0  # of the journal; when it last grew, and the seconds computed until then
             while process.returncode is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(HANG)
+                    process.wait(1)
                     break
-                before, size = size, journal.stat().st_size if journal.exists() else 0
-                if 0 < size == before:
+                now, computed = time.monotonic(), seconds_of(process.pid)
+                length = journal.stat().st_size if journal.exists() else 0
+                if length != size or not length:
+                    size, since, spent = length, now, computed
+                # On a busy machine a long computation takes long; a thread that waits computes nothing.
+                elif computed - spent > HANG or (now - since > HANG and computed - spent < HANG / 30):
                     hung = True
-                    process.send_signal(signal.SIGABRT)  # Python shows its position
+                    process.send_signal(signal.SIGABRT)  # Python shows where it is
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(5)
                     process.kill()
@@ -88,6 +92,15 @@ def child(arguments, pattern, source=None):
         programs[-1]["findings"].append((f"{kind} {called(programs[-1]['lines'][-1])}", output[:2500], None))
         programs[-1]["done"] = False
     return programs
+
+
+def seconds_of(pid):
+    """Return the seconds that a process has computed; where there is no /proc, the time of day."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return time.monotonic()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def examine(arguments, source=None):
