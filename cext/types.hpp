@@ -1,4 +1,4 @@
-// The ground floor: data types, and the signatures of kernels that the runtime starts.
+// The base layer: data types, and the signatures of the kernels that the runtime launches.
 #pragma once
 
 #include <cstdint>

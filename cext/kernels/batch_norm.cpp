@@ -1,7 +1,7 @@
 // Column normalization: BatchNorm, forward and backward, on the channels of x[outer, channels, inner].
 //
-// Sums are taken in two stages: of each block and column, then over the blocks, in their order. A column's deviations
-// are taken from a float near its mean in that block, so that it keeps its digits where one float cannot hold the mean.
+// Sums are taken in two stages: over each block and column, then over the blocks, in order. Deviations in a column are
+// taken from a float near its mean in that block, which keeps their digits where one float cannot hold the mean.
 #include "../runtime/pool.hpp"
 #include "rows.hpp"
 
@@ -9,7 +9,7 @@ namespace mg::MG_ISA {
 namespace {
 
 constexpr int64_t TILE = 1024;   // columns at a time
-constexpr int64_t MERGED = 128;  // the same where blocks are merged: fewer, so that there are tiles for all threads
+constexpr int64_t MERGED = 128;  // the same when blocks are merged: fewer, so that there are tiles for all threads
 
 constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -18,8 +18,8 @@ struct Channels {
     int64_t begin, end;
 };
 
-// stage(channels) for all channels: one after the other where the planes of one fit into a core's cache, so that a
-// second pass finds there what the first one read; otherwise all together.
+// Runs stage(channels) for all channels: one at a time if the planes of one fit into a core's cache, so that a second
+// pass finds what the first one read; otherwise all together.
 template <class T, class Stage>
 void by_channels(const Columns& at, Stage stage) {
     constexpr int64_t FIT = (1 << 17) / sizeof(T), LEAST = 8;
@@ -29,9 +29,9 @@ void by_channels(const Columns& at, Stage stage) {
     });
 }
 
-// f(rows, columns, first element, block, first column) for every block of rows and tile of columns, or every plane:
-// rows = 1, columns = inner. Of planes, those of the channels of `part` alone. A thread finishes its streams for all
-// its blocks at once: after each short plane, that would take twice the time of the plane.
+// Runs f(rows, columns, first element, block, first column) for every block of rows and tile of columns, or for every
+// plane (rows = 1, columns = inner) of the channels in `part`. A thread finishes its streams once, after all its
+// blocks: finishing them after each short plane would take twice the time of the plane.
 template <Walk walk = SHORT, class F>
 void over_blocks(const Columns& at, Channels part, F f) {
     const auto each = [](int64_t n, int64_t grain, auto job) {
@@ -56,7 +56,7 @@ void over_blocks(const Columns& at, Channels part, F f) {
     });
 }
 
-// f(first channel, channels) for tiles of channels that have no more than MERGED columns together
+// Runs f(first channel, channels) for tiles of channels that have no more than MERGED columns together
 template <class F>
 void over_channels(const Columns& at, Channels part, F f) {
     const int64_t step = MERGED / at.repeat, tiles = (part.end - part.begin + step - 1) / step;
@@ -68,10 +68,11 @@ void over_channels(const Columns& at, Channels part, F f) {
     });
 }
 
-// f(at, row, held) for every register of the columns and every row, which begins at `row`. What belongs to the columns
-// is loaded once for a group of rows: held = load(at), before, and store(at, held), after. Two registers in turn, so
-// that lines are written as a whole; what comes four rows later, in the arrays `from`, is asked for meanwhile. A group
-// reads at four places in turn, of one array or of two: at eight the sums of two take a fifth longer.
+// Runs f(at, row, held) for every register of the columns and every row, which begins at `row`. Values that belong to
+// the columns are loaded once for a group of rows: held = load(at) before it, and store(at, held) after it. Two
+// registers alternate, so that whole lines are written; the rows four further down in the arrays `from` are prefetched
+// meanwhile. A group reads at four places in turn, in one array or in two: with eight, sums over two arrays take a
+// fifth longer.
 template <class T, class Load, class F, class Store, class... From>
 MG_INLINE void over_rows(int64_t rows, int64_t stride, int64_t columns, Load load, F f, Store store, From... from) {
     constexpr int64_t L = LANES<T>, AHEAD = 4, GROUP = AHEAD / sizeof...(From);
@@ -110,7 +111,7 @@ struct Held {
     Vector<T> v[n];
 };
 
-// Asks for the beginning of a channel's next plane, which lies far behind, before this one is summed
+// Prefetches the beginning of a channel's next plane, which is far away in memory, before this one is summed
 template <class T>
 MG_INLINE void ask_ahead(const Columns& at, Channels part, const T* plane) {
     constexpr int64_t LINE = 64 / sizeof(T), LINES = 16;
@@ -120,7 +121,7 @@ MG_INLINE void ask_ahead(const Columns& at, Channels part, const T* plane) {
 
 // ── sums ──
 
-// first[c], second[c] = what f(at, row, sum) adds to sum.v[0] and sum.v[1], of all rows; in T for RUN of them
+// first[c], second[c] = what f(at, row, sum) adds to sum.v[0] and sum.v[1] over all rows, in T for RUN of them
 template <class T, class F, class... From>
 MG_INLINE void column_sums(int64_t rows, int64_t stride, int64_t columns, double* first, double* second, F f,
                            From... from) {
@@ -167,11 +168,11 @@ void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, d
         return int64_t(shift * sum <= 4 * rest);
     };
     add_up(mean, m2);
-    int64_t settled[TILE], count = 0;  // as wide as what they come from, for the vectorizer
+    int64_t settled[TILE], count = 0;  // as wide as their operands, for the vectorizer
     for (int64_t c = 0; c < columns; c++) count += settled[c] = settle(c, mean[c], m2[c]);
     if (count == columns) return;
 
-    // what a column comes to does not depend on the others
+    // the result of a column does not depend on the others
     for (int64_t c = 0; c < columns; c++) center[c] = settled[c] ? center[c] : T(mean[c]);
     double total[2][TILE];
     add_up(total[0], total[1]);
@@ -284,7 +285,7 @@ void merge_sums(const Columns& at, Channels part, const double* first, const dou
 
 // ── maps ──
 
-// The coefficients of the columns, behind the sums in the scratch
+// The coefficients of the columns, after the sums in the scratch buffer
 template <class T>
 struct Coefficients {
     T* of[4];
@@ -304,10 +305,10 @@ Walk walk_of(const Columns& at, int arrays, const T* out) {
     return choose_walk<T>(arrays, 1, at.outer * at.channels * at.inner, out, at.planes() ? at.inner : at.columns);
 }
 
-// y = (x - center) scale + offset, in the order of the coefficients. Row after row, straight through the memory: where
-// all stays in the cache, that is worth more than to hold the coefficients for a few rows. What is read and what is
-// written are asked for together, whole rows ahead: up to a third faster where others use the cache, a tenth slower
-// where rows are short or all of x fits into a core's own cache. To ask for x alone would be slower than not to ask.
+// y = (x - center) scale + offset, in the order of the coefficients. Rows are walked in memory order: if everything
+// stays in the cache, that gains more than holding the coefficients in registers for a few rows. Input and output are
+// prefetched together, whole rows ahead: up to a third faster if others use the cache too, a tenth slower if rows are
+// short or all of x fits into a core's own cache. Prefetching x alone would be slower than not prefetching.
 template <class T>
 void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& by, T* y) {
     constexpr int64_t FAR = (24 << 10) / sizeof(T), SHORT_ROW = (2 << 10) / sizeof(T), FIT = (1 << 20) / sizeof(T);
@@ -378,8 +379,7 @@ void apply_backward(const Columns& at, Channels part, const T* x, const T* g, co
 
 // ── the kernels ──
 
-// The coefficients of y = (x - mean) rstd gamma + beta: `center` is the mean as a T, the offset holds what is left of
-// it
+// The coefficients of y = (x - mean) rstd gamma + beta: `center` is the mean as a T, and the offset holds its remainder
 template <class T>
 void standardize(const Columns& at, const Coefficients<T>& by, int64_t c, double mean, double rstd, const T* gamma,
                  const T* beta, double* statistics) {

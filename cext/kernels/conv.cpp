@@ -1,4 +1,4 @@
-// Two-dimensional convolutions (cross-correlations) as products of matrices that are never written out whole: the
+// Two-dimensional convolutions (cross-correlations) as products of matrices that are never stored whole: the
 // patches of x are the right side of the forward product, in panels of a register's width of positions, and the left
 // side of the weights' gradient, where their elements are read from x one by one.
 #include "../runtime/pool.hpp"
@@ -7,7 +7,7 @@
 namespace mg::MG_ISA {
 namespace {
 
-constexpr int64_t DEPTH = 256;      // rows of a panel at once: it stays in the cache
+constexpr int64_t DEPTH = 256;      // rows of a panel at a time, so that it stays in the cache
 constexpr int64_t CHUNK = 1 << 17;  // multiply-adds worth handing to a thread
 
 template <class T>
@@ -19,7 +19,7 @@ int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t grain_of(int64_t work) { return ceil_divide(CHUNK, work < 1 ? 1 : work); }
 
-// Where in a sample of x the elements of the window at (0, 0) are
+// The offsets in a sample of x of the elements of the window at (0, 0)
 void fill_offsets(const Conv2d& at, int64_t* offsets) {
     for (int64_t c = 0; c < at.channels; c++) {
         for (int64_t i = 0; i < at.kernel_h; i++) {
@@ -29,7 +29,7 @@ void fill_offsets(const Conv2d& at, int64_t* offsets) {
     }
 }
 
-// A position: a place in y, and how far from its first window the one there lies in x
+// A position in y, and the offset of its window in x from the first window
 struct Position {
     int64_t row, column;
 
@@ -62,7 +62,7 @@ struct Segments {
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// panel[depth, PANEL] = the patches of a sample x at the positions of the segments; a register more is written
+// panel[depth, PANEL] = the patches of a sample x at the positions of the segments; writes up to a register more
 template <class T>
 void pack_patches(const Segments<T>& segments, int64_t stride, int64_t depth, const int64_t* offsets, const T* x,
                   T* panel) {
@@ -74,7 +74,7 @@ void pack_patches(const Segments<T>& segments, int64_t stride, int64_t depth, co
             if (stride == 1) {
                 int64_t i = 0;
                 for (; i + LANES<T> <= segment.length; i += LANES<T>) Whole<T>{0}.store(to + i, Whole<T>{i}.load(from));
-                if (i < segment.length)  // the next segment is written over what is too much
+                if (i < segment.length)  // the next segment overwrites the excess
                     Whole<T>{0}.store(to + i, Part<T>{i, int(segment.length - i)}.load(from));
             } else {
                 for (int64_t i = 0; i < segment.length; i++) to[i] = from[i * stride];
@@ -117,7 +117,7 @@ template <class T>
 void conv2d(const Conv2d& at, const void* x, const void* w, const void* bias, void* y, int64_t* offsets) {
     const int64_t depth = at.depth(), positions = at.positions(), panels = ceil_divide(positions, PANEL<T>);
     const int64_t sample = at.channels * at.height * at.width;
-    const bool straight = at.stride_w == 1 && at.columns % LANES<T> == 0;  // registers of positions are so in x too
+    const bool straight = at.stride_w == 1 && at.columns % LANES<T> == 0;  // registers are whole in x too
     fill_offsets(at, offsets);
     parallel(at.batch * at.groups * panels, grain_of(PANEL<T> * at.outputs * depth), [&](int64_t begin, int64_t end) {
         alignas(REGISTER) T panel[DEPTH * PANEL<T> + LANES<T>];
@@ -179,7 +179,7 @@ void conv2d_backward_data(const Conv2d& at, const void* g, const void* w, void* 
     const int64_t window = at.kernel_h * at.kernel_w, depth = at.depth(), positions = at.positions();
     const int64_t plane = at.height * at.width, images = at.batch * at.groups;
     const bool straight = at.stride_w == 1 && at.columns % LANES<T> == 0;
-    // [groups, kernel_h, kernel_w, channels, outputs]: rows of a product that follow each other go to different
+    // [groups, kernel_h, kernel_w, channels, outputs]: consecutive rows of a product go to different
     // channels
     T* const weights = static_cast<T*>(turned);
     for (int64_t group = 0; group < at.groups; group++) {
@@ -191,7 +191,7 @@ void conv2d_backward_data(const Conv2d& at, const void* g, const void* w, void* 
             }
         }
     }
-    // few images are cut into their channels too
+    // few images are split by channels too
     const int64_t parts =
         images >= 16 ? 1 : lesser(ceil_divide(16, images < 1 ? 1 : images), ceil_divide(at.channels, 6));
     parallel(images * parts, grain_of(positions * at.outputs * depth / parts), [&](int64_t begin, int64_t end) {
@@ -257,9 +257,9 @@ void conv2d_backward_data(const Conv2d& at, const void* g, const void* w, void* 
 
 // ---- the gradients of w and bias ------------------------------------------------------------------------------------
 
-constexpr int64_t STRETCH = 256;  // positions whose g is turned, positions by outputs, at once
+constexpr int64_t STRETCH = 256;  // positions whose g is transposed, to positions by outputs, at a time
 
-// total[k, V registers] += patches[k, count] right[count, V registers]; a total more, of right alone, for the bias
+// total[k, V registers] += patches[k, count] right[count, V registers]; one more total, of right alone, for the bias
 template <class T, int V>
 void add_products(int64_t begin, int64_t end, bool with_bias, int64_t depth, int64_t count, const T* x,
                   const int64_t* offsets, const int64_t* places, const T* right, T* total, int64_t step) {
@@ -325,12 +325,12 @@ void conv2d_backward_weight(const Conv2d& at, const void* x, const void* g, void
                             void* partial) {
     const int64_t depth = at.depth(), positions = at.positions(), sample = at.channels * at.height * at.width;
     const int64_t blocks = conv2d_blocks(at), step = ceil_divide(at.outputs, LANES<T>) * LANES<T>;
-    const int64_t units = blocks * at.groups, room = (depth + 1) * step;
+    const int64_t units = blocks * at.groups, stride = (depth + 1) * step;
     const int64_t parts =
         units >= 16 || !dw ? 1 : lesser(ceil_divide(16, units < 1 ? 1 : units), ceil_divide(depth, 48));
     const bool dots = at.outputs <= LANES<T> && at.stride_w == 1 && at.columns % LANES<T> == 0;
     fill_offsets(at, offsets);
-    // Stretches of whole rows of y, or of parts of one: the places in x are the same for each but for its start.
+    // Stretches of whole rows of y, or of parts of one: their offsets in x differ only by the start.
     const int64_t rows = at.columns < STRETCH ? STRETCH / (at.columns < 1 ? 1 : at.columns) : 1;
     const int64_t columns = lesser(at.columns, STRETCH);
     int64_t places[STRETCH];
@@ -344,7 +344,7 @@ void conv2d_backward_weight(const Conv2d& at, const void* x, const void* g, void
             const int64_t part = unit % parts, group = unit / parts % at.groups, block = unit / parts / at.groups;
             const int64_t low = dw ? depth * part / parts : 0, high = dw ? depth * (part + 1) / parts : 0;
             const bool with_bias = part == 0 && dbias;
-            T* const total = totals + unit / parts * room;
+            T* const total = totals + unit / parts * stride;
             __builtin_memset(total + low * step, 0, (high - low) * step * sizeof(T));
             if (with_bias) __builtin_memset(total + depth * step, 0, step * sizeof(T));
             for (int64_t n = at.batch * block / blocks; n < at.batch * (block + 1) / blocks; n++) {
@@ -387,7 +387,7 @@ void conv2d_backward_weight(const Conv2d& at, const void* x, const void* g, void
             for (int64_t o = 0; o < at.outputs; o += LANES<T>) {
                 Vector<T> sum = {};
                 for (int64_t block = 0; block < blocks; block++)
-                    sum += Whole<T>{o}.load(totals + (block * at.groups + group) * room + k * step);
+                    sum += Whole<T>{o}.load(totals + (block * at.groups + group) * stride + k * step);
                 for (int64_t i = 0; i < LANES<T> && o + i < at.outputs; i++) to[(o + i) * apart] = sum[i];
             }
         }

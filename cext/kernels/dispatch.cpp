@@ -4,7 +4,7 @@
 
 #include "isa.hpp"
 
-// The build says which there are besides the baseline: MG_HAS_AVX2, MG_HAS_AVX512.
+// The build defines which ones exist besides the baseline: MG_HAS_AVX2, MG_HAS_AVX512.
 #if MG_HAS_AVX2
 MG_DECLARE_ISA(avx2)
 #endif
@@ -36,7 +36,7 @@ struct Isa {
         isa::fill_random(table);      \
     }
 
-// The best of those that the processor and the system support, or the one that MINIGRAD_ISA names.
+// The best table that the processor and the system support, or the one that MINIGRAD_ISA names.
 const Kernels* choose() {
 #if MG_HAS_AVX2
     __builtin_cpu_init();

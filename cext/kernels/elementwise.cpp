@@ -3,7 +3,7 @@
 // Cheap operations have vector loops for contiguous operands and for operands of stride 0 (broadcast
 // scalars), and one loop for any other strides. Costly float32 functions run in blocks of 16 that lie
 // in place or, at the tail and for any strides, are gathered into a buffer: one vector body serves all.
-// What the C library computes is one plain loop. A bool is a byte, 0 or 1; integers wrap.
+// Functions of the C library run in one plain loop. A bool is a byte, 0 or 1; integers wrap.
 #include <type_traits>
 
 #include "math.hpp"
@@ -23,7 +23,7 @@ constexpr DType dtype_of = std::is_same_v<T, Bool>      ? BOOL
 template <class T>
 constexpr bool is_float = std::is_floating_point_v<T>;
 
-// The type in which T is added and multiplied: unsigned for integers, where overflow is defined.
+// The type in which T is added and multiplied: unsigned for integers, so that overflow is defined.
 template <class T>
 struct Wrapping {
     using type = std::make_unsigned_t<T>;
@@ -39,7 +39,7 @@ struct Wrapping<double> {
 template <class T>
 using W = typename Wrapping<T>::type;
 
-// ---- what the expressions of the table name, besides the functions of math.hpp -----------------------------------
+// ---- what the expressions of the table call, besides the functions of math.hpp -----------------------------------
 
 #define MG_LIBRARY(function)                                                 \
     MG_INLINE float function(float x) { return __builtin_##function##f(x); } \
@@ -70,8 +70,8 @@ constexpr T infinity() {
     return T(__builtin_inf());
 }
 
-// The remainder has the divisor's sign, and a = b floor_divide(a, b) + remainder_of(a, b). By zero: integers give 0,
-// floats what a / b gives.
+// The remainder has the divisor's sign, and a = b floor_divide(a, b) + remainder_of(a, b). Division by zero gives 0 for
+// integers, and for floats what a / b gives.
 template <class T>
 MG_INLINE T remainder_of(T a, T b) {
     if constexpr (is_float<T>) {
@@ -100,7 +100,7 @@ MG_INLINE T floor_divide(T a, T b) {
     }
 }
 
-// Of integers by squaring; a negative exponent is the caller's error.
+// Integer powers by squaring; the caller refuses negative exponents.
 template <class T>
 MG_INLINE T power(T a, T b) {
     if constexpr (is_float<T>) {
@@ -164,7 +164,7 @@ void unary_strided(int64_t n, char* const* data, const int64_t* strides) {
     for (int64_t i = 0; i < n; i++, x += strides[0], y += strides[1]) at<R>(y, 0) = Op::apply(at<T>(x, 0));
 }
 
-// y = value. Zeros by memset: the processor need not read what it overwrites.
+// y = value. Zeros use memset, which need not read what it overwrites.
 template <class T>
 MG_INLINE void repeat(int64_t n, T value, T* y) {
     constexpr T zero = 0;
@@ -219,7 +219,7 @@ void binary(int64_t n, char* const* data, const int64_t* strides) {
     }
 }
 
-// Blocks of float32: the m <= BLOCK elements of an operand, where they lie or gathered into the buffer
+// Blocks of float32: the m <= BLOCK elements of an operand, in place or gathered into the buffer
 constexpr int BLOCK = 16;
 
 MG_INLINE const float* gather(char* p, int64_t stride, int64_t m, float* buffer) {
@@ -290,7 +290,7 @@ struct Cube {
     }
 };
 
-// x^p for the one exponent p of a whole loop is often a small number.
+// x^p with one exponent p for the whole loop, which is often a small number.
 template <class Op, class T>
 void powers(int64_t n, char* const* data, const int64_t* strides) {
     const T p = n > 0 && strides[1] == 0 ? at<T>(data[1], 0) : T(0);
@@ -332,7 +332,7 @@ void where(int64_t n, char* const* data, const int64_t* strides) {
         at<T>(y, 0) = at<Bool>(c, 0) ? at<T>(a, 0) : at<T>(b, 0);
 }
 
-// A float that an integer cannot hold goes to the nearest it can, NaN to 0; integers wrap.
+// A float out of range becomes the nearest integer in range, and NaN becomes 0; integers wrap.
 template <class To>
 struct Cast {
     template <class From>
@@ -352,7 +352,7 @@ struct Cast {
 
 // ---- the table --------------------------------------------------------------------------------------------------
 
-enum Kind { VECTOR, BLOCKS, PLAIN, TRIGONOMETRIC, POWER };  // of loops
+enum Kind { VECTOR, BLOCKS, PLAIN, TRIGONOMETRIC, POWER };  // of loop
 
 template <Kind kind, Unary op, class types, class... T>
 void set_unary(Kernels& k, Types<T...>) {

@@ -1,7 +1,7 @@
 // Gather and scatter along the middle axis of x[outer, n, inner]; indices are checked by the caller.
 //
-// Scattered elements may meet in one place, so their work is split over the outer and inner axes only: each place has
-// one thread, which adds in the order of the indices.
+// Several scattered elements may go to one place, so their work is split over the outer and inner axes only: each place
+// belongs to one thread, which adds in the order of the indices.
 #include "../runtime/pool.hpp"
 #include "isa.hpp"
 
@@ -38,7 +38,7 @@ void each_slice(int64_t outer, int64_t m, int64_t inner, Body body) {
     });
 }
 
-// A row's length in bytes is a constant where it is that of one element.
+// Makes the length of a row in bytes a constant if it is that of one element.
 template <class Copy>
 void with_constant_size(int64_t bytes, Copy copy) {
     switch (bytes) {

@@ -1,4 +1,4 @@
-// What lets one kernel file be compiled once per instruction set.
+// Lets one kernel file be compiled once per instruction set.
 //
 // The build gives MG_ISA a name; everything that may be inlined lives in namespace mg::MG_ISA. An
 // inline function outside of it would be emitted by several objects under one name, and the linker

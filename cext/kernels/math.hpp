@@ -38,7 +38,7 @@ struct Reduced {
     uint32_t n;
 };
 
-// The same for x - tail, a sum more exact than one float.
+// The same for x - tail, a difference more exact than one float.
 MG_INLINE Reduced reduce_exp(float x, float tail = 0) {
     constexpr float ROUND = 0x1.8p23f;  // adding it leaves the nearest integer in the low bits
     constexpr float LN2_HIGH = 0x1.62ep-1f, LN2_LOW = 0x1.0bfbe8p-15f;  // n LN2_HIGH is exact
@@ -99,7 +99,7 @@ MG_INLINE float log1p_reduced(float f) {
     return f * f * (f * p - 0.5f);
 }
 
-// The values of any logarithm that is not finite: log 0 = -inf, log inf = inf, log of less than 0 is NaN.
+// The values of any logarithm that are not finite: log 0 = -inf, log inf = inf, and NaN below 0.
 MG_INLINE float finish_log(float x, float y) {
     y = x > 0x1.fffffep127f ? x : y;
     y = x == 0 ? -__builtin_inff() : y;
@@ -129,11 +129,11 @@ MG_INLINE float log10(float x) {
     });
 }
 
-// log(1 + x) where that is finite. u = 1 + x misses c = x - (u - 1), which joins f at the scale of u.
+// log(1 + x) where that is finite. u = 1 + x loses c = x - (u - 1), which is added to f at the scale of u.
 MG_INLINE float log1p_finite(float x) {
     const float u = 1 + x, v = u - 1, c = (1 - (u - v)) + (x - v);
     const Split s = split_log(u);
-    // for the largest u, where 2^-e is no normal number, c = 1 vanishes beside it
+    // for the largest u, where 2^-e is not a normal number, c = 1 is negligible
     const float f = s.f + c * pow2(uint32_t(-int32_t(s.e > 126 ? 126.0f : s.e)));
     const float y = s.e * 0x1.62ep-1f + (f + (log1p_reduced(f) + s.e * 0x1.0bfbe8p-15f));
     return abs(x) < 0x1p-25f ? x : y;
@@ -150,7 +150,7 @@ MG_INLINE float tanh(float x) {
     return __builtin_copysignf(z < 0.5f ? small : t / (t + 2), x);
 }
 
-// A polynomial below 0.9, 1 - e^log(erfc) above, where log(erfc) is one.
+// A polynomial below 0.9, 1 - e^log(erfc) above, where log(erfc) is a polynomial.
 MG_INLINE float erf(float x) {
     const float a = abs(x), z = a > 3.95f ? 3.95f : a, u = z * z;
     const float small = z + z * polynomial(u, 0x1.06eba6p-3f, -0x1.8126fap-2f, 0x1.ce1dd2p-4f, -0x1.b6bee2p-6f,
@@ -192,7 +192,7 @@ MG_INLINE float gelu_derivative(float x) {
     return cdf + x * pdf;
 }
 
-// sin and cos for |x| < TRIG_LIMIT; beyond, kernels ask the C library.
+// sin and cos for |x| < TRIG_LIMIT; beyond that, kernels call the C library.
 constexpr float TRIG_LIMIT = 0x1p24f;
 
 // sin(x + shift pi/2). x = (n + f) pi/2, |f| <= 1/2, in double precision: 2/pi = HIGH + LOW, x HIGH exact.
@@ -231,7 +231,7 @@ MG_INLINE double gelu_derivative(double x) {
     return 0.5 * __builtin_erfc(-0.7071067811865476 * x) + x * 0.3989422804014327 * __builtin_exp(-0.5 * x * x);
 }
 
-// sigmoid(x) and sigmoid(-x), neither of them as 1 less the other: both keep their digits where they are small
+// sigmoid(x) and sigmoid(-x), neither as 1 minus the other, so that both keep their digits where they are small
 template <class T>
 struct Logistic {
     T s, t;

@@ -1,8 +1,8 @@
 // Optimizer steps: one pass over all parameters of a list, and the norm of their gradients.
 //
-// The work is split over the elements of all tensors together, and walked in registers: what is left of a tensor runs
-// the instructions of its other elements. Of a loop over elements a compiler may fuse other products in the rest than
-// in the body, and an element's new value would depend on where it stands. Constants are combined in double; the
+// The work is split over the elements of all tensors together and done in whole registers: the tail of a tensor runs
+// the same instructions as its other elements. In a loop over elements, a compiler may fuse other products in the tail
+// than in the body, and the new value of an element would depend on its position. Constants are combined in double; the
 // formulas are PyTorch's.
 #include "../runtime/pool.hpp"
 #include "vector.hpp"
@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t GRAIN = 1 << 14;  // elements: a few microseconds of work, and all their arrays fit the cache
 
-// piece(i, begin, end) for the pieces of tensors that make up elements [begin, end) of the whole list, their borders
-// moved up to a cache line's within each tensor
+// piece(i, begin, end) for the pieces of tensors that make up elements [begin, end) of the whole list, with borders
+// rounded up to a cache line within each tensor
 template <class Piece>
 void each_piece(const Tensors& list, int64_t begin, int64_t end, Piece piece) {
     int64_t start = 0;
@@ -41,7 +41,7 @@ MG_INLINE const T* array(const void* const* arrays, int64_t i) {
     return static_cast<const T*>(arrays[i]);
 }
 
-// rule(i) gives the function of the registers of tensor i.
+// rule(i) returns the function that updates the registers of tensor i.
 template <class T, class Rule>
 void update(const Tensors& list, Rule rule) {
     parallel(total_size(list), GRAIN, [&](int64_t begin, int64_t end) {
@@ -52,7 +52,7 @@ void update(const Tensors& list, Rule rule) {
     });
 }
 
-// g + weight_decay p; without any decay an infinite parameter has no part in it
+// g + weight_decay p; without decay an infinite parameter does not enter
 template <class T, class At>
 MG_INLINE Vector<T> decayed(At at, const T* g, const T* p, T decay) {
     return decay == 0 ? at.load(g) : at.load(g) + decay * at.load(p);
@@ -182,7 +182,7 @@ void adagrad(const Tensors& list, const Step& step) {
     });
 }
 
-// In double from the square on: a gradient of 1e20 has a norm. Pieces are added in their order.
+// Squares are double, so that a gradient of 1e20 has a norm. Pieces are added in order.
 template <class T>
 double sum_of_squares(const Tensors& list) {
     constexpr int64_t PIECES = 256;

@@ -1,7 +1,7 @@
-// Products with a matrix that is used many times: packed once into panels, then read in the order of its use.
+// Products with a matrix that is used many times: it is packed once into panels, then read in the order of use.
 //
-// A panel holds two registers' width of columns, row after row, the last one filled up with zeros. Every element of the
-// product is a sum over k in rising order, whatever block of rows it is computed in.
+// A panel holds columns two registers wide, row after row; the last panel is padded with zeros. Every element of the
+// product is a sum over k in ascending order, whatever block of rows it is computed in.
 #pragma once
 
 #include <utility>
@@ -20,7 +20,7 @@ constexpr int TILE_ROWS = 8;
 constexpr int TILE_ROWS = 6;
 #endif
 
-// Rows and columns of a square of registers exchanged: element j of row i becomes element i of row j
+// Transposes a square of registers: element j of row i becomes element i of row j
 #if defined(__has_builtin) && __has_builtin(__builtin_shufflevector)
 #define MG_TRANSPOSES 1
 template <class T, int s, int... l>
@@ -47,12 +47,12 @@ template <class T>
 MG_INLINE void transpose(Vector<T>*) {}
 #endif
 
-// One panel, from column `first` on, of b[k, n], whose elements lie row_step and column_step apart
+// Packs the panel from column `first` on of b[k, n], whose elements lie row_step and column_step apart
 template <class T, int64_t width = PANEL<T>>
 void pack_panel(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t column_step, int64_t first, T* panel) {
     const int64_t columns = n - first < width ? n - first : width;
     b += first * column_step;
-    int64_t rows = 0;  // what has been copied in squares of registers
+    int64_t rows = 0;  // rows copied in squares of registers
     if (MG_TRANSPOSES && row_step == 1) {
         rows = k / LANES<T> * LANES<T>;
         for (int64_t j = 0; j < width; j += LANES<T>) {
@@ -76,7 +76,7 @@ void pack_panel(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t colu
         }
         return;
     }
-    for (int64_t j = 0; j < columns; j++) {  // read in the order of memory
+    for (int64_t j = 0; j < columns; j++) {  // read in memory order
         for (int64_t p = rows; p < k; p++) panel[p * width + j] = b[p * row_step + j * column_step];
     }
 }
@@ -98,11 +98,11 @@ MG_INLINE void accumulate(int64_t k, A&& a, B&& b, Vector<T> (&sum)[R][V]) {
     }
 }
 
-// run<R>(first) for rows in parts of R <= TILE_ROWS, as equal as can be
+// run<R>(first) for rows in parts of R <= TILE_ROWS, as equal as possible
 template <class F>
 MG_INLINE void in_parts(int64_t rows, F&& run) {
     const int64_t parts = (rows + TILE_ROWS - 1) / TILE_ROWS, least = parts < 2 ? rows : rows / parts;
-    int64_t longer = rows - least * parts;  // so many parts have a row more
+    int64_t longer = rows - least * parts;  // this many parts have one more row
     for (int64_t first = 0, height; first < rows; first += height) {
         height = least + (longer-- > 0);
         switch (height) {

@@ -22,7 +22,7 @@ Span span(int64_t start, int64_t length, int64_t dilation, int64_t size) {
     return {start + skipped * dilation, end < size ? end : size};
 }
 
-// The place of the largest element of window (r, q) of a plane; NaN is larger than all
+// The place of the largest element of window (r, q) of a plane; NaN counts as largest
 template <class T>
 int64_t largest(const Pool2d& at, const T* x, int64_t r, int64_t q) {
     const Span rows = span(r * at.stride_h - at.pad_h, at.kernel_h, at.dilation_h, at.height);
@@ -41,18 +41,18 @@ int64_t largest(const Pool2d& at, const T* x, int64_t r, int64_t q) {
     return found;
 }
 
-// ---- windows of two by two, side by side: registers full of them ----------------------------------------------------
+// ---- windows of two by two, side by side, a register at a time ------------------------------------------------------
 
 #if defined(__has_builtin) && __has_builtin(__builtin_shufflevector)
 constexpr bool PAIRS = true;
 
-// The elements of a and b, which follow each other, with an even and with an odd number
+// The elements of a and b, one after the other, with even and with odd indices
 template <class V, int... i>
 MG_INLINE V alternate(V a, V b, int parity, std::integer_sequence<int, i...>) {
     return parity ? __builtin_shufflevector(a, b, (2 * i + 1)...) : __builtin_shufflevector(a, b, (2 * i)...);
 }
 
-// The other way round: even[0], odd[0], even[1], ..., one half of that
+// The inverse: one half of even[0], odd[0], even[1], ...
 template <class V, int... i>
 MG_INLINE V interleave(V even, V odd, bool second, std::integer_sequence<int, i...>) {
     constexpr int n = sizeof...(i);
@@ -60,7 +60,7 @@ MG_INLINE V interleave(V even, V odd, bool second, std::integer_sequence<int, i.
                   : __builtin_shufflevector(even, odd, (i % 2 * n + i / 2)...);
 }
 
-// What a register full of windows holds: v[0], v[1] above v[2], v[3], and where each of the later ones is larger
+// A register full of windows: v[0], v[1] above v[2], v[3], and where each of the later ones is larger
 template <class T, int bytes>
 struct Windows {
     using V = typename VectorOf<T, bytes>::type;
@@ -104,7 +104,7 @@ struct Windows {
     }
 };
 
-// f(q, Windows) for as many of the columns as fill registers, or halves of one; returns how many these are
+// Runs f(q, Windows) for as many columns as fill registers, or halves of one, and returns their number
 template <class T, int bytes = REGISTER, class F>
 MG_INLINE int64_t in_windows(int64_t q, int64_t columns, const T* above, const T* below, F&& f) {
     using W = Windows<T, bytes>;

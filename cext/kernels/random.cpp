@@ -1,9 +1,9 @@
 // Random numbers from a counter: Philox 4x32-10.
 //
 // J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; rounds
-// and constants are theirs. Block b of stream s is philox(counter = {b, s}, key = seed): four words, of which value i
-// takes word i % 4 of block offset + i/4, in streams 0 and 1 where it needs 64 bits. Drawing n values uses up
-// (n + 3)/4 blocks.
+// and constants are theirs. Block b of stream s is philox(counter = {b, s}, key = seed), which is four words. Value i
+// takes word i % 4 of block offset + i/4, in streams 0 and 1 if it needs 64 bits. Drawing n values uses up (n + 3)/4
+// blocks.
 #include "../runtime/pool.hpp"
 #include "math.hpp"
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t BLOCKS = 64;         // computed together, so that a round is a loop over vectors
 constexpr int64_t BATCH = 4 * BLOCKS;  // their words
-constexpr int64_t GRAIN = 64;          // batches: some ten microseconds of work
+constexpr int64_t GRAIN = 64;          // batches: about ten microseconds of work
 
 // word[4 BLOCKS] = the blocks from `block` on
 void philox(uint64_t seed, uint64_t block, uint32_t stream, uint32_t* __restrict word) {
@@ -77,7 +77,7 @@ struct BitsOf<double> {
     using type = uint64_t;
 };
 
-// k/2^24 from 32 bits, k/2^53 from 64: the floats in [0, 1) that are equally far apart
+// k/2^24 from 32 bits, k/2^53 from 64: evenly spaced floats in [0, 1)
 MG_INLINE float unit(uint32_t bits) { return float(int32_t(bits >> 8)) * 0x1p-24f; }
 MG_INLINE double unit(uint64_t bits) { return double(int64_t(bits >> 11)) * 0x1p-53; }
 
@@ -97,12 +97,12 @@ void uniform(uint64_t seed, uint64_t offset, int64_t n, double low, double high,
     });
 }
 
-// In (0, 1], with as many bits as there are near 0: they make the tails of the normal distribution.
+// In (0, 1], with as many bits as possible near 0, which make the tails of the normal distribution.
 MG_INLINE float positive_unit(uint32_t bits) { return float(int32_t(bits >> 1 | 1)) * 0x1p-31f; }
 MG_INLINE double positive_unit(uint64_t bits) { return double(int64_t(bits >> 1 | 1)) * 0x1p-63; }
 
-// cos and sin of 2 pi bits/2^32 (or 2^64): the nearest quarter of the circle from two bits, Taylor's series in the rest
-// of the angle, which is within pi/4
+// cos and sin of 2 pi bits/2^32 (or 2^64): the nearest quarter turn from two bits, and a Taylor series in the rest of
+// the angle, which is within pi/4
 template <class T, class Bits>
 MG_INLINE void circle(Bits bits, T& cosine, T& sine) {
     constexpr int SHIFT = 8 * sizeof(Bits) - 2;

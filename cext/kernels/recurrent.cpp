@@ -1,9 +1,9 @@
 // Recurrent layers: all steps of one layer in one call.
 //
-// The samples of a batch do not meet, so a thread takes a block of them through the whole sequence, with no thread
-// waiting for another one at any step. What a step computes for a sample depends on no other sample.
+// The samples of a batch are independent, so a thread takes a block of them through the whole sequence, and no thread
+// waits for another at any step. What a step computes for a sample depends on no other sample.
 //
-// A step goes  z = h W + b,  u = LN(z) or z,  a = u + x,  then gates and state, where x is the input's share. The norm
+// A step goes  z = h W + b,  u = LN(z) or z,  a = u + x,  then gates and state, where x comes from the input. The norm
 // is taken segment by segment: of z (NORM_STATE), or of z + x (NORM_SUM; then a = u).
 #include "../runtime/pool.hpp"
 #include "math.hpp"
@@ -13,7 +13,7 @@
 namespace mg::MG_ISA {
 namespace {
 
-// What is kept of a normalized row: xhat = (x - center) scale + offset
+// What the forward pass keeps of a normalized row: xhat = (x - center) scale + offset
 template <class T>
 struct Kept {
     T center, scale, offset;
@@ -124,8 +124,8 @@ MG_INLINE void normalized_backward(int64_t width, const T* x, const Kept<T>& s, 
 
 // ---- the sum before the gates -------------------------------------------------------------------------------------
 
-// The columns in which x is added to u outside of the gates: all but the candidate's of a GRU, whose reset gate stands
-// between the two.
+// The columns in which x is added to u outside of the gates: all but those of a GRU's candidate, where the reset gate
+// comes in between.
 template <class T>
 int64_t added_columns(const Rows<T>& r) {
     return r.cell == GRU ? 2 * r.hidden : r.columns;
@@ -173,7 +173,7 @@ MG_INLINE void through_norm(const Rows<T>& r, int64_t t, int64_t n, const T* du,
 
 // ---- the cells: row (t, n) ----------------------------------------------------------------------------------------
 
-// What a thread needs for itself: rows of the cell's width
+// A thread's scratch: rows of the cell's width
 template <class T>
 struct Scratch {
     T *du, *m, *dh;         // [columns], [hidden], [hidden]
@@ -228,7 +228,7 @@ MG_INLINE void lstm(const Rows<T>& r, int64_t t, int64_t n, const Scratch<T>& sc
         *stats = kept(H, next, r.eps_c);
         normalized(H, next, *stats, static_cast<const T*>(r.gamma_c), static_cast<const T*>(r.beta_c),
                    static_cast<const T*>(nullptr), scratch.m);
-        if (r.raw_c) {  // the cell goes on normalized
+        if (r.raw_c) {  // the cell state is carried on normalized
             copy(H, next, r.row(r.raw_c, t * r.keep, n, H));
             copy(H, scratch.m, next);
         }
@@ -353,8 +353,8 @@ void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t col
     });
 }
 
-// c[rows, n] = start + a[rows, k] b, as multiply_panels has it and with the same bits, for a b that serves one step
-// only: every panel is used while it is in the nearest cache, one after the other in the same memory.
+// c[rows, n] = start + a[rows, k] b, bit for bit as multiply_panels computes it, for a b that serves one step only:
+// every panel is packed into the same memory and used while it is in the nearest cache.
 template <class T>
 void multiply_once(int64_t rows, int64_t k, int64_t n, const T* a, const T* b, int64_t row_step, int64_t column_step,
                    const T* bias, bool accumulate, T* c, T* panels) {
@@ -368,7 +368,7 @@ void multiply_once(int64_t rows, int64_t k, int64_t n, const T* a, const T* b, i
     });
 }
 
-// W[columns, hidden]: h W^T needs the panels of its transpose, dz W those of itself
+// W[columns, hidden]: h W^T needs the panels of its transpose, dz W those of W
 template <class T>
 void recurrent(const Recurrence& recurrence) {
     const Rows<T> r(recurrence);
@@ -429,16 +429,16 @@ void recurrent_backward(const Recurrence& recurrence) {
     T* panels = static_cast<T*>(r.scratch);
     const bool once = r.steps == 1 && r.batch > 0;
     if (!once) pack_panels(columns, H, static_cast<const T*>(r.w), H, 1, panels);
-    double* totals = static_cast<double*>(r.totals);  // [blocks, 2 (columns + hidden)]: dgamma, dbeta, of c too
+    double* totals = static_cast<double*>(r.totals);  // [blocks, 2 (columns + hidden)]: dgamma, dbeta, and those of c
     const int64_t affine = 2 * (columns + H);
     parallel(blocks, 1, [&](int64_t first, int64_t last) {
         for (int64_t b = first; b < last; b++) {
             const int64_t begin = b * r.block, end = begin + r.block < r.batch ? begin + r.block : r.batch;
-            T* room = scratch_of(r, b);
+            T* rows = scratch_of(r, b);
             Scratch<T> scratch{};
-            scratch.m = room;
-            scratch.dh = room + H;
-            T* sums = room + 2 * H;
+            scratch.m = rows;
+            scratch.dh = rows + H;
+            T* sums = rows + 2 * H;
             double* total = totals ? totals + b * affine : nullptr;
             if (totals) {
                 clear(affine, sums);

@@ -14,7 +14,7 @@ constexpr int64_t TILE = 256;  // columns reduced at a time
 constexpr int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t maximum(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// What T is added and multiplied in: integers wrap around.
+// The type in which T is added and multiplied: integers wrap around.
 template <class T>
 struct Wrapping {
     using type = T;
@@ -27,7 +27,7 @@ template <>
 struct Wrapping<int64_t> {
     using type = uint64_t;
 };
-// What blocks of T are summed in.
+// The type in which blocks of T are summed.
 template <class T>
 struct Wide : Wrapping<T> {};
 template <>
@@ -84,7 +84,7 @@ struct Product {
     static Total combine(Total a, Total b) { return a * b; }
 };
 
-// The largest (or smallest) element; NaN wins over all.
+// The largest (or smallest) element; NaN takes precedence.
 template <class T, bool largest>
 struct Extreme {
     using Total = T;
@@ -135,7 +135,7 @@ __attribute__((noinline)) void reduce_tile(int64_t rows, int64_t stride, int64_t
     // columns < stride: a part of each row; otherwise the rows are contiguous and k of them make one
     const int64_t k = columns < stride ? 1 : maximum(1, minimum(TILE / 2 / columns, rows)), width = k * columns;
     const int64_t groups = rows / k, rest = rows % k * columns;
-    // The processor does not foresee parts of rows that lie apart; where they are few, a cache often holds them.
+    // The hardware prefetcher does not predict parts of rows that lie apart; if they are few, a cache often holds them.
     constexpr int64_t MANY = 256, AHEAD = 8;  // rows
     const bool ahead = columns < stride && rows >= MANY;
     const auto start = [=](auto* into) {
@@ -176,8 +176,9 @@ void reduce_tile(int64_t rows, int64_t stride, int64_t columns, const T* x, type
 }
 
 // Runs tile(o, first row, rows, first column, columns, partial) over all of x[outer, n, inner], then
-// finish(o, first column, columns, partial) per column. Long columns come in pieces, each added to those before it by
-// combine(partial, piece, columns); these depend on n and inner alone, so a column's result is the same in any batch.
+// finish(o, first column, columns, partial) per column. Long columns are cut into pieces, each added to those before it
+// by combine(partial, piece, columns); these depend on n and inner alone, so a column's result is the same in any
+// batch.
 template <class Partial, class Tile, class Combine, class Finish>
 void over_tiles(int64_t outer, int64_t n, int64_t inner, Tile tile, Combine combine, Finish finish) {
     if (outer == 0 || inner == 0) return;
@@ -190,7 +191,7 @@ void over_tiles(int64_t outer, int64_t n, int64_t inner, Tile tile, Combine comb
         const int64_t begin = minimum(n, p * step), c = job % tiles * TILE;
         tile(job / tiles, begin, minimum(step, n - begin), c, minimum(columns, inner - c), partial);
     };
-    // Both ways below use these two; one copy is enough.
+    // Both branches below use these two; one copy is enough.
     const auto add = [&](int64_t job, Partial* partial, const Partial* next) __attribute__((noinline)) {
         combine(partial, next, minimum(columns, inner - job % tiles * TILE));
     };
@@ -199,7 +200,7 @@ void over_tiles(int64_t outer, int64_t n, int64_t inner, Tile tile, Combine comb
         finish(job / tiles, c, minimum(columns, inner - c), partial);
     };
 
-    if (pieces > 1 && jobs * pieces * columns <= SCRATCH) {  // few jobs: their pieces in parallel
+    if (pieces > 1 && jobs * pieces * columns <= SCRATCH) {  // few jobs: their pieces run in parallel
         Partial scratch[SCRATCH];
         parallel(jobs * pieces, 1, [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++) piece(i / pieces, i % pieces, scratch + i * columns);
@@ -249,7 +250,7 @@ void reduce(int64_t outer, int64_t n, int64_t inner, const void* x_, void* y_) {
         });
 }
 
-// The first place of a row's extreme: its value first, which runs in vectors, then where it stands.
+// The index of the first extreme of a row: first its value, which runs in vectors, then its index.
 template <class T>
 int64_t find_extreme(int64_t n, const T* row, T best) {
     constexpr int64_t STEP = 64;
@@ -264,7 +265,8 @@ int64_t find_extreme(int64_t n, const T* row, T best) {
     return j;
 }
 
-// The first places of the extremes of columns. Places within a block of rows are as wide as the elements, for vectors.
+// The index of the first extreme of each column. Within a block of rows, indices are as wide as the elements, for
+// vectors.
 template <class Op, class T>
 void find_extremes(int64_t rows, int64_t stride, int64_t columns, const T* x, int64_t* where) {
     using Place = typename Word<sizeof(T) == 8 ? 8 : 4>::type;
@@ -393,7 +395,7 @@ void moments(int64_t outer, int64_t n, int64_t inner, const void* x_, void* mean
 }
 
 // The sums along a row are one chain of additions: several rows side by side keep the processor busy. They are read and
-// written a line of memory at a time, as rows that lie a power of two apart would drive each other out of the cache.
+// written a cache line at a time, as rows that lie a power of two apart would evict each other from the cache.
 template <class T, int rows>
 MG_INLINE void cumulative_rows(int64_t n, const T* x, T* y) {
     constexpr int LINE = 64 / sizeof(T);

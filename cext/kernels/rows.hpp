@@ -6,15 +6,15 @@
 namespace mg::MG_ISA {
 
 constexpr int64_t GRAIN = 1 << 15;       // elements: a few microseconds of work
-constexpr int64_t NORM_GRAIN = 1 << 13;  // the same of a normalization, which touches each twice
+constexpr int64_t NORM_GRAIN = 1 << 13;  // the same for a normalization, which touches each twice
 
-// How rows are walked: all but SHORT ones may be asked for ahead of their use. Where what is read and written exceeds
-// the cache that cores share, the output is STREAMED past it; elsewhere that would be slower: AMD's cores write to
-// memory at half the rate at which they read.
+// How rows are walked: all but SHORT ones may be prefetched. If input and output exceed the cache that cores share, the
+// output is STREAMED past it; otherwise that would be slower: AMD's cores write to memory at half the rate at which
+// they read.
 enum Walk { SHORT, LONG, STREAMED };
 
-// `arrays` of rows of this width are read and written. For rows of `out` that are written in pieces (default: as one),
-// each beginning at a whole register where they are STREAMED.
+// The walk for `arrays` arrays of rows of this width, read and written. If the rows of `out` are written in pieces (by
+// default they are not), `piece` is their width, and each must begin at a whole register to be STREAMED.
 template <class T>
 Walk choose_walk(int arrays, int64_t rows, int64_t width, const void* out, int64_t piece = 0) {
     constexpr int64_t LONG_ROW = 2048, CACHE = 32 << 20;  // bytes; a common size of that cache
@@ -44,15 +44,15 @@ MG_INLINE void write(const At& at, T* p, Vector<T> v) {
         at.store(p, v);
 }
 
-// Asks for the line that lies `distance` elements from p, also past the end of an array, where no pointer may point.
-// What is `written` is asked for as what is read on x86, unless compiled for PREFETCHW, which is no faster.
+// Prefetches the line `distance` elements from p, possibly past the end of an array, where no pointer may point. A line
+// to be `written` is prefetched like one to be read on x86, unless compiled for PREFETCHW, which is no faster.
 template <bool written = false, class T>
 MG_INLINE void prefetch(const T* p, int64_t distance) {
     const uintptr_t at = reinterpret_cast<uintptr_t>(p) + uintptr_t(distance) * sizeof(T);
     __builtin_prefetch(reinterpret_cast<const void*>(at), written, 2);
 }
 
-// Asks for what is read soon, `distance` elements behind p + at; once per line.
+// Prefetches what is read soon, `distance` elements after p + at; once per line.
 template <Walk walk, class T, class At>
 MG_INLINE void read_ahead(const At& at, const T* p, int64_t distance) {
     if constexpr (walk != SHORT) {
@@ -60,7 +60,7 @@ MG_INLINE void read_ahead(const At& at, const T* p, int64_t distance) {
     }
 }
 
-// The same of what is written soon, unless that goes past the cache.
+// The same for what is written soon, unless it bypasses the cache.
 template <Walk walk, class T, class At>
 MG_INLINE void write_ahead(const At& at, const T* p, int64_t distance) {
     if constexpr (walk == LONG) {
@@ -68,7 +68,7 @@ MG_INLINE void write_ahead(const At& at, const T* p, int64_t distance) {
     }
 }
 
-// The moments of a row, whose mean is center + shift: a T may not hold it.
+// The moments of a row, whose mean is center + shift, as one T may not hold it.
 template <class T>
 struct RowMoments {
     T center;
@@ -80,13 +80,13 @@ struct RowMoments {
 // With any center c near the mean, and d = x - c,
 //   mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2
 // c is the mean of the first four; where that is so far off that the difference would cancel, or overflows, the mean
-// found first becomes the center of a second pass. A function of its own: among all that a caller holds in registers,
-// GCC keeps an accumulator of the loop in memory, and a row of 256 takes 70 % longer.
+// found first becomes the center of a second pass. A separate function: among all that a caller holds in registers,
+// GCC would keep an accumulator of the loop in memory, and a row of 256 would take 70 % longer.
 template <class T, int unroll>
 __attribute__((noinline)) RowMoments<T> moments_of(int64_t width, const T* x) {
     const double inverse_width = 1 / double(width);
     RowMoments<T> m;
-    const auto quarter = [=](int i) MG_INLINED { return x[i] * T(0.25); };  // four of the largest have no sum
+    const auto quarter = [=](int i) MG_INLINED { return x[i] * T(0.25); };  // four of the largest overflow
     m.center = width < 4 ? x[0] : (quarter(0) + quarter(1)) + (quarter(2) + quarter(3));
     for (bool first = true;; first = false) {
         double total[2] = {};
@@ -105,7 +105,7 @@ __attribute__((noinline)) RowMoments<T> moments_of(int64_t width, const T* x) {
     return m;
 }
 
-// What makes a row standard: x̂ = (x - center) scale + offset.
+// What standardizes a row: x̂ = (x - center) scale + offset.
 template <class T>
 struct Standard {
     T center, scale, offset;

@@ -1,4 +1,4 @@
-// Softmax and what follows from it, on the rows of x[rows, width]. Every row is shifted by its maximum first.
+// Softmax and the functions based on it, on the rows of x[rows, width]. Every row is shifted by its maximum first.
 #include "../runtime/pool.hpp"
 #include "math.hpp"
 #include "vector.hpp"
@@ -15,7 +15,7 @@ void each_row(int64_t rows, int64_t width, Row row) {
     });
 }
 
-// e^x where x is not positive but for rounding: fewer steps than exp(x), and 0 instead of subnormal numbers
+// e^x for x <= 0, up to rounding: fewer steps than exp(x), and 0 instead of subnormal numbers
 MG_INLINE float fraction(float x) {
     const auto [r, n] = reduce_exp(x);
     const float y = (1 + expm1_reduced(r)) * pow2(n);
@@ -28,7 +28,7 @@ MG_INLINE Vector<T> exponential(Vector<T> v) {
     return map<T>(v, [](T x) MG_INLINED { return fraction(x); });
 }
 
-// The largest element of a row; NaN does not count here, it comes through in the sum.
+// The largest element of a row; NaN does not count here but shows up in the sum.
 template <class T>
 T largest(int64_t width, const T* x) {
     const auto larger = [](auto a, auto b) MG_INLINED { return a > b ? a : b; };
@@ -39,7 +39,7 @@ T largest(int64_t width, const T* x) {
     return fold<T>(larger(larger(top[0], top[1]), larger(top[2], top[3])), larger);
 }
 
-// sum of exp(x - shift); the exponentials stay in y if it is not null
+// sum of exp(x - shift); the exponentials are kept in y if it is not null
 template <class T>
 double sum_exp(int64_t width, const T* x, T shift, T* y) {
     double total = 0;
@@ -61,7 +61,7 @@ template <class T>
 LogSumExp<T> log_sum_exp(int64_t width, const T* x) {
     const T top = largest(width, x);
     if (top - top == 0) return {top, log(T(sum_exp<T>(width, x, top, nullptr)))};
-    T sum = 0;  // infinite: no shift makes it smaller
+    T sum = 0;  // the largest is infinite: no shift makes it finite
     for (int64_t c = 0; c < width; c++) sum += exp(x[c]);
     return {0, log(sum)};
 }
@@ -138,7 +138,7 @@ void cross_entropy(int64_t rows, int64_t width, const void* z_, const int64_t* l
         const auto parts = log_sum_exp(width, z);
         const T shift = parts.shift, log = parts.log;
         lse = shift + log;
-        double total = 0;  // lse - z as log - (z - shift): a large shift takes no digits from a small loss
+        double total = 0;  // lse - z as log - (z - shift): a large shift costs a small loss no digits
         if (smoothing != 0) {
             sums<T, 1, 2>(width, &total, [&](auto at, auto& sum) MG_INLINED {
                 const Vector<T> v = log - (at.load(z) - shift);
@@ -170,7 +170,7 @@ void cross_entropy_backward(int64_t rows, int64_t width, const void* z_, const i
             for (int64_t c = 0; c < width; c++) dz[c] = 0;
             return;
         }
-        // lse is rounded: dividing by the sum, which should be 1, brings the digits back
+        // lse is rounded: dividing by the sum, which should be 1, restores the digits
         const double g = static_cast<const T*>(g_)[r * g_stride], label = (1 - smoothing) * (w ? w[t] : 1);
         const double sum = sum_exp(width, z, static_cast<const T*>(lse)[r], dz);
         const T scale = T(g * (label + even * all) / sum), rest = T(g * even);

@@ -1,4 +1,4 @@
-// Vectors of one register: for reductions, which the auto-vectorizer gives a single accumulator.
+// Vectors of one register, for reductions, to which the auto-vectorizer gives a single accumulator.
 //
 // Vector<T> is a compiler vector, so + - * / < ?: work on it and mix with scalars. `sweep` walks a row in
 // registers, the last few elements included; `sums` adds up terms of a row with several accumulators.
@@ -34,7 +34,7 @@ using Vector = typename VectorOf<T, REGISTER>::type;
 template <class T>
 constexpr int LANES = REGISTER / sizeof(T);
 
-// f of every lane. A float32 function is vectorized; what there is in float64 calls the C library.
+// f of every lane. A float32 function is vectorized; the float64 functions call the C library.
 template <class T, class F>
 MG_INLINE Vector<T> map(Vector<T> v, F f) {
     typedef Vector<T> Lanes __attribute__((may_alias));
@@ -89,8 +89,8 @@ MG_INLINE T fold(typename VectorOf<T, bytes>::type v, F f) {
     }
 }
 
-// Streams: writes that bypass the cache, for what would not stay in it; its lines are not read from memory first.
-// They need whole, aligned registers, and finish_streams() before another thread may look.
+// Streams: writes that bypass the cache, for data that would not stay in it; its lines are not read from memory first.
+// They need whole, aligned registers, and finish_streams() before another thread reads the data.
 inline bool can_stream([[maybe_unused]] const void* p) {
 #if defined(__AVX2__)
     return reinterpret_cast<uintptr_t>(p) % REGISTER == 0;
@@ -127,7 +127,7 @@ struct Whole {
     MG_INLINE Vector<T> keep(Vector<T> v) const { return v; }
 };
 
-// Elements i, ..., i + count - 1 in the first lanes; memory behind them is not touched.
+// Elements i, ..., i + count - 1 in the first lanes; memory after them is not touched.
 template <class T>
 struct Part {
     int64_t i;

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #endif
 
-// AddressSanitizer sees only whole blocks: it has to be told which bytes of one are in use.
+// AddressSanitizer sees only whole blocks: it has to be told which bytes of a block are in use.
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define FORBID(address, bytes) ASAN_POISON_MEMORY_REGION(address, bytes)
@@ -19,7 +19,7 @@
 namespace mg {
 namespace {
 
-// Four classes to an octave: at most a quarter of a block is wasted. Classes start at 64 bytes.
+// Four classes per octave: at most a quarter of a block is wasted. Classes start at 64 bytes.
 constexpr int CLASSES = 4 * 58;
 // With MINIGRAD_CACHE_LIMIT=0 every block goes back to the C library, whose own checks and poisoning then see it.
 const char* const LIMIT = std::getenv("MINIGRAD_CACHE_LIMIT");

@@ -13,7 +13,7 @@ struct Buffer {
     int64_t bytes;              // usable bytes at data
     int64_t references;         // tensors and exports that hold it
     int64_t version;            // in-place writes so far
-    void (*drop)(void* owner);  // for memory of others: gives the owner back
+    void (*drop)(void* owner);  // for foreign memory: releases the owner
     void* owner;
     Buffer* next;  // in a free list
     int32_t size_class;
@@ -21,7 +21,7 @@ struct Buffer {
 };
 static_assert(sizeof(Buffer) == 64, "a header of one cache line keeps data aligned");
 
-Buffer* allocate(int64_t bytes);  // 64-byte aligned, not initialized; null when memory is out
+Buffer* allocate(int64_t bytes);  // 64-byte aligned, not initialized; null if out of memory
 Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(void*));
 void release(Buffer* buffer);  // drops one reference
 

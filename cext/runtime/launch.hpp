@@ -1,7 +1,7 @@
 // The one point where kernels start.
 //
-// A kernel gets plain pointers and sizes, all by value, so that a started kernel could be noted down and started again
-// with no Python around it. Long kernels release the GIL; for short ones that would cost more than the kernel.
+// A kernel gets plain pointers and sizes, all by value, so that a launch could be recorded and replayed without Python.
+// Long kernels release the GIL; for short ones that would cost more than the kernel.
 #pragma once
 
 #include <cstring>
@@ -14,7 +14,7 @@ namespace mg {
 
 constexpr int64_t WORTH_RELEASING = 1 << 16;  // elements touched: about ten microseconds of work
 
-// Of adopted memory only its owner knows the extent: every kernel counts as using it.
+// Only the owner of adopted memory knows its extent: every kernel counts as using it.
 inline bool lies_in(const void* pointer, const Buffer& buffer) {
     if (buffer.size_class < 0) return buffer.device == 0;
     const auto address = reinterpret_cast<uintptr_t>(pointer), start = reinterpret_cast<uintptr_t>(buffer.data);
@@ -58,7 +58,7 @@ inline auto launch(int64_t work, Kernel kernel, Arguments... arguments) {
             running->first = this;
             state = PyEval_SaveThread();
         }
-        // In a process that ends, CPython unwinds the stack of a daemon thread from here (by pthread_exit, before
+        // When the process exits, CPython unwinds the stack of a daemon thread from here (by pthread_exit, before
         // 3.14), which a destructor that must not throw would turn into an abort.
         ~Guard() noexcept(false) {
             PyEval_RestoreThread(state);

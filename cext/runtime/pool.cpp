@@ -1,12 +1,12 @@
 // The thread pool: one job at a time, its chunks claimed from one atomic counter per place.
 //
-// The caller and every worker have a place, 0 for the caller, and begin with the span of neighbouring chunks that goes
-// with it, the same one in every job: what was written in one operation is read in the next from the same cache. Then
-// they help with the spans of the others.
+// The caller and every worker have a place, 0 for the caller, and begin with the span of neighboring chunks that
+// belongs to it, the same one in every job: what was written in one operation is read in the next from the same cache.
+// Then they help with the spans of the others.
 //
 // A worker may touch the job only between joining and leaving it, and it can join only while the gate
 // is open. The caller closes the gate once all chunks are claimed and then waits for the workers inside:
-// a worker that woke too late finds the gate closed, and nobody waits for it.
+// a worker that wakes too late finds the gate closed, and nobody waits for it.
 //
 // All state is static and trivially destructible and the workers are detached, so that a process may
 // exit at any time. After a fork the child has no workers and starts its own when it needs them.
@@ -35,19 +35,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Word = std::atomic<uint32_t>;
 
-// An idle worker looks out for the next operation of a training step for this long before it sleeps: waking
+// An idle worker watches for the next operation of a training step for this long before it sleeps: waking
 // a sleeper can cost tens of microseconds. After SPIN it yields its core to any thread that wants it, such as
-// those of another library's pool. If the core is gone for as long as TAKEN, some other thread is there, and it
-// sleeps at once: a thread that wakes is given a free core, or mostly goes first; one that merely waits is not.
+// those of another library's pool. If the core is gone for as long as TAKEN, some other thread is there, and the
+// worker sleeps immediately: a woken thread gets a free core or mostly goes first, one that merely waits does not.
 //
 // A thread that spins without yielding, as idle workers of OpenBLAS do for tens of milliseconds, takes the core of
-// one that yields for HELD or longer. For as long as CROWDED after that nobody here yields: who waits keeps the core
-// for SPIN_CROWDED and then sleeps. Each time we find out anew can cost a whole tick of Linux, 4 ms or more.
+// one that yields for HELD or longer. For CROWDED after that, no thread of the pool yields: a thread that waits keeps
+// its core for SPIN_CROWDED and then sleeps. Each new detection can cost a whole tick of Linux, 4 ms or more.
 //
-// Linux shares the core fairly between the two threads, though one of them only spins: a worker that has run for more
-// than its share does not get in when it is woken. So there are SHIFTS workers for each place while it is crowded, who
-// queue for the jobs. Linux wakes the one that has slept the longest, and it has little to make up for; where it does
-// not get in all the same, it still counts as asleep, and the next job wakes another.
+// Linux shares the core fairly between the two threads, although one of them only spins: a woken worker that has used
+// more than its share does not get to run. So while it is crowded, there are SHIFTS workers for each place, which queue
+// for the jobs. Linux wakes the one that has slept the longest, which has little to make up for; if it does not get to
+// run all the same, it still counts as asleep, and the next job wakes another.
 constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
 constexpr auto TAKEN = std::chrono::microseconds(3);
 constexpr auto SPIN_CROWDED = std::chrono::microseconds(30);
@@ -63,7 +63,7 @@ struct alignas(64) Span {
     std::atomic<int64_t> next{0};  // the first element that nobody has claimed
     int64_t end = 0;
 };
-constexpr int SPANS = 64;  // more places than these share them
+constexpr int SPANS = 64;  // if there are more places, they share spans
 
 constexpr uint32_t OPEN = 1u << 31, CALLER_SLEEPS = 1u << 30, INSIDE = CALLER_SLEEPS - 1;
 
@@ -87,8 +87,8 @@ std::atomic<int> limit{0};                  // threads in use; 0: not yet known
 
 // Of the workers
 std::atomic<int> started{0};
-std::atomic<int> in_use{0};      // those with a number from here on stay out
-std::atomic<int> most{INT_MAX};  // what the system allowed when it refused one; asked again after set_threads
+std::atomic<int> in_use{0};      // workers numbered from here on stay out
+std::atomic<int> most{INT_MAX};  // how many the system allowed when it refused one; retried after set_threads
 
 std::atomic<Clock::time_point> crowded_until{};  // by a thread that spins
 #ifdef __linux__
@@ -151,9 +151,9 @@ int current_core() {
 #endif
 }
 
-// A worker that wakes on its caller's core has displaced the caller and is of no use there. With every other core
-// busy, if only by a thread that spins, Linux wakes it there each time: it goes, and is woken elsewhere from now on.
-// Where somebody else has set its cores since, or those of the process, as taskset does, it stays on these.
+// A worker that wakes on its caller's core has displaced the caller and is of no use there. If every other core is
+// busy, if only with a thread that spins, Linux wakes it there each time: it leaves, and is woken elsewhere from then
+// on. If someone else has since set its cores, or those of the process, as taskset does, it stays on these.
 void leave_core_of_caller() {
 #ifdef __linux__
     const int core = current_core();
@@ -194,7 +194,7 @@ void leave() {
 }
 
 // Sleeps until the word changes. The count of sleepers and the words are sequentially consistent: either
-// the one who changes a word sees the sleeper, or the sleeper sees the change.
+// the thread that changes a word sees the sleeper, or the sleeper sees the change.
 template <class T>
 void sleep_while(std::atomic<T>& word, T old) {
     signals.sleeping.fetch_add(1);
@@ -230,7 +230,7 @@ int workers_for(int places) {
 void start_workers(int count) {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the business of the caller's threads
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are left to the caller's threads
     for (int number = started; number < count; number++) {
         pthread_t thread;
         if (pthread_create(&thread, nullptr, work, reinterpret_cast<void*>(intptr_t{number})) != 0) {

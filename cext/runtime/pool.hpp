@@ -1,8 +1,8 @@
-// The thread pool: two or more threads claim chunks of a range, each in the part of its place first.
+// The thread pool: two or more threads claim chunks of a range, each starting in the part of its place.
 //
 // The caller claims chunks too and never waits for a worker that has not started. After its last chunk a
 // worker spins for a few microseconds, yields its core for a fifth of a millisecond, so that other pools in
-// the process (NumPy's BLAS) find it free, and then sleeps. Beside threads that spin all the time it does not yield,
+// the process (NumPy's BLAS) find it free, and then sleeps. While other threads spin all the time it does not yield,
 // and several workers take turns. A second Python thread that calls while the pool is busy, or a body that calls again,
 // runs inline. Bodies do not throw.
 #pragma once

@@ -39,7 +39,7 @@ inline Running own_running;
 inline Running* running = &own_running;
 inline void point_to(Running* state) { running = state; }
 
-// In a process that ends, the kernels of daemon threads run on, but these threads never get the GIL again.
+// When the process exits, the kernels of daemon threads run on, but these threads never get the GIL again.
 inline bool finalizing() {
 #if PY_VERSION_HEX >= 0x030D0000
     return Py_IsFinalizing();
@@ -50,7 +50,7 @@ inline bool finalizing() {
 
 // Drops a tensor's reference to memory that it exchanges for other memory.
 inline void give_up(Buffer* buffer) {
-    if (running->first && finalizing()) return;  // the stacks on which kernels lie may be gone: the memory stays
+    if (running->first && finalizing()) return;  // the stacks that hold the kernels may be gone: the memory stays
     for (Unlocked* kernel = running->first; kernel; kernel = kernel->next)
         if (kernel->points_into(kernel, *buffer)) {
             kernel->owned.push_back(buffer);
@@ -59,7 +59,7 @@ inline void give_up(Buffer* buffer) {
     running->release(buffer);
 }
 
-// Waits for the kernels of other threads. A kernel waits for nobody, so this comes to an end.
+// Waits for the kernels of other threads. A kernel waits for nothing, so this terminates.
 inline void wait_for_kernels() {
     running->waiting++;
     while (running->first && !finalizing()) {
@@ -71,7 +71,7 @@ inline void wait_for_kernels() {
     running->waiting--;
 }
 
-// In the child of a fork none of the kernels of other threads runs on.
+// In the child of a fork, no kernel of another thread is running.
 inline void forget_kernels() {
     running->first = nullptr;
     running->waiting = 0;

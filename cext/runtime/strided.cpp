@@ -9,9 +9,9 @@
 namespace mg {
 namespace {
 
-constexpr int64_t GRAIN = 16384;  // elements: some microseconds of the cheapest loop, well above a wake-up
+constexpr int64_t GRAIN = 16384;  // elements: a few microseconds of the cheapest loop, well above a wake-up
 
-constexpr int64_t SHORT = 4;  // elements: an innermost loop that is not worth its beginning
+constexpr int64_t SHORT = 4;  // elements: an innermost loop that is not worth its setup
 
 // Loops over elements [begin, end) of the row-major order of s.
 void run_range(Loop loop, const Strided& s, int64_t begin, int64_t end) {
@@ -46,9 +46,9 @@ void run_range(Loop loop, const Strided& s, int64_t begin, int64_t end) {
     }
 }
 
-// An operand that lies across the walk, like a transposed matrix, jumps from line to line of memory, and a line is
-// gone from the cache before the walk comes back to its second element. Such a walk goes by tiles as high as a line is
-// long, so that all of a line is read at once.
+// An operand that lies across the walk, like a transposed matrix, jumps from cache line to cache line, and a line is
+// evicted before the walk returns to its second element. Such a walk uses tiles as high as a line is long, so that all
+// of a line is read at once.
 constexpr int64_t LINE = 64;  // bytes
 constexpr int64_t TILE_COLUMNS = 128, LEAST = 8;
 constexpr int64_t AHEAD = 16;  // columns
@@ -62,8 +62,8 @@ bool lies_across(const Strided& s, int k, int d) {
     return std::llabs(s.step[k][s.ndim - 1]) >= LINE && s.step[k][d] == s.size[k];
 }
 
-// Brings the axis along which an input that lies across is dense next to the innermost; false where there is none, or
-// too little of it.
+// Moves the axis along which an input that lies across is dense next to the innermost; false if there is none, or if it
+// is too short.
 bool set_across(Strided& s) {
     const int last = s.ndim - 1;
     for (int k = 0; k + 1 < s.operands; ++k) {
@@ -92,8 +92,8 @@ Tiles cut(const Strided& s) {
 }
 
 // y[r, c] = x[r, c], dense in y along the rows, TILE_COLUMNS long, and in x along the columns, `step` bytes apart;
-// four columns at a time, which compilers turn into wide stores. The processor's own prefetching does not foresee
-// such a walk; the last columns ask for what lies beyond the array, where no pointer may point.
+// four columns at a time, which compilers turn into wide stores. The hardware prefetcher does not predict such a walk;
+// the last columns prefetch what lies beyond the array, where no pointer may point.
 template <class Word>
 void transpose(int64_t rows, int64_t columns, const char* x, int64_t step, char* y_) {
     Word* y = reinterpret_cast<Word*>(y_);
@@ -115,7 +115,7 @@ void transpose(int64_t rows, int64_t columns, const char* x, int64_t step, char*
     }
 }
 
-// Loops over tile t, of operands that lie across through a dense copy.
+// Runs the loop over tile t; operands that lie across are read through a dense copy.
 void run_tile(Loop loop, const Strided& s, const Tiles& tiles, int64_t t) {
     const int r = s.ndim - 2, c = s.ndim - 1;  // rows, columns
     char* data[MAX_OPERANDS];
@@ -182,7 +182,7 @@ void simplify(Strided& s) {
         merged = 1;
     }
     s.ndim = merged;
-    // A loop over three colours costs more in its beginnings than in its steps: over the pixels beside them then.
+    // A loop over three colors costs more in setup than in steps: then the loop runs over the adjacent pixels.
     const int last = merged - 1;
     if (last > 0 && s.extent[last] <= SHORT && s.extent[last - 1] >= 8 * SHORT) {
         std::swap(s.extent[last], s.extent[last - 1]);

@@ -20,11 +20,11 @@ struct Strided {
 };
 
 // Merges axes that all operands cross with one stride, drops axes of length one, and orders the rest by the
-// output's strides, so that the innermost loop is as dense as it can be; but where that is very short it is the one
-// outside of it.
+// output's strides, so that the innermost loop is as dense as possible; if that one is very short, the loop outside of
+// it becomes the innermost.
 void simplify(Strided& s);
 
-// loop over all elements, split over the pool.
+// Runs the loop over all elements, split over the pool.
 void run(Loop loop, Strided s);
 
 // The same where every operand is contiguous (step[k] bytes from element to element, 0: one value for all).
