@@ -19,7 +19,7 @@ cdef enum:
     MAX_NDIM = 8
 
 cdef Running* RUNNING   # the kernels that run without the GIL
-cdef Buffer* NOWHERE    # of a tensor whose __init__ has not run: no memory, and no elements
+cdef Buffer* NOWHERE    # of a tensor whose __init__ has not run: no memory, no elements
 
 cdef class Array:
     cdef Buffer* buffer
@@ -28,8 +28,8 @@ cdef class Array:
     cdef int ndim_
     cdef int output                 # which output of its node
     cdef int64_t epoch              # see `version`
-    cdef int64_t savers             # how many inputs of nodes hold this very tensor for backward
-    cdef int64_t saved_since        # and the number of the first of these nodes
+    cdef int64_t savers             # how many node inputs save this very tensor for backward
+    cdef int64_t saved_since        # the sequence number of the first of these nodes
     cdef bint packed               # row-major without gaps
     cdef bint needs_grad
     cdef int64_t count              # number of elements

@@ -1,8 +1,8 @@
-"""What a tensor is: a typed, strided view of a reference-counted buffer.
+"""The array under every tensor: a typed, strided view of a reference-counted buffer.
 
-`Array` is the part of a tensor that knows nothing of operations; `tensor.Tensor` derives from it and adds
-operators and methods. Its memory comes from a pool, and is open to anything that speaks the buffer protocol (NumPy) or
-DLPack, see `interop`.
+`Array` is the part of a tensor that knows nothing about operations; `tensor.Tensor` derives from it and adds operators
+and methods. Its memory comes from a pool and is accessible through the buffer protocol (NumPy) and DLPack; see
+`interop`.
 """
 cimport cython
 from cpython.buffer cimport (
@@ -59,7 +59,7 @@ cdef int device_index(object device, str op="device") except -1:
 
 
 cpdef bint names_device(object value):
-    """Whether a value, where a device or a dtype is expected, is meant for a device."""
+    """Whether a value that may be a device or a dtype is meant as a device."""
     return isinstance(value, str) and (value == "cpu" or value.startswith("cuda"))
 
 
@@ -68,7 +68,7 @@ cdef str device_name(int index):
 
 
 cdef int parse_shape(object shape, int64_t* extent, str op="shape") except -1:
-    """Writes a shape given as an int or a sequence of ints and returns its length."""
+    """Write a shape given as an int or a sequence of ints to `extent` and return its length."""
     if type(shape) is not tuple and type(shape) is not list and (isinstance(shape, str) or
                                                                  not hasattr(shape, "__iter__")):
         shape = (shape,)
@@ -87,7 +87,7 @@ cdef int parse_shape(object shape, int64_t* extent, str op="shape") except -1:
 
 
 cdef int parse_lengths(str op, object shape, int64_t* extent) except -1:
-    """The same for the shape of a new tensor: none of the lengths may be negative."""
+    """`parse_shape` for a new tensor, whose lengths may not be negative."""
     cdef int ndim = parse_shape(shape, extent, op), i
     for i in range(ndim):
         if extent[i] < 0:
@@ -121,7 +121,7 @@ cdef int check_same_device(str op, Array a, Array b) except -1:
 
 # ── the array ─────────────────────────────────────────────────────────────────────────────────────
 
-cdef Buffer nowhere     # zeros
+cdef Buffer nowhere     # zero-initialized
 nowhere.references = 1
 NOWHERE = &nowhere
 
@@ -131,9 +131,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: forget_kernels())
 
 
-# A method of a compiled class checks what it is called on only as a plain descriptor, that is, without `binding`. The
-# two other directives keep its signature for `inspect`. So it is with every compiled class that has methods.
-@cython.no_gc_clear     # a cleared tensor could not tell its node that it dies
+# A method of a compiled class checks the type of `self` only as a plain descriptor, that is, without `binding`. The
+# other two directives keep its signature for `inspect`. Every compiled class that has methods uses these directives.
+@cython.no_gc_clear     # a cleared tensor could not tell its node that it is dying
 @cython.freelist(1024)
 @cython.binding(False)
 @cython.embedsignature(True)
@@ -142,8 +142,8 @@ cdef class Array:
     """Memory, layout and place on the tape of a tensor; see `minigrad.Tensor`."""
 
     def __cinit__(self):
-        # Only a hook can tie a tensor into a reference cycle, so the collector need not know tensors
-        # until one gets a hook (tape.register_hook); a chain of a million then costs it nothing.
+        # Only a hook can tie a tensor into a reference cycle, so the collector need not track a tensor
+        # until it gets a hook (tape.add_hook); a chain of a million then costs it nothing.
         PyObject_GC_UnTrack(<void*>self)
         self.buffer, self.ndim_ = NOWHERE, 1
 
@@ -190,7 +190,7 @@ cdef class Array:
 
     @property
     def version(self):
-        """int: how often the memory of this tensor has been written in place."""
+        """int: how many times the memory of this tensor has been written in place."""
         return version(self)
 
     def is_contiguous(self):
@@ -213,10 +213,10 @@ cdef class Array:
         if not self.packed and (flags & PyBUF_C_CONTIGUOUS == PyBUF_C_CONTIGUOUS or
                                 flags & PyBUF_ANY_CONTIGUOUS == PyBUF_ANY_CONTIGUOUS) \
                 or flags & PyBUF_F_CONTIGUOUS == PyBUF_F_CONTIGUOUS and not (self.packed and self.ndim_ < 2):
-            raise BufferError("[numpy] the tensor does not lie in memory as asked for")
+            raise BufferError("[numpy] the tensor does not have the requested memory layout")
         cdef Py_ssize_t* numbers = <Py_ssize_t*>PyMem_Malloc(2 * MAX_NDIM * sizeof(Py_ssize_t))
         cdef int i
-        # The view holds an alias, not the tensor: that could become another one (hold), and its memory die.
+        # The view holds an alias, not the tensor, which could become another one (`hold`) and release its memory.
         for i in range(self.ndim_):
             numbers[i] = self.extent[i]
             numbers[MAX_NDIM + i] = self.step[i]
@@ -235,7 +235,7 @@ cdef class Array:
         Returns
         -------
         numpy.ndarray
-            Writes to it change the tensor, and the other way round; the tape does not see them.
+            Writes to it change the tensor, and vice versa; the tape does not see them.
 
         Raises
         ------
@@ -293,14 +293,14 @@ cdef class Array:
 
 cdef type result_type = Array
 cdef Forget forget = NULL
-# What minigrad.cuda does for arrays on a GPU: `import minigrad` sets it before any array is made.
+# The functions of minigrad.cuda for arrays on a GPU: `import minigrad` sets them before any array is made.
 cdef object device_allocate = None
 cdef object device_transfer = None
 cdef object device_streams = None
 
 
 cpdef void set_result_type(type cls) except *:
-    """The class of every tensor that operations make (tensor.Tensor)."""
+    """Set the class of the tensors that operations make (tensor.Tensor)."""
     global result_type
     if not issubclass(cls, Array):
         raise TypeError(f"[set_result_type] expected a class of arrays, got {cls.__name__}")
@@ -308,14 +308,14 @@ cpdef void set_result_type(type cls) except *:
 
 
 cdef void set_forget(Forget function):
-    """What a dying array tells its node (tape.forget_leaf)."""
+    """Set what a dying array calls to notify its node (tape.forget_leaf)."""
     global forget
     forget = function
 
 
 cpdef void set_device_hooks(object allocate, object transfer, object streams):
-    """How other devices work: allocate(bytes, index) -> (address, owner); transfer(array, index) -> array there;
-    streams.current(i) and streams.hand_over(i, stream) for cuda:i, with DLPack's numbers of streams."""
+    """Set the functions of other devices: allocate(bytes, index) -> (address, owner); transfer(array, index) -> array
+    there; streams.current(i) and streams.hand_over(i, stream) for cuda:i, with DLPack's stream numbers."""
     global device_allocate, device_transfer, device_streams
     device_allocate, device_transfer, device_streams = allocate, transfer, streams
 
@@ -391,7 +391,7 @@ cdef Array view(Array base, int ndim, const int64_t* extent, const int64_t* step
 
 
 cdef int hold(Array x, Array source) except -1:
-    """Let x be what source is: its memory and layout, without its history."""
+    """Make x what `source` is: the same memory and layout, without its history."""
     cdef Buffer* old = x.buffer
     cdef int i
     source.buffer.references += 1
@@ -401,7 +401,7 @@ cdef int hold(Array x, Array source) except -1:
         x.extent[i], x.step[i] = source.extent[i], source.step[i]
     if old != NOWHERE:
         x.epoch += old.version - source.buffer.version + 1
-        give_up(old)        # last, as it may run code of the memory's owner
+        give_up(old)        # last, as it may run code that belongs to the memory's owner
     return 0
 
 
@@ -411,12 +411,12 @@ cdef void wait_for_kernels() noexcept:
 
 
 cdef int64_t version(Array x) noexcept:
-    """How often x was written, or became another array: it only ever rises."""
+    """How many times x was written or became another array; it never decreases."""
     return x.buffer.version + x.epoch
 
 
 cdef bint overlaps_itself(Array x) noexcept:
-    """Whether several elements of x lie at one place, as after a broadcast."""
+    """Whether several elements of x share a memory location, as after a broadcast."""
     cdef int i
     for i in range(x.ndim_):
         if x.extent[i] > 1 and x.step[i] == 0:
@@ -430,7 +430,7 @@ cdef struct Span:
 
 
 cdef Span span(Array x) noexcept:
-    """The memory from the first byte to the last one of a tensor that is not empty."""
+    """The memory from the first byte to the last byte of a nonempty tensor."""
     cdef Span memory = Span(x.data, x.data + itemsize(x.code))
     cdef int64_t reach
     cdef int i
@@ -444,18 +444,18 @@ cdef Span span(Array x) noexcept:
 
 
 def memory_span(Array x):
-    """(int, int): the addresses of the first byte of a tensor that is not empty, and of the one after its last."""
+    """(int, int): the addresses of the first byte of a nonempty tensor and of the byte after its last."""
     cdef Span memory = span(x)
     return <size_t>memory.first, <size_t>memory.last
 
 
 def is_broadcast(Array x):
-    """bool: whether several elements of x lie at one place."""
+    """bool: whether several elements of x share a memory location."""
     return bool(overlaps_itself(x))
 
 
 cdef bint may_share_memory(Array a, Array b) noexcept:
-    """Whether the memory from the first to the last byte of a meets that of b, whoever it belongs to."""
+    """Whether the memory spans of a and b overlap, whoever owns them."""
     if a.count == 0 or b.count == 0 or a.buffer.device != b.buffer.device:
         return False
     cdef Span p = span(a), q = span(b)
@@ -477,7 +477,7 @@ cdef int64_t product(int ndim, const int64_t* extent) except -1:
 
 
 cdef Array adopted(void* data, int64_t bytes, int device, void* owner, Drop drop, int code):
-    """A one-dimensional array over the memory of others, which `drop(owner)` gives back."""
+    """A one-dimensional array over foreign memory, which `drop(owner)` gives back."""
     cdef Array x = blank()
     x.buffer = adopt(data, bytes, device, owner, drop)
     x.data, x.code, x.ndim_, x.packed = <char*>data, code, 1, True
@@ -494,7 +494,7 @@ cdef Array alias(Array x):
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────
 
 def memory_allocated():
-    """int: bytes of CPU memory held by live tensors (pooled memory that is free not counted).
+    """int: bytes of CPU memory held by live tensors (free memory in the pool not counted).
 
     Examples
     --------
@@ -508,7 +508,7 @@ def memory_allocated():
 
 
 def memory_cached():
-    """int: bytes of CPU memory that the pool keeps for the next tensors.
+    """int: bytes of CPU memory that the pool keeps for future tensors.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Backward: the walk over the tape that computes gradients, and the operations whose backward is Python's.
+"""Backward: the walk over the tape that computes gradients, and the operations whose backward is written in Python.
 
-The walk visits the reachable nodes in falling sequence order: a node's number is larger than its inputs', so each node
-is visited after everything that was computed from it, when its gradient is complete. Nothing here recurses.
+The walk visits the reachable nodes in descending sequence order: a node's number is larger than its inputs', so each
+node is visited after everything that was computed from it, when its gradient is complete. Nothing here recurses.
 """
 import os
 import threading
@@ -42,8 +42,8 @@ ctypedef pair[int64_t, Reference] Numbered
 cdef class BackwardPass:
     """One backward pass: owns the nodes it collected until it ends.
 
-    A pass that starts inside another one of its thread (in a hook, in a Function's backward) borrows the nodes that it
-    shares with it: their state waits in `borrowed` (id of node -> state), and nothing of theirs is freed.
+    A pass that starts inside another pass of the same thread (in a hook, in a Function's backward) borrows the nodes
+    that both share: their state is kept in `borrowed` (id of node -> state), and they are not freed.
     """
     cdef uint64_t number
     cdef vector[Numbered] order
@@ -57,11 +57,11 @@ cdef class BackwardPass:
         walkers[self.number] = threading.get_ident()
 
     cdef bint visit(self, Node node, vector[Reference]& stack) except -1:
-        """Take a node over; False if a pass of another thread owns it."""
+        """Take over a node; False if a pass of another thread owns it."""
         if node.walk == self.number:
             return True
         if node.walk != 0:
-            thread = walkers.get(node.walk)     # None: its thread did not come along when the process forked
+            thread = walkers.get(node.walk)     # None: its thread did not survive the fork
             if thread is not None:
                 if thread != threading.get_ident():
                     self.obstacle = node
@@ -82,8 +82,8 @@ cdef class BackwardPass:
     cdef bint collect(self, list roots, int64_t floor) except -1:
         """Take over every node that a root depends on; False (and nothing taken) if another thread's pass owns one.
 
-        Nothing is looked at behind a node whose number is `floor` or less: that of the first target, to which nothing
-        older can lead.
+        The search does not go past a node whose number is `floor` or less: `floor` is the number of the oldest target,
+        on which nothing older can depend.
         """
         cdef vector[Reference] stack
         cdef Node node
@@ -113,7 +113,7 @@ cdef class BackwardPass:
         """Mark the nodes whose gradient is wanted: all, or those that lead to a target (id of node -> positions)."""
         cdef Node node
         cdef int i
-        for entry in self.order:                    # rising sequence: inputs first
+        for entry in self.order:                    # ascending sequence order: inputs first
             node = <Node>entry.second
             node.marked = targets is None or <size_t>entry.second in targets
             if not node.marked:
@@ -124,12 +124,12 @@ cdef class BackwardPass:
         return 0
 
     cdef void release(self) noexcept:
-        """Leave the nodes that were not visited as they were found."""
+        """Give up the nodes that were not visited."""
         while not self.order.empty():
             self.leave()
 
     cdef void leave(self) noexcept:
-        """Give up the last node of the order, as it was found."""
+        """Give up the last node of the order and restore the state it was found in."""
         cdef Node node = <Node>self.order.back().second
         self.order.pop_back()
         node.walk, node.marked, node.pending, node.pendings = 0, False, None, None
@@ -185,7 +185,7 @@ cdef class BackwardPass:
             if node.op.run != accumulate:
                 return 0
             if node.freed:
-                refuse_leaf(node)       # a hook of this very pass did it
+                refuse_leaf(node)       # a hook of this pass did it
             return accumulate(node, g) if node.leaf != NULL else 0
         for k in positions.get(<size_t><PyObject*>node, ()):
             arrived = g if node.outputs == 1 else node.pendings[(<Array>targets[k]).output]
@@ -196,13 +196,13 @@ cdef class BackwardPass:
 
     cdef int run_node(self, Node node, Array g) except -1:
         if node.current_versions() != node.versions:
-            raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place since: saved "
-                                f"shapes {saved_shapes(node)}{node.place()}")
+            raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place afterwards: "
+                                f"saved shapes {saved_shapes(node)}{node.place()}")
         return node.op.run(node, g)
 
 
 cdef int refuse_leaf(Node node) except -1:
-    """Raise for the node of a leaf that is no longer the tensor which was recorded."""
+    """Raise for the node of a leaf that is no longer the tensor that was recorded."""
     cdef int i
     shape = tuple([node.extent[i] for i in range(node.ndim)])
     raise GradientError(f"[backward] a leaf of shape {shape} became another tensor (by set_, or by its module's to) "
@@ -210,21 +210,21 @@ cdef int refuse_leaf(Node node) except -1:
 
 
 cdef void wake(Node node) noexcept:
-    """Let the threads that wait for the node look at it again."""
+    """Wake the threads that wait for the node, so that they check it again."""
     for waited, woken in list(blocked.values()):
         if waited is node:
             woken.put(None)
 
 
 cdef int wait_for(Node node) except -1:
-    """Wait until another thread's pass has left the node, which it owns; refuse where it waits for this thread.
+    """Wait until another thread's pass has left the node that it owns; raise if that thread waits for this one.
 
-    Each waiting thread looks along the chain "waits for a node, which a pass of that thread owns" after it has said
-    what it waits for itself, so that the one which would close a circle finds it. It may be woken for nothing.
+    Each waiting thread first registers what it waits for, and then follows the chain of nodes waited for and threads
+    that own them, so the thread that would close a cycle detects it. A wake-up may be spurious.
     """
     cdef Node awaited = node
     thread = threading.get_ident()
-    before = blocked.get(thread)        # the handler of a signal may run a pass while the thread waits
+    before = blocked.get(thread)        # a signal handler may run a pass while the thread waits
     entry = node, SimpleQueue()
     blocked[thread] = entry
     try:
@@ -233,11 +233,10 @@ cdef int wait_for(Node node) except -1:
             awaited = blocked[owner][0] if owner in blocked else None
             owner = None if awaited is None else walkers.get(awaited.walk)
         if owner is not None:
-            raise GradientError(f"[backward] two passes would wait for each other for ever: this one needs "
-                                f"[{node.op.name}]{node.place()}, which a pass of another thread holds, and that "
-                                f"thread waits for [{awaited.op.name}]{awaited.place()}, which a pass of this "
-                                f"thread holds; run passes over a tape that threads share outside of hooks and of "
-                                f"Function.backward")
+            raise GradientError(f"[backward] two passes would wait for each other forever: this one needs "
+                                f"[{node.op.name}]{node.place()}, held by a pass of another thread, and that thread "
+                                f"waits for [{awaited.op.name}]{awaited.place()}, held by a pass of this thread; run "
+                                f"passes over a tape that threads share outside of hooks and Function.backward")
         if holder is not None:
             entry[1].get()
     finally:
@@ -250,7 +249,7 @@ cdef int wait_for(Node node) except -1:
 
 
 def forget_other_threads():
-    """In the child of a fork only the thread that forked goes on: the passes of all others never end."""
+    """In the child of a fork, drop the passes of other threads: only the thread that forked continues."""
     here = threading.get_ident()
     for running in [number for number, thread in walkers.items() if thread != here]:
         del walkers[running]
@@ -266,7 +265,7 @@ if hasattr(os, "register_at_fork"):
 
 
 cdef list pull_back(list roots, list grads, list targets, bint retain, bint create):
-    """Send `grads` from `roots` back; returns the gradients of `targets`, or adds to every leaf's grad if None."""
+    """Send `grads` back from `roots`; return the gradients of `targets`, or if None, add to every leaf's grad."""
     cdef BackwardPass walk = BackwardPass.__new__(BackwardPass)
     cdef dict by_node = None
     cdef int64_t floor = INT64_MIN
@@ -329,13 +328,13 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
 
 
 cdef Array run_hooks(Node node, Array g, bint exclusive):
-    """The gradient that the hooks of a node make of the one that arrived."""
+    """The gradient that arrived at a node, as its hooks replace it."""
     cdef Array before
     for output, hook in list(node.hooks):
         before = g if node.outputs == 1 else node.pendings[output]
         if before is None:
             continue
-        before = owned(before, exclusive)       # a hook may write what it gets
+        before = owned(before, exclusive)       # a hook may write to its argument
         shape, code, device = shape_of(before), before.code, before.buffer.device      # the hook may call set_
         result = hook(before)
         after = before if result is None else result
@@ -355,7 +354,7 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
 
 def differentiate(list roots, list grads, list targets or None, bint retain_graph, bint create_graph,
                   str op="backward"):
-    """Check roots, gradients and targets, then `pull_back`; `op` stands in the errors."""
+    """Check roots, gradients and targets, then `pull_back`; errors name `op`."""
     cdef Array root
     cdef list seeds = []
     for y, g in zip(roots, grads):
@@ -365,8 +364,8 @@ def differentiate(list roots, list grads, list targets or None, bint retain_grap
                                 f"requires grad")
         if g is None:
             if root.count != 1:
-                raise GradientError(f"[{op}] a tensor of shape {shape_of(root)} is not one number: give the "
-                                    f"gradient of what is to be differentiated, of the same shape")
+                raise GradientError(f"[{op}] expected a gradient for a tensor of shape {shape_of(root)}, "
+                                    f"got none: only a tensor of one element can do without")
             g = empty(root.code, root.ndim_, root.extent, root.buffer.device)
             backend(root).fill(<Array>g, 1)
         else:
@@ -396,9 +395,9 @@ cdef int function_backward(Node node, Array g) except -1:
 
 
 cdef int check_gradient(str op, Node to, object grad, int output) except -1:
-    """A gradient from outside must match what it is the gradient of."""
+    """Check that a gradient passed in by the user matches the tensor it belongs to."""
     if not isinstance(grad, Array):
-        raise TypeError(f"[{op}] expected a gradient that is a tensor, got {kind_of(grad)}")
+        raise TypeError(f"[{op}] expected a tensor as the gradient, got {kind_of(grad)}")
     cdef Array g = <Array>grad
     shape, code = to.layouts[output] if to.outputs > 1 else (tuple([to.extent[i] for i in range(to.ndim)]), to.code)
     if shape_of(g) != shape or g.code != code or g.buffer.device != to.device:
@@ -425,7 +424,7 @@ def record_function(str name, list inputs, list outputs, function, tuple saved):
 
 
 def attach(Array saved, Node node, int output):
-    """A saved output, kept without its node, on the tape again: backward may differentiate by itself."""
+    """Put a saved output, kept without its node, back on the tape, so that backward itself can be differentiated."""
     cdef Array attached = alias(saved)
     attached.node, attached.needs_grad, attached.output = node, True, output
     return attached

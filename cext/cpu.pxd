@@ -1,4 +1,4 @@
-# What the CPU backend uses of the C++ behind it.
+# What the CPU backend uses of the C++ code.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from minigrad.engine.array cimport Running

@@ -81,7 +81,7 @@ cdef inline void fill_operand(Strided* s, int k, Array x) noexcept:
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
 cdef class CPU(Backend):
-    """The primitives on the CPU; each method's contract stands in `Backend`."""
+    """The primitives on the CPU; each method's contract is in `Backend`."""
 
     cpdef unary(self, int op, Array x, Array out):
         elementwise("unary", kernels.unary[op][x.code], 2, x, None, None, out)
@@ -96,21 +96,21 @@ cdef class CPU(Backend):
         elementwise("copy", kernels.cast[x.code][out.code], 2, x, None, None, out)
 
     cpdef fill(self, Array out, value):
-        cdef char[8] room
+        cdef char[8] element
         cdef Strided strided
         cdef int d
         if out.code == FLOAT32:
-            (<float*>room)[0] = value
+            (<float*>element)[0] = value
         elif out.code == FLOAT64:
-            (<double*>room)[0] = value
+            (<double*>element)[0] = value
         elif out.code == INT64:
-            (<int64_t*>room)[0] = value
+            (<int64_t*>element)[0] = value
         elif out.code == INT32:
-            (<int32_t*>room)[0] = value
+            (<int32_t*>element)[0] = value
         else:
-            room[0] = bool(value)
+            element[0] = bool(value)
         strided.ndim, strided.operands, strided.count = out.ndim_, 2, out.count
-        strided.data[0] = room
+        strided.data[0] = element
         for d in range(out.ndim_):
             strided.extent[d] = out.extent[d]
             strided.step[0][d] = 0
@@ -139,7 +139,7 @@ cdef class CPU(Backend):
         cdef int64_t size = itemsize(out.code), batch = out.extent[0] if last == 2 else 1
         cdef int64_t m = out.extent[last - 1], n = out.extent[last], k = a.extent[last]
         cdef bint ta = a.step[last] != size, tb = b.step[last] != size
-        # A stride along an axis of length one says nothing; take the one of a dense matrix.
+        # The stride of an axis of length one is meaningless; take that of a dense matrix.
         cdef int64_t lda = a.step[last if ta else last - 1] // size, ldb = b.step[last if tb else last - 1] // size
         if ta and a.extent[last] <= 1 and a.step[last - 1] == size:
             lda = max(lda, m)
@@ -218,26 +218,26 @@ cdef class CPU(Backend):
                <int64_t*>offsets.data)
 
     cpdef conv2d_backward_data(self, Array g, Array w, tuple at, Array dx):
-        cdef Array room = self.bordered(dx, w, at, g, False), turned = empty_as(w, w.code)
-        cdef Conv2d c = convolution(room, w, at, g)
-        launch(g.count * c.depth() // 16, kernels.conv2d_backward_data[g.code - FLOAT32], c, g.data, w.data, room.data,
-               turned.data)
-        if room is not dx:
-            self.copy(inside(room, dx, at), dx)
+        cdef Array bordered = self.bordered(dx, w, at, g, False), turned = empty_as(w, w.code)
+        cdef Conv2d c = convolution(bordered, w, at, g)
+        launch(g.count * c.depth() // 16, kernels.conv2d_backward_data[g.code - FLOAT32], c, g.data, w.data,
+               bordered.data, turned.data)
+        if bordered is not dx:
+            self.copy(inside(bordered, dx, at), dx)
 
     cpdef conv2d_backward_weight(self, Array x, Array g, tuple at, Array dw, Array dbias):
         x = self.bordered(x, dw, at, g, True)
         cdef Conv2d c = convolution(x, dw, at, g)
-        cdef int64_t size = c.depth(), room = conv2d_partial(c)
-        cdef Array offsets = empty(INT64, 1, &size, 0), partial = empty(x.code, 1, &room, 0)
+        cdef int64_t size = c.depth(), partials = conv2d_partial(c)
+        cdef Array offsets = empty(INT64, 1, &size, 0), partial = empty(x.code, 1, &partials, 0)
         launch(g.count * size // 16, kernels.conv2d_backward_weight[x.code - FLOAT32], c, x.data, g.data, dw.data,
                pointer(dbias), <int64_t*>offsets.data, partial.data)
 
     cdef Array bordered(self, Array x, Array w, tuple at, Array y, bint filled):
-        """x if windows do not reach beyond it, else an array with its borders; `filled` with x and zeros, or not."""
+        """x if windows do not reach beyond it, else an array with borders, `filled` with x and zeros if asked."""
         stride_h, stride_w, top, left, dilation_h, dilation_w = at
         cdef int64_t[4] extent
-        cdef Array room
+        cdef Array padded
         extent[0], extent[1] = x.extent[0], x.extent[1]
         extent[2] = max(<int64_t>top + x.extent[2],
                         (y.extent[2] - 1) * <int64_t>stride_h + (w.extent[2] - 1) * <int64_t>dilation_h + 1)
@@ -245,11 +245,11 @@ cdef class CPU(Backend):
                         (y.extent[3] - 1) * <int64_t>stride_w + (w.extent[3] - 1) * <int64_t>dilation_w + 1)
         if extent[2] == x.extent[2] and extent[3] == x.extent[3]:
             return x
-        room = empty(x.code, 4, extent, 0)
+        padded = empty(x.code, 4, extent, 0)
         if filled:
-            self.fill(room, 0)
-            self.copy(x, inside(room, x, at))
-        return room
+            self.fill(padded, 0)
+            self.copy(x, inside(padded, x, at))
+        return padded
 
     cpdef max_pool2d(self, Array x, tuple at, Array y, Array index):
         cdef Pool2d p = pooling(x, at, index if y is None else y)
@@ -274,7 +274,7 @@ cdef class CPU(Backend):
         cdef Recurrence r = recurrence(cell, arrays)
         cdef int code = (<Array>arrays["h"]).code
         r.panels = r.hidden * rounded_up(r.gates * r.hidden)
-        _room = recurrent_room(&r, code)
+        _scratch = recurrent_scratch(&r, code)
         launch(r.steps * r.batch * r.gates * r.hidden * r.hidden, kernels.recurrent[code - FLOAT32], r)
 
     cpdef recurrent_backward(self, cell, dict arrays):
@@ -282,7 +282,7 @@ cdef class CPU(Backend):
         cdef Array h = <Array>arrays["h"], totals
         cdef int64_t size
         r.panels = r.gates * r.hidden * rounded_up(r.hidden)
-        _room = recurrent_room(&r, h.code)
+        _scratch = recurrent_scratch(&r, h.code)
         if r.dgamma != NULL or r.dbeta != NULL or r.dgamma_c != NULL or r.dbeta_c != NULL:
             size = (r.batch + r.block - 1) // r.block * 2 * (r.gates + 1) * r.hidden
             totals = empty(FLOAT64, 1, &size, 0)
@@ -323,7 +323,7 @@ cdef class CPU(Backend):
         cdef double total = 0
         cdef int64_t i
         if out.count:
-            memcpy(t, labels.data, out.count * sizeof(int64_t))      # what is checked nobody else can write any more
+            memcpy(t, labels.data, out.count * sizeof(int64_t))      # nobody else can write to the copy that is checked
         for i in range(out.count):
             if t[i] != ignore:
                 if t[i] < 0 or t[i] >= width:
@@ -367,8 +367,8 @@ cdef class CPU(Backend):
         launch(v.count, kernels.add_along[x.code - FLOAT32], outer, n, inner, x.data, m, <const int64_t*>index.data,
                v.data)
 
-    # Sorting is NumPy's, whose vectorized sorts are hard to beat. It works without the GIL, and takes it that nobody
-    # writes what it sorts or counts meanwhile: so it gets copies.
+    # Sorting is left to NumPy, whose vectorized sorts are hard to beat. It runs without the GIL and assumes that nobody
+    # writes to its input meanwhile, so it gets copies.
 
     cpdef argsort(self, Array x, bint descending, Array out):
         values, order = alias(x).numpy().copy(), alias(out).numpy()
@@ -449,7 +449,7 @@ cdef inline char* pointer(Array x) noexcept:
 
 
 cdef Conv2d convolution(Array x, Array w, tuple at, Array y):
-    """The sizes of y = x correlated with w, whose borders x has already."""
+    """The sizes of y = x correlated with w, where x already includes the borders."""
     cdef Conv2d c
     c.batch, c.groups, c.channels = x.extent[0], x.extent[1] // w.extent[1], w.extent[1]
     c.height, c.width, c.kernel_h, c.kernel_w = x.extent[2], x.extent[3], w.extent[2], w.extent[3]
@@ -458,9 +458,10 @@ cdef Conv2d convolution(Array x, Array w, tuple at, Array y):
     return c
 
 
-cdef Array inside(Array room, Array x, tuple at):
-    """The part of a bordered array where x is."""
-    return view(room, 4, x.extent, room.step, room.data + <int64_t>at[2] * room.step[2] + <int64_t>at[3] * room.step[3])
+cdef Array inside(Array padded, Array x, tuple at):
+    """The part of a bordered array that holds x."""
+    return view(padded, 4, x.extent, padded.step,
+                padded.data + <int64_t>at[2] * padded.step[2] + <int64_t>at[3] * padded.step[3])
 
 
 cdef Pool2d pooling(Array x, tuple at, Array y):
@@ -489,8 +490,8 @@ cdef Recurrence recurrence(cell, dict arrays):
     for i in range(r.segments):
         end += cell.sizes[i]
         r.ends[i] = end
-    # Where the weights fit a core's cache beside the rows, few samples at once keep most cores busy; otherwise
-    # the weights come from further away, and more samples share each reading of them.
+    # If the weights fit a core's cache beside the rows, small blocks keep the most cores busy; otherwise
+    # the weights come from further away, and larger blocks share each read of them.
     r.block = 8 if w.count * itemsize(w.code) <= 1 << 19 or r.batch < 32 else 16 if r.batch < 128 else 32
     r.keep = z.extent[0] == r.steps
     r.lengths = <int64_t*>pointer(arrays.get("lengths"))
@@ -510,29 +511,29 @@ cdef Recurrence recurrence(cell, dict arrays):
 
 
 cdef int64_t rounded_up(int64_t columns):
-    """Columns in whole panels, of whatever width the instruction set gives them."""
+    """Columns in whole panels, for any panel width that an instruction set uses."""
     return (columns + 31) // 32 * 32
 
 
-cdef Array recurrent_room(Recurrence* r, int code):
-    """Memory for the panels and for the rows that a block works on."""
+cdef Array recurrent_scratch(Recurrence* r, int code):
+    """Allocate the scratch buffer for the panels and for the rows that a block works on."""
     cdef int64_t blocks = (r.batch + r.block - 1) // r.block
     cdef int64_t size = r.panels + blocks * (2 * r.gates + 4) * r.hidden
-    cdef Array room = empty(code, 1, &size, 0)
-    r.scratch = room.data
-    return room
+    cdef Array scratch = empty(code, 1, &size, 0)
+    r.scratch = scratch.data
+    return scratch
 
 
 cdef class TensorList:
-    """The addresses and sizes of lists of arrays, as the kernels of the optimizers take them."""
+    """The addresses and sizes of lists of arrays, as the optimizer kernels take them."""
     cdef Tensors list
     cdef int64_t total
-    cdef void** room
+    cdef void** columns
 
     def __cinit__(self, list p, list g, list s1, list s2, list s3):
         cdef int64_t n = len(p), i
-        self.room = <void**>PyMem_Malloc(6 * n * sizeof(void*))
-        cdef int64_t* sizes = <int64_t*>(self.room + 5 * n)
+        self.columns = <void**>PyMem_Malloc(6 * n * sizeof(void*))
+        cdef int64_t* sizes = <int64_t*>(self.columns + 5 * n)
         for i in range(n):
             sizes[i] = (<Array>p[i]).count
             self.total += sizes[i]
@@ -542,7 +543,7 @@ cdef class TensorList:
         self.list.s1, self.list.s2, self.list.s3 = self.column(2, n, s1), self.column(3, n, s2), self.column(4, n, s3)
 
     cdef void** column(self, int k, int64_t n, list xs):
-        cdef void** start = self.room + k * n
+        cdef void** start = self.columns + k * n
         cdef int64_t i
         if xs is None:
             return NULL
@@ -551,7 +552,7 @@ cdef class TensorList:
         return start
 
     def __dealloc__(self):
-        PyMem_Free(self.room)
+        PyMem_Free(self.columns)
 
 
 # ── what the machine offers ───────────────────────────────────────────────────────────────────────
@@ -560,11 +561,11 @@ cdef bint blas_loaded = False
 
 
 cdef int load() except -1:
-    """Load the library that products are computed with."""
+    """Load the library for matrix products."""
     global blas_loaded
     cdef char[512] message
     path = os.fsencode(find())
-    if blas_loaded:     # by another thread, which had its turn meanwhile; from here on none has
+    if blas_loaded:     # by another thread that ran meanwhile; from here on no other thread runs
         return 0
     if not path:
         raise ImportError("[matmul] the package scipy-openblas32 was not found: pip install scipy-openblas32")
@@ -601,7 +602,7 @@ def get_num_threads():
 def set_num_threads(count):
     """Let kernels use up to `count` threads, the calling one included.
 
-    The default is ``MINIGRAD_NUM_THREADS``, ``OMP_NUM_THREADS`` (1024 where they are more), or the number of cores this
+    The default is ``MINIGRAD_NUM_THREADS``, ``OMP_NUM_THREADS`` (at most 1024), or the number of cores this
     process may run on.
 
     Parameters

@@ -19,7 +19,7 @@ cdef inline int itemsize(int code) noexcept nogil:
 cdef inline bint is_float(int code) noexcept nogil:
     return code >= FLOAT32
 
-cdef dict CODES                     # by the names of the dtypes, and Python's types
+cdef dict CODES                     # by dtype name and by Python type
 
 cdef DType dtype_of(int code)
 cdef int code_of(object dtype, str op=*) except -1

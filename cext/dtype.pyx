@@ -22,7 +22,7 @@ cdef class DType:
 
     def __cinit__(self, str name, int itemsize, str kind, int code):
         if TABLE is not None:
-            raise TypeError(f"[dtype] expected one of minigrad's data types, not a new one: {name!r}")
+            raise TypeError(f"[dtype] expected one of minigrad's data types, got a new one: {name!r}")
         self.name, self.itemsize, self.kind, self.code = name, itemsize, kind, code
         self.numpy_dtype = np.dtype(name)
 
@@ -69,12 +69,12 @@ cdef DType dtype_of(int code):
 
 
 cdef int code_of(object dtype, str op="dtype") except -1:
-    """The code of a dtype; `op` is what the error names."""
+    """The code of a dtype; the error names `op`."""
     if type(dtype) is DType:
         return (<DType>dtype).code
     try:
         found = CODES.get(dtype) if isinstance(dtype, (str, type)) else None
-        if found is None and dtype is not None:     # which NumPy takes for float64
+        if found is None and dtype is not None:     # NumPy would read None as float64
             found = CODES.get(np.dtype(dtype).name)
     except TypeError:
         found = None

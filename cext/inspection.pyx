@@ -1,4 +1,4 @@
-"""The tape as it can be looked at: its rows, what each holds, and the modules that they were recorded in."""
+"""Inspection of the tape: its rows, what each row holds, and the modules it was recorded in."""
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array
@@ -7,7 +7,7 @@ from minigrad.engine.dtype cimport dtype_of, itemsize
 from minigrad.engine.tape cimport Node, gradient_node, saved_arrays
 
 
-cdef list behind(list roots):
+cdef list history_of(list roots):
     """The nodes of the roots and every node that they depend on, in the order of recording, leaves first."""
     cdef Node node
     cdef int i
@@ -25,7 +25,7 @@ cdef list behind(list roots):
 
 
 cdef object name_within(object outer, object module, dict names):
-    """The dotted name of a module in the one that called it; None if that does not own it, or is gone."""
+    """The dotted name of a module within the one that called it; None if that one does not own it, or is gone."""
     if outer is None or module is None or outer is module:
         return None
     if id(outer) not in names:
@@ -34,9 +34,9 @@ cdef object name_within(object outer, object module, dict names):
 
 
 cdef tuple path_of(object scope, dict known, dict names):
-    """The modules around a node, outermost first, each as (its name in the one around it, its class's name).
+    """The modules around a node, outermost first, each as (its name in the enclosing module, its class name).
 
-    Beside them the calls of these modules, each as a number: two calls of one module have different ones.
+    Also returns a number for each of these calls: two calls of one module have different numbers.
     """
     cdef list inner = []
     cdef tuple path = (), calls = ()
@@ -53,7 +53,7 @@ cdef tuple path_of(object scope, dict known, dict names):
 
 
 cpdef int64_t bytes_of(Array x):
-    """The memory behind x: an axis along which it is repeated takes none."""
+    """The bytes of memory that x covers: a repeated axis takes none."""
     cdef int64_t size = itemsize(x.code)
     cdef int i
     for i in range(x.ndim_):
@@ -63,14 +63,14 @@ cpdef int64_t bytes_of(Array x):
 
 
 def entries(Array x):
-    """The tape behind x as a list of dicts, first operation first: the rows of `Tensor.tape`.
+    """The history of x as a list of dicts, first operation first: the rows of `Tensor.tape`.
 
-    ``inputs`` are indices of rows, None where no gradient goes; ``outputs`` say which of that row's outputs it was.
-    ``function`` says whether it is a `minigrad.Function` of the user's, which may be called anything.
-    ``saved_inputs`` are the positions of the inputs that are saved: the first of the tensors in `contents`.
+    ``inputs`` are indices of rows, None where no gradient flows; ``outputs`` say which output of that row each one is.
+    ``function`` says whether the operation is a user's `minigrad.Function`, which may have any name.
+    ``saved_inputs`` are the positions of the saved inputs, which come first among the tensors in `contents`.
     """
     cdef Node node
-    cdef list nodes = behind([x]), rows = []
+    cdef list nodes = history_of([x]), rows = []
     cdef dict paths = {}        # id of a scope -> its path; the nodes keep the scopes alive
     cdef dict names = {}        # id of a module -> the names of those within it
     cdef dict numbers = {(<Node>entry).sequence: k for k, entry in enumerate(nodes)}
@@ -92,30 +92,30 @@ def entries(Array x):
 
 
 def count_leaves(list roots):
-    """How many leaves the roots depend on, counting those among the roots."""
-    return sum([(<Node>entry).sequence < 0 for entry in behind(roots)])
+    """How many leaves the roots depend on, including roots that are leaves."""
+    return sum([(<Node>entry).sequence < 0 for entry in history_of(roots)])
 
 
 def contents(Array x):
-    """What the tape behind x holds: sequence number -> (the leaf tensor or None, the tensors saved for backward)."""
+    """What the history of x holds: sequence number -> (the leaf tensor or None, the tensors saved for backward)."""
     cdef Node node
     cdef dict found = {}
-    for entry in behind([x]):
+    for entry in history_of([x]):
         node = entry
         found[node.sequence] = (<Array>node.leaf if node.leaf != NULL else None, saved_arrays(node))
     return found
 
 
 def operations(Array x):
-    """The record of each operation behind x: sequence number -> Op."""
-    return {(<Node>entry).sequence: (<Node>entry).op for entry in behind([x])}
+    """The record of each operation in the history of x: sequence number -> Op."""
+    return {(<Node>entry).sequence: (<Node>entry).op for entry in history_of([x])}
 
 
 def options(Array x):
-    """What operations behind x keep for backward besides tensors: sequence number -> (axes, a recurrent cell, ...)."""
+    """What the operations keep for backward besides tensors: sequence number -> (axes, a recurrent cell, ...)."""
     cdef Node node
     cdef dict found = {}
-    for entry in behind([x]):
+    for entry in history_of([x]):
         node = entry
         extra = node.extra if type(node.extra) is tuple else (node.extra,)
         found[node.sequence] = tuple([value for value in extra if value is not None and not isinstance(value, Array)])

@@ -1,4 +1,4 @@
-"""Memory shared with others, NumPy and all that speak the buffer protocol or DLPack: theirs as tensors, and ours."""
+"""Memory shared, in both directions, with NumPy and whatever supports the buffer protocol or DLPack."""
 from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
 )
@@ -40,11 +40,11 @@ cdef extern from "runtime/dlpack.hpp":
         void (*deleter)(DLManagedTensor*) noexcept nogil
 
 
-cdef dict KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}      # of numbers, to DLPack
+cdef dict KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}      # DLPack's kinds of numbers
 
 
 cdef Array tidied(Array x):
-    """x, or a copy where it is of bytes that were made to be bools: kernels count on 0 and 1."""
+    """x, or a copy if some of its bools are bytes other than 0 and 1, on which kernels rely."""
     if x.code != BOOL or x.count == 0 or x.buffer.device:
         return x
     octets = alias(x).numpy().view(np.uint8)
@@ -92,17 +92,17 @@ cdef Array from_buffer(object data):
     cdef int64_t gapless = info.itemsize
     for i in range(info.ndim - 1, -1, -1):
         extent[i] = info.shape[i]
-        step[i] = info.strides[i] if info.strides != NULL else gapless      # ctypes names none, though asked for them
+        step[i] = info.strides[i] if info.strides != NULL else gapless      # ctypes gives none, even if asked
         gapless *= info.shape[i]
     return view(base, info.ndim, extent, step, <char*>info.buf)
 
 
 cdef int check_range(str op, object source, object dtype) except -1:
-    """Refuse to make integers of numbers that none of the dtype is near: NaN, infinity, and what lies beyond."""
+    """Refuse numbers that no integer of the dtype is near: NaN, infinities, and numbers out of range."""
     if source.size == 0 or source.dtype == dtype or source.dtype.kind == "b":
         return 0
     low, high, least = source.min(), source.max(), np.iinfo(dtype).min
-    # -least is one more than the largest, and a float, which the largest may not be; NaN is nowhere between
+    # -least is the largest plus one, and exact as a float, which the largest may not be; NaN fails both comparisons
     if not (least <= int(low) and int(high) < -least if source.dtype.kind in "iu"
             else float(least) <= np.trunc(low) and np.trunc(high) < -float(least)):
         raise ValueError(f"[{op}] expected numbers that fit {dtype}, got values from {low} to {high}")
@@ -115,9 +115,9 @@ cdef object uninitialized(str op, Array x):
 
 
 cdef Array from_object(object data, int code, int device, bint copy, str op="asarray"):
-    """Any array-like as an array of dtype `code` on a device (-1: its own, of either).
+    """An array-like as an array of dtype `code` on `device` (-1: keep its own dtype or device).
 
-    Memory is shared where the exporter allows it and neither `copy` nor the dtype asks for another.
+    Memory is shared if the exporter allows it and neither `copy` nor the dtype requires new memory.
     """
     cdef Array x = None
     if isinstance(data, Array):
@@ -130,18 +130,18 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
     elif hasattr(data, "__dlpack__"):
         try:
             x = from_dlpack(data)
-        except BufferError as error:        # of something that does not share its memory, such as a gradient's
+        except BufferError as error:        # such as an array that requires grad
             raise TypeError(f"[{op}] expected memory that may be shared, got {type(data).__name__}: {error}") from None
         except TypeError:
             if code < 0 or not hasattr(data, "__array__"):
-                raise                       # else a dtype that NumPy may know how to convert
+                raise                       # otherwise NumPy may know how to convert the dtype
     if device < 0:
         device = x.buffer.device if x is not None else 0
     if x is not None and (code < 0 or x.code == code) and not copy and x.buffer.device == device:
         return x
     if x is not None and x.buffer.device:
         if code < 0 or x.code == code:
-            return transferred(x, device)   # without a way round by the host, for which it would have to wait
+            return transferred(x, device)   # directly: a detour through the host would have to wait
         x = transferred(x, 0)
     try:
         source = alias(x).numpy() if x is not None else np.asarray(data)
@@ -176,7 +176,7 @@ cdef void drop_import(void* owner) noexcept:
 
 
 def from_dlpack(data):
-    """A tensor over the memory of any object that speaks DLPack.
+    """A tensor over the memory of any object that supports DLPack.
 
     Parameters
     ----------
@@ -186,9 +186,9 @@ def from_dlpack(data):
     Returns
     -------
     Tensor
-        Shares the memory of `data`: what is written into one shows in the other, also where the other's library takes
-        it for immutable, as JAX does. (Bools of bytes that are neither 0 nor 1 are copied.) On a GPU what its owner
-        still has to write there is waited for on CuPy's current stream.
+        Shares the memory of `data`: a write to one shows in the other, even if the other's library considers it
+        immutable, as JAX does. (Bools of bytes that are neither 0 nor 1 are copied.) On a GPU, CuPy's current stream
+        waits for the owner's pending writes.
 
     Raises
     ------
@@ -223,7 +223,7 @@ def from_dlpack(data):
                         f"{f' times {t.dtype.lanes}' if t.dtype.lanes != 1 else ''}")
     if not 0 <= t.ndim <= MAX_NDIM:
         raise ValueError(f"[from_dlpack] expected at most {MAX_NDIM} axes, got {t.ndim}")
-    product(t.ndim, t.shape)        # refuses lengths whose product overflows
+    product(t.ndim, t.shape)        # raises if the product of the lengths overflows
     if t.device.type in (1, 3):
         device = 0
     elif t.device.type in (2, 13):
@@ -243,7 +243,7 @@ def from_dlpack(data):
 
 # ── DLPack: export ────────────────────────────────────────────────────────────────────────────────
 
-cdef struct DLManagedTensorVersioned:       # what DLPack has had since version 1
+cdef struct DLManagedTensorVersioned:       # as of version 1 of DLPack
     uint32_t major, minor
     void* context
     void (*deleter)(DLManagedTensorVersioned*) noexcept nogil
@@ -257,7 +257,7 @@ ctypedef fused Managed:
 
 
 cdef int describe(DLTensor* t, Array x) except -1:
-    """Fill in what DLPack says of x."""
+    """Fill in the DLPack description of x."""
     cdef int64_t* numbers = <int64_t*>PyMem_Malloc(2 * MAX_NDIM * sizeof(int64_t))
     cdef int i
     for i in range(x.ndim_):
@@ -271,7 +271,7 @@ cdef int describe(DLTensor* t, Array x) except -1:
 
 
 cdef void delete_export(Managed* managed) noexcept nogil:
-    if not Py_IsInitialized():      # a C++ object that outlives the interpreter has held it
+    if not Py_IsInitialized():      # it was held by a C++ object that outlives the interpreter
         return
     with gil:
         Py_DECREF(<object>managed.context)
@@ -280,7 +280,7 @@ cdef void delete_export(Managed* managed) noexcept nogil:
 
 
 cdef void delete_capsule(object capsule) noexcept:
-    """The end of a capsule that nobody has used."""
+    """The destructor of a capsule, which frees what no consumer has taken over."""
     cdef DLManagedTensor* old
     cdef DLManagedTensorVersioned* new
     if PyCapsule_IsValid(capsule, "dltensor"):
@@ -292,7 +292,7 @@ cdef void delete_capsule(object capsule) noexcept:
 
 
 cdef object to_capsule(Array x, bint versioned, bint copied):
-    """Without a version a consumer cannot know whether it may write, and NumPy for one then does not let its user."""
+    """Without a version, a consumer cannot tell whether it may write, and NumPy then makes its array read-only."""
     cdef DLManagedTensor* old
     cdef DLManagedTensorVersioned* new
     Py_INCREF(x)
@@ -314,7 +314,7 @@ cdef tuple dlpack_device(Array x):
 
 
 cdef object to_dlpack(Array x, object stream, object max_version, object dl_device, object copy):
-    """What `Tensor.__dlpack__` returns."""
+    """The capsule that `Tensor.__dlpack__` returns."""
     cdef bint copied = bool(copy), versioned = False
     cdef Array exported
     if dl_device is not None:
@@ -329,8 +329,8 @@ cdef object to_dlpack(Array x, object stream, object max_version, object dl_devi
         raise BufferError("[dlpack] this tensor requires grad: export x.detach()")
     here = dlpack_device(x)
     if dl_device is not None and dl_device != here:
-        raise BufferError(f"[dlpack] this tensor is on {device_name(x.buffer.device)}, which is DLPack's device "
-                          f"{here}, and device {dl_device} was asked for: move it by x.to(...)")
+        raise BufferError(f"[dlpack] expected the device {here} for a tensor on {device_name(x.buffer.device)}, got "
+                          f"{dl_device}: move the tensor with x.to(...)")
     exported = alias(x)
     if copied:
         exported = <Array?>exported.copy()

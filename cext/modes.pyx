@@ -1,4 +1,4 @@
-"""What the calling thread does besides computing, for the length of a block or of a decorated function."""
+"""Modes of the calling thread, for the duration of a block or of a decorated function."""
 import functools
 import inspect
 
@@ -13,7 +13,7 @@ cdef extern from *:
     #include <cstdint>
     #include <vector>
     struct Entered { uint64_t mode; int which, before; };
-    static thread_local std::vector<Entered> mg_entered;    // what to go back to, the innermost block last
+    static thread_local std::vector<Entered> mg_entered;    // what to restore, the innermost block last
     """
     cdef struct Entered:
         uint64_t mode
@@ -41,7 +41,7 @@ cdef int switched(int which, int on) noexcept:
 
 
 def stepwise(mode, generator):
-    """The generator, each of its steps inside the mode and what is done between them outside."""
+    """The generator, with its steps run inside the mode and the code between them outside."""
     step, value = generator.send, None
     try:
         while True:
@@ -60,7 +60,7 @@ def stepwise(mode, generator):
 
 
 def decorated(mode, function):
-    """The function, or generator function, each call of which runs inside the mode."""
+    """The function or generator function, with each call run inside the mode."""
     if inspect.isgeneratorfunction(function):
         @functools.wraps(function)
         def generate(*args, **kwargs):
@@ -105,8 +105,8 @@ cdef class Mode:
             k -= 1
             if mg_entered[k].mode != self.number:
                 continue
-            # Generators may leave their blocks in another order than they entered them: then the next block that
-            # set the same switch, and still holds, goes back to what this one found.
+            # Generators may leave their blocks in a different order than they entered them: then the next block that
+            # set the same switch, and is still open, restores what this one found.
             which = mg_entered[k].which
             for above in range(k + 1, mg_entered.size()):
                 shared = which & mg_entered[above].which
@@ -115,7 +115,7 @@ cdef class Mode:
             switched(which, mg_entered[k].before)
             mg_entered.erase(mg_entered.begin() + k)
             return
-        raise RuntimeError(f"[{type(self).__name__}] this thread has not entered the block that it leaves")
+        raise RuntimeError(f"[{type(self).__name__}] this thread leaves a block that it has not entered")
 
     def __call__(self, function):
         if not callable(function) or isinstance(function, type) or inspect.iscoroutinefunction(function) \

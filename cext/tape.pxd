@@ -5,7 +5,7 @@ from minigrad.engine.array cimport MAX_NDIM, Array
 
 # Sends the gradient of each input that needs one: node.send(i, ...) for node.needs(i).
 ctypedef int (*Backward)(Node node, Array g) except -1
-# The gradient of the sum of two gradients is both of them; ops/arithmetic.pyx lends its `add`.
+# Adds two gradients, and can be differentiated; ops/arithmetic.pyx provides its `add`.
 ctypedef Array (*Adder)(Array, Array)
 
 cdef struct Slot:
@@ -18,9 +18,9 @@ cdef class Op:
     cdef readonly tuple inputs, outputs
     cdef readonly str forward, backward, source
     cdef Backward run
-    cdef Backward composition       # what `run` leaves a recorded pass to, see ops/functions.fused
+    cdef Backward composition       # replaces `run` in a recorded pass, see ops/functions.fused
     cdef int fused
-    cdef int[3] reads               # of each input: bit i where its gradient reads input i, OUTPUT where it reads y
+    cdef int[3] reads               # for each input: bit i if its gradient reads input i, OUTPUT if it reads y
 
 cdef enum:
     OUTPUT = 8
@@ -36,7 +36,7 @@ cdef class Node:
     cdef int inputs, outputs
     cdef Slot* slots
     cdef Slot[3] few                # the slots of a node with three inputs or fewer
-    cdef Array kept                 # the output, where backward needs it: without its node, which would be a cycle
+    cdef Array kept                 # the output, where backward needs it: without its node, to avoid a cycle
     cdef object extra               # whatever else backward needs
     cdef int64_t versions           # the sum of the versions of all saved tensors
     cdef bint freed, marked
@@ -49,7 +49,7 @@ cdef class Node:
     cdef list layouts               # and (shape, dtype) of each of those
     cdef PyObject* leaf             # of a leaf's node: the leaf, borrowed
     cdef list hooks
-    cdef str where                  # the source line, where recording them was asked for
+    cdef str where                  # the source line, if source lines are recorded
     cdef object scope               # the module call it was recorded in, see `enter`
 
     cdef void drop(self) noexcept

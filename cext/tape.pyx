@@ -1,8 +1,8 @@
-"""The tape: what is recorded of every operation, and when.
+"""The tape: what is recorded of each operation, and when.
 
 Every operation on a tensor that requires grad makes a `Node`. A node holds an edge to the node of each input, the
-values that its backward needs, and a sequence number. Nodes live by reference from the tensors computed with
-them, so a forward pass that nobody differentiates frees itself.
+values that its backward needs, and a sequence number. Nodes are kept alive by the tensors computed with them, so the
+tape of a forward pass that nobody differentiates is freed automatically.
 
 `backward` walks it. Nothing here recurses: a chain of a million operations is recorded, and freed, by loops.
 """
@@ -35,7 +35,7 @@ cdef extern from *:
     static thread_local bool mg_where = false;      // nodes note their source line
     static thread_local bool mg_anomaly = false;    // backward checks every gradient for NaN
     static thread_local PyObject* mg_scope = nullptr;       // the module call that runs, see `enter`; owned
-    static thread_local PyObject* mg_observer = nullptr;    // who is told of operations, see `set_observer`; owned
+    static thread_local PyObject* mg_observer = nullptr;    // the observer, see `set_observer`; owned
     static thread_local int mg_burying = 0;     // whether a call of `bury` runs
     """
     bint mg_recording
@@ -47,7 +47,7 @@ cdef extern from *:
 
 
 class GradientError(RuntimeError):
-    """Raised where the tape cannot give the gradient asked for, and says what to do instead."""
+    """Raised if the tape cannot give the requested gradient; the message says what to do instead."""
 
 
 # ── modes of the calling thread ───────────────────────────────────────────────────────────────────
@@ -76,7 +76,7 @@ cpdef bint set_recording(bint on) noexcept:
 
 
 cpdef bint set_where(bint on) noexcept:
-    """Switch the noting of source lines for this thread and return what it was."""
+    """Switch the recording of source lines for this thread and return what it was."""
     global mg_where
     before, mg_where = bool(mg_where), on
     return before
@@ -89,10 +89,10 @@ cpdef bint set_anomaly(bint on) noexcept:
     return before
 
 
-# ── who watches ───────────────────────────────────────────────────────────────────────────────────
+# ── the observer ──────────────────────────────────────────────────────────────────────────────────
 
 cdef PyObject* held(object x):
-    """A reference of one's own to x; NULL to None."""
+    """A new reference to x; NULL for None."""
     if x is None:
         return NULL
     Py_INCREF(x)
@@ -100,12 +100,12 @@ cdef PyObject* held(object x):
 
 
 def set_observer(observer):
-    """Tell `observer` (or nobody: None) of what this thread records and differentiates; returns who was told before.
+    """Set the observer of what this thread records and differentiates (None for no observer); return the previous one.
 
-    It is called as ``recorded(sequence, op, outs)`` after each operation was recorded, with the tensors it made, or as
-    ``passed(op)`` where there was nothing to record. Around the backward of each node it is called as
+    It is called as ``recorded(sequence, op, outs)`` after each recorded operation, with the tensors it made, or as
+    ``passed(op)`` if there was nothing to record. Around the backward of each node it is called as
     ``entered(sequence, op, grads)``, with the gradient of each output or None, and, unless that raised, as
-    ``left(sequence)``. Numbers of leaves are negative; a number is never used again.
+    ``left(sequence)``. Leaves have negative numbers; a number is never used again.
     """
     global mg_observer
     before = watcher()
@@ -121,9 +121,9 @@ cdef object watcher():
 
 
 def enter(module):
-    """Note that a module of networks begins to compute: what is recorded until `leave(before)` belongs to it.
+    """Note that a neural-network module begins to compute: what is recorded until `leave(before)` belongs to it.
 
-    A scope is (the scope around it, a weak reference to the module, its class's name). Returns the scope before.
+    A scope is (the enclosing scope, a weak reference to the module, the name of its class). Returns the previous scope.
     """
     global mg_scope
     before = None if mg_scope == NULL else <object>mg_scope
@@ -135,7 +135,7 @@ def enter(module):
 
 
 def leave(before):
-    """Go back to the scope that `enter` returned."""
+    """Restore the scope that `enter` returned."""
     global mg_scope
     if mg_scope != NULL:
         Py_DECREF(<object>mg_scope)
@@ -158,24 +158,24 @@ cdef list known = []
 
 cdef Op operation(str name, Backward run, str forward, str backward, str reads="", str inputs="x", str source="",
                   str outputs="y"):
-    """The record of an operation, which stands above the function `run` that computes the derivative.
+    """The record of an operation; in the source it precedes the function `run`, which computes the derivative.
 
-    g is the gradient of the output y, dx the gradient of the input x; a product without a sign is element by element,
-    and a capital letter is a matrix.
+    g is the gradient of the output y, dx the gradient of the input x; a product without a sign is elementwise, and a
+    capital letter is a matrix.
 
     Parameters
     ----------
     name : str
-        On the tape, in errors and in a profile.
+        The name on the tape, in errors and in profiles.
     run : Backward
         Sends the gradient of each input that needs one.
     forward, backward : str
-        The equation and the derivative, in lines of text.
+        The equation and the derivative, as lines of text.
     reads : str
         What the gradient of each input reads: names of inputs, or of the output, which the tape saves. "b, a" says that
         the gradient of the first input reads b, and that of the second a.
     inputs : str
-        Their names; of any number of equal ones the name of one with an ellipsis.
+        Their names; for any number of equal inputs, one name with an ellipsis.
     source : str
         Authors and year of the paper that the equation comes from.
     outputs : str
@@ -212,9 +212,9 @@ def operations():
 
 ctypedef PyObject* Reference
 
-# References that dying nodes gave up. The outermost dying node of a thread empties it in a loop, so that a long chain
-# does not die by recursion. What dies may run code of the user's, a `__del__`, and in the meantime other threads, which
-# empty it for themselves: they need not wait for that code, and after a fork none of the others might be there.
+# References given up by dying nodes. The outermost dying node of a thread empties it in a loop, so that a long chain is
+# not freed recursively. Freeing may run user code, a `__del__`, and meanwhile other threads, which empty the graveyard
+# for themselves: they need not wait for that code, and after a fork the other threads may not exist.
 cdef vector[Reference] graveyard
 
 
@@ -260,7 +260,7 @@ cdef class Node:
         bury()
 
     cdef void drop(self) noexcept:
-        """Give up edges and all that is saved."""
+        """Drop the edges and all saved values."""
         cdef int i
         for i in range(self.inputs):
             if self.slots[i].edge != NULL:
@@ -282,7 +282,7 @@ cdef class Node:
             self.extra = None
 
     cdef int reserve(self, int inputs) except -1:
-        """Make room for a number of slots, all empty."""
+        """Allocate a number of empty slots."""
         cdef int i
         if inputs > 3:
             self.slots = <Slot*>PyMem_Malloc(inputs * sizeof(Slot))
@@ -295,7 +295,7 @@ cdef class Node:
         return 0
 
     cdef int connect(self, int i, Array x, bint save) except -1:
-        """Make x input i: an edge where x requires grad, and the value where it is to be saved."""
+        """Make x input i: an edge if x requires grad, and the value if it is to be saved."""
         if x.needs_grad:
             edge = gradient_node(x)
             Py_INCREF(edge)
@@ -337,7 +337,7 @@ cdef class Node:
         return <Array>self.slots[i].value
 
     cdef Array output(self):
-        """The output, saved when the operation ran; on the tape where the backward pass itself is recorded."""
+        """The output, saved when the operation ran; on the tape if the backward pass itself is recorded."""
         if not mg_recording:
             return self.kept
         cdef Array attached = alias(self.kept)
@@ -366,7 +366,7 @@ cdef class Node:
         return 0
 
     cdef int give(self, int i, Array g) except -1:
-        """`send` a g that nobody else holds: what comes later may be added into it."""
+        """`send` for a g that nobody else holds, so that later gradients may be added into it."""
         cdef bint first = self.needs(i) and (<Node>self.slots[i].edge).pending is None
         self.send(i, g)
         if first:
@@ -374,7 +374,7 @@ cdef class Node:
         return 0
 
     cdef Array gathered(self, int i):
-        """The gradient of input i as far as gathered, if it may be written in place; else None."""
+        """The gradient of input i accumulated so far, if it may be written in place; else None."""
         cdef Node to = <Node>self.slots[i].edge
         if self.can_accumulate(i) and to.pending is not None and to.exclusive and to.pending.packed:
             return to.pending
@@ -385,7 +385,7 @@ cdef class Node:
         return self.needs(i) and (<Node>self.slots[i].edge).outputs == 1 and not mg_anomaly
 
     cdef Array accumulator(self, int i):
-        """The gradient of input i as far as gathered (zeros at first), to be added to in place."""
+        """The gradient of input i accumulated so far (zeros at first), to be added to in place."""
         cdef Node to = <Node>self.slots[i].edge
         cdef Array total
         if to.pending is None or not to.exclusive or not to.pending.packed:
@@ -407,7 +407,7 @@ cdef void set_adder(Adder function):
 
 
 cdef Array add(Array a, Array b):
-    """a + b of equal shapes, on the tape where the pass itself is recorded."""
+    """a + b of equal shapes, on the tape if the pass itself is recorded."""
     if mg_recording:
         return adder(a, b)
     cdef Array out = empty(a.code, a.ndim_, a.extent, a.buffer.device)
@@ -441,9 +441,9 @@ cdef int64_t sequence = 0
 
 
 def last_sequence():
-    """int: the number of the node that was made last, whatever thread made it; 0 if there has been none.
+    """int: the number of the node that was made last, by any thread; 0 if there has been none.
 
-    The numbers of leaves are counted along with the others, and then negated.
+    Leaves take numbers from the same count, and theirs are negated.
     """
     return sequence
 
@@ -473,13 +473,13 @@ cdef inline Node new_node(Op op, Array out, int outputs):
 
 
 cdef int tell(Node node, tuple outs) except -1:
-    """Tell the observer what was recorded."""
+    """Notify the observer of a recorded operation."""
     watcher().recorded(node.sequence, node.op.name, outs)
     return 0
 
 
 cdef int unrecorded(str op) except -1:
-    """Tell the observer of an operation of which nothing is recorded."""
+    """Notify the observer of an operation that is not recorded."""
     if mg_observer != NULL:
         watcher().passed(op)
     return 0
@@ -488,7 +488,7 @@ cdef int unrecorded(str op) except -1:
 cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object extra=None):
     """Record that `op` made `out` from a, b and c, if any of them requires grad.
 
-    Saves what their gradients read; `extra` is whatever else backward needs. Returns the node, or None where nothing is
+    Saves what their gradients read; `extra` is whatever else backward needs. Returns the node, or None if nothing is
     recorded.
     """
     cdef bint wanted = False
@@ -563,7 +563,7 @@ cdef Node gradient_node(Array x):
         node = new_node(leaf_op, x, 1)
         node.leaf = <PyObject*>x
         node.scope = None                   # it belongs to no module, whoever used it first
-        node.sequence = -node.sequence      # below that of every operation, also of one that is being recorded
+        node.sequence = -node.sequence      # below that of every operation, including one that is being recorded
         x.node = node
     return <Node>x.node
 
@@ -596,7 +596,7 @@ cdef int pass_back(Node node, Array g) except -1:
 
 
 cdef Array owned(Array g, bint exclusive):
-    """g, or a copy where somebody else can see its memory: a later write to one gradient must not show in another."""
+    """g, or a copy if others can see its memory: a later write to one gradient must not show in another."""
     cdef Array plain
     if exclusive and g.packed and g.buffer.references == 1:
         return g
@@ -616,12 +616,12 @@ def leaf(Array x):
 
 
 def maker(Array x):
-    """str: the operation that made x; None of a tensor that was not computed."""
+    """str: the operation that made x; None for a tensor that was not computed."""
     return None if x.node is None else (<Node>x.node).op.name
 
 
 cdef void forget_leaf(Array x) noexcept:
-    """Called as x dies: its node must not point at it any more."""
+    """Called when x dies: its node must no longer point to it."""
     cdef Node node
     if x.node is not None:
         node = <Node>x.node
@@ -633,7 +633,7 @@ set_forget(forget_leaf)
 
 
 cdef int retire_leaf(Array x) except -1:
-    """Called as x becomes another tensor: backward refuses what was recorded of the leaf it has been, unless frozen."""
+    """Called when x becomes another tensor: backward refuses what was recorded of the old leaf, unless frozen."""
     if x.node is not None and is_leaf(x):
         (<Node>x.node).freed = x.needs_grad     # a frozen one wanted no gradient
         forget_leaf(x)

@@ -1,4 +1,4 @@
-"""Tensor: the face of the engine. Every method is the function of that name, with the tensor as its first argument."""
+"""The public class Tensor. Every method is the function of that name, with the tensor as its first argument."""
 cimport cython
 from libc.stdint cimport int64_t
 
@@ -30,7 +30,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD, DIVIDE, MUL, SUB
 
 cdef bint acceptable(object x):
-    """Whether x can be an operand; else Python asks the other side."""
+    """Whether x can be an operand; otherwise Python tries the other operand."""
     return isinstance(x, Array) or is_scalar(x) or isinstance(x, (np.ndarray, list, tuple))
 
 
@@ -40,8 +40,8 @@ cdef bint acceptable(object x):
 cdef class Tensor(Array):
     """An n-dimensional array of numbers that can remember how it was computed.
 
-    Tensors are made by `minigrad.tensor`, `minigrad.zeros` and their kin, and by operations. An operation on a tensor
-    with ``requires_grad`` is recorded on the tape, and ``y.backward()`` walks the tape back from y.
+    Tensors are made by `minigrad.tensor`, `minigrad.zeros` and similar functions, and by operations. An operation on a
+    tensor with ``requires_grad`` is recorded on the tape, and ``y.backward()`` walks the tape back from y.
 
     Attributes
     ----------
@@ -54,8 +54,8 @@ cdef class Tensor(Array):
     requires_grad : bool
         Whether operations on this tensor are recorded.
     grad : Tensor or None
-        What backward passes have accumulated so far; only on leaves. A gradient that was computed from this tensor and
-        has its history, as ``backward(create_graph=True)`` makes it, forms a cycle with it that nothing frees until
+        The gradient accumulated by backward passes so far; only on leaves. A gradient that has a history, as
+        ``backward(create_graph=True)`` makes it, forms a reference cycle with this tensor that nothing frees until
         ``grad`` is None again.
     is_leaf : bool
         Whether the tensor was made by the user and not by a recorded operation.
@@ -96,7 +96,7 @@ cdef class Tensor(Array):
             if on:
                 return
             raise tape.GradientError("[requires_grad] this tensor was computed: use x.detach() for one without history")
-        self.needs_grad = on        # what was recorded of it waits for the day that it is on again
+        self.needs_grad = on        # what was recorded of it counts again once this is back on
 
     def requires_grad_(self, bint on=True):
         """Set ``requires_grad`` and return the tensor."""
@@ -123,8 +123,8 @@ cdef class Tensor(Array):
                                  f"got {shape_of(g)}, {g.dtype} on {g.device}")
             while g is not None:        # a cycle would never be freed
                 if g is self:
-                    raise ValueError("[grad] expected a tensor that is neither this one nor has it as its grad, or "
-                                     "that of its grad: assign a copy")
+                    raise ValueError("[grad] expected a tensor other than this one, and without it among its grads "
+                                     "of grads: assign a copy")
                 g = g.grad_
         self.grad_ = value
 
@@ -134,8 +134,8 @@ cdef class Tensor(Array):
         Parameters
         ----------
         grad : Tensor, optional
-            The gradient of the quantity of interest with respect to this tensor, of its shape and dtype. May be left
-            out for a tensor of one element: then it is 1.
+            The gradient of the quantity of interest with respect to this tensor, of its shape and dtype. May be omitted
+            for a tensor of one element: then it is 1.
         retain_graph : bool
             Keep the tape for another backward pass. (`create_graph` implies it.)
         create_graph : bool
@@ -147,7 +147,7 @@ cdef class Tensor(Array):
         ------
         GradientError
             If the tensor has several elements and no `grad` is given, if the tape was freed by an earlier pass, or if a
-            value it needs was written in place since.
+            value it needs has since been written in place.
 
         Examples
         --------
@@ -169,7 +169,7 @@ cdef class Tensor(Array):
         What the hook returns, if not None, replaces the gradient.
 
         A hook may hold its own tensor: the garbage collector finds that cycle. It does not find one that passes through
-        the tape, as nodes are unknown to it for the sake of speed: a hook that holds a result computed from its tensor
+        the tape, as for speed it does not track nodes: a hook that holds a result computed from its tensor
         keeps that result and its tape alive until ``remove()`` is called or backward frees the tape.
 
         Returns
@@ -180,7 +180,7 @@ cdef class Tensor(Array):
         return tape.add_hook(self, hook)
 
     def tape(self):
-        """The recorded operations behind this tensor as a table, first operation first.
+        """The recorded history of this tensor as a table, first operation first.
 
         Returns
         -------
@@ -199,9 +199,9 @@ cdef class Tensor(Array):
         return dlpack_device(self)
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """A DLPack capsule over the same memory (https://dmlc.github.io/dlpack), of version 1 if that may be.
+        """A DLPack capsule over the same memory (https://dmlc.github.io/dlpack), of version 1 if `max_version` allows.
 
-        On a GPU `stream`, which is the one that will use the memory, waits for what the current one has to do.
+        On a GPU, `stream`, on which the consumer will use the memory, waits for the work of the current stream.
         """
         return to_dlpack(self, stream, max_version, dl_device, copy)
 
@@ -219,19 +219,20 @@ cdef class Tensor(Array):
     # ── conversions ──
 
     def to(self, *args, device=None, dtype=None, copy=False):
-        """This tensor on a device and/or of a dtype; itself where nothing changes.
+        """This tensor on a device and/or of a dtype; the tensor itself if nothing changes.
 
-        The gradient comes back to the device and the dtype of this tensor. Moving to the CPU waits for the GPU.
+        The gradient is brought back to the device and dtype of this tensor. Moving to the CPU waits for the GPU.
 
         Parameters
         ----------
         *args : str, DType or Tensor
-            A device (``"cpu"``, ``"cuda"``, ``"cuda:1"``) and a dtype in any order; a tensor stands for its own two.
+            A device (``"cpu"``, ``"cuda"``, ``"cuda:1"``) and a dtype in any order; a tensor stands for its own device
+            and dtype.
         device : str, optional
         dtype : DType, optional
-            The same by name, before what `args` say.
+            The same by keyword, which takes precedence over `args`.
         copy : bool
-            A copy in any case.
+            Whether to copy in any case.
 
         Returns
         -------
@@ -240,13 +241,13 @@ cdef class Tensor(Array):
         Raises
         ------
         TypeError
-            For what is neither a device nor a dtype.
+            If an argument is neither a device nor a dtype.
         ValueError
-            For a device of another form, such as ``"cuda:one"``.
+            If a device has another form, such as ``"cuda:one"``.
         RuntimeError
             If there is no such GPU.
         MemoryError
-            If there is no room on the device.
+            If the device is out of memory.
         IndexError
             When moving to the CPU, if an earlier operation on the GPU found an index out of range.
 
@@ -269,7 +270,7 @@ cdef class Tensor(Array):
                 try:
                     code = code_of(arg, "to")
                 except TypeError as error:
-                    raise TypeError(f'{error}, nor is that a device: "cpu", "cuda" or "cuda:N"') from None
+                    raise TypeError(f'{error}; as a device, expected "cpu", "cuda" or "cuda:N"') from None
         if device is not None:
             where = device_index(device, "to")
         if dtype is not None:
@@ -304,20 +305,20 @@ cdef class Tensor(Array):
     # ── writing in place ──
 
     def copy_(self, source):
-        """Write `source`, broadcast and converted, into this tensor. A tensor has to be on its device already."""
+        """Write `source`, broadcast and converted, into this tensor. A tensor must already be on the same device."""
         assign("copy_", self, Ellipsis, source)
         return self
 
     def set_(self, source):
-        """Become `source`: take over its memory, shape, dtype and device (a module moves its parameters so).
+        """Become `source`: take over its memory, shape, dtype and device (as a module does to move its parameters).
 
-        No gradient arrives any more for what was recorded before: backward refuses it, unless this tensor does not
-        require grad now. The call waits for the operations that other threads are running.
+        Gradients no longer reach this tensor from what was recorded before: backward raises, unless this tensor does
+        not require grad now. The call waits for the operations that other threads are running.
 
         Raises
         ------
         TypeError
-            If `source` is no tensor, or has no floats where this one requires grad.
+            If `source` is not a tensor, or is not of a floating dtype although this tensor requires grad.
         GradientError
             If this tensor was computed by a recorded operation.
         """
@@ -325,7 +326,7 @@ cdef class Tensor(Array):
             raise TypeError(f"[set_] expected a tensor, got {kind_of(source)}")
         wait_for_operations("set_", False)
         if self.needs_grad and not is_float((<Array>source).code):
-            raise TypeError(f"[set_] expected floats for a tensor that requires grad, got {source.dtype}")
+            raise TypeError(f"[set_] expected a floating dtype for a tensor that requires grad, got {source.dtype}")
         if not tape.leaf(self):
             raise tape.GradientError("[set_] this tensor was computed: only a leaf can become another tensor")
         hooks = None
@@ -339,12 +340,12 @@ cdef class Tensor(Array):
         return self
 
     def fill_(self, value):
-        """Write one number everywhere."""
+        """Set every element to one number."""
         filled("fill_", self, value)
         return self
 
     def zero_(self):
-        """Write 0 everywhere."""
+        """Set every element to 0."""
         return self.fill_(0)
 
     # ── Python's protocols ──
@@ -541,11 +542,11 @@ cdef class Tensor(Array):
         return matrix_transpose(self)
 
     def reshape(self, *shape, copy=None):
-        """See `minigrad.reshape`; the lengths may be given one by one."""
+        """See `minigrad.reshape`; the lengths may be separate arguments."""
         return layout.reshape(self, shape[0] if len(shape) == 1 else shape, copy)
 
     def permute_dims(self, *axes):
-        """See `minigrad.permute_dims`; the axes may be given one by one."""
+        """See `minigrad.permute_dims`; the axes may be separate arguments."""
         return layout.permute_dims(self, axes[0] if len(axes) == 1 and hasattr(axes[0], "__iter__") else axes)
 
     def transpose(self, *axes):
@@ -641,7 +642,7 @@ set_result_type(Tensor)
 
 
 cdef Array as_leaf(str op, Array x, bint requires_grad):
-    """x, a tensor without a history, set to require grad if asked to."""
+    """x, a tensor without a history, set to require grad if requested."""
     if requires_grad and not is_float(x.code):
         raise TypeError(f"[{op}] expected a floating dtype for a tensor that requires grad, got {x.dtype}")
     x.needs_grad = x.needs_grad or requires_grad
@@ -649,7 +650,7 @@ cdef Array as_leaf(str op, Array x, bint requires_grad):
 
 
 def make(data, dtype=None, device=None, requires_grad=False, copy=True, str op=None):
-    """What `minigrad.tensor` (copy=True) and `minigrad.asarray` (copy=False) do, and `op` by them."""
+    """The implementation of `minigrad.tensor` (copy=True), `minigrad.asarray` (copy=False), and `op` based on them."""
     if op is None:
         op = "tensor" if copy else "asarray"
     cdef int code = -1 if dtype is None else code_of(dtype, op)
@@ -665,7 +666,7 @@ def make(data, dtype=None, device=None, requires_grad=False, copy=True, str op=N
 
 
 def rebuild(cls, values, device, requires_grad):
-    """The inverse of `Tensor.__reduce__`, whose arguments a file may have made up."""
+    """The inverse of `Tensor.__reduce__`, with arguments from a file that cannot be trusted."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"[rebuild] expected a class of tensors, got {cls!r}")
     cdef Array held = from_object(values, -1, device_index(device, "rebuild"), False, "rebuild"), made
@@ -681,7 +682,7 @@ EMPTY = object()        # what `minigrad.empty` fills a tensor with
 
 
 def constant(str op, shape, value, dtype=None, device=None, requires_grad=False):
-    """What `minigrad.empty` (value EMPTY), `zeros`, `ones` and `full` do."""
+    """The implementation of `minigrad.empty` (value EMPTY), `zeros`, `ones` and `full`."""
     cdef int64_t[MAX_NDIM] extent
     cdef int code = FLOAT32 if dtype is None else code_of(dtype, op)
     cdef Array x = empty(code, parse_lengths(op, shape, extent), extent, device_index(device, op))

@@ -1,4 +1,4 @@
-"""Writes into tensors that are recorded: the tensor goes on as the result of an operation."""
+"""Recorded writes into tensors: the tensor becomes the result of an operation."""
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
@@ -26,17 +26,17 @@ cdef int check_write(str op, Array x, bint recorded) except -1:
 
 
 cdef Array before_write(Array x):
-    """What x is before a recorded write: its memory and its history under another name."""
+    """x as it is before a recorded write: its memory and its history in another tensor."""
     cdef Array old = alias(x)
     old.node, old.needs_grad, old.output = x.node, x.needs_grad, x.output
     return old
 
 
 cdef int become(Array x, Array old, Array result) except -1:
-    """Finish a recorded write: x goes on as `result`, whose memory nobody else has, with its history.
+    """Finish a recorded write: x becomes `result`, whose memory nobody else holds, with its history.
 
     `old` is what x was before. Nodes that the result depends on and that saved x save `old` instead: its values were
-    not written, and a node that x depends on must not hold x, a cycle that nothing would free.
+    not overwritten, and a node that x depends on must not hold x, which would be a cycle that nothing frees.
     """
     if x.savers and result.node is not None:
         replace_saved(<Node>result.node, x, old)
@@ -49,8 +49,8 @@ cdef int become(Array x, Array old, Array result) except -1:
 cdef int replace_saved(Node last, Array x, Array old) except -1:
     """Let `last` and the nodes that it depends on save `old` where they have saved x.
 
-    What x depended on before need not be searched: no node can save x before x exists, and earlier writes have been
-    through the rest. Otherwise a loop of writes to a tensor that others have saved would take quadratic time.
+    What x depended on before need not be searched: no node can save x before x exists, and earlier writes have
+    covered the rest. Otherwise a loop of writes to a tensor that others have saved would take quadratic time.
     """
     cdef Node node
     cdef int i

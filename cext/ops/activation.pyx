@@ -175,7 +175,7 @@ def elu(x, alpha=1.0):
 
 
 def hardsigmoid(x):
-    """x / 6 + 1/2, limited to [0, 1]: PyTorch's; Keras's hard_sigmoid has the slope 1/5 (see the documentation).
+    """x / 6 + 1/2, clipped to [0, 1], as PyTorch's; Keras's hard_sigmoid has the slope 1/5 (see the documentation).
 
     Examples
     --------
@@ -184,7 +184,7 @@ def hardsigmoid(x):
     tensor([0.  , 0.5 , 0.75])
     """
     cdef Array a = float_operand("hardsigmoid", x)
-    inner = where(less_equal(a, -3), -3, a)     # NaN passes both comparisons by
+    inner = where(less_equal(a, -3), -3, a)     # NaN passes through both comparisons
     return add(multiply(where(greater_equal(inner, 3), 3, inner), 1 / 6.0), 0.5)
 
 

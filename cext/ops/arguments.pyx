@@ -1,4 +1,4 @@
-"""What users pass, made into what operations take: arrays, scalars, axes; sizes and numbers with their bounds.
+"""The conversion of arguments to what operations take: arrays, scalars, axes, and sizes and numbers within bounds.
 
 Converting an argument may run the caller's code (``__index__``, ``__float__``, ``__array__``, ...), and that code may
 turn any tensor into another one (`Tensor.set_`). So an operation first converts all its arguments, and only then reads
@@ -17,7 +17,7 @@ from minigrad.engine.tape cimport recording
 
 
 cpdef str kind_of(object x):
-    """The name of x's type, and whose type it is where others call theirs as we call ours: torch.Tensor."""
+    """The name of x's type, with its package if another library's type has the name of one of ours: torch.Tensor."""
     cdef str name = type(x).__name__
     if isinstance(x, Array) or name not in ("Tensor", "Parameter"):
         return name
@@ -30,7 +30,7 @@ cdef bint is_scalar(object x):
 
 
 cdef object plain_scalar(str op, object x):
-    """A Python or NumPy number as a bool, int or float of Python's own; None for a value that is not one."""
+    """A Python or NumPy number as a Python bool, int or float; None for a value that is not one."""
     if type(x) is float or type(x) is int or type(x) is bool:
         return x
     if isinstance(x, Array) or not is_scalar(x):
@@ -64,10 +64,10 @@ cdef Array scalar(object value, int code, int device, str op="scalar"):
 
 
 cdef Array operand(str op, object x):
-    """x itself if it is a tensor; any other array-like as one.
+    """x itself if it is a tensor; any other array-like converted to one.
 
-    Memory of others is copied while operations are recorded: backward may read it when its owner has long changed it,
-    which no version tells.
+    Foreign memory is copied while operations are recorded: its owner may change it before backward reads it, which no
+    version would show.
     """
     if isinstance(x, Array):
         if (<Array>x).buffer == NOWHERE:
@@ -93,7 +93,7 @@ cdef Array float_operand(str op, object x):
 
 
 cdef Array layer_bias(str op, object bias, Array x, Array weight):
-    """The bias of a layer, one number for each of its outputs, or None; x, weight (outputs, ...) and it go together."""
+    """The bias of a layer, one number for each of its outputs, or None; checked against x and weight (outputs, ...)."""
     cdef Array b = None
     if bias is not None:
         b = float_operand(op, bias)
@@ -134,7 +134,7 @@ cdef int one_axis(str op, object axis, int ndim) except -1:
 
 
 cdef list many_axes(str op, object axis, int ndim):
-    """Checked axes in rising order; None means all."""
+    """Checked axes in ascending order; None means all."""
     if axis is None:
         return list(range(ndim))
     if not isinstance(axis, (tuple, list)):
@@ -149,7 +149,7 @@ cpdef object integer(str op, str name, object value, object least=None):
     """An argument as an int, if it is an integer of any kind and not below `least`."""
     try:
         found = operator.index(value)
-    except (TypeError, ValueError, IndexError):     # an array may have an index that refuses
+    except (TypeError, ValueError, IndexError):     # what an array's __index__ may raise
         raise TypeError(f"[{op}] expected an integer {name}, got {value!r}") from None
     if least is not None and found < least:
         raise ValueError(f"[{op}] expected {name} >= {least}, got {found}")
@@ -157,31 +157,31 @@ cpdef object integer(str op, str name, object value, object least=None):
 
 
 cpdef tuple pair(str op, str name, object value, object least=None):
-    """An argument as two ints, of a sequence of two or of one for both; none below `least`, nor so large that sizes
-    reckoned with it overflow."""
+    """An argument as two ints, given as a pair or as one int for both; none below `least`, nor so large that sizes
+    computed from it overflow."""
     cdef tuple found
     if not isinstance(value, (tuple, list)):
         found = (integer(op, name, value, least),) * 2
     elif len(value) == 2:
         found = integer(op, name, value[0], least), integer(op, name, value[1], least)
     else:
-        raise ValueError(f"[{op}] expected an integer or two of them for {name}, got {value}")
+        raise ValueError(f"[{op}] expected an integer or a pair of integers for {name}, got {value}")
     if max(found) >= 2**31:
         raise ValueError(f"[{op}] expected {name} < {2**31}, got {max(found)}")
     return found
 
 
 cpdef object number(str op, str name, object value, object least=None, object most=None):
-    """An argument as a Python number, if it is one of any kind, or an array of one element, within the bounds."""
+    """A number of any kind, or an array of one element, as a Python number within the bounds."""
     found = value
     if type(value) is not float and type(value) is not int:
         try:
             if isinstance(value, (str, bytes)) or (isinstance(value, Array) and (<Array>value).needs_grad):
-                raise TypeError         # float() would read a text, and cut a tensor off the tape
+                raise TypeError         # float() would parse a string, and detach a tensor from the tape
             found = float(value)
         except (TypeError, ValueError, OverflowError):
             raise TypeError(f"[{op}] expected a number {name}, got {value!r}") from None
-    if (least is not None and not found >= least) or (most is not None and not found <= most):     # NaN is neither
+    if (least is not None and not found >= least) or (most is not None and not found <= most):     # also refuses NaN
         bounds = f">= {least}" if most is None else f"from {least} to {most}"
         raise ValueError(f"[{op}] expected {name} {bounds}, got {found}")
     return found

@@ -68,7 +68,7 @@ cdef tuple matched(str op, object x, object y):
 
 
 cdef tuple broadcast_pair(str op, Array a, Array b):
-    """a and b broadcast to their common shape; one that has it is returned as it is."""
+    """a and b broadcast to their common shape; one that already has it is returned as is."""
     cdef int64_t[MAX_NDIM] extent
     cdef int64_t m, n
     cdef int ndim = max(a.ndim_, b.ndim_), i
@@ -84,7 +84,7 @@ cdef tuple broadcast_pair(str op, Array a, Array b):
 
 
 cdef tuple matched_floats(str op, object x, object y):
-    """The same, integers converted to the default floating dtype."""
+    """`matched`, with integers converted to the default floating dtype."""
     a, b = matched(op, x, y)
     if not is_float((<Array>a).code):
         return cast(<Array>a, FLOAT32), cast(<Array>b, FLOAT32)
@@ -92,7 +92,7 @@ cdef tuple matched_floats(str op, object x, object y):
 
 
 cdef inline bint alike(object x, object y):
-    """Whether two tensors need no matching: the way of nearly every call."""
+    """Whether two tensors need no matching, as in nearly every call."""
     return isinstance(x, Array) and isinstance(y, Array) and (<Array>x).code == (<Array>y).code \
         and (<Array>x).buffer.device == (<Array>y).buffer.device and same_shape(<Array>x, <Array>y)
 

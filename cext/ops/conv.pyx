@@ -1,4 +1,4 @@
-"""Two-dimensional convolutions, which are cross-correlations, as everywhere in the field."""
+"""Two-dimensional convolutions, which are cross-correlations, as usual in the field."""
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array, empty, parse_shape, shape_of
@@ -106,8 +106,8 @@ cpdef Array conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups
     """Two-dimensional convolution: each output is a weighted sum of a window of all channels, or of a group of them.
 
     ``y[n, o, i, j] = bias[o] + sum over c, k, l of weight[o, c, k, l] x[n, c, i s - p + k d, j s - p + l d]``, with
-    the stride s, the padding p by zeros and the dilation d: a cross-correlation, as everywhere in the field (Dumoulin
-    and Visin, 2016, https://arxiv.org/abs/1603.07285). PyTorch's `conv2d`.
+    the stride s, the zero padding p and the dilation d: a cross-correlation, as usual in the field (Dumoulin
+    and Visin, 2016, https://arxiv.org/abs/1603.07285). As PyTorch's `conv2d`.
 
     Parameters
     ----------
@@ -116,11 +116,11 @@ cpdef Array conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups
     weight : Tensor, shape (O, C / groups, KH, KW)
     bias : Tensor, shape (O,), optional
     stride, dilation : int or pair of int
-        Of rows and columns: the distance from window to window, and from element to element of one; 1 or more.
+        The distances, in rows and columns, between windows and between the elements of a window; 1 or more.
     padding : int, pair of int, "valid" or "same"
-        Zeros on either side; "valid" is 0, "same" as many as keep H and W with a stride of 1, the odd one at the end.
+        Zeros on either side: "valid" adds none, "same" keeps H and W with a stride of 1, an odd one at the end.
     groups : int
-        Into how many groups channels and outputs are divided; outputs see the channels of their group only.
+        The number of groups of channels and outputs; outputs see the channels of their group only.
 
     Returns
     -------
@@ -133,7 +133,7 @@ cpdef Array conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups
     ValueError
         If the shapes do not agree, or a window is larger than the padded x.
     TypeError
-        If the dtypes are not one floating dtype.
+        If the tensors are not of one floating dtype.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Exponentials, logarithms, powers and their kin, each with its derivative.
+"""Exponentials, logarithms, powers and related functions, each with its derivative.
 
-Every derivative is written with operations of the tape, so that it can be differentiated again.
+Every derivative is written with recorded operations, so that it can be differentiated again.
 """
 from minigrad.engine.array cimport NOWHERE, Array, alias
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool
@@ -30,7 +30,7 @@ cdef Array function(Op op, int number, object x):
 
 
 cdef Array step_function(Op op, int number, object x):
-    """A function whose derivative is 0 wherever it has one; integers pass unchanged."""
+    """A function whose derivative is 0 wherever it exists; integers pass unchanged."""
     cdef Array a = operand(op.name, x)
     if not is_float(a.code):
         return a
@@ -44,9 +44,9 @@ cdef int no_gradient(Node node, Array g) except -1:
 
 
 cdef Op fused(int number, Op op):
-    """Let the binary function `number` of g and of what the gradient reads be the derivative, in one pass.
+    """Compute the derivative in one pass, as the binary function `number` of g and the tensor that the gradient reads.
 
-    The function that the record names is its composition: it serves a backward pass that is recorded.
+    The function in the record becomes the composition, which serves a recorded backward pass.
     """
     op.fused, op.composition, op.run = number, op.run, fused_backward
     return op
@@ -88,7 +88,7 @@ cdef int expm1_backward(Node node, Array g) except -1:
 
 
 cpdef Array expm1(x):
-    """e to the power x, less one; exact for small x.
+    """exp(x) - 1, accurate for small x.
 
     Examples
     --------
@@ -145,7 +145,7 @@ cdef int log1p_backward(Node node, Array g) except -1:
 
 
 cpdef Array log1p(x):
-    """log(1 + x); exact for small x.
+    """log(1 + x), accurate for small x.
 
     Examples
     --------
@@ -375,7 +375,7 @@ cdef Op sign_op = operation("sign", no_gradient, "y = sign x", "dx = 0")
 
 
 cpdef Array sign(x):
-    """-1, 0 or 1 with the sign of x; NaN of NaN.
+    """-1, 0 or 1 with the sign of x; NaN for NaN.
 
     Examples
     --------
@@ -424,7 +424,7 @@ cdef Op round_op = operation("round", no_gradient, "y = the integer nearest to x
 
 
 cpdef Array round(x):
-    """The nearest integer, halves to the even one.
+    """The nearest integer; halves are rounded to the even one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Writing in place: x op= y, and one number everywhere. (x[key] = y is in index.)"""
+"""In-place writes: x op= y, and filling with one number. (x[key] = y is in index.)"""
 from minigrad.engine.array cimport Array, check_same_device, may_share_memory, same_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport is_float
@@ -24,7 +24,7 @@ cdef bint fits(Array b, Array a) noexcept:
 
 
 cdef Array computed(str name, object operation, object x, object y):
-    """operation(x, y), whose refusals begin with the name of the operator that was asked for."""
+    """operation(x, y), whose errors begin with the name of the operator that was called."""
     try:
         return operation(x, y)
     except (TypeError, ValueError, OverflowError) as error:
@@ -32,7 +32,7 @@ cdef Array computed(str name, object operation, object x, object y):
 
 
 cdef object in_place(str name, object operation, int op, object x, object y):
-    """x op= y. Where nothing is recorded a kernel writes x; else x goes on as the result."""
+    """x op= y. If nothing is recorded, a kernel writes into x; otherwise x becomes the result."""
     cdef Array a = <Array>x, b = None, old, result
     value = plain_scalar(name, y)
     if value is not None:
@@ -41,7 +41,7 @@ cdef object in_place(str name, object operation, int op, object x, object y):
         y = b = operand(name, y)
         check_same_device(name, a, b)
         if not fits(b, a):
-            raise ValueError(f"[{name}] a tensor of shape {shape_of(b)} does not fit in place into {shape_of(a)}")
+            raise ValueError(f"[{name}] expected a tensor that broadcasts to {shape_of(a)}, got shape {shape_of(b)}")
     cdef bint recorded = recording() and (a.needs_grad or (b is not None and b.needs_grad))
     check_write(name, a, recorded)
     if recorded:
@@ -55,7 +55,7 @@ cdef object in_place(str name, object operation, int op, object x, object y):
     else:
         result = computed(name, operation, x, y)
     if result.code != a.code and not (is_float(a.code) and result.code <= a.code):
-        raise TypeError(f"[{name}] a result of {result.dtype} does not fit in place into {a.dtype}")
+        raise TypeError(f"[{name}] expected a result that fits {a.dtype} in place, got {result.dtype}")
     if recorded:
         become(a, old, cast(result, a.code))
     else:
@@ -65,7 +65,7 @@ cdef object in_place(str name, object operation, int op, object x, object y):
 
 
 cdef int filled(str op, Array x, object value) except -1:
-    """Write one number everywhere."""
+    """Set every element to one number."""
     plain = plain_scalar(op, value)
     if plain is None or weak_code(plain, x.code) > x.code or (recording() and x.needs_grad):
         return assign(op, x, Ellipsis, value if plain is None else plain)

@@ -25,7 +25,7 @@ from minigrad.engine.writes cimport become, before_write, check_write
 # ── checked indices ───────────────────────────────────────────────────────────────────────────────
 
 cdef Array index_for(int device, str op, Array index):
-    """Indices on the CPU serve arrays on every device, those on a GPU the arrays there."""
+    """Indices on the CPU serve arrays on every device, indices on a GPU only the arrays on it."""
     if index.buffer.device == device:
         return index
     if index.buffer.device:
@@ -35,7 +35,7 @@ cdef Array index_for(int device, str op, Array index):
 
 
 cdef Array indices_of(str op, object index):
-    """Indices or a mask; those that are no tensor may be of any integer dtype."""
+    """Indices or a mask; array-likes that are not tensors may be of any integer dtype."""
     if isinstance(index, Array) or is_scalar(index):
         return operand(op, index)
     try:
@@ -44,7 +44,7 @@ cdef Array indices_of(str op, object index):
         raise IndexError(f"[{op}] expected indices of one shape, got {index!r}") from None
     except (TypeError, RuntimeError):       # in the memory of a GPU, for example
         return operand(op, index)
-    if array.dtype.kind in "iu" or (array.size == 0 and array.dtype.kind == "f"):       # [] is of floats
+    if array.dtype.kind in "iu" or (array.size == 0 and array.dtype.kind == "f"):       # [] has a floating dtype
         return from_object(array, INT64, 0, False, op)
     return operand(op, array)
 
@@ -59,12 +59,12 @@ cdef Array checked_index(str op, Array index, int64_t n, int axis, int device):
         i = index_for(device, op, i)
     i = dense(cast(i, INT64))
     out = empty_as(i, INT64)
-    backend(i).checked_index(op, axis, n, i, out)       # where they are
+    backend(i).checked_index(op, axis, n, i, out)       # on their own device
     return index_for(device, op, out)
 
 
 cdef Array beside(Array x, object given, Array y):
-    """y, which was made of `given`; what is no tensor has no device of its own, and goes to x's."""
+    """y, which was made from `given`; if that is not a tensor, it has no device of its own, and y goes to x's."""
     if isinstance(given, Array) or y.buffer.device == x.buffer.device:
         return y
     return transferred(y, x.buffer.device)
@@ -141,9 +141,9 @@ def take(x, indices, axis=None):
     Raises
     ------
     IndexError
-        If an index is out of range; of indices on a GPU at the next transfer to the CPU, or `mg.cuda.synchronize`.
+        If an index is out of range; for indices on a GPU, at the next transfer to the CPU or `mg.cuda.synchronize`.
     ValueError
-        For indices on a GPU that is not x's.
+        If the indices are on a GPU that is not x's.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def take(x, indices, axis=None):
 
 
 def numbered(str error, indices, int64_t n):
-    """Integers as int64, each from 0 to n - 1; one that is not is an IndexError that begins with `error`."""
+    """Integers from 0 to n - 1 as int64; any other raises an IndexError that begins with `error`."""
     cdef Array i = dense(cast(<Array?>indices, INT64)), out = empty_as(i, INT64)
     if n == 0 and i.count:
         raise IndexError(f"{error} from 0 to -1, that is, none, got {i.count}")
@@ -191,7 +191,7 @@ cdef int take_along_backward(Node node, Array g) except -1:
 
 
 cdef Array taken_along(Array x, Array index, int axis):
-    """The same for a checked index of x's shape elsewhere than along the axis."""
+    """`take_along_axis` for a checked index that has x's shape except along the axis."""
     cdef Array out = empty_as(index, x.code)
     outer, n, inner = around(x, axis)
     index = dense(index)
@@ -219,16 +219,14 @@ cdef Array added_along(Array g, Array index, int axis, tuple shape):
 
 
 def take_along_axis(x, indices, axis=-1):
-    """x at an index of its own for every element along an axis, as ``numpy.take_along_axis``.
+    """The elements of x at one index each along an axis, as ``numpy.take_along_axis``.
 
     Raises
     ------
     IndexError
-        If an index is out of range; of indices on a GPU at the next transfer to the CPU, or `mg.cuda.synchronize`.
+        If an index is out of range; for indices on a GPU, at the next transfer to the CPU or `mg.cuda.synchronize`.
     ValueError
-        For indices on a GPU that is not x's.
-    ValueError
-        If the shapes do not broadcast elsewhere than along the axis.
+        If the indices are on a GPU that is not x's, or if the shapes do not broadcast along the other axes.
 
     Examples
     --------
@@ -291,14 +289,15 @@ def sort(x, axis=-1, *, bint descending=False, stable=True):
     cdef int k = one_axis("sort", axis, a.ndim_)
     cdef Array index = argsort(a, axis=k, descending=descending)
     if not same_shape(index, a):        # NumPy sorts without the GIL: another thread may have called set_
-        raise ValueError(f"[sort] the tensor of shape {shape_of(index)} became one of shape {shape_of(a)} meanwhile")
+        raise ValueError(f"[sort] expected a tensor of shape {shape_of(index)} throughout, got {shape_of(a)} from a "
+                         f"set_ in another thread")
     return taken_along(a, index, k)
 
 
 def nonzero(x):
-    """A tuple with one int64 tensor for each axis: where x is not zero, in row-major order.
+    """The indices of the nonzero elements in row-major order: a tuple with one int64 tensor for each axis.
 
-    How many there are only the elements say: for a tensor on a GPU this waits, and works on the CPU. So do masks.
+    Their number depends on the values: for a tensor on a GPU this waits, and works on the CPU. So do masks.
 
     Examples
     --------
@@ -315,7 +314,7 @@ def nonzero(x):
 
 
 def unique_values(x):
-    """The distinct elements of x, sorted; every NaN is its own.
+    """The distinct elements of x, sorted; every NaN counts as distinct.
 
     Works on the CPU, like `nonzero`.
 
@@ -338,7 +337,7 @@ cdef inline bint is_plain(object k):
 
 
 cdef object plain_part(str op, object part):
-    """A part of a key as None, an ellipsis, an int, a slice of such, or an array of integers or bool."""
+    """A part of a key as None, an ellipsis, an int, a slice of ints, or an array of integers or bool."""
     if part is None or part is Ellipsis or type(part) is int:
         return part
     if isinstance(part, slice):
@@ -359,14 +358,14 @@ cdef object plain_part(str op, object part):
 
 
 cdef list plain_key(str op, object key):
-    """The parts of a key, none of which runs code of the caller's any more: x may be read from here on."""
+    """The parts of a key, none of which runs the caller's code any more: x may be read from here on."""
     return [plain_part(op, part) for part in (tuple(key) if isinstance(key, tuple) else (key,))]
 
 
 cdef tuple parse_key(str op, Array x, list parts):
     """(window spec, shape with new axes, {axis of the windowed x: index array}, where the array axes go).
 
-    Basic parts become a window. An integer array stays behind as an index of its axis; a mask becomes as many.
+    Basic parts become a window. An integer array remains as an index of its axis; a mask becomes one per axis.
     """
     cdef list spec = [], layout = []
     cdef Array mask
@@ -388,7 +387,7 @@ cdef tuple parse_key(str op, Array x, list parts):
         if part is None:
             layout.append("new")
         elif part is Ellipsis:
-            layout.append("gap")        # to NumPy even an ellipsis for no axis stands between two arrays
+            layout.append("gap")        # in NumPy even an ellipsis for no axis separates two arrays
             for _ in range(x.ndim_ - used):
                 spec.append((0, 1, x.extent[axis], True))
                 layout.append("keep")
@@ -428,7 +427,7 @@ cdef tuple parse_key(str op, Array x, list parts):
             if part < -n or part >= n:
                 raise IndexError(f"[{op}] index {part} is out of range for axis {axis} of length {n}")
             spec.append((part + n if part < 0 else part, 1, 1, False))
-            # A number among arrays is an array index to NumPy: it only decides where the result's axes go.
+            # An int among arrays is an array index in NumPy: it only decides where the result's axes go.
             layout.append("drop")
             axis += 1
     return spec, layout
@@ -473,7 +472,7 @@ cdef tuple flattened(str op, Array x, list layout):
         except ValueError:
             raise IndexError(f"[{op}] the indices of shapes {shape_of(flat)} and {shape_of(index)} do not broadcast "
                              f"together") from None
-    # NumPy's rule: the result's index axes stand where the indices stood if those were neighbours, else in front.
+    # NumPy's rule: the result's index axes take the place of the indices if those were adjacent, else they come first.
     places = [k for k, e in enumerate(layout) if not (isinstance(e, str) and e in ("keep", "new", "gap"))]
     neighbours = places[-1] - places[0] + 1 == len(places)
     place = sum([not without_axis(e) for e in layout[:places[0]]]) if neighbours else 0
@@ -539,7 +538,7 @@ cdef int setitem_backward(Node node, Array g) except -1:
 
 
 cdef Array written(Array x, list spec, list layout):
-    """Which elements of a value stay where they are put in x: of equal indices the last."""
+    """Which elements of a value remain in x: among equal indices, the last."""
     cdef Array number = zeros(shape_of(x), INT64, x.buffer.device)
     part = shape_of(read(number, spec, layout))
     cdef Array numbers = from_object(np.arange(np.prod(part, dtype=np.int64)).reshape(part), INT64,
@@ -554,7 +553,7 @@ cpdef int setitem(x, key, value) except -1:
 
 
 cdef int assign(str op, Array a, object key, object value) except -1:
-    """The same for any `op` that writes so."""
+    """x[key] = value, with errors in the name of `op`."""
     cdef Array v, target, result, old
     plain, parts = plain_scalar(op, value), plain_key(op, key)
     if plain is None:
@@ -584,7 +583,7 @@ cdef int assign(str op, Array a, object key, object value) except -1:
     if not recorded and may_share_memory(v, target):
         v = copied(v)       # x[1:] = x[:-1]
     if recorded:
-        # Written out of place, and then taken over: the tape sees y = setitem(x, v).
+        # Written out of place, and then x becomes the result: the tape sees y = setitem(x, v).
         result = copied_raw(a)
         write(result, spec, layout, v)
         old = before_write(a)
@@ -602,7 +601,7 @@ cdef Array copied_raw(Array x):
 
 
 cdef int write(Array x, list spec, list layout, Array v) except -1:
-    """Put v, of the part's shape, into the part of x; not recorded."""
+    """Write v, of the part's shape, into the part of x; not recorded."""
     cdef Array plain = alias(x), target, moved, index, values, whole
     target = basic(plain, spec, layout)
     if is_basic(layout):

@@ -29,7 +29,7 @@ cdef int concat_backward(Node node, Array g) except -1:
 
 
 cdef Array concatenated(list parts, int axis):
-    """The parts, of one dtype, device and number of axes, along an axis."""
+    """The parts, of one dtype, device and number of axes, joined along an axis."""
     cdef Array first = <Array>parts[0], part, out
     cdef int64_t[MAX_NDIM] extent
     cdef list bounds = [0]
@@ -64,12 +64,12 @@ cdef list checked(str op, object tensors):
 
 
 def concat(tensors, axis=0):
-    """The tensors one behind the other along an axis; None flattens them first.
+    """The tensors joined along an axis; None flattens them first.
 
     Raises
     ------
     ValueError
-        If there are none, or if their shapes differ elsewhere than along the axis.
+        If there are none, or if their shapes differ along another axis.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def concat(tensors, axis=0):
         for i in range(first.ndim_ if fits else 0):
             fits = fits and (i == k or part.extent[i] == first.extent[i])
         if not fits:
-            raise ValueError(f"[concat] expected shapes that agree but along axis {k}, got "
+            raise ValueError(f"[concat] expected shapes that agree except along axis {k}, got "
                              f"{', '.join([str(p.shape) for p in parts])}")
     return concatenated(parts, k)
 
@@ -134,7 +134,7 @@ cdef int split_backward(Node node, Array g) except -1:
 
 
 cdef list pieces(Array x, int axis, list bounds, bint keep):
-    """Views of x between the bounds along an axis, which is dropped where keep is False."""
+    """Views of x between the bounds along an axis, which is dropped if keep is False."""
     cdef list outs = [window(x, span(x, axis, bounds[i], bounds[i + 1], keep)) for i in range(len(bounds) - 1)]
     if outs and x.needs_grad:
         if len(outs) == 1:
@@ -144,7 +144,7 @@ cdef list pieces(Array x, int axis, list bounds, bint keep):
 
 
 cdef int check_pieces(str op, Array x, object number) except -1:
-    """Refuse more pieces than there are elements, but for as many as cost nothing: an empty x may have any length."""
+    """Refuse more pieces than elements, except for a cheap number of them: an empty x may have any length."""
     if number > max(x.count, 1 << 16):
         raise ValueError(f"[{op}] expected at most {max(x.count, 1 << 16)} pieces of a tensor of shape {shape_of(x)}, "
                          f"got {number}")
@@ -152,12 +152,12 @@ cdef int check_pieces(str op, Array x, object number) except -1:
 
 
 def split(x, indices_or_sections, axis=0):
-    """The pieces of x along an axis, as views: a number of equal ones, or cut before the given indices.
+    """The pieces of x along an axis, as views: equal sections, or pieces that begin at the given indices.
 
     Raises
     ------
     ValueError
-        If the axis does not divide into that many sections, or for more than 65,536 of a tensor of fewer elements.
+        If the axis does not divide into that many sections, or for more than 65,536 sections of fewer elements.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def split(x, indices_or_sections, axis=0):
             if not hasattr(cut, "__index__"):
                 raise TypeError(f"[split] expected integers, got {cut!r}")
             cuts.append(integer("split", "index", cut))
-            check_pieces("split", a, len(cuts) + 1)     # here, as an iterator may have no end
+            check_pieces("split", a, len(cuts) + 1)     # here, as an iterator may be endless
     cdef int k = one_axis("split", axis, a.ndim_)
     cdef int64_t n = a.extent[k]
     if cuts is None:
@@ -187,7 +187,7 @@ def split(x, indices_or_sections, axis=0):
     else:
         bounds = [0, *[min(max(cut + n if cut < 0 else cut, 0), n) for cut in cuts], n]
         if bounds != sorted(bounds):
-            raise ValueError(f"[split] expected rising indices, got {cuts} for an axis of length {n}")
+            raise ValueError(f"[split] expected ascending indices, got {cuts} for an axis of length {n}")
     return pieces(a, k, bounds, True)
 
 

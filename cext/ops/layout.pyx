@@ -1,6 +1,6 @@
 """Views, copies, conversions, broadcasting and sums: the operations that move values without changing them.
 
-Their gradients are each other: the adjoint of a slice is a placement into zeros, that of a broadcast is a sum.
+They are each other's adjoints: that of a slice is a placement into zeros, that of a broadcast is a sum.
 """
 import itertools
 
@@ -48,7 +48,7 @@ cdef Array cast(Array x, int code):
 
 
 cdef Array converted(Array x, int code):
-    """The same, asked for by name: the observer hears of it even if a derivative does not exist."""
+    """`cast` as called by a user: the observer is notified even if there is no derivative."""
     cdef Array out = cast(x, code)
     if out is not x and not (is_float(code) and is_float(x.code)):
         unrecorded("astype")
@@ -58,15 +58,15 @@ cdef Array converted(Array x, int code):
 def astype(x, dtype, *, bint copy=True):
     """x with its elements converted to `dtype`.
 
-    Floats become integers towards zero; those beyond the integers become the nearest one, and NaN becomes 0. int64
-    keeps its lower half as int32. `minigrad.tensor` with a dtype refuses all of these.
+    Floats are truncated to integers; those out of range become the nearest integer, and NaN becomes 0. int64 to int32
+    keeps the lower half. `minigrad.tensor` with a dtype refuses values out of range and NaN.
 
     Parameters
     ----------
     x : Tensor
     dtype : DType or str
     copy : bool
-        False returns x itself where nothing has to be converted.
+        If False, return x itself if no conversion is needed.
 
     Examples
     --------
@@ -88,7 +88,7 @@ cdef int reshape_backward(Node node, Array g) except -1:
 
 
 cdef Array reshaped(Array x, int ndim, const int64_t* extent):
-    """x in a shape of as many elements; a view where x is contiguous."""
+    """x in a shape of as many elements; a view if x is contiguous."""
     cdef int64_t[MAX_NDIM] step
     cdef int64_t count = itemsize(x.code)
     cdef int i
@@ -110,7 +110,7 @@ cdef Array reshape_to(Array x, tuple shape):
 cpdef Array reshape(x, shape, copy=None):
     """x with its elements, in row-major order, in another shape; one length may be -1.
 
-    A view where x is contiguous (`copy=False` insists on that, `copy=True` on a copy).
+    A view if x is contiguous (`copy=False` requires a view, `copy=True` a copy).
 
     Raises
     ------
@@ -176,7 +176,7 @@ cpdef Array permute_dims(x, axes):
     """
     cdef Array a = operand("permute_dims", x)
     if hasattr(axes, "__iter__"):
-        axes = tuple(itertools.islice(axes, MAX_NDIM + 1))      # an iterator may have no end
+        axes = tuple(itertools.islice(axes, MAX_NDIM + 1))      # an iterator may be endless
     else:
         axes = (axes,)
     axes = plain_axis("permute_dims", axes)
@@ -203,7 +203,7 @@ cpdef Array matrix_transpose(x):
 
 
 cpdef Array moveaxis(x, source, destination):
-    """x with the axes `source` moved to the places `destination`; a view.
+    """x with the axes `source` moved to the positions `destination`; a view.
 
     Examples
     --------
@@ -217,7 +217,7 @@ cpdef Array moveaxis(x, source, destination):
     sources = [one_axis("moveaxis", k, a.ndim_) for k in sources]
     places = [one_axis("moveaxis", k, a.ndim_) for k in places]
     if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
-        raise ValueError(f"[moveaxis] expected as many distinct places as axes, got {source} and {destination}")
+        raise ValueError(f"[moveaxis] expected as many distinct positions as axes, got {source} and {destination}")
     order = [k for k in range(a.ndim_) if k not in sources]
     for place, k in sorted(zip(places, sources)):
         order.insert(place, k)
@@ -225,7 +225,7 @@ cpdef Array moveaxis(x, source, destination):
 
 
 cpdef Array expand_dims(x, axis):
-    """x with an axis of length one at place `axis` (an int, or a tuple of places in the result).
+    """x with an axis of length one at position `axis` (an int, or a tuple of positions in the result).
 
     Examples
     --------
@@ -406,7 +406,7 @@ cpdef Array broadcast_to(x, shape):
     Raises
     ------
     ValueError
-        If an axis of x is neither of length one nor of the wanted length.
+        If an axis of x is neither of length one nor of the requested length.
 
     Examples
     --------
@@ -425,7 +425,7 @@ cdef tuple reduction(Array x, list axes):
     """(dense x, outer, n, inner): x laid out so that the axes to reduce are one middle axis."""
     cdef int64_t outer = 1, n = 1, inner = 1
     cdef int first, last, i
-    if axes and <int>axes[-1] - <int>axes[0] + 1 != len(axes):     # not neighbours: bring them to the end
+    if axes and <int>axes[-1] - <int>axes[0] + 1 != len(axes):     # not adjacent: move them to the end
         x = permuted_raw(x, [k for k in range(x.ndim_) if k not in axes] + axes)
         axes = list(range(x.ndim_ - len(axes), x.ndim_))
     first, last = (axes[0], axes[-1]) if axes else (x.ndim_, x.ndim_)
@@ -482,7 +482,7 @@ cdef Array summed(Array x, list axes, bint keepdims):
 
 
 cdef Array sum_to(Array g, tuple shape):
-    """g summed over what a broadcast from `shape` repeated."""
+    """g summed over the axes that a broadcast from `shape` repeated."""
     cdef int lead = g.ndim_ - <int>len(shape), i
     axes = [i for i in range(g.ndim_) if i < lead or (shape[i - lead] == 1 and g.extent[i] != 1)]
     if not axes:
@@ -491,7 +491,7 @@ cdef Array sum_to(Array g, tuple shape):
 
 
 cdef Array summand(str op, object x, object dtype):
-    """The operand of sums and products, of the dtype asked for or, as the array API has it, no small integer."""
+    """The operand of sums and products, of the requested dtype or, as in the array API, no small integer."""
     cdef Array a = operand(op, x)
     cdef int code
     if dtype is not None:
@@ -514,7 +514,7 @@ def sum(x, axis=None, *, bint keepdims=False, dtype=None):
     keepdims : bool
         Keep the summed axes with length one.
     dtype : DType, optional
-        What x is converted to first, and the result's dtype; int64 for bool and int32, otherwise x's. Not bool.
+        The dtype of the computation and the result; by default int64 for bool and int32, otherwise x's. Not bool.
 
     Returns
     -------

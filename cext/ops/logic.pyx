@@ -308,7 +308,7 @@ def clip(x, min=None, max=None):
 
 
 cdef bint is_number(object limit):
-    """Whether a limit is a scalar and not NaN, or none at all."""
+    """Whether a limit is None or a scalar other than NaN."""
     return limit is None or not isinstance(limit, Array) and limit == limit
 
 

@@ -20,7 +20,7 @@ cdef enum:
 # ── product of matrices: Y = A B, dA = G Bᵀ, dB = Aᵀ G ────────────────────────────────────────────
 
 cdef bint readable(Array x):
-    """Whether BLAS can read the last two axes as they lie: one stride is the item size, the other spans a row."""
+    """Whether BLAS can read the last two axes as they are: one stride is the item size, the other spans a row."""
     cdef int64_t size = itemsize(x.code), rows = x.step[x.ndim_ - 2], columns = x.step[x.ndim_ - 1]
     cdef int64_t m = x.extent[x.ndim_ - 2], n = x.extent[x.ndim_ - 1]
     return (columns == size and rows >= n * size and rows > 0) or (rows == size and columns >= m * size and columns > 0)
@@ -66,7 +66,7 @@ cdef int product_backward(Node node, Array g) except -1:
 
 
 cdef int send_product(Node node, int i, Array a, Array b) except -1:
-    """Send a @ b to input i: a weight that several products share gathers their sum inside BLAS."""
+    """Send a @ b to input i: for a weight that several products share, BLAS accumulates their sum."""
     cdef Array total = node.gathered(i)
     if total is None or not readable(a) or not readable(b) or total.ndim_ != a.ndim_:
         return node.give(i, product(a, b, None))
@@ -168,7 +168,7 @@ cdef Array terms_of(Array x, int64_t first, int64_t last):
 
 
 cdef Array integer_product(Array a, Array b):
-    """Integers have no BLAS: multiply and sum. Of bools the result is whether there is a term. No gradient."""
+    """BLAS has no integers: multiply and sum. For bools, whether any term is true. No gradient."""
     from minigrad.engine.ops.arithmetic import add, multiply
     if a.ndim_ == 1:
         return squeeze(integer_product(expand_dims(a, 0), b), -2 if b.ndim_ > 1 else 0)
@@ -177,7 +177,7 @@ cdef Array integer_product(Array a, Array b):
     cdef int code = max(a.code, b.code), wide = INT64 if code == BOOL else code
     cdef int64_t inner = a.extent[a.ndim_ - 1], first
     cdef Array left = expand_dims(cast(a, wide), -1), right = expand_dims(cast(b, wide), -3), terms, total = None
-    # as many terms of each sum at a time as leave their products small, or no larger than the result
+    # as many terms of each sum at a time as keep their products small, or no larger than the result
     size = prod((*batch_shape(a, b), a.extent[a.ndim_ - 2], b.extent[b.ndim_ - 1]))
     block = max(1, TERMS // max(size, 1))
     for first in range(0, max(inner, 1), block):
@@ -253,7 +253,7 @@ cpdef Array linear(x, weight, bias=None):
     ValueError
         If the sizes do not agree.
     TypeError
-        If the dtypes are not one floating dtype.
+        If the tensors are not of one floating dtype.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """The update rules of the optimizers: one kernel for a whole list of parameters. Nothing here is recorded.
 
-The formulas stand at the kernels (cext/kernels/optimizer.cpp).
+The formulas are beside the kernels, in cext/kernels/optimizer.cpp.
 """
 from libc.math cimport sqrt
 
@@ -10,7 +10,7 @@ from minigrad.engine.dtype cimport is_float
 
 
 cdef int check(str op, list params, list lists) except -1:
-    """Equal lengths, shapes, dtypes and devices, contiguous, one dtype and device for all; versions go up."""
+    """Check for equal lengths and shapes, contiguity, and one dtype and device for all; increment the versions."""
     cdef Array first, p, x
     cdef int i
     if not params:

@@ -23,7 +23,7 @@ cdef Array images(str op, object x):
 
 
 cdef Array pooled(Array x, int64_t rows, int64_t columns, int code):
-    """Room for a result with the leading axes of x."""
+    """An uninitialized result with the leading axes of x."""
     cdef int64_t[MAX_NDIM] extent
     cdef int i
     for i in range(x.ndim_ - 2):
@@ -34,7 +34,7 @@ cdef Array pooled(Array x, int64_t rows, int64_t columns, int code):
 
 cdef int64_t windows(str op, int64_t length, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation,
                      bint ceil_mode) except -1:
-    """How many windows an axis has: in ceil_mode the last may reach over the end, but not begin behind it."""
+    """How many windows an axis has: in ceil_mode the last may reach past the end, but not begin after it."""
     cdef int64_t reach = dilation * (kernel - 1) + 1, rest = length + 2 * pad - reach
     if pad > reach // 2:
         raise ValueError(f"[{op}] expected a padding of at most half a window, got {pad} for a window of {reach}")
@@ -75,7 +75,7 @@ cpdef Array max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, bint 
 
     ``y[n, c, i, j] = max over k, l of x[n, c, i s - p + k d, j s - p + l d]``, over the elements of the window that lie
     in x. The gradient goes to that element; of equal ones to the first in row-major order. A NaN in a window is its
-    maximum. PyTorch's `max_pool2d`.
+    maximum. As PyTorch's `max_pool2d`.
 
     Parameters
     ----------
@@ -84,25 +84,25 @@ cpdef Array max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, bint 
     kernel_size : int or pair of int
         Rows and columns of a window.
     stride : int or pair of int, optional
-        The distance from window to window; by default `kernel_size`.
+        The distance between windows; by default `kernel_size`.
     padding : int or pair of int
-        How far windows reach over the borders, at most half of one.
+        How far windows reach past the borders, at most half a window.
     dilation : int or pair of int
-        The distance from element to element of a window.
+        The distance between the elements of a window.
     ceil_mode : bool
-        Whether a last window that is not complete counts.
+        Whether an incomplete last window counts.
 
     Returns
     -------
     Tensor, shape (N, C, P, Q) or (C, P, Q)
-        With ``P = floor((H + 2 p - d (kernel_size - 1) - 1) / s) + 1``, and Q likewise; ceil in the place of floor with
+        With ``P = floor((H + 2 p - d (kernel_size - 1) - 1) / s) + 1``, and Q likewise; ceil instead of floor with
         `ceil_mode`.
 
     Raises
     ------
     ValueError
-        For windows larger than the padded x (in `ceil_mode` by a stride or more), for more padding than half a window,
-        and where no element of x is in a window.
+        If a window is larger than the padded x (in `ceil_mode` by a stride or more), if the padding exceeds half a
+        window, or if a window contains no element of x.
 
     Examples
     --------
@@ -130,7 +130,7 @@ cpdef Array max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, bint 
 
 
 cdef int refuse_empty(int64_t count, int64_t length, int64_t stride, int64_t pad, int64_t dilation) except -1:
-    """Refuse windows whose first element in front of x is followed by one behind it."""
+    """Refuse windows that step from before x to after it, and so contain no element of x."""
     cdef int64_t i, begin
     for i in range(count):
         begin = i * stride - pad
@@ -178,7 +178,7 @@ cdef Array spread(Array g, Array rows, Array columns, double divisor, int64_t he
     return out
 
 
-# What `on_device` sent to GPUs: to send it again in every step would be to wait for the GPU in every step.
+# What `on_device` sent to GPUs: sending it again in every step would wait for the GPU in every step.
 cdef dict sent = {}
 cdef int SENT = 64
 
@@ -203,7 +203,7 @@ cdef Array even(int64_t n, int64_t length, int device):
     cdef int64_t[2] extent = [n, 3]
     cdef Array out = empty(INT64, 2, extent, 0)
     cdef int64_t* to = <int64_t*>out.data
-    cdef int64_t whole = length // n, rest = length % n, i       # i length overflows where i rest does not: n < 2**31
+    cdef int64_t whole = length // n, rest = length % n, i       # i length may overflow, i rest does not: n < 2**31
     for i in range(n):
         to[0] = i * whole + i * rest // n
         to[1] = (i + 1) * whole + ((i + 1) * rest + n - 1) // n
@@ -228,7 +228,7 @@ cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, bint ceil_mode=Fa
     """The mean of each window of each channel.
 
     ``y[n, c, i, j] = sum over k, l of x[n, c, i s - p + k, j s - p + l] / m``, over the elements of the window that lie
-    in x, with m the number of all of them, padding included or not. PyTorch's `avg_pool2d`.
+    in x, with m the number of elements of the window, padding included or not. As PyTorch's `avg_pool2d`.
 
     Parameters
     ----------
@@ -237,15 +237,15 @@ cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, bint ceil_mode=Fa
     kernel_size : int or pair of int
         Rows and columns of a window.
     stride : int or pair of int, optional
-        The distance from window to window; by default `kernel_size`.
+        The distance between windows; by default `kernel_size`.
     padding : int or pair of int
-        How far windows reach over the borders, at most half of one.
+        How far windows reach past the borders, at most half a window.
     ceil_mode : bool
-        Whether a last window that is not complete counts; what of it lies beyond the padding never counts for m.
+        Whether an incomplete last window counts; its part beyond the padding never counts in m.
     count_include_pad : bool
-        Whether the padding counts for m.
+        Whether the padding counts in m.
     divisor_override : int, optional
-        m, for all windows.
+        The value of m for all windows.
 
     Returns
     -------
@@ -255,8 +255,8 @@ cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, bint ceil_mode=Fa
     Raises
     ------
     ValueError
-        For windows larger than the padded x (in `ceil_mode` by a stride or more), for more padding than half a window,
-        and for a divisor of 0.
+        If a window is larger than the padded x (in `ceil_mode` by a stride or more), if the padding exceeds half a
+        window, or if the divisor is 0.
 
     Examples
     --------
@@ -284,17 +284,17 @@ cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, bint ceil_mode=Fa
 
 
 cpdef Array adaptive_avg_pool2d(x, output_size):
-    """The means of as many windows as wanted, which cover each channel evenly.
+    """The means of a given number of windows that cover each channel evenly.
 
     Window i of P along an axis of H elements holds those from ``floor(i H / P)`` up to ``ceil((i + 1) H / P)``.
-    PyTorch's `adaptive_avg_pool2d`; with ``output_size=1`` the global mean of each channel.
+    As PyTorch's `adaptive_avg_pool2d`; with ``output_size=1`` the global mean of each channel.
 
     Parameters
     ----------
     x : Tensor, shape (N, C, H, W) or (C, H, W)
         float32 or float64; sums are float64.
     output_size : int or pair of (int or None)
-        P and Q; None for that of x.
+        P and Q; None keeps the size of x.
 
     Returns
     -------
@@ -303,7 +303,7 @@ cpdef Array adaptive_avg_pool2d(x, output_size):
     Raises
     ------
     ValueError
-        For sizes below 1, and from 2**31 on.
+        If a size is less than 1, or 2**31 or more.
 
     Examples
     --------

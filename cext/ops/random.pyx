@@ -1,4 +1,4 @@
-"""Random tensors from one counter-based generator: a value depends on the seed and its place in the stream alone."""
+"""Random tensors from one counter-based generator: a value depends only on the seed and its position in the stream."""
 from libc.float cimport DBL_MAX, FLT_MAX
 from libc.stdint cimport int64_t, uint64_t
 
@@ -17,7 +17,7 @@ cdef uint64_t position = 0
 
 
 cdef tuple reserve(uint64_t blocks):
-    """(seed, position) of the next `blocks` blocks of the stream, four values each, which nobody else will get."""
+    """(seed, position) of the next `blocks` blocks of the stream, four values each, reserved for the caller."""
     global position
     start = position
     position += blocks
@@ -45,7 +45,7 @@ def manual_seed(value):
 
 
 def get_state():
-    """dict: the generator's state, to be given to `set_state`.
+    """dict: the generator's state, to pass to `set_state`.
 
     Examples
     --------

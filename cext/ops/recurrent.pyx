@@ -1,4 +1,4 @@
-"""Recurrent layers: all steps of one layer in one operation, on inputs that have been projected before."""
+"""Recurrent layers: all steps of one layer in one operation, on inputs that are already projected."""
 cimport cython
 from libc.stdint cimport int64_t
 
@@ -27,15 +27,15 @@ from minigrad.engine.ops.trigonometry import tanh
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
 cdef class Cell:
-    """What a layer computes: the kind of cell, and the variants of it."""
+    """What a layer computes: the kind and variant of cell."""
     cdef readonly str kind          # "rnn_tanh", "rnn_relu", "lstm" or "gru"
-    cdef readonly str norm          # what is normalized: "state", what the state contributes, "sum", or None
+    cdef readonly str norm          # what is normalized: "state" (what the state contributes), "sum", or None
     cdef readonly tuple sizes       # columns that are normalized together, one group after the other
     cdef readonly bint norm_cell    # LSTM: whether the cell state is normalized on its way to the output
-    cdef readonly bint carry_norm   # LSTM: whether it is also carried on normalized
+    cdef readonly bint carry_norm   # LSTM: whether it is also carried to the next step normalized
     cdef readonly bint swap         # GRU: whether the update gate weighs the new state instead of the old one
     cdef readonly double slope      # of the hard sigmoid clip(slope x + 1/2, 0, 1); 0: the logistic function
-    cdef readonly double eps        # of the norm of the state's share or of the sum
+    cdef readonly double eps        # of the norm of the state's contribution or of the sum
     cdef readonly double eps_c      # of the norm of the cell state
 
     def __cinit__(self, kind, norm=None, sizes=(), norm_cell=False, carry_norm=False, swap=False, slope=0.0,
@@ -79,7 +79,7 @@ cdef class Lengths:
             raise ValueError(f"[{op}] expected {batch} lengths, got {a.dtype} of shape {a.shape}")
         if batch and (is_float(a.code) or a.code == BOOL):
             raise TypeError(f"[{op}] expected lengths of int32 or int64, got {a.dtype}")
-        self.values = copied(alias(cast(a, INT64)))     # before the check: the caller's may change at any time
+        self.values = copied(alias(cast(a, INT64)))     # before the check: the caller may change its own at any time
         low, high = (int(self.values.min()), int(self.values.max())) if batch else (0, 0)
         if low < 0 or high > steps:
             raise ValueError(f"[{op}] expected lengths from 0 to {steps}, got {low if low < 0 else high}")
@@ -92,11 +92,11 @@ cdef class Lengths:
 
 # ── one step, composed: the equations, for reading, for the tests, and for derivatives of higher order ─────────────
 #
-#   u = LN(W h + b), segment by segment, or W h + b. x is the share of the input: W_ih x_t and its biases, or LN of it.
+#   u = LN(W h + b), segment by segment, or W h + b. x comes from the input: W_ih x_t and its biases, or LN of it.
 #   With norm "sum" it is a = LN(x + W h + b) instead of a = x + u.
 
 def normalized(z, sizes, gamma, beta, eps):
-    """LN of groups of columns, each by itself."""
+    """LN of each group of columns separately."""
     if len(sizes) == 1:
         return layer_norm(z, sizes[0], gamma, beta, eps)
     bounds = [sum(sizes[:i]) for i in range(1, len(sizes))]
@@ -107,7 +107,7 @@ def normalized(z, sizes, gamma, beta, eps):
 
 
 def projected(Cell cell, double eps, x, weight, bias, gamma, beta):
-    """The input's share of every step: W x + b, or with norm "state" LN(W x) + b."""
+    """The input's contribution to every step: W x + b, or with norm "state" LN(W x) + b."""
     if cell.norm != "state":
         return linear(x, weight, bias)
     shift = bias if beta is None else beta if bias is None else beta + bias
@@ -159,14 +159,14 @@ def gru_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
 STEPS = {"rnn_tanh": rnn_step, "rnn_relu": rnn_step, "lstm": lstm_step, "gru": gru_step}
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
 OPS = {kind: kind.split("_")[0] for kind in GATES}
-# A GRU's reset gate stands between the two summands: there is no sum to normalize.
+# A GRU's reset gate comes between the two summands: there is no sum to normalize.
 KINDS = {(kind, norm) for kind in GATES for norm in (None, "state", "sum")} - {("gru", "sum")}
 
 
 def composition(Cell cell, lengths, x, h, c, *parameters):
-    """The states of all steps, the last h, and for an LSTM the last c, one step after the other."""
+    """The states of all steps, the last h, and for an LSTM the last c, computed step by step."""
     outputs = []
-    if lengths is not None:     # the first state of a sample without any step is its last, and nothing else
+    if lengths is not None:     # the first state of a sample without steps is its last, and is used nowhere else
         begun, first_h, first_c = expand_dims(lengths > 0, 1), h, c
         h, c = where(begun, h, 0.0), None if c is None else where(begun, c, 0.0)
     for t, share in enumerate(unstack(x)):
@@ -188,7 +188,7 @@ def composition(Cell cell, lengths, x, h, c, *parameters):
 
 # ── all steps in one kernel ───────────────────────────────────────────────────────────────────────
 #
-#   dW = sum over t of dz_tᵀ h_{t-1}: one product over all steps.  dh_{t-1} = dz_t W + what passes by the product
+#   dW = sum over t of dz_tᵀ h_{t-1}: one product over all steps.  dh_{t-1} = dz_t W + what bypasses the product
 
 cdef Array steps_of(Array states, int64_t first):
     """All but one of the steps of states[T + 1, N, H], from `first` on, sharing their memory."""
@@ -209,7 +209,7 @@ cdef Array flat(Array x):
     return reshaped(x, 2, extent)
 
 
-# What a step computes depends on the cell's options: `minigrad.viz` writes it out for the cell at hand.
+# What a step computes depends on the cell's options: `minigrad.viz` writes it out for the given cell.
 cdef str INPUTS = "x, h₀, c₀, W_hh, b, γ, β, γ_c, β_c"
 cdef Op rnn_op = operation("rnn", backward, "h_t = tanh(x_t + W_hh h_{t−1} + b), or max(·, 0)",
                            "dh_{t−1} = da_t W_hh\ndW_hh = Σ_t da_tᵀ h_{t−1}", "", INPUTS, "Elman (1990)", "y, h_T")
@@ -274,28 +274,27 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
               source=None):
     """All steps of one recurrent layer.
 
-    The equations stand above, in ``rnn_step``, ``lstm_step`` and ``gru_step``; the layers of ``minigrad.nn`` say where
-    they come from.
+    The equations are in ``rnn_step``, ``lstm_step`` and ``gru_step``; the layers of ``minigrad.nn`` name their sources.
 
     Parameters
     ----------
     cell : Cell
         What is computed.
     x : Tensor, shape (T, N, G H)
-        The input's share of every step, ``W_ih x_t`` and its bias, normalized if it is to be. G is 1 for an RNN, 4 for
-        an LSTM (gates i, f, g, o), 3 for a GRU (r, z, n).
+        The input's contribution to every step, ``W_ih x_t`` and its bias, normalized if the layer does so. G is 1 for
+        an RNN, 4 for an LSTM (gates i, f, g, o), 3 for a GRU (r, z, n).
     h, c : Tensor, shape (N, H)
-        The first states; c is None but for an LSTM.
+        The initial states; c is None except for an LSTM.
     weight : Tensor, shape (G H, H)
     bias, gamma, beta : Tensor, shape (G H,), optional
-        Added to ``weight h``, and the gain and shift of its norm.
+        The bias added to ``weight h``, and the weight and bias of its norm.
     gamma_c, beta_c : Tensor, shape (H,), optional
-        The gain and shift of the norm of c.
+        The weight and bias of the norm of c.
     lengths : Tensor or Lengths, shape (N,), optional
         Integers from 0 to T: the number of steps of each sample. As `Lengths` they are not checked again.
     source : tuple, optional
-        eps, input, weight, bias, gamma and beta of which `projected` made `x`. The tape keeps them instead of x, which
-        the backward pass needs with ``create_graph=True`` alone, and computes it anew there.
+        eps, input, weight, bias, gamma and beta from which `projected` made `x`. The tape keeps them instead of x: the
+        backward pass needs x only with ``create_graph=True``, and then computes it again.
 
     Returns
     -------
@@ -309,7 +308,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     ValueError
         If the shapes do not agree, or if a length is not in [0, T].
     TypeError
-        If the dtypes do not agree, or if lengths are no integers.
+        If the dtypes do not agree, or if lengths are not integers.
 
     Examples
     --------
@@ -345,9 +344,9 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
         if inputs[i] is not None and shape_of(<Array>inputs[i]) != shapes[i]:
             raise ValueError(f"[{op}] expected {NAMES[i]} of shape {shapes[i]}, got {shape_of(<Array>inputs[i])}")
     if cell.norm is not None and sum(cell.sizes) != columns:
-        raise ValueError(f"[{op}] expected sizes that make up {columns} columns, got {cell.sizes}")
+        raise ValueError(f"[{op}] expected sizes that add up to {columns} columns, got {cell.sizes}")
     if cell.kind == "gru" and cell.norm is not None and cell.sizes[-1] != H:
-        raise ValueError(f"[gru] expected the candidate's {H} columns to be normalized by themselves, got {cell.sizes}")
+        raise ValueError(f"[gru] expected the candidate's {H} columns to be normalized separately, got {cell.sizes}")
     if (cell.kind == "lstm") != (c is not None):
         raise ValueError(f"[{op}] expected a first cell state c for an LSTM and for no other, got {c}")
     if lengths is not None:
@@ -365,7 +364,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
             arrays[name] = empty(a.code, 3, extent, a.buffer.device)
             first = before_all(<Array>arrays[name])
             backend(a).copy(<Array>start, first)
-            # a sample without any step ends where it began
+            # a sample without steps ends where it began
             arrays[name + "_last"] = like(first) if mask is None else copied(first)
     arrays.update(zip(PARAMETERS, [None if p is None else dense(<Array>p) for p in inputs[3:]]))
     extent[0] = T if wanted and (cell.norm is not None or gates > 1) else 1
@@ -385,13 +384,13 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     if N:
         backend(a).recurrent(cell, arrays)
     if wanted and ends is not None and ends.shortest == 0:
-        # no step reads the first state of a sample without any, but dW would: 0 times NaN is NaN
+        # no step reads the first state of a sample without steps, but dW would: 0 times NaN is NaN
         first = before_all(<Array>arrays["h"])
         backend(a).copy(where(expand_dims(mask > 0, 1), first, 0.0), first)
     cdef list outs = [steps_of(<Array>arrays["h"], 1), arrays["h_last"]]
     if "c" in arrays:
         outs.append(arrays["c_last"])
-    # the composition needs all inputs, also x, which the kernel's backward pass does without
+    # the composition needs all inputs, including x, which the kernel's backward pass does not need
     track_many(lstm_op if op == "lstm" else gru_op if op == "gru" else rnn_op, outs, inputs,
                list(range(source is not None, len(inputs))),
                (cell, ends, *[arrays.get(name) for name in ARRAYS], *(source or ())))

@@ -1,4 +1,4 @@
-"""Reductions over axes: products, moments, extrema, and running sums. (`sum` stands with its adjoint in layout.)"""
+"""Reductions over axes: products, moments, extrema, and running sums. (`sum` is in layout, with its adjoint.)"""
 from libc.math cimport NAN
 from libc.stdint cimport int64_t
 
@@ -25,12 +25,12 @@ cdef tuple kept_shape(Array x, list axes):
 
 
 cdef Array spread(Array g, tuple kept, tuple shape):
-    """A reduced tensor repeated over what was reduced."""
+    """A reduced tensor repeated over the reduced axes."""
     return broadcast_shape(reshape_to(g, kept), shape)
 
 
 cdef int64_t length(Array x, list axes):
-    """How many elements fall into one."""
+    """How many elements are reduced to one."""
     cdef int64_t n = 1
     for k in axes:
         n *= x.extent[<int>k]
@@ -56,7 +56,7 @@ def mean(x, axis=None, *, bint keepdims=False):
 
 
 cdef double inverse(double divisor) noexcept:
-    """1 / (n - c); NaN where too few elements are left to speak of a variance."""
+    """1 / (n - c); NaN if there are too few elements for a variance."""
     return 1 / divisor if divisor > 0 else NAN
 
 
@@ -141,16 +141,16 @@ cdef Op prod_op = operation("prod", prod_backward, "y = ∏ x over axes", "dxᵢ
 
 
 cdef int prod_backward(Node node, Array g) except -1:
-    # The product of the others is the product of those before and those behind: exact also where some are 0.
+    # The product of the others is the product of those before and those after: exact even if some are 0.
     axes = node.extra
-    cdef Array x = node.value(0), flat, before, behind
+    cdef Array x = node.value(0), flat, before, after
     rest = [k for k in range(x.ndim_) if k not in axes]
     from minigrad.engine.ops.layout import permute_dims, reshape
     moved = permute_dims(x, rest + axes)
     flat = reshape(moved, shape_of(<Array>moved)[:len(rest)] + (length(x, axes),))
     before = cumulative_product(flat)
-    behind = flip(cumulative_product(flip(flat, -1)), -1)
-    others = reshape(multiply(before, behind), shape_of(<Array>moved))
+    after = flip(cumulative_product(flip(flat, -1)), -1)
+    others = reshape(multiply(before, after), shape_of(<Array>moved))
     order = rest + axes
     others = permute_dims(others, [order.index(k) for k in range(x.ndim_)])
     return node.send(0, multiply(spread(g, kept_shape(x, axes), shape_of(x)), others))
@@ -177,7 +177,7 @@ cdef Array cut(Array x, int64_t start, int64_t stop):
 
 
 def prod(x, axis=None, *, bint keepdims=False, dtype=None):
-    """The product of the elements over `axis`; the gradient is right also where elements are 0.
+    """The product of the elements over `axis`; the gradient is correct even where elements are 0.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def prod(x, axis=None, *, bint keepdims=False, dtype=None):
     keepdims : bool
         Keep the axes with length one.
     dtype : DType, optional
-        What x is converted to first, and the result's dtype; int64 for bool and int32, otherwise x's. Not bool.
+        The dtype of the computation and the result; by default int64 for bool and int32, otherwise x's. Not bool.
 
     Examples
     --------
@@ -377,7 +377,7 @@ def cumulative_sum(x, axis=None, *, dtype=None, bint include_initial=False):
     x : Tensor
     axis : int, optional
     dtype : DType, optional
-        What x is converted to first, and the result's dtype; int64 for bool and int32, otherwise x's. Not bool.
+        The dtype of the computation and the result; by default int64 for bool and int32, otherwise x's. Not bool.
     include_initial : bool
         Begin with a 0, so that the axis is one longer.
 
@@ -394,7 +394,7 @@ def cumulative_sum(x, axis=None, *, dtype=None, bint include_initial=False):
     cdef int k = one_axis("cumulative_sum", 0 if axis is None else axis, a.ndim_)
     cdef Array out = empty_as(a, a.code)
     plain, outer, n, inner = reduction(a, [k])
-    if a.count:     # of rows without elements there may be any number
+    if a.count:     # there may be any number of rows without elements
         backend(a).cumulative_sum(outer, n, inner, plain, out)
     track(cumulative_sum_op, out, a, None, None, k)
     if include_initial:

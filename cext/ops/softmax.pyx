@@ -1,4 +1,4 @@
-"""Softmax, its logarithm, and the losses of class labels: of logits, and of log-probabilities."""
+"""Softmax, its logarithm, and the classification losses of logits and of log-probabilities."""
 from libc.math cimport NAN, isnan
 from libc.stdint cimport int64_t
 
@@ -106,13 +106,13 @@ def log_softmax(x, axis=-1):
     return rows_forward("log_softmax", True, x, axis)
 
 
-# ── cross_entropy (the formula with weights and smoothing stands in kernels.hpp) ──────────────────
+# ── cross_entropy (the formula with weights and smoothing is in kernels.hpp) ──────────────────────
 #   loss = logsumexp z - z_t,  dz = g (softmax z - onehot t)
 
 cdef Array cross_entropy_composition(Array z, Array labels, Array weight, int64_t ignore, double smoothing):
-    """The loss of each row, of primitive operations."""
+    """The loss of each row, composed of primitive operations."""
     cdef Array kept = cast(equal(labels, ignore), BOOL), safe = where(kept, 0, labels)
-    z = where(expand_dims(kept, 1), 0, z)       # whatever stands in an ignored row, no derivative sees it
+    z = where(expand_dims(kept, 1), 0, z)       # no derivative sees the values of an ignored row
     cdef Array excess = subtract(logsumexp(z, axis=1, keepdims=True), z)
     cdef Array of_label = squeeze(taken_along(excess, expand_dims(safe, 1), 1), 1), loss
     if weight is not None:
@@ -163,7 +163,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     weight : Tensor, shape (C,), optional
         A weight w for each class. Gets no gradient.
     ignore_index : int
-        Rows with this label count nothing.
+        Rows with this label do not count.
     reduction : {"mean", "sum", "none"}
         The mean divides by the sum of w[label] over the rows that count; for probabilities by the number of rows.
     label_smoothing : float
@@ -178,12 +178,12 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     Raises
     ------
     TypeError
-        If labels are not integers, nor probabilities of the shape of the logits.
+        If `target` is neither integer labels nor probabilities of the shape of the logits.
     IndexError
-        If a label lies outside of 0 to C - 1; on a GPU at the next transfer to the CPU, or `mg.cuda.synchronize`.
+        If a label is outside of 0 to C - 1; on a GPU, at the next transfer to the CPU or `mg.cuda.synchronize`.
     ValueError
-        If the shapes do not agree, if an option is out of range, if an index is to be ignored among probabilities, or
-        these are NaN (on the CPU: nobody waits for a GPU to look).
+        If the shapes do not agree, if an option is out of range, if `ignore_index` is given with probabilities, or if
+        these are NaN (checked on the CPU only, since a check on a GPU would have to wait).
     GradientError
         If `weight` requires grad.
 
@@ -199,13 +199,13 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     cdef Array z = operand("cross_entropy", input), labels = operand("cross_entropy", target), w, loss, lse
     z = float_operand("cross_entropy", z)
     labels = beside(z, target, labels)
-    cdef int axis = 1 if z.ndim_ > 1 else 0     # that of the classes
+    cdef int axis = 1 if z.ndim_ > 1 else 0     # of the classes
     given = is_float(labels.code) and same_shape(labels, z) and z.ndim_ > 0
     shape = shape_of(z)[:axis] + shape_of(z)[axis + 1:]
     if given:
         check_options("cross_entropy", z, labels, reduction)
         if ignore >= 0:
-            raise ValueError(f"[cross_entropy] expected labels for ignore_index, got probabilities and {ignore}")
+            raise ValueError(f"[cross_entropy] expected labels with ignore_index, got probabilities and {ignore}")
         if labels.count and labels.buffer.device == 0 and isnan(alias(labels).min().item()):
             raise ValueError("[cross_entropy] expected probabilities, got NaN among them")
     else:
@@ -213,7 +213,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     w = class_weight("cross_entropy", weight, z, axis)
     width = z.extent[axis]
     rows = labels.count if not given else z.count // width if width else 0
-    # the classes to the end, every other axis to one of rows
+    # move the classes to the end, and merge all other axes into one of rows
     z = class_rows(z, axis, rows, width)
     if given:
         loss = probable(z, class_rows(cast(labels, z.code), axis, rows, width), w, label_smoothing)
@@ -227,7 +227,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
 
 
 cdef Array class_rows(Array x, int axis, int64_t rows, int64_t width):
-    """x[rows, width] with the classes last; nothing happens to what is so already."""
+    """x as [rows, width], with the classes last; x itself if it already is."""
     if x.ndim_ == 2 and axis == 1:
         return x
     return reshape_to(permuted(x, [k for k in range(x.ndim_) if k != axis] + [axis]), (rows, width))
@@ -243,7 +243,7 @@ cdef Array probable(Array z, Array q, Array weight, double smoothing):
 
 
 cdef Array finished(Array loss, str reduction, object inverse, tuple shape):
-    """The losses of the rows, reduced; `inverse` is what makes a mean of their sum."""
+    """The losses of the rows, reduced; `inverse` is the factor that turns their sum into a mean."""
     if reduction == "none":
         return loss if len(shape) == 1 else reshape_to(loss, shape)
     cdef Array total = summed(loss, [0], False)
@@ -257,7 +257,7 @@ cdef int check_options(str op, Array z, Array target, object reduction) except -
 
 
 cdef int check_class_labels(str op, bint probabilities, Array z, Array labels, int axis, object reduction) except -1:
-    """Integer labels, one for each row of z, whose classes lie along an axis. (Where `probabilities` would do too.)"""
+    """Check labels: integers, one for each row of z, its classes along `axis`; errors may offer `probabilities`."""
     if labels.code == BOOL or is_float(labels.code):
         instead = f", or probabilities of shape {shape_of(z)}" if probabilities else ""
         raise TypeError(f"[{op}] expected integer labels{instead}, got {labels.dtype} of shape {shape_of(labels)}")
@@ -277,13 +277,13 @@ cdef Array class_weight(str op, object weight, Array z, int axis):
     if w.ndim_ != 1 or w.extent[0] != z.extent[axis]:
         raise ValueError(f"[{op}] expected weight of shape ({z.extent[axis]},), got {shape_of(w)}")
     if w.needs_grad and recording():
-        raise GradientError(f"[{op}] expected a weight that does not require grad, for it gets none: weight.detach()")
+        raise GradientError(f"[{op}] expected a weight that does not require grad, as it gets none: weight.detach()")
     check_same_device(op, z, w)
     return alias(dense(cast(w, z.code)))
 
 
 cdef tuple row_labels(str op, Array labels, int64_t width, int64_t ignore, Array weight, int code, str reduction):
-    """(the labels in a row, each of a class or the one to be ignored, what makes a mean of the sum of their losses)."""
+    """(the labels in a row, each a class or the one to ignore; the factor that turns the sum of losses into a mean)."""
     cdef Array flat = reshape_to(dense(cast(labels, INT64)), (labels.count,)), inverse = None
     cdef Array out = empty_as(flat, INT64)
     if reduction == "mean":
@@ -297,18 +297,18 @@ cdef tuple row_labels(str op, Array labels, int64_t width, int64_t ignore, Array
 def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"):
     """The negative log-likelihood of class labels, ``-w[label] log_probs[label]``.
 
-    Of `log_softmax` it is the `cross_entropy` of labels, whose shapes and options are the same.
+    Of `log_softmax`, it is the `cross_entropy` with labels, which has the same shapes and options.
 
     Parameters
     ----------
     log_probs : Tensor, shape (N, C, ...) or (C,)
-        Log-probabilities, the classes along axis 1 (PyTorch's layout), such as `log_softmax` gives them.
+        Log-probabilities, the classes along axis 1 (PyTorch's layout), such as `log_softmax` returns.
     labels : Tensor, shape (N, ...) or ()
-        Integers from 0 to C - 1, the right class of each row.
+        Integers from 0 to C - 1, the true class of each row.
     weight : Tensor, shape (C,), optional
         A weight w for each class; ones if absent. Gets no gradient.
     ignore_index : int
-        Rows with this label count nothing.
+        Rows with this label do not count.
     reduction : {"mean", "sum", "none"}
         The mean divides by the sum of w[label] over the rows that count, as PyTorch's does (NaN if none does).
 
@@ -322,9 +322,9 @@ def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"
     TypeError
         If labels are not integers.
     IndexError
-        If a label lies outside of 0 to C - 1; on a GPU at the next transfer to the CPU, or `mg.cuda.synchronize`.
+        If a label is outside of 0 to C - 1; on a GPU, at the next transfer to the CPU or `mg.cuda.synchronize`.
     ValueError
-        If the shapes do not agree, or for an unknown `reduction`.
+        If the shapes do not agree, or if `reduction` is unknown.
     GradientError
         If `weight` requires grad.
 
@@ -351,5 +351,5 @@ def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"
     loss = negative(squeeze(taken_along(x, expand_dims(safe, 1), 1), 1))
     if w is not None:
         loss = multiply(loss, taken(w, 0, safe))
-    loss = where(kept, loss, 0)     # whatever stands in an ignored row, no derivative sees it
+    loss = where(kept, loss, 0)     # no derivative sees the values of an ignored row
     return finished(loss, reduction, inverse, shape)

@@ -106,7 +106,7 @@ def test_numpy_sees_the_cpu_only():
 
 def test_dlpack_says_where():
     assert mg.zeros(2, device="cuda").__dlpack_device__() == (2, 0)
-    with pytest.raises(BufferError, match=r"on cuda:0, .* device \(1, 0\) was asked for: move it by x.to"):
+    with pytest.raises(BufferError, match=r"expected the device .* on cuda:0, got \(1, 0\): move the tensor with x.to"):
         mg.zeros(2, device="cuda").__dlpack__(dl_device=(1, 0))
 
 

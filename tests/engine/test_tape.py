@@ -292,7 +292,7 @@ def test_backward_refuses():
 def test_a_gradient_that_is_another_librarys():
     y = mg.ones(2, requires_grad=True) * 2
     theirs = type("Tensor", (), {"__module__": "torch.parts"})()
-    with pytest.raises(TypeError, match=r"^\[backward\] expected a gradient that is a tensor, got torch.Tensor$"):
+    with pytest.raises(TypeError, match=r"^\[backward\] expected a tensor as the gradient, got torch.Tensor$"):
         y.backward(theirs)
 
 

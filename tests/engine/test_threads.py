@@ -111,7 +111,7 @@ def test_passes_that_would_wait_for_each_other(kind, n):
         "grad": lambda x, y: mg.grad(y, x, retain_graph=True),
     }[kind]
     leaves, (message,) = in_a_circle(inner, n)
-    assert message.startswith("[backward] two passes would wait for each other for ever: this one needs [multiply]")
+    assert message.startswith("[backward] two passes would wait for each other forever: this one needs [multiply]")
     once = 2 * np.exp(2 * np.array([1.0, 2.0]))
     passes = np.sort([x.grad.numpy() / once for x in leaves], axis=0)
     expected = [1] * n if kind == "grad" else [1] + [2] * (n - 1)

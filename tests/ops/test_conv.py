@@ -119,7 +119,7 @@ X, W = mg.ones((2, 4, 5, 6)), mg.ones((6, 4, 3, 3))
     (ValueError, ["(6,)", "(4,)"], lambda: F.conv2d(X, W, mg.ones(4))),
     (ValueError, ["one of 9 on axis 2", "(2, 4, 5, 6)", "2 zeros"], lambda: F.conv2d(X, W, dilation=4, padding=1)),
     (ValueError, ["stride >= 1", "0"], lambda: F.conv2d(X, W, stride=0)),
-    (ValueError, ["two of them for stride", "(1, 2, 3)"], lambda: F.conv2d(X, W, stride=(1, 2, 3))),
+    (ValueError, ["a pair of integers for stride", "(1, 2, 3)"], lambda: F.conv2d(X, W, stride=(1, 2, 3))),
     (ValueError, ["padding >= 0", "-1"], lambda: F.conv2d(X, W, padding=(0, -1))),
     *((ValueError, [f"{of} < {2**31}", str(2**62)], lambda of=of: F.conv2d(X, mg.ones((6, 4, 5, 5)), **{of: 2**62}))
       for of in ("stride", "padding", "dilation")),

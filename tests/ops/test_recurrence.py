@@ -313,7 +313,7 @@ def test_bad_dtypes_and_cells():
     for kind, norm in (("gru", "sum"), ("mgu", None), ("lstm", "batch")):
         with pytest.raises(ValueError, match=rf"\[recurrent\] no cell '{kind}'"):
             Cell(kind, norm)
-    with pytest.raises(ValueError, match=r"\[lstm\] expected sizes that make up 8 columns, got \(4,\)"):
+    with pytest.raises(ValueError, match=r"\[lstm\] expected sizes that add up to 8 columns, got \(4,\)"):
         recurrent(
             Cell("lstm", "state", (4,)), mg.zeros((3, 2, 8)), mg.zeros((2, 2)), mg.zeros((2, 2)), mg.zeros((8, 2))
         )

@@ -302,11 +302,11 @@ def test_what_cannot_be_explored_says_why():
         viz.explore((x * x).sum(), recording=3)
     with pytest.raises(mg.GradientError, match=r"\[explore\] expected a tensor that depends on something"):
         viz.explore(mg.ones(2))
-    with pytest.raises(mg.GradientError, match=r"^\[explore\] .* is not one number"):
+    with pytest.raises(mg.GradientError, match=r"^\[explore\] expected a gradient for a tensor of shape"):
         viz.explore(x * 2)
     with pytest.raises(mg.GradientError, match=r"^\[explore\] expected a gradient of shape \(2,\), .* got \(3,\)"):
         viz.explore(x * 2, grad=mg.ones(3))
-    with pytest.raises(TypeError, match=r"^\[explore\] expected a gradient that is a tensor, got float"):
+    with pytest.raises(TypeError, match=r"^\[explore\] expected a tensor as the gradient, got float"):
         viz.explore(x * 2, grad=1.0)
     loss = (x * x).sum()
     loss.backward()
