@@ -1,6 +1,6 @@
-"""Builds the compiled part: every .pyx of cext/ becomes minigrad.engine.<name>.
+"""Build the compiled part: every .pyx of cext/ becomes minigrad.engine.<name>.
 
-What setuptools does not do by itself, and this file does:
+This file does what setuptools does not do by itself:
 
 - the kernels are compiled once per instruction set, each time with its own flags; which one runs is
   decided at run time (cext/kernels/dispatch.cpp); a build in place, or with checks, leaves out those that this
@@ -38,17 +38,17 @@ if X86 and not TSAN:  # ThreadSanitizer sees plain loads and stores, not the mas
     ISAS["avx512"] = "-mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mbmi2 -mprefer-vector-width=512".split()
 
 COMMON = ["-std=c++20", "-fvisibility=hidden", f"-I{SOURCE}"]
-# Errno and traps are what stops a compiler from vectorizing; NaN, infinities and signed zeros are kept.
+# Errno and traps keep a compiler from vectorizing; NaN, infinities and signed zeros are kept.
 KERNEL = "-fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp-simd -Wall -Wextra".split()
-# A short loop that lies across two lines of code takes 1.7 times as long: whether it does must not hang on what else is
-# linked. A module of Cython's runs 1.4 % more instructions at -O1 than at -O2, and compiles in two thirds of the time.
+# A short loop that lies across two cache lines takes 1.7 times as long, which must not depend on what else is linked. A
+# Cython module runs 1.4 % more instructions at -O1 than at -O2, and compiles in two thirds of the time.
 OPTIMIZE = {"kernel": ["-O3", "-g0", "-falign-loops=32"], "cython": ["-O1", "-g0"]}
 LINK = []
 if not MAC:
     COMMON += ["-pthread"]
     LINK += ["-pthread", "-ldl"]
 if DEBUG:
-    # at -O1 GCC takes a vector filled lane by lane for one that is not
+    # at -O1 GCC takes a vector that is filled lane by lane for an uninitialized one
     checks = ["-O1", "-g", "-D_GLIBCXX_ASSERTIONS", "-Wno-maybe-uninitialized"]
     OPTIMIZE = {"kernel": checks, "cython": checks}
 if SANITIZE:
@@ -62,14 +62,14 @@ DIRECTIVES = {
     "binding": True,
     "embedsignature": False,
     "cdivision": True,
-    "boundscheck": True,  # of tuples and lists, whose lengths callers choose: pointers are never checked
+    "boundscheck": True,  # for tuples and lists, whose lengths callers choose: pointers are never checked
     "wraparound": True,
     "nonecheck": DEBUG,
-    "allow_none_for_extension_args": False,  # what Python code passes for a typed argument is of that type
+    "allow_none_for_extension_args": False,  # Python code must pass a value of the declared type
     "initializedcheck": DEBUG,
 }
 
-# The C++ files behind a module; each belongs to exactly one.
+# The C++ files of a module; each belongs to exactly one.
 BUFFER = SOURCE / "runtime" / "buffer.cpp"
 DISPATCH = SOURCE / "kernels" / "dispatch.cpp"
 BEHIND = {
@@ -122,7 +122,7 @@ class BuildEngine(build_ext):
             list(pool.map(lambda job: self.make(*job), links))
 
     def runnable(self, isas):
-        """Those whose switches the compiler sets by itself for this machine's processor; all, where it cannot tell."""
+        """Those whose switches the compiler sets by itself for this machine's processor; all if it cannot tell."""
         command = [*self.compiler.compiler_so_cxx, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
@@ -132,7 +132,7 @@ class BuildEngine(build_ext):
         return {isa: isas[isa] for isa in isas if needed[isa] <= macros}
 
     def cythonized(self):
-        """The .cpp file of every extension, written to build/ where it is out of date."""
+        """The .cpp file of every extension, written to build/ if it is out of date."""
         import Cython
         from Cython.Build import cythonize
 
@@ -166,7 +166,7 @@ class BuildEngine(build_ext):
         return target, command
 
     def make(self, target, command):
-        """Run the command unless the target is newer than all it was made from, by the same command."""
+        """Run the command unless the target is newer than its sources and was made by the same command."""
         record = self.objects / f"{target.name}.command"
         text = shlex.join(command)
         if not self.force and self.fresh(target, command) and record.exists() and record.read_text() == text:

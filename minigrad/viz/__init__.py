@@ -1,4 +1,4 @@
-"""Seeing what is recorded and what is learned: the tape as a picture and as a page, training as curves."""
+"""Visualization: the tape as a picture and as a page, training as curves."""
 
 from minigrad.viz.curves import STYLE, curves
 from minigrad.viz.explore import Page, explore

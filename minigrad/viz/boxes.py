@@ -1,10 +1,10 @@
-"""What a picture of a tape consists of: operations and leaves, in boxes for calls of modules, which may be folded."""
+"""The parts of a picture of a tape: operations and leaves, in boxes for module calls, which may be folded."""
 
 from collections.abc import Iterator, Sequence
 
 from minigrad.viz.layout import Point
 
-PAD = 10.0  # around the inside of a box
+PAD = 10.0  # padding inside a box
 
 
 class Node:
@@ -23,10 +23,10 @@ class Node:
 
 
 class Box:
-    """What was recorded inside of one call of a module, in the order in which it was recorded."""
+    """What was recorded inside one call of a module, in the order of recording."""
 
     def __init__(self, label: str, path: str | None) -> None:
-        self.label, self.path = label, path  # the path is that of the module in the outermost one, where it is known
+        self.label, self.path = label, path  # the path of the module within the outermost one, if known
         self.parent: Box | None = None
         self.children: list[Node | Box] = []
         self.corner: Point = (0.0, 0.0)
@@ -35,7 +35,7 @@ class Box:
         self.ports: dict[tuple[str, int], float] = {}  # (in or out, key of a line) -> its distance from the left
 
     def add(self, child: "Node | Box", first: bool = False) -> None:
-        """Put a child at the end, or at the beginning."""
+        """Add a child at the end, or at the beginning."""
         child.parent = self
         self.children.insert(0 if first else len(self.children), child)
 
@@ -85,7 +85,7 @@ class Folds:
 
     def __init__(self, root: Box, edges: dict[tuple[Node, Node], None], most: int) -> None:
         self.root = root
-        self.places: dict[Node, Node] = {}  # where a node has gone
+        self.places: dict[Node, Node] = {}  # node -> the node that replaced it
         self.users: dict[Node, list[Node]] = {}
         for leaf, user in edges:
             if leaf.kind.startswith("leaf"):
@@ -103,7 +103,7 @@ class Folds:
                 break
 
     def place(self, node: Node) -> Node:
-        """What stands for a node now."""
+        """The node that represents a node now."""
         while node in self.places:
             node = self.places[node]
         return node
@@ -124,7 +124,7 @@ class Folds:
         return False
 
     def fold(self, box: Box, children: Sequence[Node | Box], name: str) -> None:
-        """Put one node in the place of children of a box."""
+        """Replace children of a box with one node."""
         inside = list(_nodes(children))
         folded = Node("folded", name, "", "")
         folded.count = sum(node.count for node in inside)

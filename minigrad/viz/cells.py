@@ -1,4 +1,4 @@
-"""The equations of recurrent layers: those of the very variant that a tape holds."""
+"""The equations of recurrent layers, for the exact variant that a tape holds."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import NamedTuple
 from minigrad.engine.ops.recurrent import Cell
 from minigrad.engine.tape import Op
 
-# GRU: what z weighs, and what that leaves to the state before
+# GRU: the new state, depending on which of the two z weighs
 UPDATES = {False: "(1 − z) n + z h_{t−1}", True: "(1 − z) h_{t−1} + z n"}
 CONVENTIONS = {False: "torch", True: "paper"}
-# What is normalized together
+# Which gates are normalized together
 GROUPS = {("gru", 2): "r and z together, n by itself", ("lstm", 4): "each of i, f, g, o by itself"}
 
 
 class Equation(NamedTuple):
-    """What the record `op` of a recurrent layer says, of one variant of it."""
+    """The record `op` of a recurrent layer, written out for one variant of it."""
 
     op: Op
     inputs: tuple[str, ...]
@@ -27,17 +27,17 @@ class Equation(NamedTuple):
 
 
 def equation_of_cell(op: Op, cell: Cell, given: Collection[int], lengths: bool = False) -> Equation:
-    """What a recurrent layer computes in every step, and sends back through it.
+    """The equations of a recurrent layer for every step, forward and backward.
 
     Parameters
     ----------
     op : Op
         The record of the layer.
     cell : Cell
-        The kind, and the variants of it: what is normalized, the GRU's convention, hard gates.
+        The kind and the variant: what is normalized, the GRU's convention, hard gates.
     given : collection of int
-        Which of the inputs there are: x, the first states, W_hh, its bias, gain and shift of the norm, and those of the
-        LSTM's cell state. The others get no name.
+        Which inputs are present: x, the first states, W_hh, its bias, the weight and bias of the norm, and those of the
+        norm of the LSTM's cell state. The others get no name.
     lengths : bool
         Whether samples end before the last step.
     """
@@ -47,7 +47,7 @@ def equation_of_cell(op: Op, cell: Cell, given: Collection[int], lengths: bool =
     ends = "after a sample's end y_t = 0, and h_t = h_{t−1}" + (", c_t = c_{t−1}" if kind == "lstm" else "")
     bias = " + b" if 4 in given else ""
     product = f"a_t = W_hh h_{{t−1}}{bias}"
-    share = "x_t = the input's share of step t" + (", with its own LN" if cell.norm == "state" else "")
+    share = "x_t = the input's contribution to step t" + (", with its own LN" if cell.norm == "state" else "")
     step, through, past = {"rnn": _rnn, "lstm": _lstm, "gru": _gru}[kind](cell)
     forward = [states, share, product, *step, "y = h₁ … h_T", *[ends] * lengths, *_norms(cell, given), *_gates(cell)]
     backward = [
@@ -62,7 +62,7 @@ def equation_of_cell(op: Op, cell: Cell, given: Collection[int], lengths: bool =
     return Equation(op, names, op.outputs, "\n".join(forward), "\n".join(backward), source)
 
 
-# Of each kind: the lines of a step, those of its way back, and what passes by the product with W_hh on it.
+# For each kind: the forward lines of a step, its backward lines, and the part of dh that bypasses W_hh.
 Step = tuple[list[str], list[str], str]
 
 
@@ -83,7 +83,7 @@ def _lstm(cell: Cell) -> Step:
         "h_t = σ(o) tanh(LN_c(c_t))" if cell.norm_cell and not cell.carry_norm else "h_t = σ(o) tanh(c_t)",
     ]
     backward = [
-        "dc_t = what comes from h_t + what step t + 1 sends back",
+        "dc_t = the gradient through h_t + what step t + 1 sends back",
         "dc_{t−1} = σ(f) dc_t" + (", with dc_t brought through LN_c" if cell.carry_norm else ""),
     ]
     return forward, backward, ""
@@ -116,4 +116,4 @@ def _norms(cell: Cell, given: Collection[int]) -> list[str]:
 
 
 def _gates(cell: Cell) -> list[str]:
-    return [f"σ(a) = {cell.slope:.4g} a + 0.5, cut off at 0 and 1"] if cell.slope else []
+    return [f"σ(a) = {cell.slope:.4g} a + 0.5, clipped to [0, 1]"] if cell.slope else []

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 COLORS = ("#3b82f6", "#ea580c", "#16a34a", "#a855f7", "#db2777", "#0891b2", "#ca8a04", "#6b7280")
 MIDDLE = "#7d7d7d"  # as far from white as from black: readable on light and on dark pages
-# What figures of minigrad share: matplotlib's settings, for ``plt.style.context``. They have no ground of their own.
+# The style of minigrad's figures: matplotlib's settings, for ``plt.style.context``. The background is transparent.
 STYLE: dict[str, Any] = {
     "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left",
     "axes.grid": True, "axes.axisbelow": True, "grid.color": MIDDLE, "grid.alpha": 0.25, "axes.edgecolor": MIDDLE,
@@ -38,11 +38,11 @@ def curves(
     log: bool = False,
     axes: "Axes | None" = None,
 ) -> "Figure":
-    """Draw what a training run, or the same run from several seeds, has noted down.
+    """Draw the history of a training run, or of the same run from several seeds.
 
-    Of several seeds the line is the median and the band reaches from the lowest to the highest. Names that differ only
-    in saying "train" or "validation" ("val", "test", "held out"), or in not saying it, share a color: the line of what
-    was trained on is dashed, the other one solid.
+    For several seeds, the line is the median and the band reaches from the lowest to the highest value. Names that
+    differ only in "train" or "validation" ("val", "test", "held out"), or in its absence, share a color: the line of
+    the training data is dashed, the other one solid.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def curves(
         One of: name -> values, one for each epoch; name -> values of shape (seeds, epochs); a list with a dict
         name -> value for each epoch; a list with such a list for each seed.
     x : sequence of float, optional
-        Where the values belong; 1, 2, 3, ... if it is not given.
+        The position of each value; 1, 2, 3, ... by default.
     title, xlabel, ylabel : str
     log : bool
         Whether the vertical axis is logarithmic.
@@ -60,7 +60,7 @@ def curves(
     Returns
     -------
     matplotlib.figure.Figure
-        A notebook shows it; ``figure.savefig(path)`` writes it. pyplot has forgotten it: to see it in a window, draw on
+        A notebook shows it; ``figure.savefig(path)`` writes it. pyplot does not keep it: to see it in a window, draw on
         axes of your own.
 
     Raises
@@ -68,9 +68,9 @@ def curves(
     ImportError
         If matplotlib is not installed.
     TypeError
-        If `history` is neither, or a name in it is not a string.
+        If `history` is none of these, or a name in it is not a string.
     ValueError
-        If there is nothing to draw, or numbers of epochs differ within a name, or from `x`.
+        If there is nothing to draw, or if the numbers of epochs differ within a name or from `x`.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def curves(
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter("{x:g}")
             low, high = axes.get_ylim()
-            if high < 50 * low:  # too few powers of ten to read values by
+            if high < 50 * low:  # too few powers of ten to read values from
                 axes.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 4, 6, 8) if high < 5 * low else (2, 5)))
                 axes.yaxis.set_minor_formatter("{x:g}")
         axes.set(xlabel=xlabel, ylabel=ylabel)
@@ -143,7 +143,7 @@ def _runs(history: Any) -> dict[str, np.ndarray]:
         try:
             runs = np.asarray(values, dtype=float)
         except (TypeError, ValueError):
-            raise ValueError(f"[curves] expected numbers, as many from each seed, got others for {name!r}") from None
+            raise ValueError(f"[curves] expected as many numbers from each seed, got others for {name!r}") from None
         if runs.ndim not in (1, 2) or runs.size == 0:
             raise ValueError(f"[curves] expected values (epochs,) or (seeds, epochs) for {name!r}, got {runs.shape}")
         found[name] = np.atleast_2d(runs)
@@ -153,12 +153,12 @@ def _runs(history: Any) -> dict[str, np.ndarray]:
 
 
 def _quantity(name: str) -> str:
-    """The name without what it says about the data."""
+    """The name without the words that say which data."""
     return HELD_OUT.sub("", TRAINING.sub("", name)).strip().casefold()
 
 
 def _is_training(name: str, names: Mapping[str, object]) -> bool:
-    """Whether a name says so, or says nothing while its partner is of data that were held out."""
+    """Whether a name says training, or says nothing while its partner says that its data were held out."""
     if TRAINING.search(name) or HELD_OUT.search(name):
         return TRAINING.search(name) is not None
     return any(HELD_OUT.search(other) and _quantity(other) == _quantity(name) for other in names)

@@ -1,4 +1,4 @@
-"""A picture of a tape as SVG: where everything stands, and what it looks like."""
+"""A picture of a tape as SVG: where everything is, and what it looks like."""
 
 import html
 import re
@@ -10,7 +10,7 @@ from minigrad.viz.layout import STRAIGHT, Item, Line, Point, place
 
 HEAD = 18.0  # above the inside of a box, for its label
 LABEL = 5.0  # between a label and a line
-SMALLEST = 0.7  # the part of its size to which a wide picture shrinks before one has to scroll
+SMALLEST = 0.7  # the scale to which a wide picture shrinks before it scrolls
 
 # ── layout ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -78,7 +78,7 @@ def _arrange_box(box: Box, lines: Sequence[tuple[Any, Any, int]]) -> dict[tuple[
         for source, target, key in lines
     ])  # fmt: skip
     inset, top, width = PAD, PAD + (HEAD if box.label else 0.0), placed.width + 2 * PAD
-    if box.label:  # in the first gap between the lines that come in
+    if box.label:  # in the first gap between incoming lines
         wide = 6.8 * len(box.label)
         lines_in = sorted(inset + placed.corners[numbers["in", key]][0] for key in incoming)
         starts = [PAD, *(x + LABEL for x in lines_in)]
@@ -105,8 +105,8 @@ def _arrange_box(box: Box, lines: Sequence[tuple[Any, Any, int]]) -> dict[tuple[
 
 # ── drawing ───────────────────────────────────────────────────────────────────────────────────────
 
-# Colors are variables, so that one picture serves on a light and on a dark page, whichever way the page says what it
-# is: by the system's setting, by furo's data-theme, or by JupyterLab's data-jp-theme-light.
+# Colors are variables, so that one picture serves on light and on dark pages, however the page says which it is: by
+# the system's setting, by furo's data-theme, or by JupyterLab's data-jp-theme-light.
 LIGHT = "--ink:#1f2937;--faint:#6b7280;--line:#94a3b8;--op:#ffffff;--edge:#64748b;--box:#64748b;--leaf:#dbeafe;" \
     "--leaf-edge:#2563eb;--root:#fef3c7;--root-edge:#d97706"  # fmt: skip
 DARK = "--ink:#e5e7eb;--faint:#9ca3af;--line:#64748b;--op:#1f2937;--edge:#94a3b8;--box:#94a3b8;--leaf:#172554;" \
@@ -136,7 +136,7 @@ FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def _escaped(text: str) -> str:
-    """Text as it may stand in XML; what may not stand there in any form becomes the replacement character."""
+    """Text escaped for XML; what XML does not allow in any form becomes the replacement character."""
     return html.escape(FORBIDDEN.sub("\ufffd", text))
 
 

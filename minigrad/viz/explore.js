@@ -7,7 +7,7 @@ const N = entries.length, STEPS = 2 * N, ROW = 30, CARDS = 12;
 const $ = (id) => document.getElementById(id);
 
 // ── small tools ─────────────────────────────────────────────────────────────────────────────────
-// Text goes into the page as text nodes alone: no name can become markup.
+// Text enters the page only as text nodes: no name can become markup.
 
 function make(tag, options = {}, ...children) {
   const element = document.createElement(tag);
@@ -51,7 +51,7 @@ function symbol(names, k) {
   return names[k] ?? `input ${k}`;
 }
 
-// "dW_hh" and "h_{t−1}" with their subscripts set as such
+// "dW_hh" and "h_{t−1}" with their subscripts typeset
 function formula(text) {
   const parts = [];
   let end = 0;
@@ -62,7 +62,7 @@ function formula(text) {
   return [...parts, text.slice(end)];
 }
 
-// ── what follows from the tape ──────────────────────────────────────────────────────────────────
+// ── derived from the tape ───────────────────────────────────────────────────────────────────────
 
 const uses = entries.map(() => []);                 // entry -> the entries that read it
 entries.forEach((entry, k) => new Set(entry.inputs).forEach((i) => { if (i !== null) uses[i].push(k); }));
@@ -81,7 +81,7 @@ const entryAt = (t) => t < N ? t : STEPS - 1 - t;
 // ── state ───────────────────────────────────────────────────────────────────────────────────────
 
 let now = 0, playing = null;
-let shown = entries.map((_, k) => k);               // the entries that the search lets through
+let shown = entries.map((_, k) => k);               // the entries that match the search
 
 function go(t) {
   now = Math.max(0, Math.min(STEPS - 1, t));
@@ -118,7 +118,7 @@ function valueOf(number) {
 function heatmap(tensor) {
   const [height, width] = tensor.map_shape;
   const scale = Math.max(2, Math.min(10, Math.floor(256 / width)));
-  const canvas = make("canvas", { width, height, role: "img", title: `a sample of ${height} × ${width} elements at equal distances; full color is ±${digits(tensor.scale)}` });
+  const canvas = make("canvas", { width, height, role: "img", title: `a sample of ${height} × ${width} evenly spaced elements; full color is ±${digits(tensor.scale)}` });
   canvas.style.width = `${width * scale}px`;
   canvas.style.height = `${Math.max(height * scale, 12)}px`;
   const style = getComputedStyle(document.documentElement);
@@ -152,13 +152,13 @@ function reference(k) {
     `#${k} ${title(k)}`);
 }
 
-// What can be said of the gradient of entry j while entry k is visited.
+// What is known of the gradient of entry j while entry k is visited.
 function gradientOf(j, output, k) {
   const waiting = uses[j].filter((user) => user < k).length;
   const parts = make("div", { class: "gradient" }, make("h3", {}, uses[j].length > 1 ? `gradient, summed over ${uses[j].length} uses` : "gradient"));
   const number = entries[j].grads?.[output] ?? null;
-  if (waiting) parts.append(make("p", { class: "note" }, `${uses[j].length - waiting} of ${uses[j].length} uses have sent their share; the rest comes later`));
-  else if (number === null) parts.append(make("p", { class: "note" }, entries[j].grads ? "no gradient came by this output" : "no gradient passed here"));
+  if (waiting) parts.append(make("p", { class: "note" }, `${uses[j].length - waiting} of ${uses[j].length} uses have contributed; the rest come later`));
+  else if (number === null) parts.append(make("p", { class: "note" }, entries[j].grads ? "no gradient arrived at this output" : "no gradient passed here"));
   else parts.append(valueOf(number));
   return parts;
 }
@@ -167,7 +167,7 @@ function card(name, j, output, k, backward) {
   const entry = entries[j], number = entry.outs?.[output] ?? entry.saved_outs?.[output] ?? null;
   const shape = number === null ? (output ? null : entry.shape) : tensors[number].shape;
   const value = make("div", {}, make("h3", {}, "value"), number === null
-    ? make("p", { class: "note" }, entry.leaf ? "not kept: nobody holds this leaf any more" : "not kept: run the forward pass under viz.record()")
+    ? make("p", { class: "note" }, entry.leaf ? "not kept: this leaf no longer exists" : "not kept: run the forward pass under viz.record()")
     : valueOf(number));
   return make("article", { class: "card" },
     make("header", {}, make("span", { class: "symbol" }, ...formula(name)), j === k ? null : reference(j),
@@ -176,7 +176,7 @@ function card(name, j, output, k, backward) {
 }
 
 function constant(name, number) {
-  const known = number === null ? [make("p", { class: "note" }, "a constant that backward does not read, or left out")]
+  const known = number === null ? [make("p", { class: "note" }, "a constant that backward does not read, or omitted")]
     : [make("div", {}, make("h3", {}, "value, saved for backward"), valueOf(number))];
   return make("article", { class: "card given" },
     make("header", {}, make("span", { class: "symbol" }, ...formula(name)), make("span", { class: "form" },
@@ -234,9 +234,9 @@ function details(k, backward) {
   if (entry.source !== null) {
     const line = sources[entry.source];
     parts.push(section("your code", make("p", { class: "place" }, `${line.file}, line ${line.line}`),
-      line.lines.length ? code(line.first, line.lines, line.line) : make("p", { class: "note" }, "the text of this line is not at hand any more")));
+      line.lines.length ? code(line.first, line.lines, line.line) : make("p", { class: "note" }, "the text of this line is no longer available")));
   } else if (!entry.leaf) {
-    parts.push(section("your code", make("p", { class: "note" }, "not noted: run the forward pass under viz.record()")));
+    parts.push(section("your code", make("p", { class: "note" }, "not recorded: run the forward pass under viz.record()")));
   }
   const costs = make("dl", { class: "costs" });
   const row = (name, text) => costs.append(make("dt", {}, name), make("dd", {}, text));
@@ -323,7 +323,7 @@ function filter() {
   renderList();
 }
 
-// Entry k in the direction that the reader is going.
+// Goes to entry k, in the current direction.
 function visit(k) {
   go(now < N ? k : STEPS - 1 - k);
 }
@@ -376,7 +376,7 @@ function play(on) {
   $("play").setAttribute("aria-label", on ? "Pause" : "Play");
 }
 
-// ── light and dark: as the system, as the page around this one, or as the reader says ───────────
+// ── light and dark: the reader's choice, that of the page around this one, or the system's ──────
 
 let chosen = null;
 
@@ -394,7 +394,7 @@ function applyTheme() {
   render();
 }
 
-// ── the reader's hands ──────────────────────────────────────────────────────────────────────────
+// ── mouse and keyboard ──────────────────────────────────────────────────────────────────────────
 
 $("first").onclick = () => go(0);
 $("back").onclick = () => go(now - 1);
@@ -414,7 +414,7 @@ svg.onpointerdown = (event) => { svg.setPointerCapture(event.pointerId); seek(ev
 svg.onpointermove = (event) => { if (event.buttons) seek(event); };
 addEventListener("resize", renderList);
 
-// Up and down go along the list as it is filtered; left and right along the steps.
+// Up and down move along the filtered list, left and right along the steps.
 function along(direction) {
   const here = entryAt(now);
   const next = direction > 0 ? shown.find((k) => k > here) : shown.findLast((k) => k < here);
@@ -449,7 +449,7 @@ if (around()) new MutationObserver(applyTheme).observe(parent.document.body, { a
 const leaves = entries.filter((entry) => entry.leaf).length;
 $("facts").textContent = `${N - leaves} operations on ${leaves} leaves`;
 drawCurve();
-now = Math.min(leaves, N - 1);                       // at the first operation: leaves are only given
+now = Math.min(leaves, N - 1);                       // at the first operation: leaves compute nothing
 filter();
 applyTheme();
 linked();

@@ -30,7 +30,7 @@ HEIGHT = 760  # pixels of the frame in a notebook
 
 
 class Page:
-    """A page that stands by itself: in a notebook it shows itself, and it is a path where one is expected.
+    """A self-contained page: a notebook shows it, and it serves as a path where one is expected.
 
     Attributes
     ----------
@@ -69,14 +69,14 @@ class Page:
 
 
 class Tensors:
-    """The tensors of a page; equal ones are written once, and so are seen to be equal."""
+    """The tensors of a page; equal ones are stored once, which shows that they are equal."""
 
     def __init__(self) -> None:
         self.shown: list[dict[str, Any]] = []
         self._numbers: dict[str, int] = {}
 
     def add(self, shown: dict[str, Any]) -> int:
-        """The number of what `describe` gave."""
+        """The number of what `describe` returned."""
         key = json.dumps(shown)
         if key not in self._numbers:
             self._numbers[key] = len(self.shown)
@@ -85,7 +85,7 @@ class Tensors:
 
 
 class Pass(Observer):
-    """What a backward pass brings to each operation, and how long that takes there."""
+    """The gradients that a backward pass brings to each operation, and the time it spends there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Pass(Observer):
             self._under_way.append((sequence, time.perf_counter(), grads))
 
     def left(self, sequence: int) -> None:
-        """It has sent its inputs theirs; those of a pass within it that failed were never left."""
+        """The inputs have got theirs; operations of a failed pass within this one were never left."""
         while self._under_way:
             number, since, grads = self._under_way.pop()
             if number == sequence:
@@ -121,15 +121,15 @@ def explore(
     recording: record | None = None,
     title: str = "The tape",
 ) -> Page:
-    """Write a page on which a reader steps through the forward and the backward pass that `loss` has behind it.
+    """Write a page that steps through the forward and the backward pass of `loss`.
 
-    For every entry the page shows the values that came in and went out, the gradients on their way back, the equation
-    and its derivative, the line of the user's code, the time, and the bytes that the tape holds. It is one file that
-    needs neither network nor server.
+    For every entry the page shows the input and output values, the gradients, the equation and its derivative, the line
+    of the user's code, the time, and the bytes that the tape holds. It is one file that needs neither network nor
+    server.
 
-    Values of results are shown if the forward pass ran under `record`; a tape without one keeps no more than what its
+    Values of results are shown if the forward pass ran under `record`; otherwise the tape keeps only what its
     backward reads, and the page says so. The gradients come from one backward pass that is run here with its tape
-    retained: nobody's ``grad`` is touched, and ``loss.backward()`` may follow. Hooks on tensors run in it as in any
+    retained: no ``grad`` is changed, and ``loss.backward()`` may follow. Hooks on tensors run in it as in any
     other.
 
     Parameters
@@ -141,7 +141,7 @@ def explore(
     grad : Tensor, optional
         The gradient of `loss`, of its shape; may be left out for one element (then 1).
     names : Module or mapping of str to Tensor or Module, optional
-        What leaves are called: a module's parameters by their paths, in a mapping with the key before them.
+        Names for leaves: a module's parameters are named by their paths, in a mapping after its key.
     recording : record, optional
         The block that the forward pass ran in; by default the newest.
     title : str
@@ -156,10 +156,10 @@ def explore(
     ------
     GradientError
         If `loss` does not depend on anything that requires grad, if it has several elements and there is no `grad`, if
-        `grad` does not fit it, or if the tape is not whole any more: a backward pass has freed it, or a leaf became
+        `grad` does not fit it, or if the tape is no longer whole: a backward pass has freed it, or a leaf became
         another tensor (`Tensor.set_`).
     TypeError
-        If `loss` or `grad` is not a tensor, `recording` not one, or `names` holds something else.
+        If `loss` or `grad` is not a tensor, `recording` is not a recording, or `names` holds anything else.
 
     Examples
     --------
@@ -197,11 +197,11 @@ def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor]) -> Pass:
 
 
 def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recording: record | None) -> dict[str, Any]:
-    """All that the page shows, ready for JSON; `explore.js` says what reads it. `known` are leaves' names by their ids.
+    """All that the page shows, ready for JSON; `explore.js` says what reads it. `known` maps ids of leaves to names.
 
-    ``entries`` stand in the order of the tape. Their ``outs``, ``grads`` and ``saved`` are numbers into ``tensors``,
+    ``entries`` are in the order of the tape. Their ``outs``, ``grads`` and ``saved`` are numbers into ``tensors``,
     their ``source`` into ``sources``, their ``equation`` into ``equations``. ``inputs`` are indices of entries,
-    ``routes`` say which output of that entry it was, ``read`` which tensor where the input is saved. ``held`` are the
+    ``routes`` say which output of that entry it was, ``read`` which tensor it is if saved. ``held`` are the
     bytes that the entry is the first to save: tensors at one address count once, leaves not at all.
     """
     rows = entries_of(loss, "explore")
@@ -256,7 +256,7 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
 
 
 class Table:
-    """Rows that entries share, each made once of its key."""
+    """Rows that entries share, each made once from its key."""
 
     def __init__(self, make: Any) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -284,7 +284,7 @@ def equation_row(equation: Op | Equation) -> dict[str, Any]:
 def page_of(content: dict[str, Any], title: str) -> str:
     """The page: template, style, script and content in one text."""
     files = resources.files("minigrad.viz")
-    # "<" is escaped so that no text of a user's can end the script element that it stands in
+    # "<" is escaped so that no user text can end the script element that contains it
     data = json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     parts = {
         "title": html.escape(title),

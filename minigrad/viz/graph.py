@@ -1,4 +1,4 @@
-"""The tape as a picture: an SVG of what was recorded behind a tensor."""
+"""The tape as a picture: an SVG of the recorded history of a tensor."""
 
 import os
 import sys
@@ -16,13 +16,13 @@ from minigrad.viz.names import names_of, names_of_variables
 from minigrad.viz.sources import public_place
 from minigrad.viz.tapes import entries_of
 
-FAR = 12  # operations: a leaf used again after as many is drawn again there
+FAR = 12  # operations: a leaf used again after this many is drawn again there
 
 
 class Graph:
-    """A picture of the tape behind a tensor; what `minigrad.viz.graph` returns.
+    """A picture of the tape of a tensor; what `minigrad.viz.graph` returns.
 
-    In a notebook it shows itself. It follows the page's light or dark mode.
+    A notebook shows it. It follows the page's light or dark mode.
 
     Attributes
     ----------
@@ -67,21 +67,21 @@ class Graph:
 
 
 def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None, max_nodes: int | None = 150) -> Graph:
-    """Draw the tape behind a tensor: operations with the shapes of their results, leaves, and the way between them.
+    """Draw the tape of a tensor: operations with the shapes of their results, leaves, and the edges between them.
 
-    The forward pass runs downwards, backward upwards. Operations that ran inside of a module stand in a box with its
-    name. A dot at the upper edge of an operation is an input that no gradient flows to: data, or a constant. Where an
-    operation stands under the mouse, what it saved and its source line (see `minigrad.record_source`) are shown.
+    The forward pass runs downwards, backward upwards. Operations that ran inside a module are in a box with its name. A
+    dot at the upper edge of an operation is an input that no gradient flows to: data, or a constant. Hovering over an
+    operation shows what it saved and its source line (see `minigrad.record_source`).
 
     Parameters
     ----------
     y : Tensor
         A result that requires grad.
     names : Module or mapping of str to Tensor or Module, optional
-        What leaves are called: a module's parameters by their paths, in a mapping with the key before them. Without it
-        the caller's variables are looked through, for tensors and for modules.
+        Names for leaves: a module's parameters are named by their paths, in a mapping after its key. By default the
+        caller's variables are searched for tensors and modules.
     max_nodes : int or None
-        Where there is more to draw, boxes are folded to single nodes, the innermost first, and then the middle of what
+        If there is more to draw, boxes are folded into single nodes, the innermost first, and then the middle of what
         remains; the picture says so. None draws everything.
 
     Returns
@@ -94,9 +94,9 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
     ValueError
         If `max_nodes` is less than 3.
     TypeError
-        If `y` is not a tensor, `max_nodes` no integer, or `names` holds something else.
+        If `y` is not a tensor, `max_nodes` is not an integer, or `names` holds anything else.
     GradientError
-        If `y` depends on nothing that requires grad, or its tape is not whole any more: a backward pass has freed it,
+        If `y` depends on nothing that requires grad, or its tape is no longer whole: a backward pass has freed it,
         or a leaf became another tensor (`Tensor.set_`).
 
     Examples

@@ -1,4 +1,4 @@
-"""Layered drawing of a directed graph without cycles: what is computed later stands further down.
+"""Layered drawing of a directed graph without cycles: what is computed later is further down.
 
 The stages are those of Sugiyama, Tagawa and Toda (1981): layers by longest paths, dummies where an edge crosses a
 layer, orders by barycenters, then coordinates. The last stage places a layer by least squares, which with a distance to
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 SWEEPS = 6
 GAP = 14.0  # between neighbors in a layer
-RISE, STEP = 24.0, 6.0  # between layers; beside one that only lines pass
+RISE, STEP = 24.0, 6.0  # between layers; beside a layer that only lines pass
 STRAIGHT = 8.0  # the weight of a line that only passes a layer
 
 Point = tuple[float, float]
@@ -20,7 +20,7 @@ Point = tuple[float, float]
 class Item(NamedTuple):
     """A rectangle to place; ``port`` is -1 for a line that comes in at the top, 1 for one that leaves at the bottom.
 
-    What has more ``weight`` is rather placed straight above and below what it is joined with.
+    An item with more ``weight`` is placed straighter above and below what it is joined with.
     """
 
     width: float
@@ -110,7 +110,7 @@ def _tops(heights: Sequence[float]) -> list[float]:
 
 
 def _layers(items: Sequence[Item], lines: Sequence[Line]) -> list[int]:
-    """Longest paths from the top; what nothing leads to moves down to right above the first that it leads to."""
+    """Longest paths from the top; an item without predecessors moves down to just above its first successor."""
     layers = [0] * len(items)
     followers: list[list[int]] = [[] for _ in items]
     led_to = [False] * len(items)
@@ -130,7 +130,7 @@ def _layers(items: Sequence[Item], lines: Sequence[Line]) -> list[int]:
 
 
 def _order(rows: list[list[int]], above: list[list[tuple[int, float]]], below: list[list[tuple[int, float]]]) -> None:
-    """Sort each layer by the mean place of its neighbors in the layer before, downwards and upwards in turns."""
+    """Sort each layer by the mean place of its neighbors in the layer before, downwards and upwards in turn."""
     place = {k: n for row in rows for n, k in enumerate(row)}
     for sweep in range(SWEEPS):
         towards, order = (above, rows[1:]) if sweep % 2 == 0 else (below, rows[-2::-1])
@@ -151,7 +151,7 @@ def _coordinates(
     above: list[list[tuple[int, float]]],
     below: list[list[tuple[int, float]]],
 ) -> list[float]:
-    """The middles: each layer in turn as near as it can be to where its neighbors would have it."""
+    """The middles: each layer in turn as near as possible to where its neighbors would have it."""
     middles = [0.0] * len(widths)
     offsets: list[list[float]] = []
     for row in rows:
@@ -181,7 +181,7 @@ def _coordinates(
 
 
 def _rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The sequence that never falls and is nearest to the values in the weighted sum of squares."""
+    """The nondecreasing sequence nearest to the values in the weighted sum of squares."""
     blocks: list[tuple[float, float, int]] = []  # sum, weight, length
     for value, weight in zip(values, weights, strict=True):
         total, pull, count = value * weight, weight, 1

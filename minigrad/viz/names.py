@@ -1,4 +1,4 @@
-"""What tensors are called on pictures and pages."""
+"""The names of tensors in pictures and pages."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,8 +11,8 @@ from minigrad.nn import Module
 def names_of(given: Any, caller: str) -> dict[int, str]:
     """The names of tensors by their ids: the parameters of a module by their paths, or those of a mapping.
 
-    In a mapping a module's parameters have its key before their paths. Of several names the shortest counts. `caller`
-    stands in the errors.
+    In a mapping a module's parameters have its key before their paths. Of several names the shortest counts. Errors
+    name `caller`.
     """
     if isinstance(given, Module):
         return {id(parameter): path for path, parameter in given.named_parameters()}

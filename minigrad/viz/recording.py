@@ -16,24 +16,24 @@ _newest: record | None = None
 
 
 def newest() -> record | None:
-    """The recording that was begun last."""
+    """The recording that began last."""
     return _newest
 
 
 class record:
     """Keep what every operation in the block computes, its source line and its time, for `explore`.
 
-    A tape holds no more than what backward needs. Inside this block the values of every result are noted down beside it
-    as the operation is recorded, so that later writes in place do not show: all numbers of a tensor of at most 8 rows
-    of 8, of larger ones statistics and a sample. The values of leaves are noted at the end of the block.
+    A tape holds no more than what backward needs. Inside this block the values of every result are also kept as the
+    operation is recorded, so that later writes in place do not show: all numbers of a tensor of at most 8 rows of 8,
+    and statistics and a sample of larger ones. The values of leaves are taken at the end of the block.
 
     The newest recording is kept until the next one begins; hold on to the object to explore an older one. Only what the
-    calling thread computes is noted, and nothing under `minigrad.no_grad`.
+    calling thread computes is recorded, and nothing under `minigrad.no_grad`.
 
     Attributes
     ----------
     values : dict of int to list of dict
-        For the sequence number of each operation (``x.tape()`` has them) what is shown of each of its outputs:
+        For the sequence number of each operation (see ``x.tape()``), what is shown of each of its outputs:
         ``shape``, ``dtype``, ``device``, and ``numbers`` (rows), or ``stats`` and ``first`` of a larger one.
     leaves : dict of int to dict
         The same for the leaves that the last result depends on.
@@ -91,7 +91,7 @@ class record:
 
 
 class Notes(Observer):
-    """What notes down in a recording, for one block, what the tape tells."""
+    """The observer that fills a recording for one block."""
 
     def __init__(self, recording: record) -> None:
         super().__init__()

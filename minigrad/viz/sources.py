@@ -1,4 +1,4 @@
-"""Lines of source: of the user's code, and of the operations themselves where their sources are at hand."""
+"""Lines of source: of the user's code, and of the operations themselves if their sources are available."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import minigrad
 from minigrad.engine.tape import Op
 
-AROUND = 2  # lines shown before and behind
+AROUND = 2  # lines shown before and after
 ENGINE = Path(minigrad.__file__).parent.parent / "cext"  # in a clone; an installed package has none
 
 
 def user_line(where: str) -> dict[str, Any]:
-    """What is shown of ``file:line``: the line with its neighbours, as far as Python can still find them.
+    """What is shown of ``file:line``: the line with its neighbors, as far as Python can still find them.
 
-    The file is named relative to the current folder if it lies there, else by its last two parts, a notebook's cell as
-    such: a page may be published, and says nothing of the machine's other folders.
+    The file is named relative to the current folder if it lies there, else by its last two parts, and a notebook's cell
+    as such: a page may be published, and must not reveal the machine's other folders.
     """
     path, _, line = where.rpartition(":")
     number = int(line)
@@ -39,7 +39,7 @@ def public_place(where: str) -> str:
 
 
 def public_name(path: str) -> str:
-    """What a file is called where others may read it, see `user_line`."""
+    """The name of a file for other readers, see `user_line`."""
     if "ipykernel" in Path(path).parent.name:
         return "notebook cell"
     if path.startswith("<"):
@@ -50,7 +50,7 @@ def public_name(path: str) -> str:
 
 @lru_cache
 def excerpt(op: Op) -> dict[str, Any] | None:
-    """The record of an operation and the function that it names; None where the sources are not at hand."""
+    """The record of an operation and the function that it names; None if the sources are not available."""
     first = op.forward.partition("\n")[0]
     for path in sorted(ENGINE.rglob("*.pyx")):
         text = path.read_text(encoding="utf-8")
@@ -59,7 +59,7 @@ def excerpt(op: Op) -> dict[str, Any] | None:
             if f'"{first}"' in record[2] or f'"{first}\\n' in record[2]:
                 stop = record.end()
                 function = text.find(f"\ncdef int {record[1]}(", stop)
-                if 0 <= function < stop + 800:  # a few share a function, which stands elsewhere
+                if 0 <= function < stop + 800:  # a few share a function, which is elsewhere
                     end = re.compile(r"\n+(?=\S)(?!\))").search(text, function + 1)
                     stop = len(text) if end is None else end.start()
                 lines, start = text[record.start() : stop].rstrip().splitlines(), text.count("\n", 0, record.start())

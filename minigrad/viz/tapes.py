@@ -1,4 +1,4 @@
-"""Tapes that can be shown: those that are there, and whole."""
+"""Tapes that can be shown: those that exist and are whole."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from minigrad.engine.tensor import Tensor
 
 
 def entries_of(y: Tensor, caller: str) -> list[dict[str, Any]]:
-    """The tape behind a tensor, see `inspection.entries`; a GradientError of the `caller`'s if none is left, or a part.
+    """The tape of a tensor, see `inspection.entries`; a GradientError in the name of `caller` if it is not whole.
 
-    In a tape without its beginning what remains would look like all there was.
+    What remains of a tape without its beginning would look like the whole tape.
     """
     rows = entries(y)
     if not rows:
@@ -22,7 +22,7 @@ def entries_of(y: Tensor, caller: str) -> list[dict[str, Any]]:
         return rows
     if freed["op"] == "leaf":
         raise GradientError(
-            f"[{caller}] expected a tape of leaves as they are, got one of which a leaf of shape {freed['shape']} "
+            f"[{caller}] expected a tape of leaves as they are, got one in which a leaf of shape {freed['shape']} "
             f"became another tensor (by set_, or by its module's to): run the forward pass again"
         )
     raise GradientError(

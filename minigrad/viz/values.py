@@ -11,11 +11,11 @@ from minigrad import cuda
 from minigrad.engine.tensor import Tensor
 
 SMALL = 8, 8  # rows and columns up to which every number is shown
-SAMPLE = 16, 32  # rows and columns of the sample of what is larger
+SAMPLE = 16, 32  # rows and columns of the sample of a larger tensor
 STRIP = 1, 64  # the same for a vector
 FIRST = 8  # how many numbers of a larger tensor are shown as they are
 DIGITS = 8
-EXACT = 2**53  # integers beyond are no numbers of JavaScript
+EXACT = 2**53  # larger integers are not exact in JavaScript
 
 
 def host(x: Tensor) -> np.ndarray:
@@ -24,14 +24,14 @@ def host(x: Tensor) -> np.ndarray:
 
 
 def wait_for(tensors: tuple[Tensor | None, ...]) -> None:
-    """Wait until the GPU that tensors lie on has computed them: what is timed has to."""
+    """Wait until the GPU that tensors are on has computed them, as timing requires."""
     device = next((x.device for x in tensors if x is not None), "cpu")
     if device != "cpu":
         cuda.synchronize(device)
 
 
 def number(value: float | int) -> float | int | str:
-    """A value as JSON has it; NaN, infinities and what would lose digits as text."""
+    """A value for JSON; NaN, infinities and integers that would lose digits become text."""
     if isinstance(value, int):  # or bool
         return int(value) if abs(value) <= EXACT else str(value)
     if not math.isfinite(value):
@@ -40,7 +40,7 @@ def number(value: float | int) -> float | int | str:
 
 
 def rows_of(array: np.ndarray) -> np.ndarray:
-    """An array as a matrix: its last axis across, all others down."""
+    """An array as a matrix: its last axis as columns, all others as rows."""
     columns = array.shape[-1] if array.ndim else 1
     return array.reshape(math.prod(array.shape[:-1]), columns)
 
@@ -58,7 +58,7 @@ def describe(x: Tensor) -> dict[str, Any]:
     dict
         ``shape``, ``dtype`` and ``device``; then ``numbers`` (rows of numbers) for a tensor of at most 8 rows of 8, or
         ``first`` (its first numbers), ``stats``, and the sample ``map`` (base64 of signed bytes: rows and columns
-        ``map_shape`` at equal distances, 127 standing for ``scale``, -128 for NaN) for a larger one.
+        ``map_shape``, evenly spaced, 127 standing for ``scale``, -128 for NaN) for a larger one.
     """
     array = host(x)
     shown: dict[str, Any] = {"shape": list(x.shape), "dtype": str(x.dtype), "device": x.device}
@@ -100,12 +100,12 @@ def not_finite(values: np.ndarray) -> bool:
 
 @lru_cache(maxsize=1024)
 def places(length: int, limit: int) -> np.ndarray:
-    """At most `limit` indices at equal distances, the first and the last among them."""
+    """At most `limit` evenly spaced indices, including the first and the last."""
     return np.linspace(0, length - 1, min(length, limit)).round().astype(int)
 
 
 def sample(matrix: np.ndarray, vector: bool) -> dict[str, Any]:
-    """Values at equal distances, in 255 levels that are symmetric about 0."""
+    """Evenly spaced values, in 255 levels that are symmetric about 0."""
     down, across = (places(n, limit) for n, limit in zip(matrix.shape, STRIP if vector else SAMPLE, strict=True))
     values = matrix[down[:, None], across]
     unknown = np.isnan(values)

@@ -131,9 +131,9 @@ def test_errors():
         ([], "expected a dict, or a dict for each epoch, got list"),
         ([1.0, 2.0], "expected a dict, or a dict for each epoch, got list"),
         ({"a": []}, r"expected values \(epochs,\) or \(seeds, epochs\) for 'a', got \(0,\)"),
-        ({"a": [[1, 2], [3]]}, "expected numbers, as many from each seed, got others for 'a'"),
-        ({"a": ["low", "high"]}, "expected numbers, as many from each seed, got others for 'a'"),
-        ({"a": [{}]}, "expected numbers, as many from each seed, got others for 'a'"),
+        ({"a": [[1, 2], [3]]}, "expected as many numbers from each seed, got others for 'a'"),
+        ({"a": ["low", "high"]}, "expected as many numbers from each seed, got others for 'a'"),
+        ({"a": [{}]}, "expected as many numbers from each seed, got others for 'a'"),
         ([{"a": 1, "b": 2}, {"a": 1}], "expected 'b' in every epoch"),
     ]:
         with pytest.raises(ValueError, match=rf"^\[curves\] {message}"):

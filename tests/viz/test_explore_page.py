@@ -138,7 +138,7 @@ def test_a_gradient_is_shown_when_it_is_complete(visit):
         y = (x * 2 + x * 3 + x * 4).sum()
     tab = visit(viz.explore(y, names={"x": x}), hash="#10")
     assert tab.inner_text(".operation strong") == "multiply"
-    assert "1 of 3 uses have sent their share" in tab.inner_text("#picture")
+    assert "1 of 3 uses have contributed" in tab.inner_text("#picture")
     tab.keyboard.press("End")
     assert tab.locator("#picture .gradient td").all_inner_texts() == ["9", "9"]
 
@@ -207,7 +207,7 @@ def test_what_a_tape_does_not_keep_is_said(visit):
     x = mg.tensor([1.0, 2.0], requires_grad=True)
     tab = visit(viz.explore((x + 1).sum(), recording=viz.record()), hash="#3")
     assert "not kept: run the forward pass under viz.record()" in tab.inner_text("#picture")
-    assert "not noted" in tab.inner_text("#details")
+    assert "not recorded" in tab.inner_text("#details")
 
 
 def test_numbers_out_of_the_ordinary(visit):

@@ -65,7 +65,7 @@ def normalized(a, sizes, gamma, beta, eps):
 
 def step(text, cell, names):
     """Compute h and c after one step from the displayed lines, in which a space between factors is a product."""
-    gate = f"σ(a) = {cell.slope:.4g} a + 0.5, cut off at 0 and 1"
+    gate = f"σ(a) = {cell.slope:.4g} a + 0.5, clipped to [0, 1]"
     assert (gate in text.splitlines()) == (cell.slope > 0)
     scope = {
         "tanh": np.tanh, "max": np.maximum, "split": np.split, **names,
