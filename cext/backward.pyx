@@ -313,7 +313,7 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
         if x is not None:
             a = alias(<Array>x)
             track(identity_op, a, <Array>x)
-            if a.needs_grad:        # also where `node` does not need it: the walk must end here
+            if a.needs_grad:        # even if `node` does not need it: the walk must end here
                 targets.append(a)
                 places.append(i)
             x = a
@@ -365,7 +365,7 @@ def differentiate(list roots, list grads, list targets or None, bint retain_grap
         if g is None:
             if root.count != 1:
                 raise GradientError(f"[{op}] expected a gradient for a tensor of shape {shape_of(root)}, "
-                                    f"got none: only a tensor of one element can do without")
+                                    f"got none: only a tensor of one element may omit it")
             g = empty(root.code, root.ndim_, root.extent, root.buffer.device)
             backend(root).fill(<Array>g, 1)
         else:

@@ -1,4 +1,4 @@
-"""Memory shared, in both directions, with NumPy and whatever supports the buffer protocol or DLPack."""
+"""Memory shared with NumPy and other libraries, in both directions, by the buffer protocol or DLPack."""
 from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
 )
@@ -73,7 +73,7 @@ cdef int code_of_format(const char* text, Py_ssize_t size) except -2:
 
 
 cdef Array from_buffer(object data):
-    """A view of an exporter's memory; None where that is not possible without a copy."""
+    """A view of an exporter's memory; None if that is not possible without a copy."""
     cdef Py_buffer* info = <Py_buffer*>PyMem_Malloc(sizeof(Py_buffer))
     try:
         PyObject_GetBuffer(data, info, PyBUF_STRIDES | PyBUF_FORMAT | PyBUF_WRITABLE)

@@ -123,8 +123,8 @@ cdef class Tensor(Array):
                                  f"got {shape_of(g)}, {g.dtype} on {g.device}")
             while g is not None:        # a cycle would never be freed
                 if g is self:
-                    raise ValueError("[grad] expected a tensor other than this one, and without it among its grads "
-                                     "of grads: assign a copy")
+                    raise ValueError("[grad] expected a tensor that does not lead back to this one through "
+                                     "its grad: assign a copy")
                 g = g.grad_
         self.grad_ = value
 

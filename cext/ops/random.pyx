@@ -27,7 +27,7 @@ cdef tuple reserve(uint64_t blocks):
 def manual_seed(value):
     """Seed the generator of every random operation; the same seed gives the same numbers on any number of threads.
 
-    The child of a fork has a copy of the generator, and draws the same numbers as its parent unless it is seeded anew.
+    The child of a fork has a copy of the generator, and draws the same numbers as its parent unless it is reseeded.
 
     Examples
     --------

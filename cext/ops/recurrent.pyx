@@ -65,7 +65,7 @@ cdef class Cell:
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
 cdef class Lengths:
-    """The number of steps of each sample, from 0 to `steps`, checked where they are, then moved to `device`."""
+    """The number of steps of each sample, from 0 to `steps`, checked on their own device, then moved to `device`."""
     cdef readonly Array values      # int64 [N]
     cdef readonly int64_t steps, shortest
 

@@ -257,7 +257,7 @@ cdef int check_options(str op, Array z, Array target, object reduction) except -
 
 
 cdef int check_class_labels(str op, bint probabilities, Array z, Array labels, int axis, object reduction) except -1:
-    """Check labels: integers, one for each row of z, its classes along `axis`; errors may offer `probabilities`."""
+    """Check integer labels, one for each row of z; with `probabilities`, errors mention that these would do too."""
     if labels.code == BOOL or is_float(labels.code):
         instead = f", or probabilities of shape {shape_of(z)}" if probabilities else ""
         raise TypeError(f"[{op}] expected integer labels{instead}, got {labels.dtype} of shape {shape_of(labels)}")

@@ -60,7 +60,7 @@ Tile choose_tile(bool transpose_b, int64_t m, int64_t n, int64_t k) {
     if (!unpacked_kernels || m * n * k > (transpose_b ? LARGE / 4 : LARGE) ||
         (transpose_b && k < std::min<int64_t>(m, 160))) {
         // Halves until there is work for all threads, but not so far that packing costs more than it gains: every
-        // tile packs its operands anew, so that eight tiles instead of four take a tenth longer on two cores.
+        // tile packs its operands again, so that eight tiles instead of four take a tenth longer on two cores.
         const int64_t least = unpacked_kernels ? 3'000'000 : 250'000;
         const int64_t wanted = unpacked_kernels || m * n * k > LARGE / 10 ? 8 : 4;
         Tile tile{part(m, 512), part(n, 1024), k};

@@ -434,7 +434,7 @@ def test_no_circle_of_grads(device):
     x, y, z = (mg.ones(2, device=device) for _ in range(3))
     x.grad, y.grad = y, z
     for one in (x, y, z):
-        with pytest.raises(ValueError, match=r"^\[grad\] expected a tensor other than this one"):
+        with pytest.raises(ValueError, match=r"^\[grad\] expected a tensor that does not lead back to this one"):
             z.grad = one
     z.grad = x.copy()
 
