@@ -69,4 +69,4 @@ cdef class Backend:
 
 cdef Backend backend(Array x)
 cpdef void register(int device, Backend instance)
-cdef int wait_for_operations(str op, bint may_be_inside) except -1
+cdef int wait_for_operations(str op) except -1

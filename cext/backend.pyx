@@ -154,14 +154,17 @@ cdef bint runs_operation(object frame):
     return False
 
 
-cdef int wait_for_operations(str op, bint may_be_inside) except -1:
+PATIENCE = 60   # seconds
+
+
+cdef int wait_for_operations(str op) except -1:
     """Wait until no other thread is inside an operation.
 
-    An operation of this thread, in which a finalizer may have been called, cannot be waited for: that is an error,
-    except where the tensor in question cannot be one of the operation's, and the caller `may_be_inside`.
+    An operation of this thread, in which a finalizer may have been called, cannot be waited for: that is an error. So
+    is a wait of a minute: threads that start one operation after the other through Python may leave no moment between.
     """
     cdef bint enabled, others
-    me, device_code = get_ident(), getattr(device_allocate, "__globals__", None)
+    me, deadline, device_code = get_ident(), time.monotonic() + PATIENCE, getattr(device_allocate, "__globals__", None)
     if device_code is not None:
         namespaces.add(id(device_code))
     while True:
@@ -174,11 +177,14 @@ cdef int wait_for_operations(str op, bint may_be_inside) except -1:
         finally:
             if enabled:
                 PyGC_Enable()
-        if own and not may_be_inside:
+        if own:
             raise RuntimeError(f"[{op}] expected no operation to be running in this thread: a finalizer, which the "
                                f"garbage collector calls, cannot give a tensor other memory")
-        if not others:
+        if not others or sys.is_finalizing():   # threads of a process that ends do not go on
             return 0
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"[{op}] expected a moment at which no other thread is inside an operation, found none "
+                               f"in {PATIENCE} seconds")
         time.sleep(1e-4)
 
 

@@ -17,8 +17,8 @@ from libcpp.vector cimport vector
 from minigrad.engine.array cimport (
     Array, alias, empty, may_share_memory, overlaps_itself, same_shape, set_forget, shape_of, version,
 )
-from minigrad.engine.backend cimport backend
-from minigrad.engine.dtype cimport is_float
+from minigrad.engine.backend cimport ALL, backend
+from minigrad.engine.dtype cimport BOOL, is_float
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD, ISFINITE
@@ -183,7 +183,10 @@ cdef Op operation(str name, Backward run, str forward, str backward, str reads="
     """
     cdef Op op = described(name, run, forward, backward, inputs, outputs, source)
     places = {name: 1 << i for i, name in enumerate(op.inputs)}
-    for i, names in enumerate(reads.split(",") if reads else []):
+    per_input = reads.split(",") if reads else []
+    if len(per_input) > 3:
+        raise ValueError(f"[operation] expected what at most three inputs read, got {reads!r} for {name}")
+    for i, names in enumerate(per_input):
         for word in names.split():
             op.reads[i] |= <int>(OUTPUT if word in op.outputs else places[word])
     known.append(op)
@@ -416,11 +419,12 @@ cdef Array add(Array a, Array b):
 
 
 cdef bint all_finite(Array x):
-    cdef Array flags = empty(0, x.ndim_, x.extent, x.buffer.device)
     if not is_float(x.code) or x.count == 0:
         return True
+    cdef Array flags = empty(BOOL, x.ndim_, x.extent, x.buffer.device), every = empty(BOOL, 0, NULL, x.buffer.device)
     backend(x).unary(ISFINITE, x, flags)
-    return bool(flags._detached_numpy().all())
+    backend(x).reduce(ALL, 1, flags.count, 1, flags, every)     # not by NumPy, whose Python lets other threads run
+    return bool(every.item())
 
 
 cdef list saved_arrays(Node node):

@@ -6,7 +6,8 @@ import numpy as np
 
 from minigrad.engine.array cimport (
     MAX_NDIM, NOWHERE, Array, alias, device_index, device_streams, empty, hold, names_device, parse_lengths, same_shape,
-    set_result_type, shape_of, transferred,
+    set_result_type, shape_of, transferred, wait_for_kernels,
+    wait_for_kernels,
 )
 from minigrad.engine.backend cimport wait_for_operations
 from minigrad.engine.dtype cimport BOOL, FLOAT32, code_of, dtype_of, is_float
@@ -73,7 +74,7 @@ cdef class Tensor(Array):
     def __init__(self, data, bint requires_grad=False):
         if self.buffer == NOWHERE:
             source = from_object(data, -1, -1, False, "Tensor")
-            wait_for_operations("Tensor", True)     # of another thread with this tensor, which has no elements yet
+            wait_for_kernels()      # of another thread with this tensor, which has no elements yet
             hold(self, source)
         self.requires_grad = requires_grad
 
@@ -324,7 +325,7 @@ cdef class Tensor(Array):
         """
         if not isinstance(source, Array):
             raise TypeError(f"[set_] expected a tensor, got {kind_of(source)}")
-        wait_for_operations("set_", False)
+        wait_for_operations("set_")
         if self.needs_grad and not is_float((<Array>source).code):
             raise TypeError(f"[set_] expected a floating dtype for a tensor that requires grad, got {source.dtype}")
         if not tape.leaf(self):

@@ -318,8 +318,10 @@ cpdef Array power(x, y):
             return out
     first, second = matched("power", x, y)
     a = <Array>first
-    if not is_float(a.code) and bool(alias(<Array>second)._detached_numpy().min(initial=0) < 0):
-        raise ValueError("[power] integers to negative powers are not integers: convert to float first")
+    if not is_float(a.code):
+        a, second = alias(a), alias(<Array>second)      # NumPy's Python lets other threads run
+        if (<Array>second)._detached_numpy().min(initial=0) < 0:
+            raise ValueError("[power] integers to negative powers are not integers: convert to float first")
     refuse_bool("power", a)
     out = apply_binary(POW, a, <Array>second, a.code)
     track(power_op, out, a, <Array>second)

@@ -61,7 +61,8 @@ def test_the_tape_of_modules_with_source():
     found = {row[1]: row[-2:] for row in rows if row[1] != "leaf"}
     assert [place for place, _ in found.values()] == ["0 (Linear)", "1 (ReLU)", ""]
     assert all(
-        re.match(r"([\w/]+/)?test_reprs\.py:\d+  ", source) and source.endswith("# here") for _, source in found.values()
+        re.match(r"([\w/]+/)?test_reprs\.py:\d+  ", source) and source.endswith("# here")
+        for _, source in found.values()
     )
     assert "module" not in repr(y.tape()).splitlines()[0]
 

@@ -456,5 +456,5 @@ def test_memory_on_a_gpu_that_is_not_there():
         def __dlpack_device__(self):
             return 2, mg.cuda.device_count()
 
-    with pytest.raises(RuntimeError, match=r"^\[dlpack\] expected one of \d+ GPUs"):
+    with pytest.raises(RuntimeError, match=r"^\[dlpack\] expected a GPU from"):
         mg.from_dlpack(Elsewhere(mg.ones(3)))
