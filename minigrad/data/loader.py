@@ -206,7 +206,7 @@ class Maker(threading.Thread):
             for position in self._positions:
                 self._permits.get()
                 if self.stopped:
-                    raise RuntimeError("[DataLoader] expected no request for a batch after the loop was stopped")
+                    return
                 self._made.put((self._make(position), None))
         except BaseException as error:
             self._made.put((None, error))

@@ -11,7 +11,7 @@ from minigrad.profiling.profile import profile
 if TYPE_CHECKING:
     from minigrad.profiling.work import Event
 
-__all__ = ["Event", "Observer", "profile"]
+__all__ = ["Event", "profile"]
 
 
 def __getattr__(name: str) -> object:

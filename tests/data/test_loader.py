@@ -10,7 +10,6 @@ import pytest
 
 import minigrad as mg
 from minigrad import data
-from minigrad.data.loader import Maker
 
 NUMBERS = data.ArrayDataset(np.arange(10))
 
@@ -364,15 +363,3 @@ def test_a_loop_within_a_loop(prefetch):
     assert found == list(zip(epochs[0], epochs[1:4], strict=True))
     assert (loader.epoch, loader.position) == (4, 0)
     assert lists(loader) == epochs[4]
-
-
-def test_a_batch_that_is_asked_for_after_the_loop_was_stopped():
-    """As in an atexit function that runs after the one that ends all threads: an error, where it once waited forever."""
-    release = threading.Event()
-    maker = Maker(lambda position: release.wait(10), range(9), 1)
-    maker.start()
-    maker.stop()
-    release.set()
-    maker.get()
-    with pytest.raises(RuntimeError, match=r"\[DataLoader\] expected no request"):
-        maker.get()

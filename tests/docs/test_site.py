@@ -185,6 +185,8 @@ def public_names():
     ]
     for module in [*packages, mg.nn.utils, mg.optim.lr_scheduler]:
         for name in getattr(module, "__all__", ()):
+            if getattr(mg, name, None) is getattr(module, name):
+                continue  # documented under its name in minigrad
             if callable(getattr(module, name)) or inspect.ismodule(getattr(module, name)):
                 yield f"{module.__name__}.{name}"
     yield from (f"minigrad.nn.init.{name}" for name in vars(mg.nn.init) if name.endswith("_") and name[0] != "_")
