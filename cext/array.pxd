@@ -11,14 +11,9 @@ cdef extern from "runtime/buffer.hpp" namespace "mg":
     Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(void*) noexcept)
     void release(Buffer* buffer)
 
-cdef extern from "runtime/running.hpp" namespace "mg":
-    struct Running:
-        void (*release)(Buffer*)
-
 cdef enum:
     MAX_NDIM = 8
 
-cdef Running* RUNNING   # the kernels that run without the GIL
 cdef Buffer* NOWHERE    # of a tensor whose __init__ has not run: no memory, no elements
 
 cdef class Array:
@@ -58,7 +53,6 @@ cdef bint overlaps_itself(Array x) noexcept
 cdef bint may_share_memory(Array a, Array b) noexcept
 cdef int64_t product(int ndim, const int64_t* extent) except -1
 cdef int hold(Array x, Array source) except -1
-cdef void wait_for_kernels() noexcept
 cdef Array transferred(Array x, int device)
 cdef int check_same_device(str op, Array a, Array b) except -1
 ctypedef void (*Forget)(Array) noexcept

@@ -12,20 +12,18 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
-import os
 
 import numpy as np
 
+from minigrad.engine.calls cimport RUNNING, Running
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT32, INT64, dtype_of, itemsize
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
 
 cdef extern from "runtime/running.hpp" namespace "mg":
-    Running* running
     void give_up(Buffer* buffer)
-    void wait "mg::wait_for_kernels"()
-    void forget_kernels()
+    void point_to(Running* state)
 
 cdef extern from "runtime/buffer.hpp" namespace "mg" nogil:
     int64_t bytes_in_use()
@@ -125,10 +123,8 @@ cdef Buffer nowhere     # zero-initialized
 nowhere.references = 1
 NOWHERE = &nowhere
 
-RUNNING = running
+point_to(RUNNING)
 RUNNING.release = release
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: forget_kernels())
 
 
 # A method of a compiled class checks the type of `self` only as a plain descriptor, that is, without `binding`. The
@@ -403,11 +399,6 @@ cdef int hold(Array x, Array source) except -1:
         x.epoch += old.version - source.buffer.version + 1
         give_up(old)        # last, as it may run code that belongs to the memory's owner
     return 0
-
-
-cdef void wait_for_kernels() noexcept:
-    """Wait for the kernels that other threads run without the GIL; see runtime/running.hpp."""
-    wait()
 
 
 cdef int64_t version(Array x) noexcept:

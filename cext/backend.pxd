@@ -69,4 +69,3 @@ cdef class Backend:
 
 cdef Backend backend(Array x)
 cpdef void register(int device, Backend instance)
-cdef int wait_for_operations(str op) except -1

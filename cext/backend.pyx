@@ -7,22 +7,12 @@ device that is. The CPU's methods are C calls (`cpu.pyx`); another device may im
 Arrays are written through the last arguments. "Contiguous" below means row-major without gaps; the primitives that
 take any strides say so. ``outer, n, inner`` are the lengths before, at and behind the axis that a primitive works on.
 """
-import gc
-import os
-import sys
-import time
 from enum import IntEnum
-from threading import get_ident
-from types import FunctionType
 
 cimport cython
 from cpython.object cimport PyObject
 
-from minigrad.engine.array cimport device_allocate, device_name, wait_for_kernels
-
-cdef extern from "Python.h":
-    int PyGC_Disable()
-    int PyGC_Enable()
+from minigrad.engine.array cimport device_name
 
 cdef extern from *:
     """
@@ -87,10 +77,6 @@ cdef Backend chosen(int device, Backend instance, object function):
 
 
 cdef int serve(int device, Backend found) except -1:
-    for cls in type(found).__mro__:
-        for method in vars(cls).values():
-            if isinstance(method, FunctionType):
-                namespaces.add(id(method.__globals__))
     registered[device] = <PyObject*>found
     serving[device] = found
     return 0
@@ -115,77 +101,6 @@ def intercept(function):
     in_front = function
     for device in found:
         serve(device, found[device])
-
-
-# ── when a tensor may become another one ──────────────────────────────────────────────────────────
-#
-# An operation reads the shape of a tensor once for its result and again for its kernels. A thread inside an operation
-# lets other threads run while a kernel runs without the GIL, while a method of a backend runs Python, and, before
-# Python 3.12, while the garbage collector calls a finalizer.
-
-cdef set namespaces = set()     # ids of the global variables of the modules that implement backends in Python
-cdef object collecting = None   # the thread in which the garbage collector runs
-
-
-def note_collection(phase, info):
-    global collecting
-    collecting = get_ident() if phase == "start" else None
-
-
-def forget_collection():
-    """In the child of a fork only the thread that forked goes on."""
-    global collecting
-    if collecting != get_ident():
-        collecting = None
-
-
-if sys.version_info < (3, 12):      # later ones collect between two instructions of Python
-    gc.callbacks.append(note_collection)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=forget_collection)
-
-
-cdef bint runs_operation(object frame):
-    """Whether a method of a backend is on the stack that ends at a frame."""
-    while frame is not None:
-        if id(frame.f_globals) in namespaces:
-            return True
-        frame = frame.f_back
-    return False
-
-
-PATIENCE = 60   # seconds
-
-
-cdef int wait_for_operations(str op) except -1:
-    """Wait until no other thread is inside an operation.
-
-    An operation of this thread, in which a finalizer may have been called, cannot be waited for: that is an error. So
-    is a wait of a minute: threads that start one operation after the other through Python may leave no moment between.
-    """
-    cdef bint enabled, others
-    me, deadline, device_code = get_ident(), time.monotonic() + PATIENCE, getattr(device_allocate, "__globals__", None)
-    if device_code is not None:
-        namespaces.add(id(device_code))
-    while True:
-        wait_for_kernels()
-        enabled = PyGC_Disable()    # looking at frames creates objects; a finalizer would let other threads run
-        try:
-            frames = sys._current_frames()
-            own = collecting == me or runs_operation(frames.pop(me))
-            others = collecting not in (None, me) or any([runs_operation(frame) for frame in frames.values()])
-        finally:
-            if enabled:
-                PyGC_Enable()
-        if own:
-            raise RuntimeError(f"[{op}] expected no operation to be running in this thread: a finalizer, which the "
-                               f"garbage collector calls, cannot give a tensor other memory")
-        if not others or sys.is_finalizing():   # threads of a process that ends do not go on
-            return 0
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"[{op}] expected a moment at which no other thread is inside an operation, found none "
-                               f"in {PATIENCE} seconds")
-        time.sleep(1e-4)
 
 
 @cython.binding(False)

@@ -16,6 +16,7 @@ from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport Array, alias, device_name, empty, shape_of
 from minigrad.engine.backend cimport backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.ops.arguments cimport kind_of
 from minigrad.engine.tape cimport (
@@ -49,6 +50,7 @@ cdef class BackwardPass:
     cdef vector[Numbered] order
     cdef dict borrowed
     cdef Node obstacle      # where `collect` met a pass of another thread
+    cdef Call call          # of the node that runs
 
     def __cinit__(self):
         global walks
@@ -152,10 +154,12 @@ cdef class BackwardPass:
             g = node.pending
             node.pending = None
             if node.hooks is not None and node.marked:
+                self.call.pause()
                 g = run_hooks(node, g, g is not None and Py_REFCNT(<PyObject*>g) == 1)
             watching = watcher() if node.marked else None
             if watching is not None:
                 watching.entered(node.sequence, node.op.name, (g,) if node.outputs == 1 else tuple(node.pendings))
+            self.call.cover(begin(node.op), node.op.run != function_backward, True)
             node.exclusive = g is not None and Py_REFCNT(<PyObject*>g) == 1
             if node.marked and (g is not None or node.outputs > 1):
                 self.deliver(node, g, found, targets, positions)
@@ -294,6 +298,7 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
         return walk.run(targets, by_node, retain)
     finally:
         set_recording(before)
+        walk.call.end()
         walk.release()
         del walkers[walk.number]
 

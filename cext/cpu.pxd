@@ -1,7 +1,7 @@
 # What the CPU backend uses of the C++ code.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from minigrad.engine.array cimport Running
+from minigrad.engine.calls cimport Running
 
 cdef extern from "runtime/pool.hpp" namespace "mg" nogil:
     int threads()

@@ -14,8 +14,9 @@ import os
 
 import numpy as np
 
-from minigrad.engine.array cimport RUNNING, Array, alias, empty, empty_as, view
+from minigrad.engine.array cimport Array, alias, empty, empty_as, view
 from minigrad.engine.backend cimport Backend, register
+from minigrad.engine.calls cimport RUNNING
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT32, INT64, itemsize
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.blas import find

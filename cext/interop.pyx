@@ -13,6 +13,7 @@ from minigrad.engine.array cimport (
     MAX_NDIM, NOWHERE, Array, adopted, alias, device_index, device_name, device_streams, empty, parse_shape, product,
     transferred, view,
 )
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, code_of, is_float, itemsize
 
 cdef extern from "Python.h":
@@ -119,6 +120,7 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
 
     Memory is shared if the exporter allows it and neither `copy` nor the dtype requires new memory.
     """
+    cdef Call _call = begin(None)
     cdef Array x = None
     if isinstance(data, Array):
         x = <Array>data

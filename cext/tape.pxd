@@ -70,7 +70,6 @@ cdef bint recording() noexcept
 cpdef bint set_recording(bint on) noexcept
 cpdef bint set_where(bint on) noexcept
 cpdef bint set_anomaly(bint on) noexcept
-cdef int unrecorded(str op) except -1
 cdef Node track(Op op, Array out, Array a, Array b=*, Array c=*, object extra=*)
 cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=*)
 cdef Node gradient_node(Array x)

@@ -102,10 +102,9 @@ cdef PyObject* held(object x):
 def set_observer(observer):
     """Set the observer of what this thread records and differentiates (None for no observer); return the previous one.
 
-    It is called as ``recorded(sequence, op, outs)`` after each recorded operation, with the tensors it made, or as
-    ``passed(op)`` if there was nothing to record. Around the backward of each node it is called as
-    ``entered(sequence, op, grads)``, with the gradient of each output or None, and, unless that raised, as
-    ``left(sequence)``. Leaves have negative numbers; a number is never used again.
+    It is called as ``recorded(sequence, op, outs)`` after each recorded operation, with the tensors it made. Around the
+    backward of each node it is called as ``entered(sequence, op, grads)``, with the gradient of each output or None,
+    and, unless that raised, as ``left(sequence)``. Leaves have negative numbers; a number is never used again.
     """
     global mg_observer
     before = watcher()
@@ -423,7 +422,7 @@ cdef bint all_finite(Array x):
         return True
     cdef Array flags = empty(BOOL, x.ndim_, x.extent, x.buffer.device), every = empty(BOOL, 0, NULL, x.buffer.device)
     backend(x).unary(ISFINITE, x, flags)
-    backend(x).reduce(ALL, 1, flags.count, 1, flags, every)     # not by NumPy, whose Python lets other threads run
+    backend(x).reduce(ALL, 1, flags.count, 1, flags, every)
     return bool(every.item())
 
 
@@ -482,13 +481,6 @@ cdef int tell(Node node, tuple outs) except -1:
     return 0
 
 
-cdef int unrecorded(str op) except -1:
-    """Notify the observer of an operation that is not recorded."""
-    if mg_observer != NULL:
-        watcher().passed(op)
-    return 0
-
-
 cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object extra=None):
     """Record that `op` made `out` from a, b and c, if any of them requires grad.
 
@@ -507,7 +499,6 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
             wanted = True
             saved |= op.reads[2]
     if not wanted:
-        unrecorded(op.name)
         return None
     cdef Node node = new_node(op, out, 1)
     node.reserve(1 if b is None and c is None else 2 if c is None else 3)
@@ -535,7 +526,6 @@ cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=Non
         for x in inputs:
             wanted = wanted or (x is not None and (<Array>x).needs_grad)
     if not wanted:
-        unrecorded(op.name)
         return None
     cdef Node node = new_node(op, <Array>outs[0], <int>len(outs))
     cdef int i

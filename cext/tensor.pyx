@@ -6,10 +6,9 @@ import numpy as np
 
 from minigrad.engine.array cimport (
     MAX_NDIM, NOWHERE, Array, alias, device_index, device_streams, empty, hold, names_device, parse_lengths, same_shape,
-    set_result_type, shape_of, transferred, wait_for_kernels,
-    wait_for_kernels,
+    set_result_type, shape_of, transferred,
 )
-from minigrad.engine.backend cimport wait_for_operations
+from minigrad.engine.calls cimport Call, begin, in_operation, wait_for_operations
 from minigrad.engine.dtype cimport BOOL, FLOAT32, code_of, dtype_of, is_float
 from minigrad.engine.interop cimport dlpack_device, from_object, to_dlpack
 from minigrad.engine.ops.arguments cimport is_scalar, kind_of
@@ -17,7 +16,7 @@ from minigrad.engine.ops.arithmetic cimport add, divide, floor_divide, multiply,
 from minigrad.engine.ops.functions cimport absolute, power
 from minigrad.engine.ops.in_place cimport filled, in_place
 from minigrad.engine.ops.index cimport assign, getitem, setitem
-from minigrad.engine.ops.layout cimport converted, copied, matrix_transpose, permute_dims
+from minigrad.engine.ops.layout cimport cast, copied, matrix_transpose, permute_dims
 from minigrad.engine.ops.logic cimport (
     bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, equal, greater, greater_equal, less, less_equal, not_equal,
 )
@@ -74,7 +73,8 @@ cdef class Tensor(Array):
     def __init__(self, data, bint requires_grad=False):
         if self.buffer == NOWHERE:
             source = from_object(data, -1, -1, False, "Tensor")
-            wait_for_kernels()      # of another thread with this tensor, which has no elements yet
+            if not in_operation():      # an operation may call code that makes a tensor
+                wait_for_operations("Tensor")
             hold(self, source)
         self.requires_grad = requires_grad
 
@@ -276,7 +276,7 @@ cdef class Tensor(Array):
             where = device_index(device, "to")
         if dtype is not None:
             code = code_of(dtype, "to")
-        cdef Array out = converted(moved(self, where), code)
+        cdef Array out = cast(moved(self, where), code)
         return copied(out) if copy and out is self else out
 
     def contiguous(self):
@@ -634,6 +634,7 @@ cdef int moved_backward(Node node, Array g) except -1:
 cdef Array moved(Array x, int device):
     if x.buffer.device == device:
         return x
+    cdef Call _call = begin(to_op)
     cdef Array out = transferred(x, device)
     track(to_op, out, x, None, None, x.buffer.device)
     return out
@@ -659,7 +660,7 @@ def make(data, dtype=None, device=None, requires_grad=False, copy=True, str op=N
     if isinstance(data, Array) and (<Array>data).needs_grad and (code < 0 or is_float(code)):
         if not copy and not requires_grad:      # with its history
             x = moved(<Array>data, (<Array>data).buffer.device if device is None else device_index(device, op))
-            return converted(x, x.code if code < 0 else code)
+            return cast(x, x.code if code < 0 else code)
     x = from_object(data, code, -1 if device is None else device_index(device, op), copy, op)
     if isinstance(data, Array):
         x = alias(x) if copy or x is not data or requires_grad else x

@@ -2,6 +2,7 @@
 
 from minigrad.engine.array cimport Array, alias, empty_as
 from minigrad.engine.backend cimport backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL
 from minigrad.engine.ops.arguments cimport float_operand, number, scalar
 from minigrad.engine.ops.arithmetic cimport add, apply_unary, multiply, negative, subtract
@@ -34,6 +35,7 @@ cpdef Array relu(x):
     >>> mg.nn.functional.relu(mg.tensor([-1.0, 2.0]))
     tensor([0., 2.])
     """
+    cdef Call _call = begin(relu_op)
     cdef Array a = float_operand("relu", x), out = apply_unary(RELU, a, a.code)
     track(relu_op, out, a)
     return out
@@ -57,6 +59,7 @@ cpdef Array sigmoid(x):
     >>> mg.nn.functional.sigmoid(mg.tensor([0.0]))
     tensor([0.5])
     """
+    cdef Call _call = begin(sigmoid_op)
     cdef Array a = float_operand("sigmoid", x), out = apply_unary(SIGMOID, a, a.code)
     track(sigmoid_op, out, a)
     return out
@@ -80,6 +83,7 @@ cpdef Array silu(x):
     >>> mg.nn.functional.silu(mg.tensor([0.0, 1.0]))
     tensor([0.       , 0.7310586])
     """
+    cdef Call _call = begin(silu_op)
     cdef Array a = float_operand("silu", x), out = apply_unary(SILU, a, a.code)
     track(silu_op, out, a)
     return out
@@ -105,6 +109,7 @@ cpdef Array gelu(x):
     >>> mg.nn.functional.gelu(mg.tensor([0.0, 1.0]))
     tensor([0.       , 0.8413447])
     """
+    cdef Call _call = begin(gelu_op)
     cdef Array a = float_operand("gelu", x), out = apply_unary(GELU, a, a.code)
     track(gelu_op, out, a)
     return out
@@ -127,6 +132,7 @@ cpdef Array softplus(x):
     >>> mg.nn.functional.softplus(mg.tensor([0.0, 1.0]))
     tensor([0.6931472, 1.3132617])
     """
+    cdef Call _call = begin(softplus_op)
     cdef Array a = float_operand("softplus", x), out = apply_unary(SOFTPLUS, a, a.code)
     track(softplus_op, out, a)
     return out
@@ -141,6 +147,7 @@ def leaky_relu(x, negative_slope=0.01):
     >>> mg.nn.functional.leaky_relu(mg.tensor([-2.0, 3.0]), 0.1)
     tensor([-0.2,  3. ])
     """
+    cdef Call _call = begin("leaky_relu")
     negative_slope = number("leaky_relu", "negative_slope", negative_slope)
     cdef Array a = float_operand("leaky_relu", x)
     cdef Array one = scalar(1, a.code, a.buffer.device), slope = scalar(negative_slope, a.code, a.buffer.device)
@@ -167,6 +174,7 @@ def elu(x, alpha=1.0):
     >>> mg.nn.functional.elu(mg.tensor([-1.0, 3.0]))
     tensor([-0.63212055,  3.        ])
     """
+    cdef Call _call = begin(elu_op)
     alpha = number("elu", "alpha", alpha)
     cdef Array a = float_operand("elu", x), plain = alias(a), out
     out = where(greater(plain, 0), plain, multiply(expm1(minimum(plain, 0)), alpha))
@@ -183,6 +191,7 @@ def hardsigmoid(x):
     >>> mg.nn.functional.hardsigmoid(mg.tensor([-4.0, 0.0, 1.5]))
     tensor([0.  , 0.5 , 0.75])
     """
+    cdef Call _call = begin("hardsigmoid")
     cdef Array a = float_operand("hardsigmoid", x)
     inner = where(less_equal(a, -3), -3, a)     # NaN passes through both comparisons
     return add(multiply(where(greater_equal(inner, 3), 3, inner), 1 / 6.0), 0.5)
@@ -215,6 +224,7 @@ def dropout(x, p=0.5, bint training=True):
     >>> sorted(set(y.tolist()))
     [0.0, 2.0]
     """
+    cdef Call _call = begin(dropout_op)
     p = number("dropout", "p", p, 0, 1)
     cdef Array a = float_operand("dropout", x), plain, out, keep
     if not training or p == 0:

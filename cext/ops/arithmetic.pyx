@@ -7,10 +7,11 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty_as, same_shape, shape_of
 from minigrad.engine.backend cimport backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.layout cimport broadcasted, cast
-from minigrad.engine.tape cimport Node, Op, operation, set_adder, track, unrecorded
+from minigrad.engine.tape cimport Node, Op, operation, set_adder, track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD, DIVIDE, FLOOR_DIVIDE, MUL, NEG, RECIPROCAL, REMAINDER, SUB
@@ -122,6 +123,7 @@ cpdef Array add(x, y):
     >>> mg.add(mg.tensor([1.0, 2.0]), 10)
     tensor([11., 12.])
     """
+    cdef Call _call = begin(add_op)
     if alike(x, y):
         return add_alike(<Array>x, <Array>y)
     a, b = matched("add", x, y)
@@ -150,6 +152,7 @@ cpdef Array subtract(x, y):
     >>> mg.subtract(mg.tensor([5, 7]), mg.tensor([1, 2]))
     tensor([4, 5])
     """
+    cdef Call _call = begin(subtract_op)
     a, b = (x, y) if alike(x, y) else matched("subtract", x, y)
     if (<Array>a).code == BOOL:
         raise TypeError("[subtract] not defined for bool: use logical_xor")
@@ -185,6 +188,7 @@ cpdef Array multiply(x, y):
     tensor([[2., 4.],
             [3., 6.]])
     """
+    cdef Call _call = begin(multiply_op)
     if alike(x, y):
         return multiply_alike(<Array>x, <Array>y)
     a, b = matched("multiply", x, y)
@@ -211,6 +215,7 @@ cpdef Array divide(x, y):
     >>> mg.divide(mg.tensor([1, 2]), 4)
     tensor([0.25, 0.5 ])
     """
+    cdef Call _call = begin(divide_op)
     a, b = (x, y) if alike(x, y) and is_float((<Array>x).code) else matched_floats("divide", x, y)
     cdef Array out = apply_binary(DIVIDE, <Array>a, <Array>b, (<Array>a).code)
     track(divide_op, out, <Array>a, <Array>b)
@@ -234,6 +239,7 @@ cpdef Array reciprocal(x):
     >>> mg.reciprocal(mg.tensor([2.0, 4.0]))
     tensor([0.5 , 0.25])
     """
+    cdef Call _call = begin(reciprocal_op)
     cdef Array a = operand("reciprocal", x)
     a = a if is_float(a.code) else cast(a, FLOAT32)
     cdef Array out = apply_unary(RECIPROCAL, a, a.code)
@@ -251,10 +257,10 @@ cpdef Array floor_divide(x, y):
     >>> mg.floor_divide(mg.tensor([7, -7]), 2)
     tensor([ 3, -4])
     """
+    cdef Call _call = begin("floor_divide")
     a, b = matched("floor_divide", x, y)
     refuse_bool("floor_divide", <Array>a)
     cdef Array out = apply_binary(FLOOR_DIVIDE, <Array>a, <Array>b, (<Array>a).code)
-    unrecorded("floor_divide")
     return out
 
 
@@ -278,6 +284,7 @@ cpdef Array remainder(x, y):
     >>> mg.remainder(mg.tensor([7, -7]), 3)
     tensor([1, 2])
     """
+    cdef Call _call = begin(remainder_op)
     a, b = matched("remainder", x, y)
     refuse_bool("remainder", <Array>a)
     cdef Array out = apply_binary(REMAINDER, <Array>a, <Array>b, (<Array>a).code)
@@ -301,6 +308,7 @@ cpdef Array negative(x):
     >>> mg.negative(mg.tensor([1.0, -2.0]))
     tensor([-1.,  2.])
     """
+    cdef Call _call = begin(negative_op)
     cdef Array a = operand("negative", x), out
     refuse_bool("negative", a)
     out = apply_unary(NEG, a, a.code)

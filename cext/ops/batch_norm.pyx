@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport FLOAT64
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
@@ -136,6 +137,7 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     >>> mean, var
     (tensor([2., 4.]), tensor([ 1., 16.]))
     """
+    cdef Call _call = begin(batch_norm_op)
     x, weight, bias = operand("batch_norm", x), optional("batch_norm", weight), optional("batch_norm", bias)
     eps = number("batch_norm", "eps", eps, 0)
     cdef Array a = checked("batch_norm", x), out, mean, var, gamma, beta, statistics = room_for_statistics(a)
@@ -189,6 +191,7 @@ def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5, op="batch_no
     >>> batch_norm_eval(mg.tensor([[1.0, 0.0]]), mg.tensor([2.0, 4.0]), mg.tensor([1.0, 16.0]), eps=0.0)
     tensor([[-1., -1.]])
     """
+    cdef Call _call = begin(instance_norm_eval_op if op == "instance_norm" else batch_norm_eval_op)
     for name, given in (("mean", mean), ("var", var)):
         if given is None:
             raise TypeError(f"[{op}] {name} must be a tensor, got None")

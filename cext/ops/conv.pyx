@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array, empty, parse_shape, shape_of
 from minigrad.engine.backend cimport backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport float_operand, integer, layer_bias, operand, optional, pair
 from minigrad.engine.ops.layout cimport dense, expand_dims, squeeze, summed
 from minigrad.engine.tape cimport Node, Op, operation, recording, track
@@ -49,6 +50,7 @@ cdef Array unfilled(Array x, tuple shape):
 
 cdef Array convolved(Array x, Array weight, Array bias, tuple at, tuple size):
     """x ⋆ weight + bias, with `size` rows and columns; `at` as in `Backend.conv2d`."""
+    cdef Call _call = begin(conv2d_op)
     cdef Array out = unfilled(x, (x.extent[0], weight.extent[0]) + size)
     if out.count:
         backend(x).conv2d(dense(x), dense(weight), None if bias is None else dense(bias), at, out)
@@ -72,6 +74,7 @@ cdef int data_gradient_backward(Node node, Array v) except -1:
 
 cdef Array data_gradient(Array g, Array weight, tuple at, tuple shape):
     """dx(g, weight), of a shape."""
+    cdef Call _call = begin(data_gradient_op)
     cdef Array out = unfilled(g, shape)
     if out.count:
         backend(g).conv2d_backward_data(dense(g), dense(weight), at, out)
@@ -95,6 +98,7 @@ cdef int weight_gradient_backward(Node node, Array u) except -1:
 
 cdef Array weight_gradient(Array x, Array g, tuple at, tuple shape):
     """dw(x, g), of a shape."""
+    cdef Call _call = begin(weight_gradient_op)
     cdef Array out = unfilled(g, shape)
     if out.count:
         backend(g).conv2d_backward_weight(dense(x), dense(g), at, out, None)
@@ -144,6 +148,7 @@ cpdef Array conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups
     tensor([[[1., 2.],
              [3., 6.]]])
     """
+    cdef Call _call = begin(conv2d_op)
     groups = integer("conv2d", "groups", groups, 1)
     if groups >= 2**31:
         raise ValueError(f"[conv2d] expected groups < {2**31}, got {groups}")

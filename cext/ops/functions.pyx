@@ -3,6 +3,7 @@
 Every derivative is written with recorded operations, so that it can be differentiated again.
 """
 from minigrad.engine.array cimport NOWHERE, Array, alias
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, divide, matched, multiply, negative, reciprocal, subtract,
@@ -10,7 +11,7 @@ from minigrad.engine.ops.arithmetic cimport (
 from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.ops.logic cimport equal, greater_equal, logical_and, where
-from minigrad.engine.tape cimport OUTPUT, Node, Op, operation, recording, track, unrecorded
+from minigrad.engine.tape cimport OUTPUT, Node, Op, operation, recording, track
 
 from math import log as ln, pi, sqrt as root
 
@@ -20,6 +21,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
 
 cdef Array function(Op op, int number, object x):
     """A differentiable function of floats, by its number; integers are converted to float32 first."""
+    cdef Call _call = begin(op)
     cdef bint plain = isinstance(x, Array) and (<Array>x).buffer != NOWHERE
     cdef Array a = <Array>x if plain else operand(op.name, x)
     if not is_float(a.code):
@@ -31,6 +33,7 @@ cdef Array function(Op op, int number, object x):
 
 cdef Array step_function(Op op, int number, object x):
     """A function whose derivative is 0 wherever it exists; integers pass unchanged."""
+    cdef Call _call = begin(op)
     cdef Array a = operand(op.name, x)
     if not is_float(a.code):
         return a
@@ -251,6 +254,7 @@ cpdef Array square(x):
     >>> mg.square(mg.tensor([2.0, -3.0]))
     tensor([4., 9.])
     """
+    cdef Call _call = begin(square_op)
     cdef Array a = operand("square", x), out
     refuse_bool("square", a)
     out = apply_unary(SQUARE, a, a.code)
@@ -296,6 +300,7 @@ cpdef Array power(x, y):
     >>> mg.power(mg.tensor([2.0, 3.0]), 3)
     tensor([ 8., 27.])
     """
+    cdef Call _call = begin(power_op)
     cdef Array a, out
     value = plain_scalar("power", y) if isinstance(x, Array) else None
     if value is not None:
@@ -365,6 +370,7 @@ cpdef Array absolute(x):
     >>> mg.abs(mg.tensor([-2.0, 3.0]))
     tensor([2., 3.])
     """
+    cdef Call _call = begin(abs_op)
     cdef Array a = operand("abs", x)
     if a.code == BOOL:
         return a
@@ -385,6 +391,7 @@ cpdef Array sign(x):
     >>> mg.sign(mg.tensor([-2.0, 0.0, 3.0]))
     tensor([-1.,  0.,  1.])
     """
+    cdef Call _call = begin(sign_op)
     cdef Array a = operand("sign", x)
     refuse_bool("sign", a)
     cdef Array out = apply_unary(SIGN, a, a.code)
@@ -438,9 +445,9 @@ cpdef Array round(x):
 
 
 cdef Array test(str name, int op, object x):
+    cdef Call _call = begin(name)
     cdef Array a = operand(name, x)
     cdef Array out = apply_unary(op, a if is_float(a.code) else cast(a, FLOAT32), BOOL)
-    unrecorded(name)
     return out
 
 

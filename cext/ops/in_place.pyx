@@ -1,6 +1,7 @@
 """In-place writes: x op= y, and filling with one number. (x[key] = y is in index.)"""
 from minigrad.engine.array cimport Array, check_same_device, may_share_memory, same_shape, shape_of
 from minigrad.engine.backend cimport backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, weak_code
 from minigrad.engine.ops.index cimport assign
@@ -33,6 +34,7 @@ cdef Array computed(str name, object operation, object x, object y):
 
 cdef object in_place(str name, object operation, int op, object x, object y):
     """x op= y. If nothing is recorded, a kernel writes into x; otherwise x becomes the result."""
+    cdef Call _call = begin(None)
     cdef Array a = <Array>x, b = None, old, result
     value = plain_scalar(name, y)
     if value is not None:
@@ -66,6 +68,7 @@ cdef object in_place(str name, object operation, int op, object x, object y):
 
 cdef int filled(str op, Array x, object value) except -1:
     """Set every element to one number."""
+    cdef Call _call = begin(None)
     plain = plain_scalar(op, value)
     if plain is None or weak_code(plain, x.code) > x.code or (recording() and x.needs_grad):
         return assign(op, x, Ellipsis, value if plain is None else plain)

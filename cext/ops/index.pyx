@@ -10,6 +10,7 @@ from minigrad.engine.array cimport (
     transferred,
 )
 from minigrad.engine.backend cimport backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport is_scalar, one_axis, operand, plain_axis, plain_scalar, scalar, weak_code
@@ -18,7 +19,7 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, copied, dense, permuted, permuted_raw, reindexed, reshape_to, sliced, zeros,
 )
 from minigrad.engine.ops.logic cimport equal, where
-from minigrad.engine.tape cimport Node, Op, operation, recording, track, unrecorded
+from minigrad.engine.tape cimport Node, Op, operation, recording, track
 from minigrad.engine.writes cimport become, before_write, check_write
 
 
@@ -99,6 +100,7 @@ cdef int take_backward(Node node, Array g) except -1:
 
 cdef Array taken(Array x, int axis, Array index):
     """x at checked one-dimensional indices along an axis."""
+    cdef Call _call = begin(take_op)
     cdef int64_t[MAX_NDIM] extent
     cdef int i
     for i in range(x.ndim_):
@@ -121,6 +123,7 @@ cdef int scatter_backward(Node node, Array g) except -1:
 
 cdef Array scattered(Array g, int axis, Array index, tuple shape):
     """Zeros of a shape, with g added at the indices along an axis: the adjoint of `taken`."""
+    cdef Call _call = begin(scatter_op)
     cdef Array out = zeros(shape, g.code, g.buffer.device)
     outer, n, inner = around(out, axis)
     backend(g).add_at(outer, n, inner, out, index, dense(g))
@@ -151,6 +154,7 @@ def take(x, indices, axis=None):
     >>> mg.take(mg.tensor([10.0, 20.0, 30.0]), mg.tensor([2, 0]))
     tensor([30., 10.])
     """
+    cdef Call _call = begin(take_op)
     axis = plain_axis("take", axis)
     cdef Array a = operand("take", x), index = indices_of("take", indices)
     if axis is None and a.ndim_ != 1:
@@ -164,6 +168,7 @@ def take(x, indices, axis=None):
 
 def numbered(str error, indices, int64_t n):
     """Integers from 0 to n - 1 as int64; any other raises an IndexError that begins with `error`."""
+    cdef Call _call = begin(None)
     cdef Array i = dense(cast(<Array?>indices, INT64)), out = empty_as(i, INT64)
     if n == 0 and i.count:
         raise IndexError(f"{error} from 0 to -1, that is, none, got {i.count}")
@@ -173,6 +178,7 @@ def numbered(str error, indices, int64_t n):
 
 def look_up(table, indices):
     """The rows of a table [V, D] at integers from 0 to V - 1, of any shape."""
+    cdef Call _call = begin("embedding")
     cdef Array a = <Array?>table, i
     if a.ndim_ != 2:
         raise ValueError(f"[embedding] expected a table of shape (V, D), got {shape_of(a)}")
@@ -192,6 +198,7 @@ cdef int take_along_backward(Node node, Array g) except -1:
 
 cdef Array taken_along(Array x, Array index, int axis):
     """`take_along_axis` for a checked index that has x's shape except along the axis."""
+    cdef Call _call = begin(take_along_op)
     cdef Array out = empty_as(index, x.code)
     outer, n, inner = around(x, axis)
     index = dense(index)
@@ -211,6 +218,7 @@ cdef int add_along_backward(Node node, Array g) except -1:
 
 
 cdef Array added_along(Array g, Array index, int axis, tuple shape):
+    cdef Call _call = begin(add_along_op)
     cdef Array out = zeros(shape, g.code, g.buffer.device)
     outer, n, inner = around(out, axis)
     backend(g).add_along(outer, n, inner, out, index.extent[axis], index, dense(g))
@@ -235,6 +243,7 @@ def take_along_axis(x, indices, axis=-1):
     >>> mg.take_along_axis(x, mg.argsort(x), axis=1)
     tensor([[1., 2., 3.]])
     """
+    cdef Call _call = begin("take_along_axis")
     axis = plain_axis("take_along_axis", axis)
     cdef Array a = operand("take_along_axis", x), index = indices_of("take_along_axis", indices)
     cdef int k = one_axis("take_along_axis", axis, a.ndim_)
@@ -264,6 +273,7 @@ def argsort(x, axis=-1, *, bint descending=False, stable=True):
     >>> mg.argsort(mg.tensor([3.0, 1.0, 2.0]))
     tensor([1, 2, 0])
     """
+    cdef Call _call = begin("argsort")
     axis = plain_axis("argsort", axis)
     cdef Array a = operand("argsort", x), plain, out
     cdef int k = one_axis("argsort", axis, a.ndim_)
@@ -271,7 +281,6 @@ def argsort(x, axis=-1, *, bint descending=False, stable=True):
     plain = dense(permuted_raw(a, order))
     out = empty_as(plain, INT64)
     backend(a).argsort(plain, descending, out)
-    unrecorded("argsort")
     return permuted_raw(out, [order.index(i) for i in range(a.ndim_)])
 
 
@@ -284,6 +293,7 @@ def sort(x, axis=-1, *, bint descending=False, stable=True):
     >>> mg.sort(mg.tensor([3.0, 1.0, 2.0]), descending=True)
     tensor([3., 2., 1.])
     """
+    cdef Call _call = begin("sort")
     axis = plain_axis("sort", axis)
     cdef Array a = operand("sort", x)
     cdef int k = one_axis("sort", axis, a.ndim_)
@@ -305,11 +315,11 @@ def nonzero(x):
     >>> mg.nonzero(mg.tensor([0, 5, 0, 7]))
     (tensor([1, 3]),)
     """
+    cdef Call _call = begin("nonzero")
     cdef Array a = operand("nonzero", x)
     if a.ndim_ == 0:
         raise ValueError("[nonzero] expected at least one axis, got a 0-d tensor")
     found = backend(a).nonzero(a)
-    unrecorded("nonzero")
     return found
 
 
@@ -324,9 +334,9 @@ def unique_values(x):
     >>> mg.unique_values(mg.tensor([3, 1, 3]))
     tensor([1, 3])
     """
+    cdef Call _call = begin("unique_values")
     cdef Array a = operand("unique_values", x)
     found = backend(a).unique(dense(a))
-    unrecorded("unique_values")
     return found
 
 
@@ -487,6 +497,7 @@ cdef bint is_basic(list layout):
 
 cpdef Array getitem(x, key):
     """x[key] by NumPy's rules: a view for integers, slices, None and ...; a copy for integer arrays and masks."""
+    cdef Call _call = begin("getitem")
     cdef Array a = <Array?>x
     cdef int64_t n
     if type(key) is int and a.ndim_ > 0:      # the common x[i]
@@ -554,6 +565,7 @@ cpdef int setitem(x, key, value) except -1:
 
 cdef int assign(str op, Array a, object key, object value) except -1:
     """x[key] = value, with errors in the name of `op`."""
+    cdef Call _call = begin(setitem_op)
     cdef Array v, target, result, old
     plain, parts = plain_scalar(op, value), plain_key(op, key)
     if plain is None:

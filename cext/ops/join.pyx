@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, same_shape, shape_of
 from minigrad.engine.backend cimport backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport integer, one_axis, operand, plain_axis
 from minigrad.engine.ops.layout cimport cast, expand_dims, placed, reshape, sliced, window, zeros
 from minigrad.engine.tape cimport Node, Op, operation, recording, track_many
@@ -30,6 +31,7 @@ cdef int concat_backward(Node node, Array g) except -1:
 
 cdef Array concatenated(list parts, int axis):
     """The parts, of one dtype, device and number of axes, joined along an axis."""
+    cdef Call _call = begin(concat_op)
     cdef Array first = <Array>parts[0], part, out
     cdef int64_t[MAX_NDIM] extent
     cdef list bounds = [0]
@@ -78,6 +80,7 @@ def concat(tensors, axis=0):
     tensor([[1, 2],
             [3, 4]])
     """
+    cdef Call _call = begin(concat_op)
     axis = plain_axis("concat", axis)
     parts = checked("concat", tensors)
     if axis is None:
@@ -104,6 +107,7 @@ def stack(tensors, axis=0):
     tensor([[1, 3],
             [2, 4]])
     """
+    cdef Call _call = begin("stack")
     axis = plain_axis("stack", axis)
     parts = checked("stack", tensors)
     for part in parts:
@@ -165,6 +169,7 @@ def split(x, indices_or_sections, axis=0):
     >>> mg.split(mg.arange(5), [2])
     [tensor([0, 1]), tensor([2, 3, 4])]
     """
+    cdef Call _call = begin(split_op)
     axis = plain_axis("split", axis)
     cdef Array a = operand("split", x)
     cdef list cuts = None
@@ -200,6 +205,7 @@ def unstack(x, axis=0):
     >>> mg.unstack(mg.tensor([[1, 2], [3, 4]]))
     (tensor([1, 2]), tensor([3, 4]))
     """
+    cdef Call _call = begin("unstack")
     axis = plain_axis("unstack", axis)
     cdef Array a = operand("unstack", x)
     cdef int k = one_axis("unstack", axis, a.ndim_)

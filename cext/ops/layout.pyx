@@ -6,9 +6,10 @@ import itertools
 
 from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, parse_shape, product, shape_of, view
 from minigrad.engine.backend cimport SUM, backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, INT32, INT64, code_of, is_float, itemsize
 from minigrad.engine.ops.arguments cimport many_axes, one_axis, operand, plain_axis, refuse_bool
-from minigrad.engine.tape cimport Node, Op, copy_op, operation, recording, track, unrecorded
+from minigrad.engine.tape cimport Node, Op, copy_op, operation, recording, track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ADD
@@ -24,6 +25,7 @@ cdef Array dense(Array x):
 
 
 cdef Array copied(Array x):
+    cdef Call _call = begin(copy_op)
     cdef Array out = empty_as(x, x.code)
     backend(x).copy(x, out)
     track(copy_op, out, x)
@@ -40,18 +42,11 @@ cdef int cast_backward(Node node, Array g) except -1:
 cdef Array cast(Array x, int code):
     if x.code == code:
         return x
+    cdef Call _call = begin(astype_op)
     cdef Array out = empty_as(x, code)
     backend(x).copy(x, out)
     if is_float(code) and is_float(x.code):
         track(astype_op, out, x, None, None, x.code)
-    return out
-
-
-cdef Array converted(Array x, int code):
-    """`cast` as called by a user: the observer is notified even if there is no derivative."""
-    cdef Array out = cast(x, code)
-    if out is not x and not (is_float(code) and is_float(x.code)):
-        unrecorded("astype")
     return out
 
 
@@ -74,9 +69,10 @@ def astype(x, dtype, *, bint copy=True):
     >>> mg.astype(mg.tensor([1.7, -1.7]), "int32")
     tensor([ 1, -1], dtype=int32)
     """
+    cdef Call _call = begin(astype_op)
     cdef int code = code_of(dtype, "astype")
     cdef Array a = operand("astype", x)
-    return converted(a, code) if a.code != code or not copy else copied(a)
+    return cast(a, code) if a.code != code or not copy else copied(a)
 
 
 cdef Op reshape_op = operation("reshape", reshape_backward, "y = the elements of x, in the same order",
@@ -124,6 +120,7 @@ cpdef Array reshape(x, shape, copy=None):
     tensor([[0, 1, 2],
             [3, 4, 5]])
     """
+    cdef Call _call = begin(reshape_op)
     cdef Array a = operand("reshape", x)
     cdef int64_t[MAX_NDIM] extent
     cdef int ndim = parse_shape(shape, extent, "reshape"), i, free = -1
@@ -174,6 +171,7 @@ cpdef Array permute_dims(x, axes):
     >>> mg.permute_dims(mg.ones((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
+    cdef Call _call = begin(permute_dims_op)
     cdef Array a = operand("permute_dims", x)
     if hasattr(axes, "__iter__"):
         axes = tuple(itertools.islice(axes, MAX_NDIM + 1))      # an iterator may be endless
@@ -196,6 +194,7 @@ cpdef Array matrix_transpose(x):
     tensor([[1, 3],
             [2, 4]])
     """
+    cdef Call _call = begin("matrix_transpose")
     cdef Array a = operand("matrix_transpose", x)
     if a.ndim_ < 2:
         raise ValueError(f"[matrix_transpose] expected two axes or more, got shape {shape_of(a)}")
@@ -211,6 +210,7 @@ cpdef Array moveaxis(x, source, destination):
     >>> mg.moveaxis(mg.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
+    cdef Call _call = begin("moveaxis")
     cdef Array a = operand("moveaxis", x)
     sources = plain_axis("moveaxis", source if isinstance(source, (tuple, list)) else (source,))
     places = plain_axis("moveaxis", destination if isinstance(destination, (tuple, list)) else (destination,))
@@ -233,6 +233,7 @@ cpdef Array expand_dims(x, axis):
     >>> mg.expand_dims(mg.ones(3), 0).shape
     (1, 3)
     """
+    cdef Call _call = begin("expand_dims")
     cdef Array a = operand("expand_dims", x)
     places = plain_axis("expand_dims", axis if isinstance(axis, (tuple, list)) else (axis,))
     places = many_axes("expand_dims", places, a.ndim_ + <int>len(places))
@@ -256,6 +257,7 @@ cpdef Array squeeze(x, axis=None):
     >>> mg.squeeze(mg.ones((1, 3, 1))).shape
     (3,)
     """
+    cdef Call _call = begin("squeeze")
     cdef Array a = operand("squeeze", x)
     axis = plain_axis("squeeze", axis)
     drop = [k for k in range(a.ndim_) if a.extent[<int>k] == 1] if axis is None else many_axes("squeeze", axis, a.ndim_)
@@ -331,6 +333,7 @@ cdef int place_backward(Node node, Array g) except -1:
 
 cdef Array placed(Array g, list spec, tuple shape):
     """Zeros of a shape, with g in a window of them."""
+    cdef Call _call = begin(place_op)
     cdef Array out = zeros(shape, g.code, g.buffer.device)
     backend(g).copy(g, window(out, spec))
     track(place_op, out, g, None, None, spec)
@@ -353,6 +356,7 @@ cpdef Array flip(x, axis=None):
     >>> mg.flip(mg.arange(3))
     tensor([2, 1, 0])
     """
+    cdef Call _call = begin("flip")
     cdef Array a = operand("flip", x)
     axis = plain_axis("flip", axis)
     cdef list turned = many_axes("flip", axis, a.ndim_), spec = []
@@ -415,6 +419,7 @@ cpdef Array broadcast_to(x, shape):
     tensor([[1., 2.],
             [1., 2.]])
     """
+    cdef Call _call = begin(broadcast_to_op)
     return broadcast_shape(operand("broadcast_to", x), shape if isinstance(shape, tuple) else
                            tuple(shape) if hasattr(shape, "__iter__") and not isinstance(shape, str) else (shape,))
 
@@ -471,6 +476,7 @@ cdef int sum_backward(Node node, Array g) except -1:
 
 
 cdef Array summed(Array x, list axes, bint keepdims):
+    cdef Call _call = begin(sum_op)
     cdef Array plain
     cdef Array out = reduced(x, axes, keepdims, x.code)
     plain, outer, n, inner = reduction(x, axes)
@@ -527,6 +533,7 @@ def sum(x, axis=None, *, bint keepdims=False, dtype=None):
     >>> mg.sum(mg.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
     tensor([4., 6.])
     """
+    cdef Call _call = begin(sum_op)
     axis = plain_axis("sum", axis)
     cdef Array a = summand("sum", x, dtype)
     return summed(a, many_axes("sum", axis, a.ndim_), keepdims)

@@ -2,13 +2,14 @@
 
 from minigrad.engine.array cimport Array, check_same_device, empty_as, same_shape
 from minigrad.engine.backend cimport backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
 )
 from minigrad.engine.ops.layout cimport broadcasted, cast
-from minigrad.engine.tape cimport Node, Op, operation, track, unrecorded
+from minigrad.engine.tape cimport Node, Op, operation, track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int AND, EQ, GE, GT, INVERT, LE, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, NE, OR, XOR
@@ -17,9 +18,9 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
 # ── comparisons and logic: no gradients ───────────────────────────────────────────────────────────
 
 cdef Array compare(str name, int op, object x, object y):
+    cdef Call _call = begin(name)
     a, b = matched(name, x, y)
     cdef Array out = apply_binary(op, <Array>a, <Array>b, BOOL)
-    unrecorded(name)
     return out
 
 
@@ -96,11 +97,11 @@ cpdef Array greater_equal(x, y):
 
 
 cdef Array bitwise(str name, int op, object x, object y):
+    cdef Call _call = begin(name)
     a, b = matched(name, x, y)
     if is_float((<Array>a).code):
         raise TypeError(f"[{name}] expected integers or bool, got {a.dtype}")
     cdef Array out = apply_binary(op, <Array>a, <Array>b, (<Array>a).code)
-    unrecorded(name)
     return out
 
 
@@ -149,11 +150,11 @@ cpdef Array bitwise_invert(x):
     >>> mg.bitwise_invert(mg.tensor([0, 5]))
     tensor([-1, -6])
     """
+    cdef Call _call = begin("bitwise_invert")
     cdef Array a = operand("bitwise_invert", x)
     if is_float(a.code):
         raise TypeError(f"[bitwise_invert] expected integers or bool, got {a.dtype}")
     cdef Array out = apply_unary(INVERT, a, a.code)
-    unrecorded("bitwise_invert")
     return out
 
 
@@ -166,16 +167,16 @@ cpdef Array logical_not(x):
     >>> mg.logical_not(mg.tensor([0, 5]))
     tensor([ True, False])
     """
+    cdef Call _call = begin("logical_not")
     cdef Array a = cast(operand("logical_not", x), BOOL)
     cdef Array out = apply_unary(LOGICAL_NOT, a, BOOL)
-    unrecorded("logical_not")
     return out
 
 
 cdef Array logical(str name, int op, object x, object y):
+    cdef Call _call = begin(name)
     a, b = matched(name, x, y)
     cdef Array out = apply_binary(op, cast(<Array>a, BOOL), cast(<Array>b, BOOL), BOOL)
-    unrecorded(name)
     return out
 
 
@@ -245,6 +246,7 @@ cpdef Array where(condition, x, y):
     >>> mg.where(mg.tensor([True, False]), 1.0, mg.tensor([5.0, 6.0]))
     tensor([1., 6.])
     """
+    cdef Call _call = begin(where_op)
     cdef Array c = operand("where", condition), a, b
     first, second = scalar_or_operand("where", x), scalar_or_operand("where", y)
     c = cast(c, BOOL)
@@ -287,6 +289,7 @@ def clip(x, min=None, max=None):
     >>> mg.clip(mg.tensor([-2.0, 0.5, 2.0]), -1, 1)
     tensor([-1. ,  0.5,  1. ])
     """
+    cdef Call _call = begin(clip_op)
     cdef Array a = operand("clip", x), y
     min = None if min is None else scalar_or_operand("clip", min)
     max = None if max is None else scalar_or_operand("clip", max)
@@ -350,6 +353,7 @@ cpdef Array maximum(x, y):
     >>> mg.maximum(mg.tensor([1.0, 5.0]), 3)
     tensor([3., 5.])
     """
+    cdef Call _call = begin(maximum_op)
     a, b = matched("maximum", x, y)
     cdef Array out = apply_binary(MAXIMUM, <Array>a, <Array>b, (<Array>a).code)
     track(maximum_op, out, <Array>a, <Array>b, None, True)
@@ -365,6 +369,7 @@ cpdef Array minimum(x, y):
     >>> mg.minimum(mg.tensor([1.0, 5.0]), 3)
     tensor([1., 3.])
     """
+    cdef Call _call = begin(minimum_op)
     a, b = matched("minimum", x, y)
     cdef Array out = apply_binary(MINIMUM, <Array>a, <Array>b, (<Array>a).code)
     track(minimum_op, out, <Array>a, <Array>b, None, False)

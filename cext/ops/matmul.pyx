@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, shape_of, view
 from minigrad.engine.backend cimport backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, INT64, is_float, itemsize
 from minigrad.engine.ops.arguments cimport float_operand, layer_bias, operand, optional
 from minigrad.engine.ops.layout cimport (
@@ -105,6 +106,7 @@ cpdef Array matmul(x, y):
     >>> mg.matmul(mg.tensor([[1.0, 2.0], [3.0, 4.0]]), mg.tensor([1.0, 10.0]))
     tensor([21., 43.])
     """
+    cdef Call _call = begin(matmul_op)
     cdef Array a = operand("matmul", x), b = operand("matmul", y), out
     cdef int code = max(a.code, b.code)
     check_same_device("matmul", a, b)
@@ -261,6 +263,7 @@ cpdef Array linear(x, weight, bias=None):
     >>> mg.linear(mg.tensor([1.0, 2.0]), mg.tensor([[3.0, 4.0]]), mg.tensor([0.5]))
     tensor([11.5])
     """
+    cdef Call _call = begin(linear_op)
     cdef Array a = operand("linear", x), w = operand("linear", weight), b = optional("linear", bias), rows
     a, w = float_operand("linear", a), float_operand("linear", w)
     if w.ndim_ != 2 or a.ndim_ < 1 or a.extent[a.ndim_ - 1] != w.extent[1]:

@@ -6,6 +6,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply, subtract
@@ -177,6 +178,7 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     >>> mg.layer_norm(mg.tensor([1.0, 2.0, 3.0]), 3, eps=0.0)
     tensor([-1.2247449,  0.       ,  1.2247449])
     """
+    cdef Call _call = begin(layer_norm_op)
     x, weight, bias = operand("layer_norm", x), optional("layer_norm", weight), optional("layer_norm", bias)
     eps, shape = number("layer_norm", "eps", eps, 0), plain_shape("layer_norm", normalized_shape)
     cdef Array a = float_operand("layer_norm", x), out, mean, rstd, gamma, beta
@@ -248,6 +250,7 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
     >>> mg.rms_norm(mg.tensor([1.0, 7.0]), 2, eps=0.0)
     tensor([0.2, 1.4])
     """
+    cdef Call _call = begin(rms_norm_op)
     x, weight, shape = operand("rms_norm", x), optional("rms_norm", weight), plain_shape("rms_norm", normalized_shape)
     eps = None if eps is None else number("rms_norm", "eps", eps, 0)
     cdef Array a = float_operand("rms_norm", x), out, rstd, gamma
@@ -348,6 +351,7 @@ def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
     >>> mg.group_norm(mg.tensor([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0)
     tensor([[-1.,  1., -1.,  1.]])
     """
+    cdef Call _call = begin(group_norm_op)
     cdef int64_t groups = integer("group_norm", "num_groups", num_groups)
     x, weight, bias = operand("group_norm", x), optional("group_norm", weight), optional("group_norm", bias)
     eps = number("group_norm", "eps", eps, 0)
@@ -397,6 +401,7 @@ def instance_norm(x, *, weight=None, bias=None, eps=1e-5):
     tensor([[[-1.,  1.],
              [-1.,  1.]]])
     """
+    cdef Call _call = begin(instance_norm_op)
     x, weight, bias = operand("instance_norm", x), optional("instance_norm", weight), optional("instance_norm", bias)
     eps = number("instance_norm", "eps", eps, 0)
     cdef Array a = float_operand("instance_norm", x)

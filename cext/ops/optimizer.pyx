@@ -6,6 +6,7 @@ from libc.math cimport sqrt
 
 from minigrad.engine.array cimport Array, same_shape, shape_of
 from minigrad.engine.backend cimport backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport is_float
 
 
@@ -58,6 +59,7 @@ cdef int run(str rule, list params, list grads, list s1, list s2, list s3, dict 
 def sgd_step(list params, list grads, list momenta or None, double lr, double momentum=0.0, double dampening=0.0,
              bint nesterov=False, double weight_decay=0.0, bint first=False):
     """One step of stochastic gradient descent; `first` sets the momenta instead of decaying them."""
+    cdef Call _call = begin(None)
     run("sgd", params, grads, momenta, None, None, {
         "lr": lr, "momentum": momentum, "dampening": dampening, "nesterov": nesterov, "weight_decay": weight_decay,
         "first": first})
@@ -66,6 +68,7 @@ def sgd_step(list params, list grads, list momenta or None, double lr, double mo
 def adam_step(list params, list grads, list m, list v, list max_v or None, double lr, double beta1, double beta2,
               double eps, double weight_decay, bint decoupled, long step):
     """Step number `step` (from 1) of Adam, or of AdamW if `decoupled`; `max_v` is AMSGrad's, or None."""
+    cdef Call _call = begin(None)
     run("adam", params, grads, m, v, max_v, {
         "lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay, "decoupled": decoupled,
         "correction1": 1 - beta1 ** step, "correction2": 1 - beta2 ** step})
@@ -74,6 +77,7 @@ def adam_step(list params, list grads, list m, list v, list max_v or None, doubl
 def rmsprop_step(list params, list grads, list v, list momenta or None, list means or None, double lr, double alpha,
                  double eps, double weight_decay, double momentum):
     """One step of RMSprop; `momenta` and `means` (centered) may be None."""
+    cdef Call _call = begin(None)
     run("rmsprop", params, grads, v, momenta, means, {
         "lr": lr, "beta2": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,
         "centered": means is not None})
@@ -81,11 +85,13 @@ def rmsprop_step(list params, list grads, list v, list momenta or None, list mea
 
 def adagrad_step(list params, list grads, list sums, double lr, double eps, double weight_decay):
     """One step of Adagrad with the learning rate of this step."""
+    cdef Call _call = begin(None)
     run("adagrad", params, grads, sums, None, None, {"lr": lr, "eps": eps, "weight_decay": weight_decay})
 
 
 def grad_norm(list grads):
     """float: the Euclidean norm of all elements of all tensors."""
+    cdef Call _call = begin(None)
     grads = contiguous(grads)
     check("grad_norm", grads, [])
     return sqrt(backend(<Array>grads[0]).sum_of_squares(grads))
@@ -93,5 +99,6 @@ def grad_norm(list grads):
 
 def scale_(list tensors, double factor):
     """Multiply every tensor by a number, in place."""
+    cdef Call _call = begin(None)
     for x in tensors:
         x *= factor

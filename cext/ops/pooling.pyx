@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, shape_of, transferred
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport INT64
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, pair
 from minigrad.engine.ops.index cimport taken_along
@@ -111,6 +112,7 @@ cpdef Array max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, bint 
     >>> F.max_pool2d(mg.tensor([[[1.0, 2.0, 7.0, 0.0], [4.0, 3.0, 0.0, 0.0]]]), 2)
     tensor([[[4., 7.]]])
     """
+    cdef Call _call = begin(max_pool2d_op)
     cdef Array a = operand("max_pool2d", x), out
     cdef tuple kernel = pair("max_pool2d", "kernel_size", kernel_size, 1)
     cdef tuple step = kernel if stride is None else pair("max_pool2d", "stride", stride, 1)
@@ -131,13 +133,13 @@ cpdef Array max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, bint 
 
 cdef int refuse_empty(int64_t count, int64_t length, int64_t stride, int64_t pad, int64_t dilation) except -1:
     """Refuse windows that step from before x to after it, and so contain no element of x."""
-    cdef int64_t i, begin
+    cdef int64_t i, start
     for i in range(count):
-        begin = i * stride - pad
-        if begin >= 0:
+        start = i * stride - pad
+        if start >= 0:
             break
-        begin += (-begin + dilation - 1) // dilation * dilation
-        if begin >= length:
+        start += (-start + dilation - 1) // dilation * dilation
+        if start >= length:
             raise ValueError(f"[max_pool2d] expected an element of x in every window, got none in window {i} of an "
                              f"axis of {length} with padding {pad} and dilation {dilation}")
     return 0
@@ -153,6 +155,7 @@ cdef int averaged_backward(Node node, Array g) except -1:
 
 
 cdef Array averaged(Array x, Array rows, Array columns, double divisor):
+    cdef Call _call = begin(avg_pool2d_op)
     cdef Array out = pooled(x, rows.extent[0], columns.extent[0], x.code)
     if out.count:
         backend(x).average_pool2d(dense(x), rows, columns, divisor, out)
@@ -171,6 +174,7 @@ cdef int spread_backward(Node node, Array g) except -1:
 
 
 cdef Array spread(Array g, Array rows, Array columns, double divisor, int64_t height, int64_t width):
+    cdef Call _call = begin(avg_pool2d_backward_op)
     cdef Array out = pooled(g, height, width, g.code)
     if out.count:
         backend(g).average_pool2d_backward(dense(g), rows, columns, divisor, out)
@@ -188,12 +192,12 @@ cdef Array moving(int64_t n, int64_t length, int64_t kernel, int64_t stride, int
     cdef int64_t[2] extent = [n, 3]
     cdef Array out = empty(INT64, 2, extent, 0)
     cdef int64_t* to = <int64_t*>out.data
-    cdef int64_t begin = -pad, end, _
+    cdef int64_t start = -pad, end, _
     for _ in range(n):
-        end = min(begin + kernel, length + pad)
-        to[0], to[1] = max(begin, 0), min(end, length)
-        to[2] = end - begin if padded else to[1] - to[0]
-        begin += stride
+        end = min(start + kernel, length + pad)
+        to[0], to[1] = max(start, 0), min(end, length)
+        to[2] = end - start if padded else to[1] - to[0]
+        start += stride
         to += 3
     return on_device(out, device)
 
@@ -265,6 +269,7 @@ cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, bint ceil_mode=Fa
     >>> F.avg_pool2d(mg.tensor([[[1.0, 2.0, 7.0, 0.0], [4.0, 5.0, 0.0, 0.0]]]), 2)
     tensor([[[3.  , 1.75]]])
     """
+    cdef Call _call = begin(avg_pool2d_op)
     cdef Array a = operand("avg_pool2d", x)
     cdef tuple kernel = pair("avg_pool2d", "kernel_size", kernel_size, 1)
     cdef tuple step = kernel if stride is None else pair("avg_pool2d", "stride", stride, 1)
@@ -312,6 +317,7 @@ cpdef Array adaptive_avg_pool2d(x, output_size):
     >>> F.adaptive_avg_pool2d(mg.tensor([[[1.0, 2.0, 6.0]]]), (1, 2))
     tensor([[[1.5, 4. ]]])
     """
+    cdef Call _call = begin("adaptive_avg_pool2d")
     cdef Array a = operand("adaptive_avg_pool2d", x)
     cdef list found = []
     cdef int i

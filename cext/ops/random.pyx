@@ -4,9 +4,9 @@ from libc.stdint cimport int64_t, uint64_t
 
 from minigrad.engine.array cimport MAX_NDIM, Array, device_index, empty, parse_lengths
 from minigrad.engine.backend cimport backend
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT64, code_of, dtype_of, is_float
 from minigrad.engine.ops.arguments cimport integer
-from minigrad.engine.tape cimport unrecorded
 from minigrad.engine.ops.index import argsort
 
 import os
@@ -114,6 +114,7 @@ def uniform(low=0.0, high=1.0, shape=(), *, dtype=None, device=None):
     >>> mg.random.uniform(-1, 1, shape=(2, 3)).shape
     (2, 3)
     """
+    cdef Call _call = begin("uniform")
     cdef Array out = prepare("uniform", shape, float_code("uniform", dtype), device, (low, high))
     if not low <= high:
         raise ValueError(f"[uniform] expected low <= high, got {low} and {high}")
@@ -121,7 +122,6 @@ def uniform(low=0.0, high=1.0, shape=(), *, dtype=None, device=None):
         raise ValueError(f"[uniform] expected a range that {out.dtype} holds, got {low} to {high}")
     s, start = places(out)
     backend(out).uniform(s, start, low, high, out)
-    unrecorded("uniform")
     return out
 
 
@@ -134,12 +134,12 @@ def normal(mean=0.0, std=1.0, shape=(), *, dtype=None, device=None):
     >>> mg.random.normal(shape=(2, 3)).shape
     (2, 3)
     """
+    cdef Call _call = begin("normal")
     cdef Array out = prepare("normal", shape, float_code("normal", dtype), device, (mean, std))
     if not std >= 0:
         raise ValueError(f"[normal] expected a standard deviation of 0 or more, got {std}")
     s, start = places(out)
     backend(out).normal(s, start, mean, std, out)
-    unrecorded("normal")
     return out
 
 
@@ -152,6 +152,7 @@ def randint(low, high, shape=(), *, device=None):
     >>> mg.random.randint(0, 10, shape=(4,)).dtype
     minigrad.int64
     """
+    cdef Call _call = begin("randint")
     cdef Array out = prepare("randint", shape, INT64, device, (low, high))
     if not low < high:
         raise ValueError(f"[randint] expected low < high, got {low} and {high}")
@@ -159,7 +160,6 @@ def randint(low, high, shape=(), *, device=None):
         raise ValueError(f"[randint] expected bounds that int64 holds, got {low} and {high}")
     s, start = places(out)
     backend(out).integers(s, start, low, high, out)
-    unrecorded("randint")
     return out
 
 
@@ -172,10 +172,10 @@ def permutation(n, *, device=None):
     >>> mg.random.permutation(4).sort()
     tensor([0, 1, 2, 3])
     """
+    cdef Call _call = begin("permutation")
     cdef Array keys = prepare("permutation", n, FLOAT64, device, ())
     if keys.ndim_ != 1:
         raise TypeError(f"[permutation] expected an integer, got {n!r}")
     s, start = places(keys)
     backend(keys).uniform(s, start, 0.0, 1.0, keys)
-    unrecorded("permutation")
     return argsort(keys)

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport Array, alias, check_same_device, device_name, empty, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
 from minigrad.engine.ops.layout cimport (
@@ -319,6 +320,8 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     tensor([1., 2., 3.])
     """
     cdef str op = OPS[cell.kind]
+    cdef Op record = lstm_op if op == "lstm" else gru_op if op == "gru" else rnn_op
+    cdef Call _call = begin(record)
     cdef list inputs = [optional(op, given) for given in (x, h, c, weight, bias, gamma, beta, gamma_c, beta_c)]
     cdef Array a = float_operand(op, inputs[0]), first, mask = None
     cdef Lengths ends = None
@@ -391,7 +394,7 @@ def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamm
     if "c" in arrays:
         outs.append(arrays["c_last"])
     # the composition needs all inputs, including x, which the kernel's backward pass does not need
-    track_many(lstm_op if op == "lstm" else gru_op if op == "gru" else rnn_op, outs, inputs,
+    track_many(record, outs, inputs,
                list(range(source is not None, len(inputs))),
                (cell, ends, *[arrays.get(name) for name in ARRAYS], *(source or ())))
     return tuple(outs)

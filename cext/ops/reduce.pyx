@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport Array, empty_as, shape_of
 from minigrad.engine.backend cimport ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, backend
 from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, INT64
 from minigrad.engine.ops.arguments cimport float_operand, many_axes, number, one_axis, operand, plain_axis
 from minigrad.engine.ops.arithmetic cimport apply_unary, divide, multiply, subtract
@@ -13,7 +14,7 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, flip, permuted_raw, reduced, reduction, reshape_to, summand, summed, zeros,
 )
 from minigrad.engine.ops.logic cimport equal, where
-from minigrad.engine.tape cimport Node, Op, operation, recording, track, unrecorded
+from minigrad.engine.tape cimport Node, Op, operation, recording, track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int SQRT
@@ -48,6 +49,7 @@ def mean(x, axis=None, *, bint keepdims=False):
     >>> mg.mean(mg.tensor([[1.0, 2.0], [3.0, 6.0]]), axis=1)
     tensor([1.5, 4.5])
     """
+    cdef Call _call = begin("mean")
     axis = plain_axis("mean", axis)
     cdef Array a = float_operand("mean", x)
     axes = many_axes("mean", axis, a.ndim_)
@@ -80,6 +82,7 @@ cdef int var_backward(Node node, Array g) except -1:
 
 
 cdef Array variance(str name, object x, object axis, object correction, bint keepdims):
+    cdef Call _call = begin(var_op)
     axis = plain_axis(name, axis)
     cdef double divisor = number(name, "correction", correction)
     cdef Array a = float_operand(name, x), plain
@@ -132,6 +135,7 @@ def std(x, axis=None, *, correction=0, bint keepdims=False):
     >>> mg.std(mg.tensor([1.0, 3.0]))
     tensor(1.)
     """
+    cdef Call _call = begin(std_op)
     cdef Array v = variance("std", x, axis, correction, keepdims), out = apply_unary(SQRT, v, v.code)
     track(std_op, out, v)
     return out
@@ -194,6 +198,7 @@ def prod(x, axis=None, *, bint keepdims=False, dtype=None):
     >>> mg.prod(mg.tensor([2.0, 3.0, 4.0]))
     tensor(24.)
     """
+    cdef Call _call = begin(prod_op)
     axis = plain_axis("prod", axis)
     cdef Array a = summand("prod", x, dtype), plain
     axes = many_axes("prod", axis, a.ndim_)
@@ -220,6 +225,7 @@ cdef int extremum_backward(Node node, Array g) except -1:
 
 
 cdef Array extremum(str name, int op, object x, object axis, bint keepdims):
+    cdef Call _call = begin(max_op if op == MAX else min_op)
     axis = plain_axis(name, axis)
     cdef Array a = operand(name, x), plain
     axes = many_axes(name, axis, a.ndim_)
@@ -258,6 +264,7 @@ def min(x, axis=None, *, bint keepdims=False):
 
 
 cdef Array position(str name, int op, object x, object axis, bint keepdims):
+    cdef Call _call = begin(name)
     axis = plain_axis(name, axis)
     cdef Array a = operand(name, x), plain
     axes = many_axes(name, axis, a.ndim_) if axis is None else [one_axis(name, axis, a.ndim_)]
@@ -266,7 +273,6 @@ cdef Array position(str name, int op, object x, object axis, bint keepdims):
     cdef Array out = reduced(a, axes, keepdims, INT64)
     plain, outer, n, inner = reduction(a, axes)
     backend(a).reduce(op, outer, n, inner, plain, out)
-    unrecorded(name)
     return out
 
 
@@ -295,13 +301,13 @@ def argmin(x, axis=None, *, bint keepdims=False):
 
 
 cdef Array decide(str name, int op, object x, object axis, bint keepdims):
+    cdef Call _call = begin(name)
     axis = plain_axis(name, axis)
     cdef Array a = cast(operand(name, x), BOOL), plain
     axes = many_axes(name, axis, a.ndim_)
     cdef Array out = reduced(a, axes, keepdims, BOOL)
     plain, outer, n, inner = reduction(a, axes)
     backend(a).reduce(op, outer, n, inner, plain, out)
-    unrecorded(name)
     return out
 
 
@@ -348,6 +354,7 @@ def logsumexp(x, axis=None, *, bint keepdims=False):
     >>> mg.logsumexp(mg.tensor([1000.0, 1000.0]))
     tensor(1000.6932)
     """
+    cdef Call _call = begin(logsumexp_op)
     axis = plain_axis("logsumexp", axis)
     cdef Array a = float_operand("logsumexp", x), plain
     axes = many_axes("logsumexp", axis, a.ndim_)
@@ -387,6 +394,7 @@ def cumulative_sum(x, axis=None, *, dtype=None, bint include_initial=False):
     >>> mg.cumulative_sum(mg.tensor([1.0, 2.0, 3.0]))
     tensor([1., 3., 6.])
     """
+    cdef Call _call = begin(cumulative_sum_op)
     axis = plain_axis("cumulative_sum", axis)
     cdef Array a = summand("cumulative_sum", x, dtype), plain
     if axis is None and a.ndim_ != 1:

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport Array, alias, check_same_device, empty, empty_as, same_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, one_axis, operand, optional, plain_axis
 from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
@@ -70,6 +71,7 @@ cdef Array rows_backward(bint log, Array y, Array g, int axis):
 
 
 cdef Array rows_forward(str name, bint log, object x, object axis):
+    cdef Call _call = begin(log_softmax_op if log else softmax_op)
     axis = plain_axis(name, axis)
     cdef Array a = float_operand(name, x), plain, out
     cdef int k = one_axis(name, axis, a.ndim_)
@@ -193,6 +195,7 @@ def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean
     >>> mg.cross_entropy(mg.tensor([[0.0, 0.0]]), mg.tensor([1]))
     tensor(0.6931472)
     """
+    cdef Call _call = begin(cross_entropy_op)
     cdef int64_t rows, width, ignore = integer("cross_entropy", "ignore_index", ignore_index)
     label_smoothing = number("cross_entropy", "label_smoothing", label_smoothing, 0, 1)
     weight = optional("cross_entropy", weight)
@@ -335,6 +338,7 @@ def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"
     >>> F.nll_loss(mg.tensor([[-1.0, -2.0], [-3.0, -4.0]]), mg.tensor([0, 1]), reduction="none")
     tensor([1., 4.])
     """
+    cdef Call _call = begin("nll_loss")
     cdef int64_t ignore = integer("nll_loss", "ignore_index", ignore_index)
     weight = optional("nll_loss", weight)
     cdef Array x = operand("nll_loss", log_probs), target = operand("nll_loss", labels), w, flat, kept, safe, loss

@@ -1,5 +1,6 @@
 """Circular and hyperbolic functions and their inverses, each with its derivative."""
 from minigrad.engine.array cimport Array
+from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arithmetic cimport add, apply_binary, divide, matched_floats, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport function, fused, rsqrt, square
 from minigrad.engine.ops.logic cimport equal, where
@@ -149,6 +150,7 @@ cpdef Array atan2(x, y):
     >>> mg.atan2(mg.tensor([1.0, -1.0]), mg.tensor([1.0, 0.0]))
     tensor([ 0.7853982, -1.5707964])
     """
+    cdef Call _call = begin(atan2_op)
     a, b = matched_floats("atan2", x, y)
     cdef Array out = apply_binary(ATAN2, <Array>a, <Array>b, (<Array>a).code)
     track(atan2_op, out, <Array>a, <Array>b)

@@ -44,7 +44,7 @@ inline bool points_into(const Tensors& list, const Buffer& buffer) {
 
 template <class Kernel, class... Arguments>
 inline auto launch(int64_t work, Kernel kernel, Arguments... arguments) {
-    if (work < WORTH_RELEASING || running->waiting) return kernel(arguments...);
+    if (work < WORTH_RELEASING) return kernel(arguments...);
 
     const auto uses = [&](const Buffer& buffer) { return (points_into(arguments, buffer) || ...); };
     struct Guard : Unlocked {
@@ -66,8 +66,6 @@ inline auto launch(int64_t work, Kernel kernel, Arguments... arguments) {
             while (*link != this) link = &(*link)->next;
             *link = next;
             for (Buffer* buffer : owned) running->release(buffer);
-            running->ended++;
-            if (running->waiting) running->ended.notify_all();
         }
     } guard(uses);
     return kernel(arguments...);

@@ -1,18 +1,27 @@
-// The kernels that run without the GIL, and the memory that they own.
+// What runs: the calls of operations, and the kernels that run without the GIL.
 //
-// While a kernel runs without the GIL, another thread may replace the memory of a tensor that the kernel is
-// reading: a recorded `x += 1` and `x.set_(y)` do. Two rules keep that safe:
-// - A running kernel owns the memory its arguments point to: `give_up` hands it whatever a tensor lets go of meanwhile.
-// - An operation of several kernels sees one shape throughout: code that is about to change the shape of a tensor calls
-//   `wait_for_kernels` first, and until that returns no other kernel releases the GIL. `wait_for_operations` of
-//   backend.pyx waits also for operations that run Python between their kernels, as on a GPU or under a profile.
-// All of this is used under the GIL, except for the wait itself.
+// An operation reads the shape of a tensor once for its result and again for its kernels. In between, other threads may
+// run: while a kernel runs without the GIL, while a backend runs Python, or, before Python 3.12, while the garbage
+// collector calls a finalizer. Two rules keep tensors that other threads change safe meanwhile:
+// - An operation sees one shape throughout. It announces itself by a `Call` before it runs, and code that is about to
+//   change the shape of a tensor first waits until the calls of other threads have ended. While it waits, no new call
+//   begins, so the wait is short.
+// - A running kernel owns the memory its arguments point to: `give_up` hands it whatever a tensor lets go of meanwhile,
+// as
+//   the recorded `x += 1` does, which waits for nobody.
+// All of this is used under the GIL, except for the waits themselves. The profiler reads from the list of calls which
+// operation a kernel belongs to.
 #pragma once
 
 #include <Python.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
+#include <new>
+#include <thread>
 #include <vector>
 
 #include "buffer.hpp"
@@ -26,15 +35,20 @@ struct Unlocked {
     std::vector<Buffer*> owned;  // one reference to each
 };
 
+struct Call;
+
 struct Running {
-    Unlocked* first = nullptr;
-    int waiting = 0;                 // threads in wait_for_kernels
-    std::atomic<uint32_t> ended{0};  // how many kernels have ended
+    Call* last = nullptr;             // the calls of all threads, linked, the newest first
+    Unlocked* first = nullptr;        // the kernels
+    std::atomic<int> waiting{0};      // threads that wait for calls to end
+    std::atomic<uint32_t> events{0};  // calls that ended while a thread waited, and waits that ended
+    std::mutex mutex;                 // of `changed`
+    std::condition_variable changed;  // `events` was increased
     void (*release)(Buffer*) = nullptr;
 };
 
-// The state belongs to the module `array`. The module that launches kernels is another library, with a variable of its
-// own that it points there; no other module uses what follows.
+// The state belongs to the module `calls`. The modules that exchange memory and launch kernels are other libraries,
+// with variables of their own that they point there.
 inline Running own_running;
 inline Running* running = &own_running;
 inline void point_to(Running* state) { running = state; }
@@ -48,6 +62,129 @@ inline bool finalizing() {
 #endif
 }
 
+struct Begun {
+    Running* running;
+    PyObject* op;
+};
+
+// A call of an operation. It lies on the stack of its thread, or in an object, and ends with its scope.
+struct Call {
+    Running* running = nullptr;  // null if it has not begun
+    PyObject* op;                // the operation's record or name, borrowed; null while it pauses
+    Call* outer;                 // the one that began before it, in any thread
+    std::thread::id thread;
+    uint64_t number;  // for the profiler, which numbers the calls whose kernels it sees; 0: none so far
+    bool covers;      // kernels count for this call even if an operation inside it runs them
+    bool computes;    // whether it may hold a shape that it has read; false while it runs the caller's code
+    bool backward;
+
+    Call() {}
+    Call(const Call&) = delete;
+    Call& operator=(const Begun& begun);  // begins
+    ~Call() { end(); }
+    void cover(const Begun& begun, bool computing, bool in_backward);  // begins again, with all that runs inside it
+    void pause();                                                      // the caller's code runs until it begins again
+    void end();
+
+  private:
+    void link(Running* in);
+};
+
+inline Begun begin(Running* running, PyObject* op) { return {running, op}; }
+
+inline void notify(Running& running) {
+    {
+        std::lock_guard lock(running.mutex);
+        running.events++;
+    }
+    running.changed.notify_all();
+}
+
+// Waits, without the GIL, for the next event, but not for long: signals are handled in between.
+inline void wait_for_event(Running& running) {
+    const uint32_t seen = running.events;
+    PyThreadState* state = PyEval_SaveThread();
+    {
+        std::unique_lock lock(running.mutex);
+        running.changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return running.events != seen; });
+    }
+    PyEval_RestoreThread(state);
+}
+
+inline bool computing(const Running& running, bool here) {
+    const auto thread = std::this_thread::get_id();
+    for (const Call* call = running.last; call; call = call->outer)
+        if (call->computes && (call->thread == thread) == here) return true;
+    return false;
+}
+
+// Lets the threads that wait for the end of all calls go first, unless this thread is inside a call already.
+inline void let_pass(Running& running) {
+    while (running.waiting && !finalizing() && !computing(running, true)) wait_for_event(running);
+}
+
+inline void Call::link(Running* in) {
+    running = in;
+    outer = in->last;
+    thread = std::this_thread::get_id();
+    number = 0;
+    in->last = this;
+}
+
+inline Call& Call::operator=(const Begun& begun) {
+    if (begun.running->waiting) [[unlikely]]
+        let_pass(*begun.running);
+    op = begun.op;
+    covers = backward = false;
+    computes = true;
+    link(begun.running);
+    return *this;
+}
+
+inline void Call::pause() {
+    computes = false;
+    op = nullptr;
+    if (running && running->waiting) notify(*running);
+}
+
+inline void Call::cover(const Begun& begun, bool computing, bool in_backward) {
+    if (begun.running->waiting) [[unlikely]] {
+        pause();
+        if (computing) let_pass(*begun.running);
+    }
+    if (!running) link(begun.running);
+    op = begun.op;
+    number = 0;
+    covers = true;
+    computes = computing;
+    backward = in_backward;
+}
+
+inline void Call::end() {
+    if (!running) return;
+    if (running->last == this) {
+        running->last = outer;
+    } else {
+        // Another thread's call began later. When the process exits, the stacks of other threads may be gone.
+        if (finalizing()) return;
+        Call** link = &running->last;
+        while (*link && *link != this) link = &(*link)->outer;
+        if (*link) *link = outer;
+    }
+    if (running->waiting) [[unlikely]]
+        notify(*running);
+    running = nullptr;
+}
+
+// The call that a kernel of this thread counts for: the outermost that covers what runs inside it, else the innermost.
+inline Call* current_call(const Running& running) {
+    const auto thread = std::this_thread::get_id();
+    Call* found = nullptr;
+    for (Call* call = running.last; call; call = call->outer)
+        if (call->op && call->op != Py_None && call->thread == thread && (!found || call->covers)) found = call;
+    return found;
+}
+
 // Drops a tensor's reference to memory that it exchanges for other memory.
 inline void give_up(Buffer* buffer) {
     if (running->first && finalizing()) return;  // the stacks that hold the kernels may be gone: the memory stays
@@ -59,22 +196,18 @@ inline void give_up(Buffer* buffer) {
     running->release(buffer);
 }
 
-// Waits for the kernels of other threads. A kernel waits for nothing, so this terminates.
-inline void wait_for_kernels() {
-    running->waiting++;
-    while (running->first && !finalizing()) {
-        const uint32_t seen = running->ended;
-        PyThreadState* state = PyEval_SaveThread();
-        running->ended.wait(seen);
-        PyEval_RestoreThread(state);
-    }
-    running->waiting--;
-}
-
-// In the child of a fork, no kernel of another thread is running.
-inline void forget_kernels() {
+// In the child of a fork, only the calls of the thread that forked go on.
+inline void forget_other_threads() {
+    const auto thread = std::this_thread::get_id();
+    for (Call** link = &running->last; *link;)
+        if ((*link)->thread == thread)
+            link = &(*link)->outer;
+        else
+            *link = (*link)->outer;
     running->first = nullptr;
     running->waiting = 0;
+    new (&running->mutex) std::mutex;
+    new (&running->changed) std::condition_variable;
 }
 
 }  // namespace mg

@@ -6,6 +6,7 @@ from typing import Any
 
 from minigrad.creation import zeros
 from minigrad.engine.backward import attach, record_function
+from minigrad.engine.calls import Covering
 from minigrad.engine.modes import no_grad
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tape import GradientError, is_grad_enabled
@@ -95,7 +96,7 @@ class Function:
                     f"argument {k}, a {type(a).__name__}: it would get no gradient"
                 )
         ctx = Context(tuple(isinstance(a, Tensor) and a.requires_grad for a in args))
-        with no_grad():
+        with Covering(cls.__name__), no_grad():
             result = cls.forward(ctx, *args)
         results = (result,) if isinstance(result, Tensor) else result
         if not isinstance(results, (tuple, list)) or not results or not all(isinstance(y, Tensor) for y in results):

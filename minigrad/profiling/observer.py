@@ -37,12 +37,6 @@ class Observer:
         if self._before is not None:
             self._before.recorded(sequence, op, outs)
 
-    def passed(self, op: str) -> None:
-        """An operation was not recorded."""
-        self._leave_if_done()
-        if self._before is not None:
-            self._before.passed(op)
-
     def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
         """A backward pass reached an operation: the gradients of its outputs are complete."""
         self._leave_if_done()

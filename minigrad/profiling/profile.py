@@ -5,22 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import sys
 import threading
-import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
-from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
-from minigrad.autograd import function
 from minigrad.cuda import synchronize
 from minigrad.engine.backend import Backend, intercept
-from minigrad.engine.tape import is_grad_enabled, last_sequence
-from minigrad.engine.tensor import Tensor
-from minigrad.profiling.observer import Observer
+from minigrad.engine.calls import current_call
 
 if TYPE_CHECKING:
     from minigrad.profiling.work import Event
@@ -29,66 +22,6 @@ __all__ = ["profile"]
 
 PRIMITIVES = [name for name in dir(Backend) if not name.startswith("_")]
 PHASES = {"forward": "forward", "backward": "backward", "other": "no operation"}
-
-
-# A Python frame, its code object and the instruction it is at: all kernels of one call of a compiled operation share
-# these. The code object is included because a new frame is often allocated where the last one was.
-Site = tuple[int, int, int]
-
-
-def site_of(frame: FrameType) -> Site:
-    return id(frame), id(frame.f_code), frame.f_lasti
-
-
-@dataclass(slots=True)
-class Running:
-    """A node whose backward is running, and the caller of the pass that runs it."""
-
-    sequence: int
-    op: str
-    call: int
-    caller: Site
-    before: int  # the number of the last node that was recorded before it began
-
-
-class Thread:
-    """The state of one thread."""
-
-    def __init__(self) -> None:
-        self.site: Site | None = None
-        self.pending: list[Event] = []  # kernels of an operation that is not reported yet
-        self.nodes: list[Running] = []  # a node, then one of a pass that its backward runs, and so on
-
-    def in_backward(self, frame: FrameType | None) -> bool:
-        """Whether the pass that runs a node is still on the stack; a node that raised is never reported as left."""
-        while self.nodes:
-            if frame is None:
-                self.nodes.clear()
-            elif site_of(frame) == self.nodes[0].caller:
-                return True
-            else:
-                frame = frame.f_back
-        return False
-
-    def enter(self, node: Running, frame: FrameType) -> None:
-        """Note that a pass enters a node, and so has left its previous one; drop the passes that are off the stack.
-
-        The backward of a compiled operation may run a pass of its own, which has the same caller and covers only nodes
-        recorded since that backward began.
-        """
-        above = set()
-        outer = frame.f_back if self.nodes else None
-        while outer is not None:
-            above.add(site_of(outer))
-            outer = outer.f_back
-
-        def around(other: Running) -> bool:
-            return other.caller in above or (other.caller == node.caller and abs(node.sequence) > other.before)
-
-        self.nodes = [*itertools.takewhile(around, self.nodes), node]
-
-    def leave(self, sequence: int) -> None:
-        self.nodes = list(itertools.takewhile(lambda node: node.sequence != sequence, self.nodes))
 
 
 class profile:
@@ -136,9 +69,7 @@ class profile:
         self.events: list[Event] = []
         self._began = self._ended = 0
         self._own = 0  # nanoseconds that the profile itself took in the thread that started it
-        self._calls = itertools.count(1)
-        self._local = threading.local()
-        self._threads: list[Thread] = []
+        self._calls = itertools.count(1)  # of kernels outside of any operation
         self._home = 0
 
     # ── the block ──
@@ -154,7 +85,6 @@ class profile:
         self._began = perf_counter_ns()
         try:
             intercept(self._stand_in)
-            self._here()
             self._began = perf_counter_ns()  # after its own preparations
         except BaseException:
             self.__exit__()
@@ -166,11 +96,7 @@ class profile:
         try:
             intercept(None)
         finally:
-            for thread in self._threads:
-                self._flush(thread)
             profile._active = None
-            if hasattr(self._local, "observer"):
-                self._local.observer.remove()
 
     @property
     def wall(self) -> float:
@@ -193,12 +119,7 @@ class profile:
 
         def call(_: Backend, *args: Any) -> Any:
             entered = perf_counter_ns()
-            thread, frame = self._here(), sys._getframe(1)
-            backward = thread.in_backward(frame)
-            site = None if backward else self._site(frame)
-            del frame
-            if site != thread.site:
-                self._flush(thread)
+            operation = current_call()
             if wait is not None:
                 wait()
             began = perf_counter_ns()
@@ -206,92 +127,18 @@ class profile:
             if wait is not None:
                 wait()
             ended = perf_counter_ns()
-            arrays = arrays_of(primitive, args)
-            event = Event(
-                "", "", name_of(primitive, args), (began - self._began) / 1e9, (ended - began) / 1e9,
-                bytes_of(primitive, args, arrays), flops_of(primitive, args), tuple(x.shape for x in arrays),
-                device, threading.get_ident(), 0,
-            )  # fmt: skip
-            del arrays
-            if backward:
-                node = thread.nodes[0]
-                event.op, event.phase, event.call = node.op, "backward", node.call
-                self.events.append(event)
-            else:
-                thread.pending.append(event)
-                thread.site = site
-            self._spent(began - entered + perf_counter_ns() - ended)
+            arrays, kernel = arrays_of(primitive, args), name_of(primitive, args)
+            number, op, backward = operation or (-next(self._calls), kernel, None)
+            self.events.append(Event(
+                op, "other" if backward is None else "backward" if backward else "forward", kernel,
+                (began - self._began) / 1e9, (ended - began) / 1e9, bytes_of(primitive, args, arrays),
+                flops_of(primitive, args), tuple(x.shape for x in arrays), device, threading.get_ident(), number,
+            ))  # fmt: skip
+            if threading.get_ident() == self._home:
+                self._own += began - entered + perf_counter_ns() - ended
             return result
 
         return call
-
-    @staticmethod
-    def _site(frame: FrameType) -> Site:
-        """Where a kernel was called from.
-
-        A compiled operation has no frame of its own: while its kernels run and when it is reported, its caller's frame
-        is at the same instruction. The kernels of a Function are called from frames inside its `apply`.
-        """
-        outermost = None
-        if not is_grad_enabled():
-            above: FrameType | None = frame
-            while above is not None:
-                if above.f_code is APPLY:
-                    outermost = above  # whatever it calls belongs to it
-                above = above.f_back
-        return site_of(frame) if outermost is None else (id(outermost), id(APPLY), 0)
-
-    def _flush(self, thread: Thread) -> None:
-        """Book the pending kernels under their own names: no operation was reported for them."""
-        for event in thread.pending:
-            event.op, event.phase, event.call = event.kernel, "other", next(self._calls)
-        self.events += thread.pending
-        thread.pending, thread.site = [], None
-
-    def _spent(self, nanoseconds: int) -> None:
-        if threading.get_ident() == self._home:
-            self._own += nanoseconds
-
-    # ── what the observers call ──
-
-    def _here(self) -> Thread:
-        """The state of the calling thread, which is observed from now on."""
-        thread: Thread | None = getattr(self._local, "thread", None)
-        if thread is None:
-            thread = self._local.thread = Thread()
-            self._threads.append(thread)
-            observer = self._local.observer = ThreadObserver(self)
-            observer.install()
-        return thread
-
-    def _ran(self, op: str, frame: FrameType) -> None:
-        """Book the pending kernels on an operation that has run, recorded or not."""
-        thread = self._here()
-        if thread.in_backward(frame):  # the kernels are those of the node that the pass runs
-            return
-        if frame.f_code is RECORD and frame.f_back is not None:
-            site = id(frame.f_back), id(APPLY), 0
-            if site != thread.site and self._site(frame) == thread.site:
-                return  # a Function in the forward of another one
-        else:
-            site = self._site(frame)
-            if site[1] == id(APPLY):
-                return  # an operation in the forward of a Function
-        if site != thread.site:
-            self._flush(thread)
-        call = next(self._calls)
-        for event in thread.pending:
-            event.op, event.phase, event.call = op, "forward", call
-        self.events += thread.pending
-        thread.pending, thread.site = [], None
-
-    def _entered(self, op: str, sequence: int, frame: FrameType) -> None:
-        thread = self._here()
-        self._flush(thread)
-        thread.enter(Running(sequence, op, next(self._calls), site_of(frame), last_sequence()), frame)
-
-    def _left(self, sequence: int) -> None:
-        self._here().leave(sequence)
 
     # ── results ──
 
@@ -400,68 +247,3 @@ if hasattr(os, "register_at_fork"):
 
 HEAD = ["op", "calls", "kernels", "ms", "share", "MB", "MFLOP", "GB/s", "GFLOP/s"]
 NUMBERS = range(1, len(HEAD))
-
-APPLY, RECORD = function.Function.apply.__func__.__code__, function._record.__code__  # type: ignore[attr-defined]
-
-
-class ThreadObserver(Observer):
-    """Reports one thread's operations to a profile; removes itself if it outlives the profile.
-
-    If its thread ends first, the tape keeps this object for the life of the process, so it must not keep the profile.
-    """
-
-    def __init__(self, owner: profile) -> None:
-        super().__init__()
-        self.profile = weakref.ref(owner)
-
-    def _owner(self) -> profile | None:
-        owner = self.profile()
-        if owner is not None and profile._active is owner:
-            return owner
-        self.open = False
-        return None
-
-    def recorded(self, sequence: int, op: str, outs: tuple[Tensor, ...]) -> None:
-        began = perf_counter_ns()
-        if (owner := self._owner()) is not None:
-            owner._ran(op, caller_of(sys._getframe(1)))
-            owner._spent(perf_counter_ns() - began)
-        super().recorded(sequence, op, outs)
-
-    def passed(self, op: str) -> None:
-        began = perf_counter_ns()
-        if (owner := self._owner()) is not None:
-            owner._ran(op, caller_of(sys._getframe(1)))
-            owner._spent(perf_counter_ns() - began)
-        super().passed(op)
-
-    def entered(self, sequence: int, op: str, grads: tuple[Tensor | None, ...]) -> None:
-        began = perf_counter_ns()
-        if (owner := self._owner()) is not None:
-            owner._entered(op, sequence, caller_of(sys._getframe(1)))
-            owner._spent(perf_counter_ns() - began)
-        super().entered(sequence, op, grads)
-
-    def left(self, sequence: int) -> None:
-        if (owner := self._owner()) is not None:
-            owner._left(sequence)
-        super().left(sequence)
-
-
-METHODS = ("recorded", "passed", "entered", "left")
-
-
-def caller_of(frame: FrameType) -> FrameType:
-    """The frame that called the reported operation: the first one that is not an observer forwarding the report."""
-    while forwards(frame) and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
-
-
-def forwards(frame: FrameType) -> bool:
-    """Whether a frame is a method of an observer, and not a user's function of the same name."""
-    code = frame.f_code
-    if code.co_name not in METHODS or not code.co_argcount:
-        return False
-    kind = type(frame.f_locals.get(code.co_varnames[0]))
-    return all(hasattr(kind, name) for name in METHODS)

@@ -222,9 +222,6 @@ def test_functions_of_functions_record_what_the_function_does_and_no_more(device
         def recorded(self, sequence, op, outs):
             self.append(op)
 
-        def passed(self, op):
-            pass
-
         def entered(self, sequence, op, grads):
             pass
 

@@ -83,7 +83,7 @@ def test_a_permutation_is_drawn_and_sorted():
 
 
 def test_what_an_operation_decides_by_is_named():
-    """Tensor limits of a clip are applied by comparisons; the choice between them is an operation that can be recorded."""
+    """Tensor limits of a clip are applied by operations of their own."""
     x = mg.tensor([-2.0, 0.5], requires_grad=True)
     with mg.profile() as p:
         mg.clip(x, mg.zeros(2), None)

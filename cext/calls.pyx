@@ -1,0 +1,100 @@
+"""What is running: the calls of operations, of which runtime/running.hpp keeps a list.
+
+An operation begins with ``cdef Call _call = begin(op)``, before it reads its arguments. The call ends when the function
+returns or raises.
+"""
+import os
+import sys
+import time
+
+cimport cython
+from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
+
+cdef extern from "runtime/running.hpp" namespace "mg":
+    cppclass Entry "mg::Call":
+        PyObject* op
+        uint64_t number
+        bint backward
+    Running* running
+    void notify(Running& running)
+    void wait_for_event(Running& running)
+    bint computing(const Running& running, bint here)
+    Entry* current_call_here "mg::current_call"(const Running& running)
+    void forget_other_threads()
+
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() except -1
+
+RUNNING = running
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: forget_other_threads())
+
+PATIENCE = 60   # seconds
+
+
+cdef bint in_operation() noexcept:
+    """Whether this thread is inside an operation."""
+    return computing(RUNNING[0], True)
+
+
+cdef int wait_for_operations(str op) except -1:
+    """Wait until no other thread is inside an operation; `op` is named in errors.
+
+    An operation of this thread, in which a finalizer was called, cannot be waited for: that is an error. So is a wait
+    of a minute, as an operation of the other thread may wait for something that this thread holds.
+    """
+    if in_operation():
+        raise RuntimeError(f"[{op}] expected no operation to be running in this thread: code that an operation calls, "
+                           f"such as __index__ of an argument or a finalizer, cannot give a tensor other memory")
+    if not computing(RUNNING[0], False):
+        return 0
+    deadline = time.monotonic() + PATIENCE
+    RUNNING.waiting += 1
+    try:
+        while computing(RUNNING[0], False) and not sys.is_finalizing():     # a process that ends stops its threads
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"[{op}] an operation of another thread did not end within {PATIENCE} seconds")
+            wait_for_event(RUNNING[0])
+            PyErr_CheckSignals()
+    finally:
+        RUNNING.waiting = max(RUNNING.waiting - 1, 0)   # it is 0 in the child of a fork
+        notify(RUNNING[0])
+    return 0
+
+
+cdef uint64_t numbers = 0
+
+
+def current_call():
+    """(number, operation, whether its backward runs) of the call that a kernel of this thread counts for, or None.
+
+    That is the innermost operation, or the outermost Function or node of a backward pass around it.
+    """
+    global numbers
+    cdef Entry* call = current_call_here(RUNNING[0])
+    if call == NULL:
+        return None
+    if call.number == 0:
+        numbers += 1
+        call.number = numbers
+    op = <object>call.op
+    return call.number, op if isinstance(op, str) else op.name, bool(call.backward)
+
+
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
+cdef class Covering:
+    """``with Covering(name)``: the kernels of all operations in the block count for one operation of that name."""
+    cdef Call call
+    cdef str name
+
+    def __cinit__(self, str name):
+        self.name = name
+
+    def __enter__(self):
+        self.call.cover(begin(self.name), False, False)
+
+    def __exit__(self, *error):
+        self.call.end()
