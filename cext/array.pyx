@@ -12,7 +12,6 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
-
 import numpy as np
 
 from minigrad.engine.calls cimport RUNNING, Running

@@ -1,3 +1,6 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
+
 from minigrad.engine.array cimport Buffer
 
 cdef extern from "runtime/running.hpp" namespace "mg":
@@ -7,6 +10,9 @@ cdef extern from "runtime/running.hpp" namespace "mg":
     cppclass Begun:
         pass
     cppclass Call:
+        PyObject* op
+        uint64_t number
+        bint backward
         Call& operator=(Begun)
         void cover(Begun begun, bint computing, bint in_backward)
         void pause()

@@ -8,19 +8,14 @@ import sys
 import time
 
 cimport cython
-from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 cdef extern from "runtime/running.hpp" namespace "mg":
-    cppclass Entry "mg::Call":
-        PyObject* op
-        uint64_t number
-        bint backward
     Running* running
     void notify(Running& running)
     void wait_for_event(Running& running)
     bint computing(const Running& running, bint here)
-    Entry* current_call_here "mg::current_call"(const Running& running)
+    Call* call_here "mg::current_call"(const Running& running)
     void forget_other_threads()
 
 cdef extern from "Python.h":
@@ -67,19 +62,19 @@ cdef uint64_t numbers = 0
 
 
 def current_call():
-    """(number, operation, whether its backward runs) of the call that a kernel of this thread counts for, or None.
+    """(number, operation, "forward" or "backward") of the call that a kernel of this thread counts for, or None.
 
     That is the innermost operation, or the outermost Function or node of a backward pass around it.
     """
     global numbers
-    cdef Entry* call = current_call_here(RUNNING[0])
+    cdef Call* call = call_here(RUNNING[0])
     if call == NULL:
         return None
     if call.number == 0:
         numbers += 1
         call.number = numbers
     op = <object>call.op
-    return call.number, op if isinstance(op, str) else op.name, bool(call.backward)
+    return call.number, op if isinstance(op, str) else op.name, "backward" if call.backward else "forward"
 
 
 @cython.binding(False)

@@ -443,14 +443,6 @@ cdef str saved_shapes(Node node):
 cdef int64_t sequence = 0
 
 
-def last_sequence():
-    """int: the number of the node that was made last, by any thread; 0 if there has been none.
-
-    Leaves take numbers from the same count, and theirs are negated.
-    """
-    return sequence
-
-
 cdef str source_line():
     """file:line of the innermost caller outside minigrad."""
     frame = sys._getframe(0)

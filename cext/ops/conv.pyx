@@ -50,7 +50,6 @@ cdef Array unfilled(Array x, tuple shape):
 
 cdef Array convolved(Array x, Array weight, Array bias, tuple at, tuple size):
     """x ⋆ weight + bias, with `size` rows and columns; `at` as in `Backend.conv2d`."""
-    cdef Call _call = begin(conv2d_op)
     cdef Array out = unfilled(x, (x.extent[0], weight.extent[0]) + size)
     if out.count:
         backend(x).conv2d(dense(x), dense(weight), None if bias is None else dense(bias), at, out)
@@ -74,7 +73,6 @@ cdef int data_gradient_backward(Node node, Array v) except -1:
 
 cdef Array data_gradient(Array g, Array weight, tuple at, tuple shape):
     """dx(g, weight), of a shape."""
-    cdef Call _call = begin(data_gradient_op)
     cdef Array out = unfilled(g, shape)
     if out.count:
         backend(g).conv2d_backward_data(dense(g), dense(weight), at, out)
@@ -98,7 +96,6 @@ cdef int weight_gradient_backward(Node node, Array u) except -1:
 
 cdef Array weight_gradient(Array x, Array g, tuple at, tuple shape):
     """dw(x, g), of a shape."""
-    cdef Call _call = begin(weight_gradient_op)
     cdef Array out = unfilled(g, shape)
     if out.count:
         backend(g).conv2d_backward_weight(dense(x), dense(g), at, out, None)

@@ -2,7 +2,7 @@
 
 Every derivative is written with recorded operations, so that it can be differentiated again.
 """
-from minigrad.engine.array cimport NOWHERE, Array, alias
+from minigrad.engine.array cimport NOWHERE, Array
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
@@ -324,7 +324,6 @@ cpdef Array power(x, y):
     first, second = matched("power", x, y)
     a = <Array>first
     if not is_float(a.code):
-        a, second = alias(a), alias(<Array>second)      # NumPy's Python lets other threads run
         if (<Array>second)._detached_numpy().min(initial=0) < 0:
             raise ValueError("[power] integers to negative powers are not integers: convert to float first")
     refuse_bool("power", a)

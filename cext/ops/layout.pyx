@@ -333,7 +333,6 @@ cdef int place_backward(Node node, Array g) except -1:
 
 cdef Array placed(Array g, list spec, tuple shape):
     """Zeros of a shape, with g in a window of them."""
-    cdef Call _call = begin(place_op)
     cdef Array out = zeros(shape, g.code, g.buffer.device)
     backend(g).copy(g, window(out, spec))
     track(place_op, out, g, None, None, spec)

@@ -174,7 +174,6 @@ cdef int spread_backward(Node node, Array g) except -1:
 
 
 cdef Array spread(Array g, Array rows, Array columns, double divisor, int64_t height, int64_t width):
-    cdef Call _call = begin(avg_pool2d_backward_op)
     cdef Array out = pooled(g, height, width, g.code)
     if out.count:
         backend(g).average_pool2d_backward(dense(g), rows, columns, divisor, out)

@@ -128,11 +128,11 @@ class profile:
                 wait()
             ended = perf_counter_ns()
             arrays, kernel = arrays_of(primitive, args), name_of(primitive, args)
-            number, op, backward = operation or (-next(self._calls), kernel, None)
+            number, op, phase = operation or (-next(self._calls), kernel, "other")
             self.events.append(Event(
-                op, "other" if backward is None else "backward" if backward else "forward", kernel,
-                (began - self._began) / 1e9, (ended - began) / 1e9, bytes_of(primitive, args, arrays),
-                flops_of(primitive, args), tuple(x.shape for x in arrays), device, threading.get_ident(), number,
+                op, phase, kernel, (began - self._began) / 1e9, (ended - began) / 1e9,
+                bytes_of(primitive, args, arrays), flops_of(primitive, args), tuple(x.shape for x in arrays),
+                device, threading.get_ident(), number,
             ))  # fmt: skip
             if threading.get_ident() == self._home:
                 self._own += began - entered + perf_counter_ns() - ended
