@@ -16,17 +16,10 @@ cdef class Backend:
     cpdef moments(self, int64_t outer, int64_t n, int64_t inner, Array x, Array mean, Array m2)
     cpdef cumulative_sum(self, int64_t outer, int64_t n, int64_t inner, Array x, Array out)
     cpdef gemm(self, Array a, Array b, Array out, double beta, Array bias)
-    cpdef layer_norm(self, int64_t rows, int64_t width, Array x, Array gamma, Array beta, double eps,
-                     Array y, Array mean, Array rstd)
-    cpdef layer_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array mean, Array rstd, Array g,
-                              Array dx, Array dgamma, Array dbeta)
-    cpdef rms_norm(self, int64_t rows, int64_t width, Array x, Array gamma, double eps, Array y, Array rstd)
-    cpdef rms_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array rstd, Array g, Array dx,
-                            Array dgamma)
-    cpdef group_norm(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
-                     double eps, Array y, Array mean, Array rstd)
-    cpdef group_norm_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma,
-                              Array mean, Array rstd, Array g, Array dx, Array dgamma, Array dbeta)
+    cpdef normalize(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
+                    double eps, Array y, Array mean, Array rstd)
+    cpdef normalize_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma,
+                             Array mean, Array rstd, Array g, Array dx, Array dgamma, Array dbeta)
     cpdef batch_norm(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta, double eps,
                      Array y, Array mean, Array var, Array statistics)
     cpdef batch_norm_eval(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta,

@@ -148,36 +148,19 @@ cdef class Backend:
         """
         raise NotImplementedError
 
-    cpdef layer_norm(self, int64_t rows, int64_t width, Array x, Array gamma, Array beta, double eps,
-                     Array y, Array mean, Array rstd):
-        """y = (x - mean) rstd gamma + beta on the rows of x[rows, width]; gamma and beta may be None."""
-        raise NotImplementedError
+    cpdef normalize(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
+                    double eps, Array y, Array mean, Array rstd):
+        """y = (x - mean) rstd gamma + beta on the rows of x[rows, m, inner]; gamma and beta may be None.
 
-    cpdef layer_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array mean, Array rstd, Array g,
-                              Array dx, Array dgamma, Array dbeta):
-        """The gradients of layer_norm for the cotangent g; dx, dgamma, dbeta may each be None."""
-        raise NotImplementedError
-
-    cpdef rms_norm(self, int64_t rows, int64_t width, Array x, Array gamma, double eps, Array y, Array rstd):
-        """y = x rstd gamma on the rows of x[rows, width], rstd = 1/sqrt(mean of x squared + eps); gamma may be None."""
-        raise NotImplementedError
-
-    cpdef rms_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array rstd, Array g, Array dx,
-                            Array dgamma):
-        """The gradients of rms_norm for the cotangent g; dx and dgamma may each be None."""
-        raise NotImplementedError
-
-    cpdef group_norm(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
-                     double eps, Array y, Array mean, Array rstd):
-        """layer_norm on rows of m channels of `inner` elements each, with gamma and beta [groups, m] or None.
-
-        Row r is of group r % groups; mean[rows] and rstd[rows] are float64.
+        Row r belongs to group r % groups; gamma and beta are [groups, m]. rstd is 1/sqrt(variance + eps) of a row. If
+        mean is None, 0 takes its place; then groups and inner must be 1 and beta None. mean[rows] and rstd[rows] have
+        x's dtype if groups and inner are 1, otherwise they are float64.
         """
         raise NotImplementedError
 
-    cpdef group_norm_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma,
-                              Array mean, Array rstd, Array g, Array dx, Array dgamma, Array dbeta):
-        """The gradients of group_norm for the cotangent g; dx, dgamma, dbeta may each be None."""
+    cpdef normalize_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma,
+                             Array mean, Array rstd, Array g, Array dx, Array dgamma, Array dbeta):
+        """The gradients of normalize for the cotangent g; dx, dgamma and dbeta may each be None."""
         raise NotImplementedError
 
     cpdef batch_norm(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta, double eps,

@@ -60,12 +60,8 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Reduction** reduce
         Reduction* cumulative_sum
         Kernel* moments
-        Kernel* layer_norm
-        Kernel* layer_norm_backward
-        Kernel* rms_norm
-        Kernel* rms_norm_backward
-        Kernel* group_norm
-        Kernel* group_norm_backward
+        Kernel* normalize
+        Kernel* normalize_backward
         Kernel* batch_norm
         Kernel* batch_norm_eval
         Kernel* batch_norm_backward
@@ -100,7 +96,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Kernel* dropout
         double (**sum_of_squares)(const Tensors&) noexcept nogil
     const Kernels* kernels
-    int64_t layer_norm_partials(int64_t rows)
+    int64_t normalize_scratch(int64_t rows, int64_t groups, int64_t m, int64_t inner)
     int64_t batch_norm_scratch(int64_t outer, int64_t channels, int64_t inner)
     int64_t conv2d_partial(const Conv2d& at)
 

@@ -151,40 +151,18 @@ cdef class CPU(Backend):
 
     # ── rows ──
 
-    cpdef layer_norm(self, int64_t rows, int64_t width, Array x, Array gamma, Array beta, double eps,
-                     Array y, Array mean, Array rstd):
-        launch(x.count, kernels.layer_norm[x.code - FLOAT32], rows, width, x.data, pointer(gamma), pointer(beta), eps,
-               y.data, mean.data, rstd.data)
+    cpdef normalize(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
+                    double eps, Array y, Array mean, Array rstd):
+        launch(x.count, kernels.normalize[x.code - FLOAT32], rows, groups, m, inner, x.data, pointer(gamma),
+               pointer(beta), eps, y.data, pointer(mean), rstd.data)
 
-    cpdef layer_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array mean, Array rstd, Array g,
-                              Array dx, Array dgamma, Array dbeta):
-        cdef int64_t scratch = 2 * layer_norm_partials(rows) * width
-        cdef Array partial = empty(x.code, 1, &scratch, 0)
-        launch(2 * x.count, kernels.layer_norm_backward[x.code - FLOAT32], rows, width, x.data, pointer(gamma),
-               mean.data, rstd.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta), partial.data)
-
-    cpdef rms_norm(self, int64_t rows, int64_t width, Array x, Array gamma, double eps, Array y, Array rstd):
-        launch(x.count, kernels.rms_norm[x.code - FLOAT32], rows, width, x.data, pointer(gamma), eps, y.data, rstd.data)
-
-    cpdef rms_norm_backward(self, int64_t rows, int64_t width, Array x, Array gamma, Array rstd, Array g, Array dx,
-                            Array dgamma):
-        cdef int64_t scratch = layer_norm_partials(rows) * width
-        cdef Array partial = empty(x.code, 1, &scratch, 0)
-        launch(2 * x.count, kernels.rms_norm_backward[x.code - FLOAT32], rows, width, x.data, pointer(gamma), rstd.data,
-               g.data, pointer(dx), pointer(dgamma), partial.data)
-
-    cpdef group_norm(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
-                     double eps, Array y, Array mean, Array rstd):
-        launch(x.count, kernels.group_norm[x.code - FLOAT32], rows, groups, m, inner, x.data, pointer(gamma),
-               pointer(beta), eps, y.data, <double*>mean.data, <double*>rstd.data)
-
-    cpdef group_norm_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma,
-                              Array mean, Array rstd, Array g, Array dx, Array dgamma, Array dbeta):
-        cdef int64_t scratch = 2 * rows * m
-        cdef Array partial = empty(FLOAT64, 1, &scratch, 0)
-        launch(2 * x.count, kernels.group_norm_backward[x.code - FLOAT32], rows, groups, m, inner, x.data,
-               pointer(gamma), <double*>mean.data, <double*>rstd.data, g.data, pointer(dx), pointer(dgamma),
-               pointer(dbeta), <double*>partial.data)
+    cpdef normalize_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma,
+                             Array mean, Array rstd, Array g, Array dx, Array dgamma, Array dbeta):
+        cdef int64_t size = normalize_scratch(rows, groups, m, inner)
+        cdef Array scratch = empty(rstd.code, 1, &size, 0)
+        launch(2 * x.count, kernels.normalize_backward[x.code - FLOAT32], rows, groups, m, inner, x.data,
+               pointer(gamma), pointer(mean), rstd.data, g.data, pointer(dx), pointer(dgamma), pointer(dbeta),
+               scratch.data)
 
     cpdef batch_norm(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta, double eps,
                      Array y, Array mean, Array var, Array statistics):

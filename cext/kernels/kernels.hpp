@@ -104,28 +104,18 @@ struct Kernels {
     void (*moments[FLOATS])(int64_t outer, int64_t n, int64_t inner, const void* x, void* mean, void* m2);
     Reduction cumulative_sum[DTYPES];  // y[outer, n, inner]
 
-    // norm.cpp: rows of x[rows, width]; gamma[width], beta[width] may be null
-    //   mean = sum(x)/width, rstd = 1/sqrt(sum((x - mean)^2)/width + eps), y = (x - mean) rstd gamma + beta
-    void (*layer_norm[FLOATS])(int64_t rows, int64_t width, const void* x, const void* gamma, const void* beta,
-                               double eps, void* y, void* mean, void* rstd);
-    //   dx, dgamma, dbeta may each be null. partial[layer_norm_partials(rows), 2, width]: scratch
-    //   for the two-stage column sums, in the input's dtype.
-    void (*layer_norm_backward[FLOATS])(int64_t rows, int64_t width, const void* x, const void* gamma, const void* mean,
-                                        const void* rstd, const void* g, void* dx, void* dgamma, void* dbeta,
-                                        void* partial);
-    //   the same without the mean: rstd = 1/sqrt(sum(x^2)/width + eps), y = x rstd gamma; partial[.., width]
-    void (*rms_norm[FLOATS])(int64_t rows, int64_t width, const void* x, const void* gamma, double eps, void* y,
-                             void* rstd);
-    void (*rms_norm_backward[FLOATS])(int64_t rows, int64_t width, const void* x, const void* gamma, const void* rstd,
-                                      const void* g, void* dx, void* dgamma, void* partial);
-    //   layer_norm on rows of m channels of `inner` elements each, with one gamma and one beta per channel:
-    //   gamma[groups, m] and beta[groups, m], row r being of group r % groups; mean[rows] and rstd[rows] in double
-    void (*group_norm[FLOATS])(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x, const void* gamma,
-                               const void* beta, double eps, void* y, double* mean, double* rstd);
-    //   partial[rows / groups, 2, groups, m]: scratch for the sums over rows
-    void (*group_norm_backward[FLOATS])(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x,
-                                        const void* gamma, const double* mean, const double* rstd, const void* g,
-                                        void* dx, void* dgamma, void* dbeta, double* partial);
+    // norm.cpp: the rows of x[rows, m, inner], of n = m inner elements. Row r belongs to group r % groups. gamma and
+    // beta are [groups, m]; each may be null.
+    //   mean = sum(x)/n, rstd = 1/sqrt(sum((x - mean)^2)/n + eps), y = (x - mean) rstd gamma + beta
+    // If mean is null, 0 takes its place; then groups and inner must be 1 and beta null. mean[rows] and rstd[rows] have
+    // x's dtype if groups and inner are 1, otherwise double, which saves the backward pass over channels a sum.
+    void (*normalize[FLOATS])(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x, const void* gamma,
+                              const void* beta, double eps, void* y, void* mean, void* rstd);
+    //   dx, dgamma and dbeta may each be null. scratch[normalize_scratch(..)], in the dtype of rstd, holds partial sums
+    //   over rows.
+    void (*normalize_backward[FLOATS])(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x,
+                                       const void* gamma, const void* mean, const void* rstd, const void* g, void* dx,
+                                       void* dgamma, void* dbeta, void* scratch);
 
     // batch_norm.cpp: the channels of x[outer, channels, inner]; gamma[channels], beta[channels] may be null
     //   mean, var = the moments over outer and inner (biased), y = (x - mean) rstd gamma + beta, rstd = 1/sqrt(var +
@@ -217,8 +207,11 @@ struct Kernels {
     void (*dropout[FLOATS])(uint64_t seed, uint64_t offset, int64_t n, double p, const void* x, void* y, bool* keep);
 };
 
-constexpr int64_t LAYER_NORM_BLOCK = 64;  // rows summed into one partial of dgamma and dbeta
-constexpr int64_t layer_norm_partials(int64_t rows) { return (rows + LAYER_NORM_BLOCK - 1) / LAYER_NORM_BLOCK; }
+constexpr int64_t NORM_BLOCK = 64;  // rows summed into one partial of dgamma and dbeta
+constexpr int64_t norm_blocks(int64_t rows) { return (rows + NORM_BLOCK - 1) / NORM_BLOCK; }
+constexpr int64_t normalize_scratch(int64_t rows, int64_t groups, int64_t m, int64_t inner) {
+    return 2 * m * (groups == 1 && inner == 1 ? norm_blocks(rows) : rows);
+}
 
 // How x[outer, channels, inner] is read where sums run over outer and inner: as a plane of `inner` elements for each
 // block (an index of outer) and column (a channel); or, where planes are short, as a matrix whose columns are

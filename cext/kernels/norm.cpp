@@ -1,18 +1,31 @@
-// Row normalization: LayerNorm, RMSNorm and GroupNorm, forward and backward, on x[rows, width].
+// Row normalization, forward and backward: LayerNorm, RMSNorm, GroupNorm and InstanceNorm.
 //
-// Deviations are taken from a float near the mean and corrected afterwards, so that a row keeps its digits where one
-// float cannot hold its mean. What is computed for a row depends on no other row. `centered` is false in RMSNorm, which
-// leaves the mean where it is.
+// The rows of x[rows, m, inner] consist of m channels of `inner` elements. Row r belongs to group r % groups, and
+// gamma[groups, m] and beta[groups, m] have one value per channel, which is one per element if inner = 1. Deviations
+// are taken from a T near the mean and corrected afterwards, so that a row keeps its digits even if a T cannot
+// represent its mean. The result of a row depends on no other row. RMSNorm is not `centered`: it does not subtract the
+// mean.
+#include <type_traits>
+
 #include "../runtime/pool.hpp"
 #include "rows.hpp"
 
 namespace mg::MG_ISA {
 namespace {
 
-// One row, with a gain and a shift per element; either may be null.
+// f(at, u) for every register of a channel's elements; one(i) for each element if they do not fill registers
+template <class T, class F, class One>
+MG_INLINE void over_channel(int64_t inner, F f, One one) {
+    if (inner < 2 * LANES<T>) {
+        for (int64_t i = 0; i < inner; i++) one(i);
+    } else {
+        sweep<T, 2>(0, inner, f);
+    }
+}
+
+// y = xhat gamma + beta for a row with one gamma and one beta per element; either may be null.
 template <class T, Walk walk, bool centered>
-Standard<T> normalize(int64_t width, const T* x, const T* gamma, const T* beta, double eps, T* y) {
-    const Standard<T> s = standardize<T, walk, centered>(width, x, eps);
+void apply_elements(int64_t width, const T* x, Standard<T> s, const T* gamma, const T* beta, T* y) {
     sweep<T, 2>(0, width, [=](auto at, int) MG_INLINED {
         Vector<T> v = centered ? (at.load(x) - s.center) * s.scale + s.offset : at.load(x) * s.scale;
         if (gamma) v = v * at.load(gamma);
@@ -20,41 +33,87 @@ Standard<T> normalize(int64_t width, const T* x, const T* gamma, const T* beta, 
         write<walk>(at, y, v);
         read_ahead<walk>(at, x, width);
     });
-    return s;
 }
 
-template <class T, bool centered>
-void norm(int64_t rows, int64_t width, const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* rstd) {
+// The same with one gamma and one beta per channel, which become part of the scale and the offset of its elements. The
+// hardware prefetcher already covers the single input stream: prefetching the next row makes this a tenth slower if the
+// row is in the shared cache, and faster only if it comes from memory.
+template <class T, Walk walk>
+MG_INLINE void apply_channels(int64_t m, int64_t inner, const T* x, Standard<T> s, const T* gamma, const T* beta,
+                              T* y) {
+    for (int64_t c = 0; c < m; c++) {
+        const T k = gamma ? gamma[c] : T(1), scale = s.scale * k, offset = s.offset * k + (beta ? beta[c] : T(0));
+        const T* from = x + c * inner;
+        T* to = y + c * inner;
+        over_channel<T>(
+            inner,
+            [=](auto at, int) MG_INLINED {
+                write<walk>(at, to, (at.load(from) - s.center) * scale + offset);
+                if constexpr (walk == STREAMED) read_ahead<walk>(at, from, m * inner);
+            },
+            [&](int64_t i) MG_INLINED { to[i] = (from[i] - s.center) * scale + offset; });
+    }
+}
+
+// If all rows have the same gamma and beta (`shared`), one per element, groups and inner are 1.
+template <class T, bool shared, bool centered, class S = std::conditional_t<shared, T, double>>
+void normalize_rows(int64_t rows, int64_t groups, int64_t m, int64_t inner, const T* x, const T* gamma, const T* beta,
+                    double eps, T* y, S* mean, S* rstd) {
+    const int64_t width = shared ? m : m * inner;
+    const bool elements = shared || inner == 1;
     if (width == 0) return;
-    const Walk how = choose_walk<T>(2, rows, width, y);
+    const Walk how = choose_walk<T>(2, rows, width, y, elements ? width : inner);
     parallel(rows, 2 + NORM_GRAIN / width, [=](int64_t begin, int64_t end) {
         specialized(how, [=]<Walk walk>() {
             for (int64_t r = begin; r < end; r++) {
-                const Standard<T> s =
-                    normalize<T, walk, centered>(width, x + r * width, gamma, beta, eps, y + r * width);
-                if (centered) mean[r] = T(s.mean);
-                rstd[r] = s.scale;
+                const int64_t first = shared ? 0 : r % groups * m;
+                const T *from = x + r * width, *row_gamma = gamma ? gamma + first : nullptr,
+                        *row_beta = beta ? beta + first : nullptr;
+                const Standard<T> s = standardize<T, walk, centered>(width, from, eps);
+                if (centered) mean[r] = S(s.mean);
+                rstd[r] = S(s.inverse);
+                if (elements)
+                    apply_elements<T, walk, centered>(width, from, s, row_gamma, row_beta, y + r * width);
+                else
+                    apply_channels<T, walk>(m, inner, from, s, row_gamma, row_beta, y + r * width);
             }
         });
     });
 }
 
 template <class T>
-void layer_norm(int64_t rows, int64_t width, const void* x, const void* gamma, const void* beta, double eps, void* y,
-                void* mean, void* rstd) {
-    norm<T, true>(rows, width, static_cast<const T*>(x), static_cast<const T*>(gamma), static_cast<const T*>(beta), eps,
-                  static_cast<T*>(y), static_cast<T*>(mean), static_cast<T*>(rstd));
+void normalize(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x_, const void* gamma_,
+               const void* beta_, double eps, void* y_, void* mean, void* rstd) {
+    const auto run = [=]<bool shared, bool centered>() {
+        using S = std::conditional_t<shared, T, double>;
+        normalize_rows<T, shared, centered>(rows, groups, m, inner, static_cast<const T*>(x_),
+                                            static_cast<const T*>(gamma_), static_cast<const T*>(beta_), eps,
+                                            static_cast<T*>(y_), static_cast<S*>(mean), static_cast<S*>(rstd));
+    };
+    if (!mean)
+        run.template operator()<true, false>();
+    else if (groups == 1 && inner == 1)
+        run.template operator()<true, true>();
+    else
+        run.template operator()<false, true>();
 }
 
-template <class T>
-void rms_norm(int64_t rows, int64_t width, const void* x, const void* gamma, double eps, void* y, void* rstd) {
-    norm<T, false>(rows, width, static_cast<const T*>(x), static_cast<const T*>(gamma), nullptr, eps,
-                   static_cast<T*>(y), nullptr, static_cast<T*>(rstd));
-}
-
-// One row of the backward pass. With h = g gamma, d = x - mean and xhat = d rstd, and means over the row,
+// The backward pass of a row. With h = g gamma, d = x - center and xhat = (d - shift) rstd, and means over the row,
 //   dx = rstd (h - mean(h) - xhat mean(h xhat)),  dgamma += g xhat,  dbeta += g
-// and without mean(h) where the row is not centered: then mean = 0.
+// If the row is not centered, mean(h) is left out. `shift` is the rounding error of the mean. Rearranged,
+//   dx = (h - middle) scale + d slope + constant
+template <class T>
+struct Slopes {
+    T scale, slope, middle, constant;
+
+    // from the means of h and of h d; `middle` is either the first one, rounded, or 0
+    MG_INLINE Slopes(double rstd, double shift, double h, double hd, T middle) : scale(T(rstd)), middle(middle) {
+        const double k = rstd * rstd * rstd * (hd - shift * h);
+        slope = T(-k), constant = T(shift * k - rstd * (h - middle));
+    }
+};
+
+// One row with one gamma per element. Unless dgamma is null, the row's parts are added to dgamma and dbeta.
 template <class T, Walk walk, bool centered>
 void differentiate(int64_t width, const T* x, const T* gamma, T mean, T rstd, const T* g, T* dx, T* dgamma, T* dbeta) {
     double total[3] = {};  // of h d, of d, of h
@@ -69,24 +128,23 @@ void differentiate(int64_t width, const T* x, const T* gamma, T mean, T rstd, co
         }
     });
 
-    // xhat = d scale + offset and dx = (h - middle) scale + d slope + constant; `shift` is what rounding took from the
-    // mean. Of h the mean goes first, because scale makes its rounding large where x hardly varies: of a row of one, 0
-    // remains.
-    const double inverse_width = 1 / double(width), s = rstd, shift = total[1] * inverse_width,
-                 h_mean = total[2] * inverse_width, k = s * s * s * (total[0] * inverse_width - shift * h_mean);
-    const T scale = T(s), offset = T(-shift * s), slope = T(-k), middle = T(h_mean),
-            constant = T(shift * k - s * (h_mean - middle));
+    // The mean of h is subtracted before scaling, because the scale magnifies its rounding error if x hardly varies.
+    // So dx is exactly 0 for a row of one element.
+    const double n = 1 / double(width), shift = total[1] * n, h_mean = total[2] * n;
+    const Slopes<T> s(rstd, shift, h_mean, total[0] * n, T(h_mean));
+    const T offset = T(-shift * rstd);
     sweep<T, walk == SHORT ? 1 : 2>(0, width, [&](auto at, int) MG_INLINED {
         const Vector<T> d = centered ? at.load(x) - mean : at.load(x), v = at.load(g);
         read_ahead<walk>(at, x, width);
         read_ahead<walk>(at, g, width);
         if (dgamma) {
-            at.store(dgamma, at.load(dgamma) + v * (centered ? d * scale + offset : d * scale));
+            at.store(dgamma, at.load(dgamma) + v * (centered ? d * s.scale + offset : d * s.scale));
             if (centered) at.store(dbeta, at.load(dbeta) + v);
         }
         if (dx) {
             const Vector<T> h = gamma ? v * at.load(gamma) : v;
-            write<walk>(at, dx, centered ? (h - middle) * scale + (d * slope + constant) : h * scale + d * slope);
+            write<walk>(at, dx,
+                        centered ? (h - s.middle) * s.scale + (d * s.slope + s.constant) : h * s.scale + d * s.slope);
         }
     });
 }
@@ -108,22 +166,24 @@ void add_partials(int64_t blocks, int64_t width, int64_t stride, const Partial* 
     });
 }
 
+// Rows that share one gamma per element. Partial sums of each row would take as much memory as x, so they are those of
+// blocks of rows: partial[norm_blocks(rows), 2 or 1, width], without dbeta if the rows are not centered.
 template <class T, bool centered>
-void norm_backward(int64_t rows, int64_t width, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g,
-                   T* dx, T* dgamma, T* dbeta, T* partial) {
+void elements_backward(int64_t rows, int64_t width, const T* x, const T* gamma, const T* mean, const T* rstd,
+                       const T* g, T* dx, T* dgamma, T* dbeta, T* partial) {
     const bool affine = dgamma || dbeta;
     if (width == 0) return;
 
-    const int64_t blocks = layer_norm_partials(rows), work = LAYER_NORM_BLOCK * width;
+    const int64_t blocks = norm_blocks(rows), work = NORM_BLOCK * width;
     const int64_t stride = centered ? 2 * width : width;
     const Walk how = choose_walk<T>(3, rows, width, dx);
     parallel(blocks, 1 + NORM_GRAIN / work, [&](int64_t first, int64_t last) {
         for (int64_t b = first; b < last; b++) {
             T* sums = affine ? partial + b * stride : nullptr;
             for (int64_t c = 0; affine && c < stride; c++) sums[c] = 0;
-            const int64_t end = (b + 1) * LAYER_NORM_BLOCK < rows ? (b + 1) * LAYER_NORM_BLOCK : rows;
+            const int64_t end = (b + 1) * NORM_BLOCK < rows ? (b + 1) * NORM_BLOCK : rows;
             specialized(how, [=]<Walk walk>() {
-                for (int64_t r = b * LAYER_NORM_BLOCK; r < end; r++)
+                for (int64_t r = b * NORM_BLOCK; r < end; r++)
                     differentiate<T, walk, centered>(width, x + r * width, gamma, centered ? mean[r] : 0, rstd[r],
                                                      g + r * width, dx ? dx + r * width : nullptr, sums,
                                                      affine ? sums + width : nullptr);
@@ -134,86 +194,16 @@ void norm_backward(int64_t rows, int64_t width, const T* x, const T* gamma, cons
     if (dbeta) add_partials(blocks, width, stride, partial + width, dbeta);
 }
 
+// Rows with one gamma per channel. The sums of g and g d over each channel of a row are also the row's part of dbeta
+// and dgamma: partial[rows / groups, 2, groups * m]. The mean is in double, so that `shift` takes no sum over d. Each
+// pass over a row prefetches for the next pass: the sums prefetch the lines of dx, and the map, which reads two arrays
+// backwards, prefetches the next row. Together they make it a fifth faster, more than either alone, if the data comes
+// from memory or from a cache that others use. Rows of up to NEAR bytes become a twentieth slower, and so do a few
+// large rows that are in the core's own caches.
 template <class T>
-void layer_norm_backward(int64_t rows, int64_t width, const void* x, const void* gamma, const void* mean,
-                         const void* rstd, const void* g, void* dx, void* dgamma, void* dbeta, void* partial) {
-    norm_backward<T, true>(rows, width, static_cast<const T*>(x), static_cast<const T*>(gamma),
-                           static_cast<const T*>(mean), static_cast<const T*>(rstd), static_cast<const T*>(g),
-                           static_cast<T*>(dx), static_cast<T*>(dgamma), static_cast<T*>(dbeta),
-                           static_cast<T*>(partial));
-}
-
-template <class T>
-void rms_norm_backward(int64_t rows, int64_t width, const void* x, const void* gamma, const void* rstd, const void* g,
-                       void* dx, void* dgamma, void* partial) {
-    norm_backward<T, false>(rows, width, static_cast<const T*>(x), static_cast<const T*>(gamma), nullptr,
-                            static_cast<const T*>(rstd), static_cast<const T*>(g), static_cast<T*>(dx),
-                            static_cast<T*>(dgamma), nullptr, static_cast<T*>(partial));
-}
-
-// f(at, u) for every register of a channel's elements; one by one where they do not fill registers
-template <class T, class F, class One>
-MG_INLINE void over_channel(int64_t inner, F f, One one) {
-    if (inner < 2 * LANES<T>) {
-        for (int64_t i = 0; i < inner; i++) one(i);
-    } else {
-        sweep<T, 2>(0, inner, f);
-    }
-}
-
-// Rows of m channels with `inner` elements each; row r holds the channels from r % groups m on, and the gain and the
-// shift are one per channel, so that they go into the scale and the offset of its elements. The one array that is read
-// the processor's own prefetching foresees: to ask for the next row makes it a tenth slower in the shared cache, and
-// faster only where it comes from memory.
-template <class T>
-void group_norm(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x_, const void* gamma_,
-                const void* beta_, double eps, void* y_, double* mean, double* rstd) {
-    const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_),
-            *beta = static_cast<const T*>(beta_);
-    T* y = static_cast<T*>(y_);
-    const int64_t width = m * inner;
-    if (width == 0) return;
-    const Walk how = choose_walk<T>(2, rows, width, y, inner);
-    parallel(rows, 2 + NORM_GRAIN / width, [=](int64_t begin, int64_t end) {
-        specialized(how, [=]<Walk walk>() {
-            for (int64_t r = begin; r < end; r++) {
-                const T* gain = gamma ? gamma + r % groups * m : nullptr;
-                const T* rise = beta ? beta + r % groups * m : nullptr;
-                const Standard<T> s = inner == 1
-                                          ? normalize<T, walk, true>(m, x + r * width, gain, rise, eps, y + r * width)
-                                          : standardize<T, walk, true>(width, x + r * width, eps);
-                mean[r] = s.mean;
-                rstd[r] = s.inverse;
-                if (inner == 1) continue;
-                for (int64_t c = 0; c < m; c++) {
-                    const T k = gain ? gain[c] : T(1), scale = s.scale * k,
-                            offset = s.offset * k + (rise ? rise[c] : T(0));
-                    const T* from = x + r * width + c * inner;
-                    T* to = y + r * width + c * inner;
-                    over_channel<T>(
-                        inner,
-                        [=](auto at, int) MG_INLINED {
-                            write<walk>(at, to, (at.load(from) - s.center) * scale + offset);
-                            if constexpr (walk == STREAMED) read_ahead<walk>(at, from, width);
-                        },
-                        [&](int64_t i) MG_INLINED { to[i] = (from[i] - s.center) * scale + offset; });
-                }
-            }
-        });
-    });
-}
-
-// The backward pass, as `differentiate`, from the sums of g and g d over each channel of a row, which are also the
-// row's part of dbeta and dgamma: partial[rows / groups, 2, groups * m]. `shift` is what rounding takes from the mean.
-// Each pass over a row asks for what the next one needs: the sums for the lines of dx, the map, which reads two arrays
-// backwards, for the next row. A fifth faster where these come from memory or from a cache that others use, and more
-// than either alone; rows that fit NEAR the core lose a twentieth, and so do a few large ones that its caches hold.
-template <class T>
-void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x_, const void* gamma_,
-                         const double* mean, const double* rstd, const void* g_, void* dx_, void* dgamma, void* dbeta,
-                         double* partial) {
-    const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_), *g = static_cast<const T*>(g_);
-    T* dx = static_cast<T*>(dx_);
+void channels_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, const T* x, const T* gamma,
+                       const double* mean, const double* rstd, const T* g, T* dx, T* dgamma, T* dbeta,
+                       double* partial) {
     constexpr int64_t NEAR = 1 << 12;  // bytes
     const int64_t width = m * inner, channels = groups * m, samples = width ? rows / groups : 0;
 
@@ -226,7 +216,7 @@ void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner,
                 const T center = T(mean[r]);
                 double *dgain = partial + r / groups * 2 * channels + r % groups * m, *dshift = dgain + channels;
                 const double s = rstd[r], shift = mean[r] - center;
-                if (inner == 1) {  // then the parameters are one per element
+                if (inner == 1) {  // then there is one gamma per element
                     for (int64_t c = 0; c < m; c++) {
                         dshift[c] = of_row[c];
                         dgain[c] = s * (of_row[c] * ((row[c] - center) - shift));
@@ -265,9 +255,8 @@ void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner,
                 }
                 if (!dx) continue;
                 h /= double(width);
-                const double k = s * s * s * (hd / double(width) - shift * h);
-                const T slope = T(-k), constant = T(shift * k - s * h);
-                // backwards: the channels read last are still in the nearest cache, which may not hold a whole row
+                const Slopes<T> by(s, shift, h, hd / double(width), 0);
+                // Backwards, because the nearest cache, which may not hold a whole row, has the channels read last.
                 for (int64_t c = m; c-- > 0;) {
                     const T *from = row + c * inner, *of = of_row + c * inner;
                     const T scale = T(gain ? s * gain[c] : s);
@@ -275,27 +264,42 @@ void group_norm_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner,
                     over_channel<T>(
                         inner,
                         [=](auto at, int) MG_INLINED {
-                            write<walk>(at, to, at.load(of) * scale + ((at.load(from) - center) * slope + constant));
+                            write<walk>(at, to,
+                                        at.load(of) * scale + ((at.load(from) - center) * by.slope + by.constant));
                             read_ahead<walk>(at, from, width);
                             read_ahead<walk>(at, of, width);
                         },
-                        [&](int64_t i) MG_INLINED { to[i] = of[i] * scale + ((from[i] - center) * slope + constant); });
+                        [&](int64_t i)
+                            MG_INLINED { to[i] = of[i] * scale + ((from[i] - center) * by.slope + by.constant); });
                 }
             }
         });
     });
-    if (dgamma) add_partials(samples, channels, 2 * channels, partial, static_cast<T*>(dgamma));
-    if (dbeta) add_partials(samples, channels, 2 * channels, partial + channels, static_cast<T*>(dbeta));
+    if (dgamma) add_partials(samples, channels, 2 * channels, partial, dgamma);
+    if (dbeta) add_partials(samples, channels, 2 * channels, partial + channels, dbeta);
+}
+
+template <class T>
+void normalize_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, const void* x_, const void* gamma_,
+                        const void* mean, const void* rstd, const void* g_, void* dx_, void* dgamma_, void* dbeta_,
+                        void* scratch) {
+    const T *x = static_cast<const T*>(x_), *gamma = static_cast<const T*>(gamma_), *g = static_cast<const T*>(g_);
+    T *dx = static_cast<T*>(dx_), *dgamma = static_cast<T*>(dgamma_), *dbeta = static_cast<T*>(dbeta_);
+    if (!mean)
+        elements_backward<T, false>(rows, m, x, gamma, nullptr, static_cast<const T*>(rstd), g, dx, dgamma, dbeta,
+                                    static_cast<T*>(scratch));
+    else if (groups == 1 && inner == 1)
+        elements_backward<T, true>(rows, m, x, gamma, static_cast<const T*>(mean), static_cast<const T*>(rstd), g, dx,
+                                   dgamma, dbeta, static_cast<T*>(scratch));
+    else
+        channels_backward<T>(rows, groups, m, inner, x, gamma, static_cast<const double*>(mean),
+                             static_cast<const double*>(rstd), g, dx, dgamma, dbeta, static_cast<double*>(scratch));
 }
 
 template <class T>
 void fill(Kernels& k, int dtype) {
-    k.layer_norm[dtype] = layer_norm<T>;
-    k.layer_norm_backward[dtype] = layer_norm_backward<T>;
-    k.rms_norm[dtype] = rms_norm<T>;
-    k.rms_norm_backward[dtype] = rms_norm_backward<T>;
-    k.group_norm[dtype] = group_norm<T>;
-    k.group_norm_backward[dtype] = group_norm_backward<T>;
+    k.normalize[dtype] = normalize<T>;
+    k.normalize_backward[dtype] = normalize_backward<T>;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""Batch normalization: the statistics of each channel, of the batch or given, and the affine map behind them."""
+"""Batch normalization by the statistics of the batch or by given ones, and the affine map that follows."""
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array, empty, empty_as, shape_of
@@ -11,19 +11,19 @@ from minigrad.engine.ops.functions cimport rsqrt
 from minigrad.engine.ops.index cimport getitem
 from minigrad.engine.ops.layout cimport cast, dense, reshape_to
 from minigrad.engine.ops.norm cimport (
-    all_but_channels, differentiate, parameter, plain, room, row_length, scaled, send_all, standard,
+    all_but_channels, differentiate, elements, gradient_for, parameter, plain, scaled, send_all, standard,
 )
 from minigrad.engine.ops.norm import NORMALIZED
 from minigrad.engine.tape cimport Node, Op, operation, recording, track, track_many
 
 
 cdef Array per_channel(Array v, Array x):
-    """v of shape (C,) so that it meets the channels of x."""
+    """Reshape v of shape (C,) so that it broadcasts along the channels of x."""
     return None if v is None else reshape_to(v, shape_of(v) + (1,) * (x.ndim_ - 2))
 
 
 cdef Array train_composition(Array x, Array weight, Array statistics, double eps):
-    cdef double n = x.extent[0] * row_length(x, x.ndim_ - 2)
+    cdef double n = x.extent[0] * elements(x, 2, x.ndim_)
     cdef Array near = per_channel(cast(getitem(statistics, 0), x.code), x)
     return scaled(standard(x, all_but_channels(x), near, n, eps), per_channel(weight, x), None)
 
@@ -45,8 +45,9 @@ cdef int train_backward(Node node, Array g) except -1:
     if recording():
         return differentiate(node, lambda a, w: train_composition(a, w, statistics, eps), [x, weight], g,
                              all_but_channels(x))
-    dx, dweight, dbias = room(node, 0, x, 0, x.ndim_), room(node, 1, x, 1, 1), room(node, 2, x, 1, 1)
-    backend(x).batch_norm_backward(x.extent[0], x.extent[1], row_length(x, x.ndim_ - 2), False, dense(x), plain(weight),
+    dx = gradient_for(node, 0, x, 0, x.ndim_)
+    dweight, dbias = gradient_for(node, 1, x, 1, 2), gradient_for(node, 2, x, 1, 2)
+    backend(x).batch_norm_backward(x.extent[0], x.extent[1], elements(x, 2, x.ndim_), False, dense(x), plain(weight),
                                    statistics, dense(g), dx, dweight, dbias)
     return send_all(node, (dx, dweight, dbias))
 
@@ -67,12 +68,12 @@ cdef int eval_backward(Node node, Array g) except -1:
     if recording():
         return differentiate(node, lambda a, m, v, w: eval_composition(a, m, v, w, eps), [x, mean, var, weight], g,
                              all_but_channels(x))
-    dx = room(node, 0, x, 0, x.ndim_)
+    dx = gradient_for(node, 0, x, 0, x.ndim_)
     if node.needs(2) or node.needs(3):
         dweight = empty_as(mean, x.code)
     if node.needs(1) or node.needs(4):
         dbias = empty_as(mean, x.code)
-    backend(x).batch_norm_backward(x.extent[0], x.extent[1], row_length(x, x.ndim_ - 2), True, dense(x), plain(weight),
+    backend(x).batch_norm_backward(x.extent[0], x.extent[1], elements(x, 2, x.ndim_), True, dense(x), plain(weight),
                                    statistics, dense(g), dx, dweight, dbias)
     if node.needs(1) or node.needs(2):
         rstd = cast(getitem(statistics, 1), x.code)
@@ -91,8 +92,8 @@ cdef Array checked(str op, object x):
     return a
 
 
-cdef Array room_for_statistics(Array x):
-    """The kernel's mean and 1 / √(σ² + ε) of each channel, in float64 for any x: (2, C)."""
+cdef Array empty_statistics(Array x):
+    """Allocate the mean and 1 / √(σ² + ε) of each channel, which the kernels write in float64 for any x: (2, C)."""
     cdef int64_t[2] extent = [2, x.extent[1]]
     return empty(FLOAT64, 2, extent, x.buffer.device)
 
@@ -106,25 +107,25 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     Parameters
     ----------
     x : Tensor, shape (N, C, *)
-        float32 or float64. Squares of deviations are summed in this dtype: where they overflow
-        (from 1e17 on in float32, 1e150 in float64), the channel becomes `bias`, with gradients of 0 but for `bias`.
-        Where the deviations themselves overflow, near the largest numbers, it may become NaN.
+        float32 or float64. Squares of deviations are summed in this dtype: if they overflow (from 1e17 on in float32,
+        1e150 in float64), the channel becomes `bias`, and all gradients but that of `bias` are 0. If the deviations
+        themselves overflow, near the largest numbers, it may become NaN.
     weight, bias : Tensor, shape (C,), optional
-        The gain γ and the shift β, one of each per channel.
+        The scale γ and the shift β of each channel.
     eps : float
         Added to the variance, in the units of x squared; not negative.
 
     Returns
     -------
     y : Tensor
-        Of x's shape.
+        A tensor of x's shape.
     mean, var : Tensor, shape (C,)
-        The statistics, of which nothing is recorded: y alone has gradients. 0 where there are no values.
+        The statistics, which are not recorded: gradients flow through y only. They are 0 if x has no values.
 
     Raises
     ------
     ValueError
-        If there is one value per channel, or shapes do not agree.
+        If a channel has a single value, or the shapes do not agree.
 
     Examples
     --------
@@ -140,20 +141,20 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     cdef Call _call = begin(batch_norm_op)
     x, weight, bias = operand("batch_norm", x), optional("batch_norm", weight), optional("batch_norm", bias)
     eps = number("batch_norm", "eps", eps, 0)
-    cdef Array a = checked("batch_norm", x), out, mean, var, gamma, beta, statistics = room_for_statistics(a)
-    cdef int64_t channels = a.extent[1], inner = row_length(a, a.ndim_ - 2)
+    cdef Array a = checked("batch_norm", x), out, mean, var, gamma, beta, statistics = empty_statistics(a)
+    cdef int64_t channels = a.extent[1], inner = elements(a, 2, a.ndim_)
     if a.extent[0] * inner == 1:
         raise ValueError(f"[batch_norm] expected more than one value per channel in training, got shape {shape_of(a)}")
-    gamma = parameter("batch_norm", "weight", weight, (channels,), a)
-    beta = parameter("batch_norm", "bias", bias, (channels,), a)
+    gamma = parameter("batch_norm", "weight", weight, a, 1, 2)
+    beta = parameter("batch_norm", "bias", bias, a, 1, 2)
     mean, var = empty(a.code, 1, &channels, a.buffer.device), empty(a.code, 1, &channels, a.buffer.device)
     out = empty_as(a, a.code)
     if a.count:
         backend(a).batch_norm(a.extent[0], channels, inner, dense(a), plain(gamma), plain(beta), eps, out, mean, var,
                               statistics)
-    else:   # of no values: as if all of them were 0
-        for none in (mean, var, statistics):
-            backend(a).fill(none, 0.0)
+    else:   # The statistics of no values are 0.
+        for unset in (mean, var, statistics):
+            backend(a).fill(unset, 0.0)
     track(batch_norm_op, out, a, gamma, beta, (statistics, eps))
     return out, mean, var
 
@@ -166,13 +167,13 @@ def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5, op="batch_no
     x : Tensor, shape (N, C, *)
         float32 or float64.
     mean, var : Tensor, shape (C,)
-        The statistics; gradients reach them too.
+        The statistics, which receive gradients too.
     weight, bias : Tensor, shape (C,), optional
-        The gain γ and the shift β, one of each per channel.
+        The scale γ and the shift β of each channel.
     eps : float
         Added to the variance, in the units of x squared; not negative.
     op : {"batch_norm", "instance_norm"}
-        The name that it has in errors and on the tape: in evaluation the two are one.
+        The name used in errors and on the tape. In evaluation both compute the same.
 
     Returns
     -------
@@ -182,7 +183,7 @@ def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5, op="batch_no
     Raises
     ------
     ValueError
-        If shapes do not agree.
+        If the shapes do not agree.
 
     Examples
     --------
@@ -197,12 +198,12 @@ def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5, op="batch_no
             raise TypeError(f"[{op}] {name} must be a tensor, got None")
     x, mean, var = operand(op, x), operand(op, mean), operand(op, var)
     weight, bias, eps = optional(op, weight), optional(op, bias), number(op, "eps", eps, 0)
-    cdef Array a = checked(op, x), out, middle, spread, gamma, beta, statistics = room_for_statistics(a)
+    cdef Array a = checked(op, x), out, middle, spread, gamma, beta, statistics = empty_statistics(a)
     cdef int64_t channels = a.extent[1]
-    middle, spread = parameter(op, "mean", mean, (channels,), a), parameter(op, "var", var, (channels,), a)
-    gamma, beta = parameter(op, "weight", weight, (channels,), a), parameter(op, "bias", bias, (channels,), a)
+    middle, spread = parameter(op, "mean", mean, a, 1, 2), parameter(op, "var", var, a, 1, 2)
+    gamma, beta = parameter(op, "weight", weight, a, 1, 2), parameter(op, "bias", bias, a, 1, 2)
     out = empty_as(a, a.code)
-    backend(a).batch_norm_eval(a.extent[0], channels, row_length(a, a.ndim_ - 2), dense(a), plain(gamma), plain(beta),
+    backend(a).batch_norm_eval(a.extent[0], channels, elements(a, 2, a.ndim_), dense(a), plain(gamma), plain(beta),
                                dense(middle), dense(spread), eps, out, statistics)
     track_many(instance_norm_eval_op if op == "instance_norm" else batch_norm_eval_op, [out],
                [a, middle, spread, gamma, beta], [0, 1, 2, 3], (statistics, eps))

@@ -1,4 +1,4 @@
-// Row normalization: LayerNorm, RMSNorm and GroupNorm, forward and backward, on x[rows, width].
+// Row normalization, forward and backward: LayerNorm, RMSNorm, GroupNorm and InstanceNorm on x[rows, width].
 //
 // A team of threads works on a row, and each element belongs to the same thread whatever the memory alignment, so the
 // result of a row depends on no other row. Deviations are taken from a T near the mean and corrected afterwards, so a row
@@ -89,7 +89,7 @@ __device__ inline Pack<W> parameter(const T* p, int64 e, int64 inner, T missing)
 // cancellation if c is near the mean: the first pass finds the mean from deviations from x[0], the second uses it as c.
 template <int W, bool held, bool centered, bool channels>
 __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma,
-                     const T* beta, double eps, T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+                     const T* beta, double eps, T* y, void* mean, void* rstd) {
     const int lane = threadIdx.x % lanes, teams = blockDim.x / lanes;
     const int64 m = width / inner;
     const bool aligned = is_aligned(x) && is_aligned(y);
@@ -122,12 +122,12 @@ __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lan
         }
         const T scale = 1 / sqrt(T(variance + eps)), offset = T(-shift * scale);
         if (here && lane == 0) {
-            if (wide_mean) {
-                wide_mean[r] = center + shift;
-                wide_rstd[r] = 1 / sqrt(variance + eps);
+            if (groups == 1 && inner == 1) {
+                if (centered) ((T*)mean)[r] = T(center + shift);
+                ((T*)rstd)[r] = scale;
             } else {
-                if (centered) mean[r] = T(center + shift);
-                rstd[r] = scale;
+                ((double*)mean)[r] = center + shift;
+                ((double*)rstd)[r] = 1 / sqrt(variance + eps);
             }
         }
         const T *gain = gamma ? gamma + r % groups * m : gamma, *rise = beta ? beta + r % groups * m : beta;
@@ -143,50 +143,48 @@ __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lan
     }
 }
 
-// gamma and beta are [groups, width / inner]; row r belongs to group r % groups. Statistics are written in T or, if
-// `wide_mean` is given, in double. Rows that are held and rows that are not, and parameters per element and per channel,
+// gamma and beta are [groups, width / inner]; row r belongs to group r % groups. Statistics are written in T if groups and
+// inner are 1, otherwise in double. Rows that are held and rows that are not, and parameters per element and per channel,
 // have separate kernels, so that each gets the registers it needs.
 #define NORM(held, centered, channels)                                                                             \
     if (width % WIDE == 0)                                                                                         \
-        norm<WIDE, held, centered, channels>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd, \
-                                             wide_mean, wide_rstd);                                                \
+        norm<WIDE, held, centered, channels>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd); \
     else                                                                                                           \
-        norm<1, held, centered, channels>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd,    \
-                                          wide_mean, wide_rstd);
+        norm<1, held, centered, channels>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd);
 
 extern "C" __global__ void __launch_bounds__(256, 3) norm_held(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    T* y, void* mean, void* rstd) {
     NORM(true, true, false)
 }
 
 extern "C" __global__ void __launch_bounds__(512) norm_long(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    T* y, void* mean, void* rstd) {
     NORM(false, true, false)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3) rms_held(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    T* y, void* mean, void* rstd) {
     NORM(true, false, false)
 }
 
 extern "C" __global__ void __launch_bounds__(512) rms_long(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    T* y, void* mean, void* rstd) {
     NORM(false, false, false)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3) group_held(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    T* y, void* mean, void* rstd) {
     NORM(true, true, true)
 }
 
 extern "C" __global__ void __launch_bounds__(512) group_long(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
-    T* y, T* mean, T* rstd, double* wide_mean, double* wide_rstd) {
+    T* y, void* mean, void* rstd) {
     NORM(false, true, true)
 }
 
@@ -199,13 +197,13 @@ extern "C" __global__ void __launch_bounds__(512) group_long(
 struct Slopes {
     T scale, offset, slope, middle, constant;
 
-    // from the sums of h d, d and h
-    __device__ Slopes(const double* total, double width, double s) {
-        const double shift = total[1] / width, mean = total[2] / width,
-                     k = s * s * s * (total[0] / width - shift * mean);
-        scale = T(s), offset = T(-shift * s), slope = T(-k), middle = T(mean);
-        constant = T(shift * k - s * (mean - middle));
+    // from the means of h and of h d
+    __device__ Slopes(double rstd, double shift, double h, double hd) {
+        const double k = rstd * rstd * rstd * (hd - shift * h);
+        scale = T(rstd), offset = T(-shift * rstd), slope = T(-k), middle = T(h);
+        constant = T(shift * k - rstd * (h - middle));
     }
+    __device__ T operator()(T h, T d) const { return (h - middle) * scale + (d * slope + constant); }
 };
 
 // partial[blocks, 2 or 1, width]: the sums of a block's rows for dgamma and, if centered, dbeta; null if not wanted
@@ -238,13 +236,13 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
                 }
             }
         });
-        const Slopes s(total, width, here ? rstd[r] : 0);
+        const Slopes s(here ? rstd[r] : 0, total[1] / width, total[2] / width, total[0] / width);
         row.each([&](int64 e, const Pack<W>& v, int i) {
             const Pack<W> by = parameter<W, false>(gamma, e, 1, 1), c = cotangent(e, i);
             Pack<W> out;
             for (int k = 0; k < W; k++) {
                 const T d = v.v[k] - center, share = c.v[k] * (d * s.scale + s.offset);
-                out.v[k] = (c.v[k] * by.v[k] - s.middle) * s.scale + (d * s.slope + s.constant);
+                out.v[k] = s(c.v[k] * by.v[k], d);
                 if constexpr (held) {
                     sums[0][i * W + k] += share;
                     if (centered) sums[1][i * W + k] += c.v[k];
@@ -282,7 +280,7 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
 extern "C" __global__ void __launch_bounds__(256, 2) norm_held_backward(Bool centered, int64 rows, int64 width, int lanes, const T* x,
                                               const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
                                               T* partial) {
-    __shared__ T scratch[HELD_BACKWARD][THREADS + 1];  // one more, so that neighbours in a column are in other banks
+    __shared__ T scratch[HELD_BACKWARD][THREADS + 1];  // one extra, so that neighbours in a column are in different banks
     EVERY_BACKWARD(true, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, scratch)
 }
 
@@ -292,7 +290,7 @@ extern "C" __global__ void __launch_bounds__(512) norm_long_backward(
     EVERY_BACKWARD(false, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, 0)
 }
 
-// The same for rows of m channels with a gamma and beta each, a block per row. Teams first compute the sums of g and of
+// The same for rows of m channels with one gamma and one beta each, a block per row. Teams first compute the sums of g and of
 // g d over each channel, which are also the row's part of dbeta and dgamma, partial[rows / groups, 2, groups * m]. When
 // the block reads the row again for dx, it is still in the cache.
 template <int W>
@@ -327,25 +325,22 @@ __device__ void channels_backward(int64 rows, int64 groups, int64 m, int64 inner
         }
         team_sum<2>(blockDim.x, h);
         if (!dx) continue;
-        const double mid = h[0] / width, k = s * s * s * (h[1] / width - shift * mid);
-        const T scale = T(s), slope = T(-k), middle = T(mid), constant = T(shift * k - s * (mid - middle));
+        const Slopes slopes(s, shift, h[0] / width, h[1] / width);
         for (int64 c = team; c < m; c += teams) {
             const T by = gain ? gain[c] : T(1);
             for (int64 e = c * inner + lane * W; e < (c + 1) * inner; e += lanes * W) {
                 const Pack<W> v = Pack<W>::load(row + e, aligned), w = Pack<W>::load(of + e, aligned);
                 Pack<W> out;
-                for (int i = 0; i < W; i++) {
-                    out.v[i] = (w.v[i] * by - middle) * scale + ((v.v[i] - center) * slope + constant);
-                }
+                for (int i = 0; i < W; i++) out.v[i] = slopes(w.v[i] * by, v.v[i] - center);
                 out.store(dx + r * width + e, aligned);
             }
         }
     }
 }
 
-extern "C" __global__ void group_norm_backward(int64 rows, int64 groups, int64 m, int64 inner, int lanes, const T* x,
-                                               const T* gamma, const double* mean, const double* rstd, const T* g,
-                                               T* dx, double* partial) {
+extern "C" __global__ void group_backward(int64 rows, int64 groups, int64 m, int64 inner, int lanes, const T* x,
+                                          const T* gamma, const double* mean, const double* rstd, const T* g, T* dx,
+                                          double* partial) {
     if (inner % WIDE == 0)
         channels_backward<WIDE>(rows, groups, m, inner, lanes, x, gamma, mean, rstd, g, dx, partial);
     else

@@ -27,48 +27,43 @@ class Norms(Backend):
 
     device: int
 
-    def _norm(
-        self, kind: str, rows: int, width: int, groups: int, inner: int, x: Tensor, gamma: Tensor | None,
-        beta: Tensor | None, eps: float, y: Tensor, *statistics: Tensor | None,
-    ) -> None:  # fmt: skip
-        team = Team(width * x.dtype.itemsize, HELD)
-        launch("norm.cu", kind + ("_held" if team.whole else "_long"), x.dtype.name, self.device,
-               -(-rows // team.count) * team.block, rows, width, groups, inner, team.lanes, x, gamma, beta, eps, y,
-               *statistics, block=team.block)  # fmt: skip
-
-    def layer_norm(
-        self, rows: int, width: int, x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float, y: Tensor,
-        mean: Tensor, rstd: Tensor,
-    ) -> None:  # fmt: skip
-        self._norm("norm", rows, width, 1, 1, x, gamma, beta, eps, y, mean, rstd, None, None)
-
-    def rms_norm(
-        self, rows: int, width: int, x: Tensor, gamma: Tensor | None, eps: float, y: Tensor, rstd: Tensor
-    ) -> None:
-        self._norm("rms", rows, width, 1, 1, x, gamma, None, eps, y, None, rstd, None, None)
-
-    def group_norm(
+    def normalize(
         self, rows: int, groups: int, m: int, inner: int, x: Tensor, gamma: Tensor | None, beta: Tensor | None,
-        eps: float, y: Tensor, mean: Tensor, rstd: Tensor,
+        eps: float, y: Tensor, mean: Tensor | None, rstd: Tensor,
     ) -> None:  # fmt: skip
-        self._norm("norm" if inner == 1 else "group", rows, m * inner, groups, inner, x, gamma, beta, eps, y, None,
-                   None, mean, rstd)  # fmt: skip
+        kind = "rms" if mean is None else "norm" if inner == 1 else "group"
+        team = Team(m * inner * x.dtype.itemsize, HELD)
+        launch("norm.cu", kind + ("_held" if team.whole else "_long"), x.dtype.name, self.device,
+               -(-rows // team.count) * team.block, rows, m * inner, groups, inner, team.lanes, x, gamma, beta, eps, y,
+               mean, rstd, block=team.block)  # fmt: skip
 
-    def _norm_backward(
-        self, centered: bool, rows: int, width: int, x: Tensor, gamma: Tensor | None, mean: Tensor | None,
+    def normalize_backward(
+        self, rows: int, groups: int, m: int, inner: int, x: Tensor, gamma: Tensor | None, mean: Tensor | None,
         rstd: Tensor, g: Tensor, dx: Tensor | None, dgamma: Tensor | None, dbeta: Tensor | None,
     ) -> None:  # fmt: skip
-        if width == 0:
+        name, size = x.dtype.name, x.dtype.itemsize
+        if groups == inner == 1:
+            if m == 0:
+                return
+            team, centered = Team(m * size, HELD_BACKWARD), mean is not None
+            blocks, affine = min(-(-rows // team.count), GROUPS), dgamma is not None or dbeta is not None
+            partial = empty((blocks, m * (1 + centered)), name, x.device) if affine else None
+            launch("norm.cu", "norm_held_backward" if team.whole else "norm_long_backward", name, self.device,
+                   blocks * team.block, centered, rows, m, team.lanes, x, gamma, mean, rstd, g, dx, partial,
+                   block=team.block)  # fmt: skip
+            if partial is not None:
+                self._add_partials("add_partials", partial, m, dgamma, dbeta)
             return
-        team = Team(width * x.dtype.itemsize, HELD_BACKWARD)
-        blocks, columns = min(-(-rows // team.count), GROUPS), width * (1 + centered)
-        affine = dgamma is not None or dbeta is not None
-        partial = empty((blocks, columns), x.dtype.name, x.device) if affine else None
-        launch("norm.cu", "norm_held_backward" if team.whole else "norm_long_backward", x.dtype.name, self.device,
-               blocks * team.block, centered, rows, width, team.lanes, x, gamma, mean, rstd, g, dx, partial,
-               block=team.block)  # fmt: skip
-        if partial is not None:
-            self._add_partials("add_partials", partial, width, dgamma, dbeta)
+        samples = rows // groups if m * inner else 0
+        partial = empty((samples, 2 * groups * m), "float64", x.device)
+        block = min(power_of_two(-(-m * inner // 8), WARP), BLOCK)
+        packs = -(-inner * size // 16)
+        # At most a warp works on a channel, so that many are read at once; a whole block works on a long channel if a
+        # row has few of them.
+        lanes = block if packs * m >= 8 * BLOCK and m < BLOCK // WARP else min(power_of_two(packs), WARP)
+        launch("norm.cu", "group_backward", name, self.device, samples * groups * block, rows, groups, m, inner, lanes,
+               x, gamma, mean, rstd, g, dx, partial, block=block)  # fmt: skip
+        self._add_partials("add_wide_partials", partial, groups * m, dgamma, dbeta)
 
     def _add_partials(
         self, kernel: str, partial: Tensor, count: int, dgamma: Tensor | None, dbeta: Tensor | None
@@ -79,33 +74,6 @@ class Norms(Backend):
         if out is not None:
             launch("norm.cu", kernel, out.dtype.name, self.device, -(-columns // wide) * BLOCK, n, columns, count, wide,
                    partial, dgamma, dbeta)  # fmt: skip
-
-    def layer_norm_backward(
-        self, rows: int, width: int, x: Tensor, gamma: Tensor | None, mean: Tensor, rstd: Tensor, g: Tensor,
-        dx: Tensor | None, dgamma: Tensor | None, dbeta: Tensor | None,
-    ) -> None:  # fmt: skip
-        self._norm_backward(True, rows, width, x, gamma, mean, rstd, g, dx, dgamma, dbeta)
-
-    def rms_norm_backward(
-        self, rows: int, width: int, x: Tensor, gamma: Tensor | None, rstd: Tensor, g: Tensor, dx: Tensor | None,
-        dgamma: Tensor | None,
-    ) -> None:  # fmt: skip
-        self._norm_backward(False, rows, width, x, gamma, None, rstd, g, dx, dgamma, None)
-
-    def group_norm_backward(
-        self, rows: int, groups: int, m: int, inner: int, x: Tensor, gamma: Tensor | None, mean: Tensor, rstd: Tensor,
-        g: Tensor, dx: Tensor | None, dgamma: Tensor | None, dbeta: Tensor | None,
-    ) -> None:  # fmt: skip
-        samples = rows // groups if m * inner else 0
-        partial = empty((samples, 2 * groups * m), "float64", x.device)
-        block = min(power_of_two(-(-m * inner // 8), WARP), BLOCK)
-        packs = -(-inner * x.dtype.itemsize // 16)
-        # At most a warp works on a channel, so that many are read at once; a whole block works on a long channel if a
-        # row has few of them.
-        lanes = block if packs * m >= 8 * BLOCK and m < BLOCK // WARP else min(power_of_two(packs), WARP)
-        launch("norm.cu", "group_norm_backward", x.dtype.name, self.device, samples * groups * block, rows, groups, m,
-               inner, lanes, x, gamma, mean, rstd, g, dx, partial, block=block)  # fmt: skip
-        self._add_partials("add_wide_partials", partial, groups * m, dgamma, dbeta)
 
     # ── channels ──
 

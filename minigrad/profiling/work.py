@@ -67,8 +67,8 @@ class Event:
 # Operations per element of x. Forward: mean 1, squared deviations and their sum 3, (x - mean) rstd 2; then gamma 1 and
 # beta 1. Backward: the normalized x 2, its two sums with the cotangent 3, dx 4; then gamma 1, dgamma 2 and dbeta 1.
 LAYER_NORM, LAYER_NORM_BACKWARD = 6, 9
-# Forward: squares and their sum 2, x rstd 1, gamma 1. Backward: x rstd 1, its sum with the cotangent 2, dx 3; the rest.
-RMS_NORM, RMS_NORM_BACKWARD = 3, 6
+# Without a mean. Forward: squares and their sum 2, x rstd 1. Backward: x rstd 1, its sum with the cotangent 2, dx 3.
+UNCENTERED, UNCENTERED_BACKWARD = 3, 6
 GIVEN_STATISTICS = 2  # (x - mean) rstd
 # Softmax: maximum, difference, exponential, sum, quotient. Its backward: product, sum, difference, product.
 SOFTMAX, SOFTMAX_BACKWARD, LOGSUMEXP, CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD = 5, 4, 4, 4, 4
@@ -90,8 +90,10 @@ def _gemm(a: Array, b: Array, out: Array, beta: float, bias: Array | None) -> fl
     return out.size * (2 * a.shape[-1] + (bias is not None))
 
 
-def _layer_norm_backward(x: Array, gamma: Array | None, dgamma: Array | None, dbeta: Array | None) -> float:
-    return x.size * (LAYER_NORM_BACKWARD + _gains(gamma) + 2 * _gains(dgamma) + _gains(dbeta))
+def _norm_backward(
+    x: Array, gamma: Array | None, dgamma: Array | None, dbeta: Array | None, once: int = LAYER_NORM_BACKWARD
+) -> float:
+    return x.size * (once + _gains(gamma) + 2 * _gains(dgamma) + _gains(dbeta))
 
 
 def _recurrent(gate: int, norm: int) -> Count:
@@ -112,24 +114,18 @@ FLOPS: dict[str, Count] = {
     "moments": lambda outer, n, inner, x, mean, m2: MOMENTS * x.size,
     "cumulative_sum": lambda outer, n, inner, x, out: x.size,
     "gemm": _gemm,
-    "layer_norm": lambda rows, width, x, gamma, beta, *_: x.size * (LAYER_NORM + _gains(gamma, beta)),
-    "layer_norm_backward": lambda rows, width, x, gamma, mean, rstd, g, dx, dgamma, dbeta: _layer_norm_backward(
-        x, gamma, dgamma, dbeta
+    "normalize": lambda rows, groups, m, inner, x, gamma, beta, eps, y, mean, rstd: (
+        x.size * ((UNCENTERED if mean is None else LAYER_NORM) + _gains(gamma, beta))
     ),
-    "rms_norm": lambda rows, width, x, gamma, *_: x.size * (RMS_NORM + _gains(gamma)),
-    "rms_norm_backward": lambda rows, width, x, gamma, rstd, g, dx, dgamma: (
-        x.size * (RMS_NORM_BACKWARD + _gains(gamma) + 2 * _gains(dgamma))
-    ),
-    "group_norm": lambda rows, groups, m, inner, x, gamma, beta, *_: x.size * (LAYER_NORM + _gains(gamma, beta)),
-    "group_norm_backward": lambda rows, groups, m, inner, x, gamma, mean, rstd, g, dx, dgamma, dbeta: (
-        _layer_norm_backward(x, gamma, dgamma, dbeta)
+    "normalize_backward": lambda rows, groups, m, inner, x, gamma, mean, rstd, g, dx, dgamma, dbeta: _norm_backward(
+        x, gamma, dgamma, dbeta, UNCENTERED_BACKWARD if mean is None else LAYER_NORM_BACKWARD
     ),
     "batch_norm": lambda outer, channels, inner, x, gamma, beta, *_: x.size * (LAYER_NORM + _gains(gamma, beta)),
     "batch_norm_eval": lambda outer, channels, inner, x, gamma, beta, *_: (
         x.size * (GIVEN_STATISTICS + _gains(gamma, beta))
     ),
     "batch_norm_backward": lambda outer, channels, inner, given, x, gamma, statistics, g, dx, dgamma, dbeta: (
-        _layer_norm_backward(x, gamma, dgamma, dbeta)
+        _norm_backward(x, gamma, dgamma, dbeta)
     ),
     "conv2d": lambda x, w, bias, at, y: y.size * (2 * math.prod(w.shape[1:]) + (bias is not None)),
     "conv2d_backward_data": lambda g, w, at, dx: 2 * g.size * math.prod(w.shape[1:]),

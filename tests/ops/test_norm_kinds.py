@@ -164,6 +164,22 @@ def test_kinds_are_one_another(device, rng):
     np.testing.assert_allclose(array(mg.group_norm(x, 1, weight)), per_element, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_group_of_single_elements_is_layer_norm(dtype, device, rng):
+    """Bit for bit: then both have one weight and one bias per element."""
+    x, w, b, g = affine("group", (150, 24), rng, dtype)
+    found = []
+    for norm in (
+        lambda *leaves: mg.group_norm(leaves[0], 1, *leaves[1:]),
+        lambda *leaves: mg.layer_norm(leaves[0], 24, *leaves[1:]),
+    ):
+        leaves = [tensor(v, device, True) for v in (x, w, b)]
+        y = norm(*leaves)
+        found.append([array(v) for v in (y, *mg.grad(y, leaves, tensor(g, device)))])
+    for group, layer in zip(*found, strict=True):
+        np.testing.assert_array_equal(group, layer)
+
+
 # ── rows and widths ───────────────────────────────────────────────────────────────────────────────
 
 

@@ -24,6 +24,7 @@ def test_work_of_kernels(rng):
         a + gain  # broadcast: its five elements count once
         F.layer_norm(a, (5,), gain, gain)
         F.layer_norm(a, (5,))
+        F.rms_norm(a, (5,), gain)
         F.embedding(index, table)
         F.conv2d(mg.ones((2, 3, 9, 9)), mg.ones((4, 3, 2, 2)), mg.ones(4))
     found = [
@@ -36,11 +37,20 @@ def test_work_of_kernels(rng):
         ("gemm", 2 * 8 * 5 * 3 + 24, 4 * (40 + 15 + 24 + 3)),
         ("exp", 40, 4 * 80),
         ("add", 40, 4 * (40 + 5 + 40)),
-        ("layer_norm", 8 * 40, 4 * (40 + 5 + 5 + 40 + 8 + 8)),
-        ("layer_norm", 6 * 40, 4 * (40 + 40 + 8 + 8)),
+        ("normalize", 8 * 40, 4 * (40 + 5 + 5 + 40 + 8 + 8)),
+        ("normalize", 6 * 40, 4 * (40 + 40 + 8 + 8)),
+        ("normalize", 4 * 40, 4 * (40 + 5 + 40 + 8)),
         ("take", 0, 3 * 8 + 2 * 4 * 12),
         ("conv2d", (2 * 4 * 8 * 8) * (2 * 3 * 2 * 2 + 1), 4 * (2 * 3 * 81 + 48 + 4 + 2 * 4 * 64)),
     ]
+
+
+def test_work_of_normalizations_in_the_backward_pass():
+    x, gain, bias, g = (mg.ones(n, requires_grad=True) for n in ((8, 5), 5, 5, (8, 5)))
+    with mg.profile() as p:
+        mg.grad(F.layer_norm(x, (5,), gain, bias), [x, gain, bias], g.detach())
+        mg.grad(F.rms_norm(x, (5,), gain), [x, gain], g.detach())
+    assert [e.flops for e in p.events if e.kernel == "normalize_backward"] == [40 * (9 + 1 + 2 + 1), 40 * (6 + 1 + 2)]
 
 
 def test_work_of_optimizers_and_recurrent_layers():
