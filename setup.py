@@ -59,6 +59,7 @@ if SANITIZE:
 # lists of free memory rely on it (cext/runtime/buffer.hpp).
 DIRECTIVES = {
     "language_level": 3,
+    "annotation_typing": False,  # annotations are for readers and stubs
     "binding": True,
     "embedsignature": False,
     "cdivision": True,

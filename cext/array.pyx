@@ -36,7 +36,7 @@ cdef char** FORMATS = ["?", "i", "q", "f", "d"]     # of the buffer protocol, by
 
 # ── devices and shapes ────────────────────────────────────────────────────────────────────────────
 
-def parse_device(device, str op="device"):
+def parse_device(device: str | None, str op="device") -> int:
     """int: 0 for the CPU, 1 + i for "cuda:i"."""
     return device_index(device, op)
 
@@ -55,7 +55,7 @@ cdef int device_index(object device, str op="device") except -1:
     raise ValueError(f'[{op}] expected the device "cpu", "cuda" or "cuda:N", got {device!r}')
 
 
-cpdef bint names_device(object value):
+cpdef bint names_device(object value):  # -> TypeGuard[str]
     """Whether a value that may be a device or a dtype is meant as a device."""
     return isinstance(value, str) and (value == "cpu" or value.startswith("cuda"))
 
@@ -149,50 +149,50 @@ cdef class Array:
             release(self.buffer)
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, ...]:
         """tuple of int: the length of each axis."""
         return shape_of(self)
 
     @property
-    def ndim(self):
+    def ndim(self) -> int:
         """int: the number of axes."""
         return self.ndim_
 
     @property
-    def size(self):
+    def size(self) -> int:
         """int: the number of elements."""
         return self.count
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """int: the number of bytes of the elements."""
         return self.count * itemsize(self.code)
 
     @property
-    def strides(self):
+    def strides(self) -> tuple[int, ...]:
         """tuple of int: bytes from one element to the next along each axis, as in NumPy."""
         return tuple([self.step[i] for i in range(self.ndim_)])
 
     @property
-    def dtype(self):
+    def dtype(self) -> DType:
         """DType: the data type of the elements."""
         return dtype_of(self.code)
 
     @property
-    def device(self):
+    def device(self) -> str:
         """str: ``"cpu"`` or ``"cuda:N"``."""
         return device_name(self.buffer.device)
 
     @property
-    def version(self):
+    def version(self) -> int:
         """int: how many times the memory of this tensor has been written in place."""
         return version(self)
 
-    def is_contiguous(self):
+    def is_contiguous(self) -> bool:
         """bool: whether the elements lie in memory in row-major order without gaps."""
         return bool(self.packed)
 
-    def data_ptr(self):
+    def data_ptr(self) -> int:
         """int: the address of the first element."""
         return <size_t>self.data
 
@@ -224,7 +224,7 @@ cdef class Array:
     def __releasebuffer__(self, Py_buffer* out):
         PyMem_Free(out.internal)
 
-    def numpy(self):
+    def numpy(self) -> np.ndarray:
         """A NumPy array over the same memory.
 
         Returns
@@ -247,7 +247,7 @@ cdef class Array:
         """
         return np.asarray(memoryview(self))
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         shared = self.numpy()
         if dtype is None or np.dtype(dtype) == shared.dtype:
             return shared.copy() if copy else shared
@@ -255,11 +255,11 @@ cdef class Array:
             raise ValueError(f"[numpy] a conversion from {self.dtype} to {dtype} needs a copy")
         return shared.astype(dtype)
 
-    def tolist(self):
+    def tolist(self) -> Any:
         """The elements as nested lists of Python numbers (a number for a 0-d tensor)."""
         return self._detached_numpy().tolist()
 
-    def item(self):
+    def item(self) -> Any:
         """The only element as a Python number.
 
         Raises
@@ -294,7 +294,7 @@ cdef object device_transfer = None
 cdef object device_streams = None
 
 
-cpdef void set_result_type(type cls) except *:
+cpdef void set_result_type(type cls: type[Array]) except *:
     """Set the class of the tensors that operations make (tensor.Tensor)."""
     global result_type
     if not issubclass(cls, Array):
@@ -308,7 +308,8 @@ cdef void set_forget(Forget function):
     forget = function
 
 
-cpdef void set_device_hooks(object allocate, object transfer, object streams):
+cpdef void set_device_hooks(allocate: Callable[[int, int], tuple[int, Any]], transfer: Callable[[Any, int], Any],
+                            streams: Any):
     """Set the functions of other devices: allocate(bytes, index) -> (address, owner); transfer(array, index) -> array
     there; streams.current(i) and streams.hand_over(i, stream) for cuda:i, with DLPack's stream numbers."""
     global device_allocate, device_transfer, device_streams
@@ -433,13 +434,13 @@ cdef Span span(Array x) noexcept:
     return memory
 
 
-def memory_span(Array x):
+def memory_span(Array x) -> tuple[int, int]:
     """(int, int): the addresses of the first byte of a nonempty tensor and of the byte after its last."""
     cdef Span memory = span(x)
     return <size_t>memory.first, <size_t>memory.last
 
 
-def is_broadcast(Array x):
+def is_broadcast(Array x: Array) -> bool:
     """bool: whether several elements of x share a memory location."""
     return bool(overlaps_itself(x))
 
@@ -483,7 +484,7 @@ cdef Array alias(Array x):
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────
 
-def memory_allocated():
+def memory_allocated() -> int:
     """int: bytes of CPU memory held by live tensors (free memory in the pool not counted).
 
     Examples
@@ -497,7 +498,7 @@ def memory_allocated():
     return bytes_in_use()
 
 
-def memory_cached():
+def memory_cached() -> int:
     """int: bytes of CPU memory that the pool keeps for future tensors.
 
     Examples
@@ -509,7 +510,7 @@ def memory_cached():
     return bytes_cached()
 
 
-def empty_cache():
+def empty_cache() -> None:
     """Give the pool's free CPU memory back to the system.
 
     Examples

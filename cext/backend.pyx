@@ -48,9 +48,9 @@ cdef list texts(bint binary):
 
 
 # (name, number, types, type of the result, expression) of the element-wise functions; see kernels/functions.inc
-FUNCTIONS = {"unary": texts(False), "binary": texts(True)}
-Unary = IntEnum("Unary", {row[0]: row[1] for row in FUNCTIONS["unary"]}, module=__name__)
-Binary = IntEnum("Binary", {row[0]: row[1] for row in FUNCTIONS["binary"]}, module=__name__)
+FUNCTIONS: dict[str, list[tuple[str, int, str, str, str]]] = {"unary": texts(False), "binary": texts(True)}
+Unary: type[IntEnum] = IntEnum("Unary", {row[0]: row[1] for row in FUNCTIONS["unary"]}, module=__name__)
+Binary: type[IntEnum] = IntEnum("Binary", {row[0]: row[1] for row in FUNCTIONS["binary"]}, module=__name__)
 
 cdef enum:
     DEVICES = 64
@@ -91,7 +91,7 @@ cpdef void register(int device, Backend instance) except *:
     serve(device, found)
 
 
-def intercept(function):
+def intercept(function: Callable[[int, Backend], Backend] | None) -> None:
     """Let the backend that function(device, instance) returns stand in front of every device's own; None ends that.
 
     Devices that are registered later are included.
@@ -125,7 +125,7 @@ cdef class Backend:
         """out = x, any strides, converted to out's dtype; overlapping only element for element."""
         raise NotImplementedError
 
-    cpdef fill(self, Array out, value):
+    cpdef fill(self, Array out, value: float):
         """out = value (a Python number) everywhere, any strides."""
         raise NotImplementedError
 
@@ -141,15 +141,15 @@ cdef class Backend:
         """Running sums along the middle axis, contiguous."""
         raise NotImplementedError
 
-    cpdef gemm(self, Array a, Array b, Array out, double beta, Array bias):
+    cpdef gemm(self, Array a, Array b, Array out, double beta, Array bias: Tensor | None):
         """out = a @ b + beta out (+ bias on each row; bias may be None) for 2-d or 3-d (batched) floats.
 
         out is contiguous; in the last two axes of a and b one stride is the item size.
         """
         raise NotImplementedError
 
-    cpdef normalize(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
-                    double eps, Array y, Array mean, Array rstd):
+    cpdef normalize(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma: Tensor | None,
+                    Array beta: Tensor | None, double eps, Array y, Array mean: Tensor | None, Array rstd):
         """y = (x - mean) rstd gamma + beta on the rows of x[rows, m, inner]; gamma and beta may be None.
 
         Row r belongs to group r % groups; gamma and beta are [groups, m]. rstd is 1/sqrt(variance + eps) of a row. If
@@ -158,33 +158,35 @@ cdef class Backend:
         """
         raise NotImplementedError
 
-    cpdef normalize_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma,
-                             Array mean, Array rstd, Array g, Array dx, Array dgamma, Array dbeta):
+    cpdef normalize_backward(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x,
+                             Array gamma: Tensor | None, Array mean: Tensor | None, Array rstd, Array g,
+                             Array dx: Tensor | None, Array dgamma: Tensor | None, Array dbeta: Tensor | None):
         """The gradients of normalize for the cotangent g; dx, dgamma and dbeta may each be None."""
         raise NotImplementedError
 
-    cpdef batch_norm(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta, double eps,
-                     Array y, Array mean, Array var, Array statistics):
+    cpdef batch_norm(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma: Tensor | None,
+                     Array beta: Tensor | None, double eps, Array y, Array mean, Array var, Array statistics):
         """y = (x - mean) rstd gamma + beta on the channels of x[outer, channels, inner]; gamma, beta may be None.
 
         var is biased; statistics[2, channels] (float64) gets mean and rstd.
         """
         raise NotImplementedError
 
-    cpdef batch_norm_eval(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma, Array beta,
-                          Array mean, Array var, double eps, Array y, Array statistics):
+    cpdef batch_norm_eval(self, int64_t outer, int64_t channels, int64_t inner, Array x, Array gamma: Tensor | None,
+                          Array beta: Tensor | None, Array mean, Array var, double eps, Array y, Array statistics):
         """The same with mean and var given."""
         raise NotImplementedError
 
-    cpdef batch_norm_backward(self, int64_t outer, int64_t channels, int64_t inner, bint given, Array x, Array gamma,
-                              Array statistics, Array g, Array dx, Array dgamma, Array dbeta):
+    cpdef batch_norm_backward(self, int64_t outer, int64_t channels, int64_t inner, bint given, Array x,
+                              Array gamma: Tensor | None, Array statistics, Array g, Array dx: Tensor | None,
+                              Array dgamma: Tensor | None, Array dbeta: Tensor | None):
         """The gradients of batch_norm, or of batch_norm_eval where the statistics were `given`.
 
         dx, dgamma, dbeta may each be None.
         """
         raise NotImplementedError
 
-    cpdef conv2d(self, Array x, Array w, Array bias, tuple at, Array y):
+    cpdef conv2d(self, Array x, Array w, Array bias: Tensor | None, tuple at: tuple[int, ...], Array y):
         """y[N, O, P, Q] = x[N, C, H, W] correlated with w[O, C / groups, KH, KW], + bias[O] or None; contiguous.
 
         at = (stride_h, stride_w, top, left, dilation_h, dilation_w): window (p, q) begins at row p stride_h - top,
@@ -192,15 +194,16 @@ cdef class Backend:
         """
         raise NotImplementedError
 
-    cpdef conv2d_backward_data(self, Array g, Array w, tuple at, Array dx):
+    cpdef conv2d_backward_data(self, Array g, Array w, tuple at: tuple[int, ...], Array dx):
         """dx[N, C, H, W] of conv2d for the cotangent g[N, O, P, Q]; contiguous."""
         raise NotImplementedError
 
-    cpdef conv2d_backward_weight(self, Array x, Array g, tuple at, Array dw, Array dbias):
+    cpdef conv2d_backward_weight(self, Array x, Array g, tuple at: tuple[int, ...], Array dw,
+                                 Array dbias: Tensor | None):
         """dw[O, C / groups, KH, KW] and dbias[O] of conv2d for the cotangent g; dbias may be None. Contiguous."""
         raise NotImplementedError
 
-    cpdef max_pool2d(self, Array x, tuple at, Array y, Array index):
+    cpdef max_pool2d(self, Array x, tuple at: tuple[int, ...], Array y: Tensor | None, Array index: Tensor | None):
         """y[..., P, Q] = the largest elements of windows in x[..., H, W], index (int64) their places in H x W.
 
         at = (kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w); no window is empty. y or
@@ -208,7 +211,7 @@ cdef class Backend:
         """
         raise NotImplementedError
 
-    cpdef max_pool2d_backward(self, Array x, Array g, tuple at, Array dx):
+    cpdef max_pool2d_backward(self, Array x, Array g, tuple at: tuple[int, ...], Array dx):
         """dx of max_pool2d for the cotangent g[..., P, Q], contiguous."""
         raise NotImplementedError
 
@@ -224,11 +227,11 @@ cdef class Backend:
         """dx of average_pool2d for the cotangent g[..., P, Q]."""
         raise NotImplementedError
 
-    cpdef recurrent(self, cell, dict arrays):
+    cpdef recurrent(self, cell: Cell, dict arrays: dict[str, Any]):
         """All steps of a recurrent layer, a Cell of ops/recurrent; arrays as in `Recurrence` of kernels.hpp."""
         raise NotImplementedError
 
-    cpdef recurrent_backward(self, cell, dict arrays):
+    cpdef recurrent_backward(self, cell: Cell, dict arrays: dict[str, Any]):
         """dx, dz, dgamma ... from gy; dh and dc of the last states become those of the first."""
         raise NotImplementedError
 
@@ -244,18 +247,18 @@ cdef class Backend:
         """y[rows] = log of the sum of the exponentials of each row of x."""
         raise NotImplementedError
 
-    cpdef cross_entropy(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
-                        double smoothing, Array loss, Array lse):
+    cpdef cross_entropy(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore,
+                        Array weight: Tensor | None, double smoothing, Array loss, Array lse):
         """loss[rows] and lse[rows] of logits z against int64 labels; the formula stands in kernels.hpp."""
         raise NotImplementedError
 
-    cpdef cross_entropy_backward(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
-                                 double smoothing, Array lse, Array g, Array dz):
+    cpdef cross_entropy_backward(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore,
+                                 Array weight: Tensor | None, double smoothing, Array lse, Array g, Array dz):
         """dz for the cotangent g[rows] (or one g for all rows)."""
         raise NotImplementedError
 
-    cpdef class_labels(self, str error, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
-                       Array inverse):
+    cpdef class_labels(self, str error, int64_t width, int64_t ignore, Array labels, Array weight: Tensor | None,
+                       Array out, Array inverse: Tensor | None):
         """out = int64 labels, each from 0 to width - 1, or the one to `ignore`.
 
         inverse (0-d float, or None) = 1 / the number of rows that count, or 1 / the sum of their classes' weights (of
@@ -295,11 +298,11 @@ cdef class Backend:
         """out (int64) = the stable order of the last axis of x; NaN comes last."""
         raise NotImplementedError
 
-    cpdef nonzero(self, Array x):
+    cpdef nonzero(self, Array x):  # -> tuple[Tensor, ...]
         """A tuple of int64 tensors: the positions of the elements that are not zero, row-major."""
         raise NotImplementedError
 
-    cpdef unique(self, Array x):
+    cpdef unique(self, Array x):  # -> Tensor
         """The sorted distinct elements."""
         raise NotImplementedError
 
@@ -319,10 +322,11 @@ cdef class Backend:
         """keep (bool) with probability 1 - p; y = x keep / (1 - p)."""
         raise NotImplementedError
 
-    cpdef optimize(self, str rule, list p, list g, list s1, list s2, list s3, dict step):
+    cpdef optimize(self, str rule, list p: list[Tensor], list g: list[Tensor], list s1: list[Tensor] | None,
+                   list s2: list[Tensor] | None, list s3: list[Tensor] | None, dict step: dict[str, Any]):
         """One step of the optimizer `rule` on all tensors of the lists; state lists may be None."""
         raise NotImplementedError
 
-    cpdef double sum_of_squares(self, list g) except *:
+    cpdef double sum_of_squares(self, list g: list[Tensor]) except *:
         """The sum of the squares of all elements of all tensors."""
         raise NotImplementedError

@@ -252,7 +252,7 @@ cdef int wait_for(Node node) except -1:
     return 0
 
 
-def forget_other_threads():
+def forget_other_threads() -> None:
     """In the child of a fork, drop the passes of other threads: only the thread that forked continues."""
     here = threading.get_ident()
     for running in [number for number, thread in walkers.items() if thread != here]:
@@ -357,8 +357,8 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
 
 # ── what tensors and minigrad.autograd call ───────────────────────────────────────────────────────
 
-def differentiate(list roots, list grads, list targets or None, bint retain_graph, bint create_graph,
-                  str op="backward"):
+def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], list targets or None: list[Tensor] | None,
+                  bint retain_graph, bint create_graph, str op="backward") -> list[Any]:
     """Check roots, gradients and targets, then `pull_back`; errors name `op`."""
     cdef Array root
     cdef list seeds = []
@@ -415,7 +415,9 @@ cdef int check_gradient(str op, Node to, object grad, int output) except -1:
 cdef dict functions = {}    # name -> Op
 
 
-def record_function(str name, list inputs, list outputs, function, tuple saved):
+def record_function(str name, list inputs: list[Tensor], list outputs: list[Tensor],
+                    function: Callable[[Any, list[Tensor | None]], list[Tensor | None]] | None,
+                    tuple saved: tuple[Tensor, ...]) -> None:
     """Record an operation written in Python: function(node, gradients of the outputs) -> gradients of the inputs.
 
     `saved` are the tensors whose versions are checked before it is called.
@@ -428,7 +430,7 @@ def record_function(str name, list inputs, list outputs, function, tuple saved):
     track_many(functions[name], outputs, inputs, [], (function, *saved))
 
 
-def attach(Array saved, Node node, int output):
+def attach(Array saved, Node node, int output) -> Tensor:
     """Put a saved output, kept without its node, back on the tape, so that backward itself can be differentiated."""
     cdef Array attached = alias(saved)
     attached.node, attached.needs_grad, attached.output = node, True, output

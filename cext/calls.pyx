@@ -61,7 +61,7 @@ cdef int wait_for_operations(str op) except -1:
 cdef uint64_t numbers = 0
 
 
-def current_call():
+def current_call() -> tuple[int, str, str] | None:
     """(number, operation, "forward" or "backward") of the call that a kernel of this thread counts for, or None.
 
     That is the innermost operation, or the outermost Function or node of a backward pass around it.
@@ -85,11 +85,11 @@ cdef class Covering:
     cdef Call call
     cdef str name
 
-    def __cinit__(self, str name):
+    def __cinit__(self, str name: str):
         self.name = name
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.call.cover(begin(self.name), False, False)
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         self.call.end()

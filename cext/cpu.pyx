@@ -58,7 +58,7 @@ cdef int elementwise(str what, Loop loop, int operands, Array a, Array b, Array 
     return 0
 
 
-def is_defined(str primitive, int op, int code):
+def is_defined(str primitive, int op, int code) -> bool:
     """bool: whether "unary", "binary" or "reduce" has this operation for a dtype; every device has what the CPU has."""
     cdef int ops = UNARY_OPS if primitive == "unary" else BINARY_OPS if primitive == "binary" else REDUCE_OPS
     if not (0 <= op < ops and 0 <= code < DTYPES):
@@ -554,19 +554,19 @@ cdef int load() except -1:
     return 0
 
 
-def isa():
+def isa() -> str:
     """str: the instruction set of the kernels in use: "baseline", "avx2" or "avx512"."""
     return kernels.isa.decode()
 
 
-def blas():
+def blas() -> str:
     """str: name, version and kernel family of the BLAS in use."""
     if not blas_loaded:
         load()
     return blas_name().decode()
 
 
-def get_num_threads():
+def get_num_threads() -> int:
     """int: how many threads a kernel may use, the calling one included.
 
     Examples
@@ -578,7 +578,7 @@ def get_num_threads():
     return threads()
 
 
-def set_num_threads(count):
+def set_num_threads(count: int) -> None:
     """Let kernels use up to `count` threads, the calling one included.
 
     The default is ``MINIGRAD_NUM_THREADS``, ``OMP_NUM_THREADS`` (at most 1024), or the number of cores this

@@ -27,17 +27,17 @@ cdef class DType:
         self.numpy_dtype = np.dtype(name)
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype:
         """NumPy's data type; lets NumPy accept this object wherever it takes a data type."""
         return self.numpy_dtype
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "minigrad." + self.name
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.name
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if isinstance(other, DType):
             return self is other
         try:
@@ -45,18 +45,20 @@ cdef class DType:
         except TypeError:
             return NotImplemented
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self.name)
 
-    def __reduce__(self):
+    def __reduce__(self) -> str:
         return "bool_" if self.name == "bool" else self.name
 
 
-bool_ = DType("bool", 1, "b", BOOL)
-int32 = DType("int32", 4, "i", INT32)
-int64 = DType("int64", 8, "i", INT64)
-float32 = DType("float32", 4, "f", FLOAT32)
-float64 = DType("float64", 8, "f", FLOAT64)
+bool_: DType = DType("bool", 1, "b", BOOL)
+int32: DType = DType("int32", 4, "i", INT32)
+int64: DType = DType("int64", 8, "i", INT64)
+float32: DType = DType("float32", 4, "f", FLOAT32)
+float64: DType = DType("float64", 8, "f", FLOAT64)
+
+DTypeLike: TypeAlias = DType | str | type | np.dtype | None
 
 cdef tuple TABLE = (bool_, int32, int64, float32, float64)
 CODES = {bool: BOOL, int: INT64, float: FLOAT32}

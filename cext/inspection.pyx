@@ -52,7 +52,7 @@ cdef tuple path_of(object scope, dict known, dict names):
     return path, calls
 
 
-cpdef int64_t bytes_of(Array x):
+cpdef int64_t bytes_of(Array x: Array):
     """The bytes of memory that x covers: a repeated axis takes none."""
     cdef int64_t size = itemsize(x.code)
     cdef int i
@@ -62,7 +62,7 @@ cpdef int64_t bytes_of(Array x):
     return size if x.count else 0
 
 
-def entries(Array x):
+def entries(Array x) -> list[dict[str, Any]]:
     """The history of x as a list of dicts, first operation first: the rows of `Tensor.tape`.
 
     ``inputs`` are indices of rows, None where no gradient flows; ``outputs`` say which output of that row each one is.
@@ -91,12 +91,12 @@ def entries(Array x):
     return rows
 
 
-def count_leaves(list roots):
+def count_leaves(list roots: list[Tensor]) -> int:
     """How many leaves the roots depend on, including roots that are leaves."""
     return sum([(<Node>entry).sequence < 0 for entry in history_of(roots)])
 
 
-def contents(Array x):
+def contents(Array x) -> dict[int, tuple[Tensor | None, list[Tensor]]]:
     """What the history of x holds: sequence number -> (the leaf tensor or None, the tensors saved for backward)."""
     cdef Node node
     cdef dict found = {}
@@ -106,12 +106,12 @@ def contents(Array x):
     return found
 
 
-def operations(Array x):
+def operations(Array x) -> dict[int, Op]:
     """The record of each operation in the history of x: sequence number -> Op."""
     return {(<Node>entry).sequence: (<Node>entry).op for entry in history_of([x])}
 
 
-def options(Array x):
+def options(Array x) -> dict[int, tuple[Any, ...]]:
     """What the operations keep for backward besides tensors: sequence number -> (axes, a recurrent cell, ...)."""
     cdef Node node
     cdef dict found = {}

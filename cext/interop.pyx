@@ -177,7 +177,7 @@ cdef void drop_import(void* owner) noexcept:
         managed.deleter(managed)
 
 
-def from_dlpack(data):
+def from_dlpack(data: Any) -> Tensor:
     """A tensor over the memory of any object that supports DLPack.
 
     Parameters

@@ -1,6 +1,8 @@
 """Modes of the calling thread, for the duration of a block or of a decorated function."""
 import functools
 import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 cimport cython
 from libc.stdint cimport uint64_t
@@ -19,6 +21,8 @@ cdef extern from *:
         uint64_t mode
         int which, before
     vector[Entered] mg_entered
+
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 cdef enum:
     RECORDING = 1
@@ -40,7 +44,7 @@ cdef int switched(int which, int on) noexcept:
     return before
 
 
-def stepwise(mode, generator):
+def stepwise(mode: Mode, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
     """The generator, with its steps run inside the mode and the code between them outside."""
     step, value = generator.send, None
     try:
@@ -59,7 +63,7 @@ def stepwise(mode, generator):
         return end.value
 
 
-def decorated(mode, function):
+def decorated(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function or generator function, with each call run inside the mode."""
     if inspect.isgeneratorfunction(function):
         @functools.wraps(function)
@@ -93,12 +97,12 @@ cdef class Mode:
         modes += 1
         self.number = modes
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         cdef Entered block
         block.mode, block.which, block.before = self.number, self.which, switched(self.which, self.on)
         mg_entered.push_back(block)
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         cdef size_t k = mg_entered.size(), above
         cdef int which, shared
         while k > 0:
@@ -117,7 +121,7 @@ cdef class Mode:
             return
         raise RuntimeError(f"[{type(self).__name__}] this thread leaves a block that it has not entered")
 
-    def __call__(self, function):
+    def __call__(self, function: Called) -> Called:
         if not callable(function) or isinstance(function, type) or inspect.iscoroutinefunction(function) \
                 or inspect.isasyncgenfunction(function):
             raise TypeError(f"[{type(self).__name__}] expected a function or a generator function to decorate, got "

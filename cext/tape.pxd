@@ -15,7 +15,7 @@ cdef struct Slot:
 
 cdef class Op:
     cdef readonly str name
-    cdef readonly tuple inputs, outputs
+    cdef readonly tuple inputs, outputs     # -> tuple[str, ...]
     cdef readonly str forward, backward, source
     cdef Backward run
     cdef Backward composition       # replaces `run` in a recorded pass, see ops/functions.fused

@@ -56,7 +56,7 @@ cdef bint recording() noexcept:
     return mg_recording
 
 
-def is_grad_enabled():
+def is_grad_enabled() -> bool:
     """bool: whether operations of this thread are recorded on the tape.
 
     Examples
@@ -99,7 +99,7 @@ cdef PyObject* held(object x):
     return <PyObject*>x
 
 
-def set_observer(observer):
+def set_observer(observer: Any) -> Any:
     """Set the observer of what this thread records and differentiates (None for no observer); return the previous one.
 
     It is called as ``recorded(sequence, op, outs)`` after each recorded operation, with the tensors it made. Around the
@@ -119,7 +119,7 @@ cdef object watcher():
     return None if mg_observer == NULL else <object>mg_observer
 
 
-def enter(module):
+def enter(module: Any) -> Any:
     """Note that a neural-network module begins to compute: what is recorded until `leave(before)` belongs to it.
 
     A scope is (the enclosing scope, a weak reference to the module, the name of its class). Returns the previous scope.
@@ -133,7 +133,7 @@ def enter(module):
     return before
 
 
-def leave(before):
+def leave(before: Any) -> None:
     """Restore the scope that `enter` returned."""
     global mg_scope
     if mg_scope != NULL:
@@ -148,7 +148,7 @@ def leave(before):
 cdef class Op:
     """An operation: what it computes, and how its derivative is computed. Made by `operation`."""
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<operation {self.name}({', '.join(self.inputs)})>"
 
 
@@ -205,7 +205,7 @@ cdef Op function_op(str name, Backward run):
                      "")
 
 
-def operations():
+def operations() -> list[Op]:
     """list of Op: all operations that the tape may hold, except for the user's own."""
     return list(known)
 
@@ -596,12 +596,12 @@ cdef bint is_leaf(Array x):
     return x.node is None or (<Node>x.node).leaf == <PyObject*>x
 
 
-def leaf(Array x):
+def leaf(Array x) -> bool:
     """Whether x was made by the user and not by a recorded operation."""
     return bool(is_leaf(x))
 
 
-def maker(Array x):
+def maker(Array x) -> str | None:
     """str: the operation that made x; None for a tensor that was not computed."""
     return None if x.node is None else (<Node>x.node).op.name
 
@@ -632,16 +632,16 @@ cdef int retire_leaf(Array x) except -1:
 class HookHandle:
     """What `Tensor.register_hook` returns; ``remove()`` takes the hook off."""
 
-    def __init__(self, hooks, entry):
+    def __init__(self, hooks: list[Any], entry: tuple[int, Any]):
         self._hooks, self._entry = hooks, entry
 
-    def remove(self):
+    def remove(self) -> None:
         """Take the hook off; a second call does nothing."""
         if self._entry in self._hooks:
             self._hooks.remove(self._entry)
 
 
-def add_hook(Array x, hook):
+def add_hook(Array x, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
     """Call hook(gradient) whenever the gradient of x is complete."""
     if not callable(hook):
         raise TypeError(f"[register_hook] expected a function of the gradient, got {hook!r}")

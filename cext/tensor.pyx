@@ -2,6 +2,9 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from minigrad.engine.array cimport (
@@ -70,7 +73,7 @@ cdef class Tensor(Array):
     tensor([2., 4., 6.])
     """
 
-    def __init__(self, data, bint requires_grad=False):
+    def __init__(self, data: TensorLike, bint requires_grad=False):
         if self.buffer == NOWHERE:
             source = from_object(data, -1, -1, False, "Tensor")
             if not in_operation():      # an operation may call code that makes a tensor
@@ -80,17 +83,17 @@ cdef class Tensor(Array):
 
     __array_ufunc__ = None      # NumPy leaves mixed operators to this class
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return id(self) >> 4    # by identity: == is elementwise
 
     # ── the tape ──
 
     @property
-    def requires_grad(self):
+    def requires_grad(self) -> bool:
         return bool(self.needs_grad)
 
     @requires_grad.setter
-    def requires_grad(self, bint on):
+    def requires_grad(self, bint on) -> None:
         if on and not is_float(self.code):
             raise TypeError(f"[requires_grad] expected a floating-point tensor, got {self.dtype}")
         if not tape.leaf(self):
@@ -99,21 +102,21 @@ cdef class Tensor(Array):
             raise tape.GradientError("[requires_grad] this tensor was computed: use x.detach() for one without history")
         self.needs_grad = on        # what was recorded of it counts again once this is back on
 
-    def requires_grad_(self, bint on=True):
+    def requires_grad_(self, bint on=True) -> Self:
         """Set ``requires_grad`` and return the tensor."""
         self.requires_grad = on
         return self
 
     @property
-    def is_leaf(self):
+    def is_leaf(self) -> bool:
         return tape.leaf(self)
 
     @property
-    def grad(self):
+    def grad(self) -> Tensor | None:
         return self.grad_
 
     @grad.setter
-    def grad(self, value):
+    def grad(self, value: Tensor | None) -> None:
         cdef Array g
         if value is not None:
             if not isinstance(value, Array):
@@ -129,7 +132,7 @@ cdef class Tensor(Array):
                 g = g.grad_
         self.grad_ = value
 
-    def backward(self, grad=None, retain_graph=False, create_graph=False):
+    def backward(self, grad: Tensor | None = None, retain_graph: bool = False, create_graph: bool = False) -> None:
         """Add the gradient of this tensor with respect to every leaf it depends on to the leaf's ``grad``.
 
         Parameters
@@ -160,11 +163,11 @@ cdef class Tensor(Array):
         """
         backward.differentiate([self], [grad], None, retain_graph, create_graph)
 
-    def detach(self):
+    def detach(self) -> Tensor:
         """The same memory as a tensor without history."""
         return alias(self)
 
-    def register_hook(self, hook):
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
         """Call ``hook(gradient)`` whenever this tensor's gradient is complete.
 
         What the hook returns, if not None, replaces the gradient.
@@ -180,7 +183,7 @@ cdef class Tensor(Array):
         """
         return tape.add_hook(self, hook)
 
-    def tape(self):
+    def tape(self) -> TapeTable:
         """The recorded history of this tensor as a table, first operation first.
 
         Returns
@@ -195,11 +198,12 @@ cdef class Tensor(Array):
 
     # ── exports ──
 
-    def __dlpack_device__(self):
+    def __dlpack_device__(self) -> tuple[int, int]:
         """(device type, device id) of the DLPack standard: (1, 0) on the CPU, (2, i) on cuda:i."""
         return dlpack_device(self)
 
-    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """A DLPack capsule over the same memory (https://dmlc.github.io/dlpack), of version 1 if `max_version` allows.
 
         On a GPU, `stream`, on which the consumer will use the memory, waits for the work of the current stream.
@@ -207,7 +211,7 @@ cdef class Tensor(Array):
         return to_dlpack(self, stream, max_version, dl_device, copy)
 
     @property
-    def __cuda_array_interface__(self):
+    def __cuda_array_interface__(self) -> dict[str, Any]:
         """How CuPy, Numba and others see the memory of a tensor on a GPU (the CUDA array interface, version 3)."""
         if self.buffer.device == 0:
             raise AttributeError("[cuda_array_interface] the tensor is on the CPU")
@@ -219,7 +223,8 @@ cdef class Tensor(Array):
 
     # ── conversions ──
 
-    def to(self, *args, device=None, dtype=None, copy=False):
+    def to(self, *args: str | DType | Tensor, device: str | None = None, dtype: str | DType | None = None,
+           copy: bool = False) -> Tensor:
         """This tensor on a device and/or of a dtype; the tensor itself if nothing changes.
 
         The gradient is brought back to the device and dtype of this tensor. Moving to the CPU waits for the GPU.
@@ -279,18 +284,18 @@ cdef class Tensor(Array):
         cdef Array out = cast(moved(self, where), code)
         return copied(out) if copy and out is self else out
 
-    def contiguous(self):
+    def contiguous(self) -> Tensor:
         """This tensor itself if its elements lie in row-major order without gaps, else a copy that does."""
         return self if self.packed else copied(self)
 
-    def copy(self):
+    def copy(self) -> Tensor:
         """A contiguous copy, on the tape."""
         return copied(self)
 
-    def __copy__(self):
+    def __copy__(self) -> Tensor:
         return copied(self)
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if not tape.leaf(self):
             raise tape.GradientError("[deepcopy] this tensor was computed: deep-copy x.detach()")
         cdef Array out = copied(alias(self))
@@ -300,17 +305,17 @@ cdef class Tensor(Array):
         memo[id(self)] = made
         return made
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return rebuild, (type(self), self._detached_numpy().copy(), self.device, bool(self.needs_grad))
 
     # ── writing in place ──
 
-    def copy_(self, source):
+    def copy_(self, source: TensorLike) -> Self:
         """Write `source`, broadcast and converted, into this tensor. A tensor must already be on the same device."""
         assign("copy_", self, Ellipsis, source)
         return self
 
-    def set_(self, source):
+    def set_(self, source: Tensor) -> Self:
         """Become `source`: take over its memory, shape, dtype and device (as a module does to move its parameters).
 
         Gradients no longer reach this tensor from what was recorded before: backward raises, unless this tensor does
@@ -340,51 +345,51 @@ cdef class Tensor(Array):
             gradient_node(self).hooks = hooks
         return self
 
-    def fill_(self, value):
+    def fill_(self, value: float) -> Self:
         """Set every element to one number."""
         filled("fill_", self, value)
         return self
 
-    def zero_(self):
+    def zero_(self) -> Self:
         """Set every element to 0."""
         return self.fill_(0)
 
     # ── Python's protocols ──
 
-    def __len__(self):
+    def __len__(self) -> int:
         if self.ndim_ == 0:
             raise TypeError("[len] a 0-d tensor has no length")
         return self.extent[0]
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return bool(self.item())
 
-    def __int__(self):
+    def __int__(self) -> int:
         return int(self.item())
 
-    def __float__(self):
+    def __float__(self) -> float:
         return float(self.item())
 
-    def __complex__(self):
+    def __complex__(self) -> complex:
         return complex(self.item())
 
-    def __index__(self):
+    def __index__(self) -> int:
         if self.code == BOOL or is_float(self.code) or self.ndim_ != 0:
             raise TypeError(f"[index] expected a 0-d integer tensor, got {self.dtype} of shape {shape_of(self)}")
         return self.item()
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Tensor]:
         if self.ndim_ == 0:
             raise TypeError("[iter] a 0-d tensor cannot be iterated")
         return iter(join.unstack(self))
 
-    def __contains__(self, item):
+    def __contains__(self, item: object) -> bool:
         return bool(equal(self, item).any())
 
-    def __format__(self, str spec not None):
+    def __format__(self, str spec not None) -> str:
         return format(self.item(), spec) if spec and self.count == 1 else format(str(self), spec)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         values = self._detached_numpy()
         text = np.array2string(values, separator=", ", prefix="tensor(", threshold=1000)
         if self.count == 0:
@@ -398,159 +403,159 @@ cdef class Tensor(Array):
             notes += ", requires_grad=True"
         return f"tensor({text}{notes})"
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: Any) -> Tensor:
         return getitem(self, key)
 
-    def __setitem__(self, key, value):
+    def __setitem__(self, key: Any, value: TensorLike) -> None:
         setitem(self, key, value)
 
     # ── operators ──
 
-    def __add__(self, other):
+    def __add__(self, other: TensorLike) -> Tensor:
         return add(self, other) if acceptable(other) else NotImplemented
 
-    def __radd__(self, other):
+    def __radd__(self, other: TensorLike) -> Tensor:
         return add(self, other) if acceptable(other) else NotImplemented
 
-    def __sub__(self, other):
+    def __sub__(self, other: TensorLike) -> Tensor:
         return subtract(self, other) if acceptable(other) else NotImplemented
 
-    def __rsub__(self, other):
+    def __rsub__(self, other: TensorLike) -> Tensor:
         return subtract(other, self) if acceptable(other) else NotImplemented
 
-    def __mul__(self, other):
+    def __mul__(self, other: TensorLike) -> Tensor:
         return multiply(self, other) if acceptable(other) else NotImplemented
 
-    def __rmul__(self, other):
+    def __rmul__(self, other: TensorLike) -> Tensor:
         return multiply(self, other) if acceptable(other) else NotImplemented
 
-    def __truediv__(self, other):
+    def __truediv__(self, other: TensorLike) -> Tensor:
         return divide(self, other) if acceptable(other) else NotImplemented
 
-    def __rtruediv__(self, other):
+    def __rtruediv__(self, other: TensorLike) -> Tensor:
         return divide(other, self) if acceptable(other) else NotImplemented
 
-    def __floordiv__(self, other):
+    def __floordiv__(self, other: TensorLike) -> Tensor:
         return floor_divide(self, other) if acceptable(other) else NotImplemented
 
-    def __rfloordiv__(self, other):
+    def __rfloordiv__(self, other: TensorLike) -> Tensor:
         return floor_divide(other, self) if acceptable(other) else NotImplemented
 
-    def __mod__(self, other):
+    def __mod__(self, other: TensorLike) -> Tensor:
         return remainder(self, other) if acceptable(other) else NotImplemented
 
-    def __rmod__(self, other):
+    def __rmod__(self, other: TensorLike) -> Tensor:
         return remainder(other, self) if acceptable(other) else NotImplemented
 
-    def __pow__(self, other, modulo):
+    def __pow__(self, other: TensorLike, modulo: None = None) -> Tensor:
         return power(self, other) if modulo is None and acceptable(other) else NotImplemented
 
-    def __rpow__(self, other, modulo):
+    def __rpow__(self, other: TensorLike, modulo: None = None) -> Tensor:
         return power(other, self) if acceptable(other) else NotImplemented
 
-    def __matmul__(self, other):
+    def __matmul__(self, other: TensorLike) -> Tensor:
         return matmul(self, other) if acceptable(other) else NotImplemented
 
-    def __rmatmul__(self, other):
+    def __rmatmul__(self, other: TensorLike) -> Tensor:
         return matmul(other, self) if acceptable(other) else NotImplemented
 
-    def __and__(self, other):
+    def __and__(self, other: TensorLike) -> Tensor:
         return bitwise_and(self, other) if acceptable(other) else NotImplemented
 
-    def __rand__(self, other):
+    def __rand__(self, other: TensorLike) -> Tensor:
         return bitwise_and(self, other) if acceptable(other) else NotImplemented
 
-    def __or__(self, other):
+    def __or__(self, other: TensorLike) -> Tensor:
         return bitwise_or(self, other) if acceptable(other) else NotImplemented
 
-    def __ror__(self, other):
+    def __ror__(self, other: TensorLike) -> Tensor:
         return bitwise_or(self, other) if acceptable(other) else NotImplemented
 
-    def __xor__(self, other):
+    def __xor__(self, other: TensorLike) -> Tensor:
         return bitwise_xor(self, other) if acceptable(other) else NotImplemented
 
-    def __rxor__(self, other):
+    def __rxor__(self, other: TensorLike) -> Tensor:
         return bitwise_xor(self, other) if acceptable(other) else NotImplemented
 
-    def __neg__(self):
+    def __neg__(self) -> Tensor:
         return negative(self)
 
-    def __pos__(self):
+    def __pos__(self) -> Tensor:
         return self
 
-    def __abs__(self):
+    def __abs__(self) -> Tensor:
         return absolute(self)
 
-    def __invert__(self):
+    def __invert__(self) -> Tensor:
         return bitwise_invert(self)
 
-    def __eq__(self, other):
+    def __eq__(self, other: TensorLike) -> Tensor:
         return equal(self, other) if acceptable(other) else NotImplemented
 
-    def __ne__(self, other):
+    def __ne__(self, other: TensorLike) -> Tensor:
         return not_equal(self, other) if acceptable(other) else NotImplemented
 
-    def __lt__(self, other):
+    def __lt__(self, other: TensorLike) -> Tensor:
         return less(self, other) if acceptable(other) else NotImplemented
 
-    def __le__(self, other):
+    def __le__(self, other: TensorLike) -> Tensor:
         return less_equal(self, other) if acceptable(other) else NotImplemented
 
-    def __gt__(self, other):
+    def __gt__(self, other: TensorLike) -> Tensor:
         return greater(self, other) if acceptable(other) else NotImplemented
 
-    def __ge__(self, other):
+    def __ge__(self, other: TensorLike) -> Tensor:
         return greater_equal(self, other) if acceptable(other) else NotImplemented
 
-    def __iadd__(self, other):
+    def __iadd__(self, other: TensorLike) -> Self:
         return in_place("+=", arithmetic.add, ADD, self, other)
 
-    def __isub__(self, other):
+    def __isub__(self, other: TensorLike) -> Self:
         return in_place("-=", arithmetic.subtract, SUB, self, other)
 
-    def __imul__(self, other):
+    def __imul__(self, other: TensorLike) -> Self:
         return in_place("*=", arithmetic.multiply, MUL, self, other)
 
-    def __itruediv__(self, other):
+    def __itruediv__(self, other: TensorLike) -> Self:
         return in_place("/=", arithmetic.divide, DIVIDE, self, other)
 
-    def __ifloordiv__(self, other):
+    def __ifloordiv__(self, other: TensorLike) -> Self:
         return in_place("//=", arithmetic.floor_divide, -1, self, other)
 
-    def __imod__(self, other):
+    def __imod__(self, other: TensorLike) -> Self:
         return in_place("%=", arithmetic.remainder, -1, self, other)
 
-    def __ipow__(self, other):
+    def __ipow__(self, other: TensorLike, modulo: None = None) -> Self:
         return in_place("**=", functions.power, -1, self, other)
 
-    def __iand__(self, other):
+    def __iand__(self, other: TensorLike) -> Self:
         return in_place("&=", logic.bitwise_and, -1, self, other)
 
-    def __ior__(self, other):
+    def __ior__(self, other: TensorLike) -> Self:
         return in_place("|=", logic.bitwise_or, -1, self, other)
 
-    def __ixor__(self, other):
+    def __ixor__(self, other: TensorLike) -> Self:
         return in_place("^=", logic.bitwise_xor, -1, self, other)
 
     # ── shape ──
 
     @property
-    def T(self):
+    def T(self) -> Tensor:
         return permute_dims(self, range(self.ndim_ - 1, -1, -1))
 
     @property
-    def mT(self):
+    def mT(self) -> Tensor:
         return matrix_transpose(self)
 
-    def reshape(self, *shape, copy=None):
+    def reshape(self, *shape: int | Sequence[int], copy: bool | None = None) -> Tensor:
         """See `minigrad.reshape`; the lengths may be separate arguments."""
         return layout.reshape(self, shape[0] if len(shape) == 1 else shape, copy)
 
-    def permute_dims(self, *axes):
+    def permute_dims(self, *axes: int | Sequence[int]) -> Tensor:
         """See `minigrad.permute_dims`; the axes may be separate arguments."""
         return layout.permute_dims(self, axes[0] if len(axes) == 1 and hasattr(axes[0], "__iter__") else axes)
 
-    def transpose(self, *axes):
+    def transpose(self, *axes: int | Sequence[int]) -> Tensor:
         """The axes in the given order, or reversed: NumPy's transpose."""
         return self.permute_dims(*axes) if axes else self.T
 
@@ -641,6 +646,7 @@ cdef Array moved(Array x, int device):
 
 
 set_result_type(Tensor)
+TensorLike: TypeAlias = Tensor | np.ndarray | np.generic | float | Sequence[Any]
 
 
 cdef Array as_leaf(str op, Array x, bint requires_grad):
@@ -651,7 +657,8 @@ cdef Array as_leaf(str op, Array x, bint requires_grad):
     return x
 
 
-def make(data, dtype=None, device=None, requires_grad=False, copy=True, str op=None):
+def make(data: Any, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False, copy: bool = True,
+         str op=None) -> Tensor:
     """The implementation of `minigrad.tensor` (copy=True), `minigrad.asarray` (copy=False), and `op` based on them."""
     if op is None:
         op = "tensor" if copy else "asarray"
@@ -667,7 +674,7 @@ def make(data, dtype=None, device=None, requires_grad=False, copy=True, str op=N
     return as_leaf(op, x, requires_grad)
 
 
-def rebuild(cls, values, device, requires_grad):
+def rebuild(cls: type[Tensor], values: Any, device: str, requires_grad: bool) -> Tensor:
     """The inverse of `Tensor.__reduce__`, with arguments from a file that cannot be trusted."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"[rebuild] expected a class of tensors, got {cls!r}")
@@ -680,10 +687,11 @@ def rebuild(cls, values, device, requires_grad):
     return as_leaf("rebuild", made, requires_grad)
 
 
-EMPTY = object()        # what `minigrad.empty` fills a tensor with
+EMPTY: Any = object()       # what `minigrad.empty` fills a tensor with
 
 
-def constant(str op, shape, value, dtype=None, device=None, requires_grad=False):
+def constant(str op, shape: int | Sequence[int], value: TensorLike, dtype: DTypeLike = None, device: str | None = None,
+             requires_grad: bool = False) -> Tensor:
     """The implementation of `minigrad.empty` (value EMPTY), `zeros`, `ones` and `full`."""
     cdef int64_t[MAX_NDIM] extent
     cdef int code = FLOAT32 if dtype is None else code_of(dtype, op)

@@ -26,7 +26,7 @@ cdef int relu_backward(Node node, Array g) except -1:
     return node.send(0, where(less_equal(node.kept, 0), 0, g))
 
 
-cpdef Array relu(x):
+cpdef Array relu(x: TensorLike):
     """max(x, 0). Its gradient at 0 is 0.
 
     Examples
@@ -50,7 +50,7 @@ cdef int sigmoid_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, multiply(y, subtract(1, y))))
 
 
-cpdef Array sigmoid(x):
+cpdef Array sigmoid(x: TensorLike):
     """1 / (1 + exp(-x)), without overflow.
 
     Examples
@@ -74,7 +74,7 @@ cdef int silu_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, slope))
 
 
-cpdef Array silu(x):
+cpdef Array silu(x: TensorLike):
     """x sigmoid(x) (Elfwing et al., 2018), also called swish.
 
     Examples
@@ -100,7 +100,7 @@ cdef int gelu_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, add(phi, multiply(x, density))))
 
 
-cpdef Array gelu(x):
+cpdef Array gelu(x: TensorLike):
     """x Φ(x) with the standard normal distribution Φ, exactly (Hendrycks and Gimpel, 2016).
 
     Examples
@@ -123,7 +123,7 @@ cdef int softplus_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, sigmoid(node.value(0))))
 
 
-cpdef Array softplus(x):
+cpdef Array softplus(x: TensorLike):
     """log(1 + exp(x)), without overflow.
 
     Examples
@@ -138,7 +138,7 @@ cpdef Array softplus(x):
     return out
 
 
-def leaky_relu(x, negative_slope=0.01):
+def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
     """x where x > 0, negative_slope * x elsewhere.
 
     Examples
@@ -165,7 +165,7 @@ cdef int elu_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, where(positive, 1, slope)))
 
 
-def elu(x, alpha=1.0):
+def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     """x where x > 0, alpha (exp(x) - 1) elsewhere (Clevert et al., 2016).
 
     Examples
@@ -182,7 +182,7 @@ def elu(x, alpha=1.0):
     return out
 
 
-def hardsigmoid(x):
+def hardsigmoid(x: TensorLike) -> Tensor:
     """x / 6 + 1/2, clipped to [0, 1], as PyTorch's; Keras's hard_sigmoid has the slope 1/5 (see the documentation).
 
     Examples
@@ -207,7 +207,7 @@ cdef int dropout_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, multiply(cast(<Array>keep, g.code), scale)))
 
 
-def dropout(x, p=0.5, bint training=True):
+def dropout(x: TensorLike, p: float = 0.5, bint training=True) -> Tensor:
     """x with each element set to 0 with probability p and the others divided by 1 - p; x itself if not training.
 
     The choice comes from the counter-based generator that `minigrad.manual_seed` seeds.

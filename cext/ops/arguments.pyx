@@ -17,7 +17,7 @@ from minigrad.engine.interop cimport from_object, uninitialized
 from minigrad.engine.tape cimport recording
 
 
-cpdef str kind_of(object x):
+cpdef str kind_of(x: Any):
     """The name of x's type, with its package if another library's type has the name of one of ours: torch.Tensor."""
     cdef str name = type(x).__name__
     if isinstance(x, Array) or name not in ("Tensor", "Parameter"):
@@ -146,7 +146,7 @@ cdef list many_axes(str op, object axis, int ndim):
     return found
 
 
-cpdef object integer(str op, str name, object value, object least=None):
+cpdef object integer(str op, str name, value: Any, least: int | None = None):  # -> int
     """An argument as an int, if it is an integer of any kind and not below `least`."""
     try:
         found = operator.index(value)
@@ -157,7 +157,7 @@ cpdef object integer(str op, str name, object value, object least=None):
     return found
 
 
-cpdef tuple pair(str op, str name, object value, object least=None):
+cpdef tuple pair(str op, str name, value: Any, least: int | None = None):  # -> tuple[int, int]
     """An argument as two ints, given as a pair or as one int for both; none below `least`, nor so large that sizes
     computed from it overflow."""
     cdef tuple found
@@ -172,7 +172,7 @@ cpdef tuple pair(str op, str name, object value, object least=None):
     return found
 
 
-cpdef object number(str op, str name, object value, object least=None, object most=None):
+cpdef object number(str op, str name, value: Any, least: float | None = None, most: float | None = None):  # -> float
     """A number of any kind, or an array of one element, as a Python number within the bounds."""
     found = value
     if type(value) is not float and type(value) is not int:

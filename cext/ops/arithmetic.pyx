@@ -114,7 +114,7 @@ cdef Array add_alike(Array a, Array b):
     return out
 
 
-cpdef Array add(x, y):
+cpdef Array add(x: TensorLike, y: TensorLike):
     """x + y.
 
     Examples
@@ -143,7 +143,7 @@ cdef int subtract_backward(Node node, Array g) except -1:
     return 0
 
 
-cpdef Array subtract(x, y):
+cpdef Array subtract(x: TensorLike, y: TensorLike):
     """x - y.
 
     Examples
@@ -178,7 +178,7 @@ cdef Array multiply_alike(Array a, Array b):
     return out
 
 
-cpdef Array multiply(x, y):
+cpdef Array multiply(x: TensorLike, y: TensorLike):
     """x * y, element by element.
 
     Examples
@@ -206,7 +206,7 @@ cdef int divide_backward(Node node, Array g) except -1:
     return 0
 
 
-cpdef Array divide(x, y):
+cpdef Array divide(x: TensorLike, y: TensorLike):
     """x / y; integers are converted to float32 first.
 
     Examples
@@ -230,7 +230,7 @@ cdef int reciprocal_backward(Node node, Array g) except -1:
     return node.send(0, negative(multiply(g, multiply(y, y))))
 
 
-cpdef Array reciprocal(x):
+cpdef Array reciprocal(x: TensorLike):
     """1 / x.
 
     Examples
@@ -248,7 +248,7 @@ cpdef Array reciprocal(x):
 
 
 # floor_divide: y = floor(a / b); its derivative is 0 wherever it has one
-cpdef Array floor_divide(x, y):
+cpdef Array floor_divide(x: TensorLike, y: TensorLike):
     """The largest integer not above x / y; 0 where integers are divided by 0.
 
     Examples
@@ -275,7 +275,7 @@ cdef int remainder_backward(Node node, Array g) except -1:
     return 0
 
 
-cpdef Array remainder(x, y):
+cpdef Array remainder(x: TensorLike, y: TensorLike):
     """x - y floor(x / y): the remainder with the sign of y, as Python's ``%``.
 
     Examples
@@ -299,7 +299,7 @@ cdef int negative_backward(Node node, Array g) except -1:
     return node.send(0, negative(g))
 
 
-cpdef Array negative(x):
+cpdef Array negative(x: TensorLike):
     """-x.
 
     Examples
@@ -316,7 +316,7 @@ cpdef Array negative(x):
     return out
 
 
-cpdef Array positive(x):
+cpdef Array positive(x: TensorLike):
     """+x: x itself.
 
     Examples

@@ -98,7 +98,8 @@ cdef Array empty_statistics(Array x):
     return empty(FLOAT64, 2, extent, x.buffer.device)
 
 
-def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
+def batch_norm_train(x: TensorLike, weight: Tensor | None = None, bias: Tensor | None = None,
+                     eps: float = 1e-5) -> tuple[Tensor, Tensor, Tensor]:
     """Batch normalization by the statistics of the batch, as in training.
 
     ``y = (x - mean) / sqrt(var + eps) * weight + bias``, with the mean and the biased variance of each channel over
@@ -159,7 +160,8 @@ def batch_norm_train(x, weight=None, bias=None, eps=1e-5):
     return out, mean, var
 
 
-def batch_norm_eval(x, mean, var, weight=None, bias=None, eps=1e-5, op="batch_norm"):
+def batch_norm_eval(x: TensorLike, mean: Tensor, var: Tensor, weight: Tensor | None = None, bias: Tensor | None = None,
+                    eps: float = 1e-5, op: Literal["batch_norm", "instance_norm"] = "batch_norm") -> Tensor:
     """Batch normalization by given statistics, as in evaluation: one affine map per channel.
 
     Parameters

@@ -103,7 +103,8 @@ cdef Array weight_gradient(Array x, Array g, tuple at, tuple shape):
     return out
 
 
-cpdef Array conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+cpdef Array conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | tuple[int, int] = 1,
+                   padding: int | tuple[int, int] | str = 0, dilation: int | tuple[int, int] = 1, groups: int = 1):
     """Two-dimensional convolution: each output is a weighted sum of a window of all channels, or of a group of them.
 
     ``y[n, o, i, j] = bias[o] + sum over c, k, l of weight[o, c, k, l] x[n, c, i s - p + k d, j s - p + l d]``, with

@@ -71,7 +71,7 @@ cdef int exp_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, node.output()))
 
 
-cpdef Array exp(x):
+cpdef Array exp(x: TensorLike):
     """e to the power x.
 
     Examples
@@ -90,7 +90,7 @@ cdef int expm1_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, add(node.output(), 1)))
 
 
-cpdef Array expm1(x):
+cpdef Array expm1(x: TensorLike):
     """exp(x) - 1, accurate for small x.
 
     Examples
@@ -109,7 +109,7 @@ cdef int exp2_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, multiply(node.output(), ln(2))))
 
 
-cpdef Array exp2(x):
+cpdef Array exp2(x: TensorLike):
     """2 to the power x.
 
     Examples
@@ -128,7 +128,7 @@ cdef int log_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, node.value(0)))
 
 
-cpdef Array log(x):
+cpdef Array log(x: TensorLike):
     """The natural logarithm; NaN below 0, -inf at 0.
 
     Examples
@@ -147,7 +147,7 @@ cdef int log1p_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, add(node.value(0), 1)))
 
 
-cpdef Array log1p(x):
+cpdef Array log1p(x: TensorLike):
     """log(1 + x), accurate for small x.
 
     Examples
@@ -166,7 +166,7 @@ cdef int log2_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, multiply(node.value(0), ln(2))))
 
 
-cpdef Array log2(x):
+cpdef Array log2(x: TensorLike):
     """The logarithm to base 2.
 
     Examples
@@ -185,7 +185,7 @@ cdef int log10_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, multiply(node.value(0), ln(10))))
 
 
-cpdef Array log10(x):
+cpdef Array log10(x: TensorLike):
     """The logarithm to base 10.
 
     Examples
@@ -206,7 +206,7 @@ cdef int sqrt_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, multiply(node.output(), 2)))
 
 
-cpdef Array sqrt(x):
+cpdef Array sqrt(x: TensorLike):
     """The square root; NaN below 0.
 
     Examples
@@ -226,7 +226,7 @@ cdef int rsqrt_backward(Node node, Array g) except -1:
     return node.send(0, multiply(multiply(g, -0.5), multiply(y, multiply(y, y))))
 
 
-cpdef Array rsqrt(x):
+cpdef Array rsqrt(x: TensorLike):
     """1 / sqrt(x).
 
     Examples
@@ -245,7 +245,7 @@ cdef int square_backward(Node node, Array g) except -1:
     return node.send(0, multiply(multiply(g, node.value(0)), 2))
 
 
-cpdef Array square(x):
+cpdef Array square(x: TensorLike):
     """x * x.
 
     Examples
@@ -286,7 +286,7 @@ cdef int constant_power_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, multiply(power(node.value(0), n - 1), n)))
 
 
-cpdef Array power(x, y):
+cpdef Array power(x: TensorLike, y: TensorLike):
     """x to the power y.
 
     Raises
@@ -341,7 +341,7 @@ cdef int erf_backward(Node node, Array g) except -1:
     return node.send(0, multiply(multiply(g, 2 / root(pi)), exp(negative(square(node.value(0))))))
 
 
-cpdef Array erf(x):
+cpdef Array erf(x: TensorLike):
     """The error function 2/√π ∫₀ˣ exp(-t²) dt.
 
     Examples
@@ -360,7 +360,7 @@ cdef int abs_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, sign(node.value(0))))
 
 
-cpdef Array absolute(x):
+cpdef Array absolute(x: TensorLike):
     """The absolute value; its gradient at 0 is 0.
 
     Examples
@@ -381,7 +381,7 @@ cpdef Array absolute(x):
 cdef Op sign_op = operation("sign", no_gradient, "y = sign x", "dx = 0")
 
 
-cpdef Array sign(x):
+cpdef Array sign(x: TensorLike):
     """-1, 0 or 1 with the sign of x; NaN for NaN.
 
     Examples
@@ -401,7 +401,7 @@ cpdef Array sign(x):
 cdef Op floor_op = operation("floor", no_gradient, "y = ⌊x⌋", "dx = 0")
 
 
-cpdef Array floor(x):
+cpdef Array floor(x: TensorLike):
     """The largest integer not above x.
 
     Examples
@@ -416,7 +416,7 @@ cpdef Array floor(x):
 cdef Op ceil_op = operation("ceil", no_gradient, "y = ⌈x⌉", "dx = 0")
 
 
-cpdef Array ceil(x):
+cpdef Array ceil(x: TensorLike):
     """The smallest integer not below x.
 
     Examples
@@ -431,7 +431,7 @@ cpdef Array ceil(x):
 cdef Op round_op = operation("round", no_gradient, "y = the integer nearest to x, of two the even one", "dx = 0")
 
 
-cpdef Array round(x):
+cpdef Array round(x: TensorLike):
     """The nearest integer; halves are rounded to the even one.
 
     Examples
@@ -450,7 +450,7 @@ cdef Array test(str name, int op, object x):
     return out
 
 
-cpdef Array isnan(x):
+cpdef Array isnan(x: TensorLike):
     """Which elements are NaN.
 
     Examples
@@ -462,7 +462,7 @@ cpdef Array isnan(x):
     return test("isnan", ISNAN, x)
 
 
-cpdef Array isinf(x):
+cpdef Array isinf(x: TensorLike):
     """Which elements are infinite.
 
     Examples
@@ -474,7 +474,7 @@ cpdef Array isinf(x):
     return test("isinf", ISINF, x)
 
 
-cpdef Array isfinite(x):
+cpdef Array isfinite(x: TensorLike):
     """Which elements are neither infinite nor NaN.
 
     Examples

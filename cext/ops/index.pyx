@@ -130,7 +130,7 @@ cdef Array scattered(Array g, int axis, Array index, tuple shape):
     return out
 
 
-def take(x, indices, axis=None):
+def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
     """The elements of x at integer indices along an axis (which may be omitted in one dimension).
 
     Parameters
@@ -165,7 +165,7 @@ def take(x, indices, axis=None):
     return out if index.ndim_ == 1 else reshape_to(out, shape[:k] + shape_of(index) + shape[k + 1:])
 
 
-def numbered(str error, indices, int64_t n):
+def numbered(str error, indices: Tensor, int64_t n) -> Tensor:
     """Integers from 0 to n - 1 as int64; any other raises an IndexError that begins with `error`."""
     cdef Call _call = begin(None)
     cdef Array i = dense(cast(<Array?>indices, INT64)), out = empty_as(i, INT64)
@@ -175,7 +175,7 @@ def numbered(str error, indices, int64_t n):
     return out
 
 
-def look_up(table, indices):
+def look_up(table: Tensor, indices: Tensor) -> Tensor:
     """The rows of a table [V, D] at integers from 0 to V - 1, of any shape."""
     cdef Call _call = begin("embedding")
     cdef Array a = <Array?>table, i
@@ -224,7 +224,7 @@ cdef Array added_along(Array g, Array index, int axis, tuple shape):
     return out
 
 
-def take_along_axis(x, indices, axis=-1):
+def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tensor:
     """The elements of x at one index each along an axis, as ``numpy.take_along_axis``.
 
     Raises
@@ -262,7 +262,7 @@ def take_along_axis(x, indices, axis=-1):
 
 # ── order ─────────────────────────────────────────────────────────────────────────────────────────
 
-def argsort(x, axis=-1, *, bint descending=False, stable=True):
+def argsort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: bool = True) -> Tensor:
     """The indices (int64) that sort x along an axis; equal elements keep their order, NaN comes last.
 
     Examples
@@ -282,7 +282,7 @@ def argsort(x, axis=-1, *, bint descending=False, stable=True):
     return permuted_raw(out, [order.index(i) for i in range(a.ndim_)])
 
 
-def sort(x, axis=-1, *, bint descending=False, stable=True):
+def sort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: bool = True) -> Tensor:
     """x sorted along an axis; the gradient goes back to where each element came from.
 
     Examples
@@ -299,7 +299,7 @@ def sort(x, axis=-1, *, bint descending=False, stable=True):
     return taken_along(a, index, k)
 
 
-def nonzero(x):
+def nonzero(x: TensorLike) -> tuple[Tensor, ...]:
     """The indices of the nonzero elements in row-major order: a tuple with one int64 tensor for each axis.
 
     Their number depends on the values: for a tensor on a GPU this waits, and works on the CPU. So do masks.
@@ -317,7 +317,7 @@ def nonzero(x):
     return backend(a).nonzero(a)
 
 
-def unique_values(x):
+def unique_values(x: TensorLike) -> Tensor:
     """The distinct elements of x, sorted; every NaN counts as distinct.
 
     Works on the CPU, like `nonzero`.
@@ -488,7 +488,7 @@ cdef bint is_basic(list layout):
     return all([isinstance(entry, str) for entry in layout])
 
 
-cpdef Array getitem(x, key):
+cpdef Array getitem(x: TensorLike, key: Any):
     """x[key] by NumPy's rules: a view for integers, slices, None and ...; a copy for integer arrays and masks."""
     cdef Call _call = begin("getitem")
     cdef Array a = <Array?>x
@@ -551,7 +551,7 @@ cdef Array written(Array x, list spec, list layout):
     return equal(read(number, spec, layout), numbers)
 
 
-cpdef int setitem(x, key, value) except -1:
+cpdef int setitem(x: Tensor, key: Any, value: TensorLike) except -1:
     """x[key] = value in place; the value broadcasts and is converted to x's dtype."""
     return assign("setitem", <Array?>x, key, value)
 

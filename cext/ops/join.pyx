@@ -65,7 +65,7 @@ cdef list checked(str op, object tensors):
     return [cast(<Array>part, code) for part in parts]
 
 
-def concat(tensors, axis=0):
+def concat(tensors: Iterable[TensorLike], axis: int | None = 0) -> Tensor:
     """The tensors joined along an axis; None flattens them first.
 
     Raises
@@ -97,7 +97,7 @@ def concat(tensors, axis=0):
     return concatenated(parts, k)
 
 
-def stack(tensors, axis=0):
+def stack(tensors: Iterable[TensorLike], axis: int = 0) -> Tensor:
     """The tensors, all of one shape, along a new axis.
 
     Examples
@@ -155,7 +155,7 @@ cdef int check_pieces(str op, Array x, object number) except -1:
     return 0
 
 
-def split(x, indices_or_sections, axis=0):
+def split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """The pieces of x along an axis, as views: equal sections, or pieces that begin at the given indices.
 
     Raises
@@ -196,7 +196,7 @@ def split(x, indices_or_sections, axis=0):
     return pieces(a, k, bounds, True)
 
 
-def unstack(x, axis=0):
+def unstack(x: TensorLike, axis: int = 0) -> tuple[Tensor, ...]:
     """A tuple of the slices of x along an axis, as views: the inverse of `stack`.
 
     Examples

@@ -50,7 +50,7 @@ cdef Array cast(Array x, int code):
     return out
 
 
-def astype(x, dtype, *, bint copy=True):
+def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True) -> Tensor:
     """x with its elements converted to `dtype`.
 
     Floats are truncated to integers; those out of range become the nearest integer, and NaN becomes 0. int64 to int32
@@ -103,7 +103,7 @@ cdef Array reshape_to(Array x, tuple shape):
     return reshaped(x, parse_shape(shape, extent), extent)
 
 
-cpdef Array reshape(x, shape, copy=None):
+cpdef Array reshape(x: TensorLike, shape: int | Sequence[int], copy: bool | None = None):
     """x with its elements, in row-major order, in another shape; one length may be -1.
 
     A view if x is contiguous (`copy=False` requires a view, `copy=True` a copy).
@@ -162,7 +162,7 @@ cdef Array permuted(Array x, list order):
     return out
 
 
-cpdef Array permute_dims(x, axes):
+cpdef Array permute_dims(x: TensorLike, axes: Sequence[int]):
     """x with its axes in the given order; a view.
 
     Examples
@@ -184,7 +184,7 @@ cpdef Array permute_dims(x, axes):
     return permuted(a, order)
 
 
-cpdef Array matrix_transpose(x):
+cpdef Array matrix_transpose(x: TensorLike):
     """x with its last two axes exchanged; a view.
 
     Examples
@@ -201,7 +201,7 @@ cpdef Array matrix_transpose(x):
     return permuted(a, [*range(a.ndim_ - 2), a.ndim_ - 1, a.ndim_ - 2])
 
 
-cpdef Array moveaxis(x, source, destination):
+cpdef Array moveaxis(x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]):
     """x with the axes `source` moved to the positions `destination`; a view.
 
     Examples
@@ -224,7 +224,7 @@ cpdef Array moveaxis(x, source, destination):
     return permuted(a, order)
 
 
-cpdef Array expand_dims(x, axis):
+cpdef Array expand_dims(x: TensorLike, axis: int | Sequence[int] | None):
     """x with an axis of length one at position `axis` (an int, or a tuple of positions in the result).
 
     Examples
@@ -243,7 +243,7 @@ cpdef Array expand_dims(x, axis):
     return reindexed(a, shape)
 
 
-cpdef Array squeeze(x, axis=None):
+cpdef Array squeeze(x: TensorLike, axis: int | Sequence[int] | None = None):
     """x without its axes of length one: all of them, or those named.
 
     Raises
@@ -346,7 +346,7 @@ cdef Array zeros(tuple shape, int code, int device):
     return out
 
 
-cpdef Array flip(x, axis=None):
+cpdef Array flip(x: TensorLike, axis: int | Sequence[int] | None = None):
     """x with the order of its elements reversed along the axes (None: all); a view.
 
     Examples
@@ -403,7 +403,7 @@ cdef Array broadcast_shape(Array x, tuple shape):
     return broadcasted(x, ndim, extent)
 
 
-cpdef Array broadcast_to(x, shape):
+cpdef Array broadcast_to(x: TensorLike, shape: int | Sequence[int]):
     """x repeated to a larger shape; a view that must not be written.
 
     Raises
@@ -508,7 +508,8 @@ cdef Array summand(str op, object x, object dtype):
     return a
 
 
-def sum(x, axis=None, *, bint keepdims=False, dtype=None):
+def sum(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False,
+        dtype: DTypeLike = None) -> Tensor:
     """The sum of the elements over `axis` (an int, a tuple, or None for all).
 
     Parameters

@@ -24,7 +24,7 @@ cdef Array compare(str name, int op, object x, object y):
     return out
 
 
-cpdef Array equal(x, y):
+cpdef Array equal(x: TensorLike, y: TensorLike):
     """x == y.
 
     Examples
@@ -36,7 +36,7 @@ cpdef Array equal(x, y):
     return compare("equal", EQ, x, y)
 
 
-cpdef Array not_equal(x, y):
+cpdef Array not_equal(x: TensorLike, y: TensorLike):
     """x != y.
 
     Examples
@@ -48,7 +48,7 @@ cpdef Array not_equal(x, y):
     return compare("not_equal", NE, x, y)
 
 
-cpdef Array less(x, y):
+cpdef Array less(x: TensorLike, y: TensorLike):
     """x < y.
 
     Examples
@@ -60,7 +60,7 @@ cpdef Array less(x, y):
     return compare("less", LT, x, y)
 
 
-cpdef Array less_equal(x, y):
+cpdef Array less_equal(x: TensorLike, y: TensorLike):
     """x <= y.
 
     Examples
@@ -72,7 +72,7 @@ cpdef Array less_equal(x, y):
     return compare("less_equal", LE, x, y)
 
 
-cpdef Array greater(x, y):
+cpdef Array greater(x: TensorLike, y: TensorLike):
     """x > y.
 
     Examples
@@ -84,7 +84,7 @@ cpdef Array greater(x, y):
     return compare("greater", GT, x, y)
 
 
-cpdef Array greater_equal(x, y):
+cpdef Array greater_equal(x: TensorLike, y: TensorLike):
     """x >= y.
 
     Examples
@@ -105,7 +105,7 @@ cdef Array bitwise(str name, int op, object x, object y):
     return out
 
 
-cpdef Array bitwise_and(x, y):
+cpdef Array bitwise_and(x: TensorLike, y: TensorLike):
     """x & y, of integers or bool.
 
     Examples
@@ -117,7 +117,7 @@ cpdef Array bitwise_and(x, y):
     return bitwise("bitwise_and", AND, x, y)
 
 
-cpdef Array bitwise_or(x, y):
+cpdef Array bitwise_or(x: TensorLike, y: TensorLike):
     """x | y, of integers or bool.
 
     Examples
@@ -129,7 +129,7 @@ cpdef Array bitwise_or(x, y):
     return bitwise("bitwise_or", OR, x, y)
 
 
-cpdef Array bitwise_xor(x, y):
+cpdef Array bitwise_xor(x: TensorLike, y: TensorLike):
     """x ^ y, of integers or bool.
 
     Examples
@@ -141,7 +141,7 @@ cpdef Array bitwise_xor(x, y):
     return bitwise("bitwise_xor", XOR, x, y)
 
 
-cpdef Array bitwise_invert(x):
+cpdef Array bitwise_invert(x: TensorLike):
     """~x, of integers or bool.
 
     Examples
@@ -158,7 +158,7 @@ cpdef Array bitwise_invert(x):
     return out
 
 
-cpdef Array logical_not(x):
+cpdef Array logical_not(x: TensorLike):
     """Whether each element is zero.
 
     Examples
@@ -180,7 +180,7 @@ cdef Array logical(str name, int op, object x, object y):
     return out
 
 
-cpdef Array logical_and(x, y):
+cpdef Array logical_and(x: TensorLike, y: TensorLike):
     """Whether both elements are nonzero.
 
     Examples
@@ -192,7 +192,7 @@ cpdef Array logical_and(x, y):
     return logical("logical_and", AND, x, y)
 
 
-cpdef Array logical_or(x, y):
+cpdef Array logical_or(x: TensorLike, y: TensorLike):
     """Whether either element is nonzero.
 
     Examples
@@ -204,7 +204,7 @@ cpdef Array logical_or(x, y):
     return logical("logical_or", OR, x, y)
 
 
-cpdef Array logical_xor(x, y):
+cpdef Array logical_xor(x: TensorLike, y: TensorLike):
     """Whether exactly one element is nonzero.
 
     Examples
@@ -237,7 +237,7 @@ cdef int where_backward(Node node, Array g) except -1:
     return 0
 
 
-cpdef Array where(condition, x, y):
+cpdef Array where(condition: TensorLike, x: TensorLike, y: TensorLike):
     """x where the condition holds, y elsewhere; all three broadcast.
 
     Examples
@@ -278,7 +278,7 @@ cdef int clip_backward(Node node, Array g) except -1:
     return node.send(0, g)
 
 
-def clip(x, min=None, max=None):
+def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
     """x limited to [min, max]; None sets no limit, and NaN is the result where x or a limit is NaN.
 
     The gradient is 0 beyond the limits and 1 on them; that of a limit is 1 where it is the result.
@@ -344,7 +344,7 @@ cdef int extremum_backward(Node node, Array g) except -1:
     return 0
 
 
-cpdef Array maximum(x, y):
+cpdef Array maximum(x: TensorLike, y: TensorLike):
     """The larger of x and y; NaN if either is. Where they are equal each gets half of the gradient.
 
     Examples
@@ -360,7 +360,7 @@ cpdef Array maximum(x, y):
     return out
 
 
-cpdef Array minimum(x, y):
+cpdef Array minimum(x: TensorLike, y: TensorLike):
     """The smaller of x and y; NaN if either is. Where they are equal each gets half of the gradient.
 
     Examples

@@ -83,7 +83,7 @@ cdef Array product_of(Array a, Array b):
     return out
 
 
-cpdef Array matmul(x, y):
+cpdef Array matmul(x: TensorLike, y: TensorLike):
     """The matrix product, NumPy's ``@``: one-dimensional operands are vectors, leading axes are batches and broadcast.
 
     Parameters
@@ -237,7 +237,7 @@ cdef Array with_shape(Array y, Array x):
     return view(y, x.ndim_, extent, step, y.data)
 
 
-cpdef Array linear(x, weight, bias=None):
+cpdef Array linear(x: TensorLike, weight: Tensor, bias: Tensor | None = None):
     """x weightᵀ + bias on the last axis: a fully connected layer in one product.
 
     Parameters

@@ -188,7 +188,8 @@ cdef Op layer_norm_op = operation("layer_norm", normalize_backward, "over the n 
                                   "Ba, Kiros and Hinton (2016), eq. 3 and 4")
 
 
-def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
+def layer_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: Tensor | None = None,
+               bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """Layer normalization over the trailing axes of x.
 
     ``y = (x - mean) / sqrt(var + eps) * weight + bias``, with the mean and the biased variance of each row
@@ -239,7 +240,8 @@ cdef Op rms_norm_op = operation("rms_norm", normalize_backward,
                                 "Zhang and Sennrich (2019), eq. 4")
 
 
-def rms_norm(x, normalized_shape, weight=None, eps=None):
+def rms_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: Tensor | None = None,
+             eps: float | None = None) -> Tensor:
     """Root mean square normalization over the trailing axes of x.
 
     ``y = x / sqrt(mean(x**2) + eps) * weight``: layer normalization without the mean and without a shift (Zhang and
@@ -293,7 +295,8 @@ cdef Op group_norm_op = channel_norm("group_norm", "group of channels", "Wu and 
 cdef Op instance_norm_op = channel_norm("instance_norm", "channel", "Ulyanov, Vedaldi and Lempitsky (2016)")
 
 
-def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
+def group_norm(x: TensorLike, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+               eps: float = 1e-5) -> Tensor:
     """Group normalization: layer normalization of each group of channels, with a scale and a shift per channel.
 
     ``y = (x - mean) / sqrt(var + eps) * weight + bias``, with the mean and the biased variance over the channels of a
@@ -341,7 +344,8 @@ def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
     return normalized(group_norm_op, a, 1, 2, groups, True, weight, bias, eps)
 
 
-def instance_norm(x, *, weight=None, bias=None, eps=1e-5):
+def instance_norm(x: TensorLike, *, weight: Tensor | None = None, bias: Tensor | None = None,
+                  eps: float = 1e-5) -> Tensor:
     """Instance normalization: layer normalization of each channel of each sample.
 
     ``y = (x - mean) / sqrt(var + eps) * weight + bias``, with the mean and the biased variance over the elements of

@@ -56,8 +56,9 @@ cdef int run(str rule, list params, list grads, list s1, list s2, list s3, dict 
     return 0
 
 
-def sgd_step(list params, list grads, list momenta or None, double lr, double momentum=0.0, double dampening=0.0,
-             bint nesterov=False, double weight_decay=0.0, bint first=False):
+def sgd_step(list params: list[Tensor], list grads: list[Tensor], list momenta or None: list[Tensor] | None, double lr,
+             double momentum=0.0, double dampening=0.0, bint nesterov=False, double weight_decay=0.0,
+             bint first=False) -> None:
     """One step of stochastic gradient descent; `first` sets the momenta instead of decaying them."""
     cdef Call _call = begin(None)
     run("sgd", params, grads, momenta, None, None, {
@@ -65,8 +66,9 @@ def sgd_step(list params, list grads, list momenta or None, double lr, double mo
         "first": first})
 
 
-def adam_step(list params, list grads, list m, list v, list max_v or None, double lr, double beta1, double beta2,
-              double eps, double weight_decay, bint decoupled, long step):
+def adam_step(list params: list[Tensor], list grads: list[Tensor], list m: list[Tensor], list v: list[Tensor],
+              list max_v or None: list[Tensor] | None, double lr, double beta1, double beta2, double eps,
+              double weight_decay, bint decoupled, long step) -> None:
     """Step number `step` (from 1) of Adam, or of AdamW if `decoupled`; `max_v` is AMSGrad's, or None."""
     cdef Call _call = begin(None)
     run("adam", params, grads, m, v, max_v, {
@@ -74,8 +76,9 @@ def adam_step(list params, list grads, list m, list v, list max_v or None, doubl
         "correction1": 1 - beta1 ** step, "correction2": 1 - beta2 ** step})
 
 
-def rmsprop_step(list params, list grads, list v, list momenta or None, list means or None, double lr, double alpha,
-                 double eps, double weight_decay, double momentum):
+def rmsprop_step(list params: list[Tensor], list grads: list[Tensor], list v: list[Tensor],
+                 list momenta or None: list[Tensor] | None, list means or None: list[Tensor] | None, double lr,
+                 double alpha, double eps, double weight_decay, double momentum) -> None:
     """One step of RMSprop; `momenta` and `means` (centered) may be None."""
     cdef Call _call = begin(None)
     run("rmsprop", params, grads, v, momenta, means, {
@@ -83,13 +86,14 @@ def rmsprop_step(list params, list grads, list v, list momenta or None, list mea
         "centered": means is not None})
 
 
-def adagrad_step(list params, list grads, list sums, double lr, double eps, double weight_decay):
+def adagrad_step(list params: list[Tensor], list grads: list[Tensor], list sums: list[Tensor], double lr, double eps,
+                 double weight_decay) -> None:
     """One step of Adagrad with the learning rate of this step."""
     cdef Call _call = begin(None)
     run("adagrad", params, grads, sums, None, None, {"lr": lr, "eps": eps, "weight_decay": weight_decay})
 
 
-def grad_norm(list grads):
+def grad_norm(list grads: list[Tensor]) -> float:
     """float: the Euclidean norm of all elements of all tensors."""
     cdef Call _call = begin(None)
     grads = contiguous(grads)
@@ -97,7 +101,7 @@ def grad_norm(list grads):
     return sqrt(backend(<Array>grads[0]).sum_of_squares(grads))
 
 
-def scale_(list tensors, double factor):
+def scale_(list tensors: list[Tensor], double factor) -> None:
     """Multiply every tensor by a number, in place."""
     cdef Call _call = begin(None)
     for x in tensors:

@@ -71,7 +71,8 @@ cdef int max_pool2d_backward(Node node, Array g) except -1:
     return node.send(0, dx)
 
 
-cpdef Array max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, bint ceil_mode=False):
+cpdef Array max_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride: int | tuple[int, int] | None = None,
+                       padding: int | tuple[int, int] = 0, dilation: int | tuple[int, int] = 1, bint ceil_mode=False):
     """The largest element of each window of each channel.
 
     ``y[n, c, i, j] = max over k, l of x[n, c, i s - p + k d, j s - p + l d]``, over the elements of the window that lie
@@ -226,8 +227,9 @@ cdef Array on_device(Array table, int device):
     return sent[key]
 
 
-cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, bint ceil_mode=False, bint count_include_pad=True,
-                       divisor_override=None):
+cpdef Array avg_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride: int | tuple[int, int] | None = None,
+                       padding: int | tuple[int, int] = 0, bint ceil_mode=False, bint count_include_pad=True,
+                       divisor_override: int | None = None):
     """The mean of each window of each channel.
 
     ``y[n, c, i, j] = sum over k, l of x[n, c, i s - p + k, j s - p + l] / m``, over the elements of the window that lie
@@ -287,7 +289,8 @@ cpdef Array avg_pool2d(x, kernel_size, stride=None, padding=0, bint ceil_mode=Fa
     return averaged(a, found[0], found[1], 0 if divisor_override is None else divisor_override)
 
 
-cpdef Array adaptive_avg_pool2d(x, output_size):
+cpdef Array adaptive_avg_pool2d(x: TensorLike,
+                                output_size: int | tuple[int | None, int | None] | list[int | None] | None):
     """The means of a given number of windows that cover each channel evenly.
 
     Window i of P along an axis of H elements holds those from ``floor(i H / P)`` up to ``ceil((i + 1) H / P)``.

@@ -24,7 +24,7 @@ cdef tuple reserve(uint64_t blocks):
     return seed, start
 
 
-def manual_seed(value):
+def manual_seed(value: int) -> None:
     """Seed the generator of every random operation; the same seed gives the same numbers on any number of threads.
 
     The child of a fork has a copy of the generator, and draws the same numbers as its parent unless it is reseeded.
@@ -44,7 +44,7 @@ def manual_seed(value):
     seed, position = value.__index__() % 2**64, 0
 
 
-def get_state():
+def get_state() -> dict[str, int]:
     """dict: the generator's state, to pass to `set_state`.
 
     Examples
@@ -56,7 +56,7 @@ def get_state():
     return {"seed": int(seed), "position": int(position)}
 
 
-def set_state(state):
+def set_state(state: dict[str, int]) -> None:
     """Continue where `get_state` was called.
 
     Examples
@@ -97,7 +97,8 @@ cdef tuple places(Array x):
     return reserve((x.count + 3) // 4)
 
 
-def uniform(low=0.0, high=1.0, shape=(), *, dtype=None, device=None):
+def uniform(low: float = 0.0, high: float = 1.0, shape: int | Sequence[int] = (), *, dtype: DTypeLike = None,
+            device: str | None = None) -> Tensor:
     """Uniform values in [low, high).
 
     Parameters
@@ -125,7 +126,8 @@ def uniform(low=0.0, high=1.0, shape=(), *, dtype=None, device=None):
     return out
 
 
-def normal(mean=0.0, std=1.0, shape=(), *, dtype=None, device=None):
+def normal(mean: float = 0.0, std: float = 1.0, shape: int | Sequence[int] = (), *, dtype: DTypeLike = None,
+           device: str | None = None) -> Tensor:
     """Normal values with a mean and a standard deviation.
 
     Examples
@@ -143,7 +145,7 @@ def normal(mean=0.0, std=1.0, shape=(), *, dtype=None, device=None):
     return out
 
 
-def randint(low, high, shape=(), *, device=None):
+def randint(low: int, high: int, shape: int | Sequence[int] = (), *, device: str | None = None) -> Tensor:
     """Uniform integers (int64) in [low, high).
 
     Examples
@@ -163,7 +165,7 @@ def randint(low, high, shape=(), *, device=None):
     return out
 
 
-def permutation(n, *, device=None):
+def permutation(n: int, *, device: str | None = None) -> Tensor:
     """The integers from 0 to n - 1 in random order (int64).
 
     Examples

@@ -30,8 +30,10 @@ from minigrad.engine.ops.trigonometry import tanh
 cdef class Cell:
     """What a layer computes: the kind and variant of cell."""
     cdef readonly str kind          # "rnn_tanh", "rnn_relu", "lstm" or "gru"
-    cdef readonly str norm          # what is normalized: "state" (what the state contributes), "sum", or None
-    cdef readonly tuple sizes       # columns that are normalized together, one group after the other
+    # What is normalized: "state" (what the state contributes), "sum", or None; then the numbers of columns that are
+    # normalized together, one group after the other.
+    cdef readonly str norm          # -> str | None
+    cdef readonly tuple sizes       # -> tuple[int, ...]
     cdef readonly bint norm_cell    # LSTM: whether the cell state is normalized on its way to the output
     cdef readonly bint carry_norm   # LSTM: whether it is also carried to the next step normalized
     cdef readonly bint swap         # GRU: whether the update gate weighs the new state instead of the old one
@@ -39,8 +41,9 @@ cdef class Cell:
     cdef readonly double eps        # of the norm of the state's contribution or of the sum
     cdef readonly double eps_c      # of the norm of the cell state
 
-    def __cinit__(self, kind, norm=None, sizes=(), norm_cell=False, carry_norm=False, swap=False, slope=0.0,
-                  eps=1e-5, eps_c=1e-5):
+    def __cinit__(self, kind: str, norm: str | None = None, sizes: tuple[int, ...] = (), norm_cell: bool = False,
+                  carry_norm: bool = False, swap: bool = False, slope: float = 0.0, eps: float = 1e-5,
+                  eps_c: float = 1e-5):
         self.kind, self.norm, self.sizes = kind, norm, tuple([integer("recurrent", "size", n) for n in sizes])
         self.eps, self.eps_c = number("recurrent", "eps", eps, 0), number("recurrent", "eps_c", eps_c, 0)
         self.norm_cell, self.carry_norm, self.swap, self.slope = norm_cell, carry_norm, swap, slope
@@ -53,10 +56,10 @@ cdef class Cell:
             raise ValueError(f"[recurrent] a {kind!r} has no such variant: norm_cell={norm_cell}, "
                              f"carry_norm={carry_norm}, swap={swap}")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Cell{self.__reduce__()[1]}"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[Cell], tuple[Any, ...]]:
         return Cell, (self.kind, self.norm, self.sizes, self.norm_cell, self.carry_norm, self.swap, self.slope,
                       self.eps, self.eps_c)
 
@@ -70,7 +73,8 @@ cdef class Lengths:
     cdef readonly Array values      # int64 [N]
     cdef readonly int64_t steps, shortest
 
-    def __cinit__(self, lengths, int64_t steps, int64_t batch, str op="recurrent", device=None):
+    def __cinit__(self, lengths: TensorLike, int64_t steps, int64_t batch, str op="recurrent",
+                  device: str | None = None):
         cdef Array a
         try:
             a = operand(op, lengths)
@@ -87,7 +91,7 @@ cdef class Lengths:
         self.values = self.values.to(device)
         self.steps, self.shortest = steps, low
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Lengths({self.values.tolist()}, {self.steps}, {self.values.shape[0]})"
 
 
@@ -96,7 +100,7 @@ cdef class Lengths:
 #   u = LN(W h + b), segment by segment, or W h + b. x comes from the input: W_ih x_t and its biases, or LN of it.
 #   With norm "sum" it is a = LN(x + W h + b) instead of a = x + u.
 
-def normalized(z, sizes, gamma, beta, eps):
+def normalized(z: Tensor, sizes: tuple[int, ...], gamma: Tensor | None, beta: Tensor | None, eps: float) -> Tensor:
     """LN of each group of columns separately."""
     if len(sizes) == 1:
         return layer_norm(z, sizes[0], gamma, beta, eps)
@@ -107,7 +111,8 @@ def normalized(z, sizes, gamma, beta, eps):
     return concat([layer_norm(p, n, g, b, eps) for p, n, g, b in zip(parts, sizes, gammas, betas)], axis=-1)
 
 
-def projected(Cell cell, double eps, x, weight, bias, gamma, beta):
+def projected(Cell cell, double eps, x: Tensor, weight: Tensor, bias: Tensor | None, gamma: Tensor | None,
+              beta: Tensor | None) -> Tensor:
     """The input's contribution to every step: W x + b, or with norm "state" LN(W x) + b."""
     if cell.norm != "state":
         return linear(x, weight, bias)
@@ -115,7 +120,8 @@ def projected(Cell cell, double eps, x, weight, bias, gamma, beta):
     return normalized(linear(x, weight), cell.sizes, gamma, shift, eps)
 
 
-def summands(Cell cell, x, h, weight, bias, gamma, beta):
+def summands(Cell cell, x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None, gamma: Tensor | None,
+             beta: Tensor | None) -> tuple[Tensor | float, Tensor]:
     """x and u; with norm "sum" 0 and a."""
     z = matmul(h, matrix_transpose(weight))
     if bias is not None:
@@ -125,20 +131,23 @@ def summands(Cell cell, x, h, weight, bias, gamma, beta):
     return x, z if cell.norm is None else normalized(z, cell.sizes, gamma, beta, cell.eps)
 
 
-def gate(Cell cell, a):
+def gate(Cell cell, a: Tensor) -> Tensor:
     if cell.slope == 0:
         return sigmoid(a)
     y = cell.slope * a + 0.5
     return where((y > 0.0) & (y < 1.0), y, clip(y.detach(), 0.0, 1.0))      # no derivative at the corners either
 
 
-def rnn_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
+def rnn_step(Cell cell, x: Tensor, h: Tensor, c: Tensor | None, weight: Tensor, bias: Tensor | None,
+             gamma: Tensor | None, beta: Tensor | None, gamma_c: Tensor | None,
+             beta_c: Tensor | None) -> tuple[Tensor, None]:
     """h' = f(x + u), f being tanh or relu."""
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
     return (tanh if cell.kind == "rnn_tanh" else relu)(x + u), None
 
 
-def lstm_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
+def lstm_step(Cell cell, x: Tensor, h: Tensor, c: Tensor, weight: Tensor, bias: Tensor | None, gamma: Tensor | None,
+              beta: Tensor | None, gamma_c: Tensor | None, beta_c: Tensor | None) -> tuple[Tensor, Tensor]:
     """i, f, g, o = x + u;  c' = σ(f) c + σ(i) tanh(g);  h' = σ(o) tanh(c'), or of LN(c')."""
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
     i, f, g, o = split(x + u, 4, axis=-1)
@@ -147,7 +156,9 @@ def lstm_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
     return gate(cell, o) * tanh(m), m if cell.carry_norm else c
 
 
-def gru_step(Cell cell, x, h, c, weight, bias, gamma, beta, gamma_c, beta_c):
+def gru_step(Cell cell, x: Tensor, h: Tensor, c: Tensor | None, weight: Tensor, bias: Tensor | None,
+             gamma: Tensor | None, beta: Tensor | None, gamma_c: Tensor | None,
+             beta_c: Tensor | None) -> tuple[Tensor, None]:
     """r, z = σ(x_r + u_r), σ(x_z + u_z);  n = tanh(x_n + r u_n);  h' = (1 - z) n + z h, or the two swapped."""
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
     x_r, x_z, x_n = split(x, 3, axis=-1)
@@ -164,7 +175,8 @@ OPS = {kind: kind.split("_")[0] for kind in GATES}
 KINDS = {(kind, norm) for kind in GATES for norm in (None, "state", "sum")} - {("gru", "sum")}
 
 
-def composition(Cell cell, lengths, x, h, c, *parameters):
+def composition(Cell cell, lengths: Tensor | None, x: Tensor, h: Tensor, c: Tensor | None,
+                *parameters: Tensor | None) -> tuple[Tensor, ...]:
     """The states of all steps, the last h, and for an LSTM the last c, computed step by step."""
     outputs = []
     if lengths is not None:     # the first state of a sample without steps is its last, and is used nowhere else
@@ -271,8 +283,12 @@ cdef tuple PARAMETERS = ("w", "bias", "gamma", "beta", "gamma_c", "beta_c")
 cdef tuple ARRAYS = ("h", "c", "z", "act", "stats", "stats_c", "raw_c")
 
 
-def recurrent(Cell cell, x, h, c, weight, bias=None, gamma=None, beta=None, gamma_c=None, beta_c=None, lengths=None,
-              source=None):
+def recurrent(Cell cell, x: TensorLike, h: TensorLike, c: TensorLike | None, weight: TensorLike,
+              bias: TensorLike | None = None, gamma: TensorLike | None = None, beta: TensorLike | None = None,
+              gamma_c: TensorLike | None = None, beta_c: TensorLike | None = None,
+              lengths: TensorLike | Lengths | None = None,
+              source: tuple[float, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None] | None = None,
+              ) -> tuple[Tensor, ...]:
     """All steps of one recurrent layer.
 
     The equations are in ``rnn_step``, ``lstm_step`` and ``gru_step``; the layers of ``minigrad.nn`` name their sources.

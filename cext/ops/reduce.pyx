@@ -40,7 +40,7 @@ cdef int64_t length(Array x, list axes):
 
 # ── mean: y = sum x / n, dx = g / n ───────────────────────────────────────────────────────────────
 
-def mean(x, axis=None, *, bint keepdims=False):
+def mean(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:
     """The arithmetic mean over `axis` (an int, a tuple, or None for all), of floats.
 
     Examples
@@ -96,7 +96,8 @@ cdef Array variance(str name, object x, object axis, object correction, bint kee
     return out
 
 
-def var(x, axis=None, *, correction=0, bint keepdims=False):
+def var(x: TensorLike, axis: int | Sequence[int] | None = None, *, correction: float = 0,
+        bint keepdims=False) -> Tensor:
     """The variance over `axis`: the mean squared deviation from the mean, in two passes.
 
     Parameters
@@ -126,7 +127,8 @@ cdef int std_backward(Node node, Array g) except -1:
     return node.send(0, where(still, 0, divide(g, multiply(where(still, 1, y), 2))))
 
 
-def std(x, axis=None, *, correction=0, bint keepdims=False):
+def std(x: TensorLike, axis: int | Sequence[int] | None = None, *, correction: float = 0,
+        bint keepdims=False) -> Tensor:
     """The square root of the variance; see `var`. Its gradient is 0 where all elements are equal.
 
     Examples
@@ -180,7 +182,8 @@ cdef Array cut(Array x, int64_t start, int64_t stop):
     return getitem(x, (Ellipsis, slice(start, stop)))
 
 
-def prod(x, axis=None, *, bint keepdims=False, dtype=None):
+def prod(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False,
+         dtype: DTypeLike = None) -> Tensor:
     """The product of the elements over `axis`; the gradient is correct even where elements are 0.
 
     Parameters
@@ -239,7 +242,7 @@ cdef Array extremum(str name, int op, object x, object axis, bint keepdims):
     return out
 
 
-def max(x, axis=None, *, bint keepdims=False):
+def max(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:
     """The largest element over `axis`; NaN if there is one. Elements that tie share the gradient equally.
 
     Examples
@@ -251,7 +254,7 @@ def max(x, axis=None, *, bint keepdims=False):
     return extremum("max", MAX, x, axis, keepdims)
 
 
-def min(x, axis=None, *, bint keepdims=False):
+def min(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:
     """The smallest element over `axis`; NaN if there is one. Elements that tie share the gradient equally.
 
     Examples
@@ -276,7 +279,7 @@ cdef Array position(str name, int op, object x, object axis, bint keepdims):
     return out
 
 
-def argmax(x, axis=None, *, bint keepdims=False):
+def argmax(x: TensorLike, axis: int | None = None, *, bint keepdims=False) -> Tensor:
     """The index (int64) of the first largest element along one axis, or in row-major order if None.
 
     Examples
@@ -288,7 +291,7 @@ def argmax(x, axis=None, *, bint keepdims=False):
     return position("argmax", ARGMAX, x, axis, keepdims)
 
 
-def argmin(x, axis=None, *, bint keepdims=False):
+def argmin(x: TensorLike, axis: int | None = None, *, bint keepdims=False) -> Tensor:
     """The index (int64) of the first smallest element along one axis, or in row-major order if None.
 
     Examples
@@ -311,7 +314,7 @@ cdef Array decide(str name, int op, object x, object axis, bint keepdims):
     return out
 
 
-def any(x, axis=None, *, bint keepdims=False):
+def any(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:
     """Whether any element over `axis` is nonzero.
 
     Examples
@@ -323,7 +326,7 @@ def any(x, axis=None, *, bint keepdims=False):
     return decide("any", ANY, x, axis, keepdims)
 
 
-def all(x, axis=None, *, bint keepdims=False):
+def all(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:
     """Whether all elements over `axis` are nonzero.
 
     Examples
@@ -345,7 +348,7 @@ cdef int logsumexp_backward(Node node, Array g) except -1:
     return node.send(0, multiply(spread(g, kept, shape), exp(subtract(x, spread(y, kept, shape)))))
 
 
-def logsumexp(x, axis=None, *, bint keepdims=False):
+def logsumexp(x: TensorLike, axis: int | Sequence[int] | None = None, *, bint keepdims=False) -> Tensor:
     """log of the sum of the exponentials over `axis`, without overflow.
 
     Examples
@@ -376,7 +379,8 @@ cdef int cumulative_sum_backward(Node node, Array g) except -1:
     return node.send(0, flip(cumulative_sum(flip(g, k), axis=k), k))
 
 
-def cumulative_sum(x, axis=None, *, dtype=None, bint include_initial=False):
+def cumulative_sum(x: TensorLike, axis: int | None = None, *, dtype: DTypeLike = None,
+                   bint include_initial=False) -> Tensor:
     """Running sums along an axis (which may be omitted in one dimension).
 
     Parameters

@@ -84,7 +84,7 @@ cdef Array rows_forward(str name, bint log, object x, object axis):
     return out
 
 
-def softmax(x, axis=-1):
+def softmax(x: TensorLike, axis: int = -1) -> Tensor:
     """exp(x) / sum(exp(x)) along an axis, without overflow.
 
     Examples
@@ -96,7 +96,7 @@ def softmax(x, axis=-1):
     return rows_forward("softmax", False, x, axis)
 
 
-def log_softmax(x, axis=-1):
+def log_softmax(x: TensorLike, axis: int = -1) -> Tensor:
     """x - log(sum(exp(x))) along an axis, without overflow.
 
     Examples
@@ -151,7 +151,8 @@ cdef Array first_of(Array g):
     return sliced(g, [(0, 1, 1, True)])
 
 
-def cross_entropy(input, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+def cross_entropy(input: TensorLike, target: TensorLike, weight: TensorLike | None = None, ignore_index: int = -100,
+                  reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
     """The cross-entropy of logits against class labels, ``logsumexp(z) - z[label]``, or against probabilities.
 
     Parameters
@@ -297,7 +298,8 @@ cdef tuple row_labels(str op, Array labels, int64_t width, int64_t ignore, Array
 
 # ── nll_loss, of primitive operations: loss = -w_t x_t ────────────────────────────────────────────
 
-def nll_loss(log_probs, labels, weight=None, ignore_index=-100, reduction="mean"):
+def nll_loss(log_probs: TensorLike, labels: TensorLike, weight: TensorLike | None = None, ignore_index: int = -100,
+             reduction: str = "mean") -> Tensor:
     """The negative log-likelihood of class labels, ``-w[label] log_probs[label]``.
 
     Of `log_softmax`, it is the `cross_entropy` with labels, which has the same shapes and options.

@@ -19,7 +19,7 @@ cdef int sin_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, cos(node.value(0))))
 
 
-cpdef Array sin(x):
+cpdef Array sin(x: TensorLike):
     """The sine of x in radians.
 
     Examples
@@ -38,7 +38,7 @@ cdef int cos_backward(Node node, Array g) except -1:
     return node.send(0, negative(multiply(g, sin(node.value(0)))))
 
 
-cpdef Array cos(x):
+cpdef Array cos(x: TensorLike):
     """The cosine of x in radians.
 
     Examples
@@ -57,7 +57,7 @@ cdef int tan_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, add(square(node.output()), 1)))
 
 
-cpdef Array tan(x):
+cpdef Array tan(x: TensorLike):
     """The tangent of x in radians.
 
     Examples
@@ -76,7 +76,7 @@ cdef int asin_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, rsqrt(subtract(1, square(node.value(0))))))
 
 
-cpdef Array asin(x):
+cpdef Array asin(x: TensorLike):
     """The angle in [-π/2, π/2] whose sine is x.
 
     Examples
@@ -95,7 +95,7 @@ cdef int acos_backward(Node node, Array g) except -1:
     return node.send(0, negative(multiply(g, rsqrt(subtract(1, square(node.value(0)))))))
 
 
-cpdef Array acos(x):
+cpdef Array acos(x: TensorLike):
     """The angle in [0, π] whose cosine is x.
 
     Examples
@@ -114,7 +114,7 @@ cdef int atan_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, add(square(node.value(0)), 1)))
 
 
-cpdef Array atan(x):
+cpdef Array atan(x: TensorLike):
     """The angle in (-π/2, π/2) whose tangent is x.
 
     Examples
@@ -141,7 +141,7 @@ cdef int atan2_backward(Node node, Array g) except -1:
     return 0
 
 
-cpdef Array atan2(x, y):
+cpdef Array atan2(x: TensorLike, y: TensorLike):
     """The angle in (-π, π] of the point with ordinate x and abscissa y, as NumPy's ``arctan2``. No gradient at (0, 0).
 
     Examples
@@ -166,7 +166,7 @@ cdef int sinh_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, cosh(node.value(0))))
 
 
-cpdef Array sinh(x):
+cpdef Array sinh(x: TensorLike):
     """The hyperbolic sine.
 
     Examples
@@ -185,7 +185,7 @@ cdef int cosh_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, sinh(node.value(0))))
 
 
-cpdef Array cosh(x):
+cpdef Array cosh(x: TensorLike):
     """The hyperbolic cosine.
 
     Examples
@@ -204,7 +204,7 @@ cdef int tanh_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, subtract(1, square(node.output()))))
 
 
-cpdef Array tanh(x):
+cpdef Array tanh(x: TensorLike):
     """The hyperbolic tangent.
 
     Examples
@@ -223,7 +223,7 @@ cdef int asinh_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, rsqrt(add(square(node.value(0)), 1))))
 
 
-cpdef Array asinh(x):
+cpdef Array asinh(x: TensorLike):
     """The inverse of sinh.
 
     Examples
@@ -242,7 +242,7 @@ cdef int acosh_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, rsqrt(subtract(square(node.value(0)), 1))))
 
 
-cpdef Array acosh(x):
+cpdef Array acosh(x: TensorLike):
     """The inverse of cosh on [1, ∞).
 
     Examples
@@ -261,7 +261,7 @@ cdef int atanh_backward(Node node, Array g) except -1:
     return node.send(0, divide(g, subtract(1, square(node.value(0)))))
 
 
-cpdef Array atanh(x):
+cpdef Array atanh(x: TensorLike):
     """The inverse of tanh on (-1, 1).
 
     Examples
