@@ -104,7 +104,7 @@ bench: $(VENV)/built $(VENV)/peers
 # --- quality -------------------------------------------------------------------------------------------------------
 
 CXX_FILES := $(shell find cext -name '*.cpp' -o -name '*.hpp')
-PY_FILES = minigrad benchmarks docs examples tests setup.py
+PY_FILES = minigrad cext benchmarks docs examples tests setup.py
 
 lint: export PATH := $(CURDIR)/$(IN):$(PATH)
 lint: $(VENV)/built $(VENV)/lint
@@ -183,4 +183,4 @@ dist-check: wheel
 clean:
 	rm -rf build dist wheelhouse *.egg-info $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.png
 	find minigrad tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
-	find minigrad -name '*.so' -delete
+	find minigrad \( -name '*.so' -o -name '*.pyi' \) -delete

@@ -6,6 +6,7 @@ This file does what setuptools does not do by itself:
   decided at run time (cext/kernels/dispatch.cpp); a build in place, or with checks, leaves out those that this
   machine cannot run;
 - all objects of all modules compile in parallel, and only those whose source, headers or command changed;
+- every module gets a type stub (cext/stubs.py);
 - MINIGRAD_DEBUG=1 builds with bounds checks, MINIGRAD_SANITIZE=1 with AddressSanitizer and UBSan besides,
   MINIGRAD_SANITIZE=thread with ThreadSanitizer instead of these.
 """
@@ -59,7 +60,7 @@ if SANITIZE:
 # lists of free memory rely on it (cext/runtime/buffer.hpp).
 DIRECTIVES = {
     "language_level": 3,
-    "annotation_typing": False,  # annotations are for readers and stubs
+    "annotation_typing": False,  # annotations are for the stubs (cext/stubs.py)
     "binding": True,
     "embedsignature": False,
     "cdivision": True,
@@ -95,6 +96,7 @@ class BuildEngine(build_ext):
     def run(self):
         self.stays_here = DEBUG or self.inplace or self.editable_mode  # setuptools forgets this while it builds
         super().run()
+        self.write_stubs()
 
     def build_extensions(self):
         if MAC:  # a universal Python would ask for two architectures at once, whose kernels differ
@@ -158,6 +160,19 @@ class BuildEngine(build_ext):
         )
         record.write_text(made_by)
         return [Path(extension.sources[0]) for extension in done]
+
+    def write_stubs(self):
+        """Write the type stub of every extension beside it, unless it is newer than what it is made from."""
+        for extension in self.extensions:
+            pyx, target = Path(extension.sources[0]), Path(self.get_ext_fullpath(extension.name))
+            target = target.with_name(f"{pyx.stem}.pyi")
+            needed = [path for path in (pyx, pyx.with_suffix(".pxd"), SOURCE / "stubs.py") if path.exists()]
+            made = target.stat().st_mtime_ns if target.exists() and not self.force else 0
+            if any(path.stat().st_mtime_ns > made for path in needed):
+                sys.path.insert(0, str(SOURCE))
+                from stubs import Stub
+
+                target.write_text(str(Stub(extension.name, pyx)), encoding="utf-8")
 
     def compilation(self, source, variant, flags):
         """(object, command) for one source; the compiler lists the headers it read in a .d file."""

@@ -1,7 +1,7 @@
 """The reference: `.. api::` lists names and documents them; signatures are read from the source and the stubs.
 
-Compiled functions know the names of their parameters but not the types, and compiled classes know neither; the ``.pyi``
-files beside them have both. Every signature is read from the text, so that the whole reference looks alike.
+The build writes the signatures of compiled functions and classes, with types, to ``.pyi`` files beside them. Every
+signature is read from the text, so that the whole reference looks alike.
 """
 
 import ast
@@ -89,12 +89,11 @@ def without_first(args):
 
 def signature(value, member=None):
     """("(x: Tensor, ...)", "Tensor") of a function or class, or of the member of Tensor that is named."""
-    if member is not None:
+    found = arguments_of(value)
+    if member is not None:  # a function of another module, or defined in the class
         node = definition("minigrad.engine.tensor", f"Tensor.{member}")
         node = node or definition("minigrad.engine.array", f"Array.{member}")
-        found = (node.args, node.returns, True) if isinstance(node, ast.FunctionDef) else None
-    else:
-        found = arguments_of(value)
+        found = (node.args, node.returns, True) if node else found and (*found[:2], True)
     if found is None:
         return None
     args, returns, method = found

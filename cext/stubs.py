@@ -1,0 +1,180 @@
+"""Write the type stub of a Cython module: the annotations in its source, and Python's names for its C types.
+
+Annotations do not change the code that Cython generates (`annotation_typing` is off), so a parameter may have a C type,
+an annotation, or both. Where Cython allows no annotation, a comment ``# -> T`` at the end of the line states what
+Python gets: the value of a readonly attribute, or the result of a cpdef function, which has no C type if it returns
+None. The cpdef methods of a derived class are left out: Cython checks them against those that they override.
+"""
+
+import ast
+import re
+
+from Cython.CodeWriter import ExpressionWriter
+from Cython.Compiler import Errors
+from Cython.Compiler.ExprNodes import AnnotationNode, ImportNode, NameNode
+from Cython.Compiler.Main import Context
+from Cython.Compiler.Options import CompilationOptions
+from Cython.Compiler.Scanning import FileSourceDescriptor
+from Cython.Compiler.Symtab import ModuleScope
+from Cython.Compiler.Visitor import TreeVisitor
+
+# Python's names of C types; every array that Python gets is a tensor.
+PYTHON = {"Array": "Tensor", "bint": "bool", "double": "float", "void": "None"}
+PYTHON |= dict.fromkeys(["int64_t", "uint64_t", "long"], "int")
+# The modules of names that a source may use in annotations without importing them.
+MODULES = {
+    "collections.abc": "Callable Generator Iterable Iterator Sequence",
+    "enum": "IntEnum",
+    "minigrad.autograd": "TapeTable",
+    "minigrad.engine.dtype": "DType DTypeLike",
+    "minigrad.engine.ops.recurrent": "Cell",
+    "minigrad.engine.tape": "HookHandle Op",
+    "minigrad.engine.tensor": "Tensor TensorLike",
+    "typing": "Any Literal Self TypeAlias TypeGuard",
+}
+LEFT_OUT = re.compile("_(?!_)|__(dealloc|getbuffer|releasebuffer)__")  # functions that Python code does not call
+
+
+def parsed(path, module):
+    """The syntax tree of a .pyx or .pxd file."""
+    Errors.init_thread()
+    context = Context.from_options(CompilationOptions(language_level=3))
+    scope = ModuleScope(module, None, context)
+    return context.parse(FileSourceDescriptor(str(path)), scope, path.suffix == ".pxd", module)
+
+
+def text(node):
+    """The source of an expression."""
+    return node.string.value if isinstance(node, AnnotationNode) else ExpressionWriter().write(node)
+
+
+def parameter(arg):
+    name, kind, default = arg.declarator.name, arg.base_type.name, arg.default and text(arg.default)
+    if not name:  # Cython takes an untyped parameter of a cpdef function for a type without a name
+        name, kind = kind, None
+    if arg.annotation:
+        kind = text(arg.annotation)
+    elif kind:
+        kind = PYTHON.get(kind, kind) + (" | None" if arg.or_none or default == "None" else "")
+    return name + (f": {kind}" if kind else "") + (f" = {default}" if default else "")
+
+
+def several(arg):
+    """What follows * or **."""
+    return arg.name + (f": {text(arg.annotation)}" if arg.annotation else "")
+
+
+def parameters(args, star=None, double_star=None):
+    """The parameters of a function, as in Python's source."""
+    parts = [parameter(arg) for arg in args if not arg.kw_only]
+    keywords = [parameter(arg) for arg in args if arg.kw_only]
+    if star or keywords:
+        parts.append("*" + (several(star) if star else ""))
+    return ", ".join([*parts, *keywords, *(["**" + several(double_star)] if double_star else [])])
+
+
+class Stub(TreeVisitor):
+    """Collects the lines of a stub from the syntax trees of a module's .pxd and .pyx files."""
+
+    def __init__(self, module, pyx):
+        super().__init__()
+        self.lines, self.indent, self.derived, self.attributes = [], "", False, {}
+        others = {other: names.split() for other, names in MODULES.items() if other != module}
+        self.imports = {name: f"from {other} import {name}" for other, names in others.items() for name in names}
+        for path in (pyx.with_suffix(".pxd"), pyx):
+            if path.exists():
+                self.source = path.read_text(encoding="utf-8").split("\n")
+                self.visit(parsed(path, module))
+
+    def __str__(self):
+        used = {node.id for node in ast.walk(ast.parse("\n".join(self.lines))) if isinstance(node, ast.Name)}
+        return "\n".join([*sorted(self.imports[name] for name in used & {*self.imports}), *self.lines, ""])
+
+    def write(self, line):
+        self.lines.append(self.indent + line)
+
+    def result(self, node):
+        """What Python gets: the T of a comment ``# -> T`` at the end of the header, or the C type."""
+        header = "\n".join(self.source[node.pos[1] - 1 :])
+        told = re.match(r"(?:[^#\n]*,\n)*[^#\n]*# -> (.*)", header)
+        return told[1] if told else PYTHON.get(node.base_type.name, node.base_type.name) or "None"
+
+    def visit_Node(self, node):
+        """Skip what Python does not see."""
+
+    def visit_StatListNode(self, node):
+        self.visitchildren(node)
+
+    visit_ModuleNode = visit_CDefExternNode = visit_StatListNode
+
+    # ── imports, variables and types ──
+
+    def visit_FromImportStatNode(self, node):
+        module = node.module.module_name.value
+        self.imports |= {target.name: f"from {module} import {name} as {target.name}" for name, target in node.items}
+
+    def visit_FromCImportStatNode(self, node):
+        self.imports |= {name: f"from {node.module_name} import {name}" for _, name, _ in node.imported_names}
+
+    def visit_SingleAssignmentNode(self, node):
+        if isinstance(node.rhs, ImportNode):
+            self.imports[node.lhs.name] = f"import {node.rhs.module_name.value} as {node.lhs.name}"
+        elif isinstance(node.lhs, NameNode):
+            kind = f": {text(node.lhs.annotation)}" if node.lhs.annotation else ""
+            makes_type = kind == ": TypeAlias" or getattr(getattr(node.rhs, "function", None), "name", "") == "TypeVar"
+            if self.indent or makes_type:  # in a class the value is a function of another module
+                self.write(f"{node.lhs.name}{kind} = {text(node.rhs)}")
+            elif kind:
+                self.write(f"{node.lhs.name}{kind}")
+
+    def visit_CEnumDefNode(self, node):
+        if node.create_wrapper:
+            self.lines += [f"class {node.name}(IntEnum):", *(f"    {item.name} = ..." for item in node.items)]
+
+    # ── classes and functions ──
+
+    def visit_CClassDefNode(self, node):
+        if node.in_pxd:  # its attributes; the .pyx file has everything else
+            lines, self.lines = self.lines, self.attributes.setdefault(node.class_name, [])
+            self.visit_members(node)
+            self.lines = lines
+        else:
+            self.visit_PyClassDefNode(node, node.class_name)
+
+    def visit_PyClassDefNode(self, node, name=None):
+        name, bases = name or node.name, ", ".join(map(text, node.bases.args))
+        self.write(f"class {name}({bases}):" if bases else f"class {name}:")
+        before = len(self.lines)
+        self.lines += self.attributes.get(name, [])
+        self.visit_members(node, bool(bases))
+        if len(self.lines) == before:
+            self.lines[-1] += " ..."
+
+    def visit_members(self, node, derived=False):
+        self.indent, self.derived = "    ", derived
+        self.visit(node.body)
+        self.indent, self.derived = "", False
+
+    def visit_CVarDefNode(self, node):
+        if node.visibility == "readonly":
+            for declarator in node.declarators:
+                self.write("@property")
+                self.write(f"def {declarator.name}(self) -> {self.result(node)}: ...")
+
+    def visit_CFuncDefNode(self, node):
+        if node.overridable and not self.derived:
+            name, given = node.declarator.base.name, parameters(node.declarator.args)
+            self.write(f"def {name}({given}) -> {self.result(node)}: ...")
+
+    def visit_DefNode(self, node):
+        internal = node.name == "__cinit__" and not any(arg.annotation for arg in node.args)  # no Python code calls it
+        if internal or LEFT_OUT.match(node.name):
+            return
+        for decorator in node.decorators or []:
+            self.write(f"@{text(decorator.decorator)}")
+        name = "__init__" if node.name == "__cinit__" else node.name
+        result = "None" if name == "__init__" else node.return_type_annotation and text(node.return_type_annotation)
+        # `object` promises that comparing returns a bool.
+        note = "  # type: ignore[override]" if name in ("__eq__", "__ne__") and result != "bool" else ""
+        given = parameters(node.args, node.star_arg, node.starstar_arg)
+        self.write(f"def {name}({given}){f' -> {result}' if result else ''}: ...{note}")

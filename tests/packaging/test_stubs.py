@@ -1,0 +1,163 @@
+"""The type stubs that the build writes from the annotations in the Cython sources."""
+
+import importlib
+import inspect
+import pkgutil
+import types
+from pathlib import Path
+
+import pytest
+
+import minigrad as mg
+
+SOURCE = Path(__file__).resolve().parents[2] / "cext"
+FOUND = [importlib.import_module(found.name) for found in pkgutil.walk_packages(mg.engine.__path__, "minigrad.engine.")]
+MODULES = {module.__name__: module for module in FOUND if not module.__file__.endswith(".py")}
+
+
+def loaded(module):
+    """Return what the stub of a module defines, as Python objects."""
+    path = Path(module.__file__)
+    text = path.with_name(path.name.partition(".")[0] + ".pyi").read_text(encoding="utf-8")
+    stub = types.ModuleType(module.__name__)
+    # the values of an enumeration are not in its stub
+    exec("from __future__ import annotations\n" + text.replace("(IntEnum)", ""), vars(stub))
+    return stub
+
+
+def public(space, name):
+    """Return {"function" or "Class.member": object} of what a module defines itself."""
+    found = {}
+    for key, value in vars(space).items():
+        if isinstance(value, type) and value.__module__ == name:
+            found[key] = value
+            inherited = {member for base in value.__mro__[1:] for member in vars(base)}
+            found |= {f"{key}.{member}": v for member, v in vars(value).items() if member not in inherited}
+        elif callable(value) and getattr(value, "__module__", None) == name:
+            found[key] = value
+    return {key: value for key, value in found.items() if not key.rpartition(".")[2].startswith("_")}
+
+
+def parameters(function):
+    """Return the parameters of a function except `self`, which is positional only at run time."""
+    return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values() if p.name != "self"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_stub_agrees_with_its_module(name):
+    stub = loaded(MODULES[name])
+    written, real = public(stub, name), public(MODULES[name], name)
+    variables = vars(stub).get("__annotations__", {})
+    assert {*written} == {key for key in real if key.partition(".")[0] not in variables}
+    for variable in variables:
+        assert hasattr(MODULES[name], variable)
+    for key, value in written.items():
+        if isinstance(value, types.FunctionType):
+            assert parameters(value) == parameters(real[key]), key
+
+
+def test_stubs_state_every_type():
+    """`mypy`, which is not installed everywhere, checks the same."""
+    functions = [
+        value for name, module in MODULES.items() for value in public(loaded(module), name).values()
+        if isinstance(value, types.FunctionType)
+    ]  # fmt: skip
+    assert len(functions) > 250
+    for function in functions:
+        given = inspect.signature(function)
+        types_of = [p.annotation for p in given.parameters.values() if p.name != "self"] + [given.return_annotation]
+        assert inspect.Parameter.empty not in types_of, function.__qualname__
+
+
+PXD = """
+cdef extern from "kernels.hpp":
+    cpdef enum Code "mg::Code":
+        BOOL, INT32
+cdef class Shape(Base):
+    cdef readonly int size, ndim
+    cdef readonly tuple names   # -> tuple[str, ...]
+    cdef int hidden
+"""
+PYX = '''
+import numpy as np
+from minigrad.engine.ops import reduce
+from minigrad.engine.backend cimport Base
+
+LIMIT: int = 3
+unseen = 4
+Length: TypeAlias = int | np.integer
+
+cdef class Shape(Base):
+    """Text that is left out."""
+    def __cinit__(self, int size):
+        pass
+
+    cpdef overriding(self, Array x):
+        return x
+
+    @property
+    def last(self) -> Length:
+        return 1
+
+    def __eq__(self, other: Any) -> Tensor:
+        return NotImplemented
+
+    sum = reduce.sum
+
+def untyped(*a, **b):
+    pass
+
+cpdef plain(x, Array y: Tensor | None,
+            double z=1e-5):
+    pass
+
+cpdef object whole(Array x, str op=None):  # -> int
+    return 1
+
+def many(list a or None, *args: Any, bint on=False, axis: Callable[[int], str] | None = None, **names: Shape) -> None:
+    pass
+
+cdef int compiled(Array x):
+    return 0
+'''
+STUB = """\
+from collections.abc import Callable
+from enum import IntEnum
+from minigrad.engine.backend import Base
+from minigrad.engine.ops import reduce as reduce
+from minigrad.engine.tensor import Tensor
+from typing import Any
+from typing import TypeAlias
+import numpy as np
+class Code(IntEnum):
+    BOOL = ...
+    INT32 = ...
+LIMIT: int
+Length: TypeAlias = int | np.integer
+class Shape(Base):
+    @property
+    def size(self) -> int: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def last(self) -> Length: ...
+    def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+    sum = reduce.sum
+def untyped(*a, **b): ...
+def plain(x, y: Tensor | None, z: float = 1e-5) -> None: ...
+def whole(x: Tensor, op: str | None = None) -> int: ...
+def many(a: list | None, *args: Any, on: bool = False, axis: Callable[[int], str] | None = None, **names: Shape) -> None: ...
+"""
+
+
+@pytest.mark.skipif(not (SOURCE / "stubs.py").exists(), reason="no source tree beside these tests")
+def test_rules(tmp_path, monkeypatch):
+    pytest.importorskip("Cython")
+    monkeypatch.syspath_prepend(SOURCE)
+    from stubs import Stub
+
+    (tmp_path / "shape.pxd").write_text(PXD, encoding="utf-8")
+    (tmp_path / "shape.pyx").write_text(PYX, encoding="utf-8")
+    assert str(Stub("minigrad.engine.shape", tmp_path / "shape.pyx")) == STUB
