@@ -20,8 +20,8 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.ops.arguments cimport kind_of
 from minigrad.engine.tape cimport (
-    Node, accumulate, add, bury, function_op, gradient_node, identity_op, owned, recording, saved_shapes,
-    set_recording, track, track_many, watcher,
+    Node, accumulate, add, bury, current_observer, function_op, gradient_node, identity_op, owned, recording,
+    saved_shapes, set_recording, track, track_many,
 )
 from minigrad.engine.tape import GradientError
 
@@ -156,9 +156,9 @@ cdef class BackwardPass:
             if node.hooks is not None and node.marked:
                 self.call.pause()
                 g = run_hooks(node, g, g is not None and Py_REFCNT(<PyObject*>g) == 1)
-            watching = watcher() if node.marked else None
-            if watching is not None:
-                watching.entered(node.sequence, node.op.name, (g,) if node.outputs == 1 else tuple(node.pendings))
+            observer = current_observer() if node.marked else None
+            if observer is not None:
+                observer.entered(node.sequence, node.op.name, (g,) if node.outputs == 1 else tuple(node.pendings))
             self.call.cover(begin(node.op), node.op.run != function_backward, True)
             node.exclusive = g is not None and Py_REFCNT(<PyObject*>g) == 1
             if node.marked and (g is not None or node.outputs > 1):
@@ -169,8 +169,8 @@ cdef class BackwardPass:
                 if not retain and (self.borrowed is None or <size_t><PyObject*>node not in self.borrowed):
                     node.freed = True
                     node.drop()
-            if watching is not None:
-                watching.left(node.sequence)
+            if observer is not None:
+                observer.left(node.sequence)
             self.leave()
             bury()
         return found

@@ -25,10 +25,10 @@ PYTHON |= dict.fromkeys(["int64_t", "uint64_t", "long"], "int")
 MODULES = {
     "collections.abc": "Callable Generator Iterable Iterator Sequence",
     "enum": "IntEnum",
-    "minigrad.autograd": "TapeTable",
     "minigrad.engine.dtype": "DType DTypeLike",
     "minigrad.engine.ops.recurrent": "Cell",
     "minigrad.engine.tape": "HookHandle Op",
+    "minigrad.engine.tape_table": "TapeTable",
     "minigrad.engine.tensor": "Tensor TensorLike",
     "typing": "Any Literal Self TypeAlias TypeGuard",
 }

@@ -79,7 +79,7 @@ cdef Array owned(Array g, bint exclusive)
 cdef Array add(Array a, Array b)
 cdef list saved_arrays(Node node)
 cdef str saved_shapes(Node node)
-cdef object watcher()
+cdef object current_observer()
 cdef void bury() noexcept
 cdef int retire_leaf(Array x) except -1
 cdef bint is_leaf(Array x)

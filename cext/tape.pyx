@@ -107,14 +107,14 @@ def set_observer(observer: Any) -> Any:
     and, unless that raised, as ``left(sequence)``. Leaves have negative numbers; a number is never used again.
     """
     global mg_observer
-    before = watcher()
+    before = current_observer()
     if mg_observer != NULL:
         Py_DECREF(before)
     mg_observer = held(observer)
     return before
 
 
-cdef object watcher():
+cdef object current_observer():
     """The observer of this thread, or None."""
     return None if mg_observer == NULL else <object>mg_observer
 
@@ -469,7 +469,7 @@ cdef inline Node new_node(Op op, Array out, int outputs):
 
 cdef int tell(Node node, tuple outs) except -1:
     """Notify the observer of a recorded operation."""
-    watcher().recorded(node.sequence, node.op.name, outs)
+    current_observer().recorded(node.sequence, node.op.name, outs)
     return 0
 
 

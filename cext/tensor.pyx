@@ -193,7 +193,7 @@ cdef class Tensor(Array):
             modules it was recorded in (name and class, outermost first) and, inside `minigrad.record_source`, the
             source line; prints as a table.
         """
-        from minigrad.autograd import TapeTable
+        from minigrad.engine.tape_table import TapeTable
         return TapeTable(inspection.entries(self))
 
     # ── exports ──

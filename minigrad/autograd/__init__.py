@@ -6,9 +6,9 @@ The tape, the backward pass and the modes such as `no_grad` are compiled: they a
 from minigrad.autograd.function import Function
 from minigrad.autograd.gradcheck import gradcheck
 from minigrad.autograd.gradients import grad, hessian, jacobian, value_and_grad, vjp
-from minigrad.autograd.tape_table import TapeTable
 from minigrad.engine.modes import detect_anomaly, enable_grad, no_grad, record_source
 from minigrad.engine.tape import GradientError, is_grad_enabled
+from minigrad.engine.tape_table import TapeTable
 
 __all__ = [
     "Function", "GradientError", "TapeTable", "detect_anomaly", "enable_grad", "grad", "gradcheck", "hessian",

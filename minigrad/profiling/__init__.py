@@ -1,11 +1,10 @@
 """Profiling: which kernels a block runs, how long they take and how much work they do.
 
-`profile` is the block, `Event` its record of one kernel, and `Observer` the link by which a block observes the tape.
+`profile` is the block, and `Event` its record of one kernel.
 """
 
 from typing import TYPE_CHECKING
 
-from minigrad.profiling.observer import Observer
 from minigrad.profiling.profile import profile
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from minigrad.engine.ops.recurrent import Cell, Lengths
 from minigrad.engine.tape import Op
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
-from minigrad.profiling import Observer
 from minigrad.viz.cells import Equation, equation_of_cell
 from minigrad.viz.names import names_of
+from minigrad.viz.observer import Observer
 from minigrad.viz.recording import newest, record
 from minigrad.viz.sources import excerpt, user_line
 from minigrad.viz.tapes import entries_of

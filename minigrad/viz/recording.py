@@ -9,7 +9,7 @@ from typing import Any
 from minigrad.engine.inspection import contents
 from minigrad.engine.modes import record_source
 from minigrad.engine.tensor import Tensor
-from minigrad.profiling import Observer
+from minigrad.viz.observer import Observer
 from minigrad.viz.values import describe, wait_for
 
 _newest: record | None = None

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from checks import array, refuses, tensor, watched
+from checks import array, observed_by, refuses, tensor
 
 import minigrad as mg
 
@@ -228,7 +228,7 @@ def test_functions_of_functions_record_what_the_function_does_and_no_more(device
         def left(self, sequence):
             pass
 
-    with watched(Names()) as names:
+    with observed_by(Names()) as names:
         mg.value_and_grad(lambda x: (x * x).sum())(plain(device, 1, 2))
         mg.vjp(mg.exp, plain(device, 1, 2))
     assert names == ["multiply", "sum", "exp"]

@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-from checks import doubling, watched
+from checks import doubling, observed_by
 
 import minigrad as mg
 from minigrad import nn
@@ -30,8 +30,8 @@ class Recorder:
 
 @pytest.fixture
 def recorder():
-    with watched(Recorder()) as watching:
-        yield watching
+    with observed_by(Recorder()) as observer:
+        yield observer
 
 
 def sequences(x):

@@ -67,7 +67,7 @@ def doubling(name):
 
 
 @contextlib.contextmanager
-def watched(observer):
+def observed_by(observer):
     """Run a block in which `observer` observes the thread; it must still be the observer at the end."""
     before = tape.set_observer(observer)
     yield observer

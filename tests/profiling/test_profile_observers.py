@@ -36,7 +36,7 @@ def test_a_profile_records_nothing_itself():
 
 
 def test_an_error_in_the_block_ends_the_profile():
-    watcher, p = tape.set_observer(None), mg.profile()
+    observer, p = tape.set_observer(None), mg.profile()
 
     def failing():
         with p:
@@ -48,7 +48,7 @@ def test_an_error_in_the_block_ends_the_profile():
     seen = len(p.events)
     mg.ones(2).exp()
     assert seen == len(p.events) == 2
-    assert tape.set_observer(watcher) is None
+    assert tape.set_observer(observer) is None
 
 
 def test_an_error_in_a_kernel_or_in_backward_is_survived():
@@ -178,8 +178,8 @@ def test_a_profile_that_saw_a_thread_is_freed():
     assert gone() is None
 
 
-def test_who_watched_before_goes_on_watching():
-    class Watcher:
+def test_the_previous_observer_goes_on_observing():
+    class Observer:
         def __init__(self):
             self.heard = []
 
@@ -192,12 +192,12 @@ def test_who_watched_before_goes_on_watching():
         def left(self, sequence):
             self.heard.append("left")
 
-    watcher = Watcher()
-    before = tape.set_observer(watcher)
+    observer = Observer()
+    before = tape.set_observer(observer)
     try:
         with mg.profile():
             mg.ones((), requires_grad=True).exp().backward()
             mg.ones(2).sin()
     finally:
-        assert tape.set_observer(before) is watcher
-    assert watcher.heard == ["exp", "exp backward", "left", "leaf backward", "left"]
+        assert tape.set_observer(before) is observer
+    assert observer.heard == ["exp", "exp backward", "left", "leaf backward", "left"]

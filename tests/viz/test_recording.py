@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from checks import watched
+from checks import observed_by
 from pages import shown
 
 import minigrad as mg
@@ -83,11 +83,11 @@ class Hearer:
 @pytest.fixture
 def hearer():
     """An observer that is always active."""
-    with watched(Hearer()) as watching:
-        yield watching
+    with observed_by(Hearer()) as observer:
+        yield observer
 
 
-def test_whoever_came_during_a_recording_goes_on_watching(hearer):
+def test_an_observer_that_came_during_a_recording_goes_on_observing(hearer):
     """The recording remains as a silent link until it is the last one and gets an event."""
     x = mg.tensor(2.0, requires_grad=True)
     late = Hearer()
@@ -122,7 +122,7 @@ def test_a_profile_sees_what_follows_a_recording_in_another_thread():
     assert {(event.op, event.phase) for event in p.events} == {("exp", "forward"), ("sin", "forward")}
 
 
-def test_an_exploring_pass_is_heard_by_who_watched_before(hearer):
+def test_an_exploring_pass_is_forwarded_to_the_previous_observer(hearer):
     x = mg.tensor([1.0, 2.0], requires_grad=True)
     loss = (x * x).sum()
     viz.explore(loss)
