@@ -5,7 +5,7 @@ An operation allocates its results, normalizes its shapes, and asks `backend(x)`
 device that is. The CPU's methods are C calls (`cpu.pyx`); another device may implement them in Python.
 
 Arrays are written through the last arguments. "Contiguous" below means row-major without gaps; the primitives that
-take any strides say so. ``outer, n, inner`` are the lengths before, at and behind the axis that a primitive works on.
+take any strides say so. ``outer, n, inner`` are the lengths before, at and after the axis that a primitive works on.
 """
 from enum import IntEnum
 
@@ -67,12 +67,12 @@ cdef Backend backend(Array x):
 
 
 cdef dict instances = {}    # device -> its backend
-cdef dict serving = {}      # device -> that, or what stands in front of it
-cdef object in_front = None
+cdef dict serving = {}      # device -> that backend, or the interceptor around it
+cdef object interceptor = None
 
 
 cdef Backend chosen(int device, Backend instance, object function):
-    """What computes for a device: its own backend, or what function(device, instance) returns."""
+    """The backend that serves a device: its own, or the one that function(device, instance) returns."""
     return <Backend?>(instance if function is None else function(device, instance))
 
 
@@ -86,19 +86,19 @@ cpdef void register(int device, Backend instance) except *:
     """Make `instance` compute for a device: 0 for the CPU, 1 + i for cuda:i."""
     if not 0 <= device < DEVICES:
         raise ValueError(f"[register] expected a device from 0 to {DEVICES - 1}, got {device}")
-    cdef Backend found = chosen(device, instance, in_front)
+    cdef Backend found = chosen(device, instance, interceptor)
     instances[device] = instance
     serve(device, found)
 
 
 def intercept(function: Callable[[int, Backend], Backend] | None) -> None:
-    """Let the backend that function(device, instance) returns stand in front of every device's own; None ends that.
+    """Replace the backend of every device by function(device, instance), until called with None.
 
     Devices that are registered later are included.
     """
-    global in_front
+    global interceptor
     found = {device: chosen(device, instance, function) for device, instance in instances.items()}
-    in_front = function
+    interceptor = function
     for device in found:
         serve(device, found[device])
 
@@ -207,7 +207,7 @@ cdef class Backend:
         """y[..., P, Q] = the largest elements of windows in x[..., H, W], index (int64) their places in H x W.
 
         at = (kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w); no window is empty. y or
-        index may be None. NaN is larger than all numbers; of equals the first one counts, of NaN the last.
+        index may be None. NaN is larger than all numbers; of equal elements the first counts, of NaNs the last.
         """
         raise NotImplementedError
 
@@ -218,8 +218,8 @@ cdef class Backend:
     cpdef average_pool2d(self, Array x, Array rows, Array columns, double divisor, Array y):
         """y[..., P, Q] = sums of windows in x[..., H, W] over the divisor, or if it is 0 over their own lengths.
 
-        Window (p, q) holds the rows from rows[p, 0] up to rows[p, 1], its length along them is rows[p, 2]; so does
-        columns[Q, 3] for columns. Both are int64; all arrays are contiguous.
+        Window (p, q) covers the rows from rows[p, 0] up to rows[p, 1] and counts rows[p, 2] as its length along them;
+        likewise the columns from columns[q, 0]. Both are int64; all arrays are contiguous.
         """
         raise NotImplementedError
 
@@ -249,7 +249,7 @@ cdef class Backend:
 
     cpdef cross_entropy(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore,
                         Array weight: Tensor | None, double smoothing, Array loss, Array lse):
-        """loss[rows] and lse[rows] of logits z against int64 labels; the formula stands in kernels.hpp."""
+        """loss[rows] and lse[rows] of logits z against int64 labels; kernels.hpp has the formula."""
         raise NotImplementedError
 
     cpdef cross_entropy_backward(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore,
@@ -262,15 +262,16 @@ cdef class Backend:
         """out = int64 labels, each from 0 to width - 1, or the one to `ignore`.
 
         inverse (0-d float, or None) = 1 / the number of rows that count, or 1 / the sum of their classes' weights (of
-        inverse's dtype, or None); NaN if none counts. A label beyond is an IndexError that begins with `error`: at
-        once on the CPU; on another device at the next transfer to the CPU at the latest, and `out` holds a class there.
+        inverse's dtype, or None); NaN if none counts. A label out of range is an IndexError that begins with `error`:
+        immediately on the CPU; on another device by the next transfer to the CPU, and until then `out` holds some class
+        in its place.
         """
         raise NotImplementedError
 
     cpdef checked_index(self, str op, int axis, int64_t n, Array index, Array out):
         """out = int64 indices from 0 to n - 1, of which negative ones count from the end.
 
-        One out of range is an IndexError of `op`, when `class_labels` raises it.
+        An index out of range is an IndexError of `op`, raised at the same time as that of `class_labels`.
         """
         raise NotImplementedError
 

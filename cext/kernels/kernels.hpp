@@ -28,8 +28,8 @@ enum Binary {
 
 enum Reduce { SUM, PROD, MAX, MIN, ANY, ALL, ARGMAX, ARGMIN, REDUCE_OPS };
 
-// The hyperparameters of one optimizer step, already combined by the caller (DESIGN of each formula
-// stands at its kernel). Unused fields are 0.
+// The hyperparameters of one optimizer step, already combined by the caller; optimizer.cpp has the formulas.
+// Unused fields are 0.
 struct Step {
     double lr, beta1, beta2, eps, weight_decay, momentum, dampening;
     double correction1, correction2;               // 1 - beta1^t, 1 - beta2^t
@@ -37,7 +37,7 @@ struct Step {
 };
 
 enum CellKind { RNN_TANH, RNN_RELU, LSTM, GRU };
-enum CellNorm { NO_NORM, NORM_STATE, NORM_SUM };  // of what the state contributes, or of the sum with the input's share
+enum CellNorm { NO_NORM, NORM_STATE, NORM_SUM };  // of the state's part of the sum, or of the whole sum
 
 // All steps of one recurrent layer: T steps, N samples, H units, G gates, columns = G H. Pointers may be null where the
 // layer has no such thing. recurrent.cpp has the equations.
@@ -50,7 +50,7 @@ struct Recurrence {
     int64_t segments, ends[4];  // columns that are normalized together: [0, ends[0]), [ends[0], ends[1]), ...
     int64_t block, keep;        // samples that a thread takes at once; 1: z, act, stats of every step are kept, 0: not
     const int64_t* lengths;     // [N]
-    const void *x, *w, *bias;   // [T, N, columns] the input's share, [columns, H], [columns]
+    const void *x, *w, *bias;   // [T, N, columns] the input's part, [columns, H], [columns]
     const void *gamma, *beta, *gamma_c, *beta_c;  // [columns], [H]
     void *h, *c;                                  // [T + 1, N, H], the first of them given; c: LSTM
     void *h_last, *c_last;                        // [N, H]
@@ -134,11 +134,11 @@ struct Kernels {
                                         const void* gamma, const double* statistics, const void* g, void* dx,
                                         void* dgamma, void* dbeta, double* scratch);
 
-    // conv.cpp; offsets[depth]: room for the places of a window's elements
+    // conv.cpp; offsets[depth]: scratch for the places of a window's elements
     void (*conv2d[FLOATS])(const Conv2d& at, const void* x, const void* w, const void* bias, void* y, int64_t* offsets);
-    //   dx for the cotangent g; turned[groups, kernel_h, kernel_w, channels, outputs]: room for the weights
+    //   dx for the cotangent g; turned[groups, kernel_h, kernel_w, channels, outputs]: scratch for the weights
     void (*conv2d_backward_data[FLOATS])(const Conv2d& at, const void* g, const void* w, void* dx, void* turned);
-    //   dw and dbias, each of which may be null; partial[conv2d_partial(at)]: room for sums over blocks of samples
+    //   dw and dbias, each of which may be null; partial[conv2d_partial(at)]: scratch for sums over blocks of samples
     void (*conv2d_backward_weight[FLOATS])(const Conv2d& at, const void* x, const void* g, void* dw, void* dbias,
                                            int64_t* offsets, void* partial);
 

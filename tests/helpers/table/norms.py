@@ -114,6 +114,7 @@ NORM = [
             case((0, 6), (6,), (6,), normalized_shape=6), case((3, 0), (0,), (0,), normalized_shape=0),
             case((2, 0, 4), (4,), (4,), normalized_shape=4), case((67, 5), (5,), (5,), normalized_shape=5),
             case((2, 37), (37,), (37,), normalized_shape=37),
+            case((2, 1, 1, 2, 1, 1, 2, 3), (2, 3), (2, 3), normalized_shape=(2, 3)),
         ),
     ),
     Op(
@@ -136,6 +137,7 @@ NORM = [
         ours=lambda x, *affine, num_groups, eps=1e-5, weighted=True: mg.group_norm(
             x, num_groups, *(affine if weighted else (None, *affine)), eps=eps),
         cases=(
+            case((2, 4, 1, 1, 1, 1, 2, 3), (4,), (4,), num_groups=2),
             case((4, 6), num_groups=2), case((4, 6), (6,), (6,), num_groups=1, eps=0.1), case((3, 6, 4), (6,), (6,), num_groups=2),
             case((2, 4, 3, 3), (4,), num_groups=2), case((2, 4, 3, 3), (4,), num_groups=2, weighted=False),
             case((2, 4, 3, 2, 2), (4,), (4,), num_groups=4), case((2, 2, 5, 19), (2,), (2,), num_groups=1),
