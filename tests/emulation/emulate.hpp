@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -118,20 +119,22 @@ constexpr int SAVED = 11;  // x30 is the twelfth word
 enum State { READY, AT_BARRIER, AT_EXCHANGE, DONE };
 
 struct Fiber {
-    static constexpr size_t STACK = 1 << 16;
-    std::vector<char> stack = std::vector<char>(STACK);
     void* place = nullptr;  // the stack pointer while it waits
     dim3 thread;
     State state = READY;
-    unsigned mask = 0;          // of the exchange it waits for
-    alignas(16) char slot[16];  // its value, visible to the others
+    unsigned mask = 0;           // of the exchange it waits for
+    alignas(16) char given[16];  // its value in that exchange
+    alignas(16) char shown[16];  // its value in the last exchange that is complete, which the others read
 };
 
+// Stacks begin at different places of a page, so that their tops do not compete for the same lines of the cache.
+constexpr size_t STACK = (1 << 16) + 5 * 64;
+static std::vector<std::vector<char>> stacks;  // one for each fiber
 static std::vector<Fiber> fibers;  // as many as in the largest block so far
 static int current, threads;
 static void* scheduler;
-static void (*body)(void**);
-static void** arguments;
+static void (*body)(const char*);
+static const char* arguments;
 static uint64_t order = 1;  // the state of the random order
 static const char* failure;
 
@@ -150,24 +153,25 @@ static void begin() {
     std::abort();
 }
 
-inline uint64_t random() {  // xorshift64
+inline unsigned random(unsigned n) {  // below n; xorshift64
     order ^= order << 13;
     order ^= order >> 7;
-    return order ^= order << 17;
+    order ^= order << 17;
+    return unsigned((order >> 32) * n >> 32);
 }
 
-inline void start(Fiber& fiber) {
-    auto* top = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(fiber.stack.data() + Fiber::STACK) & ~uintptr_t{63});
-    std::memset(top - 32, 0, 32 * sizeof(void*));
+inline void start(int i) {
+    const std::vector<char>& stack = stacks[size_t(i)];
+    auto* top = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(stack.data() + STACK) & ~uintptr_t{63});
 #if defined(__x86_64__)
     top -= SAVED + 2;  // so that `begin` finds the stack as after a call
-    top[SAVED] = reinterpret_cast<void*>(begin);
 #else
     top -= 20;
-    top[SAVED] = reinterpret_cast<void*>(begin);
 #endif
-    fiber.place = top;
-    fiber.state = READY;
+    std::memset(top, 0, SAVED * sizeof(void*));
+    top[SAVED] = reinterpret_cast<void*>(begin);
+    fibers[size_t(i)].place = top;
+    fibers[size_t(i)].state = READY;
 }
 
 // ---- waiting --------------------------------------------------------------------------------------------------------
@@ -180,20 +184,16 @@ inline void wait_for_block() {
 // Returns the value of the lane `source(lane)`; all lanes of the mask write a value and read one.
 template <class T, class Source>
 inline T exchange(unsigned mask, T value, Source source) {
-    const int me = current, first = me / 32 * 32, lane = me - first;
+    Fiber& me = fibers[size_t(current)];
+    const int lane = current % 32, first = current - lane, from = source(lane);
     if (!(mask >> lane & 1)) fail("a lane takes part in a shuffle whose mask does not name it");
-    std::memcpy(fibers[size_t(me)].slot, &value, sizeof value);
-    for (int i = 0; i < 2; i++) {  // before reading, and before the slots are used again
-        fibers[size_t(me)].mask = mask;
-        fibers[size_t(me)].state = AT_EXCHANGE;
-        stop();
-        if (i == 0) {
-            const int from = source(lane);
-            if (!(mask >> from & 1) || first + from >= threads)
-                fail("a lane reads by a shuffle from a lane that the mask does not name");
-            std::memcpy(&value, fibers[size_t(first + from)].slot, sizeof value);
-        }
-    }
+    if (!(mask >> from & 1) || first + from >= threads)
+        fail("a lane reads by a shuffle from a lane that the mask does not name");
+    std::memcpy(me.given, &value, sizeof value);
+    me.mask = mask;
+    me.state = AT_EXCHANGE;
+    stop();
+    std::memcpy(&value, fibers[size_t(first + from)].shown, sizeof value);
     return value;
 }
 
@@ -217,8 +217,12 @@ inline bool release() {
         }
         const unsigned exist = n - first >= 32 ? ~0u : (1u << (n - first)) - 1;
         if (!there || (mask & exist) != there) continue;
-        for (int lane = 0; lane < 32; lane++)
-            if (there >> lane & 1) fibers[size_t(first + lane)].state = READY;
+        for (int lane = 0; lane < 32; lane++) {
+            if (!(there >> lane & 1)) continue;
+            Fiber& fiber = fibers[size_t(first + lane)];
+            std::memcpy(fiber.shown, fiber.given, sizeof fiber.shown);
+            fiber.state = READY;
+        }
         any = true;
     }
     return any;
@@ -226,18 +230,20 @@ inline bool release() {
 
 inline void run_block() {
     const int n = threads = int(blockDim.x * blockDim.y * blockDim.z);
-    if (int(fibers.size()) < n) fibers.resize(size_t(n));
+    if (int(fibers.size()) < n) {
+        fibers.resize(size_t(n));
+        stacks.resize(size_t(n), std::vector<char>(STACK));
+    }
     std::memset(__start_mg_shared, 0xff, size_t(__stop_mg_shared - __start_mg_shared));
     std::vector<int> turn(static_cast<size_t>(n));
     for (int i = 0; i < n; i++) {
-        Fiber& fiber = fibers[size_t(i)];
         const unsigned k = unsigned(i);
-        fiber.thread = {k % blockDim.x, k / blockDim.x % blockDim.y, k / (blockDim.x * blockDim.y)};
-        start(fiber);
+        fibers[size_t(i)].thread = {k % blockDim.x, k / blockDim.x % blockDim.y, k / (blockDim.x * blockDim.y)};
+        start(i);
         turn[size_t(i)] = i;
     }
     for (;;) {
-        for (int i = n - 1; i > 0; i--) std::swap(turn[size_t(i)], turn[size_t(random() % uint64_t(i + 1))]);
+        for (int i = n - 1; i > 0; i--) std::swap(turn[size_t(i)], turn[random(unsigned(i) + 1)]);
         bool finished = true;
         for (const int i : turn) {
             Fiber& fiber = fibers[size_t(i)];
@@ -256,22 +262,60 @@ inline void run_block() {
     }
 }
 
-template <class... A, size_t... I>
-inline void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
-    kernel(*static_cast<std::remove_reference_t<A>*>(arguments[I])...);
+// Every argument takes a multiple of eight bytes.
+template <class T>
+constexpr size_t TAKEN = (sizeof(T) + 7) / 8 * 8;
+
+template <class... A>
+inline void call(void (*kernel)(A...), const char* next) {
+    auto read = [&]<class T>(const T* value) -> const T& {
+        next += TAKEN<T>;
+        return *value;
+    };
+    std::apply(kernel, std::tuple<A...>{read(reinterpret_cast<const A*>(next))...});
 }
 template <class... A>
-inline void call(void (*kernel)(A...), void** arguments) {
-    call(kernel, arguments, std::index_sequence_for<A...>());
+constexpr size_t taken(void (*)(A...)) {
+    return (size_t{0} + ... + TAKEN<A>);
 }
 
+// An allocation, with FENCE bytes before and after it that no kernel may write; the address is null if it was freed.
+struct Allocation {
+    char* address;
+    size_t size;
+};
+constexpr size_t FENCE = 128;
+
+// Returns whether the bytes around an allocation are as they were, and restores them.
+inline bool intact(const Allocation& memory) {
+    static const std::vector<char> expected(FENCE, '\xa5');
+    bool same = true;
+    for (char* fence : {memory.address - FENCE, memory.address + memory.size}) {
+        if (!std::memcmp(fence, expected.data(), FENCE)) continue;
+        same = false;
+        std::memcpy(fence, expected.data(), FENCE);
+    }
+    return same;
+}
+
+// What the caller packs before the arguments.
+struct Launch {
+    unsigned grid[3], block[3];
+    uint64_t seed;
+    const Allocation* allocations;
+    size_t count;
+};
+
 // Runs the whole grid; returns null or an error message.
-inline const char* run(void (*kernel)(void**), const unsigned* grid, const unsigned* block, uint64_t seed, void** args) {
-    gridDim = {grid[0], grid[1], grid[2]};
-    blockDim = {block[0], block[1], block[2]};
+inline const char* run(void (*kernel)(const char*), size_t expected, const char* packed, size_t size) {
+    static char message[100];
+    const auto& launch = *reinterpret_cast<const Launch*>(packed);
+    if (size != sizeof launch + expected) return "got arguments of another size than it declares";
+    gridDim = {launch.grid[0], launch.grid[1], launch.grid[2]};
+    blockDim = {launch.block[0], launch.block[1], launch.block[2]};
     body = kernel;
-    arguments = args;
-    order = seed | 1;
+    arguments = packed + sizeof launch;
+    order = launch.seed | 1;
     failure = nullptr;
     for (unsigned z = 0; z < gridDim.z; z++)
         for (unsigned y = 0; y < gridDim.y; y++)
@@ -279,13 +323,19 @@ inline const char* run(void (*kernel)(void**), const unsigned* grid, const unsig
                 blockIdx = {x, y, z};
                 run_block();
             }
+    for (size_t i = 0; i < launch.count; i++) {
+        const Allocation& memory = launch.allocations[i];
+        if (!memory.address || intact(memory) || failure) continue;
+        std::snprintf(message, sizeof message, "wrote outside of an array of %zu bytes", memory.size);
+        failure = message;
+    }
     return failure;
 }
 
 }  // namespace emulation
 
 // The emulation of CuPy appends this to the text of a module, once for every kernel
-#define EMULATED(name)                                                                                            \
-    extern "C" const char* run_##name(const unsigned* grid, const unsigned* block, uint64_t seed, void** args) {  \
-        return emulation::run([](void** a) { emulation::call(&name, a); }, grid, block, seed, args);              \
+#define EMULATED(name)                                                                                               \
+    extern "C" const char* run_##name(const char* packed, size_t size) {                                             \
+        return emulation::run([](const char* a) { emulation::call(&name, a); }, emulation::taken(&name), packed, size); \
     }

@@ -1,14 +1,14 @@
 """An emulation on the CPU of the few names of CuPy that minigrad uses: modules are compiled by the C++ compiler after
 ``emulate.hpp``, and memory is the CPU's.
 
-Every allocation lies between guard bytes that no kernel may write; they are checked after every launch.
+Every allocation lies between guard bytes that no kernel may write; every launch checks all of them.
 """
 
 import ctypes
 import hashlib
-import math
 import os
 import re
+import struct
 import subprocess
 import tempfile
 from pathlib import Path
@@ -79,15 +79,19 @@ class RawModule:
         return RawKernel(self.shared, name, int(bound[1]) if bound else UNBOUND)
 
 
+LAUNCH = struct.Struct("6I3Q")  # `Launch` of emulate.hpp
+SIGNED, UNSIGNED, FLOAT = (struct.Struct(kind).pack for kind in "qQd")
+
+
 def passed(argument):
-    """Return the bytes that CuPy passes for an argument; Python numbers have eight."""
-    if type(argument) in (int, float):
-        argument = np.array(
-            argument, "float64" if type(argument) is float else "uint64" if argument >> 63 > 0 else "int64"
-        )
+    """Return the bytes that CuPy passes for an argument, padded to a multiple of eight; Python numbers have eight."""
+    if type(argument) is int:
+        return (UNSIGNED if argument >> 63 > 0 else SIGNED)(argument)
+    if type(argument) is float:
+        return FLOAT(argument)
     assert isinstance(argument, (np.ndarray, np.generic)), type(argument)
     assert argument.size == 1, "one number or one struct"
-    return argument.tobytes()
+    return argument.tobytes() + bytes(-argument.nbytes % 8)
 
 
 class RawKernel:
@@ -97,28 +101,17 @@ class RawKernel:
 
     def __init__(self, shared, name, most):
         self.name, self.most, self.function = name, most, shared[f"run_{name}"]
+        self.function.argtypes = ctypes.c_char_p, ctypes.c_size_t
         self.function.restype = ctypes.c_char_p
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         assert not shared_mem, "kernels have shared memory of fixed size"
-        if math.prod(block) > self.most:
+        (x, y, z), (width, height, depth) = ((*lengths, 1, 1)[:3] for lengths in (grid, block))
+        if width * height * depth > self.most:
             raise RuntimeError(f"{self.name}: a block of {block} threads, more than the launch bounds of {self.most}")
         cuda.check_devices(self.name, args)
-        held, places = bytearray(), []
-        for a in args:
-            places.append(len(held))
-            held += passed(a)
-            held += bytes(-len(held) % 8)
-        start = ctypes.addressof(ctypes.c_char.from_buffer(held))
-        pointers = (ctypes.c_void_p * len(args))(*(start + place for place in places))
         RawKernel.seed = (RawKernel.seed + 0x9E3779B97F4A7C15) % 2**64
-        three = ctypes.c_uint * 3
-        failure = self.function(
-            three(*grid, *(1,) * (3 - len(grid))),
-            three(*block, *(1,) * (3 - len(block))),
-            ctypes.c_uint64(RawKernel.seed),
-            pointers,
-        )
-        if failure:
+        launch = LAUNCH.pack(x, y, z, width, height, depth, RawKernel.seed, *cuda.allocations())
+        packed = b"".join([launch, *map(passed, args)])
+        if failure := self.function(packed, len(packed)):
             raise RuntimeError(f"{self.name}: {failure.decode()}")
-        cuda.check_fences(self.name)

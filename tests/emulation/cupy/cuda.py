@@ -3,14 +3,22 @@ immediately.
 """
 
 import ctypes
-import weakref
+from operator import length_hint
 from types import SimpleNamespace
 
 FENCE = b"\xa5" * 128
 LIMIT = 1 << 34  # bytes; larger allocations fail
 DEVICES = 2
 chosen = [0]  # the current device comes last, after those that will be current again
-allocations = weakref.WeakValueDictionary()
+
+# The kernels read this table to check the bytes around all memory: address and size of each allocation, 0 and 0 in a row
+# that is free. Other threads and the garbage collector may allocate and free at any time, so rows are taken and given
+# back by single calls.
+ROWS = 1 << 20
+table = (ctypes.c_uint64 * (2 * ROWS))()
+TABLE = ctypes.addressof(table)
+fresh, free = iter(range(ROWS)), []
+owners = {}  # the device of the memory at each address
 
 
 class OutOfMemoryError(MemoryError):
@@ -24,19 +32,20 @@ class Memory:
         self.size, self.device = size, device
         self.room = bytearray(b"\xff") * (size + 2 * len(FENCE) + 64)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.room))
-        self.begin = -address % 64 + len(FENCE)
-        self.ptr = address + self.begin
-        self.mend()
-        allocations[id(self)] = self
+        begin = -address % 64 + len(FENCE)
+        self.room[begin - len(FENCE) : begin] = self.room[begin + size : begin + size + len(FENCE)] = FENCE
+        self.ptr = address + begin
+        owners[self.ptr] = device
+        try:
+            self.row = free.pop()
+        except IndexError:
+            self.row = next(fresh)
+        table[2 * self.row : 2 * self.row + 2] = self.ptr, size
 
-    def mend(self):
-        self.room[self.begin - len(FENCE) : self.begin] = FENCE
-        self.room[self.begin + self.size : self.begin + self.size + len(FENCE)] = FENCE
-
-    def intact(self):
-        return self.room.startswith(FENCE, self.begin - len(FENCE)) and self.room.startswith(
-            FENCE, self.begin + self.size
-        )
+    def __del__(self, owners=owners, table=table, free=free):
+        del owners[self.ptr]
+        table[2 * self.row : 2 * self.row + 2] = 0, 0
+        free.append(self.row)
 
 
 def alloc(size):
@@ -49,25 +58,16 @@ def alloc_pinned_memory(size):
     return Memory(size, None)
 
 
-def alive():
-    """Return all memory; unlike `allocations.values()`, it allows other threads to allocate meanwhile."""
-    return [memory for reference in allocations.valuerefs() if (memory := reference()) is not None]
+def allocations():
+    """Return the address of the table of allocations, and how many of its rows have been in use."""
+    return TABLE, ROWS - length_hint(fresh)
 
 
 def check_devices(kernel, arguments):
     """Raise if an argument is the address of memory of another device than the current one."""
-    devices = {memory.ptr: memory.device for memory in alive()}
     for one in arguments:
-        if type(one) is int and devices.get(one) not in (None, chosen[-1]):
-            raise RuntimeError(f"{kernel}: started on device {chosen[-1]} with memory of device {devices[one]}")
-
-
-def check_fences(kernel):
-    """Raise if memory around an allocation was written."""
-    for memory in alive():
-        if not memory.intact():
-            memory.mend()
-            raise RuntimeError(f"{kernel}: wrote outside of an array of {memory.size} bytes")
+        if type(one) is int and owners.get(one) not in (None, chosen[-1]):
+            raise RuntimeError(f"{kernel}: started on device {chosen[-1]} with memory of device {owners[one]}")
 
 
 class Device:
