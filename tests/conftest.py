@@ -1,6 +1,7 @@
 """Setup for all tests: devices, seeded random numbers, Hypothesis profiles, and the table's parameters."""
 
 import ctypes
+import gc
 import importlib.util
 import os
 import sys
@@ -52,3 +53,9 @@ def pytest_generate_tests(metafunc):
             (op, case) for op in metafunc.cls.ops for case in op.cases if op.takes_part(metafunc.function.__name__)
         ]
         metafunc.parametrize("op, case", found, ids=[f"{op.name}{case}" for op, case in found])
+
+
+def pytest_collection_finish():
+    """Keep the garbage collector from visiting every collected test over and over."""
+    gc.collect()
+    gc.freeze()
