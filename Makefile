@@ -12,7 +12,7 @@ TORCH = torch==2.13.0
 # The tests of the CUDA kernels need CuPy's names and the NVRTC compiler even without a GPU.
 CUDA = cupy-cuda12x nvidia-cuda-nvrtc-cu12
 # A change to any of these triggers a build, which compiles only what changed.
-SOURCES := $(shell find cext setup.py pyproject.toml -type f)
+SOURCES := $(shell find cext setup.py pyproject.toml -type f -not -name '*.pyc')
 # The tests use threads themselves, so more than two workers gain nothing on a small machine.
 WORKERS ?= 2
 ROUNDS ?= 5
@@ -182,5 +182,5 @@ dist-check: wheel
 
 clean:
 	rm -rf build dist wheelhouse *.egg-info $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.png
-	find minigrad tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+	find minigrad cext tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 	find minigrad \( -name '*.so' -o -name '*.pyi' \) -delete

@@ -18,6 +18,7 @@ import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -161,17 +162,24 @@ class BuildEngine(build_ext):
         record.write_text(made_by)
         return [Path(extension.sources[0]) for extension in done]
 
+    def get_output_mapping(self):
+        """The stubs too: a strict editable install links only the files that are listed here."""
+        mapping = super().get_output_mapping()
+        paths = map(Path, chain(*mapping.items()))
+        stub = {str(path): str(path.with_name(path.name.partition(".")[0] + ".pyi")) for path in paths}
+        return mapping | {stub[built]: stub[here] for built, here in mapping.items()}
+
     def write_stubs(self):
         """Write the type stub of every extension beside it, unless it is newer than what it is made from."""
+        sys.path.insert(0, str(SOURCE))
+        from stubs import Stub
+
         for extension in self.extensions:
             pyx, target = Path(extension.sources[0]), Path(self.get_ext_fullpath(extension.name))
             target = target.with_name(f"{pyx.stem}.pyi")
             needed = [path for path in (pyx, pyx.with_suffix(".pxd"), SOURCE / "stubs.py") if path.exists()]
             made = target.stat().st_mtime_ns if target.exists() and not self.force else 0
             if any(path.stat().st_mtime_ns > made for path in needed):
-                sys.path.insert(0, str(SOURCE))
-                from stubs import Stub
-
                 target.write_text(str(Stub(extension.name, pyx)), encoding="utf-8")
 
     def compilation(self, source, variant, flags):

@@ -73,6 +73,21 @@ def parameters(args, star=None, double_star=None):
     return ", ".join([*parts, *keywords, *(["**" + several(double_star)] if double_star else [])])
 
 
+class Returns(TreeVisitor):
+    """Whether a function returns a value."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.value = False
+        self.visitchildren(function)
+
+    def visit_Node(self, node):
+        self.visitchildren(node)
+
+    def visit_ReturnStatNode(self, node):
+        self.value = self.value or node.value is not None
+
+
 class Stub(TreeVisitor):
     """Collects the lines of a stub from the syntax trees of a module's .pxd and .pyx files."""
 
@@ -96,8 +111,10 @@ class Stub(TreeVisitor):
     def result(self, node):
         """What Python gets: the T of a comment ``# -> T`` at the end of the header, or the C type."""
         header = "\n".join(self.source[node.pos[1] - 1 :])
-        told = re.match(r"(?:[^#\n]*,\n)*[^#\n]*# -> (.*)", header)
-        return told[1] if told else PYTHON.get(node.base_type.name, node.base_type.name) or "None"
+        stated = re.match(r"(?:[^#\n]*[,(]\n)*[^#\n]*# -> (.*)", header)
+        if not stated and not node.base_type.name and Returns(node).value:
+            raise Errors.CompileError(node.pos, "state the type of the result: # -> T")
+        return stated[1] if stated else PYTHON.get(node.base_type.name, node.base_type.name) or "None"
 
     def visit_Node(self, node):
         """Skip what Python does not see."""

@@ -162,10 +162,10 @@ void column_moments(int64_t rows, int64_t stride, int64_t columns, const T* x, d
             x);
     };
     const auto settle = [&](int64_t c, double sum, double squares) MG_INLINED {
-        const double shift = sum * inverse, rest = squares - shift * sum;
+        const double shift = sum * inverse, lost = shift * sum, rest = squares - lost;
         mean[c] = center[c] + shift;
-        m2[c] = rest < 0 ? 0 : rest;
-        return int64_t(shift * sum <= 4 * rest);
+        m2[c] = lost > std::numeric_limits<double>::max() ? lost : rest < 0 ? 0 : rest;  // inf, not inf - inf
+        return int64_t(lost <= 4 * rest);
     };
     add_up(mean, m2);
     int64_t settled[TILE], count = 0;  // as wide as their operands, for the vectorizer

@@ -1,6 +1,8 @@
 // Long rows: how they are walked, and their moments.
 #pragma once
 
+#include <limits>
+
 #include "vector.hpp"
 
 namespace mg::MG_ISA {
@@ -102,6 +104,7 @@ __attribute__((noinline)) RowMoments<T> moments_of(int64_t width, const T* x) {
         m.center = T(m.mean());
     }
     if (m.variance < 0) m.variance = 0;
+    if (m.shift * m.shift > std::numeric_limits<double>::max()) m.variance = m.shift * m.shift;  // it was inf - inf
     return m;
 }
 

@@ -192,6 +192,7 @@ extern "C" __global__ void batch_norm(int64 outer, int64 channels, int64 inner, 
             m2 = total[1] - shift * total[0];
             const bool settled = shift * total[0] <= 4 * m2 || !(n > 0);
             if (m2 < 0) m2 = 0;
+            if (shift * total[0] == infinity<double>()) m2 = shift * total[0];  // it was inf - inf
             middle = center + shift;
             if (again || !any(!settled)) break;
             if (!settled) center = T(middle);

@@ -35,6 +35,11 @@ struct Traits<Bool> {
     static const bool floating = false;
 };
 
+template <class R>
+__device__ inline R infinity() {
+    return R(1) / R(0);
+}
+
 // Lengths, or strides in bytes, of an array with at most eight axes; missing axes come first, with length 1.
 struct Extent {
     int64 n[8];

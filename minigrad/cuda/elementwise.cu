@@ -17,10 +17,6 @@ __device__ inline T gelu_derivative(T x) {
     const T pdf = square > 2000 ? T(0) : (1 - lost / 2) * exp(-square / 2) * T(0.39894228040143267794);
     return normcdf(x) + x * pdf;
 }
-template <class R>
-__device__ inline R infinity() {
-    return R(1) / R(0);
-}
 
 // The remainder has the sign of the divisor, and a = b floor_divide(a, b) + remainder_of(a, b). Division by zero gives
 // the same as a / b.

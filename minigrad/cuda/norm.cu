@@ -114,6 +114,7 @@ __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lan
             shift = total[0] / width;
             variance = total[1] / width - shift * shift;
             if (variance < 0) variance = 0;
+            if (shift * shift == infinity<double>()) variance = shift * shift;  // it was inf - inf
         } else {
             row.template sum<1>(total, [&](int64, const Pack<W>& v, int, T* part) {
                 for (int k = 0; k < W; k++) part[0] += v.v[k] * v.v[k];

@@ -8,7 +8,6 @@
 
 const int HELD = 8;
 
-__device__ inline T infinity() { return T(1) / T(0); }
 __device__ inline T larger(T a, T b) { return a > b ? a : b; }
 __device__ inline double sum(double a, double b) { return a + b; }
 
@@ -81,7 +80,7 @@ struct Held {
     }
     // The largest element, ignoring NaN, which the sum propagates.
     __device__ T largest() const {
-        T top = -infinity();
+        T top = -infinity<T>();
         each([&](int64, T v) { top = larger(v, top); });
         return row.merged(top, larger);
     }

@@ -122,9 +122,10 @@ struct Fiber {
     void* place = nullptr;  // the stack pointer while it waits
     dim3 thread;
     State state = READY;
-    unsigned mask = 0;           // of the exchange it waits for
-    alignas(16) char given[16];  // its value in that exchange
-    alignas(16) char shown[16];  // its value in the last exchange that is complete, which the others read
+    // the exchange it waits for: the lanes that take part, and the one it reads; what it gives, and what it gets
+    unsigned mask = 0;
+    int from = 0;
+    alignas(16) char given[16], taken[16];
 };
 
 // Stacks begin at different places of a page, so that their tops do not compete for the same lines of the cache.
@@ -191,9 +192,10 @@ inline T exchange(unsigned mask, T value, Source source) {
         fail("a lane reads by a shuffle from a lane that the mask does not name");
     std::memcpy(me.given, &value, sizeof value);
     me.mask = mask;
+    me.from = first + from;
     me.state = AT_EXCHANGE;
     stop();
-    std::memcpy(&value, fibers[size_t(first + from)].shown, sizeof value);
+    std::memcpy(&value, me.taken, sizeof value);
     return value;
 }
 
@@ -220,7 +222,7 @@ inline bool release() {
         for (int lane = 0; lane < 32; lane++) {
             if (!(there >> lane & 1)) continue;
             Fiber& fiber = fibers[size_t(first + lane)];
-            std::memcpy(fiber.shown, fiber.given, sizeof fiber.shown);
+            std::memcpy(fiber.taken, fibers[size_t(fiber.from)].given, sizeof fiber.taken);
             fiber.state = READY;
         }
         any = true;

@@ -107,12 +107,13 @@ def test_squares_that_overflow_in_float32(name, shape, size, device, rng):
 
 
 @pytest.mark.parametrize("name, shape", [case for case in CASES if not NORMS[case[0]].given])
-def test_squares_that_overflow_in_float64(name, shape, device, rng):
+@pytest.mark.parametrize("size", [1e160, 1e170, 1e200, 1e300])
+def test_squares_that_overflow_in_float64(name, shape, size, device, rng):
     """The result is the bias, as squared deviations overflow to an infinite variance."""
     norm = NORMS[name]
     x, w, b, g = draw(norm, shape, "float64", rng)
     row, _, _ = touched(norm, shape, tuple(n // 2 for n in shape))
-    y, dx, _, _ = run(norm, np.where(row, 1e160 * x, x), w, b, g, device)
+    y, dx, _, _ = run(norm, np.where(row, size * x, x), w, b, g, device)
     before = run(norm, x, w, b, g, device)
     np.testing.assert_array_equal(y[~row], before[0][~row])
     np.testing.assert_array_equal(dx[~row], before[1][~row])

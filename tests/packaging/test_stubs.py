@@ -154,10 +154,14 @@ def many(a: list | None, *args: Any, on: bool = False, axis: Callable[[int], str
 
 @pytest.mark.skipif(not (SOURCE / "stubs.py").exists(), reason="no source tree beside these tests")
 def test_rules(tmp_path, monkeypatch):
-    pytest.importorskip("Cython")
+    CompileError = pytest.importorskip("Cython.Compiler.Errors").CompileError
     monkeypatch.syspath_prepend(SOURCE)
     from stubs import Stub
 
     (tmp_path / "shape.pxd").write_text(PXD, encoding="utf-8")
     (tmp_path / "shape.pyx").write_text(PYX, encoding="utf-8")
     assert str(Stub("minigrad.engine.shape", tmp_path / "shape.pyx")) == STUB
+    (tmp_path / "shape.pxd").unlink()
+    (tmp_path / "shape.pyx").write_text("cpdef first(x):\n    if x:\n        return x[0]\n", encoding="utf-8")
+    with pytest.raises(CompileError, match=r"shape.pyx:1:0: state the type of the result: # -> T"):
+        Stub("minigrad.engine.shape", tmp_path / "shape.pyx")
