@@ -1,6 +1,7 @@
 """The tests that every operation of the table passes, and the tools for them."""
 
 import contextlib
+import copy
 import gc
 import importlib.util
 import os
@@ -224,6 +225,12 @@ class Inputs:
             self.bases.append(sample(rng, memory(shape), dtype, op.interval(k)))
             self.views.append(lambda x, view=view, shape=shape: view(x, shape))
 
+    def on(self, device):
+        """Return the same operands on another device."""
+        other = copy.copy(self)
+        other.device = device
+        return other
+
     def options(self, make):
         """Return the other arguments, with arrays converted to tensors; floats get the dtype of the operands."""
 
@@ -279,6 +286,21 @@ def gradients(function, leaves, grads, create_graph=False):
     return [array(g) for g in mg.grad(ys, wanted, grads, create_graph=create_graph)]
 
 
+def second_order(inputs, seed):
+    """Return the gradients of a random sum of the results, and those of a random sum of these gradients, by the leaves
+    and by the first sum's numbers."""
+    rng, leaves = np.random.default_rng(seed), inputs.tensors()
+    wanted = [x for x in leaves if x.requires_grad]
+    ys = inputs.run(*leaves)
+    assert all(y.requires_grad for y in ys)
+    grads = [tensor(g, inputs.device, True) for g in cotangents(ys, rng)]
+    first = mg.grad(ys, wanted, grads, create_graph=True)
+    pairs = [(dx, tensor(v, inputs.device)) for dx, v in zip(first, cotangents(first, rng), strict=True)]
+    reached, given = zip(*[(dx, v) for dx, v in pairs if dx.requires_grad], strict=True)
+    second = mg.grad(reached, [*wanted, *grads], given)
+    return [array(g) for g in first], [array(g) for g in second]
+
+
 def close(ours, expected, ulps, dtype, what=""):
     """Compare within `ulps` units in the last place of the largest expected number."""
     assert ours.shape == expected.shape, (what, ours.shape, expected.shape)
@@ -324,10 +346,17 @@ class Suite:
                     np.testing.assert_array_equal(array(x), base)
 
     def test_gradients(self, op, case, device, rng):
-        """Central differences, to second order, through views as inputs."""
+        """Derivatives to second order, through views as inputs: central differences on the CPU, elsewhere the CPU's."""
         for layout in LAYOUTS:
             inputs = Inputs(op, case, "float64", layout, rng, device)
-            assert mg.gradcheck(inputs.run, inputs.tensors(), rtol=1e-6, atol=1e-7, seed=int(rng.integers(1 << 30)))
+            seed = int(rng.integers(1 << 30))
+            if device == "cpu":
+                assert mg.gradcheck(inputs.run, inputs.tensors(), rtol=1e-6, atol=1e-7, seed=seed)
+                continue
+            there, here = second_order(inputs, seed), second_order(inputs.on("cpu"), seed)
+            for order, pairs in enumerate(zip(there, here, strict=True), 1):
+                for ours, exact in zip(*pairs, strict=True):
+                    close(ours, exact, 4 * max(op.ulps, 16), "float64", f"{layout} order {order}")
 
     def test_float32_gradients(self, op, case, device, rng):
         """float32 has kernels that `gradcheck` does not test: they agree with float64's within rounding."""
