@@ -145,7 +145,9 @@ class Runner:
                     self.find(wrong, "".join(traceback.format_exception(error))[-1500:])
             except BaseException as second:
                 message = repr(second)
-                self.find(f"no message {type(error).__name__}")
+                # Python formats an error about a file with the methods of the path that it was given
+                if type(getattr(error, "filename", None)) in (str, type(None)):
+                    self.find(f"no message {type(error).__name__}")
             self.journal.write(raised=outcome, message=message[:300])
             return
         self.ended(line, target, variables)
