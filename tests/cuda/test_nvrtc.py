@@ -5,20 +5,19 @@ translates it to the same PTX for all, and a later GPU runs the PTX of an earlie
 """
 
 import ctypes
-import hashlib
 import importlib.util
 import os
 import re
 from pathlib import Path
 
 import pytest
+from kept import made_once
 from kernels import EVERY
 
 from minigrad.cuda import launch
 
 MODULES = sorted({(file, dtype) for file, _, dtype in EVERY})
 ARCHITECTURES = (75, 80, 90)
-BUILD = Path(__file__).parents[2] / "build" / "nvrtc"
 
 
 def library():
@@ -65,6 +64,13 @@ def compile_for(code, options, kind="CUBIN"):
     return log.value.decode().strip("\0 \n"), image
 
 
+def version():
+    """Return the version of NVRTC."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    assert NVRTC.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0
+    return major.value, minor.value
+
+
 def module(file, dtype):
     """Return the text of a module and its options, all but the architecture."""
     return launch.functions(dtype) + launch.source(file)[0], launch.options(dtype)
@@ -73,22 +79,16 @@ def module(file, dtype):
 @pytest.mark.skipif(NVRTC is None, reason="NVRTC cannot be found: pip install nvidia-cuda-nvrtc-cu12")
 @pytest.mark.parametrize("file, dtype", MODULES)
 def test_compiles(file, dtype):
-    """What compiled without a message is kept, and compiled again when the module or the compiler changes."""
     code, options = module(file, dtype)
     options = *options, f"--gpu-architecture=sm_{ARCHITECTURES[0]}"
-    version = ctypes.c_int(), ctypes.c_int()
-    NVRTC.nvrtcVersion(*map(ctypes.byref, version))
-    kept = BUILD / f"{hashlib.sha256(repr((code, options, version)).encode()).hexdigest()[:24]}.cubin"
-    if kept.exists():
-        image = kept.read_bytes()
-    else:
+
+    def compiled():
         log, image = compile_for(code, options)
         assert image, log
         assert not log
-        BUILD.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(f".{os.getpid()}")
-        part.write_bytes(image)
-        part.rename(kept)
+        return image
+
+    image = made_once(compiled, code, options, version())
     assert all(name.encode() in image for of, name, d in EVERY if (of, d) == (file, dtype))
 
 
