@@ -67,7 +67,7 @@ def main() -> None:
     args = ex.options(__doc__, {"epochs": 20, "batch_size": [4, 64], "seeds": 5}, {"epochs": 6, "seeds": 5},
                       norms=("none", "batch", "layer"))  # fmt: skip
     (short, long), (small, large) = LENGTHS, (args.batch_size[0], args.batch_size[-1])
-    kinds = list(product([norm for norm in args.norm if norm != "batch"], LENGTHS, args.batch_size))
+    kinds = dict.fromkeys(product([norm for norm in args.norm if norm != "batch"], LENGTHS, args.batch_size))
     lag = {kind: learn(*kind, 1, args)[0] for kind in kinds}
     ex.show("norm | T | batch | wrong, mean over the run, % | at the end", [
         (ex.LABELS[norm], length, size, errors.mean(1), errors[:, -1]) for (norm, length, size), errors in lag.items()

@@ -1,12 +1,15 @@
 """The documentation: every page runs and builds without warnings, links work, and nothing is loaded from a network."""
 
 import fcntl
+import hashlib
 import importlib
+import importlib.metadata
 import importlib.util
 import inspect
 import os
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
 import zlib
@@ -72,32 +75,46 @@ class Page(HTMLParser):
             self.styles.append(text)
 
 
+def everything_that_pages_use():
+    """Return a hash of minigrad, the documentation, the examples, and all installed packages."""
+    root, package = DOCS.parent, Path(mg.__file__).parent
+    found = hashlib.sha256(sys.version.encode())
+    found.update(repr(sorted(f"{d.name} {d.version}" for d in importlib.metadata.distributions())).encode())
+    for folder in (package, DOCS, root / "examples", root / "cext"):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts and "_build" not in path.parts:
+                found.update(f"{path.relative_to(folder)} ".encode() + path.read_bytes())
+    for path in sorted(root.glob("*.*")):
+        if path.is_file():
+            found.update(path.read_bytes())
+    return found.hexdigest()[:24]
+
+
+def build_site(folder):
+    command = [sys.executable, *"-m sphinx -q -T -W --keep-going -b html".split(), DOCS, folder / "html"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True)
+    (folder / "log").write_text(f"{done.returncode}\n{done.stderr}", encoding="utf-8")
+    return done.returncode == 0
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Return the folder of the site, built once for all processes that run these tests."""
+    """Return the folder of the site, built once for all processes that run these tests.
+
+    A site without an error is kept until something that it may depend on changes.
+    """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
     folder.mkdir(exist_ok=True)
-    with open(folder / "lock", "w") as lock:
+    kept = DOCS.parent / "build" / "site" / everything_that_pages_use()
+    with open(folder.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "log").exists():
-            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-            command = [
-                sys.executable,
-                "-m",
-                "sphinx",
-                "-q",
-                "-T",
-                "-W",
-                "--keep-going",
-                "-b",
-                "html",
-                DOCS,
-                folder / "html",
-            ]
-            done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True)
-            (folder / "log").write_text(f"{done.returncode}\n{done.stderr}", encoding="utf-8")
-    return folder / "html"
+        if not kept.exists() and not (folder / "log").exists() and build_site(folder):
+            shutil.rmtree(kept.parent, ignore_errors=True)
+            shutil.copytree(folder, kept.with_suffix(".part"))
+            kept.with_suffix(".part").rename(kept)
+    return (kept if kept.exists() else folder) / "html"
 
 
 @pytest.fixture(scope="module")
