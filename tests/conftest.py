@@ -55,6 +55,27 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("op, case", found, ids=[f"{op.name}{case}" for op, case in found])
 
 
+SITE = "docs/test_site.py"
+LONG = ("cuda/test_nvrtc.py", "examples/test_examples.py", "packaging/test_portability.py", "fuzz/test_fuzz.py",
+        "engine/test_processes.py", "nn/test_training.py")  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    """Let the first of two processes begin with the site and the second with the other long tests.
+
+    xdist gives each process an equal part of the list, and one that is finished takes over tests from the end of
+    another's part, so the long ones must not be there.
+    """
+    folder = Path(__file__).parent
+    site, others = (
+        [item for item in items if item.path in [folder / name for name in names]] for names in ((SITE,), LONG)
+    )
+    known = {*site, *others}
+    rest = [item for item in items if item not in known]
+    middle = max(len(items) // 2 - len(site), 0)
+    items[:] = *site, *rest[:middle], *others, *rest[middle:]
+
+
 def pytest_collection_finish():
     """Keep the garbage collector from visiting every collected test over and over."""
     gc.collect()
