@@ -15,6 +15,7 @@ CUDA = cupy-cuda12x nvidia-cuda-nvrtc-cu12
 SOURCES := $(shell find cext setup.py pyproject.toml -type f -not -name '*.pyc')
 # The tests use threads themselves, so more than two workers gain nothing on a small machine.
 WORKERS ?= 2
+PARALLEL = -n $(WORKERS) --dist worksteal
 ROUNDS ?= 5
 
 .PHONY: help demo experiments docs test fuzz gpu-check lint format bench debug sanitize tsan wheel dist-check clean
@@ -79,7 +80,7 @@ docs: $(VENV)/built $(VENV)/docs
 	$(IN)/sphinx-build -q -T -W --keep-going -b html docs docs/_build/html $(ARGS)
 
 test: $(VENV)/built $(VENV)/test
-	$(IN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(IN)/python -m pytest $(PARALLEL) $(ARGS)
 
 fuzz: SECONDS = 60
 fuzz: $(VENV)/built $(VENV)/test
@@ -88,7 +89,7 @@ fuzz: $(VENV)/built $(VENV)/test
 # Where no environment can be created, the commands below can be run by hand. compute-sanitizer slows every kernel many
 # times over, so it runs only the tests of operations, which use each kernel.
 gpu-check: $(VENV)/built $(VENV)/test
-	MINIGRAD_TEST_DEVICES=cuda:0 $(IN)/pytest -n $(WORKERS) $(ARGS)
+	MINIGRAD_TEST_DEVICES=cuda:0 $(IN)/pytest $(PARALLEL) $(ARGS)
 	@if nvidia-smi > /dev/null 2>&1 && command -v compute-sanitizer > /dev/null; then \
 		MINIGRAD_TEST_DEVICES=cuda:0 compute-sanitizer --error-exitcode 1 $(IN)/pytest tests/ops -k cuda $(ARGS); \
 	else echo 'compute-sanitizer was not run: it needs a GPU and the CUDA toolkit'; fi
@@ -124,7 +125,7 @@ format: $(VENV)/built $(VENV)/lint
 # neighbors.
 debug: $(VENV)/built $(VENV)/test
 	MINIGRAD_DEBUG=1 $(IN)/python setup.py -q build --build-lib build/debug/lib
-	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug/lib:$(CURDIR)/examples MINIGRAD_EXPECT_BUILD=build/debug/lib $(IN)/pytest -n $(WORKERS) $(ARGS)
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug/lib:$(CURDIR)/examples MINIGRAD_EXPECT_BUILD=build/debug/lib $(IN)/pytest $(PARALLEL) $(ARGS)
 
 # CPython itself leaks at exit and needs the sanitizer loaded first; PYTHONMALLOC=malloc lets the sanitizer see every
 # allocation. An allocation that is too large must raise MemoryError rather than abort. Freed memory is quarantined for
@@ -139,7 +140,7 @@ sanitize: $(VENV)/built $(VENV)/test
 	MINIGRAD_EXPECT_BUILD=build/sanitize/lib UBSAN_OPTIONS=print_stacktrace=1:log_path=$(REPORT) \
 	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:log_path=$(REPORT) \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)"; \
-	$(IN)/pytest -n $(WORKERS) --ignore tests/engine/test_memory.py $(ARGS); suite=$$?; \
+	$(IN)/pytest $(PARALLEL) --ignore tests/engine/test_memory.py $(ARGS); suite=$$?; \
 	ASAN_OPTIONS=$$ASAN_OPTIONS:quarantine_size_mb=4 $(IN)/pytest tests/engine/test_memory.py; memory=$$?; \
 	if cat $(REPORT).* 2> /dev/null | grep -v 'WARNING: AddressSanitizer failed to allocate'; then exit 1; fi; exit $$((suite | memory))
 
@@ -176,7 +177,7 @@ dist-check: wheel
 		"$$folder/venv/bin/pip" install -q "$$archive[test]"; \
 		"$$folder/venv/bin/pip" install -q '$(TORCH)' || true; \
 		cp -r tests "$$folder/tests"; \
-		(cd "$$folder" && MINIGRAD_EXPECT_BUILD="$$folder/venv" venv/bin/pytest -n $(WORKERS) tests $(ARGS)); \
+		(cd "$$folder" && MINIGRAD_EXPECT_BUILD="$$folder/venv" venv/bin/pytest $(PARALLEL) tests $(ARGS)); \
 		rm -rf "$$folder"; \
 	done
 
