@@ -286,13 +286,13 @@ def rms_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: Tenso
     return normalized(rms_norm_op, a, first, a.ndim_, 1, False, weight, None, eps)
 
 
-cdef Op channel_norm(str name, str rows, str source):
-    return operation(name, normalize_backward, f"over the n elements of each {rows} of a sample:\n" + NORMALIZED,
-                     DX + "dγ, dβ = Σ g x̂, Σ g over each channel's elements", "x γ, x γ, x γ", "x, γ, β", source)
-
-
-cdef Op group_norm_op = channel_norm("group_norm", "group of channels", "Wu and He (2018), eq. 1 and 7")
-cdef Op instance_norm_op = channel_norm("instance_norm", "channel", "Ulyanov, Vedaldi and Lempitsky (2016)")
+CHANNELS = DX + "dγ, dβ = Σ g x̂, Σ g over each channel's elements"
+cdef Op group_norm_op = operation("group_norm", normalize_backward,
+                                  "over the n elements of each group of channels of a sample:\n" + NORMALIZED, CHANNELS,
+                                  "x γ, x γ, x γ", "x, γ, β", "Wu and He (2018), eq. 1 and 7")
+cdef Op instance_norm_op = operation("instance_norm", normalize_backward,
+                                     "over the n elements of each channel of a sample:\n" + NORMALIZED, CHANNELS,
+                                     "x γ, x γ, x γ", "x, γ, β", "Ulyanov, Vedaldi and Lempitsky (2016)")
 
 
 def group_norm(x: TensorLike, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
