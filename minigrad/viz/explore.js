@@ -216,9 +216,9 @@ function picture(k, backward) {
 
 // ── equation, source, costs ─────────────────────────────────────────────────────────────────────
 
-function code(first, lines, here) {
+function code(numbers, lines, here) {
   return make("pre", { class: "code" }, ...lines.map((text, i) => make("span",
-    { "data-line": String(first + i), ...(first + i === here ? { class: "here" } : {}) }, text || " ")));
+    { "data-line": String(numbers[i] ?? ""), ...(numbers[i] === here ? { class: "here" } : {}) }, text || " ")));
 }
 
 let excerptOpen = false;
@@ -234,7 +234,7 @@ function details(k, backward) {
   if (entry.source !== null) {
     const line = sources[entry.source];
     parts.push(section("your code", make("p", { class: "place" }, `${line.file}, line ${line.line}`),
-      line.lines.length ? code(line.first, line.lines, line.line) : make("p", { class: "note" }, "the text of this line is no longer available")));
+      line.lines.length ? code(line.lines.map((_, i) => line.first + i), line.lines, line.line) : make("p", { class: "note" }, "the text of this line is no longer available")));
   } else if (!entry.leaf) {
     parts.push(section("your code", make("p", { class: "note" }, "not recorded: run the forward pass under viz.record()")));
   }
@@ -265,8 +265,8 @@ function details(k, backward) {
 
 function excerpt(equation) {
   if (!equation.excerpt) return null;
-  const { file, first, lines } = equation.excerpt;
-  const box = make("details", {}, make("summary", {}, "the source of its backward"), make("p", { class: "place" }, `${file}, line ${first}`), code(first, lines, null));
+  const { file, numbers, lines } = equation.excerpt;
+  const box = make("details", {}, make("summary", {}, "the source of its backward"), make("p", { class: "place" }, `${file}, line ${numbers[0]}`), code(numbers, lines));
   box.open = excerptOpen;
   box.addEventListener("toggle", () => { if (box.isConnected) excerptOpen = box.open; });
   return box;

@@ -50,18 +50,26 @@ def public_name(path: str) -> str:
 
 @lru_cache
 def excerpt(op: Op) -> dict[str, Any] | None:
-    """The record of an operation and the function that it names; None if the sources are not available."""
+    """The record of an operation and the function that it names; None if the sources are not available.
+
+    What lies between the two is included if it is short. Otherwise a line with the number None is in its place.
+    """
     first = op.forward.partition("\n")[0]
     for path in sorted(ENGINE.rglob("*.pyx")):
         text = path.read_text(encoding="utf-8")
         records = rf'^cdef Op (?:(?!\n\n).)*?operation\(\s*(?:"{op.name}"|name), (\w+),((?:(?!\n\n).)*)'
         for record in re.finditer(records, text, re.M | re.S):
             if f'"{first}"' in record[2] or f'"{first}\\n' in record[2]:
-                stop = record.end()
-                function = text.find(f"\ncdef int {record[1]}(", stop)
-                if 0 <= function < stop + 800:  # a few share a function, which is elsewhere
-                    end = re.compile(r"\n+(?=\S)(?!\))").search(text, function + 1)
-                    stop = len(text) if end is None else end.start()
-                lines, start = text[record.start() : stop].rstrip().splitlines(), text.count("\n", 0, record.start())
-                return {"file": f"cext/{path.relative_to(ENGINE)}", "first": start + 1, "lines": lines}
+                pieces = [record.span()]
+                function = re.search(rf"^cdef int {record[1]}\(.*?(?=\n+(?!\))\S|\Z)", text, re.M | re.S)
+                if function and record[1] != "no_gradient":
+                    near = 0 <= function.start() - record.end() < 800
+                    pieces = [(record.start(), function.end())] if near else [record.span(), function.span()]
+                numbers: list[int | None] = []
+                lines: list[str] = []
+                for start, stop in pieces:
+                    piece, line = text[start:stop].rstrip().splitlines(), text.count("\n", 0, start) + 1
+                    numbers += [*([None] if numbers else []), *range(line, line + len(piece))]
+                    lines += [*([""] if lines else []), *piece]
+                return {"file": f"cext/{path.relative_to(ENGINE)}", "numbers": numbers, "lines": lines}
     return None

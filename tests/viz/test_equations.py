@@ -126,8 +126,7 @@ def test_the_page_shows_the_record_and_its_function(op):
     found = excerpt(op)
     if SOURCES.is_dir():
         assert any("operation(" in line for line in found["lines"][:12])
-        rows = op.name in {"layer_norm", "rms_norm", "group_norm", "instance_norm"} and len(op.inputs) <= 3
-        shared = rows or op.name in {"sign", "floor", "ceil", "round"}  # one function for all rows; no gradient
+        shared = op.name in {"sign", "floor", "ceil", "round"}  # no gradient
         assert any(line.startswith("cdef int ") for line in found["lines"]) != shared
         assert len(found["lines"]) < 60
     else:
