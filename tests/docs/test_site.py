@@ -76,17 +76,17 @@ class Page(HTMLParser):
 
 
 def everything_that_pages_use():
-    """Return a hash of minigrad, the documentation, the examples, and all installed packages."""
+    """Return a hash of minigrad, the files that pages read, and all installed packages."""
     root, package = DOCS.parent, Path(mg.__file__).parent
     found = hashlib.sha256(sys.version.encode())
     found.update(repr(sorted(f"{d.name} {d.version}" for d in importlib.metadata.distributions())).encode())
-    for folder in (package, DOCS, root / "examples", root / "cext"):
+    for folder in (package, DOCS, *(root / name for name in ("benchmarks", "cext", "examples", "tests"))):
         for path in sorted(folder.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts and "_build" not in path.parts:
                 found.update(f"{path.relative_to(folder)} ".encode() + path.read_bytes())
-    for path in sorted(root.glob("*.*")):
+    for path in sorted(root.glob("*")):
         if path.is_file():
-            found.update(path.read_bytes())
+            found.update(f"{path.name} ".encode() + path.read_bytes())
     return found.hexdigest()[:24]
 
 
