@@ -18,7 +18,6 @@ import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -89,6 +88,11 @@ def extensions():
         sources = [pyx, *(path for path in BEHIND.get(name, []) if path.exists())]
         found.append(Extension(f"minigrad.engine.{name}", [str(path) for path in sources], language="c++"))
     return found
+
+
+def stub_beside(module):
+    """The type stub of a compiled module."""
+    return Path(module).with_name(Path(module).name.partition(".")[0] + ".pyi")
 
 
 class BuildEngine(build_ext):
@@ -165,9 +169,7 @@ class BuildEngine(build_ext):
     def get_output_mapping(self):
         """The stubs too: a strict editable install links only the files that are listed here."""
         mapping = super().get_output_mapping()
-        paths = map(Path, chain(*mapping.items()))
-        stub = {str(path): str(path.with_name(path.name.partition(".")[0] + ".pyi")) for path in paths}
-        return mapping | {stub[built]: stub[here] for built, here in mapping.items()}
+        return mapping | {str(stub_beside(built)): str(stub_beside(here)) for built, here in mapping.items()}
 
     def write_stubs(self):
         """Write the type stub of every extension beside it, unless it is newer than what it is made from."""
@@ -175,8 +177,7 @@ class BuildEngine(build_ext):
         from stubs import Stub
 
         for extension in self.extensions:
-            pyx, target = Path(extension.sources[0]), Path(self.get_ext_fullpath(extension.name))
-            target = target.with_name(f"{pyx.stem}.pyi")
+            pyx, target = Path(extension.sources[0]), stub_beside(self.get_ext_fullpath(extension.name))
             needed = [path for path in (pyx, pyx.with_suffix(".pxd"), SOURCE / "stubs.py") if path.exists()]
             made = target.stat().st_mtime_ns if target.exists() and not self.force else 0
             if any(path.stat().st_mtime_ns > made for path in needed):

@@ -67,11 +67,10 @@ def pytest_collection_modifyitems(items):
     another's part, so the long ones must not be there.
     """
     folder = Path(__file__).parent
-    site, others = (
-        [item for item in items if item.path in [folder / name for name in names]] for names in ((SITE,), LONG)
-    )
-    known = {*site, *others}
-    rest = [item for item in items if item not in known]
+    paths = {folder / name for name in LONG}
+    site, others, rest = [], [], []
+    for item in items:
+        (site if item.path == folder / SITE else others if item.path in paths else rest).append(item)
     middle = max(len(items) // 2 - len(site), 0)
     items[:] = *site, *rest[:middle], *others, *rest[middle:]
 
