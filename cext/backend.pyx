@@ -153,8 +153,8 @@ cdef class Backend:
         """y = (x - mean) rstd gamma + beta on the rows of x[rows, m, inner]; gamma and beta may be None.
 
         Row r belongs to group r % groups; gamma and beta are [groups, m]. rstd is 1/sqrt(variance + eps) of a row. If
-        mean is None, 0 takes its place; then groups and inner must be 1 and beta None. mean[rows] and rstd[rows] have
-        x's dtype if groups and inner are 1, otherwise they are float64.
+        mean is None, nothing is subtracted; then groups and inner must be 1 and beta None. mean[rows] and rstd[rows]
+        have x's dtype if groups and inner are 1, otherwise they are float64.
         """
         raise NotImplementedError
 

@@ -43,7 +43,7 @@ cdef Array standard(Array x, list axes, Array near, double n, double eps):
 
 
 cdef Array scaled(Array y, Array weight, Array bias):
-    """y * weight + bias, without those that are None."""
+    """y * weight + bias; either may be None."""
     if weight is not None:
         y = multiply(y, weight)
     return y if bias is None else add(y, bias)
@@ -73,7 +73,7 @@ cdef Array gradient_for(Node node, int i, Array x, int first, int last):
 
 
 cdef int send_all(Node node, tuple gradients) except -1:
-    """Send each input its gradient, unless it is None."""
+    """Send the inputs their gradients; None means that an input needs none."""
     for i, d in enumerate(gradients):
         if d is not None:
             node.send(i, <Array>d)
