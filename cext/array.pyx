@@ -143,7 +143,7 @@ cdef class Array:
         self.buffer, self.ndim_ = NOWHERE, 1
 
     def __dealloc__(self):
-        if self.node is not None:
+        if self.node is not None or self.grad_ is not None:
             forget(self)
         if self.buffer != NOWHERE:
             release(self.buffer)
@@ -199,25 +199,26 @@ cdef class Array:
     # ── exports ──
 
     def __getbuffer__(self, Py_buffer* out, int flags):
-        if self.buffer.device:
-            raise TypeError(f"[numpy] expected a tensor on the CPU, got one on {self.device}: use x.to('cpu')")
+        # The view holds an alias, not the tensor, which could become another one (`hold`) and release its memory.
+        cdef Array x = alias(self)
+        if x.buffer.device:
+            raise TypeError(f"[numpy] expected a tensor on the CPU, got one on {x.device}: use x.to('cpu')")
         if self.needs_grad:
             raise TypeError("[numpy] this tensor requires grad: use x.detach().numpy()")
-        if not self.packed and not flags & PyBUF_STRIDES == PyBUF_STRIDES:
+        if not x.packed and not flags & PyBUF_STRIDES == PyBUF_STRIDES:
             raise BufferError("[numpy] the tensor is not contiguous")
-        if not self.packed and (flags & PyBUF_C_CONTIGUOUS == PyBUF_C_CONTIGUOUS or
-                                flags & PyBUF_ANY_CONTIGUOUS == PyBUF_ANY_CONTIGUOUS) \
-                or flags & PyBUF_F_CONTIGUOUS == PyBUF_F_CONTIGUOUS and not (self.packed and self.ndim_ < 2):
+        if not x.packed and (flags & PyBUF_C_CONTIGUOUS == PyBUF_C_CONTIGUOUS or
+                             flags & PyBUF_ANY_CONTIGUOUS == PyBUF_ANY_CONTIGUOUS) \
+                or flags & PyBUF_F_CONTIGUOUS == PyBUF_F_CONTIGUOUS and not (x.packed and x.ndim_ < 2):
             raise BufferError("[numpy] the tensor does not have the requested memory layout")
         cdef Py_ssize_t* numbers = <Py_ssize_t*>PyMem_Malloc(2 * MAX_NDIM * sizeof(Py_ssize_t))
         cdef int i
-        # The view holds an alias, not the tensor, which could become another one (`hold`) and release its memory.
-        for i in range(self.ndim_):
-            numbers[i] = self.extent[i]
-            numbers[MAX_NDIM + i] = self.step[i]
-        out.buf, out.obj, out.itemsize, out.len = self.data, alias(self), itemsize(self.code), self.nbytes
-        out.readonly, out.ndim, out.suboffsets, out.internal = 0, self.ndim_, <Py_ssize_t*>NULL, numbers
-        out.format = FORMATS[self.code] if flags & PyBUF_FORMAT else NULL
+        for i in range(x.ndim_):
+            numbers[i] = x.extent[i]
+            numbers[MAX_NDIM + i] = x.step[i]
+        out.buf, out.obj, out.itemsize, out.len = x.data, x, itemsize(x.code), x.count * itemsize(x.code)
+        out.readonly, out.ndim, out.suboffsets, out.internal = 0, x.ndim_, <Py_ssize_t*>NULL, numbers
+        out.format = FORMATS[x.code] if flags & PyBUF_FORMAT else NULL
         out.shape = numbers if flags & PyBUF_ND else NULL
         out.strides = numbers + MAX_NDIM if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
 
@@ -303,7 +304,7 @@ cpdef void set_result_type(type cls: type[Array]) except *:
 
 
 cdef void set_forget(Forget function):
-    """Set what a dying array calls to notify its node (tape.forget_leaf)."""
+    """Set what a dying array calls to leave the tape (tape.forget_array)."""
     global forget
     forget = function
 
@@ -368,7 +369,11 @@ cdef Array empty_as(Array x, int code):
 
 cdef Array view(Array base, int ndim, const int64_t* extent, const int64_t* step, char* data):
     """Another layout over base's memory."""
-    cdef Array x = blank()
+    return laid_out(blank(), base, ndim, extent, step, data)
+
+
+cdef Array laid_out(Array x, Array base, int ndim, const int64_t* extent, const int64_t* step, char* data):
+    """The new array x as a view of base's memory."""
     cdef int64_t count = 1, expected = itemsize(base.code)
     cdef bint contiguous = True
     cdef int i
@@ -479,7 +484,8 @@ cdef Array adopted(void* data, int64_t bytes, int device, void* owner, Drop drop
 
 cdef Array alias(Array x):
     """The same values without their history."""
-    return view(x, x.ndim_, x.extent, x.step, x.data)
+    cdef Array new = blank()    # before x is read: the allocation may run a finalizer, which may give x other memory
+    return laid_out(new, x, x.ndim_, x.extent, x.step, x.data)
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ from libcpp.algorithm cimport sort
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
-from minigrad.engine.array cimport Array, alias, device_name, empty, shape_of
+from minigrad.engine.array cimport Array, alias, device_name, empty, same_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport dtype_of
@@ -154,12 +154,12 @@ cdef class BackwardPass:
             g = node.pending
             node.pending = None
             if node.hooks is not None and node.marked:
-                self.call.pause()
+                self.call.op = NULL     # the kernels of a hook count for the hook's operations
                 g = run_hooks(node, g, g is not None and Py_REFCNT(<PyObject*>g) == 1)
             observer = current_observer() if node.marked else None
             if observer is not None:
                 observer.entered(node.sequence, node.op.name, (g,) if node.outputs == 1 else tuple(node.pendings))
-            self.call.cover(begin(node.op), node.op.run != function_backward, True)
+            self.call.cover(begin(node.op), True)
             node.exclusive = g is not None and Py_REFCNT(<PyObject*>g) == 1
             if node.marked and (g is not None or node.outputs > 1):
                 self.deliver(node, g, found, targets, positions)
@@ -186,11 +186,7 @@ cdef class BackwardPass:
     cdef int deliver(self, Node node, Array g, list found, list targets, dict positions) except -1:
         """Hand the node's complete gradient to the targets that wait for it, or to its leaf."""
         if positions is None:
-            if node.op.run != accumulate:
-                return 0
-            if node.freed:
-                refuse_leaf(node)       # a hook of this pass did it
-            return accumulate(node, g) if node.leaf != NULL else 0
+            return accumulate(node, g) if node.op.run == accumulate and node.leaf != NULL else 0
         for k in positions.get(<size_t><PyObject*>node, ()):
             arrived = g if node.outputs == 1 else node.pendings[(<Array>targets[k]).output]
             if arrived is not None:
@@ -340,13 +336,12 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
         if before is None:
             continue
         before = owned(before, exclusive)       # a hook may write to its argument
-        shape, code, device = shape_of(before), before.code, before.buffer.device      # the hook may call set_
         result = hook(before)
         after = before if result is None else result
-        if not isinstance(after, Array) or shape_of(<Array>after) != shape or (<Array>after).code != code \
-                or (<Array>after).buffer.device != device:
-            raise GradientError(f"[hook] expected None or a gradient of shape {shape} and {dtype_of(code)} on "
-                                f"{device_name(device)}, got {getattr(after, 'shape', type(after).__name__)} "
+        if not isinstance(after, Array) or not same_shape(<Array>after, before) or (<Array>after).code != before.code \
+                or (<Array>after).buffer.device != before.buffer.device:
+            raise GradientError(f"[hook] expected None or a gradient of shape {shape_of(before)} and {before.dtype} on "
+                                f"{before.device}, got {getattr(after, 'shape', type(after).__name__)} "
                                 f"{getattr(after, 'dtype', '')}")
         if node.outputs == 1:
             g = after
@@ -359,7 +354,11 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
 
 def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], list targets or None: list[Tensor] | None,
                   bint retain_graph, bint create_graph, str op="backward") -> list[Any]:
-    """Check roots, gradients and targets, then `pull_back`; errors name `op`."""
+    """Check roots, gradients and targets, then `pull_back`; errors name `op`.
+
+    All of this is one call: no code that it runs, and no other thread, may give a tensor another shape meanwhile.
+    """
+    cdef Call _call = begin(None)
     cdef Array root
     cdef list seeds = []
     for y, g in zip(roots, grads):

@@ -14,8 +14,7 @@ cdef extern from "runtime/running.hpp" namespace "mg":
         uint64_t number
         bint backward
         Call& operator=(Begun)
-        void cover(Begun begun, bint computing, bint in_backward)
-        void pause()
+        void cover(Begun begun, bint in_backward)
         void end()
     Begun begun "mg::begin"(Running* running, object op)
 

@@ -36,12 +36,13 @@ cdef bint in_operation() noexcept:
 cdef int wait_for_operations(str op) except -1:
     """Wait until no other thread is inside an operation; `op` is named in errors.
 
-    An operation of this thread, in which a finalizer was called, cannot be waited for: that is an error. So is a wait
-    of a minute, as an operation of the other thread may wait for something that this thread holds.
+    An operation of this thread, which called this code, cannot be waited for: that is an error. So is a wait of a
+    minute, as an operation of the other thread may wait for something that this thread holds.
     """
     if in_operation():
-        raise RuntimeError(f"[{op}] expected no operation to be running in this thread: code that an operation calls, "
-                           f"such as __index__ of an argument or a finalizer, cannot give a tensor other memory")
+        raise RuntimeError(f"[{op}] expected no operation to be running in this thread: code that an operation or a "
+                           f"backward pass calls, such as __index__ of an argument, a hook or a finalizer, cannot give "
+                           f"a tensor other memory")
     if not computing(RUNNING[0], False):
         return 0
     deadline = time.monotonic() + PATIENCE
@@ -89,7 +90,7 @@ cdef class Covering:
         self.name = name
 
     def __enter__(self) -> None:
-        self.call.cover(begin(self.name), False, False)
+        self.call.cover(begin(self.name), False)
 
     def __exit__(self, *error: object) -> None:
         self.call.end()

@@ -49,7 +49,8 @@ cdef Array tidied(Array x):
     if x.code != BOOL or x.count == 0 or x.buffer.device:
         return x
     octets = alias(x).numpy().view(np.uint8)
-    return x if octets.max() <= 1 else from_object(octets != 0, BOOL, 0, False)
+    distinct = octets[tuple([slice(1 if x.step[i] == 0 else None) for i in range(x.ndim_)])]
+    return x if distinct.max() <= 1 else from_object(octets != 0, BOOL, 0, False)
 
 
 # ── the buffer protocol ───────────────────────────────────────────────────────────────────────────
@@ -88,6 +89,11 @@ cdef Array from_buffer(object data):
     if not fits:
         drop_buffer(info)
         return None
+    try:
+        product(info.ndim, <int64_t*>info.shape)
+    except ValueError:
+        drop_buffer(info)
+        raise
     cdef Array base = adopted(info.buf, info.len, 0, info, drop_buffer, code)
     cdef int64_t[MAX_NDIM] extent, step
     cdef int64_t gapless = info.itemsize
@@ -336,8 +342,8 @@ cdef object to_dlpack(Array x, object stream, object max_version, object dl_devi
     exported = alias(x)
     if copied:
         exported = <Array?>exported.copy()
-    if x.buffer.device:
-        device_streams.hand_over(x.buffer.device - 1, stream)
+    if exported.buffer.device:
+        device_streams.hand_over(exported.buffer.device - 1, stream)
     elif stream is not None:
         raise BufferError(f"[dlpack] expected stream None for a tensor on the CPU, got {stream}")
     return to_capsule(exported, versioned, copied)

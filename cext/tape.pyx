@@ -446,7 +446,10 @@ cdef int64_t sequence = 0
 cdef str source_line():
     """file:line of the innermost caller outside minigrad."""
     frame = sys._getframe(0)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "minigrad":
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        if not isinstance(name, str) or name.partition(".")[0] != "minigrad":
+            break
         frame = frame.f_back
     return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
@@ -607,7 +610,7 @@ def maker(Array x) -> str | None:
 
 
 cdef void forget_leaf(Array x) noexcept:
-    """Called when x dies: its node must no longer point to it."""
+    """Let the node of x no longer point to it."""
     cdef Node node
     if x.node is not None:
         node = <Node>x.node
@@ -615,7 +618,17 @@ cdef void forget_leaf(Array x) noexcept:
             node.leaf = NULL
 
 
-set_forget(forget_leaf)
+cdef void forget_array(Array x) noexcept:
+    """Called when x dies. A gradient may have a gradient of its own, and so on: they are not freed recursively."""
+    forget_leaf(x)
+    if x.grad_ is not None:
+        Py_INCREF(x.grad_)
+        graveyard.push_back(<PyObject*>x.grad_)
+        x.grad_ = None
+        bury()
+
+
+set_forget(forget_array)
 
 
 cdef int retire_leaf(Array x) except -1:

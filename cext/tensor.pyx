@@ -319,10 +319,13 @@ cdef class Tensor(Array):
         """Become `source`: take over its memory, shape, dtype and device (as a module does to move its parameters).
 
         Gradients no longer reach this tensor from what was recorded before: backward raises, unless this tensor does
-        not require grad now. The call waits for the operations that other threads are running.
+        not require grad now. The call waits for the operations and backward passes that other threads are running.
 
         Raises
         ------
+        RuntimeError
+            In code that an operation or a backward pass of this thread calls, such as a hook, and if one of another
+            thread does not end within a minute.
         TypeError
             If `source` is not a tensor, or is not of a floating dtype although this tensor requires grad.
         GradientError

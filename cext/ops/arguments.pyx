@@ -175,7 +175,12 @@ cpdef tuple pair(str op, str name, value: Any, least: int | None = None):  # -> 
 cpdef object number(str op, str name, value: Any, least: float | None = None, most: float | None = None):  # -> float
     """A number of any kind, or an array of one element, as a Python number within the bounds."""
     found = value
-    if type(value) is not float and type(value) is not int:
+    if type(value) is int:
+        try:
+            float(value)
+        except OverflowError:
+            raise ValueError(f"[{op}] expected {name} within the range of floats") from None
+    elif type(value) is not float:
         try:
             if isinstance(value, (str, bytes)) or (isinstance(value, Array) and (<Array>value).needs_grad):
                 raise TypeError         # float() would parse a string, and detach a tensor from the tape

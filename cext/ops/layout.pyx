@@ -419,8 +419,8 @@ cpdef Array broadcast_to(x: TensorLike, shape: int | Sequence[int]):
             [1., 2.]])
     """
     cdef Call _call = begin(broadcast_to_op)
-    return broadcast_shape(operand("broadcast_to", x), shape if isinstance(shape, tuple) else
-                           tuple(shape) if hasattr(shape, "__iter__") and not isinstance(shape, str) else (shape,))
+    listed = hasattr(shape, "__iter__") and not isinstance(shape, str)
+    return broadcast_shape(operand("broadcast_to", x), tuple(shape) if listed else (shape,))
 
 
 # ── sums ──────────────────────────────────────────────────────────────────────────────────────────

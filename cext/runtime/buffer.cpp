@@ -29,6 +29,25 @@ constexpr int64_t HUGE = int64_t{1} << 22;
 Buffer* free_lists[CLASSES];
 int64_t in_use = 0, cached = 0;
 
+// Buffers of foreign memory that nothing refers to any more. Giving one back may release the next one, which the other
+// library holds, so a thread that does so already leaves that to its loop: a long chain is not freed recursively.
+Buffer* unused = nullptr;
+thread_local bool giving_back = false;
+
+void give_back(Buffer* buffer) {
+    buffer->next = unused;
+    unused = buffer;
+    if (giving_back) return;
+    giving_back = true;
+    while (unused) {
+        buffer = unused;
+        unused = buffer->next;
+        if (buffer->drop) buffer->drop(buffer->owner);
+        std::free(buffer);
+    }
+    giving_back = false;
+}
+
 int size_class(int64_t bytes) {
     const int64_t lines = bytes <= 64 ? 1 : (bytes + 63) / 64;
     if (lines <= 4) return static_cast<int>(lines - 1);
@@ -94,11 +113,7 @@ Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(v
 
 void release(Buffer* buffer) {
     if (--buffer->references > 0) return;
-    if (buffer->size_class < 0) {
-        if (buffer->drop) buffer->drop(buffer->owner);
-        std::free(buffer);
-        return;
-    }
+    if (buffer->size_class < 0) return give_back(buffer);
     in_use -= buffer->bytes;
     if (cached + buffer->bytes > CACHE_LIMIT) {
         PERMIT(buffer->data, buffer->bytes);

@@ -3,12 +3,11 @@
 // An operation reads the shape of a tensor once for its result and again for its kernels. In between, other threads may
 // run: while a kernel runs without the GIL, while a backend runs Python, or, before Python 3.12, while the garbage
 // collector calls a finalizer. Two rules keep tensors that other threads change safe meanwhile:
-// - An operation sees one shape throughout. It announces itself by a `Call` before it runs, and code that is about to
-//   change the shape of a tensor first waits until the calls of other threads have ended. While it waits, no new call
-//   begins, so the wait is short.
+// - An operation sees one shape throughout, and so does a backward pass with its hooks. It announces itself by a `Call`
+//   before it runs, and code that is about to change the shape of a tensor first waits until the calls of other threads
+//   have ended. While it waits, no new call begins, so the wait is short.
 // - A running kernel owns the memory its arguments point to: `give_up` hands it whatever a tensor lets go of meanwhile,
-// as
-//   the recorded `x += 1` does, which waits for nobody.
+//   as the recorded `x += 1` does, which waits for nobody.
 // All of this is used under the GIL, except for the waits themselves. The profiler reads from the list of calls which
 // operation a kernel belongs to.
 #pragma once
@@ -70,20 +69,18 @@ struct Begun {
 // A call of an operation. It lies on the stack of its thread, or in an object, and ends with its scope.
 struct Call {
     Running* running = nullptr;  // null if it has not begun
-    PyObject* op;                // the operation's record or name, borrowed; null while it pauses
+    PyObject* op;                // the operation's record or name, borrowed; None or null: kernels do not count for it
     Call* outer;                 // the one that began before it, in any thread
     std::thread::id thread;
     uint64_t number;  // for the profiler, which numbers the calls whose kernels it sees; 0: none so far
-    bool covers;      // kernels count for this call even if an operation inside it runs them
-    bool computes;    // whether it may hold a shape that it has read; false while it runs the caller's code
+    bool covers;      // only for the profiler: the kernels of the operations inside it count for this call
     bool backward;
 
     Call() {}
     Call(const Call&) = delete;
     Call& operator=(const Begun& begun);  // begins
     ~Call() { end(); }
-    void cover(const Begun& begun, bool computing, bool in_backward);  // begins again, with all that runs inside it
-    void pause();                                                      // the caller's code runs until it begins again
+    void cover(const Begun& begun, bool in_backward);  // begins, or goes on with another operation
     void end();
 
   private:
@@ -114,7 +111,7 @@ inline void wait_for_event(Running& running) {
 inline bool computing(const Running& running, bool here) {
     const auto thread = std::this_thread::get_id();
     for (const Call* call = running.last; call; call = call->outer)
-        if (call->computes && (call->thread == thread) == here) return true;
+        if (!call->covers && (call->thread == thread) == here) return true;
     return false;
 }
 
@@ -136,27 +133,15 @@ inline Call& Call::operator=(const Begun& begun) {
         let_pass(*begun.running);
     op = begun.op;
     covers = backward = false;
-    computes = true;
     link(begun.running);
     return *this;
 }
 
-inline void Call::pause() {
-    computes = false;
-    op = nullptr;
-    if (running && running->waiting) notify(*running);
-}
-
-inline void Call::cover(const Begun& begun, bool computing, bool in_backward) {
-    if (begun.running->waiting) [[unlikely]] {
-        pause();
-        if (computing) let_pass(*begun.running);
-    }
+inline void Call::cover(const Begun& begun, bool in_backward) {
     if (!running) link(begun.running);
     op = begun.op;
     number = 0;
     covers = true;
-    computes = computing;
     backward = in_backward;
 }
 

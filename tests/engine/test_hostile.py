@@ -579,6 +579,32 @@ def test_sizes():
     assert set(ends.values()) <= {"result", *REFUSALS}
 
 
+def test_sizes_of_foreign_memory():
+    """A repeated element makes an array of any size, which is not read element by element."""
+    one, byte = np.ones(1, "f"), np.ones(1, "?")
+    refuses(ValueError, "shape", "too many elements", mg.asarray, np.lib.stride_tricks.as_strided(one, (2**59,), (0,)))
+    for value in (1, 2):
+        byte.view("u1")[:] = value
+        x = np.lib.stride_tricks.as_strided(byte, (2**57,), (0,))
+        if value == 1:
+            assert mg.asarray(x).shape == (2**57,)
+        else:
+            with pytest.raises(MemoryError):
+                mg.asarray(x)
+
+
+def test_shapes_of_a_subclass_of_tuple():
+    shape = type("Shape", (tuple,), {})((2, 3))
+    assert mg.broadcast_to(mg.ones(3), shape).shape == mg.zeros(shape).shape == mg.ones(6).reshape(shape).shape
+
+
+def test_code_of_a_module_without_a_name():
+    exec("with mg.record_source(): y = x * 2", names := {"mg": mg, "x": mg.ones(1, requires_grad=True), "__name__": 1})
+    names["y"].backward()
+    with pytest.raises(mg.GradientError, match="recorded at <string>:1"):
+        names["y"].backward()
+
+
 def test_many_sections():
     """Many empty pieces are possible, but not an arbitrary number."""
     assert [x.shape for x in mg.split(mg.ones(0), 3)] == [(0,)] * 3

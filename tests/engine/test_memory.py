@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 from checks import allocated
+from threaded import python
 
 import minigrad as mg
 from minigrad import nn, optim
@@ -216,6 +217,41 @@ def test_cycles_are_collected():
         y.sum().backward()
     del model, y
     assert allocated() == live
+
+
+CHAINS = {
+    "asarray": "for _ in range(N): x = mg.asarray(x.numpy())",
+    "memoryview": "for _ in range(N): x = mg.asarray(memoryview(x))",
+    "from_dlpack": "for _ in range(N): x = mg.from_dlpack(x)",
+    "grad": """
+first = last = x.requires_grad_()
+for _ in range(N):
+    last.grad = mg.ones(2, requires_grad=True)
+    last = last.grad
+x = first = last = None
+""",
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_long_chains_are_freed_without_recursion(chain):
+    """Each tensor holds the next: it would overflow the small stack of the thread."""
+    out = python(f"""
+import threading
+import minigrad as mg
+
+def work():
+    names = dict(mg=mg, x=mg.ones(2), N=20_000)
+    exec({CHAINS[chain]!r}, names)
+
+threading.stack_size(1 << 18)
+before = mg.memory_allocated()
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(mg.memory_allocated() - before)
+""")
+    assert out == "0"
 
 
 def test_the_pool():

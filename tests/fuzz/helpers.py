@@ -1,10 +1,11 @@
 """Helpers of programs besides minigrad and NumPy. A reproduction contains the source of those it uses."""
 
-import gc  # noqa: F401  (programs use all of these)
-import operator  # noqa: F401
+import gc
+import operator  # noqa: F401  (programs use all of these)
 import pickle  # noqa: F401
 import sys
 import threading
+from contextlib import suppress
 from copy import copy, deepcopy  # noqa: F401
 from pathlib import Path
 
@@ -61,6 +62,28 @@ def together(*functions):
         thread.join()
     sys.setswitchinterval(interval)
     return results[0]
+
+
+def collecting(threshold, finalizer, function):
+    """Call `function` while the garbage collector runs often and finds an object with the given finalizer."""
+
+    class Garbage:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            with suppress(Exception):
+                finalizer()
+
+    Garbage()
+    used = [mg.ones(1) for _ in range(1100)]  # the next tensor is allocated
+    before = gc.get_threshold()
+    gc.set_threshold(threshold)
+    try:
+        return function()
+    finally:
+        gc.set_threshold(*before)
+        del used
 
 
 def circular():

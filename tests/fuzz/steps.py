@@ -176,6 +176,8 @@ class Steps(Values):
             f"together(lambda: {self.operator()}, lambda: {self.function()})", f"together(lambda: {self.operator()}, lambda: {self.operator()})",
             f"together(lambda: {x}.sum().backward(), lambda: {self.operator()})",
             f"together(lambda: {x}.set_(mg.zeros(3)), lambda: {self.function()}, lambda: {x}.set_(mg.ones((1500, 700))))",
+            f"collecting({self.rng.randint(1, 30)}, lambda: {x}.set_(mg.zeros(0)), lambda: {self.operator()})",
+            f"collecting({self.rng.randint(1, 30)}, lambda: {x}.set_(mg.zeros(0)), lambda: {x}.sum().backward())",
             f"custom({self.rng.choice(CALLS)}, {self.rng.choice(CALLS)}).apply({x}, {self.argument('y')})",
             f"next(iter(data.DataLoader([TENSOR, TENSOR, TENSOR], prefetch={self.rng.choice('012')})))",
             f"{name}.step()", f"{name}.zero_grad()",
@@ -185,5 +187,6 @@ class Steps(Values):
 CALLS = [
     "lambda ctx, *a: a[0]", "lambda ctx, *a: a[0] * 2", "lambda ctx, *a: (a[0] + 1, a[0] * 2)", "lambda ctx, *a: None", "lambda ctx, *a: fail()",
     "lambda ctx, *a: ctx.save_for_backward(*a) or mg.exp(a[0])", "lambda ctx, *a: a[0].sum()", "lambda ctx, *a: (None, a[0])",
-    "lambda ctx, *a: a[0].set_(mg.zeros(2))", "lambda ctx, *a: a[0].zero_()",
+    "lambda ctx, *a: a[0].set_(mg.zeros(2))", "lambda ctx, *a: a[0].zero_()", "lambda ctx, *a: VARIABLE",
+    "lambda ctx, *a: VARIABLE.set_(mg.zeros(0)) and a[0]",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ FLOATS = "0.1 0.5 1.0 2 1e-5 0.9".split()
 SIZES = "3 3 3 1 2 (3, 3)".split(" ", 5)
 CALLABLES = [
     "lambda *a: a[0]", "lambda *a: (a[0] * a[0]).sum()", "lambda *a: a[-1] * 2", "mg.exp", "lambda *a: None", "lambda *a: list(a)",
-    "lambda *a: a[0].sum()",
+    "lambda *a: a[0].sum()", "lambda *a: VARIABLE", "lambda *a: VARIABLE.set_(mg.zeros(0)) and None",
 ]  # fmt: skip
 MODULES = [
     "nn.Linear(3, 3)", "nn.ReLU()", "nn.Sequential(nn.Linear(3, 3), nn.Tanh())", "nn.LayerNorm(3)", "nn.BatchNorm1d(3)", "nn.Conv2d(3, 3, 3)",

@@ -44,6 +44,7 @@ def test_more_options_out_of_range(build):
     *((name, {"weight_decay": None}, TypeError, "expected a number weight_decay, got None") for name in ("SGD", "Adagrad")),
     ("RMSprop", {"momentum": -1.0}, ValueError, "expected momentum >= 0, got -1.0"),
     ("SGD", {"nesterov": True}, ValueError, "nesterov: expected momentum > 0"),
+    ("Adam", {"lr": 10**400}, ValueError, "expected lr within the range of floats"),
     ("SGD", {"maximize": True}, ValueError, "expected maximize=False, got True"),
     ("SGD", None, ValueError, "expected groups with lr, got"),
 ])  # fmt: skip
