@@ -24,9 +24,8 @@ def library():
             continue
         for folder in spec.submodule_search_locations if spec else ():
             for path in sorted(Path(folder, "lib").glob("libnvrtc.so.*")):
-                for part in path.parent.glob(
-                    "libnvrtc-builtins.so.*"
-                ):  # NVRTC does not search for it in its own folder
+                # NVRTC does not search for its builtins in its own folder.
+                for part in path.parent.glob("libnvrtc-builtins.so.*"):
                     ctypes.CDLL(str(part), ctypes.RTLD_GLOBAL)
                 return ctypes.CDLL(str(path))
     return None
@@ -52,9 +51,9 @@ def compile_for(code, options):
     image = b""
     if not failed:
         NVRTC.nvrtcGetCUBINSize(program, ctypes.byref(size))
-        room = ctypes.create_string_buffer(size.value)
-        NVRTC.nvrtcGetCUBIN(program, room)
-        image = room.raw
+        buffer = ctypes.create_string_buffer(size.value)
+        NVRTC.nvrtcGetCUBIN(program, buffer)
+        image = buffer.raw
     NVRTC.nvrtcDestroyProgram(ctypes.byref(program))
     return log.value.decode().strip("\0 \n"), image
 
@@ -71,7 +70,8 @@ def version():
 @pytest.mark.parametrize("file, dtype", MODULES)
 def test_compiles(file, dtype, architecture):
     code = launch.functions(dtype) + launch.source(file)[0]
-    options = *launch.options(dtype), f"--gpu-architecture=sm_{architecture}"
+    # Optimizing takes four fifths of the time and reports no further errors.
+    options = *launch.options(dtype), f"--gpu-architecture=sm_{architecture}", "--Ofast-compile=mid"
 
     def compiled():
         log, image = compile_for(code, options)
