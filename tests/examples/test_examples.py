@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import runpy
 import signal
 import struct
 import subprocess
@@ -33,9 +34,30 @@ def run(script, *arguments, folder=None):
     return output
 
 
+@pytest.fixture
+def run_here(capsys, monkeypatch):
+    """Return a function that runs a script in this process, which has imported everything already.
+
+    The function returns what the script exits with, its output, and its errors.
+    """
+
+    def run_here(script, *arguments, folder):
+        monkeypatch.setattr(sys, "argv", [script, *arguments])
+        monkeypatch.chdir(folder)
+        monkeypatch.syspath_prepend(EXAMPLES)
+        try:
+            code = runpy.run_path(str(EXAMPLES / script), run_name="__main__") and 0
+        except SystemExit as end:
+            code = end.code
+        return code, *capsys.readouterr()
+
+    return run_here
+
+
 @pytest.mark.parametrize("script", sorted({path.name for path in EXAMPLES.glob("*.py")} - {"experiment.py"}))
-def test_help_describes_every_option(script):
-    text = run(script, "--help")
+def test_help_describes_every_option(script, run_here, tmp_path):
+    code, text, _ = run_here(script, "--help", folder=tmp_path)
+    assert code == 0
     options = re.findall(r"^  (--[\w-]+)([^\n]*)(\n {10,}\S)?", text, re.MULTILINE)
     source = (EXAMPLES / script).read_text(encoding="utf-8")
     if "import experiment" in source:
@@ -95,10 +117,11 @@ def test_normalization_facts():
     assert float(rows("recurrence")["batch"][-1]) > 0.01
 
 
-def test_normalization_facts_on_a_gpu():
+def test_normalization_facts_on_a_gpu(run_here, tmp_path):
     """The tables equal those on the CPU within rounding."""
     chosen = ("--facts", "by-hand", "restoring", "narrow-layers", "parts-of-a-batch", "folding")
-    here, there = (run("normalization_facts.py", *chosen, "--device", device) for device in ("cpu", "cuda"))
+    here, there = (run_here("normalization_facts.py", *chosen, "--device", device, folder=tmp_path)[1]
+                   for device in ("cpu", "cuda"))  # fmt: skip
     number = r"-?\d+\.?\d*(?:e[+-]?\d+)?"
     assert re.split(f" *{number}", here) == re.split(f" *{number}", there)  # a column is as wide as its digits need
     for wanted, got in zip(re.findall(number, here), re.findall(number, there), strict=True):
@@ -130,7 +153,8 @@ def sources(tmp_path_factory):
         path.write_text(" ".join(rng.choice(words, 6)), encoding="utf-8")
     numbers = " 0.1" * 100
     (folder / "glove.tiny.100d.txt").write_text(f"film{numbers}\nwit{numbers}\n", encoding="utf-8")
-    (folder / "text.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 60, encoding="utf-8")
+    for name, lines in (("text.txt", 60), ("short.txt", 20)):
+        (folder / name).write_text("The quick brown fox jumps over the lazy dog.\n" * lines, encoding="utf-8")
     return folder
 
 
@@ -185,11 +209,10 @@ SMALLER = {
     "lenet_batch_sizes": ("--norm", "layer", "--epochs", "1", "1", "--batch-size", "48", "24"),
     "mlp_batch_sizes": ("--norm", "layer", "--epochs", "1", "1", "--batch-size", "48", "48"),
     "conv_norms": ("--norm", "layer"),
+    "small_batches": ("--norm", "layer"),
+    "shift_and_saturation": ("--norm", "layer", "--epochs", "3"),
     "long_lag": ("--norm", "layer", "--batch-size", "1", "1"),
-    "char_model": (
-        "--norm",
-        "layer",
-    ),
+    "char_model": ("--norm", "layer", "--data", "short.txt"),
 }
 
 
@@ -208,20 +231,20 @@ def numbers(text):
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_experiment_on_a_gpu(name, sources):
+def test_experiment_on_a_gpu(name, run_here, sources):
     """The tables equal those on the CPU within rounding, with a sample or two classified differently."""
     options = (*TINY[name], "--seeds", "1", "--plot", "", *SMALLER.get(name, ()))
-    here, there = (
-        numbers(run(f"{name}.py", *options, "--device", device, folder=sources)) for device in ("cpu", "cuda")
-    )
+    here, there = (numbers(run_here(f"{name}.py", *options, "--device", device, folder=sources)[1])
+                   for device in ("cpu", "cuda"))  # fmt: skip
     assert len(here) == len(there) > 0
     for (wanted, percent), (got, _) in zip(here, there, strict=True):
         assert got == pytest.approx(wanted, rel=0.02, abs=200 / 24 if percent else 1e-3)
 
 
-def test_digits_on_a_gpu(tmp_path):
+def test_digits_on_a_gpu(run_here, tmp_path):
     options = ("--epochs", "1", "--batch-size", "256", "--hidden", "16", "--plot", "")
-    here, there = (run("digits.py", *options, "--device", device, folder=tmp_path) for device in ("cpu", "cuda"))
+    here, there = (run_here("digits.py", *options, "--device", device, folder=tmp_path)[1]
+                   for device in ("cpu", "cuda"))  # fmt: skip
     assert re.findall(r"[\d.]+ %", here) == re.findall(r"[\d.]+ %", there)
 
 
@@ -288,11 +311,11 @@ def test_an_experiment_that_is_killed_goes_on_to_the_same_numbers(kind, sources,
     *(("report", ("--only", "online", *folder), "--only: this would overwrite the page of all experiments; pass another --folder")
       for folder in ((), ("--folder", str(EXAMPLES / ".." / "examples" / "results")))),
 ])  # fmt: skip
-def test_options_that_would_stop_a_run(script, option, message, tmp_path):
+def test_options_that_would_stop_a_run(script, option, message, run_here, tmp_path):
     """The error is reported immediately, in one line."""
-    process = start(f"{script}.py", *option, folder=tmp_path)
-    assert re.search(rf"{script}.py: error: argument {message}\n$", process.communicate()[1])
-    assert process.returncode == 2
+    code, _, errors = run_here(f"{script}.py", *option, folder=tmp_path)
+    assert re.search(rf"{script}.py: error: argument {message}\n$", errors)
+    assert code == 2
 
 
 def test_report(tmp_path):
