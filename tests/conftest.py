@@ -24,6 +24,9 @@ def gpu():
         return False
 
 
+# PyTorch's idle threads sleep: by default they spin, on a core that another test process needs.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # Every test that takes `device` runs on each of these. Without a GPU, or with MINIGRAD_EMULATE=1, cuda:0 is emulated.
 DEVICES = os.environ.get("MINIGRAD_TEST_DEVICES", "cpu,cuda:0").split(",")
 if os.environ.get("MINIGRAD_EMULATE", "0") != "0" or not gpu():

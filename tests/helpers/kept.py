@@ -1,10 +1,11 @@
-"""Results of compilers, kept in build/ between runs."""
+"""Results of compilers, kept between test runs in a folder that all checkouts share."""
 
 import hashlib
 import os
+import tempfile
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / "build" / "tests"
+FOLDER = Path(tempfile.gettempdir(), f"minigrad-tests-{os.getuid()}")
 
 
 def made_once(make, *parts):
