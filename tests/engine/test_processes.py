@@ -365,7 +365,12 @@ ENDS = {
     "end": ("pass", 0, ""),
     "exit": ("sys.exit(3)", 3, ""),
     "error": ("1 / 0", 1, "ZeroDivisionError"),
-    "interrupt": ("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT, "KeyboardInterrupt"),
+    # a shell's job in the background ignores the signal
+    "interrupt": (
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\nos.kill(os.getpid(), signal.SIGINT)",
+        -signal.SIGINT,
+        "KeyboardInterrupt",
+    ),
     "_exit": ("os._exit(4)", 4, ""),
 }
 
