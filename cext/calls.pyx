@@ -37,7 +37,7 @@ cdef int wait_for_operations(str op) except -1:
     """Wait until no other thread is inside an operation; `op` is named in errors.
 
     An operation of this thread, which called this code, cannot be waited for: that is an error. So is a wait of a
-    minute, as an operation of the other thread may wait for something that this thread holds.
+    minute, as an operation of another thread may wait for something that this thread holds.
     """
     if in_operation():
         raise RuntimeError(f"[{op}] expected no operation to be running in this thread: code that an operation or a "
@@ -50,7 +50,8 @@ cdef int wait_for_operations(str op) except -1:
     try:
         while computing(RUNNING[0], False) and not sys.is_finalizing():     # a process that ends stops its threads
             if time.monotonic() > deadline:
-                raise RuntimeError(f"[{op}] an operation of another thread did not end within {PATIENCE} seconds")
+                raise RuntimeError(f"[{op}] an operation or a backward pass of another thread did not end within "
+                                   f"{PATIENCE} seconds")
             wait_for_event(RUNNING[0])
             PyErr_CheckSignals()
     finally:

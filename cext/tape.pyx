@@ -559,20 +559,20 @@ cdef Node gradient_node(Array x):
 
 cdef int accumulate(Node node, Array g) except -1:
     """The backward of a leaf: x.grad += g, unless x no longer requires grad."""
-    cdef Array x = <Array>node.leaf
+    cdef Array x = <Array>node.leaf, total = x.grad_       # code that runs meanwhile may set x.grad
     if not x.needs_grad:
         return 0
-    if x.grad_ is None:
+    if total is None:
         x.grad_ = owned(g, node.exclusive)
         return 0
-    if not same_shape(x.grad_, g) or x.grad_.code != g.code or x.grad_.buffer.device != g.buffer.device:
+    if not same_shape(total, g) or total.code != g.code or total.buffer.device != g.buffer.device:
         raise GradientError(f"[backward] expected the grad of a leaf to be of shape {shape_of(g)} and {g.dtype} on "
-                            f"{g.device}, as the leaf, got {shape_of(x.grad_)} and {x.grad_.dtype} on {x.grad_.device}")
-    if mg_recording or overlaps_itself(x.grad_) or may_share_memory(x.grad_, g):
-        x.grad_ = add(x.grad_, g)
+                            f"{g.device}, as the leaf, got {shape_of(total)} and {total.dtype} on {total.device}")
+    if mg_recording or overlaps_itself(total) or may_share_memory(total, g):
+        x.grad_ = add(total, g)
     else:
-        backend(g).binary(ADD, x.grad_, g, x.grad_)
-        x.grad_.buffer.version += 1
+        backend(g).binary(ADD, total, g, total)
+        total.buffer.version += 1
     return 0
 
 

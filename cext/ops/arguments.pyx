@@ -175,17 +175,16 @@ cpdef tuple pair(str op, str name, value: Any, least: int | None = None):  # -> 
 cpdef object number(str op, str name, value: Any, least: float | None = None, most: float | None = None):  # -> float
     """A number of any kind, or an array of one element, as a Python number within the bounds."""
     found = value
-    if type(value) is int:
-        try:
-            float(value)
-        except OverflowError:
-            raise ValueError(f"[{op}] expected {name} within the range of floats") from None
-    elif type(value) is not float:
+    if type(value) is not float:
         try:
             if isinstance(value, (str, bytes)) or (isinstance(value, Array) and (<Array>value).needs_grad):
                 raise TypeError         # float() would parse a string, and detach a tensor from the tape
             found = float(value)
-        except (TypeError, ValueError, OverflowError):
+            if type(value) is int:
+                found = value
+        except OverflowError:
+            raise ValueError(f"[{op}] expected {name} within the range of floats") from None
+        except (TypeError, ValueError):
             raise TypeError(f"[{op}] expected a number {name}, got {value!r}") from None
     if (least is not None and not found >= least) or (most is not None and not found <= most):     # also refuses NaN
         bounds = f">= {least}" if most is None else f"from {least} to {most}"

@@ -29,23 +29,32 @@ constexpr int64_t HUGE = int64_t{1} << 22;
 Buffer* free_lists[CLASSES];
 int64_t in_use = 0, cached = 0;
 
-// Buffers of foreign memory that nothing refers to any more. Giving one back may release the next one, which the other
-// library holds, so a thread that does so already leaves that to its loop: a long chain is not freed recursively.
+// Giving back foreign memory may release the next buffer, which the memory's owner holds, and so on. Beyond a certain
+// depth, buffers are put into a list, which the outermost call of the thread works off: a long chain is not freed
+// recursively.
+constexpr int DEEP = 30;
 Buffer* unused = nullptr;
-thread_local bool giving_back = false;
+thread_local int depth = 0;
+
+void drop(Buffer* buffer) {
+    if (buffer->drop) buffer->drop(buffer->owner);
+    std::free(buffer);
+}
 
 void give_back(Buffer* buffer) {
-    buffer->next = unused;
-    unused = buffer;
-    if (giving_back) return;
-    giving_back = true;
-    while (unused) {
+    if (depth == DEEP) {
+        buffer->next = unused;
+        unused = buffer;
+        return;
+    }
+    depth++;
+    drop(buffer);
+    while (depth == 1 && unused) {
         buffer = unused;
         unused = buffer->next;
-        if (buffer->drop) buffer->drop(buffer->owner);
-        std::free(buffer);
+        drop(buffer);
     }
-    giving_back = false;
+    depth--;
 }
 
 int size_class(int64_t bytes) {

@@ -3,9 +3,10 @@
 // An operation reads the shape of a tensor once for its result and again for its kernels. In between, other threads may
 // run: while a kernel runs without the GIL, while a backend runs Python, or, before Python 3.12, while the garbage
 // collector calls a finalizer. Two rules keep tensors that other threads change safe meanwhile:
-// - An operation sees one shape throughout, and so does a backward pass with its hooks. It announces itself by a `Call`
+// - An operation sees one shape throughout, and so does a backward pass with its hooks. Each announces itself by a
+// `Call`
 //   before it runs, and code that is about to change the shape of a tensor first waits until the calls of other threads
-//   have ended. While it waits, no new call begins, so the wait is short.
+//   have ended. While it waits, new calls are delayed, so the wait is short.
 // - A running kernel owns the memory its arguments point to: `give_up` hands it whatever a tensor lets go of meanwhile,
 //   as the recorded `x += 1` does, which waits for nobody.
 // All of this is used under the GIL, except for the waits themselves. The profiler reads from the list of calls which
@@ -115,9 +116,12 @@ inline bool computing(const Running& running, bool here) {
     return false;
 }
 
-// Lets the threads that wait for the end of all calls go first, unless this thread is inside a call already.
+// Lets the threads that wait for the end of all calls go first, unless this thread is inside a call already. After a
+// second it goes on all the same, as one of these calls may wait for this thread.
 inline void let_pass(Running& running) {
-    while (running.waiting && !finalizing() && !computing(running, true)) wait_for_event(running);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    while (running.waiting && !finalizing() && !computing(running, true) && std::chrono::steady_clock::now() < deadline)
+        wait_for_event(running);
 }
 
 inline void Call::link(Running* in) {

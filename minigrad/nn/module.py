@@ -333,7 +333,7 @@ class Module:
         ValueError
             For an invalid device name, such as ``"cuda:one"``.
         RuntimeError
-            If there is no such GPU.
+            If there is no such GPU, and in a hook or another function that a backward pass calls: see `Tensor.set_`.
 
         Examples
         --------

@@ -365,7 +365,7 @@ ENDS = {
     "end": ("pass", 0, ""),
     "exit": ("sys.exit(3)", 3, ""),
     "error": ("1 / 0", 1, "ZeroDivisionError"),
-    # a shell's job in the background ignores the signal
+    # A job that a shell runs in the background ignores the signal.
     "interrupt": (
         "signal.signal(signal.SIGINT, signal.default_int_handler)\nos.kill(os.getpid(), signal.SIGINT)",
         -signal.SIGINT,

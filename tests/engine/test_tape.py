@@ -402,7 +402,7 @@ class Given(mg.Function):
     "changed", ["its argument", "the result of a hook", "of Function.backward", "of mg.grad", "the leaf"]
 )
 def test_tensors_of_a_backward_pass_keep_their_shape(changed):
-    """A hook that runs while they are in use cannot make other tensors of them."""
+    """A hook that runs while they are in use cannot turn them into other tensors."""
     x, held = leaf(*range(4)), mg.ones(4, dtype="float64")
     Given.given = held
     a, b = x * 2, x * 3

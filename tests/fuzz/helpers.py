@@ -64,8 +64,8 @@ def together(*functions):
     return results[0]
 
 
-def collecting(threshold, finalizer, function):
-    """Call `function` while the garbage collector runs often and finds an object with the given finalizer."""
+def collecting(allocations, finalizer, function):
+    """Call `function`; after some allocations, the garbage collector finds an object with the given finalizer."""
 
     class Garbage:
         def __init__(self):
@@ -78,7 +78,7 @@ def collecting(threshold, finalizer, function):
     Garbage()
     used = [mg.ones(1) for _ in range(1100)]  # the next tensor is allocated
     before = gc.get_threshold()
-    gc.set_threshold(threshold)
+    gc.set_threshold(gc.get_count()[0] + allocations)
     try:
         return function()
     finally:

@@ -2,10 +2,9 @@
 
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
-FOLDER = Path(tempfile.gettempdir(), f"minigrad-tests-{os.getuid()}")
+FOLDER = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "minigrad-tests")
 
 
 def made_once(make, *parts):
