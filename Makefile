@@ -131,7 +131,9 @@ debug: $(VENV)/built $(VENV)/test
 # allocation. An allocation that is too large must raise MemoryError rather than abort. Freed memory is quarantined for
 # a while so that later accesses are detected. The memory tests always run, in a process of their own, with a quarantine
 # of only 4 MB, which is full before they begin to measure. Reports go to a file, because output captured by pytest is
-# lost when the process dies, and any report is a failure; the warning about a failed allocation is not one.
+# lost when the process dies, and any report is a failure; the warning about a failed allocation is not one. Left out are
+# forks while other threads run: AddressSanitizer takes its own locks at a fork only since LLVM 18, so the child may hang
+# in an allocation (https://github.com/llvm/llvm-project/pull/75290).
 sanitize: REPORT = $(CURDIR)/build/sanitize/report
 sanitize: $(VENV)/built $(VENV)/test
 	MINIGRAD_SANITIZE=1 $(IN)/python setup.py -q build --build-lib build/sanitize/lib
@@ -140,7 +142,8 @@ sanitize: $(VENV)/built $(VENV)/test
 	MINIGRAD_EXPECT_BUILD=build/sanitize/lib UBSAN_OPTIONS=print_stacktrace=1:log_path=$(REPORT) \
 	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:log_path=$(REPORT) \
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libstdc++.so)"; \
-	$(IN)/pytest $(PARALLEL) --ignore tests/engine/test_memory.py $(ARGS); suite=$$?; \
+	$(IN)/pytest $(PARALLEL) --ignore tests/engine/test_memory.py \
+		--deselect tests/engine/test_processes.py::test_fork_while $(ARGS); suite=$$?; \
 	ASAN_OPTIONS=$$ASAN_OPTIONS:quarantine_size_mb=4 $(IN)/pytest tests/engine/test_memory.py; memory=$$?; \
 	if cat $(REPORT).* 2> /dev/null | grep -v 'WARNING: AddressSanitizer failed to allocate'; then exit 1; fi; exit $$((suite | memory))
 

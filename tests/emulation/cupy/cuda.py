@@ -28,24 +28,27 @@ class OutOfMemoryError(MemoryError):
 class Memory:
     """Memory of a device between fences, initialized to NaN."""
 
+    row = None  # of the table; __init__ may be interrupted before it has one
+
     def __init__(self, size, device):
         self.size, self.device = size, device
-        self.room = bytearray(b"\xff") * (size + 2 * len(FENCE) + 64)
-        address = ctypes.addressof(ctypes.c_char.from_buffer(self.room))
+        self.block = bytearray(b"\xff") * (size + 2 * len(FENCE) + 64)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
         begin = -address % 64 + len(FENCE)
-        self.room[begin - len(FENCE) : begin] = self.room[begin + size : begin + size + len(FENCE)] = FENCE
+        self.block[begin - len(FENCE) : begin] = self.block[begin + size : begin + size + len(FENCE)] = FENCE
         self.ptr = address + begin
-        owners[self.ptr] = device
         try:
             self.row = free.pop()
         except IndexError:
             self.row = next(fresh)
+        owners[self.ptr] = device
         table[2 * self.row : 2 * self.row + 2] = self.ptr, size
 
     def __del__(self, owners=owners, table=table, free=free):
-        del owners[self.ptr]
-        table[2 * self.row : 2 * self.row + 2] = 0, 0
-        free.append(self.row)
+        if self.row is not None:
+            owners.pop(self.ptr, None)
+            table[2 * self.row : 2 * self.row + 2] = 0, 0
+            free.append(self.row)
 
 
 def alloc(size):
