@@ -19,6 +19,7 @@ from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT32, INT64, dtype_of, ite
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
+    Py_ssize_t Py_REFCNT(PyObject*)
 
 cdef extern from "runtime/running.hpp" namespace "mg":
     void give_up(Buffer* buffer)
@@ -143,8 +144,10 @@ cdef class Array:
         self.buffer, self.ndim_ = NOWHERE, 1
 
     def __dealloc__(self):
-        if self.node is not None or self.grad_ is not None:
+        if self.node is not None:
             forget(self)
+        if self.grad_ is not None:
+            free_grad(self)
         if self.buffer != NOWHERE:
             release(self.buffer)
 
@@ -287,6 +290,15 @@ cdef class Array:
         return (plain if plain.buffer.device == 0 else transferred(plain, 0)).numpy()
 
 
+cdef void free_grad(Array x) noexcept:
+    """Free the gradient of a dying array without recursion: it may have a gradient of its own, and so on."""
+    cdef Array grad = x.grad_, next_grad
+    x.grad_ = None
+    while grad is not None and Py_REFCNT(<PyObject*>grad) == 1:
+        next_grad, grad.grad_ = grad.grad_, None
+        grad, next_grad = next_grad, None
+
+
 cdef type result_type = Array
 cdef Forget forget = NULL
 # The functions of minigrad.cuda for arrays on a GPU: `import minigrad` sets them before any array is made.
@@ -304,7 +316,7 @@ cpdef void set_result_type(type cls: type[Array]) except *:
 
 
 cdef void set_forget(Forget function):
-    """Set what a dying array calls to leave the tape (tape.forget_array)."""
+    """Set what a dying array calls to notify its node (tape.forget_leaf)."""
     global forget
     forget = function
 
@@ -369,11 +381,13 @@ cdef Array empty_as(Array x, int code):
 
 cdef Array view(Array base, int ndim, const int64_t* extent, const int64_t* step, char* data):
     """Another layout over base's memory."""
-    return laid_out(blank(), base, ndim, extent, step, data)
+    cdef Array x = blank()
+    lay_out(x, base, ndim, extent, step, data)
+    return x
 
 
-cdef Array laid_out(Array x, Array base, int ndim, const int64_t* extent, const int64_t* step, char* data):
-    """The new array x as a view of base's memory."""
+cdef void lay_out(Array x, Array base, int ndim, const int64_t* extent, const int64_t* step, char* data) noexcept:
+    """Make the new array x a view of base's memory."""
     cdef int64_t count = 1, expected = itemsize(base.code)
     cdef bint contiguous = True
     cdef int i
@@ -388,7 +402,6 @@ cdef Array laid_out(Array x, Array base, int ndim, const int64_t* extent, const 
     x.buffer = base.buffer
     x.buffer.references += 1
     x.data = data
-    return x
 
 
 cdef int hold(Array x, Array source) except -1:
@@ -485,7 +498,8 @@ cdef Array adopted(void* data, int64_t bytes, int device, void* owner, Drop drop
 cdef Array alias(Array x):
     """The same values without their history."""
     cdef Array new = blank()    # before x is read: the allocation may run a finalizer, which may give x other memory
-    return laid_out(new, x, x.ndim_, x.extent, x.step, x.data)
+    lay_out(new, x, x.ndim_, x.extent, x.step, x.data)
+    return new
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────

@@ -610,7 +610,7 @@ def maker(Array x) -> str | None:
 
 
 cdef void forget_leaf(Array x) noexcept:
-    """Let the node of x no longer point to it."""
+    """Called when x dies: its node must no longer point to it."""
     cdef Node node
     if x.node is not None:
         node = <Node>x.node
@@ -618,17 +618,7 @@ cdef void forget_leaf(Array x) noexcept:
             node.leaf = NULL
 
 
-cdef void forget_array(Array x) noexcept:
-    """Called when x dies. A gradient may have a gradient of its own, and so on: they are not freed recursively."""
-    forget_leaf(x)
-    if x.grad_ is not None:
-        Py_INCREF(x.grad_)
-        graveyard.push_back(<PyObject*>x.grad_)
-        x.grad_ = None
-        bury()
-
-
-set_forget(forget_array)
+set_forget(forget_leaf)
 
 
 cdef int retire_leaf(Array x) except -1:

@@ -41,7 +41,7 @@ void drop(Buffer* buffer) {
     std::free(buffer);
 }
 
-void give_back(Buffer* buffer) {
+__attribute__((noinline)) void give_back(Buffer* buffer) {
     if (depth == DEEP) {
         buffer->next = unused;
         unused = buffer;
