@@ -1,10 +1,10 @@
-"""Results of compilers, kept between test runs in a folder that all checkouts share."""
+"""Results of compilers, kept in build/ between runs."""
 
 import hashlib
 import os
 from pathlib import Path
 
-FOLDER = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "minigrad-tests")
+FOLDER = Path(__file__).parents[2] / "build" / "tests"
 
 
 def made_once(make, *parts):
