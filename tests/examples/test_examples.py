@@ -57,6 +57,16 @@ def run_here(capsys, monkeypatch):
     return run_here
 
 
+@pytest.fixture
+def run_on_both(run_here):
+    """Return a function that returns the outputs of a script on the CPU and on the GPU."""
+
+    def run_on_both(script, *arguments, folder):
+        return [run_here(script, *arguments, "--device", device, folder=folder)[0] for device in ("cpu", "cuda")]
+
+    return run_on_both
+
+
 @pytest.mark.parametrize("script", sorted({path.name for path in EXAMPLES.glob("*.py")} - {"experiment.py"}))
 def test_help_describes_every_option(script, run_here, tmp_path):
     text, _ = run_here(script, "--help", folder=tmp_path)
@@ -119,11 +129,10 @@ def test_normalization_facts():
     assert float(rows("recurrence")["batch"][-1]) > 0.01
 
 
-def test_normalization_facts_on_a_gpu(run_here, tmp_path):
+def test_normalization_facts_on_a_gpu(run_on_both, tmp_path):
     """The tables equal those on the CPU within rounding."""
     chosen = ("--facts", "by-hand", "restoring", "narrow-layers", "parts-of-a-batch", "folding")
-    here, there = (run_here("normalization_facts.py", *chosen, "--device", device, folder=tmp_path)[0]
-                   for device in ("cpu", "cuda"))  # fmt: skip
+    here, there = run_on_both("normalization_facts.py", *chosen, folder=tmp_path)
     number = r"-?\d+\.?\d*(?:e[+-]?\d+)?"
     assert re.split(f" *{number}", here) == re.split(f" *{number}", there)  # a column is as wide as its digits need
     for wanted, got in zip(re.findall(number, here), re.findall(number, there), strict=True):
@@ -233,20 +242,18 @@ def numbers(text):
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_experiment_on_a_gpu(name, run_here, sources):
+def test_experiment_on_a_gpu(name, run_on_both, sources):
     """The tables equal those on the CPU within rounding, with a sample or two classified differently."""
     options = (*TINY[name], "--seeds", "1", "--plot", "", *SMALLER.get(name, ()))
-    here, there = (numbers(run_here(f"{name}.py", *options, "--device", device, folder=sources)[0])
-                   for device in ("cpu", "cuda"))  # fmt: skip
+    here, there = map(numbers, run_on_both(f"{name}.py", *options, folder=sources))
     assert len(here) == len(there) > 0
     for (wanted, percent), (got, _) in zip(here, there, strict=True):
         assert got == pytest.approx(wanted, rel=0.02, abs=200 / 24 if percent else 1e-3)
 
 
-def test_digits_on_a_gpu(run_here, tmp_path):
+def test_digits_on_a_gpu(run_on_both, tmp_path):
     options = ("--epochs", "1", "--batch-size", "256", "--hidden", "16", "--plot", "")
-    here, there = (run_here("digits.py", *options, "--device", device, folder=tmp_path)[0]
-                   for device in ("cpu", "cuda"))  # fmt: skip
+    here, there = run_on_both("digits.py", *options, folder=tmp_path)
     assert re.findall(r"[\d.]+ %", here) == re.findall(r"[\d.]+ %", there) != []
 
 
