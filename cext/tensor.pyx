@@ -26,7 +26,7 @@ from minigrad.engine.ops.logic cimport (
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.tape cimport Node, Op, gradient_node, operation, retire_leaf, track
 from minigrad.engine import backward, inspection, tape
-from minigrad.engine.ops import activation, arithmetic, functions, index, join, layout, logic, reduce, trigonometry
+from minigrad.engine.ops import activation, arithmetic, functions, gather, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
@@ -586,11 +586,11 @@ cdef class Tensor(Array):
     all = reduce.all
     logsumexp = reduce.logsumexp
     cumulative_sum = reduce.cumulative_sum
-    sort = index.sort
-    argsort = index.argsort
-    take = index.take
-    take_along_axis = index.take_along_axis
-    nonzero = index.nonzero
+    sort = gather.sort
+    argsort = gather.argsort
+    take = gather.take
+    take_along_axis = gather.take_along_axis
+    nonzero = gather.nonzero
     clip = logic.clip
     maximum = logic.maximum
     minimum = logic.minimum

@@ -59,7 +59,7 @@ from minigrad.engine.ops.functions import (
     sqrt,
     square,
 )
-from minigrad.engine.ops.index import argsort, nonzero, sort, take, take_along_axis, unique_values
+from minigrad.engine.ops.gather import argsort, nonzero, sort, take, take_along_axis, unique_values
 from minigrad.engine.ops.join import concat, split, stack, unstack
 from minigrad.engine.ops.layout import (
     astype,

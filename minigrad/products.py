@@ -9,7 +9,7 @@ import numpy as np
 from minigrad.creation import asarray, memory_for, operand
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply
-from minigrad.engine.ops.index import take
+from minigrad.engine.ops.gather import take
 from minigrad.engine.ops.join import concat, split
 from minigrad.engine.ops.layout import astype, broadcast_to, expand_dims, moveaxis, permute_dims, reshape
 from minigrad.engine.ops.layout import sum as sum_

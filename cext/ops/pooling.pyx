@@ -7,7 +7,7 @@ from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport INT64
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, pair
-from minigrad.engine.ops.index cimport taken_along
+from minigrad.engine.ops.gather cimport taken_along
 from minigrad.engine.ops.layout cimport dense, reshape_to
 from minigrad.engine.tape cimport Node, Op, operation, recording, track
 

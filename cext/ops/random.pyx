@@ -7,7 +7,7 @@ from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT64, code_of, dtype_of, is_float
 from minigrad.engine.ops.arguments cimport integer
-from minigrad.engine.ops.index import argsort
+from minigrad.engine.ops.gather import argsort
 
 import os
 from numbers import Integral, Real

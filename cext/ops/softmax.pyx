@@ -10,7 +10,7 @@ from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, one_axis, operand, optional, plain_axis
 from minigrad.engine.ops.arithmetic cimport add, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport exp
-from minigrad.engine.ops.index cimport beside, taken, taken_along
+from minigrad.engine.ops.gather cimport beside, taken, taken_along
 from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, dense, expand_dims, permuted, permuted_raw, reshape_to, sliced, squeeze,
     summed,

@@ -5,7 +5,7 @@ from typing import Any
 from minigrad.cuda import faults
 from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, empty, launch, power_of_two
 from minigrad.engine.backend import Backend
-from minigrad.engine.ops.index import nonzero, unique_values
+from minigrad.engine.ops.gather import nonzero, unique_values
 from minigrad.engine.tensor import Tensor
 
 TILE = 1024  # elements that a block sorts: TILE of order.cu

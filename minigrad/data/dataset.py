@@ -5,7 +5,7 @@ from typing import Any
 
 from minigrad.creation import asarray
 from minigrad.data.collate import collate
-from minigrad.engine.ops.index import take
+from minigrad.engine.ops.gather import take
 from minigrad.engine.tensor import Tensor
 
 

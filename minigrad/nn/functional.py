@@ -8,7 +8,7 @@ from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leak
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from minigrad.engine.ops.conv import conv2d
-from minigrad.engine.ops.index import look_up, numbered
+from minigrad.engine.ops.gather import look_up, numbered
 from minigrad.engine.ops.layout import expand_dims
 from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.matmul import linear

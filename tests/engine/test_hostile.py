@@ -19,7 +19,7 @@ import minigrad as mg
 import minigrad.nn.functional as F
 from minigrad.engine import array, backend, backward, cpu, inspection, tape
 from minigrad.engine import tensor as engine_tensor
-from minigrad.engine.ops import index, optimizer, recurrent
+from minigrad.engine.ops import gather, optimizer, recurrent
 
 # ── a child that runs cases ───────────────────────────────────────────────────────────────────────
 
@@ -454,7 +454,7 @@ ENGINE = {
     "recurrent": lambda: recurrent.recurrent(None, mg.ones((1, 1, 1)), mg.ones((1, 1)), None, mg.ones((1, 1))),
     "a cell": lambda: recurrent.Cell.__new__(recurrent.Cell),
     "lengths": lambda: recurrent.Lengths.__new__(recurrent.Lengths),
-    "look_up": lambda: index.look_up(mg.ones((2, 1 << 20)), mg.tensor([1 << 20])),
+    "look_up": lambda: gather.look_up(mg.ones((2, 1 << 20)), mg.tensor([1 << 20])),
     "a data type": lambda: type(mg.float32)("float32", 4, "f", 99),
     "rebuild": lambda: engine_tensor.rebuild(int, np.arange(3), "cpu", False),
     "rebuild None": lambda: engine_tensor.rebuild(mg.Tensor, None, "cpu", False),

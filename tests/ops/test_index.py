@@ -203,6 +203,15 @@ def test_other_forms_of_keys(device):
     assert x[0][1].item() == 1.0
 
 
+def test_gradients_meet_in_one_tensor(device):
+    """Gradients of slices, takes and uses of a whole tensor are summed, in any order."""
+    a = np.arange(1.0, 7.0)
+    for create_graph in (False, True):
+        x = tensor(a, device, True)
+        y = (x[1:3] * 2).sum() + (x * x).sum() + (x[[0, 0, 5]] * 3).sum() + x[4] + mg.take(x, [1, 1]).sum()
+        assert mg.grad(y, x, create_graph=create_graph).tolist() == [2 + 6, 4 + 2 + 2, 6 + 2, 8, 10 + 1, 12 + 3]
+
+
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -306,6 +315,19 @@ def test_slices_beyond_all_integers(key, device):
     np.testing.assert_array_equal(array(x), a)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", "int32", "bool"])
+@pytest.mark.parametrize("width", [1, 3, 8])
+def test_the_last_of_equal_indices_wins(width, dtype, device, rng):
+    """Copies elements of every size, singly and in rows, however many there are."""
+    index = rng.integers(-9, 9, 2600)
+    x, v = (rng.integers(0, 2 if dtype == "bool" else 1000, (n, width)).astype(dtype) for n in (9, 2600))
+    written = tensor(x, device)
+    written[tensor(index, device)] = tensor(v, device)
+    for i, row in zip(index, v, strict=True):
+        x[i] = row
+    np.testing.assert_array_equal(array(written), x)
+
+
 # ── bad keys ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -367,127 +389,3 @@ def test_bad_values(device):
     )
     refuses(TypeError, "setitem", "str", lambda x: x.__setitem__(0, "a"), x)
     refuses(OverflowError, "setitem", str(2**70), lambda n: n.__setitem__(0, 2**70), n)
-
-
-# ── taking ────────────────────────────────────────────────────────────────────────────────────────
-
-
-@given(hnp.array_shapes(min_dims=1, max_dims=4, max_side=4), st.data())
-def test_take(device, shape, data):
-    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
-    n = shape[axis]
-    indices = data.draw(
-        hnp.arrays(
-            np.int64, hnp.array_shapes(min_dims=0, max_dims=2, max_side=4, min_side=0), elements=st.integers(-n, n - 1)
-        )
-    )
-    a = numbered(shape)
-    x = tensor(a, device, True)
-    y, expected = mg.take(x, tensor(indices, device), axis=axis), np.take(a, indices, axis)
-    np.testing.assert_array_equal(array(y), expected)
-    g = np.arange(1.0, expected.size + 1).reshape(expected.shape)
-    y.backward(tensor(g, device))
-    scattered = np.zeros(shape)
-    np.add.at(scattered, (*[slice(None)] * (axis % len(shape)), indices), g)
-    np.testing.assert_array_equal(array(x.grad), scattered)
-
-
-def test_gradients_of_repeated_indices_add_up(device, rng):
-    """An embedding: many rows, each read many times, summed in the order of the indices."""
-    table = tensor(rng.standard_normal((100, 37)).astype(np.float32), device, True)
-    index = rng.integers(0, 100, 5000)
-    g = rng.standard_normal((5000, 37)).astype(np.float32)
-    mg.take(table, tensor(index, device), axis=0).backward(tensor(g, device))
-    expected = np.zeros((100, 37), np.float32)
-    np.add.at(expected, index, g)
-    np.testing.assert_array_equal(array(table.grad), expected)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "int64", "int32", "bool"])
-@pytest.mark.parametrize("width", [1, 3, 8])
-def test_the_last_of_equal_indices_wins(width, dtype, device, rng):
-    """Copies elements of every size, singly and in rows, however many there are."""
-    index = rng.integers(-9, 9, 2600)
-    x, v = (rng.integers(0, 2 if dtype == "bool" else 1000, (n, width)).astype(dtype) for n in (9, 2600))
-    written = tensor(x, device)
-    written[tensor(index, device)] = tensor(v, device)
-    for i, row in zip(index, v, strict=True):
-        x[i] = row
-    np.testing.assert_array_equal(array(written), x)
-
-
-@pytest.mark.parametrize("shape, axis", [((2500,), 0), ((40, 3), 0), ((3, 1100), 1), ((2, 1100, 3), 1), ((5, 4, 2), 1)])
-def test_gradients_of_repeated_indices_along_an_axis(shape, axis, device, rng):
-    n, m = 7, shape[axis]
-    whole = (*shape[:axis], n, *shape[axis + 1 :])
-    x = tensor(rng.standard_normal(whole).astype(np.float32), device, True)
-    index, g = rng.integers(0, n, shape), rng.standard_normal(shape).astype(np.float32)
-    mg.take_along_axis(x, tensor(index, device), axis).backward(tensor(g, device))
-    expected = np.zeros(whole, np.float32)
-    moved, i, v = (np.moveaxis(a, axis, 0) for a in (expected, index, g))
-    rest = np.indices(moved.shape[1:])
-    for j in range(m):
-        moved[(i[j], *rest)] += v[j]
-    np.testing.assert_array_equal(array(x.grad), expected)
-
-
-def test_gradients_meet_in_one_tensor(device):
-    """Gradients of slices, takes and uses of a whole tensor are summed, in any order."""
-    a = np.arange(1.0, 7.0)
-    for create_graph in (False, True):
-        x = tensor(a, device, True)
-        y = (x[1:3] * 2).sum() + (x * x).sum() + (x[[0, 0, 5]] * 3).sum() + x[4] + mg.take(x, [1, 1]).sum()
-        assert mg.grad(y, x, create_graph=create_graph).tolist() == [2 + 6, 4 + 2 + 2, 6 + 2, 8, 10 + 1, 12 + 3]
-
-
-def test_take_refusals(device):
-    x, i = mg.ones((2, 3), device=device), mg.zeros(2, dtype="int64", device=device)
-    refuses(ValueError, "take", "2 axes", mg.take, x, i)
-    refuses(IndexError, "take", "got 2", lambda x, i: mg.take(x, i, axis=2), x, i)
-    refuses(IndexError, "take", "float32", lambda x, i: mg.take(x, i, axis=0), x, mg.zeros(2, device=device))
-    refuses(IndexError, "take", "bool", lambda x, i: mg.take(x, i, axis=0), x, mg.zeros(2, dtype="bool", device=device))
-    refuses(ValueError, "take_along_axis", ["2", "(2,)"], mg.take_along_axis, x, i)
-    refuses(
-        ValueError,
-        "take_along_axis",
-        ["(2, 3)", "(4, 1)", "axis 0"],
-        mg.take_along_axis,
-        x,
-        mg.zeros((4, 1), dtype="int64", device=device),
-    )
-
-
-# ── order ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("shape", [(6, 40), (2, 5000), (1025, 3)])
-def test_sorting_is_stable(shape, dtype, descending, device, rng):
-    """Equal elements keep their order in both directions; NaN is last, or first in descending order."""
-    a = rng.integers(0, 5, shape).astype(dtype)
-    if dtype.startswith("f"):
-        a[:, ::7] = np.nan
-        a[:, 1] = -0.0
-    for axis in (0, 1):
-        order = array(mg.argsort(tensor(a, device), axis=axis, descending=descending))
-        expected = np.argsort(a, axis, stable=True)
-        if descending:
-            n = a.shape[axis]
-            expected = np.flip(n - 1 - np.argsort(np.flip(a, axis), axis, stable=True), axis)
-        np.testing.assert_array_equal(order, expected)
-        values = array(mg.sort(tensor(a, device), axis=axis, descending=descending))
-        np.testing.assert_array_equal(values, np.take_along_axis(a, expected, axis))
-
-
-def test_nonzero_and_unique(device):
-    a = np.array([[0.0, np.nan, 2.0], [-0.0, 2.0, 1.0]])
-    rows, columns = mg.nonzero(tensor(a, device))
-    assert (rows.tolist(), columns.tolist()) == ([0, 0, 1, 1], [1, 2, 1, 2])
-    assert rows.dtype == "int64"
-    np.testing.assert_array_equal(array(mg.unique_values(tensor(a, device))), [0.0, 1.0, 2.0, np.nan])
-    two = array(mg.unique_values(tensor(np.array([np.nan, np.nan]), device)))
-    assert two.shape == (2,)
-    refuses(ValueError, "nonzero", "0-d", mg.nonzero, mg.ones((), device=device))
-    refuses(IndexError, "sort", "got 2", lambda x: mg.sort(x, axis=2), tensor(a, device))
-    refuses(IndexError, "argsort", "0 axes", mg.argsort, mg.ones((), device=device))
