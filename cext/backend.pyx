@@ -257,6 +257,21 @@ cdef class Backend:
         """dz for the cotangent g[rows] (or one g for all rows)."""
         raise NotImplementedError
 
+    cpdef attention(self, double scale, bint causal, double dropout, uint64_t seed, uint64_t offset, Array q, Array k,
+                    Array v, Array mask: Tensor | None, Array y, Array lse):
+        """y[N, H, L, V] and lse[N, H, L] of contiguous q[N, H, L, E], k[N, H/group, S, E] and v[N, H/group, S, V].
+
+        kernels.hpp has the formula. The mask[N, H, L, S], of bool or of q's dtype, may have any strides except in its
+        last axis, whose elements are neighbours or one and the same.
+        """
+        raise NotImplementedError
+
+    cpdef attention_backward(self, double scale, bint causal, double dropout, uint64_t seed, uint64_t offset, Array q,
+                             Array k, Array v, Array mask: Tensor | None, Array y, Array lse, Array g,
+                             Array dq: Tensor | None, Array dk: Tensor | None, Array dv: Tensor | None):
+        """dq, dk and dv, each of which may be None, for the contiguous cotangent g[N, H, L, V]."""
+        raise NotImplementedError
+
     cpdef class_labels(self, str error, int64_t width, int64_t ignore, Array labels, Array weight: Tensor | None,
                        Array out, Array inverse: Tensor | None):
         """out = int64 labels, each from 0 to width - 1, or the one to `ignore`.

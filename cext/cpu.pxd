@@ -51,6 +51,14 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
     struct Pool2d:
         int64_t planes, height, width, rows, columns, kernel_h, kernel_w
         int64_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w
+    cppclass Attention:
+        int64_t batch, heads, group, queries, keys, width, value_width
+        double scale, dropout
+        int32_t causal
+        Address q, k, v, bools, numbers, y, lse, g, dq, dk, dv, delta, partial, scratch
+        int64_t[4] mask_step
+        uint64_t seed, offset
+        int64_t parts, slots
     struct Kernels:
         const char* isa
         Loop** unary
@@ -81,6 +89,8 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Kernel* logsumexp
         Kernel* cross_entropy
         Kernel* cross_entropy_backward
+        Kernel* attention
+        Kernel* attention_backward
         Kernel take
         Kernel put
         Kernel* add_at
@@ -99,6 +109,9 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
     int64_t normalize_scratch(int64_t rows, int64_t groups, int64_t m, int64_t inner)
     int64_t batch_norm_scratch(int64_t outer, int64_t channels, int64_t inner)
     int64_t conv2d_partial(const Conv2d& at)
+    const int64_t QUERIES "mg::Attention::QUERIES"
+    int64_t attention_scratch(const Attention& a, bint backward)
+    int64_t attention_parts(int64_t heads, int64_t keys)
 
 cdef extern from "runtime/strided.hpp" namespace "mg" nogil:
     struct Strided:

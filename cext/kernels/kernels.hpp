@@ -87,6 +87,37 @@ struct Pool2d {
     int64_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
 };
 
+// Attention of q[batch, heads, queries, width] to k[batch, heads / group, keys, width] and v[.., keys, value_width]:
+//   s = scale q kᵀ + mask,  p = softmax s,  y[batch, heads, queries, value_width] = p v,  lse = log sum exp s
+// A query i of causal attention sees the keys up to i. The mask, at most one of `bools` (true: seen) and `numbers`, is
+// read at steps for batch, heads, queries and keys. A weight is dropped, and the others are divided by 1 - dropout, by
+// the generator of random.cpp: row r, counted over all heads, begins with block offset + r ceil(keys/4).
+struct Attention {
+    static constexpr int64_t KEYS = 128, QUERIES = 128, QUERIES_BACKWARD = 64;  // of a block
+
+    int64_t batch, heads, group, queries, keys, width, value_width;
+    double scale;
+    int32_t causal;
+    const void *q, *k, *v;
+    const void *bools, *numbers;
+    int64_t mask_step[4];
+    double dropout;
+    uint64_t seed, offset;
+    void *y, *lse;  // [.., queries, value_width], [.., queries]
+    // backward; dq, dk and dv may each be null
+    const void* g;
+    void *dq, *dk, *dv;
+    void *delta, *partial;  // scratch: [.., queries], and dq of each part if there are several
+    int64_t parts;          // of the keys of a head, each summed apart: by the shape alone
+    int64_t slots;          // tasks that may run at once
+    void* scratch;          // [slots, attention_scratch(..)]
+
+    static constexpr int64_t whole(int64_t n) { return (n + 31) / 32 * 32; }  // panels, at their widest
+    static constexpr int64_t panels(int64_t width, int64_t value_width) {
+        return KEYS * whole(width > value_width ? width : value_width);
+    }
+};
+
 struct Kernels {
     const char* isa;
 
@@ -175,6 +206,10 @@ struct Kernels {
                                            int64_t ignore, const void* w, double smoothing, const void* lse,
                                            const void* g, int64_t g_stride, void* dz);
 
+    // attention.cpp
+    void (*attention[FLOATS])(const Attention& a);
+    void (*attention_backward[FLOATS])(const Attention& a);
+
     // index.cpp: indices are int64, already checked and non-negative
     //   y[outer, m, inner] = x[outer, index[j], inner]; any dtype, by item size in bytes
     void (*take)(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const void* x, int64_t m,
@@ -211,6 +246,22 @@ constexpr int64_t NORM_BLOCK = 64;  // rows summed into one partial of dgamma an
 constexpr int64_t norm_blocks(int64_t rows) { return (rows + NORM_BLOCK - 1) / NORM_BLOCK; }
 constexpr int64_t normalize_scratch(int64_t rows, int64_t groups, int64_t m, int64_t inner) {
     return 2 * m * (groups == 1 && inner == 1 ? norm_blocks(rows) : rows);
+}
+
+constexpr int64_t attention_scratch(const Attention& a, bool backward) {
+    if (!backward) return Attention::panels(a.width, a.value_width) + Attention::QUERIES * Attention::KEYS;
+    const int64_t w = Attention::whole(a.width), v = Attention::whole(a.value_width);
+    return Attention::KEYS * (2 * w + v) + Attention::QUERIES_BACKWARD * (w + v + 2 * Attention::KEYS);
+}
+// Parts that keep some cores busy if there are few heads
+constexpr int64_t attention_parts(int64_t heads, int64_t keys) {
+    const int64_t blocks = (keys + Attention::KEYS - 1) / Attention::KEYS,
+                  wanted = heads < 16 ? 16 / (heads ? heads : 1) : 1;
+    return blocks < wanted ? (blocks ? blocks : 1) : wanted;
+}
+constexpr int64_t attention_part(const Attention& a) {  // the keys of one part, in whole blocks
+    const int64_t blocks = (a.keys + Attention::KEYS - 1) / Attention::KEYS;
+    return (blocks + a.parts - 1) / a.parts * Attention::KEYS;
 }
 
 // How x[outer, channels, inner] is read where sums run over outer and inner: as a plane of `inner` elements for each

@@ -134,13 +134,13 @@ MG_INLINE void in_parts(int64_t rows, F&& run) {
     }
 }
 
-// c[R, columns] = start + a[R, k] b, with b one panel and start = c, the bias, or nothing
-template <class T, int R>
+// c[R, columns] = start + a[R, k] b, with b one panel and start = c, the bias, or nothing; a may be stored transposed
+template <class T, int R, bool transposed = false>
 MG_INLINE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, int64_t columns, const T* bias,
                               bool accumulated, T* c, int64_t ldc) {
     Vector<T> sum[R][2] = {};
     accumulate<T, R, 2>(
-        k, [&](int r, int64_t p) MG_INLINED { return a[r * lda + p]; },
+        k, [&](int r, int64_t p) MG_INLINED { return transposed ? a[p * lda + r] : a[r * lda + p]; },
         [&](int64_t p, int v) MG_INLINED { return Whole<T>{p * PANEL<T> + v * LANES<T>}.load(b); }, sum);
     const auto write = [&](auto at, int j) MG_INLINED {
 #pragma GCC unroll 8
@@ -164,13 +164,13 @@ MG_INLINE void multiply_panel(int64_t k, const T* a, int64_t lda, const T* b, in
 }
 
 // c[rows, n] = start + a[rows, k] b with the panels of b[k, n]
-template <class T>
+template <class T, bool transposed = false>
 void multiply_panels(int64_t rows, int64_t k, int64_t n, const T* a, int64_t lda, const T* panels, const T* bias,
                      bool accumulated, T* c, int64_t ldc) {
     for (int64_t j = 0; j < n; j += PANEL<T>, panels += k * PANEL<T>) {
         in_parts(rows, [&]<int R>(int64_t first) MG_INLINED {
-            multiply_panel<T, R>(k, a + first * lda, lda, panels, n - j, bias ? bias + j : nullptr, accumulated,
-                                 c + first * ldc + j, ldc);
+            multiply_panel<T, R, transposed>(k, a + first * (transposed ? 1 : lda), lda, panels, n - j,
+                                             bias ? bias + j : nullptr, accumulated, c + first * ldc + j, ldc);
         });
     }
 }

@@ -1,11 +1,10 @@
-// Random numbers from a counter: Philox 4x32-10.
+// Random numbers from the counter-based generator.
 //
-// J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; rounds
-// and constants are theirs. Block b of stream s is philox(counter = {b, s}, key = seed), which is four words. Value i
-// takes word i % 4 of block offset + i/4, in streams 0 and 1 if it needs 64 bits. Drawing n values uses up (n + 3)/4
-// blocks.
+// Value i takes word i % 4 of block offset + i/4, in streams 0 and 1 if it needs 64 bits. Drawing n values uses up
+// (n + 3)/4 blocks.
 #include "../runtime/pool.hpp"
 #include "math.hpp"
+#include "philox.hpp"
 
 namespace mg::MG_ISA {
 namespace {
@@ -14,44 +13,15 @@ constexpr int64_t BLOCKS = 64;         // computed together, so that a round is 
 constexpr int64_t BATCH = 4 * BLOCKS;  // their words
 constexpr int64_t GRAIN = 64;          // batches: about ten microseconds of work
 
-// word[4 BLOCKS] = the blocks from `block` on
-void philox(uint64_t seed, uint64_t block, uint32_t stream, uint32_t* __restrict word) {
-    uint32_t a[BLOCKS], b[BLOCKS], c[BLOCKS], d[BLOCKS];
-    for (int64_t i = 0; i < BLOCKS; i++) {
-        const uint64_t counter = block + static_cast<uint64_t>(i);
-        a[i] = static_cast<uint32_t>(counter);
-        b[i] = static_cast<uint32_t>(counter >> 32);
-        c[i] = stream;
-        d[i] = 0;
-    }
-    uint32_t key0 = static_cast<uint32_t>(seed), key1 = static_cast<uint32_t>(seed >> 32);
-    for (int round = 0; round < 10; round++, key0 += 0x9E3779B9, key1 += 0xBB67AE85) {
-#pragma omp simd
-        for (int64_t i = 0; i < BLOCKS; i++) {
-            const uint64_t p = uint64_t{0xD2511F53} * a[i], q = uint64_t{0xCD9E8D57} * c[i];
-            a[i] = static_cast<uint32_t>(q >> 32) ^ b[i] ^ key0;
-            b[i] = static_cast<uint32_t>(q);
-            c[i] = static_cast<uint32_t>(p >> 32) ^ d[i] ^ key1;
-            d[i] = static_cast<uint32_t>(p);
-        }
-    }
-    for (int64_t i = 0; i < BLOCKS; i++) {
-        word[4 * i] = a[i];
-        word[4 * i + 1] = b[i];
-        word[4 * i + 2] = c[i];
-        word[4 * i + 3] = d[i];
-    }
-}
-
 // The random bits of BATCH values: words, or pairs of words where a value needs 64 bits.
 template <class Bits>
 void draw(uint64_t seed, uint64_t block, Bits* bits) {
     if constexpr (sizeof(Bits) == 4) {
-        philox(seed, block, 0, bits);
+        philox<BLOCKS>(seed, block, 0, bits);
     } else {
         uint32_t high[BATCH], low[BATCH];
-        philox(seed, block, 0, high);
-        philox(seed, block, 1, low);
+        philox<BLOCKS>(seed, block, 0, high);
+        philox<BLOCKS>(seed, block, 1, low);
         for (int64_t i = 0; i < BATCH; i++) bits[i] = uint64_t{high[i]} << 32 | low[i];
     }
 }
@@ -76,10 +46,6 @@ template <>
 struct BitsOf<double> {
     using type = uint64_t;
 };
-
-// k/2^24 from 32 bits, k/2^53 from 64: evenly spaced floats in [0, 1)
-MG_INLINE float unit(uint32_t bits) { return float(int32_t(bits >> 8)) * 0x1p-24f; }
-MG_INLINE double unit(uint64_t bits) { return double(int64_t(bits >> 11)) * 0x1p-53; }
 
 MG_INLINE float below(float x) { return __builtin_nextafterf(x, -__builtin_inff()); }
 MG_INLINE double below(double x) { return __builtin_nextafter(x, -__builtin_inf()); }

@@ -8,6 +8,7 @@ import numpy as np
 from cupy_backends.cuda.libs import cublas
 
 from minigrad.cuda import faults
+from minigrad.cuda.attention import Attention
 from minigrad.cuda.index import Index
 from minigrad.cuda.launch import BLOCK, WARP, empty, launch, power_of_two
 from minigrad.cuda.optimizer import Optimizer
@@ -100,7 +101,7 @@ def check_defined(primitive: str, op: int, dtype: str) -> None:
         raise TypeError(f"[{primitive}] not defined for {dtype}")
 
 
-class CUDA(Recurrent, Windows, Softmax, Index, Random, Optimizer):
+class CUDA(Attention, Recurrent, Windows, Softmax, Index, Random, Optimizer):
     """The primitives on one GPU."""
 
     def __init__(self, device: int) -> None:

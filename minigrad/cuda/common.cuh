@@ -139,3 +139,28 @@ struct alignas(W * sizeof(T)) Pack {
 enum { WIDE = 16 / sizeof(T) };  // the most neighbours at once
 
 __device__ inline bool is_aligned(const void* p) { return (uint64)p % 16 == 0; }  // or null
+
+// ---- random bits ------------------------------------------------------------------------------------------------------
+
+// A block of the generator, Philox 4x32-10, as in cext/kernels/philox.hpp
+struct Words {
+    unsigned word[4];
+};
+
+__device__ inline Words philox(uint64 seed, uint64 block, unsigned stream) {
+    unsigned a = unsigned(block), b = unsigned(block >> 32), c = stream, d = 0;
+    unsigned key0 = unsigned(seed), key1 = unsigned(seed >> 32);
+    for (int round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
+        const unsigned p_high = __umulhi(0xD2511F53u, a), p_low = 0xD2511F53u * a;
+        const unsigned q_high = __umulhi(0xCD9E8D57u, c), q_low = 0xCD9E8D57u * c;
+        a = q_high ^ b ^ key0;
+        b = q_low;
+        c = p_high ^ d ^ key1;
+        d = p_low;
+    }
+    return {{a, b, c, d}};
+}
+
+// k/2^24 from 32 bits, k/2^53 from 64: equally spaced floats in [0, 1)
+__device__ inline float unit(unsigned bits) { return float(int(bits >> 8)) * 0x1p-24f; }
+__device__ inline double unit(uint64 bits) { return double(int64(bits >> 11)) * 0x1p-53; }

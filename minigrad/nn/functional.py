@@ -6,6 +6,7 @@ from collections.abc import Callable
 from minigrad.creation import arange
 from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leaky_relu, relu, sigmoid, silu, softplus
 from minigrad.engine.ops.arguments import integer, kind_of, number
+from minigrad.engine.ops.attention import scaled_dot_product_attention
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from minigrad.engine.ops.conv import conv2d
 from minigrad.engine.ops.gather import look_up, numbered
@@ -33,7 +34,8 @@ __all__ = [
     "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "conv2d", "cross_entropy", "dropout", "elu", "embedding", "gelu",
     "group_norm", "hardsigmoid", "instance_norm", "l1_loss", "layer_norm", "leaky_relu", "linear",
-    "log_softmax", "max_pool2d", "mse_loss", "nll_loss", "one_hot", "relu", "rms_norm", "sigmoid", "silu",
+    "log_softmax", "max_pool2d", "mse_loss", "nll_loss", "one_hot", "relu", "rms_norm",
+    "scaled_dot_product_attention", "sigmoid", "silu",
     "smooth_l1_loss", "softmax", "softplus", "tanh",
 ]  # fmt: skip
 

@@ -105,6 +105,16 @@ def _recurrent(gate: int, norm: int) -> Count:
     return count
 
 
+def _attention(products: int, softmax: int) -> Count:
+    """Return the count of so many products of the width of a head, and of the softmax, for each weight."""
+
+    def count(scale: float, causal: bool, dropout: float, seed: int, offset: int, q: Array, k: Array, *_: Any) -> float:
+        weights = q.size // max(q.shape[3], 1) * k.shape[2] * (0.5 if causal else 1)
+        return weights * (2 * products * q.shape[3] + softmax)
+
+    return count
+
+
 # Each function takes the arguments of its primitive. A primitive that is not listed counts as zero operations.
 FLOPS: dict[str, Count] = {
     "unary": lambda op, x, out: out.size,
@@ -141,6 +151,8 @@ FLOPS: dict[str, Count] = {
     "logsumexp": lambda rows, width, x, y: LOGSUMEXP * x.size,
     "cross_entropy": lambda rows, width, z, *_: CROSS_ENTROPY * z.size,
     "cross_entropy_backward": lambda rows, width, z, *_: CROSS_ENTROPY_BACKWARD * z.size,
+    "attention": _attention(2, SOFTMAX),
+    "attention_backward": _attention(5, SOFTMAX + SOFTMAX_BACKWARD),
     "add_at": lambda outer, n, inner, x, index, v: v.size,
     "add_along": lambda outer, n, inner, x, m, index, v: v.size,
     "dropout": lambda seed, offset, p, x, y, keep: x.size,

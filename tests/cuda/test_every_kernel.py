@@ -87,6 +87,11 @@ def softmaxes(draw):
             mg.logsumexp(x, axis=1), *draw.gradients(F.cross_entropy(logits, labels, weight=weight), logits))  # fmt: skip
 
 
+def attentions(draw):
+    q, k, v = draw.leaf(2, 70, 5), draw.leaf(2, 3, 5), draw.leaf(2, 3, 66)
+    return draw.gradients(F.scaled_dot_product_attention(q, k, v, draw(70, 3)), q, k, v)
+
+
 def row_norms(draw):
     """Use rows that a team holds in registers, and rows that are too long for that."""
     found = []
@@ -150,7 +155,7 @@ def optimizers(draw):
 
 FOR_ALL = elements, reductions, order, places
 FOR_FLOATS = (
-    *FOR_ALL, running_sums, indexed_sums, random_numbers, moments, softmaxes, row_norms, group_norms, batch_norms,
+    *FOR_ALL, running_sums, indexed_sums, random_numbers, moments, softmaxes, attentions, row_norms, group_norms, batch_norms,
     convolutions, poolings, recurrences, optimizers,
 )  # fmt: skip
 WORK = {

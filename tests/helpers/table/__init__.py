@@ -6,6 +6,7 @@ line is missing.
 
 from itertools import pairwise
 
+from table.attention import ATTENTION
 from table.creation import CREATION
 from table.elementwise import ACTIVATION, ARITHMETIC, FUNCTIONS, LOGIC, TRIGONOMETRY
 from table.index import INDEX
@@ -17,7 +18,8 @@ from table.reductions import REDUCE
 from table.windows import CONV, POOLING
 
 ALL = [
-    *ARITHMETIC, *LOGIC, *FUNCTIONS, *TRIGONOMETRY, *LAYOUT, *REDUCE, *JOIN, *MATMUL, *INDEX, *NORM, *SOFTMAX, *ACTIVATION,
+    *ARITHMETIC, *LOGIC, *FUNCTIONS, *TRIGONOMETRY, *LAYOUT, *REDUCE, *JOIN, *MATMUL, *INDEX, *NORM, *SOFTMAX, *ATTENTION,
+    *ACTIVATION,
     *PRODUCTS, *CREATION, *CONV, *POOLING,
 ]  # fmt: skip
 assert all(a.name != b.name for a, b in pairwise(sorted(ALL, key=lambda op: op.name))), (

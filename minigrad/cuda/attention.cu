@@ -1,0 +1,263 @@
+// Attention: tiles of queries meet tiles of keys, as in cext/kernels/attention.cpp, which has the formulas.
+//
+// A block of threads computes SIDE rows by SIDE columns of a result. It computes the weights of its rows tile by tile,
+// keeps each tile in shared memory, and multiplies it with a tile of the values (or, in the backward pass, of what the
+// weights multiply there). Wider results take several blocks, which compute the same weights. A thread holds EDGE
+// adjacent rows by EDGE adjacent columns of a tile. Nothing is added across blocks, so the bits are always the same.
+
+#if FLOATING
+
+const int SIDE = 64, EDGE = 4, ACROSS = SIDE / EDGE, THREADS = ACROSS * ACROSS;
+const int DEPTH = 64 / sizeof(T);  // terms of a product in shared memory at once
+
+struct Attention {
+    int64 queries, keys;
+    int heads, group, width, value_width;
+    T scale;
+    bool causal;
+    double dropout;
+    uint64 seed, offset;
+    const void* mask;
+    int mask_kind;  // 0: none, 1: bool, 2: numbers
+    int64 mask_step[4];
+
+    // What is added to, or hides, the weight of query i and key j of head n; both may be past the end.
+    __device__ T score(T product, int64 n, int64 i, int64 j) const {
+        if (i >= queries || j >= keys || (causal && j > i)) return -infinity<T>();
+        const int64 h = n % heads;
+        const char* m = (const char*)mask + (n / heads * mask_step[0] + h * mask_step[1] + i * mask_step[2] +
+                                             j * mask_step[3]);
+        if (mask_kind == 1) return *(const Bool*)m ? product * scale : -infinity<T>();
+        return mask_kind == 2 ? product * scale + *(const T*)m : product * scale;
+    }
+    // For the weights of query i and the keys j to j + EDGE - 1: 1 / (1 - dropout) for those that remain, else 0
+    __device__ void survive(int64 n, int64 i, int64 j, T (&factor)[EDGE]) const {
+        const uint64 row = uint64(n * queries + i) * uint64((keys + 3) / 4);
+        const Words bits = philox(seed, offset + row + uint64(j / 4), 0);
+        for (int c = 0; c < EDGE; c++) factor[c] = unit(bits.word[c]) >= float(dropout) ? T(1 / (1 - dropout)) : T(0);
+    }
+};
+
+// sum[EDGE, EDGE] += the product of left[SIDE, depth] and right[depth, SIDE], whose elements are left(i, e) and
+// right(e, j). Neighbouring threads read neighbours along e (`together`) or along the side.
+template <bool left_together, bool right_together, class L, class R>
+__device__ void multiply(int64 depth, L left, R right, T (&sum)[EDGE][EDGE]) {
+    __shared__ T a[DEPTH][SIDE + EDGE], b[DEPTH][SIDE + EDGE];
+    const int t = threadIdx.x, row = t / ACROSS * EDGE, column = t % ACROSS * EDGE;
+    for (int64 first = 0; first < depth; first += DEPTH) {
+        __syncthreads();
+        for (int u = t; u < SIDE * DEPTH; u += THREADS) {
+            const int e = left_together ? u % DEPTH : u / SIDE, i = left_together ? u / DEPTH : u % SIDE;
+            a[e][i] = first + e < depth ? left(i, first + e) : T(0);
+        }
+        for (int u = t; u < SIDE * DEPTH; u += THREADS) {
+            const int e = right_together ? u % DEPTH : u / SIDE, j = right_together ? u / DEPTH : u % SIDE;
+            b[e][j] = first + e < depth ? right(first + e, j) : T(0);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < DEPTH; e++) {
+#pragma unroll
+            for (int r = 0; r < EDGE; r++) {
+#pragma unroll
+                for (int c = 0; c < EDGE; c++) sum[r][c] += a[e][row + r] * b[e][column + c];
+            }
+        }
+    }
+}
+
+// x[row, column] of a matrix [rows, columns], 0 outside
+__device__ inline T element(const T* x, int64 rows, int columns, int64 row, int64 column) {
+    return row < rows && column < columns ? x[row * columns + column] : T(0);
+}
+
+// merge over the ACROSS threads that hold parts of the same rows; the same in each of them
+template <class F>
+__device__ T across(T x, F merge) {
+    for (int distance = ACROSS / 2; distance > 0; distance /= 2) x = merge(x, __shfl_xor_sync(~0u, x, distance));
+    return x;
+}
+
+extern "C" __global__ void __launch_bounds__(256) attention(
+    int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,
+    double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step,
+    int mask_kind, T* y, T* lse) {
+    const Attention a{queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask,
+                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    __shared__ T p[SIDE][SIDE + 1];
+    const int t = threadIdx.x, row = t / ACROSS * EDGE, column = t % ACROSS * EDGE;
+    const int64 slices = value_width > 0 ? (value_width + SIDE - 1) / SIDE : 1, tiles = (queries + SIDE - 1) / SIDE;
+    for (int64 job = blockIdx.x; job < jobs; job += gridDim.x) {
+        const int64 n = job / slices / tiles, top = job / slices % tiles * SIDE, slice = job % slices * SIDE;
+        const T *queries_ = q + n * queries * width, *keys_ = k + n / group * keys * width;
+        const T* values = v + n / group * keys * value_width;
+        const int64 end = causal && top + SIDE < keys ? top + SIDE : keys;
+        T out[EDGE][EDGE] = {}, most[EDGE], total[EDGE] = {};
+        for (int r = 0; r < EDGE; r++) most[r] = -infinity<T>();
+        for (int64 first = 0; first < end; first += SIDE) {
+            T s[EDGE][EDGE] = {};
+            multiply<true, true>(
+                width, [&](int i, int64 e) { return element(queries_, queries, width, top + i, e); },
+                [&](int64 e, int j) { return element(keys_, keys, width, first + j, e); }, s);
+            for (int r = 0; r < EDGE; r++) {
+                const int64 i = top + row + r;
+                T found = -infinity<T>(), added = 0;
+                for (int c = 0; c < EDGE; c++) {
+                    s[r][c] = a.score(s[r][c], n, i, first + column + c);
+                    if (s[r][c] > found) found = s[r][c];
+                }
+                found = across(found, [](T x, T y) { return x > y ? x : y; });
+                if (found > most[r]) {
+                    const T factor = most[r] == -infinity<T>() ? T(1) : exp(most[r] - found);
+                    total[r] *= factor;
+                    for (int c = 0; c < EDGE; c++) out[r][c] *= factor;
+                    most[r] = found;
+                }
+                const T shift = most[r] == -infinity<T>() ? T(0) : most[r];  // so that NaN shows, and -inf gives 0
+                T factor[EDGE] = {1, 1, 1, 1};
+                if (dropout > 0) a.survive(n, i, first + column, factor);
+                for (int c = 0; c < EDGE; c++) {
+                    const T e = exp(s[r][c] - shift);
+                    added += e;
+                    p[row + r][column + c] = e * factor[c];
+                }
+                total[r] += across(added, [](T x, T y) { return x + y; });
+            }
+            multiply<true, false>(
+                SIDE, [&](int i, int64 e) { return p[i][e]; },
+                [&](int64 e, int j) { return element(values, keys, value_width, first + e, slice + j); }, out);
+        }
+        for (int r = 0; r < EDGE; r++) {
+            const int64 i = top + row + r;
+            if (i >= queries) continue;
+            // A query that sees no key has the result 0, and with this log-sum-exp all its weights are 0 again.
+            const T inverse = total[r] == 0 ? T(0) : 1 / total[r];
+            for (int c = 0; c < EDGE; c++) {
+                if (slice + column + c < value_width)
+                    y[(n * queries + i) * value_width + slice + column + c] = out[r][c] * inverse;
+            }
+            if (slice == 0 && column == 0) lse[n * queries + i] = total[r] == 0 ? T(0) : most[r] + log(total[r]);
+        }
+    }
+}
+
+// ---- backward -----------------------------------------------------------------------------------------------------
+
+// delta[rows] = the sum of g y over each row; a warp per row
+extern "C" __global__ void attention_delta(int64 rows, int value_width, const T* g, const T* y, T* delta) {
+    const int lane = threadIdx.x % 32;
+    for (int64 r = (blockIdx.x * (int64)blockDim.x + threadIdx.x) / 32; r < rows; r += (int64)gridDim.x * blockDim.x / 32) {
+        double sum = 0;
+        for (int c = lane; c < value_width; c += 32) sum += g[r * value_width + c] * y[r * value_width + c];
+        team_sum<1>(32, &sum);
+        if (lane == 0) delta[r] = T(sum);
+    }
+}
+
+// dq = scale ds k with ds = p (g vᵀ - delta)
+extern "C" __global__ void __launch_bounds__(256) attention_backward_query(
+    int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,
+    double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step,
+    int mask_kind, const T* lse, const T* g, const T* delta, T* dq) {
+    const Attention a{queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask,
+                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    __shared__ T ds[SIDE][SIDE + 1];
+    const int t = threadIdx.x, row = t / ACROSS * EDGE, column = t % ACROSS * EDGE;
+    const int64 slices = (width + SIDE - 1) / SIDE, tiles = (queries + SIDE - 1) / SIDE;
+    for (int64 job = blockIdx.x; job < jobs; job += gridDim.x) {
+        const int64 n = job / slices / tiles, top = job / slices % tiles * SIDE, slice = job % slices * SIDE;
+        const T *queries_ = q + n * queries * width, *keys_ = k + n / group * keys * width;
+        const T *values = v + n / group * keys * value_width, *g_ = g + n * queries * value_width;
+        const int64 end = causal && top + SIDE < keys ? top + SIDE : keys;
+        T out[EDGE][EDGE] = {};
+        for (int64 first = 0; first < end; first += SIDE) {
+            T s[EDGE][EDGE] = {}, dp[EDGE][EDGE] = {};
+            multiply<true, true>(
+                width, [&](int i, int64 e) { return element(queries_, queries, width, top + i, e); },
+                [&](int64 e, int j) { return element(keys_, keys, width, first + j, e); }, s);
+            multiply<true, true>(
+                value_width, [&](int i, int64 e) { return element(g_, queries, value_width, top + i, e); },
+                [&](int64 e, int j) { return element(values, keys, value_width, first + j, e); }, dp);
+            for (int r = 0; r < EDGE; r++) {
+                const int64 i = top + row + r, at = n * queries + (i < queries ? i : queries - 1);
+                T factor[EDGE] = {1, 1, 1, 1};
+                if (dropout > 0) a.survive(n, i, first + column, factor);
+                for (int c = 0; c < EDGE; c++) {
+                    const T weight = exp(a.score(s[r][c], n, i, first + column + c) - lse[at]);
+                    ds[row + r][column + c] = weight * (dp[r][c] * factor[c] - delta[at]) * scale;
+                }
+            }
+            multiply<true, false>(
+                SIDE, [&](int i, int64 e) { return ds[i][e]; },
+                [&](int64 e, int j) { return element(keys_, keys, width, first + e, slice + j); }, out);
+        }
+        for (int r = 0; r < EDGE; r++) {
+            for (int c = 0; c < EDGE; c++) {
+                const int64 i = top + row + r, j = slice + column + c;
+                if (i < queries && j < width) dq[(n * queries + i) * width + j] = out[r][c];
+            }
+        }
+    }
+}
+
+// dk = scale dsᵀ q and dv = pᵀ g, each of which may be null: the first slices of the columns are those of dk. Rows of a
+// tile are keys, and its columns queries.
+extern "C" __global__ void __launch_bounds__(256) attention_backward_key(
+    int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,
+    double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step,
+    int mask_kind, const T* lse, const T* g, const T* delta, T* dk, T* dv) {
+    const Attention a{queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask,
+                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    __shared__ T p[SIDE][SIDE + 1];
+    const int t = threadIdx.x, row = t / ACROSS * EDGE, column = t % ACROSS * EDGE;
+    const int64 of_k = dk ? (width + SIDE - 1) / SIDE : 0, slices = of_k + (dv ? (value_width + SIDE - 1) / SIDE : 0);
+    const int64 tiles = (keys + SIDE - 1) / SIDE;
+    for (int64 job = blockIdx.x; job < jobs; job += gridDim.x) {
+        const int64 source = job / slices / tiles, top = job / slices % tiles * SIDE;
+        const bool of_key = job % slices < of_k;
+        const int64 slice = (job % slices - (of_key ? 0 : of_k)) * SIDE;
+        const T *keys_ = k + source * keys * width, *values = v + source * keys * value_width;
+        T out[EDGE][EDGE] = {};
+        for (int64 n = source * group; n < (source + 1) * group; n++) {
+            const T *queries_ = q + n * queries * width, *g_ = g + n * queries * value_width;
+            for (int64 first = causal ? top : 0; first < queries; first += SIDE) {
+                T s[EDGE][EDGE] = {}, dp[EDGE][EDGE] = {};
+                multiply<true, true>(
+                    width, [&](int i, int64 e) { return element(keys_, keys, width, top + i, e); },
+                    [&](int64 e, int j) { return element(queries_, queries, width, first + j, e); }, s);
+                if (of_key)
+                    multiply<true, true>(
+                        value_width, [&](int i, int64 e) { return element(values, keys, value_width, top + i, e); },
+                        [&](int64 e, int j) { return element(g_, queries, value_width, first + j, e); }, dp);
+                for (int c = 0; c < EDGE; c++) {
+                    const int64 i = first + column + c, at = n * queries + i;
+                    const bool inside = i < queries;
+                    const T shift = inside ? lse[at] : T(0), mean = inside && of_key ? delta[at] : T(0);
+                    T factor[EDGE] = {1, 1, 1, 1};
+                    if (dropout > 0) a.survive(n, i, top + row, factor);
+                    for (int r = 0; r < EDGE; r++) {
+                        const T weight = exp(a.score(s[r][c], n, i, top + row + r) - shift);
+                        p[row + r][column + c] =
+                            of_key ? weight * (dp[r][c] * factor[r] - mean) * scale : weight * factor[r];
+                    }
+                }
+                multiply<true, false>(
+                    SIDE, [&](int i, int64 e) { return p[i][e]; },
+                    [&](int64 e, int j) {
+                        return of_key ? element(queries_, queries, width, first + e, slice + j)
+                                      : element(g_, queries, value_width, first + e, slice + j);
+                    },
+                    out);
+            }
+        }
+        const int columns = of_key ? width : value_width;
+        T* const to = (of_key ? dk : dv) + source * keys * columns;
+        for (int r = 0; r < EDGE; r++) {
+            for (int c = 0; c < EDGE; c++) {
+                const int64 j = top + row + r, e = slice + column + c;
+                if (j < keys && e < columns) to[j * columns + e] = out[r][c];
+            }
+        }
+    }
+}
+#endif

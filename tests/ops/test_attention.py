@@ -1,0 +1,152 @@
+"""Attention: the table, blocks and tiles of every kind, dropout, masks of every layout, and invalid arguments."""
+
+import numpy as np
+import pytest
+from checks import Suite, array, close, cotangents, litter, refuses, tensor
+from hypothesis import given
+from hypothesis import strategies as st
+from table.attention import ATTENTION, attention, compose_attention
+
+import minigrad as mg
+from minigrad.nn import functional as F
+
+
+class TestTable(Suite):
+    ops = ATTENTION
+
+
+def attend(arrays, device, g, **options):
+    """Return the result and the gradients of query, key and value."""
+    litter(device)
+    leaves = [tensor(a, device, True) for a in arrays]
+    y = F.scaled_dot_product_attention(*leaves, **options)
+    return [array(y), *(array(d) for d in mg.grad(y, leaves, tensor(g, device)))]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "batch, queries, keys, width, values",
+    [((2, 3), 65, 130, 40, 70), ((1, 1), 300, 300, 16, 33), ((3,), 130, 64, 3, 8), ((1,), 1, 257, 256, 64)],
+)
+def test_blocks(batch, queries, keys, width, values, dtype, device, rng):
+    """Lengths and widths of several blocks, with the parts of keys that few heads are cut into."""
+    shapes = (*batch, queries, width), (*batch, keys, width), (*batch, keys, values)
+    arrays = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+    g = rng.standard_normal((*batch, queries, values)).astype(dtype)
+    mask = rng.random((queries, keys)) < 0.7
+    mask[queries // 2] = False
+    for options in ({}, {"is_causal": True}, {"attn_mask": mask}):
+        given = {k: tensor(v, device) if k == "attn_mask" else v for k, v in options.items()}
+        found = attend(arrays, device, g, **given)
+        leaves = [tensor(a.astype("float64"), "cpu", True) for a in arrays]
+        composed = compose_attention(*leaves, **{k: tensor(v) if k == "attn_mask" else v for k, v in options.items()})
+        exact = [array(composed), *(array(d) for d in mg.grad(composed, leaves, tensor(g.astype("float64"))))]
+        for ours, theirs in zip(found, exact, strict=True):
+            close(ours, theirs, 200, dtype, str(options.keys()))
+
+
+@given(st.data())
+def test_random_configurations(device, data):
+    """Against the definition in NumPy; each sample is computed as if it were alone, to the bit."""
+    draw = lambda low, high: data.draw(st.integers(low, high))  # noqa: E731
+    n, heads, queries, keys, width, values = draw(1, 3), draw(1, 3), draw(0, 70), draw(0, 140), draw(1, 40), draw(1, 40)
+    group, causal, rng = draw(1, 2), data.draw(st.booleans()), np.random.default_rng(draw(0, 1000))
+    mask = None if causal else data.draw(st.sampled_from([None, "bool", "float"]))
+    q = rng.standard_normal((n, heads * group, queries, width))
+    k, v = (rng.standard_normal((n, heads, keys, size)) for size in (width, values))
+    shape = [data.draw(st.sampled_from([1, size])) for size in (n, heads * group, queries, keys)]
+    m = None if mask is None else rng.random(shape) < 0.6 if mask == "bool" else rng.standard_normal(shape)
+    options = {"is_causal": causal, "enable_gqa": True}
+
+    def run(part):
+        of_mask = None if m is None else tensor(m[part] if len(m) > 1 else m, device)
+        return array(F.scaled_dot_product_attention(*(tensor(x[part], device) for x in (q, k, v)), of_mask, **options))
+
+    y = run(slice(None))
+    close(y, attention(q, k, v, m, **options), 64, "float64")
+    for i in range(n):
+        np.testing.assert_array_equal(run(slice(i, i + 1))[0], y[i])
+
+
+def test_dropout(device, rng):
+    """The weights that remain are those of the generator, in every pass, and their mean is one."""
+    n, length, width, p = 2, 150, 8, 0.3
+    q, k, v = (rng.standard_normal((n, length, width)) for _ in range(3))
+    leaves = [tensor(x, device, True) for x in (q, k, v)]
+    mg.manual_seed(7)
+    y = F.scaled_dot_product_attention(*leaves, dropout_p=p)
+    after = mg.random.get_state()
+    mg.manual_seed(7)
+    ones = mg.ones((n * length, -(-length // 4) * 4), dtype="float64", device=device)
+    factors = F.dropout(ones, p)[:, :length].reshape(n, length, length)
+    assert mg.random.get_state() == after
+    assert abs(factors.mean().item() - 1) < 0.05
+    composed = mg.matmul(mg.softmax(mg.matmul(leaves[0], leaves[1].mT) / width**0.5) * factors, leaves[2])
+    close(array(y), array(composed), 64, "float64")
+    (g,) = cotangents([y], rng)
+    for create_graph in (False, True):
+        found = mg.grad(y, leaves, tensor(g, device), create_graph=create_graph, retain_graph=True)
+        for ours, theirs in zip(found, mg.grad(composed, leaves, tensor(g, device), retain_graph=True), strict=True):
+            close(array(ours), array(theirs), 200, "float64")
+    mg.manual_seed(7)
+    assert array(F.scaled_dot_product_attention(*leaves, dropout_p=1.0)).any() == 0
+
+
+def test_gradient_of_a_mask(device, rng):
+    """Additive masks are learned, such as relative positions; a mask of any layout is read, and must not change."""
+    q, k, v = (tensor(rng.standard_normal((2, 3, 4, 2)), device, True) for _ in range(3))
+    bias = tensor(rng.standard_normal((4, 4, 3)), device, True)
+    mask = lambda b: b.T[:, ::-1]  # noqa: E731
+    assert mg.gradcheck(lambda *x: F.scaled_dot_product_attention(*x[:3], mask(x[3])), (q, k, v, bias))
+    plain = F.scaled_dot_product_attention(q, k, v, mask(bias.detach()))
+    close(array(plain), array(F.scaled_dot_product_attention(q, k, v, mask(bias))), 64, "float64")
+    held = mg.zeros((4, 4), dtype="float64", device=device)
+    y = F.scaled_dot_product_attention(q, k, v, held)
+    held += 1
+    with pytest.raises(mg.GradientError, match="scaled_dot_product_attention"):
+        y.sum().backward()
+
+
+def test_memory_is_linear(device):
+    """No matrix of weights is stored: 8192 by 8192 floats would be 268 MB."""
+    if device != "cpu":
+        return  # the same holds there, but the emulation takes minutes
+    q = mg.ones((8192, 4), requires_grad=True)
+    mg.empty_cache()
+    before = mg.memory_allocated() + mg.memory_cached()
+    F.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+    assert mg.memory_allocated() + mg.memory_cached() - before < 40e6
+
+
+def test_extreme_scores(device):
+    """Large scores do not overflow, and NaN stays in the rows it belongs to."""
+    q = tensor(np.array([[300.0], [-300.0], [0.0]], np.float32), device)
+    k = tensor(np.array([[300.0], [0.0]], np.float32), device)
+    v = tensor(np.array([[1.0], [5.0]], np.float32), device)
+    assert F.scaled_dot_product_attention(q, k, v).tolist() == [[1.0], [5.0], [3.0]]
+    q = tensor(np.array([[np.nan], [0.0]], np.float32), device)
+    found = array(F.scaled_dot_product_attention(q, k, v))
+    assert np.isnan(found[0]).all()
+    assert found[1] == 3
+
+
+def test_refusals(device):
+    op = "scaled_dot_product_attention"
+    call = F.scaled_dot_product_attention
+    x = mg.ones((2, 3, 4), device=device)
+    refuses(ValueError, op, ["(4,)", "length"], call, x[0, 0], x, x)
+    refuses(ValueError, op, ["(2, 3, 4)", "(2, 3, 3)"], call, x, x[..., :3], x)
+    refuses(ValueError, op, ["(2, 2, 4)", "(2, 3, 4)"], call, x, x[:, :2], x)
+    refuses(ValueError, op, ["enable_gqa"], call, mg.ones((4, 3, 4), device=device), x, x)
+    refuses(
+        ValueError, op, ["multiple", "3", "2"], lambda q, k: call(q, k, k, enable_gqa=True),
+        mg.ones((3, 3, 4), device=device), x,
+    )  # fmt: skip
+    refuses(ValueError, op, ["heads"], lambda q: call(q, q, q, enable_gqa=True), x[0])
+    refuses(TypeError, op, ["float32", "float64"], call, x, x.astype("float64"), x)
+    refuses(TypeError, op, "int64", call, x.astype("int64"), x, x)
+    refuses(TypeError, op, ["attn_mask", "int64"], call, x, x, x, mg.ones((3, 3), dtype="int64", device=device))
+    refuses(ValueError, op, ["attn_mask", "(2, 3, 3)", "(5, 3)"], call, x, x, x, mg.ones((5, 3), device=device))
+    refuses(ValueError, op, "both", lambda x, m: call(x, x, x, m, is_causal=True), x, mg.ones((3, 3), device=device))
+    refuses(ValueError, op, ["dropout_p", "1.5"], lambda x: call(x, x, x, dropout_p=1.5), x)
+    refuses(TypeError, op, "scale", lambda x: call(x, x, x, scale="a"), x)
