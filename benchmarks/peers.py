@@ -29,6 +29,12 @@ def torch_step(work, threads, compiled=False):
 
         return chain
 
+    if work.kind == "attn":
+        leaves = [u.clone().requires_grad_() for u in x]
+        g = torch.randn_like(leaves[0])
+        attend = torch.compile(F.scaled_dot_product_attention) if compiled else F.scaled_dot_product_attention
+        return lambda: torch.autograd.grad(attend(*leaves, is_causal=True), leaves, g)
+
     if is_norm(work.kind):
         if compiled:
             raise Unavailable("a single op has nothing to fuse with")
@@ -218,6 +224,16 @@ def jax_step(work, threads):
         g = normal(*x.shape, scale=1.0)
         backward = jax.jit(lambda p, x, g: jax.vjp(function, p, x)[1](g))
         return lambda: backward(p, x, g)
+
+    if work.kind == "attn":
+
+        def attend(*heads):  # JAX's layout is (B, T, heads, width)
+            return jax.nn.dot_product_attention(*(u.swapaxes(1, 2) for u in heads), is_causal=True).swapaxes(1, 2)
+
+        q, k, v = x
+        g = normal(*q.shape, scale=1.0)
+        backward = jax.jit(lambda q, k, v, g: jax.vjp(attend, q, k, v)[1](g))
+        return lambda: backward(q, k, v, g)
 
     if work.kind == "lstm":
         raise Unavailable("JAX has no such layer")

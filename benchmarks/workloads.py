@@ -10,6 +10,7 @@ float32 throughout; a step is zero_grad, forward, mean loss, backward, Adam with
   lnlstm_bB      Embedding(20000, 100) -> LN-LSTM(128) over T=80 -> 1, binary cross-entropy
                  (LN on Wx, on Uh and on c inside the output tanh)
   lstm_bB        a plain LSTM(100, 128) over T=80: forward, and backward to the input and all weights; no optimizer
+  attn_bB        causal attention alone, q, k and v of (B, 4, 512, 32): forward and backward; no optimizer
   NORM_fwd, NORM_bwd   one normalization on (4096, 768), affine; with _bB on (B, 256), with _MxN on (M, N). NORM is ln
                        (layer_norm), rms (rms_norm), bn (batch_norm, in training) or softmax;
                        or in4 (instance_norm), gn4 (group_norm, 8 groups) or bn4 on (B, 64, 28, 28), B = 32 by default
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "lstm")
+KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "lstm", "attn")
 LEAVES = {"rms": 2, "softmax": 1, "copy": 1}  # how many of x, gain and bias there are, if not all
 NORMS = ("ln", "rms", "bn", "softmax", "gn4", "in4", "bn4")
 
@@ -88,6 +89,8 @@ def inputs(work):
         return rng.integers(0, 20000, (80, work.batch)), rng.integers(0, 2, work.batch)
     if work.kind == "lstm":
         return rng.standard_normal((80, work.batch, 100), dtype=np.float32), None
+    if work.kind == "attn":
+        return rng.standard_normal((3, work.batch, 4, 512, 32), dtype=np.float32), None
     if is_norm(work.kind):
         return rng.standard_normal(norm_shapes(work)[0], dtype=np.float32), None
     return None, None
@@ -152,6 +155,11 @@ def minigrad_step(work, threads):
         g = mg.random.normal(0.0, 1.0, (80, work.batch, 128), device=device)
         x.requires_grad_()
         return lambda: mg.grad(layer(x)[0], [x, *layer.parameters()], g)
+
+    if work.kind == "attn":
+        leaves = [u.copy().requires_grad_() for u in x]
+        g = mg.random.normal(0.0, 1.0, x.shape[1:], device=device)
+        return lambda: mg.grad(F.scaled_dot_product_attention(*leaves, is_causal=True), leaves, g)
 
     class LNRNN(nn.Module):
         """The last state of an RNN as logits."""

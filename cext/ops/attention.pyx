@@ -91,9 +91,9 @@ cdef tuple checked_heads(Array q, Array k, Array v, bint grouped):
     try:
         lead = np.broadcast_shapes(*shapes)
     except ValueError:
-        raise ValueError(f"[{NAME}] the leading axes of query {shape_of(q)}, key {shape_of(k)} and value {shape_of(v)}"
-                         f" do not broadcast{'' if grouped else '; for fewer heads of key and value: enable_gqa=True'}") \
-            from None
+        hint = "" if grouped else "; for fewer heads of key and value: enable_gqa=True"
+        raise ValueError(f"[{NAME}] the leading axes of query {shape_of(q)}, key {shape_of(k)} and value "
+                         f"{shape_of(v)} do not broadcast{hint}") from None
     if not grouped:
         return lead, lead
     heads, sources = q.extent[q.ndim_ - 3], k.extent[k.ndim_ - 3]
