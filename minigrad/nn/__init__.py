@@ -14,6 +14,7 @@ from minigrad.nn.activation import (
     Softplus,
     Tanh,
 )
+from minigrad.nn.attention import MultiheadAttention
 from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d, InstanceNorm1d, InstanceNorm2d, RecurrentBatchNorm1d
 from minigrad.nn.cell import GRUCell, LSTMCell, RNNCell
 from minigrad.nn.container import ModuleList, Sequential
@@ -36,12 +37,19 @@ from minigrad.nn.parameter import Parameter
 from minigrad.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, Flatten, Identity, MaxPool2d
 from minigrad.nn.recurrent import GRU, LSTM, RNN
 from minigrad.nn.summary import Summary, summary
+from minigrad.nn.transformer import (
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 __all__ = [
     "ELU", "GELU", "GRU", "LSTM", "RNN", "AdaptiveAvgPool2d", "AvgPool2d", "BCELoss", "BCEWithLogitsLoss",
     "BatchNorm1d", "BatchNorm2d", "Conv2d", "CrossEntropyLoss", "Dropout", "Embedding", "Flatten", "GRUCell",
     "GroupNorm", "Hardsigmoid", "Identity", "InstanceNorm1d", "InstanceNorm2d", "L1Loss", "LSTMCell", "LayerNorm",
-    "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "MaxPool2d", "Module", "ModuleList", "NLLLoss", "Parameter",
-    "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "Sequential", "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax",
-    "Softplus", "Summary", "Tanh", "functional", "init", "summary", "utils",
+    "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "MaxPool2d", "Module", "ModuleList", "MultiheadAttention",
+    "NLLLoss", "Parameter", "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "Sequential", "SiLU", "Sigmoid",
+    "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "TransformerDecoder", "TransformerDecoderLayer",
+    "TransformerEncoder", "TransformerEncoderLayer", "functional", "init", "summary", "utils",
 ]  # fmt: skip

@@ -1,0 +1,217 @@
+"""Multi-head attention."""
+
+from minigrad.creation import empty, eye, ones, tril
+from minigrad.engine.dtype import DType
+from minigrad.engine.ops.arguments import integer, kind_of, number
+from minigrad.engine.ops.join import split
+from minigrad.engine.ops.logic import logical_and, logical_not, where
+from minigrad.engine.tensor import Tensor
+from minigrad.nn import functional as F
+from minigrad.nn import init
+from minigrad.nn.linear import Linear
+from minigrad.nn.module import Module
+from minigrad.nn.parameter import Parameter
+
+NAME = "MultiheadAttention"
+
+
+class MultiheadAttention(Module):
+    """Attention in several subspaces at once: concat(head₁, …, head_h) W_Oᵀ + b_O.
+
+    Head i is the scaled dot-product attention of its share of the projections Q W_Qᵀ + b_Q, K W_Kᵀ + b_K and
+    V W_Vᵀ + b_V (Vaswani et al. 2017, arXiv:1706.03762).
+
+    Parameters
+    ----------
+    embed_dim : int
+        E, the width of queries and results.
+    num_heads : int
+        h, which divides E.
+    dropout : float
+        The probability that a weight of attention is set to 0 in training.
+    bias : bool
+        Whether the projections have biases.
+    kdim, vdim : int, optional
+        The widths of keys and values, by default E.
+    batch_first : bool
+        Whether inputs and outputs are ``(N, length, width)`` instead of ``(length, N, width)``.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+
+    Attributes
+    ----------
+    in_proj_weight : Parameter or None
+        ``(3 E, E)``: W_Q, W_K and W_V, if all have this width; Glorot uniform. Otherwise `q_proj_weight`,
+        `k_proj_weight` and `v_proj_weight` take its place.
+    in_proj_bias : Parameter or None
+        ``(3 E,)``, zeros.
+    out_proj : Linear
+        W_O and b_O, of which the bias begins with zeros.
+
+    Raises
+    ------
+    ValueError
+        For sizes below 1, heads that do not divide E, and a `dropout` outside [0, 1].
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> layer, x = nn.MultiheadAttention(8, 2, batch_first=True), mg.zeros((5, 10, 8))
+    >>> y, weights = layer(x, x, x)
+    >>> y.shape, weights.shape
+    ((5, 10, 8), (5, 10, 10))
+    """
+
+    in_proj_weight: Parameter | None
+    q_proj_weight: Parameter | None
+    k_proj_weight: Parameter | None
+    v_proj_weight: Parameter | None
+    in_proj_bias: Parameter | None
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, *, kdim: int | None = None,
+        vdim: int | None = None, batch_first: bool = False, device: str | None = None,
+        dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.embed_dim = embed_dim = integer(NAME, "embed_dim", embed_dim, 1)
+        self.num_heads = integer(NAME, "num_heads", num_heads, 1)
+        self.kdim = embed_dim if kdim is None else integer(NAME, "kdim", kdim, 1)
+        self.vdim = embed_dim if vdim is None else integer(NAME, "vdim", vdim, 1)
+        if embed_dim % self.num_heads:
+            raise ValueError(f"[{NAME}] expected num_heads that divides embed_dim {embed_dim}, got {num_heads}")
+        self.head_dim = embed_dim // self.num_heads
+        self.dropout = number(NAME, "dropout", dropout, 0, 1)
+        self.batch_first = batch_first
+        same = self.kdim == self.vdim == embed_dim
+        for name, rows, columns, wanted in (
+            ("q_proj_weight", embed_dim, embed_dim, not same),
+            ("k_proj_weight", embed_dim, self.kdim, not same),
+            ("v_proj_weight", embed_dim, self.vdim, not same),
+            ("in_proj_weight", 3 * embed_dim, embed_dim, same),
+        ):
+            weight = Parameter(empty((rows, columns), dtype=dtype, device=device)) if wanted else None
+            self.register_parameter(name, weight)
+        in_bias = Parameter(empty((3 * embed_dim,), dtype=dtype, device=device)) if bias else None
+        self.register_parameter("in_proj_bias", in_bias)
+        self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights, and set the biases to zero."""
+        for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if weight is not None:
+                init.xavier_uniform_(weight)
+        self.out_proj.reset_parameters()
+        for b in (self.in_proj_bias, self.out_proj.bias):
+            if b is not None:
+                init.zeros_(b)
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None,
+        need_weights: bool = True, attn_mask: Tensor | None = None, average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """Return the result and the weights of attention.
+
+        Parameters
+        ----------
+        query, key, value : Tensor
+            ``(L, N, E)``, ``(S, N, kdim)`` and ``(S, N, vdim)``, or with `batch_first` ``(N, L, E)`` and so on; without
+            a batch ``(L, E)`` and so on.
+        key_padding_mask : Tensor, optional
+            ``(N, S)``, or ``(S,)`` without a batch: true for keys that no query sees; or floats that are added.
+        need_weights : bool
+            False saves the memory of the weights, and time; the second result is then None.
+        attn_mask : Tensor, optional
+            ``(L, S)`` or ``(N h, L, S)``: true where a query does not see a key (in contrast to
+            `scaled_dot_product_attention`, as in PyTorch); or floats that are added.
+        average_attn_weights : bool
+            Whether the weights are ``(N, L, S)``, their mean over the heads, instead of ``(N, h, L, S)``.
+        is_causal : bool
+            Query i sees the keys up to i only. With an `attn_mask`, which must say the same, that is used.
+
+        Raises
+        ------
+        ValueError
+            For shapes that do not agree.
+        TypeError
+            For masks that are neither bool nor floats.
+        """
+        for x in (query, key, value):
+            if not isinstance(x, Tensor):
+                raise TypeError(f"[{NAME}] expected a tensor, got {kind_of(x)}")
+        batched = query.ndim == 3
+        if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:
+            raise ValueError(
+                f"[{NAME}] expected query, key and value of two axes, or three with a batch, got {query.shape}, "
+                f"{key.shape} and {value.shape}"
+            )
+        axis = 0 if self.batch_first or not batched else 1
+        q, k, v = (self._heads(x, axis, batched) for x in self._projected(query, key, value))
+        mask, causal = seen_keys(attn_mask, key_padding_mask, q, k, is_causal)
+        dropout = self.dropout if self.training else 0.0
+        weights = None
+        if need_weights:  # the result for values that pick out one key each
+            each = eye(k.shape[2], dtype=k.dtype, device=k.device)
+            weights = F.scaled_dot_product_attention(q, k, each, mask, dropout, causal)
+            y = weights @ v
+            weights = weights.mean(1) if average_attn_weights else weights
+            weights = weights if batched else weights[0]
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
+        y = y.moveaxis(1, 2)
+        y = self.out_proj(y.reshape(*y.shape[:2], self.embed_dim))
+        return (y[0] if not batched else y if axis == 0 else y.moveaxis(0, 1)), weights
+
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+        """Return the projections of query, key and value."""
+        bias = self.in_proj_bias
+        if self.in_proj_weight is not None:
+            if query is key and key is value:
+                return split(F.linear(query, self.in_proj_weight, bias), 3, axis=-1)
+            weights = split(self.in_proj_weight, 3)
+        else:
+            weights = [w for w in (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight) if w is not None]
+        biases = [None] * 3 if bias is None else split(bias, 3)
+        return [F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
+
+    def _heads(self, x: Tensor, axis: int, batched: bool) -> Tensor:
+        """Return a projection as ``(N, h, length, E/h)``."""
+        x = x if batched else x[None]
+        heads = x.reshape(*x.shape[:2], self.num_heads, self.head_dim)
+        return heads.permute_dims((0, 2, 1, 3) if axis == 0 else (1, 2, 0, 3))
+
+    def extra_repr(self) -> str:
+        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
+
+
+def seen_keys(
+    attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, k: Tensor, causal: bool
+) -> tuple[Tensor | None, bool]:
+    """Return what `scaled_dot_product_attention` takes: a mask, in which true means seen, and whether it is causal."""
+    (batch, heads, queries, _), keys = q.shape, k.shape[2]
+    masks = []
+    for name, mask, shapes, shape in (
+        ("attn_mask", attn_mask, [(queries, keys), (batch * heads, queries, keys)], (-1, heads, queries, keys)),
+        ("key_padding_mask", key_padding_mask, [(batch, keys)] + [(keys,)] * (batch == 1), (batch, 1, 1, keys)),
+    ):
+        if mask is None:
+            continue
+        if not isinstance(mask, Tensor) or mask.dtype.kind not in "bf":
+            raise TypeError(f"[{NAME}] expected {name} to be a tensor of bool or floats, got {kind_of(mask)}")
+        if mask.shape not in shapes:
+            raise ValueError(f"[{NAME}] expected {name} of shape {' or '.join(map(str, shapes))}, got {mask.shape}")
+        mask = mask if mask.shape == (queries, keys) and name == "attn_mask" else mask.reshape(shape)
+        masks.append(logical_not(mask) if mask.dtype == "bool" else mask)
+    if causal and attn_mask is None and masks:
+        masks.append(tril(ones((queries, keys), device=q.device)) != 0)
+        causal = False
+    if not masks:
+        return None, causal
+    if all(mask.dtype == "bool" for mask in masks):
+        return (masks[0] if len(masks) == 1 else logical_and(*masks)), False
+    added = [where(mask, 0.0, float("-inf")).astype(q.dtype) if mask.dtype == "bool" else mask for mask in masks]
+    return (added[0] if len(added) == 1 else added[0] + added[1]), False

@@ -1,0 +1,248 @@
+"""The layers of Transformers, and stacks of them (Vaswani et al. 2017, arXiv:1706.03762)."""
+
+from collections.abc import Callable
+from copy import deepcopy
+
+from minigrad.engine.dtype import DType
+from minigrad.engine.ops.arguments import integer
+from minigrad.engine.tensor import Tensor
+from minigrad.nn import functional as F
+from minigrad.nn.attention import MultiheadAttention
+from minigrad.nn.container import ModuleList
+from minigrad.nn.dropout import Dropout
+from minigrad.nn.linear import Linear
+from minigrad.nn.module import Module
+from minigrad.nn.norm import LayerNorm
+
+Activation = str | Callable[[Tensor], Tensor]
+ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
+
+
+class _Layer(Module):
+    """What encoder and decoder layers share: the residual branches, each with its dropout and its normalization.
+
+    A branch f makes ``norm(x + dropout(f(x)))``, or with `norm_first` ``x + dropout(f(norm(x)))``.
+    """
+
+    def __init__(
+        self, attentions: tuple[str, ...], d_model: int, nhead: int, dim_feedforward: int, dropout: float,
+        activation: Activation, layer_norm_eps: float, batch_first: bool, norm_first: bool, bias: bool,
+        device: str | None, dtype: DType | str | None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        name = type(self).__name__
+        if isinstance(activation, str) and activation not in ACTIVATIONS:
+            raise ValueError(f"[{name}] expected activation 'relu', 'gelu' or a function, got {activation!r}")
+        for attention in attentions:
+            setattr(self, attention, MultiheadAttention(
+                d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
+            ))  # fmt: skip
+        self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
+        self.norm_first = norm_first
+        branches = range(1, len(attentions) + 2)
+        for i in branches:
+            setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype))
+        for i in branches:
+            setattr(self, f"dropout{i}", Dropout(dropout))
+        self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
+
+    def _branch(self, i: int, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        norm, dropout = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
+        if self.norm_first:
+            return x + dropout(function(norm(x)))
+        return norm(x + dropout(function(x)))
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention, then a network of two linear layers; each is added to its input and normalized.
+
+    Parameters
+    ----------
+    d_model : int
+        E, the width of inputs and outputs.
+    nhead : int
+        The number of heads, which divides E.
+    dim_feedforward : int
+        The width between the two linear layers.
+    dropout : float
+        The probability of dropout: of the weights of attention, between the linear layers, and after each branch.
+    activation : {"relu", "gelu"} or callable
+    layer_norm_eps : float
+        ε of the normalizations.
+    batch_first : bool
+        Whether inputs and outputs are ``(N, T, E)`` instead of ``(T, N, E)``.
+    norm_first : bool
+        False: ``x = norm(x + f(x))``, as in the paper. True: ``x = x + f(norm(x))``, which trains without a warm-up of
+        the learning rate (Xiong et al. 2020, arXiv:2002.04745).
+    bias : bool
+        Whether linear layers and normalizations have biases.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True)
+    >>> layer(mg.zeros((5, 10, 8)), is_causal=True).shape
+    (5, 10, 8)
+    """
+
+    self_attn: MultiheadAttention
+
+    def __init__(
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+        activation: Activation = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
+        norm_first: bool = False, bias: bool = True, device: str | None = None, dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            ("self_attn",), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
+            norm_first, bias, device, dtype,
+        )  # fmt: skip
+
+    def forward(
+        self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """Map ``(T, N, E)`` to the same shape; the masks are those of `MultiheadAttention`."""
+
+        def attend(x: Tensor) -> Tensor:
+            return self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]
+
+        return self._branch(2, self._branch(1, src, attend), self._feed_forward)
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to the encoder's result, then a network of two linear layers.
+
+    Parameters
+    ----------
+    d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype
+        As for `TransformerEncoderLayer`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> layer = nn.TransformerDecoderLayer(8, 2, batch_first=True)
+    >>> layer(mg.zeros((5, 10, 8)), mg.zeros((5, 7, 8)), tgt_is_causal=True).shape
+    (5, 10, 8)
+    """
+
+    self_attn: MultiheadAttention
+    multihead_attn: MultiheadAttention
+
+    def __init__(
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+        activation: Activation = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
+        norm_first: bool = False, bias: bool = True, device: str | None = None, dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            ("self_attn", "multihead_attn"), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps,
+            batch_first, norm_first, bias, device, dtype,
+        )  # fmt: skip
+
+    def forward(
+        self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False, memory_is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """Map `tgt` ``(T, N, E)`` to the same shape, given `memory` ``(S, N, E)``."""
+
+        def attend(x: Tensor) -> Tensor:
+            return self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)[0]
+
+        def look_up(x: Tensor) -> Tensor:
+            return self.multihead_attn(
+                x, memory, memory, memory_key_padding_mask, False, memory_mask, is_causal=memory_is_causal
+            )[0]
+
+        return self._branch(3, self._branch(2, self._branch(1, tgt, attend), look_up), self._feed_forward)
+
+
+class TransformerEncoder(Module):
+    """A stack of copies of an encoder layer.
+
+    Parameters
+    ----------
+    encoder_layer : Module
+        Copied `num_layers` times: all copies begin with the same parameters, as in PyTorch.
+    num_layers : int
+    norm : Module, optional
+        Applied to the result; needed after layers with `norm_first`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> layer = nn.TransformerEncoderLayer(8, 2, norm_first=True, batch_first=True)
+    >>> nn.TransformerEncoder(layer, 3, nn.LayerNorm(8))(mg.zeros((5, 10, 8))).shape
+    (5, 10, 8)
+    """
+
+    layers: ModuleList
+    norm: Module | None
+
+    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.num_layers = integer("TransformerEncoder", "num_layers", num_layers, 0)
+        self.layers = ModuleList([deepcopy(encoder_layer) for _ in range(self.num_layers)])
+        self.norm = norm
+
+    def forward(
+        self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """Map ``(T, N, E)`` to the same shape; all layers get the same masks."""
+        for layer in self.layers:
+            src = layer(src, mask, src_key_padding_mask, is_causal)
+        return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoder(Module):
+    """A stack of copies of a decoder layer.
+
+    Parameters
+    ----------
+    decoder_layer : Module
+        Copied `num_layers` times: all copies begin with the same parameters, as in PyTorch.
+    num_layers : int
+    norm : Module, optional
+        Applied to the result; needed after layers with `norm_first`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> layer = nn.TransformerDecoderLayer(8, 2, batch_first=True)
+    >>> nn.TransformerDecoder(layer, 3)(mg.zeros((5, 10, 8)), mg.zeros((5, 7, 8))).shape
+    (5, 10, 8)
+    """
+
+    layers: ModuleList
+    norm: Module | None
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.num_layers = integer("TransformerDecoder", "num_layers", num_layers, 0)
+        self.layers = ModuleList([deepcopy(decoder_layer) for _ in range(self.num_layers)])
+        self.norm = norm
+
+    def forward(
+        self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False, memory_is_causal: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """Map `tgt` ``(T, N, E)`` to the same shape, given `memory` ``(S, N, E)``."""
+        for layer in self.layers:
+            tgt = layer(
+                tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
+                memory_is_causal,
+            )  # fmt: skip
+        return tgt if self.norm is None else self.norm(tgt)
