@@ -397,7 +397,8 @@ cdef class Tensor(Array):
         text = np.array2string(values, separator=", ", prefix="tensor(", threshold=1000)
         if self.count == 0:
             text = f"[], shape={shape_of(self)}" if self.extent[0] or self.ndim_ > 1 else "[]"
-        notes = "" if str(self.dtype) in ("float32", "int64", "bool") else f", dtype={self.dtype}"
+        shown = ("float32", "int64", "bool") if self.count else ("float32",)     # by the values, or the default
+        notes = "" if str(self.dtype) in shown else f", dtype={self.dtype}"
         if self.buffer.device:
             notes += f", device={self.device}"
         if self.node is not None and not tape.leaf(self):

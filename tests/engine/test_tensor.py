@@ -18,6 +18,9 @@ PRINTED = [
     (lambda device: mg.zeros(0, device=device), "tensor([])"),
     (lambda device: mg.zeros((0, 3), device=device), "tensor([], shape=(0, 3))"),
     (lambda device: mg.zeros((2, 0), device=device), "tensor([], shape=(2, 0))"),
+    (lambda device: mg.zeros(0, dtype="bool", device=device), "tensor([], dtype=bool)"),
+    (lambda device: mg.zeros((0, 3), dtype="int64", device=device), "tensor([], shape=(0, 3), dtype=int64)"),
+    (lambda device: mg.zeros(0, dtype="float64", device=device), "tensor([], dtype=float64)"),
     (lambda device: mg.tensor([True, False], device=device), "tensor([ True, False])"),
     (lambda device: mg.tensor([1], device=device), "tensor([1])"),
     (lambda device: mg.tensor([1], dtype="int32", device=device), "tensor([1], dtype=int32)"),
@@ -105,7 +108,7 @@ def test_a_subclass_that_forgets_to_be_made():
             self.name = name
 
     x, y = Forgetful("x"), mg.ones(3)
-    assert (x.shape, x.device, x.tolist(), repr(x)) == ((0,), "cpu", [], "tensor([])")
+    assert (x.shape, x.device, x.tolist(), repr(x)) == ((0,), "cpu", [], "tensor([], dtype=bool)")
     for f in (lambda: x + 1, lambda: 1 - x, lambda: y * x, lambda: x / y, lambda: x + x[:, None], x.exp, x.sum, lambda: x @ y,
               lambda: mg.stack([x]), lambda: nn.Linear(2, 2)(x), lambda: x.reshape(1)):  # fmt: skip
         with pytest.raises(TypeError, match="got a Forgetful whose __init__ did not call Tensor"):
