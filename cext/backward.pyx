@@ -369,7 +369,7 @@ def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], lis
         if g is None:
             if root.count != 1:
                 raise GradientError(f"[{op}] expected a gradient for a tensor of shape {shape_of(root)}, "
-                                    f"got none: only a tensor of one element may omit it")
+                                    f"got none: only a tensor of one element, such as y.sum(), may omit it")
             g = empty(root.code, root.ndim_, root.extent, root.buffer.device)
             backend(root).fill(<Array>g, 1)
         else:
