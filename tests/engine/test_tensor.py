@@ -136,6 +136,8 @@ def test_attributes(device):
     x = mg.zeros((2, 3, 4), device=device)
     assert (x.shape, x.ndim, x.size, x.nbytes) == ((2, 3, 4), 3, 24, 96)
     assert x.dtype == mg.float32 == "float32"
+    for other in ({"a": "b"}, {"names": 1}, [], [1], (1, 2), object(), None, "no", "f4,", (float, 10**30), float):
+        assert mg.float32 != other
     assert x.dtype == np.float32
     assert x.dtype != "float64"
     assert x.device == x.T.device == device
