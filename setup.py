@@ -108,6 +108,7 @@ class BuildEngine(build_ext):
             os.environ.setdefault("ARCHFLAGS", f"-arch {platform.machine()}")
         self.objects = BUILD / f"objects-{sys.implementation.cache_tag}"
         python = [f"-I{path}" for path in self.compiler.include_dirs]
+        self.try_compiler(python)
         isas = self.runnable(ISAS) if self.stays_here else ISAS
         compiles, links = [], []
         for extension, generated in zip(self.extensions, self.cythonized(), strict=True):
@@ -128,6 +129,23 @@ class BuildEngine(build_ext):
         with ThreadPoolExecutor(self.parallel if isinstance(self.parallel, int) else os.cpu_count()) as pool:
             list(pool.map(lambda job: self.make(*job), compiles))
             list(pool.map(lambda job: self.make(*job), links))
+
+    def try_compiler(self, python):
+        """Stop with what to install unless the compiler finds Python's headers and those of C++20."""
+        command = [*self.compiler.compiler_so_cxx, "-std=c++20", *python, "-E", "-x", "c++", "-"]
+        try:
+            done = subprocess.run(
+                command, input="#include <Python.h>\n#include <version>\n", capture_output=True, text=True
+            )
+            fault = done.stderr.strip() if done.returncode else ""
+        except OSError as error:
+            fault = str(error)
+        if fault:
+            raise SystemExit(
+                f"minigrad needs a C++20 compiler and Python's headers, but {command[0]} failed: {fault}\n"
+                "Install them (Debian, Ubuntu: apt install g++ python3-dev; Fedora: dnf install gcc-c++ python3-devel; "
+                "macOS: xcode-select --install), or set CXX to another compiler."
+            )
 
     def runnable(self, isas):
         """Those whose switches the compiler sets by itself for this machine's processor; all if it cannot tell."""

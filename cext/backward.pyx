@@ -125,6 +125,30 @@ cdef class BackwardPass:
                         break
         return 0
 
+    cdef list reaches(self, list roots, list targets, dict positions):
+        """Whether each target is a root, or something that a root depends on."""
+        cdef Node node
+        cdef int i
+        cdef bint several = False
+        cdef set used = set()       # (id of node, output): of several outputs, perhaps not all are
+        cdef list found = []
+        for x in targets:
+            several = several or gradient_node(<Array>x).outputs > 1
+        if several:
+            for y in roots:
+                node = gradient_node(<Array>y)
+                used.add((<size_t><PyObject*>node, (<Array>y).output))
+            for entry in self.order:
+                node = <Node>entry.second
+                for i in range(node.inputs):
+                    if <size_t>node.slots[i].edge in positions:
+                        used.add((<size_t>node.slots[i].edge, node.slots[i].output))
+        for x in targets:
+            node = gradient_node(<Array>x)
+            found.append(node.walk == self.number
+                         and (node.outputs == 1 or (<size_t><PyObject*>node, (<Array>x).output) in used))
+        return found
+
     cdef void release(self) noexcept:
         """Give up the nodes that were not visited."""
         while not self.order.empty():
@@ -264,12 +288,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=forget_other_threads)
 
 
-cdef list pull_back(list roots, list grads, list targets, bint retain, bint create):
-    """Send `grads` back from `roots`; return the gradients of `targets`, or if None, add to every leaf's grad."""
+cdef list pull_back(list roots, list grads, list targets, bint retain, bint create, str op=None,
+                    bint allow_unused=True):
+    """Send `grads` back from `roots`; return the gradients of `targets`, or if None, add to every leaf's grad.
+
+    A gradient is None if none arrived. With `op`, it is then zeros if a root depends on the target, and otherwise None
+    or, unless `allow_unused`, an error of that operation.
+    """
     cdef BackwardPass walk = BackwardPass.__new__(BackwardPass)
     cdef dict by_node = None
+    cdef list reached = None, found
     cdef int64_t floor = INT64_MIN
     cdef Node node
+    cdef Array zeros
     before = recording()
     try:
         if targets is not None:
@@ -282,6 +313,13 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
         while not walk.collect(roots, floor):
             wait_for(walk.obstacle)
         walk.mark(by_node)
+        if op is not None and targets is not None:
+            reached = walk.reaches(roots, targets, by_node)
+            if not allow_unused and not all(reached):
+                k = reached.index(False)
+                raise GradientError(f"[{op}] expected tensors that y depends on, got one that it does not use, xs[{k}] "
+                                    f"of shape {shape_of(<Array>targets[k])}: pass allow_unused=True to get None for "
+                                    f"it")
         set_recording(create)
         for root, g in zip(roots, grads):
             node = gradient_node(<Array>root)
@@ -291,7 +329,14 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
             else:
                 node.pending = <Array>g if node.pending is None else add(node.pending, <Array>g)
                 node.exclusive = False
-        return walk.run(targets, by_node, retain)
+        found = walk.run(targets, by_node, retain)
+        if reached is not None:
+            for k, x in enumerate(targets):
+                if found[k] is None and reached[k]:
+                    zeros = empty((<Array>x).code, (<Array>x).ndim_, (<Array>x).extent, (<Array>x).buffer.device)
+                    backend(zeros).fill(zeros, 0)
+                    found[k] = zeros
+        return found
     finally:
         set_recording(before)
         walk.call.end()
@@ -353,7 +398,7 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
 # ── what tensors and minigrad.autograd call ───────────────────────────────────────────────────────
 
 def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], list targets or None: list[Tensor] | None,
-                  bint retain_graph, bint create_graph, str op="backward") -> list[Any]:
+                  bint retain_graph, bint create_graph, str op="backward", bint allow_unused=True) -> list[Any]:
     """Check roots, gradients and targets, then `pull_back`; errors name `op`.
 
     All of this is one call: no code that it runs, and no other thread, may give a tensor another shape meanwhile.
@@ -369,7 +414,7 @@ def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], lis
         if g is None:
             if root.count != 1:
                 raise GradientError(f"[{op}] expected a gradient for a tensor of shape {shape_of(root)}, "
-                                    f"got none: only a tensor of one element may omit it")
+                                    f"got none: only a tensor of one element, such as y.sum(), may omit it")
             g = empty(root.code, root.ndim_, root.extent, root.buffer.device)
             backend(root).fill(<Array>g, 1)
         else:
@@ -379,7 +424,7 @@ def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], lis
         for x in targets:
             if not (<Array?>x).needs_grad:
                 raise GradientError(f"[{op}] a tensor of shape {shape_of(<Array>x)} does not require grad")
-    return pull_back(roots, seeds, targets, retain_graph or create_graph, create_graph)
+    return pull_back(roots, seeds, targets, retain_graph or create_graph, create_graph, op, allow_unused)
 
 
 # ── operations written in Python (minigrad.Function) ──────────────────────────────────────────────

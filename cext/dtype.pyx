@@ -9,15 +9,16 @@ import numpy as np
 cdef class DType:
     """A data type: ``minigrad.float32`` (the default), ``float64``, ``int32``, ``int64`` or ``bool``.
 
-    Equal to its name and to NumPy's data type of that name.
+    Equal to its name and to NumPy's data type of that name. As in NumPy and PyTorch, Python's ``float`` stands for
+    float64, ``int`` for int64 and ``bool`` for bool.
 
     Examples
     --------
     >>> import minigrad as mg
     >>> mg.zeros(3).dtype
     minigrad.float32
-    >>> mg.float64.itemsize, mg.float64 == "float64"
-    (8, True)
+    >>> mg.float64.itemsize, mg.float64 == "float64", mg.float64 == float
+    (8, True, True)
     """
 
     def __cinit__(self, str name, int itemsize, str kind, int code):
@@ -61,7 +62,7 @@ float64: DType = DType("float64", 8, "f", FLOAT64)
 DTypeLike: TypeAlias = DType | str | type | np.dtype | None
 
 cdef tuple TABLE = (bool_, int32, int64, float32, float64)
-CODES = {bool: BOOL, int: INT64, float: FLOAT32}
+CODES = {bool: BOOL, int: INT64, float: FLOAT64}
 for entry in TABLE:
     CODES[entry.name] = (<DType>entry).code
 
@@ -78,7 +79,7 @@ cdef int code_of(object dtype, str op="dtype") except -1:
         found = CODES.get(dtype) if isinstance(dtype, (str, type)) else None
         if found is None and dtype is not None:     # NumPy would read None as float64
             found = CODES.get(np.dtype(dtype).name)
-    except TypeError:
+    except Exception:       # NumPy reads many things as a dtype, and raises errors of many types for the rest
         found = None
     if found is None:
         raise TypeError(f"[{op}] expected float32, float64, int32, int64 or bool, got {dtype!r}")

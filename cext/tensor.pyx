@@ -14,7 +14,7 @@ from minigrad.engine.array cimport (
 from minigrad.engine.calls cimport Call, begin, in_operation, wait_for_operations
 from minigrad.engine.dtype cimport BOOL, FLOAT32, code_of, dtype_of, is_float
 from minigrad.engine.interop cimport dlpack_device, from_object, to_dlpack
-from minigrad.engine.ops.arguments cimport is_scalar, kind_of
+from minigrad.engine.ops.arguments cimport is_scalar, kind_of, one_axis
 from minigrad.engine.ops.arithmetic cimport add, divide, floor_divide, multiply, negative, remainder, subtract
 from minigrad.engine.ops.functions cimport absolute, power
 from minigrad.engine.ops.in_place cimport filled, in_place
@@ -35,6 +35,13 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
 cdef bint acceptable(object x):
     """Whether x can be an operand; otherwise Python tries the other operand."""
     return isinstance(x, Array) or is_scalar(x) or isinstance(x, (np.ndarray, list, tuple))
+
+
+cdef object unmultiplied(Array x, object other):
+    """NotImplemented; for a string, which Python would then repeat x times, an error unless x is such a number."""
+    if isinstance(other, (str, bytes, bytearray)) and (x.code == BOOL or is_float(x.code) or x.ndim_ != 0):
+        raise TypeError(f"[multiply] expected numbers, got {kind_of(other)}")
+    return NotImplemented
 
 
 @cython.binding(False)
@@ -365,6 +372,8 @@ cdef class Tensor(Array):
         return self.extent[0]
 
     def __bool__(self) -> bool:
+        if self.count != 1:
+            raise ValueError(f"[bool] expected one element, got shape {shape_of(self)}: use x.any() or x.all()")
         return bool(self.item())
 
     def __int__(self) -> int:
@@ -397,7 +406,8 @@ cdef class Tensor(Array):
         text = np.array2string(values, separator=", ", prefix="tensor(", threshold=1000)
         if self.count == 0:
             text = f"[], shape={shape_of(self)}" if self.extent[0] or self.ndim_ > 1 else "[]"
-        notes = "" if str(self.dtype) in ("float32", "int64", "bool") else f", dtype={self.dtype}"
+        shown = ("float32", "int64", "bool") if self.count else ("float32",)     # by the values, or the default
+        notes = "" if str(self.dtype) in shown else f", dtype={self.dtype}"
         if self.buffer.device:
             notes += f", device={self.device}"
         if self.node is not None and not tape.leaf(self):
@@ -427,10 +437,10 @@ cdef class Tensor(Array):
         return subtract(other, self) if acceptable(other) else NotImplemented
 
     def __mul__(self, other: TensorLike) -> Tensor:
-        return multiply(self, other) if acceptable(other) else NotImplemented
+        return multiply(self, other) if acceptable(other) else unmultiplied(self, other)
 
     def __rmul__(self, other: TensorLike) -> Tensor:
-        return multiply(self, other) if acceptable(other) else NotImplemented
+        return multiply(self, other) if acceptable(other) else unmultiplied(self, other)
 
     def __truediv__(self, other: TensorLike) -> Tensor:
         return divide(self, other) if acceptable(other) else NotImplemented
@@ -560,6 +570,12 @@ cdef class Tensor(Array):
 
     def transpose(self, *axes: int | Sequence[int]) -> Tensor:
         """The axes in the given order, or reversed: NumPy's transpose."""
+        if len(axes) == 2 and self.ndim_ > 2:
+            first, second = [one_axis("transpose", k, self.ndim_) for k in axes]
+            order = list(range(self.ndim_))
+            order[first], order[second] = second, first
+            raise ValueError(f"[transpose] expected all {self.ndim_} axes in their new order, got {axes}: "
+                             f"x.permute_dims({str(order)[1:-1]}) exchanges these two")
         return self.permute_dims(*axes) if axes else self.T
 
     moveaxis = layout.moveaxis

@@ -70,6 +70,12 @@ constexpr T infinity() {
     return T(__builtin_inf());
 }
 
+// x to the power 0.5 as C defines it.
+template <class T>
+MG_INLINE T root(T x) {
+    return x == -infinity<T>() ? infinity<T>() : sqrt(x + T(0));
+}
+
 // The remainder has the divisor's sign, and a = b floor_divide(a, b) + remainder_of(a, b). Division by zero gives 0 for
 // integers, and for floats what a / b gives.
 template <class T>
@@ -298,6 +304,7 @@ void powers(int64_t n, char* const* data, const int64_t* strides) {
     const int64_t steps[] = {strides[0], strides[2]};
     if (p == 2) return unary<UnaryFunction<SQUARE, NUMBER>, T>(n, operands, steps);
     if (p == 3) return unary<Cube, T>(n, operands, steps);
+    if (p == T(0.5)) return unary<UnaryFunction<ROOT, FLOAT>, T>(n, operands, steps);
     if (p == -1) return unary<UnaryFunction<RECIPROCAL, FLOAT>, T>(n, operands, steps);
     binary_strided<Op, T>(n, data, strides);
 }

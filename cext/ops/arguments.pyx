@@ -103,8 +103,9 @@ cdef Array layer_bias(str op, object bias, Array x, Array weight):
         check_same_device(op, x, b)
     check_same_device(op, x, weight)
     if x.code != weight.code or (b is not None and b.code != weight.code):
+        hint = f': use x.astype("{weight.dtype}")' if x.code != weight.code else ""
         raise TypeError(f"[{op}] expected one dtype, got x {x.dtype}, weight {weight.dtype}"
-                        f"{'' if b is None else f', bias {b.dtype}'}")
+                        f"{'' if b is None else f', bias {b.dtype}'}{hint}")
     return b
 
 

@@ -247,9 +247,17 @@ cpdef Array reciprocal(x: TensorLike):
     return out
 
 
-# floor_divide: y = floor(a / b); its derivative is 0 wherever it has one
+cdef Op floor_divide_op = operation("floor_divide", floor_divide_backward, "y = ⌊a / b⌋", "da = 0\ndb = 0", "", "a, b")
+
+
+cdef int floor_divide_backward(Node node, Array g) except -1:
+    cdef Array zeros = multiply(g, 0)
+    node.send(0, zeros)
+    return node.send(1, zeros)
+
+
 cpdef Array floor_divide(x: TensorLike, y: TensorLike):
-    """The largest integer not above x / y; 0 where integers are divided by 0.
+    """The largest integer not above x / y; 0 where integers are divided by 0. Its gradient is 0, as that of `floor`.
 
     Examples
     --------
@@ -257,10 +265,11 @@ cpdef Array floor_divide(x: TensorLike, y: TensorLike):
     >>> mg.floor_divide(mg.tensor([7, -7]), 2)
     tensor([ 3, -4])
     """
-    cdef Call _call = begin("floor_divide")
+    cdef Call _call = begin(floor_divide_op)
     a, b = matched("floor_divide", x, y)
     refuse_bool("floor_divide", <Array>a)
     cdef Array out = apply_binary(FLOOR_DIVIDE, <Array>a, <Array>b, (<Array>a).code)
+    track(floor_divide_op, out, <Array>a, <Array>b)
     return out
 
 

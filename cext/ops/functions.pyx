@@ -17,7 +17,7 @@ from math import log as ln, pi, sqrt as root
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ABS, CEIL, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF, ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND
-    int RSQRT, SIGN, SQRT, SQUARE
+    int ROOT, RSQRT, SIGN, SQRT, SQUARE
 
 cdef Array function(Op op, int number, object x):
     """A differentiable function of floats, by its number; integers are converted to float32 first."""
@@ -286,6 +286,13 @@ cdef int constant_power_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, multiply(power(node.value(0), n - 1), n)))
 
 
+cdef Op root_op = operation("power", root_backward, "y = x to the power ½, which is ∞ at −∞", "dx = g / (2 y)", "y")
+
+
+cdef int root_backward(Node node, Array g) except -1:
+    return node.send(0, divide(g, multiply(node.output(), 2)))
+
+
 cpdef Array power(x: TensorLike, y: TensorLike):
     """x to the power y.
 
@@ -314,7 +321,7 @@ cpdef Array power(x: TensorLike, y: TensorLike):
             return multiply(a, 1)
         if is_float(a.code):
             if y == 0.5:
-                return sqrt(a)
+                return function(root_op, ROOT, a)
             if y == -1:
                 return reciprocal(a)
             first, second = matched("power", a, y)

@@ -98,7 +98,7 @@ cdef tuple parse_key(str op, Array x, list parts):
             if mask.buffer.device:
                 mask = index_for(x.buffer.device, op, mask)
             for i in range(mask.ndim_):
-                if mask.extent[i] != x.extent[axis + i]:
+                if mask.extent[i] != x.extent[axis + i] and mask.extent[i] != 0:     # the array API allows a mask of 0
                     raise IndexError(f"[{op}] a mask of shape {shape_of(mask)} does not fit axis {axis + i} of length "
                                      f"{x.extent[axis + i]} of {shape_of(x)}")
             if mask.ndim_ == 0:

@@ -57,7 +57,8 @@ cdef Array parameter(str op, str name, object given, Array x, int first, int las
     if a.ndim_ != last - first or memcmp(a.extent, x.extent + first, a.ndim_ * sizeof(int64_t)):
         raise ValueError(f"[{op}] {name} must have shape {shape_of(x)[first:last]}, got {shape_of(a)}")
     if a.code != x.code:
-        raise TypeError(f"[{op}] {name} must have the dtype {x.dtype} of x, got {a.dtype}")
+        raise TypeError(f"[{op}] {name} must have the dtype {x.dtype} of x, got {a.dtype}: "
+                        f'use x.astype("{a.dtype}")')
     check_same_device(op, x, a)
     return a
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.autograd.gradients import _as_list, _fresh, grad
+from minigrad.autograd.gradients import _as_list, _fresh, _grad_or_zeros
 from minigrad.creation import asarray, zeros_like
 from minigrad.engine.modes import enable_grad, no_grad
 from minigrad.engine.tape import GradientError
@@ -34,7 +34,8 @@ def gradcheck(
     Parameters
     ----------
     f : callable
-        Takes the inputs and returns a tensor or a sequence of them; has to be deterministic and smooth at the inputs.
+        Takes the inputs and returns a tensor or a sequence of them; has to be deterministic, which is checked, and
+        smooth at the inputs.
     inputs : Tensor or sequence of Tensor
         float64; those that require grad are checked.
     order : int
@@ -52,7 +53,8 @@ def gradcheck(
     Raises
     ------
     GradientError
-        If the derivatives differ; the message names the input, the order and both numbers.
+        If the derivatives differ; the message names the input, the order and both numbers. Also if f returns other
+        numbers when it is called again, as dropout does.
     TypeError
         If an input is not float64.
 
@@ -88,6 +90,12 @@ def gradcheck(
 _Outputs = Callable[..., list[Tensor]]
 
 
+def _equal(xs: list[Tensor], ys: list[Tensor]) -> bool:
+    """Whether two lists of tensors hold the same numbers; NaN equals NaN."""
+    arrays = [[x.detach().to("cpu").numpy() for x in found] for found in (xs, ys)]
+    return len(xs) == len(ys) and all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*arrays, strict=True))
+
+
 def _check_derivative(
     f: _Outputs, points: list[Tensor], level: int, random: Callable[..., Any], eps: float, rtol: float, atol: float
 ) -> tuple[list[Tensor], _Outputs]:
@@ -101,7 +109,8 @@ def _check_derivative(
             targets = [xs[k] for k in wanted]
             if not pairs:
                 return [zeros_like(x) for x in targets]
-            return list(grad([y for y, _ in pairs], targets, [c for _, c in pairs], create_graph=create_graph))
+            ys, cs = zip(*pairs, strict=True)
+            return list(_grad_or_zeros(ys, targets, cs, False, create_graph))
 
     @no_grad()
     def s(*xs: Tensor) -> float:
@@ -109,7 +118,14 @@ def _check_derivative(
 
     plain = [x.detach() for x in points]
     with no_grad():
-        cotangents = [asarray(random(y.shape), dtype=y.dtype, device=y.device) for y in f(*plain)]
+        outputs = f(*plain)
+        cotangents = [asarray(random(y.shape), dtype=y.dtype, device=y.device) for y in outputs]
+        if not _equal(outputs, f(*plain)):
+            what = "gave two results" if level == 1 else f"has two derivatives of order {level - 1}"
+            raise GradientError(
+                f"[gradcheck] expected a deterministic function, got one that {what} at the same inputs: "
+                f"switch off dropout and the like, or seed the random numbers inside the function"
+            )
     for k, g in zip(wanted, gradient(*plain, *cotangents, create_graph=False), strict=True):
         x = plain[k]
         if g.shape != x.shape:

@@ -50,7 +50,7 @@ def grad(
     retain_graph, create_graph : bool
         As in `Tensor.backward`.
     allow_unused : bool
-        Return None instead of zeros for an x that y does not depend on.
+        Whether xs may contain tensors that y does not depend on; their gradients are None.
 
     Returns
     -------
@@ -60,7 +60,8 @@ def grad(
     Raises
     ------
     GradientError
-        If y or an x does not require grad, or if y has several elements and no `grad`.
+        If y or an x does not require grad, if y has several elements and no `grad`, or if y does not depend on an x,
+        unless `allow_unused`.
 
     Examples
     --------
@@ -79,10 +80,16 @@ def grad(
         raise ValueError(f"[grad] expected a cotangent for each of {len(roots)} tensors, got one tensor")
     if len(cotangents) != len(roots):
         raise ValueError(f"[grad] expected a cotangent for each of {len(roots)} tensors, got {len(cotangents)}")
-    found = differentiate(roots, cotangents, targets, retain_graph, create_graph, "grad")
-    if not allow_unused:
-        found = [zeros_like(x) if g is None else g for x, g in zip(targets, found, strict=True)]
+    found = differentiate(roots, cotangents, targets, retain_graph, create_graph, "grad", allow_unused)
     return found[0] if isinstance(xs, Tensor) else tuple(found)
+
+
+def _grad_or_zeros(
+    y: Tensor | Sequence[Tensor], xs: Sequence[Tensor], cotangent: Any, retain: bool, create: bool
+) -> tuple[Tensor, ...]:
+    """As `grad`, with zeros for an x that y does not depend on."""
+    found = grad(y, xs, cotangent, retain_graph=retain, create_graph=create, allow_unused=True)
+    return tuple(zeros_like(x) if g is None else g for x, g in zip(xs, found, strict=True))
 
 
 # ── functions of functions ────────────────────────────────────────────────────────────────────────
@@ -119,7 +126,7 @@ def _depends_on_more(y: Tensor, points: list[Tensor]) -> bool:
 def _derivatives(y: Tensor, points: list[Tensor], cotangent: Tensor | None, retain: bool, recorded: bool) -> Any:
     if not y.requires_grad:
         return tuple(zeros_like(x) for x in points)
-    return grad(y, points, cotangent, retain_graph=retain, create_graph=recorded)
+    return _grad_or_zeros(y, points, cotangent, retain, recorded)
 
 
 def value_and_grad(f: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable[..., tuple[Tensor, Any]]:
@@ -201,7 +208,7 @@ def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     empty(y.shape + x.shape, dtype=x.dtype, device=x.device)  # fails before the first pass if the result does not fit
     with enable_grad():
         flat = reshape(y, -1)
-        rows = [grad(flat[i], point, retain_graph=True, create_graph=recorded) for i in range(flat.size)]
+        rows = [_grad_or_zeros(flat[i], [point], None, True, recorded)[0] for i in range(flat.size)]
         return reshape(stack(rows), y.shape + x.shape)
 
 

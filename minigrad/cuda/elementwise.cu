@@ -31,7 +31,11 @@ __device__ inline T floor_divide(T a, T b) {
     const T exact = (a - r) / b, q = r != 0 && (r < 0) != (b < 0) ? exact - 1 : exact;
     return q == 0 ? copysign(T(0), a / b) : rint(q);
 }
-__device__ inline T power(T a, T b) { return b == 2 ? a * a : b == 3 ? a * a * a : b == -1 ? 1 / a : pow(a, b); }
+// x to the power 0.5 as C defines it.
+__device__ inline T root(T x) { return x == -infinity<T>() ? infinity<T>() : sqrt(x + T(0)); }
+__device__ inline T power(T a, T b) {
+    return b == 2 ? a * a : b == 3 ? a * a * a : b == T(0.5) ? root(a) : b == -1 ? 1 / a : pow(a, b);
+}
 #elif !BOOLEAN
 // The same for integers, where division by zero gives 0. The lowest number divided by -1 overflows and wraps.
 __device__ inline T remainder_of(T a, T b) {

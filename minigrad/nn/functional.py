@@ -305,7 +305,8 @@ def _fitting(op: str, x: Tensor, axes: int, running_mean: Tensor | None, running
         raise ValueError(f"[{op}] expected running statistics of shape {shape}, got {got}")
     if running_mean.dtype != x.dtype or running_var.dtype != x.dtype:
         got = f"{running_mean.dtype} and {running_var.dtype}"
-        raise TypeError(f"[{op}] expected running statistics of {x.dtype}, the dtype of x, got {got}")
+        hint = f': use x.astype("{running_mean.dtype}")' if running_mean.dtype == running_var.dtype else ""
+        raise TypeError(f"[{op}] expected running statistics of {x.dtype}, the dtype of x, got {got}{hint}")
     if running_mean.device != x.device or running_var.device != x.device:
         got = f"{running_mean.device} and {running_var.device}"
         raise ValueError(f"[{op}] expected running statistics on {x.device}, the device of x, got {got}")

@@ -1,5 +1,7 @@
 """Losses as modules; each calls the corresponding function in `minigrad.nn.functional`."""
 
+from inspect import signature
+
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
@@ -11,6 +13,13 @@ class _Loss(Module):
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
         self.reduction = check_reduction(type(self).__name__, reduction)
+
+    def extra_repr(self) -> str:
+        """The options that differ from their defaults; of a tensor, only that it is given."""
+        options = [option for option in signature(type(self)).parameters.values() if option.name in self.__dict__]
+        values = [True if isinstance(value := getattr(self, o.name), Tensor) else value for o in options]
+        pairs = zip(options, values, strict=True)
+        return ", ".join(f"{o.name}={value!r}" for o, value in pairs if repr(value) != repr(o.default))
 
 
 class CrossEntropyLoss(_Loss):

@@ -2,6 +2,8 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 from minigrad.creation import asarray, empty
@@ -37,7 +39,8 @@ class Module:
     """The base class of networks: holds parameters, buffers and submodules, and computes `forward`.
 
     A subclass calls ``super().__init__()``, assigns `Parameter` objects and other modules to attributes, and defines
-    ``forward``. Calling the module runs `forward` between its hooks.
+    ``forward``. Calling the module runs `forward` between its hooks. An error in it gets a note that says in which
+    submodule it occurred, such as ``in Sequential.2: Linear(in_features=16, out_features=10, bias=True)``.
 
     The registries hold only names, in the order of assignment; the objects are ordinary instance attributes, so
     ``self.weight`` costs no more than any other attribute.
@@ -88,6 +91,10 @@ class Module:
             if self._hooks is None:
                 return self.forward(*args, **kwargs)
             return self._call_with_hooks(self._hooks, args, kwargs)
+        except Exception as error:
+            if outer is None:  # the outermost call notes where it happened, once for all levels
+                _note_place(error)
+            raise
         finally:
             leave(outer)
 
@@ -541,6 +548,22 @@ class Module:
         from minigrad.nn.tree import module_as_html
 
         return module_as_html(self)
+
+
+def _note_place(error: Exception) -> None:
+    """Add a note that says in which module an error occurred: its path from the outermost module, and its options."""
+    with suppress(Exception):  # the user's modules may fail at anything; the error itself has to arrive
+        called, step = [], error.__traceback__
+        while step is not None:
+            if step.tb_frame.f_code is Module.__call__.__code__:
+                called.append(step.tb_frame.f_locals["self"])
+            step = step.tb_next
+        place, inner = type(called[0]).__name__, called[-1]
+        for outer, module in pairwise(called):
+            names = [name for name, member in outer.named_modules() if member is module and name]
+            place = _join(place, names[0] if names else type(module).__name__)
+        text = type(inner).__name__ if inner._modules else repr(inner)
+        error.add_note(f"in {text}" if len(called) == 1 else f"in {place}: {text}")
 
 
 def _join(path: str, name: str) -> str:

@@ -211,7 +211,10 @@ class Recurrent(Module):
         if not isinstance(x, Tensor):
             raise TypeError(f"[{self.name}] expected a Tensor, got {kind_of(x)}")
         if x.dtype != self.weight_dtype:
-            raise TypeError(f"[{self.name}] expected an input of {self.weight_dtype} like the weights, got {x.dtype}")
+            raise TypeError(
+                f"[{self.name}] expected an input of {self.weight_dtype} like the weights, got {x.dtype}: "
+                f'use x.astype("{self.weight_dtype}")'
+            )
 
     @property
     def weight_dtype(self) -> DType:

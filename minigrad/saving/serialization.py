@@ -7,6 +7,7 @@ one either with a second copy in memory or by mapping it, which kills the proces
 
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,8 @@ from typing import Any, BinaryIO, Literal, NamedTuple, overload
 
 import numpy as np
 
-from minigrad.creation import empty
+from minigrad.creation import asarray, empty
+from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.module import Module
@@ -22,10 +24,14 @@ from minigrad.saving.files import Path, checked_path, write
 
 # In the order in which tensors are written, large elements first, so that each is aligned
 DTYPES = {"I64": "int64", "F64": "float64", "F32": "float32", "I32": "int32", "BOOL": "bool"}
+HALVES = {"F16": "float16", "BF16": "bfloat16"}  # which `load` converts
+CHUNK = 1 << 18  # elements that are converted at once
 HEADER_LIMIT = 100_000_000  # bytes; readers of the format refuse longer ones
+# The first bytes of a pickle, and of a zip archive that begins with one, as PyTorch writes it
+PICKLE = re.compile(rb"\x80[\x02-\x05]|PK\x03\x04.{26}[^\0]*/data\.pkl", re.DOTALL)
 
 
-def save(obj: Module | Mapping[str, Tensor], path: Path, metadata: Mapping[str, str] | None = None) -> None:
+def save(obj: Module | Mapping[str, Any], path: Path, metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors to a safetensors file, all or nothing.
 
     The file is written next to its final place, synced to disk and renamed, so that a crash leaves either the old file
@@ -35,6 +41,8 @@ def save(obj: Module | Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
     ----------
     obj : Module or mapping of str to Tensor
         A module is saved as its `state_dict`. Shapes, dtypes and memory layouts are arbitrary; devices are not stored.
+        The values may also be NumPy arrays or DLPack objects such as PyTorch tensors. `save_checkpoint` saves the state
+        of an optimizer.
     path : str or os.PathLike
         A new file gets the permissions that ``open(path, "w")`` would give it. A replaced file keeps its permissions,
         and its owner and group where the system permits that; if the group cannot be kept, the group's permissions are
@@ -64,21 +72,34 @@ def save(obj: Module | Mapping[str, Tensor], path: Path, metadata: Mapping[str, 
     tensors = obj.state_dict() if isinstance(obj, Module) else obj
     target = checked_path("save", path)
     if not isinstance(tensors, Mapping):
-        raise TypeError(f"[save] expected a Module or a dict of str to Tensor, got {kind_of(obj)}")
+        hint = ": save_checkpoint(path, name=...) saves its state" if hasattr(obj, "state_dict") else ""
+        raise TypeError(f"[save] expected a Module or a dict of str to Tensor, got {kind_of(obj)}{hint}")
     if not isinstance(metadata, Mapping | None):
         raise TypeError(f"[save] expected metadata of str to str, got {metadata!r}")
     for key, value in (metadata or {}).items():
         if not (isinstance(key, str) and isinstance(value, str)):
             raise TypeError(f"[save] expected metadata of str to str, got {key!r}: {value!r}")
-    for name, tensor in tensors.items():
+    for name in tensors:
         if not isinstance(name, str) or name == "__metadata__":
             raise TypeError(f"[save] expected a name of type str other than '__metadata__', got {name!r}")
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"[save] expected a Tensor for {name!r}, got {kind_of(tensor)}")
-    order = [*DTYPES.values()]
-    ordered = sorted(tensors.items(), key=lambda item: (order.index(item[1].dtype.name), item[0]))
+    order, converted = [*DTYPES.values()], {name: _as_tensor(name, value) for name, value in tensors.items()}
+    ordered = sorted(converted.items(), key=lambda item: (order.index(item[1].dtype.name), item[0]))
     values = {name: value.detach() for name, value in ordered}  # a tensor may change its shape before it is written
     write(target, _content(_header(values, metadata), values))
+
+
+def _as_tensor(name: str, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    if not hasattr(value, "__dlpack__"):
+        raise TypeError(
+            f"[save] expected a Tensor or an array for {name!r}, got {kind_of(value)}: save_checkpoint also saves "
+            f"numbers, strings, lists and dicts, such as the state of an optimizer"
+        )
+    try:
+        return asarray(value)
+    except (TypeError, ValueError, BufferError) as error:
+        raise TypeError(f"[save] {name!r}: {error}") from error
 
 
 def _header(values: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -> bytes:
@@ -107,10 +128,14 @@ def _content(header: bytes, values: Mapping[str, Tensor]) -> Iterator[bytes | np
 
 
 @overload
-def load(path: Path, metadata: Literal[False] = False) -> dict[str, Tensor]: ...
+def load(path: Path, metadata: Literal[False] = False, *, dtype: str | DType | None = None) -> dict[str, Tensor]: ...
 @overload
-def load(path: Path, metadata: Literal[True]) -> tuple[dict[str, Tensor], dict[str, str]]: ...
-def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[str, Tensor], dict[str, str]]:
+def load(
+    path: Path, metadata: Literal[True], *, dtype: str | DType | None = None
+) -> tuple[dict[str, Tensor], dict[str, str]]: ...
+def load(
+    path: Path, metadata: bool = False, *, dtype: str | DType | None = None
+) -> dict[str, Tensor] | tuple[dict[str, Tensor], dict[str, str]]:
     """Read a safetensors file.
 
     Reading takes little more memory than the tensors themselves. The file may be a pipe, which is waited for as by
@@ -121,22 +146,26 @@ def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[s
     path : str or os.PathLike
     metadata : bool
         Whether to return the metadata as well.
+    dtype : DType, optional
+        float32 or float64, to which the floating-point tensors of the file are converted, also those of float16 and
+        bfloat16, which minigrad does not have. The others keep their dtypes.
 
     Returns
     -------
     dict of str to Tensor
-        On the CPU, with the stored dtypes, in the order of the file; `save` sorts by dtype and name. With `metadata`, a
-        pair of this and a dict of str to str.
+        On the CPU, with the stored dtypes unless `dtype` is given, in the order of the file; `save` sorts by dtype and
+        name. With `metadata`, a pair of this and a dict of str to str.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     TypeError
-        If `path` is not a path.
+        If `path` is not a path, or `dtype` not one of floats.
     ValueError
-        For a file that is truncated or not a safetensors file, and for dtypes that minigrad does not have (float16,
-        bfloat16, uint8, …); the message names the file and the reason.
+        For a file that is truncated or not a safetensors file, such as a pickle of PyTorch's, and for dtypes that
+        minigrad does not have (uint8, …, and without `dtype` float16 and bfloat16); the message names the file, the
+        reason and what to do.
 
     Examples
     --------
@@ -147,18 +176,33 @@ def load(path: Path, metadata: bool = False) -> dict[str, Tensor] | tuple[dict[s
     FileNotFoundError: [Errno 2] No such file or directory: 'absent.safetensors'
     """
     place = checked_path("load", path)
+    wanted = None if dtype is None else _checked_dtype(dtype)
     with open(place, "rb") as file:
+        start = file.peek()
         try:
             entries, stored = _entries(file)
         except (ValueError, RecursionError) as error:
+            if PICKLE.match(start):
+                raise ValueError(
+                    f"[load] {place} is a pickle, such as torch.save writes: it is not read, as that could run any "
+                    f"code. With PyTorch, convert it: "
+                    f'mg.save(torch.load({place!r}, weights_only=True), "model.safetensors")'
+                ) from None
             raise ValueError(f"[load] {place} is not a complete safetensors file: {error}") from error
-        wrong = [f"{name} ({entry.dtype})" for name, entry in entries.items() if entry.dtype not in DTYPES]
-        if wrong:
-            raise ValueError(f"[load] {place}: expected float32, float64, int32, int64 or bool, got {', '.join(wrong)}")
+        halves = [name for name, entry in entries.items() if entry.dtype in HALVES]
+        wrong = [name for name, entry in entries.items() if entry.dtype not in DTYPES and entry.dtype not in HALVES]
+        if wrong or (halves and wanted is None):
+            name, *others = wrong or halves
+            found = HALVES.get(entries[name].dtype, entries[name].dtype)
+            more = f" and {len(others)} more" if others else ""
+            hint = "" if wrong else ': pass dtype="float32" to convert'
+            raise ValueError(
+                f"[load] {place}: expected float32, float64, int32, int64 or bool, got {found} for {name!r}{more}{hint}"
+            )
         tensors = {}
         for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
             try:
-                tensors[name] = _tensor(file, entry)
+                tensors[name] = _tensor(file, entry, wanted)
             except (ValueError, MemoryError) as error:
                 kind = ValueError if isinstance(error, ValueError) else MemoryError
                 raise kind(f"[load] {place}: {name!r} of {len(entry.shape)} axes: {error}") from error
@@ -233,7 +277,8 @@ def _parsed(fields: Any) -> _Entry | None:
     if not all(type(number) is int and 0 <= number < 1 << 64 for number in (*shape, *offsets)):
         return None
     begin, end = offsets
-    if end < begin or (dtype in DTYPES and end - begin != _elements(shape) * np.dtype(DTYPES[dtype]).itemsize):
+    itemsize = 2 if dtype in HALVES else np.dtype(DTYPES[dtype]).itemsize if dtype in DTYPES else None
+    if end < begin or (itemsize is not None and end - begin != _elements(shape) * itemsize):
         return None
     return _Entry(dtype, shape, begin, end)
 
@@ -257,15 +302,44 @@ def _exactly(file: BinaryIO, count: int) -> bytes:
     return data
 
 
-def _tensor(file: BinaryIO, entry: _Entry) -> Tensor:
-    x = empty(tuple(entry.shape), dtype=DTYPES[entry.dtype])
+def _checked_dtype(dtype: str | DType) -> str:
+    try:
+        found = empty(0, dtype=dtype).dtype
+    except TypeError:
+        found = None
+    if found is None or found.kind != "f":
+        raise TypeError(f"[load] expected float32 or float64 as the dtype, got {dtype!r}")
+    return found.name
+
+
+def _tensor(file: BinaryIO, entry: _Entry, wanted: str | None) -> Tensor:
+    """Read a tensor; one of floats becomes `wanted`, unless that is None."""
+    stored = DTYPES.get(entry.dtype)
+    dtype = wanted if wanted is not None and (stored is None or stored.startswith("float")) else stored
+    x = empty(tuple(entry.shape), dtype=dtype)
     array = x.reshape(-1).numpy()
+    if dtype != stored:
+        for part in np.split(array, range(CHUNK, array.size, CHUNK)):
+            with np.errstate(all="ignore"):  # a float64 may be too large for float32
+                part[:] = _floats(file, entry.dtype, part.size)
+        return x
     raw = array.view(np.uint8)
-    read = file.readinto(raw)  # type: ignore[attr-defined]
-    if read < raw.size:  # the file was truncated after its size was checked, or it is a pipe
-        raise ValueError(f"it ends after {read:,} of {raw.size:,} bytes")
+    _fill(file, raw)
     if entry.dtype == "BOOL":
         np.minimum(raw, 1, out=raw)  # a 2 would be neither True nor False
     elif sys.byteorder == "big":
         array.byteswap(inplace=True)
     return x
+
+
+def _floats(file: BinaryIO, dtype: str, count: int) -> np.ndarray:
+    """Read numbers that are to be converted: as float32 if they are bfloat16, the upper halves of float32."""
+    raw = np.empty(count, {"BF16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8"}[dtype])
+    _fill(file, raw.view(np.uint8))
+    return (raw.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else raw
+
+
+def _fill(file: BinaryIO, raw: np.ndarray) -> None:
+    read = file.readinto(raw)  # type: ignore[attr-defined]
+    if read < raw.size:  # the file was truncated after its size was checked, or it is a pipe
+        raise ValueError(f"it ends after {read:,} of {raw.size:,} bytes")

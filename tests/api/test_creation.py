@@ -40,9 +40,10 @@ def test_dtypes_of_data(data, dtype, device):
 @pytest.mark.parametrize("source", DTYPES)
 @pytest.mark.parametrize("target", DTYPES)
 def test_dtypes_asked_for(source, target, device):
-    """A dtype is given by DType, name or NumPy type."""
+    """A dtype is given by DType, name, NumPy type or Python type."""
     a = np.array([0, 1, 1]).astype(source)
-    for dtype in (target, np.dtype(target), getattr(mg, target)):
+    python = {"float64": float, "int64": int, "bool": bool}.get(target, target)
+    for dtype in (target, np.dtype(target), getattr(mg, target), python):
         x = mg.tensor(a, dtype=dtype, device=device)
         assert x.dtype == target
         np.testing.assert_array_equal(array(x), a.astype(target))

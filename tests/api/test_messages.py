@@ -418,6 +418,7 @@ LOSSES = [
 
 TAPE = [
     ("backward", mg.GradientError, "(2, 3)", X.backward),
+    ("backward", mg.GradientError, ["(2,)", "y.sum()"], lambda: leaf(2).backward()),
     ("backward", mg.GradientError, "(2, 3)", lambda: leaf(2, 3).backward()),
     ("backward", mg.GradientError, ["(2, 3)", "(3, 2)"], lambda: (leaf(2, 3) * 2).backward(mg.ones((3, 2)))),
     ("backward", TypeError, "float", lambda: (leaf(2, 3) * 2).backward(1.0)),

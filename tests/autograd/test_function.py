@@ -7,6 +7,7 @@ import pytest
 from checks import allocated, array, refuses, tensor
 
 import minigrad as mg
+from minigrad import nn
 
 
 def point(device, *values):
@@ -509,6 +510,33 @@ def test_gradcheck_draws_from_a_stream_of_its_own(device):
         x = tensor(np.random.default_rng(seed).standard_normal((2, 5)), device, True)
         with pytest.raises(mg.GradientError, match=r"^\[gradcheck\] derivative 1"):
             mg.gradcheck(Twice.apply, x, seed=seed)
+
+
+class RandomBackward(Exp):
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * y * mg.random.uniform(1 - 1e-9, 1 + 1e-9, y.shape, dtype="float64", device=y.device)
+
+
+def test_gradcheck_notices_what_is_not_deterministic(device):
+    """Of f itself, and of its gradient even if the difference is below every tolerance."""
+    x = point(device, *np.linspace(0.5, 1, 16))
+    with pytest.raises(mg.GradientError, match=r"^\[gradcheck\] expected a deterministic function.* gave two results"):
+        mg.gradcheck(lambda x: [x * 2, nn.functional.dropout(x, 0.5)], x)
+    counts = iter((1, 2, 2, 2, 2, 2))
+    with pytest.raises(mg.GradientError, match=r"deterministic.* gave two results"):
+        mg.gradcheck(lambda x: [x] * next(counts), x)
+    with pytest.raises(mg.GradientError, match=r"deterministic.* has two derivatives of order 1 "):
+        mg.gradcheck(RandomBackward.apply, x)
+
+    def seeded(x):
+        mg.manual_seed(0)
+        return nn.functional.dropout(x, 0.5) + mg.tensor(float("nan"), device=device) * (x.detach() * 0)[0]
+
+    with pytest.raises(mg.GradientError, match="derivative 1"):  # NaN is no difference from itself
+        mg.gradcheck(seeded, x)
+    assert mg.gradcheck(lambda x: [mg.manual_seed(0), nn.functional.dropout(x, 0.5)][1], x)
 
 
 def test_gradcheck_takes_tensors(device):

@@ -78,22 +78,57 @@ def test_grad_of_duplicates_and_of_several_outputs_has_separate_memory(device):
 
 
 def test_grad_of_the_unused(device):
+    """An error, which leaves the tape as it is; None where it is allowed."""
     x, unused = point(device, 1, 2), point(device, 1, 2, 3)
-    dx, du = mg.grad(x.sum(), [x, unused])
-    equals(du, [0, 0, 0])
-    equals(dx, [1, 1])
-    assert du.device == dx.device == device
-    dx, du = mg.grad(x.sum(), [x, unused], allow_unused=True)
+    y = (x * x).sum()
+    refuses(mg.GradientError, "grad", ["xs[1]", "(3,)", "allow_unused=True"], mg.grad, y, [x, unused])
+    refuses(mg.GradientError, "grad", ["xs[0]", "(2,)"], mg.grad, (unused * (x.detach() > 1)[0]).sum(), x)
+    dx, du = mg.grad(y, [x, unused], allow_unused=True)
+    equals(dx, [2, 4])
     assert du is None
+
+
+class Silent(mg.Function):
+    """Its backward says that the first input has no gradient."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return x + y
+
+    @staticmethod
+    def backward(ctx, g):
+        return None, g
+
+
+@pytest.mark.parametrize("allow_unused", [False, True])
+def test_a_gradient_of_zero_is_not_unused(allow_unused, device):
+    """Whatever the operation sends, the gradient of what y depends on is a tensor."""
+    for f in (lambda x: x * 0, mg.floor, lambda x: x // 2, lambda x: x[:0], lambda x: Silent.apply(x, point(device, 1, 2)),
+              lambda x: mg.where(x > 9, x, point(device, 1, 2)), lambda x: mg.unstack(Silent.apply(x * 1, x.detach()))[0]):  # fmt: skip
+        x = point(device, 1, 2)
+        y = f(x).sum() if f(x).requires_grad else (f(x) + x * 0).sum()
+        found = mg.grad(y, x, allow_unused=allow_unused)
+        equals(found, [0, 0])
+        assert (found.dtype, found.device) == (x.dtype, x.device)
+
+
+def test_functions_of_functions_give_zeros_for_the_unused(device):
+    x, other = point(device, 1, 2), point(device, 3)
+    equals(mg.value_and_grad(lambda a, b: a.sum(), argnums=(0, 1))(x, other)[1][1], [0])
+    equals(mg.vjp(lambda a, b: a * 1, x, other)[1](plain(device, 1, 1))[1], [0])
+    equals(mg.jacobian(lambda a: other * 1, x), [[0, 0]])
+    equals(mg.hessian(lambda a: a.sum(), x), [[0, 0], [0, 0]])
 
 
 def test_grad_through_unused_outputs(device):
     m = tensor(np.ones((3, 2)), device, True)
     rows = mg.unstack(m)
-    used, unused = mg.grad((rows[1] ** 2).sum(), [rows[1], rows[2]])
+    y = (rows[1] ** 2).sum() + (rows[0] // 1).sum()
+    refuses(mg.GradientError, "grad", ["xs[2]", "(2,)"], mg.grad, y, rows)
+    zero, used, unused = mg.grad([y, rows[0]], rows, [None, rows[0].detach() * 0], allow_unused=True)
+    equals(zero, [0, 0])
     equals(used, [2, 2])
-    equals(unused, [0, 0])
-    assert unused.device == device
+    assert unused is None
 
 
 def test_grad_refuses(device):

@@ -49,6 +49,18 @@ def test_activation(name, arguments, renamed, dtype, device):
     compare_with_torch(torch, ours, theirs, (4, 5, 3), dtype, device, 2.0, **close)
 
 
+@pytest.mark.parametrize("layer, shape", [
+    (nn.Linear(4, 2), (3, 4)), (nn.Conv2d(4, 2, 1), (3, 4, 5, 5)), (nn.LayerNorm(4), (3, 4)), (nn.RMSNorm(4), (3, 4)),
+    (nn.GroupNorm(2, 4), (3, 4)), (nn.InstanceNorm2d(4, affine=True), (3, 4, 5, 5)), (nn.BatchNorm1d(4), (3, 4)),
+])  # fmt: skip
+def test_float64_meets_float32_parameters(layer, shape):
+    """The usual dtype of NumPy's arrays: the error says what to write, and that works."""
+    for x in (np.ones(shape), mg.ones(shape, dtype="float64")):
+        with pytest.raises(TypeError, match=r"float64.*: use x\.astype\(\"float32\"\)"):
+            layer(x)
+        assert layer(x.astype("float32")).dtype == "float32"
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(5,), (7, 5), (2, 3, 5), (0, 5)])

@@ -28,6 +28,33 @@ def check(ours, theirs, torch, x, *rest, device, close=1e-10):
     np.testing.assert_allclose(array(a.grad), b.grad.numpy(), rtol=close, atol=close)
 
 
+def test_reprs_show_what_differs_from_the_defaults():
+    for loss in (
+        nn.CrossEntropyLoss,
+        nn.NLLLoss,
+        nn.BCELoss,
+        nn.BCEWithLogitsLoss,
+        nn.MSELoss,
+        nn.L1Loss,
+        nn.SmoothL1Loss,
+    ):
+        assert repr(loss()) == f"{loss.__name__}()"
+        assert repr(loss(reduction="sum")) == f"{loss.__name__}(reduction='sum')"
+    assert repr(nn.CrossEntropyLoss(mg.ones(3), -1, label_smoothing=0.1)) == (
+        "CrossEntropyLoss(weight=True, ignore_index=-1, label_smoothing=0.1)"
+    )
+    assert repr(nn.BCEWithLogitsLoss(pos_weight=mg.ones(3))) == "BCEWithLogitsLoss(pos_weight=True)"
+    assert repr(nn.SmoothL1Loss(beta=0.5)) == "SmoothL1Loss(beta=0.5)"
+
+    class Scaled(nn.MSELoss):
+        def __init__(self, scale, array=None):
+            super().__init__("none")
+            self.array = array
+
+    assert repr(Scaled(2)) == "Scaled()"
+    assert repr(Scaled(2, np.ones(2))) == "Scaled(array=array([1., 1.]))"
+
+
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

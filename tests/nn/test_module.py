@@ -576,6 +576,67 @@ def test_deepcopy_and_pickle(device):
     assert net.last.tolist() == np.zeros((2, 4)).tolist()
 
 
+# ── errors ──
+
+
+def notes(f, *args, kind=ValueError):
+    with pytest.raises(kind) as caught:
+        f(*args)
+    assert type(caught.value) is kind
+    return getattr(caught.value, "__notes__", [])
+
+
+def test_an_error_says_in_which_module():
+    """One line, whatever the depth: the path from the outermost module and the options of the innermost."""
+    linear = "Linear(in_features=16, out_features=10, bias=True)"
+    model = nn.Sequential(nn.Linear(3, 15), nn.ReLU(), nn.Linear(16, 10))
+    x = mg.ones((2, 3))
+    assert notes(model, x) == [f"in Sequential.2: {linear}"]
+    assert notes(nn.Sequential(nn.Sequential(nn.Tanh(), model)), x) == [f"in Sequential.0.1.2: {linear}"]
+    assert notes(nn.Linear(16, 10), x) == [f"in {linear}"]
+
+    class Block(nn.Module):
+        def __init__(self, *layers, hidden=()):
+            super().__init__()
+            self.layers, self.hidden = nn.ModuleList(layers), hidden
+
+        def forward(self, x):
+            for layer in (*self.layers, *self.hidden):
+                x = layer(x)
+            return x.reshape(7)
+
+    assert notes(Block(nn.Tanh(), model), x) == [f"in Block.layers.1.2: {linear}"]  # through a list that is not called
+    assert notes(Block(hidden=[model]), x) == [f"in Block.Sequential.2: {linear}"]  # not registered
+    assert notes(nn.Sequential(Block(nn.Tanh())), x) == ["in Sequential.0: Block"]  # in the block's own code
+    handle = model[0].register_forward_hook(lambda *_: 1 / 0)
+    assert notes(model, x, kind=ZeroDivisionError) == [
+        "in Sequential.0: Linear(in_features=3, out_features=15, bias=True)"
+    ]
+    handle.remove()
+
+    class Caught(Block):
+        def forward(self, x):
+            assert notes(super().forward, x) == []  # the outermost call has not ended
+            return x
+
+    assert Caught(model)(x) is x
+
+
+def test_a_broken_module_keeps_its_error():
+    class Broken(nn.Module):
+        def __init__(self):
+            pass
+
+        def forward(self, x):
+            raise KeyError("mine")
+
+        def extra_repr(self):
+            raise RuntimeError
+
+    assert notes(Broken(), 1, kind=KeyError) == []
+    assert notes(nn.Sequential(type("Dumb", (Broken,), {"__init__": nn.Module.__init__})()), 1, kind=KeyError) == []
+
+
 # ── text ──
 
 

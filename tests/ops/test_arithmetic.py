@@ -204,13 +204,16 @@ def test_operators_leave_strangers_alone(device):
             if not (python is operator.mod and stranger == "a"):  # Python formats the string
                 with pytest.raises(TypeError):
                     python(stranger, x)
+    for text in ("ab", b"ab", bytearray(b"ab")):  # which Python repeats an integer's number of times
+        for product in (lambda x, text: x * text, lambda x, text: text * x):
+            for y in (x, mg.tensor(1.0, device=device), mg.tensor([2], device=device), mg.tensor(True, device=device)):
+                refuses(TypeError, "multiply", type(text).__name__, product, y, text)
+            assert product(mg.tensor(2, device=device), text) == text * 2
 
 
 def test_in_place_gradient(device):
     """y op= x is recorded like y op x."""
     for name, python in IN_PLACE.items():
-        if name == "floor_divide":
-            continue
         a, b = np.array([1.5, 2.5]), np.array([1.25, 0.75])
         found = []
         for op in (python, OPERATORS[name]):

@@ -288,6 +288,24 @@ def test_powers_at_zero(device):
     assert mg.grad(negative ** tensor(np.array([3.0]), device), negative).tolist() == [12.0]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, -2, 0.5, -0.5, 1.5])
+def test_a_constant_exponent_is_no_other(exponent, dtype, device):
+    """x**n is x**tensor(n) bit for bit, its gradients included, also at zeros and infinities and of either sign."""
+    values = np.array([0.0, -0.0, 1.0, -1.0, 2.25, -2.25, np.inf, -np.inf, np.nan, 3.0, 1e-30], dtype)
+    x, n = tensor(values, device, True), mg.tensor(exponent, dtype=dtype, device=device)
+    with np.errstate(all="ignore"):
+        expected = np.power(values, np.full(values.shape, exponent, dtype))
+        slope = exponent * np.power(values, np.full(values.shape, exponent - 1, dtype)) if exponent else values * 0
+    ones = mg.ones(x.shape, dtype=dtype, device=device)
+    for y in (x**exponent, x**n):
+        np.testing.assert_allclose(array(y), expected, rtol=2 * np.finfo(dtype).eps)
+        np.testing.assert_array_equal(np.signbit(array(y)), np.signbit(expected))
+        found = array(mg.grad(y, x, ones))
+        np.testing.assert_allclose(found, np.where(exponent == 0, 0, slope), rtol=4 * np.finfo(dtype).eps)
+    np.testing.assert_array_equal(array(x**exponent), array(x**n))
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_powers_of_integers(dtype, device):
     """Exact, with wrapping on overflow; no negative exponents."""

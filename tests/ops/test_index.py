@@ -198,6 +198,11 @@ def test_other_forms_of_keys(device):
     assert x[True].shape == (1, 2, 3)
     assert x[False].shape == (0, 2, 3)
     assert x[np.zeros((2, 3), bool)].shape == x[:0][np.zeros((0, 3), bool)].shape == (0,)
+    for key in (np.zeros(0, bool), np.zeros((0, 3), bool), np.zeros((2, 0), bool), (slice(None), np.zeros(0, bool))):
+        assert x[key].shape == array(x)[key].shape  # an axis of a mask may be empty, as the array API says
+        x[key] = 7
+    refuses(IndexError, "index", ["(1,)", "2"], x.__getitem__, np.zeros(1, bool))
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert x[np.True_, 0].tolist() == [[0, 1, 2]]
     assert x[x > 2].tolist() == [3, 4, 5]
     assert x[0][1].item() == 1.0

@@ -119,6 +119,8 @@ def test_numbers_one_by_one(device):
     assert x.transpose().shape == x.T.shape == (4, 3, 2)
     assert x.transpose(1, 0, 2).shape == x.transpose((1, 0, 2)).shape == (3, 2, 4)
     assert x.mT.shape == (2, 4, 3)
+    refuses(ValueError, "transpose", ["(1, -1)", "x.permute_dims(0, 2, 1)"], x.transpose, 1, -1)
+    refuses(IndexError, "transpose", "5", x.transpose, 0, 5)
 
 
 def test_reshape_and_copies(device):

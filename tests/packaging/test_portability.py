@@ -1,4 +1,4 @@
-"""The C++ compiles for processors that this machine's build omits, with the build's own flags."""
+"""The C++ compiles for processors that this machine's build omits, with the build's own flags; without a compiler, no build begins."""
 
 import os
 import platform
@@ -6,6 +6,7 @@ import runpy
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,21 @@ def test_compiles_for_avx512(file):
     switches = runpy.run_path(str(ROOT / "setup.py"))["ISAS"]["avx512"]
     names = ["-DMG_HAS_AVX2", "-DMG_HAS_AVX512"] if file.endswith("dispatch.cpp") else ["-DMG_ISA=avx512"]
     check(os.environ.get("CXX", "g++"), file, *switches, *names, "-O1", target=["-c", "-o", os.devnull])
+
+
+@pytest.mark.parametrize("compiler, reason", [
+    ("absent-c++", "No such file or directory: 'absent-c++'"),
+    ("sh -c 'echo Python.h: not found >&2; exit 1'", "sh failed: Python.h: not found"),
+])  # fmt: skip
+def test_a_build_without_a_compiler_names_the_packages(tmp_path, compiler, reason):
+    """Before Cython has translated anything."""
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "cext", "minigrad"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "out"]
+    environment = {**os.environ, "CXX": compiler, "PYTHONPATH": ""}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert "apt install g++ python3-dev" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "build" / "release").exists()

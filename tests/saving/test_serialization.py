@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pickle
 import stat
 import struct
 import subprocess
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from safetensors import numpy as safetensors_numpy
 
 import minigrad as mg
-from minigrad import nn
+from minigrad import nn, optim
 from minigrad.saving import serialization
 
 DTYPES = ["float32", "float64", "int32", "int64", "bool"]
@@ -166,18 +167,20 @@ del x
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="this system does not tell the peak of a process")
 def test_memory(path):
-    """For a file of 50 MB, saving takes almost no memory, and loading as much as the tensors."""
+    """For a file of 50 MB, saving takes almost no memory, and loading as much as the tensors, also converted ones."""
     load = "import minigrad as mg\nbefore = peak()\ny = mg.load(path)\nprint((peak() - before) / size)"
+    convert = load.replace("(path)", "(path, dtype='float64')")
     code = PEAK.replace("\\\\", "\\")
     environment = {**os.environ, "PYTHONPATH": str(Path(mg.__file__).parent.parent)}
     found = []
-    for part in (code, code.partition("x = {")[0] + load):
+    for part in (code, code.partition("x = {")[0] + load, code.partition("x = {")[0] + convert):
         done = subprocess.run(
             [sys.executable, "-c", part, str(path)], env=environment, check=True, capture_output=True, timeout=60
         )
         found.append(float(done.stdout))
     assert found[0] < 0.2
     assert found[1] < 1.2
+    assert found[2] < 2.2
 
 
 # ── atomicity ──
@@ -287,7 +290,7 @@ def test_save_errors(path):
     x = mg.ones(1)
     for obj, message in (
         ([x], "expected a Module or a dict"), (x, "expected a Module or a dict"), ({3: x}, "name of type str"),
-        ({"x": np.ones(1)}, "a Tensor for 'x', got ndarray"), ({"x": None}, "got NoneType"),
+        ({"x": [1.0]}, "an array for 'x', got list"), ({"x": None}, "got NoneType"),
         ({"__metadata__": x}, "name"),
     ):  # fmt: skip
         with pytest.raises(TypeError, match=rf"\[save\].*{message}"):
@@ -502,13 +505,141 @@ def test_too_many_axes(path):
         mg.load(path)
 
 
-@pytest.mark.parametrize("dtype, size", [
-    ("F16", 2), ("BF16", 2), ("U8", 1), ("I8", 1), ("I16", 2), ("F8_E4M3", 1), ("U64", 8),
-])  # fmt: skip
+@pytest.mark.parametrize("dtype, size", [("U8", 1), ("I8", 1), ("I16", 2), ("F8_E4M3", 1), ("U64", 8)])
 def test_dtypes_that_we_do_not_have(path, dtype, size):
-    path.write_bytes(header({"some": {"dtype": dtype, "shape": [1], "data_offsets": [0, size]}}, b"\0" * size))
-    with pytest.raises(ValueError, match=rf"\[load\] .*model.safetensors: expected float32.*got some \({dtype}\)"):
+    entries = {
+        name: {"dtype": dtype, "shape": [1], "data_offsets": [k * size, k * size + size]} for k, name in enumerate("xy")
+    }
+    path.write_bytes(header(entries, b"\0" * size * 2))
+    for options in ({}, {"dtype": "float32"}):
+        with pytest.raises(
+            ValueError, match=rf"\[load\] .*model.safetensors: expected float32.*got {dtype} for 'x' and 1 more$"
+        ):
+            mg.load(path, **options)
+
+
+# ── dtypes that are converted ──
+
+WIDE = [0.0, -0.0, 1.0, -1.5, 65504.0, 6e-8, np.inf, -np.inf, np.nan, 0.1, 3e38, 1e-40]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", mg.float64, float])
+def test_floats_are_converted(path, monkeypatch, dtype):
+    """Every number is exact or, from float64 to float32, rounded; other dtypes are as stored."""
+    torch = pytest.importorskip("torch")
+    safetensors_torch = pytest.importorskip("safetensors.torch")
+    monkeypatch.setattr(serialization, "CHUNK", 5)
+    kinds = {"half": torch.float16, "brain": torch.bfloat16, "single": torch.float32, "double": torch.float64}
+    theirs = {name: torch.tensor(WIDE, dtype=torch.float64).to(kind).reshape(3, 4) for name, kind in kinds.items()}
+    theirs |= {
+        "whole": torch.arange(3),
+        "flags": torch.tensor([True, False]),
+        "none": torch.zeros((0, 3), dtype=torch.float16),
+    }
+    safetensors_torch.save_file(theirs, path)
+    with pytest.raises(ValueError, match=r"got bfloat16 for 'brain' and 2 more: pass dtype=\"float32\" to convert"):
         mg.load(path)
+    loaded = mg.load(path, dtype=dtype)
+    kind = mg.zeros(1, dtype=dtype).dtype
+    assert {name: x.dtype for name, x in loaded.items()} == {
+        **dict.fromkeys(theirs, kind), "whole": mg.int64, "flags": mg.bool
+    }  # fmt: skip
+    for name, x in loaded.items():
+        expected = theirs[name].to(getattr(torch, x.dtype.name)).numpy()
+        assert x.shape == expected.shape
+        np.testing.assert_array_equal(x.numpy(), expected)
+        np.testing.assert_array_equal(np.signbit(x.numpy()), np.signbit(expected))
+    assert mg.load(path, metadata=True, dtype=dtype)[1] == {}
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="not a complete safetensors file"):
+        mg.load(path, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float16", int, {"a": "b"}, 3])
+def test_only_to_floats(path, dtype):
+    mg.save({"x": mg.ones(1)}, path)
+    with pytest.raises(TypeError, match=r"^\[load\] expected float32 or float64 as the dtype, got "):
+        mg.load(path, dtype=dtype)
+
+
+def test_sizes_of_halves_are_checked(path):
+    path.write_bytes(header({"x": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 3]}}, b"\0" * 3))
+    with pytest.raises(ValueError, match="the header describes 'x' as"):
+        mg.load(path, dtype="float32")
+
+
+# ── other libraries ──
+
+
+class Malicious:
+    def __reduce__(self):
+        return os.mkdir, ("ran",)
+
+
+def test_a_pickle_is_recognized_and_not_read(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    state = {"weight": torch.arange(3.0), "steps": torch.tensor(4)}
+    torch.save(state, "it's.pt")
+    torch.save(state, "old.pt", _use_new_zipfile_serialization=False)
+    with open("evil.pkl", "wb") as file:
+        pickle.dump(Malicious(), file)
+    for name in ("it's.pt", "old.pt", "evil.pkl"):
+        with pytest.raises(ValueError, match=r"^\[load\] .* is a pickle, such as torch.save writes") as caught:
+            mg.load(name)
+        assert not os.path.exists("ran")
+        if name.endswith(".pt"):  # what the message says works
+            exec(str(caught.value).partition("convert it: ")[2], {"mg": mg, "torch": torch})
+            assert {key: x.tolist() for key, x in mg.load("model.safetensors").items()} == {
+                "weight": [0, 1, 2],
+                "steps": 4,
+            }
+            os.remove("model.safetensors")
+    np.savez("arrays.npz", x=np.ones(3))
+    with pytest.raises(ValueError, match="is not a complete safetensors file"):
+        mg.load("arrays.npz")
+
+
+def test_arrays_of_other_libraries(path):
+    torch = pytest.importorskip("torch")
+    a = np.arange(6.0).reshape(2, 3)
+    mg.save(
+        {
+            "array": a.T,
+            "big": a.astype(">f4"),
+            "whole": np.arange(3),
+            "theirs": torch.tensor([True, False]),
+            "ours": mg.ones(1),
+        },
+        path,
+    )
+    loaded = mg.load(path)
+    assert {name: x.dtype.name for name, x in loaded.items()} == {
+        "array": "float64", "big": "float32", "whole": "int64", "theirs": "bool", "ours": "float32"
+    }  # fmt: skip
+    assert loaded["array"].tolist() == a.T.tolist()
+    assert loaded["big"].tolist() == a.tolist()
+    for wrong in (
+        np.ones(2, np.float16),
+        np.array(["a"]),
+        torch.ones(2, dtype=torch.bfloat16),
+        torch.ones(1, requires_grad=True),
+    ):
+        with pytest.raises(TypeError, match=r"^\[save\] 'x': "):
+            mg.save({"x": wrong}, path)
+
+
+def test_the_state_of_an_optimizer_is_for_checkpoints(path):
+    model = nn.Linear(2, 1)
+    optimizer = optim.Adam(model.parameters())
+    with pytest.raises(TypeError, match=r"^\[save\] .* got Adam: save_checkpoint\(path, name=...\) saves its state"):
+        mg.save(optimizer, path)
+    for state in (optimizer.state_dict(), {"model": model.state_dict()}, {"epoch": 3}):
+        with pytest.raises(
+            TypeError, match=r"^\[save\] expected a Tensor or an array for .*: save_checkpoint also saves"
+        ):
+            mg.save(state, path)
+    assert not path.exists()
 
 
 def test_bytes_that_are_no_bool(path):
