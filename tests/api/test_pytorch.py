@@ -1,0 +1,341 @@
+"""What PyTorch's users type: it works with PyTorch's result and gradients, or the error says what to write instead."""
+
+import re
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import data, nn, optim, pytorch
+
+torch = pytest.importorskip("torch")
+
+# `torch` is minigrad here. a, b (3, 4), x (2, 3, 4), m (4, 3), v, w (4,) are floats, p probabilities, i integers, k
+# indices of rows, g indices along axis 1, and q a mask.
+WORKS = """
+    a.view(4, 3)                            a.view(-1)
+    a.view((2, 6))                          a.view_as(m)
+    a.reshape_as(m)                         a.unsqueeze(0)
+    a.unsqueeze(dim=-1)                     x.flatten()
+    x.flatten(1)                            x.flatten(start_dim=0, end_dim=1)
+    x.ravel()                               a.unflatten(1, (2, 2))
+    x.permute(2, 0, 1)                      x.permute((2, 0, 1))
+    a.t()                                   v.t()
+    x.swapaxes(0, 1)                        x.swapdims(0, 2)
+    x.movedim(0, 2)                         v.expand(3, 4)
+    v.expand(3, -1)                         v.unsqueeze(0).expand(3, 4)
+    v.expand_as(a)                          v.tile(2, 2)
+    a.tile((2, 1))                          a.repeat_interleave(2, dim=0)
+    a.repeat_interleave(2)                  a.roll(1, 0)
+    a.roll(shifts=1, dims=1)                a.unbind(0)
+    a.unbind(dim=1)                         a.chunk(2)
+    a.chunk(3, dim=1)                       a.narrow(1, 1, 2)
+    a.select(0, 1)                          a.tril()
+    a.triu(1)                               a.triu(diagonal=1)
+    a.gather(1, g)                          a.gather(1, g[:2])
+    a.index_select(0, k)                    a.index_select(dim=1, index=k)
+    a.masked_fill(q, 0.0)                   a.masked_fill(q == 0, -1e9)
+    a.masked_select(q)                      a.topk(2)
+    a.topk(2, dim=0)                        a.topk(2, largest=False)
+    a.clamp(-0.5, 0.5)                      a.clamp(min=0)
+    a.clamp(max=0.3)                        a.clamp_min(0)
+    a.clamp_max(0.1)                        a.add(b)
+    a.add(b, alpha=2)                       a.sub(b)
+    a.sub(b, alpha=0.5)                     a.mul(b)
+    a.mul(2)                                a.div(b)
+    a.div(b, rounding_mode="floor")         a.div(b, rounding_mode="trunc")
+    a.neg()                                 p.pow(2)
+    p.pow(0.5)                              a.remainder(2)
+    a.eq(b)                                 a.ne(b)
+    a.gt(0)                                 a.ge(b)
+    a.lt(0)                                 a.le(0)
+    q.logical_not()                         q.logical_and(q)
+    q.logical_or(q)                         a.matmul(m)
+    a.mm(m)                                 x.bmm(x.permute(0, 2, 1))
+    a.mv(v)                                 v.dot(w)
+    v.outer(w)                              a.lerp(b, 0.3)
+    p.logit()                               a.sgn()
+    a.erfc()                                a.amax(1)
+    a.amax(dim=1, keepdim=True)             a.amax()
+    a.amin(0)                               a.cumsum(1)
+    a.cumsum(dim=0)                         a.norm()
+    a.norm(dim=1)                           a.norm(1)
+    a.norm(p=2, dim=1, keepdim=True)        a.norm(p=3)
+    a.norm(float("inf"))                    i.unique()
+    a.isclose(b)                            a.allclose(a)
+    a.clone()                               a.cpu()
+    a.float()                               a.double()
+    a.long()                                a.int()
+    a.bool()                                a.type_as(i)
+    a.type(torch.float64)                   a.is_cuda is not None
+    a.is_floating_point()                   i.is_floating_point()
+    a.numel()                               a.nelement()
+    a.element_size()                        a.dim()
+    a.ndimension()                          a.new_tensor([1, 2])
+    a.new_zeros(2, 3)                       a.new_zeros((2, 3))
+    a.new_ones(2)                           a.new_full((2,), 3.0)
+    a.new_empty(2, 3).shape == (2, 3)       a.data
+    a.detach()                              a.contiguous()
+    a.clone().add_(b)                       a.clone().add_(b, alpha=2)
+    a.clone().add_(1)                       a.clone().sub_(b)
+    a.clone().mul_(b)                       a.clone().div_(2)
+    p.clone().pow_(2)                       a.clone().neg_()
+    a.clone().clamp_(min=0)                 a.clone().masked_fill_(q, 2.0)
+    a.clone().addcmul_(b, b, value=2)       a.clone().addcdiv_(b, p, value=2)
+    a.clone().lerp_(b, 0.5)                 a.clone().zero_()
+    a.clone().fill_(2)                      a.clone().copy_(b)
+    a.sum(dim=1)                            a.sum(dim=1, keepdim=True)
+    a.sum(1, True)                          a.sum(-1, keepdim=True)
+    a.mean(dim=0)                           a.mean(dim=(0, 1))
+    a.mean(1, keepdim=True)                 a.prod(dim=1)
+    a.argmax(dim=1)                         a.argmax(1)
+    a.argmin(dim=0, keepdim=True)           a.std(dim=0, unbiased=False)
+    a.var(dim=0, unbiased=True)             a.std(dim=1, correction=1, keepdim=True)
+    a.std(1, unbiased=False)                q.any(dim=1)
+    q.all(dim=0)                            a.logsumexp(dim=1)
+    a.logsumexp(1, keepdim=True)            a.softmax(dim=-1)
+    a.softmax(1)                            a.log_softmax(dim=1)
+    a.argsort(dim=1)                        a.argsort(dim=0, descending=True)
+    a.flip(0)                               a.flip(0, 1)
+    a.flip(dims=(0,))                       a.flip([1])
+    a.unsqueeze(0).squeeze(0)               a.unsqueeze(0).squeeze(dim=0)
+    a.squeeze()                             a.relu()
+    a.sigmoid()                             a.tanh()
+    a.exp()                                 p.log()
+    p.sqrt()                                a.abs()
+    p.rsqrt()                               a.square()
+    a.round()                               a.reciprocal()
+    a.isnan()                               a[0].tolist()
+    a[q]                                    a[:, 1:3]
+    a[..., None]                            a[k]
+    a.T                                     x.mT
+    a.shape[0]                              a.ndim
+    a @ m                                   a ** 2
+    torch.cat([a, b])                       torch.cat([a, b], dim=1)
+    torch.cat((a, b), -1)                   torch.concat([a, b], dim=1)
+    torch.concatenate([a, b])               torch.stack([a, b], dim=1)
+    torch.stack([a, b])                     torch.hstack([a, b])
+    torch.vstack([v, w])                    torch.hstack([v, w])
+    torch.unsqueeze(a, 1)                   torch.squeeze(a[None], 0)
+    torch.flatten(x, 1)                     torch.permute(x, (2, 0, 1))
+    torch.reshape(a, (4, 3))                torch.t(a)
+    torch.swapaxes(x, 0, 1)                 torch.movedim(x, 0, 1)
+    torch.chunk(a, 2, dim=1)                torch.unbind(a)
+    torch.gather(a, 1, g)                   torch.index_select(a, 0, k)
+    torch.masked_select(a, q)               torch.where(q, a, b)
+    torch.topk(a, 2)                        torch.clamp(a, 0, 1)
+    torch.clamp(a, min=0)                   torch.cumsum(a, 0)
+    torch.cumsum(a, dim=1)                  torch.pow(p, 2)
+    torch.norm(a)                           torch.norm(a, dim=1)
+    torch.add(a, b)                         torch.sub(a, b)
+    torch.mul(a, b)                         torch.div(a, b)
+    torch.neg(a)                            torch.eq(a, b)
+    torch.ne(a, b)                          torch.gt(a, b)
+    torch.ge(a, b)                          torch.lt(a, b)
+    torch.le(a, b)                          torch.mm(a, m)
+    torch.bmm(x, x.mT)                      torch.mv(a, v)
+    torch.dot(v, w)                         torch.outer(v, w)
+    torch.ger(v, w)                         torch.matmul(a, m)
+    torch.einsum("ij,jk->ik", a, m)         torch.sum(a, dim=1)
+    torch.mean(a, dim=1, keepdim=True)      torch.sum(a, 1, True)
+    torch.argmax(a, dim=1)                  torch.amax(a, 1)
+    torch.amin(a, dim=0)                    torch.softmax(a, dim=1)
+    torch.log_softmax(a, dim=1)             torch.logsumexp(a, dim=1)
+    torch.sigmoid(a)                        torch.tanh(a)
+    torch.relu(a)                           torch.exp(a)
+    torch.log(p)                            torch.sqrt(p)
+    torch.abs(a)                            torch.sgn(a)
+    torch.sign(a)                           torch.lerp(a, b, 0.5)
+    torch.logit(p)                          torch.erfc(a)
+    torch.isclose(a, b)                     torch.allclose(a, b)
+    torch.maximum(a, b)                     torch.minimum(a, b)
+    torch.all(q, dim=1)                     torch.any(q, dim=1)
+    torch.flip(a, dims=(0,))                torch.flip(a, [1])
+    torch.roll(a, 1, 0)                     torch.roll(a, shifts=1, dims=0)
+    torch.tile(a, (2, 1))                   torch.repeat_interleave(a, 2, dim=0)
+    torch.tril(a)                           torch.triu(a, diagonal=1)
+    torch.triu(a, 1)                        torch.narrow(a, 1, 0, 2)
+    torch.select(a, 0, 1)                   torch.unflatten(a, 1, (2, 2))
+    torch.clone(a)                          torch.numel(a)
+    torch.is_tensor(a)                      torch.is_floating_point(a)
+    torch.unique(i)                         torch.ravel(a)
+    torch.logical_not(q)                    torch.square(a)
+    torch.zeros(2, 3)                       torch.zeros((2, 3))
+    torch.zeros(2)                          torch.ones(2, 3)
+    torch.ones(2, 3, dtype=torch.long)      torch.ones(2, requires_grad=True)
+    torch.empty(2, 3).shape == (2, 3)       torch.zeros([2, 3])
+    torch.full((2, 3), 1.5)                 torch.zeros_like(a)
+    torch.ones_like(i)                      torch.full_like(a, 2)
+    torch.arange(5)                         torch.arange(1, 7, 2)
+    torch.arange(0, 1, 0.25)                torch.linspace(0, 1, 5)
+    torch.linspace(0, 1, steps=5)           torch.eye(3)
+    torch.tensor([1.0, 2.0])                torch.tensor([1, 2], dtype=torch.float)
+    torch.as_tensor([1.0, 2.0])             torch.from_numpy(np.ones(3))
+    torch.tensor(3.0).item()                torch.Tensor([1.0, 2.0])
+    torch.rand(2, 3).shape == (2, 3)        torch.rand((2, 3)).dtype == torch.float
+    torch.rand(4, requires_grad=True).shape == (4,)
+    torch.randn(2, 3).shape == (2, 3)       torch.randn(5).dtype == torch.float32
+    torch.randn(2, 3, dtype=torch.double).dtype == torch.float64
+    torch.randn((2, 3), requires_grad=True).requires_grad
+    torch.randint(0, 10, (3,)).shape == (3,)            torch.randint(10, (3,)).dtype == torch.long
+    torch.randint(low=0, high=3, size=(2, 2)).shape == (2, 2)
+    torch.rand_like(a).shape == a.shape     torch.randn_like(a).dtype == a.dtype
+    torch.sum(torch.randperm(5))            torch.normal(0.0, 1.0, (2, 3)).shape == (2, 3)
+    torch.bernoulli(p).shape == p.shape     torch.multinomial(p, 2).shape == (3, 2)
+    torch.multinomial(p[0], 9, replacement=True).shape == (9,)
+    torch.bernoulli(torch.ones(3))          torch.multinomial(torch.tensor([0.0, 1.0]), 1)
+    a.clone().uniform_(0, 1).shape == (3, 4)            a.clone().normal_(0, 0.02).shape == (3, 4)
+    torch.is_grad_enabled()                 torch.get_default_dtype() == torch.float32
+    torch.set_default_dtype(torch.float32)  torch.manual_seed(0) is not 0
+    torch.autograd.grad(a.sum(), [a])[0]    torch.autograd.grad(a.sum(), (a, ))
+    torch.cuda.is_available() is not None   str(torch.device("cpu"))
+    torch.float32 == torch.float            torch.long == torch.int64
+    torch.double == torch.float64           torch.int == torch.int32
+    torch.zeros(2, device=torch.device("cpu"))          a.to(torch.float64)
+    a.to(torch.device("cpu"))               a.to(dtype=torch.double)
+    a.requires_grad_().requires_grad        a.is_leaf
+"""
+POINTS = """
+    a.repeat(2, 1)              a.half()                    a.bfloat16()                a.grad_fn
+    a.detach_()                 a.exp_()                    a.relu_()                   a.t_()
+    a.unsqueeze_(0)             a.random_(0, 3)             a.scatter_(1, g, 1.0)       a.scatter_add_(0, g, b)
+    a.index_add_(0, k, b)       a.index_fill_(0, k, 1.0)    a.fmod(2)                   a.trunc()
+    a.addmm(a, m)               a.cumprod(0)                a.diff()                    a.diag()
+    a.trace()                   a.inverse()                 a.median()                  a.quantile(0.5)
+    i.bincount()                a.nan_to_num()              a.stride()                  a.storage()
+    a.get_device()              a.pin_memory()              a.share_memory_()           a.unfold(0, 2, 1)
+    a.max(dim=1)                a.min(dim=1)                a.sort(dim=1)               a.split(2, dim=1)
+    a.std(dim=1)                a.var(dim=0)                torch.max(a, dim=1)         torch.sort(a, dim=1)
+    torch.split(a, 2, dim=0)    torch.std(a, dim=0)         torch.half                  torch.float16
+    torch.bfloat16              torch.uint8                 torch.FloatTensor([1])      torch.LongTensor([1])
+    torch.Size([1])             torch.utils.data            torch.linalg.norm(a)        torch.fft.fft(a)
+    torch.distributions         torch.distributed           torch.jit.script            torch.compile
+    torch.vmap                  torch.func.grad             torch.autocast              torch.amp
+    torch.backends.cudnn        torch.Generator()           torch.get_rng_state()       torch.seed()
+    torch.set_default_dtype(torch.float64)                  torch.cdist(a, b)           torch.diag(v)
+    torch.addmm(a, a, m)        torch.cumprod(a, 0)         torch.cross(a, b)           torch.median(a)
+    torch.bincount(i)           torch.trace(a)              torch.trunc(a)              torch.diff(a)
+    torch.std_mean(a)           torch.var_mean(a)           torch.conv2d                torch.dropout
+    torch.set_default_device    torch.use_deterministic_algorithms(True)                torch.range(0, 3)
+    torch.complex64             torch.tril_indices(3, 3)    torch.true_divide(a, b)     torch.onnx
+    torch.hub.load              torch.nan_to_num(a)         torch.count_nonzero(a)      torch.broadcast_tensors
+"""
+
+
+def expressions(text):
+    return [e.strip() for line in text.strip().split("\n") for e in re.split(r"\s{2,}", line.strip())]
+
+
+def space(library, device="cpu"):
+    """Return the names that the expressions use, with equal values in both libraries."""
+    rng = np.random.default_rng(0)
+
+    def floats(*shape):
+        x = library.tensor(rng.standard_normal(shape).astype(np.float32), device=device)
+        return x.requires_grad_()
+
+    ours = library is mg
+    made = {
+        "a": floats(3, 4),
+        "b": floats(3, 4),
+        "x": floats(2, 3, 4),
+        "m": floats(4, 3),
+        "v": floats(4),
+        "w": floats(4),
+    }
+    p = rng.uniform(0.1, 0.9, (3, 4)).astype(np.float32)
+    made["p"] = library.tensor(p, device=device).requires_grad_()
+    made["i"] = library.tensor(rng.integers(0, 4, (3, 4)), device=device)
+    made["k"] = library.tensor([2, 0], device=device)
+    made["g"] = library.tensor(rng.integers(0, 4, (3, 2)), device=device)
+    made["q"] = library.tensor(rng.random((3, 4)) < 0.5, device=device)
+    modules = {"nn": nn, "F": nn.functional, "optim": optim, "data": data} if ours else {
+        "nn": torch.nn, "F": torch.nn.functional, "optim": torch.optim, "data": torch.utils.data
+    }  # fmt: skip
+    return {**made, **modules, "torch": library, "np": np}
+
+
+def floats_of(value):
+    """The tensors of floats that require grad in a result."""
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return [y for y in values if hasattr(y, "requires_grad") and y.requires_grad]
+
+
+def same(ours, theirs):
+    """Assert that two results are equal."""
+    if isinstance(theirs, (tuple, list)):
+        assert len(ours) == len(theirs)
+        for pair in zip(ours, theirs, strict=True):
+            same(*pair)
+    elif isinstance(theirs, torch.Tensor):
+        assert ours.shape == tuple(theirs.shape)
+        assert str(ours.dtype) == str(theirs.dtype).removeprefix("torch.")
+        np.testing.assert_allclose(ours.detach().to("cpu").numpy(), theirs.detach().numpy(), rtol=2e-5, atol=2e-6)
+    else:
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("expression", expressions(WORKS))
+def test_works(expression, device):
+    if device != "cpu" and (".cpu()" in expression or "device(" in expression):
+        device = "cpu"
+    found = []
+    for library in (mg, torch):
+        names = space(library, device if library is mg else "cpu")
+        value = eval(expression, names)
+        leaves = [names[name] for name in "abxmvwp"]
+        outputs = [y for y in floats_of(value) if not y.is_leaf]
+        if outputs:
+            total = sum(
+                (y * library.cos(library.arange(y.numel(), device=y.device).reshape(y.shape) * 1.0)).sum()
+                for y in outputs
+            )
+            total.backward()
+        grads = [(x.grad + 0).tolist() if x.grad is not None else None for x in leaves]
+        found.append((value, grads))
+    (ours, our_grads), (theirs, their_grads) = found
+    same(ours, theirs)
+    for g, h in zip(our_grads, their_grads, strict=True):
+        assert (
+            (g is None or not np.any(g)) if h is None else np.allclose(0 if g is None else g, h, rtol=1e-4, atol=1e-5)
+        )
+
+
+EXISTING = re.compile(r"`([^`]+)`")
+
+
+def names_in(message):
+    """The dotted names of minigrad in the code of a message."""
+    found = []
+    for code in EXISTING.findall(message):
+        found += re.findall(r"\b(?:mg|x|nn|optim|data|minigrad)(?:\.[A-Za-z_]\w*)+", code)
+    return found
+
+
+def check_names(message):
+    assert EXISTING.search(message) or re.search(r"\bx\.\w+\(|dtype=|correction=", message), message
+    spaces = {"mg": mg, "x": mg.ones((2, 2)), "nn": nn, "optim": optim, "data": data, "minigrad": mg}
+    for path in names_in(message):
+        first, *rest = path.split(".")
+        value = spaces[first]
+        for name in rest:
+            value = getattr(value, name)
+
+
+@pytest.mark.parametrize("expression", expressions(POINTS))
+def test_points(expression):
+    with pytest.raises((AttributeError, TypeError)) as error:
+        eval(expression, space(mg))
+    message = str(error.value)
+    assert re.match(r"\[\w+\] ", message), message
+    check_names(message)
+
+
+@pytest.mark.parametrize("module, name", [(m, n) for m, names in pytorch.POINTERS.items() for n in names])
+def test_pointers_name_what_exists(module, name):
+    check_names(pytorch.POINTERS[module][name])
+
+
+def test_enough_expressions():
+    everything = expressions(WORKS) + expressions(POINTS)
+    assert len(everything) == len(set(everything)) >= 300
