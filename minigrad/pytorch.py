@@ -9,6 +9,8 @@ of PyTorch" shows all of them.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 import minigrad as mg
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tape import set_recording
@@ -866,6 +868,34 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     return function(*args, **options)
 
 
+# ── functions of minigrad.nn.functional ───────────────────────────────────────────────────────────
+
+
+def functional_pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """PyTorch's name of `minigrad.pad`, with the widths of the last axis first; a negative width removes elements."""
+    widths = [integer("pad", "width", n) for n in pad]
+    modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+    if len(widths) % 2 or len(widths) > 2 * x.ndim:
+        raise ValueError(f"[pad] expected a pair of widths for at most {x.ndim} axes, got {tuple(pad)}")
+    if mode not in modes:
+        raise ValueError(f"[pad] expected mode {', '.join(map(repr, modes))}, got {mode!r}")
+    for k in range(len(widths) // 2):
+        axis, (before, after) = x.ndim - 1 - k, widths[2 * k : 2 * k + 2]
+        kept = x.narrow(axis, max(-before, 0), x.shape[axis] + min(before, 0) + min(after, 0))
+        before, after = max(before, 0), max(after, 0)
+        if mode == "constant":
+            around = [(0, 0)] * x.ndim
+            around[axis] = before, after
+            x = mg.pad(kept, around, value=value or 0)
+        else:
+            n = kept.shape[axis]
+            if max(before, after) > (n - 1 if mode == "reflect" else n if mode == "circular" else max(before, after)):
+                raise ValueError(f"[pad] expected widths below the length {n} for {mode!r}, got {before} and {after}")
+            order = np.pad(np.arange(n), (before, after), mode=modes[mode])  # type: ignore[call-overload]
+            x = kept.take(mg.asarray(order, device=x.device), axis)
+    return x
+
+
 # ── what to write instead ─────────────────────────────────────────────────────────────────────────
 
 DTYPES_HERE = "dtypes are float32, float64, int32, int64 and bool here: "
@@ -1045,6 +1075,133 @@ POINTERS = {
         "var_mean": "is `mg.var(x, axis, correction=1)` and `mg.mean(x, axis)` here",
         "aminmax": "is `mg.min(x, axis)` and `mg.max(x, axis)` here",
     },
+    "minigrad.nn.functional": {
+        "upsample": "is `nn.functional.interpolate(x, size, scale_factor, mode)` here",
+        "relu_": NEW + "`nn.functional.relu(x)`",
+        "elu_": NEW + "`nn.functional.elu(x)`",
+        "leaky_relu_": NEW + "`nn.functional.leaky_relu(x)`",
+        "relu6": "is `x.clip(0, 6)` here",
+        "hardtanh": "is `x.clip(-1, 1)` here",
+        "hardswish": "is `x * nn.functional.hardsigmoid(x)` here",
+        "mish": "is `x * mg.tanh(nn.functional.softplus(x))` here",
+        "selu": "is `1.0507009873554805 * nn.functional.elu(x, 1.6732632423543772)` here",
+        "celu": "is `nn.functional.elu(x / alpha, alpha)` here",
+        "prelu": "is `mg.where(x > 0, x, weight * x)` here",
+        "glu": "is `a * mg.sigmoid(b)` of the halves a and b of x here",
+        "logsigmoid": "is `-nn.functional.softplus(-x)` here",
+        "softmin": "is `mg.softmax(-x, axis)` here",
+        "softsign": "is `x / (1 + mg.abs(x))` here",
+        "tanhshrink": "is `x - mg.tanh(x)` here",
+        "softshrink": "is `mg.sign(x) * mg.maximum(mg.abs(x) - lambd, 0)` here",
+        "hardshrink": "is `mg.where(mg.abs(x) > lambd, x, 0)` here",
+        "threshold": "is `mg.where(x > threshold, x, value)` here",
+        "gumbel_softmax": "is `mg.softmax((x - mg.log(-mg.log(mg.random.uniform(shape=x.shape)))) / tau, axis)` here",
+        "normalize": "is `x / mg.maximum(x.norm(dim=1, keepdim=True), 1e-12)` here",
+        "pairwise_distance": "is `(a - b).norm(dim=-1)` of tensors here, `x.norm` with PyTorch's arguments",
+        "cosine_embedding_loss": "is made of `nn.functional.cosine_similarity(a, b)` here",
+        "triplet_margin_loss": "is `mg.maximum(near - far + margin, 0).mean()` of distances, as `x.norm(dim=1)`, here",
+        "margin_ranking_loss": "is `mg.maximum(-y * (a - b) + margin, 0).mean()` here",
+        "hinge_embedding_loss": "is `mg.where(y > 0, x, mg.maximum(margin - x, 0)).mean()` here",
+        "soft_margin_loss": "is `nn.functional.softplus(-y * x).mean()` here",
+        "multi_margin_loss": "is not available: `nn.functional.cross_entropy(x, labels)`",
+        "multilabel_margin_loss": "is not available: `nn.functional.binary_cross_entropy_with_logits(x, labels)`",
+        "multilabel_soft_margin_loss": "is `nn.functional.binary_cross_entropy_with_logits(x, labels)` here",
+        "poisson_nll_loss": "is `(mg.exp(x) - y * x).mean()` here",
+        "gaussian_nll_loss": "is `(mg.log(var) + mg.square(x - y) / var).mean() / 2` here",
+        "ctc_loss": "is not available; `nn.functional.cross_entropy` takes one label for each step",
+        "max_pool1d": "is `nn.functional.max_pool2d(x[:, :, None], (1, k))[:, :, 0]` here",
+        "avg_pool1d": "is `nn.functional.avg_pool2d(x[:, :, None], (1, k))[:, :, 0]` here",
+        "adaptive_max_pool2d": "is `nn.functional.max_pool2d(x, k)` here, with k = H / the rows wanted",
+        "adaptive_avg_pool1d": "is `nn.functional.adaptive_avg_pool2d(x[:, :, None], (1, n))[:, :, 0]` here",
+        "lp_pool2d": "is `nn.functional.avg_pool2d(x ** p, k) ** (1 / p)` times k here",
+        "conv3d": "is not available: `nn.functional.conv2d(x, weight)` has two axes",
+        "conv_transpose1d": "is `nn.functional.conv_transpose2d(x[:, :, None], w[:, :, None])[:, :, 0]` here",
+        "unfold": "is not available: `nn.functional.conv2d(x, weight)` with rows of an identity as weights",
+        "fold": "is not available: `nn.functional.conv_transpose2d(x, weight)` adds windows",
+        "pixel_shuffle": "is a `x.reshape(shape)`, `x.permute_dims(axes)` and `x.reshape(shape)` here",
+        "pixel_unshuffle": "is a `x.reshape(shape)`, `x.permute_dims(axes)` and `x.reshape(shape)` here",
+        "grid_sample": "is not available: `nn.functional.interpolate(x, size)` resizes",
+        "affine_grid": "is not available: `nn.functional.interpolate(x, size)` resizes",
+        "dropout1d": "is `x * nn.functional.dropout(mg.ones((n, c, 1)), p, training)` here",
+        "dropout2d": "is `x * nn.functional.dropout(mg.ones((n, c, 1, 1)), p, training)` here",
+        "alpha_dropout": "is not available: `nn.functional.dropout(x, p, training)`",
+        "feature_alpha_dropout": "is not available: `nn.functional.dropout(x, p, training)`",
+        "embedding_bag": "is `nn.functional.embedding(indices, weight).mean(1)` here",
+        "bilinear": 'is `mg.einsum("bi,oij,bj->bo", x, weight, y)` here',
+        "local_response_norm": "is not available: `nn.functional.group_norm(x, groups)`",
+        "scaled_dot_product_attention": "is `mg.softmax(q @ k.mT / d**0.5) @ v` here, with `mg.where` for a mask",
+        "multi_head_attention_forward": "is made of `nn.functional.linear(x, weight)` and `mg.softmax` here",
+    },
+    "minigrad.nn": {
+        "LSTMBase": "is `nn.LSTM` here",
+        "Unflatten": "is `x.reshape(shape)` in forward here",
+        "ParameterDict": "is `nn.ParameterList` here, or a `nn.Module` with `nn.Parameter` as attributes",
+        "UninitializedParameter": "is not available: `nn.Parameter(mg.empty(shape))`",
+        "ReLU6": "is `x.clip(0, 6)` in forward here",
+        "Hardtanh": "is `x.clip(-1, 1)` in forward here",
+        "Hardswish": "is `x * nn.functional.hardsigmoid(x)` in forward here",
+        "Mish": "is `x * mg.tanh(nn.functional.softplus(x))` in forward here",
+        "SELU": "is `1.0507009873554805 * nn.functional.elu(x, 1.6732632423543772)` in forward here",
+        "CELU": "is `nn.functional.elu(x / alpha, alpha)` in forward here",
+        "PReLU": "is `mg.where(x > 0, x, self.weight * x)` in forward here, with a `nn.Parameter`",
+        "GLU": "is `a * mg.sigmoid(b)` of the halves a and b of x in forward here",
+        "LogSigmoid": "is `-nn.functional.softplus(-x)` in forward here",
+        "Softmin": "is `mg.softmax(-x, axis)` in forward here",
+        "Softsign": "is `x / (1 + mg.abs(x))` in forward here",
+        "Softmax2d": "is `nn.Softmax(dim=1)` here",
+        "Threshold": "is `mg.where(x > threshold, x, value)` in forward here",
+        "Dropout1d": "is `x * nn.functional.dropout(mg.ones((n, c, 1)), p, self.training)` in forward here",
+        "Dropout2d": "is `x * nn.functional.dropout(mg.ones((n, c, 1, 1)), p, self.training)` in forward here",
+        "AlphaDropout": "is not available: `nn.Dropout(p)`",
+        "Conv3d": "is not available: `nn.Conv2d(c, n, k)` has two axes",
+        "ConvTranspose1d": "is `nn.ConvTranspose2d(c, n, (1, k))` of x[:, :, None] here",
+        "ConvTranspose3d": "is not available: `nn.ConvTranspose2d(c, n, k)` has two axes",
+        "MaxPool1d": "is `nn.MaxPool2d((1, k))` of x[:, :, None] here",
+        "AvgPool1d": "is `nn.AvgPool2d((1, k))` of x[:, :, None] here",
+        "MaxPool3d": "is not available: `nn.MaxPool2d(k)` has two axes",
+        "AdaptiveAvgPool1d": "is `nn.AdaptiveAvgPool2d((1, n))` of x[:, :, None] here",
+        "AdaptiveMaxPool2d": "is `nn.MaxPool2d(k)` here, with k = H / the rows wanted",
+        "AdaptiveMaxPool1d": "is `x.max(axis=-1, keepdims=True)` here, for one output",
+        "MaxUnpool2d": "is not available: `nn.Upsample(scale_factor=2)`",
+        "UpsamplingNearest2d": "is `nn.Upsample(scale_factor=2)` here",
+        "UpsamplingBilinear2d": 'is `nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True)` here',
+        "ZeroPad2d": "is `nn.functional.pad(x, (left, right, top, bottom))` in forward here",
+        "ConstantPad1d": 'is `nn.functional.pad(x, widths, "constant", value)` in forward here',
+        "ConstantPad2d": 'is `nn.functional.pad(x, widths, "constant", value)` in forward here',
+        "ReflectionPad1d": 'is `nn.functional.pad(x, widths, "reflect")` in forward here',
+        "ReflectionPad2d": 'is `nn.functional.pad(x, widths, "reflect")` in forward here',
+        "ReplicationPad2d": 'is `nn.functional.pad(x, widths, "replicate")` in forward here',
+        "PixelShuffle": "is a `x.reshape(shape)` and a `x.permute_dims(axes)` in forward here",
+        "Unfold": "is not available: `nn.Conv2d(c, n, k)` reads windows",
+        "Fold": "is not available: `nn.ConvTranspose2d(c, n, k)` adds windows",
+        "BatchNorm3d": "is `nn.functional.batch_norm(x, mean, var)` here, which takes any number of axes",
+        "SyncBatchNorm": "is `nn.BatchNorm2d(c)` here: one process trains",
+        "InstanceNorm3d": "is `nn.functional.instance_norm(x)` here, which takes any number of axes",
+        "LocalResponseNorm": "is not available: `nn.GroupNorm(groups, c)`",
+        "LazyLinear": "is `nn.Linear(in_features, out_features)` here; `nn.summary` shows the sizes",
+        "LazyConv2d": "is `nn.Conv2d(in_channels, out_channels, k)` here; `nn.summary` shows the sizes",
+        "Bilinear": 'is `mg.einsum("bi,oij,bj->bo", x, self.weight, y)` in forward here',
+        "EmbeddingBag": "is `nn.Embedding(n, d)` and the mean over axis 1 here",
+        "MultiheadAttention": "is not available: four `nn.Linear` layers and `mg.softmax(q @ k.mT / d**0.5)` @ v",
+        "Transformer": "is not available: `nn.Linear`, `nn.LayerNorm` and `mg.softmax` make its blocks",
+        "TransformerEncoder": "is not available: `nn.Linear`, `nn.LayerNorm` and `mg.softmax` make its blocks",
+        "TransformerEncoderLayer": "is not available: `nn.Linear`, `nn.LayerNorm` and `mg.softmax` make its blocks",
+        "TransformerDecoder": "is not available: `nn.Linear`, `nn.LayerNorm` and `mg.softmax` make its blocks",
+        "TransformerDecoderLayer": "is not available: `nn.Linear`, `nn.LayerNorm` and `mg.softmax` make its blocks",
+        "DataParallel": "is not available: one process computes, see `mg.set_num_threads`",
+        "parallel": "is not available: one process computes, see `mg.set_num_threads`",
+        "PairwiseDistance": "is `x.norm(dim=-1)` of a difference in forward here",
+        "TripletMarginLoss": "is `mg.maximum(near - far + margin, 0).mean()` of distances, as `x.norm(dim=1)`, here",
+        "CosineEmbeddingLoss": "is made of `nn.CosineSimilarity()` here",
+        "MarginRankingLoss": "is `mg.maximum(-y * (a - b) + margin, 0).mean()` here",
+        "HingeEmbeddingLoss": "is `mg.where(y > 0, x, mg.maximum(margin - x, 0)).mean()` here",
+        "SoftMarginLoss": "is `nn.functional.softplus(-y * x).mean()` here",
+        "MultiMarginLoss": "is not available: `nn.CrossEntropyLoss()`",
+        "MultiLabelSoftMarginLoss": "is `nn.BCEWithLogitsLoss()` here",
+        "PoissonNLLLoss": "is `(mg.exp(x) - y * x).mean()` here",
+        "GaussianNLLLoss": "is `(mg.log(var) + mg.square(x - y) / var).mean() / 2` here",
+        "CTCLoss": "is not available; `nn.CrossEntropyLoss()` takes one label for each step",
+    },
 }
 TENSOR_POINTERS_OF_FUNCTIONS = """
     addcdiv addcmul addmm addmv argwhere baddbmm bincount count_nonzero cross cummax cummin cumprod diag diagonal diff
@@ -1077,8 +1234,10 @@ def find(module: str, name: str) -> Any:
         if name in DTYPES:
             return getattr(mg, DTYPES[name])
         found = globals().get(name)
-        if str(getattr(found, "__doc__", "")).startswith("PyTorch's name of"):
+        if name != "functional_pad" and str(getattr(found, "__doc__", "")).startswith("PyTorch's name of"):
             return found
+    if module == "minigrad.nn.functional" and name == "pad":
+        return functional_pad
     elsewhere = POINTERS.get(module, {}).get(name)
     if elsewhere is not None:
         raise AttributeError(f"[{name}] {elsewhere}", name=name)

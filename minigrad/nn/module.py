@@ -367,6 +367,18 @@ class Module:
 
     # ── state ──
 
+    def cpu(self: Self) -> Self:
+        """Do the same as ``to("cpu")``."""
+        return self.to("cpu")
+
+    def cuda(self: Self, device: int | str | None = None) -> Self:
+        """Do the same as ``to("cuda")``, or ``to("cuda:1")`` for the number 1."""
+        return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+
+    def add_module(self, name: str, module: "Module | None") -> None:
+        """Do the same as `register_module`."""
+        self.register_module(name, module)
+
     def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
         """Return the parameters and persistent buffers by dotted path, as PyTorch names them.
 
@@ -525,6 +537,14 @@ class Module:
         return output
 
     # ── text ──
+
+    def float(self: Self) -> Self:
+        """Do the same as ``to("float32")``."""
+        return self.to("float32")
+
+    def double(self: Self) -> Self:
+        """Do the same as ``to("float64")``."""
+        return self.to("float64")
 
     def extra_repr(self) -> str:
         """Return the text between the parentheses of `repr`; a subclass lists its arguments."""

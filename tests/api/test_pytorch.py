@@ -194,6 +194,82 @@ WORKS = """
     torch.zeros(2, device=torch.device("cpu"))          a.to(torch.float64)
     a.to(torch.device("cpu"))               a.to(dtype=torch.double)
     a.requires_grad_().requires_grad        a.is_leaf
+    F.relu(a)                               F.relu(a * 1, inplace=True)
+    F.leaky_relu(a, 0.2)                    F.leaky_relu(a * 1, 0.2, inplace=True)
+    F.elu(a)                                F.gelu(a)
+    F.silu(a)                               F.softplus(a)
+    F.sigmoid(a)                            F.tanh(a)
+    F.hardsigmoid(a)                        F.softmax(a, dim=1)
+    F.softmax(a, dim=-1)                    F.log_softmax(a, dim=1)
+    F.one_hot(k, 4)                         F.one_hot(k, num_classes=3)
+    F.linear(a, b)                          F.layer_norm(a, (4,))
+    F.mse_loss(a, b)                        F.mse_loss(a, b, reduction="sum")
+    F.l1_loss(a, b)                         F.smooth_l1_loss(a, b)
+    F.huber_loss(a, b)                      F.huber_loss(a, b, delta=0.5)
+    F.huber_loss(a, b, reduction="none", delta=2.0)
+    F.kl_div(a, p)                          F.kl_div(a, p, reduction="batchmean")
+    F.kl_div(a, b, log_target=True)         F.kl_div(a, p, reduction="sum")
+    F.kl_div(a, (p * (p > 0.5)).detach(), reduction="none")
+    F.cosine_similarity(a, b)               F.cosine_similarity(a, b, dim=0)
+    F.cosine_similarity(a.detach(), b.detach(), dim=-1, eps=2.0)
+    F.cross_entropy(a, i[:, 0])             F.cross_entropy(a, i[:, 0], label_smoothing=0.1)
+    F.cross_entropy(input=a, target=i[:, 0])            F.nll_loss(F.log_softmax(a, dim=1), i[:, 0])
+    F.binary_cross_entropy(p, p.detach().round())
+    F.binary_cross_entropy_with_logits(a, p.detach().round())
+    F.dropout(a, 0.5, training=False)       F.dropout(a, p=0.0)
+    F.embedding(i, a[:, :2].repeat_interleave(2, dim=0))
+    F.pad(a, (1, 2))                        F.pad(a, (1, 1, 2, 0))
+    F.pad(a, (1, 1), value=3.0)             F.pad(a, (-1, 2))
+    F.pad(x, (1, 2), mode="reflect")        F.pad(x, (2, 1), mode="replicate")
+    F.pad(x, (2, 1), mode="circular")       F.pad(a, (0, 1), "constant", 0)
+    F.conv1d(x, x[:, :, :2])                F.conv1d(x, x, padding=1)
+    F.conv1d(x, x[:, :, :3], stride=2)      F.conv1d(x, x[:, :, :3], padding="same")
+    F.conv1d(x, x[:, :, :2], v[:2], dilation=2)         F.conv1d(x[0], x[:, :, :2])
+    F.conv2d(x[None], x[None])              F.max_pool2d(x, 2)
+    F.conv_transpose2d(x[:, None], x[:1, None], stride=2)
+    F.interpolate(x, scale_factor=2)        F.interpolate(x, size=7)
+    F.interpolate(x[None], scale_factor=2)  F.interpolate(x[None], size=(2, 5), mode="nearest")
+    F.interpolate(x, scale_factor=1.7)      F.interpolate(x, scale_factor=0.6)
+    F.interpolate(x[None], scale_factor=2, mode="bilinear")
+    F.interpolate(x[None], size=(5, 3), mode="bilinear", align_corners=False)
+    F.interpolate(x[None], size=(5, 7), mode="bilinear", align_corners=True)
+    F.interpolate(x, size=1, mode="linear", align_corners=True)
+    F.interpolate(x[None], scale_factor=(1.5, 2.3), mode="bilinear")
+    F.adaptive_avg_pool2d(x, 1)             F.avg_pool2d(x, 2)
+    nn.ReLU()(a)                            nn.ReLU(inplace=True)(a * 1)
+    nn.LeakyReLU(0.2, inplace=True)(a * 1)      nn.ELU(inplace=True)(a * 1)
+    nn.SiLU(inplace=True)(a * 1)                nn.GELU()(a)
+    nn.Softmax(dim=1)(a)                    nn.Softmax(dim=-1)(a)
+    nn.LogSoftmax(dim=1)(a)                 nn.Tanh()(a)
+    nn.Sigmoid()(a)                         nn.Softplus()(a)
+    nn.Hardsigmoid(inplace=True)(a * 1)         nn.Dropout(0.5, inplace=True).eval()(a)
+    nn.Identity()(a)                        nn.Flatten()(x)
+    nn.MSELoss()(a, b)                      nn.L1Loss()(a, b)
+    nn.HuberLoss(delta=0.5)(a, b)           nn.HuberLoss()(a, b)
+    nn.SmoothL1Loss()(a, b)                 nn.KLDivLoss(reduction="batchmean")(a, p)
+    nn.CosineSimilarity(dim=1)(a, b)        nn.CrossEntropyLoss()(a, i[:, 0])
+    nn.NLLLoss()(a, i[:, 0])                nn.BCEWithLogitsLoss()(a, p.detach().round())
+    nn.Upsample(scale_factor=2)(x)          nn.Upsample(size=(3, 3), mode="bilinear")(x[None])
+    fixed(nn.Linear(4, 2))(a)               fixed(nn.Conv1d(3, 4, 2))(x)
+    fixed(nn.Conv1d(3, 6, 3, stride=2, padding=1, groups=3))(x)
+    fixed(nn.Conv1d(3, 2, 3, padding="same", bias=False))(x)
+    fixed(nn.Conv2d(2, 3, 2))(x[None])      fixed(nn.ConvTranspose2d(2, 3, 4, stride=2, padding=1))(x[None])
+    fixed(nn.ConvTranspose2d(2, 4, 3, 2, 1, 1, groups=2, bias=False))(x[None])
+    fixed(nn.Sequential(nn.Linear(4, 3), nn.ReLU(inplace=True), nn.Linear(3, 2)))(a)
+    fixed(nn.BatchNorm1d(4))(a)             fixed(nn.LayerNorm(4))(a)
+    fixed(nn.Embedding(5, 3))(i)            fixed(nn.LSTM(4, 3, batch_first=True))(x)
+    fixed(nn.GRU(4, 3))(x)                  fixed(nn.RNNCell(4, 3))(a)
+    fixed(nn.LSTMCell(4, 3))(a)             fixed(nn.GRUCell(4, 3))(a)
+    fixed(nn.ModuleDict({"one": nn.Linear(4, 2)}))["one"](a)
+    list(nn.ModuleDict({"one": nn.ReLU(), "two": nn.Tanh()}).keys())
+    "one" in nn.ModuleDict({"one": nn.ReLU()})          len(nn.ModuleDict([["one", nn.ReLU()]]))
+    [name for name, _ in nn.ModuleDict({"one": nn.Linear(1, 1)}).named_parameters()]
+    len(nn.ParameterList([a, b]))           nn.ParameterList([a])[0]
+    [name for name, _ in nn.ParameterList([a, b]).named_parameters()]
+    [p.shape == (2, 4) for p in nn.Linear(4, 2).double().cpu().float().parameters()]
+    nn.Linear(2, 2).double().weight.dtype == torch.float64
+    list(fixed(nn.ConvTranspose2d(1, 2, 3)).state_dict())
+    nn.Parameter(a).requires_grad           nn.Module().add_module("one", nn.ReLU())
 """
 POINTS = """
     a.repeat(2, 1)              a.half()                    a.bfloat16()                a.grad_fn
@@ -219,6 +295,15 @@ POINTS = """
     torch.set_default_device    torch.use_deterministic_algorithms(True)                torch.range(0, 3)
     torch.complex64             torch.tril_indices(3, 3)    torch.true_divide(a, b)     torch.onnx
     torch.hub.load              torch.nan_to_num(a)         torch.count_nonzero(a)      torch.broadcast_tensors
+    F.upsample(a)               F.relu_(a)                  F.relu6(a)                  F.hardtanh(a)
+    F.mish(a)                   F.selu(a)                   F.normalize(a)              F.logsigmoid(a)
+    F.gumbel_softmax(a)         F.max_pool1d(x, 2)          F.scaled_dot_product_attention                F.dropout2d(x)
+    nn.MultiheadAttention(4, 2)  nn.TransformerEncoderLayer  nn.Transformer              nn.Dropout2d(0.5)
+    nn.ReLU6()                  nn.PReLU()                  nn.SELU()                   nn.Mish()
+    nn.Hardswish()              nn.Conv3d(1, 1, 1)          nn.MaxPool1d(2)             nn.AdaptiveAvgPool1d(1)
+    nn.ZeroPad2d(1)             nn.PixelShuffle(2)          nn.BatchNorm3d(3)           nn.ParameterDict()
+    nn.CTCLoss()                nn.TripletMarginLoss()      nn.DataParallel             nn.LazyLinear(3)
+    nn.Unflatten(1, (2, 2))     nn.GLU()                    nn.ReflectionPad2d(1)       nn.Bilinear(1, 2, 3)
 """
 
 
@@ -252,7 +337,16 @@ def space(library, device="cpu"):
     modules = {"nn": nn, "F": nn.functional, "optim": optim, "data": data} if ours else {
         "nn": torch.nn, "F": torch.nn.functional, "optim": torch.optim, "data": torch.utils.data
     }  # fmt: skip
-    return {**made, **modules, "torch": library, "np": np}
+
+    def fixed(module):
+        """Set the parameters to the same numbers in both libraries."""
+        module = module.to(device)
+        with library.no_grad():
+            for q in module.parameters():
+                q.copy_(library.cos(library.arange(q.numel(), device=device).reshape(q.shape) * 1.0))
+        return module
+
+    return {**made, **modules, "torch": library, "np": np, "fixed": fixed}
 
 
 def floats_of(value):
