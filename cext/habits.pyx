@@ -108,6 +108,17 @@ members["__dir__"] = own_members
 PyType_Modified(<PyTypeObject*>Tensor)
 
 
+def lookup(module: str) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module: a name that it lacks may be one of PyTorch's."""
+    def missing(name):
+        if name.startswith("_"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+        from minigrad.pytorch import find
+        return find(module, name)
+
+    return missing
+
+
 # ── keywords ──────────────────────────────────────────────────────────────────────────────────────
 
 def called_again(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:

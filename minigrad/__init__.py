@@ -140,17 +140,16 @@ if _typing.TYPE_CHECKING:
     from minigrad.engine.dtype import int64 as long
     from minigrad.pytorch import *  # noqa: F403
 else:
+    _missing = _habits.lookup(__name__)
 
     def __getattr__(name: str) -> object:
         """What loads where it is first used: ``minigrad.data``, which reads files in threads, ``minigrad.viz``, which
         draws, and PyTorch's names."""
-        import importlib
-
         if name in ("data", "viz"):
+            import importlib
+
             return importlib.import_module(f"minigrad.{name}")
-        if name.startswith("_"):
-            raise AttributeError(f"module 'minigrad' has no attribute {name!r}", name=name)
-        return importlib.import_module("minigrad.pytorch").find("minigrad", name)
+        return _missing(name)
 
 
 def __dir__() -> list[str]:

@@ -896,6 +896,38 @@ def functional_pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value:
     return x
 
 
+# ── sequences ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Rnn:
+    """PyTorch's module nn.utils.rnn."""
+
+    @staticmethod
+    def pad_sequence(
+        sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+    ) -> Tensor:
+        """PyTorch's name of a `stack` of sequences (T, …) that are padded to one length, along axis 1 by default."""
+        if padding_side not in ("left", "right"):
+            raise ValueError(f'[pad_sequence] expected padding_side "left" or "right", got {padding_side!r}')
+        longest = max(len(x) for x in sequences)
+        padded = []
+        for x in sequences:
+            rest = longest - len(x)
+            widths = [(rest, 0) if padding_side == "left" else (0, rest)] + [(0, 0)] * (x.ndim - 1)
+            padded.append(mg.pad(x, widths, value=padding_value))
+        return mg.stack(padded, axis=0 if batch_first else 1)
+
+    def __getattr__(self, name: str) -> Any:
+        return find("minigrad.nn.utils.rnn", name)
+
+
+# The names of other modules that work.
+PLACES: dict[tuple[str, str], Any] = {
+    ("minigrad.nn.functional", "pad"): functional_pad,
+    ("minigrad.nn.utils", "rnn"): _Rnn(),
+}
+
+
 # ── what to write instead ─────────────────────────────────────────────────────────────────────────
 
 DTYPES_HERE = "dtypes are float32, float64, int32, int64 and bool here: "
@@ -1202,6 +1234,58 @@ POINTERS = {
         "GaussianNLLLoss": "is `(mg.log(var) + mg.square(x - y) / var).mean() / 2` here",
         "CTCLoss": "is not available; `nn.CrossEntropyLoss()` takes one label for each step",
     },
+    "minigrad.optim": {
+        "LBFGS": "is not available: scipy.optimize.minimize takes f and gradient from `mg.value_and_grad(f)`",
+        "Adadelta": "is not available: `optim.RMSprop(params)` or `optim.Adagrad(params)`",
+        "Adamax": "is not available: `optim.Adam(params)`",
+        "NAdam": "is not available: `optim.Adam(params)`",
+        "RAdam": "is not available: `optim.Adam(params)` with a `optim.lr_scheduler.LinearLR` as warm-up",
+        "Rprop": "is not available: `optim.RMSprop(params)`",
+        "ASGD": "is not available: `optim.SGD(params, lr)`",
+        "SparseAdam": "is `optim.Adam(params)` here: all gradients are dense",
+        "swa_utils": "is not available: average `x.copy()` of the parameters after each epoch",
+    },
+    "minigrad.optim.lr_scheduler": {
+        "MultiplicativeLR": "is `optim.lr_scheduler.LambdaLR(optimizer, f)` here, with the product of the factors",
+        "CyclicLR": "is `optim.lr_scheduler.OneCycleLR(optimizer, max_lr, total_steps=n)` for one cycle here",
+        "ChainedScheduler": "schedules on one optimizer multiply here: call every `optim.lr_scheduler.LRScheduler`",
+    },
+    "minigrad.data": {
+        "ConcatDataset": "is not available: a `data.Dataset` with __len__ and __getitem__ of the parts",
+        "IterableDataset": "is not available: a `data.Dataset` has a length; or iterate over your own batches",
+        "RandomSampler": "is `data.DataLoader(dataset, shuffle=True)` here",
+        "SequentialSampler": "is `data.DataLoader(dataset)` here",
+        "SubsetRandomSampler": "is `data.Subset(dataset, indices)` with shuffle=True here",
+        "WeightedRandomSampler": "is `data.Subset(dataset, mg.multinomial(weights, n, True).tolist())` here",
+        "BatchSampler": "is `data.DataLoader(dataset, batch_size=n)` here",
+        "DistributedSampler": "is not available: one process trains; `data.DataLoader(dataset, shuffle=True)`",
+        "default_collate": "is `data.collate(samples)` here",
+    },
+    "minigrad.nn.utils": {
+        "clip_grad_norm": "is `nn.utils.clip_grad_norm_(parameters, max_norm)` here",
+        "spectral_norm": "is not available: `nn.utils.weight_norm(module)`",
+        "parametrizations": "is `nn.utils.weight_norm(module)` here",
+        "parametrize": "is `nn.utils.weight_norm(module)` here, or a product in forward",
+        "prune": "is not available: multiply with a mask in forward, `x * mask`",
+        "skip_init": "is not available: `nn.Linear(n, m)`",
+        "fuse_conv_bn_eval": "is `nn.utils.fold_batch_norm(layer, bn)` here",
+    },
+    "minigrad.nn.utils.rnn": {
+        "pack_padded_sequence": "is not needed here: pass lengths, as in `nn.LSTM`(…)(x, lengths=lengths)",
+        "pad_packed_sequence": "is not needed here: pass lengths, as in `nn.LSTM`(…)(x, lengths=lengths)",
+        "pack_sequence": "is not needed here: `data.collate_padded(samples)` pads, and `nn.LSTM` takes lengths",
+        "PackedSequence": "is not needed here: pass lengths, as in `nn.LSTM`(…)(x, lengths=lengths)",
+    },
+    "minigrad.autograd": {
+        "Variable": "is `mg.tensor(data, requires_grad=True)` here",
+        "functional": "`mg.jacobian`, `mg.hessian` and `mg.vjp` are members of minigrad here",
+        "forward_ad": "is not available: `mg.vjp(f, x)` and `mg.jacobian(f)` compute derivatives in reverse",
+        "profiler": "is `mg.profile` here",
+        "set_detect_anomaly": "is a block here: with `mg.detect_anomaly()`",
+        "set_grad_enabled": "is `mg.no_grad()` or `mg.enable_grad()` here",
+        "gradgradcheck": "is `mg.gradcheck(f, x, order=2)` here",
+        "backward": "is `x.backward()` of each tensor here",
+    },
 }
 TENSOR_POINTERS_OF_FUNCTIONS = """
     addcdiv addcmul addmm addmv argwhere baddbmm bincount count_nonzero cross cummax cummin cumprod diag diagonal diff
@@ -1234,10 +1318,10 @@ def find(module: str, name: str) -> Any:
         if name in DTYPES:
             return getattr(mg, DTYPES[name])
         found = globals().get(name)
-        if name != "functional_pad" and str(getattr(found, "__doc__", "")).startswith("PyTorch's name of"):
+        if found is not functional_pad and str(getattr(found, "__doc__", "")).startswith("PyTorch's name of"):
             return found
-    if module == "minigrad.nn.functional" and name == "pad":
-        return functional_pad
+    if (module, name) in PLACES:
+        return PLACES[module, name]
     elsewhere = POINTERS.get(module, {}).get(name)
     if elsewhere is not None:
         raise AttributeError(f"[{name}] {elsewhere}", name=name)

@@ -2,6 +2,7 @@
 
 import typing as _typing
 
+from minigrad.engine.habits import lookup as _lookup
 from minigrad.nn import functional, init, utils
 from minigrad.nn.activation import (
     ELU,
@@ -53,11 +54,4 @@ __all__ = [
 ]  # fmt: skip
 
 if not _typing.TYPE_CHECKING:
-
-    def __getattr__(name):
-        """PyTorch's names; see `minigrad.pytorch`."""
-        if name.startswith("_"):
-            raise AttributeError(f"module 'minigrad.nn' has no attribute {name!r}", name=name)
-        from minigrad.pytorch import find
-
-        return find("minigrad.nn", name)
+    __getattr__ = _lookup(__name__)

@@ -196,8 +196,9 @@ def last_axis(op: str, axis: int | None, dim: int | None) -> int:
     """Return the axis that is given under one of its names; −1 without one."""
     if axis is not None and dim is not None:
         raise TypeError(f"[{op}] expected axis or dim, which are the same argument, got both")
-    given = dim if axis is None else axis
-    return integer(op, "axis", -1 if given is None else given)
+    if dim is not None:
+        return integer(op, "dim", dim)
+    return -1 if axis is None else integer(op, "axis", axis)
 
 
 class Softmax(Module):

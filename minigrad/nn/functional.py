@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from minigrad.creation import arange
+from minigrad.engine.habits import lookup
 from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leaky_relu, relu, sigmoid, silu, softplus
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
@@ -46,14 +47,7 @@ __all__ = [
 if TYPE_CHECKING:
     from minigrad.pytorch import functional_pad as pad  # noqa: F401
 else:
-
-    def __getattr__(name: str) -> object:
-        """PyTorch's names; see `minigrad.pytorch`."""
-        if name.startswith("_"):
-            raise AttributeError(f"module 'minigrad.nn.functional' has no attribute {name!r}", name=name)
-        from minigrad.pytorch import find
-
-        return find("minigrad.nn.functional", name)
+    __getattr__ = lookup(__name__)
 
 
 # ── convolution ───────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,7 @@
 """Interpolation of images, as products with the matrices that hold the weights of each row and column."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -85,6 +86,16 @@ def check_mode(op: str, mode: str, align_corners: bool | None) -> None:
         raise ValueError(f"[{op}] expected mode {', '.join(map(repr, MODES))}, got {mode!r}")
     if mode == "nearest" and align_corners is not None:
         raise ValueError(f"[{op}] expected no align_corners for mode 'nearest', got {align_corners!r}")
+
+
+def check_lengths(op: str, size: Any, scale_factor: Any) -> None:
+    """Check the numbers for one axis or for each."""
+    for n in size if isinstance(size, (tuple, list)) else [size]:
+        if n is not None:
+            integer(op, "size", n, 1)
+    for factor in scale_factor if isinstance(scale_factor, (tuple, list)) else [scale_factor]:
+        if factor is not None:
+            number(op, "scale_factor", factor)
 
 
 def _resized(x: Tensor, axis: int, n: int, new: int, step: float, mode: str, corners: bool) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 from minigrad.engine.ops.arguments import integer, pair
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
-from minigrad.nn.interpolation import check_mode
+from minigrad.nn.interpolation import check_lengths, check_mode
 from minigrad.nn.module import Module
 
 Pair = int | tuple[int, int]
@@ -245,6 +245,7 @@ class Upsample(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         check_mode("Upsample", mode, align_corners)
+        check_lengths("Upsample", size, scale_factor)
         self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
 
     def forward(self, x: Tensor) -> Tensor:

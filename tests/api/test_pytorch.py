@@ -1,14 +1,19 @@
 """What PyTorch's users type: it works with PyTorch's result and gradients, or the error says what to write instead."""
 
+import importlib
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import minigrad as mg
 from minigrad import data, nn, optim, pytorch
+from minigrad.engine import habits
 
 torch = pytest.importorskip("torch")
+pytorch_names = habits.NAMES
 
 # `torch` is minigrad here. a, b (3, 4), x (2, 3, 4), m (4, 3), v, w (4,) are floats, p probabilities, i integers, k
 # indices of rows, g indices along axis 1, and q a mask.
@@ -270,6 +275,34 @@ WORKS = """
     nn.Linear(2, 2).double().weight.dtype == torch.float64
     list(fixed(nn.ConvTranspose2d(1, 2, 3)).state_dict())
     nn.Parameter(a).requires_grad           nn.Module().add_module("one", nn.ReLU())
+    nn.utils.rnn.pad_sequence([v, w[:2]])   nn.utils.rnn.pad_sequence([v[:1], w], batch_first=True)
+    nn.utils.rnn.pad_sequence([a[:2], b], padding_value=-1.0)
+    nn.utils.rnn.pad_sequence([a[:2], b], batch_first=True, padding_side="left")
+    nn.utils.parameters_to_vector([a, b])
+    trained(lambda q: optim.SGD(q, lr=0.1, momentum=0.9))
+    trained(lambda q: optim.SGD(q, lr=0.1, weight_decay=0.1, nesterov=True, momentum=0.5))
+    trained(lambda q: optim.Adam(q, lr=0.1))            trained(lambda q: optim.Adam(q, betas=(0.5, 0.999)))
+    trained(lambda q: optim.AdamW(q, weight_decay=0.1))
+    trained(lambda q: optim.RMSprop(q, lr=0.01))
+    trained(lambda q: optim.Adagrad(q, lr=0.1))
+    rates(lambda o: optim.lr_scheduler.StepLR(o, step_size=2, gamma=0.1))
+    rates(lambda o: optim.lr_scheduler.MultiStepLR(o, milestones=[1, 3]))
+    rates(lambda o: optim.lr_scheduler.ExponentialLR(o, 0.9))
+    rates(lambda o: optim.lr_scheduler.CosineAnnealingLR(o, T_max=4))
+    rates(lambda o: optim.lr_scheduler.CosineAnnealingWarmRestarts(o, T_0=2, T_mult=2))
+    rates(lambda o: optim.lr_scheduler.LambdaLR(o, lambda epoch: 0.5**epoch))
+    rates(lambda o: optim.lr_scheduler.LinearLR(o))     rates(lambda o: optim.lr_scheduler.ConstantLR(o))
+    rates(lambda o: optim.lr_scheduler.PolynomialLR(o))
+    rates(lambda o: optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=9))
+    len(data.TensorDataset(a, i))           data.TensorDataset(a.detach(), i)[1]
+    data.TensorDataset(a, i).tensors[1]     len(data.Subset([1, 2, 3], [0, 2]))
+    data.Subset([1, 2, 3], [0, 2])[1]       [len(d) for d in data.random_split(range(10), [7, 3])]
+    [len(d) for d in data.random_split(range(11), [0.5, 0.3, 0.2])]
+    sorted(n for d in data.random_split(range(6), (2, 4)) for n in d)
+    len(data.DataLoader(data.TensorDataset(a), batch_size=2, shuffle=True, num_workers=0, pin_memory=False))
+    [tuple(x) for x in data.DataLoader(data.TensorDataset(a.detach(), i), batch_size=2)]
+    list(data.DataLoader([3, 1, 2], batch_size=2, collate_fn=sum))
+    list(data.DataLoader(data.Subset(data.TensorDataset(i), [2, 0]), batch_size=2, drop_last=True))[0][0]
 """
 POINTS = """
     a.repeat(2, 1)              a.half()                    a.bfloat16()                a.grad_fn
@@ -304,6 +337,14 @@ POINTS = """
     nn.ZeroPad2d(1)             nn.PixelShuffle(2)          nn.BatchNorm3d(3)           nn.ParameterDict()
     nn.CTCLoss()                nn.TripletMarginLoss()      nn.DataParallel             nn.LazyLinear(3)
     nn.Unflatten(1, (2, 2))     nn.GLU()                    nn.ReflectionPad2d(1)       nn.Bilinear(1, 2, 3)
+    optim.LBFGS([a])            optim.Adadelta([a])         optim.NAdam([a])            optim.swa_utils.AveragedModel
+    optim.lr_scheduler.CyclicLR  optim.lr_scheduler.MultiplicativeLR                     data.ConcatDataset([a])
+    data.WeightedRandomSampler  data.RandomSampler          data.IterableDataset        data.BatchSampler
+    data.DataLoader([1], sampler=None)                      data.DataLoader([1], generator=None)
+    data.DataLoader([1], worker_init_fn=None)               nn.utils.clip_grad_norm     nn.utils.spectral_norm
+    nn.utils.rnn.pack_padded_sequence(a, [1])               nn.utils.rnn.pad_packed_sequence
+    torch.autograd.Variable(a)  torch.autograd.set_detect_anomaly(True)                 torch.autograd.profiler
+    a.sum(axis=0, dim=0)        a.sum(0, dim=0)             torch.roll(a, 1, axis=0, dims=0)
 """
 
 
@@ -346,7 +387,28 @@ def space(library, device="cpu"):
                 q.copy_(library.cos(library.arange(q.numel(), device=device).reshape(q.shape) * 1.0))
         return module
 
-    return {**made, **modules, "torch": library, "np": np, "fixed": fixed}
+    def trained(build):
+        """Take three steps and return the parameter."""
+        q = library.tensor([[1.0, -2.0], [0.5, 3.0]], device=device).requires_grad_()
+        optimizer = build([q])
+        for _ in range(3):
+            optimizer.zero_grad()
+            (q**2 * q.detach().cos()).sum().backward()
+            optimizer.step()
+        return q.detach()
+
+    def rates(build):
+        """Return the learning rates of eight steps."""
+        optimizer = modules["optim"].SGD([library.zeros(1).requires_grad_()], lr=0.3)
+        schedule, found = build(optimizer), []
+        for _ in range(8):
+            optimizer.step()
+            schedule.step()
+            found.append(round(optimizer.param_groups[0]["lr"], 9))
+        return found
+
+    helpers = {"fixed": fixed, "trained": trained, "rates": rates}
+    return {**made, **modules, **helpers, "torch": library, "np": np}
 
 
 def floats_of(value):
@@ -407,7 +469,7 @@ def names_in(message):
 
 
 def check_names(message):
-    assert EXISTING.search(message) or re.search(r"\bx\.\w+\(|dtype=|correction=", message), message
+    assert EXISTING.search(message) or re.search(r"\b(x|data|dataset)\.\w+\(|\w=|axis or dim|thread", message), message
     spaces = {"mg": mg, "x": mg.ones((2, 2)), "nn": nn, "optim": optim, "data": data, "minigrad": mg}
     for path in names_in(message):
         first, *rest = path.split(".")
@@ -433,3 +495,132 @@ def test_pointers_name_what_exists(module, name):
 def test_enough_expressions():
     everything = expressions(WORKS) + expressions(POINTS)
     assert len(everything) == len(set(everything)) >= 300
+
+
+# ── what an expression does not show ──────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
+def test_gradients_of_computed_tensors_are_kept(library):
+    x = library.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 3
+    y.retain_grad()
+    y.retain_grad()
+    x.retain_grad()
+    for _ in range(2):
+        (y * y).sum().backward(retain_graph=True)
+    assert y.grad.tolist() == [12.0, 24.0]
+    assert x.grad.tolist() == [36.0, 72.0]
+    with pytest.raises(RuntimeError):
+        library.ones(2).retain_grad()
+
+
+@pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
+def test_data_is_the_memory_without_history(library):
+    p = library.ones(2, requires_grad=True)
+    (p * 2).sum().backward()
+    p.data -= 0.5 * p.grad.data
+    assert p.tolist() == [0.0, 0.0]
+    assert p.is_leaf
+    assert p.requires_grad
+    p.data.add_(1).mul_(3)
+    p.data.clamp_(max=2)
+    assert p.tolist() == [2.0, 2.0]
+    assert not p.data.requires_grad
+    p.data = library.zeros(3)
+    assert p.shape == (3,)
+    assert p.requires_grad
+    with pytest.raises((RuntimeError, mg.GradientError)):
+        p.add_(1)
+
+
+@pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
+def test_modes(library):
+    x = library.ones(2, requires_grad=True)
+    with library.set_grad_enabled(False):
+        assert not (x * 2).requires_grad
+        with library.set_grad_enabled(True):
+            assert (x * 2).requires_grad
+        assert not library.is_grad_enabled()
+    assert library.is_grad_enabled()
+    library.set_grad_enabled(False)
+    assert not library.is_grad_enabled()
+    library.set_grad_enabled(True)
+
+    @library.no_grad()
+    def first():
+        return x * 2
+
+    @library.inference_mode()
+    def second():
+        return x * 2
+
+    @library.inference_mode
+    def third():
+        return x * 2
+
+    @library.enable_grad()
+    def fourth():
+        return x * 2
+
+    with library.no_grad():
+        assert fourth().requires_grad
+    assert not any(f().requires_grad for f in (first, second, third))
+    with library.inference_mode():
+        assert not (x * 2).requires_grad
+
+
+@pytest.mark.parametrize("p", [0.3, 1.0])
+def test_random_numbers(p, device):
+    mg.manual_seed(0)
+    x = mg.full((100, 100), p, device=device).bernoulli()
+    assert x.device == mg.zeros(1, device=device).device
+    assert abs(x.mean().item() - p) < 0.02
+    weights = mg.tensor([0.0, 1.0, 3.0], device=device)
+    drawn = mg.multinomial(weights, 8000, replacement=True)
+    assert abs((drawn == 2).sum().item() / 8000 - 0.75) < 0.02
+    assert (drawn == 0).sum().item() == 0
+    firsts = [mg.multinomial(weights, 2) for _ in range(400)]
+    assert all(sorted(f.tolist()) == [1, 2] for f in firsts)
+    assert abs(sum(f[0].item() == 2 for f in firsts) / 400 - 0.75) < 0.07
+    with pytest.raises(ValueError, match="3 weights above 0"):
+        mg.multinomial(weights, 3)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        mg.bernoulli(mg.tensor([1.5]))
+
+
+SCRIPT = """
+import copy, pickle, sys
+import numpy as np
+import minigrad as mg
+x = mg.ones((2, 3), requires_grad=True)
+np.asarray(x.detach()), copy.deepcopy(x), pickle.loads(pickle.dumps(x)), repr(x), dir(x), dir(mg)
+[hasattr(x, name) for name in ("__array_interface__", "_repr_png_", "__fspath__", "unknown")]
+[hasattr(mg, name) for name in ("__path__", "__wrapped__", "_private")]
+y = (x.sum(axis=1, keepdims=True) * 2).sum()
+assert "minigrad.pytorch" not in sys.modules
+assert x.view(-1).shape == (6,) and "minigrad.pytorch" in sys.modules
+assert type(mg.Tensor.view).__name__ == "function" and "view" not in dir(x) and "cat" not in dir(mg)
+"""
+
+
+def test_nothing_is_loaded_before_it_is_used():
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True)
+
+
+def test_aliases_are_marked_and_no_name_is_hidden():
+    """A name of minigrad's own is never replaced, and what works under PyTorch's name says so."""
+    aliases = {name: value for name, value in vars(pytorch.TensorNames).items() if not name.startswith("_")}
+    own = {name for kind in mg.Tensor.__mro__ for name in vars(kind)} - pytorch_names
+    assert not own & pytorch_names
+    assert {*aliases} | {*pytorch.POINTERS["Tensor"]} == pytorch_names
+    assert not {*aliases} & {*pytorch.POINTERS["Tensor"]}
+    assert all(value.__doc__.startswith("PyTorch's name of ") for value in aliases.values())
+    for module, names in pytorch.POINTERS.items():
+        if module not in ("Tensor", "minigrad.nn.utils.rnn"):
+            place = importlib.import_module(module)
+            assert [name for name in names if hasattr(place, name)] == []
+    functions = {
+        name for name, value in vars(pytorch).items() if str(getattr(value, "__doc__", "")).startswith("PyTorch's name")
+    }
+    assert not functions & {*dir(mg)}
