@@ -553,8 +553,10 @@ class TensorNames(Tensor):
         """PyTorch's name of ``x.astype("bool")``."""
         return self.to("bool")
 
-    def type(self: Tensor, dtype: "str | DType") -> Tensor:
+    def type(self: Tensor, dtype: "str | DType | None" = None) -> Tensor:
         """PyTorch's name of ``x.astype(dtype)``."""
+        if dtype is None:
+            raise TypeError("[type] expected a dtype to convert to; that of a tensor is `x.dtype`")
         return self.to(dtype=dtype)
 
 

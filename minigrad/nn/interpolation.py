@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.creation import asarray
+from minigrad.creation import asarray, memory_for
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.gather import take
 from minigrad.engine.ops.matmul import matmul
@@ -61,22 +61,22 @@ def interpolate(
         )
     if (size is None) == (scale_factor is None):
         raise ValueError("[interpolate] expected either size or scale_factor")
-    for axis in range(2, x.ndim):
+    if 0 in x.shape[2:]:
+        raise ValueError(f"[interpolate] expected lengths of 1 or more, got shape {x.shape}")
+    given = size if scale_factor is None else scale_factor
+    several = list(given) if isinstance(given, (tuple, list)) else [given] * (x.ndim - 2)
+    if len(several) != x.ndim - 2:
+        raise ValueError(f"[interpolate] expected one number or {x.ndim - 2} for shape {x.shape}, got {given}")
+    for axis, value in enumerate(several, 2):
         n = x.shape[axis]
         if scale_factor is None:
-            given = size[axis - 2] if isinstance(size, (tuple, list)) else size
-            new = integer("interpolate", "size", given, 1)
+            new = integer("interpolate", "size", value, 1)
             step = n / new
         else:
-            given = scale_factor[axis - 2] if isinstance(scale_factor, (tuple, list)) else scale_factor
-            factor = number("interpolate", "scale_factor", given)
-            new = int(n * factor)
-            if new < 1:
-                raise ValueError(f"[interpolate] expected lengths of 1 or more, got {new} from {n} times {factor}")
-            step = 1 / factor
-        if n < 1:
-            raise ValueError(f"[interpolate] expected lengths of 1 or more, got shape {x.shape}")
-        x = _resized(x, axis, n, new, step, mode, bool(align_corners))
+            factor = number("interpolate", "scale_factor", value, 1 / n, 2**40)
+            new, step = integer("interpolate", "size", int(n * factor), 1), 1 / factor
+        with memory_for("interpolate", (*x.shape[:axis], new, *x.shape[axis + 1 :])):
+            x = _resized(x, axis, n, new, step, mode, bool(align_corners))
     return x
 
 

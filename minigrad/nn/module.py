@@ -313,7 +313,10 @@ class Module:
             elif parameter.grad is not None:
                 parameter.grad = parameter.grad.detach().zero_()
 
-    def to(self: Self, *args: str | DType, device: str | None = None, dtype: str | DType | None = None) -> Self:
+    def to(
+        self: Self, *args: str | DType, device: str | None = None, dtype: str | DType | None = None,
+        non_blocking: bool = False,
+    ) -> Self:  # fmt: skip
         """Move every parameter and buffer to a device, and convert those that hold floats to a float dtype.
 
         Parameters and buffers stay the same objects, so an existing optimizer continues to train them.
@@ -325,6 +328,8 @@ class Module:
         device : str, optional
         dtype : DType, optional
             The same by name; they override `args`.
+        non_blocking : bool
+            Accepted as in PyTorch, without an effect.
 
         Raises
         ------

@@ -1,6 +1,7 @@
 """What PyTorch's users type: it works with PyTorch's result and gradients, or the error says what to write instead."""
 
 import importlib
+import math
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 import minigrad as mg
 from minigrad import data, nn, optim, pytorch
 from minigrad.engine import habits
+from minigrad.nn import functional as F
 
 torch = pytest.importorskip("torch")
 pytorch_names = habits.NAMES
@@ -198,6 +200,8 @@ WORKS = """
     torch.double == torch.float64           torch.int == torch.int32
     torch.zeros(2, device=torch.device("cpu"))          a.to(torch.float64)
     a.to(torch.device("cpu"))               a.to(dtype=torch.double)
+    a.to("cpu", non_blocking=True)          nn.Linear(1, 1).to("cpu", non_blocking=True).in_features
+    torch.zeros(2).to(a.device)             a.new_zeros(a.shape)
     a.requires_grad_().requires_grad        a.is_leaf
     F.relu(a)                               F.relu(a * 1, inplace=True)
     F.leaky_relu(a, 0.2)                    F.leaky_relu(a * 1, 0.2, inplace=True)
@@ -568,6 +572,44 @@ def test_modes(library):
     assert not any(f().requires_grad for f in (first, second, third))
     with library.inference_mode():
         assert not (x * 2).requires_grad
+
+
+@pytest.mark.parametrize(
+    "call, error, says",
+    [
+        (lambda x: F.interpolate(x, size=2**62), MemoryError, "interpolate"),
+        (lambda x: F.interpolate(x, scale_factor=math.nan), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x, scale_factor=0.1), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x, size=(2, 2)), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x, size=2, mode="bilinear"), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x, size=2, align_corners=True), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x, size=2, mode="cubic"), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x.long(), size=2), TypeError, "interpolate"),
+        (lambda x: F.conv1d(x, x[0]), ValueError, "conv1d"),
+        (lambda x: F.conv_transpose2d(x, x[None], padding=9), ValueError, "conv_transpose2d"),
+        (lambda x: F.conv_transpose2d(x, x[None], output_padding=1), ValueError, "conv_transpose2d"),
+        (lambda x: F.conv_transpose2d(x, x[None].double()), TypeError, "conv_transpose2d"),
+        (lambda x: F.kl_div(x, x, "average"), ValueError, "kl_div"),
+        (lambda x: F.huber_loss(x, x, delta=0), ValueError, "huber_loss"),
+        (lambda x: F.pad(x, (1,)), ValueError, "pad"),
+        (lambda x: F.pad(x, (3, 0), mode="reflect"), ValueError, "pad"),
+        (lambda x: x.topk(9), ValueError, "topk"),
+        (lambda x: x.chunk(0), ValueError, "chunk"),
+        (lambda x: x.type(), TypeError, "type"),
+        (lambda x: x.t(), ValueError, "t"),
+        (lambda x: x.gather(1, mg.tensor([0])), ValueError, "gather"),
+        (lambda x: mg.mm(x, x), ValueError, "mm"),
+        (lambda x: mg.set_default_dtype("float64"), TypeError, "set_default_dtype"),
+        (lambda x: nn.Softmax(axis=0, dim=0), TypeError, "Softmax"),
+        (lambda x: data.DataLoader([1], collate=sum, collate_fn=sum), TypeError, "DataLoader"),
+        (lambda x: data.random_split([1, 2], [2, 1]), ValueError, "random_split"),
+        (lambda x: nn.ModuleDict({"one": 3}), TypeError, "ModuleDict"),
+    ],
+)
+def test_wrong_arguments(call, error, says):
+    with pytest.raises(error, match=rf"^\[{says}\]"):
+        call(mg.ones((1, 2, 3)))
 
 
 @pytest.mark.parametrize("p", [0.3, 1.0])
