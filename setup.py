@@ -6,7 +6,7 @@ This file does what setuptools does not do by itself:
   decided at run time (cext/kernels/dispatch.cpp); a build in place, or with checks, leaves out those that this
   machine cannot run;
 - all objects of all modules compile in parallel, and only those whose source, headers or command changed;
-- every module gets a type stub (cext/stubs.py);
+- every module gets a type stub (cext/stubs.py), and cext/habits.pyx the list of PyTorch's names;
 - MINIGRAD_DEBUG=1 builds with bounds checks, MINIGRAD_SANITIZE=1 with AddressSanitizer and UBSan besides,
   MINIGRAD_SANITIZE=thread with ThreadSanitizer instead of these.
 """
@@ -100,6 +100,8 @@ class BuildEngine(build_ext):
 
     def run(self):
         self.stays_here = DEBUG or self.inplace or self.editable_mode  # setuptools forgets this while it builds
+        sys.path.insert(0, str(SOURCE))
+        self.write_names()
         super().run()
         self.write_stubs()
 
@@ -189,14 +191,23 @@ class BuildEngine(build_ext):
         mapping = super().get_output_mapping()
         return mapping | {str(stub_beside(built)): str(stub_beside(here)) for built, here in mapping.items()}
 
+    def write_names(self):
+        """Write PyTorch's names for cext/habits.pyx, beside the .cpp file that includes them, if they changed."""
+        from stubs import pytorch_names
+
+        header = BUILD / "build" / "cython" / "minigrad" / "engine" / "pytorch_names.hpp"
+        text = f'#define MG_PYTORCH_NAMES "{" ".join(pytorch_names())}"\n'
+        if not header.exists() or header.read_text() != text:
+            header.parent.mkdir(parents=True, exist_ok=True)
+            header.write_text(text)
+
     def write_stubs(self):
         """Write the type stub of every extension beside it, unless it is newer than what it is made from."""
-        sys.path.insert(0, str(SOURCE))
-        from stubs import Stub
+        from stubs import PYTORCH, Stub
 
         for extension in self.extensions:
             pyx, target = Path(extension.sources[0]), stub_beside(self.get_ext_fullpath(extension.name))
-            needed = [path for path in (pyx, pyx.with_suffix(".pxd"), SOURCE / "stubs.py") if path.exists()]
+            needed = [path for path in (pyx, pyx.with_suffix(".pxd"), SOURCE / "stubs.py", PYTORCH) if path.exists()]
             made = target.stat().st_mtime_ns if target.exists() and not self.force else 0
             if any(path.stat().st_mtime_ns > made for path in needed):
                 target.write_text(str(Stub(extension.name, pyx)), encoding="utf-8")

@@ -4,10 +4,14 @@ Annotations do not change the code that Cython generates (`annotation_typing` is
 an annotation, or both. Where Cython allows no annotation, a comment ``# -> T`` at the end of the line states what
 Python gets: the value of a readonly attribute, or the result of a cpdef function, which has no C type if it returns
 None. The cpdef methods of a derived class are left out: Cython checks them against those that they override.
+
+PyTorch's names are read from minigrad/pytorch.py: the methods of Tensor there go into its stub, and a function with an
+`axis` gets a second signature, with `dim` and `keepdim`.
 """
 
 import ast
 import re
+from pathlib import Path
 
 from Cython.CodeWriter import ExpressionWriter
 from Cython.Compiler import Errors
@@ -30,9 +34,47 @@ MODULES = {
     "minigrad.engine.tape": "HookHandle Op",
     "minigrad.engine.tape_table": "TapeTable",
     "minigrad.engine.tensor": "Tensor TensorLike",
-    "typing": "Any Literal Self TypeAlias TypeGuard",
+    "minigrad.pytorch": "Axes TopK",
+    "typing": "Any Literal Self TypeAlias TypeGuard overload",
 }
 LEFT_OUT = re.compile("_(?!_)|__(dealloc|getbuffer|releasebuffer)__")  # functions that Python code does not call
+
+
+PYTORCH = Path(__file__).parent.parent / "minigrad" / "pytorch.py"
+SHADOWED = re.compile(r"(?<![\w.\"'])(?<!def )(bool|float|int|type)\b(?!:)")  # types, where methods have their names
+
+
+def pytorch(kind, name):
+    """The syntax of a class or of the value of a variable of minigrad/pytorch.py."""
+    for node in ast.parse(PYTORCH.read_text(encoding="utf-8")).body:
+        if kind is ast.ClassDef and isinstance(node, kind) and node.name == name:
+            return node
+        if kind is ast.Dict and isinstance(node, ast.Assign) and node.targets[0].id == name:
+            return node.value
+    raise LookupError(name)
+
+
+def pytorch_methods():
+    """The methods and properties that a tensor has under PyTorch's names."""
+    return [node for node in pytorch(ast.ClassDef, "TensorNames").body if isinstance(node, ast.FunctionDef)]
+
+
+def signature(node):
+    """The lines of a stub for a function in Python, with annotations that were quoted as names."""
+    for part in ast.walk(node.args):
+        if isinstance(part, ast.arg) and isinstance(part.annotation, ast.Constant):
+            part.annotation = ast.parse(part.annotation.value, mode="eval").body
+    if isinstance(node.returns, ast.Constant) and node.returns.value:
+        node.returns = ast.parse(node.returns.value, mode="eval").body
+    node.body = [ast.Expr(ast.Constant(...))]
+    *header, last, body = ast.unparse(node).split("\n")
+    return [*header, last + body[3:]]
+
+
+def pytorch_names():
+    """Those names, and the names of Tensor that have a message instead, each once."""
+    pointers = pytorch(ast.Dict, "POINTERS").values[0]
+    return sorted({*(node.name for node in pytorch_methods()), *(key.value for key in pointers.keys)})
 
 
 def parsed(path, module):
@@ -94,8 +136,10 @@ class Stub(TreeVisitor):
     def __init__(self, module, pyx):
         super().__init__()
         self.lines, self.indent, self.derived, self.attributes = [], "", False, {}
+        self.collisions = {key.value for key in pytorch(ast.Dict, "COLLISIONS").keys}
         others = {other: names.split() for other, names in MODULES.items() if other != module}
         self.imports = {name: f"from {other} import {name}" for other, names in others.items() for name in names}
+        self.imports["builtins"] = "import builtins"
         for path in (pyx.with_suffix(".pxd"), pyx):
             if path.exists():
                 self.source = path.read_text(encoding="utf-8").split("\n")
@@ -164,6 +208,9 @@ class Stub(TreeVisitor):
         before = len(self.lines)
         self.lines += self.attributes.get(name, [])
         self.visit_members(node, bool(bases))
+        if name == "Tensor":
+            self.lines += [f"    {line}" for method in pytorch_methods() for line in signature(method)]
+            self.lines[before:] = [SHADOWED.sub(r"builtins.\1", line) for line in self.lines[before:]]
         if len(self.lines) == before:
             self.lines[-1] += " ..."
 
@@ -181,7 +228,15 @@ class Stub(TreeVisitor):
     def visit_CFuncDefNode(self, node):
         if node.overridable and not self.derived:
             name, given = node.declarator.base.name, parameters(node.declarator.args)
-            self.write(f"def {name}({given}) -> {self.result(node)}: ...")
+            self.write_function(name, given, f" -> {self.result(node)}")
+
+    def write_function(self, name, given, result, note=""):
+        """A function; if it has an axis, its signature with PyTorch's names precedes its own."""
+        if "axis:" in given and not self.indent and name not in self.collisions:
+            theirs = given.replace("axis:", "dim:").replace("keepdims:", "keepdim:")
+            theirs = theirs.replace("correction: float = 0", "correction: float")  # has to be stated
+            self.write(f"@overload\ndef {name}({theirs}){result}: ...\n@overload")
+        self.write(f"def {name}({given}){result}: ...{note}")
 
     def visit_DefNode(self, node):
         internal = node.name == "__cinit__" and not any(arg.annotation for arg in node.args)  # no Python code calls it
@@ -194,4 +249,4 @@ class Stub(TreeVisitor):
         # `object` promises that comparing returns a bool.
         note = "  # type: ignore[override]" if name in ("__eq__", "__ne__") and result != "bool" else ""
         given = parameters(node.args, node.star_arg, node.starstar_arg)
-        self.write(f"def {name}({given}){f' -> {result}' if result else ''}: ...{note}")
+        self.write_function(name, given, f" -> {result}" if result else "", note)

@@ -231,7 +231,7 @@ cdef class Tensor(Array):
     # ── conversions ──
 
     def to(self, *args: str | DType | Tensor, device: str | None = None, dtype: str | DType | None = None,
-           copy: bool = False) -> Tensor:
+           copy: bool = False, non_blocking: bool = False) -> Tensor:
         """This tensor on a device and/or of a dtype; the tensor itself if nothing changes.
 
         The gradient is brought back to the device and dtype of this tensor. Moving to the CPU waits for the GPU.
@@ -246,6 +246,8 @@ cdef class Tensor(Array):
             The same by keyword, which takes precedence over `args`.
         copy : bool
             Whether to copy in any case.
+        non_blocking : bool
+            Accepted as in PyTorch, without an effect.
 
         Returns
         -------

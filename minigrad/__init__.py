@@ -21,6 +21,7 @@ from minigrad.autograd import (
 )
 from minigrad.config import show_config
 from minigrad.creation import *  # noqa: F403
+from minigrad.engine import habits as _habits
 from minigrad.engine.array import empty_cache, memory_allocated, memory_cached
 from minigrad.engine.cpu import get_num_threads, set_num_threads
 from minigrad.engine.dtype import DType, float32, float64, int32, int64
@@ -128,20 +129,27 @@ from minigrad.engine.ops.trigonometry import (
 )
 from minigrad.engine.tensor import Tensor
 from minigrad.products import *  # noqa: F403
-from minigrad.profiling import profile
+from minigrad.profiling import profile  # type: ignore[no-redef]  # mypy sees a cycle of imports
 from minigrad.saving import load, load_checkpoint, save, save_checkpoint
 
 if _typing.TYPE_CHECKING:
     from minigrad import data, viz
+    from minigrad.engine.dtype import float32 as float
+    from minigrad.engine.dtype import float64 as double
+    from minigrad.engine.dtype import int32 as int
+    from minigrad.engine.dtype import int64 as long
+    from minigrad.pytorch import *  # noqa: F403
+else:
+    _missing = _habits.lookup(__name__)
 
+    def __getattr__(name: str) -> object:
+        """What loads where it is first used: ``minigrad.data``, which reads files in threads, ``minigrad.viz``, which
+        draws, and PyTorch's names."""
+        if name in ("data", "viz"):
+            import importlib
 
-def __getattr__(name: str) -> object:
-    """``minigrad.data``, which reads files in threads, and ``minigrad.viz``, which draws, load where first used."""
-    if name in ("data", "viz"):
-        import importlib
-
-        return importlib.import_module(f"minigrad.{name}")
-    raise AttributeError(f"module 'minigrad' has no attribute {name!r}")
+            return importlib.import_module(f"minigrad.{name}")
+        return _missing(name)
 
 
 def __dir__() -> list[str]:

@@ -1,11 +1,12 @@
 """Creating tensors from data, shapes and ranges."""
 
+import functools
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -25,11 +26,30 @@ __all__ = [
 ]  # fmt: skip
 
 Shape = int | Sequence[int]
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 def operand(op: str, x: Any) -> Tensor:
     """Return x itself if it is a tensor, otherwise convert an array-like to one."""
     return x if isinstance(x, Tensor) else make(x, copy=False, op=op)
+
+
+def with_habits(function: Called) -> Called:
+    """Let a function in Python try PyTorch's names of its arguments after a TypeError, as the compiled ones do."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except TypeError:
+            from minigrad.engine.habits import called_again
+
+            result = called_again(function, args, options)
+            if result is NotImplemented:
+                raise
+            return result
+
+    return called  # type: ignore[return-value]
 
 
 @contextmanager
@@ -90,6 +110,11 @@ def asarray(data: Any, dtype: "DTypeLike" = None, device: str | None = None, req
     return make(data, dtype, device, requires_grad, False)
 
 
+def _lengths(shape: Any, more: tuple[int, ...]) -> Shape:
+    """A shape whose lengths may be separate arguments."""
+    return (shape, *more) if more else shape
+
+
 def full(
     shape: Shape,
     fill_value: float,
@@ -111,8 +136,10 @@ def full(
     return constant("full", shape, fill_value, dtype, device, requires_grad)
 
 
-def empty(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """Create an uninitialized tensor.
+def empty(
+    shape: Shape, *more: int, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """Create an uninitialized tensor; the lengths of its shape may be separate arguments.
 
     Examples
     --------
@@ -120,11 +147,13 @@ def empty(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None,
     >>> mg.empty((2, 3)).shape
     (2, 3)
     """
-    return constant("empty", shape, EMPTY, dtype, device, requires_grad)
+    return constant("empty", _lengths(shape, more), EMPTY, dtype, device, requires_grad)
 
 
-def zeros(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """Create a tensor of zeros.
+def zeros(
+    shape: Shape, *more: int, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """Create a tensor of zeros; the lengths of its shape may be separate arguments.
 
     Examples
     --------
@@ -132,11 +161,13 @@ def zeros(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None,
     >>> mg.zeros((1, 2))
     tensor([[0., 0.]])
     """
-    return constant("zeros", shape, 0, dtype, device, requires_grad)
+    return constant("zeros", _lengths(shape, more), 0, dtype, device, requires_grad)
 
 
-def ones(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
-    """Create a tensor of ones.
+def ones(
+    shape: Shape, *more: int, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """Create a tensor of ones; the lengths of its shape may be separate arguments.
 
     Examples
     --------
@@ -144,7 +175,7 @@ def ones(shape: Shape, *, dtype: "DTypeLike" = None, device: str | None = None, 
     >>> mg.ones(2, dtype="int64")
     tensor([1, 1])
     """
-    return constant("ones", shape, 1, dtype, device, requires_grad)
+    return constant("ones", _lengths(shape, more), 1, dtype, device, requires_grad)
 
 
 def _like(op: str, x: Tensor, value: Any, dtype: "DTypeLike", device: str | None, requires_grad: bool) -> Tensor:
@@ -247,6 +278,7 @@ def arange(
         return make(values, dtype, device, op="arange")
 
 
+@with_habits
 def linspace(
     start: float, stop: float, num: int, *, dtype: "DTypeLike" = None, device: str | None = None, endpoint: bool = True
 ) -> Tensor:
@@ -301,7 +333,8 @@ def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
         return where(make(below if lower else ~below, device=x.device), x, False)
 
 
-def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
+@with_habits
+def tril(x: Tensor, /, k: int = 0) -> Tensor:
     """Return x with zeros above the k-th diagonal of its last two axes.
 
     Examples
@@ -314,7 +347,8 @@ def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
     return _triangle(x, k, lower=True)
 
 
-def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
+@with_habits
+def triu(x: Tensor, /, k: int = 0) -> Tensor:
     """Return x with zeros below the k-th diagonal of its last two axes.
 
     Examples

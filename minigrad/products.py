@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.creation import asarray, memory_for, operand
+from minigrad.creation import asarray, memory_for, operand, with_habits
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply
 from minigrad.engine.ops.gather import take
@@ -35,6 +35,7 @@ def outer(x: Tensor, y: Tensor, /) -> Tensor:
     return multiply(expand_dims(x, 1), expand_dims(y, 0))
 
 
+@with_habits
 def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
     """Sum the products of x and y along an axis; the other axes broadcast.
 
@@ -257,7 +258,8 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     return permute_dims(x, range(x.ndim - 1, -1, -1) if axes is None else axes)
 
 
-def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Tensor:
+@with_habits
+def roll(x: Tensor, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
     """Shift the elements of x along axes by `shift` positions; elements that leave one end re-enter at the other.
 
     Examples
@@ -282,6 +284,7 @@ def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] 
     return x
 
 
+@with_habits
 def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | None = None) -> Tensor:
     """Repeat each element of x along an axis (None: flattened), as ``numpy.repeat``.
 

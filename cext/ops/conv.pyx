@@ -1,11 +1,12 @@
 """Two-dimensional convolutions, which are cross-correlations, as usual in the field."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array, empty, parse_shape, shape_of
+from minigrad.engine.array cimport Array, check_same_device, empty, parse_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport float_operand, integer, layer_bias, operand, optional, pair
-from minigrad.engine.ops.layout cimport dense, expand_dims, squeeze, summed
+from minigrad.engine.ops.arithmetic cimport add
+from minigrad.engine.ops.layout cimport dense, expand_dims, reshape_to, squeeze, summed
 from minigrad.engine.tape cimport Node, Op, operation, recording, track
 
 
@@ -193,3 +194,82 @@ cdef tuple geometry(Array x, Array w, tuple stride, object padding, tuple dilati
         before[i] = both // 2
         size.append((length + both - window) // <int64_t>stride[i] + 1)
     return (*stride, *before, *dilation), tuple(size)
+
+
+cpdef Array conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None,
+                             stride: int | tuple[int, int] = 1, padding: int | tuple[int, int] = 0,
+                             output_padding: int | tuple[int, int] = 0, groups: int = 1,
+                             dilation: int | tuple[int, int] = 1):
+    """Transposed two-dimensional convolution: each element of x adds a weighted window to all channels of the result.
+
+    It is the gradient of `conv2d` with respect to its input, dx(g, w), computed for g = x, and enlarges an image by the
+    stride (Dumoulin and Visin, 2016, https://arxiv.org/abs/1603.07285). As PyTorch's `conv_transpose2d`.
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, C, H, W) or (C, H, W)
+        float32 or float64.
+    weight : Tensor, shape (C, O / groups, KH, KW)
+    bias : Tensor, shape (O,), optional
+    stride, dilation : int or pair of int
+        The distances, in rows and columns, between windows and between the elements of a window; 1 or more.
+    padding : int or pair of int
+        How many rows and columns to leave out on either side.
+    output_padding : int or pair of int
+        How many to add at the end, fewer than the stride: several lengths have the same convolution.
+    groups : int
+        The number of groups of channels and outputs; outputs see the channels of their group only.
+
+    Returns
+    -------
+    Tensor, shape (N, O, P, Q) or (O, P, Q)
+        With ``P = (H - 1) s - 2 p + d (KH - 1) + 1 + output_padding``, and Q likewise.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not agree, or nothing would remain.
+    TypeError
+        If the tensors are not of one floating dtype.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.conv_transpose2d(mg.tensor([[[1.0, 2.0]]]), mg.ones((1, 1, 1, 2)), stride=(1, 2))
+    tensor([[[1., 1., 2., 2.]]])
+    """
+    cdef str op = "conv_transpose2d"
+    cdef Call _call = begin(data_gradient_op)
+    cdef int64_t parts = integer(op, "groups", groups, 1)
+    stride, dilation = pair(op, "stride", stride, 1), pair(op, "dilation", dilation, 1)
+    padding, output_padding = pair(op, "padding", padding, 0), pair(op, "output_padding", output_padding, 0)
+    cdef Array a = float_operand(op, operand(op, x)), w = float_operand(op, operand(op, weight)), out
+    cdef Array b = optional(op, bias)
+    if a.ndim_ != 3 and a.ndim_ != 4:
+        raise ValueError(f"[{op}] expected x of shape (N, C, H, W) or (C, H, W), got {shape_of(a)}")
+    if a.ndim_ == 3:
+        a = expand_dims(a, 0)
+        return squeeze(conv_transpose2d(a, w, b, stride, padding, output_padding, groups, dilation), 0)
+    if w.ndim_ != 4 or w.extent[1] < 1 or w.extent[2] < 1 or w.extent[3] < 1 or w.extent[0] < 1 or w.extent[0] % parts:
+        raise ValueError(f"[{op}] expected a weight of shape (C, O / groups, KH, KW) with C divisible by {parts} "
+                         f"groups, got {shape_of(w)}")
+    if a.extent[1] != w.extent[0]:
+        raise ValueError(f"[{op}] expected x of {w.extent[0]} channels for a weight {shape_of(w)}, got {shape_of(a)}")
+    shape = [a.extent[0], w.extent[1] * parts]
+    for i in range(2):
+        if output_padding[i] >= stride[i]:
+            raise ValueError(f"[{op}] expected output_padding below the stride, got {output_padding} and {stride}")
+        length = (a.extent[2 + <int>i] - 1) * stride[i] - 2 * padding[i] + dilation[i] * (w.extent[2 + <int>i] - 1) + 1
+        shape.append(length + output_padding[i])
+        if length < 1 or a.extent[2 + <int>i] < 1:
+            raise ValueError(f"[{op}] expected at least one row and column to remain, got {length} on axis {2 + i} "
+                             f"from {shape_of(a)} with padding {padding}")
+    check_same_device(op, a, w)
+    if a.code != w.code or (b is not None and b.code != w.code):
+        raise TypeError(f"[{op}] expected one dtype, got x {a.dtype}, weight {w.dtype}"
+                        f"{'' if b is None else f', bias {b.dtype}'}")
+    if b is not None and (b.ndim_ != 1 or b.extent[0] != shape[1]):
+        raise ValueError(f"[{op}] expected bias of shape ({shape[1]},), got {shape_of(b)}")
+    out = data_gradient(a, w, (*stride, *padding, *dilation), tuple(shape))
+    return out if b is None else add(out, reshape_to(b, (shape[1], 1, 1)))

@@ -3,9 +3,12 @@
 The tape, the backward pass and the modes such as `no_grad` are compiled: they are in `minigrad.engine`.
 """
 
+import typing as _typing
+
 from minigrad.autograd.function import Function
 from minigrad.autograd.gradcheck import gradcheck
 from minigrad.autograd.gradients import grad, hessian, jacobian, value_and_grad, vjp
+from minigrad.engine.habits import lookup as _lookup
 from minigrad.engine.modes import detect_anomaly, enable_grad, no_grad, record_source
 from minigrad.engine.tape import GradientError, is_grad_enabled
 from minigrad.engine.tape_table import TapeTable
@@ -14,3 +17,6 @@ __all__ = [
     "Function", "GradientError", "TapeTable", "detect_anomaly", "enable_grad", "grad", "gradcheck", "hessian",
     "is_grad_enabled", "jacobian", "no_grad", "record_source", "value_and_grad", "vjp",
 ]  # fmt: skip
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _lookup(__name__)

@@ -5,7 +5,10 @@ from typing import Any
 
 from minigrad.creation import asarray
 from minigrad.data.collate import collate
+from minigrad.data.order import shuffled
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.gather import take
+from minigrad.engine.ops.random import randint
 from minigrad.engine.tensor import Tensor
 
 
@@ -89,3 +92,101 @@ class ArrayDataset(Dataset):
     def batch(self, indices: Sequence[int]) -> tuple[Tensor, ...]:
         found = asarray(indices)
         return tuple(take(array, found.to(array.device), axis=0) for array in self.arrays)
+
+
+class TensorDataset(ArrayDataset):
+    """PyTorch's name of `ArrayDataset`; ``tensors`` are its arrays.
+
+    Parameters
+    ----------
+    *tensors : Tensor
+        Tensors of shape (N, …), all with the same N.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import data
+    >>> dataset = data.TensorDataset(mg.ones((4, 2)), mg.arange(4))
+    >>> len(dataset), dataset[1]
+    (4, (tensor([1., 1.]), tensor(1)))
+    """
+
+    def __init__(self, *tensors: Any) -> None:
+        super().__init__(*tensors)
+        self.tensors = self.arrays
+
+
+class Subset(Dataset):
+    """The samples of a dataset at some indices.
+
+    Parameters
+    ----------
+    dataset : Dataset, or any object with a length and items
+    indices : sequence of int
+
+    Examples
+    --------
+    >>> from minigrad import data
+    >>> part = data.Subset(data.ArrayDataset([10, 20, 30]), [2, 0])
+    >>> len(part), part[0]
+    (2, (tensor(30),))
+    """
+
+    def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
+        self.dataset = dataset
+        self.indices = [integer("Subset", "index", k) for k in indices]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.dataset[self.indices[integer("Subset", "index", index)]]
+
+    def batch(self, indices: Sequence[int]) -> Any:
+        chosen = [self.indices[k] for k in indices]
+        return self.dataset.batch(chosen) if hasattr(self.dataset, "batch") else collate(list(map(self._get, chosen)))
+
+    def _get(self, index: int) -> Any:
+        return self.dataset[index]
+
+
+def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None) -> list[Subset]:
+    """Divide a dataset at random into parts without common samples.
+
+    Parameters
+    ----------
+    dataset : Dataset, or any object with a length and items
+    lengths : sequence of int, or of float
+        The numbers of samples, which add up to that of the dataset, or fractions, which add up to 1; what rounding down
+        leaves goes to the first parts.
+    seed : int, optional
+        The seed of the order. By default, a random one, which `manual_seed` determines.
+
+    Returns
+    -------
+    list of Subset
+
+    Raises
+    ------
+    ValueError
+        For lengths that do not add up.
+
+    Examples
+    --------
+    >>> from minigrad import data
+    >>> train, test = data.random_split(data.ArrayDataset(list(range(10))), [0.8, 0.2], seed=0)
+    >>> len(train), len(test)
+    (8, 2)
+    """
+    count = len(dataset)
+    if all(isinstance(n, float) for n in lengths) and abs(sum(lengths) - 1) < 1e-6:
+        sizes = [int(count * number("random_split", "fraction", n, 0, 1)) for n in lengths]
+        for k in range(count - sum(sizes)):
+            sizes[k % len(sizes)] += 1
+    else:
+        sizes = [integer("random_split", "length", n, 0) for n in lengths]
+    if sum(sizes) != count:
+        raise ValueError(f"[random_split] expected lengths that add up to {count}, or to 1, got {list(lengths)}")
+    order = shuffled(count, randint(0, 2**63 - 1).item() if seed is None else integer("random_split", "seed", seed))
+    ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
+    return [Subset(dataset, order[end - size : end].tolist()) for size, end in zip(sizes, ends, strict=True)]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -18,6 +18,17 @@ from minigrad.engine.ops.random import randint
 # The most seconds that the end of a loop, or of the process, waits for a batch in progress: a sample may block until
 # something happens after the loop.
 PATIENCE = 5.0
+
+# What to write instead of PyTorch's other arguments.
+OTHERS = {
+    "sampler": "has no sampler: data.Subset(dataset, indices) has the samples in any order, indices may repeat",
+    "batch_sampler": "has no batch_sampler: iterate over dataset.batch(indices) for lists of indices of your own",
+    "generator": "has no generator: seed=0 determines the orders",
+    "worker_init_fn": "has no worker_init_fn: batches are prepared by one thread of this process",
+    "persistent_workers": "has no persistent_workers: batches are prepared by one thread of this process",
+    "prefetch_factor": "has no prefetch_factor: prefetch=2 prepares two batches ahead",
+    "timeout": "has no timeout: batches are prepared by one thread of this process",
+}
 
 
 class DataLoader:
@@ -45,6 +56,14 @@ class DataLoader:
         thread, the order of their draws relative to others is undefined. See the notes for when the thread ends.
     collate : callable, optional
         Makes a batch from a list of samples, such as `collate_padded`.
+    collate_fn : callable, optional
+        PyTorch's name of `collate`.
+    num_workers : int
+        PyTorch's name of `prefetch`: the number of batches that one thread, and not a process, prepares ahead.
+    pin_memory : bool
+        Accepted as in PyTorch, without an effect.
+    **others
+        Any other argument is a TypeError; it says what to write instead of PyTorch's samplers.
 
     Attributes
     ----------
@@ -85,8 +104,16 @@ class DataLoader:
 
     def __init__(
         self, dataset: Any, batch_size: int = 1, shuffle: bool = False, seed: int | None = None,
-        drop_last: bool = False, prefetch: int = 0, collate: Callable[[list[Any]], Any] | None = None,
+        drop_last: bool = False, prefetch: int = 0, collate: Callable[[list[Any]], Any] | None = None, *,
+        collate_fn: Callable[[list[Any]], Any] | None = None, num_workers: int = 0, pin_memory: bool = False,
+        **others: Never,
     ) -> None:  # fmt: skip
+        for name in others:
+            raise TypeError(f"[DataLoader] {OTHERS.get(name, f'got an unexpected argument {name!r}')}")
+        if collate is not None and collate_fn is not None:
+            raise TypeError("[DataLoader] expected collate or collate_fn, which are the same argument, got both")
+        collate = collate_fn if collate is None else collate
+        prefetch = prefetch or num_workers
         if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
             raise TypeError(f"[DataLoader] expected a dataset with length and items, got {type(dataset).__name__}")
         if collate is not None and not callable(collate):

@@ -1,5 +1,8 @@
 """Neural networks: modules, losses, initialization and utilities, under PyTorch's names."""
 
+import typing as _typing
+
+from minigrad.engine.habits import lookup as _lookup
 from minigrad.nn import functional, init, utils
 from minigrad.nn.activation import (
     ELU,
@@ -17,15 +20,18 @@ from minigrad.nn.activation import (
 from minigrad.nn.attention import MultiheadAttention
 from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d, InstanceNorm1d, InstanceNorm2d, RecurrentBatchNorm1d
 from minigrad.nn.cell import GRUCell, LSTMCell, RNNCell
-from minigrad.nn.container import ModuleList, Sequential
-from minigrad.nn.conv import Conv2d
+from minigrad.nn.container import ModuleDict, ModuleList, ParameterList, Sequential
+from minigrad.nn.conv import Conv1d, Conv2d, ConvTranspose2d
 from minigrad.nn.dropout import Dropout
 from minigrad.nn.embedding import Embedding
 from minigrad.nn.linear import Linear
 from minigrad.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
+    CosineSimilarity,
     CrossEntropyLoss,
+    HuberLoss,
+    KLDivLoss,
     L1Loss,
     MSELoss,
     NLLLoss,
@@ -34,7 +40,7 @@ from minigrad.nn.loss import (
 from minigrad.nn.module import Module
 from minigrad.nn.norm import GroupNorm, LayerNorm, RMSNorm
 from minigrad.nn.parameter import Parameter
-from minigrad.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, Flatten, Identity, MaxPool2d
+from minigrad.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, Flatten, Identity, MaxPool2d, Upsample
 from minigrad.nn.recurrent import GRU, LSTM, RNN
 from minigrad.nn.summary import Summary, summary
 from minigrad.nn.transformer import (
@@ -46,10 +52,15 @@ from minigrad.nn.transformer import (
 
 __all__ = [
     "ELU", "GELU", "GRU", "LSTM", "RNN", "AdaptiveAvgPool2d", "AvgPool2d", "BCELoss", "BCEWithLogitsLoss",
-    "BatchNorm1d", "BatchNorm2d", "Conv2d", "CrossEntropyLoss", "Dropout", "Embedding", "Flatten", "GRUCell",
-    "GroupNorm", "Hardsigmoid", "Identity", "InstanceNorm1d", "InstanceNorm2d", "L1Loss", "LSTMCell", "LayerNorm",
-    "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "MaxPool2d", "Module", "ModuleList", "MultiheadAttention",
-    "NLLLoss", "Parameter", "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "Sequential", "SiLU", "Sigmoid",
-    "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "TransformerDecoder", "TransformerDecoderLayer",
-    "TransformerEncoder", "TransformerEncoderLayer", "functional", "init", "summary", "utils",
+    "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "ConvTranspose2d", "CosineSimilarity", "CrossEntropyLoss",
+    "Dropout", "Embedding", "Flatten", "GRUCell", "GroupNorm", "Hardsigmoid", "HuberLoss", "Identity",
+    "InstanceNorm1d", "InstanceNorm2d", "KLDivLoss", "L1Loss", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear",
+    "LogSoftmax", "MSELoss", "MaxPool2d", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss",
+    "Parameter", "ParameterList", "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "Sequential", "SiLU",
+    "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "TransformerDecoder",
+    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Upsample", "functional", "init",
+    "summary", "utils",
 ]  # fmt: skip
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _lookup(__name__)

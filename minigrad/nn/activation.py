@@ -6,8 +6,20 @@ from minigrad.nn import functional as F
 from minigrad.nn.module import Module
 
 
-class ReLU(Module):
+class _Elementwise(Module):
+    """Base class of activations that accept PyTorch's `inplace`: the result is a new tensor all the same."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+
+
+class ReLU(_Elementwise):
     """max(x, 0), element by element.
+
+    Parameters
+    ----------
+    inplace : bool
+        Accepted as in PyTorch; the result is a new tensor all the same.
 
     Examples
     --------
@@ -21,12 +33,14 @@ class ReLU(Module):
         return F.relu(x)
 
 
-class LeakyReLU(Module):
+class LeakyReLU(_Elementwise):
     """x where x > 0, else `negative_slope` · x.
 
     Parameters
     ----------
     negative_slope : float
+    inplace : bool
+        Accepted as in PyTorch; the result is a new tensor all the same.
 
     Examples
     --------
@@ -36,8 +50,8 @@ class LeakyReLU(Module):
     [-0.5, 2.0]
     """
 
-    def __init__(self, negative_slope: float = 0.01) -> None:
-        super().__init__()
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        super().__init__(inplace)
         self.negative_slope = number("LeakyReLU", "negative_slope", negative_slope)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -47,13 +61,15 @@ class LeakyReLU(Module):
         return f"negative_slope={self.negative_slope}"
 
 
-class ELU(Module):
+class ELU(_Elementwise):
     """x where x > 0, else α (eˣ − 1) (Clevert et al. 2015, https://arxiv.org/abs/1511.07289).
 
     Parameters
     ----------
     alpha : float
         α.
+    inplace : bool
+        Accepted as in PyTorch; the result is a new tensor all the same.
 
     Examples
     --------
@@ -63,8 +79,8 @@ class ELU(Module):
     [0.0, 2.0]
     """
 
-    def __init__(self, alpha: float = 1.0) -> None:
-        super().__init__()
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace)
         self.alpha = number("ELU", "alpha", alpha)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -91,8 +107,13 @@ class GELU(Module):
         return F.gelu(x)
 
 
-class SiLU(Module):
+class SiLU(_Elementwise):
     """x σ(x), also called swish (https://arxiv.org/abs/1702.03118).
+
+    Parameters
+    ----------
+    inplace : bool
+        Accepted as in PyTorch; the result is a new tensor all the same.
 
     Examples
     --------
@@ -151,8 +172,13 @@ class Sigmoid(Module):
         return F.sigmoid(x)
 
 
-class Hardsigmoid(Module):
+class Hardsigmoid(_Elementwise):
     """min(max(x/6 + 1/2, 0), 1): a piecewise linear approximation of the sigmoid.
+
+    Parameters
+    ----------
+    inplace : bool
+        Accepted as in PyTorch; the result is a new tensor all the same.
 
     Examples
     --------
@@ -166,13 +192,22 @@ class Hardsigmoid(Module):
         return F.hardsigmoid(x)
 
 
+def last_axis(op: str, axis: int | None, dim: int | None) -> int:
+    """Return the axis that is given under one of its names; −1 without one."""
+    if axis is not None and dim is not None:
+        raise TypeError(f"[{op}] expected axis or dim, which are the same argument, got both")
+    if dim is not None:
+        return integer(op, "dim", dim)
+    return -1 if axis is None else integer(op, "axis", axis)
+
+
 class Softmax(Module):
     """eˣ / Σ eˣ along one axis.
 
     Parameters
     ----------
-    axis : int
-        The axis whose elements sum to one.
+    axis, dim : int, optional
+        The axis whose elements sum to one, under either name; the last one by default.
 
     Examples
     --------
@@ -182,9 +217,9 @@ class Softmax(Module):
     [[0.25, 0.25, 0.25, 0.25]]
     """
 
-    def __init__(self, axis: int = -1) -> None:
+    def __init__(self, axis: int | None = None, dim: int | None = None) -> None:
         super().__init__()
-        self.axis = integer("Softmax", "axis", axis)
+        self.axis = last_axis("Softmax", axis, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.softmax(x, self.axis)
@@ -198,8 +233,8 @@ class LogSoftmax(Module):
 
     Parameters
     ----------
-    axis : int
-        The axis along which eʸ sums to one.
+    axis, dim : int, optional
+        The axis along which eʸ sums to one, under either name; the last one by default.
 
     Examples
     --------
@@ -209,9 +244,9 @@ class LogSoftmax(Module):
     [-1000.0, 0.0]
     """
 
-    def __init__(self, axis: int = -1) -> None:
+    def __init__(self, axis: int | None = None, dim: int | None = None) -> None:
         super().__init__()
-        self.axis = integer("LogSoftmax", "axis", axis)
+        self.axis = last_axis("LogSoftmax", axis, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.log_softmax(x, self.axis)

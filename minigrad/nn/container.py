@@ -1,9 +1,12 @@
-"""Modules that hold a sequence of modules."""
+"""Modules that hold modules or parameters, as a list or by name."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
+from minigrad.engine.ops.arguments import integer
+from minigrad.engine.tensor import Tensor
 from minigrad.nn.module import Module
+from minigrad.nn.parameter import Parameter
 
 Self = TypeVar("Self", bound="_Numbered")
 
@@ -151,3 +154,109 @@ class Sequential(_Numbered):
         for name in self._modules:
             x = members[name](x)
         return x
+
+
+class ModuleDict(Module):
+    """A dict of modules whose parameters are registered; it computes nothing by itself.
+
+    Parameters
+    ----------
+    modules : mapping of str to Module, or iterable of pairs
+
+    Examples
+    --------
+    >>> from minigrad import nn
+    >>> heads = nn.ModuleDict({"digit": nn.Linear(4, 10), "color": nn.Linear(4, 3)})
+    >>> list(heads), heads["color"].out_features
+    (['digit', 'color'], 3)
+    """
+
+    def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
+        super().__init__()
+        self.update(modules or {})
+
+    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
+        """Add modules by name; one of the same name is replaced."""
+        for name, module in dict(modules).items():
+            self[name] = module
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._modules:
+            raise KeyError(f"[ModuleDict] expected one of {list(self._modules)}, got {name!r}")
+        return self.__dict__[name]
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        if not isinstance(module, Module):
+            raise TypeError(f"[ModuleDict] expected a Module, got {module!r}")
+        self.register_module(name, module)
+
+    def __delitem__(self, name: str) -> None:
+        self[name]
+        delattr(self, name)
+
+    def keys(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self)
+
+    def values(self) -> Iterator[Module]:
+        """Iterate over the modules."""
+        return (self[name] for name in self)
+
+    def items(self) -> Iterator[tuple[str, Module]]:
+        """Iterate over (name, module)."""
+        return ((name, self[name]) for name in self)
+
+
+class ParameterList(Module):
+    """A list of parameters that are registered; it computes nothing by itself.
+
+    Parameters
+    ----------
+    values : iterable of Tensor
+        A tensor that is not a `Parameter` becomes one.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> scales = nn.ParameterList([mg.ones(3), mg.ones(2)])
+    >>> len(scales), [p.shape for p in scales.parameters()]
+    (2, [(3,), (2,)])
+    """
+
+    def __init__(self, values: Iterable[Tensor] = ()) -> None:
+        super().__init__()
+        self.extend(values)
+
+    def append(self, value: Tensor) -> "ParameterList":
+        """Add a parameter at the end and return this module."""
+        self.register_parameter(str(len(self)), value if isinstance(value, Parameter) else Parameter(value))
+        return self
+
+    def extend(self, values: Iterable[Tensor]) -> "ParameterList":
+        """Add several parameters at the end and return this module."""
+        for value in values:
+            self.append(value)
+        return self
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return (self.__dict__[name] for name in self._parameters)
+
+    def __getitem__(self, index: int) -> Parameter:
+        return list(self)[integer("ParameterList", "index", index)]
+
+    def __setitem__(self, index: int, value: Tensor) -> None:
+        name = list(self._parameters)[integer("ParameterList", "index", index)]
+        self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))

@@ -15,6 +15,8 @@ class Dropout(Module):
     ----------
     p : float
         The probability that an element becomes zero, from 0 to 1.
+    inplace : bool
+        Accepted as in PyTorch; the result is a new tensor all the same.
 
     Raises
     ------
@@ -32,7 +34,7 @@ class Dropout(Module):
     [1.0, 1.0]
     """
 
-    def __init__(self, p: float = 0.5) -> None:
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         self.p = number("Dropout", "p", p, 0, 1)
 

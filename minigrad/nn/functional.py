@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from minigrad.creation import arange
+from minigrad.engine.habits import lookup
 from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leaky_relu, relu, sigmoid, silu, softplus
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.attention import scaled_dot_product_attention
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
-from minigrad.engine.ops.conv import conv2d
+from minigrad.engine.ops.conv import conv2d, conv_transpose2d
 from minigrad.engine.ops.gather import look_up, numbered
-from minigrad.engine.ops.layout import expand_dims
+from minigrad.engine.ops.layout import expand_dims, squeeze
 from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.matmul import linear
 from minigrad.engine.ops.norm import group_norm, layer_norm, rms_norm
@@ -20,9 +22,13 @@ from minigrad.engine.ops.softmax import cross_entropy, log_softmax, nll_loss, so
 from minigrad.engine.ops.trigonometry import tanh
 from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import Tensor, make
+from minigrad.nn.interpolation import interpolate
 from minigrad.nn.loss_functions import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
+    cosine_similarity,
+    huber_loss,
+    kl_div,
     l1_loss,
     mse_loss,
     smooth_l1_loss,
@@ -31,13 +37,51 @@ from minigrad.nn.loss_functions import (
 Activation = Callable[[Tensor], Tensor]
 
 __all__ = [
-    "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "conv2d", "cross_entropy", "dropout", "elu", "embedding", "gelu",
-    "group_norm", "hardsigmoid", "instance_norm", "l1_loss", "layer_norm", "leaky_relu", "linear",
-    "log_softmax", "max_pool2d", "mse_loss", "nll_loss", "one_hot", "relu", "rms_norm",
-    "scaled_dot_product_attention", "sigmoid", "silu",
-    "smooth_l1_loss", "softmax", "softplus", "tanh",
+    "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+    "conv1d", "conv2d", "conv_transpose2d", "cosine_similarity", "cross_entropy", "dropout", "elu", "embedding",
+    "gelu", "group_norm", "hardsigmoid", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss",
+    "layer_norm", "leaky_relu", "linear", "log_softmax", "max_pool2d", "mse_loss", "nll_loss", "one_hot", "relu",
+    "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
 ]  # fmt: skip
+
+
+if TYPE_CHECKING:
+    from minigrad.pytorch import functional_pad as pad  # noqa: F401
+else:
+    __getattr__ = lookup(__name__)
+
+
+# ── convolution ───────────────────────────────────────────────────────────────────────────────────
+
+
+def conv1d(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | tuple[int] = 1,
+    padding: int | tuple[int] | str = 0, dilation: int | tuple[int] = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """`conv2d` of sequences: x (N, C, T) or (C, T) and weight (O, C / groups, K) give (N, O, P) or (O, P).
+
+    Parameters and errors are those of `conv2d`, with one number where it takes a pair.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.conv1d(mg.tensor([[1.0, 2.0, 4.0]]), mg.tensor([[[-1.0, 1.0]]]))
+    tensor([[1., 2.]])
+    """
+    for name, value, axes in (("x", x, (2, 3)), ("weight", weight, (3,))):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"[conv1d] expected a tensor {name}, got {kind_of(value)}")
+        if value.ndim not in axes:
+            raise ValueError(f"[conv1d] expected {name} with {' or '.join(map(str, axes))} axes, got {value.shape}")
+    rows = padding if isinstance(padding, str) else (0, single("conv1d", "padding", padding, 0))
+    strides, steps = single("conv1d", "stride", stride, 1), single("conv1d", "dilation", dilation, 1)
+    y = conv2d(expand_dims(x, -2), expand_dims(weight, -2), bias, (1, strides), rows, (1, steps), groups)
+    return squeeze(y, -2)
+
+
+def single(op: str, name: str, value: int | tuple[int], least: int) -> int:
+    """Check a number of positions, which may be a tuple of one."""
+    return integer(op, name, value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value, least)
 
 
 # ── lookup ────────────────────────────────────────────────────────────────────────────────────────

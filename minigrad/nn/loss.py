@@ -5,7 +5,7 @@ from inspect import signature
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
-from minigrad.nn.loss_functions import check_reduction
+from minigrad.nn.loss_functions import check_delta, check_divergence_reduction, check_reduction
 from minigrad.nn.module import Module
 
 
@@ -214,3 +214,84 @@ class SmoothL1Loss(_Loss):
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Return the loss of an input and a target of the same shape."""
         return F.smooth_l1_loss(x, target, self.reduction, self.beta)
+
+
+class HuberLoss(_Loss):
+    """(x − y)² / 2 where |x − y| < δ, else δ (|x − y| − δ/2); see `functional.huber_loss`.
+
+    Parameters
+    ----------
+    reduction : {"mean", "sum", "none"}
+    delta : float
+        δ, where the parabola meets the straight lines.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.HuberLoss(delta=2.0)(mg.tensor([5.0]), mg.tensor([0.0])).item()
+    8.0
+    """
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.delta = check_delta("HuberLoss", delta)
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of an input and a target of the same shape."""
+        return F.huber_loss(x, target, self.reduction, self.delta)
+
+
+class KLDivLoss(Module):
+    """y (log y − x) for log-probabilities x and probabilities y; see `functional.kl_div`.
+
+    Parameters
+    ----------
+    reduction : {"mean", "batchmean", "sum", "none"}
+    log_target : bool
+        Whether targets are log y.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.KLDivLoss("batchmean")(mg.log(mg.tensor([[0.5, 0.5]])), mg.tensor([[0.5, 0.5]])).item()
+    0.0
+    """
+
+    def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
+        super().__init__()
+        self.reduction = check_divergence_reduction("KLDivLoss", reduction)
+        self.log_target = bool(log_target)
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of log-probabilities and a target of the same shape."""
+        return F.kl_div(x, target, self.reduction, self.log_target)
+
+
+class CosineSimilarity(Module):
+    """x·y / (‖x‖ ‖y‖) along an axis; see `functional.cosine_similarity`.
+
+    Parameters
+    ----------
+    dim : int
+        The axis of the vectors.
+    eps : float
+        The least norm to divide by.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.CosineSimilarity(dim=0)(mg.tensor([3.0, 4.0]), mg.tensor([3.0, 0.0]))
+    tensor(0.6)
+    """
+
+    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
+        super().__init__()
+        self.dim = integer("CosineSimilarity", "dim", dim)
+        self.eps = number("CosineSimilarity", "eps", eps, 0)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the similarity of the vectors of two tensors."""
+        return F.cosine_similarity(x, y, self.dim, self.eps)

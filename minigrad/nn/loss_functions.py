@@ -4,7 +4,7 @@ import math
 
 from minigrad.engine.ops.activation import softplus
 from minigrad.engine.ops.arguments import kind_of, number
-from minigrad.engine.ops.functions import absolute, log, square
+from minigrad.engine.ops.functions import absolute, exp, log, sqrt, square
 from minigrad.engine.ops.logic import maximum, where
 from minigrad.engine.tensor import Tensor
 
@@ -191,6 +191,97 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
     return _reduce(where(near, parabola, distance - beta / 2), reduction)
 
 
+def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """δ times `smooth_l1_loss` with β = δ: loss = d²/2 where d = |x − y| < δ, else δ (d − δ/2).
+
+    Huber 1964, https://doi.org/10.1214/aoms/1177703732. Shapes and errors as for `mse_loss`.
+
+    Parameters
+    ----------
+    x, target : Tensor
+        Floats of the same shape.
+    reduction : {"mean", "sum", "none"}
+    delta : float
+        δ > 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.huber_loss(mg.tensor([1.0, 5.0]), mg.tensor([0.0, 0.0]), "none", delta=2.0).tolist()
+    [0.5, 8.0]
+    """
+    check_reduction("huber_loss", reduction)
+    _check_pair("huber_loss", x, target)
+    delta = check_delta("huber_loss", delta)
+    return smooth_l1_loss(x, target, reduction, delta) * delta
+
+
+def check_delta(op: str, delta: float) -> float:
+    """Return `delta` if it is above 0."""
+    delta = number(op, "delta", delta)
+    if not delta > 0:
+        raise ValueError(f"[{op}] expected delta > 0, got {delta}")
+    return delta
+
+
+def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """Kullback–Leibler divergence of probabilities from log-probabilities x: loss = y (log y − x), and 0 where y = 0.
+
+    As PyTorch's: "mean" divides by the number of elements, "batchmean" by that of rows, which gives the divergence.
+
+    Parameters
+    ----------
+    x : Tensor
+        Log-probabilities, floats.
+    target : Tensor
+        y of the same shape; log y with `log_target`.
+    reduction : {"mean", "batchmean", "sum", "none"}
+    log_target : bool
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> x = mg.log(mg.tensor([[0.5, 0.5]]))
+    >>> round(mg.nn.functional.kl_div(x, mg.tensor([[1.0, 0.0]]), "batchmean").item(), 4)      # log 2
+    0.6931
+    """
+    check_divergence_reduction("kl_div", reduction)
+    _check_pair("kl_div", x, target)
+    if log_target:
+        loss = exp(target) * (target - x)
+    else:
+        some = target > 0
+        loss = where(some, target * log(where(some, target, 1)), target * 0) - target * x
+    if reduction == "batchmean":
+        return loss.sum() / loss.shape[0] if loss.ndim else loss
+    return _reduce(loss, reduction)
+
+
+def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """x·y / (max(‖x‖, ε) max(‖y‖, ε)) along an axis; the others broadcast.
+
+    Parameters
+    ----------
+    x, y : Tensor
+        Floats.
+    dim : int
+        The axis of the vectors.
+    eps : float
+        ε, above 0: the least norm to divide by.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.cosine_similarity(mg.tensor([3.0, 4.0]), mg.tensor([3.0, 0.0]), dim=0)
+    tensor(0.6)
+    """
+    _check_float("cosine_similarity", x)
+    _check_float("cosine_similarity", y)
+    least = number("cosine_similarity", "eps", eps, 0) ** 2
+    squares = maximum(square(x).sum(dim), least) * maximum(square(y).sum(dim), least)
+    return (x * y).sum(dim) / sqrt(squares)
+
+
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -199,6 +290,11 @@ def check_reduction(op: str, reduction: str) -> str:
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"[{op}] expected reduction 'mean', 'sum' or 'none', got {reduction!r}")
     return reduction
+
+
+def check_divergence_reduction(op: str, reduction: str) -> str:
+    """Return `reduction` if it is valid for `kl_div`."""
+    return reduction if reduction == "batchmean" else check_reduction(op, reduction)
 
 
 def _reduce(loss: Tensor, reduction: str) -> Tensor:

@@ -320,7 +320,10 @@ class Module:
             elif parameter.grad is not None:
                 parameter.grad = parameter.grad.detach().zero_()
 
-    def to(self: Self, *args: str | DType, device: str | None = None, dtype: str | DType | None = None) -> Self:
+    def to(
+        self: Self, *args: str | DType, device: str | None = None, dtype: str | DType | None = None,
+        non_blocking: bool = False,
+    ) -> Self:  # fmt: skip
         """Move every parameter and buffer to a device, and convert those that hold floats to a float dtype.
 
         Parameters and buffers stay the same objects, so an existing optimizer continues to train them.
@@ -332,6 +335,8 @@ class Module:
         device : str, optional
         dtype : DType, optional
             The same by name; they override `args`.
+        non_blocking : bool
+            Accepted as in PyTorch, without an effect.
 
         Raises
         ------
@@ -373,6 +378,18 @@ class Module:
         return self
 
     # ── state ──
+
+    def cpu(self: Self) -> Self:
+        """Do the same as ``to("cpu")``."""
+        return self.to("cpu")
+
+    def cuda(self: Self, device: int | str | None = None) -> Self:
+        """Do the same as ``to("cuda")``, or ``to("cuda:1")`` for the number 1."""
+        return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+
+    def add_module(self, name: str, module: "Module | None") -> None:
+        """Do the same as `register_module`."""
+        self.register_module(name, module)
 
     def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
         """Return the parameters and persistent buffers by dotted path, as PyTorch names them.
@@ -532,6 +549,14 @@ class Module:
         return output
 
     # ── text ──
+
+    def float(self: Self) -> Self:
+        """Do the same as ``to("float32")``."""
+        return self.to("float32")
+
+    def double(self: Self) -> Self:
+        """Do the same as ``to("float64")``."""
+        return self.to("float64")
 
     def extra_repr(self) -> str:
         """Return the text between the parentheses of `repr`; a subclass lists its arguments."""

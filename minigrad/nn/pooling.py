@@ -1,10 +1,12 @@
 """Pooling layers, and layers that change only the shape or nothing."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from minigrad.engine.ops.arguments import integer, pair
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
+from minigrad.nn.interpolation import check_lengths, check_mode
 from minigrad.nn.module import Module
 
 Pair = int | tuple[int, int]
@@ -216,3 +218,40 @@ class Identity(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` itself."""
         return x
+
+
+class Upsample(Module):
+    """Images or sequences of another size; see `functional.interpolate`.
+
+    Parameters
+    ----------
+    size : int or sequence of int, optional
+    scale_factor : float or sequence of float, optional
+        In place of `size`.
+    mode : {"nearest", "linear", "bilinear"}
+    align_corners : bool, optional
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.Upsample(scale_factor=2)(mg.zeros((1, 3, 4, 4))).shape
+    (1, 3, 8, 8)
+    """
+
+    def __init__(
+        self, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None,
+        mode: str = "nearest", align_corners: bool | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        check_mode("Upsample", mode, align_corners)
+        check_lengths("Upsample", size, scale_factor)
+        self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(N, C, H, W)`` or ``(N, C, T)`` to the new size."""
+        return F.interpolate(x, self.size, self.scale_factor, self.mode, self.align_corners)
+
+    def extra_repr(self) -> str:
+        given = f"size={self.size}" if self.scale_factor is None else f"scale_factor={self.scale_factor}"
+        return f"{given}, mode={self.mode!r}"

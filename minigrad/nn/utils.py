@@ -3,8 +3,10 @@
 import copy
 import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from minigrad.autograd import no_grad
+from minigrad.engine.habits import lookup
 from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.ops.functions import absolute, rsqrt
 from minigrad.engine.ops.join import concat
@@ -20,6 +22,9 @@ __all__ = [
     "clip_grad_norm_", "clip_grad_value_", "fold_batch_norm", "parameters_to_vector", "remove_weight_norm",
     "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__ = lookup(__name__)
 
 
 def clip_grad_norm_(

@@ -1,5 +1,8 @@
 """Optimizers, learning-rate schedules and gradient clipping, under PyTorch's names."""
 
+import typing as _typing
+
+from minigrad.engine.habits import lookup as _lookup
 from minigrad.nn.utils import clip_grad_norm_, clip_grad_value_
 from minigrad.optim import lr_scheduler
 from minigrad.optim.adagrad import Adagrad
@@ -11,3 +14,6 @@ from minigrad.optim.sgd import SGD
 __all__ = [
     "SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "clip_grad_norm_", "clip_grad_value_", "lr_scheduler",
 ]  # fmt: skip
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _lookup(__name__)

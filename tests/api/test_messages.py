@@ -26,7 +26,7 @@ NO_TENSORS = {
     "a ragged list": [[1.0], [1.0, 2.0]],
     "a dict": {},
 }
-OPTIONAL = {("linear", 2), ("conv2d", 2)} | {
+OPTIONAL = {("linear", 2), ("conv2d", 2), ("conv_transpose2d", 2)} | {
     (f"{kind}_norm", k) for kind in ("layer", "rms", "group", "instance") for k in (1, 2)
 }
 OPTIONAL |= {("engine.batch_norm_train", 1), ("engine.batch_norm_train", 2)}

@@ -20,6 +20,7 @@ ELSEWHERE = {
     "nn/test_batch_norm.py": ["batch_norm"],
     "nn/test_embedding.py": ["embedding"],
     "nn/test_norms.py": ["instance_norm"],
+    "api/test_pytorch.py": ["conv1d", "cosine_similarity", "huber_loss", "interpolate", "kl_div"],
     "nn/test_losses.py": [
         "binary_cross_entropy", "binary_cross_entropy_with_logits", "l1_loss", "mse_loss", "nll_loss", "one_hot", "smooth_l1_loss",
     ],
@@ -68,7 +69,7 @@ def test_every_method_is_a_function_of_its_name():
         "is_leaf", "item", "nbytes", "ndim", "numpy", "register_hook", "requires_grad", "requires_grad_", "set_", "shape", "size",
         "strides", "tape", "to", "tolist", "version", "zero_",
     }  # fmt: skip
-    methods = {name for name in dir(mg.Tensor) if not name.startswith("_")}
+    methods = {name for name in dir(mg.zeros(1)) if not name.startswith("_")}
     assert {name for name in methods - own if not hasattr(mg, name)} == set()
 
 

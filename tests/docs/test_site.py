@@ -207,7 +207,7 @@ def public_names():
             if callable(getattr(module, name)) or inspect.ismodule(getattr(module, name)):
                 yield f"{module.__name__}.{name}"
     yield from (f"minigrad.nn.init.{name}" for name in vars(mg.nn.init) if name.endswith("_") and name[0] != "_")
-    yield from (f"minigrad.Tensor.{name}" for name in dir(mg.Tensor) if not name.startswith("_"))
+    yield from (f"minigrad.Tensor.{name}" for name in dir(mg.zeros(1)) if not name.startswith("_"))
     yield from (f"minigrad.{name}" for name in ("float32", "float64", "int32", "int64", "bool"))
 
 

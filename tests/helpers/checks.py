@@ -440,7 +440,7 @@ class Suite:
     def test_method(self, op, case, device, rng):
         """The tensor method of the same name is the operation."""
         if (
-            not hasattr(mg.Tensor, op.name)
+            op.name not in dir(mg.zeros(1))
             or op.ours is not None
             or op.name in ("reshape", "permute_dims", "transpose")
         ):

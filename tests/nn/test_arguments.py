@@ -26,7 +26,7 @@ SIZES = (
     "hidden_size", "in_channels", "out_channels", "kernel_size", "output_size",
 )  # fmt: skip
 REQUIRED = {
-    **dict.fromkeys((*SIZES, "num_groups", "num_channels", "max_length", "step_size", "T_max"), lambda: 4),
+    **dict.fromkeys((*SIZES, "num_groups", "num_channels", "max_length", "step_size", "T_max", "T_0"), lambda: 4),
     "params": parameters,
     "optimizer": optimizer,
     "gamma": lambda: 0.5,
@@ -35,9 +35,10 @@ REQUIRED = {
 }
 ALSO = {"OneCycleLR": {"total_steps": 10}}
 # Base classes, containers, and classes that only take modules, functions or tensors.
-OTHERS = {"Identity", "Module", "ModuleList", "Sequential", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR"}
-# Arguments without an effect of their own, or that take words.
-SKIPPED = {("RNN", "max_length"), ("OneCycleLR", "epochs"), ("OneCycleLR", "steps_per_epoch"), ("Conv2d", "padding")}
+OTHERS = {"Identity", "Module", "ModuleDict", "ModuleList", "ParameterList", "Sequential", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR"}  # fmt: skip
+# Arguments without an effect of their own, or that take words or lists.
+SKIPPED = {("RNN", "max_length"), ("OneCycleLR", "epochs"), ("OneCycleLR", "steps_per_epoch")}
+SKIPPED |= {("Conv1d", "padding"), ("Conv2d", "padding"), ("Upsample", "scale_factor")}
 CLASSES = {
     name: getattr(module, name)
     for module in (nn, optim, lr_scheduler)

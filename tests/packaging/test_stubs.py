@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import minigrad as mg
+from minigrad.pytorch import Pointer
 
 SOURCE = Path(__file__).resolve().parents[2] / "cext"
 FOUND = [importlib.import_module(found.name) for found in pkgutil.walk_packages(mg.engine.__path__, "minigrad.engine.")]
+assert mg.Tensor.view  # PyTorch's names are there from now on
 MODULES = {module.__name__: module for module in FOUND if not module.__file__.endswith(".py")}
 
 
@@ -20,6 +22,8 @@ def loaded(module):
     path = Path(module.__file__)
     text = path.with_name(path.name.partition(".")[0] + ".pyi").read_text(encoding="utf-8")
     stub = types.ModuleType(module.__name__)
+    vars(stub)["overload"] = lambda function: function  # the last one, which is its own
+    text = text.replace("from typing import overload\n", "")
     # the values of an enumeration are not in its stub
     exec("from __future__ import annotations\n" + text.replace("(IntEnum)", ""), vars(stub))
     return stub
@@ -35,6 +39,7 @@ def public(space, name):
             found |= {f"{key}.{member}": v for member, v in vars(value).items() if member not in inherited}
         elif callable(value) and getattr(value, "__module__", None) == name:
             found[key] = value
+    found = {key: value for key, value in found.items() if not isinstance(value, Pointer)}
     return {key: value for key, value in found.items() if not key.rpartition(".")[2].startswith("_")}
 
 
@@ -128,6 +133,7 @@ from minigrad.engine.ops import reduce as reduce
 from minigrad.engine.tensor import Tensor
 from typing import Any
 from typing import TypeAlias
+from typing import overload
 import numpy as np
 class Code(IntEnum):
     BOOL = ...
@@ -148,6 +154,9 @@ class Shape(Base):
 def untyped(*a, **b): ...
 def plain(x, y: Tensor | None, z: float = 1e-5) -> None: ...
 def whole(x: Tensor, op: str | None = None) -> int: ...
+@overload
+def many(a: list | None, *args: Any, on: bool = False, dim: Callable[[int], str] | None = None, **names: Shape) -> None: ...
+@overload
 def many(a: list | None, *args: Any, on: bool = False, axis: Callable[[int], str] | None = None, **names: Shape) -> None: ...
 """
 

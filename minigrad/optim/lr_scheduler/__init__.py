@@ -1,12 +1,18 @@
 """Learning-rate schedules, under PyTorch's names."""
 
+import typing as _typing
+
+from minigrad.engine.habits import lookup as _lookup
 from minigrad.optim.lr_scheduler.base import LRScheduler
 from minigrad.optim.lr_scheduler.formulas import (
+    ConstantLR,
     CosineAnnealingLR,
+    CosineAnnealingWarmRestarts,
     ExponentialLR,
     LambdaLR,
     LinearLR,
     MultiStepLR,
+    PolynomialLR,
     StepLR,
 )
 from minigrad.optim.lr_scheduler.one_cycle import OneCycleLR
@@ -14,6 +20,9 @@ from minigrad.optim.lr_scheduler.plateau import ReduceLROnPlateau
 from minigrad.optim.lr_scheduler.sequential import SequentialLR
 
 __all__ = [
-    "CosineAnnealingLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "OneCycleLR",
-    "ReduceLROnPlateau", "SequentialLR", "StepLR",
+    "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR", "LRScheduler", "LambdaLR",
+    "LinearLR", "MultiStepLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]  # fmt: skip
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _lookup(__name__)

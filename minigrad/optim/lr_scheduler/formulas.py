@@ -209,3 +209,106 @@ class CosineAnnealingLR(LRScheduler):
 
     def lr_at(self, group: int, epoch: int) -> float:
         return self.eta_min + (self.base_lrs[group] - self.eta_min) * (1 + math.cos(math.pi * epoch / self.T_max)) / 2
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """`CosineAnnealingLR` that starts again after T_0 steps, then after T_0 · T_mult, T_0 · T_mult², … steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    T_0 : int
+        The number of steps of the first period.
+    T_mult : int
+        How many times as long each period is as the one before.
+    eta_min : float
+        The lowest rate.
+    last_epoch : int
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = mg.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+    >>> for _ in range(3):
+    ...     print(round(optimizer.param_groups[0]["lr"], 6))
+    ...     scheduler.step()
+    1.0
+    0.5
+    1.0
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
+        self.T_0 = integer("CosineAnnealingWarmRestarts", "T_0", T_0, 1)
+        self.T_mult = integer("CosineAnnealingWarmRestarts", "T_mult", T_mult, 1)
+        self.eta_min = number("CosineAnnealingWarmRestarts", "eta_min", eta_min)
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, group: int, epoch: int) -> float:
+        period = self.T_0
+        if self.T_mult == 1:
+            epoch %= period
+        while epoch >= period:
+            epoch -= period
+            period *= self.T_mult
+        return self.eta_min + (self.base_lrs[group] - self.eta_min) * (1 + math.cos(math.pi * epoch / period)) / 2
+
+
+class ConstantLR(LRScheduler):
+    """base · factor for `total_iters` steps, then base.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    factor : float
+        In [0, 1].
+    total_iters : int
+    last_epoch : int
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = mg.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=1)
+    >>> scheduler.get_last_lr(), scheduler.step(), scheduler.get_last_lr()
+    ([0.5], None, [1.0])
+    """
+
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
+        self.factor = number("ConstantLR", "factor", factor, 0, 1)
+        self.total_iters = integer("ConstantLR", "total_iters", total_iters, 0)
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, group: int, epoch: int) -> float:
+        return self.base_lrs[group] * (self.factor if epoch < self.total_iters else 1)
+
+
+class PolynomialLR(LRScheduler):
+    """base · (1 − t / total_iters)^power, and 0 after `total_iters` steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    total_iters : int
+    power : float
+        0 or more.
+    last_epoch : int
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> optimizer = mg.optim.SGD([mg.zeros(1, requires_grad=True)], lr=1.0)
+    >>> scheduler = mg.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=2)
+    >>> scheduler.step(), scheduler.get_last_lr()
+    (None, [0.5])
+    """
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+        self.total_iters = integer("PolynomialLR", "total_iters", total_iters, 1)
+        self.power = number("PolynomialLR", "power", power, 0)
+        super().__init__(optimizer, last_epoch)
+
+    def lr_at(self, group: int, epoch: int) -> float:
+        return float(self.base_lrs[group] * (1 - min(epoch, self.total_iters) / self.total_iters) ** self.power)

@@ -60,6 +60,27 @@ def conv2d(lib):
     return conv2d
 
 
+def conv_transpose2d(lib):
+    def conv_transpose2d(x, w, b=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+        if x.ndim == 3:
+            return conv_transpose2d(x[None], w, b, stride, padding, output_padding, groups, dilation)[0]
+        (s, t), (p, r), (e, f), (d, u) = map(pair, (stride, padding, output_padding, dilation))
+        (n, c, h, k), (_, o, m, width) = x.shape, w.shape
+        out = np.zeros(
+            (n, groups, o, (h - 1) * s + d * (m - 1) + 1 + e, (k - 1) * t + u * (width - 1) + 1 + f), x.dtype
+        )
+        parts = np.reshape(x, (n, groups, c // groups, h, k)), np.reshape(w, (groups, c // groups, o, m, width))
+        for i in range(m):
+            for j in range(width):
+                window = np.einsum("ngchk,gco->ngohk", parts[0], parts[1][..., i, j])
+                out[..., i * d : i * d + (h - 1) * s + 1 : s, j * u : j * u + (k - 1) * t + 1 : t] += window
+        out = np.reshape(out, (n, groups * o, *out.shape[3:]))
+        out = out[:, :, p : out.shape[2] - p, r : out.shape[3] - r]
+        return out if b is None else out + np.reshape(b, (-1, 1, 1))
+
+    return conv_transpose2d
+
+
 def max_pool2d(lib):
     def max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
         def most(i, j):
@@ -112,6 +133,15 @@ CONV = [
             case((1, 2, 4, 5), (2, 2, 2, 4), (2,), padding="same"), case((1, 1, 5, 5), (1, 1, 2, 3), padding="same", dilation=2),
             case((1, 2, 4, 4), (2, 2, 3, 3), (2,), padding="valid"), case((0, 2, 4, 4), (3, 2, 3, 3), (3,)), case((2, 1, 4, 19), (7, 1, 2, 4), (7,)),
             case((1, 1, 2, 2), (1, 1, 2, 2)), case((1, 2, 3, 3), (2, 2, 4, 5), stride=5, padding=2),
+        ),
+    ),
+    Op(
+        "conv_transpose2d", conv_transpose2d(np), torch="nn.functional.conv_transpose2d", ulps=64,
+        cases=(
+            case((2, 3, 3, 4), (3, 2, 3, 2), (2,)), case((3, 4, 3), (3, 2, 2, 2)), case((1, 2, 3, 3), (2, 3, 4, 4), (3,), stride=2, padding=1),
+            case((1, 2, 2, 3), (2, 2, 3, 3), (2,), stride=(2, 3), padding=(1, 0), output_padding=(1, 2)),
+            case((1, 4, 3, 2), (4, 2, 2, 2), (4,), groups=2), case((1, 2, 3, 3), (2, 1, 2, 3), dilation=(3, 2)),
+            case((0, 2, 3, 3), (2, 3, 2, 2), (3,)),
         ),
     ),
 ]  # fmt: skip

@@ -1,0 +1,143 @@
+"""What PyTorch's users write: names that a tensor lacks and keywords that a function lacks lead to `minigrad.pytorch`.
+
+That module is imported when the first of them is used. Until then each of its names is a small descriptor among the
+members of Tensor: a ``__getattr__`` would slow down every method call. A keyword is looked at after a call has failed.
+"""
+from cpython.object cimport PyTypeObject
+
+from minigrad.engine.tensor import Tensor
+from minigrad.engine.ops import activation, gather, join, layout, reduce, softmax
+
+cdef extern from "pytorch_names.hpp":   # written by the build, from minigrad/pytorch.py
+    const char* MG_PYTORCH_NAMES
+
+cdef extern from "Python.h":
+    void PyType_Modified(PyTypeObject*)
+
+cdef extern from *:
+    """
+    typedef PyObject* (*Again)(PyObject* function, PyObject* args, PyObject* options);
+    static vectorcallfunc mg_call = nullptr;    // how the functions of Cython are called: they are of one type
+    static Again mg_again = nullptr;
+
+    static PyObject* mg_options(PyObject* const* values, PyObject* names) {
+        PyObject* options = PyDict_New();
+        Py_ssize_t count = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
+        for (Py_ssize_t i = 0; options != nullptr && i < count; i++)
+            if (PyDict_SetItem(options, PyTuple_GET_ITEM(names, i), values[i]) < 0) Py_CLEAR(options);
+        return options;
+    }
+
+    // The function's own call; after a TypeError one more, with the arguments renamed if they are PyTorch's.
+    static PyObject* mg_call_or_again(PyObject* function, PyObject* const* values, size_t flags, PyObject* names) {
+        PyObject* result = mg_call(function, values, flags, names);
+        if (result != nullptr || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;
+        PyObject *type, *error, *trace, *args = nullptr, *options = nullptr;
+        PyErr_Fetch(&type, &error, &trace);
+        Py_ssize_t count = PyVectorcall_NARGS(flags);
+        args = PyTuple_New(count);
+        for (Py_ssize_t i = 0; args != nullptr && i < count; i++) {
+            Py_INCREF(values[i]);
+            PyTuple_SET_ITEM(args, i, values[i]);
+        }
+        if (args != nullptr && (options = mg_options(values + count, names)) != nullptr)
+            result = mg_again(function, args, options);
+        Py_XDECREF(args);
+        Py_XDECREF(options);
+        if (result == Py_NotImplemented) {
+            Py_CLEAR(result);
+            PyErr_Restore(type, error, trace);
+        } else {
+            Py_XDECREF(type);
+            Py_XDECREF(error);
+            Py_XDECREF(trace);
+        }
+        return result;
+    }
+
+    // Leaves a function alone that is called in another way than the first one, if Cython ever made such.
+    static void mg_try_again(PyObject* function, Again again) {
+        auto slot = reinterpret_cast<vectorcallfunc*>(reinterpret_cast<char*>(function) +
+                                                      Py_TYPE(function)->tp_vectorcall_offset);
+        if (mg_call == nullptr) mg_call = *slot;
+        if (*slot != mg_call) return;
+        mg_again = again;
+        *slot = mg_call_or_again;
+    }
+    """
+    ctypedef object (*Again)(object function, object args, object options)
+    void mg_try_again(object function, Again again)
+
+NAMES: frozenset[str] = frozenset(MG_PYTORCH_NAMES.decode().split())
+
+
+# ── names ─────────────────────────────────────────────────────────────────────────────────────────
+
+cdef dict members = <dict>(<PyTypeObject*>Tensor).tp_dict
+
+
+cdef class Unread:
+    """A member of Tensor that `minigrad.pytorch`, not imported yet, defines."""
+    cdef str name
+
+    def __get__(self, tensor: Tensor | None, kind: type[Tensor]) -> Any:
+        read()
+        return getattr(kind if tensor is None else tensor, self.name)
+
+    def __set__(self, tensor: Tensor, value: Any) -> None:
+        read()
+        setattr(tensor, self.name, value)
+
+
+cdef int read() except -1:
+    """Replace each `Unread` by what `minigrad.pytorch` has for its name."""
+    from minigrad.pytorch import members_of_tensor
+    members.update(members_of_tensor())
+    PyType_Modified(<PyTypeObject*>Tensor)
+    return 0
+
+
+def own_members(self: Tensor) -> list[str]:
+    """The members of a tensor for ``dir``, without PyTorch's names."""
+    return [name for name in object.__dir__(self) if name not in NAMES]
+
+
+cdef Unread unread
+for name in NAMES:
+    unread = members[name] = Unread.__new__(Unread)
+    unread.name = name
+members["__dir__"] = own_members
+PyType_Modified(<PyTypeObject*>Tensor)
+
+
+def lookup(module: str) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module: a name that it lacks may be one of PyTorch's."""
+    def missing(name):
+        if name.startswith("_"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+        from minigrad.pytorch import find
+        return find(module, name)
+
+    return missing
+
+
+# ── keywords ──────────────────────────────────────────────────────────────────────────────────────
+
+def called_again(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """The result of a call with PyTorch's arguments; NotImplemented if they are not the reason for its failure."""
+    code = function.__code__
+    own = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+    if len(args) <= code.co_argcount and all([name in own for name in options]):
+        return NotImplemented
+    from minigrad.pytorch import call
+    return call(function, args, options)
+
+
+cdef object again(object function, object args, object options):
+    return called_again(function, args, options)
+
+
+for module in (activation, gather, join, layout, reduce, softmax):
+    for function in vars(module).values():
+        if type(function) is type(own_members) and function.__module__ == module.__name__:
+            mg_try_again(function, again)

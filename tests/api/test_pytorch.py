@@ -1,0 +1,669 @@
+"""What PyTorch's users type: it works with PyTorch's result and gradients, or the error says what to write instead."""
+
+import importlib
+import math
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import data, nn, optim, pytorch
+from minigrad.engine import habits
+from minigrad.nn import functional as F
+
+torch = pytest.importorskip("torch")
+pytorch_names = habits.NAMES
+
+# `torch` is minigrad here. a, b (3, 4), x (2, 3, 4), m (4, 3), v, w (4,) are floats, p probabilities, i integers, k
+# indices of rows, g indices along axis 1, and q a mask.
+WORKS = """
+    a.view(4, 3)                            a.view(-1)
+    a.view((2, 6))                          a.view_as(m)
+    a.reshape_as(m)                         a.unsqueeze(0)
+    a.unsqueeze(dim=-1)                     x.flatten()
+    x.flatten(1)                            x.flatten(start_dim=0, end_dim=1)
+    x.ravel()                               a.unflatten(1, (2, 2))
+    x.permute(2, 0, 1)                      x.permute((2, 0, 1))
+    a.t()                                   v.t()
+    x.swapaxes(0, 1)                        x.swapdims(0, 2)
+    x.movedim(0, 2)                         v.expand(3, 4)
+    v.expand(3, -1)                         v.unsqueeze(0).expand(3, 4)
+    v.expand_as(a)                          v.tile(2, 2)
+    a.tile((2, 1))                          a.repeat_interleave(2, dim=0)
+    a.repeat_interleave(2)                  a.roll(1, 0)
+    a.roll(shifts=1, dims=1)                a.unbind(0)
+    a.unbind(dim=1)                         a.chunk(2)
+    a.chunk(3, dim=1)                       a.narrow(1, 1, 2)
+    a.select(0, 1)                          a.tril()
+    a.triu(1)                               a.triu(diagonal=1)
+    a.gather(1, g)                          a.gather(1, g[:2])
+    a.index_select(0, k)                    a.index_select(dim=1, index=k)
+    a.masked_fill(q, 0.0)                   a.masked_fill(q == 0, -1e9)
+    a.masked_select(q)                      a.topk(2)
+    a.topk(2, dim=0)                        a.topk(2, largest=False)
+    a.clamp(-0.5, 0.5)                      a.clamp(min=0)
+    a.clamp(max=0.3)                        a.clamp_min(0)
+    a.clamp_max(0.1)                        a.add(b)
+    a.add(b, alpha=2)                       a.sub(b)
+    a.sub(b, alpha=0.5)                     a.mul(b)
+    a.mul(2)                                a.div(b)
+    a.div(b, rounding_mode="floor")         a.div(b, rounding_mode="trunc")
+    a.neg()                                 p.pow(2)
+    p.pow(0.5)                              a.remainder(2)
+    a.eq(b)                                 a.ne(b)
+    a.gt(0)                                 a.ge(b)
+    a.lt(0)                                 a.le(0)
+    q.logical_not()                         q.logical_and(q)
+    q.logical_or(q)                         a.matmul(m)
+    a.mm(m)                                 x.bmm(x.permute(0, 2, 1))
+    a.mv(v)                                 v.dot(w)
+    v.outer(w)                              a.lerp(b, 0.3)
+    p.logit()                               a.sgn()
+    a.erfc()                                a.amax(1)
+    a.amax(dim=1, keepdim=True)             a.amax()
+    a.amin(0)                               a.cumsum(1)
+    a.cumsum(dim=0)                         a.norm()
+    a.norm(dim=1)                           a.norm(1)
+    a.norm(p=2, dim=1, keepdim=True)        a.norm(p=3)
+    a.norm(float("inf"))                    i.unique()
+    a.isclose(b)                            a.allclose(a)
+    a.clone()                               a.cpu()
+    a.float()                               a.double()
+    a.long()                                a.int()
+    a.bool()                                a.type_as(i)
+    a.type(torch.float64)                   a.is_cuda is not None
+    a.is_floating_point()                   i.is_floating_point()
+    a.numel()                               a.nelement()
+    a.element_size()                        a.dim()
+    a.ndimension()                          a.new_tensor([1, 2])
+    a.new_zeros(2, 3)                       a.new_zeros((2, 3))
+    a.new_ones(2)                           a.new_full((2,), 3.0)
+    a.new_empty(2, 3).shape == (2, 3)       a.data
+    a.detach()                              a.contiguous()
+    a.clone().add_(b)                       a.clone().add_(b, alpha=2)
+    a.clone().add_(1)                       a.clone().sub_(b)
+    a.clone().mul_(b)                       a.clone().div_(2)
+    p.clone().pow_(2)                       a.clone().neg_()
+    a.clone().clamp_(min=0)                 a.clone().masked_fill_(q, 2.0)
+    a.clone().addcmul_(b, b, value=2)       a.clone().addcdiv_(b, p, value=2)
+    a.clone().lerp_(b, 0.5)                 a.clone().zero_()
+    a.clone().fill_(2)                      a.clone().copy_(b)
+    a.sum(dim=1)                            a.sum(dim=1, keepdim=True)
+    a.sum(1, True)                          a.sum(-1, keepdim=True)
+    a.mean(dim=0)                           a.mean(dim=(0, 1))
+    a.mean(1, keepdim=True)                 a.prod(dim=1)
+    a.argmax(dim=1)                         a.argmax(1)
+    a.argmin(dim=0, keepdim=True)           a.std(dim=0, unbiased=False)
+    a.var(dim=0, unbiased=True)             a.std(dim=1, correction=1, keepdim=True)
+    a.std(1, unbiased=False)                q.any(dim=1)
+    q.all(dim=0)                            a.logsumexp(dim=1)
+    a.logsumexp(1, keepdim=True)            a.softmax(dim=-1)
+    a.softmax(1)                            a.log_softmax(dim=1)
+    a.argsort(dim=1)                        a.argsort(dim=0, descending=True)
+    a.flip(0)                               a.flip(0, 1)
+    a.flip(dims=(0,))                       a.flip([1])
+    a.unsqueeze(0).squeeze(0)               a.unsqueeze(0).squeeze(dim=0)
+    a.squeeze()                             a.relu()
+    a.sigmoid()                             a.tanh()
+    a.exp()                                 p.log()
+    p.sqrt()                                a.abs()
+    p.rsqrt()                               a.square()
+    a.round()                               a.reciprocal()
+    a.isnan()                               a[0].tolist()
+    a[q]                                    a[:, 1:3]
+    a[..., None]                            a[k]
+    a.T                                     x.mT
+    a.shape[0]                              a.ndim
+    a @ m                                   a ** 2
+    torch.cat([a, b])                       torch.cat([a, b], dim=1)
+    torch.cat((a, b), -1)                   torch.concat([a, b], dim=1)
+    torch.concatenate([a, b])               torch.stack([a, b], dim=1)
+    torch.stack([a, b])                     torch.hstack([a, b])
+    torch.vstack([v, w])                    torch.hstack([v, w])
+    torch.unsqueeze(a, 1)                   torch.squeeze(a[None], 0)
+    torch.flatten(x, 1)                     torch.permute(x, (2, 0, 1))
+    torch.reshape(a, (4, 3))                torch.t(a)
+    torch.swapaxes(x, 0, 1)                 torch.movedim(x, 0, 1)
+    torch.chunk(a, 2, dim=1)                torch.unbind(a)
+    torch.gather(a, 1, g)                   torch.index_select(a, 0, k)
+    torch.masked_select(a, q)               torch.where(q, a, b)
+    torch.topk(a, 2)                        torch.clamp(a, 0, 1)
+    torch.clamp(a, min=0)                   torch.cumsum(a, 0)
+    torch.cumsum(a, dim=1)                  torch.pow(p, 2)
+    torch.norm(a)                           torch.norm(a, dim=1)
+    torch.add(a, b)                         torch.sub(a, b)
+    torch.mul(a, b)                         torch.div(a, b)
+    torch.neg(a)                            torch.eq(a, b)
+    torch.ne(a, b)                          torch.gt(a, b)
+    torch.ge(a, b)                          torch.lt(a, b)
+    torch.le(a, b)                          torch.mm(a, m)
+    torch.bmm(x, x.mT)                      torch.mv(a, v)
+    torch.dot(v, w)                         torch.outer(v, w)
+    torch.ger(v, w)                         torch.matmul(a, m)
+    torch.einsum("ij,jk->ik", a, m)         torch.sum(a, dim=1)
+    torch.mean(a, dim=1, keepdim=True)      torch.sum(a, 1, True)
+    torch.argmax(a, dim=1)                  torch.amax(a, 1)
+    torch.amin(a, dim=0)                    torch.softmax(a, dim=1)
+    torch.log_softmax(a, dim=1)             torch.logsumexp(a, dim=1)
+    torch.sigmoid(a)                        torch.tanh(a)
+    torch.relu(a)                           torch.exp(a)
+    torch.log(p)                            torch.sqrt(p)
+    torch.abs(a)                            torch.sgn(a)
+    torch.sign(a)                           torch.lerp(a, b, 0.5)
+    torch.logit(p)                          torch.erfc(a)
+    torch.isclose(a, b)                     torch.allclose(a, b)
+    torch.maximum(a, b)                     torch.minimum(a, b)
+    torch.all(q, dim=1)                     torch.any(q, dim=1)
+    torch.flip(a, dims=(0,))                torch.flip(a, [1])
+    torch.roll(a, 1, 0)                     torch.roll(a, shifts=1, dims=0)
+    torch.tile(a, (2, 1))                   torch.repeat_interleave(a, 2, dim=0)
+    torch.tril(a)                           torch.triu(a, diagonal=1)
+    torch.triu(a, 1)                        torch.narrow(a, 1, 0, 2)
+    torch.select(a, 0, 1)                   torch.unflatten(a, 1, (2, 2))
+    torch.clone(a)                          torch.numel(a)
+    torch.is_tensor(a)                      torch.is_floating_point(a)
+    torch.unique(i)                         torch.ravel(a)
+    torch.logical_not(q)                    torch.square(a)
+    torch.zeros(2, 3)                       torch.zeros((2, 3))
+    torch.zeros(2)                          torch.ones(2, 3)
+    torch.ones(2, 3, dtype=torch.long)      torch.ones(2, requires_grad=True)
+    torch.empty(2, 3).shape == (2, 3)       torch.zeros([2, 3])
+    torch.full((2, 3), 1.5)                 torch.zeros_like(a)
+    torch.ones_like(i)                      torch.full_like(a, 2)
+    torch.arange(5)                         torch.arange(1, 7, 2)
+    torch.arange(0, 1, 0.25)                torch.linspace(0, 1, 5)
+    torch.linspace(0, 1, steps=5)           torch.eye(3)
+    torch.tensor([1.0, 2.0])                torch.tensor([1, 2], dtype=torch.float)
+    torch.as_tensor([1.0, 2.0])             torch.from_numpy(np.ones(3))
+    torch.tensor(3.0).item()                torch.Tensor([1.0, 2.0])
+    torch.rand(2, 3).shape == (2, 3)        torch.rand((2, 3)).dtype == torch.float
+    torch.rand(4, requires_grad=True).shape == (4,)
+    torch.randn(2, 3).shape == (2, 3)       torch.randn(5).dtype == torch.float32
+    torch.randn(2, 3, dtype=torch.double).dtype == torch.float64
+    torch.randn((2, 3), requires_grad=True).requires_grad
+    torch.randint(0, 10, (3,)).shape == (3,)            torch.randint(10, (3,)).dtype == torch.long
+    torch.randint(low=0, high=3, size=(2, 2)).shape == (2, 2)
+    torch.rand_like(a).shape == a.shape     torch.randn_like(a).dtype == a.dtype
+    torch.sum(torch.randperm(5))            torch.normal(0.0, 1.0, (2, 3)).shape == (2, 3)
+    torch.bernoulli(p).shape == p.shape     torch.multinomial(p, 2).shape == (3, 2)
+    torch.multinomial(p[0], 9, replacement=True).shape == (9,)
+    torch.bernoulli(torch.ones(3))          torch.multinomial(torch.tensor([0.0, 1.0]), 1)
+    a.clone().uniform_(0, 1).shape == (3, 4)            a.clone().normal_(0, 0.02).shape == (3, 4)
+    torch.is_grad_enabled()                 torch.get_default_dtype() == torch.float32
+    torch.set_default_dtype(torch.float32)  torch.manual_seed(0) is not 0
+    torch.autograd.grad(a.sum(), [a])[0]    torch.autograd.grad(a.sum(), (a, ))
+    torch.cuda.is_available() is not None   str(torch.device("cpu"))
+    torch.float32 == torch.float            torch.long == torch.int64
+    torch.double == torch.float64           torch.int == torch.int32
+    torch.zeros(2, device=torch.device("cpu"))          a.to(torch.float64)
+    a.to(torch.device("cpu"))               a.to(dtype=torch.double)
+    a.to("cpu", non_blocking=True)          nn.Linear(1, 1).to("cpu", non_blocking=True).in_features
+    torch.zeros(2).to(a.device)             a.new_zeros(a.shape)
+    a.requires_grad_().requires_grad        a.is_leaf
+    F.relu(a)                               F.relu(a * 1, inplace=True)
+    F.leaky_relu(a, 0.2)                    F.leaky_relu(a * 1, 0.2, inplace=True)
+    F.elu(a)                                F.gelu(a)
+    F.silu(a)                               F.softplus(a)
+    F.sigmoid(a)                            F.tanh(a)
+    F.hardsigmoid(a)                        F.softmax(a, dim=1)
+    F.softmax(a, dim=-1)                    F.log_softmax(a, dim=1)
+    F.one_hot(k, 4)                         F.one_hot(k, num_classes=3)
+    F.linear(a, b)                          F.layer_norm(a, (4,))
+    F.mse_loss(a, b)                        F.mse_loss(a, b, reduction="sum")
+    F.l1_loss(a, b)                         F.smooth_l1_loss(a, b)
+    F.huber_loss(a, b)                      F.huber_loss(a, b, delta=0.5)
+    F.huber_loss(a, b, reduction="none", delta=2.0)
+    F.kl_div(a, p)                          F.kl_div(a, p, reduction="batchmean")
+    F.kl_div(a, b, log_target=True)         F.kl_div(a, p, reduction="sum")
+    F.kl_div(a, (p * (p > 0.5)).detach(), reduction="none")
+    F.cosine_similarity(a, b)               F.cosine_similarity(a, b, dim=0)
+    F.cosine_similarity(a.detach(), b.detach(), dim=-1, eps=2.0)
+    F.cross_entropy(a, i[:, 0])             F.cross_entropy(a, i[:, 0], label_smoothing=0.1)
+    F.cross_entropy(input=a, target=i[:, 0])            F.nll_loss(F.log_softmax(a, dim=1), i[:, 0])
+    F.binary_cross_entropy(p, p.detach().round())
+    F.binary_cross_entropy_with_logits(a, p.detach().round())
+    F.scaled_dot_product_attention(x, x, x, is_causal=True)
+    F.dropout(a, 0.5, training=False)       F.dropout(a, p=0.0)
+    F.embedding(i, a[:, :2].repeat_interleave(2, dim=0))
+    F.pad(a, (1, 2))                        F.pad(a, (1, 1, 2, 0))
+    F.pad(a, (1, 1), value=3.0)             F.pad(a, (-1, 2))
+    F.pad(x, (1, 2), mode="reflect")        F.pad(x, (2, 1), mode="replicate")
+    F.pad(x, (2, 1), mode="circular")       F.pad(a, (0, 1), "constant", 0)
+    F.conv1d(x, x[:, :, :2])                F.conv1d(x, x, padding=1)
+    F.conv1d(x, x[:, :, :3], stride=2)      F.conv1d(x, x[:, :, :3], padding="same")
+    F.conv1d(x, x[:, :, :2], v[:2], dilation=2)         F.conv1d(x[0], x[:, :, :2])
+    F.conv2d(x[None], x[None])              F.max_pool2d(x, 2)
+    F.conv_transpose2d(x[:, None], x[:1, None], stride=2)
+    F.interpolate(x, scale_factor=2)        F.interpolate(x, size=7)
+    F.interpolate(x[None], scale_factor=2)  F.interpolate(x[None], size=(2, 5), mode="nearest")
+    F.interpolate(x, scale_factor=1.7)      F.interpolate(x, scale_factor=0.6)
+    F.interpolate(x[None], scale_factor=2, mode="bilinear")
+    F.interpolate(x[None], size=(5, 3), mode="bilinear", align_corners=False)
+    F.interpolate(x[None], size=(5, 7), mode="bilinear", align_corners=True)
+    F.interpolate(x, size=1, mode="linear", align_corners=True)
+    F.interpolate(x[None], scale_factor=(1.5, 2.3), mode="bilinear")
+    F.adaptive_avg_pool2d(x, 1)             F.avg_pool2d(x, 2)
+    nn.ReLU()(a)                            nn.ReLU(inplace=True)(a * 1)
+    nn.LeakyReLU(0.2, inplace=True)(a * 1)      nn.ELU(inplace=True)(a * 1)
+    nn.SiLU(inplace=True)(a * 1)                nn.GELU()(a)
+    nn.Softmax(dim=1)(a)                    nn.Softmax(dim=-1)(a)
+    nn.LogSoftmax(dim=1)(a)                 nn.Tanh()(a)
+    nn.Sigmoid()(a)                         nn.Softplus()(a)
+    nn.Hardsigmoid(inplace=True)(a * 1)         nn.Dropout(0.5, inplace=True).eval()(a)
+    nn.Identity()(a)                        nn.Flatten()(x)
+    nn.MSELoss()(a, b)                      nn.L1Loss()(a, b)
+    nn.HuberLoss(delta=0.5)(a, b)           nn.HuberLoss()(a, b)
+    nn.SmoothL1Loss()(a, b)                 nn.KLDivLoss(reduction="batchmean")(a, p)
+    nn.CosineSimilarity(dim=1)(a, b)        nn.CrossEntropyLoss()(a, i[:, 0])
+    nn.NLLLoss()(a, i[:, 0])                nn.BCEWithLogitsLoss()(a, p.detach().round())
+    nn.Upsample(scale_factor=2)(x)          nn.Upsample(size=(3, 3), mode="bilinear")(x[None])
+    fixed(nn.Linear(4, 2))(a)               fixed(nn.Conv1d(3, 4, 2))(x)
+    fixed(nn.Conv1d(3, 6, 3, stride=2, padding=1, groups=3))(x)
+    fixed(nn.Conv1d(3, 2, 3, padding="same", bias=False))(x)
+    fixed(nn.Conv2d(2, 3, 2))(x[None])      fixed(nn.ConvTranspose2d(2, 3, 4, stride=2, padding=1))(x[None])
+    fixed(nn.ConvTranspose2d(2, 4, 3, 2, 1, 1, groups=2, bias=False))(x[None])
+    fixed(nn.Sequential(nn.Linear(4, 3), nn.ReLU(inplace=True), nn.Linear(3, 2)))(a)
+    fixed(nn.BatchNorm1d(4))(a)             fixed(nn.LayerNorm(4))(a)
+    fixed(nn.Embedding(5, 3))(i)            fixed(nn.LSTM(4, 3, batch_first=True))(x)
+    fixed(nn.GRU(4, 3))(x)                  fixed(nn.RNNCell(4, 3))(a)
+    fixed(nn.LSTMCell(4, 3))(a)             fixed(nn.GRUCell(4, 3))(a)
+    fixed(nn.ModuleDict({"one": nn.Linear(4, 2)}))["one"](a)
+    list(nn.ModuleDict({"one": nn.ReLU(), "two": nn.Tanh()}).keys())
+    "one" in nn.ModuleDict({"one": nn.ReLU()})          len(nn.ModuleDict([["one", nn.ReLU()]]))
+    [name for name, _ in nn.ModuleDict({"one": nn.Linear(1, 1)}).named_parameters()]
+    len(nn.ParameterList([a, b]))           nn.ParameterList([a])[0]
+    [name for name, _ in nn.ParameterList([a, b]).named_parameters()]
+    [p.shape == (2, 4) for p in nn.Linear(4, 2).double().cpu().float().parameters()]
+    nn.Linear(2, 2).double().weight.dtype == torch.float64
+    list(fixed(nn.ConvTranspose2d(1, 2, 3)).state_dict())
+    nn.Parameter(a).requires_grad           nn.Module().add_module("one", nn.ReLU())
+    nn.utils.rnn.pad_sequence([v, w[:2]])   nn.utils.rnn.pad_sequence([v[:1], w], batch_first=True)
+    nn.utils.rnn.pad_sequence([a[:2], b], padding_value=-1.0)
+    nn.utils.rnn.pad_sequence([a[:2], b], batch_first=True, padding_side="left")
+    nn.utils.parameters_to_vector([a, b])
+    trained(lambda q: optim.SGD(q, lr=0.1, momentum=0.9))
+    trained(lambda q: optim.SGD(q, lr=0.1, weight_decay=0.1, nesterov=True, momentum=0.5))
+    trained(lambda q: optim.Adam(q, lr=0.1))            trained(lambda q: optim.Adam(q, betas=(0.5, 0.999)))
+    trained(lambda q: optim.AdamW(q, weight_decay=0.1))
+    trained(lambda q: optim.RMSprop(q, lr=0.01))
+    trained(lambda q: optim.Adagrad(q, lr=0.1))
+    rates(lambda o: optim.lr_scheduler.StepLR(o, step_size=2, gamma=0.1))
+    rates(lambda o: optim.lr_scheduler.MultiStepLR(o, milestones=[1, 3]))
+    rates(lambda o: optim.lr_scheduler.ExponentialLR(o, 0.9))
+    rates(lambda o: optim.lr_scheduler.CosineAnnealingLR(o, T_max=4))
+    rates(lambda o: optim.lr_scheduler.CosineAnnealingWarmRestarts(o, T_0=2, T_mult=2))
+    rates(lambda o: optim.lr_scheduler.LambdaLR(o, lambda epoch: 0.5**epoch))
+    rates(lambda o: optim.lr_scheduler.LinearLR(o))     rates(lambda o: optim.lr_scheduler.ConstantLR(o))
+    rates(lambda o: optim.lr_scheduler.PolynomialLR(o))
+    rates(lambda o: optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=9))
+    len(data.TensorDataset(a, i))           data.TensorDataset(a.detach(), i)[1]
+    data.TensorDataset(a, i).tensors[1]     len(data.Subset([1, 2, 3], [0, 2]))
+    data.Subset([1, 2, 3], [0, 2])[1]       [len(d) for d in data.random_split(range(10), [7, 3])]
+    [len(d) for d in data.random_split(range(11), [0.5, 0.3, 0.2])]
+    sorted(n for d in data.random_split(range(6), (2, 4)) for n in d)
+    len(data.DataLoader(data.TensorDataset(a), batch_size=2, shuffle=True, num_workers=0, pin_memory=False))
+    [tuple(x) for x in data.DataLoader(data.TensorDataset(a.detach(), i), batch_size=2)]
+    list(data.DataLoader([3, 1, 2], batch_size=2, collate_fn=sum))
+    list(data.DataLoader(data.Subset(data.TensorDataset(i), [2, 0]), batch_size=2, drop_last=True))[0][0]
+"""
+POINTS = """
+    a.repeat(2, 1)              a.half()                    a.bfloat16()                a.grad_fn
+    a.detach_()                 a.exp_()                    a.relu_()                   a.t_()
+    a.unsqueeze_(0)             a.random_(0, 3)             a.scatter_(1, g, 1.0)       a.scatter_add_(0, g, b)
+    a.index_add_(0, k, b)       a.index_fill_(0, k, 1.0)    a.fmod(2)                   a.trunc()
+    a.addmm(a, m)               a.cumprod(0)                a.diff()                    a.diag()
+    a.trace()                   a.inverse()                 a.median()                  a.quantile(0.5)
+    i.bincount()                a.nan_to_num()              a.stride()                  a.storage()
+    a.get_device()              a.pin_memory()              a.share_memory_()           a.unfold(0, 2, 1)
+    a.max(dim=1)                a.min(dim=1)                a.sort(dim=1)               a.split(2, dim=1)
+    a.std(dim=1)                a.var(dim=0)                torch.max(a, dim=1)         torch.sort(a, dim=1)
+    torch.split(a, 2, dim=0)    torch.std(a, dim=0)         torch.half                  torch.float16
+    torch.bfloat16              torch.uint8                 torch.FloatTensor([1])      torch.LongTensor([1])
+    torch.Size([1])             torch.utils.data            torch.linalg.norm(a)        torch.fft.fft(a)
+    torch.distributions         torch.distributed           torch.jit.script            torch.compile
+    torch.vmap                  torch.func.grad             torch.autocast              torch.amp
+    torch.backends.cudnn        torch.Generator()           torch.get_rng_state()       torch.seed()
+    torch.set_default_dtype(torch.float64)                  torch.cdist(a, b)           torch.diag(v)
+    torch.addmm(a, a, m)        torch.cumprod(a, 0)         torch.cross(a, b)           torch.median(a)
+    torch.bincount(i)           torch.trace(a)              torch.trunc(a)              torch.diff(a)
+    torch.std_mean(a)           torch.var_mean(a)           torch.conv2d                torch.dropout
+    torch.set_default_device    torch.use_deterministic_algorithms(True)                torch.range(0, 3)
+    torch.complex64             torch.tril_indices(3, 3)    torch.true_divide(a, b)     torch.onnx
+    torch.hub.load              torch.nan_to_num(a)         torch.count_nonzero(a)      torch.broadcast_tensors
+    F.upsample(a)               F.relu_(a)                  F.relu6(a)                  F.hardtanh(a)
+    F.mish(a)                   F.selu(a)                   F.normalize(a)              F.logsigmoid(a)
+    F.gumbel_softmax(a)         F.max_pool1d(x, 2)          F.dropout2d(x)
+    nn.Transformer              nn.Dropout2d(0.5)
+    nn.ReLU6()                  nn.PReLU()                  nn.SELU()                   nn.Mish()
+    nn.Hardswish()              nn.Conv3d(1, 1, 1)          nn.MaxPool1d(2)             nn.AdaptiveAvgPool1d(1)
+    nn.ZeroPad2d(1)             nn.PixelShuffle(2)          nn.BatchNorm3d(3)           nn.ParameterDict()
+    nn.CTCLoss()                nn.TripletMarginLoss()      nn.DataParallel             nn.LazyLinear(3)
+    nn.Unflatten(1, (2, 2))     nn.GLU()                    nn.ReflectionPad2d(1)       nn.Bilinear(1, 2, 3)
+    optim.LBFGS([a])            optim.Adadelta([a])         optim.NAdam([a])            optim.swa_utils.AveragedModel
+    optim.lr_scheduler.CyclicLR  optim.lr_scheduler.MultiplicativeLR                     data.ConcatDataset([a])
+    data.WeightedRandomSampler  data.RandomSampler          data.IterableDataset        data.BatchSampler
+    data.DataLoader([1], sampler=None)                      data.DataLoader([1], generator=None)
+    data.DataLoader([1], worker_init_fn=None)               nn.utils.clip_grad_norm     nn.utils.spectral_norm
+    nn.utils.rnn.pack_padded_sequence(a, [1])               nn.utils.rnn.pad_packed_sequence
+    torch.autograd.Variable(a)  torch.autograd.set_detect_anomaly(True)                 torch.autograd.profiler
+    a.sum(axis=0, dim=0)        a.sum(0, dim=0)             torch.roll(a, 1, axis=0, dims=0)
+"""
+
+
+def expressions(text):
+    return [e.strip() for line in text.strip().split("\n") for e in re.split(r"\s{2,}", line.strip())]
+
+
+def space(library, device="cpu"):
+    """Return the names that the expressions use, with equal values in both libraries."""
+    rng = np.random.default_rng(0)
+
+    def floats(*shape):
+        x = library.tensor(rng.standard_normal(shape).astype(np.float32), device=device)
+        return x.requires_grad_()
+
+    ours = library is mg
+    made = {
+        "a": floats(3, 4),
+        "b": floats(3, 4),
+        "x": floats(2, 3, 4),
+        "m": floats(4, 3),
+        "v": floats(4),
+        "w": floats(4),
+    }
+    p = rng.uniform(0.1, 0.9, (3, 4)).astype(np.float32)
+    made["p"] = library.tensor(p, device=device).requires_grad_()
+    made["i"] = library.tensor(rng.integers(0, 4, (3, 4)), device=device)
+    made["k"] = library.tensor([2, 0], device=device)
+    made["g"] = library.tensor(rng.integers(0, 4, (3, 2)), device=device)
+    made["q"] = library.tensor(rng.random((3, 4)) < 0.5, device=device)
+    modules = {"nn": nn, "F": nn.functional, "optim": optim, "data": data} if ours else {
+        "nn": torch.nn, "F": torch.nn.functional, "optim": torch.optim, "data": torch.utils.data
+    }  # fmt: skip
+
+    def fixed(module):
+        """Set the parameters to the same numbers in both libraries."""
+        module = module.to(device)
+        with library.no_grad():
+            for q in module.parameters():
+                q.copy_(library.cos(library.arange(q.numel(), device=device).reshape(q.shape) * 1.0))
+        return module
+
+    def trained(build):
+        """Take three steps and return the parameter."""
+        q = library.tensor([[1.0, -2.0], [0.5, 3.0]], device=device).requires_grad_()
+        optimizer = build([q])
+        for _ in range(3):
+            optimizer.zero_grad()
+            (q**2 * q.detach().cos()).sum().backward()
+            optimizer.step()
+        return q.detach()
+
+    def rates(build):
+        """Return the learning rates of eight steps."""
+        optimizer = modules["optim"].SGD([library.zeros(1).requires_grad_()], lr=0.3)
+        schedule, found = build(optimizer), []
+        for _ in range(8):
+            optimizer.step()
+            schedule.step()
+            found.append(round(optimizer.param_groups[0]["lr"], 9))
+        return found
+
+    helpers = {"fixed": fixed, "trained": trained, "rates": rates}
+    return {**made, **modules, **helpers, "torch": library, "np": np}
+
+
+def floats_of(value):
+    """The tensors of floats that require grad in a result."""
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return [y for y in values if hasattr(y, "requires_grad") and y.requires_grad]
+
+
+def same(ours, theirs):
+    """Assert that two results are equal."""
+    if isinstance(theirs, (tuple, list)):
+        assert len(ours) == len(theirs)
+        for pair in zip(ours, theirs, strict=True):
+            same(*pair)
+    elif isinstance(theirs, torch.Tensor):
+        assert ours.shape == tuple(theirs.shape)
+        assert str(ours.dtype) == str(theirs.dtype).removeprefix("torch.")
+        np.testing.assert_allclose(ours.detach().to("cpu").numpy(), theirs.detach().numpy(), rtol=2e-5, atol=2e-6)
+    else:
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("expression", expressions(WORKS))
+def test_works(expression, device):
+    if device != "cpu" and any(word in expression for word in (".cpu()", "device(", '"cpu"')):
+        device = "cpu"
+    found = []
+    for library in (mg, torch):
+        names = space(library, device if library is mg else "cpu")
+        value = eval(expression, names)
+        leaves = [names[name] for name in "abxmvwp"]
+        outputs = [y for y in floats_of(value) if not y.is_leaf]
+        if outputs:
+            total = sum(
+                (y * library.cos(library.arange(y.numel(), device=y.device).reshape(y.shape) * 1.0)).sum()
+                for y in outputs
+            )
+            total.backward()
+        grads = [(x.grad + 0).tolist() if x.grad is not None else None for x in leaves]
+        found.append((value, grads))
+    (ours, our_grads), (theirs, their_grads) = found
+    same(ours, theirs)
+    for g, h in zip(our_grads, their_grads, strict=True):
+        assert (
+            (g is None or not np.any(g)) if h is None else np.allclose(0 if g is None else g, h, rtol=1e-4, atol=1e-5)
+        )
+
+
+EXISTING = re.compile(r"`([^`]+)`")
+
+
+def names_in(message):
+    """The dotted names of minigrad in the code of a message."""
+    found = []
+    for code in EXISTING.findall(message):
+        found += re.findall(r"\b(?:mg|x|nn|optim|data|minigrad)(?:\.[A-Za-z_]\w*)+", code)
+    return found
+
+
+def check_names(message):
+    assert EXISTING.search(message) or re.search(r"\b(x|data|dataset)\.\w+\(|\w=|axis or dim|thread", message), message
+    spaces = {"mg": mg, "x": mg.ones((2, 2)), "nn": nn, "optim": optim, "data": data, "minigrad": mg}
+    for path in names_in(message):
+        first, *rest = path.split(".")
+        value = spaces[first]
+        for name in rest:
+            value = getattr(value, name)
+
+
+@pytest.mark.parametrize("expression", expressions(POINTS))
+def test_points(expression):
+    with pytest.raises((AttributeError, TypeError)) as error:
+        eval(expression, space(mg))
+    message = str(error.value)
+    assert re.match(r"\[\w+\] ", message), message
+    check_names(message)
+
+
+@pytest.mark.parametrize("module, name", [(m, n) for m, names in pytorch.POINTERS.items() for n in names])
+def test_pointers_name_what_exists(module, name):
+    check_names(pytorch.POINTERS[module][name])
+
+
+def test_enough_expressions():
+    everything = expressions(WORKS) + expressions(POINTS)
+    assert len(everything) == len(set(everything)) >= 300
+
+
+# ── what an expression does not show ──────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
+def test_gradients_of_computed_tensors_are_kept(library):
+    x = library.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 3
+    y.retain_grad()
+    y.retain_grad()
+    x.retain_grad()
+    for _ in range(2):
+        (y * y).sum().backward(retain_graph=True)
+    assert y.grad.tolist() == [12.0, 24.0]
+    assert x.grad.tolist() == [36.0, 72.0]
+    with pytest.raises(RuntimeError):
+        library.ones(2).retain_grad()
+
+
+@pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
+def test_data_is_the_memory_without_history(library):
+    p = library.ones(2, requires_grad=True)
+    (p * 2).sum().backward()
+    p.data -= 0.5 * p.grad.data
+    assert p.tolist() == [0.0, 0.0]
+    assert p.is_leaf
+    assert p.requires_grad
+    p.data.add_(1).mul_(3)
+    p.data.clamp_(max=2)
+    assert p.tolist() == [2.0, 2.0]
+    assert not p.data.requires_grad
+    p.data = library.zeros(3)
+    assert p.shape == (3,)
+    assert p.requires_grad
+    with pytest.raises((RuntimeError, mg.GradientError)):
+        p.add_(1)
+
+
+@pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
+def test_modes(library):
+    x = library.ones(2, requires_grad=True)
+    with library.set_grad_enabled(False):
+        assert not (x * 2).requires_grad
+        with library.set_grad_enabled(True):
+            assert (x * 2).requires_grad
+        assert not library.is_grad_enabled()
+    assert library.is_grad_enabled()
+    library.set_grad_enabled(False)
+    assert not library.is_grad_enabled()
+    library.set_grad_enabled(True)
+
+    @library.no_grad()
+    def first():
+        return x * 2
+
+    @library.inference_mode()
+    def second():
+        return x * 2
+
+    @library.inference_mode
+    def third():
+        return x * 2
+
+    @library.enable_grad()
+    def fourth():
+        return x * 2
+
+    with library.no_grad():
+        assert fourth().requires_grad
+    assert not any(f().requires_grad for f in (first, second, third))
+    with library.inference_mode():
+        assert not (x * 2).requires_grad
+
+
+@pytest.mark.parametrize(
+    "call, error, says",
+    [
+        (lambda x: F.interpolate(x, size=2**62), MemoryError, "interpolate"),
+        (lambda x: F.interpolate(x, scale_factor=math.nan), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x, scale_factor=0.1), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x, size=(2, 2)), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x, size=2, mode="bilinear"), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x, size=2, align_corners=True), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x, size=2, mode="cubic"), ValueError, "interpolate"),
+        (lambda x: F.interpolate(x.long(), size=2), TypeError, "interpolate"),
+        (lambda x: F.conv1d(x, x[0]), ValueError, "conv1d"),
+        (lambda x: F.conv_transpose2d(x, x[None], padding=9), ValueError, "conv_transpose2d"),
+        (lambda x: F.conv_transpose2d(x, x[None], output_padding=1), ValueError, "conv_transpose2d"),
+        (lambda x: F.conv_transpose2d(x, x[None].double()), TypeError, "conv_transpose2d"),
+        (lambda x: F.kl_div(x, x, "average"), ValueError, "kl_div"),
+        (lambda x: F.huber_loss(x, x, delta=0), ValueError, "huber_loss"),
+        (lambda x: F.pad(x, (1,)), ValueError, "pad"),
+        (lambda x: F.pad(x, (3, 0), mode="reflect"), ValueError, "pad"),
+        (lambda x: x.topk(9), ValueError, "topk"),
+        (lambda x: x.chunk(0), ValueError, "chunk"),
+        (lambda x: x.type(), TypeError, "type"),
+        (lambda x: x.t(), ValueError, "t"),
+        (lambda x: x.gather(1, mg.tensor([0])), ValueError, "gather"),
+        (lambda x: mg.mm(x, x), ValueError, "mm"),
+        (lambda x: mg.set_default_dtype("float64"), TypeError, "set_default_dtype"),
+        (lambda x: nn.Softmax(axis=0, dim=0), TypeError, "Softmax"),
+        (lambda x: data.DataLoader([1], collate=sum, collate_fn=sum), TypeError, "DataLoader"),
+        (lambda x: data.random_split([1, 2], [2, 1]), ValueError, "random_split"),
+        (lambda x: nn.ModuleDict({"one": 3}), TypeError, "ModuleDict"),
+    ],
+)
+def test_wrong_arguments(call, error, says):
+    with pytest.raises(error, match=rf"^\[{says}\]"):
+        call(mg.ones((1, 2, 3)))
+
+
+@pytest.mark.parametrize("p", [0.3, 1.0])
+def test_random_numbers(p, device):
+    mg.manual_seed(0)
+    x = mg.full((100, 100), p, device=device).bernoulli()
+    assert x.device == mg.zeros(1, device=device).device
+    assert abs(x.mean().item() - p) < 0.02
+    weights = mg.tensor([0.0, 1.0, 3.0], device=device)
+    drawn = mg.multinomial(weights, 8000, replacement=True)
+    assert abs((drawn == 2).sum().item() / 8000 - 0.75) < 0.02
+    assert (drawn == 0).sum().item() == 0
+    firsts = [mg.multinomial(weights, 2) for _ in range(400)]
+    assert all(sorted(f.tolist()) == [1, 2] for f in firsts)
+    assert abs(sum(f[0].item() == 2 for f in firsts) / 400 - 0.75) < 0.07
+    with pytest.raises(ValueError, match="3 weights above 0"):
+        mg.multinomial(weights, 3)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        mg.bernoulli(mg.tensor([1.5]))
+
+
+SCRIPT = """
+import copy, pickle, sys
+import numpy as np
+import minigrad as mg
+x = mg.ones((2, 3), requires_grad=True)
+np.asarray(x.detach()), copy.deepcopy(x), pickle.loads(pickle.dumps(x)), repr(x), dir(x), dir(mg)
+[hasattr(x, name) for name in ("__array_interface__", "_repr_png_", "__fspath__", "unknown")]
+[hasattr(mg, name) for name in ("__path__", "__wrapped__", "_private")]
+y = (x.sum(axis=1, keepdims=True) * 2).sum()
+assert "minigrad.pytorch" not in sys.modules
+assert x.view(-1).shape == (6,) and "minigrad.pytorch" in sys.modules
+assert type(mg.Tensor.view).__name__ == "function" and "view" not in dir(x) and "cat" not in dir(mg)
+"""
+
+
+def test_nothing_is_loaded_before_it_is_used():
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True)
+
+
+def test_aliases_are_marked_and_no_name_is_hidden():
+    """A name of minigrad's own is never replaced, and what works under PyTorch's name says so."""
+    aliases = {name: value for name, value in vars(pytorch.TensorNames).items() if not name.startswith("_")}
+    own = {name for kind in mg.Tensor.__mro__ for name in vars(kind)} - pytorch_names
+    assert not own & pytorch_names
+    assert {*aliases} | {*pytorch.POINTERS["Tensor"]} == pytorch_names
+    assert not {*aliases} & {*pytorch.POINTERS["Tensor"]}
+    assert all(value.__doc__.startswith("PyTorch's name of ") for value in aliases.values())
+    for module, names in pytorch.POINTERS.items():
+        if module not in ("Tensor", "minigrad.nn.utils.rnn"):
+            place = importlib.import_module(module)
+            assert [name for name in names if hasattr(place, name)] == []
+    functions = {
+        name for name, value in vars(pytorch).items() if str(getattr(value, "__doc__", "")).startswith("PyTorch's name")
+    }
+    assert not functions & {*dir(mg)}
