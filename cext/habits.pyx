@@ -17,7 +17,9 @@ cdef extern from "Python.h":
 cdef extern from *:
     """
     typedef PyObject* (*Again)(PyObject* function, PyObject* args, PyObject* options);
-    static vectorcallfunc mg_call = nullptr;    // how the functions of Cython are called: they are of one type
+    // The ways in which functions are called: each module has its own, perhaps by the number of arguments.
+    constexpr int MG_WAYS = 32;
+    static vectorcallfunc mg_calls[MG_WAYS];
     static Again mg_again = nullptr;
 
     static PyObject* mg_options(PyObject* const* values, PyObject* names) {
@@ -29,8 +31,9 @@ cdef extern from *:
     }
 
     // The function's own call; after a TypeError one more, with the arguments renamed if they are PyTorch's.
+    template <int way>
     static PyObject* mg_call_or_again(PyObject* function, PyObject* const* values, size_t flags, PyObject* names) {
-        PyObject* result = mg_call(function, values, flags, names);
+        PyObject* result = mg_calls[way](function, values, flags, names);
         if (result != nullptr || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;
         PyObject *type, *error, *trace, *args = nullptr, *options = nullptr;
         PyErr_Fetch(&type, &error, &trace);
@@ -55,14 +58,17 @@ cdef extern from *:
         return result;
     }
 
-    // Leaves a function alone that is called in another way than the first one, if Cython ever made such.
+    template <int way = 0>
     static void mg_try_again(PyObject* function, Again again) {
         auto slot = reinterpret_cast<vectorcallfunc*>(reinterpret_cast<char*>(function) +
                                                       Py_TYPE(function)->tp_vectorcall_offset);
-        if (mg_call == nullptr) mg_call = *slot;
-        if (*slot != mg_call) return;
         mg_again = again;
-        *slot = mg_call_or_again;
+        if (mg_calls[way] == nullptr) mg_calls[way] = *slot;
+        if (mg_calls[way] == *slot) {
+            *slot = mg_call_or_again<way>;
+        } else {
+            if constexpr (way + 1 < MG_WAYS) mg_try_again<way + 1>(function, again);
+        }
     }
     """
     ctypedef object (*Again)(object function, object args, object options)
