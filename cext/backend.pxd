@@ -43,9 +43,10 @@ cdef class Backend:
     cpdef cross_entropy_backward(self, int64_t rows, int64_t width, Array z, Array labels, int64_t ignore, Array weight,
                                  double smoothing, Array lse, Array g, Array dz)
     cpdef attention(self, double scale, bint causal, double dropout, uint64_t seed, uint64_t offset, Array q, Array k,
-                    Array v, Array mask, Array y, Array lse)
+                    Array v, Array mask, Array y, Array statistics)
     cpdef attention_backward(self, double scale, bint causal, double dropout, uint64_t seed, uint64_t offset, Array q,
-                             Array k, Array v, Array mask, Array y, Array lse, Array g, Array dq, Array dk, Array dv)
+                             Array k, Array v, Array mask, Array y, Array statistics, Array g, Array dq,
+                             Array dk, Array dv)
     cpdef class_labels(self, str error, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
                        Array inverse)
     cpdef checked_index(self, str op, int axis, int64_t n, Array index, Array out)

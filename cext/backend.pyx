@@ -258,16 +258,16 @@ cdef class Backend:
         raise NotImplementedError
 
     cpdef attention(self, double scale, bint causal, double dropout, uint64_t seed, uint64_t offset, Array q, Array k,
-                    Array v, Array mask: Tensor | None, Array y, Array lse):
-        """y[N, H, L, V] and lse[N, H, L] of contiguous q[N, H, L, E], k[N, H/group, S, E] and v[N, H/group, S, V].
+                    Array v, Array mask: Tensor | None, Array y, Array statistics):
+        """y[N, H, L, V], not empty, and statistics[N, H, L, 2] of contiguous q[N, H, L, E], k[N, H/group, S, E] and
+        v[N, H/group, S, V], where S is not 0.
 
-        kernels.hpp has the formula. The mask[N, H, L, S], of bool or of q's dtype, may have any strides except in its
-        last axis, whose elements are neighbours or one and the same.
+        kernels.hpp has the formula. The mask[N, H, L, S], of bool or of q's dtype, may have any strides.
         """
         raise NotImplementedError
 
     cpdef attention_backward(self, double scale, bint causal, double dropout, uint64_t seed, uint64_t offset, Array q,
-                             Array k, Array v, Array mask: Tensor | None, Array y, Array lse, Array g,
+                             Array k, Array v, Array mask: Tensor | None, Array y, Array statistics, Array g,
                              Array dq: Tensor | None, Array dk: Tensor | None, Array dv: Tensor | None):
         """dq, dk and dv, each of which may be None, for the contiguous cotangent g[N, H, L, V]."""
         raise NotImplementedError

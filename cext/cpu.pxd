@@ -55,7 +55,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         int64_t batch, heads, group, queries, keys, width, value_width
         double scale, dropout
         int32_t causal
-        Address q, k, v, bools, numbers, y, lse, g, dq, dk, dv, delta, partial, scratch
+        Address q, k, v, bools, numbers, y, statistics, g, dq, dk, dv, delta, partial, scratch
         int64_t[4] mask_step
         uint64_t seed, offset
         int64_t parts, slots

@@ -297,19 +297,20 @@ cdef class CPU(Backend):
     # ── indexing and order ──
 
     cpdef attention(self, double scale, bint causal, double dropout, uint64_t seed, uint64_t offset, Array q, Array k,
-                    Array v, Array mask, Array y, Array lse):
-        cdef Attention a = attention_of(scale, causal, dropout, seed, offset, q, k, v, mask, y, lse)
+                    Array v, Array mask, Array y, Array statistics):
+        cdef Attention a = attention_of(scale, causal, dropout, seed, offset, q, k, v, mask, y, statistics)
         a.slots = slots_for(a.batch * a.heads * ((a.queries + QUERIES - 1) // QUERIES))
         cdef int64_t size = a.slots * attention_scratch(a, False)
         cdef Array scratch = empty(q.code, 1, &size, 0)
         a.scratch = scratch.data
-        launch(lse.count * (a.keys + 1) * (a.width + a.value_width), kernels.attention[q.code - FLOAT32], a)
+        launch(statistics.count // 2 * (a.keys + 1) * (a.width + a.value_width), kernels.attention[q.code - FLOAT32], a)
 
     cpdef attention_backward(self, double scale, bint causal, double dropout, uint64_t seed, uint64_t offset, Array q,
-                             Array k, Array v, Array mask, Array y, Array lse, Array g, Array dq, Array dk, Array dv):
-        cdef Attention a = attention_of(scale, causal, dropout, seed, offset, q, k, v, mask, y, lse)
+                             Array k, Array v, Array mask, Array y, Array statistics, Array g, Array dq,
+                             Array dk, Array dv):
+        cdef Attention a = attention_of(scale, causal, dropout, seed, offset, q, k, v, mask, y, statistics)
         a.g, a.dq, a.dk, a.dv = g.data, pointer(dq), pointer(dk), pointer(dv)
-        cdef int64_t heads = a.batch * a.heads // a.group, size = lse.count
+        cdef int64_t heads = a.batch * a.heads // a.group, size = statistics.count // 2
         cdef Array delta = empty(q.code, 1, &size, 0), partial, scratch
         a.parts = attention_parts(heads, a.keys)
         size = a.parts * q.count if a.parts > 1 and dq is not None else 0
@@ -318,7 +319,7 @@ cdef class CPU(Backend):
         size = a.slots * attention_scratch(a, True)
         scratch = empty(q.code, 1, &size, 0)
         a.delta, a.partial, a.scratch = delta.data, partial.data, scratch.data
-        launch(lse.count * (a.keys + 1) * (a.width + a.value_width), kernels.attention_backward[q.code - FLOAT32], a)
+        launch(delta.count * (a.keys + 1) * (a.width + a.value_width), kernels.attention_backward[q.code - FLOAT32], a)
 
     cpdef class_labels(self, str error, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
                        Array inverse):
@@ -528,16 +529,16 @@ cdef Array recurrent_scratch(Recurrence* r, int code):
 
 
 cdef Attention attention_of(double scale, bint causal, double dropout, uint64_t seed, uint64_t offset, Array q, Array k,
-                            Array v, Array mask, Array y, Array lse) noexcept:
+                            Array v, Array mask, Array y, Array statistics) noexcept:
     """The options and arrays as the kernels take them."""
     cdef Attention a
     cdef int i
     memset(&a, 0, sizeof(Attention))
     a.batch, a.heads, a.queries, a.width = q.extent[0], q.extent[1], q.extent[2], q.extent[3]
-    a.group = a.heads // k.extent[1] if k.extent[1] else 1
+    a.group = a.heads // k.extent[1]
     a.keys, a.value_width = k.extent[2], v.extent[3]
     a.scale, a.causal, a.dropout, a.seed, a.offset = scale, causal, dropout, seed, offset
-    a.q, a.k, a.v, a.y, a.lse = q.data, k.data, v.data, y.data, lse.data
+    a.q, a.k, a.v, a.y, a.statistics = q.data, k.data, v.data, y.data, statistics.data
     if mask is not None:
         for i in range(4):
             a.mask_step[i] = mask.step[i] // itemsize(mask.code)

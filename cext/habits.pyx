@@ -3,6 +3,7 @@
 That module is imported when the first of them is used. Until then each of its names is a small descriptor among the
 members of Tensor: a ``__getattr__`` would slow down every method call. A keyword is looked at after a call has failed.
 """
+cimport cython
 from cpython.object cimport PyTypeObject
 
 from minigrad.engine.tensor import Tensor
@@ -82,17 +83,25 @@ NAMES: frozenset[str] = frozenset(MG_PYTORCH_NAMES.decode().split())
 cdef dict members = <dict>(<PyTypeObject*>Tensor).tp_dict
 
 
+@cython.final
+@cython.binding(False)
+@cython.auto_pickle(False)
 cdef class Unread:
     """A member of Tensor that `minigrad.pytorch`, not imported yet, defines."""
     cdef str name
 
     def __get__(self, tensor: Tensor | None, kind: type[Tensor]) -> Any:
         read()
-        return getattr(kind if tensor is None else tensor, self.name)
+        found = members[self.name]      # not by getattr: a subclass may have called from its own member of this name
+        return type(found).__get__(found, tensor, kind)
 
     def __set__(self, tensor: Tensor, value: Any) -> None:
         read()
-        setattr(tensor, self.name, value)
+        found = members[self.name]
+        if hasattr(type(found), "__set__"):
+            type(found).__set__(found, tensor, value)
+        else:
+            object.__setattr__(tensor, self.name, value)
 
 
 cdef int read() except -1:

@@ -357,6 +357,8 @@ class TensorNames(Tensor):
             raise ValueError(f"[multinomial] expected weights of shape (n,) or (m, n), got {self.shape}")
         count = integer("multinomial", "num_samples", num_samples, 1)
         weights = self.detach().astype("float64")
+        if not bool(((weights.sum(-1) > 0) & (weights.max(-1) < float("inf"))).all()):
+            raise ValueError("[multinomial] expected finite weights, of which some are above 0 in each row")
         shape = (*self.shape[:-1], count if replacement else self.shape[-1])
         draws = mg.random.uniform(shape=shape, dtype="float64", device=self.device)
         if replacement:
@@ -575,7 +577,7 @@ class _Retained:
 
     def __call__(self, g: Tensor) -> None:
         before = self.tensor.grad
-        self.tensor.grad = g.detach() if before is None else before + g
+        self.tensor.grad = g if before is None else before + g
 
 
 def _axis(op: str, dim: int, x: Tensor) -> int:
@@ -608,8 +610,11 @@ def _floored(x: Tensor, other: float | Tensor, rounding_mode: str) -> Tensor:
     if rounding_mode == "floor":
         return x // other
     if rounding_mode == "trunc":
+        if x.dtype.kind == "i" and mg.asarray(other).dtype.kind == "i":
+            quotient = x // other
+            return quotient + ((quotient < 0) & (quotient * other != x)).astype(quotient.dtype)
         quotient = x / other
-        return (quotient.abs().floor() * quotient.sign()).to(x.dtype if x.dtype.kind == "i" else quotient.dtype)
+        return quotient.abs().floor() * quotient.sign()
     raise ValueError(f'[div] expected rounding_mode None, "floor" or "trunc", got {rounding_mode!r}')
 
 
@@ -841,7 +846,7 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     more, args = args[code.co_argcount :], args[: code.co_argcount]
     foreign = [k for k in options if k not in own]
-    if name in COLLISIONS and any(KEYWORDS.get(k) for k in foreign):
+    if name in COLLISIONS and (more or any(KEYWORDS.get(k) for k in foreign)):
         raise TypeError(f"[{name}] {COLLISIONS[name]}")
     if len(more) == 1 and isinstance(more[0], bool) and own[code.co_argcount :][:1] == ("keepdims",):
         options["keepdims"] = more[0]  # x.sum(1, True)
@@ -1119,7 +1124,7 @@ POINTERS = {
         "hardswish": "is `x * nn.functional.hardsigmoid(x)` here",
         "mish": "is `x * mg.tanh(nn.functional.softplus(x))` here",
         "selu": "is `1.0507009873554805 * nn.functional.elu(x, 1.6732632423543772)` here",
-        "celu": "is `nn.functional.elu(x / alpha, alpha)` here",
+        "celu": "is `mg.where(x > 0, x, alpha * mg.expm1(x / alpha))` here",
         "prelu": "is `mg.where(x > 0, x, weight * x)` here",
         "glu": "is `a * mg.sigmoid(b)` of the halves a and b of x here",
         "logsigmoid": "is `-nn.functional.softplus(-x)` here",
@@ -1147,7 +1152,7 @@ POINTERS = {
         "avg_pool1d": "is `nn.functional.avg_pool2d(x[:, :, None], (1, k))[:, :, 0]` here",
         "adaptive_max_pool2d": "is `nn.functional.max_pool2d(x, k)` here, with k = H / the rows wanted",
         "adaptive_avg_pool1d": "is `nn.functional.adaptive_avg_pool2d(x[:, :, None], (1, n))[:, :, 0]` here",
-        "lp_pool2d": "is `nn.functional.avg_pool2d(x ** p, k) ** (1 / p)` times k here",
+        "lp_pool2d": "is `(nn.functional.avg_pool2d(x ** p, k) * k ** 2) ** (1 / p)` here",
         "conv3d": "is not available: `nn.functional.conv2d(x, weight)` has two axes",
         "conv_transpose1d": "is `nn.functional.conv_transpose2d(x[:, :, None], w[:, :, None])[:, :, 0]` here",
         "unfold": "is not available: `nn.functional.conv2d(x, weight)` with rows of an identity as weights",

@@ -4,8 +4,8 @@
 //
 // A query keeps the largest s so far and the sum of e^(s - largest); where a block of keys raises the largest, what has
 // been summed is rescaled (M. Milakov, N. Gimelshein 2018, "Online normalizer calculation for softmax"). The backward
-// pass computes p again, from s and its log-sum-exp (T. Dao et al. 2022, "FlashAttention"). Each row of the result is
-// computed by one thread, in an order that depends on no other row.
+// pass computes p again, from s and its largest and their sum (T. Dao et al. 2022, "FlashAttention"). Each row of the
+// result is computed by one thread, in an order that depends on no other row.
 #include "../runtime/pool.hpp"
 #include "exponentials.hpp"
 #include "panels.hpp"
@@ -95,7 +95,7 @@ void each_item(int64_t items, int64_t slots, F f) {
 constexpr int64_t QUERIES = Attention::QUERIES;
 
 template <class T>
-void forward_block(const Head<T>& a, int64_t row, T* scratch, T* y, T* lse) {
+void forward_block(const Head<T>& a, int64_t row, T* scratch, T* y, T* statistics) {
     const int64_t rows = least(QUERIES, a.queries - row), end = a.seen(row + rows - 1, 0, a.keys);
     T* const right = scratch;  // the panels of kᵀ, then of v
     T* const s = scratch + Attention::panels(a.width, a.value_width);
@@ -136,9 +136,10 @@ void forward_block(const Head<T>& a, int64_t row, T* scratch, T* y, T* lse) {
         multiply_panels<T>(rows, count, a.value_width, s, KEYS, right, nullptr, first > 0, y, a.value_width);
     }
     for (int64_t r = 0; r < rows; r++) {
-        // A query that sees no key has the result 0, and with this log-sum-exp all its weights are 0 again.
+        // A query that sees no key has the result 0, and with these statistics all its weights are 0 again.
         const T inverse = sum[r] == 0 ? 0 : T(1 / sum[r]);
-        lse[r] = sum[r] == 0 ? 0 : top[r] + T(log(sum[r]));
+        statistics[2 * r] = top[r] == -T(__builtin_inf()) ? 0 : top[r];
+        statistics[2 * r + 1] = inverse;
         sweep<T, 2>(0, a.value_width, [&](auto at, int) MG_INLINED {
             T* const out = y + r * a.value_width;
             at.store(out, at.load(out) * inverse);
@@ -153,7 +154,7 @@ void attention(const Attention& a) {
         const Head<T> head(a, item / blocks);
         const int64_t row = item % blocks * QUERIES, at = head.n * a.queries + row;
         forward_block<T>(head, row, static_cast<T*>(a.scratch) + slot * attention_scratch(a, false),
-                         static_cast<T*>(a.y) + at * a.value_width, static_cast<T*>(a.lse) + at);
+                         static_cast<T*>(a.y) + at * a.value_width, static_cast<T*>(a.statistics) + 2 * at);
     });
 }
 
@@ -187,7 +188,7 @@ struct Workspace {
 // already.
 template <class T>
 void backward_block(const Head<T>& a, const Workspace<T>& w, int64_t row, int64_t first, int64_t keys, const T* g,
-                    const T* lse, const T* delta, T* dq, T* dk, T* dv) {
+                    const T* statistics, const T* delta, T* dq, T* dk, T* dv) {
     const int64_t rows = least(ROWS, a.queries - row), count = a.seen(row + rows - 1, first, keys);
     const T* const q = a.q + row * a.width;
     multiply_panels<T>(rows, a.width, count, q, a.width, w.kt, nullptr, false, w.p, KEYS);
@@ -196,9 +197,10 @@ void backward_block(const Head<T>& a, const Workspace<T>& w, int64_t row, int64_
     for (int64_t r = 0; r < rows; r++) {
         T *const p = w.p + r * KEYS, *const dp = w.dp + r * KEYS;
         const int64_t seen = a.seen(row + r, first, count);
-        const T shift = lse[r], total = delta ? delta[r] : 0;
+        const T shift = statistics[2 * r], inverse = statistics[2 * r + 1], total = delta ? delta[r] : 0;
         a.score(row + r, first, seen, p);
-        sweep<T, 2>(0, seen, [&](auto at, int) MG_INLINED { at.store(p, exponential<T>(at.load(p) - shift)); });
+        sweep<T, 2>(0, seen,
+                    [&](auto at, int) MG_INLINED { at.store(p, exponential<T>(at.load(p) - shift) * inverse); });
         T factors[KEYS];
         if (a.dropout > 0) a.survive(row + r, first, factors);
         if (dq || dk) {
@@ -264,7 +266,7 @@ void attention_backward(const Attention& a) {
                 for (int64_t row = a.causal ? first / ROWS * ROWS : 0; row < a.queries; row += ROWS) {
                     const int64_t at = n * a.queries + row;
                     backward_block<T>(head, w, row, first, count, g + at * a.value_width,
-                                      static_cast<const T*>(a.lse) + at, delta ? delta + at : nullptr,
+                                      static_cast<const T*>(a.statistics) + 2 * at, delta ? delta + at : nullptr,
                                       sums ? sums + at * a.width : nullptr, dk, dv);
                 }
             }

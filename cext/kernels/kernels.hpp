@@ -88,7 +88,7 @@ struct Pool2d {
 };
 
 // Attention of q[batch, heads, queries, width] to k[batch, heads / group, keys, width] and v[.., keys, value_width]:
-//   s = scale q kᵀ + mask,  p = softmax s,  y[batch, heads, queries, value_width] = p v,  lse = log sum exp s
+//   s = scale q kᵀ + mask,  p = softmax s,  y[batch, heads, queries, value_width] = p v
 // A query i of causal attention sees the keys up to i. The mask, at most one of `bools` (true: seen) and `numbers`, is
 // read at steps for batch, heads, queries and keys. A weight is dropped, and the others are divided by 1 - dropout, by
 // the generator of random.cpp: row r, counted over all heads, begins with block offset + r ceil(keys/4).
@@ -103,7 +103,7 @@ struct Attention {
     int64_t mask_step[4];
     double dropout;
     uint64_t seed, offset;
-    void *y, *lse;  // [.., queries, value_width], [.., queries]
+    void *y, *statistics;  // [.., queries, value_width]; [.., queries, 2]: top = max s, and 1 / sum of e^(s - top)
     // backward; dq, dk and dv may each be null
     const void* g;
     void *dq, *dk, *dv;

@@ -13,7 +13,7 @@ from minigrad.engine.dtype cimport BOOL, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, optional
 from minigrad.engine.ops.arithmetic cimport add, multiply
-from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, matrix_transpose, reshape_to, sliced
+from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, matrix_transpose, reshape_to, sliced, zeros
 from minigrad.engine.ops.logic cimport not_equal, where
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.ops.random cimport reserve
@@ -25,20 +25,24 @@ NAME = "scaled_dot_product_attention"
 
 
 cdef Op attention_op = operation(
-    NAME, attention_backward, "S = scale Q Kᵀ + mask\nP = softmax of each row of S\nY = P V",
+    "scaled_dot_product_attention", attention_backward, "S = scale Q Kᵀ + mask\nP = softmax of each row of S\nY = P V",
     "dV = Pᵀ G\ndS = P (G Vᵀ − Σ G Y over each row)\ndQ = scale dS K\ndK = scale dSᵀ Q", "Q K V Y, Q K V Y, Q K V",
     "Q, K, V", "Vaswani et al., 2017", "Y")
 
 
 cdef int attention_backward(Node node, Array g) except -1:
     cdef Array q = node.value(0), k = node.value(1), v = node.value(2), y = node.kept
-    lse, mask, scale, causal, dropout, seed, offset = node.extra
+    statistics, mask, scale, causal, dropout, seed, offset = node.extra
     if recording():
         return composed_backward(
             node, lambda q, k, v: composition(q, k, v, mask, scale, causal, dropout, seed, offset), [q, k, v], g)
-    dq, dk, dv = [empty_as(<Array>x, g.code) if node.needs(i) else None for i, x in enumerate((q, k, v))]
-    backend(g).attention_backward(scale, causal, dropout, seed, offset, dense(q), dense(k), dense(v), mask,
-                                  g if y is None else y, lse, dense(g), dq, dk, dv)
+    if g.count == 0 or k.extent[2] == 0:
+        dq, dk, dv = [zeros(shape_of(<Array>x), g.code, g.buffer.device) if node.needs(i) else None
+                      for i, x in enumerate((q, k, v))]
+    else:
+        dq, dk, dv = [empty_as(<Array>x, g.code) if node.needs(i) else None for i, x in enumerate((q, k, v))]
+        backend(g).attention_backward(scale, causal, dropout, seed, offset, dense(q), dense(k), dense(v), mask,
+                                      g if y is None else y, statistics, dense(g), dq, dk, dv)
     for i, d in enumerate((dq, dk, dv)):
         if d is not None:
             node.send(i, <Array>d)
@@ -181,7 +185,7 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
         scale = number(NAME, "scale", scale)
     attn_mask = optional(NAME, attn_mask)
     cdef Array q = float_operand(NAME, query), k = float_operand(NAME, key), v = float_operand(NAME, value)
-    cdef Array mask = None if attn_mask is None else operand(NAME, attn_mask), y, lse
+    cdef Array mask = None if attn_mask is None else operand(NAME, attn_mask), y, statistics
     cdef bint causal = is_causal, grouped = enable_gqa
     if mask is not None and causal:
         raise ValueError(f"[{NAME}] expected attn_mask or is_causal, got both: add the causal part to attn_mask")
@@ -205,9 +209,15 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
         y = composition(q, k, v, mask, scale, causal, dropout_p, seed, offset)
     else:
         extent[0], extent[1], extent[2], extent[3] = q.extent[0], q.extent[1], queries, v.extent[3]
-        lse, y = empty(q.code, 3, extent, q.buffer.device), empty(q.code, 4, extent, q.buffer.device)
-        backend(q).attention(scale, causal, dropout_p, seed, offset, dense(q), dense(k), dense(v), mask, y, lse)
-        track(attention_op, y, q, k, v, (lse, mask, scale, causal, dropout_p, seed, offset))
+        y = empty(q.code, 4, extent, q.buffer.device)
+        extent[3] = 2
+        statistics = empty(q.code, 4, extent, q.buffer.device)
+        if y.count and keys:
+            backend(q).attention(scale, causal, dropout_p, seed, offset, dense(q), dense(k), dense(v), mask, y,
+                                 statistics)
+        else:
+            backend(q).fill(y, 0)
+        track(attention_op, y, q, k, v, (statistics, mask, scale, causal, dropout_p, seed, offset))
     return y if len(lead) == 2 else reshape_to(y, shape)
 
 

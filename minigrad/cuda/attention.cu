@@ -40,9 +40,12 @@ struct Attention {
 
 // sum[EDGE, EDGE] += the product of left[SIDE, depth] and right[depth, SIDE], whose elements are left(i, e) and
 // right(e, j). Neighbouring threads read neighbours along e (`together`) or along the side.
+struct Staged {
+    T left[DEPTH][SIDE + EDGE], right[DEPTH][SIDE + EDGE];
+};
 template <bool left_together, bool right_together, class L, class R>
-__device__ void multiply(int64 depth, L left, R right, T (&sum)[EDGE][EDGE]) {
-    __shared__ T a[DEPTH][SIDE + EDGE], b[DEPTH][SIDE + EDGE];
+__device__ void multiply(Staged& staged, int64 depth, L left, R right, T (&sum)[EDGE][EDGE]) {
+    T(&a)[DEPTH][SIDE + EDGE] = staged.left, (&b)[DEPTH][SIDE + EDGE] = staged.right;
     const int t = threadIdx.x, row = t / ACROSS * EDGE, column = t % ACROSS * EDGE;
     for (int64 first = 0; first < depth; first += DEPTH) {
         __syncthreads();
@@ -81,12 +84,13 @@ __device__ T across(T x, F merge) {
 extern "C" __global__ void __launch_bounds__(256) attention(
     int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,
     double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step,
-    int mask_kind, T* y, T* lse) {
+    int mask_kind, T* y, T* statistics) {
     const Attention a{queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask,
                       mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
     __shared__ T p[SIDE][SIDE + 1];
+    __shared__ Staged staged;
     const int t = threadIdx.x, row = t / ACROSS * EDGE, column = t % ACROSS * EDGE;
-    const int64 slices = value_width > 0 ? (value_width + SIDE - 1) / SIDE : 1, tiles = (queries + SIDE - 1) / SIDE;
+    const int64 slices = (value_width + SIDE - 1) / SIDE, tiles = (queries + SIDE - 1) / SIDE;
     for (int64 job = blockIdx.x; job < jobs; job += gridDim.x) {
         const int64 n = job / slices / tiles, top = job / slices % tiles * SIDE, slice = job % slices * SIDE;
         const T *queries_ = q + n * queries * width, *keys_ = k + n / group * keys * width;
@@ -97,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(256) attention(
         for (int64 first = 0; first < end; first += SIDE) {
             T s[EDGE][EDGE] = {};
             multiply<true, true>(
-                width, [&](int i, int64 e) { return element(queries_, queries, width, top + i, e); },
+                staged, width, [&](int i, int64 e) { return element(queries_, queries, width, top + i, e); },
                 [&](int64 e, int j) { return element(keys_, keys, width, first + j, e); }, s);
             for (int r = 0; r < EDGE; r++) {
                 const int64 i = top + row + r;
@@ -124,19 +128,23 @@ extern "C" __global__ void __launch_bounds__(256) attention(
                 total[r] += across(added, [](T x, T y) { return x + y; });
             }
             multiply<true, false>(
-                SIDE, [&](int i, int64 e) { return p[i][e]; },
+                staged, SIDE, [&](int i, int64 e) { return p[i][e]; },
                 [&](int64 e, int j) { return element(values, keys, value_width, first + e, slice + j); }, out);
         }
         for (int r = 0; r < EDGE; r++) {
             const int64 i = top + row + r;
             if (i >= queries) continue;
-            // A query that sees no key has the result 0, and with this log-sum-exp all its weights are 0 again.
+            // A query that sees no key has the result 0, and with these statistics all its weights are 0 again.
             const T inverse = total[r] == 0 ? T(0) : 1 / total[r];
             for (int c = 0; c < EDGE; c++) {
                 if (slice + column + c < value_width)
                     y[(n * queries + i) * value_width + slice + column + c] = out[r][c] * inverse;
             }
-            if (slice == 0 && column == 0) lse[n * queries + i] = total[r] == 0 ? T(0) : most[r] + log(total[r]);
+            if (slice == 0 && column == 0) {
+                T* const to = statistics + 2 * (n * queries + i);
+                to[0] = most[r] == -infinity<T>() ? T(0) : most[r];
+                to[1] = inverse;
+            }
         }
     }
 }
@@ -158,10 +166,11 @@ extern "C" __global__ void attention_delta(int64 rows, int value_width, const T*
 extern "C" __global__ void __launch_bounds__(256) attention_backward_query(
     int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,
     double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step,
-    int mask_kind, const T* lse, const T* g, const T* delta, T* dq) {
+    int mask_kind, const T* statistics, const T* g, const T* delta, T* dq) {
     const Attention a{queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask,
                       mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
     __shared__ T ds[SIDE][SIDE + 1];
+    __shared__ Staged staged;
     const int t = threadIdx.x, row = t / ACROSS * EDGE, column = t % ACROSS * EDGE;
     const int64 slices = (width + SIDE - 1) / SIDE, tiles = (queries + SIDE - 1) / SIDE;
     for (int64 job = blockIdx.x; job < jobs; job += gridDim.x) {
@@ -173,22 +182,23 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_query(
         for (int64 first = 0; first < end; first += SIDE) {
             T s[EDGE][EDGE] = {}, dp[EDGE][EDGE] = {};
             multiply<true, true>(
-                width, [&](int i, int64 e) { return element(queries_, queries, width, top + i, e); },
+                staged, width, [&](int i, int64 e) { return element(queries_, queries, width, top + i, e); },
                 [&](int64 e, int j) { return element(keys_, keys, width, first + j, e); }, s);
             multiply<true, true>(
-                value_width, [&](int i, int64 e) { return element(g_, queries, value_width, top + i, e); },
+                staged, value_width, [&](int i, int64 e) { return element(g_, queries, value_width, top + i, e); },
                 [&](int64 e, int j) { return element(values, keys, value_width, first + j, e); }, dp);
             for (int r = 0; r < EDGE; r++) {
                 const int64 i = top + row + r, at = n * queries + (i < queries ? i : queries - 1);
                 T factor[EDGE] = {1, 1, 1, 1};
                 if (dropout > 0) a.survive(n, i, first + column, factor);
                 for (int c = 0; c < EDGE; c++) {
-                    const T weight = exp(a.score(s[r][c], n, i, first + column + c) - lse[at]);
+                    const T weight =
+                        exp(a.score(s[r][c], n, i, first + column + c) - statistics[2 * at]) * statistics[2 * at + 1];
                     ds[row + r][column + c] = weight * (dp[r][c] * factor[c] - delta[at]) * scale;
                 }
             }
             multiply<true, false>(
-                SIDE, [&](int i, int64 e) { return ds[i][e]; },
+                staged, SIDE, [&](int i, int64 e) { return ds[i][e]; },
                 [&](int64 e, int j) { return element(keys_, keys, width, first + e, slice + j); }, out);
         }
         for (int r = 0; r < EDGE; r++) {
@@ -205,10 +215,11 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_query(
 extern "C" __global__ void __launch_bounds__(256) attention_backward_key(
     int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,
     double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step,
-    int mask_kind, const T* lse, const T* g, const T* delta, T* dk, T* dv) {
+    int mask_kind, const T* statistics, const T* g, const T* delta, T* dk, T* dv) {
     const Attention a{queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask,
                       mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
     __shared__ T p[SIDE][SIDE + 1];
+    __shared__ Staged staged;
     const int t = threadIdx.x, row = t / ACROSS * EDGE, column = t % ACROSS * EDGE;
     const int64 of_k = dk ? (width + SIDE - 1) / SIDE : 0, slices = of_k + (dv ? (value_width + SIDE - 1) / SIDE : 0);
     const int64 tiles = (keys + SIDE - 1) / SIDE;
@@ -223,26 +234,27 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_key(
             for (int64 first = causal ? top : 0; first < queries; first += SIDE) {
                 T s[EDGE][EDGE] = {}, dp[EDGE][EDGE] = {};
                 multiply<true, true>(
-                    width, [&](int i, int64 e) { return element(keys_, keys, width, top + i, e); },
+                    staged, width, [&](int i, int64 e) { return element(keys_, keys, width, top + i, e); },
                     [&](int64 e, int j) { return element(queries_, queries, width, first + j, e); }, s);
                 if (of_key)
                     multiply<true, true>(
-                        value_width, [&](int i, int64 e) { return element(values, keys, value_width, top + i, e); },
+                        staged, value_width, [&](int i, int64 e) { return element(values, keys, value_width, top + i, e); },
                         [&](int64 e, int j) { return element(g_, queries, value_width, first + j, e); }, dp);
                 for (int c = 0; c < EDGE; c++) {
                     const int64 i = first + column + c, at = n * queries + i;
                     const bool inside = i < queries;
-                    const T shift = inside ? lse[at] : T(0), mean = inside && of_key ? delta[at] : T(0);
+                    const T shift = inside ? statistics[2 * at] : T(0), inverse = inside ? statistics[2 * at + 1] : T(0);
+                    const T mean = inside && of_key ? delta[at] : T(0);
                     T factor[EDGE] = {1, 1, 1, 1};
                     if (dropout > 0) a.survive(n, i, top + row, factor);
                     for (int r = 0; r < EDGE; r++) {
-                        const T weight = exp(a.score(s[r][c], n, i, top + row + r) - shift);
+                        const T weight = exp(a.score(s[r][c], n, i, top + row + r) - shift) * inverse;
                         p[row + r][column + c] =
                             of_key ? weight * (dp[r][c] * factor[r] - mean) * scale : weight * factor[r];
                     }
                 }
                 multiply<true, false>(
-                    SIDE, [&](int i, int64 e) { return p[i][e]; },
+                    staged, SIDE, [&](int i, int64 e) { return p[i][e]; },
                     [&](int64 e, int j) {
                         return of_key ? element(queries_, queries, width, first + e, slice + j)
                                       : element(g_, queries, value_width, first + e, slice + j);

@@ -16,29 +16,29 @@ class Attention(Backend):
 
     def attention(
         self, scale: float, causal: bool, dropout: float, seed: int, offset: int, q: Tensor, k: Tensor, v: Tensor,
-        mask: Tensor | None, y: Tensor, lse: Tensor,
+        mask: Tensor | None, y: Tensor, statistics: Tensor,
     ) -> None:  # fmt: skip
         given = arguments(scale, causal, dropout, seed, offset, q, k, v, mask)
-        self._attend("attention", lse.size // max(q.shape[2], 1), q.shape[2], tiles(v.shape[3]) or 1, *given, y, lse)
+        self._attend("attention", q.shape[0] * q.shape[1], q.shape[2], tiles(v.shape[3]), *given, y, statistics)
 
     def attention_backward(
         self, scale: float, causal: bool, dropout: float, seed: int, offset: int, q: Tensor, k: Tensor, v: Tensor,
-        mask: Tensor | None, y: Tensor, lse: Tensor, g: Tensor, dq: Tensor | None, dk: Tensor | None,
+        mask: Tensor | None, y: Tensor, statistics: Tensor, g: Tensor, dq: Tensor | None, dk: Tensor | None,
         dv: Tensor | None,
     ) -> None:  # fmt: skip
         given = arguments(scale, causal, dropout, seed, offset, q, k, v, mask)
         delta = None
         if dq is not None or dk is not None:
-            delta = empty(lse.shape, q.dtype.name, q.device)
-            launch("attention.cu", "attention_delta", q.dtype.name, self.device, lse.size * WARP, lse.size, v.shape[3],
-                   g, y, delta)  # fmt: skip
+            delta = empty(q.shape[:3], q.dtype.name, q.device)
+            launch("attention.cu", "attention_delta", q.dtype.name, self.device, delta.size * WARP, delta.size,
+                   v.shape[3], g, y, delta)  # fmt: skip
         if dq is not None:
             self._attend("attention_backward_query", q.shape[0] * q.shape[1], q.shape[2], tiles(q.shape[3]), *given,
-                         lse, g, delta, dq)  # fmt: skip
+                         statistics, g, delta, dq)  # fmt: skip
         if dk is not None or dv is not None:
             slices = sum(tiles(d.shape[3]) for d in (dk, dv) if d is not None)
-            self._attend("attention_backward_key", k.shape[0] * k.shape[1], k.shape[2], slices, *given, lse, g, delta,
-                         dk, dv)  # fmt: skip
+            self._attend("attention_backward_key", k.shape[0] * k.shape[1], k.shape[2], slices, *given, statistics, g,
+                         delta, dk, dv)  # fmt: skip
 
     def _attend(self, kernel: str, heads: int, rows: int, slices: int, *arguments: Any) -> None:
         """Launch a kernel for the tiles of all rows of all heads, by slices of columns."""
@@ -60,5 +60,5 @@ def arguments(
     """Return what all kernels begin with after the number of jobs."""
     heads = q.shape[1]
     kind = 0 if mask is None else 1 if mask.dtype == "bool" else 2
-    return (q.shape[2], k.shape[2], heads, heads // k.shape[1] if k.shape[1] else 1, q.shape[3], v.shape[3], scale,
+    return (q.shape[2], k.shape[2], heads, heads // k.shape[1], q.shape[3], v.shape[3], scale,
             causal, dropout, seed, offset, q, k, v, q if mask is None else mask, kind)  # fmt: skip

@@ -150,6 +150,13 @@ class MultiheadAttention(Module):
                 f"{key.shape} and {value.shape}"
             )
         axis = 0 if self.batch_first or not batched else 1
+        if batched and not query.shape[axis] == key.shape[axis] == value.shape[axis]:
+            raise ValueError(
+                f"[{NAME}] expected one batch size along axis {axis}, got query {query.shape}, key {key.shape} "
+                f"and value {value.shape}"
+            )
+        if key.shape[-2 if axis == 0 else 0] != value.shape[-2 if axis == 0 else 0]:
+            raise ValueError(f"[{NAME}] expected as many keys as values, got {key.shape} and {value.shape}")
         q, k, v = (self._heads(x, axis, batched) for x in self._projected(query, key, value))
         mask, causal = seen_keys(attn_mask, key_padding_mask, q, k, is_causal)
         dropout = self.dropout if self.training else 0.0

@@ -8,7 +8,7 @@ import numpy as np
 from minigrad.creation import asarray, memory_for
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.gather import take
-from minigrad.engine.ops.matmul import matmul
+from minigrad.engine.ops.logic import where
 from minigrad.engine.tensor import Tensor
 
 MODES = {"nearest": (3, 4), "linear": (3,), "bilinear": (4,)}  # the axes that x may have
@@ -104,8 +104,8 @@ def _resized(x: Tensor, axis: int, n: int, new: int, step: float, mode: str, cor
         return take(x, asarray(np.minimum((places * step).astype(np.int64), n - 1), device=x.device), axis)
     exact = places * ((n - 1) / max(new - 1, 1)) if corners else np.maximum((places + 0.5) * step - 0.5, 0)
     low = np.minimum(exact.astype(np.int64), n - 1)
-    weights = np.zeros((new, n))
-    np.add.at(weights, (places, low), 1 - (exact - low))
-    np.add.at(weights, (places, np.minimum(low + 1, n - 1)), exact - low)
-    matrix = asarray(weights, x.dtype, x.device)
-    return matmul(x, matrix.T) if axis == x.ndim - 1 else matmul(matrix, x)
+    shape = (new,) + (1,) * (x.ndim - 1 - axis)
+    weight = asarray((exact - low).reshape(shape), x.dtype, x.device)
+    first, second = (take(x, asarray(k, device=x.device), axis) for k in (low, np.minimum(low + 1, n - 1)))
+    # An infinite neighbour does not count where its weight is 0.
+    return first * (1 - weight) + where(weight == 0, 0, second) * weight

@@ -278,8 +278,8 @@ def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> 
     _check_float("cosine_similarity", x)
     _check_float("cosine_similarity", y)
     least = number("cosine_similarity", "eps", eps, 0) ** 2
-    squares = maximum(square(x).sum(dim), least) * maximum(square(y).sum(dim), least)
-    return (x * y).sum(dim) / sqrt(squares)
+    x, y = (z / sqrt(maximum(square(z).sum(dim, keepdims=True), least)) for z in (x, y))
+    return (x * y).sum(dim)
 
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────

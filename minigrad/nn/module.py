@@ -93,7 +93,7 @@ class Module:
             return self._call_with_hooks(self._hooks, args, kwargs)
         except Exception as error:
             if outer is None:  # the outermost call notes where it happened, once for all levels
-                _note_place(error)
+                _note_place(self, error)
             raise
         finally:
             leave(outer)
@@ -575,10 +575,11 @@ class Module:
         return module_as_html(self)
 
 
-def _note_place(error: Exception) -> None:
+def _note_place(outermost: Module, error: Exception) -> None:
     """Add a note that says in which module an error occurred: its path from the outermost module, and its options."""
     with suppress(Exception):  # the user's modules may fail at anything; the error itself has to arrive
-        called, step = [], error.__traceback__
+        # The frame of the outermost call holds the error: reading its locals would make a cycle.
+        called, step = [outermost], error.__traceback__ and error.__traceback__.tb_next
         while step is not None:
             if step.tb_frame.f_code is Module.__call__.__code__:
                 called.append(step.tb_frame.f_locals["self"])

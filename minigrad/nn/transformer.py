@@ -4,7 +4,7 @@ from collections.abc import Callable
 from copy import deepcopy
 
 from minigrad.engine.dtype import DType
-from minigrad.engine.ops.arguments import integer
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.attention import MultiheadAttention
@@ -31,8 +31,14 @@ class _Layer(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         name = type(self).__name__
-        if isinstance(activation, str) and activation not in ACTIVATIONS:
+        if not callable(activation) and activation not in ACTIVATIONS:
             raise ValueError(f"[{name}] expected activation 'relu', 'gelu' or a function, got {activation!r}")
+        d_model, nhead = integer(name, "d_model", d_model, 1), integer(name, "nhead", nhead, 1)
+        dim_feedforward = integer(name, "dim_feedforward", dim_feedforward, 1)
+        dropout = number(name, "dropout", dropout, 0, 1)
+        layer_norm_eps = number(name, "layer_norm_eps", layer_norm_eps, 0)
+        if d_model % nhead:
+            raise ValueError(f"[{name}] expected nhead that divides d_model {d_model}, got {nhead}")
         for attention in attentions:
             setattr(self, attention, MultiheadAttention(
                 d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype

@@ -28,7 +28,7 @@ HALVES = {"F16": "float16", "BF16": "bfloat16"}  # which `load` converts
 CHUNK = 1 << 18  # elements that are converted at once
 HEADER_LIMIT = 100_000_000  # bytes; readers of the format refuse longer ones
 # The first bytes of a pickle, and of a zip archive that begins with one, as PyTorch writes it
-PICKLE = re.compile(rb"\x80[\x02-\x05]|PK\x03\x04.{26}[^\0]*/data\.pkl", re.DOTALL)
+PICKLE = re.compile(rb"\x80[\x02-\x05](?!\0)|PK\x03\x04.{26}[^\0]*/data\.pkl", re.DOTALL)
 
 
 def save(obj: Module | Mapping[str, Any], path: Path, metadata: Mapping[str, str] | None = None) -> None:

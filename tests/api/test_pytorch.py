@@ -667,3 +667,44 @@ def test_aliases_are_marked_and_no_name_is_hidden():
         name for name, value in vars(pytorch).items() if str(getattr(value, "__doc__", "")).startswith("PyTorch's name")
     }
     assert not functions & {*dir(mg)}
+
+
+def test_a_subclass_calls_the_member_that_it_replaces():
+    """Before PyTorch's names are loaded too: `super().add_` is not the subclass's own again."""
+    program = """
+import minigrad as mg
+from minigrad import nn
+
+class Counted(nn.Parameter):
+    calls = 0
+
+    def add_(self, other):
+        Counted.calls += 1
+        return super().add_(other)
+
+    @property
+    def data(self):
+        return super().data * 2
+
+p = Counted(mg.ones(2))
+with mg.no_grad():
+    p.add_(1.0)
+assert (p.tolist(), Counted.calls, p.data.tolist()) == ([2.0, 2.0], 1, [4.0, 4.0])
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_details_of_values(device):
+    x = mg.tensor([16777217, -7], device=device)
+    assert x.div(2, rounding_mode="trunc").tolist() == [8388608, -3]
+    big = mg.full((3,), 1e30, device=device)
+    assert abs(nn.functional.cosine_similarity(big * 1e-20, big * 1e-20, dim=0).item() - 1) < 1e-6
+    wide = mg.tensor([[[1.0, 2.0, float("inf"), 4.0, 5.0, 6.0]]], device=device)
+    found = nn.functional.interpolate(wide, size=12, mode="linear").tolist()[0][0]
+    exact = torch.nn.functional.interpolate(torch.tensor(wide.tolist()), size=12, mode="linear")
+    np.testing.assert_array_equal(found, exact[0, 0].numpy())
+    for weights in ([0.0, 0.0], [1.0, float("inf")]):
+        with pytest.raises(ValueError, match="finite weights"):
+            mg.tensor(weights, device=device).multinomial(2, True)
+    with pytest.raises(TypeError, match="max"):
+        mg.ones((2, 3), device=device).max(1, True)

@@ -23,7 +23,7 @@ def optimizer():
 # Required arguments of the classes.
 SIZES = (
     "in_features", "out_features", "normalized_shape", "num_features", "num_embeddings", "embedding_dim", "input_size",
-    "hidden_size", "in_channels", "out_channels", "kernel_size", "output_size",
+    "hidden_size", "in_channels", "out_channels", "kernel_size", "output_size", "embed_dim", "num_heads", "d_model", "nhead",
 )  # fmt: skip
 REQUIRED = {
     **dict.fromkeys((*SIZES, "num_groups", "num_channels", "max_length", "step_size", "T_max", "T_0"), lambda: 4),
@@ -35,7 +35,7 @@ REQUIRED = {
 }
 ALSO = {"OneCycleLR": {"total_steps": 10}}
 # Base classes, containers, and classes that only take modules, functions or tensors.
-OTHERS = {"Identity", "Module", "ModuleDict", "ModuleList", "ParameterList", "Sequential", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR"}  # fmt: skip
+OTHERS = {"Identity", "Module", "ModuleDict", "ModuleList", "ParameterList", "Sequential", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR", "TransformerEncoder", "TransformerDecoder"}  # fmt: skip
 # Arguments without an effect of their own, or that take words or lists.
 SKIPPED = {("RNN", "max_length"), ("OneCycleLR", "epochs"), ("OneCycleLR", "steps_per_epoch")}
 SKIPPED |= {("Conv1d", "padding"), ("Conv2d", "padding"), ("Upsample", "scale_factor")}

@@ -128,6 +128,8 @@ def test_refusals(device):
     refuses(ValueError, op, ["8", "3"], nn.MultiheadAttention, 8, 3)
     layer, x = nn.MultiheadAttention(4, 2, batch_first=True).to(device), mg.ones((2, 3, 4), device=device)
     refuses(ValueError, op, ["(2, 3, 4)", "(3, 4)"], layer, x, x[0], x)
+    refuses(ValueError, op, ["axis 0", "(2, 3, 4)", "(1, 3, 4)"], layer, x, x[:1], x[:1])
+    refuses(ValueError, op, ["(2, 3, 4)", "(2, 2, 4)"], layer, x, x, x[:, :2])
     mask = mg.ones((3, 2), dtype="bool", device=device)
     refuses(ValueError, op, ["(3, 3)", "(4, 3, 3)", "(3, 2)"], layer, x, x, x, attn_mask=mask)
     refuses(ValueError, op, ["(2, 3)", "(3, 2)"], layer, x, x, x, mask)
@@ -135,3 +137,4 @@ def test_refusals(device):
         TypeError, op, ["attn_mask", "bool"], layer, x, x, x, attn_mask=mg.ones((3, 3), dtype="int64", device=device)
     )
     refuses(ValueError, "TransformerEncoderLayer", "tanh", nn.TransformerEncoderLayer, 4, 2, activation="tanh")
+    refuses(ValueError, "TransformerDecoderLayer", ["8", "3"], nn.TransformerDecoderLayer, 8, 3)

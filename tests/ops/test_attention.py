@@ -130,6 +130,22 @@ def test_extreme_scores(device):
     assert found[1] == 3
 
 
+def test_large_masks(device, rng):
+    """A query all of whose keys carry -1e9, as where padding meets causality, weighs them evenly, backward too."""
+    arrays = [rng.standard_normal((3, 4)).astype(np.float32) for _ in range(3)]
+    mask = np.zeros((3, 3), np.float32)
+    mask[1] = -1e9
+    leaves = [tensor(a, device, True) for a in arrays]
+    y = F.scaled_dot_product_attention(*leaves, tensor(mask, device))
+    np.testing.assert_allclose(array(y[1]), arrays[2].mean(0), rtol=1e-5)
+    (g,) = cotangents([y], rng)
+    plain, composed = (
+        mg.grad(y, leaves, tensor(g, device), create_graph=create, retain_graph=True) for create in (False, True)
+    )
+    for ours, exact in zip(plain, composed, strict=True):
+        close(array(ours), array(exact), 16, "float32")
+
+
 def test_refusals(device):
     op = "scaled_dot_product_attention"
     call = F.scaled_dot_product_attention

@@ -63,4 +63,4 @@ def test_a_build_without_a_compiler_names_the_packages(tmp_path, compiler, reaso
     assert reason in done.stderr
     assert "apt install g++ python3-dev" in done.stderr
     assert "Traceback" not in done.stderr
-    assert not (tmp_path / "build" / "release").exists()
+    assert not list((tmp_path / "build").rglob("*.cpp"))
