@@ -78,7 +78,7 @@ def judge(error):
     if (
         frames[-1] is last
         and source.startswith("raise ")
-        and not text.startswith("[")
+        and not text.startswith(("[", "'[", '"['))  # a KeyError quotes its text
         and not isinstance(error, AttributeError)
     ):
         return f"without operation {place}"
