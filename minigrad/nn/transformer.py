@@ -172,7 +172,20 @@ class TransformerDecoderLayer(_Layer):
         return self._branch(3, self._branch(2, self._branch(1, tgt, attend), look_up), self._feed_forward)
 
 
-class TransformerEncoder(Module):
+class _Stack(Module):
+    """Copies of a layer, and what normalizes their result."""
+
+    layers: ModuleList
+    norm: Module | None
+
+    def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
+        super().__init__()
+        self.num_layers = integer(type(self).__name__, "num_layers", num_layers, 0)
+        self.layers = ModuleList([deepcopy(layer) for _ in range(self.num_layers)])
+        self.norm = norm
+
+
+class TransformerEncoder(_Stack):
     """A stack of copies of an encoder layer.
 
     Parameters
@@ -192,14 +205,8 @@ class TransformerEncoder(Module):
     (5, 10, 8)
     """
 
-    layers: ModuleList
-    norm: Module | None
-
     def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        super().__init__()
-        self.num_layers = integer("TransformerEncoder", "num_layers", num_layers, 0)
-        self.layers = ModuleList([deepcopy(encoder_layer) for _ in range(self.num_layers)])
-        self.norm = norm
+        super().__init__(encoder_layer, num_layers, norm)
 
     def forward(
         self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
@@ -211,7 +218,7 @@ class TransformerEncoder(Module):
         return src if self.norm is None else self.norm(src)
 
 
-class TransformerDecoder(Module):
+class TransformerDecoder(_Stack):
     """A stack of copies of a decoder layer.
 
     Parameters
@@ -231,14 +238,8 @@ class TransformerDecoder(Module):
     (5, 10, 8)
     """
 
-    layers: ModuleList
-    norm: Module | None
-
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        super().__init__()
-        self.num_layers = integer("TransformerDecoder", "num_layers", num_layers, 0)
-        self.layers = ModuleList([deepcopy(decoder_layer) for _ in range(self.num_layers)])
-        self.norm = norm
+        super().__init__(decoder_layer, num_layers, norm)
 
     def forward(
         self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
