@@ -33,9 +33,10 @@ def child(arguments, pattern, source=None):
         "PYTHONHASHSEED": "0",
         "PYTHONMALLOC": "debug",
         # Every block comes from the C library and goes back there, which fills it with `pattern` when it is freed, and
-        # with the complement when it is allocated.
+        # with the complement when it is allocated. Threads share two arenas: each arena reserves 64 MB of the limited
+        # address space.
         "MINIGRAD_CACHE_LIMIT": "0",
-        "GLIBC_TUNABLES": f"glibc.malloc.tcache_count=0:glibc.malloc.perturb={pattern}",
+        "GLIBC_TUNABLES": f"glibc.malloc.tcache_count=0:glibc.malloc.perturb={pattern}:glibc.malloc.arena_max=2",
     }
     with tempfile.TemporaryDirectory() as folder:
         journal = Path(folder, "journal")
