@@ -1,7 +1,6 @@
 """Products and rearrangements composed of the engine's operations, and therefore differentiable to any order."""
 
 from collections.abc import Iterable, Sequence
-from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -172,7 +171,7 @@ def _parse(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[str], st
     if len(terms) != len(operands) or not operands:
         raise ValueError(f"[einsum] expected {len(terms)} operands for {subscripts!r}, got {len(operands)}")
     used = {c for c in text if c.isalpha()}
-    spare = [c for c in ascii_letters if c not in used]
+    spare = [c for c in map(chr, range(ord("A"), ord("z") + 1)) if c.isalpha() and c not in used]
     hidden = max(
         [x.ndim - len(t.replace("...", "")) for t, x in zip(terms, operands, strict=True) if "..." in t], default=0
     )
