@@ -247,7 +247,7 @@ cdef class Tensor(Array):
         copy : bool
             Whether to copy in any case.
         non_blocking : bool
-            Accepted as in PyTorch, without an effect.
+            Accepted for compatibility with PyTorch; has no effect.
 
         Returns
         -------

@@ -35,7 +35,7 @@ def operand(op: str, x: Any) -> Tensor:
 
 
 def with_habits(function: Called) -> Called:
-    """Let a function in Python try PyTorch's names of its arguments after a TypeError, as the compiled ones do."""
+    """Let a Python function try PyTorch's argument names after a TypeError, as the compiled functions do."""
 
     @functools.wraps(function)
     def called(*args: Any, **options: Any) -> Any:
@@ -139,7 +139,7 @@ def full(
 def empty(
     shape: Shape, *more: int, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Create an uninitialized tensor; the lengths of its shape may be separate arguments.
+    """Create an uninitialized tensor; the shape may be given as separate integers.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def empty(
 def zeros(
     shape: Shape, *more: int, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Create a tensor of zeros; the lengths of its shape may be separate arguments.
+    """Create a tensor of zeros; the shape may be given as separate integers.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def zeros(
 def ones(
     shape: Shape, *more: int, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Create a tensor of ones; the lengths of its shape may be separate arguments.
+    """Create a tensor of ones; the shape may be given as separate integers.
 
     Examples
     --------
@@ -269,7 +269,7 @@ def arange(
     first, bound, by = numbers
     n = max(0, -((first - bound) // by) if whole else (bound - first) / by)
     with memory_for("arange", (n,)):
-        if whole and max(map(abs, numbers)) > 2**53:  # np.arange computes n in floats, and takes 2**63 for one
+        if whole and max(map(abs, numbers)) > 2**53:  # np.arange computes n in floats and treats 2**63 as a float
             last = first + (n - 1) * by
             fits = min(first, last) >= -(2**63) and max(first, last) < 2**63
             values = np.fromiter(range(first, bound, by), np.int64 if fits else np.float64, n)
@@ -327,7 +327,7 @@ def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
     if x.ndim < 2:
         raise ValueError(f"[{name}] expected two axes or more, got shape {x.shape}")
     rows, columns = x.shape[-2:]
-    k = min(max(integer(name, "k", k), -rows), columns)  # so that any integer works, though NumPy only takes 64 bits
+    k = min(max(integer(name, "k", k), -rows), columns)  # any integer works, though NumPy accepts only 64 bits
     with memory_for(name, x.shape):
         below = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
         return where(make(below if lower else ~below, device=x.device), x, False)

@@ -1,9 +1,9 @@
-"""PyTorch's names: each works here, as a small function of that name, or its error says what to write instead.
+"""PyTorch's names: each either works, as a small function, or raises an error that says what to write instead.
 
-Nothing of this file is loaded before one of its names is used. The functions of this module are found as members of
-`minigrad`, those of `TensorNames` as methods of a tensor. `POINTERS` has what to write instead of the other names,
-`KEYWORDS` PyTorch's names of arguments, `COLLISIONS` the functions that mean something else here. The page "For users
-of PyTorch" shows all of them.
+This file is not loaded until one of its names is used. The functions of this module are found as members of `minigrad`,
+those of `TensorNames` as methods of a tensor. `POINTERS` says what to write instead of the other names, `KEYWORDS` maps
+PyTorch's argument names to ours, and `COLLISIONS` lists the functions that mean something else here. The page "For
+users of PyTorch" shows all of them.
 """
 
 from collections.abc import Sequence
@@ -598,7 +598,7 @@ def _zipped(a: Tensor, b: Tensor) -> Any:
 
 
 def _as(x: Tensor, value: float | Tensor) -> Any:
-    """A value to put into x: a tensor takes the dtype of x."""
+    """A value to write into x; a tensor is converted to the dtype of x."""
     return value.astype(x.dtype) if isinstance(value, Tensor) else value
 
 
@@ -823,13 +823,13 @@ DTYPES = {"float": "float32", "double": "float64", "long": "int64", "int": "int3
 
 # ── keywords ──────────────────────────────────────────────────────────────────────────────────────
 
-# PyTorch's names of arguments. `inplace` is dropped: the result is a new tensor.
+# PyTorch's argument names. `inplace` is dropped: the result is a new tensor.
 KEYWORDS = {
     "dim": "axis", "dims": "axis", "keepdim": "keepdims", "inplace": None, "diagonal": "k", "shifts": "shift",
     "end": "stop", "steps": "num",
 }  # fmt: skip
 
-# Functions whose results differ from those of PyTorch's functions, which these keywords show to be meant.
+# Functions whose results differ from PyTorch's; these keywords show that PyTorch's function is meant.
 COLLISIONS = {
     "max": "x.max(axis) gives the values and x.argmax(axis) the indices; PyTorch's x.max(dim) gives both",
     "min": "x.min(axis) gives the values and x.argmin(axis) the indices; PyTorch's x.min(dim) gives both",
@@ -1314,7 +1314,7 @@ def members_of_tensor() -> dict[str, Any]:
 
 
 def find(module: str, name: str) -> Any:
-    """What a module of minigrad has under one of PyTorch's names; else an AttributeError with what to write instead."""
+    """Return a module's member by PyTorch's name, or raise an AttributeError that says what to write instead."""
     if module == "minigrad" and not name.startswith("_"):
         if name in DTYPES:
             return getattr(mg, DTYPES[name])

@@ -1,4 +1,4 @@
-"""Autograd in Python: derivatives of tensors and functions, operations of your own, and the check of gradients.
+"""Autograd in Python: derivatives of tensors and functions, custom operations, and gradient checks.
 
 The tape, the backward pass and the modes such as `no_grad` are compiled: they are in `minigrad.engine`.
 """

@@ -1,4 +1,4 @@
-"""Function: an operation of your own, written in Python."""
+"""Function: a custom operation, written in Python."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -31,11 +31,11 @@ class Context:
         self.saved_tensors: tuple[Tensor | None, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for backward, which raises an error if they were written in place in the meantime.
+        """Save tensors for backward, which raises an error if they have been written in place since.
 
-        A second derivative would treat a tensor that forward computes and does not return as a constant, so a backward
-        pass with ``create_graph=True`` refuses one of floats: return it as a further result, recompute it in backward,
-        or, if it is a constant, make it an attribute.
+        A floating-point tensor that forward computes but does not return would be a constant in a second derivative, so
+        a backward pass with ``create_graph=True`` rejects it: return it as an additional result, recompute it in
+        backward or, if it really is a constant, make it an attribute.
         """
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
@@ -44,7 +44,7 @@ class Context:
 
 
 class Function:
-    """An operation of your own: a subclass defines its forward and its backward.
+    """A custom operation: a subclass defines its forward and its backward.
 
     ``forward(ctx, *args)`` computes with tensors, unrecorded, and returns a tensor or a tuple of them.
     ``backward(ctx, *grads)`` takes the gradient of each output and returns that of each argument (None for arguments
@@ -55,8 +55,8 @@ class Function:
     Raises
     ------
     TypeError
-        While operations are recorded, for a tensor that requires grad inside a list, tuple or dict: to get a gradient,
-        each has to be an argument of its own (``apply(*tensors)``). If forward returns anything but tensors.
+        If a list, tuple or dict among the arguments contains a tensor that requires grad while operations are recorded:
+        pass such tensors as separate arguments (``apply(*tensors)``). Also if forward returns anything but tensors.
 
     Examples
     --------

@@ -53,7 +53,7 @@ def gradcheck(
     Raises
     ------
     GradientError
-        If the derivatives differ; the message names the input, the order and both numbers. Also if f returns other
+        If the derivatives differ; the message names the input, the order and both numbers. Also if f returns different
         numbers when it is called again, as dropout does.
     TypeError
         If an input is not float64.

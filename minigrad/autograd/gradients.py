@@ -42,11 +42,11 @@ def grad(
     Parameters
     ----------
     y : Tensor or sequence of Tensor
-        The tensor to differentiate; of several, their sum is differentiated, each weighted by its `grad`.
+        The tensor to differentiate. If there are several, their sum is differentiated, each weighted by its `grad`.
     xs : Tensor or sequence of Tensor
         Leaves or intermediate results.
     grad : Tensor or sequence, optional
-        The cotangent of each y, of its shape; optional for a y of one element (then 1).
+        The cotangent of each y, with the same shape; optional for a y with one element, where it defaults to 1.
     retain_graph, create_graph : bool
         As in `Tensor.backward`.
     allow_unused : bool
@@ -55,7 +55,7 @@ def grad(
     Returns
     -------
     Tensor or tuple of Tensor
-        One for each x, of its shape: a tuple if `xs` is a sequence.
+        One for each x, with the same shape: a tuple if `xs` is a sequence.
 
     Raises
     ------

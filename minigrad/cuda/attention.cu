@@ -1,8 +1,8 @@
 // Attention: tiles of queries meet tiles of keys, as in cext/kernels/attention.cpp, which has the formulas.
 //
 // A block of threads computes SIDE rows by SIDE columns of a result. It computes the weights of its rows tile by tile,
-// keeps each tile in shared memory, and multiplies it with a tile of the values (or, in the backward pass, of what the
-// weights multiply there). Wider results take several blocks, which compute the same weights. A thread holds EDGE
+// keeps each tile in shared memory, and multiplies it by a tile of the values (or, in the backward pass, of whatever
+// the weights multiply there). Wider results take several blocks, which compute the same weights. A thread holds EDGE
 // adjacent rows by EDGE adjacent columns of a tile. Nothing is added across blocks, so the bits are always the same.
 
 #if FLOATING
@@ -21,7 +21,8 @@ struct Attention {
     int mask_kind;  // 0: none, 1: bool, 2: numbers
     int64 mask_step[4];
 
-    // What is added to, or hides, the weight of query i and key j of head n; both may be past the end.
+    // The score of query i and key j of head n: scaled and masked; -inf where the query does not see the key, or where
+    // i or j is past the end.
     __device__ T score(T product, int64 n, int64 i, int64 j) const {
         if (i >= queries || j >= keys || (causal && j > i)) return -infinity<T>();
         const int64 h = n % heads;
@@ -74,7 +75,7 @@ __device__ inline T element(const T* x, int64 rows, int columns, int64 row, int6
     return row < rows && column < columns ? x[row * columns + column] : T(0);
 }
 
-// merge over the ACROSS threads that hold parts of the same rows; the same in each of them
+// merge over the ACROSS threads that hold parts of the same rows; each of them gets the result
 template <class F>
 __device__ T across(T x, F merge) {
     for (int distance = ACROSS / 2; distance > 0; distance /= 2) x = merge(x, __shfl_xor_sync(~0u, x, distance));

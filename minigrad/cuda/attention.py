@@ -57,7 +57,7 @@ def arguments(
     scale: float, causal: bool, dropout: float, seed: int, offset: int, q: Tensor, k: Tensor, v: Tensor,
     mask: Tensor | None,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Return what all kernels begin with after the number of jobs."""
+    """Return the arguments that all kernels share, which follow the number of jobs."""
     heads = q.shape[1]
     kind = 0 if mask is None else 1 if mask.dtype == "bool" else 2
     return (q.shape[2], k.shape[2], heads, heads // k.shape[1], q.shape[3], v.shape[3], scale,

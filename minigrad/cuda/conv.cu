@@ -98,8 +98,9 @@ __device__ void multiply(int64 steps, F read, T (&sum)[S::M][S::N]) {
 
 // ---- the result, and the gradient of x ------------------------------------------------------------------------------
 
-// One axis: the elements of the result, and which taps of the window apply to which elements of the source. For element
-// u of the result, at index first + u apart, and tap t, at index tap + t tap_step, it is start + u move + t delta.
+// One axis: the elements of the result, and which taps of the window apply to which elements of the source. Element u
+// of the result has the index first + u apart, tap t has the index tap + t tap_step, and together they read the
+// element start + u move + t delta of the source.
 struct Axis {
     int first, apart, count, start, move, tap, taps, tap_step, delta;
 

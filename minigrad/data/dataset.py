@@ -46,7 +46,7 @@ class Dataset:
 class ArrayDataset(Dataset):
     """A dataset of tuples from arrays of equal length, such as images and labels (PyTorch's TensorDataset).
 
-    A batch takes one operation per array, on the device of the array.
+    Fetching a batch takes one operation per array, on the device of the array.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: int | None = None
     ----------
     dataset : Dataset, or any object with a length and items
     lengths : sequence of int, or of float
-        The numbers of samples, which add up to that of the dataset, or fractions, which add up to 1; what rounding down
-        leaves goes to the first parts.
+        The number of samples in each part, which add up to the size of the dataset; or fractions that add up to 1, in
+        which case the samples left over after rounding down go to the first parts.
     seed : int, optional
         The seed of the order. By default, a random one, which `manual_seed` determines.
 

@@ -45,11 +45,11 @@ class DataLoader:
     batch_size : int
         The number of samples in a batch; the last batch of an epoch may be smaller.
     shuffle : bool
-        Whether every epoch has another order.
+        Whether to draw a new order for every epoch.
     seed : int, optional
         The seed of the orders. By default, a random one, which `manual_seed` determines.
     drop_last : bool
-        Whether to leave out a last batch that is smaller.
+        Whether to drop the last batch if it is smaller.
     prefetch : int
         The number of batches that a thread prepares ahead while the last one is used; 0 for no thread. Prefetching pays
         off if samples are read or decoded, not for an `ArrayDataset`. If samples draw from `minigrad.random` in the
@@ -57,13 +57,13 @@ class DataLoader:
     collate : callable, optional
         Makes a batch from a list of samples, such as `collate_padded`.
     collate_fn : callable, optional
-        PyTorch's name of `collate`.
+        PyTorch's name for `collate`.
     num_workers : int
-        PyTorch's name of `prefetch`: the number of batches that one thread, and not a process, prepares ahead.
+        PyTorch's name for `prefetch`: the number of batches that one thread, and not a process, prepares ahead.
     pin_memory : bool
-        Accepted as in PyTorch, without an effect.
+        Accepted for compatibility with PyTorch; has no effect.
     **others
-        Any other argument is a TypeError; it says what to write instead of PyTorch's samplers.
+        Any other argument raises a TypeError; for PyTorch's arguments, it says what to write instead.
 
     Attributes
     ----------

@@ -7,7 +7,7 @@ from minigrad.nn.module import Module
 
 
 class _Elementwise(Module):
-    """Base class of activations that accept PyTorch's `inplace`: the result is a new tensor all the same."""
+    """Base class of activations that accept PyTorch's `inplace`; the result is a new tensor regardless."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class ReLU(_Elementwise):
     Parameters
     ----------
     inplace : bool
-        Accepted as in PyTorch; the result is a new tensor all the same.
+        Accepted for compatibility with PyTorch; the result is a new tensor regardless.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class LeakyReLU(_Elementwise):
     ----------
     negative_slope : float
     inplace : bool
-        Accepted as in PyTorch; the result is a new tensor all the same.
+        Accepted for compatibility with PyTorch; the result is a new tensor regardless.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class ELU(_Elementwise):
     alpha : float
         α.
     inplace : bool
-        Accepted as in PyTorch; the result is a new tensor all the same.
+        Accepted for compatibility with PyTorch; the result is a new tensor regardless.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class SiLU(_Elementwise):
     Parameters
     ----------
     inplace : bool
-        Accepted as in PyTorch; the result is a new tensor all the same.
+        Accepted for compatibility with PyTorch; the result is a new tensor regardless.
 
     Examples
     --------
@@ -178,7 +178,7 @@ class Hardsigmoid(_Elementwise):
     Parameters
     ----------
     inplace : bool
-        Accepted as in PyTorch; the result is a new tensor all the same.
+        Accepted for compatibility with PyTorch; the result is a new tensor regardless.
 
     Examples
     --------
@@ -193,7 +193,7 @@ class Hardsigmoid(_Elementwise):
 
 
 def last_axis(op: str, axis: int | None, dim: int | None) -> int:
-    """Return the axis that is given under one of its names; −1 without one."""
+    """Return the axis, given as `axis` or as `dim`; −1 if neither is given."""
     if axis is not None and dim is not None:
         raise TypeError(f"[{op}] expected axis or dim, which are the same argument, got both")
     if dim is not None:

@@ -28,7 +28,7 @@ class MultiheadAttention(Module):
     num_heads : int
         h, which divides E.
     dropout : float
-        The probability that a weight of attention is set to 0 in training.
+        The probability that an attention weight is set to 0 in training.
     bias : bool
         Whether the projections have biases.
     kdim, vdim : int, optional
@@ -47,7 +47,7 @@ class MultiheadAttention(Module):
     in_proj_bias : Parameter or None
         ``(3 E,)``, zeros.
     out_proj : Linear
-        W_O and b_O, of which the bias begins with zeros.
+        W_O and b_O; the bias is initialized to zeros.
 
     Raises
     ------
@@ -114,7 +114,7 @@ class MultiheadAttention(Module):
         need_weights: bool = True, attn_mask: Tensor | None = None, average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Return the result and the weights of attention.
+        """Return the result and the attention weights.
 
         Parameters
         ----------
@@ -122,12 +122,13 @@ class MultiheadAttention(Module):
             ``(L, N, E)``, ``(S, N, kdim)`` and ``(S, N, vdim)``, or with `batch_first` ``(N, L, E)`` and so on; without
             a batch ``(L, E)`` and so on.
         key_padding_mask : Tensor, optional
-            ``(N, S)``, or ``(S,)`` without a batch: true for keys that no query sees; or floats that are added.
+            ``(N, S)``, or ``(S,)`` without a batch: true for keys that no query sees; or floats, which are added to the
+            scores.
         need_weights : bool
             False saves the memory of the weights, and time; the second result is then None.
         attn_mask : Tensor, optional
             ``(L, S)`` or ``(N h, L, S)``: true where a query does not see a key (in contrast to
-            `scaled_dot_product_attention`, as in PyTorch); or floats that are added.
+            `scaled_dot_product_attention`, as in PyTorch); or floats, which are added to the scores.
         average_attn_weights : bool
             Whether the weights are ``(N, L, S)``, their mean over the heads, instead of ``(N, h, L, S)``.
         is_causal : bool
@@ -198,7 +199,7 @@ class MultiheadAttention(Module):
 def seen_keys(
     attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, k: Tensor, causal: bool
 ) -> tuple[Tensor | None, bool]:
-    """Return what `scaled_dot_product_attention` takes: a mask, in which true means seen, and whether it is causal."""
+    """Return the mask for `scaled_dot_product_attention`, in which true means seen, and whether it is causal."""
     (batch, heads, queries, _), keys = q.shape, k.shape[2]
     masks = []
     for name, mask, shapes, shape in (

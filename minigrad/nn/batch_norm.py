@@ -196,7 +196,7 @@ class RecurrentBatchNorm1d(_ChannelNorm):
     num_features : int
         C, the number of features.
     max_length : int
-        T, the number of steps with statistics of their own.
+        T, the number of steps with separate statistics.
     eps, momentum, affine, device, dtype, bias, weight, unbiased_running_var
         As in `BatchNorm1d`.
     gain : float

@@ -15,7 +15,7 @@ Pair = int | tuple[int, int]
 
 
 class _Conv(Module):
-    """What convolutions share: the initial values of `weight` and `bias`."""
+    """Base class of convolutions, with the initial values of `weight` and `bias`."""
 
     weight: Parameter
     bias: Parameter | None
@@ -195,7 +195,7 @@ class ConvTranspose2d(_Conv):
     kernel_size : int or pair of int
         Rows and columns of a window.
     stride : int or pair of int
-        The distance between windows, by which the output is larger.
+        The distance between windows: the factor by which the output is larger.
     padding, output_padding : int or pair of int
         Rows and columns to leave out on either side, and to add at the end; see `functional.conv_transpose2d`.
     groups : int

@@ -16,7 +16,7 @@ class Dropout(Module):
     p : float
         The probability that an element becomes zero, from 0 to 1.
     inplace : bool
-        Accepted as in PyTorch; the result is a new tensor all the same.
+        Accepted for compatibility with PyTorch; the result is a new tensor regardless.
 
     Raises
     ------

@@ -60,7 +60,7 @@ def conv1d(
 ) -> Tensor:  # fmt: skip
     """`conv2d` of sequences: x (N, C, T) or (C, T) and weight (O, C / groups, K) give (N, O, P) or (O, P).
 
-    Parameters and errors are those of `conv2d`, with one number where it takes a pair.
+    Parameters and errors are those of `conv2d`, with a number in place of each pair.
 
     Examples
     --------

@@ -25,7 +25,7 @@ def interpolate(
     x : Tensor
         Floats.
     size : int or sequence of int, optional
-        The new lengths; one number holds for all axes.
+        The new lengths; a single number applies to all axes.
     scale_factor : float or sequence of float, optional
         In place of `size`: the new lengths are ⌊n · scale_factor⌋.
     mode : {"nearest", "linear", "bilinear"}

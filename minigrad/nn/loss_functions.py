@@ -227,7 +227,7 @@ def check_delta(op: str, delta: float) -> float:
 def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """Kullback–Leibler divergence of probabilities from log-probabilities x: loss = y (log y − x), and 0 where y = 0.
 
-    As PyTorch's: "mean" divides by the number of elements, "batchmean" by that of rows, which gives the divergence.
+    As in PyTorch, "mean" divides by the number of elements, "batchmean" by that of rows, which gives the divergence.
 
     Parameters
     ----------

@@ -140,7 +140,7 @@ class Module:
             self.__dict__.get(registry, {}).pop(name, None)
 
     def _check_plain(self, name: str, value: object) -> None:
-        """Reject a value of another kind than the name was registered with: nothing is unregistered silently."""
+        """Reject a value of another kind than the registered one, so that nothing is unregistered silently."""
         members = self.__dict__
         if value is None or "_modules" not in members:
             return
@@ -336,7 +336,7 @@ class Module:
         dtype : DType, optional
             The same by name; they override `args`.
         non_blocking : bool
-            Accepted as in PyTorch, without an effect.
+            Accepted for compatibility with PyTorch; has no effect.
 
         Raises
         ------
@@ -345,7 +345,7 @@ class Module:
         ValueError
             For an invalid device name, such as ``"cuda:one"``.
         RuntimeError
-            If there is no such GPU, and in a hook or another function that a backward pass calls: see `Tensor.set_`.
+            If there is no such GPU, or in a hook or other code that a backward pass calls; see `Tensor.set_`.
 
         Examples
         --------
@@ -577,7 +577,7 @@ class Module:
 
 def _note_place(outermost: Module, error: Exception) -> None:
     """Add a note that says in which module an error occurred: its path from the outermost module, and its options."""
-    with suppress(Exception):  # the user's modules may fail at anything; the error itself has to arrive
+    with suppress(Exception):  # code of the user's modules may fail here; the original error must be raised
         # The frame of the outermost call holds the error: reading its locals would make a cycle.
         called, step = [outermost], error.__traceback__ and error.__traceback__.tb_next
         while step is not None:

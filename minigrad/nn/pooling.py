@@ -221,7 +221,7 @@ class Identity(Module):
 
 
 class Upsample(Module):
-    """Images or sequences of another size; see `functional.interpolate`.
+    """Resizes images or sequences; see `functional.interpolate`.
 
     Parameters
     ----------

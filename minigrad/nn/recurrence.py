@@ -155,7 +155,7 @@ class Recurrent(Module):
         """Add the weights, biases and norms of one layer in one direction, under PyTorch's names."""
         n = self.hidden_size
         columns = GATES[self.kind] * n
-        # The norms have biases of their own: the sum needs at most one, and none if each product has a norm's bias.
+        # The norms have their own biases: the sum needs at most one more, and none if each product has a norm's bias.
         one_bias = self.bias == "input" or (self.norm is not None and (self.kind == "lstm" or self.norm == "batch"))
         no_bias = not self.bias or (self.norm is not None and self.kind == "gru")
         for name, shape, wanted in (

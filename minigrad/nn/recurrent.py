@@ -155,7 +155,7 @@ class RNN(_Sequences):
     norm : {None, "layer", "batch"}
         What to normalize, as above.
     max_length : int, optional
-        Required with ``norm="batch"``, and only there: the number of steps with statistics of their own.
+        Required with ``norm="batch"``, and only there: the number of steps with separate statistics.
     eps : float
         Added to the variances of the norms. If it is 0 with ``norm="batch"``, a state of zeros, which is the default
         initial state, gives NaN in training.

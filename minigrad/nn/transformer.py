@@ -19,9 +19,9 @@ ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: the residual branches, each with its dropout and its normalization.
+    """Base class of encoder and decoder layers: the residual branches, each with its dropout and its normalization.
 
-    A branch f makes ``norm(x + dropout(f(x)))``, or with `norm_first` ``x + dropout(f(norm(x)))``.
+    A branch f computes ``norm(x + dropout(f(x)))`` or, with `norm_first`, ``x + dropout(f(norm(x)))``.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TransformerEncoderLayer(_Layer):
     dim_feedforward : int
         The width between the two linear layers.
     dropout : float
-        The probability of dropout: of the weights of attention, between the linear layers, and after each branch.
+        The dropout probability: of the attention weights, between the linear layers, and after each branch.
     activation : {"relu", "gelu"} or callable
     layer_norm_eps : float
         ε of the normalizations.
@@ -173,7 +173,7 @@ class TransformerDecoderLayer(_Layer):
 
 
 class _Stack(Module):
-    """Copies of a layer, and what normalizes their result."""
+    """Copies of a layer, and the normalization of their result."""
 
     layers: ModuleList
     norm: Module | None

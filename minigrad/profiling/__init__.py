@@ -1,6 +1,6 @@
-"""Profiling: which kernels a block runs, how long they take and how much work they do.
+"""Profiling: which kernels a block of code runs, how long they take and how much work they do.
 
-`profile` is the block, and `Event` its record of one kernel.
+`profile` is the context manager, and an `Event` its record of one kernel.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Where the time of a block goes: every kernel it runs, listed under the operation that started it."""
+"""Where the time in a block of code is spent: every kernel it runs, listed under the operation that started it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ PHASES = {"forward": "forward", "backward": "backward", "other": "no operation"}
 class profile:
     """Record every kernel that runs in the block: its time, bytes and floating-point operations.
 
-    A profile prints as a table with one row for each operation, forward and backward separately. A kernel counts for
-    the operation that started it, whether fused or not, recorded or not; a kernel outside of any operation (in an
-    optimizer's step, or for a new tensor) counts under its own name. Two rows have no kernels: the time "outside of
-    kernels", spent in Python, in the tape and in the user's own code, and the time that the profile itself takes.
+    A profile prints as a table with one row for each operation, forward and backward separately. A kernel is listed
+    under the operation that started it, whether fused or not, recorded or not; a kernel outside of any operation (in
+    an optimizer's step, or for a new tensor) is listed under its own name. Two rows have no kernels: the time "outside
+    of kernels", spent in Python, in the tape and in the user's own code, and the time that the profile itself takes.
     The shares are of the wall time and add up to it, unless several threads run kernels at once.
 
     While a profile is active, every kernel starts through Python, which costs a few microseconds; at other times

@@ -106,7 +106,7 @@ def _recurrent(gate: int, norm: int) -> Count:
 
 
 def _attention(products: int, softmax: int) -> Count:
-    """Return the count of so many products of the width of a head, and of the softmax, for each weight."""
+    """Return the count of `products` dot products of the head's width, and of the softmax, for each weight."""
 
     def count(scale: float, causal: bool, dropout: float, seed: int, offset: int, q: Array, k: Array, *_: Any) -> float:
         weights = q.size // max(q.shape[3], 1) * k.shape[2] * (0.5 if causal else 1)

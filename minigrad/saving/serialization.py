@@ -147,8 +147,8 @@ def load(
     metadata : bool
         Whether to return the metadata as well.
     dtype : DType, optional
-        float32 or float64, to which the floating-point tensors of the file are converted, also those of float16 and
-        bfloat16, which minigrad does not have. The others keep their dtypes.
+        float32 or float64. Floating-point tensors are converted to it, including those in float16 and bfloat16, which
+        minigrad does not support; all others keep their dtypes.
 
     Returns
     -------
@@ -161,11 +161,11 @@ def load(
     FileNotFoundError
         If there is no such file.
     TypeError
-        If `path` is not a path, or `dtype` not one of floats.
+        If `path` is not a path, or `dtype` is not a floating-point type.
     ValueError
-        For a file that is truncated or not a safetensors file, such as a pickle of PyTorch's, and for dtypes that
-        minigrad does not have (uint8, …, and without `dtype` float16 and bfloat16); the message names the file, the
-        reason and what to do.
+        For a file that is truncated or not a safetensors file, such as a PyTorch pickle, and for dtypes that minigrad
+        does not support (uint8, …, and without `dtype` float16 and bfloat16); the message names the file, the reason
+        and what to do.
 
     Examples
     --------
@@ -313,7 +313,7 @@ def _checked_dtype(dtype: str | DType) -> str:
 
 
 def _tensor(file: BinaryIO, entry: _Entry, wanted: str | None) -> Tensor:
-    """Read a tensor; one of floats becomes `wanted`, unless that is None."""
+    """Read a tensor, converting floats to `wanted` unless that is None."""
     stored = DTYPES.get(entry.dtype)
     dtype = wanted if wanted is not None and (stored is None or stored.startswith("float")) else stored
     x = empty(tuple(entry.shape), dtype=dtype)

@@ -105,8 +105,8 @@ def _arrange_box(box: Box, lines: Sequence[tuple[Any, Any, int]]) -> dict[tuple[
 
 # ── drawing ───────────────────────────────────────────────────────────────────────────────────────
 
-# Colors are variables, so that one picture serves on light and on dark pages, however the page says which it is: by
-# the system's setting, by furo's data-theme, or by JupyterLab's data-jp-theme-light.
+# Colors are variables, so that one picture fits light and dark pages, however the page states its theme: by the
+# system's setting, by furo's data-theme, or by JupyterLab's data-jp-theme-light.
 LIGHT = "--ink:#1f2937;--faint:#6b7280;--line:#94a3b8;--op:#ffffff;--edge:#64748b;--box:#64748b;--leaf:#dbeafe;" \
     "--leaf-edge:#2563eb;--root:#fef3c7;--root-edge:#d97706"  # fmt: skip
 DARK = "--ink:#e5e7eb;--faint:#9ca3af;--line:#64748b;--op:#1f2937;--edge:#94a3b8;--box:#94a3b8;--leaf:#172554;" \

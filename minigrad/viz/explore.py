@@ -30,7 +30,7 @@ HEIGHT = 760  # pixels of the frame in a notebook
 
 
 class Page:
-    """A self-contained page: a notebook shows it, and it serves as a path where one is expected.
+    """A self-contained page; notebooks display it, and it can be passed where a path is expected.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Pass(Observer):
             self._under_way.append((sequence, time.perf_counter(), grads))
 
     def left(self, sequence: int) -> None:
-        """The inputs have got theirs; operations of a failed pass within this one were never left."""
+        """The inputs have received theirs; operations of a failed pass within this one were never left."""
         while self._under_way:
             number, since, grads = self._under_way.pop()
             if number == sequence:
@@ -141,16 +141,16 @@ def explore(
     grad : Tensor, optional
         The gradient of `loss`, of its shape; may be left out for one element (then 1).
     names : Module or mapping of str to Tensor or Module, optional
-        Names for leaves: a module's parameters are named by their paths, in a mapping after its key.
+        Names for leaves. A module's parameters are named by their paths; in a mapping, the module's key comes first.
     recording : record, optional
-        The block that the forward pass ran in; by default the newest.
+        The block that the forward pass ran in; by default the most recent one.
     title : str
         The heading of the page.
 
     Returns
     -------
     Page
-        A path where one is expected; in a notebook, the page itself.
+        Notebooks display it, and it can be passed where a path is expected.
 
     Raises
     ------

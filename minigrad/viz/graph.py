@@ -78,8 +78,8 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
     y : Tensor
         A result that requires grad.
     names : Module or mapping of str to Tensor or Module, optional
-        Names for leaves: a module's parameters are named by their paths, in a mapping after its key. By default the
-        caller's variables are searched for tensors and modules.
+        Names for leaves. A module's parameters are named by their paths; in a mapping, the module's key comes first. By
+        default, the caller's variables are searched for tensors and modules.
     max_nodes : int or None
         If there is more to draw, boxes are folded into single nodes, the innermost first, and then the middle of what
         remains; the picture says so. None draws everything.

@@ -30,7 +30,7 @@ class Item(NamedTuple):
 
 
 class Line(NamedTuple):
-    """From one item to a later one; ``start`` and ``end`` say where, counted from their middles. One key: one line."""
+    """From one item to a later one, ``start`` and ``end`` away from their middles. Equal keys share one line."""
 
     source: int
     target: int

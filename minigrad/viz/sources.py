@@ -20,8 +20,8 @@ ENGINE = Path(minigrad.__file__).parent.parent / "cext"  # in a clone; an instal
 def user_line(where: str) -> dict[str, Any]:
     """What is shown of ``file:line``: the line with its neighbors, as far as Python can still find them.
 
-    The file is named relative to the current folder if it lies there, else by its last two parts, and a notebook's cell
-    as such: a page may be published, and must not reveal the machine's other folders.
+    A file in the current folder is named by its relative path, any other by the last two parts of its path, and a
+    notebook cell as such: a page may be published, and must not reveal the machine's other folders.
     """
     path, _, line = where.rpartition(":")
     number = int(line)
@@ -52,7 +52,7 @@ def public_name(path: str) -> str:
 def excerpt(op: Op) -> dict[str, Any] | None:
     """The record of an operation and the function that it names; None if the sources are not available.
 
-    What lies between the two is included if it is short. Otherwise a line with the number None is in its place.
+    What lies between the two is included if it is short, and otherwise replaced by a line with the number None.
     """
     first = op.forward.partition("\n")[0]
     for path in sorted(ENGINE.rglob("*.pyx")):

@@ -10,7 +10,7 @@ from minigrad.engine.tensor import Tensor
 def entries_of(y: Tensor, caller: str) -> list[dict[str, Any]]:
     """The tape of a tensor, see `inspection.entries`; a GradientError in the name of `caller` if it is not whole.
 
-    What remains of a tape without its beginning would look like the whole tape.
+    Otherwise, what remains of a tape whose beginning was freed would look like the whole tape.
     """
     rows = entries(y)
     if not rows:
