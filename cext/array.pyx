@@ -291,7 +291,7 @@ cdef class Array:
 
 
 cdef void free_grad(Array x) noexcept:
-    """Free the gradient of a dying array without recursion: it may have a gradient of its own, and so on."""
+    """Free the gradient of a dying array without recursion: it may itself have a gradient, and so on."""
     cdef Array grad = x.grad_, next_grad
     x.grad_ = None
     while grad is not None and Py_REFCNT(<PyObject*>grad) == 1:
@@ -497,7 +497,7 @@ cdef Array adopted(void* data, int64_t bytes, int device, void* owner, Drop drop
 
 cdef Array alias(Array x):
     """The same values without their history."""
-    cdef Array new = blank()    # before x is read: the allocation may run a finalizer, which may give x other memory
+    cdef Array new = blank()    # before x is read: the allocation may run a finalizer, which may replace x's memory
     lay_out(new, x, x.ndim_, x.extent, x.step, x.data)
     return new
 

@@ -190,7 +190,7 @@ cdef class Backend:
         """y[N, O, P, Q] = x[N, C, H, W] correlated with w[O, C / groups, KH, KW], + bias[O] or None; contiguous.
 
         at = (stride_h, stride_w, top, left, dilation_h, dilation_w): window (p, q) begins at row p stride_h - top,
-        column q stride_w - left of x, beyond whose borders there are zeros, as many as y needs.
+        column q stride_w - left of x, which is padded with as many zeros as y needs.
         """
         raise NotImplementedError
 
@@ -218,8 +218,8 @@ cdef class Backend:
     cpdef average_pool2d(self, Array x, Array rows, Array columns, double divisor, Array y):
         """y[..., P, Q] = sums of windows in x[..., H, W] over the divisor, or if it is 0 over their own lengths.
 
-        Window (p, q) covers the rows from rows[p, 0] up to rows[p, 1] and counts rows[p, 2] as its length along them;
-        likewise the columns from columns[q, 0]. Both are int64; all arrays are contiguous.
+        Window (p, q) covers the rows from rows[p, 0] up to rows[p, 1], with rows[p, 2] as their length, and the columns
+        given by columns[q] in the same way. Both are int64; all arrays are contiguous.
         """
         raise NotImplementedError
 

@@ -178,7 +178,7 @@ cdef class BackwardPass:
             g = node.pending
             node.pending = None
             if node.hooks is not None and node.marked:
-                self.call.op = NULL     # the kernels of a hook count for the hook's operations
+                self.call.op = NULL     # the kernels of a hook are attributed to the hook's operations
                 g = run_hooks(node, g, g is not None and Py_REFCNT(<PyObject*>g) == 1)
             observer = current_observer() if node.marked else None
             if observer is not None:
@@ -290,10 +290,10 @@ if hasattr(os, "register_at_fork"):
 
 cdef list pull_back(list roots, list grads, list targets, bint retain, bint create, str op=None,
                     bint allow_unused=True):
-    """Send `grads` back from `roots`; return the gradients of `targets`, or if None, add to every leaf's grad.
+    """Send `grads` back from `roots`; return the gradients of `targets` or, if that is None, add to every leaf's grad.
 
-    A gradient is None if none arrived. With `op`, it is then zeros if a root depends on the target, and otherwise None
-    or, unless `allow_unused`, an error of that operation.
+    A gradient is None if none arrived. With `op`, it is zeros instead if a root depends on the target; if none does,
+    it is None or, unless `allow_unused`, that operation raises an error.
     """
     cdef BackwardPass walk = BackwardPass.__new__(BackwardPass)
     cdef dict by_node = None
@@ -374,7 +374,7 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
 
 
 cdef Array run_hooks(Node node, Array g, bint exclusive):
-    """The gradient that arrived at a node, as its hooks replace it."""
+    """The gradient that arrived at a node, after its hooks, which may replace it."""
     cdef Array before
     for output, hook in list(node.hooks):
         before = g if node.outputs == 1 else node.pendings[output]
@@ -401,7 +401,8 @@ def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], lis
                   bint retain_graph, bint create_graph, str op="backward", bint allow_unused=True) -> list[Any]:
     """Check roots, gradients and targets, then `pull_back`; errors name `op`.
 
-    All of this is one call: no code that it runs, and no other thread, may give a tensor another shape meanwhile.
+    All of this is one `Call`, so that neither code that it runs nor another thread can change a tensor's shape in
+    the meantime.
     """
     cdef Call _call = begin(None)
     cdef Array root

@@ -36,8 +36,8 @@ cdef bint in_operation() noexcept:
 cdef int wait_for_operations(str op) except -1:
     """Wait until no other thread is inside an operation; `op` is named in errors.
 
-    An operation of this thread, which called this code, cannot be waited for: that is an error. So is a wait of a
-    minute, as an operation of another thread may wait for something that this thread holds.
+    It is an error if this code was called from an operation of this thread, which cannot be waited for. It is also an
+    error if the wait takes a minute, as an operation of another thread may wait for something that this thread holds.
     """
     if in_operation():
         raise RuntimeError(f"[{op}] expected no operation to be running in this thread: code that an operation or a "
@@ -64,7 +64,7 @@ cdef uint64_t numbers = 0
 
 
 def current_call() -> tuple[int, str, str] | None:
-    """(number, operation, "forward" or "backward") of the call that a kernel of this thread counts for, or None.
+    """(number, operation, "forward" or "backward") of the call to which a kernel of this thread belongs, or None.
 
     That is the innermost operation, or the outermost Function or node of a backward pass around it.
     """
@@ -83,7 +83,7 @@ def current_call() -> tuple[int, str, str] | None:
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
 cdef class Covering:
-    """``with Covering(name)``: the kernels of all operations in the block count for one operation of that name."""
+    """``with Covering(name)``: the kernels of all operations in the block are attributed to one operation, `name`."""
     cdef Call call
     cdef str name
 

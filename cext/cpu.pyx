@@ -59,7 +59,7 @@ cdef int elementwise(str what, Loop loop, int operands, Array a, Array b, Array 
 
 
 def is_defined(str primitive, int op, int code) -> bool:
-    """bool: whether "unary", "binary" or "reduce" has this operation for a dtype; every device has what the CPU has."""
+    """bool: whether "unary", "binary" or "reduce" has this operation for a dtype; all devices have the same ones."""
     cdef int ops = UNARY_OPS if primitive == "unary" else BINARY_OPS if primitive == "binary" else REDUCE_OPS
     if not (0 <= op < ops and 0 <= code < DTYPES):
         raise IndexError(f"[{primitive}] expected op below {ops} and code below {DTYPES}, got {op}, {code}")
@@ -213,7 +213,7 @@ cdef class CPU(Backend):
                pointer(dbias), <int64_t*>offsets.data, partial.data)
 
     cdef Array bordered(self, Array x, Array w, tuple at, Array y, bint filled):
-        """x if windows do not reach beyond it, else an array with borders, `filled` with x and zeros if asked."""
+        """x if windows do not reach beyond it, else an array with borders; if `filled`, it contains x and zeros."""
         stride_h, stride_w, top, left, dilation_h, dilation_w = at
         cdef int64_t[4] extent
         cdef Array padded
@@ -434,7 +434,7 @@ cdef class CPU(Backend):
 cdef extern from *:
     """
     static const void* const mg_null = nullptr;
-    // `launch` wants a function, not an overload set or a reference parameter
+    // `launch` needs a function, not an overload set, and no reference parameters
     static constexpr auto gemm_of = [](int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k,
                                        const void* a, int64_t lda, int64_t sa, const void* b, int64_t ldb, int64_t sb,
                                        void* c, int64_t ldc, int64_t sc, double beta, const void* bias) {
@@ -494,7 +494,7 @@ cdef Recurrence recurrence(cell, dict arrays):
     for i in range(r.segments):
         end += cell.sizes[i]
         r.ends[i] = end
-    # If the weights fit a core's cache beside the rows, small blocks keep the most cores busy; otherwise
+    # If the weights fit a core's cache along with the rows, small blocks keep the most cores busy; otherwise
     # the weights come from further away, and larger blocks share each read of them.
     r.block = 8 if w.count * itemsize(w.code) <= 1 << 19 or r.batch < 32 else 16 if r.batch < 128 else 32
     r.keep = z.extent[0] == r.steps
@@ -550,7 +550,7 @@ cdef Attention attention_of(double scale, bint causal, double dropout, uint64_t 
 
 
 cdef int64_t slots_for(int64_t items):
-    """The number of tasks, each with a scratch buffer of its own, that take the items: enough to balance them."""
+    """The number of tasks, each with its own scratch buffer, that process the items: enough to balance the load."""
     return min(max(items, 1), 8 * threads())
 
 

@@ -1,7 +1,7 @@
-"""What PyTorch's users write: names that a tensor lacks and keywords that a function lacks lead to `minigrad.pytorch`.
+"""Support for PyTorch's names: `minigrad.pytorch` is asked for members and keywords that tensors and functions lack.
 
-That module is imported when the first of them is used. Until then each of its names is a small descriptor among the
-members of Tensor: a ``__getattr__`` would slow down every method call. A keyword is looked at after a call has failed.
+That module is imported when the first of them is used. Until then, each of its names is a small descriptor among the
+members of Tensor: a ``__getattr__`` would slow down every method call. Keywords are examined after a call has failed.
 """
 cimport cython
 from cpython.object cimport PyTypeObject
@@ -18,7 +18,7 @@ cdef extern from "Python.h":
 cdef extern from *:
     """
     typedef PyObject* (*Again)(PyObject* function, PyObject* args, PyObject* options);
-    // The ways in which functions are called: each module has its own, perhaps by the number of arguments.
+    // The implementations of a call: every module has its own, possibly several for different numbers of arguments.
     constexpr int MG_WAYS = 32;
     static vectorcallfunc mg_calls[MG_WAYS];
     static Again mg_again = nullptr;
@@ -31,7 +31,7 @@ cdef extern from *:
         return options;
     }
 
-    // The function's own call; after a TypeError one more, with the arguments renamed if they are PyTorch's.
+    // Calls the function and, after a TypeError, calls it again if the arguments, renamed from PyTorch's, fit.
     template <int way>
     static PyObject* mg_call_or_again(PyObject* function, PyObject* const* values, size_t flags, PyObject* names) {
         PyObject* result = mg_calls[way](function, values, flags, names);
@@ -87,12 +87,12 @@ cdef dict members = <dict>(<PyTypeObject*>Tensor).tp_dict
 @cython.binding(False)
 @cython.auto_pickle(False)
 cdef class Unread:
-    """A member of Tensor that `minigrad.pytorch`, not imported yet, defines."""
+    """A member of Tensor that is defined by `minigrad.pytorch`, which has not been imported yet."""
     cdef str name
 
     def __get__(self, tensor: Tensor | None, kind: type[Tensor]) -> Any:
         read()
-        found = members[self.name]      # not by getattr: a subclass may have called from its own member of this name
+        found = members[self.name]      # not by getattr: a subclass may call this from its own member of this name
         return type(found).__get__(found, tensor, kind)
 
     def __set__(self, tensor: Tensor, value: Any) -> None:
@@ -139,7 +139,7 @@ def lookup(module: str) -> Callable[[str], Any]:
 # ── keywords ──────────────────────────────────────────────────────────────────────────────────────
 
 def called_again(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """The result of a call with PyTorch's arguments; NotImplemented if they are not the reason for its failure."""
+    """The result of a call with PyTorch's arguments; NotImplemented if these are not why the call failed."""
     code = function.__code__
     own = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
     if len(args) <= code.co_argcount and all([name in own for name in options]):

@@ -45,7 +45,7 @@ cdef dict KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}  
 
 
 cdef Array tidied(Array x):
-    """x, or a copy if some of its bools are bytes other than 0 and 1, on which kernels rely."""
+    """x, or a copy if some of its bools are bytes other than 0 and 1: kernels rely on these two values."""
     if x.code != BOOL or x.count == 0 or x.buffer.device:
         return x
     octets = alias(x).numpy().view(np.uint8)
@@ -61,7 +61,7 @@ cdef void drop_buffer(void* owner) noexcept:
 
 
 cdef int code_of_format(const char* text, Py_ssize_t size) except -2:
-    """The dtype of a buffer's format; -1 for one that minigrad does not have."""
+    """The dtype of a buffer's format; -1 if minigrad does not support it."""
     cdef str format = (<bytes>text).decode() if text != NULL else "B"
     if format[:1] in "@=<":
         format = format[1:]
@@ -105,7 +105,7 @@ cdef Array from_buffer(object data):
 
 
 cdef int check_range(str op, object source, object dtype) except -1:
-    """Refuse numbers that no integer of the dtype is near: NaN, infinities, and numbers out of range."""
+    """Refuse numbers that cannot become integers of the dtype: NaN, infinities, and numbers out of range."""
     if source.size == 0 or source.dtype == dtype or source.dtype.kind == "b":
         return 0
     low, high, least = source.min(), source.max(), np.iinfo(dtype).min

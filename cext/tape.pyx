@@ -383,7 +383,7 @@ cdef class Node:
         return None
 
     cdef bint can_accumulate(self, int i) noexcept:
-        """Whether `accumulator` serves input i."""
+        """Whether `accumulator` may be used for input i."""
         return self.needs(i) and (<Node>self.slots[i].edge).outputs == 1 and not mg_anomaly
 
     cdef Array accumulator(self, int i):
@@ -633,13 +633,13 @@ cdef int retire_leaf(Array x) except -1:
 # ── hooks ─────────────────────────────────────────────────────────────────────────────────────────
 
 class HookHandle:
-    """What `Tensor.register_hook` returns; ``remove()`` takes the hook off."""
+    """What `Tensor.register_hook` returns; ``remove()`` removes the hook."""
 
     def __init__(self, hooks: list[Any], entry: tuple[int, Any]):
         self._hooks, self._entry = hooks, entry
 
     def remove(self) -> None:
-        """Take the hook off; a second call does nothing."""
+        """Remove the hook; a second call does nothing."""
         if self._entry in self._hooks:
             self._hooks.remove(self._entry)
 

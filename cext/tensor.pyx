@@ -245,7 +245,7 @@ cdef class Tensor(Array):
         dtype : DType, optional
             The same by keyword, which takes precedence over `args`.
         copy : bool
-            Whether to copy in any case.
+            Whether to copy even if nothing changes.
         non_blocking : bool
             Accepted for compatibility with PyTorch; has no effect.
 
@@ -333,7 +333,7 @@ cdef class Tensor(Array):
         Raises
         ------
         RuntimeError
-            In code that an operation or a backward pass of this thread calls, such as a hook, and if one of another
+            In code that an operation or a backward pass of this thread calls, such as a hook; or if one of another
             thread does not end within a minute.
         TypeError
             If `source` is not a tensor, or is not of a floating dtype although this tensor requires grad.

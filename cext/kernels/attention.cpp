@@ -69,7 +69,7 @@ struct Head : Attention {
     }
 
     // factors[count] = 1 / (1 - dropout) for the weights that remain, 0 for the others. A row of weights begins with
-    // a block of random numbers of its own.
+    // a new block of random numbers.
     void survive(int64_t i, int64_t first, T* __restrict factors) const {
         uint32_t bits[KEYS];
         const uint64_t row = static_cast<uint64_t>(n * queries + i) * static_cast<uint64_t>((keys + 3) / 4);
@@ -162,8 +162,8 @@ void attention(const Attention& a) {
 //
 //   dv = pᵀ g,  ds = p (g vᵀ - delta) with delta = the sum of g y over each row,  dq = scale ds k,  dk = scale dsᵀ q
 //
-// An item is a part of the keys of a head, and all queries that see them. What the parts add to dq is kept apart, then
-// added up in order.
+// An item is a part of the keys of a head, and all queries that see them. The contributions of the parts to dq are kept
+// in separate arrays, then added up in order.
 
 constexpr int64_t ROWS = Attention::QUERIES_BACKWARD;  // of queries in a block
 
@@ -184,8 +184,8 @@ struct Workspace {
     }
 };
 
-// Adds what a block of queries and a block of keys, packed before, contribute. `more`: dk and dv hold something
-// already.
+// Adds the contribution of a block of queries and a block of keys that was packed before. `more`: dk and dv already
+// hold sums.
 template <class T>
 void backward_block(const Head<T>& a, const Workspace<T>& w, int64_t row, int64_t first, int64_t keys, const T* g,
                     const T* statistics, const T* delta, T* dq, T* dk, T* dv) {

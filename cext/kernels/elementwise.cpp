@@ -2,7 +2,7 @@
 //
 // Cheap operations have vector loops for contiguous operands and for operands of stride 0 (broadcast
 // scalars), and one loop for any other strides. Costly float32 functions run in blocks of 16 that lie
-// in place or, at the tail and for any strides, are gathered into a buffer: one vector body serves all.
+// in place or, at the tail and for any strides, are gathered into a buffer: one vector body handles all.
 // Functions of the C library run in one plain loop. A bool is a byte, 0 or 1; integers wrap.
 #include <type_traits>
 

@@ -1,11 +1,11 @@
 // The table of kernels: pure functions on pointers and sizes.
 //
-// A kernel knows no Python, no Tensor and no gradient, and allocates nothing. Every file of this
+// A kernel knows nothing of Python, tensors or gradients, and allocates nothing. Every file of this
 // folder is compiled once per instruction set, inside the namespace MG_ISA, and fills its part of
 // one table per instruction set; the processor decides at run time which table is used.
 //
-// Shapes stand in the comments as x[rows, width]; arrays are contiguous and row-major unless they
-// come with strides. FLOATS counts {float32, float64}: index with dtype - FLOAT32.
+// Comments give shapes as x[rows, width]; arrays are contiguous and row-major unless they come with
+// strides. FLOATS counts {float32, float64}: index with dtype - FLOAT32.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct Step {
 enum CellKind { RNN_TANH, RNN_RELU, LSTM, GRU };
 enum CellNorm { NO_NORM, NORM_STATE, NORM_SUM };  // of the state's part of the sum, or of the whole sum
 
-// All steps of one recurrent layer: T steps, N samples, H units, G gates, columns = G H. Pointers may be null where the
-// layer has no such thing. recurrent.cpp has the equations.
+// All steps of one recurrent layer: T steps, N samples, H units, G gates, columns = G H. Pointers may be null for parts
+// that the layer does not have. recurrent.cpp has the equations.
 struct Recurrence {
     int32_t cell, norm, norm_cell;
     int32_t swap;       // GRU: its update gate weighs the new state instead of the old one
@@ -61,7 +61,7 @@ struct Recurrence {
     void *dh, *dc;   // [N, H]: gradients of the last states, replaced by the first ones'
     void *dx, *dz;   // [T, N, columns]; dz may be dx
     void *dgamma, *dbeta, *dgamma_c, *dbeta_c;
-    // for use on the way: [panels + blocks (2 columns + 4 H)], and doubles [blocks, 2 (columns + H)] or null
+    // scratch buffers: [panels + blocks (2 columns + 4 H)], and doubles [blocks, 2 (columns + H)] or null
     void *scratch, *totals;
     int64_t panels;  // H, or in backward columns, rows of the other one rounded up to 32
 };
@@ -80,8 +80,7 @@ struct Conv2d {
 };
 
 // The windows of two-dimensional pooling on planes x[planes, height, width], y[planes, rows, columns]: window (r, q)
-// holds the elements of x at (r stride_h - pad_h + i dilation_h, q stride_w - pad_w + j dilation_w), where there are
-// any.
+// holds the elements of x at (r stride_h - pad_h + i dilation_h, q stride_w - pad_w + j dilation_w) that exist.
 struct Pool2d {
     int64_t planes, height, width, rows, columns, kernel_h, kernel_w;
     int64_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
@@ -108,7 +107,7 @@ struct Attention {
     const void* g;
     void *dq, *dk, *dv;
     void *delta, *partial;  // scratch: [.., queries], and dq of each part if there are several
-    int64_t parts;          // of the keys of a head, each summed apart: by the shape alone
+    int64_t parts;          // of the keys of a head, summed separately; depends on the shape alone
     int64_t slots;          // tasks that may run at once
     void* scratch;          // [slots, attention_scratch(..)]
 
@@ -127,7 +126,7 @@ struct Kernels {
     Loop where[DTYPES];               // (bool c, a, b, y)
     Loop cast[DTYPES][DTYPES];        // [from][to], (x, y); to bool: x != 0
 
-    // reduce.cpp. Empty n: SUM 0, PROD 1, ANY false, ALL true; the others are never called so.
+    // reduce.cpp. For n = 0: SUM 0, PROD 1, ANY false, ALL true; the others are never called with it.
     // MAX, MIN, ARGMAX, ARGMIN: NaN wins, the first index wins. Output dtype: the input's, but bool
     // for ANY and ALL and int64 for ARGMAX and ARGMIN.
     Reduction reduce[REDUCE_OPS][DTYPES];
@@ -286,7 +285,7 @@ constexpr int64_t batch_norm_scratch(int64_t outer, int64_t channels, int64_t in
     return (2 * at.blocks + 4) * at.columns;  // two sums of each block, four coefficients
 }
 
-// How the sums over samples for the gradient of a convolution's weights are cut: by the shape alone
+// How the sums over samples for the gradient of a convolution's weights are split; depends on the shape alone
 constexpr int64_t conv2d_blocks(const Conv2d& at) {
     const int64_t weights = at.groups * at.outputs * at.depth();
     const int64_t most = weights < (1 << 18) ? 16 : weights < (1 << 22) ? 4 : 1;
@@ -296,8 +295,8 @@ constexpr int64_t conv2d_partial(const Conv2d& at) {
     return conv2d_blocks(at) * at.groups * (at.depth() + 1) * ((at.outputs + 31) / 32 * 32);
 }
 
-// One table per instruction set this binary holds; `kernels` is the best of those that the processor
-// runs, unless MINIGRAD_ISA names another.
+// One table per instruction set in this binary; `kernels` is the best of those that the processor
+// supports, unless MINIGRAD_ISA names another.
 extern const Kernels* const kernels;
 
 }  // namespace mg

@@ -52,7 +52,7 @@ void update(const Tensors& list, Rule rule) {
     });
 }
 
-// g + weight_decay p; without decay an infinite parameter does not enter
+// g + weight_decay p; without decay, an infinite parameter does not turn it into NaN
 template <class T, class At>
 MG_INLINE Vector<T> decayed(At at, const T* g, const T* p, T decay) {
     return decay == 0 ? at.load(g) : at.load(g) + decay * at.load(p);

@@ -60,7 +60,7 @@ MG_INLINE V interleave(V even, V odd, bool second, std::integer_sequence<int, i.
                   : __builtin_shufflevector(even, odd, (i % 2 * n + i / 2)...);
 }
 
-// A register full of windows: v[0], v[1] above v[2], v[3], and where each of the later ones is larger
+// A register full of windows: v[0], v[1] above v[2], v[3], and where each but the first is larger than those before it
 template <class T, int bytes>
 struct Windows {
     using V = typename VectorOf<T, bytes>::type;

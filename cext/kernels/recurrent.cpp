@@ -3,8 +3,8 @@
 // The samples of a batch are independent, so a thread takes a block of them through the whole sequence, and no thread
 // waits for another at any step. What a step computes for a sample depends on no other sample.
 //
-// A step goes  z = h W + b,  u = LN(z) or z,  a = u + x,  then gates and state, where x comes from the input. The norm
-// is taken segment by segment: of z (NORM_STATE), or of z + x (NORM_SUM; then a = u).
+// A step computes  z = h W + b,  u = LN(z) or z,  a = u + x,  then gates and state, where x comes from the input. The
+// norm is applied segment by segment: to z (NORM_STATE), or to z + x (NORM_SUM; then a = u).
 #include "../runtime/pool.hpp"
 #include "math.hpp"
 #include "panels.hpp"

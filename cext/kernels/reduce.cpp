@@ -1,6 +1,6 @@
 // Reductions of the middle axis of x[outer, n, inner]: sums, extremes, moments, and running sums.
 //
-// One loop serves every shape. Where `inner` is small, k consecutive rows are read as one row of k inner columns, so
+// One loop handles every shape. Where `inner` is small, k consecutive rows are read as one row of k inner columns, so
 // that vectors are full; at the end the k partial results are folded in pairs. Floats are summed in short blocks,
 // and blocks in double. Few long columns are cut into pieces whose number depends on the shape alone.
 #include "../runtime/pool.hpp"

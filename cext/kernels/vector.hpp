@@ -39,7 +39,7 @@ template <class T, class F>
 MG_INLINE Vector<T> map(Vector<T> v, F f) {
     typedef Vector<T> Lanes __attribute__((may_alias));
     alignas(REGISTER) T lane[LANES<T>];
-    *reinterpret_cast<Lanes*>(lane) = v;  // not by memcpy, which would stay in memory
+    *reinterpret_cast<Lanes*>(lane) = v;  // memcpy would go through memory
     if constexpr (sizeof(T) == 4) {
 #pragma omp simd
         for (int i = 0; i < LANES<T>; i++) lane[i] = f(lane[i]);

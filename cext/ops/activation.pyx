@@ -183,7 +183,7 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
 
 
 def hardsigmoid(x: TensorLike) -> Tensor:
-    """x / 6 + 1/2, clipped to [0, 1], as PyTorch's; Keras's hard_sigmoid has the slope 1/5 (see the documentation).
+    """x / 6 + 1/2, clipped to [0, 1], as in PyTorch; Keras's hard_sigmoid has the slope 1/5 (see the documentation).
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""The conversion of arguments to what operations take: arrays, scalars, axes, and sizes and numbers within bounds.
+"""Conversion of arguments to what operations expect: arrays, scalars, axes, and sizes and numbers within bounds.
 
 Converting an argument may run the caller's code (``__index__``, ``__float__``, ``__array__``, ...). That code cannot
 turn a tensor into another one: `Tensor.set_` raises inside an operation. A Python function that calls several
-operations is not one, so it first converts all its arguments, and only then reads the layout, the dtype or the device
-of its tensors. Converting an array or a plain number again runs no such code.
+operations is not itself an operation, so it first converts all its arguments, and only then reads the layout, the dtype
+or the device of its tensors. Converting an array or a plain number again runs no such code.
 """
 import numbers
 import operator

@@ -1,7 +1,7 @@
 """Arithmetic, elementwise with broadcasting.
 
-Broadcasting is an operation of its own (layout.broadcast_to), whose gradient is a sum: everything here sees operands
-of one shape and one dtype.
+Broadcasting is a separate operation (layout.broadcast_to), whose gradient is a sum: everything here sees operands of
+one shape and one dtype.
 """
 from libc.stdint cimport int64_t
 

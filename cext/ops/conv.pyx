@@ -110,7 +110,7 @@ cpdef Array conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = 
 
     ``y[n, o, i, j] = bias[o] + sum over c, k, l of weight[o, c, k, l] x[n, c, i s - p + k d, j s - p + l d]``, with
     the stride s, the zero padding p and the dilation d: a cross-correlation, as usual in the field (Dumoulin
-    and Visin, 2016, https://arxiv.org/abs/1603.07285). As PyTorch's `conv2d`.
+    and Visin, 2016, https://arxiv.org/abs/1603.07285). Equivalent to PyTorch's `conv2d`.
 
     Parameters
     ----------
@@ -121,22 +121,22 @@ cpdef Array conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = 
     stride, dilation : int or pair of int
         The distances, in rows and columns, between windows and between the elements of a window; 1 or more.
     padding : int, pair of int, "valid" or "same"
-        Zeros on either side: "valid" adds none, "same" keeps H and W with a stride of 1, an odd one at the end.
+        Zeros on either side. "valid" adds none; "same" keeps H and W with a stride of 1, with an odd zero at the end.
     groups : int
         The number of groups of channels and outputs; outputs see the channels of their group only.
 
     Returns
     -------
     Tensor, shape (N, O, P, Q) or (O, P, Q)
-        With ``P = floor((H + 2 p - d (KH - 1) - 1) / s) + 1``, and Q likewise. The result of a sample does not depend
-        on the other samples, bit for bit.
+        With ``P = floor((H + 2 p - d (KH - 1) - 1) / s) + 1``, and the same for Q. The result of a sample does not
+        depend on the other samples, bit for bit.
 
     Raises
     ------
     ValueError
         If the shapes do not agree, or a window is larger than the padded x.
     TypeError
-        If the tensors are not of one floating dtype.
+        If the tensors do not share one floating-point dtype.
 
     Examples
     --------
@@ -203,7 +203,7 @@ cpdef Array conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike
     """Transposed two-dimensional convolution: each element of x adds a weighted window to all channels of the result.
 
     It is the gradient of `conv2d` with respect to its input, dx(g, w), computed for g = x, and enlarges an image by the
-    stride (Dumoulin and Visin, 2016, https://arxiv.org/abs/1603.07285). As PyTorch's `conv_transpose2d`.
+    stride (Dumoulin and Visin, 2016, https://arxiv.org/abs/1603.07285). Equivalent to PyTorch's `conv_transpose2d`.
 
     Parameters
     ----------
@@ -216,21 +216,22 @@ cpdef Array conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike
     padding : int or pair of int
         How many rows and columns to leave out on either side.
     output_padding : int or pair of int
-        How many to add at the end, fewer than the stride: several lengths have the same convolution.
+        How many rows and columns to add at the end, fewer than the stride: inputs of several lengths have convolutions
+        of the same length.
     groups : int
         The number of groups of channels and outputs; outputs see the channels of their group only.
 
     Returns
     -------
     Tensor, shape (N, O, P, Q) or (O, P, Q)
-        With ``P = (H - 1) s - 2 p + d (KH - 1) + 1 + output_padding``, and Q likewise.
+        With ``P = (H - 1) s - 2 p + d (KH - 1) + 1 + output_padding``, and the same for Q.
 
     Raises
     ------
     ValueError
         If the shapes do not agree, or nothing would remain.
     TypeError
-        If the tensors are not of one floating dtype.
+        If the tensors do not share one floating-point dtype.
 
     Examples
     --------

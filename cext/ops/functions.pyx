@@ -49,7 +49,7 @@ cdef int no_gradient(Node node, Array g) except -1:
 cdef Op fused(int number, Op op):
     """Compute the derivative in one pass, as the binary function `number` of g and the tensor that the gradient reads.
 
-    The function in the record becomes the composition, which serves a recorded backward pass.
+    The function in the record becomes the composition, which a recorded backward pass uses.
     """
     op.fused, op.composition, op.run = number, op.run, fused_backward
     return op

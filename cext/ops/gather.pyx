@@ -16,7 +16,7 @@ from minigrad.engine.tape cimport Node, Op, operation, recording, track
 # ── checked indices ───────────────────────────────────────────────────────────────────────────────
 
 cdef Array index_for(int device, str op, Array index):
-    """Indices on the CPU serve arrays on every device, indices on a GPU only the arrays on it."""
+    """The indices on a device: those on the CPU are copied there, those on another GPU raise an error."""
     if index.buffer.device == device:
         return index
     if index.buffer.device:
@@ -41,7 +41,7 @@ cdef Array indices_of(str op, object index):
 
 
 cdef Array checked_index(str op, Array index, int64_t n, int axis, int device):
-    """Integer indices as int64 from 0 to n - 1, in memory of their own; negative ones count from the end."""
+    """Integer indices as int64 from 0 to n - 1, in new memory; negative ones count from the end."""
     cdef Array i = index, out
     if is_float(i.code) or i.code == BOOL:
         if i.count:
@@ -55,7 +55,7 @@ cdef Array checked_index(str op, Array index, int64_t n, int axis, int device):
 
 
 cdef Array beside(Array x, object given, Array y):
-    """y, which was made from `given`; if that is not a tensor, it has no device of its own, and y goes to x's."""
+    """y, which was made from `given`, moved to x's device unless `given` is a tensor, which has its own."""
     if isinstance(given, Array) or y.buffer.device == x.buffer.device:
         return y
     return transferred(y, x.buffer.device)
@@ -292,7 +292,7 @@ def sort(x: TensorLike, axis: int = -1, *, bint descending=False, stable: bool =
 def nonzero(x: TensorLike) -> tuple[Tensor, ...]:
     """The indices of the nonzero elements in row-major order: a tuple with one int64 tensor for each axis.
 
-    Their number depends on the values: for a tensor on a GPU this waits, and works on the CPU. So do masks.
+    Their number depends on the values, so for a tensor on a GPU this waits and runs on the CPU. So do masks.
 
     Examples
     --------
@@ -310,7 +310,7 @@ def nonzero(x: TensorLike) -> tuple[Tensor, ...]:
 def unique_values(x: TensorLike) -> Tensor:
     """The distinct elements of x, sorted; every NaN counts as distinct.
 
-    Works on the CPU, like `nonzero`.
+    Runs on the CPU, like `nonzero`.
 
     Examples
     --------

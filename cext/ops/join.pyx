@@ -148,7 +148,7 @@ cdef list pieces(Array x, int axis, list bounds, bint keep):
 
 
 cdef int check_pieces(str op, Array x, object number) except -1:
-    """Refuse more pieces than elements, except for a cheap number of them: an empty x may have any length."""
+    """Refuse more pieces than elements unless there are few: an axis of an empty x may have any length."""
     if number > max(x.count, 1 << 16):
         raise ValueError(f"[{op}] expected at most {max(x.count, 1 << 16)} pieces of a tensor of shape {shape_of(x)}, "
                          f"got {number}")

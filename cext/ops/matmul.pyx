@@ -179,7 +179,7 @@ cdef Array integer_product(Array a, Array b):
     cdef int code = max(a.code, b.code), wide = INT64 if code == BOOL else code
     cdef int64_t inner = a.extent[a.ndim_ - 1], first
     cdef Array left = expand_dims(cast(a, wide), -1), right = expand_dims(cast(b, wide), -3), terms, total = None
-    # as many terms of each sum at a time as keep their products small, or no larger than the result
+    # process as many terms of each sum at a time as keep the products small, or no larger than the result
     size = prod((*batch_shape(a, b), a.extent[a.ndim_ - 2], b.extent[b.ndim_ - 1]))
     block = max(1, TERMS // max(size, 1))
     for first in range(0, max(inner, 1), block):
@@ -255,7 +255,7 @@ cpdef Array linear(x: TensorLike, weight: Tensor, bias: Tensor | None = None):
     ValueError
         If the sizes do not agree.
     TypeError
-        If the tensors are not of one floating dtype.
+        If the tensors do not share one floating-point dtype.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """The update rules of the optimizers: one kernel for a whole list of parameters. Nothing here is recorded.
 
-The formulas are beside the kernels, in cext/kernels/optimizer.cpp.
+The formulas are next to the kernels, in cext/kernels/optimizer.cpp.
 """
 from libc.math cimport sqrt
 

@@ -77,7 +77,7 @@ cpdef Array max_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride
 
     ``y[n, c, i, j] = max over k, l of x[n, c, i s - p + k d, j s - p + l d]``, over the elements of the window that lie
     in x. The gradient goes to that element; of equal ones to the first in row-major order. A NaN in a window is its
-    maximum. As PyTorch's `max_pool2d`.
+    maximum. Equivalent to PyTorch's `max_pool2d`.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ cpdef Array max_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride
     Returns
     -------
     Tensor, shape (N, C, P, Q) or (C, P, Q)
-        With ``P = floor((H + 2 p - d (kernel_size - 1) - 1) / s) + 1``, and Q likewise; ceil instead of floor with
+        With ``P = floor((H + 2 p - d (kernel_size - 1) - 1) / s) + 1``, and the same for Q; ceil instead of floor with
         `ceil_mode`.
 
     Raises
@@ -233,7 +233,7 @@ cpdef Array avg_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride
     """The mean of each window of each channel.
 
     ``y[n, c, i, j] = sum over k, l of x[n, c, i s - p + k, j s - p + l] / m``, over the elements of the window that lie
-    in x, with m the number of elements of the window, padding included or not. As PyTorch's `avg_pool2d`.
+    in x, with m the number of elements of the window, padding included or not. Equivalent to PyTorch's `avg_pool2d`.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ cpdef Array adaptive_avg_pool2d(x: TensorLike,
     """The means of a given number of windows that cover each channel evenly.
 
     Window i of P along an axis of H elements holds those from ``floor(i H / P)`` up to ``ceil((i + 1) H / P)``.
-    As PyTorch's `adaptive_avg_pool2d`; with ``output_size=1`` the global mean of each channel.
+    Equivalent to PyTorch's `adaptive_avg_pool2d`; with ``output_size=1``, it is the global mean of each channel.
 
     Parameters
     ----------

@@ -291,7 +291,7 @@ def recurrent(Cell cell, x: TensorLike, h: TensorLike, c: TensorLike | None, wei
               ) -> tuple[Tensor, ...]:
     """All steps of one recurrent layer.
 
-    The equations are in ``rnn_step``, ``lstm_step`` and ``gru_step``; the layers of ``minigrad.nn`` name their sources.
+    The equations are in ``rnn_step``, ``lstm_step`` and ``gru_step``; the layers in ``minigrad.nn`` cite the papers.
 
     Parameters
     ----------

@@ -158,7 +158,7 @@ def cross_entropy(input: TensorLike, target: TensorLike, weight: TensorLike | No
     Parameters
     ----------
     input : Tensor, shape (N, C, ...) or (C,)
-        Logits z, the classes along axis 1 (PyTorch's layout).
+        Logits z, with the classes along axis 1 (PyTorch's layout).
     target : Tensor
         Integer labels from 0 to C - 1, of shape (N, ...) or (): one for each row of logits. Or floats q of the shape of
         the logits, the probabilities of the classes: then a row's loss is ``-sum(q log softmax(z))``, whatever the sum
@@ -183,7 +183,7 @@ def cross_entropy(input: TensorLike, target: TensorLike, weight: TensorLike | No
     TypeError
         If `target` is neither integer labels nor probabilities of the shape of the logits.
     IndexError
-        If a label is outside of 0 to C - 1; on a GPU, at the next transfer to the CPU or `mg.cuda.synchronize`.
+        If a label is not in [0, C - 1]; on a GPU, at the next transfer to the CPU or `mg.cuda.synchronize`.
     ValueError
         If the shapes do not agree, if an option is out of range, if `ignore_index` is given with probabilities, or if
         these are NaN (checked on the CPU only, since a check on a GPU would have to wait).
@@ -261,7 +261,7 @@ cdef int check_options(str op, Array z, Array target, object reduction) except -
 
 
 cdef int check_class_labels(str op, bint probabilities, Array z, Array labels, int axis, object reduction) except -1:
-    """Check integer labels, one for each row of z; with `probabilities`, errors mention that these would do too."""
+    """Check integer labels, one for each row of z; with `probabilities`, errors mention that those are accepted too."""
     if labels.code == BOOL or is_float(labels.code):
         instead = f", or probabilities of shape {shape_of(z)}" if probabilities else ""
         raise TypeError(f"[{op}] expected integer labels{instead}, got {labels.dtype} of shape {shape_of(labels)}")
@@ -302,12 +302,12 @@ def nll_loss(log_probs: TensorLike, labels: TensorLike, weight: TensorLike | Non
              reduction: str = "mean") -> Tensor:
     """The negative log-likelihood of class labels, ``-w[label] log_probs[label]``.
 
-    Of `log_softmax`, it is the `cross_entropy` with labels, which has the same shapes and options.
+    Applied to `log_softmax`, it equals `cross_entropy` with labels, which has the same shapes and options.
 
     Parameters
     ----------
     log_probs : Tensor, shape (N, C, ...) or (C,)
-        Log-probabilities, the classes along axis 1 (PyTorch's layout), such as `log_softmax` returns.
+        Log-probabilities, such as `log_softmax` returns, with the classes along axis 1 (PyTorch's layout).
     labels : Tensor, shape (N, ...) or ()
         Integers from 0 to C - 1, the true class of each row.
     weight : Tensor, shape (C,), optional
@@ -327,7 +327,7 @@ def nll_loss(log_probs: TensorLike, labels: TensorLike, weight: TensorLike | Non
     TypeError
         If labels are not integers.
     IndexError
-        If a label is outside of 0 to C - 1; on a GPU, at the next transfer to the CPU or `mg.cuda.synchronize`.
+        If a label is not in [0, C - 1]; on a GPU, at the next transfer to the CPU or `mg.cuda.synchronize`.
     ValueError
         If the shapes do not agree, or if `reduction` is unknown.
     GradientError

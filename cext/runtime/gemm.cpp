@@ -159,7 +159,7 @@ bool find(void* library, const char* symbol, Function*& function) {
     return false;
 }
 
-// dlopen without letting the library start threads of its own
+// dlopen without letting the library start its own threads
 void* open_alone(const char* path) {
     constexpr const char* VARIABLE = "OPENBLAS_NUM_THREADS";
     const char* value = std::getenv(VARIABLE);

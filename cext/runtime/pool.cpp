@@ -37,8 +37,9 @@ using Word = std::atomic<uint32_t>;
 
 // An idle worker watches for the next operation of a training step for this long before it sleeps: waking
 // a sleeper can cost tens of microseconds. After SPIN it yields its core to any thread that wants it, such as
-// those of another library's pool. If the core is gone for as long as TAKEN, some other thread is there, and the
-// worker sleeps immediately: a woken thread gets a free core or mostly goes first, one that merely waits does not.
+// those of another library's pool. If the core is gone for as long as TAKEN, some other thread is there, and the worker
+// sleeps immediately: a thread that is woken gets a free core or usually runs first, one that waits for its turn does
+// not.
 //
 // A thread that spins without yielding, as idle workers of OpenBLAS do for tens of milliseconds, takes the core of
 // one that yields for HELD or longer. For CROWDED after that, no thread of the pool yields: a thread that waits keeps
@@ -70,7 +71,7 @@ constexpr uint32_t OPEN = 1u << 31, CALLER_SLEEPS = 1u << 30, INSIDE = CALLER_SL
 struct alignas(64) Job {
     Word gate{0};               // OPEN | CALLER_SLEEPS | number of workers inside
     std::atomic<int> core{-1};  // the caller's
-    int places = 0, spans = 0;  // places beside the caller's; spans of chunks
+    int places = 0, spans = 0;  // places in addition to the caller's; spans of chunks
     int64_t grain = 0;
     void (*body)(void*, int64_t, int64_t) = nullptr;
     void* context = nullptr;

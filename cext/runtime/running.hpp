@@ -1,4 +1,4 @@
-// What runs: the calls of operations, and the kernels that run without the GIL.
+// What is running: the calls of operations, and the kernels that run without the GIL.
 //
 // An operation reads the shape of a tensor once for its result and again for its kernels. In between, other threads may
 // run: while a kernel runs without the GIL, while a backend runs Python, or, before Python 3.12, while the garbage
@@ -47,7 +47,7 @@ struct Running {
 };
 
 // The state belongs to the module `calls`. The modules that exchange memory and launch kernels are other libraries,
-// with variables of their own that they point there.
+// with their own variables, which they point at that state.
 inline Running own_running;
 inline Running* running = &own_running;
 inline void point_to(Running* state) { running = state; }
@@ -69,11 +69,11 @@ struct Begun {
 // A call of an operation. It lies on the stack of its thread, or in an object, and ends with its scope.
 struct Call {
     Running* running = nullptr;  // null if it has not begun
-    PyObject* op;                // the operation's record or name, borrowed; None or null: kernels do not count for it
+    PyObject* op;                // the operation's record or name, borrowed; None or null: no kernels belong to it
     Call* outer;                 // the one that began before it, in any thread
     std::thread::id thread;
     uint64_t number;  // for the profiler, which numbers the calls whose kernels it sees; 0: none so far
-    bool covers;      // only for the profiler: the kernels of the operations inside it count for this call
+    bool covers;      // only for the profiler: the kernels of the operations inside it belong to this call
     bool backward;
 
     Call() {}
@@ -116,7 +116,7 @@ inline bool computing(const Running& running, bool here) {
 }
 
 // Lets the threads that wait for the end of all calls go first, unless this thread is inside a call already. After a
-// second it goes on all the same, as one of these calls may wait for this thread.
+// second it continues anyway, as one of these calls may be waiting for this thread.
 inline void let_pass(Running& running) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     while (running.waiting && !finalizing() && !computing(running, true) && std::chrono::steady_clock::now() < deadline)
@@ -164,7 +164,7 @@ inline void Call::end() {
     running = nullptr;
 }
 
-// The call that a kernel of this thread counts for: the outermost that covers what runs inside it, else the innermost.
+// The call that a kernel of this thread belongs to: the outermost that covers what runs inside it, else the innermost.
 inline Call* current_call(const Running& running) {
     const auto thread = std::this_thread::get_id();
     Call* found = nullptr;
@@ -184,7 +184,7 @@ inline void give_up(Buffer* buffer) {
     running->release(buffer);
 }
 
-// In the child of a fork, only the calls of the thread that forked go on.
+// In the child of a fork, only the calls of the thread that forked continue.
 inline void forget_other_threads() {
     const auto thread = std::this_thread::get_id();
     for (Call** link = &running->last; *link;)
