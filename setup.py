@@ -41,15 +41,15 @@ if X86 and not TSAN:  # ThreadSanitizer sees plain loads and stores, not the mas
 COMMON = ["-std=c++20", "-fvisibility=hidden", f"-I{SOURCE}"]
 # Errno and traps keep a compiler from vectorizing; NaN, infinities and signed zeros are kept.
 KERNEL = "-fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp-simd -Wall -Wextra".split()
-# A short loop that lies across two cache lines takes 1.7 times as long, which must not depend on what else is linked. A
-# Cython module runs 1.4 % more instructions at -O1 than at -O2, and compiles in two thirds of the time.
+# A short loop that straddles two cache lines takes 1.7 times as long, so alignment must not depend on what else is
+# linked. A Cython module runs 1.4 % more instructions at -O1 than at -O2, and compiles in two thirds of the time.
 OPTIMIZE = {"kernel": ["-O3", "-g0", "-falign-loops=32"], "cython": ["-O1", "-g0"]}
 LINK = []
 if not MAC:
     COMMON += ["-pthread"]
     LINK += ["-pthread", "-ldl"]
 if DEBUG:
-    # at -O1 GCC takes a vector that is filled lane by lane for an uninitialized one
+    # at -O1, GCC mistakes a vector that is filled lane by lane for an uninitialized one
     checks = ["-O1", "-g", "-D_GLIBCXX_ASSERTIONS", "-Wno-maybe-uninitialized"]
     OPTIMIZE = {"kernel": checks, "cython": checks}
 if SANITIZE:
@@ -133,7 +133,7 @@ class BuildEngine(build_ext):
             list(pool.map(lambda job: self.make(*job), links))
 
     def try_compiler(self, python):
-        """Stop with what to install unless the compiler finds Python's headers and those of C++20."""
+        """Stop and name the packages to install, unless the compiler finds Python's headers and those of C++20."""
         command = [*self.compiler.compiler_so_cxx, "-std=c++20", *python, "-E", "-x", "c++", "-"]
         try:
             done = subprocess.run(
@@ -150,7 +150,7 @@ class BuildEngine(build_ext):
             )
 
     def runnable(self, isas):
-        """Those whose switches the compiler sets by itself for this machine's processor; all if it cannot tell."""
+        """Those whose flags the compiler sets by itself for this machine's processor; all if that is unknown."""
         command = [*self.compiler.compiler_so_cxx, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:

@@ -94,7 +94,7 @@ def summary(
     Returns
     -------
     Summary
-        One row for each module that has parameters of its own or no submodules. The norms of recurrent layers and cells
+        One row for each module that has its own parameters or no submodules. The norms of recurrent layers and cells
         have no output shape: the layer that contains them computes them within its own operations, and their row names
         that layer. Shared parameters are counted once in the totals.
 

@@ -55,7 +55,7 @@ def curves(
     log : bool
         Whether the vertical axis is logarithmic.
     axes : matplotlib.axes.Axes, optional
-        Where to draw, instead of on a figure of its own.
+        Where to draw, instead of on a new figure.
 
     Returns
     -------

@@ -11,8 +11,8 @@ from minigrad.engine.tensor import Tensor
 class Observer:
     """What the tape calls while a block is open; it forwards every call to the previous observer.
 
-    If a later observer is still installed when the block ends, that one goes on forwarding to this one. It then stays
-    as a link between the two, and removes itself once no observer comes after it.
+    If a later observer is still installed when the block ends, it keeps forwarding to this one, which then stays as a
+    link to the previous observer and removes itself once no later observer is left.
     """
 
     def __init__(self) -> None:

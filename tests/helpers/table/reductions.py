@@ -1,4 +1,4 @@
-"""Sums, means, extremes and the like."""
+"""Sums, means, extremes and other reductions."""
 
 import numpy as np
 
