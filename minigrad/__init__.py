@@ -143,8 +143,8 @@ else:
     _missing = _habits.lookup(__name__)
 
     def __getattr__(name: str) -> object:
-        """What loads where it is first used: ``minigrad.data``, which reads files in threads, ``minigrad.viz``, which
-        draws, and PyTorch's names."""
+        """Load on first use: ``minigrad.data``, which reads files in threads, ``minigrad.viz``, which draws, and
+        PyTorch's names."""
         if name in ("data", "viz"):
             import importlib
 

@@ -351,7 +351,7 @@ class TensorNames(Tensor):
         return (mg.random.uniform(shape=self.shape, dtype=self.dtype, device=self.device) < self).astype(self.dtype)
 
     def multinomial(self: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
-        """PyTorch's name of drawing indices, each with the weight that x has in its place."""
+        """PyTorch's name of drawing indices at random, weighted by the elements of x."""
         _check_probabilities("multinomial", self, most=float("inf"))
         if self.ndim not in (1, 2):
             raise ValueError(f"[multinomial] expected weights of shape (n,) or (m, n), got {self.shape}")
@@ -782,7 +782,7 @@ def get_default_dtype() -> "DType":
 
 
 def set_default_dtype(d: "DTypeLike") -> None:
-    """PyTorch's name of nothing: the default is float32, and any other dtype an error that says what to do."""
+    """PyTorch's name of nothing: the default is float32, and any other dtype raises an error that says what to do."""
     if mg.empty(0, dtype=d).dtype != mg.float32:
         raise TypeError(
             f"[set_default_dtype] the default is always float32: write dtype={str(d)!r} where tensors are made, "
@@ -791,7 +791,7 @@ def set_default_dtype(d: "DTypeLike") -> None:
 
 
 class set_grad_enabled:
-    """PyTorch's name of `enable_grad` and `no_grad` by an argument, from the call on or for a block."""
+    """PyTorch's name of `enable_grad` or `no_grad`, chosen by an argument, from the call on or for a block."""
 
     def __init__(self, mode: bool) -> None:
         self.before = set_recording(mode)

@@ -157,7 +157,7 @@ void conv2d(const Conv2d& at, const void* x, const void* w, const void* bias, vo
     });
 }
 
-// ---- the gradient of x: patches of it are products of weights and g, and are added where they came from -------------
+// ---- the gradient of x: its patches, which are products of weights and g, are added at their positions --------------
 
 template <class T>
 void add_segments(const Segments<T>& segments, int64_t stride, const T* values, T* dx) {

@@ -353,7 +353,7 @@ void pack_panels(int64_t k, int64_t n, const T* b, int64_t row_step, int64_t col
     });
 }
 
-// c[rows, n] = start + a[rows, k] b, bit for bit as multiply_panels computes it, for a b that serves one step only:
+// c[rows, n] = start + a[rows, k] b, bit for bit as multiply_panels computes it, for a b that is used in one step only:
 // every panel is packed into the same memory and used while it is in the nearest cache.
 template <class T>
 void multiply_once(int64_t rows, int64_t k, int64_t n, const T* a, const T* b, int64_t row_step, int64_t column_step,

@@ -14,7 +14,7 @@ namespace mg {
 
 constexpr int64_t WORTH_RELEASING = 1 << 16;  // elements touched: about ten microseconds of work
 
-// Only the owner of adopted memory knows its extent: every kernel counts as using it.
+// Only the owner of adopted memory knows its extent, so every kernel is assumed to use it.
 inline bool lies_in(const void* pointer, const Buffer& buffer) {
     if (buffer.size_class < 0) return buffer.device == 0;
     const auto address = reinterpret_cast<uintptr_t>(pointer), start = reinterpret_cast<uintptr_t>(buffer.data);

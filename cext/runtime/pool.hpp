@@ -1,4 +1,4 @@
-// The thread pool: two or more threads claim chunks of a range, each starting in the part of its place.
+// The thread pool: two or more threads claim chunks of a range, each starting with its own part of the range.
 //
 // The caller claims chunks too and never waits for a worker that has not started. After its last chunk a
 // worker spins for a few microseconds, yields its core for a fifth of a millisecond, so that other pools in

@@ -3,13 +3,13 @@
 // An operation reads the shape of a tensor once for its result and again for its kernels. In between, other threads may
 // run: while a kernel runs without the GIL, while a backend runs Python, or, before Python 3.12, while the garbage
 // collector calls a finalizer. Two rules keep tensors that other threads change safe meanwhile:
-// - An operation sees one shape throughout, and so does a backward pass with its hooks. Each announces itself by a Call
-//   before it runs, and code that is about to change the shape of a tensor first waits until the calls of other threads
-//   have ended. While it waits, new calls are delayed, so the wait is short.
-// - A running kernel owns the memory its arguments point to: `give_up` hands it whatever a tensor lets go of meanwhile,
-//   as the recorded `x += 1` does, which waits for nobody.
-// All of this is used under the GIL, except for the waits themselves. The profiler reads from the list of calls which
-// operation a kernel belongs to.
+// - An operation sees one shape throughout, and so does a backward pass with its hooks. Each registers a Call before it
+//   runs, and code that is about to change the shape of a tensor first waits until the calls of other threads have
+//   ended. While it waits, new calls are delayed, so the wait is short.
+// - A running kernel owns the memory its arguments point to: `give_up` hands it any memory that a tensor releases in
+//   the meantime, as a recorded `x += 1` does without waiting for other threads.
+// All of this is used under the GIL, except for the waits themselves. The profiler finds the operation that a kernel
+// belongs to in the list of calls.
 #pragma once
 
 #include <Python.h>

@@ -182,7 +182,7 @@ void simplify(Strided& s) {
         merged = 1;
     }
     s.ndim = merged;
-    // A loop over three colors costs more in setup than in steps: then the loop runs over the adjacent pixels.
+    // A loop over three colors costs more in setup than in steps, so in this case the loop runs over adjacent pixels.
     const int last = merged - 1;
     if (last > 0 && s.extent[last] <= SHORT && s.extent[last - 1] >= 8 * SHORT) {
         std::swap(s.extent[last], s.extent[last - 1]);

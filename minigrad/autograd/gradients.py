@@ -106,7 +106,7 @@ def _fresh(x: Any, recorded: bool) -> Tensor:
 
 
 def _evaluate(f: Callable[..., Tensor], args: list[Any], numbers: Sequence[int]) -> tuple[Tensor, list[Tensor], bool]:
-    """f at fresh points, those points at the positions `numbers`, and whether to record the derivatives."""
+    """Return f at fresh points, the points at the positions `numbers`, and whether to record the derivatives."""
     recorded = is_grad_enabled()
     with enable_grad():
         for k in numbers:

@@ -106,7 +106,7 @@ class profile:
     # ── the backend of a profiled block ──
 
     def _stand_in(self, device: int, backend: Backend) -> Backend:
-        """A backend that records each call and forwards it to another one, whose own inner calls it does not see."""
+        """A backend that records each call and forwards it to another one, whose nested calls are not recorded."""
         name = "cpu" if device == 0 else f"cuda:{device - 1}"
         wait = None if device == 0 else partial(synchronize, device - 1)
         methods = {key: self._noting(key, getattr(backend, key), name, wait) for key in PRIMITIVES}

@@ -19,7 +19,7 @@ LONG = 100  # bytes; a longer name would leave no space for what the name of a t
 
 
 def checked_path(op: str, path: Path) -> str:
-    """The path as a str; a number, which open() takes for an open file and then closes, is refused."""
+    """The path as a str; a number, which open() would treat as an open file and then close, is refused."""
     try:
         checked = os.fsdecode(path)
         valid = b"\0" not in os.fsencode(checked)
@@ -35,7 +35,7 @@ def checked_path(op: str, path: Path) -> str:
 def write(path: str, content: Content) -> None:
     """Create or replace a file, all or nothing; write directly to anything else, such as a device or a pipe.
 
-    An existing file is opened as by open(), but not truncated, so that one which may not be written is refused. Links
+    An existing file is opened as open() does, but not truncated, so that one without write permission is refused. Links
     are followed, including dangling ones.
     """
     try:

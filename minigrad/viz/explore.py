@@ -197,7 +197,7 @@ def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor]) -> Pass:
 
 
 def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recording: record | None) -> dict[str, Any]:
-    """All that the page shows, ready for JSON; `explore.js` says what reads it. `known` maps ids of leaves to names.
+    """All that the page shows, ready for JSON, for `explore.js` to read. `known` maps ids of leaves to names.
 
     ``entries`` are in the order of the tape. Their ``outs``, ``grads`` and ``saved`` are numbers into ``tensors``,
     their ``source`` into ``sources``, their ``equation`` into ``equations``. ``inputs`` are indices of entries,

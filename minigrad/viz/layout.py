@@ -20,7 +20,7 @@ Point = tuple[float, float]
 class Item(NamedTuple):
     """A rectangle to place; ``port`` is -1 for a line that comes in at the top, 1 for one that leaves at the bottom.
 
-    An item with more ``weight`` is placed straighter above and below what it is joined with.
+    An item with more ``weight`` is aligned more closely with the items that it is connected to.
     """
 
     width: float

@@ -11,7 +11,7 @@ from minigrad.nn import Module
 def names_of(given: Any, caller: str) -> dict[int, str]:
     """The names of tensors by their ids: the parameters of a module by their paths, or those of a mapping.
 
-    In a mapping a module's parameters have its key before their paths. Of several names the shortest counts. Errors
+    In a mapping, a module's key precedes the paths of its parameters. Of several names, the shortest is used. Errors
     name `caller`.
     """
     if isinstance(given, Module):

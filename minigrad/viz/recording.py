@@ -38,8 +38,8 @@ class record:
     leaves : dict of int to dict
         The same for the leaves that the last result depends on.
     seconds : dict of int to float
-        For each operation the time since the one before it was recorded, Python's share included; on a GPU until it has
-        computed the result.
+        For each operation, the time since the previous one was recorded, including the time spent in Python; on a GPU,
+        until the result is computed.
 
     Raises
     ------
