@@ -150,7 +150,7 @@ sanitize: $(VENV)/built $(VENV)/test
 # The tests that involve threads. Nothing is suppressed: CPython, NumPy and OpenBLAS are not instrumented, and
 # ThreadSanitizer learns the ordering that the GIL imposes from the mutex and the condition variable that implement it.
 # Left out are the children of a fork, in which ThreadSanitizer starts no threads (all of test_processes), the test that
-# races for elements on purpose (in test_hostile), the test that measures time beside spinning processes, and the tests
+# races for elements on purpose (in test_hostile), the test that measures time next to spinning processes, and the tests
 # of instruction sets, of which this build has only one. With maximal address space randomization on Linux, the memory
 # that an older ThreadSanitizer reserves for itself may already be taken, so setarch turns randomization off if it can.
 tsan: REPORT = $(CURDIR)/build/tsan/report

@@ -7,7 +7,7 @@ This file does what setuptools does not do by itself:
   machine cannot run;
 - all objects of all modules compile in parallel, and only those whose source, headers or command changed;
 - every module gets a type stub (cext/stubs.py), and cext/habits.pyx the list of PyTorch's names;
-- MINIGRAD_DEBUG=1 builds with bounds checks, MINIGRAD_SANITIZE=1 with AddressSanitizer and UBSan besides,
+- MINIGRAD_DEBUG=1 builds with bounds checks, MINIGRAD_SANITIZE=1 also with AddressSanitizer and UBSan,
   MINIGRAD_SANITIZE=thread with ThreadSanitizer instead of these.
 """
 
@@ -192,7 +192,7 @@ class BuildEngine(build_ext):
         return mapping | {str(stub_beside(built)): str(stub_beside(here)) for built, here in mapping.items()}
 
     def write_names(self):
-        """Write PyTorch's names for cext/habits.pyx, beside the .cpp file that includes them, if they changed."""
+        """Write PyTorch's names for cext/habits.pyx, next to the .cpp file that includes them, if they changed."""
         from stubs import pytorch_names
 
         header = BUILD / "build" / "cython" / "minigrad" / "engine" / "pytorch_names.hpp"
@@ -202,7 +202,7 @@ class BuildEngine(build_ext):
             header.write_text(text)
 
     def write_stubs(self):
-        """Write the type stub of every extension beside it, unless it is newer than what it is made from."""
+        """Write the type stub of every extension next to it, unless it is newer than its sources."""
         from stubs import PYTORCH, Stub
 
         for extension in self.extensions:

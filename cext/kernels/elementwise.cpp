@@ -39,7 +39,7 @@ struct Wrapping<double> {
 template <class T>
 using W = typename Wrapping<T>::type;
 
-// ---- what the expressions of the table call, besides the functions of math.hpp -----------------------------------
+// ---- functions that the table's expressions call, in addition to those of math.hpp -------------------------------
 
 #define MG_LIBRARY(function)                                                 \
     MG_INLINE float function(float x) { return __builtin_##function##f(x); } \

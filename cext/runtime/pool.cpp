@@ -47,8 +47,8 @@ using Word = std::atomic<uint32_t>;
 //
 // Linux shares the core fairly between the two threads, although one of them only spins: a woken worker that has used
 // more than its share does not get to run. So while it is crowded, there are SHIFTS workers for each place, which queue
-// for the jobs. Linux wakes the one that has slept the longest, which has little to make up for; if it does not get to
-// run all the same, it still counts as asleep, and the next job wakes another.
+// for the jobs. Linux wakes the one that has slept the longest, which has little to make up for; if even that one does
+// not get to run, it still counts as asleep, and the next job wakes another.
 constexpr auto SPIN = std::chrono::microseconds(5), YIELD = std::chrono::microseconds(200);
 constexpr auto TAKEN = std::chrono::microseconds(3);
 constexpr auto SPIN_CROWDED = std::chrono::microseconds(30);

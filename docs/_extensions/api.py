@@ -1,6 +1,6 @@
 """The reference: `.. api::` lists names and documents them; signatures are read from the source and the stubs.
 
-The build writes the signatures of compiled functions and classes, with types, to ``.pyi`` files beside them. Every
+The build writes the signatures of compiled functions and classes, with types, to ``.pyi`` files next to them. Every
 signature is read from the text, so that the whole reference looks alike.
 """
 

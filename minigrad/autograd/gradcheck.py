@@ -124,7 +124,7 @@ def _check_derivative(
             what = "gave two results" if level == 1 else f"has two derivatives of order {level - 1}"
             raise GradientError(
                 f"[gradcheck] expected a deterministic function, got one that {what} at the same inputs: "
-                f"switch off dropout and the like, or seed the random numbers inside the function"
+                f"switch off dropout and other randomness, or seed the random numbers inside the function"
             )
     for k, g in zip(wanted, gradient(*plain, *cotangents, create_graph=False), strict=True):
         x = plain[k]

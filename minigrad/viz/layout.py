@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 SWEEPS = 6
 GAP = 14.0  # between neighbors in a layer
-RISE, STEP = 24.0, 6.0  # between layers; beside a layer that only lines pass
+RISE, STEP = 24.0, 6.0  # between layers; next to a layer that only lines pass through
 STRAIGHT = 8.0  # the weight of a line that only passes a layer
 
 Point = tuple[float, float]
