@@ -405,7 +405,7 @@ cdef void lay_out(Array x, Array base, int ndim, const int64_t* extent, const in
 
 
 cdef int hold(Array x, Array source) except -1:
-    """Make x what `source` is: the same memory and layout, without its history."""
+    """Give x the memory and the layout of `source`, without its history."""
     cdef Buffer* old = x.buffer
     cdef int i
     source.buffer.references += 1
@@ -486,7 +486,7 @@ cdef int64_t product(int ndim, const int64_t* extent) except -1:
 
 
 cdef Array adopted(void* data, int64_t bytes, int device, void* owner, Drop drop, int code):
-    """A one-dimensional array over foreign memory, which `drop(owner)` gives back."""
+    """A one-dimensional array over foreign memory, which `drop(owner)` releases."""
     cdef Array x = blank()
     x.buffer = adopt(data, bytes, device, owner, drop)
     x.data, x.code, x.ndim_, x.packed = <char*>data, code, 1, True

@@ -83,7 +83,7 @@ cdef int serve(int device, Backend found) except -1:
 
 
 cpdef void register(int device, Backend instance) except *:
-    """Make `instance` compute for a device: 0 for the CPU, 1 + i for cuda:i."""
+    """Register `instance` as the backend of a device: 0 for the CPU, 1 + i for cuda:i."""
     if not 0 <= device < DEVICES:
         raise ValueError(f"[register] expected a device from 0 to {DEVICES - 1}, got {device}")
     cdef Backend found = chosen(device, instance, interceptor)

@@ -130,7 +130,7 @@ cdef class BackwardPass:
         cdef Node node
         cdef int i
         cdef bint several = False
-        cdef set used = set()       # (id of node, output): of several outputs, perhaps not all are
+        cdef set used = set()       # (id of node, output): of several outputs, some may be unused
         cdef list found = []
         for x in targets:
             several = several or gradient_node(<Array>x).outputs > 1

@@ -624,7 +624,7 @@ set_forget(forget_leaf)
 cdef int retire_leaf(Array x) except -1:
     """Called when x becomes another tensor: backward refuses what was recorded of the old leaf, unless frozen."""
     if x.node is not None and is_leaf(x):
-        (<Node>x.node).freed = x.needs_grad     # a frozen one wanted no gradient
+        (<Node>x.node).freed = x.needs_grad     # a frozen leaf needed no gradient
         forget_leaf(x)
         x.node = None
     return 0

@@ -1,7 +1,7 @@
 // Column normalization: BatchNorm, forward and backward, on the channels of x[outer, channels, inner].
 //
 // Sums are taken in two stages: over each block and column, then over the blocks, in order. Deviations in a column are
-// taken from a float near its mean in that block, which keeps their digits where one float cannot hold the mean.
+// taken from a float near its mean in that block, which keeps their digits if a float cannot represent the mean.
 #include "../runtime/pool.hpp"
 #include "rows.hpp"
 

@@ -50,7 +50,7 @@ cdef object plain_part(str op, object part):
 
 
 cdef list plain_key(str op, object key):
-    """The parts of a key, none of which runs the caller's code any more: x may be read from here on."""
+    """The parts of a key, converted so that they no longer run the caller's code: x may be read from here on."""
     return [plain_part(op, part) for part in (tuple(key) if isinstance(key, tuple) else (key,))]
 
 

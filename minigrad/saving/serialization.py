@@ -46,7 +46,8 @@ def save(obj: Module | Mapping[str, Any], path: Path, metadata: Mapping[str, str
     path : str or os.PathLike
         A new file gets the permissions that ``open(path, "w")`` would give it. A replaced file keeps its permissions,
         and its owner and group where the system permits that; if the group cannot be kept, the group's permissions are
-        limited to those of all other users. Links are followed. Devices and pipes are written to directly.
+        limited to those of all other users. Links are followed. Devices, pipes and other special files are written to
+        directly.
     metadata : mapping of str to str, optional
         Stored along with the tensors; ``load(path, metadata=True)`` returns it.
 
