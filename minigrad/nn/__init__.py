@@ -17,7 +17,7 @@ from minigrad.nn.activation import (
     Softplus,
     Tanh,
 )
-from minigrad.nn.attention import MultiheadAttention
+from minigrad.nn.attention import KeyValueCache, MultiheadAttention
 from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d, InstanceNorm1d, InstanceNorm2d, RecurrentBatchNorm1d
 from minigrad.nn.cell import GRUCell, LSTMCell, RNNCell
 from minigrad.nn.container import ModuleDict, ModuleList, ParameterList, Sequential
@@ -41,6 +41,7 @@ from minigrad.nn.module import Module
 from minigrad.nn.norm import GroupNorm, LayerNorm, RMSNorm
 from minigrad.nn.parameter import Parameter
 from minigrad.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, Flatten, Identity, MaxPool2d, Upsample
+from minigrad.nn.position import LearnedPositions, SinusoidalPositions
 from minigrad.nn.recurrent import GRU, LSTM, RNN
 from minigrad.nn.summary import Summary, summary
 from minigrad.nn.transformer import (
@@ -54,12 +55,12 @@ __all__ = [
     "ELU", "GELU", "GRU", "LSTM", "RNN", "AdaptiveAvgPool2d", "AvgPool2d", "BCELoss", "BCEWithLogitsLoss",
     "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "ConvTranspose2d", "CosineSimilarity", "CrossEntropyLoss",
     "Dropout", "Embedding", "Flatten", "GRUCell", "GroupNorm", "Hardsigmoid", "HuberLoss", "Identity",
-    "InstanceNorm1d", "InstanceNorm2d", "KLDivLoss", "L1Loss", "LSTMCell", "LayerNorm", "LeakyReLU", "Linear",
-    "LogSoftmax", "MSELoss", "MaxPool2d", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss",
-    "Parameter", "ParameterList", "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "Sequential", "SiLU",
-    "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "TransformerDecoder",
-    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Upsample", "functional", "init",
-    "summary", "utils",
+    "InstanceNorm1d", "InstanceNorm2d", "KLDivLoss", "KeyValueCache", "L1Loss", "LSTMCell", "LayerNorm",
+    "LeakyReLU", "LearnedPositions", "Linear", "LogSoftmax", "MSELoss", "MaxPool2d", "Module", "ModuleDict",
+    "ModuleList", "MultiheadAttention", "NLLLoss", "Parameter", "ParameterList", "RMSNorm", "RNNCell", "ReLU",
+    "RecurrentBatchNorm1d", "Sequential", "SiLU", "Sigmoid", "SinusoidalPositions", "SmoothL1Loss", "Softmax",
+    "Softplus", "Summary", "Tanh", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+    "TransformerEncoderLayer", "Upsample", "functional", "init", "summary", "utils",
 ]  # fmt: skip
 
 if not _typing.TYPE_CHECKING:

@@ -1,18 +1,87 @@
-"""Multi-head attention."""
+"""Multi-head attention, and the keys and values that it keeps while a sequence is generated."""
+
+from collections.abc import Callable, Mapping
 
 from minigrad.creation import empty, eye, ones, tril
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, kind_of, number
-from minigrad.engine.ops.join import split
+from minigrad.engine.ops.join import concat, split
 from minigrad.engine.ops.logic import logical_and, logical_not, where
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module
+from minigrad.nn.norm import LayerNorm, RMSNorm
 from minigrad.nn.parameter import Parameter
+from minigrad.nn.position import rotary as rotated
 
 NAME = "MultiheadAttention"
+Norm = str | Callable[[int], Module]
+NORMS: Mapping[str, Callable[..., Module]] = {  # by (width, ε, bias, device, dtype)
+    "layer": lambda width, eps, bias, device, dtype: LayerNorm(width, eps, bias=bias, device=device, dtype=dtype),
+    "rms": lambda width, eps, bias, device, dtype: RMSNorm(width, eps, device=device, dtype=dtype),
+}
+
+
+def norm_of(
+    name: str, argument: str, norm: Norm, norms: Mapping[str, Callable[..., Module]], width: int, eps: float,
+    bias: bool, device: str | None, dtype: DType | str | None,
+) -> Module:  # fmt: skip
+    """Return the normalization that a layer's argument names or makes."""
+    if isinstance(norm, str) and norm in norms:
+        return norms[norm](width, eps, bias, device, dtype)
+    if isinstance(norm, str) or not callable(norm):
+        raise ValueError(
+            f"[{name}] expected {argument} {', '.join(map(repr, norms))} or a function of the width, got {norm!r}"
+        )
+    made = norm(width)
+    if not isinstance(made, Module):
+        raise TypeError(f"[{name}] expected a function that returns a module for {argument}, got {kind_of(made)}")
+    return made.to(device=device, dtype=dtype)
+
+
+class KeyValueCache:
+    """The keys and values of the steps so far, so that each further step of a sequence is computed only once.
+
+    Passed to every call that continues the same sequences, under ``no_grad``: each attention layer adds the keys and
+    values of the call's steps to its own, and its queries see all of them. The results equal those of one call with
+    the whole sequence, to rounding. ``len(cache)`` is the number of steps so far.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
+    >>> x, cache = mg.random.normal(shape=(1, 5, 8)), nn.KeyValueCache()
+    >>> with mg.no_grad():
+    ...     steps = [layer(x[:, t : t + 1], is_causal=True, cache=cache) for t in range(5)]
+    ...     whole = layer(x, is_causal=True)
+    >>> len(cache), bool(mg.abs(mg.concat(steps, axis=1) - whole).max() < 1e-5)
+    (5, True)
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Module, tuple[Tensor, Tensor]] = {}
+
+    def __len__(self) -> int:
+        return max((keys.shape[2] for keys, _ in self._kept.values()), default=0)
+
+    def steps(self, layer: Module) -> int:
+        """Return the number of steps that a layer has added."""
+        return self._kept[layer][0].shape[2] if layer in self._kept else 0
+
+    def extended(self, layer: Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the keys and values ``(N, h, steps, width)`` of a layer, and return all of them."""
+        if layer in self._kept:
+            before = self._kept[layer]
+            if before[0].shape[0] != keys.shape[0]:
+                raise ValueError(
+                    f"[{NAME}] expected {before[0].shape[0]} sequences, as in the cache, got {keys.shape[0]}"
+                )
+            keys, values = concat([before[0], keys], axis=2), concat([before[1], values], axis=2)
+        self._kept[layer] = keys, values
+        return keys, values
 
 
 class MultiheadAttention(Module):
@@ -38,6 +107,11 @@ class MultiheadAttention(Module):
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
+    qk_norm : {"layer", "rms"} or callable, optional
+        Normalizes queries and keys in every head, which bounds the scores (Dehghani et al. 2023, arXiv:2302.05442):
+        LayerNorm, RMSNorm, or a function of E/h that returns a module.
+    rotary : float, optional
+        Whether queries and keys are rotated by their positions: the base of `functional.rotary`, 10,000 in its paper.
 
     Attributes
     ----------
@@ -48,11 +122,14 @@ class MultiheadAttention(Module):
         ``(3 E,)``, zeros.
     out_proj : Linear
         W_O and b_O; the bias is initialized to zeros.
+    q_norm, k_norm : Module
+        With `qk_norm` only.
 
     Raises
     ------
     ValueError
-        For sizes below 1, heads that do not divide E, and a `dropout` outside [0, 1].
+        For sizes below 1, heads that do not divide E, a `dropout` outside [0, 1], an unknown `qk_norm`, and a `rotary`
+        below 1 or with heads of odd width.
 
     Examples
     --------
@@ -69,11 +146,13 @@ class MultiheadAttention(Module):
     k_proj_weight: Parameter | None
     v_proj_weight: Parameter | None
     in_proj_bias: Parameter | None
+    q_norm: Module
+    k_norm: Module
 
     def __init__(
         self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, *, kdim: int | None = None,
         vdim: int | None = None, batch_first: bool = False, device: str | None = None,
-        dtype: DType | str | None = None,
+        dtype: DType | str | None = None, qk_norm: Norm | None = None, rotary: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.embed_dim = embed_dim = integer(NAME, "embed_dim", embed_dim, 1)
@@ -85,6 +164,13 @@ class MultiheadAttention(Module):
         self.head_dim = embed_dim // self.num_heads
         self.dropout = number(NAME, "dropout", dropout, 0, 1)
         self.batch_first = batch_first
+        self.rotary = None if rotary is None else number(NAME, "rotary", rotary, 1)
+        if rotary is not None and self.head_dim % 2:
+            raise ValueError(f"[{NAME}] expected heads of even width for rotary positions, got {self.head_dim}")
+        self.qk_norm = qk_norm is not None
+        if qk_norm is not None:
+            for norm in ("q_norm", "k_norm"):
+                setattr(self, norm, norm_of(NAME, "qk_norm", qk_norm, NORMS, self.head_dim, 1e-5, bias, device, dtype))
         same = self.kdim == self.vdim == embed_dim
         for name, rows, columns, wanted in (
             ("q_proj_weight", embed_dim, embed_dim, not same),
@@ -112,7 +198,7 @@ class MultiheadAttention(Module):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None,
         need_weights: bool = True, attn_mask: Tensor | None = None, average_attn_weights: bool = True,
-        is_causal: bool = False,
+        is_causal: bool = False, *, cache: KeyValueCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Return the result and the attention weights.
 
@@ -133,6 +219,9 @@ class MultiheadAttention(Module):
             Whether the weights are ``(N, L, S)``, their mean over the heads, instead of ``(N, h, L, S)``.
         is_causal : bool
             Query i sees the keys up to i only. With an `attn_mask`, which must say the same, that is used.
+        cache : KeyValueCache, optional
+            What earlier calls have computed of the same sequences: this call continues them, S is the number of all
+            steps, and query i stands at the position ``S - L + i``.
 
         Raises
         ------
@@ -159,7 +248,14 @@ class MultiheadAttention(Module):
         if key.shape[-2 if axis == 0 else 0] != value.shape[-2 if axis == 0 else 0]:
             raise ValueError(f"[{NAME}] expected as many keys as values, got {key.shape} and {value.shape}")
         q, k, v = (self._heads(x, axis, batched) for x in self._projected(query, key, value))
-        mask, causal = seen_keys(attn_mask, key_padding_mask, q, k, is_causal)
+        if self.qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        before = 0 if cache is None else cache.steps(self)
+        if self.rotary is not None:
+            q, k = rotated(q, before, self.rotary), rotated(k, before, self.rotary)
+        if cache is not None:
+            k, v = cache.extended(self, k, v)
+        mask, causal = seen_keys(attn_mask, key_padding_mask, q, k, is_causal, before)
         dropout = self.dropout if self.training else 0.0
         weights = None
         if need_weights:  # the result for values that pick out one key each
@@ -197,9 +293,12 @@ class MultiheadAttention(Module):
 
 
 def seen_keys(
-    attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, k: Tensor, causal: bool
+    attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, k: Tensor, causal: bool, before: int
 ) -> tuple[Tensor | None, bool]:
-    """Return the mask for `scaled_dot_product_attention`, in which true means seen, and whether it is causal."""
+    """Return the mask for `scaled_dot_product_attention`, in which true means seen, and whether it is causal.
+
+    If it is, query i sees the keys up to `before` + i.
+    """
     (batch, heads, queries, _), keys = q.shape, k.shape[2]
     masks = []
     for name, mask, shapes, shape in (
@@ -214,8 +313,8 @@ def seen_keys(
             raise ValueError(f"[{NAME}] expected {name} of shape {' or '.join(map(str, shapes))}, got {mask.shape}")
         mask = mask if mask.shape == (queries, keys) and name == "attn_mask" else mask.reshape(shape)
         masks.append(logical_not(mask) if mask.dtype == "bool" else mask)
-    if causal and attn_mask is None and masks:
-        masks.append(tril(ones((queries, keys), device=q.device)) != 0)
+    if causal and attn_mask is None and (masks or before):
+        masks.append(tril(ones((queries, keys), device=q.device), before) != 0)
         causal = False
     if not masks:
         return None, causal

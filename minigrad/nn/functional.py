@@ -33,6 +33,7 @@ from minigrad.nn.loss_functions import (
     mse_loss,
     smooth_l1_loss,
 )
+from minigrad.nn.position import rotary
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -41,7 +42,8 @@ __all__ = [
     "conv1d", "conv2d", "conv_transpose2d", "cosine_similarity", "cross_entropy", "dropout", "elu", "embedding",
     "gelu", "group_norm", "hardsigmoid", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss",
     "layer_norm", "leaky_relu", "linear", "log_softmax", "max_pool2d", "mse_loss", "nll_loss", "one_hot", "relu",
-    "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
+    "rms_norm", "rotary", "scaled_dot_product_attention", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus",
+    "tanh",
 ]  # fmt: skip
 
 

@@ -5,17 +5,37 @@ from copy import deepcopy
 
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, number
+from minigrad.engine.ops.join import split
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
-from minigrad.nn.attention import MultiheadAttention
+from minigrad.nn.attention import NORMS, KeyValueCache, MultiheadAttention, Norm, norm_of
+from minigrad.nn.batch_norm import BatchNorm1d
 from minigrad.nn.container import ModuleList
 from minigrad.nn.dropout import Dropout
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module
-from minigrad.nn.norm import LayerNorm
 
 Activation = str | Callable[[Tensor], Tensor]
-ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
+
+
+class _BatchNorm(BatchNorm1d):
+    """Batch normalization of the features of ``(T, N, E)`` or ``(N, T, E)``: all steps of all samples are the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+
+
+def _swiglu(x: Tensor) -> Tensor:
+    """silu(a) b, of the halves a and b of the features (Shazeer 2020, arXiv:2002.05202)."""
+    a, b = split(x, 2, axis=-1)
+    return F.silu(a) * b
+
+
+ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "swiglu": _swiglu}
+BLOCK_NORMS = {
+    **NORMS,
+    "batch": lambda width, eps, bias, device, dtype: _BatchNorm(width, eps, bias=bias, device=device, dtype=dtype),
+}
 
 
 class _Layer(Module):
@@ -27,29 +47,41 @@ class _Layer(Module):
     def __init__(
         self, attentions: tuple[str, ...], d_model: int, nhead: int, dim_feedforward: int, dropout: float,
         activation: Activation, layer_norm_eps: float, batch_first: bool, norm_first: bool, bias: bool,
-        device: str | None, dtype: DType | str | None,
+        device: str | None, dtype: DType | str | None, norm: Norm, qk_norm: Norm | None, rotary: float | None,
     ) -> None:  # fmt: skip
         super().__init__()
         name = type(self).__name__
         if not callable(activation) and activation not in ACTIVATIONS:
-            raise ValueError(f"[{name}] expected activation 'relu', 'gelu' or a function, got {activation!r}")
+            raise ValueError(
+                f"[{name}] expected activation {', '.join(map(repr, ACTIVATIONS))} or a function, got {activation!r}"
+            )
+        if norm == "batch" and len(attentions) > 1:
+            raise ValueError(
+                f"[{name}] expected a norm of single steps, got 'batch', whose statistics contain the steps that the "
+                f"decoder is to predict"
+            )
         d_model, nhead = integer(name, "d_model", d_model, 1), integer(name, "nhead", nhead, 1)
         dim_feedforward = integer(name, "dim_feedforward", dim_feedforward, 1)
         dropout = number(name, "dropout", dropout, 0, 1)
         layer_norm_eps = number(name, "layer_norm_eps", layer_norm_eps, 0)
         if d_model % nhead:
             raise ValueError(f"[{name}] expected nhead that divides d_model {d_model}, got {nhead}")
+        branches = range(1, len(attentions) + 2)
+        norms = [
+            norm_of(name, "norm", norm, BLOCK_NORMS, d_model, layer_norm_eps, bias, device, dtype) for _ in branches
+        ]
         for attention in attentions:
             setattr(self, attention, MultiheadAttention(
-                d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
+                d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype, qk_norm=qk_norm,
+                rotary=rotary if attention == "self_attn" else None,
             ))  # fmt: skip
-        self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
+        widths = 2 if activation == "swiglu" else 1
+        self.linear1 = Linear(d_model, widths * dim_feedforward, bias, device, dtype)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
         self.norm_first = norm_first
-        branches = range(1, len(attentions) + 2)
         for i in branches:
-            setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype))
+            setattr(self, f"norm{i}", norms[i - 1])
         for i in branches:
             setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
@@ -77,9 +109,11 @@ class TransformerEncoderLayer(_Layer):
         The width between the two linear layers.
     dropout : float
         The dropout probability: of the attention weights, between the linear layers, and after each branch.
-    activation : {"relu", "gelu"} or callable
+    activation : {"relu", "gelu", "swiglu"} or callable
+        "swiglu" computes silu(a) * b of two projections a and b (Shazeer 2020, arXiv:2002.05202), both rows of
+        `linear1`.
     layer_norm_eps : float
-        ε of the normalizations.
+        ε of the normalizations that have one.
     batch_first : bool
         Whether inputs and outputs are ``(N, T, E)`` instead of ``(T, N, E)``.
     norm_first : bool
@@ -90,6 +124,11 @@ class TransformerEncoderLayer(_Layer):
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
+    norm : {"layer", "rms", "batch"} or callable
+        The normalization of the branches; or a function of E that returns a module. "batch" takes the statistics over
+        all steps of all samples, so that a step sees later ones, padding included.
+    qk_norm, rotary : optional
+        See `MultiheadAttention`.
 
     Examples
     --------
@@ -105,21 +144,22 @@ class TransformerEncoderLayer(_Layer):
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
         activation: Activation = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
-        norm_first: bool = False, bias: bool = True, device: str | None = None, dtype: DType | str | None = None,
+        norm_first: bool = False, bias: bool = True, device: str | None = None, dtype: DType | str | None = None, *,
+        norm: Norm = "layer", qk_norm: Norm | None = None, rotary: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             ("self_attn",), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
-            norm_first, bias, device, dtype,
+            norm_first, bias, device, dtype, norm, qk_norm, rotary,
         )  # fmt: skip
 
     def forward(
         self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
+        is_causal: bool = False, *, cache: KeyValueCache | None = None,
     ) -> Tensor:  # fmt: skip
-        """Map ``(T, N, E)`` to the same shape; the masks are those of `MultiheadAttention`."""
+        """Map ``(T, N, E)`` to the same shape; the masks and the cache are those of `MultiheadAttention`."""
 
         def attend(x: Tensor) -> Tensor:
-            return self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]
+            return self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal, cache=cache)[0]
 
         return self._branch(2, self._branch(1, src, attend), self._feed_forward)
 
@@ -131,6 +171,8 @@ class TransformerDecoderLayer(_Layer):
     ----------
     d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype
         As for `TransformerEncoderLayer`.
+    norm, qk_norm, rotary
+        As for `TransformerEncoderLayer`, without "batch"; the positions are those of the self-attention.
 
     Examples
     --------
@@ -147,22 +189,24 @@ class TransformerDecoderLayer(_Layer):
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
         activation: Activation = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
-        norm_first: bool = False, bias: bool = True, device: str | None = None, dtype: DType | str | None = None,
+        norm_first: bool = False, bias: bool = True, device: str | None = None, dtype: DType | str | None = None, *,
+        norm: Norm = "layer", qk_norm: Norm | None = None, rotary: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             ("self_attn", "multihead_attn"), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps,
-            batch_first, norm_first, bias, device, dtype,
+            batch_first, norm_first, bias, device, dtype, norm, qk_norm, rotary,
         )  # fmt: skip
 
     def forward(
         self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
-        tgt_is_causal: bool = False, memory_is_causal: bool = False,
+        tgt_is_causal: bool = False, memory_is_causal: bool = False, *, cache: KeyValueCache | None = None,
     ) -> Tensor:  # fmt: skip
-        """Map `tgt` ``(T, N, E)`` to the same shape, given `memory` ``(S, N, E)``."""
+        """Map `tgt` ``(T, N, E)`` to the same shape, given `memory` ``(S, N, E)``; the cache is of `tgt`."""
 
         def attend(x: Tensor) -> Tensor:
-            return self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)[0]
+            seen = {"attn_mask": tgt_mask, "is_causal": tgt_is_causal}
+            return self.self_attn(x, x, x, tgt_key_padding_mask, False, **seen, cache=cache)[0]
 
         def look_up(x: Tensor) -> Tensor:
             return self.multihead_attn(
@@ -210,11 +254,12 @@ class TransformerEncoder(_Stack):
 
     def forward(
         self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
+        is_causal: bool = False, *, cache: KeyValueCache | None = None,
     ) -> Tensor:  # fmt: skip
-        """Map ``(T, N, E)`` to the same shape; all layers get the same masks."""
+        """Map ``(T, N, E)`` to the same shape; all layers get the same masks and the same cache."""
+        options = {} if cache is None else {"cache": cache}  # a user's layer need not have one
         for layer in self.layers:
-            src = layer(src, mask, src_key_padding_mask, is_causal)
+            src = layer(src, mask, src_key_padding_mask, is_causal, **options)
         return src if self.norm is None else self.norm(src)
 
 
@@ -244,12 +289,13 @@ class TransformerDecoder(_Stack):
     def forward(
         self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
-        tgt_is_causal: bool = False, memory_is_causal: bool = False,
+        tgt_is_causal: bool = False, memory_is_causal: bool = False, *, cache: KeyValueCache | None = None,
     ) -> Tensor:  # fmt: skip
-        """Map `tgt` ``(T, N, E)`` to the same shape, given `memory` ``(S, N, E)``."""
+        """Map `tgt` ``(T, N, E)`` to the same shape, given `memory` ``(S, N, E)``; the cache is of `tgt`."""
+        options = {} if cache is None else {"cache": cache}  # a user's layer need not have one
         for layer in self.layers:
             tgt = layer(
                 tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
-                memory_is_causal,
+                memory_is_causal, **options,
             )  # fmt: skip
         return tgt if self.norm is None else self.norm(tgt)

@@ -6,6 +6,7 @@ from checks import array, exchange_state, refuses, tensor
 
 import minigrad as mg
 from minigrad import nn
+from minigrad.nn import functional as F
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-10}
 
@@ -138,3 +139,139 @@ def test_refusals(device):
     )
     refuses(ValueError, "TransformerEncoderLayer", "tanh", nn.TransformerEncoderLayer, 4, 2, activation="tanh")
     refuses(ValueError, "TransformerDecoderLayer", ["8", "3"], nn.TransformerDecoderLayer, 8, 3)
+
+
+# ── options beyond PyTorch's ──────────────────────────────────────────────────────────────────────
+
+
+OPTIONS = {
+    "plain": {}, "rotary": {"rotary": 100.0}, "rms": {"norm": "rms", "qk_norm": "rms", "activation": "swiglu"},
+    "layer": {"qk_norm": "layer", "norm_first": True},
+    "factory": {"norm": lambda n: nn.GroupNorm(1, n, bias=False), "qk_norm": nn.RMSNorm},
+}  # fmt: skip
+
+
+def rows(norm):
+    """A norm of channels applied to every row of features."""
+
+    class Rows(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.norm = norm(width)
+
+        def forward(self, x):
+            return self.norm(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+
+    return Rows
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_a_cache_continues_sequences(kind, batch_first, device, rng):
+    """A sequence in parts gives the results of the whole, with padding too, and with a decoder's memory."""
+    options = dict(OPTIONS[kind])
+    if kind == "factory":
+        options["norm"] = rows(options["norm"])
+    axis = 1 if batch_first else 0
+    shape = (3, 7, 8) if batch_first else (7, 3, 8)
+    x, memory = tensor(rng.standard_normal(shape), device), tensor(rng.standard_normal(shape), device)
+    padded = tensor(np.arange(7) < np.array([[0], [2], [1]]), device)
+    for stack, layer in ((nn.TransformerEncoder, nn.TransformerEncoderLayer), (nn.TransformerDecoder, nn.TransformerDecoderLayer)):  # fmt: skip
+        made = layer(8, 2, 12, batch_first=batch_first, device=device, dtype="float64", **options)
+        model = stack(made, 2).eval()
+        decoder = stack is nn.TransformerDecoder
+        padding = "tgt_key_padding_mask" if decoder else "src_key_padding_mask"
+        causal = {"tgt_is_causal" if decoder else "is_causal": True}
+        for mask in (None, padded):
+            cache, parts, begin = nn.KeyValueCache(), [], 0
+            with mg.no_grad():
+                for end in (3, 4, 7):
+                    assert len(cache) == begin
+                    part = x[:, begin:end] if batch_first else x[begin:end]
+                    given = causal if mask is None else causal | {padding: mask[:, :end]}
+                    parts.append(model(*(part, memory) if decoder else (part,), **given, cache=cache))
+                    begin = end
+                given = causal if mask is None else causal | {padding: mask}
+                whole = model(*(x, memory) if decoder else (x,), **given)
+            np.testing.assert_allclose(array(mg.concat(parts, axis=axis)), array(whole), **CLOSE)
+
+
+def test_qk_norm_and_rotary_positions_by_hand(device, rng):
+    """Scores from the definitions: normalized heads, rotated as complex numbers a + ib by exp(i p θ)."""
+    layer = nn.MultiheadAttention(8, 2, batch_first=True, dtype="float64", qk_norm="rms", rotary=50.0).to(device)
+    with mg.no_grad():
+        for p in layer.parameters():
+            p.copy_(tensor(rng.standard_normal(p.shape), device))
+    x = rng.standard_normal((2, 5, 8))
+    found = layer(*[tensor(x, device)] * 3, average_attn_weights=False)
+    state = {name: array(p) for name, p in layer.named_parameters()}
+    q, k, v = np.split(x @ state["in_proj_weight"].T + state["in_proj_bias"], 3, -1)
+    q, k, v = (y.reshape(2, 5, 2, 4).transpose(0, 2, 1, 3) for y in (q, k, v))
+
+    def prepared(y, gain):
+        y = y / np.sqrt((y**2).mean(-1, keepdims=True) + 1e-5) * gain
+        z = (y[..., :2] + 1j * y[..., 2:]) * np.exp(1j * np.arange(5)[:, None] * 50.0 ** (-np.arange(2) / 2))
+        return np.concatenate([z.real, z.imag], -1)
+
+    scores = prepared(q, state["q_norm.weight"]) @ prepared(k, state["k_norm.weight"]).swapaxes(-1, -2) / 2
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    y = (weights @ v).transpose(0, 2, 1, 3).reshape(2, 5, 8)
+    np.testing.assert_allclose(array(found[1]), weights, **CLOSE)
+    np.testing.assert_allclose(array(found[0]), y @ state["out_proj.weight"].T + state["out_proj.bias"], **CLOSE)
+
+
+def test_positions(device, rng):
+    for batch_first in (True, False):
+        x = rng.standard_normal((2, 5, 6) if batch_first else (5, 2, 6))
+        sines = nn.SinusoidalPositions(6, 100.0, batch_first)
+        learned = nn.LearnedPositions(9, 6, batch_first, dtype="float64").to(device)
+        p, i = np.arange(3, 8)[:, None], np.arange(3)
+        table = np.zeros((5, 6))
+        table[:, 0::2], table[:, 1::2] = np.sin(p / 100.0 ** (2 * i / 6)), np.cos(p / 100.0 ** (2 * i / 6))
+        for layer, rows in ((sines, table), (learned, array(learned.weight)[3:8])):
+            added = rows if batch_first else rows[:, None]
+            np.testing.assert_allclose(array(layer(tensor(x, device), 3)), x + added, **CLOSE)
+            alone = x[0] if batch_first else x[:, 0]
+            np.testing.assert_allclose(array(layer(tensor(alone, device), 3)), alone + rows, **CLOSE)
+    g = rng.standard_normal((5, 6))
+    grad = mg.grad(learned(tensor(x[:, 0], device), 3), learned.weight, tensor(g, device))
+    np.testing.assert_array_equal(array(grad), np.pad(g, ((3, 1), (0, 0))))
+    assert mg.gradcheck(lambda x: F.rotary(x, 2, 10.0), [tensor(rng.standard_normal((2, 3, 4)), device, True)], order=2)
+
+
+def test_norms_of_blocks(device, rng):
+    """ "batch" takes the statistics of each feature over all steps of all samples."""
+    layer = nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, norm="batch", dtype="float64").to(device)
+    y = array(layer(tensor(rng.standard_normal((5, 3, 6)), device)))
+    np.testing.assert_allclose(y.mean((0, 1)), 0, atol=1e-12)
+    np.testing.assert_allclose(y.var((0, 1)), 1, rtol=1e-3)
+    assert isinstance(nn.TransformerDecoderLayer(6, 2, norm="rms").norm3, nn.RMSNorm)
+
+
+def test_refusals_of_options(device):
+    encoder, attention = nn.TransformerEncoderLayer, nn.MultiheadAttention
+    refuses(
+        ValueError,
+        "TransformerEncoderLayer",
+        ["norm", "'layer', 'rms', 'batch'", "'group'"],
+        encoder,
+        4,
+        2,
+        norm="group",
+    )
+    refuses(TypeError, "TransformerEncoderLayer", ["norm", "module", "int"], encoder, 4, 2, norm=lambda n: n)
+    refuses(ValueError, "TransformerDecoderLayer", "batch", nn.TransformerDecoderLayer, 4, 2, norm="batch")
+    refuses(ValueError, "MultiheadAttention", ["qk_norm", "'batch'"], attention, 4, 2, qk_norm="batch")
+    refuses(ValueError, "MultiheadAttention", ["even", "3"], attention, 6, 2, rotary=1e4)
+    refuses(ValueError, "MultiheadAttention", "rotary", attention, 4, 2, rotary=0.5)
+    refuses(ValueError, "rotary", "(2, 3)", F.rotary, mg.ones((2, 3), device=device))
+    refuses(ValueError, "SinusoidalPositions", "5", nn.SinusoidalPositions, 5)
+    refuses(
+        ValueError, "SinusoidalPositions", ["(T, N, 4)", "(2, 3, 6)"], nn.SinusoidalPositions(4), mg.ones((2, 3, 6))
+    )
+    refuses(ValueError, "LearnedPositions", ["at most 4", "5"], nn.LearnedPositions(4, 2), mg.ones((3, 1, 2)), 2)
+    layer, cache = attention(4, 2, batch_first=True).to(device), nn.KeyValueCache()
+    x = mg.ones((2, 3, 4), device=device)
+    layer(x, x, x, cache=cache)
+    refuses(ValueError, "MultiheadAttention", ["2 sequences", "1"], layer, x[:1], x[:1], x[:1], cache=cache)
