@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from checks import tensor
+from checks import array, tensor
 from optimizers import CASES, STEPS, agree, give, gradients, pair
 
 from minigrad import optim
@@ -33,10 +33,14 @@ def test_infinities_stay_what_pytorch_makes_of_them(name, options, device):
     for step in range(4):
         grad = rng.standard_normal(7) * (np.arange(7) > 1)
         grad[3:5] = (np.inf, -np.inf) if step == 1 else grad[3:5]
+        grad[6] = np.nan if step == 2 else grad[6]
         give(torch, ours, theirs, [grad], "float64")
         a.step()
         b.step()
         agree(ours, theirs, "float64")
+    if options.get("amsgrad"):
+        largest = a.state[ours[0]]["max_exp_avg_sq"], b.state[theirs[0]]["max_exp_avg_sq"]
+        np.testing.assert_allclose(array(largest[0]), largest[1].numpy(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
