@@ -88,8 +88,6 @@ cdef class Tensor(Array):
             hold(self, source)
         self.requires_grad = requires_grad
 
-    __array_ufunc__ = None      # NumPy leaves mixed operators to this class
-
     def __hash__(self) -> int:
         return id(self) >> 4    # by identity: == is elementwise
 
@@ -202,6 +200,17 @@ cdef class Tensor(Array):
         """
         from minigrad.engine.tape_table import TapeTable
         return TapeTable(inspection.entries(self))
+
+    # ── NumPy's functions, and its operators with an array on the left ──
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        from minigrad.numpy_protocol import call_ufunc
+        return call_ufunc(ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Callable[..., Any], types: Sequence[type], args: Sequence[Any],
+                           options: dict[str, Any]) -> Any:
+        from minigrad.numpy_protocol import call_function
+        return call_function(function, types, args, options)
 
     # ── exports ──
 
