@@ -1,16 +1,18 @@
 """Activations, and dropout."""
 
-from minigrad.engine.array cimport Array, alias, empty_as
+from minigrad.engine.array cimport Array, alias, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL
-from minigrad.engine.ops.arguments cimport float_operand, number, scalar
-from minigrad.engine.ops.arithmetic cimport add, apply_unary, multiply, negative, subtract
+from minigrad.engine.ops.arguments cimport float_operand, number, one_axis, scalar
+from minigrad.engine.ops.arithmetic cimport add, apply_unary, divide, multiply, negative, subtract
 from minigrad.engine.ops.functions cimport erf, exp, expm1, fused, square
-from minigrad.engine.ops.layout cimport cast, dense
-from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, minimum, where
+from minigrad.engine.ops.layout cimport cast, dense, reshape_to
+from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, maximum, minimum, where
 from minigrad.engine.ops.random cimport places
+from minigrad.engine.ops.trigonometry cimport tanh
 from minigrad.engine.tape cimport Node, Op, operation, track
+from minigrad.engine.ops import join
 
 from math import pi, sqrt
 
@@ -100,19 +102,49 @@ cdef int gelu_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, add(phi, multiply(x, density))))
 
 
-cpdef Array gelu(x: TensorLike):
-    """x Φ(x) with the standard normal distribution Φ, exactly (Hendrycks and Gimpel, 2016).
+cpdef Array gelu(x: TensorLike, approximate: str = "none"):
+    """x Φ(x) with the standard normal distribution Φ (Hendrycks and Gimpel, 2016).
+
+    Parameters
+    ----------
+    x : Tensor
+        float32 or float64.
+    approximate : {"none", "tanh"}
+        "none" computes Φ exactly, "tanh" as (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ValueError
+        For another `approximate`.
 
     Examples
     --------
     >>> import minigrad as mg
     >>> mg.nn.functional.gelu(mg.tensor([0.0, 1.0]))
     tensor([0.       , 0.8413447])
+    >>> mg.nn.functional.gelu(mg.tensor([0.0, 1.0]), approximate="tanh")
+    tensor([0.      , 0.841192])
     """
     cdef Call _call = begin(gelu_op)
-    cdef Array a = float_operand("gelu", x), out = apply_unary(GELU, a, a.code)
+    cdef Array a = float_operand("gelu", x), out
+    if approximate == "tanh":
+        return gelu_by_tanh(a)
+    if approximate != "none":
+        raise ValueError(f"[gelu] expected approximate 'none' or 'tanh', got {approximate!r}")
+    out = apply_unary(GELU, a, a.code)
     track(gelu_op, out, a)
     return out
+
+
+cdef Array gelu_by_tanh(Array x):
+    """x (1 + tanh z) / 2 as x σ(2 z), which keeps the digits of small results; beyond ±30, σ is 0 or 1."""
+    cdef Array u = maximum(minimum(x, 30), -30)
+    z = multiply(u, add(multiply(square(u), 0.044715), 1))
+    return multiply(x, sigmoid(multiply(z, 2 * sqrt(2 / pi))))
 
 
 cdef Op softplus_op = fused(SOFTPLUS_GRAD, operation(
@@ -123,19 +155,76 @@ cdef int softplus_backward(Node node, Array g) except -1:
     return node.send(0, multiply(g, sigmoid(node.value(0))))
 
 
-cpdef Array softplus(x: TensorLike):
-    """log(1 + exp(x)), without overflow.
+cpdef Array softplus(x: TensorLike, beta: float = 1.0, threshold: float | None = None):
+    """log(1 + exp(β x)) / β, without overflow.
+
+    Parameters
+    ----------
+    x : Tensor
+        float32 or float64.
+    beta : float
+        β, not 0.
+    threshold : float, optional
+        The result is x where β x exceeds it. By default the formula holds everywhere; PyTorch's default is 20, where
+        the two differ by 2e-9 / β.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ValueError
+        If β is 0.
 
     Examples
     --------
     >>> import minigrad as mg
     >>> mg.nn.functional.softplus(mg.tensor([0.0, 1.0]))
     tensor([0.6931472, 1.3132617])
+    >>> mg.nn.functional.softplus(mg.tensor([0.0, 1.0]), beta=2)
+    tensor([0.3465736, 1.063464 ])
     """
     cdef Call _call = begin(softplus_op)
-    cdef Array a = float_operand("softplus", x), out = apply_unary(SOFTPLUS, a, a.code)
+    beta = number("softplus", "beta", beta)
+    threshold = None if threshold is None else number("softplus", "threshold", threshold)
+    cdef Array a = float_operand("softplus", x), out
+    if beta == 0:
+        raise ValueError("[softplus] expected a beta other than 0, got 0")
+    if beta != 1 or threshold is not None:
+        scaled = multiply(a, beta)
+        out = divide(softplus(scaled), beta)
+        return out if threshold is None else where(greater(scaled, threshold), a, out)
+    out = apply_unary(SOFTPLUS, a, a.code)
     track(softplus_op, out, a)
     return out
+
+
+def logsigmoid(x: TensorLike) -> Tensor:
+    """log σ(x) = −log(1 + exp(−x)), without overflow.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.logsigmoid(mg.tensor([-1000.0, 0.0])).tolist()
+    [-1000.0, -0.6931471824645996]
+    """
+    cdef Call _call = begin("logsigmoid")
+    return negative(softplus(negative(float_operand("logsigmoid", x))))
+
+
+def mish(x: TensorLike) -> Tensor:
+    """x tanh(softplus(x)) (Misra, 2019, https://arxiv.org/abs/1908.08681).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.mish(mg.tensor([0.0, 1.0]))
+    tensor([0.       , 0.8650984])
+    """
+    cdef Call _call = begin("mish")
+    cdef Array a = float_operand("mish", x)
+    return multiply(a, tanh(softplus(a)))
 
 
 def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
@@ -152,6 +241,44 @@ def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
     cdef Array a = float_operand("leaky_relu", x)
     cdef Array one = scalar(1, a.code, a.buffer.device), slope = scalar(negative_slope, a.code, a.buffer.device)
     return multiply(a, where(greater(a, 0), one, slope))
+
+
+def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
+    """x where x > 0, weight * x elsewhere (He et al., 2015, https://arxiv.org/abs/1502.01852).
+
+    Parameters
+    ----------
+    x : Tensor
+        ``(N, C, ...)``, float32 or float64; any shape for a single weight.
+    weight : Tensor
+        One number, or ``(C,)``; of the dtype of x.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ValueError
+        If the weight has another shape.
+    TypeError
+        If the dtypes differ.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.prelu(mg.tensor([[-2.0, -2.0, 3.0]]), mg.tensor([0.5, 0.25, 0.0]))
+    tensor([[-1. , -0.5,  3. ]])
+    """
+    cdef Call _call = begin("prelu")
+    cdef Array a = float_operand("prelu", x), w = float_operand("prelu", weight)
+    if a.code != w.code:
+        raise TypeError(f"[prelu] expected one dtype, got x {a.dtype}, weight {w.dtype}: use x.astype(\"{w.dtype}\")")
+    if w.ndim_ > 1 or w.count != 1 and (a.ndim_ < 2 or w.count != a.extent[1]):
+        raise ValueError(f"[prelu] expected a weight of one number or one for each channel of x {shape_of(a)}, "
+                         f"got shape {shape_of(w)}")
+    w = reshape_to(w, () if w.count == 1 else (w.count,) + (1,) * (a.ndim_ - 2))
+    return multiply(a, where(greater(a, 0), scalar(1, a.code, a.buffer.device), w))
 
 
 cdef Op elu_op = operation("elu", elu_backward, "y = x where x > 0, else α (eˣ − 1)",
@@ -182,6 +309,21 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     return out
 
 
+def selu(x: TensorLike) -> Tensor:
+    """λ elu(x, α) with λ = 1.0507… and α = 1.6732… (Klambauer et al., 2017, https://arxiv.org/abs/1706.02515).
+
+    With these numbers, layers of normal weights keep mean 0 and variance 1.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.selu(mg.tensor([-1.0, 1.0]))
+    tensor([-1.1113307,  1.050701 ])
+    """
+    cdef Call _call = begin("selu")
+    return multiply(elu(float_operand("selu", x), 1.6732632423543772), 1.0507009873554805)
+
+
 def hardsigmoid(x: TensorLike) -> Tensor:
     """x / 6 + 1/2, clipped to [0, 1], as in PyTorch; Keras's hard_sigmoid has the slope 1/5 (see the documentation).
 
@@ -195,6 +337,57 @@ def hardsigmoid(x: TensorLike) -> Tensor:
     cdef Array a = float_operand("hardsigmoid", x)
     inner = where(less_equal(a, -3), -3, a)     # NaN passes through both comparisons
     return add(multiply(where(greater_equal(inner, 3), 3, inner), 1 / 6.0), 0.5)
+
+
+def hardswish(x: TensorLike) -> Tensor:
+    """x hardsigmoid(x), a piecewise approximation of `silu` (Howard et al., 2019, https://arxiv.org/abs/1905.02244).
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.hardswish(mg.tensor([-4.0, 1.5, 4.0]))
+    tensor([-0.   ,  1.125,  4.   ])
+    """
+    cdef Call _call = begin("hardswish")
+    cdef Array a = float_operand("hardswish", x)
+    return multiply(a, hardsigmoid(a))
+
+
+def glu(x: TensorLike, axis: int = -1) -> Tensor:
+    """a σ(b), where a and b are the halves of x along an axis (Dauphin et al., 2017, https://arxiv.org/abs/1612.08083).
+
+    Of its variants (Shazeer, 2020, https://arxiv.org/abs/2002.05202), SwiGLU is ``silu(a) * b`` and GEGLU
+    ``gelu(a) * b``.
+
+    Parameters
+    ----------
+    x : Tensor
+        float32 or float64, of an even length along the axis.
+    axis : int
+
+    Returns
+    -------
+    Tensor
+        Half as long along the axis.
+
+    Raises
+    ------
+    ValueError
+        If the length is odd.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.glu(mg.tensor([1.0, 2.0, 0.0, 1000.0]))
+    tensor([0.5, 2. ])
+    """
+    cdef Call _call = begin("glu")
+    cdef Array a = float_operand("glu", x)
+    cdef int k = one_axis("glu", axis, a.ndim_)
+    if a.extent[k] % 2:
+        raise ValueError(f"[glu] expected an even length along axis {axis}, got shape {shape_of(a)}")
+    left, right = join.split(a, 2, k)
+    return multiply(left, sigmoid(right))
 
 
 cdef Op dropout_op = operation("dropout", dropout_backward,

@@ -71,8 +71,9 @@ cdef int max_pool2d_backward(Node node, Array g) except -1:
     return node.send(0, dx)
 
 
-cpdef Array max_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride: int | tuple[int, int] | None = None,
-                       padding: int | tuple[int, int] = 0, dilation: int | tuple[int, int] = 1, bint ceil_mode=False):
+def max_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride: int | tuple[int, int] | None = None,
+               padding: int | tuple[int, int] = 0, dilation: int | tuple[int, int] = 1, bint ceil_mode=False,
+               bint return_indices=False) -> Any:
     """The largest element of each window of each channel.
 
     ``y[n, c, i, j] = max over k, l of x[n, c, i s - p + k d, j s - p + l d]``, over the elements of the window that lie
@@ -93,12 +94,16 @@ cpdef Array max_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride
         The distance between the elements of a window.
     ceil_mode : bool
         Whether an incomplete last window counts.
+    return_indices : bool
+        Whether to return also where the largest elements are.
 
     Returns
     -------
-    Tensor, shape (N, C, P, Q) or (C, P, Q)
+    y : Tensor, shape (N, C, P, Q) or (C, P, Q)
         With ``P = floor((H + 2 p - d (kernel_size - 1) - 1) / s) + 1``, and the same for Q; ceil instead of floor with
         `ceil_mode`.
+    index : Tensor, of the shape of y
+        int64, with `return_indices`: the places ``row * W + column`` of the elements in x.
 
     Raises
     ------
@@ -112,9 +117,11 @@ cpdef Array max_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride
     >>> import minigrad.nn.functional as F
     >>> F.max_pool2d(mg.tensor([[[1.0, 2.0, 7.0, 0.0], [4.0, 3.0, 0.0, 0.0]]]), 2)
     tensor([[[4., 7.]]])
+    >>> F.max_pool2d(mg.tensor([[[1.0, 2.0, 7.0, 0.0], [4.0, 3.0, 0.0, 0.0]]]), 2, return_indices=True)[1]
+    tensor([[[4, 2]]])
     """
     cdef Call _call = begin(max_pool2d_op)
-    cdef Array a = operand("max_pool2d", x), out
+    cdef Array a = operand("max_pool2d", x), out, index = None
     cdef tuple kernel = pair("max_pool2d", "kernel_size", kernel_size, 1)
     cdef tuple step = kernel if stride is None else pair("max_pool2d", "stride", stride, 1)
     cdef tuple pad = pair("max_pool2d", "padding", padding, 0), apart = pair("max_pool2d", "dilation", dilation, 1)
@@ -126,10 +133,12 @@ cpdef Array max_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride
         refuse_empty(size[i], a.extent[a.ndim_ - 2 + i], step[i], pad[i], apart[i])
     out = pooled(a, size[0], size[1], a.code)
     at = (*kernel, *step, *pad, *apart)
+    if return_indices:
+        index = empty_as(out, INT64)
     if out.count:
-        backend(a).max_pool2d(dense(a), at, out, None)
+        backend(a).max_pool2d(dense(a), at, out, index)
     track(max_pool2d_op, out, a, None, None, at)
-    return out
+    return (out, index) if return_indices else out
 
 
 cdef int refuse_empty(int64_t count, int64_t length, int64_t stride, int64_t pad, int64_t dilation) except -1:

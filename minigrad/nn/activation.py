@@ -1,9 +1,11 @@
 """Activations as modules; each calls the function of the same name in `minigrad.nn.functional`."""
 
+from minigrad.creation import full
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.module import Module
+from minigrad.nn.parameter import Parameter
 
 
 class _Elementwise(Module):
@@ -91,20 +93,33 @@ class ELU(_Elementwise):
 
 
 class GELU(Module):
-    """x Φ(x), with Φ the standard normal distribution function, in the exact form x (1 + erf(x / √2)) / 2.
+    """x Φ(x), with Φ the standard normal distribution function (Hendrycks, Gimpel 2016, https://arxiv.org/abs/1606.08415).
 
-    Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415.
+    Parameters
+    ----------
+    approximate : {"none", "tanh"}
+        "none" is the exact form x (1 + erf(x / √2)) / 2; "tanh" is that of GPT-2,
+        x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
 
     Examples
     --------
     >>> import minigrad as mg
     >>> from minigrad import nn
-    >>> round(nn.GELU()(mg.tensor(1.0)).item(), 4)
-    0.8413
+    >>> round(nn.GELU()(mg.tensor(1.0)).item(), 4), round(nn.GELU(approximate="tanh")(mg.tensor(1.0)).item(), 4)
+    (0.8413, 0.8412)
     """
 
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        if approximate not in ("none", "tanh"):
+            raise ValueError(f"[GELU] expected approximate 'none' or 'tanh', got {approximate!r}")
+        self.approximate = approximate
+
     def forward(self, x: Tensor) -> Tensor:
-        return F.gelu(x)
+        return F.gelu(x, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
 
 
 class SiLU(_Elementwise):
@@ -128,7 +143,14 @@ class SiLU(_Elementwise):
 
 
 class Softplus(Module):
-    """log(1 + eˣ), computed without overflow.
+    """log(1 + exp(β x)) / β, computed without overflow.
+
+    Parameters
+    ----------
+    beta : float
+        β, not 0.
+    threshold : float, optional
+        The result is x where β x exceeds it; see `functional.softplus`.
 
     Examples
     --------
@@ -138,8 +160,110 @@ class Softplus(Module):
     [0.0, 1000.0]
     """
 
+    def __init__(self, beta: float = 1.0, threshold: float | None = None) -> None:
+        super().__init__()
+        self.beta = number("Softplus", "beta", beta)
+        self.threshold = None if threshold is None else number("Softplus", "threshold", threshold)
+        if self.beta == 0:
+            raise ValueError("[Softplus] expected a beta other than 0, got 0")
+
     def forward(self, x: Tensor) -> Tensor:
-        return F.softplus(x)
+        return F.softplus(x, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
+class LogSigmoid(Module):
+    """log σ(x) = −log(1 + e⁻ˣ), computed without overflow.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.LogSigmoid()(mg.tensor([-1000.0, 1000.0])).tolist()
+    [-1000.0, -0.0]
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.logsigmoid(x)
+
+
+class Mish(_Elementwise):
+    """x tanh(log(1 + eˣ)) (Misra 2019, https://arxiv.org/abs/1908.08681).
+
+    Parameters
+    ----------
+    inplace : bool
+        Accepted as in PyTorch; the result is a new tensor all the same.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> round(nn.Mish()(mg.tensor(1.0)).item(), 4)
+    0.8651
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.mish(x)
+
+
+class SELU(_Elementwise):
+    """λ x where x > 0, else λ α (eˣ − 1), with λ = 1.0507… and α = 1.6732… (https://arxiv.org/abs/1706.02515).
+
+    Klambauer et al. 2017: with these numbers, layers of normal weights keep mean 0 and variance 1.
+
+    Parameters
+    ----------
+    inplace : bool
+        Accepted as in PyTorch; the result is a new tensor all the same.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> round(nn.SELU()(mg.tensor(1.0)).item(), 4)
+    1.0507
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.selu(x)
+
+
+class PReLU(Module):
+    """x where x > 0, else a x with trained a (He et al. 2015, https://arxiv.org/abs/1502.01852).
+
+    Parameters
+    ----------
+    num_parameters : int
+        1, or the number C of channels of an input ``(N, C, ...)``, each of which has its own a.
+    init : float
+        The initial a.
+
+    Attributes
+    ----------
+    weight : Parameter
+        ``(num_parameters,)``: a.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.PReLU()(mg.tensor([-2.0, 3.0])).tolist()
+    [-0.5, 3.0]
+    """
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
+        super().__init__()
+        self.num_parameters = integer("PReLU", "num_parameters", num_parameters, 1)
+        self.weight = Parameter(full((self.num_parameters,), number("PReLU", "init", init)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.prelu(x, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"num_parameters={self.num_parameters}"
 
 
 class Tanh(Module):
@@ -192,6 +316,26 @@ class Hardsigmoid(_Elementwise):
         return F.hardsigmoid(x)
 
 
+class Hardswish(_Elementwise):
+    """x min(max(x/6 + 1/2, 0), 1): a piecewise approximation of SiLU (https://arxiv.org/abs/1905.02244).
+
+    Parameters
+    ----------
+    inplace : bool
+        Accepted as in PyTorch; the result is a new tensor all the same.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.Hardswish()(mg.tensor([-3.0, 1.5, 3.0])).tolist()
+    [-0.0, 1.125, 3.0]
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.hardswish(x)
+
+
 def last_axis(op: str, axis: int | None, dim: int | None) -> int:
     """Return the axis, given as `axis` or as `dim`; −1 if neither is given."""
     if axis is not None and dim is not None:
@@ -199,6 +343,33 @@ def last_axis(op: str, axis: int | None, dim: int | None) -> int:
     if dim is not None:
         return integer(op, "dim", dim)
     return -1 if axis is None else integer(op, "axis", axis)
+
+
+class GLU(Module):
+    """a σ(b), where a and b are the halves of x along one axis (Dauphin et al. 2017, https://arxiv.org/abs/1612.08083).
+
+    Parameters
+    ----------
+    axis, dim : int, optional
+        The axis, under either name; the last one by default.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.GLU()(mg.tensor([1.0, 2.0, 0.0, 1000.0])).tolist()
+    [0.5, 2.0]
+    """
+
+    def __init__(self, axis: int | None = None, dim: int | None = None) -> None:
+        super().__init__()
+        self.axis = last_axis("GLU", axis, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.glu(x, self.axis)
+
+    def extra_repr(self) -> str:
+        return f"axis={self.axis}"
 
 
 class Softmax(Module):

@@ -4,16 +4,32 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minigrad.creation import arange
+from minigrad.creation import arange, operand, with_habits
 from minigrad.engine.habits import lookup
-from minigrad.engine.ops.activation import dropout, elu, gelu, hardsigmoid, leaky_relu, relu, sigmoid, silu, softplus
+from minigrad.engine.ops.activation import (
+    dropout,
+    elu,
+    gelu,
+    glu,
+    hardsigmoid,
+    hardswish,
+    leaky_relu,
+    logsigmoid,
+    mish,
+    prelu,
+    relu,
+    selu,
+    sigmoid,
+    silu,
+    softplus,
+)
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.attention import scaled_dot_product_attention
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from minigrad.engine.ops.conv import conv2d, conv_transpose2d
 from minigrad.engine.ops.gather import look_up, numbered
 from minigrad.engine.ops.layout import expand_dims, squeeze
-from minigrad.engine.ops.logic import where
+from minigrad.engine.ops.logic import maximum, where
 from minigrad.engine.ops.matmul import linear
 from minigrad.engine.ops.norm import group_norm, layer_norm, rms_norm
 from minigrad.engine.ops.norm import instance_norm as normalize_instances
@@ -40,10 +56,10 @@ Activation = Callable[[Tensor], Tensor]
 __all__ = [
     "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits",
     "conv1d", "conv2d", "conv_transpose2d", "cosine_similarity", "cross_entropy", "dropout", "elu", "embedding",
-    "gelu", "group_norm", "hardsigmoid", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss",
-    "layer_norm", "leaky_relu", "linear", "log_softmax", "max_pool2d", "mse_loss", "nll_loss", "one_hot", "relu",
-    "rms_norm", "rotary", "scaled_dot_product_attention", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus",
-    "tanh",
+    "gelu", "glu", "group_norm", "hardsigmoid", "hardswish", "huber_loss", "instance_norm", "interpolate", "kl_div",
+    "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax", "logsigmoid", "max_pool2d", "mish", "mse_loss",
+    "nll_loss", "normalize", "one_hot", "prelu", "relu", "rms_norm", "rotary", "scaled_dot_product_attention", "selu",
+    "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
 ]  # fmt: skip
 
 
@@ -187,6 +203,47 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     classes = arange(num_classes, dtype="int64", device=labels.device)  # first, as it rejects counts beyond int64
     labels = numbered("[one_hot] expected labels", labels, num_classes)
     return (expand_dims(labels, -1) == classes).astype("int64")
+
+
+# ── vectors of length one ─────────────────────────────────────────────────────────────────────────
+
+
+@with_habits
+def normalize(x: Tensor, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
+    """Divide x by its p-norms along an axis: y = x / max(‖x‖ₚ, ε).
+
+    Parameters
+    ----------
+    x : Tensor
+        float32 or float64.
+    p : float
+        p, for example 1 or 2; ``float("inf")`` divides by the largest absolute value.
+    axis : int or tuple of int
+    eps : float
+        ε, the least divisor, so that zeros stay zeros.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    TypeError
+        If `x` does not hold floats.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.normalize(mg.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    tensor([[0.6, 0.8],
+            [0. , 0. ]])
+    """
+    p, eps = number("normalize", "p", p), number("normalize", "eps", eps, 0)
+    x = operand("normalize", x)
+    if x.dtype.kind != "f":
+        raise TypeError(f"[normalize] expected floating-point elements, got {x.dtype}")
+    return x / maximum(x.norm(p, axis, True), eps)
 
 
 # ── normalization with running statistics ─────────────────────────────────────────────────────────

@@ -23,6 +23,8 @@ class MaxPool2d(Module):
         The distance between windows; by default `kernel_size`.
     padding, dilation : int or pair of int
         How far windows extend past the borders; the distance between the elements of one window.
+    return_indices : bool
+        Whether to return also where the largest elements are: in x of W columns, at ``row * W + column``.
     ceil_mode : bool
         Whether to include an incomplete last window.
 
@@ -41,18 +43,20 @@ class MaxPool2d(Module):
 
     def __init__(
         self, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1,
-        ceil_mode: bool = False,
+        return_indices: bool = False, ceil_mode: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.kernel_size = pair("MaxPool2d", "kernel_size", kernel_size, 1)
         self.stride = self.kernel_size if stride is None else pair("MaxPool2d", "stride", stride, 1)
         self.padding = pair("MaxPool2d", "padding", padding, 0)
         self.dilation = pair("MaxPool2d", "dilation", dilation, 1)
-        self.ceil_mode = ceil_mode
+        self.return_indices, self.ceil_mode = return_indices, ceil_mode
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``(N, C, H, W)`` to ``(N, C, P, Q)``, or both without the N."""
-        return F.max_pool2d(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+    def forward(self, x: Tensor) -> Any:
+        """Map ``(N, C, H, W)`` to ``(N, C, P, Q)``, or both without the N; to a pair of such tensors with indices."""
+        return F.max_pool2d(
+            x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+        )
 
     def extra_repr(self) -> str:
         return (

@@ -27,6 +27,8 @@ class Adagrad(Optimizer):
         s before the first step.
     eps : float
         ε.
+    maximize : bool
+        Whether to maximize: −g replaces g.
 
     Raises
     ------
@@ -51,10 +53,11 @@ class Adagrad(Optimizer):
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-2, lr_decay: float = 0.0,
         weight_decay: float = 0.0, initial_accumulator_value: float = 0.0, eps: float = 1e-10,
+        *, maximize: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value, "eps": eps,
+            "initial_accumulator_value": initial_accumulator_value, "eps": eps, "maximize": maximize,
         })  # fmt: skip
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:

@@ -30,6 +30,8 @@ class Adam(Optimizer):
     amsgrad : bool
         Whether to use the largest v so far in place of v (Reddi et al. 2018,
         https://openreview.net/forum?id=ryQu7f-RZ).
+    maximize : bool
+        Whether to maximize: −g replaces g.
 
     Raises
     ------
@@ -56,9 +58,11 @@ class Adam(Optimizer):
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0, amsgrad: bool = False,
+        *, maximize: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+            "maximize": maximize,
         })  # fmt: skip
 
     def check(self, group: Group) -> None:
@@ -105,5 +109,6 @@ class AdamW(Adam):
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False,
+        *, maximize: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)

@@ -94,7 +94,8 @@ class Optimizer:
     params : iterable of Tensor, or iterable of dict
         The tensors to train, or groups: dicts with their tensors under "params" and their own options.
     defaults : dict
-        The options of groups that do not set them.
+        The options of groups that do not set them. Every optimizer has "maximize": whether to climb, by the negative
+        gradients, instead of to descend.
 
     Attributes
     ----------
@@ -178,14 +179,13 @@ class Optimizer:
 
     def check(self, group: Group) -> None:
         """Convert the options to numbers; raise TypeError if one is not, ValueError if absent or out of range."""
+        group["maximize"] = bool(group.get("maximize", False))  # absent from the states of older versions
         if not self.defaults.keys() <= group.keys():
             absent = ", ".join(option for option in self.defaults if option not in group)
             raise ValueError(f"[{self.name}] expected groups with {absent}, got {', '.join(map(str, group))}")
         for option in ("lr", "weight_decay", "eps", "momentum", "alpha", "lr_decay", "initial_accumulator_value"):
             if option in group:
                 group[option] = number(self.name, option, group[option], 0)
-        if group.get("maximize"):  # a PyTorch option that changes the meaning of its state
-            raise ValueError(f"[{self.name}] expected maximize=False, got {group['maximize']}: negate the loss")
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:
         """Update the parameters of a batch with their gradients and the options of the group."""
@@ -228,8 +228,11 @@ class Optimizer:
         for group, batches, grads in work:
             for batch in batches:
                 whole = len(batch.positions) == len(grads)
+                given = grads if whole else [grads[i] for i in batch.positions]
+                if group["maximize"]:
+                    given = [-grad.detach() for grad in given]
                 try:
-                    self.update(group, batch, grads if whole else [grads[i] for i in batch.positions])
+                    self.update(group, batch, given)
                 except BaseException:  # for example, memory ran out while a first state was created
                     for state in batch.states:
                         if not self._is_whole(state):

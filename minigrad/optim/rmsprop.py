@@ -29,6 +29,8 @@ class RMSprop(Optimizer):
     momentum : float
         μ.
     centered : bool
+    maximize : bool
+        Whether to maximize: −g replaces g.
 
     Raises
     ------
@@ -54,10 +56,11 @@ class RMSprop(Optimizer):
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-2, alpha: float = 0.99,
         eps: float = 1e-8, weight_decay: float = 0.0, momentum: float = 0.0, centered: bool = False,
+        *, maximize: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,
-            "centered": centered,
+            "centered": centered, "maximize": maximize,
         })  # fmt: skip
 
     def update(self, group: Group, batch: Batch, grads: list[Tensor]) -> None:

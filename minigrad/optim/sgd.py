@@ -30,6 +30,8 @@ class SGD(Optimizer):
         λ.
     nesterov : bool
         Whether to use Nesterov momentum; requires momentum and no dampening.
+    maximize : bool
+        Whether to maximize: −g replaces g.
 
     Raises
     ------
@@ -54,9 +56,11 @@ class SGD(Optimizer):
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3, momentum: float = 0.0,
         dampening: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False,
+        *, maximize: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(params, {
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
+            "maximize": maximize,
         })  # fmt: skip
 
     def check(self, group: Group) -> None:

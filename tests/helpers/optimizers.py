@@ -26,6 +26,9 @@ CASES = [
     ("RMSprop", {"alpha": 0.5, "eps": 1e-2}),
     *[("Adagrad", o) for o in grid(lr=[0.1], lr_decay=[0.0, 0.1], weight_decay=[0.0, 0.1])],
     ("Adagrad", {"initial_accumulator_value": 0.5, "eps": 1e-3}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1, "maximize": True}),
+    ("SGD", {"lr": 0.1, "maximize": True}),
+    *((name, {"lr": 0.1, "weight_decay": 0.1, "maximize": True}) for name in ("Adam", "AdamW", "RMSprop", "Adagrad")),
 ]
 
 

@@ -40,11 +40,15 @@ def compare_with_torch(torch, ours, theirs, shape, dtype, device, scale=1.0, **o
     ("ReLU", (), ()), ("LeakyReLU", (), ()), ("LeakyReLU", (0.3,), (0.3,)), ("ELU", (), ()), ("ELU", (0.7,), (0.7,)),
     ("GELU", (), ()), ("SiLU", (), ()), ("Softplus", (), ()), ("Tanh", (), ()), ("Sigmoid", (), ()),
     ("Hardsigmoid", (), ()), ("Softmax", (), (-1,)), ("Softmax", (0,), (0,)), ("LogSoftmax", (), (-1,)),
-    ("LogSoftmax", (1,), (1,)),
+    ("LogSoftmax", (1,), (1,)), ("GELU", ("tanh",), ("tanh",)), ("Softplus", (2.0,), (2.0,)),
+    ("Softplus", (2.0, 1.5), (2.0, 1.5)), ("LogSigmoid", (), ()), ("Mish", (), ()), ("SELU", (), ()), ("Hardswish", (), ()),
+    ("GLU", (0,), (0,)), ("PReLU", (), ()), ("PReLU", (5, 0.5), (5, 0.5)),
 ])  # fmt: skip
 def test_activation(name, arguments, renamed, dtype, device):
     torch = pytest.importorskip("torch")
-    close = {"rtol": 1e-7} if name == "Hardsigmoid" else {}  # PyTorch's derivative is the float32 nearest to 1/6
+    close = (
+        {"rtol": 1e-7} if name in ("Hardsigmoid", "Hardswish") else {}
+    )  # PyTorch's derivative is the float32 nearest to 1/6
     ours, theirs = getattr(nn, name)(*arguments), getattr(torch.nn, name)(*renamed)
     compare_with_torch(torch, ours, theirs, (4, 5, 3), dtype, device, 2.0, **close)
 

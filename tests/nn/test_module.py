@@ -664,6 +664,7 @@ def test_repr_is_pytorchs():
         return nn.Sequential(
             nn.Linear(3, 4, bias=False), nn.LayerNorm((2, 4), eps=1e-3), nn.Sequential(nn.ReLU(), nn.LeakyReLU(0.2)),
             nn.ELU(alpha=2.0), nn.SiLU(), nn.Tanh(), nn.Sigmoid(), nn.Hardsigmoid(),
+            nn.PReLU(3), nn.Mish(), nn.SELU(), nn.Hardswish(), nn.LogSigmoid(), nn.GELU(approximate="tanh"),
         )  # fmt: skip
 
     assert repr(build(nn, "axis")) == repr(build(torch.nn, "dim"))

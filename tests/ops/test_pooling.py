@@ -22,6 +22,13 @@ def beside_torch(name, x, rng, device, ulps, *arguments, **options):
     litter(device)
     y = getattr(F, name)(ours, *arguments, **options)
     expected = getattr(torch.nn.functional, name)(theirs, *arguments, **options)
+    if name == "max_pool2d":
+        again, places = F.max_pool2d(ours, *arguments, **options, return_indices=True)
+        np.testing.assert_array_equal(array(again), array(y))
+        _, index = torch.nn.functional.max_pool2d(theirs, *arguments, **options, return_indices=True)
+        np.testing.assert_array_equal(array(places), index.numpy())
+        assert places.dtype == "int64"
+        y = again
     assert y.shape == tuple(expected.shape)
     g = rng.standard_normal(y.shape).astype(x.dtype)
     (theirs,) = torch.autograd.grad(expected, theirs, torch.from_numpy(g))

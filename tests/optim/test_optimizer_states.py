@@ -112,20 +112,36 @@ def test_load_state_dict_errors_change_nothing():
         parameter.grad = mg.ones(parameter.shape)
     optimizer.step()
     saved = optimizer.state_dict()
-    wrong_size, wrong_shape, wrong_option, maximizing, decoupled = (copy.deepcopy(saved) for _ in range(5))
+    wrong_size, wrong_shape, wrong_option, decoupled = (copy.deepcopy(saved) for _ in range(4))
     wrong_size["param_groups"][0]["params"] = [0]
     wrong_shape["state"][1]["exp_avg"] = mg.zeros(7)
     wrong_option["param_groups"][0]["lr"] = -1.0
-    maximizing["param_groups"][0]["maximize"] = True
     decoupled["param_groups"][0]["decoupled_weight_decay"] = True
     for wrong, message in (
         (wrong_size, r"groups of \[2\]"), (wrong_shape, r"exp_avg.*\(3,\), got \(7,\)"), (wrong_option, "lr"),
-        (maximizing, "maximize=False, got True"), (decoupled, "decoupled_weight_decay=False, got True"),
+        (decoupled, "decoupled_weight_decay=False, got True"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=rf"\[Adam\].*{message}"):
             optimizer.load_state_dict(wrong)
     assert optimizer.param_groups[0]["lr"] == 0.5
     assert optimizer.state[x[0]]["step"] == 1
+
+
+def test_a_state_without_maximize_descends():
+    """As older versions saved it; one that maximizes goes on to."""
+    x = two_ones()
+    optimizer = optim.SGD([x], lr=0.5, maximize=True)
+    saved = optimizer.state_dict()
+    for state, expected in (
+        (saved, [2.0, 2.0]),
+        ({**saved, "param_groups": [dict(saved["param_groups"][0])]}, [1.0, 1.0]),
+    ):
+        if state is not saved:
+            del state["param_groups"][0]["maximize"]
+        optimizer.load_state_dict(state)
+        x.grad = mg.full(2, 2.0)
+        optimizer.step()
+        assert x.tolist() == expected
 
 
 def change(*keys, **values):

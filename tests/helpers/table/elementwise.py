@@ -5,11 +5,29 @@ import math
 import numpy as np
 
 import minigrad as mg
-from table.entry import NONZERO, ONE, POSITIVE, TWO, Op, case, elementwise
+from table.entry import NONZERO, ONE, POSITIVE, TWO, Op, T, case, cases, elementwise
 
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
+
+
+def gelu(x, approximate="none"):
+    if approximate == "tanh":
+        return x * sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+    return elementwise(lambda x: 0.5 * x * math.erfc(-x / math.sqrt(2)))(x)
+
+
+def prelu(lib):
+    return lambda x, weight: lib.where(x > 0, x, lib.reshape(weight, (-1,) + (1,) * max(x.ndim - 2, 0)) * x)
+
+
+def glu(lib):
+    def glu(x, axis=-1):
+        a, b = lib.split(x, 2, axis=axis)
+        return a / (1 + lib.exp(-b))
+
+    return glu
 
 
 CONDITION = np.array([[True, False, True, False], [False, False, True, True], [True, True, False, True]])
@@ -100,9 +118,24 @@ ACTIVATION = [
     Op("relu", lambda x: np.maximum(x, 0), ONE, ulps=0, composition=lambda x: mg.where(x > 0, x, 0)),
     Op("sigmoid", sigmoid, ONE, composition=lambda x: 1 / (1 + mg.exp(-x))),
     Op("silu", lambda x: x * sigmoid(x), ONE, torch="nn.functional.silu", composition=lambda x: x / (1 + mg.exp(-x))),
-    Op("gelu", elementwise(lambda x: 0.5 * x * math.erfc(-x / math.sqrt(2))), ONE, torch="nn.functional.gelu",
-       composition=lambda x: x * (1 + mg.erf(x / math.sqrt(2))) / 2),
-    Op("softplus", lambda x: np.log1p(np.exp(x)), ONE, torch="nn.functional.softplus", composition=lambda x: mg.log(1 + mg.exp(x))),
+    Op("gelu", gelu, torch="nn.functional.gelu", cases=(*ONE, *(case(shape, approximate="tanh") for shape in [(7,), (2, 3, 19)])),
+       composition=lambda x, approximate="none": x * (1 + (
+           mg.erf(x / math.sqrt(2)) if approximate == "none" else mg.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))) / 2),
+    Op("softplus", lambda x, beta=1, threshold=np.inf: np.where(x * beta > threshold, x, np.log1p(np.exp(x * beta)) / beta),
+       torch="nn.functional.softplus",
+       cases=(*ONE, case((3, 4), beta=2), case((3, 4), beta=-0.5), case((3, 4), beta=3, threshold=2.0), case((3, 4), threshold=0.5)),
+       composition=lambda x, beta=1, threshold=math.inf: mg.where(x * beta > threshold, x, mg.log(1 + mg.exp(x * beta)) / beta)),
+    Op("logsigmoid", lambda x: -np.log1p(np.exp(-x)), ONE, torch="nn.functional.logsigmoid", composition=lambda x: mg.log(mg.sigmoid(x))),
+    Op("mish", lambda x: x * np.tanh(np.log1p(np.exp(x))), ONE, torch="nn.functional.mish", domain=(-5, 5),
+       composition=lambda x: x * ((1 + mg.exp(x)) ** 2 - 1) / ((1 + mg.exp(x)) ** 2 + 1)),
+    Op("prelu", prelu(np), torch="nn.functional.prelu", composition=prelu(mg),
+       cases=cases(((3, 4), (4,)), ((3, 4), (1,)), ((2, 3, 5), (3,)), ((2, 3, 2, 4), (3,)), ((5,), (1,)), ((0, 3), (3,)))),
+    Op("glu", glu(np), torch=T("nn.functional.glu", axis="dim"), composition=glu(mg),
+       cases=(case((4,)), case((3, 4)), case((4, 3), axis=0), case((2, 6, 3), axis=1), case((2, 3, 4), axis=-1), case((0, 4)), case((3, 0)))),
+    Op("selu", lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)), ONE, torch="nn.functional.selu"),
+    Op("hardswish", lambda x: x * np.clip(x / 6 + 0.5, 0, 1), ONE, torch=lambda t, x: x * t.clamp(x + 3, 0, 6) / 6, domain=(-5, 5)),
+    Op("normalize", lambda x, p=2.0, axis=1: x / (np.abs(x) ** p).sum(axis, keepdims=True) ** (1 / p), torch=T("nn.functional.normalize", axis="dim"),
+       cases=(case((3, 4)), case((3, 4), axis=0), case((2, 3, 5), p=1, axis=-1), case((2, 3, 5), p=3.0), case((3, 4), axis=(0, 1)), case((0, 3)))),
     Op("leaky_relu", lambda x, negative_slope=0.01: np.where(x > 0, x, negative_slope * x), torch="nn.functional.leaky_relu",
        cases=(*ONE, case((3, 4), negative_slope=0.3))),
     Op("elu", lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x)), torch="nn.functional.elu",
