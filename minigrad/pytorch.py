@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import minigrad as mg
-from minigrad.engine.ops.arguments import integer
+from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.tape import set_recording
 from minigrad.engine.tensor import Tensor
 
@@ -24,7 +24,15 @@ Axes = int | Sequence[int]
 
 def _lengths(size: tuple[Any, ...]) -> tuple[int, ...]:
     """A shape given as one sequence or as separate integers."""
-    return tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    return tuple(size[0]) if len(size) == 1 and not hasattr(size[0], "__index__") else size
+
+
+def _mask(op: str, mask: Any) -> Tensor:
+    """A mask, which cannot hold integers: these are indices."""
+    if not isinstance(mask, Tensor) or mask.dtype != "bool":
+        kind = f"a tensor of {mask.dtype}" if isinstance(mask, Tensor) else kind_of(mask)
+        raise TypeError(f"[{op}] expected a mask of bools, got {kind}")
+    return mask
 
 
 # ── methods of a tensor ───────────────────────────────────────────────────────────────────────────
@@ -37,7 +45,7 @@ class TensorNames(Tensor):
 
     def view(self: Tensor, *shape: int | Sequence[int]) -> Tensor:
         """PyTorch's name of `reshape`, which copies where PyTorch's view is an error."""
-        if shape and not isinstance(shape[0], int | Sequence):
+        if shape and not (isinstance(shape[0], Sequence) or hasattr(shape[0], "__index__")):
             raise TypeError(f"[view] expected lengths, got {shape[0]!r}; x.astype(dtype) converts the elements")
         return self.reshape(*shape)
 
@@ -134,7 +142,7 @@ class TensorNames(Tensor):
 
     def select(self: Tensor, dim: int, index: int) -> Tensor:
         """PyTorch's name of ``x[index]`` along an axis."""
-        return self[(slice(None),) * _axis("select", dim, self) + (index,)]
+        return self[(slice(None),) * _axis("select", dim, self) + (integer("select", "index", index),)]
 
     def tril(self: Tensor, diagonal: int = 0) -> Tensor:
         """PyTorch's name of ``mg.tril(x, k=diagonal)``."""
@@ -160,11 +168,11 @@ class TensorNames(Tensor):
 
     def masked_fill(self: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
         """PyTorch's name of ``mg.where(mask, value, x)``."""
-        return mg.where(mask, _as(self, value), self)
+        return mg.where(_mask("masked_fill", mask), _as(self, value), self)
 
     def masked_select(self: Tensor, mask: Tensor) -> Tensor:
         """PyTorch's name of ``x[mask]``."""
-        return self[mask.broadcast_to(self.shape)]
+        return self[_mask("masked_select", mask).broadcast_to(self.shape)]
 
     def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> "TopK":
         """PyTorch's name of the first k of a `sort` along an axis, with their indices."""
@@ -357,14 +365,18 @@ class TensorNames(Tensor):
             raise ValueError(f"[multinomial] expected weights of shape (n,) or (m, n), got {self.shape}")
         count = integer("multinomial", "num_samples", num_samples, 1)
         weights = self.detach().astype("float64")
-        if not bool(((weights.sum(-1) > 0) & (weights.max(-1) < float("inf"))).all()):
+        largest = weights.max(-1, keepdims=True)
+        if not bool(((largest > 0) & (largest < float("inf"))).all()):
             raise ValueError("[multinomial] expected finite weights, of which some are above 0 in each row")
+        weights = weights / largest  # their sum is finite
         shape = (*self.shape[:-1], count if replacement else self.shape[-1])
         draws = mg.random.uniform(shape=shape, dtype="float64", device=self.device)
         if replacement:
             sums = weights.cumulative_sum(-1)
-            reached = sums.expand_dims(-2) <= (draws * sums[..., -1:]).expand_dims(-1)
-            return reached.sum(-1)
+            places = (draws * sums[..., -1:]).cpu().numpy().reshape(-1, count)
+            rows = sums.cpu().numpy().reshape(-1, self.shape[-1])
+            found = [np.searchsorted(row, place, side="right") for row, place in zip(rows, places, strict=True)]
+            return mg.asarray(np.array(found, "int64").reshape(shape), device=self.device)
         if int((weights > 0).sum(-1).min()) < count:
             raise ValueError(f"[multinomial] expected {count} weights above 0, as nothing is drawn twice")
         # The largest of log w + g, with g from the Gumbel distribution, is i with a probability of wᵢ / ∑ w.
@@ -519,7 +531,7 @@ class TensorNames(Tensor):
 
     def masked_fill_(self: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
         """PyTorch's name of ``x[mask] = value``."""
-        return self.copy_(mg.where(mask, _as(self, value), self.copy()))
+        return self.copy_(mg.where(_mask("masked_fill_", mask), _as(self, value), self.copy()))
 
     def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
         """PyTorch's name of ``x.copy_(mg.random.uniform(a, b, x.shape))``."""
@@ -531,7 +543,7 @@ class TensorNames(Tensor):
 
     def bernoulli_(self: Tensor, p: float = 0.5) -> Tensor:
         """PyTorch's name of ``x.copy_(mg.random.uniform(shape=x.shape) < p)``."""
-        return self.copy_(mg.random.uniform(shape=self.shape, device=self.device) < p)
+        return self.copy_(mg.random.uniform(shape=self.shape, device=self.device) < number("bernoulli_", "p", p, 0, 1))
 
     # Named like types, therefore last.
 
@@ -840,6 +852,10 @@ COLLISIONS = {
 DIVISORS = "divides by n here and by n - 1 in PyTorch: add correction=0 for ours, correction=1 for PyTorch's"
 
 
+# The names here of the second operands that PyTorch calls other or target.
+OPERANDS = {("x",), ("y",), ("target",), ("labels",)}
+
+
 def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Call one of minigrad's functions with PyTorch's arguments; NotImplemented if they are not PyTorch's."""
     code, name = function.__code__, function.__name__
@@ -848,7 +864,12 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     foreign = [k for k in options if k not in own]
     if name in COLLISIONS and (more or any(KEYWORDS.get(k) for k in foreign)):
         raise TypeError(f"[{name}] {COLLISIONS[name]}")
-    if len(more) == 1 and isinstance(more[0], bool) and own[code.co_argcount :][:1] == ("keepdims",):
+    if (
+        len(more) == 1
+        and isinstance(more[0], bool)
+        and own[code.co_argcount :][:1] == ("keepdims",)
+        and ("keepdims" not in options)
+    ):
         options["keepdims"] = more[0]  # x.sum(1, True)
     elif name == "flip" and more:
         args = (args[0], (*args[1:], *more))
@@ -857,8 +878,10 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     for given in foreign:
         if given == "unbiased" and "correction" in own:
             ours: str | None = "correction"
+            if not isinstance(options["unbiased"], bool):
+                raise TypeError(f"[{name}] expected True or False for unbiased, got {options['unbiased']!r}")
             options["unbiased"] = int(options["unbiased"])
-        elif given in ("input", "other", "target"):
+        elif given == "input" or (given in ("other", "target") and own[1:2] in OPERANDS):
             ours = own[0 if given == "input" else 1]
         elif given in KEYWORDS and (KEYWORDS[given] in own or given == "inplace"):
             ours = KEYWORDS[given]

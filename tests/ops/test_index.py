@@ -394,3 +394,23 @@ def test_bad_values(device):
     )
     refuses(TypeError, "setitem", "str", lambda x: x.__setitem__(0, "a"), x)
     refuses(OverflowError, "setitem", str(2**70), lambda n: n.__setitem__(0, 2**70), n)
+
+
+def test_slices_of_columns(device, rng):
+    """Many indices are handled in slices of the columns, of which the last is narrower here."""
+    x, g = rng.standard_normal((5, 37)), rng.standard_normal((2000, 37))
+    index = rng.integers(0, 5, 2000)
+    grad = np.zeros((5, 37))
+    np.add.at(grad, index, g)
+    leaf = tensor(x, device, True)
+    np.testing.assert_allclose(
+        array(mg.grad(leaf[tensor(index, device)], leaf, tensor(g, device))), grad, rtol=1e-12, atol=1e-12
+    )
+    along, grad = rng.integers(0, 5, (2000, 37)), np.zeros((5, 37))
+    np.add.at(grad, (along, np.arange(37)), g)
+    y = mg.take_along_axis(leaf, tensor(along, device), axis=0)
+    np.testing.assert_allclose(array(mg.grad(y, leaf, tensor(g, device))), grad, rtol=1e-12, atol=1e-12)
+    order = rng.permutation(2000)
+    written = tensor(np.zeros((2000, 37)), device)
+    written[tensor(order, device)] = tensor(g, device)
+    np.testing.assert_array_equal(array(written)[order], g)
