@@ -231,6 +231,8 @@ def normalize(x: Tensor, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: f
     ------
     TypeError
         If `x` does not hold floats.
+    IndexError
+        For an axis that x does not have.
 
     Examples
     --------
@@ -240,10 +242,13 @@ def normalize(x: Tensor, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: f
             [0. , 0. ]])
     """
     p, eps = number("normalize", "p", p), number("normalize", "eps", eps, 0)
+    axes = tuple(integer("normalize", "axis", k) for k in (axis if isinstance(axis, tuple | list) else (axis,)))
     x = operand("normalize", x)
     if x.dtype.kind != "f":
         raise TypeError(f"[normalize] expected floating-point elements, got {x.dtype}")
-    return x / maximum(x.norm(p, axis, True), eps)
+    if not all(-x.ndim <= k < x.ndim for k in axes):
+        raise IndexError(f"[normalize] expected an axis from {-x.ndim} to {x.ndim - 1} for shape {x.shape}, got {axis}")
+    return x / maximum(x.norm(p, axes, True), eps)
 
 
 # ── normalization with running statistics ─────────────────────────────────────────────────────────

@@ -185,5 +185,6 @@ def test_errors(device):
         refuses(ValueError, name, numbers, call)
     refuses(TypeError, "prelu", 'astype("float64")', F.prelu, x, mg.ones(1, dtype="float64", device=device))
     refuses(IndexError, "glu", "2 axes", F.glu, x, 2)
+    refuses(IndexError, "normalize", "(3,)", F.normalize, x[0])
     for p in (-0.1, 1.5, math.nan):
         refuses(ValueError, "dropout", str(p), F.dropout, mg.ones(3, device=device), p)
