@@ -66,6 +66,7 @@ def test_axes(op, rng):
 # ── everything else ───────────────────────────────────────────────────────────────────────────────
 
 X, V, I = mg.ones((2, 3)), mg.ones(4), mg.arange(6).reshape(2, 3)  # noqa: E741
+ROW = nn.Linear(3, 2)
 B = mg.tensor([True, False])
 DEVICE = 'the device "cpu", "cuda" or "cuda:N", got '
 DTYPES = "expected float32, float64, int32, int64 or bool, got "
@@ -432,6 +433,20 @@ TAPE = [
     ("grad", TypeError, "int", lambda: mg.grad(leaf(3).sum(), 5)),
     ("grad", TypeError, "float", lambda: mg.value_and_grad(lambda x: 1.0)(1.0)),
     ("hessian", ValueError, "(3,)", lambda: mg.hessian(lambda x: x * 2, mg.ones(3))),
+    ("jvp", TypeError, "int", lambda: mg.jvp(3, mg.ones(3), mg.ones(3))),
+    ("jvp", ValueError, ["(3,)", "(2,)"], lambda: mg.jvp(mg.exp, mg.ones(3), mg.ones(2))),
+    ("jvp", ValueError, "float64", lambda: mg.jvp(mg.exp, mg.ones(3), mg.ones(3, dtype="float64"))),
+    ("jvp", TypeError, "int64", lambda: mg.jvp(mg.exp, mg.arange(3), mg.arange(3))),
+    ("jvp", TypeError, "structure", lambda: mg.jvp(mg.add, (leaf(1), leaf(2)), (leaf(1),))),
+    ("jvp", TypeError, "float", lambda: mg.jvp(lambda x: 2.0, mg.ones(3), mg.ones(3))),
+    ("hvp", ValueError, "(3,)", lambda: mg.hvp(lambda x: x * 2, mg.ones(3), mg.ones(3))),
+    ("hvp", ValueError, ["(3,)", "(2,)"], lambda: mg.hvp(mg.sum, mg.ones(3), mg.ones(2))),
+    ("hvp", TypeError, "tuple", lambda: mg.hvp(lambda x: (x, x), mg.ones(3), mg.ones(3))),
+    ("per_sample_grad", TypeError, "builtin", lambda: mg.per_sample_grad(F.mse_loss, print, X, X)),
+    ("per_sample_grad", TypeError, "int", lambda: mg.per_sample_grad(5, ROW, X)),
+    ("per_sample_grad", TypeError, "list", lambda: mg.per_sample_grad(F.mse_loss, ROW, X, [1.0])),
+    ("per_sample_grad", ValueError, ["(2, 3)", "(3,)"], lambda: mg.per_sample_grad(F.mse_loss, ROW, X, mg.ones(3))),
+    ("per_sample_grad", ValueError, "(1, 2)", lambda: mg.per_sample_grad(mg.exp, ROW, X)),
     ("requires_grad", TypeError, "int64", lambda: I.requires_grad_()),
     ("register_hook", mg.GradientError, "(2, 3)", lambda: X.register_hook(print)),
     ("register_hook", TypeError, "3", lambda: leaf(2).register_hook(3)),

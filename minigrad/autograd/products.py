@@ -1,0 +1,242 @@
+"""Products of derivatives with vectors, and the gradients of single samples."""
+
+from collections.abc import Callable
+from typing import Any
+
+from minigrad.autograd.gradients import _depends_on_more, _fresh, grad
+from minigrad.autograd.trees import leaves, mapped
+from minigrad.creation import zeros, zeros_like
+from minigrad.engine.inspection import operations
+from minigrad.engine.modes import enable_grad, no_grad
+from minigrad.engine.ops.arguments import kind_of
+from minigrad.engine.tape import is_grad_enabled
+from minigrad.engine.tensor import Tensor
+
+__all__ = ["hvp", "jvp", "per_sample_grad"]
+
+
+def _arguments(op: str, f: Callable[..., Any], x: Any, v: Any, called: str) -> tuple[tuple[Any, ...], list[Tensor]]:
+    """The arguments of f, and the tensors of v, which must match those of the arguments one by one."""
+    if not callable(f):
+        raise TypeError(f"[{op}] expected a function, got {kind_of(f)}")
+    args, vectors = (tuple(t) if isinstance(t, tuple | list) else (t,) for t in (x, v))
+    if mapped(lambda t: 0, args) != mapped(lambda t: 0, vectors):
+        raise TypeError(f"[{op}] expected {called} in the structure of the inputs, got {kind_of(v)} for {kind_of(x)}")
+    points, found = leaves(args), leaves(vectors)
+    for k, (point, vector) in enumerate(zip(points, found, strict=True)):
+        if not isinstance(point, Tensor):
+            raise TypeError(f"[{op}] expected tensors as inputs, got {kind_of(point)}")
+        if point.dtype.kind != "f":
+            raise TypeError(f"[{op}] expected inputs of floats, got {point.dtype} for input {k}")
+        if (vector.shape, vector.dtype, vector.device) != (point.shape, point.dtype, point.device):
+            raise ValueError(
+                f"[{op}] expected {called} like the inputs, {point.shape} and {point.dtype} on {point.device} for "
+                f"input {k}, got {vector.shape} and {vector.dtype} on {vector.device}"
+            )
+    return args, found
+
+
+def _push(ys: list[Tensor], points: list[Tensor], vectors: list[Tensor], recorded: bool) -> list[Tensor]:
+    """The derivative of ys in a direction: the gradient u ↦ Jᵀu is linear, and its own gradient is v ↦ J v."""
+    tangents = [zeros_like(y) for y in ys]
+    wanted = [k for k, y in enumerate(ys) if y.requires_grad]
+    if not wanted:
+        return tangents
+    us = [zeros_like(ys[k]).requires_grad_() for k in wanted]
+    back = grad([ys[k] for k in wanted], points, us, create_graph=True, allow_unused=True)
+    pairs = [(g, v) for g, v in zip(back, vectors, strict=True) if g is not None and g.requires_grad]
+    if pairs:
+        gs, vs = zip(*pairs, strict=True)
+        for k, t in zip(wanted, grad(gs, us, vs, create_graph=recorded, allow_unused=True), strict=True):
+            tangents[k] = tangents[k] if t is None else t
+    return tangents
+
+
+def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """f's value, and its derivative in a direction: the Jacobian times a vector.
+
+    Two backward passes replace a forward mode: the gradient u ↦ Jᵀu is recorded, and as it is linear in u, its own
+    gradient with the cotangent v is J v. That costs a gradient with ``create_graph=True`` and a pass through it, and
+    memory for the tape of f and of its gradient.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a tensor, or tensors within tuples, lists and dicts.
+    primals : Tensor, sequence or dict
+        A tensor or a dict of tensors is the only argument of f; a sequence holds its arguments, each of which is a
+        tensor or a structure of them.
+    tangents : Tensor, sequence or dict
+        The direction, in the structure of the primals, each tensor of the same shape and dtype.
+
+    Returns
+    -------
+    value, tangent
+        Both in the structure of what f returns. The tangent is zeros for what does not depend on the primals, and for
+        integers. Both are recorded, and can be differentiated, if a tangent or anything else that f depends on
+        requires grad.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the tangents do not match the primals, or if f returns anything but tensors.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.jvp(mg.exp, mg.tensor([0.0, 1.0]), mg.tensor([1.0, 0.0]))
+    (tensor([1.       , 2.7182817]), tensor([1., 0.]))
+    """
+    args, vectors = _arguments("jvp", f, primals, tangents, "tangents")
+    recorded = is_grad_enabled()
+    with enable_grad():
+        args = mapped(lambda x: _fresh(x, recorded), args)
+        value = f(*args)
+        points, ys = leaves(args), leaves(value)
+        for y in ys:
+            if not isinstance(y, Tensor):
+                raise TypeError(f"[jvp] expected a function that returns tensors, got {kind_of(y)}")
+        recorded = recorded and (
+            any(v.requires_grad for v in vectors) or any(_depends_on_more(y, points) for y in ys if y.requires_grad)
+        )
+        found = iter(_push(ys, points, vectors, recorded))
+    return (value if recorded else mapped(Tensor.detach, value)), mapped(lambda y: next(found), value)
+
+
+def hvp(f: Callable[..., Tensor], x: Any, v: Any) -> Any:
+    """The Hessian of a function of one value, times a vector.
+
+    The gradient is recorded and pulled back with the cotangent v (Pearlmutter 1994, Neural Computation 6:147): two
+    backward passes and memory linear in x, where `hessian` takes a pass for each element and memory for all pairs.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a tensor of one element.
+    x, v : Tensor, sequence or dict
+        The point and the vector; their structure is that of the arguments of `jvp`.
+
+    Returns
+    -------
+    Tensor, or the structure of x
+        Recorded, and differentiable, as the results of `jvp` are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If v does not match x, or f returns anything but a tensor of one element.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.hvp(lambda x: (x ** 3).sum(), mg.tensor([1.0, 2.0]), mg.tensor([1.0, 1.0]))
+    tensor([ 6., 12.])
+    """
+    args, vectors = _arguments("hvp", f, x, v, "a vector")
+    recorded = is_grad_enabled()
+    with enable_grad():
+        args = mapped(lambda point: _fresh(point, recorded), args)
+        y, points = f(*args), leaves(args)
+        if not isinstance(y, Tensor):
+            raise TypeError(f"[hvp] expected a function that returns a tensor, got {kind_of(y)}")
+        if y.size != 1:
+            raise ValueError(f"[hvp] expected a function of one value, got shape {y.shape}")
+        recorded = recorded and (
+            any(vector.requires_grad for vector in vectors) or (y.requires_grad and _depends_on_more(y, points))
+        )
+        found = [zeros_like(point) for point in points]
+        back = grad(y, points, create_graph=True, allow_unused=True) if y.requires_grad else ()
+        pairs = [(g, c) for g, c in zip(back, vectors, strict=False) if g is not None and g.requires_grad]
+        if pairs:
+            gs, cs = zip(*pairs, strict=True)
+            products = grad(gs, points, cs, create_graph=recorded, allow_unused=True)
+            found = [z if g is None else g for z, g in zip(found, products, strict=True)]
+    rows = iter(found)
+    product = mapped(lambda point: next(rows), args)
+    return type(x)(product) if isinstance(x, list) else product if isinstance(x, tuple) else product[0]
+
+
+def per_sample_grad(loss: Callable[..., Tensor], model: Any, x: Tensor, *targets: Tensor) -> dict[str, Tensor]:
+    """The gradient of the loss of each sample with respect to each parameter of a module.
+
+    Their mean over the samples is the gradient of the mean loss; each alone is what a norm per sample or differential
+    privacy needs. Each sample is a batch of one, with a forward and a backward pass of its own: the time is that of B
+    steps with a batch of one. With dropout, each sample draws its own mask.
+
+    Parameters
+    ----------
+    loss : callable
+        ``loss(model(x[i : i + 1]), *(t[i : i + 1] for t in targets))``, a tensor of one element.
+    model : nn.Module
+        Its parameters that require grad are differentiated; none of their ``grad`` changes.
+    x, *targets : Tensor
+        ``(B, ...)``.
+
+    Returns
+    -------
+    dict of str to Tensor
+        For each name of `Module.named_parameters`, ``(B, *shape)``: plain numbers, without a history.
+
+    Raises
+    ------
+    TypeError
+        For arguments of another kind.
+    ValueError
+        If the batch sizes differ, if the loss has several elements, or if batch normalization takes its statistics from
+        the batch, so that a sample alone has no gradient.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> model = nn.Linear(2, 1, bias=False)
+    >>> x, y = mg.tensor([[1.0, 0.0], [0.0, 2.0]]), mg.zeros((2, 1))
+    >>> mg.per_sample_grad(lambda out, y: (out - y).sum(), model, x, y)["weight"].tolist()
+    [[[1.0, 0.0]], [[0.0, 2.0]]]
+    """
+    from minigrad.nn.batch_norm import RecurrentBatchNorm1d, _BatchNorm
+    from minigrad.nn.module import Module
+
+    if not callable(loss):
+        raise TypeError(f"[per_sample_grad] expected a function as the loss, got {kind_of(loss)}")
+    if not isinstance(model, Module):
+        raise TypeError(f"[per_sample_grad] expected a module, got {kind_of(model)}")
+    batch = (x, *targets)
+    for t in batch:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"[per_sample_grad] expected tensors of samples, got {kind_of(t)}")
+        if not t.ndim or t.shape[0] != x.shape[0]:
+            raise ValueError(
+                f"[per_sample_grad] expected one batch size, got shapes {', '.join(str(t.shape) for t in batch)}"
+            )
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm | RecurrentBatchNorm1d) and (module.training or module.running_mean is None):
+            raise _coupled(f"{type(module).__name__} {name!r}")
+    wanted = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    found = {name: zeros((x.shape[0], *p.shape), dtype=p.dtype, device=p.device) for name, p in wanted.items()}
+    for i in range(x.shape[0] if wanted else 0):
+        with enable_grad():
+            value = loss(model(x[i : i + 1]), *(t[i : i + 1] for t in targets))
+            if not isinstance(value, Tensor):
+                raise TypeError(f"[per_sample_grad] expected a loss that is a tensor, got {kind_of(value)}")
+            if value.size != 1:
+                raise ValueError(
+                    f"[per_sample_grad] expected a loss of one element for one sample, got shape {value.shape}"
+                )
+            if not value.requires_grad:
+                continue
+            if i == 0 and any(op.name == "batch_norm" and "μ" not in op.inputs for op in operations(value).values()):
+                raise _coupled("batch_norm")
+            grads = grad(value, list(wanted.values()), allow_unused=True)
+        with no_grad():
+            for total, g in zip(found.values(), grads, strict=True):
+                if g is not None:
+                    total[i] = g
+    return found
+
+
+def _coupled(what: str) -> ValueError:
+    return ValueError(
+        f"[per_sample_grad] expected samples that do not depend on each other, got {what} with statistics of the "
+        f"batch: call model.eval(), which uses the running statistics, or use a layer or group normalization"
+    )

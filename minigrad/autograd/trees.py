@@ -1,0 +1,26 @@
+"""Tensors within tuples, lists and dicts."""
+
+from collections.abc import Callable
+from typing import Any
+
+from minigrad.engine.tensor import Tensor
+
+
+def mapped(f: Callable[[Tensor], Any], tree: Any) -> Any:
+    """The same structure of tuples, lists and dicts, with each tensor x replaced by f(x)."""
+    if isinstance(tree, Tensor):
+        return f(tree)
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(mapped(f, part) for part in tree))
+    if isinstance(tree, tuple | list):
+        return type(tree)(mapped(f, part) for part in tree)
+    if isinstance(tree, dict):
+        return type(tree)((key, mapped(f, part)) for key, part in tree.items())
+    return tree
+
+
+def leaves(tree: Any) -> list[Any]:
+    """What a structure of tuples, lists and dicts holds: tensors and all else, in order."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    return [leaf for part in tree for leaf in leaves(part)] if isinstance(tree, tuple | list) else [tree]
