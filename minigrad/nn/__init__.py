@@ -24,8 +24,17 @@ from minigrad.nn.activation import (
     Tanh,
 )
 from minigrad.nn.attention import KeyValueCache, MultiheadAttention
-from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d, InstanceNorm1d, InstanceNorm2d, RecurrentBatchNorm1d
+from minigrad.nn.batch_norm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchRenorm1d,
+    BatchRenorm2d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    RecurrentBatchNorm1d,
+)
 from minigrad.nn.cell import GRUCell, LSTMCell, RNNCell
+from minigrad.nn.conditional import AdaLN, FiLM
 from minigrad.nn.container import ModuleDict, ModuleList, ParameterList, Sequential
 from minigrad.nn.conv import Conv1d, Conv2d, ConvTranspose2d
 from minigrad.nn.dropout import Dropout
@@ -44,11 +53,13 @@ from minigrad.nn.loss import (
     SmoothL1Loss,
 )
 from minigrad.nn.module import Module
-from minigrad.nn.norm import GroupNorm, LayerNorm, RMSNorm
+from minigrad.nn.norm import DyT, GroupNorm, LayerNorm, RMSNorm, ScaleNorm
 from minigrad.nn.parameter import Parameter
 from minigrad.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, Flatten, Identity, MaxPool2d, Upsample
 from minigrad.nn.position import LearnedPositions, SinusoidalPositions
 from minigrad.nn.recurrent import GRU, LSTM, RNN
+from minigrad.nn.residual import DeepNorm, LayerScale
+from minigrad.nn.response_norm import TLU, FilterResponseNorm2d
 from minigrad.nn.summary import Summary, summary
 from minigrad.nn.transformer import (
     TransformerDecoder,
@@ -58,16 +69,16 @@ from minigrad.nn.transformer import (
 )
 
 __all__ = [
-    "ELU", "GELU", "GLU", "GRU", "LSTM", "RNN", "SELU", "AdaptiveAvgPool2d", "AvgPool2d", "BCELoss",
-    "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "Conv1d", "Conv2d", "ConvTranspose2d", "CosineSimilarity",
-    "CrossEntropyLoss", "Dropout", "Embedding", "Flatten", "GRUCell", "GroupNorm", "Hardsigmoid", "Hardswish",
-    "HuberLoss", "Identity", "InstanceNorm1d", "InstanceNorm2d", "KLDivLoss", "KeyValueCache", "L1Loss", "LSTMCell",
-    "LayerNorm", "LeakyReLU", "LearnedPositions", "Linear", "LogSigmoid", "LogSoftmax", "MSELoss", "MaxPool2d",
-    "Mish", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU", "Parameter",
-    "ParameterList", "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "Sequential", "SiLU", "Sigmoid",
-    "SinusoidalPositions", "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "TransformerDecoder",
-    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Upsample", "functional", "init",
-    "summary", "utils",
+    "ELU", "GELU", "GLU", "GRU", "LSTM", "RNN", "SELU", "TLU", "AdaLN", "AdaptiveAvgPool2d", "AvgPool2d", "BCELoss",
+    "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "BatchRenorm1d", "BatchRenorm2d", "Conv1d", "Conv2d",
+    "ConvTranspose2d", "CosineSimilarity", "CrossEntropyLoss", "DeepNorm", "Dropout", "DyT", "Embedding", "FiLM",
+    "FilterResponseNorm2d", "Flatten", "GRUCell", "GroupNorm", "Hardsigmoid", "Hardswish", "HuberLoss", "Identity",
+    "InstanceNorm1d", "InstanceNorm2d", "KLDivLoss", "KeyValueCache", "L1Loss", "LSTMCell", "LayerNorm", "LayerScale",
+    "LeakyReLU", "LearnedPositions", "Linear", "LogSigmoid", "LogSoftmax", "MSELoss", "MaxPool2d", "Mish", "Module",
+    "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU", "Parameter", "ParameterList", "RMSNorm",
+    "RNNCell", "ReLU", "RecurrentBatchNorm1d", "ScaleNorm", "Sequential", "SiLU", "Sigmoid", "SinusoidalPositions",
+    "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "TransformerDecoder", "TransformerDecoderLayer",
+    "TransformerEncoder", "TransformerEncoderLayer", "Upsample", "functional", "init", "summary", "utils",
 ]  # fmt: skip
 
 if not _typing.TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Normalization layers that can keep running statistics: batch, instance and recurrent batch normalization.
+"""Normalization layers that can keep running statistics: batch, batch re-, instance, recurrent batch normalization.
 
 The conventions are PyTorch's; the table in `minigrad.nn.norm` lists the arguments that give those of Keras and Flax.
 """
@@ -10,6 +10,7 @@ from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
 from minigrad.nn.norm import Affine, check_tensor
+from minigrad.nn.norm_functions import following_batch_norm, renormalized
 
 
 class _ChannelNorm(Affine):
@@ -62,15 +63,22 @@ class _ChannelNorm(Affine):
         expected = " or ".join(f"({', '.join(axes)})".replace("C", str(self.num_features)) for axes in self.layouts)
         raise ValueError(f"[{type(self).__name__}] expected an input of shape {expected}, got {x.shape}")
 
-    def _normalize(self, x: Tensor, mean: Tensor | None, var: Tensor | None, count: Tensor | None) -> Tensor:
-        """Apply `F.batch_norm`; in training, update the running statistics and count the batch."""
+    def _normalize(
+        self, x: Tensor, mean: Tensor | None, var: Tensor | None, count: Tensor | None,
+        affine: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Apply `F.batch_norm`; in training, update the running statistics and count the batch.
+
+        `affine` takes the place of the weight and the bias.
+        """
         momentum: float | Tensor | None = self.momentum
         if momentum is None:  # average over all batches; their count may be on a GPU
             momentum = 0.0
             if self.training and mean is not None and count is not None:
                 momentum = 1.0 / (count + 1).to(mean.dtype)
-        y = F.following_batch_norm(
-            x, mean, var, self.weight, self.bias, self.training or (mean is None and var is None), momentum, self.eps,
+        weight, bias = (self.weight, self.bias) if affine is None else affine
+        y = following_batch_norm(
+            x, mean, var, weight, bias, self.training or (mean is None and var is None), momentum, self.eps,
             self.unbiased_running_var,
         )  # fmt: skip
         if self.training and count is not None:
@@ -181,6 +189,85 @@ class BatchNorm2d(_BatchNorm):
     """
 
     layouts = ("NCHW",)
+
+
+class _BatchRenorm(_BatchNorm):
+    """Batch renormalization for inputs of any rank; inherits from the batch normalization it is in evaluation."""
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.01, affine: bool = True,
+        r_max: float = 3.0, d_max: float = 5.0, device: str | None = None, dtype: DType | str | None = None, *,
+        bias: bool = True, weight: bool = True, unbiased_running_var: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            num_features, eps, momentum, affine, device=device, dtype=dtype, bias=bias, weight=weight,
+            unbiased_running_var=unbiased_running_var,
+        )  # fmt: skip
+        name = type(self).__name__
+        self.r_max, self.d_max = number(name, "r_max", r_max, 1), number(name, "d_max", d_max, 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a tensor of the shape of `x`."""
+        self._check(x)
+        mean, var, affine = self.running_mean, self.running_var, None
+        if self.training:
+            affine = renormalized(x, mean, var, self.weight, self.bias, self.eps, self.r_max, self.d_max)
+        return self._normalize(x, mean, var, self.num_batches_tracked, affine)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, r_max={self.r_max}, d_max={self.d_max}"
+
+
+class BatchRenorm1d(_BatchRenorm, BatchNorm1d):
+    """Batch renormalization of features, or of channels along one axis.
+
+    In training, y = ((x − μ_B) / σ_B · r + d) · γ + β with the mean μ_B and the standard deviation σ_B of the batch.
+    r = clip(σ_B / σ, 1 / r_max, r_max) and d = clip((μ_B − μ) / σ, −d_max, d_max) correct them towards the running
+    statistics μ and σ, and are constants to the gradient (Ioffe 2017, https://arxiv.org/abs/1702.03275, algorithm 1).
+    Where nothing is clipped, the output is that of evaluation, (x − μ) / σ · γ + β, even for a small batch. With
+    r_max = 1 and d_max = 0, this is `BatchNorm1d`. The paper begins with these and then increases them: assign to the
+    attributes `r_max` and `d_max` during training.
+
+    Parameters
+    ----------
+    num_features, eps, momentum, affine, device, dtype, bias, weight, unbiased_running_var
+        As in `BatchNorm1d`; the default `momentum` is the paper's.
+    r_max : float
+        The limit of r, at least 1.
+    d_max : float
+        The limit of d, at least 0.
+
+    Attributes
+    ----------
+    weight, bias, running_mean, running_var, num_batches_tracked
+        As in `BatchNorm1d`, whose state it loads. The running variance averages the variance, while the paper averages
+        σ.
+
+    Raises
+    ------
+    ValueError
+        As in `BatchNorm1d`, and for limits that are too small.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> bn, x = nn.BatchRenorm1d(1, eps=0.0, momentum=0.5), mg.tensor([[2.0], [4.0]])
+    >>> bn(x).tolist(), bn.running_mean.tolist(), bn.running_var.tolist()
+    ([[2.0], [4.0]], [1.5], [1.5])
+    """
+
+
+class BatchRenorm2d(_BatchRenorm, BatchNorm2d):
+    """Batch renormalization of the channels of images ``(N, C, H, W)``; otherwise like `BatchRenorm1d`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> nn.BatchRenorm2d(6)(mg.random.normal(0.0, 1.0, (8, 6, 24, 24))).shape
+    (8, 6, 24, 24)
+    """
 
 
 class RecurrentBatchNorm1d(_ChannelNorm):

@@ -1,6 +1,5 @@
 """The functions that the modules call: the engine's fused operations, and compositions of simpler ones."""
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -25,19 +24,16 @@ from minigrad.engine.ops.activation import (
 )
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.attention import scaled_dot_product_attention
-from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from minigrad.engine.ops.conv import conv2d, conv_transpose2d
 from minigrad.engine.ops.gather import look_up, numbered
 from minigrad.engine.ops.layout import expand_dims, squeeze
 from minigrad.engine.ops.logic import maximum, where
 from minigrad.engine.ops.matmul import linear
 from minigrad.engine.ops.norm import group_norm, layer_norm, rms_norm
-from minigrad.engine.ops.norm import instance_norm as normalize_instances
 from minigrad.engine.ops.pooling import adaptive_avg_pool2d, avg_pool2d, max_pool2d
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, nll_loss, softmax
 from minigrad.engine.ops.trigonometry import tanh
-from minigrad.engine.tape import is_grad_enabled
-from minigrad.engine.tensor import Tensor, make
+from minigrad.engine.tensor import Tensor
 from minigrad.nn.interpolation import interpolate
 from minigrad.nn.loss_functions import (
     binary_cross_entropy,
@@ -49,17 +45,27 @@ from minigrad.nn.loss_functions import (
     mse_loss,
     smooth_l1_loss,
 )
+from minigrad.nn.norm_compositions import (
+    adaptive_layer_norm,
+    dynamic_tanh,
+    film,
+    filter_response_norm,
+    scale_norm,
+    weight_standardization,
+)
+from minigrad.nn.norm_functions import batch_norm, batch_renorm, instance_norm
 from minigrad.nn.position import rotary
 
 Activation = Callable[[Tensor], Tensor]
 
 __all__ = [
-    "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits",
-    "conv1d", "conv2d", "conv_transpose2d", "cosine_similarity", "cross_entropy", "dropout", "elu", "embedding",
-    "gelu", "glu", "group_norm", "hardsigmoid", "hardswish", "huber_loss", "instance_norm", "interpolate", "kl_div",
-    "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax", "logsigmoid", "max_pool2d", "mish", "mse_loss",
-    "nll_loss", "normalize", "one_hot", "prelu", "relu", "rms_norm", "rotary", "scaled_dot_product_attention", "selu",
-    "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
+    "adaptive_avg_pool2d", "adaptive_layer_norm", "avg_pool2d", "batch_norm", "batch_renorm", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "conv1d", "conv2d", "conv_transpose2d", "cosine_similarity", "cross_entropy",
+    "dropout", "dynamic_tanh", "elu", "embedding", "film", "filter_response_norm", "gelu", "glu", "group_norm",
+    "hardsigmoid", "hardswish", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss", "layer_norm",
+    "leaky_relu", "linear", "log_softmax", "logsigmoid", "max_pool2d", "mish", "mse_loss", "nll_loss", "normalize",
+    "one_hot", "prelu", "relu", "rms_norm", "rotary", "scale_norm", "scaled_dot_product_attention", "selu", "sigmoid",
+    "silu", "smooth_l1_loss", "softmax", "softplus", "tanh", "weight_standardization",
 ]  # fmt: skip
 
 
@@ -249,184 +255,6 @@ def normalize(x: Tensor, p: float = 2.0, axis: int | tuple[int, ...] = 1, eps: f
     if not all(-x.ndim <= k < x.ndim for k in axes):
         raise IndexError(f"[normalize] expected an axis from {-x.ndim} to {x.ndim - 1} for shape {x.shape}, got {axis}")
     return x / maximum(x.norm(p, axes, True), eps)
-
-
-# ── normalization with running statistics ─────────────────────────────────────────────────────────
-
-
-def batch_norm(
-    x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
-    bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5, *,
-    unbiased_running_var: bool = True,
-) -> Tensor:  # fmt: skip
-    """Batch normalization of each channel: y = (x − μ) / √(σ² + ε) · γ + β.
-
-    In training, μ and σ² are the mean and the biased variance of the batch, over all axes but the second, and the
-    gradient passes through them (Ioffe, Szegedy 2015, https://arxiv.org/abs/1502.03167, algorithm 1). The running
-    statistics r are updated in place: r ← (1 − m) r + m s, with s = μ and s = σ² n / (n − 1) for n values per channel.
-    Otherwise, μ and σ² are the running statistics.
-
-    Parameters
-    ----------
-    x : Tensor
-        ``(N, C)`` or ``(N, C, ...)``, floats. If squared deviations overflow in training (in float32, from 1e17 on),
-        the channel becomes `bias` and its running variance infinite; near the largest numbers, the channel becomes NaN.
-    running_mean, running_var : Tensor or None
-        ``(C,)``. With None, training keeps no running statistics.
-    weight, bias : Tensor, optional
-        ``(C,)``: γ and β; ones and zeros if absent.
-    training : bool
-        Whether to use the statistics of the batch.
-    momentum : float
-        m, the weight of the new value, from 0 to 1.
-    eps : float
-        ε, added to the variance.
-    unbiased_running_var : bool
-        Whether s is the unbiased variance; with False s = σ², as in Keras and Flax.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
-    Raises
-    ------
-    ValueError
-        For only one value per channel in training, for missing running statistics otherwise, or for shapes or devices
-        that do not match.
-    TypeError
-        For running statistics that are not tensors, or have another dtype than `x`.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> mean, var = mg.zeros(1), mg.ones(1)
-    >>> F.batch_norm(mg.tensor([[1.0], [3.0]]), mean, var, training=True, momentum=0.5, eps=0.0).tolist()
-    [[-1.0], [1.0]]
-    >>> mean.tolist(), var.tolist()
-    ([1.0], [1.5])
-    """
-    if training and running_mean is not None:
-        momentum = number("batch_norm", "momentum", momentum, 0, 1)
-    return following_batch_norm(
-        x, running_mean, running_var, weight, bias, training, momentum, eps, unbiased_running_var
-    )
-
-
-def following_batch_norm(
-    x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None,
-    training: bool, momentum: float | Tensor, eps: float, unbiased_running_var: bool,
-) -> Tensor:  # fmt: skip
-    """`batch_norm` whose momentum may be a tensor ``()`` on the device of x, so that a GPU need not be waited for."""
-    x = _fitting("batch_norm", x, 2, running_mean, running_var)
-    if not training:
-        if running_mean is None or running_var is None:
-            raise ValueError("[batch_norm] expected running_mean and running_var in evaluation, got None")
-        # copied because the statistics may change before the backward pass
-        return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps)
-    y, mean, var = batch_norm_train(x, weight, bias, eps)
-    if running_mean is not None and running_var is not None and x.size:
-        if unbiased_running_var:
-            n = math.prod(x.shape[:1] + x.shape[2:])
-            var = var * (n / (n - 1))
-        _follow(running_mean, mean, running_var, var, momentum)
-    return y
-
-
-def instance_norm(
-    x: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
-    bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
-) -> Tensor:  # fmt: skip
-    """Instance normalization of each channel of each sample: y = (x − μ) / √(σ² + ε) · γ + β.
-
-    With `use_input_stats`, μ and σ² are the mean and the biased variance over all axes but the first two (Ulyanov et
-    al. 2016, https://arxiv.org/abs/1607.08022). The running statistics, if given, are updated as in `batch_norm` with
-    the mean and the unbiased variance, averaged over the samples. Otherwise, μ and σ² are the running statistics.
-
-    Parameters
-    ----------
-    x : Tensor
-        ``(N, C, ...)``, floats. If squared deviations overflow (in float32, from 1e17 on), the channel of that sample
-        becomes `bias`; near the largest numbers, it becomes NaN.
-    running_mean, running_var : Tensor, optional
-        ``(C,)``.
-    weight, bias : Tensor, optional
-        ``(C,)``: γ and β; ones and zeros if absent.
-    use_input_stats : bool
-        Whether to use the statistics of the input.
-    momentum, eps : float
-        m, the weight of the new value, from 0 to 1; ε, added to the variance.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
-    Raises
-    ------
-    ValueError
-        For only one value per channel and sample, for missing running statistics without `use_input_stats`, or for
-        shapes or devices that do not match.
-    TypeError
-        For running statistics that are not tensors, or have another dtype than `x`.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> import minigrad.nn.functional as F
-    >>> F.instance_norm(mg.tensor([[[1.0, 3.0], [10.0, 50.0]]]), eps=0.0).tolist()
-    [[[-1.0, 1.0], [-1.0, 1.0]]]
-    """
-    x = _fitting("instance_norm", x, 3, running_mean, running_var)
-    if not use_input_stats:
-        if running_mean is None or running_var is None:
-            raise ValueError("[instance_norm] expected running_mean and running_var, got None without use_input_stats")
-        # copied because the statistics may change before the backward pass
-        return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps, "instance_norm")
-    y = normalize_instances(x, weight=weight, bias=bias, eps=eps)
-    if running_mean is not None and running_var is not None and x.size:
-        momentum = number("instance_norm", "momentum", momentum, 0, 1)
-        plain, spatial = x.detach(), tuple(range(2, x.ndim))
-        var = plain.var(spatial, correction=1).mean(0)
-        _follow(running_mean, plain.mean((0, *spatial)), running_var, var, momentum)
-    return y
-
-
-def _fitting(op: str, x: Tensor, axes: int, running_mean: Tensor | None, running_var: Tensor | None) -> Tensor:
-    """Convert x to a tensor and check that the running statistics, if there are any, match it."""
-    x = x if isinstance(x, Tensor) else make(x, copy=is_grad_enabled(), op=op)
-    if (running_mean is None) != (running_var is None):
-        raise ValueError(f"[{op}] expected both running_mean and running_var or neither, got one of them")
-    if running_mean is None or running_var is None:
-        return x
-    for running in (running_mean, running_var):
-        if not isinstance(running, Tensor):
-            raise TypeError(f"[{op}] expected running statistics that are tensors, got {kind_of(running)}")
-    if x.ndim < axes:
-        raise ValueError(f"[{op}] expected x of shape (N, C, ...) with {axes} axes or more, got {x.shape}")
-    if x.dtype.kind != "f":
-        raise TypeError(f"[{op}] expected floating-point elements, got {x.dtype}")
-    shape = x.shape[1:2]
-    if running_mean.shape != shape or running_var.shape != shape:
-        got = f"{running_mean.shape} and {running_var.shape}"
-        raise ValueError(f"[{op}] expected running statistics of shape {shape}, got {got}")
-    if running_mean.dtype != x.dtype or running_var.dtype != x.dtype:
-        got = f"{running_mean.dtype} and {running_var.dtype}"
-        hint = f': use x.astype("{running_mean.dtype}")' if running_mean.dtype == running_var.dtype else ""
-        raise TypeError(f"[{op}] expected running statistics of {x.dtype}, the dtype of x, got {got}{hint}")
-    if running_mean.device != x.device or running_var.device != x.device:
-        got = f"{running_mean.device} and {running_var.device}"
-        raise ValueError(f"[{op}] expected running statistics on {x.device}, the device of x, got {got}")
-    return x
-
-
-def _follow(running_mean: Tensor, mean: Tensor, running_var: Tensor, var: Tensor, momentum: float | Tensor) -> None:
-    """Move running statistics towards new ones, in place."""
-    if not isinstance(momentum, Tensor) and momentum == 0:  # so that values that are not finite do not change them
-        return
-    for running, new in ((running_mean, mean), (running_var, var)):
-        running.copy_((1 - momentum) * running + momentum * new)
 
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────

@@ -1,16 +1,22 @@
 """Initialization: functions that fill a tensor in place, unrecorded, and return it."""
 
 import math
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from minigrad import random
 from minigrad.autograd import no_grad
 from minigrad.creation import asarray, eye, full_like
-from minigrad.engine.ops.arguments import number
+from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.functions import erf
 from minigrad.engine.ops.logic import clip, where
 from minigrad.engine.tensor import Tensor
+
+if TYPE_CHECKING:
+    from minigrad.nn.module import Module
+
+M = TypeVar("M", bound="Module")
 
 GAINS = {
     "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2),
@@ -296,6 +302,106 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     q, r = np.linalg.qr(normal.numpy())
     q = number("orthogonal_", "gain", gain) * q * np.where(np.diag(r) < 0, -1.0, 1.0)
     return _set(tensor, asarray(q if rows >= columns else q.T).reshape(tensor.shape))
+
+
+def deep_norm_constants(
+    num_encoder_layers: int, num_decoder_layers: int = 0, part: str = "encoder"
+) -> tuple[float, float]:
+    """Return α, the scale of the residuals, and β, the gain of the branches, of a Transformer with `nn.DeepNorm`.
+
+    Wang et al. 2022, https://arxiv.org/abs/2203.00555, figure 2. With N layers in the encoder and M in the decoder:
+    α = (2 N)^¼ and β = (8 N)^-¼ for an encoder alone, and the same with M for a decoder alone; otherwise
+    α = 0.81 (N⁴ M)^(1/16) and β = 0.87 (N⁴ M)^(-1/16) in the encoder, and α = (3 M)^¼ and β = (12 M)^-¼ in the decoder.
+
+    Parameters
+    ----------
+    num_encoder_layers, num_decoder_layers : int
+        N and M; 0 where there is no such part.
+    part : {"encoder", "decoder"}
+        The part that the constants are for.
+
+    Raises
+    ------
+    ValueError
+        For a negative number of layers, for a part without layers, or for another part.
+
+    Examples
+    --------
+    >>> from minigrad.nn import init
+    >>> init.deep_norm_constants(8)
+    (2.0, 0.3535533905932738)
+    """
+    op = "deep_norm_constants"
+    layers = {
+        "encoder": integer(op, "num_encoder_layers", num_encoder_layers, 0),
+        "decoder": integer(op, "num_decoder_layers", num_decoder_layers, 0),
+    }
+    if part not in layers:
+        raise ValueError(f"[{op}] expected part 'encoder' or 'decoder', got {part!r}")
+    n, m = layers["encoder"], layers["decoder"]
+    if not layers[part]:
+        raise ValueError(f"[{op}] expected a part that has layers, got the {part} of {n} and {m} layers")
+    if not (n and m):
+        return (2 * layers[part]) ** 0.25, (8 * layers[part]) ** -0.25
+    if part == "encoder":
+        return 0.81 * (n**4 * m) ** (1 / 16), 0.87 * (n**4 * m) ** (-1 / 16)
+    return (3 * m) ** 0.25, (12 * m) ** -0.25
+
+
+def deep_norm_(module: M, beta: float) -> M:
+    """Initialize the linear layers of a residual branch for `nn.DeepNorm`, by `xavier_normal_`, and return it.
+
+    The gain is `beta`, but 1 for the projections of queries and keys in `nn.MultiheadAttention`, whose size does not
+    change that of its result (Wang et al. 2022, https://arxiv.org/abs/2203.00555, figure 2). Biases of these layers
+    become 0; other layers stay as they are.
+
+    Parameters
+    ----------
+    module : Module
+        A branch, or a whole Transformer layer.
+    beta : float
+        β, see `deep_norm_constants`.
+
+    Raises
+    ------
+    TypeError
+        If `module` is not a module.
+    ValueError
+        For a negative `beta`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad.nn import Linear, init
+    >>> layer = init.deep_norm_(Linear(8, 8), beta=0.0)
+    >>> bool((layer.weight == 0).all()) and bool((layer.bias == 0).all())
+    True
+    """
+    from minigrad.nn.attention import MultiheadAttention
+    from minigrad.nn.linear import Linear
+    from minigrad.nn.module import Module
+
+    if not isinstance(module, Module):
+        raise TypeError(f"[deep_norm_] expected a Module, got {kind_of(module)}")
+    beta = number("deep_norm_", "beta", beta, 0)
+    for layer in module.modules():
+        weights: list[Tensor | None]
+        if isinstance(layer, Linear):
+            weights, gains, bias = [layer.weight], [beta], layer.bias
+        elif isinstance(layer, MultiheadAttention):
+            weights = [layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight]
+            if layer.in_proj_weight is not None:
+                weights = [layer.in_proj_weight[k * layer.embed_dim :][: layer.embed_dim] for k in range(3)]
+            gains, bias = [1.0, 1.0, beta], layer.in_proj_bias
+        else:
+            continue
+        with no_grad():
+            for weight, gain in zip(weights, gains, strict=True):
+                if weight is not None:
+                    xavier_normal_(weight, gain)
+        if bias is not None:
+            zeros_(bias)
+    return module
 
 
 def _set(tensor: Tensor, values: Tensor) -> Tensor:

@@ -38,6 +38,8 @@ RMSNorm, where it is 0), and loses digits where the squares of deviations are su
 float32 and 1e-154 in float64. NaN and infinity only affect their own row, group or channel.
 """
 
+import math
+
 from minigrad.creation import ones, zeros
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, number
@@ -125,9 +127,10 @@ class LayerNorm(Affine):
         bias: bool = True, device: str | None = None, dtype: DType | str | None = None, *, weight: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
-        shape = _shape("LayerNorm", normalized_shape)
+        name = type(self).__name__
+        shape = _shape(name, normalized_shape)
         self.normalized_shape, self.elementwise_affine = shape, elementwise_affine
-        self.eps = number("LayerNorm", "eps", eps, 0)
+        self.eps = number(name, "eps", eps, 0)
         self.add_affine(shape, elementwise_affine and weight, elementwise_affine and bias, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -200,6 +203,126 @@ class RMSNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class ScaleNorm(Module):
+    """Normalization of each sample to one learned length: root mean square normalization with a single weight.
+
+    y = g x / √(‖x‖² + ε), with the norm over the last axis (Nguyen, Salazar 2019, https://arxiv.org/abs/1910.05895,
+    without an ε); g is `weight`. Training and evaluation are the same.
+
+    Parameters
+    ----------
+    num_features : int
+        C, the size of the last axis.
+    eps : float
+        ε, added to the squared norm.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+
+    Attributes
+    ----------
+    weight : Parameter
+        ``()``: g, initialized to √C.
+
+    Raises
+    ------
+    ValueError
+        For `num_features` below 1 or a negative `eps`; when called, for an input with another last axis.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> y = nn.ScaleNorm(4)(mg.tensor([[3.0, 0.0, 0.0, 4.0]]))
+    >>> [round(value, 3) for value in y[0].tolist()]
+    [1.2, 0.0, 0.0, 1.6]
+    """
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None
+    ) -> None:
+        super().__init__()
+        self.num_features = integer("ScaleNorm", "num_features", num_features, 1)
+        self.eps = number("ScaleNorm", "eps", eps, 0)
+        self.weight = Parameter(ones((), dtype=dtype, device=device))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set `weight` to √C."""
+        init.constant_(self.weight, math.sqrt(self.num_features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., C)`` to the same shape."""
+        check_tensor("ScaleNorm", x)
+        if x.shape[-1:] != (self.num_features,):
+            raise ValueError(f"[ScaleNorm] expected an input of shape (..., {self.num_features}), got {x.shape}")
+        return F.scale_norm(x, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_features}, eps={self.eps}"
+
+
+class DyT(Affine):
+    """Dynamic tanh, in place of a normalization: y = tanh(α x) · γ + β.
+
+    Zhu, Chen, He, LeCun, Liu 2025, https://arxiv.org/abs/2503.10622, section 4. It computes no statistics: every
+    element of x is squashed by itself, with one learned α. Training and evaluation are the same.
+
+    Parameters
+    ----------
+    normalized_shape : int or sequence of int
+        The trailing shape of γ and β.
+    init_alpha : float
+        The initial value of α.
+    device : str, optional
+    dtype : DType, optional
+        float32 (default) or float64.
+
+    Attributes
+    ----------
+    alpha : Parameter
+        ``(1,)``: α.
+    weight, bias : Parameter
+        γ and β, of shape `normalized_shape`, initialized to ones and zeros.
+
+    Raises
+    ------
+    ValueError
+        For an empty `normalized_shape`; when called, for an input with another trailing shape.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> y = nn.DyT(3)(mg.tensor([[-20.0, 0.0, 1.0]]))
+    >>> [round(value, 3) for value in y[0].tolist()]
+    [-1.0, 0.0, 0.462]
+    """
+
+    def __init__(
+        self, normalized_shape: int | tuple[int, ...] | list[int], init_alpha: float = 0.5, device: str | None = None,
+        dtype: DType | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.normalized_shape = shape = _shape("DyT", normalized_shape)
+        self.init_alpha = number("DyT", "init_alpha", init_alpha)
+        self.alpha = Parameter(ones((1,), dtype=dtype, device=device))
+        self.add_affine(shape, True, True, device, dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set `alpha` to `init_alpha`, `weight` to ones and `bias` to zeros."""
+        super().reset_parameters()
+        init.constant_(self.alpha, self.init_alpha)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., *normalized_shape)`` to the same shape."""
+        return F.dynamic_tanh(x, self.alpha, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, init_alpha={self.init_alpha}"
 
 
 class GroupNorm(Affine):

@@ -18,6 +18,7 @@ ELSEWHERE = {
     ],
     "engine/test_promotion.py": ["bool", "float32", "float64", "int32", "int64"],
     "nn/test_batch_norm.py": ["batch_norm"],
+    "nn/test_norm_family.py": ["batch_renorm"],
     "nn/test_embedding.py": ["embedding"],
     "nn/test_norms.py": ["instance_norm"],
     "api/test_pytorch.py": ["conv1d", "cosine_similarity", "huber_loss", "interpolate", "kl_div"],

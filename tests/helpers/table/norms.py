@@ -102,6 +102,42 @@ def compose_batch_norm(x, *affine, eps=1e-5, weighted=True):
     )
 
 
+def dynamic_tanh(x, alpha, *affine, tanh=np.tanh):
+    y = tanh(alpha * x)
+    for k, a in enumerate(affine):
+        y = y * a if k == 0 else y + a
+    return y
+
+
+def scale_norm(x, weight, eps=1e-5, sqrt=np.sqrt):
+    return weight * x / sqrt((x * x).sum(-1)[..., None] + eps)
+
+
+def film(x, scale, shift):
+    each = tuple(scale.shape) + (1,) * (x.ndim - 2)
+    return scale.reshape(each) * x + shift.reshape(each)
+
+
+def adaptive_layer_norm(x, scale, shift, eps=1e-5, norm=layer_norm):
+    y = norm(x, normalized_shape=x.shape[-1], eps=eps)
+    each = (x.shape[0],) + (1,) * (x.ndim - 2) + (x.shape[-1],)
+    return (1 + scale).reshape(each) * y + shift.reshape(each)
+
+
+def filter_response_norm(x, *affine, eps=1e-6, sqrt=np.sqrt, maximum=np.maximum):
+    axes = tuple(range(2, x.ndim))
+    y = x / sqrt((x * x).sum(axes).reshape(tuple(x.shape[:2]) + (1,) * len(axes)) / math.prod(x.shape[2:]) + eps)
+    y = channels(y, *affine[:2])
+    return maximum(y, affine[2].reshape((-1,) + (1,) * len(axes))) if len(affine) == 3 else y
+
+
+def weight_standardization(weight, eps=1e-5, dim=0, sqrt=np.sqrt):
+    axes = tuple(k for k in range(weight.ndim) if k != dim % weight.ndim)
+    mean = weight.mean(axes).reshape([-1 if k == dim % weight.ndim else 1 for k in range(weight.ndim)])
+    centered = weight - mean
+    return centered / sqrt((centered * centered).mean(axes).reshape(mean.shape) + eps)
+
+
 NORM = [
     Op(
         "layer_norm", layer_norm, torch=torch_layer_norm, composition=compose_layer_norm, ulps=64,
@@ -176,6 +212,50 @@ NORM = [
             case((7, 5), (5,), (5,), (5,), weighted=False), case((1, 3), (3,), (3,), (3,), (3,)), case((2, 3, 4), (3,), (3,), (3,), (3,)),
             case((3, 2, 8, 9), (2,), (2,), (2,), (2,)), case((2, 2, 2, 3, 2), (2,), (2,), (2,), (2,)),
             case((0, 3), (3,), (3,), (3,), (3,)), case((2, 3, 0), (3,), (3,), (3,), (3,)),
+        ),
+    ),
+    Op(
+        "dynamic_tanh", dynamic_tanh, ulps=64, torch=lambda torch, *xs: dynamic_tanh(*xs, tanh=torch.tanh),
+        composition=lambda *xs: dynamic_tanh(*xs, tanh=mg.tanh),
+        cases=(
+            case((4, 6), (1,)), case((4, 6), (), (6,), (6,)), case((2, 3, 4), (1,), (3, 4), (3, 4)), case((2, 3, 4), (1,), (4,)),
+            case((0, 6), (1,), (6,), (6,)), case((), ()),
+        ),
+    ),
+    Op(
+        "scale_norm", scale_norm, ulps=64, torch=lambda torch, x, g, eps=1e-5: scale_norm(x, g, eps, torch.sqrt),
+        composition=lambda x, g, eps=1e-5: scale_norm(x, g, eps, mg.sqrt),
+        cases=(case((4, 6), ()), case((6,), (), eps=0.1), case((2, 3, 37), ()), case((0, 6), ()), case((3, 0), ()), case((67, 5), (), eps=0.5)),
+    ),
+    Op(
+        "film", film, torch=lambda torch, *xs: film(*xs), composition=film,
+        cases=(case((4, 6), (4, 6), (4, 6)), case((2, 3, 4, 5), (2, 3), (2, 3)), case((0, 3, 2), (0, 3), (0, 3)), case((2, 3, 0), (2, 3), (2, 3))),
+    ),
+    Op(
+        "adaptive_layer_norm", adaptive_layer_norm, ulps=64,
+        composition=lambda *xs, eps=1e-5: adaptive_layer_norm(*xs, eps, compose_layer_norm),
+        torch=lambda torch, *xs, eps=1e-5: adaptive_layer_norm(
+            *xs, eps, lambda *a, **options: torch_layer_norm(torch, *a, **options)),
+        cases=(
+            case((4, 6), (4, 6), (4, 6)), case((2, 3, 5, 4), (2, 4), (2, 4), eps=0.1), case((0, 3, 4), (0, 4), (0, 4)),
+            case((2, 0, 4), (2, 4), (2, 4)),
+        ),
+    ),
+    Op(
+        "filter_response_norm", filter_response_norm, ulps=64,
+        composition=lambda *xs, eps=1e-6: filter_response_norm(*xs, eps=eps, sqrt=mg.sqrt, maximum=mg.maximum),
+        torch=lambda torch, *xs, eps=1e-6: filter_response_norm(*xs, eps=eps, sqrt=torch.sqrt, maximum=torch.maximum),
+        cases=(
+            case((3, 4, 5)), case((2, 3, 4, 3), (3,)), case((2, 3, 4, 3), (3,), (3,), eps=0.1), case((2, 3, 4, 3), (3,), (3,), (3,)),
+            case((2, 2, 2, 3, 2), (2,), (2,), (2,)), case((0, 4, 3), (4,), (4,), (4,)),
+        ),
+    ),
+    Op(
+        "weight_standardization", weight_standardization, ulps=64,
+        composition=lambda w, **options: weight_standardization(w, **options, sqrt=mg.sqrt),
+        torch=lambda torch, w, **options: weight_standardization(w, **options, sqrt=torch.sqrt),
+        cases=(
+            case((4, 6)), case((4, 3, 2, 2)), case((5, 6), eps=0.1, dim=1), case((5, 3, 4), eps=0.1, dim=-1), case((0, 6)), case((2, 71)),
         ),
     ),
 ]  # fmt: skip

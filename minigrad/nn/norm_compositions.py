@@ -1,0 +1,308 @@
+"""Norms and modulations that are composed of the engine's operations, which gives them derivatives of every order."""
+
+import math
+
+from minigrad.engine.ops.arguments import integer, kind_of, number
+from minigrad.engine.ops.layout import moveaxis
+from minigrad.engine.ops.logic import maximum
+from minigrad.engine.ops.norm import layer_norm, rms_norm
+from minigrad.engine.ops.trigonometry import tanh
+from minigrad.engine.tape import is_grad_enabled
+from minigrad.engine.tensor import Tensor, make
+
+
+def dynamic_tanh(x: Tensor, alpha: Tensor, weight: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+    """Dynamic tanh, which replaces a normalization by a bounded function: y = tanh(α x) · γ + β.
+
+    Zhu, Chen, He, LeCun, Liu 2025, https://arxiv.org/abs/2503.10622, section 4.
+
+    Parameters
+    ----------
+    x : Tensor
+        Floats.
+    alpha : Tensor
+        α, one number: ``(1,)`` or ``()``.
+    weight, bias : Tensor, optional
+        γ and β, of the shape of the last axes of x; ones and zeros if absent.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        For shapes or devices that do not match.
+    TypeError
+        For parameters that are not tensors, or have another dtype than `x`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.dynamic_tanh(mg.tensor([-100.0, 0.0, 0.5]), mg.tensor([2.0]))
+    tensor([-1.       ,  0.       ,  0.7615942])
+    """
+    op = "dynamic_tanh"
+    x = _floats(op, x)
+    check_parameter(op, "alpha", alpha, () if getattr(alpha, "ndim", 1) == 0 else (1,), x)
+    for name, given in (("weight", weight), ("bias", bias)):
+        check_parameter(op, name, given, x.shape[x.ndim - getattr(given, "ndim", 0) :], x)
+    return _affine(tanh(alpha.reshape(()) * x), weight, bias)
+
+
+def scale_norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
+    """Scale each row to one learned length: y = g x / √(‖x‖² + ε), with the norm over the last axis.
+
+    Nguyen, Salazar 2019, https://arxiv.org/abs/1910.05895, without an ε. This is `rms_norm` with one weight for all
+    elements.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``(..., C)``, floats.
+    weight : Tensor
+        ``()``: g.
+    eps : float
+        ε, added to the squared norm.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        For an `x` without axes, a negative `eps`, or shapes or devices that do not match.
+    TypeError
+        For a `weight` that is not a tensor, or has another dtype than `x`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.scale_norm(mg.tensor([[3.0, 4.0], [0.0, -0.5]]), mg.tensor(10.0), eps=0.0)
+    tensor([[  6.,   8.],
+            [  0., -10.]])
+    """
+    op = "scale_norm"
+    x = _floats(op, x)
+    if not x.ndim:
+        raise ValueError(f"[{op}] expected x of shape (..., C), got {x.shape}")
+    check_parameter(op, "weight", weight, (), x)
+    size = max(x.shape[-1], 1)
+    return rms_norm(x, x.shape[-1], eps=number(op, "eps", eps, 0) / size) * (weight / math.sqrt(size))
+
+
+def film(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """Feature-wise linear modulation: y = γ x + β, with a scale γ and a shift β for each channel of each sample.
+
+    Perez et al. 2018, https://arxiv.org/abs/1709.07871, equation 2.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``(N, C, ...)``, floats.
+    scale, shift : Tensor
+        ``(N, C)``: γ and β, computed from the condition of each sample.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        For shapes or devices that do not match.
+    TypeError
+        For a scale or shift that is not a tensor, or has another dtype than `x`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.film(mg.ones((2, 1, 3)), mg.tensor([[2.0], [5.0]]), mg.tensor([[0.0], [1.0]])).tolist()
+    [[[2.0, 2.0, 2.0]], [[6.0, 6.0, 6.0]]]
+    """
+    x = _floats("film", x)
+    if x.ndim < 2:
+        raise ValueError(f"[film] expected x of shape (N, C, ...), got {x.shape}")
+    for name, given in (("scale", scale), ("shift", shift)):
+        check_parameter("film", name, given, x.shape[:2], x)
+    each = x.shape[:2] + (1,) * (x.ndim - 2)
+    return x * scale.reshape(each) + shift.reshape(each)
+
+
+def adaptive_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e-5) -> Tensor:
+    """Layer normalization with a scale and a shift for each sample: y = (1 + γ) (x − μ) / √(σ² + ε) + β.
+
+    Peebles, Xie 2023, https://arxiv.org/abs/2212.09748, section 3.2, where γ and β are computed from the condition;
+    with γ = 0 and β = 0 it is `layer_norm`.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``(N, ..., C)``, floats; μ and σ² are those of the last axis.
+    scale, shift : Tensor
+        ``(N, C)``: γ and β.
+    eps : float
+        ε, added to the variance.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        For a negative `eps`, or for shapes or devices that do not match.
+    TypeError
+        For a scale or shift that is not a tensor, or has another dtype than `x`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.adaptive_layer_norm(mg.tensor([[1.0, 3.0]]), mg.tensor([[1.0, 0.0]]), mg.tensor([[5.0, 5.0]]), eps=0.0)
+    tensor([[3., 6.]])
+    """
+    op = "adaptive_layer_norm"
+    x = _floats(op, x)
+    if x.ndim < 2:
+        raise ValueError(f"[{op}] expected x of shape (N, ..., C), got {x.shape}")
+    for name, given in (("scale", scale), ("shift", shift)):
+        check_parameter(op, name, given, (x.shape[0], x.shape[-1]), x)
+    each = (x.shape[0],) + (1,) * (x.ndim - 2) + (x.shape[-1],)
+    y = layer_norm(x, x.shape[-1], eps=number(op, "eps", eps, 0))
+    return y * (1 + scale).reshape(each) + shift.reshape(each)
+
+
+def filter_response_norm(
+    x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, threshold: Tensor | None = None,
+    eps: float = 1e-6,
+) -> Tensor:  # fmt: skip
+    """Filter response normalization, and its activation: y = max(x / √(ν² + ε) · γ + β, τ).
+
+    ν² is the mean of x² over the positions of one channel of one sample (Singh, Krishnan 2020,
+    https://arxiv.org/abs/1911.09737). Without a threshold τ there is no maximum.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``(N, C, ...)``, floats, with at least three axes.
+    weight, bias, threshold : Tensor, optional
+        ``(C,)``: γ, β and τ; ones, zeros and −∞ if absent.
+    eps : float
+        ε, added to the mean square.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        For a negative `eps`, or for shapes or devices that do not match.
+    TypeError
+        For parameters that are not tensors, or have another dtype than `x`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.filter_response_norm(mg.tensor([[[7.0, -1.0]]]), threshold=mg.zeros(1), eps=0.0)
+    tensor([[[1.4, 0. ]]])
+    """
+    op = "filter_response_norm"
+    x = _floats(op, x)
+    if x.ndim < 3:
+        raise ValueError(f"[{op}] expected x of shape (N, C, ...) with 3 axes or more, got {x.shape}")
+    parameters = []
+    for name, given in (("weight", weight), ("bias", bias), ("threshold", threshold)):
+        check_parameter(op, name, given, x.shape[1:2], x)
+        parameters.append(None if given is None else given.reshape((-1,) + (1,) * (x.ndim - 2)))
+    weight, bias, threshold = parameters
+    y = _affine(rms_norm(x, x.shape[2:], eps=number(op, "eps", eps, 0)), weight, bias)
+    return y if threshold is None else maximum(y, threshold)
+
+
+def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> Tensor:
+    """Standardize the weights of each output: ŵ = (w − μ) / √(σ² + ε).
+
+    μ and σ² are the mean and the biased variance over all axes but `dim` (Qiao et al. 2019,
+    https://arxiv.org/abs/1903.10520).
+
+    Parameters
+    ----------
+    weight : Tensor
+        Floats, such as ``(O, I, H, W)`` of a convolution.
+    eps : float
+        ε, added to the variance.
+    dim : int
+        The axis of the outputs.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `weight`.
+
+    Raises
+    ------
+    ValueError
+        For a negative `eps`, for another axis, or if an output has a single weight, which would become 0.
+    TypeError
+        For a `weight` that does not consist of floats, or a `dim` that is not an integer.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.weight_standardization(mg.tensor([[1.0, 3.0], [50.0, 10.0]]), eps=0.0)
+    tensor([[-1.,  1.],
+            [ 1., -1.]])
+    """
+    op = "weight_standardization"
+    weight, dim, eps = _floats(op, weight), integer(op, "dim", dim), number(op, "eps", eps, 0)
+    if not -weight.ndim <= dim < weight.ndim:
+        raise ValueError(f"[{op}] expected an axis of a weight of shape {weight.shape}, got dim={dim}")
+    rows = moveaxis(weight, dim, 0)
+    if math.prod(rows.shape[1:]) < 2:
+        raise ValueError(f"[{op}] expected more than one weight per output, got shape {weight.shape} with dim={dim}")
+    return moveaxis(layer_norm(rows, rows.shape[1:], eps=eps), 0, dim)
+
+
+# ── parts ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _floats(op: str, x: Tensor) -> Tensor:
+    """Convert x to a tensor, which must have floats."""
+    x = x if isinstance(x, Tensor) else make(x, copy=is_grad_enabled(), op=op)
+    if x.dtype.kind != "f":
+        raise TypeError(f"[{op}] expected floating-point elements, got {x.dtype}")
+    return x
+
+
+def check_parameter(op: str, name: str, given: Tensor | None, shape: tuple[int, ...], x: Tensor) -> None:
+    """Check a parameter that may be None: its shape, and the dtype and device of x."""
+    if given is None:
+        return
+    if not isinstance(given, Tensor):
+        raise TypeError(f"[{op}] expected a tensor {name}, got {kind_of(given)}")
+    if given.shape != shape:
+        raise ValueError(f"[{op}] expected {name} of shape {shape}, got {given.shape}")
+    if given.dtype != x.dtype:
+        raise TypeError(
+            f'[{op}] expected {name} of {x.dtype}, the dtype of x, got {given.dtype}: use x.astype("{given.dtype}")'
+        )
+    if given.device != x.device:
+        raise ValueError(f"[{op}] expected {name} on {x.device}, the device of x, got {given.device}")
+
+
+def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
