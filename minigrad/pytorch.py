@@ -1274,8 +1274,7 @@ POINTERS = {
     },
     "minigrad.nn.utils": {
         "clip_grad_norm": "is `nn.utils.clip_grad_norm_(parameters, max_norm)` here",
-        "spectral_norm": "is not available: `nn.utils.weight_norm(module)`",
-        "parametrizations": "is `nn.utils.weight_norm(module)` here",
+        "parametrizations": "is `nn.utils.weight_norm(module)` or `nn.utils.spectral_norm(module)` here",
         "parametrize": "is `nn.utils.weight_norm(module)` here, or a product in forward",
         "prune": "is not available: multiply with a mask in forward, `x * mask`",
         "skip_init": "is not available: `nn.Linear(n, m)`",

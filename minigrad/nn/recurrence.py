@@ -219,7 +219,7 @@ class Recurrent(Module):
     @property
     def weight_dtype(self) -> DType:
         """The dtype of the parameters."""
-        members = self.__dict__  # not weight_ih itself, which weight_norm would compute
+        members = self.__dict__  # not weight_ih itself, which may be computed
         for name in self._parameters:
             if members[name] is not None:
                 return members[name].dtype

@@ -14,13 +14,21 @@ from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.optimizer import grad_norm, scale_
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d
+from minigrad.nn.computed import M, is_computed, make_plain
 from minigrad.nn.module import Module
 from minigrad.nn.parameter import Parameter
-from minigrad.nn.weight_norm import M, is_weight_normed, remove_weight_norm, weight_norm
+from minigrad.nn.spectral_norm import remove_spectral_norm, spectral_norm
+from minigrad.nn.weight_norm import (
+    remove_weight_norm,
+    remove_weight_standardization,
+    weight_norm,
+    weight_standardization,
+)
 
 __all__ = [
-    "clip_grad_norm_", "clip_grad_value_", "fold_batch_norm", "parameters_to_vector", "remove_weight_norm",
-    "vector_to_parameters", "weight_norm",
+    "clip_grad_norm_", "clip_grad_value_", "fold_batch_norm", "parameters_to_vector", "remove_spectral_norm",
+    "remove_weight_norm", "remove_weight_standardization", "spectral_norm", "vector_to_parameters", "weight_norm",
+    "weight_standardization",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:
@@ -208,7 +216,7 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
         raise ValueError(f"[{op}] expected running statistics, got {bn}")
     weight = getattr(layer, "weight", None)
     shift = getattr(layer, "bias", None)
-    has_bias = isinstance(layer, Module) and ("bias" in layer._parameters or is_weight_normed(layer, "bias"))
+    has_bias = isinstance(layer, Module) and ("bias" in layer._parameters or is_computed(layer, "bias"))
     fits = isinstance(weight, Tensor) and 2 <= weight.ndim <= 4 and (shift is None or shift.shape == weight.shape[:1])
     if not isinstance(weight, Tensor) or not fits or not has_bias:
         raise TypeError(f"[{op}] expected a layer with weight and bias, got {kind}")
@@ -230,8 +238,8 @@ def fold_batch_norm(layer: M, bn: BatchNorm1d | BatchNorm2d) -> M:
         raise ValueError(f"[{op}] expected {weight.shape[0]} channels, the outputs of {kind}, got {bn.num_features}")
     folded = copy.deepcopy(layer)
     for name in ("weight", "bias"):
-        if is_weight_normed(folded, name):
-            remove_weight_norm(folded, name)
+        if is_computed(folded, name):
+            make_plain(folded, name)
     parameter = dict(folded.named_parameters(recurse=False))["weight"]
     with no_grad():
         scale = rsqrt(bn.running_var.astype("float64") + bn.eps)

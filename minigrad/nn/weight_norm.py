@@ -1,122 +1,51 @@
-"""Weight normalization: a parameter computed from its lengths and directions."""
-
-from typing import Any, TypeVar
+"""Weight normalization and weight standardization: a weight computed from parameters, independently of the data."""
 
 from minigrad.autograd import no_grad
-from minigrad.engine.ops.arguments import integer
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.functions import absolute, rsqrt, sqrt, square
 from minigrad.engine.ops.logic import where
 from minigrad.engine.tensor import Tensor
+from minigrad.nn.computed import Computation, M, make_computed, plain_parameter, remove
 from minigrad.nn.module import Module
+from minigrad.nn.norm_compositions import weight_standardization as standardize
 from minigrad.nn.parameter import Parameter
 
-M = TypeVar("M", bound=Module)
 
-_CLASSES: dict[type[Module], type[Module]] = {}  # from a class to its subclass with computed weights
+def scaled(v: Tensor, axes: tuple[int, ...] | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return m, u = v / m and ‖u‖² over `axes`, which are kept; or over all of v, as scalars, for None.
+
+    m is the largest magnitude, or 1 if that is 0, so that no square overflows or underflows. The derivative treats it
+    as a constant, since u / ‖u‖ does not depend on it.
+    """
+    keep = axes is not None
+    with no_grad():
+        largest = absolute(v).max(axes, keepdims=keep) if v.size else square(v).sum(axes, keepdims=keep)
+        m = where(largest == 0, 1.0, largest)
+    u = v / m
+    return m, u, square(u).sum(axes, keepdims=keep)
 
 
-class WeightNorm:
+class WeightNorm(Computation):
     """Computes w = g v / ‖v‖ from the parameters ``name_g`` and ``name_v`` of a module."""
 
-    def __init__(self, name: str, dim: int | None) -> None:
-        self.name, self.dim = name, dim
+    kind = "weight-normalized"
 
-    def scaled(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return m, u = v / m and ‖u‖² of each slice, keeping the axes, or scalars of all of v if `dim` is None.
-
-        m is the largest magnitude, or 1 if that is 0, so that no square overflows or underflows. The derivative treats
-        it as a constant, since u / ‖u‖ does not depend on it.
-        """
-        axes = None if self.dim is None else tuple(axis for axis in range(v.ndim) if axis != self.dim)
-        keep = axes is not None
-        with no_grad():
-            largest = absolute(v).max(axes, keepdims=keep) if v.size else square(v).sum(axes, keepdims=keep)
-            m = where(largest == 0, 1.0, largest)
-        u = v / m
-        return m, u, square(u).sum(axes, keepdims=keep)
+    def __init__(self, name: str, dim: int | None, ndim: int) -> None:
+        super().__init__(name, f"{name}_v", (f"{name}_g",))
+        self.axes = None if dim is None else tuple(axis for axis in range(ndim) if axis != dim)
 
     def norm(self, v: Tensor) -> Tensor:
-        m, _, squares = self.scaled(v)
+        m, _, squares = scaled(v, self.axes)
         return m * sqrt(squares)
 
-    def __call__(self, module: Module) -> Tensor:
-        g, v = getattr(module, f"{self.name}_g"), getattr(module, f"{self.name}_v")
-        _, u, squares = self.scaled(v)
+    def value(self, module: Module) -> Tensor:
+        g, v = (getattr(module, name) for name in self.parameters)
+        _, u, squares = scaled(v, self.axes)
         return u * (g * rsqrt(where(squares == 0, 1.0, squares)))  # v = 0: w = 0, dw/dv = g
 
-
-class _Computing(Module):
-    """A base inserted before the class of a module with computed weights; other modules keep plain attributes."""
-
-    def __getattr__(self, name: str) -> Tensor:
-        compute = self.__dict__.get("_computed", {}).get(name)
-        if compute is not None:
-            return compute(self)
-        own = getattr(super(), "__getattr__", None)  # the class may define its own attribute lookup
-        if own is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        return own(name)
-
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        """Skip the bases' hook for a class made for computed weights, as it is no subclass that a user wrote."""
-        if cls.__bases__[0] is not _Computing:
-            super().__init_subclass__(**arguments)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if is_weight_normed(self, name):
-            raise AttributeError(
-                f"[{type(self).__name__}] expected an assignment to {name}_g or {name}_v, got one to {name!r}"
-            )
-        super().__setattr__(name, value)
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Support copies and pickles, which cannot find this class by its name."""
-        reduced: Any = super().__reduce_ex__(max(protocol, 2))
-        return _rebuild, (_plain_class(self),), *reduced[2:]
-
-
-def _computing_class(kind: type[Module]) -> type[Module]:
-    if kind not in _CLASSES:
-        names = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
-        if hasattr(kind, "reset_parameters"):
-            names["reset_parameters"] = lambda module: _reset_parameters(module, kind)
-        _CLASSES[kind] = type(kind.__name__, (_Computing, kind), names)
-    return _CLASSES[kind]
-
-
-def _reset_parameters(module: Module, plain: Any) -> None:
-    """Reset the parameters as the plain class does, with v in place of the computed parameter; g becomes its norm."""
-    members = module.__dict__
-    if "_computed" not in members:  # called while a user's subclass is being constructed
-        plain.reset_parameters(module)
-        return
-    computed, names = members.pop("_computed"), members["_parameters"]
-    whole = {f"{name}_v": name for name in computed}
-    split = {f"{name}_g" for name in computed}
-    members["_parameters"] = {whole.get(name, name): None for name in names if name not in split}
-    members.update((name, members[v]) for v, name in whole.items())
-    try:
-        plain.reset_parameters(module)
-    finally:
-        for name in computed:
-            del members[name]
-        members.update(_computed=computed, _parameters=names)
-    with no_grad():
-        for name, compute in computed.items():
-            members[f"{name}_g"].copy_(compute.norm(members[f"{name}_v"]))
-
-
-def _plain_class(module: Module) -> type[Module]:
-    return type(module).__mro__[2] if isinstance(module, _Computing) else type(module)
-
-
-def _rebuild(kind: type[Module]) -> Module:
-    return Module.__new__(_computing_class(kind))
-
-
-def is_weight_normed(module: Module, name: str = "weight") -> bool:
-    """Whether `weight_norm` was applied to this parameter."""
-    return name in module.__dict__.get("_computed", ())
+    def restart(self, module: Module) -> None:
+        g, v = (getattr(module, name) for name in self.parameters)
+        g.copy_(self.norm(v))
 
 
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
@@ -150,8 +79,8 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     Raises
     ------
     ValueError
-        If there is no such parameter, it has no such axis, it is already weight-normalized, or it is the g or the v of
-        another one.
+        If there is no such parameter, it has no such axis, it is already computed from others, or it is part of one
+        that is.
     TypeError
         If `module` is not a module, or `dim` is not an integer.
 
@@ -167,28 +96,14 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     >>> [round(value, 4) for value in layer.weight[0].tolist()]
     [6.0, 8.0]
     """
-    if not isinstance(module, Module):
-        raise TypeError(f"[weight_norm] expected a Module, got {type(module).__name__}")
-    if is_weight_normed(module, name):
-        raise ValueError(f"[weight_norm] expected a parameter that is not weight-normalized yet, got {name!r}")
-    v = getattr(module, name, None) if name in module._parameters else None
-    if not isinstance(v, Parameter):
-        raise ValueError(f"[weight_norm] expected a parameter of {type(module).__name__}, got the name {name!r}")
-    if any(name in (f"{whole}_g", f"{whole}_v") for whole in module.__dict__.get("_computed", ())):
-        raise ValueError(
-            f"[weight_norm] expected a parameter that is not half of a weight-normalized one, got {name!r}"
-        )
+    v = plain_parameter("weight_norm", module, name)
     dim = None if dim is None else integer("weight_norm", "dim", dim)
     if dim is not None and not -v.ndim <= dim < v.ndim:
         raise ValueError(f"[weight_norm] expected an axis of {name} of shape {v.shape}, got dim={dim}")
-    compute = WeightNorm(name, None if dim is None else dim % v.ndim)
+    compute = WeightNorm(name, None if dim is None else dim % v.ndim, v.ndim)
     with no_grad():
         g = Parameter(compute.norm(v), requires_grad=v.requires_grad)
-    delattr(module, name)
-    module.register_parameter(f"{name}_g", g)
-    module.register_parameter(f"{name}_v", v)
-    object.__setattr__(module, "__class__", _computing_class(_plain_class(module)))
-    module.__dict__.setdefault("_computed", {})[name] = compute
+    make_computed(module, compute, {f"{name}_g": g, f"{name}_v": v})
     return module
 
 
@@ -214,20 +129,93 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
     >>> [name for name, _ in layer.named_parameters()]
     ['bias', 'weight']
     """
-    if not isinstance(module, Module):
-        raise TypeError(f"[remove_weight_norm] expected a Module, got {type(module).__name__}")
-    if not is_weight_normed(module, name):
-        raise ValueError(f"[remove_weight_norm] expected a weight-normalized parameter, got the name {name!r}")
-    g, v = getattr(module, f"{name}_g"), getattr(module, f"{name}_v")
+    return remove("remove_weight_norm", module, name, WeightNorm)
+
+
+class WeightStandardization(Computation):
+    """Computes ŵ = (w − μ) / √(σ² + ε) from the parameter ``name_orig`` of a module."""
+
+    kind = "standardized"
+
+    def __init__(self, name: str, eps: float, dim: int) -> None:
+        super().__init__(name, f"{name}_orig")
+        self.eps, self.dim = eps, dim
+
+    def value(self, module: Module) -> Tensor:
+        return standardize(getattr(module, self.whole), self.eps, self.dim)
+
+
+def weight_standardization(module: M, name: str = "weight", eps: float = 1e-5, dim: int = 0) -> M:
+    """Reparametrize a parameter as ŵ = (w − μ) / √(σ² + ε), with the mean and variance of each slice along an axis.
+
+    Qiao et al. 2019, https://arxiv.org/abs/1903.10520; `minigrad.nn.functional.weight_standardization` is the function.
+    The parameter `name` is replaced by ``name_orig``, which is w; ``module.name`` is then computed from it on each
+    access, so in-place writes to it are lost. It is meant for a linear layer or a convolution that a normalization with
+    a weight and bias follows, as each output's weights have mean 0 and variance 1. The class of the module becomes a
+    subclass of the same name.
+
+    Parameters
+    ----------
+    module : Module
+    name : str
+        The name of one of its own parameters.
+    eps : float
+        ε, added to the variance.
+    dim : int
+        The axis of the outputs: 0 for `Linear` and `Conv2d`, 1 for `ConvTranspose2d`.
+
+    Returns
+    -------
+    Module
+        The same module.
+
+    Raises
+    ------
+    ValueError
+        If there is no such parameter, it has no such axis or a single weight per output, it is already computed from
+        others, or it is part of one that is; for a negative `eps`.
+    TypeError
+        If `module` is not a module, or `dim` is not an integer.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import nn
+    >>> layer = nn.utils.weight_standardization(nn.Conv2d(3, 6, 5, bias=False))
+    >>> list(layer.state_dict())
+    ['weight_orig']
+    >>> bool(abs(layer.weight.mean((1, 2, 3))).max() < 1e-6)
+    True
+    """
+    op = "weight_standardization"
+    w, dim = plain_parameter(op, module, name), integer(op, "dim", dim)
+    compute = WeightStandardization(name, number(op, "eps", eps, 0), dim)
     with no_grad():
-        v.copy_(getattr(module, name))
-    v.requires_grad = v.requires_grad or g.requires_grad
-    v.grad = None
-    del module.__dict__["_computed"][name]
-    if not module.__dict__["_computed"]:
-        del module.__dict__["_computed"]
-        object.__setattr__(module, "__class__", _plain_class(module))
-    delattr(module, f"{name}_g")
-    delattr(module, f"{name}_v")
-    module.register_parameter(name, v)
+        standardize(w, eps, dim)  # rejects what does not fit, before anything changes
+    make_computed(module, compute, {f"{name}_orig": w})
     return module
+
+
+def remove_weight_standardization(module: M, name: str = "weight") -> M:
+    """Turn a standardized parameter back into an ordinary one with its current value.
+
+    Returns
+    -------
+    Module
+        The same module. The parameter is the object that was ``name_orig``.
+
+    Raises
+    ------
+    ValueError
+        If `name` is not standardized.
+    TypeError
+        If `module` is not a module.
+
+    Examples
+    --------
+    >>> from minigrad import nn
+    >>> layer = nn.utils.weight_standardization(nn.Linear(2, 1))
+    >>> list(nn.utils.remove_weight_standardization(layer).state_dict())
+    ['bias', 'weight']
+    """
+    return remove("remove_weight_standardization", module, name, WeightStandardization)

@@ -319,7 +319,7 @@ def test_errors():
             utils.weight_norm(nn.Linear(3, 2), dim=dim)
     for half in ("weight_g", "weight_v"):
         with pytest.raises(
-            ValueError, match=rf"\[weight_norm\] expected a parameter that is not half of .* got '{half}'"
+            ValueError, match=rf"\[weight_norm\] expected a parameter that is not part of .* got '{half}'"
         ):
             utils.weight_norm(layer, half)
     assert [name for name, _ in layer.named_parameters()] == ["weight_g", "weight_v"]
