@@ -356,7 +356,7 @@ POINTS = """
     optim.lr_scheduler.CyclicLR  optim.lr_scheduler.MultiplicativeLR                     data.ConcatDataset([a])
     data.WeightedRandomSampler  data.RandomSampler          data.IterableDataset        data.BatchSampler
     data.DataLoader([1], sampler=None)                      data.DataLoader([1], generator=None)
-    data.DataLoader([1], worker_init_fn=None)               nn.utils.clip_grad_norm     nn.utils.spectral_norm
+    data.DataLoader([1], worker_init_fn=None)               nn.utils.clip_grad_norm
     nn.utils.rnn.pack_padded_sequence(a, [1])               nn.utils.rnn.pad_packed_sequence
     torch.autograd.Variable(a)  torch.autograd.set_detect_anomaly(True)                 torch.autograd.profiler
     a.sum(axis=0, dim=0)        a.sum(0, dim=0)             torch.roll(a, 1, axis=0, dims=0)
