@@ -2,7 +2,7 @@
 
 import math
 
-from minigrad.engine.ops.arguments import integer, kind_of, number
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.layout import moveaxis
 from minigrad.engine.ops.logic import maximum
 from minigrad.engine.ops.norm import layer_norm, rms_norm
@@ -35,7 +35,7 @@ def dynamic_tanh(x: Tensor, alpha: Tensor, weight: Tensor | None = None, bias: T
     ValueError
         For shapes or devices that do not match.
     TypeError
-        For parameters that are not tensors, or have another dtype than `x`.
+        For parameters of another dtype than `x`.
 
     Examples
     --------
@@ -45,11 +45,16 @@ def dynamic_tanh(x: Tensor, alpha: Tensor, weight: Tensor | None = None, bias: T
     tensor([-1.       ,  0.       ,  0.7615942])
     """
     op = "dynamic_tanh"
-    x = _floats(op, x)
-    check_parameter(op, "alpha", alpha, () if getattr(alpha, "ndim", 1) == 0 else (1,), x)
-    for name, given in (("weight", weight), ("bias", bias)):
-        check_parameter(op, name, given, x.shape[x.ndim - getattr(given, "ndim", 0) :], x)
-    return _affine(tanh(alpha.reshape(()) * x), weight, bias)
+    x = floats(op, x)
+    alpha = floats(op, alpha)
+    y = tanh(parameter(op, "alpha", alpha, (1,) if alpha.ndim else (), x).reshape(()) * x)
+    if weight is not None:
+        weight = floats(op, weight)
+        y = y * parameter(op, "weight", weight, x.shape[x.ndim - weight.ndim :], x)
+    if bias is not None:
+        bias = floats(op, bias)
+        y = y + parameter(op, "bias", bias, x.shape[x.ndim - bias.ndim :], x)
+    return y
 
 
 def scale_norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
@@ -77,7 +82,7 @@ def scale_norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
     ValueError
         For an `x` without axes, a negative `eps`, or shapes or devices that do not match.
     TypeError
-        For a `weight` that is not a tensor, or has another dtype than `x`.
+        For a `weight` of another dtype than `x`.
 
     Examples
     --------
@@ -88,11 +93,10 @@ def scale_norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
             [  0., -10.]])
     """
     op = "scale_norm"
-    x = _floats(op, x)
+    x = floats(op, x)
     if not x.ndim:
         raise ValueError(f"[{op}] expected x of shape (..., C), got {x.shape}")
-    check_parameter(op, "weight", weight, (), x)
-    size = max(x.shape[-1], 1)
+    weight, size = parameter(op, "weight", weight, (), x), max(x.shape[-1], 1)
     return rms_norm(x, x.shape[-1], eps=number(op, "eps", eps, 0) / size) * (weight / math.sqrt(size))
 
 
@@ -118,7 +122,7 @@ def film(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     ValueError
         For shapes or devices that do not match.
     TypeError
-        For a scale or shift that is not a tensor, or has another dtype than `x`.
+        For a scale or shift of another dtype than `x`.
 
     Examples
     --------
@@ -127,11 +131,11 @@ def film(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     >>> F.film(mg.ones((2, 1, 3)), mg.tensor([[2.0], [5.0]]), mg.tensor([[0.0], [1.0]])).tolist()
     [[[2.0, 2.0, 2.0]], [[6.0, 6.0, 6.0]]]
     """
-    x = _floats("film", x)
+    x = floats("film", x)
     if x.ndim < 2:
         raise ValueError(f"[film] expected x of shape (N, C, ...), got {x.shape}")
-    for name, given in (("scale", scale), ("shift", shift)):
-        check_parameter("film", name, given, x.shape[:2], x)
+    scale = parameter("film", "scale", scale, x.shape[:2], x)
+    shift = parameter("film", "shift", shift, x.shape[:2], x)
     each = x.shape[:2] + (1,) * (x.ndim - 2)
     return x * scale.reshape(each) + shift.reshape(each)
 
@@ -161,7 +165,7 @@ def adaptive_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e
     ValueError
         For a negative `eps`, or for shapes or devices that do not match.
     TypeError
-        For a scale or shift that is not a tensor, or has another dtype than `x`.
+        For a scale or shift of another dtype than `x`.
 
     Examples
     --------
@@ -171,12 +175,12 @@ def adaptive_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float = 1e
     tensor([[3., 6.]])
     """
     op = "adaptive_layer_norm"
-    x = _floats(op, x)
+    x = floats(op, x)
     if x.ndim < 2:
         raise ValueError(f"[{op}] expected x of shape (N, ..., C), got {x.shape}")
-    for name, given in (("scale", scale), ("shift", shift)):
-        check_parameter(op, name, given, (x.shape[0], x.shape[-1]), x)
-    each = (x.shape[0],) + (1,) * (x.ndim - 2) + (x.shape[-1],)
+    ends = x.shape[:1] + x.shape[-1:]
+    scale, shift = parameter(op, "scale", scale, ends, x), parameter(op, "shift", shift, ends, x)
+    each = x.shape[:1] + (1,) * (x.ndim - 2) + x.shape[-1:]
     y = layer_norm(x, x.shape[-1], eps=number(op, "eps", eps, 0))
     return y * (1 + scale).reshape(each) + shift.reshape(each)
 
@@ -209,7 +213,7 @@ def filter_response_norm(
     ValueError
         For a negative `eps`, or for shapes or devices that do not match.
     TypeError
-        For parameters that are not tensors, or have another dtype than `x`.
+        For parameters of another dtype than `x`.
 
     Examples
     --------
@@ -219,16 +223,18 @@ def filter_response_norm(
     tensor([[[1.4, 0. ]]])
     """
     op = "filter_response_norm"
-    x = _floats(op, x)
+    x = floats(op, x)
     if x.ndim < 3:
         raise ValueError(f"[{op}] expected x of shape (N, C, ...) with 3 axes or more, got {x.shape}")
-    parameters = []
-    for name, given in (("weight", weight), ("bias", bias), ("threshold", threshold)):
-        check_parameter(op, name, given, x.shape[1:2], x)
-        parameters.append(None if given is None else given.reshape((-1,) + (1,) * (x.ndim - 2)))
-    weight, bias, threshold = parameters
-    y = _affine(rms_norm(x, x.shape[2:], eps=number(op, "eps", eps, 0)), weight, bias)
-    return y if threshold is None else maximum(y, threshold)
+    each = (-1,) + (1,) * (x.ndim - 2)
+    y = rms_norm(x, x.shape[2:], eps=number(op, "eps", eps, 0))
+    if weight is not None:
+        y = y * parameter(op, "weight", weight, x.shape[1:2], x).reshape(each)
+    if bias is not None:
+        y = y + parameter(op, "bias", bias, x.shape[1:2], x).reshape(each)
+    if threshold is not None:
+        y = maximum(y, parameter(op, "threshold", threshold, x.shape[1:2], x).reshape(each))
+    return y
 
 
 def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> Tensor:
@@ -267,7 +273,7 @@ def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> T
             [ 1., -1.]])
     """
     op = "weight_standardization"
-    weight, dim, eps = _floats(op, weight), integer(op, "dim", dim), number(op, "eps", eps, 0)
+    weight, dim, eps = floats(op, weight), integer(op, "dim", dim), number(op, "eps", eps, 0)
     if not -weight.ndim <= dim < weight.ndim:
         raise ValueError(f"[{op}] expected an axis of a weight of shape {weight.shape}, got dim={dim}")
     rows = moveaxis(weight, dim, 0)
@@ -279,7 +285,7 @@ def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> T
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _floats(op: str, x: Tensor) -> Tensor:
+def floats(op: str, x: Tensor) -> Tensor:
     """Convert x to a tensor, which must have floats."""
     x = x if isinstance(x, Tensor) else make(x, copy=is_grad_enabled(), op=op)
     if x.dtype.kind != "f":
@@ -287,12 +293,9 @@ def _floats(op: str, x: Tensor) -> Tensor:
     return x
 
 
-def check_parameter(op: str, name: str, given: Tensor | None, shape: tuple[int, ...], x: Tensor) -> None:
-    """Check a parameter that may be None: its shape, and the dtype and device of x."""
-    if given is None:
-        return
-    if not isinstance(given, Tensor):
-        raise TypeError(f"[{op}] expected a tensor {name}, got {kind_of(given)}")
+def parameter(op: str, name: str, given: Tensor, shape: tuple[int, ...], x: Tensor) -> Tensor:
+    """Convert a parameter to a tensor, which must have this shape, and the dtype and device of x."""
+    given = floats(op, given)
     if given.shape != shape:
         raise ValueError(f"[{op}] expected {name} of shape {shape}, got {given.shape}")
     if given.dtype != x.dtype:
@@ -301,8 +304,4 @@ def check_parameter(op: str, name: str, given: Tensor | None, shape: tuple[int, 
         )
     if given.device != x.device:
         raise ValueError(f"[{op}] expected {name} on {x.device}, the device of x, got {given.device}")
-
-
-def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    y = y if weight is None else y * weight
-    return y if bias is None else y + bias
+    return given

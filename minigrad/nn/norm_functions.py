@@ -13,7 +13,7 @@ from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.norm import instance_norm as normalize_instances
 from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import Tensor, make
-from minigrad.nn.norm_compositions import check_parameter
+from minigrad.nn.norm_compositions import parameter
 
 # ── normalization with running statistics ─────────────────────────────────────────────────────────
 
@@ -131,7 +131,7 @@ def batch_renorm(
         For only one value per channel in training, for missing running statistics, for limits that are too small, or
         for shapes or devices that do not match.
     TypeError
-        For parameters or running statistics that are not tensors, or have another dtype than `x`.
+        For running statistics that are not tensors, or for another dtype than that of `x`.
 
     Examples
     --------
@@ -164,8 +164,8 @@ def renormalized(
         raise ValueError(f"[{op}] expected running_mean and running_var, got None")
     if x.shape[0] * math.prod(x.shape[2:]) == 1:
         raise ValueError(f"[{op}] expected more than one value per channel in training, got shape {x.shape}")
-    for name, given in (("weight", weight), ("bias", bias)):
-        check_parameter(op, name, given, x.shape[1:2], x)
+    weight = None if weight is None else parameter(op, "weight", weight, x.shape[1:2], x)
+    bias = None if bias is None else parameter(op, "bias", bias, x.shape[1:2], x)
     with no_grad():
         _, mean, var = batch_norm_train(x, eps=eps)
         r = clip(sqrt((var + eps) / (running_var + eps)), 1 / r_max, r_max)

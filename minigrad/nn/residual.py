@@ -6,8 +6,8 @@ from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import init
 from minigrad.nn.module import Module
-from minigrad.nn.norm import LayerNorm, check_tensor
-from minigrad.nn.norm_compositions import check_parameter
+from minigrad.nn.norm import LayerNorm
+from minigrad.nn.norm_compositions import floats, parameter
 from minigrad.nn.parameter import Parameter
 
 
@@ -61,11 +61,10 @@ class LayerScale(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., C)`` to the same shape."""
-        check_tensor("LayerScale", x)
+        x = floats("LayerScale", x)
         if x.shape[-1:] != self.weight.shape:
             raise ValueError(f"[LayerScale] expected an input of shape (..., {self.num_features}), got {x.shape}")
-        check_parameter("LayerScale", "weight", self.weight, self.weight.shape, x)
-        return x * self.weight
+        return x * parameter("LayerScale", "weight", self.weight, self.weight.shape, x)
 
     def extra_repr(self) -> str:
         return f"{self.num_features}, init_values={self.init_values}"

@@ -9,7 +9,7 @@ from minigrad.nn import functional as F
 from minigrad.nn import init
 from minigrad.nn.module import Module
 from minigrad.nn.norm import Affine, check_tensor
-from minigrad.nn.norm_compositions import check_parameter
+from minigrad.nn.norm_compositions import floats, parameter
 from minigrad.nn.parameter import Parameter
 
 
@@ -114,11 +114,11 @@ class TLU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, C, ...)`` to the same shape."""
-        check_tensor("TLU", x)
+        x = floats("TLU", x)
         if x.ndim < 2 or x.shape[1] != self.num_features:
             raise ValueError(f"[TLU] expected an input of shape (N, {self.num_features}, ...), got {x.shape}")
-        check_parameter("TLU", "threshold", self.threshold, self.threshold.shape, x)
-        return maximum(x, self.threshold.reshape((-1,) + (1,) * (x.ndim - 2)))
+        threshold = parameter("TLU", "threshold", self.threshold, self.threshold.shape, x)
+        return maximum(x, threshold.reshape((-1,) + (1,) * (x.ndim - 2)))
 
     def extra_repr(self) -> str:
         return f"{self.num_features}"
