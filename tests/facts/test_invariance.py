@@ -104,12 +104,17 @@ def network(kind, w, gain, shift, device, eps=0.0):
         "WN": nn.utils.weight_norm, "SN": nn.utils.spectral_norm,
         "WS": lambda layer: nn.utils.weight_standardization(layer, eps=eps),
     }  # fmt: skip
+    if kind in ("BatchRenorm", "FiLM", "LayerScale", "WS"):
+        gain = gain / 3  # as W x has a standard deviation near √D in these
     linear = nn.Linear(D, H, bias=kind in weight_norms, dtype="float64")
     layers = [linear]
     if kind in weight_norms:
         weight_norms[kind](linear)
         state = {"0.weight_v": w, "0.weight_g": gain[:, None]} if kind == "WN" else {"0.weight_orig": w}
         state |= {"0.bias": shift}
+        if kind == "WS":
+            layers.append(nn.LayerScale(H, dtype="float64"))
+            state |= {"1.weight": gain}
         if kind == "SN":
             linear.weight_u.copy_(mg.tensor(np.arange(1.0, H + 1)))  # a start that does not depend on chance
     elif kind == "FRN":
