@@ -12,6 +12,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
+import operator
+
 import numpy as np
 
 from minigrad.engine.calls cimport RUNNING, Running
@@ -36,6 +38,25 @@ cdef char** FORMATS = ["?", "i", "q", "f", "d"]     # of the buffer protocol, by
 
 
 # ── devices and shapes ────────────────────────────────────────────────────────────────────────────
+
+class Size(int):
+    """The number of elements, an int. PyTorch's calls work too: ``x.size()`` is the shape, ``x.size(axis)`` a length."""
+
+    def __call__(self, dim: int | None = None) -> Any:
+        if dim is None:
+            return self.shape
+        count = len(self.shape)
+        try:
+            axis = operator.index(dim)
+        except TypeError:
+            raise TypeError(f"[size] expected an axis, got {dim!r}") from None
+        if not -count <= axis < count:
+            raise IndexError(f"[size] expected an axis from {-count} to {count - 1} for {count} axes, got {axis}")
+        return self.shape[axis]
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (int(self),)
+
 
 def parse_device(device: str | None, str op="device") -> int:
     """int: 0 for the CPU, 1 + i for "cuda:i"."""
@@ -162,9 +183,11 @@ cdef class Array:
         return self.ndim_
 
     @property
-    def size(self) -> int:
+    def size(self) -> Size:
         """int: the number of elements."""
-        return self.count
+        size = Size(self.count)
+        size.shape = shape_of(self)
+        return size
 
     @property
     def nbytes(self) -> int:

@@ -329,7 +329,9 @@ cdef class Tensor(Array):
     # ── writing in place ──
 
     def copy_(self, source: TensorLike) -> Self:
-        """Write `source`, broadcast and converted, into this tensor. A tensor must already be on the same device."""
+        """Write `source`, broadcast and converted, into this tensor; a tensor may be on another device."""
+        if isinstance(source, Array) and (<Array>source).buffer.device != self.buffer.device:
+            source = source.to(self.device)
         assign("copy_", self, Ellipsis, source)
         return self
 

@@ -9,7 +9,6 @@ from minigrad.autograd import (
     GradientError,
     detect_anomaly,
     enable_grad,
-    grad,
     gradcheck,
     hessian,
     hvp,
@@ -22,6 +21,7 @@ from minigrad.autograd import (
     value_and_grad,
     vjp,
 )
+from minigrad.autograd.gradients import grad
 from minigrad.config import show_config
 from minigrad.creation import *  # noqa: F403
 from minigrad.engine import habits as _habits

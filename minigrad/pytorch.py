@@ -6,6 +6,9 @@ PyTorch's argument names to ours, and `COLLISIONS` lists the functions that mean
 users of PyTorch" shows all of them.
 """
 
+import dis
+import importlib
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -803,10 +806,16 @@ def set_default_dtype(d: "DTypeLike") -> None:
 
 
 class set_grad_enabled:
-    """PyTorch's name of `enable_grad` or `no_grad`, chosen by an argument, from the call on or for a block."""
+    """PyTorch's name of `enable_grad` or `no_grad` by an argument: from the call on, or for a block or a function."""
 
     def __init__(self, mode: bool) -> None:
-        self.before = set_recording(mode)
+        self.mode = bool(mode)
+        self.before = set_recording(self.mode)
+
+    def __call__(self, function: Any) -> Any:
+        """Decorate a function, and leave the mode around it as it was."""
+        set_recording(self.before)
+        return (mg.enable_grad() if self.mode else mg.no_grad())(function)
 
     def __enter__(self) -> None:
         """Do nothing: the call itself has set the mode."""
@@ -835,11 +844,14 @@ DTYPES = {"float": "float32", "double": "float64", "long": "int64", "int": "int3
 
 # ── keywords ──────────────────────────────────────────────────────────────────────────────────────
 
-# PyTorch's argument names. `inplace` is dropped: the result is a new tensor.
+# PyTorch's argument names.
 KEYWORDS = {
-    "dim": "axis", "dims": "axis", "keepdim": "keepdims", "inplace": None, "diagonal": "k", "shifts": "shift",
-    "end": "stop", "steps": "num",
+    "dim": "axis", "dims": "axis", "keepdim": "keepdims", "diagonal": "k", "shifts": "shift", "end": "stop",
+    "steps": "num",
 }  # fmt: skip
+
+# Functions with an argument `inplace`, which is dropped: the result is a new tensor.
+INPLACE = {"dropout", "elu", "hardsigmoid", "leaky_relu", "mish", "relu", "silu"}
 
 # Functions whose results differ from PyTorch's; these keywords show that PyTorch's function is meant.
 COLLISIONS = {
@@ -883,7 +895,9 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
             options["unbiased"] = int(options["unbiased"])
         elif given == "input" or (given in ("other", "target") and own[1:2] in OPERANDS):
             ours = own[0 if given == "input" else 1]
-        elif given in KEYWORDS and (KEYWORDS[given] in own or given == "inplace"):
+        elif given == "inplace" and name in INPLACE:
+            ours = None
+        elif KEYWORDS.get(given) in own:
             ours = KEYWORDS[given]
         else:
             return NotImplemented
@@ -896,6 +910,26 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     if "correction" in own and foreign and "correction" not in options:
         raise TypeError(f"[{name}] {DIVISORS}")
     return function(*args, **options)
+
+
+# ── functions of minigrad.autograd ────────────────────────────────────────────────────────────────
+
+
+def autograd_grad(
+    outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+    only_inputs: bool = True, allow_unused: bool | None = None, *, materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """PyTorch's name of `minigrad.grad`, whose result is here always a tuple."""
+    if not only_inputs:
+        raise TypeError("[grad] expected only_inputs=True, got False; y.backward() writes the gradients of all leaves")
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    found: tuple[Tensor | None, ...] = mg.grad(
+        outputs, inputs, grad_outputs, retain_graph=create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph, allow_unused=allow_unused or materialize_grads,
+    )  # fmt: skip
+    if materialize_grads:
+        found = tuple(mg.zeros_like(x) if g is None else g for g, x in zip(found, inputs, strict=True))
+    return found
 
 
 # ── functions of minigrad.nn.functional ───────────────────────────────────────────────────────────
@@ -926,35 +960,10 @@ def functional_pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value:
     return x
 
 
-# ── sequences ─────────────────────────────────────────────────────────────────────────────────────
-
-
-class _Rnn:
-    """PyTorch's module nn.utils.rnn."""
-
-    @staticmethod
-    def pad_sequence(
-        sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
-    ) -> Tensor:
-        """PyTorch's name of a `stack` of sequences (T, …) that are padded to one length, along axis 1 by default."""
-        if padding_side not in ("left", "right"):
-            raise ValueError(f'[pad_sequence] expected padding_side "left" or "right", got {padding_side!r}')
-        longest = max(len(x) for x in sequences)
-        padded = []
-        for x in sequences:
-            rest = longest - len(x)
-            widths = [(rest, 0) if padding_side == "left" else (0, rest)] + [(0, 0)] * (x.ndim - 1)
-            padded.append(mg.pad(x, widths, value=padding_value))
-        return mg.stack(padded, axis=0 if batch_first else 1)
-
-    def __getattr__(self, name: str) -> Any:
-        return find("minigrad.nn.utils.rnn", name)
-
-
 # The names of other modules that work.
 PLACES: dict[tuple[str, str], Any] = {
     ("minigrad.nn.functional", "pad"): functional_pad,
-    ("minigrad.nn.utils", "rnn"): _Rnn(),
+    ("minigrad.autograd", "grad"): autograd_grad,
 }
 
 
@@ -970,6 +979,8 @@ POINTERS = {
         "short": DTYPES_HERE + 'write `x.astype("int32")`',
         "char": DTYPES_HERE + 'write `x.astype("int32")`',
         "byte": DTYPES_HERE + 'write `x.astype("int32")`, or "bool" for a mask',
+        "values": "`x.max(axis)` gives the values and `x.argmax(axis)` the indices; PyTorch's x.max(dim) gives both",
+        "indices": "`x.max(axis)` gives the values and `x.argmax(axis)` the indices; PyTorch's x.max(dim) gives both",
         "grad_fn": "the history of a tensor is a table here: `x.tape()`; `x.is_leaf` says whether it has one",
         "retains_grad": "is always false here, unless you call `x.retain_grad()`",
         "detach_": NEW + "`x.detach()`",
@@ -1080,7 +1091,6 @@ POINTERS = {
         "ByteTensor": 'is `mg.tensor(data, dtype="bool")` here',
         "Size": "a shape is a tuple here: `x.shape`",
         "dtype": "is `mg.DType` here",
-        "utils": "data loading is `minigrad.data`, and the utilities of networks are `nn.utils`",
         "linalg": "norms are `x.norm(p, dim)`, products `mg.matmul`; the rest is np.linalg, without gradients",
         "special": "functions are members of minigrad here, as `mg.erf`",
         "fft": "is not available: np.fft on `x.numpy()`, without a gradient",
@@ -1246,7 +1256,6 @@ POINTERS = {
         "CTCLoss": "is not available; `nn.CrossEntropyLoss()` takes one label for each step",
     },
     "minigrad.optim": {
-        "LBFGS": "is not available: scipy.optimize.minimize takes f and gradient from `mg.value_and_grad(f)`",
         "Adadelta": "is not available: `optim.RMSprop(params)` or `optim.Adagrad(params)`",
         "Adamax": "is not available: `optim.Adam(params)`",
         "NAdam": "is not available: `optim.Adam(params)`",
@@ -1325,6 +1334,8 @@ def members_of_tensor() -> dict[str, Any]:
 def find(module: str, name: str) -> Any:
     """Return a module's member by PyTorch's name, or raise an AttributeError that says what to write instead."""
     if module == "minigrad" and not name.startswith("_"):
+        if name == "utils":
+            return importlib.import_module("minigrad.utils")
         if name in DTYPES:
             return getattr(mg, DTYPES[name])
         found = globals().get(name)
@@ -1334,5 +1345,8 @@ def find(module: str, name: str) -> Any:
         return PLACES[module, name]
     elsewhere = POINTERS.get(module, {}).get(name)
     if elsewhere is not None:
+        caller = sys._getframe(1 if module != "minigrad" else 2)  # after its own __getattr__
+        if caller.f_code.co_code[caller.f_lasti] == dis.opmap["IMPORT_FROM"]:  # which hides an AttributeError
+            raise ImportError(f"[{name}] {elsewhere}", name=module)
         raise AttributeError(f"[{name}] {elsewhere}", name=name)
     raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)

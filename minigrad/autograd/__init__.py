@@ -7,7 +7,7 @@ import typing as _typing
 
 from minigrad.autograd.function import Function
 from minigrad.autograd.gradcheck import gradcheck
-from minigrad.autograd.gradients import grad, hessian, jacobian, value_and_grad, vjp
+from minigrad.autograd.gradients import hessian, jacobian, value_and_grad, vjp
 from minigrad.autograd.products import hvp, jvp, per_sample_grad
 from minigrad.engine.habits import lookup as _lookup
 from minigrad.engine.modes import detect_anomaly, enable_grad, no_grad, record_source
@@ -15,9 +15,11 @@ from minigrad.engine.tape import GradientError, is_grad_enabled
 from minigrad.engine.tape_table import TapeTable
 
 __all__ = [
-    "Function", "GradientError", "TapeTable", "detect_anomaly", "enable_grad", "grad", "gradcheck", "hessian",
-    "hvp", "is_grad_enabled", "jacobian", "jvp", "no_grad", "per_sample_grad", "record_source", "value_and_grad", "vjp",
+    "Function", "GradientError", "TapeTable", "detect_anomaly", "enable_grad", "gradcheck", "hessian", "hvp",
+    "is_grad_enabled", "jacobian", "jvp", "no_grad", "per_sample_grad", "record_source", "value_and_grad", "vjp",
 ]  # fmt: skip
 
-if not _typing.TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
+    from minigrad.pytorch import autograd_grad as grad
+else:
     __getattr__ = _lookup(__name__)

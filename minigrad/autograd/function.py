@@ -29,6 +29,7 @@ class Context:
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
         self.saved_tensors: tuple[Tensor | None, ...] = ()
+        self.constants: set[int] = set()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Save tensors for backward, which raises an error if they have been written in place since.
@@ -41,6 +42,10 @@ class Context:
             if x is not None and not isinstance(x, Tensor):
                 raise TypeError(f"[save_for_backward] expected tensors or None, got {kind_of(x)}")
         self.saved_tensors = tensors
+
+    def mark_non_differentiable(self, *outputs: Tensor) -> None:
+        """Say which results of forward have no gradient, such as indices as floats: they do not require grad."""
+        self.constants = {id(y) for y in outputs}
 
 
 class Function:
@@ -104,6 +109,7 @@ class Function:
         # Aliases, because forward may return an argument, or one tensor twice.
         outputs = [y.detach() for y in results]
         _record(cls, ctx, args, results, outputs)
+        outputs = [y.detach() if id(x) in ctx.constants else y for x, y in zip(results, outputs, strict=True)]
         return outputs[0] if isinstance(result, Tensor) else tuple(outputs)
 
 

@@ -1,6 +1,7 @@
 """Losses as modules; each calls the corresponding function in `minigrad.nn.functional`."""
 
 from inspect import signature
+from typing import Any
 
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
@@ -9,7 +10,18 @@ from minigrad.nn.loss_functions import check_delta, check_divergence_reduction, 
 from minigrad.nn.module import Module
 
 
-class _Loss(Module):
+class _Named(Module):
+    """A loss, of which PyTorch calls the two arguments `input` and `target`."""
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        for name in ("input", "target")[len(args) :]:
+            if name not in named:
+                break
+            args = *args, named.pop(name)
+        return super().__call__(*args, **named)
+
+
+class _Loss(_Named):
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
         self.reduction = check_reduction(type(self).__name__, reduction)
@@ -242,7 +254,7 @@ class HuberLoss(_Loss):
         return F.huber_loss(x, target, self.reduction, self.delta)
 
 
-class KLDivLoss(Module):
+class KLDivLoss(_Named):
     """y (log y − x) for log-probabilities x and probabilities y; see `functional.kl_div`.
 
     Parameters

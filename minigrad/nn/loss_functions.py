@@ -2,6 +2,7 @@
 
 import math
 
+from minigrad.creation import with_habits
 from minigrad.engine.ops.activation import softplus
 from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.ops.functions import absolute, exp, log, sqrt, square
@@ -11,6 +12,7 @@ from minigrad.engine.tensor import Tensor
 # ── losses of probabilities ───────────────────────────────────────────────────────────────────────
 
 
+@with_habits
 def binary_cross_entropy(
     probs: Tensor, labels: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -59,6 +61,7 @@ def binary_cross_entropy(
     return _reduce(loss if weight is None else loss * weight, reduction)
 
 
+@with_habits
 def binary_cross_entropy_with_logits(
     logits: Tensor, labels: Tensor, weight: Tensor | None = None, reduction: str = "mean",
     pos_weight: Tensor | None = None,
@@ -112,6 +115,7 @@ def binary_cross_entropy_with_logits(
 # ── regression losses ─────────────────────────────────────────────────────────────────────────────
 
 
+@with_habits
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Squared error: loss = (x − y)².
 
@@ -144,6 +148,7 @@ def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     return _reduce(square(x - target), reduction)
 
 
+@with_habits
 def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Absolute error: loss = |x − y|, with derivative 0 where x = y. Shapes and errors as for `mse_loss`.
 
@@ -158,6 +163,7 @@ def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     return _reduce(absolute(x - target), reduction)
 
 
+@with_habits
 def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Squared error near 0, absolute error beyond: loss = d²/2β where d = |x − y| < β, else d − β/2.
 
@@ -191,6 +197,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
     return _reduce(where(near, parabola, distance - beta / 2), reduction)
 
 
+@with_habits
 def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """δ times `smooth_l1_loss` with β = δ: loss = d²/2 where d = |x − y| < δ, else δ (d − δ/2).
 
@@ -224,6 +231,7 @@ def check_delta(op: str, delta: float) -> float:
     return delta
 
 
+@with_habits
 def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """Kullback–Leibler divergence of probabilities from log-probabilities x: loss = y (log y − x), and 0 where y = 0.
 
@@ -257,6 +265,7 @@ def kl_div(x: Tensor, target: Tensor, reduction: str = "mean", log_target: bool 
     return _reduce(loss, reduction)
 
 
+@with_habits
 def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x·y / (max(‖x‖, ε) max(‖y‖, ε)) along an axis; the others broadcast.
 

@@ -7,12 +7,14 @@ from minigrad.nn.utils import clip_grad_norm_, clip_grad_value_
 from minigrad.optim import lr_scheduler
 from minigrad.optim.adagrad import Adagrad
 from minigrad.optim.adam import Adam, AdamW
+from minigrad.optim.lbfgs import LBFGS
 from minigrad.optim.optimizer import Optimizer
 from minigrad.optim.rmsprop import RMSprop
 from minigrad.optim.sgd import SGD
 
 __all__ = [
-    "SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "clip_grad_norm_", "clip_grad_value_", "lr_scheduler",
+    "LBFGS", "SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "clip_grad_norm_", "clip_grad_value_",
+    "lr_scheduler",
 ]  # fmt: skip
 
 if not _typing.TYPE_CHECKING:

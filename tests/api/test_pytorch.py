@@ -1,7 +1,10 @@
 """What PyTorch's users type: it works with PyTorch's result and gradients, or the error says what to write instead."""
 
+import copy
 import importlib
+import json
 import math
+import pickle
 import re
 import subprocess
 import sys
@@ -115,6 +118,10 @@ WORKS = """
     a.isnan()                               a[0].tolist()
     a[q]                                    a[:, 1:3]
     a[..., None]                            a[k]
+    x.size()                                x.size(0)
+    x.size(-1)                              x.size(dim=1)
+    x.view(x.size(0), -1)                   a.new_zeros(x.size())
+    torch.zeros(x.size())                   x.size()[1:]
     a.T                                     x.mT
     a.shape[0]                              a.ndim
     a @ m                                   a ** 2
@@ -195,6 +202,15 @@ WORKS = """
     torch.is_grad_enabled()                 torch.get_default_dtype() == torch.float32
     torch.set_default_dtype(torch.float32)  torch.manual_seed(0) is not 0
     torch.autograd.grad(a.sum(), [a])[0]    torch.autograd.grad(a.sum(), (a, ))
+    torch.autograd.grad(a.sum(), a)         torch.autograd.grad(a * a, a, torch.ones_like(a))[0]
+    torch.autograd.grad(outputs=a * b, inputs=[a, b], grad_outputs=b, only_inputs=True)
+    torch.autograd.grad(a.sum(), [a, b], allow_unused=True)
+    torch.autograd.grad(a.sum(), [a, b], materialize_grads=True)
+    torch.autograd.grad(torch.autograd.grad((a ** 3).sum(), a, create_graph=True)[0].sum(), a)[0]
+    torch.utils.data.Subset([1, 2, 3], [0])[0]          len(torch.utils.data.TensorDataset(a.detach()))
+    torch.set_grad_enabled(False)(lambda: (a * 2).requires_grad)()
+    torch.no_grad()(torch.set_grad_enabled(True)(lambda: (a * 2).requires_grad))()
+    a.clone().copy_(b.double())
     torch.cuda.is_available() is not None   str(torch.device("cpu"))
     torch.float32 == torch.float            torch.long == torch.int64
     torch.double == torch.float64           torch.int == torch.int32
@@ -234,6 +250,12 @@ WORKS = """
     F.cosine_similarity(a, b)               F.cosine_similarity(a, b, dim=0)
     F.cosine_similarity(a.detach(), b.detach(), dim=-1, eps=2.0)
     F.cross_entropy(a, i[:, 0])             F.cross_entropy(a, i[:, 0], label_smoothing=0.1)
+    F.mse_loss(input=a, target=b)           F.l1_loss(a, target=b)
+    F.smooth_l1_loss(input=a, target=b)     F.huber_loss(input=a, target=b, delta=2.0)
+    F.kl_div(input=a, target=p)             F.binary_cross_entropy(input=p, target=p.detach().round())
+    F.binary_cross_entropy_with_logits(input=a, target=p.detach().round())
+    nn.MSELoss()(input=a, target=b)         nn.CrossEntropyLoss()(a, target=i[:, 0])
+    nn.KLDivLoss(reduction="sum")(target=p, input=a)    nn.HuberLoss()(input=a, target=b)
     F.cross_entropy(input=a, target=i[:, 0])            F.nll_loss(F.log_softmax(a, dim=1), i[:, 0])
     F.binary_cross_entropy(p, p.detach().round())
     F.binary_cross_entropy_with_logits(a, p.detach().round())
@@ -295,7 +317,7 @@ WORKS = """
     nn.utils.rnn.pad_sequence([v, w[:2]])   nn.utils.rnn.pad_sequence([v[:1], w], batch_first=True)
     nn.utils.rnn.pad_sequence([a[:2], b], padding_value=-1.0)
     nn.utils.rnn.pad_sequence([a[:2], b], batch_first=True, padding_side="left")
-    nn.utils.parameters_to_vector([a, b])
+    nn.utils.parameters_to_vector([a, b])   nn.utils.rnn.pad_sequence((a, m[:, :1].expand(4, 4)))
     trained(lambda q: optim.SGD(q, lr=0.1, momentum=0.9))
     trained(lambda q: optim.SGD(q, lr=0.1, weight_decay=0.1, nesterov=True, momentum=0.5))
     trained(lambda q: optim.Adam(q, lr=0.1))            trained(lambda q: optim.Adam(q, betas=(0.5, 0.999)))
@@ -330,11 +352,12 @@ POINTS = """
     a.trace()                   a.inverse()                 a.median()                  a.quantile(0.5)
     i.bincount()                a.nan_to_num()              a.stride()                  a.storage()
     a.get_device()              a.pin_memory()              a.share_memory_()           a.unfold(0, 2, 1)
+    a.max(1).indices            a.max(1).values
     a.max(dim=1)                a.min(dim=1)                a.sort(dim=1)               a.split(2, dim=1)
     a.std(dim=1)                a.var(dim=0)                torch.max(a, dim=1)         torch.sort(a, dim=1)
     torch.split(a, 2, dim=0)    torch.std(a, dim=0)         torch.half                  torch.float16
     torch.bfloat16              torch.uint8                 torch.FloatTensor([1])      torch.LongTensor([1])
-    torch.Size([1])             torch.utils.data            torch.linalg.norm(a)        torch.fft.fft(a)
+    torch.Size([1])             torch.linalg.norm(a)        torch.fft.fft(a)
     torch.distributions         torch.distributed           torch.jit.script            torch.compile
     torch.vmap                  torch.func.grad             torch.autocast              torch.amp
     torch.backends.cudnn        torch.Generator()           torch.get_rng_state()       torch.seed()
@@ -352,7 +375,7 @@ POINTS = """
     nn.ZeroPad2d(1)             nn.PixelShuffle(2)          nn.BatchNorm3d(3)           nn.ParameterDict()
     nn.CTCLoss()                nn.TripletMarginLoss()      nn.DataParallel             nn.LazyLinear(3)
     nn.Unflatten(1, (2, 2))     nn.ReflectionPad2d(1)       nn.Bilinear(1, 2, 3)
-    optim.LBFGS([a])            optim.Adadelta([a])         optim.NAdam([a])            optim.swa_utils.AveragedModel
+    optim.Adadelta([a])         optim.NAdam([a])            optim.swa_utils.AveragedModel
     optim.lr_scheduler.CyclicLR  optim.lr_scheduler.MultiplicativeLR                     data.ConcatDataset([a])
     data.WeightedRandomSampler  data.RandomSampler          data.IterableDataset        data.BatchSampler
     data.DataLoader([1], sampler=None)                      data.DataLoader([1], generator=None)
@@ -588,6 +611,13 @@ def test_modes(library):
 @pytest.mark.parametrize(
     "call, error, says",
     [
+        (lambda x: x.size(3), IndexError, "size"),
+        (lambda x: x.size("first"), TypeError, "size"),
+        (lambda x: nn.utils.rnn.pad_sequence([]), ValueError, "pad_sequence"),
+        (lambda x: nn.utils.rnn.pad_sequence([x, [1.0]]), TypeError, "pad_sequence"),
+        (lambda x: nn.utils.rnn.pad_sequence([x.sum()]), ValueError, "pad_sequence"),
+        (lambda x: nn.utils.rnn.pad_sequence([x], padding_side="top"), ValueError, "pad_sequence"),
+        (lambda x: mg.autograd.grad(x, x, only_inputs=False), TypeError, "grad"),
         (lambda x: F.interpolate(x, size=2**62), MemoryError, "interpolate"),
         (lambda x: F.interpolate(x, scale_factor=math.nan), ValueError, "interpolate"),
         (lambda x: F.interpolate(x, scale_factor=0.1), ValueError, "interpolate"),
@@ -621,6 +651,84 @@ def test_modes(library):
 def test_wrong_arguments(call, error, says):
     with pytest.raises(error, match=rf"^\[{says}\]"):
         call(mg.ones((1, 2, 3)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.sum(inplace=True),
+        lambda x: x.sum(axes=0),
+        lambda x: x.softmax(1, inplace=True),
+        lambda x: F.gelu(x, inplace=True),
+        lambda x: F.mse_loss(x, x, inplace=True),
+        lambda x: F.mse_loss(x, input=x),
+        lambda x: F.mse_loss(x, x, target=x),
+        lambda x: F.mse_loss(target=x),
+        lambda x: nn.MSELoss()(x, input=x),
+        lambda x: nn.MSELoss()(x, x, target=x),
+        lambda x: nn.MSELoss()(target=x),
+        lambda x: mg.exp(x, inplace=True),
+        lambda x: mg.tril(x, inplace=True),
+        lambda x: mg.zeros(2, inplace=True),
+        lambda x: nn.Linear(3, 2, inplace=True),
+        lambda x: optim.SGD([x], lr=0.1, fast=True),
+        lambda x: data.DataLoader([1], workers=2),
+    ],
+)
+def test_unknown_keywords_are_refused(call):
+    with pytest.raises(TypeError):
+        call(mg.ones((2, 3), requires_grad=True))
+
+
+def test_size_is_an_int():
+    size = mg.ones((2, 3)).size
+    assert size == 6
+    assert isinstance(size, int)
+    assert (repr(size), f"{size:>3}", json.dumps([size])) == ("6", "  6", "[6]")
+    assert [type(value) for value in (size + 0, copy.copy(size), pickle.loads(pickle.dumps(size)))] == [int] * 3
+    assert mg.zeros(size).shape == np.zeros(size).shape == (6,)
+    assert mg.tensor(1.0).size() == ()
+    assert mg.ones((2, 3)).size(np.int64(1)) == 3
+
+
+def test_imports_say_what_to_write_instead():
+    for line, says in {
+        "from minigrad.utils.data import ConcatDataset": r"\[ConcatDataset\] is not available",
+        "from minigrad.nn import LazyLinear": r"\[LazyLinear\] is `nn.Linear",
+        "from minigrad.nn.utils.rnn import pack_padded_sequence": r"\[pack_padded_sequence\] is not needed",
+        "from minigrad.optim import NAdam": r"\[NAdam\] is not available",
+        "from minigrad import FloatTensor": r"\[FloatTensor\] is `mg.tensor",
+        "from minigrad.nn import Nothing": "cannot import name",
+    }.items():
+        with pytest.raises(ImportError, match=says):
+            exec(line)
+    names = {}
+    exec("import minigrad.utils.data as first, minigrad.nn.utils.rnn as second\nfrom minigrad.utils import data", names)
+    assert names["first"].DataLoader is data.DataLoader
+    assert names["data"] is names["first"] is mg.utils.data
+    assert names["second"] is nn.utils.rnn
+    assert not hasattr(nn, "LazyLinear")
+
+
+@pytest.mark.parametrize("library", [mg, torch], ids=["minigrad", "torch"])
+def test_set_grad_enabled_decorates(library):
+    x = library.ones(2, requires_grad=True)
+
+    @library.set_grad_enabled(False)
+    def without():
+        return x * 2
+
+    assert library.is_grad_enabled()
+    assert not without().requires_grad
+
+    @library.set_grad_enabled(mode=True)
+    def recorded():
+        return x * 2
+
+    with library.no_grad():
+        assert recorded().requires_grad
+        assert not library.is_grad_enabled()
+    assert library.is_grad_enabled()
 
 
 @pytest.mark.parametrize("p", [0.3, 1.0])

@@ -3,10 +3,8 @@
 import copy
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from minigrad.autograd import no_grad
-from minigrad.engine.habits import lookup
 from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.ops.functions import absolute, rsqrt
 from minigrad.engine.ops.join import concat
@@ -17,22 +15,6 @@ from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d
 from minigrad.nn.computed import M, is_computed, make_plain
 from minigrad.nn.module import Module
 from minigrad.nn.parameter import Parameter
-from minigrad.nn.spectral_norm import remove_spectral_norm, spectral_norm
-from minigrad.nn.weight_norm import (
-    remove_weight_norm,
-    remove_weight_standardization,
-    weight_norm,
-    weight_standardization,
-)
-
-__all__ = [
-    "clip_grad_norm_", "clip_grad_value_", "fold_batch_norm", "parameters_to_vector", "remove_spectral_norm",
-    "remove_weight_norm", "remove_weight_standardization", "spectral_norm", "vector_to_parameters", "weight_norm",
-    "weight_standardization",
-]  # fmt: skip
-
-if not TYPE_CHECKING:
-    __getattr__ = lookup(__name__)
 
 
 def clip_grad_norm_(

@@ -1,0 +1,9 @@
+"""PyTorch's place of `minigrad.data`."""
+
+import typing
+
+from minigrad.data import *  # noqa: F403
+from minigrad.engine.habits import lookup
+
+if not typing.TYPE_CHECKING:
+    __getattr__ = lookup("minigrad.data")
