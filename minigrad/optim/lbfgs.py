@@ -69,8 +69,8 @@ class LBFGS(Optimizer):
     ...     loss.backward()
     ...     return loss
     >>> loss = optimizer.step(closure)
-    >>> x
-    tensor([1., 1.], dtype=float64)
+    >>> [round(value, 3) for value in x.tolist()]
+    [1.0, 1.0]
     """
 
     def __init__(

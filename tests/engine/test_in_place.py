@@ -122,6 +122,14 @@ def test_written_parts(device):
     equals(v.grad, [20, 40])
 
 
+def test_copy_from_another_device(device):
+    x, w = mg.zeros(2, device=device), mg.ones(2, requires_grad=True)
+    x.copy_(w * 3)
+    assert x.tolist() == mg.zeros(2).copy_(x.detach()).tolist() == [3.0, 3.0]
+    x.sum().backward()
+    assert w.grad.tolist() == [3.0, 3.0]
+
+
 def test_copy_from_a_recorded_tensor(device):
     x = leaf(device, 1, 2)
     y = mg.zeros((3, 2), dtype="float64", device=device)
