@@ -40,7 +40,7 @@ cdef char** FORMATS = ["?", "i", "q", "f", "d"]     # of the buffer protocol, by
 # ── devices and shapes ────────────────────────────────────────────────────────────────────────────
 
 class Size(int):
-    """The number of elements, an int. PyTorch's calls work too: ``x.size()`` is the shape, ``x.size(axis)`` a length."""
+    """The number of elements, an int, with PyTorch's calls: ``x.size()`` is the shape, ``x.size(axis)`` a length."""
 
     def __call__(self, dim: int | None = None) -> Any:
         if dim is None:

@@ -33,9 +33,7 @@ class CausalSelfAttention(nn.Module):
     def forward(self, x):
         B, T, C = x.size()
         q, k, v = self.c_attn(x).chunk(3, dim=2)
-        k = k.view(B, T, self.n_head, C // self.n_head).permute(0, 2, 1, 3)
-        q = q.view(B, T, self.n_head, C // self.n_head).permute(0, 2, 1, 3)
-        v = v.view(B, T, self.n_head, C // self.n_head).permute(0, 2, 1, 3)
+        q, k, v = (y.view(B, T, self.n_head, C // self.n_head).permute(0, 2, 1, 3) for y in (q, k, v))
         att = (q @ k.mT) * (1.0 / math.sqrt(k.size(-1)))
         att = att.masked_fill(self.bias[:, :, :T, :T] == 0, float("-inf"))
         y = F.softmax(att, dim=-1) @ v
