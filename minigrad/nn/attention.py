@@ -12,7 +12,7 @@ from minigrad.nn import functional as F
 from minigrad.nn import init
 from minigrad.nn.linear import Linear
 from minigrad.nn.module import Module
-from minigrad.nn.norm import LayerNorm, RMSNorm
+from minigrad.nn.norm import DyT, LayerNorm, RMSNorm
 from minigrad.nn.parameter import Parameter
 from minigrad.nn.position import rotary as rotated
 
@@ -21,6 +21,7 @@ Norm = str | Callable[[int], Module]
 NORMS: Mapping[str, Callable[..., Module]] = {  # by (width, ε, bias, device, dtype)
     "layer": lambda width, eps, bias, device, dtype: LayerNorm(width, eps, bias=bias, device=device, dtype=dtype),
     "rms": lambda width, eps, bias, device, dtype: RMSNorm(width, eps, device=device, dtype=dtype),
+    "dyt": lambda width, eps, bias, device, dtype: DyT(width, device=device, dtype=dtype),
 }
 
 
@@ -107,9 +108,9 @@ class MultiheadAttention(Module):
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
-    qk_norm : {"layer", "rms"} or callable, optional
+    qk_norm : {"layer", "rms", "dyt"} or callable, optional
         Normalizes queries and keys in every head, which bounds the scores (Dehghani et al. 2023, arXiv:2302.05442):
-        LayerNorm, RMSNorm, or a function of E/h that returns a module.
+        `LayerNorm`, `RMSNorm`, `DyT`, or a function of E/h that returns a module.
     rotary : float, optional
         Whether queries and keys are rotated by their positions: the base of `functional.rotary`, 10,000 in its paper.
 

@@ -75,8 +75,12 @@ def interpolate(
         else:
             factor = number("interpolate", "scale_factor", value, 1 / n, 2**40)
             new, step = integer("interpolate", "size", int(n * factor), 1), 1 / factor
-        with memory_for("interpolate", (*x.shape[:axis], new, *x.shape[axis + 1 :])):
-            x = _resized(x, axis, n, new, step, mode, bool(align_corners))
+        shape = (*x.shape[:axis], new, *x.shape[axis + 1 :])
+        with memory_for("interpolate", shape):
+            if 0 in shape:  # of no sample or channel: no work in proportion to the size
+                x = x[(slice(None),) * axis + (slice(1),)].broadcast_to(shape)
+            else:
+                x = _resized(x, axis, n, new, step, mode, bool(align_corners))
     return x
 
 

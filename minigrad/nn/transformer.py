@@ -124,7 +124,7 @@ class TransformerEncoderLayer(_Layer):
     device : str, optional
     dtype : DType, optional
         float32 (default) or float64.
-    norm : {"layer", "rms", "batch"} or callable
+    norm : {"layer", "rms", "dyt", "batch"} or callable
         The normalization of the branches; or a function of E that returns a module. "batch" takes the statistics over
         all steps of all samples, so that a step sees later ones, padding included.
     qk_norm, rotary : optional

@@ -90,8 +90,6 @@ def save(obj: Module | Mapping[str, Any], path: Path, metadata: Mapping[str, str
 
 
 def _as_tensor(name: str, value: Any) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
     if not hasattr(value, "__dlpack__"):
         raise TypeError(
             f"[save] expected a Tensor or an array for {name!r}, got {kind_of(value)}: save_checkpoint also saves "

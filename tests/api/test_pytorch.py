@@ -826,3 +826,27 @@ def test_details_of_values(device):
             mg.tensor(weights, device=device).multinomial(2, True)
     with pytest.raises(TypeError, match="max"):
         mg.ones((2, 3), device=device).max(1, True)
+
+
+def test_arguments_that_mean_something_else_are_refused(device):
+    """Integers are indices and not masks, True is no index, and an argument is not given twice."""
+    x = mg.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device=device)
+    bits = mg.tensor([0, 1, 1], device=device)
+    for call in (
+        lambda: x.masked_select(bits), lambda: x.masked_fill(bits, 0.0), lambda: x.masked_fill_(bits, 0.0),
+        lambda: x.select(0, True), lambda: x.select(0, None), lambda: x.sum(1, True, keepdims=False),
+        lambda: x.var(0, unbiased=5), lambda: mg.sum(x, other=0), lambda: mg.sum(x, target=1),
+    ):  # fmt: skip
+        with pytest.raises(TypeError):
+            call()
+    for p in (float("nan"), 2.0, -1.0):
+        with pytest.raises(ValueError, match="bernoulli_"):
+            x.bernoulli_(p)
+    assert mg.add(x, other=x).tolist() == (2 * x).tolist()
+    assert x.view(np.int64(6)).shape == x.expand(np.int64(2), 3).reshape(-1).shape == (6,)
+    # weights whose sum is infinite, and as many draws as weights in little memory
+    drawn = mg.tensor([1.7e308] * 4, dtype="float64", device=device).multinomial(100, True)
+    assert sorted({*drawn.tolist()}) == [0, 1, 2, 3]
+    assert mg.ones(50_000, device=device).multinomial(50_000, True).max() < 50_000
+    empty = nn.functional.interpolate(mg.ones((1, 0, 4, 4), device=device), size=2**28)
+    assert empty.shape == (1, 0, 2**28, 2**28)

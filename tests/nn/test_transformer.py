@@ -146,7 +146,7 @@ def test_refusals(device):
 
 OPTIONS = {
     "plain": {}, "rotary": {"rotary": 100.0}, "rms": {"norm": "rms", "qk_norm": "rms", "activation": "swiglu"},
-    "layer": {"qk_norm": "layer", "norm_first": True},
+    "layer": {"qk_norm": "layer", "norm_first": True}, "dyt": {"norm": "dyt", "qk_norm": "dyt"},
     "factory": {"norm": lambda n: nn.GroupNorm(1, n, bias=False), "qk_norm": nn.RMSNorm},
 }  # fmt: skip
 
@@ -254,7 +254,7 @@ def test_refusals_of_options(device):
     refuses(
         ValueError,
         "TransformerEncoderLayer",
-        ["norm", "'layer', 'rms', 'batch'", "'group'"],
+        ["norm", "'layer', 'rms', 'dyt', 'batch'", "'group'"],
         encoder,
         4,
         2,

@@ -653,3 +653,9 @@ def test_safetensors_is_imported_only_when_needed():
     code = "import sys, minigrad; sys.exit('safetensors' in sys.modules)"
     folder = Path(mg.__file__).parent.parent
     assert subprocess.run([sys.executable, "-c", code], cwd=folder, check=False).returncode == 0
+
+
+def test_a_tensor_without_memory_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="'x'"):
+        mg.save({"x": mg.Tensor.__new__(mg.Tensor)}, tmp_path / "file")
+    assert not list(tmp_path.iterdir())
