@@ -851,7 +851,7 @@ KEYWORDS = {
 }  # fmt: skip
 
 # Functions with an argument `inplace`, which is dropped: the result is a new tensor.
-INPLACE = {"dropout", "elu", "hardsigmoid", "leaky_relu", "mish", "relu", "silu"}
+INPLACE = {"dropout", "elu", "hardsigmoid", "hardswish", "leaky_relu", "mish", "relu", "selu", "silu"}
 
 # Functions whose results differ from PyTorch's; these keywords show that PyTorch's function is meant.
 COLLISIONS = {

@@ -24,7 +24,7 @@ def optimizer():
 SIZES = (
     "in_features", "out_features", "normalized_shape", "num_features", "num_embeddings", "embedding_dim", "input_size",
     "hidden_size", "in_channels", "out_channels", "kernel_size", "output_size", "embed_dim", "num_heads", "d_model", "nhead",
-    "condition_features",
+    "condition_features", "width",
 )  # fmt: skip
 REQUIRED = {
     **dict.fromkeys((*SIZES, "num_groups", "num_channels", "max_length", "step_size", "T_max", "T_0"), lambda: 4),

@@ -54,6 +54,13 @@ def torch_attention(t, q, k, v, **options):
     return t.nan_to_num(t.nn.functional.scaled_dot_product_attention(q, k, v, **options))
 
 
+def rotary(x, start=0, base=10_000.0):
+    half = x.shape[-1] // 2
+    turns = np.exp(1j * np.arange(start, start + x.shape[-2])[:, None] * base ** (-np.arange(half) / half))
+    z = (x[..., :half] + 1j * x[..., half:]) * turns
+    return np.concatenate([z.real, z.imag], -1)
+
+
 HEADS = (1, 2, 5, 3), (1, 2, 4, 3), (1, 2, 4, 2)  # query, key and value
 
 ATTENTION = [
@@ -69,5 +76,9 @@ ATTENTION = [
             case((2, 0, 3), (2, 4, 3), (2, 4, 2)), case((2, 3, 3), (2, 0, 3), (2, 0, 2)), case((0, 3, 3), (0, 4, 3), (0, 4, 2)),
             case((1, 0, 3, 2), (1, 2, 4, 2), (1, 2, 4, 1), enable_gqa=True), case((3, 0), (4, 0), (4, 2)), case((3, 2), (4, 2), (4, 0)),
         ),
+    ),
+    Op(
+        "rotary", rotary, ulps=64,
+        cases=(case((3, 4)), case((2, 3, 6), start=3, base=10.0), case((2, 0, 4)), case((3, 0)), case((0, 2, 2), start=1)),
     ),
 ]  # fmt: skip
