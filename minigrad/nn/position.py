@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.creation import asarray, empty
+from minigrad.creation import asarray, empty, operand
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.join import concat, split
@@ -54,8 +54,7 @@ def rotary(x: Tensor, start: int = 0, base: float = 10_000.0) -> Tensor:
     >>> abs(near.item() - far.item()) < 1e-4
     True
     """
-    if not isinstance(x, Tensor):
-        raise TypeError(f"[rotary] expected a tensor, got {kind_of(x)}")
+    x = operand("rotary", x)
     if x.ndim < 2 or x.shape[-1] % 2 or x.dtype.kind != "f":
         raise ValueError(f"[rotary] expected floats of shape (..., T, D) with an even D, got {x.dtype} {x.shape}")
     start, base = integer("rotary", "start", start, 0), number("rotary", "base", base, 1)
@@ -104,7 +103,7 @@ class SinusoidalPositions(_Positions):
     Raises
     ------
     ValueError
-        For an odd width or one below 2, and a `base` below 1.
+        For a width that is odd or below 2, and a `base` below 1.
 
     Examples
     --------
@@ -116,7 +115,7 @@ class SinusoidalPositions(_Positions):
 
     def __init__(self, width: int, base: float = 10_000.0, batch_first: bool = False) -> None:
         super().__init__(batch_first)
-        self.width = integer("SinusoidalPositions", "width", width, 2)
+        self.width = integer("SinusoidalPositions", "width", width, 1)
         self.base = number("SinusoidalPositions", "base", base, 1)
         if self.width % 2:
             raise ValueError(f"[SinusoidalPositions] expected an even width, got {width}")

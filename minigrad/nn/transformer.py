@@ -64,6 +64,7 @@ class _Layer(Module):
         dim_feedforward = integer(name, "dim_feedforward", dim_feedforward, 1)
         dropout = number(name, "dropout", dropout, 0, 1)
         layer_norm_eps = number(name, "layer_norm_eps", layer_norm_eps, 0)
+        rotary = None if rotary is None else number(name, "rotary", rotary, 1)
         if d_model % nhead:
             raise ValueError(f"[{name}] expected nhead that divides d_model {d_model}, got {nhead}")
         branches = range(1, len(attentions) + 2)

@@ -842,7 +842,7 @@ def test_arguments_that_mean_something_else_are_refused(device):
     for p in (float("nan"), 2.0, -1.0):
         with pytest.raises(ValueError, match="bernoulli_"):
             x.bernoulli_(p)
-    assert mg.add(x, other=x).tolist() == (2 * x).tolist()
+    assert nn.functional.mse_loss(input=x, target=x + 2).item() == 4
     assert x.view(np.int64(6)).shape == x.expand(np.int64(2), 3).reshape(-1).shape == (6,)
     # weights whose sum is infinite, and as many draws as weights in little memory
     drawn = mg.tensor([1.7e308] * 4, dtype="float64", device=device).multinomial(100, True)

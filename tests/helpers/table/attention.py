@@ -61,6 +61,13 @@ def rotary(x, start=0, base=10_000.0):
     return np.concatenate([z.real, z.imag], -1)
 
 
+def torch_rotary(t, x, start=0, base=10_000.0):
+    half = x.shape[-1] // 2
+    phi = t.arange(start, start + x.shape[-2], dtype=x.dtype)[:, None] * base ** (-t.arange(half, dtype=x.dtype) / half)
+    z = t.complex(x[..., :half], x[..., half:]) * t.polar(t.ones_like(phi), phi)
+    return t.cat([z.real, z.imag], -1)
+
+
 HEADS = (1, 2, 5, 3), (1, 2, 4, 3), (1, 2, 4, 2)  # query, key and value
 
 ATTENTION = [
@@ -78,7 +85,7 @@ ATTENTION = [
         ),
     ),
     Op(
-        "rotary", rotary, ulps=64,
+        "rotary", rotary, torch=torch_rotary, ulps=64,
         cases=(case((3, 4)), case((2, 3, 6), start=3, base=10.0), case((2, 0, 4)), case((3, 0)), case((0, 2, 2), start=1)),
     ),
 ]  # fmt: skip
