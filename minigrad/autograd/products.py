@@ -44,12 +44,24 @@ def _push(ys: list[Tensor], points: list[Tensor], vectors: list[Tensor], recorde
         return tangents
     us = [zeros_like(ys[k]).requires_grad_() for k in wanted]
     back = grad([ys[k] for k in wanted], points, us, create_graph=True, allow_unused=True)
-    pairs = [(g, v) for g, v in zip(back, vectors, strict=True) if g is not None and g.requires_grad]
-    if pairs:
-        gs, vs = zip(*pairs, strict=True)
-        for k, t in zip(wanted, grad(gs, us, vs, create_graph=recorded, allow_unused=True), strict=True):
-            tangents[k] = tangents[k] if t is None else t
+    for k, t in zip(wanted, _pull(back, us, vectors, recorded), strict=True):
+        tangents[k] = t
     return tangents
+
+
+def _pull(back: Any, xs: list[Tensor], vectors: list[Tensor], recorded: bool) -> list[Tensor]:
+    """The gradient with respect to xs of recorded gradients, with the vectors as cotangents; zeros if it is none."""
+    pairs = [(g, v) for g, v in zip(back, vectors, strict=True) if g is not None and g.requires_grad]
+    if not pairs:
+        return [zeros_like(x) for x in xs]
+    gs, vs = zip(*pairs, strict=True)
+    found = grad(gs, xs, vs, create_graph=recorded, allow_unused=True)
+    return [zeros_like(x) if g is None else g for x, g in zip(xs, found, strict=True)]
+
+
+def _depends_on_others(ys: list[Tensor], points: list[Tensor], vectors: list[Tensor]) -> bool:
+    """Whether a product has a gradient: through a vector, or through what ys depend on besides the points."""
+    return any(v.requires_grad for v in vectors) or any(y.requires_grad and _depends_on_more(y, points) for y in ys)
 
 
 def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
@@ -96,9 +108,7 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
         for y in ys:
             if not isinstance(y, Tensor):
                 raise TypeError(f"[jvp] expected a function that returns tensors, got {kind_of(y)}")
-        recorded = recorded and (
-            any(v.requires_grad for v in vectors) or any(_depends_on_more(y, points) for y in ys if y.requires_grad)
-        )
+        recorded = recorded and _depends_on_others(ys, points, vectors)
         found = iter(_push(ys, points, vectors, recorded))
     return (value if recorded else mapped(Tensor.detach, value)), mapped(lambda y: next(found), value)
 
@@ -141,17 +151,9 @@ def hvp(f: Callable[..., Tensor], x: Any, v: Any) -> Any:
             raise TypeError(f"[hvp] expected a function that returns a tensor, got {kind_of(y)}")
         if y.size != 1:
             raise ValueError(f"[hvp] expected a function of one value, got shape {y.shape}")
-        recorded = recorded and (
-            any(vector.requires_grad for vector in vectors) or (y.requires_grad and _depends_on_more(y, points))
-        )
-        found = [zeros_like(point) for point in points]
-        back = grad(y, points, create_graph=True, allow_unused=True) if y.requires_grad else ()
-        pairs = [(g, c) for g, c in zip(back, vectors, strict=False) if g is not None and g.requires_grad]
-        if pairs:
-            gs, cs = zip(*pairs, strict=True)
-            products = grad(gs, points, cs, create_graph=recorded, allow_unused=True)
-            found = [z if g is None else g for z, g in zip(found, products, strict=True)]
-    rows = iter(found)
+        recorded = recorded and _depends_on_others([y], points, vectors)
+        back = grad(y, points, create_graph=True, allow_unused=True) if y.requires_grad else [None] * len(points)
+        rows = iter(_pull(back, points, vectors, recorded))
     product = mapped(lambda point: next(rows), args)
     return type(x)(product) if isinstance(x, list) else product if isinstance(x, tuple) else product[0]
 
