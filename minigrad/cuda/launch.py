@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.cuda import modules
 from minigrad.engine import backend
 from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import EMPTY, Tensor, constant
@@ -99,10 +100,7 @@ def options(dtype: str) -> tuple[str, ...]:
 
 @functools.cache
 def _module(file: str, dtype: str, device: int) -> Any:
-    import cupy
-
-    with cupy.cuda.Device(device):
-        return cupy.RawModule(code=functions(dtype) + source(file)[0], options=options(dtype))
+    return modules.load(functions(dtype) + source(file)[0], options(dtype), device)
 
 
 @functools.cache

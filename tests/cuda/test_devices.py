@@ -272,7 +272,7 @@ def test_running_statistics_elsewhere(home, there):
     )
 
 
-@pytest.mark.parametrize("home, there", [("cpu", "cuda:0"), ("cuda:0", "cuda:1")])
+@pytest.mark.parametrize("home, there", [("cpu", "cuda:0"), pytest.param("cuda:0", "cuda:1", marks=SEVERAL)])
 def test_indices_of_another_gpu(home, there):
     """Indices on the CPU work everywhere, those on a GPU only there."""
     x, i, mask = mg.ones((4, 4), device=home), mg.tensor([1, 2], device=there), mg.ones(4, dtype="bool", device=there)

@@ -336,8 +336,10 @@ inline const char* run(void (*kernel)(const char*), size_t expected, const char*
 
 }  // namespace emulation
 
-// The emulation of CuPy appends this to the text of a module, once for every kernel
-#define EMULATED(name)                                                                                               \
+// The emulation of CuPy appends this to the text of a module, once for every kernel: the C function that runs it, and
+// the most threads that a block may have.
+#define EMULATED(name, bound)                                                                                        \
+    extern "C" const int most_##name = bound;                                                                        \
     extern "C" const char* run_##name(const char* packed, size_t size) {                                             \
         return emulation::run([](const char* a) { emulation::call(&name, a); }, emulation::taken(&name), packed, size); \
     }

@@ -157,7 +157,8 @@ def test_one_value_for_all(device):
             (mg.square, np.square),
         ):
             np.testing.assert_array_equal(array(ours(x)), numpy(a))
-            np.testing.assert_array_equal(np.signbit(array(ours(x))), np.signbit(numpy(a)))
+            if value == value:  # a NaN has no sign of its own: that of x86 is another than that of a GPU
+                np.testing.assert_array_equal(np.signbit(array(ours(x))), np.signbit(numpy(a)))
         y = mg.ones((700, 3), device=device)
         y.T[:, ::-1] = x
         np.testing.assert_array_equal(array(y), a.T)

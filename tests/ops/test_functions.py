@@ -300,7 +300,8 @@ def test_a_constant_exponent_is_no_other(exponent, dtype, device):
     ones = mg.ones(x.shape, dtype=dtype, device=device)
     for y in (x**exponent, x**n):
         np.testing.assert_allclose(array(y), expected, rtol=2 * np.finfo(dtype).eps)
-        np.testing.assert_array_equal(np.signbit(array(y)), np.signbit(expected))
+        zeros = expected == 0
+        np.testing.assert_array_equal(np.signbit(array(y)[zeros]), np.signbit(expected[zeros]))
         found = array(mg.grad(y, x, ones))
         np.testing.assert_allclose(found, np.where(exponent == 0, 0, slope), rtol=4 * np.finfo(dtype).eps)
     np.testing.assert_array_equal(array(x**exponent), array(x**n))

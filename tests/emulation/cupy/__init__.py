@@ -5,78 +5,63 @@ Every allocation lies between guard bytes that no kernel may write; every launch
 """
 
 import ctypes
-import hashlib
 import os
 import re
 import struct
 import subprocess
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
 from . import cuda
 
-HEADER = Path(__file__).parent.parent / "emulate.hpp"
-CACHE = Path(
-    os.environ.get("MINIGRAD_EMULATION_CACHE", Path(tempfile.gettempdir()) / f"minigrad-emulation-{os.getuid()}")
-)
 __version__ = "emulated"
+HEADER = Path(__file__).parent.parent / "emulate.hpp"
 # Threads per block that have enough registers for any kernel: 255 each of 65,536
 UNBOUND = 256
+# minigrad keeps what is compiled here apart from the machine code of GPUs.
+os.environ.setdefault("MINIGRAD_CACHE_DIR", str(Path(tempfile.gettempdir(), f"minigrad-emulation-{os.getuid()}")))
 
 
-class RawModule:
-    """A compiled module."""
-
-    def __init__(self, *, code, options=()):
-        self.code = code
-        key = hashlib.sha256((code + HEADER.read_text() + repr(options)).encode()).hexdigest()[:24]
-        shared = CACHE / f"{key}.so"
-        if not shared.exists():
-            CACHE.mkdir(parents=True, exist_ok=True)
-            # Compiled elsewhere and then renamed, as another process may compile the same module at the same time.
-            with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-                self.compile(code, options, Path(folder)).rename(shared)
-        # PyDLL keeps the GIL: the emulated indices and fibers are global, so threads must take turns.
-        self.shared = ctypes.PyDLL(str(shared))
-
-    def compile(self, code, options, folder):
-        """Compile a module to a shared library with a C function for each of its kernels."""
-        source, made = folder / "module.cpp", folder / "module.so"
+def compile_using_nvrtc(code, options=()):
+    """Return a shared library with a C function for each of the kernels in a text, and an empty dict as CuPy does."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder, "module.cpp"), Path(folder, "module.so")
         definitions = [option for option in options if option.startswith("-D")]
         source.write_text(code)
-        present = self.run("-E", "-P", *definitions, source)
-        kernels = re.findall(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(", present)
+        present = run("-E", "-P", *definitions, source)
+        kernels = re.findall(r"__global__ void (?:__launch_bounds__\((\d+)[^)]*\) )?(\w+)\(", present)
         # With internal linkage, templates may have their own variables in the section of shared memory.
         text = f'#include "{HEADER}"\nnamespace {{\n{code}\n}}\n'
-        source.write_text(text + "".join(f"EMULATED({name})\n" for name in kernels))
-        self.run(
-            "-std=c++20",
-            "-O1",
-            "-fno-math-errno",
-            "-ffp-contract=off",
-            "-w",
-            "-shared",
-            "-fPIC",
-            *definitions,
-            source,
-            "-o",
-            made,
-        )
-        return made
+        source.write_text(text + "".join(f"EMULATED({name}, {bound or UNBOUND})\n" for bound, name in kernels))
+        run("-std=c++20", "-O1", "-fno-math-errno", "-ffp-contract=off", "-w", "-shared", "-fPIC", *definitions, source,
+            "-o", made)  # fmt: skip
+        return made.read_bytes(), {}
 
-    @staticmethod
-    def run(*options):
-        command = [os.environ.get("CXX", "g++"), *map(str, options)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
-        return done.stdout
+
+def run(*options):
+    """Return what the C++ compiler prints."""
+    command = [os.environ.get("CXX", "g++"), *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
+    return done.stdout
+
+
+class Module:
+    """A compiled module."""
+
+    def load(self, image):
+        with tempfile.NamedTemporaryFile(suffix=".so") as file:
+            file.write(image)
+            file.flush()
+            # PyDLL keeps the GIL: the emulated indices and fibers are global, so threads must take turns.
+            self.shared = ctypes.PyDLL(file.name)
 
     def get_function(self, name):
-        bound = re.search(rf"__launch_bounds__\((\d+)[^)]*\) {name}\(", self.code)
-        return RawKernel(self.shared, name, int(bound[1]) if bound else UNBOUND)
+        return Function(self.shared, name)
 
 
 LAUNCH = struct.Struct("6I3Q")  # `Launch` of emulate.hpp
@@ -94,13 +79,14 @@ def passed(argument):
     return argument.tobytes() + bytes(-argument.nbytes % 8)
 
 
-class RawKernel:
+class Function:
     """A kernel of a module; a call runs it to completion."""
 
     seed = 0
 
-    def __init__(self, shared, name, most):
-        self.name, self.most, self.function = name, most, shared[f"run_{name}"]
+    def __init__(self, shared, name):
+        self.name, self.function = name, shared[f"run_{name}"]
+        self.most = ctypes.c_int.in_dll(shared, f"most_{name}").value
         self.function.argtypes = ctypes.c_char_p, ctypes.c_size_t
         self.function.restype = ctypes.c_char_p
 
@@ -110,8 +96,12 @@ class RawKernel:
         if width * height * depth > self.most:
             raise RuntimeError(f"{self.name}: a block of {block} threads, more than the launch bounds of {self.most}")
         cuda.check_devices(self.name, args)
-        RawKernel.seed = (RawKernel.seed + 0x9E3779B97F4A7C15) % 2**64
-        launch = LAUNCH.pack(x, y, z, width, height, depth, RawKernel.seed, *cuda.allocations())
+        Function.seed = (Function.seed + 0x9E3779B97F4A7C15) % 2**64
+        launch = LAUNCH.pack(x, y, z, width, height, depth, Function.seed, *cuda.allocations())
         packed = b"".join([launch, *map(passed, args)])
         if failure := self.function(packed, len(packed)):
             raise RuntimeError(f"{self.name}: {failure.decode()}")
+
+
+cuda.compiler = SimpleNamespace(compile_using_nvrtc=compile_using_nvrtc)
+cuda.function = SimpleNamespace(Module=Module)

@@ -78,7 +78,7 @@ class Device:
 
     def __init__(self, index=0):
         assert 0 <= index < DEVICES, f"a device {index}, which does not exist"
-        self.id = index
+        self.id, self.compute_capability = index, "90"
 
     def __enter__(self):
         chosen.append(self.id)
