@@ -38,7 +38,10 @@ WORKLOADS = (
     "ln_bwd",
 )
 FRAMEWORKS = ("minigrad", "torch", "torchc", "jax", "gemm")
-TITLES = {"minigrad": "minigrad", "torch": "PyTorch", "torchc": "torch.compile", "jax": "JAX", "gemm": "products alone"}
+TITLES = {
+    "minigrad": "minigrad", "torch": "PyTorch", "torchc": "torch.compile", "torchg": "CUDA Graphs", "jax": "JAX",
+    "gemm": "products alone",
+}  # fmt: skip
 MARKS = ("<!-- speed: written by benchmarks/compare.py -->", "<!-- /speed -->")
 
 
@@ -104,7 +107,7 @@ def medians(row):
 def ratios(row):
     """Return minigrad's time over PyTorch's and over the best peer's; None if one of the two is missing."""
     times = medians(row)
-    ours, peers = times.get("minigrad"), [times[name] for name in ("torch", "torchc", "jax") if name in times]
+    ours, peers = times.get("minigrad"), [times[name] for name in ("torch", "torchc", "torchg", "jax") if name in times]
     torch = times.get("torch")
     return (ours / torch if ours and torch else None), (ours / min(peers) if ours and peers else None)
 

@@ -1,9 +1,11 @@
-"""Measure minigrad and its peers on a GPU, in alternating processes: norms and softmax relative to the bandwidth of a
-copy, and training steps.
+"""Measure minigrad and its peers on a GPU: norms and other operations relative to the bandwidth of a copy, and training
+steps.
 
-With --write, the figures are written to results/NAME.json and results/NAME.md, where NAME is that of the card. Without
-a GPU, everything runs once on the emulation that the tests use, with small shapes and without peers, to check that it
-works; nothing is written.
+Every round runs a process per group of workloads and framework. With --write, the figures are written to
+results/NAME.json after each process, and to results/NAME.md in the end, where NAME is that of the card; with --minutes
+as well, no process starts after that time, and the next call measures what is missing. Without a GPU, everything runs
+once on the emulation that the tests use, with small shapes and without peers, to check that it works; nothing is
+written.
 """
 
 import argparse
@@ -13,11 +15,15 @@ import json
 import os
 import platform
 import re
+import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 import compare
-from workloads import norm_shapes, parse
+from tqdm import tqdm
+from workloads import MATRIX_OPS, norm_shapes, parse
 
 HERE = Path(__file__).resolve().parent
 EMULATION = HERE.parent / "tests" / "emulation"
@@ -28,23 +34,49 @@ STEPS = (
     "mlp1000_b128",
     "lenet_b8",
     "lenet_b128",
+    "attn_b8",
+    "lstm_b32",
     "lnrnn_b32",
     "lnlstm_b32",
-    "lstm_b32",
+    "lnlstm_b32_h256",
+    "lnlstm_b32_h512",
+    "lnlstm_b32_h1024",
 )
 SMALL_STEPS = ("chain", "mlp256_b8", "lenet_b1", "lnrnn_b1", "lnlstm_b1", "lstm_b1")
-MATRICES = ("128x256", "4096x768", "32768x1024", "65536x2048")
+MATRICES = ("128x256", "512x512", "2048x768", "4096x768", "8192x1024", "32768x1024", "65536x1024", "65536x2048")
 SMALL_MATRICES = ("16x256",)
+LARGE, SMALL = "8192x4096", "8x16"  # of the operations on one matrix
 OPS = ("ln", "rms", "bn", "softmax")
 IMAGES = ("in4", "gn4", "bn4")
 PASSES = {"fwd": 2, "bwd": 3}  # arrays of the size of x that are read or written: x and y; x (or y), g and dx
+OTHER_PASSES = {"add": 3, "sum": 1}
+# PyTorch's loops over time steps are unrolled, and compiled for minutes
+NOT_COMPILED = ("lnrnn", "lnlstm")
 
 
-def norms(matrices, batch):
-    """Return the workloads of one normalization each, and the copies of arrays of the same sizes."""
-    names = [f"{op}_{way}_{size}" for size in matrices for op in OPS for way in PASSES]
-    names += [f"{op}_{way}_b{batch}" for op in IMAGES for way in PASSES]
-    return [*(f"copy_fwd_{size}" for size in (*matrices, planes(batch))), *names]
+class Group(NamedTuple):
+    """Workloads that a process measures together, the frameworks, and how many steps are timed at once."""
+
+    workloads: list[str]
+    frameworks: tuple[str, ...]
+    count: int
+
+    def of(self, framework):
+        """Return what a framework takes part in."""
+        return [name for name in self.workloads if framework != "torchc" or not name.startswith(NOT_COMPILED)]
+
+
+def groups(matrices, batch, matrix, steps, count):
+    """Return the groups by name."""
+    both = ("minigrad", "torch")
+    norms = [f"{op}_{way}_{size}" for size in matrices for op in OPS for way in PASSES]
+    norms += [f"{op}_{way}_b{batch}" for op in IMAGES for way in PASSES]
+    copies = [f"copy_fwd_{size}" for size in (*matrices, planes(batch), matrix)]
+    others = [f"{op}_fwd_{matrix}" for op in MATRIX_OPS if op != "copy"]
+    return {
+        "operations": Group([*copies, *others, *norms], both, 5 * count),
+        "steps": Group(list(steps), (*both, "torchg", "torchc", "jax"), count),
+    }
 
 
 def planes(batch):
@@ -58,7 +90,8 @@ def bandwidth(workload, ms):
     size = 4
     for length in norm_shapes(work)[0]:
         size *= length
-    return PASSES[work.kind.rpartition("_")[2]] * size / ms / 1e6
+    op, _, way = work.kind.partition("_")
+    return OTHER_PASSES.get(op, PASSES[way]) * size / ms / 1e6
 
 
 def norm_table(times):
@@ -103,60 +136,98 @@ def card():
     return cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(), cupy.cuda.runtime.runtimeGetVersion()
 
 
+def run(framework, workloads, seconds, count, times, missing):
+    """Measure workloads in a process of their own; add to their times, or why they could not be measured."""
+    command = [sys.executable, str(HERE / "measure.py"), framework, *workloads, "--device", "cuda", "--threads", "1",
+               "--seconds", str(seconds), "--count", str(count)]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = {line["workload"]: line for line in map(json.loads, done.stdout.splitlines())}
+    for name in workloads:
+        if "median_ms" in (line := found.get(name, {})):
+            times.setdefault(name, {}).setdefault(framework, []).append(line["median_ms"])
+        else:
+            reason = line.get("unavailable") or f"the process failed: {done.stderr.strip().splitlines()[-1:]}"
+            missing[f"{compare.TITLES[framework]}, {name}"] = reason
+
+
+def report(results, parts):
+    """Return the tables of a results file."""
+    times = results["times_ms"]
+    steps = {name: times[name] for name in parts["steps"].workloads if name in times}
+    text = compare.table({**results, "times_ms": steps})
+    text += "\nNo TF32: all products and convolutions compute in float32. One operation at a time:\n\n"
+    text += norm_table({name: times[name] for name in parts["operations"].workloads if name in times})
+    return text + "".join(f"\nNot measured: {name}: {reason}\n" for name, reason in results["not_measured"].items())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="processes per framework (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of measurement per process (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=0.2, help="per workload and process (default: %(default)s)")
     parser.add_argument("--workloads", nargs="+", metavar="NAME", help="only these workloads of workloads.py")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no process after this time")
     parser.add_argument("--write", action="store_true", help="write the figures to results/")
     args = parser.parse_args()
     found = card()
-    more = ["--device", "cuda"]
     if found is None:
         print("no GPU found: everything runs once on the emulation, and its times mean nothing", file=sys.stderr)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(EMULATION), os.environ.get("PYTHONPATH", "")])
-        frameworks, rounds, seconds = ["minigrad"], 1, 0
-        steps, single = list(SMALL_STEPS), norms(SMALL_MATRICES, 1)
+        args.rounds, args.seconds, args.write = 1, 0, False
+        parts = groups(SMALL_MATRICES, 1, SMALL, SMALL_STEPS, 1)
+        parts = {name: part._replace(frameworks=("minigrad",)) for name, part in parts.items()}
     else:
-        frameworks, rounds, seconds = list(compare.FRAMEWORKS[:4]), args.rounds, args.seconds
-        steps, single = list(STEPS), norms(MATRICES, 32)
+        parts = groups(MATRICES, 32, LARGE, STEPS, 10)
     if args.workloads:
-        steps, single = ([name for name in args.workloads if ("wd" in name) == both] for both in (False, True))
-    counts = ("1", "1") if found is None else ("10", "100")
-    times, missing = {}, []
-    for workloads, kinds, count in ((steps, frameworks, counts[0]), (single, frameworks[:2], counts[1])):
-        measured, notes = compare.compare(workloads, kinds, 1, rounds, seconds, [*more, "--count", count])
-        times |= measured
-        missing += notes
-    print(*missing, sep="\n", file=sys.stderr)
+        chosen = {name: [w for w in args.workloads if ("wd" in w) == (name == "operations")] for name in parts}
+        parts = {name: part._replace(workloads=chosen[name]) for name, part in parts.items()}
+    results, file = begin(args, found, parts)
+    cells = [
+        f"{k} {name} {framework}" for k in range(args.rounds) for name, part in parts.items()
+        for framework in part.frameworks
+    ]  # fmt: skip
+    start = time.monotonic()
+    for cell in tqdm([cell for cell in cells if cell not in results["measured"]], leave=False, disable=None):
+        if time.monotonic() - start > 60 * args.minutes:
+            sys.exit(f"{len(results['measured'])} of {len(cells)} processes ran: call this again for the others")
+        _, name, framework = cell.split()
+        part = parts[name]
+        run(framework, part.of(framework), args.seconds, part.count, results["times_ms"], results["not_measured"])
+        results["measured"].append(cell)
+        if args.write:
+            file.write_text(json.dumps(results, indent=1) + "\n")
+    print(report(results, parts))
     if found is None:
-        print(norm_table({name: times[name] for name in single}))
-        print(f"{len(times)} workloads ran")
-        return
-    name, cuda = found
-    versions = compare.versions(frameworks) | {"cupy": importlib.metadata.version(cupy_package())}
+        print(f"{len(results['times_ms'])} workloads ran")
+    if args.write:
+        file.with_suffix(".md").write_text(report(results, parts))
+
+
+def begin(args, found, parts):
+    """Return the results so far, if a call with the same arguments and versions left any, and their file."""
+    import minigrad as mg
+
+    name, cuda = found or ("emulation", 0)
+    frameworks = list(parts["steps"].frameworks)
+    versions = {"minigrad": mg.__version__, **compare.versions(frameworks)}
+    if found:
+        versions["cupy"] = importlib.metadata.version(cupy_package())
     results = {
         "cpu": f"{name}, CUDA {cuda}",
         "threads": 1,
-        "rounds": rounds,
-        "seconds": seconds,
+        "rounds": args.rounds,
+        "seconds": args.seconds,
         "date": datetime.date.today().isoformat(),
         "python": platform.python_version(),
         "versions": versions,
         "frameworks": frameworks,
-        "gpu_times_ms": times,
-        "not_measured": missing,
     }
-    text = compare.table({**results, "times_ms": {name: times[name] for name in steps}})
-    text += f"\nOne operation at a time; float32, medians of {rounds} runs.\n\n"
-    text += norm_table({name: times[name] for name in single})
-    text += "".join(f"\nNot measured: {note}\n" for note in missing)
-    print(text)
-    if not args.write:
-        return
-    file = re.sub(r"\W+", "-", name.lower()).strip("-")
-    (HERE / "results" / f"{file}.json").write_text(json.dumps(results, indent=1) + "\n")
-    (HERE / "results" / f"{file}.md").write_text(text)
+    file = HERE / "results" / (re.sub(r"\W+", "-", name.lower()).strip("-") + ".json")
+    if args.write and file.exists():
+        before = json.loads(file.read_text())
+        complete = len(before["measured"]) == args.rounds * sum(len(part.frameworks) for part in parts.values())
+        if not complete and all(before[key] == value for key, value in results.items()):
+            return before, file
+    return results | {"measured": [], "times_ms": {}, "not_measured": {}}, file
 
 
 def cupy_package():

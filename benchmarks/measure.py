@@ -1,4 +1,4 @@
-"""Measure one workload in one framework in this process, and print one line of JSON.
+"""Measure workloads in one framework in this process, and print a line of JSON for each.
 
 As the speed of a machine drifts, a single run proves nothing: compare.py alternates such processes.
 """
@@ -8,7 +8,7 @@ import json
 import os
 import time
 
-FRAMEWORKS = ("minigrad", "torch", "torchc", "jax", "gemm")
+FRAMEWORKS = ("minigrad", "torch", "torchc", "torchg", "jax", "gemm")
 
 
 def hold_to(threads):
@@ -62,7 +62,7 @@ def step_of(framework, workload, threads, device="cpu", count=1):
 
 
 def times_of(step, seconds, warmup=5):
-    """Return the milliseconds of every call made within `seconds`, at least five."""
+    """Return the milliseconds of every call made within `seconds`, at least five, after `warmup` others."""
     for _ in range(warmup):
         step()
     times, start = [], time.perf_counter()
@@ -75,8 +75,12 @@ def times_of(step, seconds, warmup=5):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("framework", choices=FRAMEWORKS, help="torchc: torch.compile; gemm: only the matrix products")
-    parser.add_argument("workload", help="such as mlp256_b128; workloads.py lists them")
+    parser.add_argument(
+        "framework",
+        choices=FRAMEWORKS,
+        help="torchc: torch.compile; torchg: CUDA Graphs; gemm: only the matrix products",
+    )
+    parser.add_argument("workloads", nargs="+", help="such as mlp256_b128; workloads.py lists them")
     parser.add_argument("--threads", type=int, default=2, help="threads and cores to use (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure (default: %(default)s)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where it runs (default: %(default)s)")
@@ -91,21 +95,28 @@ def main():
     hold_to(args.threads)
     if args.device == "cpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
+    else:
+        os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    for workload in args.workloads:
+        print(json.dumps(measured(workload, args)), flush=True)
 
+
+def measured(workload, args):
+    """Return what is printed for a workload."""
     import numpy as np
     from workloads import Unavailable
 
-    result = {"framework": args.framework, "workload": args.workload, "threads": args.threads}
+    result = {"framework": args.framework, "workload": workload, "threads": args.threads}
     try:
-        step = step_of(args.framework, args.workload, args.threads, args.device, args.count)
+        step = step_of(args.framework, workload, args.threads, args.device, args.count)
     except (Unavailable, ImportError) as error:
         if isinstance(error, ImportError) and error.name not in ("torch", "jax", "jaxlib", "optax"):
             raise
-        print(json.dumps(result | {"unavailable": str(error)}))
-        return
-    times = [ms / args.count for ms in times_of(step, args.seconds)]
-    result |= {"median_ms": round(float(np.median(times)), 4), "min_ms": round(min(times), 4), "steps": len(times)}
-    print(json.dumps(result))
+        return result | {"unavailable": str(error)}
+    times = [ms / args.count for ms in times_of(step, args.seconds, 5 if args.count == 1 else 1)]
+    return result | {
+        "median_ms": round(float(np.median(times)), 4), "min_ms": round(min(times), 4), "steps": len(times),
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
 """The same workloads in PyTorch (eager and compiled) and JAX, and their matrix products alone in NumPy."""
 
 import numpy as np
-from workloads import LEAVES, Unavailable, inputs, is_norm, norm_shapes
+from workloads import LEAVES, MATRIX_OPS, Unavailable, inputs, is_single, norm_shapes
 
 
-def torch_step(work, threads, compiled=False):
+def torch_step(work, threads, compiled=False, recorded=False):
     """Return a function that runs one step of the workload in PyTorch."""
     import torch
     from torch import nn
     from torch.nn import functional as F
 
     torch.set_num_threads(threads)
+    torch.backends.cudnn.allow_tf32 = False  # as in every other product
     torch.set_default_device(work.device)
     x, y = (None if array is None else torch.from_numpy(array).to(work.device) for array in inputs(work))
 
@@ -35,7 +36,7 @@ def torch_step(work, threads, compiled=False):
         attend = torch.compile(F.scaled_dot_product_attention) if compiled else F.scaled_dot_product_attention
         return lambda: torch.autograd.grad(attend(*leaves, is_causal=True), leaves, g)
 
-    if is_norm(work.kind):
+    if is_single(work.kind):
         if compiled:
             raise Unavailable("a single op has nothing to fuse with")
 
@@ -43,6 +44,7 @@ def torch_step(work, threads, compiled=False):
             return F.batch_norm(x, None, None, gain, bias, training=True)
 
         norm, way = work.kind.split("_")
+        other = x + 1
         function = {
             "ln": lambda x, gain, bias: F.layer_norm(x, gain.shape, gain, bias),
             "rms": lambda x, gain: F.rms_norm(x, gain.shape, gain, 1e-5),
@@ -51,7 +53,13 @@ def torch_step(work, threads, compiled=False):
             "bn": batch_norm,
             "bn4": batch_norm,
             "softmax": lambda x: F.softmax(x, -1),
-            "copy": lambda x: out.copy_(x),
+            "copy": lambda x: out.copy_(x) if way == "fwd" else x.clone(),
+            "relu": torch.relu,
+            "add": lambda x: x + other,
+            "row": lambda x, gain: x + gain,
+            "number": lambda x: x + 1.5,
+            "transpose": lambda x: x.T.contiguous(),
+            "sum": lambda x: x.sum(-1),
         }[norm]
         shape = norm_shapes(work)[1]
         leaves = [x.requires_grad_(), torch.ones(shape, requires_grad=True), torch.zeros(shape, requires_grad=True)]
@@ -71,7 +79,7 @@ def torch_step(work, threads, compiled=False):
     if work.kind == "lstm":
         if compiled:
             raise Unavailable("PyTorch's own layer is already fused")
-        layer, g = nn.LSTM(100, 128), torch.randn(80, work.batch, 128)
+        layer, g = nn.LSTM(100, work.hidden), torch.randn(80, work.batch, work.hidden)
         x.requires_grad_()
         return lambda: torch.autograd.grad(layer(x)[0], [x, *layer.parameters()], g)
 
@@ -136,9 +144,9 @@ def torch_step(work, threads, compiled=False):
     elif work.kind == "lnrnn":
         model = nn.Sequential(LNRNN(28, 128), nn.Linear(128, 10))
     else:
-        model = nn.Sequential(nn.Embedding(20000, 100), LNLSTM(100, 128), nn.Linear(128, 1), nn.Flatten(0))
+        model = nn.Sequential(nn.Embedding(20000, 100), LNLSTM(100, hidden), nn.Linear(hidden, 1), nn.Flatten(0))
         loss_of, y = F.binary_cross_entropy_with_logits, y.float()
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True, capturable=recorded)
 
     def loss(x, y):
         return loss_of(model(x), y)
@@ -159,6 +167,24 @@ def torchc_step(work, threads):
     return torch_step(work, threads, compiled=True)
 
 
+def torchg_step(work, threads):
+    """Return the same recorded as a CUDA Graph, which the GPU replays."""
+    import torch
+
+    if work.device == "cpu" or work.kind not in ("mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm"):
+        raise Unavailable("only training steps on a GPU are recorded")
+    step = torch_step(work, threads, recorded=True)
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
 def jax_step(work, threads):
     """Return a function that starts one compiled step of the workload in JAX and returns its future result.
 
@@ -168,6 +194,7 @@ def jax_step(work, threads):
     import jax.numpy as jnp
     import optax
 
+    jax.config.update("jax_default_matmul_precision", "highest")  # on a GPU, its default is TF32
     keys = iter(jax.random.split(jax.random.key(0), 100))
     x, y = (None if array is None else jnp.asarray(array) for array in inputs(work))
 
@@ -203,8 +230,10 @@ def jax_step(work, threads):
         grad, a = jax.jit(jax.grad(chain)), jnp.ones((4, 4))
         return lambda: grad(a)
 
-    if is_norm(work.kind):
+    if is_single(work.kind):
         name, way = work.kind.split("_")
+        if name in MATRIX_OPS and work.kind != "copy_fwd":
+            raise Unavailable("compare it with PyTorch")
 
         def function(p, x):
             if name == "softmax":
@@ -289,12 +318,12 @@ def jax_step(work, threads):
     else:
         params = [
             normal(20000, 100, scale=1.0),
-            linear_init(100, 512),
-            normal(128, 512),
-            norm_init(512),
-            norm_init(512),
-            norm_init(128),
-            linear_init(128, 1),
+            linear_init(100, 4 * hidden),
+            normal(hidden, 4 * hidden),
+            norm_init(4 * hidden),
+            norm_init(4 * hidden),
+            norm_init(hidden),
+            linear_init(hidden, 1),
         ]
 
         def loss(p, x, y):
@@ -304,7 +333,7 @@ def jax_step(work, threads):
                 c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
                 return (jax.nn.sigmoid(o) * jnp.tanh(norm(p[5], c)), c), None
 
-            zero = jnp.zeros((x.shape[1], 128))
+            zero = jnp.zeros((x.shape[1], hidden))
             (h, _), _ = jax.lax.scan(cell, (zero, zero), norm(p[3], linear(p[1], p[0][x])))
             return optax.sigmoid_binary_cross_entropy(linear(p[6], h)[:, 0], y).mean()
 
@@ -347,11 +376,12 @@ def gemm_step(work, threads):
             + [product(128, 28 * batch, 128), product(28, 28 * batch, 128)]
         )
     elif work.kind == "lnlstm":
+        gates = 4 * hidden
         calls = (
-            [product(80 * batch, 100, 512)]
-            + [product(batch, 128, 512)] * 80
-            + [product(batch, 512, 128)] * 80
-            + [product(128, 80 * batch, 512), product(100, 80 * batch, 512), product(80 * batch, 512, 100)]
+            [product(80 * batch, 100, gates)]
+            + [product(batch, hidden, gates)] * 80
+            + [product(batch, gates, hidden)] * 80
+            + [product(hidden, 80 * batch, gates), product(100, 80 * batch, gates), product(80 * batch, gates, 100)]
         )
     else:
         raise Unavailable(f"the matrix products of {work.kind} are not defined")

@@ -8,13 +8,15 @@ float32 throughout; a step is zero_grad, forward, mean loss, backward, Adam with
   lenet_bB       conv6@5x5 tanh pool2 conv16@5x5 tanh pool2 flatten 120 tanh LN 84 tanh LN 10 on (B, 1, 28, 28)
   lnrnn_bB       h = tanh(LN(W_xh x + W_hh h)), T=28, 28 -> 128, last h -> 10, cross-entropy
   lnlstm_bB      Embedding(20000, 100) -> LN-LSTM(128) over T=80 -> 1, binary cross-entropy
-                 (LN on Wx, on Uh and on c inside the output tanh)
-  lstm_bB        a plain LSTM(100, 128) over T=80: forward, and backward to the input and all weights; no optimizer
+                 (LN on Wx, on Uh and on c inside the output tanh); with _hH, LN-LSTM(H)
+  lstm_bB        a plain LSTM(100, 128) over T=80: forward, and backward to the input and all weights; no optimizer;
+                 with _hH, LSTM(100, H)
   attn_bB        causal attention alone, q, k and v of (B, 4, 512, 32): forward and backward; no optimizer
   NORM_fwd, NORM_bwd   one normalization on (4096, 768), affine; with _bB on (B, 256), with _MxN on (M, N). NORM is ln
                        (layer_norm), rms (rms_norm), bn (batch_norm, in training) or softmax;
                        or in4 (instance_norm), gn4 (group_norm, 8 groups) or bn4 on (B, 64, 28, 28), B = 32 by default
-  copy_fwd             a copy of such an array, for comparison
+  OP_fwd, OP_bwd       the same of OP: copy, relu, add (of another array), row (adds a row), number (adds a number),
+                       transpose (a contiguous copy of the transpose) or sum (over the columns)
 """
 
 import re
@@ -23,7 +25,9 @@ from typing import NamedTuple
 import numpy as np
 
 KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "lstm", "attn")
-LEAVES = {"rms": 2, "softmax": 1, "copy": 1}  # how many of x, gain and bias there are, if not all
+MATRIX_OPS = ("copy", "relu", "add", "row", "number", "transpose", "sum")
+# how many of x, gain and bias there are, if not all
+LEAVES = {"rms": 2, "softmax": 1, **dict.fromkeys(MATRIX_OPS, 1), "row": 2}
 NORMS = ("ln", "rms", "bn", "softmax", "gn4", "in4", "bn4")
 
 
@@ -47,26 +51,27 @@ def parse(name, device="cpu"):
 
 def _parse(name):
     matrix = re.fullmatch(r"(\w+_(?:fwd|bwd))_(\d+)x(\d+)", name)
-    if matrix and is_norm(matrix[1]) and not matrix[1].split("_")[0].endswith("4"):
+    if matrix and is_single(matrix[1]) and not matrix[1].split("_")[0].endswith("4"):
         return Workload(matrix[1], int(matrix[2]), int(matrix[3]))
-    sized = re.fullmatch(r"(\w+)_b(\d+)", name)
+    sized = re.fullmatch(r"(\w+?)_b(\d+)(?:_h(\d+))?", name)
     kind, batch = (sized[1], int(sized[2])) if sized else (name, 0)
-    if is_norm(kind):
+    if is_single(kind):
         return Workload(kind, batch or (32 if "4_" in kind else 4096), 256 if batch else 768)
-    if kind not in KINDS or (kind != "chain") != bool(batch):
+    hidden = sized and sized[3]
+    if kind not in KINDS or (kind != "chain") != bool(batch) or (hidden and not kind.endswith("lstm")):
         raise ValueError(
             f"no workload {name!r}; choose chain; with a batch size B, "
             + ", ".join(f"{kind}_bB" for kind in KINDS if kind != "chain")
             + "; or with or without one, "
-            + ", ".join(f"{norm}_fwd, {norm}_bwd" for norm in NORMS)
+            + ", ".join(f"{op}_fwd, {op}_bwd" for op in NORMS + MATRIX_OPS)
         )
-    return Workload(kind, batch, 1000 if kind == "mlp1000" else 256)
+    return Workload(kind, batch, int(hidden or {"mlp1000": 1000, "mlp256": 256}.get(kind, 128)))
 
 
-def is_norm(kind):
-    """Whether a kind is one normalization, forward (_fwd) or backward (_bwd)."""
-    norm, _, way = kind.partition("_")
-    return (norm in NORMS and way in ("fwd", "bwd")) or kind == "copy_fwd"
+def is_single(kind):
+    """Whether a kind is one normalization or operation, forward (_fwd) or backward (_bwd)."""
+    op, _, way = kind.partition("_")
+    return op in NORMS + MATRIX_OPS and way in ("fwd", "bwd")
 
 
 def norm_shapes(work):
@@ -91,7 +96,7 @@ def inputs(work):
         return rng.standard_normal((80, work.batch, 100), dtype=np.float32), None
     if work.kind == "attn":
         return rng.standard_normal((3, work.batch, 4, 512, 32), dtype=np.float32), None
-    if is_norm(work.kind):
+    if is_single(work.kind):
         return rng.standard_normal(norm_shapes(work)[0], dtype=np.float32), None
     return None, None
 
@@ -119,13 +124,14 @@ def minigrad_step(work, threads):
 
         return chain
 
-    if is_norm(work.kind):
+    if is_single(work.kind):
         from minigrad.engine.ops.batch_norm import batch_norm_train
 
         def batch_norm(x, gain, bias):
             return batch_norm_train(x, gain, bias)[0]
 
         norm, way = work.kind.split("_")
+        other = x + 1
         function = {
             "ln": lambda x, gain, bias: mg.layer_norm(x, gain.shape, gain, bias),
             "rms": lambda x, gain: mg.rms_norm(x, gain.shape, gain, 1e-5),
@@ -135,6 +141,12 @@ def minigrad_step(work, threads):
             "bn4": batch_norm,
             "softmax": lambda x: mg.softmax(x, -1),
             "copy": lambda x: x.copy(),
+            "relu": mg.relu,
+            "add": lambda x: x + other,
+            "row": lambda x, gain: x + gain,
+            "number": lambda x: x + 1.5,
+            "transpose": lambda x: x.T.contiguous(),
+            "sum": lambda x: x.sum(-1),
         }[norm]
         shape = norm_shapes(work)[1]
         leaves = [x.requires_grad_(), *(new(shape, device=device, requires_grad=True) for new in (mg.ones, mg.zeros))]
@@ -151,8 +163,8 @@ def minigrad_step(work, threads):
         return lambda: mg.grad(out, leaves, g, retain_graph=True)
 
     if work.kind == "lstm":
-        layer = nn.LSTM(100, 128).to(device)
-        g = mg.random.normal(0.0, 1.0, (80, work.batch, 128), device=device)
+        layer = nn.LSTM(100, work.hidden).to(device)
+        g = mg.random.normal(0.0, 1.0, (80, work.batch, work.hidden), device=device)
         x.requires_grad_()
         return lambda: mg.grad(layer(x)[0], [x, *layer.parameters()], g)
 
@@ -177,7 +189,7 @@ def minigrad_step(work, threads):
         def __init__(self):
             super().__init__()
             self.words = nn.Embedding(20000, 100)
-            self.lstm, self.out = nn.LSTM(100, 128, norm="layer"), nn.Linear(128, 1)
+            self.lstm, self.out = nn.LSTM(100, work.hidden, norm="layer"), nn.Linear(work.hidden, 1)
 
         def forward(self, x):
             return self.out(self.lstm(self.words(x))[1][0][0]).reshape(-1)
