@@ -87,14 +87,17 @@ fuzz: $(VENV)/built $(VENV)/test
 	PYTHONPATH=tests $(IN)/python -m fuzz --seconds $(SECONDS) $(ARGS)
 
 # Where no environment can be created, the commands below can be run by hand. compute-sanitizer slows every kernel many
-# times over, so it runs only the tests of operations, which use each kernel.
+# times over, so it runs only the test that uses each of them.
 gpu-check: $(VENV)/built $(VENV)/test
 	MINIGRAD_TEST_DEVICES=cuda:0 $(IN)/pytest $(PARALLEL) $(ARGS)
 	@if nvidia-smi > /dev/null 2>&1 && command -v compute-sanitizer > /dev/null; then \
-		MINIGRAD_TEST_DEVICES=cuda:0 compute-sanitizer --error-exitcode 1 $(IN)/pytest tests/ops -k cuda $(ARGS); \
+		for tool in memcheck racecheck synccheck; do \
+			MINIGRAD_PLAIN_ALLOCATIONS=1 compute-sanitizer --tool $$tool --error-exitcode 1 \
+				$(IN)/pytest tests/cuda/test_every_kernel.py || exit 1; \
+		done; \
 	else echo 'compute-sanitizer was not run: it needs a GPU and the CUDA toolkit'; fi
 	@if nvidia-smi > /dev/null 2>&1; then $(FETCH) 'jax[cuda12]' optax || echo 'JAX cannot be installed here'; fi
-	$(IN)/python benchmarks/gpu.py --write
+	$(IN)/python benchmarks/gpu.py --write --minutes 8
 
 bench: $(VENV)/built $(VENV)/peers
 	$(IN)/python benchmarks/compare.py --rounds $(ROUNDS) $(ARGS)

@@ -31,6 +31,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 DEVICES = os.environ.get("MINIGRAD_TEST_DEVICES", "cpu,cuda:0").split(",")
 if os.environ.get("MINIGRAD_EMULATE", "0") != "0" or not gpu():
     sys.path.insert(0, str(Path(__file__).parent / "emulation"))
+elif os.environ.get("MINIGRAD_PLAIN_ALLOCATIONS", "0") != "0":
+    import cupy
+
+    cupy.cuda.set_allocator(None)  # no pool: compute-sanitizer sees where each array ends
 
 # The examples are the same in every run, unless another profile is set: HYPOTHESIS_PROFILE=explore finds new ones.
 settings.register_profile("default", max_examples=50, deadline=None, derandomize=True, database=None)
