@@ -207,7 +207,7 @@ class BuildEngine(build_ext):
 
         for extension in self.extensions:
             pyx, target = Path(extension.sources[0]), stub_beside(self.get_ext_fullpath(extension.name))
-            needed = [path for path in (pyx, pyx.with_suffix(".pxd"), SOURCE / "stubs.py", PYTORCH) if path.exists()]
+            needed = [path for path in (pyx, pyx.with_suffix(".pxd"), SOURCE / "stubs.py", *PYTORCH) if path.exists()]
             made = target.stat().st_mtime_ns if target.exists() and not self.force else 0
             if any(path.stat().st_mtime_ns > made for path in needed):
                 target.write_text(str(Stub(extension.name, pyx)), encoding="utf-8")

@@ -9,7 +9,7 @@ from cpython.object cimport PyTypeObject
 from minigrad.engine.tensor import Tensor
 from minigrad.engine.ops import activation, gather, join, layout, reduce, softmax
 
-cdef extern from "pytorch_names.hpp":   # written by the build, from minigrad/pytorch.py
+cdef extern from "pytorch_names.hpp":   # written by the build, from minigrad/pytorch
     const char* MG_PYTORCH_NAMES
 
 cdef extern from "Python.h":

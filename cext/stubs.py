@@ -5,7 +5,7 @@ an annotation, or both. Where Cython allows no annotation, a comment ``# -> T`` 
 Python gets: the value of a readonly attribute, or the result of a cpdef function, which has no C type if it returns
 None. The cpdef methods of a derived class are left out: Cython checks them against those that they override.
 
-PyTorch's names are read from minigrad/pytorch.py: the methods of Tensor there go into its stub, and a function with an
+PyTorch's names are read from minigrad/pytorch: the methods of Tensor there go into its stub, and a function with an
 `axis` gets a second signature, with `dim` and `keepdim`.
 """
 
@@ -34,22 +34,22 @@ MODULES = {
     "minigrad.engine.tape": "HookHandle Op",
     "minigrad.engine.tape_table": "TapeTable",
     "minigrad.engine.tensor": "Tensor TensorLike",
-    "minigrad.pytorch": "Axes TopK",
+    "minigrad.pytorch.methods": "Axes TopK",
     "typing": "Any Literal Self TypeAlias TypeGuard overload",
 }
 LEFT_OUT = re.compile("_(?!_)|__(dealloc|getbuffer|releasebuffer)__")  # functions that Python code does not call
 
 
-PYTORCH = Path(__file__).parent.parent / "minigrad" / "pytorch.py"
+PYTORCH = sorted(Path(__file__).parent.parent.glob("minigrad/pytorch/*.py"))
 SHADOWED = re.compile(r"(?<![\w.\"'])(?<!def )(bool|float|int|type)\b(?!:)")  # types, where methods have their names
 
 
 def pytorch(kind, name):
-    """The syntax of a class or of the value of a variable of minigrad/pytorch.py."""
-    for node in ast.parse(PYTORCH.read_text(encoding="utf-8")).body:
+    """The syntax of a class or of the value of a variable in minigrad/pytorch."""
+    for node in (node for path in PYTORCH for node in ast.parse(path.read_text(encoding="utf-8")).body):
         if kind is ast.ClassDef and isinstance(node, kind) and node.name == name:
             return node
-        if kind is ast.Dict and isinstance(node, ast.Assign) and node.targets[0].id == name:
+        if kind is ast.Dict and isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return node.value
     raise LookupError(name)
 

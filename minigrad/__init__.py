@@ -141,7 +141,7 @@ if _typing.TYPE_CHECKING:
     from minigrad.engine.dtype import float64 as double
     from minigrad.engine.dtype import int32 as int
     from minigrad.engine.dtype import int64 as long
-    from minigrad.pytorch import *  # noqa: F403
+    from minigrad.pytorch.functions import *  # noqa: F403
 else:
     _missing = _habits.lookup(__name__)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.engine.tensor import Tensor
-from minigrad.pytorch import TensorNames
+from minigrad.pytorch.methods import TensorNames
 
 # ── minigrad's functions where NumPy's arguments or meanings differ ───────────────────────────────
 

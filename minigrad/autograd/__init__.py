@@ -20,6 +20,6 @@ __all__ = [
 ]  # fmt: skip
 
 if _typing.TYPE_CHECKING:
-    from minigrad.pytorch import autograd_grad as grad
+    from minigrad.pytorch.functions import autograd_grad as grad
 else:
     __getattr__ = _lookup(__name__)

@@ -95,7 +95,7 @@ class ArrayDataset(Dataset):
 
 
 class TensorDataset(ArrayDataset):
-    """PyTorch's name of `ArrayDataset`; ``tensors`` are its arrays.
+    """PyTorch's name for `ArrayDataset`; ``tensors`` are its arrays.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ __all__ = [
 
 
 if TYPE_CHECKING:
-    from minigrad.pytorch import functional_pad as pad  # noqa: F401
+    from minigrad.pytorch.functions import functional_pad as pad  # noqa: F401
 else:
     __getattr__ = lookup(__name__)
 

@@ -1,0 +1,134 @@
+"""PyTorch's names: each either works, as a small function, or raises an error that says what to write instead.
+
+Nothing here is loaded until one of these names is used. ``methods`` has those of a tensor and ``functions`` those of
+modules; ``hints`` says what to write instead of the others. `KEYWORDS` maps PyTorch's argument names to ours, and
+`COLLISIONS` lists the functions that mean something else here. The page "For users of PyTorch" shows all of them.
+"""
+
+import dis
+import importlib
+import sys
+from typing import Any
+
+import minigrad as mg
+from minigrad.engine.tensor import Tensor
+from minigrad.pytorch import functions
+from minigrad.pytorch.hints import POINTERS
+from minigrad.pytorch.methods import TensorNames
+
+# The names of dtypes.
+DTYPES = {"float": "float32", "double": "float64", "long": "int64", "int": "int32"}
+
+
+# The functions by module and by name.
+FUNCTIONS: dict[str, dict[str, Any]] = {
+    "minigrad.autograd": {"grad": functions.autograd_grad},
+    "minigrad.nn.functional": {"pad": functions.functional_pad},
+}
+FUNCTIONS["minigrad"] = {
+    name: value for name, value in vars(functions).items()
+    if getattr(value, "__module__", "").startswith(__name__) and not name.startswith("_") and value is not TensorNames
+    and not any(value in others.values() for others in FUNCTIONS.values())
+}  # fmt: skip
+
+
+# PyTorch's argument names.
+KEYWORDS = {
+    "dim": "axis", "dims": "axis", "keepdim": "keepdims", "diagonal": "k", "shifts": "shift", "end": "stop",
+    "steps": "num",
+}  # fmt: skip
+
+# Functions with an argument `inplace`, which is dropped: the result is a new tensor.
+INPLACE = {"dropout", "elu", "hardsigmoid", "hardswish", "leaky_relu", "mish", "relu", "selu", "silu"}
+
+# Functions whose results differ from PyTorch's; these keywords show that PyTorch's function is meant.
+COLLISIONS = {
+    "max": "x.max(axis) gives the values and x.argmax(axis) the indices; PyTorch's x.max(dim) gives both",
+    "min": "x.min(axis) gives the values and x.argmin(axis) the indices; PyTorch's x.min(dim) gives both",
+    "sort": "x.sort(axis) gives the values and x.argsort(axis) the indices; PyTorch's x.sort(dim) gives both",
+    "split": "x.split(n, axis) makes n parts; for PyTorch's parts of n elements write "
+    "x.split(range(n, x.shape[axis], n), axis)",
+}
+DIVISORS = "divides by n here and by n - 1 in PyTorch: add correction=0 for ours, correction=1 for PyTorch's"
+
+
+# The names here of the second operands that PyTorch calls other or target.
+OPERANDS = {("x",), ("y",), ("target",), ("labels",)}
+
+
+def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Call one of minigrad's functions with PyTorch's arguments; NotImplemented if they are not PyTorch's."""
+    code, name = function.__code__, function.__name__
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    more, args = args[code.co_argcount :], args[: code.co_argcount]
+    foreign = [k for k in options if k not in own]
+    if name in COLLISIONS and (more or any(KEYWORDS.get(k) for k in foreign)):
+        raise TypeError(f"[{name}] {COLLISIONS[name]}")
+    if (
+        len(more) == 1
+        and isinstance(more[0], bool)
+        and own[code.co_argcount :][:1] == ("keepdims",)
+        and ("keepdims" not in options)
+    ):
+        options["keepdims"] = more[0]  # x.sum(1, True)
+    elif name == "flip" and more:
+        args = (args[0], (*args[1:], *more))
+    elif more:
+        return NotImplemented
+    for given in foreign:
+        if given == "unbiased" and "correction" in own:
+            ours: str | None = "correction"
+            if not isinstance(options["unbiased"], bool):
+                raise TypeError(f"[{name}] expected True or False for unbiased, got {options['unbiased']!r}")
+            options["unbiased"] = int(options["unbiased"])
+        elif given == "input" or (given in ("other", "target") and own[1:2] in OPERANDS):
+            ours = own[0 if given == "input" else 1]
+        elif given == "inplace" and name in INPLACE:
+            ours = None
+        elif KEYWORDS.get(given) in own:
+            ours = KEYWORDS[given]
+        else:
+            return NotImplemented
+        value = options.pop(given)
+        if ours is None:
+            continue
+        if ours in options or ours in own[: len(args)]:
+            raise TypeError(f"[{name}] expected {ours} or {given}, which are the same argument, got both")
+        options[ours] = value
+    if "correction" in own and foreign and "correction" not in options:
+        raise TypeError(f"[{name}] {DIVISORS}")
+    return function(*args, **options)
+
+
+class Pointer:
+    """A member of Tensor that raises an AttributeError with what to write instead."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, tensor: Tensor | None, kind: type) -> Any:
+        raise AttributeError(f"[{self.name}] {POINTERS['Tensor'][self.name]}", name=self.name, obj=tensor)
+
+
+def members_of_tensor() -> dict[str, Any]:
+    """What `minigrad.engine.habits` adds to Tensor."""
+    works = {name: value for name, value in vars(TensorNames).items() if not name.startswith("_")}
+    return {name: Pointer(name) for name in POINTERS["Tensor"]} | works
+
+
+def find(module: str, name: str) -> Any:
+    """Return a module's member by PyTorch's name, or raise an AttributeError that says what to write instead."""
+    if module == "minigrad":
+        if name == "utils":
+            return importlib.import_module("minigrad.utils")
+        if name in DTYPES:
+            return getattr(mg, DTYPES[name])
+    if name in FUNCTIONS.get(module, {}):
+        return FUNCTIONS[module][name]
+    elsewhere = POINTERS.get(module, {}).get(name)
+    if elsewhere is not None:
+        caller = sys._getframe(1 if module != "minigrad" else 2)  # after its own __getattr__
+        if caller.f_code.co_code[caller.f_lasti] == dis.opmap["IMPORT_FROM"]:  # which hides an AttributeError
+            raise ImportError(f"[{name}] {elsewhere}", name=module)
+        raise AttributeError(f"[{name}] {elsewhere}", name=name)
+    raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)

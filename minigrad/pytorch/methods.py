@@ -1,0 +1,639 @@
+"""The methods and properties that a tensor has under PyTorch's names."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.engine.ops.arguments import integer, kind_of, number
+from minigrad.engine.tensor import Tensor
+
+if TYPE_CHECKING:
+    from minigrad.engine.dtype import DType, DTypeLike
+
+Axes = int | Sequence[int]
+
+
+def _lengths(size: tuple[Any, ...]) -> tuple[int, ...]:
+    """A shape given as one sequence or as separate integers."""
+    return tuple(size[0]) if len(size) == 1 and not hasattr(size[0], "__index__") else size
+
+
+def _mask(op: str, mask: Any) -> Tensor:
+    """A mask, which cannot hold integers: these are indices."""
+    if not isinstance(mask, Tensor) or mask.dtype != "bool":
+        kind = f"a tensor of {mask.dtype}" if isinstance(mask, Tensor) else kind_of(mask)
+        raise TypeError(f"[{op}] expected a mask of bools, got {kind}")
+    return mask
+
+
+class TensorNames(Tensor):
+    """The methods and properties that a tensor has under PyTorch's names."""
+
+    # shape
+
+    def view(self: Tensor, *shape: int | Sequence[int]) -> Tensor:
+        """PyTorch's name for `reshape`, which copies where PyTorch's view is an error."""
+        if shape and not (isinstance(shape[0], Sequence) or hasattr(shape[0], "__index__")):
+            raise TypeError(f"[view] expected lengths, got {shape[0]!r}; x.astype(dtype) converts the elements")
+        return self.reshape(*shape)
+
+    def view_as(self: Tensor, other: Tensor) -> Tensor:
+        """PyTorch's name for ``x.reshape(other.shape)``."""
+        return self.reshape(other.shape)
+
+    def reshape_as(self: Tensor, other: Tensor) -> Tensor:
+        """PyTorch's name for ``x.reshape(other.shape)``."""
+        return self.reshape(other.shape)
+
+    def unsqueeze(self: Tensor, dim: int) -> Tensor:
+        """PyTorch's name for `expand_dims`."""
+        return self.expand_dims(dim)
+
+    def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+        """PyTorch's name for ``nn.Flatten(start_dim, end_dim)(x)``."""
+        return mg.nn.Flatten(start_dim, end_dim)(self)
+
+    def ravel(self: Tensor) -> Tensor:
+        """PyTorch's name for ``x.reshape(-1)``."""
+        return self.reshape(-1)
+
+    def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+        """PyTorch's name for a `reshape` that splits one axis."""
+        dim = _axis("unflatten", dim, self)
+        return self.reshape((*self.shape[:dim], *sizes, *self.shape[dim + 1 :]))
+
+    def permute(self: Tensor, *dims: int | Sequence[int]) -> Tensor:
+        """PyTorch's name for `permute_dims`."""
+        return self.permute_dims(*dims)
+
+    def t(self: Tensor) -> Tensor:
+        """PyTorch's name for ``x.T``, for at most two axes."""
+        if self.ndim > 2:
+            raise ValueError(f"[t] expected at most 2 axes, got shape {self.shape}; x.mT exchanges the last two")
+        return self.T
+
+    def swapaxes(self: Tensor, axis0: int, axis1: int) -> Tensor:
+        """PyTorch's name for a `permute_dims` that exchanges two axes."""
+        first, second = _axis("swapaxes", axis0, self), _axis("swapaxes", axis1, self)
+        order = list(range(self.ndim))
+        order[first], order[second] = second, first
+        return self.permute_dims(order)
+
+    def swapdims(self: Tensor, dim0: int, dim1: int) -> Tensor:
+        """PyTorch's name for a `permute_dims` that exchanges two axes."""
+        return self.swapaxes(dim0, dim1)
+
+    def movedim(self: Tensor, source: Axes, destination: Axes) -> Tensor:
+        """PyTorch's name for `moveaxis`."""
+        return self.moveaxis(source, destination)
+
+    def expand(self: Tensor, *sizes: int | Sequence[int]) -> Tensor:
+        """PyTorch's name for `broadcast_to`; -1 keeps a length."""
+        lengths = _lengths(sizes)
+        own = (-1,) * (len(lengths) - self.ndim) + self.shape
+        return self.broadcast_to(tuple(m if n == -1 else n for n, m in zip(lengths, own[-len(lengths) :], strict=True)))
+
+    def expand_as(self: Tensor, other: Tensor) -> Tensor:
+        """PyTorch's name for ``x.broadcast_to(other.shape)``."""
+        return self.broadcast_to(other.shape)
+
+    def tile(self: Tensor, *dims: int | Sequence[int]) -> Tensor:
+        """PyTorch's name for ``mg.tile(x, dims)``."""
+        return mg.tile(self, _lengths(dims))
+
+    def repeat_interleave(self: Tensor, repeats: int | Tensor, dim: int | None = None) -> Tensor:
+        """PyTorch's name for ``mg.repeat(x, repeats, axis=dim)``."""
+        return mg.repeat(self, repeats, axis=dim)
+
+    def roll(self: Tensor, shifts: int | Sequence[int], dims: Axes | None = None) -> Tensor:
+        """PyTorch's name for ``mg.roll(x, shifts, axis=dims)``."""
+        return mg.roll(self, shifts, axis=dims)
+
+    def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+        """PyTorch's name for `unstack`."""
+        return self.unstack(dim)
+
+    def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+        """PyTorch's name for a `split` into parts of equal length, of which the last may be shorter."""
+        axis = _axis("chunk", dim, self)
+        size = max(1, -(-self.shape[axis] // integer("chunk", "chunks", chunks, 1)))
+        return tuple(self.split(list(range(size, self.shape[axis], size)), axis))
+
+    def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+        """PyTorch's name for ``x[start : start + length]`` along an axis."""
+        axis = _axis("narrow", dim, self)
+        n = self.shape[axis]
+        first = start + n if start < 0 else start
+        if not 0 <= first <= first + length <= n:
+            raise ValueError(f"[narrow] expected a part of an axis of length {n}, got start {start}, length {length}")
+        return self[(slice(None),) * axis + (slice(first, first + length),)]
+
+    def select(self: Tensor, dim: int, index: int) -> Tensor:
+        """PyTorch's name for ``x[index]`` along an axis."""
+        return self[(slice(None),) * _axis("select", dim, self) + (integer("select", "index", index),)]
+
+    def tril(self: Tensor, diagonal: int = 0) -> Tensor:
+        """PyTorch's name for ``mg.tril(x, k=diagonal)``."""
+        return mg.tril(self, k=diagonal)
+
+    def triu(self: Tensor, diagonal: int = 0) -> Tensor:
+        """PyTorch's name for ``mg.triu(x, k=diagonal)``."""
+        return mg.triu(self, k=diagonal)
+
+    # indices
+
+    def gather(self: Tensor, dim: int, index: Tensor) -> Tensor:
+        """PyTorch's name for ``x.take_along_axis(index, axis=dim)``."""
+        axis = _axis("gather", dim, self)
+        part = tuple(slice(None) if k == axis else slice(n) for k, n in enumerate(index.shape))
+        if index.ndim != self.ndim or any(m > n for k, (m, n) in enumerate(_zipped(index, self)) if k != axis):
+            raise ValueError(f"[gather] expected an index not longer than {self.shape}, got shape {index.shape}")
+        return self[part].take_along_axis(index, axis)
+
+    def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
+        """PyTorch's name for ``x.take(index, axis=dim)``."""
+        return self.take(index, dim)
+
+    def masked_fill(self: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
+        """PyTorch's name for ``mg.where(mask, value, x)``."""
+        return mg.where(_mask("masked_fill", mask), _as(self, value), self)
+
+    def masked_select(self: Tensor, mask: Tensor) -> Tensor:
+        """PyTorch's name for ``x[mask]``."""
+        return self[_mask("masked_select", mask).broadcast_to(self.shape)]
+
+    def topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> "TopK":
+        """PyTorch's name for the first k of a `sort` along an axis, with their indices."""
+        axis = _axis("topk", dim, self)
+        if not 0 <= integer("topk", "k", k) <= self.shape[axis]:
+            raise ValueError(f"[topk] expected k from 0 to {self.shape[axis]}, got {k}")
+        order = self.argsort(axis, descending=largest)
+        indices = order[(slice(None),) * axis + (slice(k),)]
+        return TopK(self.take_along_axis(indices, axis), indices)
+
+    # values
+
+    def clamp(self: Tensor, min: float | Tensor | None = None, max: float | Tensor | None = None) -> Tensor:
+        """PyTorch's name for `clip`."""
+        return self.clip(min, max)
+
+    def clamp_min(self: Tensor, min: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x.clip(min)``."""
+        return self.clip(min, None)
+
+    def clamp_max(self: Tensor, max: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x.clip(None, max)``."""
+        return self.clip(None, max)
+
+    def add(self: Tensor, other: float | Tensor, *, alpha: float = 1) -> Tensor:
+        """PyTorch's name for ``x + alpha * other``."""
+        return self + _times(alpha, other)
+
+    def sub(self: Tensor, other: float | Tensor, *, alpha: float = 1) -> Tensor:
+        """PyTorch's name for ``x - alpha * other``."""
+        return self - _times(alpha, other)
+
+    def mul(self: Tensor, other: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x * other``."""
+        return self * other
+
+    def div(self: Tensor, other: float | Tensor, *, rounding_mode: str | None = None) -> Tensor:
+        """PyTorch's name for ``x / other``, or ``x // other`` with ``rounding_mode="floor"``."""
+        return self / other if rounding_mode is None else _floored(self, other, rounding_mode)
+
+    def neg(self: Tensor) -> Tensor:
+        """PyTorch's name for ``-x``."""
+        return -self
+
+    def pow(self: Tensor, exponent: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x ** exponent``."""
+        return self**exponent
+
+    def remainder(self: Tensor, other: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x % other``."""
+        return self % other
+
+    def eq(self: Tensor, other: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x == other``."""
+        return mg.equal(self, other)
+
+    def ne(self: Tensor, other: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x != other``."""
+        return mg.not_equal(self, other)
+
+    def gt(self: Tensor, other: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x > other``."""
+        return self > other
+
+    def ge(self: Tensor, other: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x >= other``."""
+        return self >= other
+
+    def lt(self: Tensor, other: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x < other``."""
+        return self < other
+
+    def le(self: Tensor, other: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x <= other``."""
+        return self <= other
+
+    def logical_not(self: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.logical_not(x)``."""
+        return mg.logical_not(self)
+
+    def logical_and(self: Tensor, other: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.logical_and(x, other)``."""
+        return mg.logical_and(self, other)
+
+    def logical_or(self: Tensor, other: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.logical_or(x, other)``."""
+        return mg.logical_or(self, other)
+
+    def matmul(self: Tensor, other: Tensor) -> Tensor:
+        """PyTorch's name for ``x @ other``."""
+        return self @ other
+
+    def mm(self: Tensor, mat2: Tensor) -> Tensor:
+        """PyTorch's name for ``x @ mat2``, for matrices."""
+        return _product("mm", self, mat2, 2, 2)
+
+    def bmm(self: Tensor, mat2: Tensor) -> Tensor:
+        """PyTorch's name for ``x @ mat2``, for batches of matrices."""
+        return _product("bmm", self, mat2, 3, 3)
+
+    def mv(self: Tensor, vec: Tensor) -> Tensor:
+        """PyTorch's name for ``x @ vec``, for a matrix and a vector."""
+        return _product("mv", self, vec, 2, 1)
+
+    def dot(self: Tensor, tensor: Tensor) -> Tensor:
+        """PyTorch's name for ``x @ tensor``, for vectors."""
+        return _product("dot", self, tensor, 1, 1)
+
+    def outer(self: Tensor, vec2: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.outer(x, vec2)``."""
+        return mg.outer(self, vec2)
+
+    def lerp(self: Tensor, end: Tensor, weight: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x + weight * (end - x)``."""
+        return self + weight * (end - self)
+
+    def logit(self: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.log(x / (1 - x))``."""
+        return mg.log(self / (1 - self))
+
+    def sgn(self: Tensor) -> Tensor:
+        """PyTorch's name for `sign`."""
+        return self.sign()
+
+    def erfc(self: Tensor) -> Tensor:
+        """PyTorch's name for ``1 - mg.erf(x)``, which loses the digits of small results."""
+        return 1 - self.erf()
+
+    # reductions
+
+    def amax(self: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
+        """PyTorch's name for `max`."""
+        return self.max(_all(dim), keepdims=keepdim)
+
+    def amin(self: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
+        """PyTorch's name for `min`."""
+        return self.min(_all(dim), keepdims=keepdim)
+
+    def cumsum(self: Tensor, dim: int, dtype: "DTypeLike" = None) -> Tensor:
+        """PyTorch's name for `cumulative_sum`."""
+        return self.cumulative_sum(dim, dtype=dtype)
+
+    def norm(
+        self: Tensor, p: float | str = "fro", dim: Axes | None = None, keepdim: bool = False, dtype: "DTypeLike" = None
+    ) -> Tensor:
+        """PyTorch's name for (∑ |x|ᵖ)^(1/p), with the gradient 0 where the norm is 0."""
+        x = self if dtype is None else self.astype(dtype)
+        p = 2.0 if p == "fro" else p
+        if isinstance(p, str):
+            raise TypeError(f"[norm] expected a number p, got {p!r}")
+        if p in (float("inf"), float("-inf")):
+            return (x.abs().max if p > 0 else x.abs().min)(dim, keepdims=keepdim)
+        if p == 0:
+            return (x != 0).astype(x.dtype).sum(dim, keepdims=keepdim)
+        if p == 1:
+            return x.abs().sum(dim, keepdims=keepdim)
+        total = (x.square() if p == 2 else x.abs() ** p).sum(dim, keepdims=keepdim)
+        still = total == 0
+        safe = mg.where(still, 1, total)
+        return mg.where(still, 0, safe.sqrt() if p == 2 else safe ** (1 / p))
+
+    def unique(self: Tensor, sorted: bool = True) -> Tensor:
+        """PyTorch's name for ``mg.unique_values(x)``."""
+        return mg.unique_values(self)
+
+    def isclose(
+        self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    ) -> Tensor:
+        """PyTorch's name for |x − other| ≤ atol + rtol |other|, where infinities are close only to themselves."""
+        near = (self == other) | ((self - other).abs() <= atol + rtol * mg.abs(other)) & mg.isfinite(other)
+        return near | (self != self) & (other != other) if equal_nan else near
+
+    def allclose(
+        self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    ) -> bool:
+        """PyTorch's name for ``x.isclose(other).all().item()``."""
+        return bool(self.isclose(other, rtol, atol, equal_nan).all())
+
+    # random numbers
+
+    def bernoulli(self: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.random.uniform(shape=x.shape) < x``, of the dtype of x."""
+        _check_probabilities("bernoulli", self)
+        return (mg.random.uniform(shape=self.shape, dtype=self.dtype, device=self.device) < self).astype(self.dtype)
+
+    def multinomial(self: Tensor, num_samples: int, replacement: bool = False) -> Tensor:
+        """PyTorch's name for drawing indices at random, weighted by the elements of x."""
+        _check_probabilities("multinomial", self, most=float("inf"))
+        if self.ndim not in (1, 2):
+            raise ValueError(f"[multinomial] expected weights of shape (n,) or (m, n), got {self.shape}")
+        count = integer("multinomial", "num_samples", num_samples, 1)
+        weights = self.detach().astype("float64")
+        largest = weights.max(-1, keepdims=True)
+        if not bool(((largest > 0) & (largest < float("inf"))).all()):
+            raise ValueError("[multinomial] expected finite weights, of which some are above 0 in each row")
+        weights = weights / largest  # their sum is finite
+        shape = (*self.shape[:-1], count if replacement else self.shape[-1])
+        draws = mg.random.uniform(shape=shape, dtype="float64", device=self.device)
+        if replacement:
+            sums = weights.cumulative_sum(-1)
+            places = (draws * sums[..., -1:]).cpu().numpy().reshape(-1, count)
+            rows = sums.cpu().numpy().reshape(-1, self.shape[-1])
+            found = [np.searchsorted(row, place, side="right") for row, place in zip(rows, places, strict=True)]
+            return mg.asarray(np.array(found, "int64").reshape(shape), device=self.device)
+        if int((weights > 0).sum(-1).min()) < count:
+            raise ValueError(f"[multinomial] expected {count} weights above 0, as nothing is drawn twice")
+        # The largest of log w + g, with g from the Gumbel distribution, is i with a probability of wᵢ / ∑ w.
+        keys = mg.where(weights > 0, mg.log(mg.maximum(weights, 1e-300)), -float("inf")) - mg.log(-mg.log(draws))
+        return keys.argsort(-1, descending=True)[..., :count]
+
+    # devices and dtypes
+
+    def clone(self: Tensor) -> Tensor:
+        """PyTorch's name for `copy`."""
+        return self.copy()
+
+    def cpu(self: Tensor) -> Tensor:
+        """PyTorch's name for ``x.to("cpu")``."""
+        return self.to("cpu")
+
+    def cuda(self: Tensor, device: int | str | None = None) -> Tensor:
+        """PyTorch's name for ``x.to("cuda")``."""
+        return self.to(_device(device))
+
+    def type_as(self: Tensor, other: Tensor) -> Tensor:
+        """PyTorch's name for ``x.to(other)``."""
+        return self.to(other)
+
+    @property
+    def is_cuda(self: Tensor) -> bool:
+        """PyTorch's name for ``x.device != "cpu"``."""
+        return self.device != "cpu"
+
+    def is_floating_point(self: Tensor) -> bool:
+        """PyTorch's name for ``x.dtype.kind == "f"``."""
+        return self.dtype.kind == "f"
+
+    def numel(self: Tensor) -> int:
+        """PyTorch's name for ``x.size``."""
+        return self.size
+
+    def nelement(self: Tensor) -> int:
+        """PyTorch's name for ``x.size``."""
+        return self.size
+
+    def element_size(self: Tensor) -> int:
+        """PyTorch's name for ``x.dtype.itemsize``."""
+        return self.nbytes // self.size if self.size else mg.empty(1, dtype=self.dtype).nbytes
+
+    def dim(self: Tensor) -> int:
+        """PyTorch's name for ``x.ndim``."""
+        return self.ndim
+
+    def ndimension(self: Tensor) -> int:
+        """PyTorch's name for ``x.ndim``."""
+        return self.ndim
+
+    def new_tensor(self: Tensor, data: Any, dtype: "DTypeLike" = None, requires_grad: bool = False) -> Tensor:
+        """PyTorch's name for ``mg.tensor(data, x.dtype, x.device)``."""
+        return mg.tensor(data, self.dtype if dtype is None else dtype, self.device, requires_grad)
+
+    def new_zeros(
+        self: Tensor, *size: int | Sequence[int], dtype: "DTypeLike" = None, device: str | None = None
+    ) -> Tensor:
+        """PyTorch's name for ``mg.zeros(size, dtype=x.dtype, device=x.device)``."""
+        return self.new_full(_lengths(size), 0, dtype=dtype, device=device)
+
+    def new_ones(
+        self: Tensor, *size: int | Sequence[int], dtype: "DTypeLike" = None, device: str | None = None
+    ) -> Tensor:
+        """PyTorch's name for ``mg.ones(size, dtype=x.dtype, device=x.device)``."""
+        return self.new_full(_lengths(size), 1, dtype=dtype, device=device)
+
+    def new_empty(
+        self: Tensor, *size: int | Sequence[int], dtype: "DTypeLike" = None, device: str | None = None
+    ) -> Tensor:
+        """PyTorch's name for ``mg.empty(size, dtype=x.dtype, device=x.device)``."""
+        return mg.empty(_lengths(size), dtype=dtype or self.dtype, device=device or self.device)
+
+    def new_full(
+        self: Tensor, size: Sequence[int], fill_value: float, *, dtype: "DTypeLike" = None, device: str | None = None
+    ) -> Tensor:
+        """PyTorch's name for ``mg.full(size, fill_value, dtype=x.dtype, device=x.device)``."""
+        return mg.full(tuple(size), fill_value, dtype=dtype or self.dtype, device=device or self.device)
+
+    # the tape
+
+    @property
+    def data(self: Tensor) -> Tensor:
+        """PyTorch's name for `detach`; assigning to it is ``x.set_(value)``."""
+        return self.detach()
+
+    @data.setter
+    def data(self: Tensor, value: Tensor) -> None:
+        self.set_(value)
+
+    def retain_grad(self: Tensor) -> None:
+        """PyTorch's name for a hook that keeps the gradient of a computed tensor in its ``grad``."""
+        if not self.is_leaf:
+            handle: Any = self.register_hook(_Retained(self))
+            if sum(isinstance(hook, _Retained) and hook.tensor is self for _, hook in handle._hooks) > 1:
+                handle.remove()
+        elif not self.requires_grad:
+            raise mg.GradientError("[retain_grad] this tensor does not require grad")
+
+    # in place
+
+    def add_(self: Tensor, other: float | Tensor, *, alpha: float = 1) -> Tensor:
+        """PyTorch's name for ``x += alpha * other``."""
+        self += _times(alpha, other)
+        return self
+
+    def sub_(self: Tensor, other: float | Tensor, *, alpha: float = 1) -> Tensor:
+        """PyTorch's name for ``x -= alpha * other``."""
+        self -= _times(alpha, other)
+        return self
+
+    def mul_(self: Tensor, other: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x *= other``."""
+        self *= other
+        return self
+
+    def div_(self: Tensor, other: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x /= other``."""
+        self /= other
+        return self
+
+    def pow_(self: Tensor, exponent: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x **= exponent``."""
+        self **= exponent
+        return self
+
+    def neg_(self: Tensor) -> Tensor:
+        """PyTorch's name for ``x *= -1``."""
+        self *= -1
+        return self
+
+    def addcmul_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+        """PyTorch's name for ``x += value * tensor1 * tensor2``."""
+        self += _times(value, tensor1 * tensor2)
+        return self
+
+    def addcdiv_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+        """PyTorch's name for ``x += value * tensor1 / tensor2``."""
+        self += _times(value, tensor1 / tensor2)
+        return self
+
+    def lerp_(self: Tensor, end: Tensor, weight: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x += weight * (end - x)``."""
+        self += weight * (end - self)
+        return self
+
+    def clamp_(self: Tensor, min: float | Tensor | None = None, max: float | Tensor | None = None) -> Tensor:
+        """PyTorch's name for ``x[...] = x.clip(min, max)``."""
+        return self.copy_(self.copy().clip(min, max))
+
+    def masked_fill_(self: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
+        """PyTorch's name for ``x[mask] = value``."""
+        return self.copy_(mg.where(_mask("masked_fill_", mask), _as(self, value), self.copy()))
+
+    def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
+        """PyTorch's name for ``x.copy_(mg.random.uniform(a, b, x.shape))``."""
+        return self.copy_(mg.random.uniform(a, b, self.shape, dtype=self.dtype, device=self.device))
+
+    def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+        """PyTorch's name for ``x.copy_(mg.random.normal(mean, std, x.shape))``."""
+        return self.copy_(mg.random.normal(mean, std, self.shape, dtype=self.dtype, device=self.device))
+
+    def bernoulli_(self: Tensor, p: float = 0.5) -> Tensor:
+        """PyTorch's name for ``x.copy_(mg.random.uniform(shape=x.shape) < p)``."""
+        return self.copy_(mg.random.uniform(shape=self.shape, device=self.device) < number("bernoulli_", "p", p, 0, 1))
+
+    # Named like types, therefore last.
+
+    def float(self: Tensor) -> Tensor:
+        """PyTorch's name for ``x.astype("float32")``."""
+        return self.to("float32")
+
+    def double(self: Tensor) -> Tensor:
+        """PyTorch's name for ``x.astype("float64")``."""
+        return self.to("float64")
+
+    def int(self: Tensor) -> Tensor:
+        """PyTorch's name for ``x.astype("int32")``."""
+        return self.to("int32")
+
+    def long(self: Tensor) -> Tensor:
+        """PyTorch's name for ``x.astype("int64")``."""
+        return self.to("int64")
+
+    def bool(self: Tensor) -> Tensor:
+        """PyTorch's name for ``x.astype("bool")``."""
+        return self.to("bool")
+
+    def type(self: Tensor, dtype: "str | DType | None" = None) -> Tensor:
+        """PyTorch's name for ``x.astype(dtype)``."""
+        if dtype is None:
+            raise TypeError("[type] expected a dtype to convert to; that of a tensor is `x.dtype`")
+        return self.to(dtype=dtype)
+
+
+class TopK(NamedTuple):
+    """What `TensorNames.topk` returns."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class _Retained:
+    """The hook of `retain_grad`."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def __call__(self, g: Tensor) -> None:
+        before = self.tensor.grad
+        self.tensor.grad = g if before is None else before + g
+
+
+def _axis(op: str, dim: int, x: Tensor) -> int:
+    """An axis of x, counted from the front."""
+    k = integer(op, "dim", dim)
+    if not -x.ndim <= k < x.ndim:
+        raise IndexError(f"[{op}] expected an axis from {-x.ndim} to {x.ndim - 1} for {x.ndim} axes, got {k}")
+    return k % x.ndim
+
+
+def _all(dim: Axes) -> Axes | None:
+    """PyTorch's () of amax, which means all axes."""
+    return None if isinstance(dim, Sequence) and not dim else dim
+
+
+def _zipped(a: Tensor, b: Tensor) -> Any:
+    return zip(a.shape, b.shape, strict=True)
+
+
+def _as(x: Tensor, value: float | Tensor) -> Any:
+    """A value to write into x; a tensor is converted to the dtype of x."""
+    return value.astype(x.dtype) if isinstance(value, Tensor) else value
+
+
+def _times(alpha: float, other: float | Tensor) -> Any:
+    return other if isinstance(alpha, int) and alpha == 1 else other * alpha
+
+
+def _floored(x: Tensor, other: float | Tensor, rounding_mode: str) -> Tensor:
+    if rounding_mode == "floor":
+        return x // other
+    if rounding_mode == "trunc":
+        if x.dtype.kind == "i" and mg.asarray(other).dtype.kind == "i":
+            quotient = x // other
+            return quotient + ((quotient < 0) & (quotient * other != x)).astype(quotient.dtype)
+        quotient = x / other
+        return quotient.abs().floor() * quotient.sign()
+    raise ValueError(f'[div] expected rounding_mode None, "floor" or "trunc", got {rounding_mode!r}')
+
+
+def _product(op: str, x: Tensor, y: Tensor, axes: int, other_axes: int) -> Tensor:
+    if x.ndim != axes or y.ndim != other_axes:
+        raise ValueError(
+            f"[{op}] expected {axes} and {other_axes} axes, got shapes {x.shape} and {y.shape}; `@` takes any"
+        )
+    return x @ y
+
+
+def _check_probabilities(op: str, x: Tensor, most: float = 1.0) -> None:
+    if x.dtype.kind != "f":
+        raise TypeError(f"[{op}] expected floats, got {x.dtype}")
+    if x.size and not (x.min().item() >= 0 and x.max().item() <= most):
+        raise ValueError(f"[{op}] expected values from 0 to {most:g}, got {x.min().item():g} to {x.max().item():g}")
+
+
+def _device(device: int | str | None) -> str:
+    return "cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device
