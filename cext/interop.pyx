@@ -44,13 +44,17 @@ cdef extern from "runtime/dlpack.hpp":
 cdef dict KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}      # DLPack's kinds of numbers
 
 
-cdef Array tidied(Array x):
+cdef Array tidied(Array x, bint shared=False):
     """x, or a copy if some of its bools are bytes other than 0 and 1: kernels rely on these two values."""
     if x.code != BOOL or x.count == 0 or x.buffer.device:
         return x
     octets = alias(x).numpy().view(np.uint8)
     distinct = octets[tuple([slice(1 if x.step[i] == 0 else None) for i in range(x.ndim_)])]
-    return x if distinct.max() <= 1 else from_object(octets != 0, BOOL, 0, False)
+    if distinct.max() <= 1:
+        return x
+    if shared:
+        raise must_copy("asarray", x)
+    return from_object(octets != 0, BOOL, 0, False)
 
 
 # ── the buffer protocol ───────────────────────────────────────────────────────────────────────────
@@ -121,10 +125,17 @@ cdef object uninitialized(str op, Array x):
     return TypeError(f"[{op}] expected a tensor, got a {type(x).__name__} whose __init__ did not call Tensor's")
 
 
-cdef Array from_object(object data, int code, int device, bint copy, str op="asarray"):
+cdef object must_copy(str op, object data):
+    """The error for data whose memory cannot be used as it is, although that was asked for."""
+    return ValueError(f"[{op}] expected memory that can be shared, for copy=False, got {type(data).__name__}: "
+                      f"copy=None copies where that is necessary")
+
+
+cdef Array from_object(object data, int code, int device, bint copy, str op="asarray", bint shared=False):
     """An array-like as an array of dtype `code` on `device` (-1: keep its own dtype or device).
 
-    Memory is shared if the exporter allows it and neither `copy` nor the dtype requires new memory.
+    Memory is shared if the exporter allows it and neither `copy` nor the dtype requires new memory; with `shared`, it
+    is an error if it cannot be.
     """
     cdef Call _call = begin(None)
     cdef Array x = None
@@ -134,10 +145,10 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
             raise uninitialized(op, x)
     elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
         x = from_buffer(data)
-        x = x if x is None else tidied(x)
+        x = x if x is None else tidied(x, shared)
     elif hasattr(data, "__dlpack__"):
         try:
-            x = from_dlpack(data)
+            x = from_dlpack(data, copy=False if shared else None)
         except BufferError as error:        # such as an array that requires grad
             raise TypeError(f"[{op}] expected memory that may be shared, got {type(data).__name__}: {error}") from None
         except TypeError:
@@ -147,6 +158,8 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
         device = x.buffer.device if x is not None else 0
     if x is not None and (code < 0 or x.code == code) and not copy and x.buffer.device == device:
         return x
+    if shared:
+        raise must_copy(op, data)
     if x is not None and x.buffer.device:
         if code < 0 or x.code == code:
             return transferred(x, device)   # directly: a detour through the host would have to wait
@@ -183,13 +196,17 @@ cdef void drop_import(void* owner) noexcept:
         managed.deleter(managed)
 
 
-def from_dlpack(data: Any) -> Tensor:
+def from_dlpack(data: Any, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """A tensor over the memory of any object that supports DLPack.
 
     Parameters
     ----------
     data : object with ``__dlpack__`` and ``__dlpack_device__``
         For example an array of NumPy, CuPy, PyTorch or JAX.
+    device : str, optional
+        Where the result is; by default, where `data` is.
+    copy : bool, optional
+        True copies in any case; False makes it an error if the memory cannot be shared.
 
     Returns
     -------
@@ -202,6 +219,8 @@ def from_dlpack(data: Any) -> Tensor:
     ------
     TypeError
         If the data type is not one of minigrad's.
+    ValueError
+        If the memory cannot be shared and `copy` is False.
 
     Examples
     --------
@@ -215,13 +234,15 @@ def from_dlpack(data: Any) -> Tensor:
     if not (hasattr(data, "__dlpack__") and hasattr(data, "__dlpack_device__")):
         raise TypeError(f"[from_dlpack] expected an object with __dlpack__ and __dlpack_device__, got "
                         f"{type(data).__name__}")
+    cdef bint shared = copy is False
+    cdef int wanted = -1 if device is None else device_index(device, "from_dlpack")
     kind, number = data.__dlpack_device__()
     capsule = data.__dlpack__(stream=device_streams.current(number)) if kind in (2, 13) else data.__dlpack__()
     if not PyCapsule_IsValid(capsule, "dltensor"):
         raise TypeError("[from_dlpack] expected an unused capsule named 'dltensor'")
     cdef DLManagedTensor* managed = <DLManagedTensor*>PyCapsule_GetPointer(capsule, "dltensor")
     cdef DLTensor* t = &managed.tensor
-    cdef int code = -1, device
+    cdef int code = -1, place
     if t.dtype.lanes == 1:
         code = {(6, 8): BOOL, (0, 32): INT32, (0, 64): INT64, (2, 32): FLOAT32, (2, 64): FLOAT64}.get(
             (t.dtype.code, t.dtype.bits), -1)
@@ -233,9 +254,9 @@ def from_dlpack(data: Any) -> Tensor:
         raise ValueError(f"[from_dlpack] expected at most {MAX_NDIM} axes, got {t.ndim}")
     product(t.ndim, t.shape)        # raises if the product of the lengths overflows
     if t.device.type in (1, 3):
-        device = 0
+        place = 0
     elif t.device.type in (2, 13):
-        device = device_index(f"cuda:{t.device.id}", "from_dlpack")
+        place = device_index(f"cuda:{t.device.id}", "from_dlpack")
     else:
         raise TypeError(f"[from_dlpack] expected memory of the CPU or CUDA, got device type {t.device.type}")
     PyCapsule_SetName(capsule, "used_dltensor")
@@ -245,8 +266,9 @@ def from_dlpack(data: Any) -> Tensor:
     for i in range(t.ndim - 1, -1, -1):
         step[i] = t.strides[i] * itemsize(code) if t.strides != NULL else count
         count *= t.shape[i]
-    cdef Array base = adopted(<char*>t.data + t.byte_offset, count, device, managed, drop_import, code)
-    return tidied(view(base, t.ndim, t.shape, step, base.data))
+    cdef Array base = adopted(<char*>t.data + t.byte_offset, count, place, managed, drop_import, code)
+    cdef Array x = tidied(view(base, t.ndim, t.shape, step, base.data), shared)
+    return from_object(x, code, wanted, copy is True, "from_dlpack", shared)
 
 
 # ── DLPack: export ────────────────────────────────────────────────────────────────────────────────

@@ -13,7 +13,7 @@ from minigrad.engine.array cimport (
 )
 from minigrad.engine.calls cimport Call, begin, in_operation, wait_for_operations
 from minigrad.engine.dtype cimport BOOL, FLOAT32, code_of, dtype_of, is_float
-from minigrad.engine.interop cimport dlpack_device, from_object, to_dlpack
+from minigrad.engine.interop cimport dlpack_device, from_object, must_copy, to_dlpack
 from minigrad.engine.ops.arguments cimport is_scalar, kind_of, one_axis
 from minigrad.engine.ops.arithmetic cimport add, divide, floor_divide, multiply, negative, remainder, subtract
 from minigrad.engine.ops.functions cimport absolute, power
@@ -21,7 +21,8 @@ from minigrad.engine.ops.in_place cimport filled, in_place
 from minigrad.engine.ops.index cimport assign, getitem, setitem
 from minigrad.engine.ops.layout cimport cast, copied, matrix_transpose, permute_dims
 from minigrad.engine.ops.logic cimport (
-    bitwise_and, bitwise_invert, bitwise_or, bitwise_xor, equal, greater, greater_equal, less, less_equal, not_equal,
+    bitwise_and, bitwise_invert, bitwise_left_shift, bitwise_or, bitwise_right_shift, bitwise_xor, equal, greater,
+    greater_equal, less, less_equal, not_equal,
 )
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.tape cimport Node, Op, gradient_node, operation, retire_leaf, track
@@ -236,6 +237,19 @@ cdef class Tensor(Array):
         name = dtype_of(self.code).name
         return {"shape": self.shape, "typestr": np.dtype(name).str, "data": (self.data_ptr(), False),
                 "strides": self.strides, "version": 3, "stream": device_streams.current(self.buffer.device - 1)}
+
+    # ── the Python array API standard ──
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The module ``minigrad``, as the Python array API standard asks."""
+        from minigrad.standard import namespace
+        return namespace(api_version)
+
+    def to_device(self, device: str, *, stream: None = None) -> Tensor:
+        """``x.to(device)``, by the name of the Python array API standard."""
+        if stream is not None:
+            raise ValueError(f"[to_device] expected stream None, which is the current one of the device, got {stream!r}")
+        return moved(self, device_index(device, "to_device"))
 
     # ── conversions ──
 
@@ -503,6 +517,18 @@ cdef class Tensor(Array):
     def __rxor__(self, other: TensorLike) -> Tensor:
         return bitwise_xor(self, other) if acceptable(other) else NotImplemented
 
+    def __lshift__(self, other: TensorLike) -> Tensor:
+        return bitwise_left_shift(self, other) if acceptable(other) else NotImplemented
+
+    def __rlshift__(self, other: TensorLike) -> Tensor:
+        return bitwise_left_shift(other, self) if acceptable(other) else NotImplemented
+
+    def __rshift__(self, other: TensorLike) -> Tensor:
+        return bitwise_right_shift(self, other) if acceptable(other) else NotImplemented
+
+    def __rrshift__(self, other: TensorLike) -> Tensor:
+        return bitwise_right_shift(other, self) if acceptable(other) else NotImplemented
+
     def __neg__(self) -> Tensor:
         return negative(self)
 
@@ -563,6 +589,12 @@ cdef class Tensor(Array):
     def __ixor__(self, other: TensorLike) -> Self:
         return in_place("^=", logic.bitwise_xor, -1, self, other)
 
+    def __ilshift__(self, other: TensorLike) -> Self:
+        return in_place("<<=", logic.bitwise_left_shift, -1, self, other)
+
+    def __irshift__(self, other: TensorLike) -> Self:
+        return in_place(">>=", logic.bitwise_right_shift, -1, self, other)
+
     # ── shape ──
 
     @property
@@ -592,6 +624,8 @@ cdef class Tensor(Array):
         return self.permute_dims(*axes) if axes else self.T
 
     moveaxis = layout.moveaxis
+    swapaxes = layout.swapaxes
+    ravel = layout.ravel
     expand_dims = layout.expand_dims
     squeeze = layout.squeeze
     broadcast_to = layout.broadcast_to
@@ -619,6 +653,7 @@ cdef class Tensor(Array):
     argsort = gather.argsort
     take = gather.take
     take_along_axis = gather.take_along_axis
+    scatter_add = gather.scatter_add
     nonzero = gather.nonzero
     clip = logic.clip
     maximum = logic.maximum
@@ -651,10 +686,12 @@ cdef class Tensor(Array):
     sign = functions.sign
     floor = functions.floor
     ceil = functions.ceil
+    trunc = functions.trunc
     round = functions.round
     isnan = functions.isnan
     isinf = functions.isinf
     isfinite = functions.isfinite
+    signbit = functions.signbit
     relu = activation.relu
     sigmoid = activation.sigmoid
     softmax = rows.softmax
@@ -690,8 +727,11 @@ cdef Array as_leaf(str op, Array x, bint requires_grad):
 
 
 def make(data: Any, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False, copy: bool = True,
-         str op=None) -> Tensor:
-    """The implementation of `minigrad.tensor` (copy=True), `minigrad.asarray` (copy=False), and `op` based on them."""
+         str op=None, bint shared=False) -> Tensor:
+    """The implementation of `minigrad.tensor` (copy=True), `minigrad.asarray` (copy=False), and `op` based on them.
+
+    `shared` makes it an error if the memory of the data cannot be used as it is.
+    """
     if op is None:
         op = "tensor" if copy else "asarray"
     cdef int code = -1 if dtype is None else code_of(dtype, op)
@@ -699,8 +739,11 @@ def make(data: Any, dtype: DTypeLike = None, device: str | None = None, requires
     if isinstance(data, Array) and (<Array>data).needs_grad and (code < 0 or is_float(code)):
         if not copy and not requires_grad:      # with its history
             x = moved(<Array>data, (<Array>data).buffer.device if device is None else device_index(device, op))
-            return cast(x, x.code if code < 0 else code)
-    x = from_object(data, code, -1 if device is None else device_index(device, op), copy, op)
+            x = cast(x, x.code if code < 0 else code)
+            if shared and x is not data:
+                raise must_copy(op, data)
+            return x
+    x = from_object(data, code, -1 if device is None else device_index(device, op), copy, op, shared)
     if isinstance(data, Array):
         x = alias(x) if copy or x is not data or requires_grad else x
     return as_leaf(op, x, requires_grad)

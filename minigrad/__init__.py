@@ -1,6 +1,7 @@
 """minigrad: a small, fast, tape-based autograd engine."""
 
 import typing as _typing
+from math import e, inf, nan, pi
 
 from minigrad import cuda, nn, optim, random
 from minigrad._version import __version__
@@ -44,11 +45,13 @@ from minigrad.engine.ops.arithmetic import (
 from minigrad.engine.ops.functions import absolute as abs
 from minigrad.engine.ops.functions import (
     ceil,
+    copysign,
     erf,
     exp,
     exp2,
     expm1,
     floor,
+    hypot,
     isfinite,
     isinf,
     isnan,
@@ -56,14 +59,19 @@ from minigrad.engine.ops.functions import (
     log1p,
     log2,
     log10,
+    logaddexp,
+    nextafter,
     power,
     round,
     rsqrt,
     sign,
+    signbit,
     sqrt,
     square,
+    trunc,
 )
-from minigrad.engine.ops.gather import argsort, nonzero, sort, take, take_along_axis, unique_values
+from minigrad.engine.ops.functions import power as pow
+from minigrad.engine.ops.gather import argsort, nonzero, scatter_add, sort, take, take_along_axis, unique_values
 from minigrad.engine.ops.join import concat, split, stack, unstack
 from minigrad.engine.ops.layout import (
     astype,
@@ -73,14 +81,18 @@ from minigrad.engine.ops.layout import (
     matrix_transpose,
     moveaxis,
     permute_dims,
+    ravel,
     reshape,
     squeeze,
     sum,
+    swapaxes,
 )
 from minigrad.engine.ops.logic import (
     bitwise_and,
     bitwise_invert,
+    bitwise_left_shift,
     bitwise_or,
+    bitwise_right_shift,
     bitwise_xor,
     clip,
     equal,
@@ -133,10 +145,22 @@ from minigrad.engine.ops.trigonometry import (
 from minigrad.engine.tensor import Tensor
 from minigrad.products import *  # noqa: F403
 from minigrad.profiling import profile  # type: ignore[no-redef]  # mypy sees a cycle of imports
+from minigrad.reductions import *  # noqa: F403
 from minigrad.saving import load, load_checkpoint, save, save_checkpoint
+from minigrad.standard import (
+    __array_api_version__,
+    __array_namespace_info__,
+    can_cast,
+    finfo,
+    iinfo,
+    isdtype,
+    result_type,
+)
+
+newaxis = None
 
 if _typing.TYPE_CHECKING:
-    from minigrad import data, viz
+    from minigrad import data, linalg, viz
     from minigrad.engine.dtype import float32 as float
     from minigrad.engine.dtype import float64 as double
     from minigrad.engine.dtype import int32 as int
@@ -146,9 +170,9 @@ else:
     _missing = _habits.lookup(__name__)
 
     def __getattr__(name: str) -> object:
-        """Load on first use: ``minigrad.data``, which reads files in threads, ``minigrad.viz``, which draws, and
-        PyTorch's names."""
-        if name in ("data", "viz"):
+        """Load on first use: ``minigrad.data``, which reads files in threads, ``minigrad.viz``, which draws,
+        ``minigrad.linalg``, and PyTorch's names."""
+        if name in ("data", "linalg", "viz"):
             import importlib
 
             return importlib.import_module(f"minigrad.{name}")
@@ -156,4 +180,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "data", "viz"})
+    return sorted({*globals(), "data", "linalg", "viz"})

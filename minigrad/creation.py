@@ -91,12 +91,20 @@ def tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requ
     return make(data, dtype, device, requires_grad, True)
 
 
-def asarray(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def asarray(
+    data: Any,
+    dtype: "DTypeLike" = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+    *,
+    copy: bool | None = None,
+) -> Tensor:
     """Convert `data` to a tensor that shares its memory if possible, and copies it otherwise.
 
     Memory is shared with writable NumPy arrays and other objects that support the buffer protocol or DLPack, if neither
     the dtype nor the device has to change. Parameters and errors are those of `tensor`; without a `device`, the tensor
-    is on the device of the data.
+    is on the device of the data. ``copy=True`` copies in any case, and with ``copy=False`` it is a ValueError if the
+    memory cannot be shared.
 
     Examples
     --------
@@ -107,7 +115,7 @@ def asarray(data: Any, dtype: "DTypeLike" = None, device: str | None = None, req
     >>> x
     tensor([3., 0.])
     """
-    return make(data, dtype, device, requires_grad, False)
+    return make(data, dtype, device, requires_grad, copy is True, "asarray", copy is False)
 
 
 def _lengths(shape: Any, more: tuple[int, ...]) -> Shape:

@@ -1,21 +1,28 @@
 """Products and rearrangements composed of the engine's operations, and therefore differentiable to any order."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minigrad.creation import asarray, memory_for, operand, with_habits
+from minigrad.creation import asarray, eye, memory_for, operand, with_habits
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply
 from minigrad.engine.ops.gather import take
 from minigrad.engine.ops.join import concat, split
 from minigrad.engine.ops.layout import astype, broadcast_to, expand_dims, moveaxis, permute_dims, reshape
 from minigrad.engine.ops.layout import sum as sum_
+from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.matmul import matmul
 from minigrad.engine.tensor import Tensor
 
-__all__ = ["einsum", "outer", "pad", "repeat", "roll", "tensordot", "tile", "transpose", "vecdot"]
+if TYPE_CHECKING:
+    from minigrad.engine.dtype import DTypeLike
+
+__all__ = [
+    "broadcast_arrays", "diag", "diagonal", "einsum", "kron", "outer", "pad", "repeat", "roll", "tensordot", "tile",
+    "trace", "transpose", "vecdot",
+]  # fmt: skip
 
 
 def outer(x: Tensor, y: Tensor, /) -> Tensor:
@@ -45,7 +52,7 @@ def vecdot(x: Tensor, y: Tensor, /, *, axis: int = -1) -> Tensor:
     tensor(11.)
     """
     x, y = operand("vecdot", x), operand("vecdot", y)
-    if x.shape[_axis("vecdot", axis, x)] != y.shape[_axis("vecdot", axis, y)]:
+    if x.shape[checked_axis("vecdot", axis, x)] != y.shape[checked_axis("vecdot", axis, y)]:
         raise ValueError(f"[vecdot] expected the same length along axis {axis}, got shapes {x.shape} and {y.shape}")
     return _sum(multiply(moveaxis(x, axis, -1), moveaxis(y, axis, -1)), -1)
 
@@ -69,7 +76,7 @@ def tensordot(x: Tensor, y: Tensor, /, *, axes: int | tuple[int | Sequence[int],
     elif len(pair) != 2:
         raise ValueError(f"[tensordot] expected a pair of the axes of x and the axes of y, got {axes}")
     left, right = (
-        [_axis("tensordot", k, z) for k in (given if _is_several(given) else [given])]
+        [checked_axis("tensordot", k, z) for k in (given if _is_several(given) else [given])]
         for given, z in zip(pair, (x, y), strict=True)
     )
     distinct = len(set(left)) == len(left) and len(set(right)) == len(right)
@@ -99,7 +106,7 @@ def _is_several(x: Any) -> bool:
     return isinstance(x, Iterable) and getattr(x, "ndim", 1) > 0
 
 
-def _axis(op: str, axis: Any, x: Tensor) -> int:
+def checked_axis(op: str, axis: Any, x: Tensor) -> int:
     """Check an axis of x and count it from the front."""
     k = integer(op, "axis", axis)
     if not -x.ndim <= k < x.ndim:
@@ -200,11 +207,8 @@ def _diagonals(term: str, x: Tensor) -> tuple[str, Tensor]:
                 raise ValueError(
                     f"[einsum] expected one length of {letter!r}, got {x.shape[first]} and {x.shape[second]}"
                 )
-            rest = [k for k in range(x.ndim) if k not in (first, second)]
-            n = x.shape[first]
-            flat = reshape(permute_dims(x, [first, second, *rest]), (n * n, *(x.shape[k] for k in rest)))
-            x = take(flat, asarray([k * n + k for k in range(n)], dtype="int64", device=x.device), axis=0)
-            term = letter + "".join(term[k] for k in rest)
+            x = diagonal(x, 0, first, second)
+            term = "".join(c for k, c in enumerate(term) if k not in (first, second)) + letter
     return term, x
 
 
@@ -244,6 +248,98 @@ def _product(numbers: Sequence[int]) -> int:
     return total
 
 
+@with_habits
+def diagonal(x: Tensor, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The elements x[i, i + offset] of each matrix along two axes, which become the last axis of the result.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.diagonal(mg.arange(9).reshape(3, 3), 1)
+    tensor([1, 5])
+    """
+    x = operand("diagonal", x)
+    first, second = checked_axis("diagonal", axis1, x), checked_axis("diagonal", axis2, x)
+    if first == second:
+        raise ValueError(f"[diagonal] expected two different axes, got {axis1} and {axis2}")
+    offset = integer("diagonal", "offset", offset)
+    x = moveaxis(x, (first, second), (-2, -1))
+    rows, columns = x.shape[-2:]
+    below, right = max(-offset, 0), max(offset, 0)
+    n = max(0, min(rows - below, columns - right))
+    start = below * columns + right if n else 0
+    places = np.arange(n, dtype=np.int64) * (columns + 1) + start
+    return take(reshape(x, (*x.shape[:-2], rows * columns)), asarray(places, device=x.device), axis=-1)
+
+
+@with_habits
+def diag(x: Tensor, /, k: int = 0) -> Tensor:
+    """The k-th diagonal of a matrix, or the matrix with a vector as its k-th diagonal and zeros elsewhere.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.diag(mg.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
+    x, k = operand("diag", x), integer("diag", "k", k)
+    if x.ndim not in (1, 2):
+        raise ValueError(f"[diag] expected a vector or a matrix, got shape {x.shape}")
+    if x.ndim == 2:
+        return diagonal(x, k)
+    n = x.size + abs(k)
+    with memory_for("diag", (n, n)):
+        x = pad(expand_dims(x, 1 if k >= 0 else 0), [(0, n - x.size), (0, 0)] if k >= 0 else [(0, 0), (0, n - x.size)])
+        return where(eye(n, k=k, dtype="bool", device=x.device), x, False)
+
+
+def trace(x: Tensor, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: "DTypeLike" = None) -> Tensor:
+    """The sum of the elements x[i, i + offset] of each matrix along two axes; int32 and bool are summed as int64.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.trace(mg.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(5.)
+    """
+    return sum_(diagonal(operand("trace", x), offset, axis1, axis2), -1, dtype=dtype)
+
+
+def kron(x: Tensor, y: Tensor, /) -> Tensor:
+    """The Kronecker product: blocks of y, each multiplied with an element of x.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.kron(mg.tensor([1, 10]), mg.tensor([1, 2, 3]))
+    tensor([ 1,  2,  3, 10, 20, 30])
+    """
+    x, y = operand("kron", x), operand("kron", y)
+    ndim = max(x.ndim, y.ndim)
+    first, second = ((1,) * (ndim - z.ndim) + z.shape for z in (x, y))
+    products = multiply(reshape(x, [n for m in first for n in (m, 1)]), reshape(y, [n for m in second for n in (1, m)]))
+    return reshape(products, [m * n for m, n in zip(first, second, strict=True)])
+
+
+def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
+    """The tensors, each broadcast to the shape that all of them have in common.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> [x.shape for x in mg.broadcast_arrays(mg.zeros((2, 1)), mg.zeros(3))]
+    [(2, 3), (2, 3)]
+    """
+    arrays = tuple(operand("broadcast_arrays", x) for x in arrays)
+    shapes = [x.shape for x in arrays]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(f"[broadcast_arrays] the shapes {str(shapes)[1:-1]} do not broadcast together") from None
+    return [broadcast_to(x, shape) for x in arrays]
+
+
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """Return a view of x with its axes in the given order, or reversed.
 
@@ -270,7 +366,7 @@ def roll(x: Tensor, /, shift: int | Sequence[int], axis: int | Sequence[int] | N
     x = operand("roll", x)
     if axis is None:
         return reshape(roll(reshape(x, -1), shift, axis=0), x.shape)
-    axes = [_axis("roll", k, x) for k in (axis if isinstance(axis, (tuple, list)) else [axis])]
+    axes = [checked_axis("roll", k, x) for k in (axis if isinstance(axis, (tuple, list)) else [axis])]
     given = shift if isinstance(shift, (tuple, list)) else [shift] * len(axes)
     shifts = [integer("roll", "shift", by) for by in given]
     if len(shifts) != len(axes):
@@ -296,7 +392,7 @@ def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | N
     x = operand("repeat", x)
     if axis is None:
         x, axis = reshape(x, -1), 0
-    axis = _axis("repeat", axis, x)
+    axis = checked_axis("repeat", axis, x)
     n = x.shape[axis]
     given = [repeats] if isinstance(repeats, int) else reshape(operand("repeat", repeats), -1).tolist()
     counts = [integer("repeat", "number of repeats", r) for r in given]

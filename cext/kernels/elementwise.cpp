@@ -51,6 +51,7 @@ using W = typename Wrapping<T>::type;
 MG_LIBRARY(fabs)
 MG_LIBRARY(floor)
 MG_LIBRARY(ceil)
+MG_LIBRARY(trunc)
 MG_LIBRARY(rint)
 MG_LIBRARY(tan)
 MG_LIBRARY(asin)
@@ -64,6 +65,9 @@ MG_LIBRARY(atanh)
 MG_LIBRARY2(fmod)
 MG_LIBRARY2(pow)
 MG_LIBRARY2(atan2)
+MG_LIBRARY2(hypot)
+MG_LIBRARY2(copysign)
+MG_LIBRARY2(nextafter)
 
 template <class T>
 constexpr T infinity() {
@@ -97,7 +101,7 @@ MG_INLINE T floor_divide(T a, T b) {
         const T r = fmod(a, b);
         if (b == 0) return a / b;
         const T exact = (a - r) / b, q = r != 0 && (r < 0) != (b < 0) ? exact - 1 : exact;
-        return q == 0 ? T(__builtin_copysign(0.0, a / b)) : rint(q);
+        return q == 0 ? copysign(T(0), a / b) : rint(q);
     } else {
         if (b == 0) return T(0);
         if (b == -1) return T(-W<T>(a));

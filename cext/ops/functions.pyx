@@ -6,7 +6,7 @@ from minigrad.engine.array cimport NOWHERE, Array
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
-    add, apply_binary, apply_unary, divide, matched, multiply, negative, reciprocal, subtract,
+    add, apply_binary, apply_unary, divide, matched, matched_floats, multiply, negative, reciprocal, subtract,
 )
 from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
 from minigrad.engine.ops.layout cimport cast
@@ -16,8 +16,8 @@ from minigrad.engine.tape cimport OUTPUT, Node, Op, operation, recording, track
 from math import log as ln, pi, sqrt as root
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
-    int ABS, CEIL, ERF, EXP, EXP2, EXPM1, FLOOR, ISFINITE, ISINF, ISNAN, LOG, LOG1P, LOG2, LOG10, POW, ROUND
-    int ROOT, RSQRT, SIGN, SQRT, SQUARE
+    int ABS, CEIL, COPYSIGN, ERF, EXP, EXP2, EXPM1, FLOOR, HYPOT, ISFINITE, ISINF, ISNAN, LOG, LOG1P, LOG2, LOG10
+    int LOGADDEXP, NEXTAFTER, POW, ROUND, ROOT, RSQRT, SIGN, SIGNBIT, SQRT, SQUARE, TRUNC
 
 cdef Array function(Op op, int number, object x):
     """A differentiable function of floats, by its number; integers are converted to float32 first."""
@@ -197,6 +197,38 @@ cpdef Array log10(x: TensorLike):
     return function(log10_op, LOG10, x)
 
 
+cdef Op logaddexp_op = operation("logaddexp", logaddexp_backward, "y = ln (eᵃ + eᵇ)",
+                                 "da = g / (1 + eᵇ⁻ᵃ)\ndb = g / (1 + eᵃ⁻ᵇ), both g / 2 for equal infinities",
+                                 "a b, a b", "a, b")
+
+
+cdef int logaddexp_backward(Node node, Array g) except -1:
+    cdef Array a = node.value(0), b = node.value(1)
+    tied = logical_and(equal(a, b), isinf(a))
+    cdef Array apart = subtract(where(tied, 0, b), where(tied, 0, a))
+    if node.needs(0):       # 1 / (1 + eˣ) without overflow
+        node.send(0, multiply(g, exp(negative(logaddexp(apart, 0)))))
+    if node.needs(1):
+        node.send(1, multiply(g, exp(negative(logaddexp(negative(apart), 0)))))
+    return 0
+
+
+cpdef Array logaddexp(x: TensorLike, y: TensorLike):
+    """log(exp(x) + exp(y)), without overflow.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.logaddexp(mg.tensor([1000.0, 1.0]), 1000.0)
+    tensor([1000.6932, 1000.    ])
+    """
+    cdef Call _call = begin(logaddexp_op)
+    a, b = matched_floats("logaddexp", x, y)
+    cdef Array out = apply_binary(LOGADDEXP, <Array>a, <Array>b, (<Array>a).code)
+    track(logaddexp_op, out, <Array>a, <Array>b)
+    return out
+
+
 # ── powers and roots ────────────────────────────────────────────────────────────────────────────────
 
 cdef Op sqrt_op = operation("sqrt", sqrt_backward, "y = √x", "dx = g / (2 y)", "y")
@@ -339,6 +371,37 @@ cpdef Array power(x: TensorLike, y: TensorLike):
     return out
 
 
+cdef Op hypot_op = operation("hypot", hypot_backward, "y = √(a² + b²)",
+                             "da = g a / y\ndb = g b / y, both 0 at the origin", "a y, b y", "a, b")
+
+
+cdef int hypot_backward(Node node, Array g) except -1:
+    cdef Array y = node.output()
+    origin = equal(y, 0)
+    cdef Array share = where(origin, 0, g), safe = where(origin, 1, y)
+    if node.needs(0):       # a / y first: it does not overflow
+        node.send(0, multiply(share, divide(node.value(0), safe)))
+    if node.needs(1):
+        node.send(1, multiply(share, divide(node.value(1), safe)))
+    return 0
+
+
+cpdef Array hypot(x: TensorLike, y: TensorLike):
+    """sqrt(x² + y²), without overflow. Its gradient at (0, 0) is 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.hypot(mg.tensor([3.0, 3e30]), mg.tensor([4.0, 4e30]))
+    tensor([5.e+00, 5.e+30])
+    """
+    cdef Call _call = begin(hypot_op)
+    a, b = matched_floats("hypot", x, y)
+    cdef Array out = apply_binary(HYPOT, <Array>a, <Array>b, (<Array>a).code)
+    track(hypot_op, out, <Array>a, <Array>b)
+    return out
+
+
 # ── others ──────────────────────────────────────────────────────────────────────────────────────────
 
 cdef Op erf_op = operation("erf", erf_backward, "y = 2/√π ∫₀ˣ exp(−t²) dt", "dx = g 2/√π exp(−x²)", "x")
@@ -405,6 +468,50 @@ cpdef Array sign(x: TensorLike):
     return out
 
 
+cdef Op copysign_op = operation("copysign", copysign_backward, "y = |a| with the sign of b",
+                                "da = g where the signs are equal, else −g, and 0 where a = 0\ndb = 0", "a b", "a, b")
+
+
+cdef int copysign_backward(Node node, Array g) except -1:
+    if node.needs(0):
+        signs = sign(node.value(0))
+        node.send(0, multiply(g, multiply(signs, copysign(signs, node.value(1)))))
+    if node.needs(1):
+        node.send(1, multiply(g, 0))
+    return 0
+
+
+cpdef Array copysign(x: TensorLike, y: TensorLike):
+    """The absolute value of x with the sign of y, also of a zero or NaN. Its gradient at x = 0 is 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.copysign(mg.tensor([1.0, -2.0]), mg.tensor([-0.0, 3.0]))
+    tensor([-1.,  2.])
+    """
+    cdef Call _call = begin(copysign_op)
+    a, b = matched_floats("copysign", x, y)
+    cdef Array out = apply_binary(COPYSIGN, <Array>a, <Array>b, (<Array>a).code)
+    track(copysign_op, out, <Array>a, <Array>b)
+    return out
+
+
+cpdef Array nextafter(x: TensorLike, y: TensorLike):
+    """The next floating-point number after x in the direction of y; without a gradient.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nextafter(mg.tensor([1.0, 1.0]), mg.tensor([2.0, 0.0]))
+    tensor([1.0000001 , 0.99999994])
+    """
+    cdef Call _call = begin("nextafter")
+    a, b = matched_floats("nextafter", x, y)
+    cdef Array out = apply_binary(NEXTAFTER, <Array>a, <Array>b, (<Array>a).code)
+    return out
+
+
 cdef Op floor_op = operation("floor", no_gradient, "y = ⌊x⌋", "dx = 0")
 
 
@@ -433,6 +540,21 @@ cpdef Array ceil(x: TensorLike):
     tensor([ 2., -1.])
     """
     return step_function(ceil_op, CEIL, x)
+
+
+cdef Op trunc_op = operation("trunc", no_gradient, "y = x without its fraction", "dx = 0")
+
+
+cpdef Array trunc(x: TensorLike):
+    """The integer nearest to x in the direction of 0.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.trunc(mg.tensor([1.5, -1.5]))
+    tensor([ 1., -1.])
+    """
+    return step_function(trunc_op, TRUNC, x)
 
 
 cdef Op round_op = operation("round", no_gradient, "y = the integer nearest to x, of two the even one", "dx = 0")
@@ -479,6 +601,18 @@ cpdef Array isinf(x: TensorLike):
     tensor([False,  True])
     """
     return test("isinf", ISINF, x)
+
+
+cpdef Array signbit(x: TensorLike):
+    """Which elements have a negative sign, also as -0.0 and NaN.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.signbit(mg.tensor([-0.0, 0.0, -3.0]))
+    tensor([ True, False,  True])
+    """
+    return test("signbit", SIGNBIT, x)
 
 
 cpdef Array isfinite(x: TensorLike):

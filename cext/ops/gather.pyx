@@ -3,12 +3,15 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
-from minigrad.engine.array cimport MAX_NDIM, Array, device_name, empty, empty_as, shape_of, transferred
+from minigrad.engine.array cimport (
+    MAX_NDIM, Array, check_same_device, device_name, empty, empty_as, shape_of, transferred,
+)
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.interop cimport from_object
-from minigrad.engine.ops.arguments cimport is_scalar, one_axis, operand, plain_axis
+from minigrad.engine.ops.arguments cimport float_operand, is_scalar, one_axis, operand, plain_axis, plain_scalar
+from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, permuted_raw, reshape_to, zeros
 from minigrad.engine.tape cimport Node, Op, operation, recording, track
 
@@ -248,6 +251,57 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tenso
     a = broadcast_shape(a, tuple(shape))
     shape[k] = index.extent[k]
     return taken_along(a, broadcast_shape(index, tuple(shape)), k)
+
+
+def scatter_add(x: TensorLike, axis: int, indices: TensorLike, values: TensorLike) -> Tensor:
+    """x with values added at one index each along an axis: what `take_along_axis` reads, this adds to.
+
+    Values whose indices are equal add up. x itself does not change.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of a floating dtype.
+    axis : int
+    indices : Tensor of integers
+        Of x's shape except along the axis; negative ones count from the end.
+    values : Tensor
+        Of the shape of the indices, or one number.
+
+    Raises
+    ------
+    IndexError
+        If an index is out of range; for indices on a GPU, at the next transfer to the CPU or `mg.cuda.synchronize`.
+    ValueError
+        If the shapes do not match, or the indices are on a GPU that is not x's.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.scatter_add(mg.zeros(3), 0, mg.tensor([2, 0, 2]), mg.tensor([1.0, 2.0, 3.0]))
+    tensor([2., 0., 4.])
+    """
+    cdef Call _call = begin("scatter_add")
+    axis = plain_axis("scatter_add", axis)
+    cdef Array a = float_operand("scatter_add", x), index = indices_of("scatter_add", indices), v
+    number = plain_scalar("scatter_add", values)
+    v = operand("scatter_add", values if number is None else number)
+    cdef int k = one_axis("scatter_add", axis, a.ndim_)
+    shape = shape_of(a)
+    if shape_of(index)[:k] != shape[:k] or shape_of(index)[k + 1:] != shape[k + 1:] or index.ndim_ != a.ndim_:
+        raise ValueError(f"[scatter_add] expected indices of the shape {shape} except along axis {k}, "
+                         f"got {shape_of(index)}")
+    if v.ndim_ and shape_of(v) != shape_of(index):
+        raise ValueError(f"[scatter_add] expected values of the shape {shape_of(index)} of the indices, "
+                         f"got {shape_of(v)}")
+    if number is None:
+        check_same_device("scatter_add", a, v)
+        if v.code > a.code:
+            raise TypeError(f"[scatter_add] expected values of {a.dtype}, got {v.dtype}")
+    elif a.buffer.device:
+        v = transferred(v, a.buffer.device)
+    index = checked_index("scatter_add", index, a.extent[k], k, a.buffer.device)
+    return add(a, added_along(broadcast_shape(cast(v, a.code), shape_of(index)), index, k, shape))
 
 
 # ── order ─────────────────────────────────────────────────────────────────────────────────────────

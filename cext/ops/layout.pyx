@@ -50,7 +50,7 @@ cdef Array cast(Array x, int code):
     return out
 
 
-def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True) -> Tensor:
+def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True, device: str | None = None) -> Tensor:
     """x with its elements converted to `dtype`.
 
     Floats are truncated to integers; those out of range become the nearest integer, and NaN becomes 0. int64 to int32
@@ -62,6 +62,8 @@ def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True) ->
     dtype : DType or str
     copy : bool
         If False, return x itself if no conversion is needed.
+    device : str, optional
+        Where the result is; by default, on x's device.
 
     Examples
     --------
@@ -72,6 +74,8 @@ def astype(x: TensorLike, dtype: DTypeLike, *, bint copy: bool | None = True) ->
     cdef Call _call = begin(astype_op)
     cdef int code = code_of(dtype, "astype")
     cdef Array a = operand("astype", x)
+    if device is not None:
+        copy, a = copy and a.device == device, (<object>a).to(device)
     return cast(a, code) if a.code != code or not copy else copied(a)
 
 
@@ -139,6 +143,20 @@ cpdef Array reshape(x: TensorLike, shape: int | Sequence[int], copy: bool | None
     if insisted and not a.packed:
         raise ValueError(f"[reshape] a tensor with strides {a.strides} cannot be reshaped without a copy")
     return reshaped(copied(a) if fresh else a, ndim, extent)
+
+
+cpdef Array ravel(x: TensorLike):
+    """x with its elements, in row-major order, along one axis; a view if x is contiguous.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.ravel(mg.tensor([[1, 2], [3, 4]]))
+    tensor([1, 2, 3, 4])
+    """
+    cdef Call _call = begin("ravel")
+    cdef Array a = operand("ravel", x)
+    return reshape_to(a, (a.count,))
 
 
 cdef Op permute_dims_op = operation("permute_dims", permute_backward, "y = x with its axes in another order",
@@ -221,6 +239,24 @@ cpdef Array moveaxis(x: TensorLike, source: int | Sequence[int], destination: in
     order = [k for k in range(a.ndim_) if k not in sources]
     for place, k in sorted(zip(places, sources)):
         order.insert(place, k)
+    return permuted(a, order)
+
+
+cpdef Array swapaxes(x: TensorLike, axis1: int, axis2: int):
+    """x with two axes exchanged; a view.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.swapaxes(mg.ones((2, 3, 4)), 0, -1).shape
+    (4, 3, 2)
+    """
+    cdef Call _call = begin("swapaxes")
+    axis1, axis2 = plain_axis("swapaxes", axis1), plain_axis("swapaxes", axis2)
+    cdef Array a = operand("swapaxes", x)
+    cdef int first = one_axis("swapaxes", axis1, a.ndim_), second = one_axis("swapaxes", axis2, a.ndim_)
+    order = list(range(a.ndim_))
+    order[first], order[second] = second, first
     return permuted(a, order)
 
 

@@ -4,7 +4,7 @@ from minigrad.engine.array cimport Array, check_same_device, empty_as, same_shap
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
-from minigrad.engine.ops.arguments cimport operand, plain_scalar, scalar, weak_code
+from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
 )
@@ -12,7 +12,7 @@ from minigrad.engine.ops.layout cimport broadcasted, cast
 from minigrad.engine.tape cimport Node, Op, operation, track
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
-    int AND, EQ, GE, GT, INVERT, LE, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, NE, OR, XOR
+    int AND, EQ, GE, GT, INVERT, LE, LEFT_SHIFT, LOGICAL_NOT, LT, MAXIMUM, MINIMUM, NE, OR, RIGHT_SHIFT, XOR
 
 
 # ── comparisons and logic: no gradients ───────────────────────────────────────────────────────────
@@ -101,6 +101,8 @@ cdef Array bitwise(str name, int op, object x, object y):
     a, b = matched(name, x, y)
     if is_float((<Array>a).code):
         raise TypeError(f"[{name}] expected integers or bool, got {a.dtype}")
+    if op == LEFT_SHIFT or op == RIGHT_SHIFT:
+        refuse_bool(name, <Array>a)
     cdef Array out = apply_binary(op, <Array>a, <Array>b, (<Array>a).code)
     return out
 
@@ -139,6 +141,30 @@ cpdef Array bitwise_xor(x: TensorLike, y: TensorLike):
     tensor([7, 2])
     """
     return bitwise("bitwise_xor", XOR, x, y)
+
+
+cpdef Array bitwise_left_shift(x: TensorLike, y: TensorLike):
+    """x << y, of integers: each bit of x moves up by y places, and those that leave are lost.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.bitwise_left_shift(mg.tensor([1, 3]), 2)
+    tensor([ 4, 12])
+    """
+    return bitwise("bitwise_left_shift", LEFT_SHIFT, x, y)
+
+
+cpdef Array bitwise_right_shift(x: TensorLike, y: TensorLike):
+    """x >> y, of integers: the floor of x / 2^y.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.bitwise_right_shift(mg.tensor([12, -3]), 1)
+    tensor([ 6, -2])
+    """
+    return bitwise("bitwise_right_shift", RIGHT_SHIFT, x, y)
 
 
 cpdef Array bitwise_invert(x: TensorLike):

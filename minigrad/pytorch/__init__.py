@@ -35,7 +35,7 @@ FUNCTIONS["minigrad"] = {
 # PyTorch's argument names.
 KEYWORDS = {
     "dim": "axis", "dims": "axis", "keepdim": "keepdims", "diagonal": "k", "shifts": "shift", "end": "stop",
-    "steps": "num",
+    "steps": "num", "dim1": "axis1", "dim2": "axis2",
 }  # fmt: skip
 
 # Functions with an argument `inplace`, which is dropped: the result is a new tensor.
@@ -43,6 +43,8 @@ INPLACE = {"dropout", "elu", "hardsigmoid", "hardswish", "leaky_relu", "mish", "
 
 # Functions whose results differ from PyTorch's; these keywords show that PyTorch's function is meant.
 COLLISIONS = {
+    "median": "mg.median(x, axis) is the mean of the two elements in the middle; PyTorch's median is the lower one, "
+    "`x.sort(axis)` at (n - 1) // 2, and with dim its index, too",
     "max": "x.max(axis) gives the values and x.argmax(axis) the indices; PyTorch's x.max(dim) gives both",
     "min": "x.min(axis) gives the values and x.argmin(axis) the indices; PyTorch's x.min(dim) gives both",
     "sort": "x.sort(axis) gives the values and x.argsort(axis) the indices; PyTorch's x.sort(dim) gives both",

@@ -34,8 +34,7 @@ POINTERS = {
         "exponential_": "is `x.copy_(-mg.log(mg.random.uniform(shape=x.shape)))` here",
         "scatter": "is not available: `nn.functional.one_hot(index, n)` makes one-hot rows, `x[i, j] = value` writes",
         "scatter_": "is not available: `nn.functional.one_hot(index, n)` makes one-hot rows, `x[i, j] = value` writes",
-        "scatter_add": "is not available: sum with a product, `nn.functional.one_hot(index, n)` transposed @ x",
-        "scatter_add_": "is not available: sum with a product, `nn.functional.one_hot(index, n)` transposed @ x",
+        "scatter_add_": NEW + "`x.scatter_add(axis, index, values)`",
         "index_add": "is not available: sum with a product, `nn.functional.one_hot(index, n)` transposed @ x",
         "index_add_": "is not available: sum with a product, `nn.functional.one_hot(index, n)` transposed @ x",
         "index_fill": "is not available: `y = x.copy()`, then y[index] = value",
@@ -45,33 +44,24 @@ POINTERS = {
         "put_": "is an assignment here: `x[index] = value`",
         "masked_scatter_": "is an assignment here: `x[mask] = source`",
         "fmod": "is `x % y` here, whose result has the sign of y",
-        "trunc": "is `x.sign() * x.abs().floor()` here",
-        "frac": "is `x - x.sign() * x.abs().floor()` here",
+        "frac": "is `x - x.trunc()` here",
         "addmm": "is `x + a @ b` here",
         "addmv": "is `x + a @ b` here",
         "baddbmm": "is `x + a @ b` here",
         "addcmul": "is `x + value * a * b` here",
         "addcdiv": "is `x + value * a / b` here",
-        "cumprod": "is not available; for positive x: `x.log().cumulative_sum(axis).exp()`",
         "logcumsumexp": "is not available; for small x: `x.exp().cumulative_sum(axis).log()`",
         "cummax": "is not available: `x.max(axis)` of each part `x[:n]`",
         "cummin": "is not available: `x.min(axis)` of each part `x[:n]`",
-        "diff": "is `x[1:] - x[:-1]` here",
-        "diag": 'is `mg.einsum("ii->i", x)` of a matrix, and `x * mg.eye(n)` of a vector here',
-        "diagonal": 'is `mg.einsum("ii->i", x)` here',
-        "trace": 'is `mg.einsum("ii->", x)` here',
-        "cross": "is not available: write the three differences of products, as `a[1] * b[2] - a[2] * b[1]`",
+        "cross": "is `mg.linalg.cross(a, b)` here",
         "inverse": "is not available: `np.linalg.inv(x.numpy())`, without a gradient",
         "det": "is not available: `np.linalg.det(x.numpy())`, without a gradient",
         "svd": "is not available: `np.linalg.svd(x.numpy())`, without a gradient",
-        "median": "is the middle of `x.sort(axis)` here",
+        "median": "is `mg.median(x, axis)` here, the mean of the two in the middle; `x.argsort(axis)` gives indices",
         "mode": "is not available: `np.bincount(x.numpy()).argmax()`",
-        "quantile": "is an element of `x.sort(axis)` here",
         "kthvalue": "is an element of `x.sort(axis)` here",
         "bincount": "is `nn.functional.one_hot(x, n).sum(0)` here",
         "histc": "is `np.histogram(x.numpy(), bins)` here",
-        "nan_to_num": "is `mg.where(mg.isnan(x), 0, x)` here",
-        "count_nonzero": "is `(x != 0).sum()` here",
         "renorm": "is `x / mg.maximum(1, x.norm(dim=1, keepdim=True) / most)` here",
         "rot90": "is `x.mT.flip(-2)` here",
         "fliplr": "is `x.flip(1)` here",
@@ -100,10 +90,7 @@ POINTERS = {
         "negative": "is `-x` here",
         "xlogy": "is `mg.where(x == 0, 0, x * mg.log(y))` here",
         "heaviside": "is `(x > 0).astype(x.dtype)` here",
-        "hypot": "is `mg.sqrt(x * x + y * y)` here",
-        "logaddexp": "is `mg.logsumexp(mg.stack([x, y]), axis=0)` here",
         "vdot": "is `mg.vecdot(x, y)` here",
-        "kron": "is `mg.einsum` of x and y, with a reshape, here",
     },
     "minigrad": {
         "half": DTYPES_HERE + "write `mg.float32`",
@@ -122,7 +109,6 @@ POINTERS = {
         "ByteTensor": 'is `mg.tensor(data, dtype="bool")` here',
         "Size": "a shape is a tuple here: `x.shape`",
         "dtype": "is `mg.DType` here",
-        "linalg": "norms are `x.norm(p, dim)`, products `mg.matmul`; the rest is np.linalg, without gradients",
         "special": "functions are members of minigrad here, as `mg.erf`",
         "fft": "is not available: np.fft on `x.numpy()`, without a gradient",
         "sparse": "is not available: all tensors are dense; `nn.Embedding` reads rows of a table",
@@ -163,7 +149,7 @@ POINTERS = {
         "take_along_dim": "is `mg.take_along_axis(x, index, axis)` here",
         "atleast_1d": "is `x.reshape(-1)` for a 0-d tensor here",
         "atleast_2d": "is `x.expand_dims(0)` for a vector here",
-        "broadcast_tensors": "is `mg.broadcast_to(x, shape)` for each tensor here",
+        "broadcast_tensors": "is `mg.broadcast_arrays(a, b)` here",
         "chain_matmul": "is `a @ b @ c` here",
         "addbmm": "is `x + (a @ b).sum(0)` here",
         "relu_": NEW + "`x.relu()`",
@@ -177,6 +163,17 @@ POINTERS = {
         "std_mean": "is `mg.std(x, axis, correction=1)` and `mg.mean(x, axis)` here",
         "var_mean": "is `mg.var(x, axis, correction=1)` and `mg.mean(x, axis)` here",
         "aminmax": "is `mg.min(x, axis)` and `mg.max(x, axis)` here",
+    },
+    "minigrad.linalg": {
+        "cond": "is not available: `np.linalg.cond(x.numpy())`, without a gradient",
+        **{
+            name: f"is not available: `np.linalg.{name}(x.numpy())`, without a gradient"
+            for name in (
+                "cholesky det eig eigh eigvals eigvalsh inv lstsq matrix_rank pinv qr slogdet solve svd svdvals"
+            ).split()
+        },
+        "vander": "is `x[:, None] ** mg.arange(n)` here",
+        "multi_dot": "is `a @ b @ c` here",
     },
     "minigrad.nn.functional": {
         "upsample": "is `nn.functional.interpolate(x, size, scale_factor, mode)` here",
@@ -338,9 +335,8 @@ POINTERS = {
     },
 }
 TENSOR_POINTERS_OF_FUNCTIONS = """
-    addcdiv addcmul addmm addmv argwhere baddbmm bincount count_nonzero cross cummax cummin cumprod diag diagonal diff
-    fliplr flipud fmod frac heaviside histc hsplit hypot index_add index_fill inverse kron kthvalue logaddexp
-    logcumsumexp median mode nan_to_num quantile renorm rot90 scatter scatter_add trace true_divide trunc vdot vsplit
-    xlogy det svd is_complex
+    addcdiv addcmul addmm addmv argwhere baddbmm bincount cross cummax cummin fliplr flipud fmod frac heaviside histc
+    hsplit index_add index_fill inverse kthvalue logcumsumexp mode renorm rot90 scatter true_divide vdot vsplit xlogy
+    det svd is_complex
 """
 POINTERS["minigrad"] |= {name: POINTERS["Tensor"][name] for name in TENSOR_POINTERS_OF_FUNCTIONS.split()}

@@ -55,10 +55,6 @@ class TensorNames(Tensor):
         """PyTorch's name for ``nn.Flatten(start_dim, end_dim)(x)``."""
         return mg.nn.Flatten(start_dim, end_dim)(self)
 
-    def ravel(self: Tensor) -> Tensor:
-        """PyTorch's name for ``x.reshape(-1)``."""
-        return self.reshape(-1)
-
     def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
         """PyTorch's name for a `reshape` that splits one axis."""
         dim = _axis("unflatten", dim, self)
@@ -73,13 +69,6 @@ class TensorNames(Tensor):
         if self.ndim > 2:
             raise ValueError(f"[t] expected at most 2 axes, got shape {self.shape}; x.mT exchanges the last two")
         return self.T
-
-    def swapaxes(self: Tensor, axis0: int, axis1: int) -> Tensor:
-        """PyTorch's name for a `permute_dims` that exchanges two axes."""
-        first, second = _axis("swapaxes", axis0, self), _axis("swapaxes", axis1, self)
-        order = list(range(self.ndim))
-        order[first], order[second] = second, first
-        return self.permute_dims(order)
 
     def swapdims(self: Tensor, dim0: int, dim1: int) -> Tensor:
         """PyTorch's name for a `permute_dims` that exchanges two axes."""
@@ -141,6 +130,18 @@ class TensorNames(Tensor):
     def triu(self: Tensor, diagonal: int = 0) -> Tensor:
         """PyTorch's name for ``mg.triu(x, k=diagonal)``."""
         return mg.triu(self, k=diagonal)
+
+    def diag(self: Tensor, diagonal: int = 0) -> Tensor:
+        """PyTorch's name for ``mg.diag(x, k=diagonal)``."""
+        return mg.diag(self, diagonal)
+
+    def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+        """PyTorch's name for ``mg.diagonal(x, offset, dim1, dim2)``."""
+        return mg.diagonal(self, offset, dim1, dim2)
+
+    def trace(self: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.trace(x)``."""
+        return mg.trace(self)
 
     # indices
 
@@ -275,6 +276,36 @@ class TensorNames(Tensor):
         """PyTorch's name for ``mg.outer(x, vec2)``."""
         return mg.outer(self, vec2)
 
+    def kron(self: Tensor, other: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.kron(x, other)``."""
+        return mg.kron(self, other)
+
+    def hypot(self: Tensor, other: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.hypot(x, other)``."""
+        return mg.hypot(self, other)
+
+    def logaddexp(self: Tensor, other: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.logaddexp(x, other)``."""
+        return mg.logaddexp(self, other)
+
+    def copysign(self: Tensor, other: float | Tensor) -> Tensor:
+        """PyTorch's name for ``mg.copysign(x, other)``."""
+        return mg.copysign(self, other)
+
+    def nextafter(self: Tensor, other: Tensor) -> Tensor:
+        """PyTorch's name for ``mg.nextafter(x, other)``."""
+        return mg.nextafter(self, other)
+
+    def nan_to_num(self: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+        """PyTorch's name for ``mg.nan_to_num(x, nan=nan)``."""
+        return mg.nan_to_num(self, nan=nan, posinf=posinf, neginf=neginf)
+
+    def diff(
+        self: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+    ) -> Tensor:
+        """PyTorch's name for ``mg.diff(x, n, axis=dim)``."""
+        return mg.diff(self, n, dim, prepend=prepend, append=append)
+
     def lerp(self: Tensor, end: Tensor, weight: float | Tensor) -> Tensor:
         """PyTorch's name for ``x + weight * (end - x)``."""
         return self + weight * (end - self)
@@ -305,24 +336,23 @@ class TensorNames(Tensor):
         """PyTorch's name for `cumulative_sum`."""
         return self.cumulative_sum(dim, dtype=dtype)
 
+    def cumprod(self: Tensor, dim: int, dtype: "DTypeLike" = None) -> Tensor:
+        """PyTorch's name for `cumulative_prod`."""
+        return mg.cumulative_prod(self, axis=dim, dtype=dtype)
+
+    def count_nonzero(self: Tensor, dim: Axes | None = None) -> Tensor:
+        """PyTorch's name for ``mg.count_nonzero(x, axis=dim)``."""
+        return mg.count_nonzero(self, dim)
+
+    def quantile(self: Tensor, q: Any, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        """PyTorch's name for ``mg.quantile(x, q, axis=dim)``."""
+        return mg.quantile(self, q, dim, keepdims=keepdim)
+
     def norm(
         self: Tensor, p: float | str = "fro", dim: Axes | None = None, keepdim: bool = False, dtype: "DTypeLike" = None
     ) -> Tensor:
         """PyTorch's name for (∑ |x|ᵖ)^(1/p), with the gradient 0 where the norm is 0."""
-        x = self if dtype is None else self.astype(dtype)
-        p = 2.0 if p == "fro" else p
-        if isinstance(p, str):
-            raise TypeError(f"[norm] expected a number p, got {p!r}")
-        if p in (float("inf"), float("-inf")):
-            return (x.abs().max if p > 0 else x.abs().min)(dim, keepdims=keepdim)
-        if p == 0:
-            return (x != 0).astype(x.dtype).sum(dim, keepdims=keepdim)
-        if p == 1:
-            return x.abs().sum(dim, keepdims=keepdim)
-        total = (x.square() if p == 2 else x.abs() ** p).sum(dim, keepdims=keepdim)
-        still = total == 0
-        safe = mg.where(still, 1, total)
-        return mg.where(still, 0, safe.sqrt() if p == 2 else safe ** (1 / p))
+        return mg.linalg.vector_norm(self, axis=dim, keepdims=keepdim, ord=2 if p == "fro" else p, dtype=dtype)  # type: ignore[arg-type]
 
     def unique(self: Tensor, sorted: bool = True) -> Tensor:
         """PyTorch's name for ``mg.unique_values(x)``."""
@@ -615,8 +645,7 @@ def _floored(x: Tensor, other: float | Tensor, rounding_mode: str) -> Tensor:
         if x.dtype.kind == "i" and mg.asarray(other).dtype.kind == "i":
             quotient = x // other
             return quotient + ((quotient < 0) & (quotient * other != x)).astype(quotient.dtype)
-        quotient = x / other
-        return quotient.abs().floor() * quotient.sign()
+        return (x / other).trunc()
     raise ValueError(f'[div] expected rounding_mode None, "floor" or "trunc", got {rounding_mode!r}')
 
 

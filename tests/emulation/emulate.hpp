@@ -54,8 +54,8 @@ struct double2 {
 // CUDA's math functions: overloads for float and double
 using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh, std::ceil, std::copysign,
     std::cos, std::cosh, std::erf, std::exp, std::exp2, std::expm1, std::fabs, std::floor, std::fma, std::fmax,
-    std::fmin, std::fmod, std::log, std::log10, std::log1p, std::log2, std::pow, std::rint, std::sin, std::sinh,
-    std::sqrt, std::tan, std::tanh, std::isnan, std::isinf, std::isfinite;
+    std::fmin, std::fmod, std::hypot, std::log, std::log10, std::log1p, std::log2, std::nextafter, std::pow, std::rint,
+    std::sin, std::sinh, std::sqrt, std::tan, std::tanh, std::trunc, std::isnan, std::isinf, std::isfinite;
 inline float rsqrt(float x) { return 1 / std::sqrt(x); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 inline double sinpi(double x) { return double(std::sin(x * 3.141592653589793238462643383279502884L)); }

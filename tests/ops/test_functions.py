@@ -192,7 +192,7 @@ def test_special_values(name, dtype, device):
     np.testing.assert_array_equal(np.signbit(ours[zeros]), np.signbit(expected[zeros]), err_msg=f"zeros of {x[zeros]}")
 
 
-@pytest.mark.parametrize("name", ["floor", "ceil", "round", "sign", "abs", "square"])
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "sign", "abs", "square"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_exact_functions(name, dtype, device):
     values = np.array([*SPECIAL, 0.4999999701976776, 1.5, 2.5, -1.5, -2.5, 8388609.0, -8388609.0, 2**52 + 0.5]).astype(
@@ -205,7 +205,7 @@ def test_exact_functions(name, dtype, device):
     np.testing.assert_array_equal(np.signbit(ours[expected == 0]), np.signbit(expected[expected == 0]))
 
 
-@pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite"])
+@pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite", "signbit"])
 def test_tests(name, device):
     for dtype in ("float32", "float64", "int64", "bool"):
         with np.errstate(all="ignore"):
@@ -215,7 +215,56 @@ def test_tests(name, device):
         np.testing.assert_array_equal(array(y), getattr(np, name)(values))
 
 
-@pytest.mark.parametrize("name", ["floor", "ceil", "round", "sign"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["hypot", "logaddexp", "copysign", "nextafter"])
+def test_pairs_of_special_values(name, dtype, device):
+    """Infinities, NaN, zeros of either sign, the smallest and the largest numbers, each with each."""
+    limits = np.finfo(dtype)
+    sizes = [0.0, 1.0, 3.0, limits.smallest_subnormal, limits.tiny, limits.max / 3, limits.max, np.inf, np.nan]
+    if name == "logaddexp":
+        sizes[3:5] = [1e-8, 80.0]  # the difference of subnormals is lost beside ln 2
+    a = np.array([sign * size for size in sizes for sign in (1, -1)], dtype)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(a[:, None], a)
+    ours = array(getattr(mg, name)(tensor(a, device)[:, None], tensor(a, device)))
+    exact = name in ("copysign", "nextafter")
+    np.testing.assert_allclose(ours, expected, rtol=0 if exact else 4 * limits.eps, atol=0)
+    number = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(ours[number]), np.signbit(expected[number]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_magnitudes_of_pairs(dtype, device, rng):
+    """hypot and logaddexp of numbers of every magnitude, to a few units of what is added: e^-|a - b| magnifies a rounding."""
+    a, b = (inputs(-1e30, 1e30, rng, dtype, 3_000) for _ in range(2))
+    b = rng.permutation(np.resize(b, a.shape))
+    for name in ("hypot", "logaddexp"):
+        expected = getattr(np, name)(a.astype(np.longdouble), b)
+        larger = np.maximum(a, b) if name == "logaddexp" else 0  # of its terms, which may cancel
+        scale = np.abs(larger) + np.abs(expected - larger)
+        error = np.abs(array(getattr(mg, name)(tensor(a, device), tensor(b, device))) - expected)
+        assert (error / (scale * np.finfo(dtype).eps + np.finfo(dtype).smallest_subnormal)).max() <= 6, name
+
+
+def test_gradients_of_pairs_at_their_limits(device):
+    """Halves for equal infinities, 1 and 0 for unequal ones, no gradient of hypot at the origin, signs of zeros."""
+
+    def gradient(function, a, b):
+        x, y = (tensor(np.array(v), device, True) for v in (a, b))
+        return [g.tolist() for g in mg.grad(function(x, y).sum(), [x, y])]
+
+    inf = math.inf
+    assert gradient(mg.logaddexp, [inf, -inf, inf, 0.0, 1e4], [inf, -inf, 0.0, inf, -1e4]) == [
+        [0.5, 0.5, 1, 0, 1], [0.5, 0.5, 0, 1, 0],
+    ]  # fmt: skip
+    assert gradient(mg.hypot, [0.0, 3 * 2.0**600, -1.0], [0.0, 4 * 2.0**600, 0.0]) == [[0, 0.6, -1], [0, 0.8, 0]]
+    assert gradient(mg.copysign, [2.0, -2.0, 2.0, 0.0], [-0.0, 1.0, 5.0, -1.0]) == [[-1, -1, 1, 0], [0, 0, 0, 0]]
+    tie = tensor(np.array([1.0]), device, True)  # the second derivative of logaddexp where both are equal
+    assert mg.gradcheck(mg.logaddexp, [tie, tensor(np.array([1.0]), device, True)], order=2)
+    assert not mg.nextafter(tie, 2.0).requires_grad
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "sign"])
 def test_steps_have_gradient_zero(name, device):
     x = tensor(np.array([-1.5, 0.0, 2.0, 2.7]), device, True)
     y = getattr(mg, name)(x)
@@ -224,7 +273,7 @@ def test_steps_have_gradient_zero(name, device):
     assert x.grad.tolist() == [0.0] * 4
 
 
-@pytest.mark.parametrize("name", ["floor", "ceil", "round"])
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round"])
 def test_steps_pass_integers(name, device):
     x = tensor(np.array([3, -4], np.int32), device)
     y = getattr(mg, name)(x)

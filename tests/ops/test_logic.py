@@ -161,3 +161,28 @@ def test_errors(device):
     refuses(ValueError, "where", ["(2, 3)", "(4,)"], mg.where, flags, mg.ones(4, device=device), 0.0)
     refuses(ValueError, "where", ["(2, 3)", "(4,)"], mg.where, flags, x, mg.ones(4, device=device))
     refuses(ValueError, "bool", "(2, 3)", bool, x)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_shifts(dtype, device):
+    """Negative numbers, all bits shifted out, and the operators."""
+    lowest = np.iinfo(dtype).min
+    a, bits = np.array([1, -1, 5, lowest, lowest + 1, 0], dtype), np.iinfo(dtype).bits
+    for by in (0, 1, 7, bits - 1, bits, bits + 5):
+        x, n = tensor(a, device), tensor(np.array(by, dtype), device)
+        left, right = np.left_shift(a, np.array(by, dtype)), np.right_shift(a, np.array(by, dtype))
+        for ours in (x << n, x << by, mg.bitwise_left_shift(x, n)):
+            np.testing.assert_array_equal(array(ours), left)
+            assert ours.dtype == dtype
+        for ours in (x >> n, x >> by, mg.bitwise_right_shift(x, n)):
+            np.testing.assert_array_equal(array(ours), right)
+        y, z = x.copy(), x.copy()
+        y <<= by
+        z >>= n
+        assert (y.tolist(), z.tolist()) == (left.tolist(), right.tolist())
+    assert (2 << tensor(np.array([1, 3], dtype), device)).tolist() == [4, 16]
+    assert (64 >> tensor(np.array([1, 3], dtype), device)).tolist() == [32, 8]
+    refuses(TypeError, "bitwise_left_shift", "float32", mg.bitwise_left_shift, mg.ones(2, device=device), 1)
+    refuses(
+        TypeError, "bitwise_right_shift", "bool", mg.bitwise_right_shift, mg.ones(2, dtype="bool", device=device), True
+    )

@@ -56,6 +56,8 @@ LOGIC = [
     Op("bitwise_and", np.bitwise_and, TWO, dtypes="ib", domain=(-99, 99), ulps=0, gradient=False),
     Op("bitwise_or", np.bitwise_or, TWO, dtypes="ib", domain=(-99, 99), ulps=0, gradient=False),
     Op("bitwise_xor", np.bitwise_xor, TWO, dtypes="ib", domain=(-99, 99), ulps=0, gradient=False),
+    Op("bitwise_left_shift", np.left_shift, TWO, dtypes="i", domain=((-99, 99), (0, 31)), ulps=0, gradient=False),
+    Op("bitwise_right_shift", np.right_shift, TWO, dtypes="i", domain=((-99, 99), (0, 31)), ulps=0, gradient=False),
     Op("bitwise_invert", np.invert, ONE, dtypes="ib", domain=(-99, 99), ulps=0, gradient=False),
     Op(
         "where", lambda x, y, condition: np.where(condition, x, y), dtypes="fib", ulps=0,
@@ -87,15 +89,25 @@ FUNCTIONS = [
     Op("rsqrt", lambda x: 1 / np.sqrt(x), ONE, domain=POSITIVE, composition=lambda x: 1 / mg.sqrt(x)),
     Op("square", np.square, ONE, dtypes="fi", composition=lambda x: x * x),
     Op("power", np.power, TWO, domain=((0.2, 2), (-2, 2)), torch="pow", composition=lambda x, y: mg.exp(y * mg.log(x))),
+    Op("pow", np.power, TWO, domain=((0.2, 2), (-2, 2))),
+    Op("hypot", np.hypot, TWO, composition=lambda x, y: mg.sqrt(x * x + y * y)),
+    Op("logaddexp", np.logaddexp, TWO, composition=lambda x, y: mg.log(mg.exp(x) + mg.exp(y))),
     Op("erf", elementwise(math.erf), ONE),
     Op("abs", np.abs, ONE, dtypes="fib", ulps=0),
     Op("sign", np.sign, ONE, dtypes="fi", ulps=0),
+    Op("copysign", np.copysign, TWO, ulps=0),
     Op("floor", np.floor, ONE, ulps=0),
     Op("ceil", np.ceil, ONE, ulps=0),
+    Op("trunc", np.trunc, ONE, ulps=0),
     Op("round", np.round, ONE, ulps=0),
     Op("isnan", np.isnan, ONE, gradient=False),
     Op("isinf", np.isinf, ONE, gradient=False),
     Op("isfinite", np.isfinite, ONE, gradient=False),
+    Op("signbit", np.signbit, ONE, gradient=False),
+    Op(
+        "nan_to_num", np.nan_to_num, ulps=0,
+        cases=(*ONE, case((3, 4), nan=1.0, posinf=2.0, neginf=-3.0)),
+    ),
 ]  # fmt: skip
 
 TRIGONOMETRY = [

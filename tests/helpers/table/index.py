@@ -2,7 +2,16 @@
 
 import numpy as np
 
+import minigrad as mg
 from table.entry import Op, case, cases
+
+
+def scatter_add(x, v, axis, indices):
+    y = x.copy()
+    places = list(np.ix_(*map(range, indices.shape)))
+    places[axis] = indices
+    np.add.at(y, tuple(places), v)
+    return y
 
 
 def getitem(x, key):
@@ -31,6 +40,15 @@ INDEX = [
         ),
     ),
     Op(
+        "scatter_add", scatter_add, ours=lambda x, v, axis, indices: mg.scatter_add(x, axis, indices, v),
+        torch=lambda t, x, v, axis, indices: t.scatter_add(x, axis, indices % x.shape[axis], v),
+        cases=(
+            case((5,), (4,), axis=0, indices=np.array([3, 0, 3, -1])), case((3, 4), (3, 2), axis=1, indices=np.array([[0, 0], [1, 3], [-1, 2]])),
+            case((2, 3), (4, 3), axis=-2, indices=np.array([[0, 1, 0], [1, 1, 1], [0, 0, 0], [1, 0, 1]])),
+            case((3, 4), (3, 0), axis=1, indices=np.zeros((3, 0), dtype=np.int64)),
+        ),
+    ),
+    Op(
         "sort", lambda x, axis=-1, descending=False: np.flip(np.sort(x, axis), axis) if descending else np.sort(x, axis),
         dtypes="fib", ulps=0, torch=lambda t, x, axis=-1, descending=False: t.sort(x, axis, descending)[0],
         cases=(
@@ -41,6 +59,10 @@ INDEX = [
     Op("argsort", lambda x, axis=-1: np.argsort(x, axis, stable=True), (case((7,)), case((3, 4), axis=0), case((2, 3, 4), axis=1),
        case((0, 3)), case((3, 0))), dtypes="fib", ulps=0, gradient=False),
     Op("nonzero", np.nonzero, cases(((7,),), ((3, 4),), ((2, 3, 4),), ((0, 3),)), dtypes="fib", ulps=0, gradient=False),
+    *(
+        Op(name, unique, cases(((),), ((7,),), ((3, 4),), ((0, 3),)), dtypes="fib", ulps=0, gradient=False)
+        for name, unique in [("unique_all", np.unique_all), ("unique_counts", np.unique_counts), ("unique_inverse", np.unique_inverse)]
+    ),
     Op("unique_values", np.unique, cases(((),), ((7,),), ((3, 4),), ((0, 3),)), dtypes="fib", ulps=0, gradient=False),
     Op(
         "Tensor.__getitem__", getitem, dtypes="fib", ulps=0, ours=getitem,

@@ -31,6 +31,11 @@ LAYOUT = [
         ),
     ),
     Op(
+        "swapaxes", np.swapaxes, dtypes="fib", ulps=0, torch=lambda t, x, axis1, axis2: t.swapaxes(x, axis1, axis2),
+        cases=(case((2, 3, 4), axis1=0, axis2=-1), case((2, 3), axis1=1, axis2=1), case((0, 3), axis1=0, axis2=1)),
+    ),
+    Op("ravel", np.ravel, cases(((),), ((7,),), ((3, 4),), ((2, 0),)), dtypes="fib", ulps=0),
+    Op(
         "expand_dims", np.expand_dims, dtypes="fib", ulps=0,
         torch=lambda t, x, axis: x[(None, ..., None) if isinstance(axis, tuple) else (*[slice(None)] * (axis % (x.ndim + 1)), None)],
         cases=(

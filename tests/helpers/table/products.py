@@ -59,6 +59,24 @@ PRODUCTS = [
             einsum_case("ij,jk->ik", (2, 0), (0, 3)), einsum_case("ij,jk->k", (0, 3), (3, 2)), einsum_case("i,ijj->", (2,), (2, 3, 3)),
         ),
     ),
+    Op(
+        "diagonal", np.diagonal, dtypes="fib", ulps=0, torch=T("diagonal", axis1="dim1", axis2="dim2"),
+        cases=(
+            case((3, 4)), case((3, 4), offset=2), case((4, 3), offset=-1), case((2, 3, 4), axis1=1, axis2=2), case((2, 3, 4), axis1=-1, axis2=0),
+            case((3, 3), offset=3), case((0, 3)), case((2, 3, 4), offset=1, axis1=2, axis2=1),
+        ),
+    ),
+    Op("diag", np.diag, dtypes="fib", ulps=0, torch=lambda t, x, k=0: t.diag(x, k),
+       cases=(case((3,)), case((3,), k=2), case((3,), k=-1), case((0,)), case((0,), k=1), case((3, 4)), case((3, 4), k=1), case((3, 4), k=-2))),
+    Op(
+        "trace", np.trace, dtypes="fi", torch=lambda t, x, offset=0, axis1=0, axis2=1: x.diagonal(offset, axis1, axis2).sum(-1),
+        cases=(case((3, 4)), case((3, 4), offset=-1), case((2, 3, 4), axis1=2, axis2=0), case((0, 3)), case((3, 3), offset=4)),
+    ),
+    Op("kron", np.kron, cases(((2,), (3,)), ((2, 3), (3, 2)), ((2, 3), (4,)), ((3,), (2, 1, 2)), ((), (3,)), ((), ()), ((0, 2), (3, 3))), dtypes="fi"),
+    Op(
+        "broadcast_arrays", np.broadcast_arrays, cases(((3, 1), (1, 4)), ((3,), ()), ((2, 3), (3,), (2, 1)), ((0, 3), (1, 3))), dtypes="fib", ulps=0,
+        torch="broadcast_tensors",
+    ),
     Op("transpose", np.transpose, dtypes="fib", ulps=0, torch=lambda t, x, axes=None: x.permute(axes or tuple(range(x.ndim))[::-1]),
        cases=(case((2, 3, 4)), case((2, 3, 4), axes=(1, 2, 0)), case((2, 3, 4), axes=(-1, 0, 1)), case(()), case((4,)))),
     Op(

@@ -17,6 +17,14 @@ def torch_prod(torch, x, axis=None, keepdims=False):
     return x
 
 
+def torch_quantile(torch, x, q, axis, keepdims):
+    axes = list(range(x.ndim)) if axis is None else [axis] if isinstance(axis, int) else list(axis)
+    kept = [1 if k in axes else n for k, n in enumerate(x.shape)]
+    y = x.movedim(axes, list(range(-len(axes), 0))).flatten(x.ndim - len(axes)) if x.ndim else x[None]
+    y = torch.quantile(y, q, dim=-1)
+    return y.reshape([*torch.as_tensor(q).shape, *kept]) if keepdims else y
+
+
 def compose_var(x, axis=None, correction=0, keepdims=False):
     centered = x - mg.mean(x, axis, keepdims=True)
     n = x.size / max(mg.mean(x, axis).size, 1)
@@ -56,6 +64,37 @@ REDUCE = [
         cases=(
             case((7,)), case((3, 4), axis=0), case((3, 4), axis=-1), case((2, 3, 4), axis=1), case((0, 3), axis=1),
             case((3, 4), axis=1, include_initial=True), case((3, 4), axis=0, include_initial=True), case((3, 0), axis=1),
+        ),
+    ),
+    Op(
+        "cumulative_prod", lambda x, axis=None, include_initial=False: np.cumulative_prod(x, axis=axis, include_initial=include_initial),
+        dtypes="fib", ours=lambda x, **options: mg.cumulative_prod(x, **options), torch=lambda t, x, axis=0, include_initial=False: t.cumprod(
+            t.cat([t.ones_like(x.narrow(axis, 0, 1)), x], axis) if include_initial else x, axis),
+        cases=(
+            case((7,)), case((3, 4), axis=0), case((3, 4), axis=-1), case((2, 3, 4), axis=1), case((0, 3), axis=1),
+            case((3, 4), axis=1, include_initial=True), case((3, 0), axis=1),
+        ),
+    ),
+    Op(
+        "diff", np.diff, dtypes="fib", torch=lambda t, x, n=1, axis=-1, prepend=None, append=None: t.diff(
+            x, n, axis, x.narrow(axis, 0, 1) * 0 + prepend if prepend else None, append),
+        cases=(
+            case((7,)), case((3, 4)), case((3, 4), axis=0), case((3, 4), n=2), case((3, 4), n=0), case((3, 4), n=5), case((0, 3)), case((3, 0)),
+            case((3, 4), prepend=1), case((3, 4), n=3, append=np.ones((3, 2)), axis=1),
+        ),
+    ),
+    Op("count_nonzero", np.count_nonzero, (case((7,)), case((3, 4), axis=0), case((3, 4), axis=(0, 1)), case((3, 4), axis=1, keepdims=True),
+       case((0, 3), axis=1), case(())), dtypes="fib", ulps=0, gradient=False),
+    Op(
+        "median", np.median, dtypes="fi", torch=lambda t, x, axis=None, keepdims=False: torch_quantile(t, x, 0.5, axis, keepdims),
+        cases=(case((7,)), case((8,)), case((3, 4)), case((3, 4, 5), axis=1), case((2, 3, 4), axis=(0, 2), keepdims=True), case(()), case((0, 3), axis=1)),
+    ),
+    Op(
+        "quantile", np.quantile, dtypes="fi", ours=lambda x, q, **options: mg.quantile(x, q, **options),
+        torch=lambda t, x, q, axis=None, keepdims=False: torch_quantile(t, x, t.as_tensor(q, dtype=x.dtype), axis, keepdims),
+        cases=(
+            case((7,), q=0.3), case((8,), q=(0.0, 0.25, 1.0)), case((3, 4), q=0.9, axis=0), case((3, 4, 5), q=0.1, axis=(0, 2), keepdims=True),
+            case((3, 4), q=(0.5, 0.2), axis=1, keepdims=True), case((1,), q=0.7), case((0, 3), q=0.5, axis=1),
         ),
     ),
 ]  # fmt: skip

@@ -1,0 +1,111 @@
+"""minigrad.linalg against numpy.linalg: shapes, orders, gradients where a norm is 0, and what is not there."""
+
+import numpy as np
+import pytest
+from checks import array, refuses, tensor
+
+import minigrad as mg
+
+INF = float("inf")
+
+
+def test_names_are_those_of_the_other_functions():
+    for name in ("matmul", "matrix_transpose", "outer", "tensordot", "vecdot"):
+        assert getattr(mg.linalg, name) is getattr(mg, name)
+    assert dir(mg.linalg) == mg.linalg.__all__
+    with pytest.raises(AttributeError, match=r"\[svd\] is not available: `np.linalg.svd\(x.numpy\(\)\)`"):
+        mg.linalg.svd(mg.eye(2))
+    assert not hasattr(mg.linalg, "nothing_of_this_name")
+
+
+@pytest.mark.parametrize("shapes", [((3,), (3,)), ((2, 3), (3,)), ((4, 1, 3), (2, 3)), ((0, 3), (3,))])
+def test_cross(shapes, device, rng):
+    a, b = (rng.standard_normal(shape) for shape in shapes)
+    np.testing.assert_allclose(array(mg.linalg.cross(tensor(a, device), tensor(b, device))), np.cross(a, b), rtol=1e-14)
+    first, second = tensor(a, device, True), tensor(b, device, True)
+    assert mg.gradcheck(mg.linalg.cross, [first, second], order=2)
+
+
+def test_cross_along_another_axis(device):
+    a, b = np.arange(6).reshape(3, 2), np.arange(6)[::-1].reshape(3, 2)
+    ours = mg.linalg.cross(tensor(a, device), tensor(b, device), axis=0)
+    np.testing.assert_array_equal(array(ours), np.cross(a, b, axis=0))
+    refuses(ValueError, "cross", "(3, 2)", mg.linalg.cross, tensor(a, device), tensor(b, device))
+    refuses(IndexError, "cross", "2", mg.linalg.cross, tensor(a, device), tensor(b, device), axis=2)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 5, 8])
+def test_matrix_power(n, device, rng):
+    a = rng.integers(-3, 4, (2, 3, 3))
+    np.testing.assert_array_equal(array(mg.linalg.matrix_power(tensor(a, device), n)), np.linalg.matrix_power(a, n))
+    x = tensor(rng.standard_normal((3, 3)), device, True)
+    assert mg.gradcheck(lambda x: mg.linalg.matrix_power(x, n) + 0 * x, x, order=2)
+    refuses(ValueError, "matrix_power", "-1", mg.linalg.matrix_power, x.detach(), -1)
+    refuses(ValueError, "matrix_power", "(2, 3)", mg.linalg.matrix_power, mg.ones((2, 3), device=device), 2)
+
+
+def test_diagonal_and_trace_take_the_last_axes(device, rng):
+    a = rng.standard_normal((2, 3, 4))
+    for offset in (-2, 0, 1, 7):
+        x = tensor(a, device)
+        np.testing.assert_array_equal(array(mg.linalg.diagonal(x, offset=offset)), np.linalg.diagonal(a, offset=offset))
+        np.testing.assert_allclose(
+            array(mg.linalg.trace(x, offset=offset)), np.linalg.trace(a, offset=offset), rtol=1e-14, atol=1e-15
+        )
+    assert mg.linalg.trace(mg.ones((2, 2), dtype="int32", device=device)).dtype == "int64"
+    assert mg.trace(mg.ones((2, 2), device=device), dtype="float64").dtype == "float64"
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("ord", [2, 1, 0, 3, 0.5, -1, -2, INF, -INF])
+def test_vector_norms(ord, keepdims, device, rng):
+    a = rng.standard_normal((2, 3, 4)) + 0.1
+    for axis in (None, 0, -1, (0, 2)):
+        x = tensor(a, device, True)
+        ours = mg.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
+        np.testing.assert_allclose(
+            array(ours), np.linalg.vector_norm(a, axis=axis, keepdims=keepdims, ord=ord), rtol=1e-13
+        )
+        if ord not in (0, INF, -INF):
+            assert mg.gradcheck(lambda x, axis=axis: mg.linalg.vector_norm(x, axis=axis, ord=ord), x, order=2)
+    still = tensor(np.zeros(3), device, True)
+    norm = mg.linalg.vector_norm(still, ord=ord)
+    assert norm.item() == 0
+    if ord in (2, 1, 3):
+        assert mg.grad(norm, still).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("ord", ["fro", None, 1, -1, INF, -INF])
+def test_matrix_norms(ord, device, rng):
+    a = rng.standard_normal((2, 3, 4))
+    for keepdims in (False, True):
+        ours = mg.linalg.matrix_norm(tensor(a, device), keepdims=keepdims, ord=ord)
+        np.testing.assert_allclose(
+            array(ours), np.linalg.matrix_norm(a, keepdims=keepdims, ord=ord or "fro"), rtol=1e-13
+        )
+    assert mg.gradcheck(lambda x: mg.linalg.matrix_norm(x, ord=ord), tensor(a, device, True), order=2)
+
+
+def test_norm_is_numpys(device, rng):
+    a = rng.standard_normal((3, 4))
+    for ord, axis in [
+        (None, None),
+        (None, 1),
+        ("fro", None),
+        (1, None),
+        (INF, 0),
+        (2, (1,)),
+        (1, (1, 0)),
+        (INF, (0, 1)),
+        (None, (0, 1)),
+    ]:
+        for keepdims in (False, True):
+            ours = mg.linalg.norm(tensor(a, device), ord, axis, keepdims)
+            np.testing.assert_allclose(
+                array(ours), np.linalg.norm(a, ord, axis, keepdims), rtol=1e-13, err_msg=f"{ord} {axis}"
+            )
+    assert mg.linalg.norm(tensor(np.array([3, 4]), device)).dtype == "float32"
+    refuses(ValueError, "matrix_norm", "nuc", mg.linalg.norm, mg.eye(2, device=device), "nuc")
+    refuses(ValueError, "matrix_norm", "2", mg.linalg.norm, mg.eye(2, device=device), 2)
+    refuses(ValueError, "norm", "(2, 1, 1)", mg.linalg.norm, mg.ones((2, 1, 1), device=device), 1)
+    refuses(TypeError, "vector_norm", "fro", mg.linalg.norm, mg.ones(2, device=device), "fro")

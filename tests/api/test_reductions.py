@@ -1,0 +1,140 @@
+"""minigrad.reductions: overflow, zeros, NaN, large integers, order statistics, searches, sets, and invalid arguments."""
+
+import math
+
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pytest
+from checks import array, refuses, tensor
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minigrad as mg
+
+NAN, INF = math.nan, math.inf
+FLOATS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.5, INF, -INF, NAN])
+VECTORS = st.one_of(
+    hnp.arrays(np.int64, st.integers(0, 9), elements=st.sampled_from([-(2**63), -1, 0, 2**53, 2**53 + 1, 2**63 - 1])),
+    hnp.arrays(np.float32, st.integers(0, 9), elements=FLOATS),
+)
+
+
+# ── values along an axis ──────────────────────────────────────────────────────────────────────────
+
+
+def test_running_products(device):
+    """In order, so that nothing overflows which does not in a loop; and the gradient of zeros."""
+    a = np.array([1e-300, 1e300, 1e300, 0.0, 2.0])
+    x = tensor(a, device, True)
+    y = mg.cumulative_prod(x)
+    np.testing.assert_array_equal(array(y), np.cumprod(a))
+    y.sum().backward()
+    assert x.grad.tolist()[3] == (1e-300 * 1e300) * 1e300 * 3
+    np.testing.assert_array_equal(
+        array(mg.cumulative_prod(tensor(np.full(3, 2**30, np.int32), device))), np.cumprod(np.full(3, 2**30))
+    )
+    assert mg.cumulative_prod(tensor(np.ones(2, bool), device)).dtype == "int64"
+    assert mg.cumulative_prod(tensor(np.ones(2), device), dtype="float32").dtype == "float32"
+    assert mg.cumulative_prod(mg.ones(0, device=device), include_initial=True).tolist() == [1]
+    refuses(ValueError, "cumulative_prod", "2 axes", mg.cumulative_prod, mg.ones((2, 3), device=device))
+    refuses(IndexError, "cumulative_prod", "2", mg.cumulative_prod, mg.ones((2, 3), device=device), axis=2)
+
+
+def test_diff_of_integers_and_of_bools(device):
+    a = np.array([2**53, 2**53 + 1, -(2**63), 2**63 - 1])
+    np.testing.assert_array_equal(array(mg.diff(tensor(a, device))), np.diff(a))
+    b = np.array([True, True, False])
+    np.testing.assert_array_equal(array(mg.diff(tensor(b, device), 2)), np.diff(b, 2))
+    joined = mg.diff(tensor(np.array([1, 2], np.int32), device), prepend=tensor(np.array([0.5], np.float32), device))
+    assert (joined.dtype, joined.tolist()) == ("float32", [0.5, 1])
+    refuses(ValueError, "diff", "-1", mg.diff, mg.ones(3, device=device), -1)
+    refuses(IndexError, "diff", "1", mg.diff, mg.ones(3, device=device), axis=1)
+    refuses(ValueError, "concat", "2", mg.diff, mg.ones((2, 3), device=device), append=mg.ones((3, 1), device=device))
+
+
+def test_nan_to_num(device):
+    for dtype in ("float32", "float64"):
+        a = np.array([NAN, INF, -INF, -0.0, 3.0], dtype)
+        x = tensor(a, device, True)
+        for options in ({}, {"nan": 7, "posinf": 8, "neginf": -9.5}):
+            y = mg.nan_to_num(x, **options)
+            assert y.dtype == dtype
+            np.testing.assert_array_equal(array(y), np.nan_to_num(a, **options))
+        y.sum().backward()
+        assert x.grad.tolist() == [0, 0, 0, 1, 1]
+    assert mg.nan_to_num(tensor(np.array([2**53 + 1]), device)).tolist() == [2**53 + 1]
+
+
+# ── order ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_quantiles_of_special_values(device):
+    for values in ([1, NAN, 2], [INF, INF], [-INF, 0, INF], [5], [1, 2, INF]):
+        a = np.array(values, dtype=np.float64)
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(array(mg.median(tensor(a, device))), np.median(a))
+    assert mg.quantile(tensor(np.array([0.0, 1.0, INF]), device), 0.5).item() == 1.0
+    assert mg.median(tensor(np.array([1, 2], np.int32), device)).dtype == "float32"
+    rows = tensor(np.array([[1.0, NAN], [1.0, 3.0]]), device)
+    np.testing.assert_array_equal(array(mg.quantile(rows, [0.0, 0.5], 1)), [[NAN, 1], [NAN, 2]])
+    refuses(ValueError, "median", "(0,)", mg.median, mg.ones(0, device=device))
+    refuses(ValueError, "quantile", "1.5", mg.quantile, mg.ones(2, device=device), 1.5)
+    refuses(ValueError, "quantile", "nan", mg.quantile, mg.ones(2, device=device), NAN)
+    refuses(ValueError, "median", "distinct", mg.median, mg.ones((2, 2), device=device), (0, -2))
+    refuses(IndexError, "median", "3", mg.median, mg.ones((2, 2), device=device), 3)
+    refuses(TypeError, "median", "lower", lambda: mg.median(mg.ones(2, device=device), dim=0))
+
+
+@given(VECTORS, st.data())
+def test_searchsorted_is_numpys(a, data):
+    a = np.sort(a)
+    values = data.draw(
+        hnp.arrays(a.dtype, st.sampled_from([(), (3,), (2, 2), (0,)]), elements=st.sampled_from([*a.tolist(), 0, 1]))
+    )
+    for side in ("left", "right"):
+        found = mg.searchsorted(mg.tensor(a), mg.tensor(values), side=side)
+        assert found.dtype == "int64"
+        np.testing.assert_array_equal(array(found), np.searchsorted(a, values, side=side))
+
+
+def test_searchsorted(device):
+    a = np.array([3.0, 1.0, NAN, 2.0, 2.0])
+    x, values = tensor(a, device), tensor(np.array([[2.0, NAN], [0.0, 9.0]]), device)
+    for side in ("left", "right"):
+        found = mg.searchsorted(x, values, side=side, sorter=mg.argsort(x))
+        np.testing.assert_array_equal(array(found), np.searchsorted(np.sort(a), array(values), side=side))
+    big = tensor(np.array([2**53, 2**53 + 1, 2**53 + 2]), device)
+    assert mg.searchsorted(big, tensor(np.array([2**53 + 1]), device), side="right").tolist() == [2]
+    assert mg.searchsorted(big, 1.5).tolist() == 0
+    refuses(ValueError, "searchsorted", "(1, 3)", mg.searchsorted, big[None], big)
+    refuses(ValueError, "searchsorted", "middle", mg.searchsorted, big, big, side="middle")
+
+
+# ── sets ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(VECTORS)
+def test_unique_is_numpys(a):
+    check_unique(a, "cpu")
+
+
+@pytest.mark.parametrize(
+    "a",
+    [np.array([[2**53 + 1, 2**53], [2**53, 7]]), np.array([NAN, 1.0, NAN, -0.0, 0.0], np.float32), np.array(True), np.zeros((2, 0))],
+    ids=["large", "nan", "scalar", "empty"],
+)  # fmt: skip
+def test_unique(a, device):
+    check_unique(a, device)
+
+
+def check_unique(a, device):
+    x, theirs = tensor(a, device), np.unique_all(a)
+    found = mg.unique_all(x)
+    for ours, expected in zip(found, theirs, strict=True):
+        np.testing.assert_array_equal(array(ours), expected)
+    assert found._fields == theirs._fields
+    np.testing.assert_array_equal(array(mg.unique_values(x)), array(found.values))
+    for ours, expected in [(mg.unique_counts(x), np.unique_counts(a)), (mg.unique_inverse(x), np.unique_inverse(a))]:
+        assert ours._fields == expected._fields
+        for one, other in zip(ours, expected, strict=True):
+            np.testing.assert_array_equal(array(one), other)
