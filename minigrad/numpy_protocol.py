@@ -162,7 +162,10 @@ DIFFERING: dict[str, Callable[..., Any]] = {
     "iscomplexobj": lambda x: False, "isrealobj": lambda x: True,
 }  # fmt: skip
 # Functions of NumPy that mean something else here, whose tensors are numbers here, or whose results have no history.
-UNRELATED = {"arange", "asarray", "empty", "eye", "full", "linspace", "load", "ones", "save", "unique_values", "zeros"}
+UNRELATED = set("""
+    arange asarray can_cast empty eye full linspace load nextafter ones result_type save unique_all unique_counts
+    unique_inverse unique_values zeros
+""".split())
 # What `np.add.reduce` and its like are.
 REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: mg.sum, np.multiply: mg.prod, np.maximum: mg.max, np.minimum: mg.min, np.logical_and: mg.all,
@@ -187,9 +190,9 @@ def _named(name: str) -> Any:
 
 def _table() -> dict[Any, Callable[..., Any]]:
     """NumPy's functions and minigrad's: those of one name, and `DIFFERING`."""
-    own = {name: value for name, value in vars(mg).items() if callable(value)}
-    shared = {prefix + name: value for name, value in own.items() for prefix in ("", "linalg.")}
-    named = [(_named(name), ours) for name, ours in {**shared, **DIFFERING}.items() if name not in UNRELATED]
+    own = {name: value for name, value in vars(mg).items() if name not in UNRELATED}
+    own |= {f"linalg.{name}": getattr(mg.linalg, name) for name in mg.linalg.__all__}
+    named = [(_named(name), ours) for name, ours in {**own, **DIFFERING}.items() if callable(ours)]
     # np.ufunc, and the class of the functions that ask their arguments
     return {theirs: ours for theirs, ours in named if isinstance(theirs, np.ufunc | type(np.sum))}
 

@@ -100,9 +100,8 @@ def diff(
     >>> mg.diff(mg.tensor([1.0, 2.0, 4.0, 7.0]))
     tensor([1., 2., 3.])
     """
-    n = integer("diff", "n", n, 0)
+    n, x = integer("diff", "n", n, 0), operand("diff", x)
     parts = [operand("diff", part) for part in (prepend, x, append) if part is not None]
-    x = parts[0 if prepend is None else 1]
     axis = checked_axis("diff", axis, x)
     if len(parts) > 1:
         one = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
@@ -126,7 +125,10 @@ def count_nonzero(x: Tensor, /, axis: Axes | None = None, *, keepdims: bool = Fa
     >>> mg.count_nonzero(mg.tensor([[0, 1], [2, 3]]), axis=0)
     tensor([1, 2])
     """
-    return sum_(not_equal(operand("count_nonzero", x), 0), axis, keepdims=keepdims)
+    x = operand("count_nonzero", x)
+    if axis is not None:
+        axis = [checked_axis("count_nonzero", k, x) for k in (axis if isinstance(axis, tuple | list) else [axis])]
+    return sum_(not_equal(x, 0), axis, keepdims=keepdims)
 
 
 def nan_to_num(x: Tensor, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:

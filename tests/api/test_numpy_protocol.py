@@ -89,6 +89,17 @@ EXPRESSIONS = """
     np.zeros_like(a, dtype="int64")     np.empty_like(a).shape == (3, 4)    np.shape(a) == (3, 4)
     np.ndim(a) == 2                     np.size(a) == 12 and np.size(a, 1) == 4
     np.isrealobj(a) and not np.iscomplexobj(a)                              np.copyto(a * 1, b) is None
+    np.copysign(a, b)                   np.hypot(a, b)                      np.logaddexp(a, b)
+    np.trunc(a)                         np.signbit(a)                       np.nan_to_num(a)
+    np.left_shift(i, 2)                 np.right_shift(i, 1)                np.count_nonzero(q)
+    np.count_nonzero(a, axis=1)         np.cumulative_prod(v)               np.cumulative_prod(p, axis=0)
+    np.diff(a)                          np.diff(a, 2, axis=0)               np.diff(v, prepend=0.5)
+    np.median(a)                        np.median(a, axis=1)                np.quantile(a, 0.3, axis=1)
+    np.diag(v)                          np.diag(m, k=1)                     np.diagonal(m)
+    np.diagonal(x, 1, 0, 2)             np.linalg.diagonal(x)               np.trace(x)
+    np.linalg.trace(x, offset=1)        np.kron(a, m)                       np.linalg.cross(m, m[0])
+    np.searchsorted(np.sort(v), a[0])   np.broadcast_arrays(a, v)           np.linalg.vector_norm(a, axis=1)
+    np.linalg.matrix_norm(x)            np.linalg.matrix_power(m, 3)
     np.ones((3, 4)) * a                 np.float64(2) * a                   np.float64(2) / p
     np.ones((3, 1)) - a                 np.ones(4) ** a                     np.ones((2, 3)) @ a
     np.ones(4) < a                      np.float64(0) == a                  np.bool_(True) & q
@@ -255,7 +266,7 @@ def test_no_function_loses_a_gradient(name, monkeypatch, tmp_path):
         try:
             values = [parts(call(function, v.copy(), y.copy())) for v in (y, y[::-1] * 0.5 + 0.125)]
             constant = [np.array_equal(*pair) for pair in zip(*values, strict=True)]
-        except (TypeError, ValueError):  # minigrad's function takes what NumPy's does not
+        except (TypeError, ValueError, IndexError):  # minigrad's function takes what NumPy's does not
             constant = [False] * len(found)
         for value, independent in zip(found, constant, strict=True):
             if isinstance(value, mg.Tensor):
@@ -350,7 +361,7 @@ def test_results_in_tensors(device):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: np.median(x, axis=0, out=mg.zeros(2)),
+        lambda x: np.percentile(x, 50, axis=0, out=mg.zeros(2)),
         lambda x: np.cbrt(x, out=x),
         lambda x: np.add.at(x, [0], 1),
         lambda x: np.fill_diagonal(x, 0),
@@ -387,7 +398,7 @@ def test_numpy_does_not_write_to_tensors(call):
         (lambda x: np.subtract.reduce(x), -4),
         (lambda x: np.cbrt(x**3), [1, 2, 3]),
         (lambda x: np.linalg.norm(x[None], 2), 14**0.5),
-        (lambda x: np.median(x), 2),
+        (lambda x: np.percentile(x, 50), 2),
         (lambda x: np.linalg.det(mg.outer(x, x) + mg.eye(3)), 15),
         (lambda x: np.fft.rfft(x)[0].real, 6),
         (lambda x: np.interp(1.5, x, x), 1.5),

@@ -182,7 +182,7 @@ WORKS = """
     a.hypot(b)                              torch.hypot(a, b)
     a.logaddexp(b)                          torch.logaddexp(a, b)
     a.copysign(b)                           torch.copysign(a, -1.0)
-    a.nextafter(b)                          torch.nextafter(a, b)
+    a.nextafter(b) > a                      torch.nextafter(a, b) > a
     a.nan_to_num()                          torch.nan_to_num(a, nan=1.0)
     a.trunc()                               torch.trunc(a)
     a.signbit()                             torch.signbit(a)

@@ -60,7 +60,8 @@ def test_result_type_is_that_of_a_sum(device):
     refuses(TypeError, "result_type", "'pluto'", mg.result_type, "pluto", 1)
 
 
-def test_constants():
+def test_constants_and_names():
+    assert mg.pow is mg.power
     assert (mg.e, mg.pi, mg.inf, mg.newaxis) == (math.e, math.pi, math.inf, None)
     assert math.isnan(mg.nan)
     assert mg.ones(3)[:, mg.newaxis].shape == (3, 1)

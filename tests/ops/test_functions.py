@@ -235,13 +235,15 @@ def test_pairs_of_special_values(name, dtype, device):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_magnitudes_of_pairs(dtype, device, rng):
-    """hypot and logaddexp of numbers of every magnitude, to a few units of what is added: e^-|a - b| magnifies a rounding."""
+    """hypot and logaddexp of numbers of every magnitude, to a few units of what is added."""
     a, b = (inputs(-1e30, 1e30, rng, dtype, 3_000) for _ in range(2))
     b = rng.permutation(np.resize(b, a.shape))
     for name in ("hypot", "logaddexp"):
         expected = getattr(np, name)(a.astype(np.longdouble), b)
-        larger = np.maximum(a, b) if name == "logaddexp" else 0  # of its terms, which may cancel
-        scale = np.abs(larger) + np.abs(expected - larger)
+        larger, magnified = 0, 1
+        if name == "logaddexp":  # its terms may cancel, and e^-|a - b| magnifies the rounding of a - b
+            larger, magnified = np.maximum(a, b), 1 + np.abs(a - b)
+        scale = np.abs(larger) + magnified * np.abs(expected - larger)
         error = np.abs(array(getattr(mg, name)(tensor(a, device), tensor(b, device))) - expected)
         assert (error / (scale * np.finfo(dtype).eps + np.finfo(dtype).smallest_subnormal)).max() <= 6, name
 
@@ -388,14 +390,18 @@ def test_powers_of_special_values(dtype, device):
 # ── dtypes and errors ─────────────────────────────────────────────────────────────────────────────
 
 
+KEEP_INTEGERS = "square power abs sign floor ceil trunc round nan_to_num".split()
+
+
 @pytest.mark.parametrize(
-    "name", [op.name for op in FUNCTIONS if op.name not in ("square", "power", "abs", "sign", "floor", "ceil", "round")]
+    "op", [op for op in FUNCTIONS if op.name not in KEEP_INTEGERS], ids=lambda op: op.name
 )
-def test_integers_become_float32(name, device):
-    y = getattr(mg, name)(tensor(np.array([1, 2, 3]), device))
-    assert y.dtype == ("bool" if name.startswith("is") else "float32")
+def test_integers_become_float32(op, device):
+    function, count = getattr(mg, op.name), len(op.cases[0].shapes)
+    y = function(*[tensor(np.array([1, 2, 3]), device)] * count)
+    assert y.dtype == ("bool" if op.name in ("isnan", "isinf", "isfinite", "signbit") else "float32")
     np.testing.assert_array_equal(
-        array(y), array(getattr(mg, name)(tensor(np.array([1.0, 2.0, 3.0], np.float32), device)))
+        array(y), array(function(*[tensor(np.array([1.0, 2.0, 3.0], np.float32), device)] * count))
     )
 
 

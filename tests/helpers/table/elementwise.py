@@ -89,7 +89,6 @@ FUNCTIONS = [
     Op("rsqrt", lambda x: 1 / np.sqrt(x), ONE, domain=POSITIVE, composition=lambda x: 1 / mg.sqrt(x)),
     Op("square", np.square, ONE, dtypes="fi", composition=lambda x: x * x),
     Op("power", np.power, TWO, domain=((0.2, 2), (-2, 2)), torch="pow", composition=lambda x, y: mg.exp(y * mg.log(x))),
-    Op("pow", np.power, TWO, domain=((0.2, 2), (-2, 2))),
     Op("hypot", np.hypot, TWO, composition=lambda x, y: mg.sqrt(x * x + y * y)),
     Op("logaddexp", np.logaddexp, TWO, composition=lambda x, y: mg.log(mg.exp(x) + mg.exp(y))),
     Op("erf", elementwise(math.erf), ONE),
