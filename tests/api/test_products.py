@@ -238,3 +238,11 @@ def test_errors(device):
     refuses(ValueError, "pad", "-1", mg.pad, x, (1, -1))
     refuses(ValueError, "pad", "(1, 2, 3)", mg.pad, x, (1, 2, 3))
     refuses(TypeError, "pad", "1.5", mg.pad, x, 1.5)
+
+
+def test_diag_refuses(device):
+    refuses(ValueError, "diag", "(1, 1, 1)", mg.diag, mg.ones((1, 1, 1), device=device))
+    refuses(ValueError, "diag", "()", mg.diag, mg.ones((), device=device))
+    refuses(TypeError, "diag", "1.5", mg.diag, mg.ones(2, device=device), 1.5)
+    refuses(MemoryError, "diag", "", mg.diag, mg.ones(2, device=device), 1 << 40)
+    assert mg.diag(mg.ones((2, 3), device=device), 9).shape == (0,)

@@ -75,6 +75,21 @@ def test_take_refusals(device):
     )
 
 
+def test_scatter_add_refuses(device):
+    x, index = mg.zeros((2, 3), device=device), mg.tensor([[0, 2], [1, 1]], device=device)
+    ones = mg.ones((2, 2), device=device)
+    assert mg.scatter_add(x, 1, index, 2.0).tolist() == [[2, 0, 2], [0, 4, 0]]
+    assert mg.scatter_add(x, 1, index[:, :0], ones[:, :0]).tolist() == x.tolist()
+    refuses(IndexError, "scatter_add", "got 2", mg.scatter_add, x, 2, index, ones)
+    refuses(ValueError, "scatter_add", ["(2, 3) except along axis 0", "(2, 2)"], mg.scatter_add, x, 0, index, ones)
+    refuses(ValueError, "scatter_add", ["except along axis 1", "(2,)"], mg.scatter_add, x, 1, index[0], ones[0])
+    refuses(ValueError, "scatter_add", ["(2, 2)", "(2, 1)"], mg.scatter_add, x, 1, index, ones[:, :1])
+    refuses(TypeError, "scatter_add", ["float32", "float64"], mg.scatter_add, x, 1, index, ones.astype("float64"))
+    refuses(IndexError, "scatter_add", "bool", mg.scatter_add, x, 1, index > 0, ones)
+    with pytest.raises(IndexError, match=r"^\[scatter_add\]"):
+        mg.scatter_add(x, 1, index + 1, ones).to("cpu")
+
+
 # ── order ─────────────────────────────────────────────────────────────────────────────────────────
 
 
