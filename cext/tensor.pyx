@@ -248,7 +248,7 @@ cdef class Tensor(Array):
     def to_device(self, device: str, *, stream: None = None) -> Tensor:
         """``x.to(device)``, by the name of the Python array API standard."""
         if stream is not None:
-            raise ValueError(f"[to_device] expected stream None, which is the current one of the device, got {stream!r}")
+            raise ValueError(f"[to_device] expected stream None, the current one of the device, got {stream!r}")
         return moved(self, device_index(device, "to_device"))
 
     # ── conversions ──

@@ -162,10 +162,12 @@ DIFFERING: dict[str, Callable[..., Any]] = {
     "iscomplexobj": lambda x: False, "isrealobj": lambda x: True,
 }  # fmt: skip
 # Functions of NumPy that mean something else here, whose tensors are numbers here, or whose results have no history.
-UNRELATED = set("""
+UNRELATED = set(
+    """
     arange asarray can_cast empty eye full linspace load nextafter ones result_type save unique_all unique_counts
     unique_inverse unique_values zeros
-""".split())
+""".split()
+)
 # What `np.add.reduce` and its like are.
 REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: mg.sum, np.multiply: mg.prod, np.maximum: mg.max, np.minimum: mg.min, np.logical_and: mg.all,

@@ -393,9 +393,7 @@ def test_powers_of_special_values(dtype, device):
 KEEP_INTEGERS = "square power abs sign floor ceil trunc round nan_to_num".split()
 
 
-@pytest.mark.parametrize(
-    "op", [op for op in FUNCTIONS if op.name not in KEEP_INTEGERS], ids=lambda op: op.name
-)
+@pytest.mark.parametrize("op", [op for op in FUNCTIONS if op.name not in KEEP_INTEGERS], ids=lambda op: op.name)
 def test_integers_become_float32(op, device):
     function, count = getattr(mg, op.name), len(op.cases[0].shapes)
     y = function(*[tensor(np.array([1, 2, 3]), device)] * count)

@@ -21,7 +21,7 @@ def torch_quantile(torch, x, q, axis, keepdims):
     axes = list(range(x.ndim)) if axis is None else [axis] if isinstance(axis, int) else list(axis)
     kept = [1 if k in axes else n for k, n in enumerate(x.shape)]
     y = x.movedim(axes, list(range(-len(axes), 0))).flatten(x.ndim - len(axes)) if x.ndim else x[None]
-    y = torch.quantile(y, q, dim=-1)
+    y = torch.quantile(y, q, dim=-1) if y.numel() else y.sum(-1)  # PyTorch refuses empty tensors
     return y.reshape([*torch.as_tensor(q).shape, *kept]) if keepdims else y
 
 
