@@ -31,6 +31,7 @@ NAMES = {
         "getDeviceCount",
         "getDeviceProperties",
         "memcpyAsync",
+        "setDevice",
         "streamWaitEvent",
     ],
     "cupy_backends.cuda.libs.cublas": ["CUBLAS_OP_N", "CUBLAS_OP_T", "dgemmStridedBatched", "sgemmStridedBatched"],

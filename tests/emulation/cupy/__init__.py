@@ -18,6 +18,7 @@ import numpy as np
 from . import cuda
 
 HEADER = Path(__file__).parent.parent / "emulate.hpp"
+DRIVER = HEADER.with_name("driver.cpp")
 CACHE = Path(
     os.environ.get("MINIGRAD_EMULATION_CACHE", Path(tempfile.gettempdir()) / f"minigrad-emulation-{os.getuid()}")
 )
@@ -26,18 +27,32 @@ __version__ = "emulated"
 UNBOUND = 256
 
 
+def cached(text, make):
+    """Return the shared library made of a text, which make(folder) compiles if there is none."""
+    shared = CACHE / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.so"
+    if not shared.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        # Compiled elsewhere and then renamed, as another process may compile the same at the same time.
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            make(Path(folder)).rename(shared)
+    return shared
+
+
+def run(*options):
+    """Run the compiler."""
+    command = [os.environ.get("CXX", "g++"), *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
+    return done.stdout
+
+
 class RawModule:
     """A compiled module."""
 
     def __init__(self, *, code, options=()):
         self.code = code
-        key = hashlib.sha256((code + HEADER.read_text() + repr(options)).encode()).hexdigest()[:24]
-        shared = CACHE / f"{key}.so"
-        if not shared.exists():
-            CACHE.mkdir(parents=True, exist_ok=True)
-            # Compiled elsewhere and then renamed, as another process may compile the same module at the same time.
-            with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-                self.compile(code, options, Path(folder)).rename(shared)
+        shared = cached(code + HEADER.read_text() + repr(options), lambda folder: self.compile(code, options, folder))
         # PyDLL keeps the GIL: the emulated indices and fibers are global, so threads must take turns.
         self.shared = ctypes.PyDLL(str(shared))
 
@@ -46,12 +61,12 @@ class RawModule:
         source, made = folder / "module.cpp", folder / "module.so"
         definitions = [option for option in options if option.startswith("-D")]
         source.write_text(code)
-        present = self.run("-E", "-P", *definitions, source)
+        present = run("-E", "-P", *definitions, source)
         kernels = re.findall(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(", present)
         # With internal linkage, templates may have their own variables in the section of shared memory.
         text = f'#include "{HEADER}"\nnamespace {{\n{code}\n}}\n'
         source.write_text(text + "".join(f"EMULATED({name})\n" for name in kernels))
-        self.run(
+        run(
             "-std=c++20",
             "-O1",
             "-fno-math-errno",
@@ -66,14 +81,6 @@ class RawModule:
         )
         return made
 
-    @staticmethod
-    def run(*options):
-        command = [os.environ.get("CXX", "g++"), *map(str, options)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
-        return done.stdout
-
     def get_function(self, name):
         bound = re.search(rf"__launch_bounds__\((\d+)[^)]*\) {name}\(", self.code)
         return RawKernel(self.shared, name, int(bound[1]) if bound else UNBOUND)
@@ -84,7 +91,7 @@ SIGNED, UNSIGNED, FLOAT = (struct.Struct(kind).pack for kind in "qQd")
 
 
 def passed(argument):
-    """Return the bytes that CuPy passes for an argument, padded to a multiple of eight; Python numbers have eight."""
+    """Return the bytes that CuPy passes for an argument, at least eight; Python numbers have eight."""
     if type(argument) is int:
         return (UNSIGNED if argument >> 63 > 0 else SIGNED)(argument)
     if type(argument) is float:
@@ -94,6 +101,9 @@ def passed(argument):
     return argument.tobytes() + bytes(-argument.nbytes % 8)
 
 
+kernels = []  # the driver knows them by their number, from 1
+
+
 class RawKernel:
     """A kernel of a module; a call runs it to completion."""
 
@@ -101,17 +111,77 @@ class RawKernel:
 
     def __init__(self, shared, name, most):
         self.name, self.most, self.function = name, most, shared[f"run_{name}"]
-        self.function.argtypes = ctypes.c_char_p, ctypes.c_size_t
+        self.count = shared[f"count_{name}"]()
+        self.function.argtypes = ctypes.c_char_p, ctypes.c_void_p
         self.function.restype = ctypes.c_char_p
+        kernels.append(self)
+        self.kernel, self.ptr = self, len(kernels)
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         assert not shared_mem, "kernels have shared memory of fixed size"
+        assert len(args) == self.count, f"{self.name}: {len(args)} arguments instead of {self.count}"
+        held = [ctypes.create_string_buffer(passed(one)) for one in args]
+        self.run(grid, block, (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held)))
+
+    def run(self, grid, block, addresses):
+        """Run the kernel on arguments at addresses."""
         (x, y, z), (width, height, depth) = ((*lengths, 1, 1)[:3] for lengths in (grid, block))
         if width * height * depth > self.most:
             raise RuntimeError(f"{self.name}: a block of {block} threads, more than the launch bounds of {self.most}")
-        cuda.check_devices(self.name, args)
+        cuda.check_devices(self.name, [ctypes.c_uint64.from_address(addresses[i]).value for i in range(self.count)])
         RawKernel.seed = (RawKernel.seed + 0x9E3779B97F4A7C15) % 2**64
         launch = LAUNCH.pack(x, y, z, width, height, depth, RawKernel.seed, *cuda.allocations())
-        packed = b"".join([launch, *map(passed, args)])
-        if failure := self.function(packed, len(packed)):
+        if failure := self.function(launch, addresses):
             raise RuntimeError(f"{self.name}: {failure.decode()}")
+
+
+# ── the driver ────────────────────────────────────────────────────────────────────────────────────
+
+NO_CONTEXT, FAILED = 201, 719
+failure = [b""]
+
+
+def launch_kernel(kernel, x, y, z, width, height, depth, addresses):
+    try:
+        kernels[kernel - 1].run((x, y, z), (width, height, depth), addresses)
+    except Exception as error:  # minigrad raises it again
+        failure[0] = str(error).encode()
+        return FAILED
+    return 0
+
+
+def get_device(device):
+    if not hasattr(cuda.context, "current"):
+        return NO_CONTEXT
+    device[0] = cuda.chosen[-1]
+    return 0
+
+
+def get_error_name(error, name):
+    name[0] = failure[0]
+    return 0
+
+
+C, U = ctypes.c_int, ctypes.c_uint
+POINTERS = ctypes.POINTER(ctypes.c_void_p)
+CALLBACKS = {
+    "launch_kernel": ctypes.CFUNCTYPE(C, ctypes.c_size_t, U, U, U, U, U, U, POINTERS)(launch_kernel),
+    "get_device": ctypes.CFUNCTYPE(C, ctypes.POINTER(C))(get_device),
+    "get_error_name": ctypes.CFUNCTYPE(C, C, ctypes.POINTER(ctypes.c_char_p))(get_error_name),
+}
+
+
+def load_driver():
+    """Load the emulated driver, which is then found by its name."""
+
+    def make(folder):
+        run("-shared", "-fPIC", "-O1", "-Wl,-soname,libcuda.so.1", DRIVER, "-o", folder / "driver.so")
+        return folder / "driver.so"
+
+    library = ctypes.CDLL(str(cached(DRIVER.read_text(), make)))
+    for name, callback in CALLBACKS.items():
+        ctypes.c_void_p.in_dll(library, name).value = ctypes.cast(callback, ctypes.c_void_p).value
+    assert hasattr(ctypes.CDLL("libcuda.so.1"), "launch_kernel"), "the driver of a real GPU has been loaded already"
+
+
+load_driver()
