@@ -58,6 +58,17 @@ class Size(int):
         return int, (int(self),)
 
 
+cdef dict SIZES = {}        # by shape: a lookup takes a third of the time that making one does
+cdef enum:
+    MOST_SIZES = 4096
+
+
+cdef enum:
+    GPUS = 63
+cdef tuple DEVICES = ("cpu", *[f"cuda:{i}" for i in range(GPUS)])
+cdef dict INDICES = {name: i for i, name in enumerate(DEVICES)} | {"cuda": 1}
+
+
 def parse_device(device: str | None, str op="device") -> int:
     """int: 0 for the CPU, 1 + i for "cuda:i"."""
     return device_index(device, op)
@@ -68,12 +79,11 @@ cdef int device_index(object device, str op="device") except -1:
     if device is None:
         return 0
     if isinstance(device, str):
-        if device == "cpu":
-            return 0
-        if device == "cuda":
-            return 1
-        if device.startswith("cuda:") and device[5:].isdigit() and int(device[5:]) < 63:
-            return 1 + int(device[5:])
+        index = INDICES.get(device)
+        if index is not None:
+            return index
+        if device.startswith("cuda:") and device[5:].isdigit() and int(device[5:]) < GPUS:
+            return 1 + int(device[5:])      # "cuda:01"
     raise ValueError(f'[{op}] expected the device "cpu", "cuda" or "cuda:N", got {device!r}')
 
 
@@ -83,7 +93,7 @@ cpdef bint names_device(object value):  # -> TypeGuard[str]
 
 
 cdef str device_name(int index):
-    return "cpu" if index == 0 else f"cuda:{index - 1}"
+    return <str>DEVICES[index] if index <= GPUS else f"cuda:{index - 1}"
 
 
 cdef int parse_shape(object shape, int64_t* extent, str op="shape") except -1:
@@ -185,8 +195,13 @@ cdef class Array:
     @property
     def size(self) -> Size:
         """int: the number of elements."""
-        size = Size(self.count)
-        size.shape = shape_of(self)
+        shape = shape_of(self)
+        size = SIZES.get(shape)
+        if size is None:
+            if len(SIZES) == MOST_SIZES:
+                SIZES.clear()
+            size = SIZES[shape] = Size(self.count)
+            size.shape = shape
         return size
 
     @property

@@ -309,6 +309,13 @@ def count_chunks(list tensors: list[Tensor], int64_t chunk) -> int:
     return total
 
 
+def power_of_two(int64_t n, int64_t least=1) -> int:
+    """The smallest power of two that is at least n, and at least `least`, which is one."""
+    while least < n:
+        least *= 2
+    return least
+
+
 kernels: dict[tuple[str, str, str, int], Kernel] = {}   # by file, name, dtype and device
 cdef dict known_kernels = kernels
 
@@ -382,8 +389,8 @@ cdef Operand operand(Array x, int64_t rows, int64_t columns) noexcept:
     return Operand(0, max(row, columns), stride)
 
 
-def multiply(int device, Array a, Array b, Array out, double beta) -> None:
-    """out = a b + beta out by cuBLAS, for matrices or batches of them with k > 0."""
+def multiply(int device, Array a, Array b, Array out, double beta) -> bool:
+    """out = a b + beta out by cuBLAS, for matrices or batches of them; False if that is beta out, and not done."""
     cdef int64_t m = out.extent[out.ndim_ - 2], n = out.extent[out.ndim_ - 1], k = a.extent[a.ndim_ - 1]
     cdef int64_t batch = out.extent[0] if out.ndim_ == 3 else 1
     cdef Operand left = operand(a, m, k), right = operand(b, k, n)
@@ -392,7 +399,7 @@ def multiply(int device, Array a, Array b, Array out, double beta) -> None:
     cdef size_t one, other
     cdef Held held
     if out.count == 0:
-        return
+        return True
     if max(m, n, k, left.leading, right.leading, batch) >= <int64_t>1 << 31:
         raise OverflowError(
             f"[matmul] expected sizes and strides below 2^31, the limit of cuBLAS, got {batch} products of {m} x {k} "
@@ -404,9 +411,12 @@ def multiply(int device, Array a, Array b, Array out, double beta) -> None:
     else:
         factors[0], factors[1] = 1, beta
         one, other = <size_t>&factors[0], <size_t>&factors[1]
+    if k == 0:
+        return False
     held.count = 0
-    for x in (a, b, out):
-        hold((<Array>x).buffer, &held)
+    hold(a.buffer, &held)
+    hold(b.buffer, &held)
+    hold(out.buffer, &held)
     # cuBLAS is column-major: out.T = b.T a.T
     arguments = (right.transposed, left.transposed, n, m, k, one, <size_t>b.data, right.leading, right.stride,
                  <size_t>a.data, left.leading, left.stride, other, <size_t>out.data, n, m * n, batch)
@@ -419,6 +429,7 @@ def multiply(int device, Array a, Array b, Array out, double beta) -> None:
                 product(blas_handle(), *arguments)
     finally:
         let_go(&held)
+    return True
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────

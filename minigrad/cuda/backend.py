@@ -188,9 +188,7 @@ class CUDA(Attention, Recurrent, Windows, Softmax, Index, Random, Optimizer):
         if bias is not None:
             self.copy(bias.detach().broadcast_to(out.shape), out)
             beta = 1.0
-        if a.shape[-1]:
-            cuda.multiply(self.device, a, b, out, beta)
-        elif beta == 0:
+        if not cuda.multiply(self.device, a, b, out, beta) and beta == 0:
             self.fill(out, 0.0)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.engine import backend
-from minigrad.engine.cuda import BLOCK, MOST_BLOCKS, MOST_TENSORS, WARP, Kernel, kernels, launch
+from minigrad.engine.cuda import BLOCK, MOST_BLOCKS, MOST_TENSORS, WARP, Kernel, kernels, launch, power_of_two
 from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import EMPTY, Tensor, constant
 
@@ -111,8 +111,3 @@ def load(file: str, name: str, dtype: str, device: int) -> Kernel:
 def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:
     """Return an uninitialized tensor."""
     return constant("empty", shape, EMPTY, dtype, device)
-
-
-def power_of_two(n: int, least: int = 1) -> int:
-    """Return the smallest power of two that is at least n, and at least `least`."""
-    return max(1 << max(n - 1, 0).bit_length(), least)

@@ -54,6 +54,9 @@ import cupy
 assert "emulation" not in cupy.__file__
 module = cupy.RawModule(code='extern "C" __global__ void f(float* x) {{}}', options=("-std=c++17",))
 assert hasattr(module, "get_function")
+assert hasattr(cupy.RawKernel, "kernel") and hasattr(cupy.cuda.function.Function, "ptr")
+from cupy_backends.cuda import stream
+assert '"intptr_t (int)"' in repr(stream.__pyx_capi__["get_stream_ptr"])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
