@@ -60,7 +60,7 @@ class Stub:
     def get_function(self, name):
         return self
 
-    synchronize = __call__
+    synchronize = record = __call__
 
 
 class Block:
@@ -73,10 +73,10 @@ class Block:
 def install(driver):
     """Make `cupy` a module over that driver; return the list to which every product adds one."""
     products, addresses = [], itertools.count(1 << 40, 1 << 30)
-    pinned = ctypes.create_string_buffer(1 << 10)
+    pinned = ctypes.create_string_buffer(1 << 25)
     stream = Stub()
     cuda = types.ModuleType("cupy.cuda")
-    cuda.Device, cuda.Stream, cuda.get_current_stream = Stub, Stub, lambda device_id=-1: stream
+    cuda.Device, cuda.Event, cuda.Stream, cuda.get_current_stream = Stub, Stub, Stub, lambda device_id=-1: stream
     cuda.alloc = lambda size: Block(next(addresses))
     cuda.alloc_pinned_memory = lambda size: Block(ctypes.addressof(pinned))
     cuda.memory = types.SimpleNamespace(OutOfMemoryError=MemoryError)

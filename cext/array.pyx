@@ -13,6 +13,7 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
 import operator
+import sys
 
 import numpy as np
 
@@ -569,7 +570,7 @@ def memory_cached() -> int:
 
 
 def empty_cache() -> None:
-    """Give the pool's free CPU memory back to the system.
+    """Give the pool's free CPU memory back to the system, and free GPU memory to CuPy's pool.
 
     Examples
     --------
@@ -579,3 +580,6 @@ def empty_cache() -> None:
     0
     """
     drop_cache()
+    gpus = sys.modules.get("minigrad.engine.cuda")
+    if gpus is not None:
+        gpus.empty_pools()

@@ -522,6 +522,12 @@ cdef class Memory:
         self.blocks.append(self.pair)
 
 
+def empty_pools() -> None:
+    """Give all free memory back to CuPy's pool."""
+    for pool in list(pools.values()):
+        pool.empty()
+
+
 def allocate(int64_t size, object device: int) -> tuple[int, Any]:
     """Allocate memory on a GPU; return the address and the object that owns the memory."""
     pool = pools.get(device)

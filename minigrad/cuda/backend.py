@@ -17,6 +17,7 @@ from minigrad.cuda.optimizer import Optimizer
 from minigrad.cuda.random import Random
 from minigrad.cuda.recurrent import Recurrent
 from minigrad.cuda.softmax import Softmax
+from minigrad.cuda.staging import HOST_TO_DEVICE, LARGEST, ring
 from minigrad.cuda.windows import Windows
 from minigrad.engine import cuda
 from minigrad.engine.backend import register
@@ -24,7 +25,7 @@ from minigrad.engine.cpu import is_defined
 from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import Tensor
 
-HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
+DEVICE_TO_HOST, DEVICE_TO_DEVICE = 2, 3  # cudaMemcpyKind
 KEPT = 64  # the part of a GPU's memory that may wait for reuse outside of CuPy's pool
 registered: set[int] = set()
 
@@ -73,11 +74,15 @@ def transfer(x: Tensor, index: int) -> Tensor:
         wait(index - 1, int(x.device[5:]))
     with cupy.cuda.Device(int((name if index else x.device)[5:])):
         stream = cupy.cuda.get_current_stream()
-        if x.size:
-            cupy.cuda.runtime.memcpyAsync(out.data_ptr(), x.data_ptr(), x.nbytes, kind, stream.ptr)
-        # The caller may read or overwrite CPU memory as soon as this returns.
-        if kind != DEVICE_TO_DEVICE:
-            stream.synchronize()
+        if kind == HOST_TO_DEVICE and x.nbytes <= LARGEST:
+            if x.nbytes:
+                ring(index - 1).copy(x, out, stream)
+        else:
+            if x.nbytes:
+                cupy.cuda.runtime.memcpyAsync(out.data_ptr(), x.data_ptr(), x.nbytes, kind, stream.ptr)
+            # The caller may read or overwrite CPU memory as soon as this returns.
+            if kind != DEVICE_TO_DEVICE:
+                stream.synchronize()
     if kind == DEVICE_TO_DEVICE:
         wait(int(x.device[5:]), index - 1)  # before x's memory is reused
     if kind == DEVICE_TO_HOST:

@@ -23,7 +23,7 @@ def test_cupy_is_there_where_it_is_promised():
 
 NAMES = {
     "cupy": ["RawModule"],
-    "cupy.cuda": ["Device", "Stream", "alloc", "alloc_pinned_memory", "get_current_stream"],
+    "cupy.cuda": ["Device", "Event", "Stream", "alloc", "alloc_pinned_memory", "get_current_stream"],
     "cupy.cuda.memory": ["OutOfMemoryError"],
     "cupy.cuda.device": ["get_cublas_handle"],
     "cupy.cuda.runtime": [

@@ -3,6 +3,7 @@
 import cupy
 import pytest
 
+import minigrad as mg
 from minigrad.cuda import backend
 from minigrad.engine import cuda
 
@@ -32,7 +33,7 @@ def fresh():
     """Replace CuPy's pool under cuda:0."""
     backend.prepare(0)
     pool = Fresh()
-    pool.kept = cuda.Pool(0, pool, LIMIT)
+    cuda.Pool(0, pool, LIMIT)
     yield pool
     backend.registered.discard(0)
     backend.prepare(0)
@@ -91,7 +92,7 @@ def test_kept_memory_is_given_back_when_there_is_no_other(fresh):
     cuda.allocate(1024, 0)
     cuda.allocate(512, 0)
     assert fresh.sizes == [512, 1024, 512]
-    fresh.kept.empty()
+    mg.empty_cache()
     fresh.full = True
     with pytest.raises(MemoryError):
         cuda.allocate(512, 0)
