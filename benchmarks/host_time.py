@@ -148,10 +148,8 @@ def main():
     from minigrad.cuda.backend import CUDA
     from minigrad.cuda.launch import launch
 
-    gpu, given = (
-        CUDA(0),
-        {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "decoupled": False},
-    )
+    gpu = CUDA(0)
+    given = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "decoupled": False}
     x, y, z = (mg.empty((256, 256), device="cuda") for _ in range(3))
     shape, size = x.shape, x.size
     lists = [[mg.empty((256, 256), device="cuda") for _ in range(10)] for _ in range(4)]
