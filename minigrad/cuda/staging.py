@@ -30,34 +30,29 @@ class Ring:
         self._memory = cupy.cuda.alloc_pinned_memory(SIZE)
         self._next = 0  # the place of the next copy
         self._queued: deque[tuple[int, Any]] = deque()  # the place and the event of each copy, the oldest first
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer that runs meanwhile may copy
 
     def copy(self, x: Tensor, out: Tensor, stream: Any) -> None:
         """Queue a copy of a contiguous array of at most LARGEST bytes."""
         size = x.nbytes
         with self._lock:
+            event = cupy.cuda.Event(disable_timing=True)
             place = self._next
             if place % SIZE + size > SIZE:  # copies do not cross the end
                 place += -place % SIZE
-            while self._queued and self._queued[0][0] < place + size - SIZE:
+            self._next = place + -(-size // PAGE) * PAGE
+            self._queued.append((place, event))
+            while self._queued[0][0] < place + size - SIZE:
                 self._queued.popleft()[1].synchronize()
             address = self._memory.ptr + place % SIZE
             ctypes.memmove(address, x.data_ptr(), size)
-            event = cupy.cuda.Event(disable_timing=True)
             cupy.cuda.runtime.memcpyAsync(out.data_ptr(), address, size, HOST_TO_DEVICE, stream.ptr)
             stream.record(event)
-            self._queued.append((place, event))
-            self._next = place + -(-size // PAGE) * PAGE
 
 
 _rings: dict[int, Ring] = {}
-_lock = threading.Lock()
 
 
 def ring(device: int) -> Ring:
     """Return the ring of a GPU, which is the current one."""
-    if device not in _rings:
-        with _lock:
-            if device not in _rings:
-                _rings[device] = Ring()
-    return _rings[device]
+    return _rings.get(device) or _rings.setdefault(device, Ring())
