@@ -443,6 +443,7 @@ cdef dict pools = {}        # by GPU
 
 
 @cython.final
+@cython.auto_pickle(False)
 @cython.binding(False)
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
@@ -506,6 +507,7 @@ cdef class Pool:
 
 
 @cython.final
+@cython.auto_pickle(False)
 @cython.no_gc
 @cython.freelist(256)
 cdef class Memory:
@@ -516,6 +518,8 @@ cdef class Memory:
     cdef tuple pair
 
     def __dealloc__(self):
+        if self.pool is None:   # Python code made it
+            return
         if self.pool.held + self.size > self.pool.limit:
             self.pool.empty()   # they may all be of sizes that are no longer used
         self.pool.held += self.size
