@@ -71,9 +71,9 @@ def test_a_block_returns_to_the_stream_it_was_allocated_for(fresh):
     assert cuda.allocate(512, 0)[0] == first
 
 
-def test_the_default_streams_of_threads_share_nothing(fresh, monkeypatch):
-    monkeypatch.setattr(cupy.cuda.Stream.null, "ptr", 2)
-    assert cuda.allocate(512, 0)[0] != cuda.allocate(512, 0)[0]
+def test_the_default_streams_of_threads_share_nothing(fresh):
+    with cupy.cuda.Stream.ptds:
+        assert cuda.allocate(512, 0)[0] != cuda.allocate(512, 0)[0]
 
 
 def test_little_memory_is_kept(fresh):

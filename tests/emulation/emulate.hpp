@@ -131,7 +131,7 @@ struct Fiber {
 // Stacks begin at different places of a page, so that their tops do not compete for the same lines of the cache.
 constexpr size_t STACK = (1 << 16) + 5 * 64;
 static std::vector<std::vector<char>> stacks;  // one for each fiber
-static std::vector<Fiber> fibers;  // as many as in the largest block so far
+static std::vector<Fiber> fibers;              // as many as in the largest block so far
 static int current, threads;
 static void* scheduler;
 static void (*body)(void* const*);
@@ -327,8 +327,8 @@ inline const char* run(void (*kernel)(void* const*), const Launch& launch, void*
 }  // namespace emulation
 
 // The emulation of CuPy appends this to the text of a module, once for every kernel
-#define EMULATED(name)                                                                                     \
-    extern "C" size_t count_##name() { return emulation::count(&name); }                                   \
-    extern "C" const char* run_##name(const emulation::Launch& launch, void* const* arguments) {           \
-        return emulation::run([](void* const* a) { emulation::call(&name, a); }, launch, arguments);       \
+#define EMULATED(name)                                                                               \
+    extern "C" size_t count_##name() { return emulation::count(&name); }                             \
+    extern "C" const char* run_##name(const emulation::Launch& launch, void* const* arguments) {     \
+        return emulation::run([](void* const* a) { emulation::call(&name, a); }, launch, arguments); \
     }

@@ -126,8 +126,9 @@ class Stream:
         pass
 
 
-Stream.null = Stream()
+Stream.null, Stream.ptds = Stream(), Stream()
 Stream.null.ptr, Stream.null.device = 0, None
+Stream.ptds.ptr, Stream.ptds.device = 2, None
 current = [[Stream.null] for _ in range(DEVICES)]  # of each device
 
 
