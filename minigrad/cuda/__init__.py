@@ -8,6 +8,7 @@ import functools
 from typing import Any
 
 from minigrad.engine.array import parse_device, set_device_hooks
+from minigrad.engine.cuda import allocate
 from minigrad.engine.ops.arguments import integer
 
 __all__ = ["device_count", "is_available", "synchronize"]
@@ -96,12 +97,12 @@ def _check(op: str, device: int) -> None:
         raise RuntimeError(f"[{op}] expected a GPU from cuda:0 to cuda:{count - 1}, got cuda:{device}")
 
 
-def _allocate(size: int, device: int) -> tuple[int, Any]:
-    """Allocate from CuPy's memory pool; return the address and the object that owns the memory."""
+def _prepare(device: int) -> None:
+    """Make a GPU ready for its first tensor."""
     _check("device", device)
     from minigrad.cuda import backend
 
-    return backend.allocate(size, device)
+    backend.prepare(device)
 
 
 def _transfer(x: Any, index: int) -> Any:
@@ -136,4 +137,4 @@ class _Streams:
         backend.hand_over(device, stream)
 
 
-set_device_hooks(_allocate, _transfer, _Streams)
+set_device_hooks(allocate, _transfer, _Streams)

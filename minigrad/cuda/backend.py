@@ -1,6 +1,8 @@
 """The primitives on a GPU; `minigrad.engine.backend.Backend` documents each method."""
 
+import ctypes
 import functools
+import importlib
 from typing import Any
 
 import cupy
@@ -15,32 +17,51 @@ from minigrad.cuda.optimizer import Optimizer
 from minigrad.cuda.random import Random
 from minigrad.cuda.recurrent import Recurrent
 from minigrad.cuda.softmax import Softmax
+from minigrad.cuda.staging import HOST_TO_DEVICE, LARGEST, ring
 from minigrad.cuda.windows import Windows
+from minigrad.engine import cuda
 from minigrad.engine.backend import register
 from minigrad.engine.cpu import is_defined
 from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import Tensor
 
-HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
+DEVICE_TO_HOST, DEVICE_TO_DEVICE = 2, 3  # cudaMemcpyKind
+KEPT = 64  # the part of a GPU's memory that may wait for reuse outside of CuPy's pool
 registered: set[int] = set()
+
+
+def c_function(module: str, name: str) -> Any:
+    """Return a C function that a module of CuPy shares with the others, or None: it is not public."""
+    try:
+        return importlib.import_module(module).__pyx_capi__.get(name)
+    except (ImportError, AttributeError):
+        return None
+
+
+cuda.connect(
+    ctypes.CDLL("libcuda.so.1"),
+    cupy.cuda,
+    (cublas.sgemmStridedBatched, cublas.dgemmStridedBatched),
+    c_function("cupy_backends.cuda.stream", "get_stream_ptr"),
+)
 
 
 def prepare(device: int) -> None:
     """Make this the backend of a GPU."""
     if device not in registered:
         register(1 + device, CUDA(device))
+        memory = cupy.cuda.runtime.getDeviceProperties(device)["totalGlobalMem"]
+        cuda.Pool(device, functools.partial(allocate, device), memory // KEPT)
         registered.add(device)
 
 
-def allocate(size: int, device: int) -> tuple[int, Any]:
-    """Allocate from CuPy's memory pool on a device; return the address and the object that owns the memory."""
-    prepare(device)
+def allocate(device: int, size: int) -> Any:
+    """Allocate from CuPy's memory pool on a device."""
     with cupy.cuda.Device(device):
         try:
-            memory = cupy.cuda.alloc(max(size, 1))
+            return cupy.cuda.alloc(size)
         except cupy.cuda.memory.OutOfMemoryError as error:
             raise MemoryError(f"[allocate] no memory for {size} bytes on cuda:{device}: {error}") from None
-    return memory.ptr, memory
 
 
 def transfer(x: Tensor, index: int) -> Tensor:
@@ -53,11 +74,15 @@ def transfer(x: Tensor, index: int) -> Tensor:
         wait(index - 1, int(x.device[5:]))
     with cupy.cuda.Device(int((name if index else x.device)[5:])):
         stream = cupy.cuda.get_current_stream()
-        if x.size:
-            cupy.cuda.runtime.memcpyAsync(out.data_ptr(), x.data_ptr(), x.nbytes, kind, stream.ptr)
-        # The caller may read or overwrite CPU memory as soon as this returns.
-        if kind != DEVICE_TO_DEVICE:
-            stream.synchronize()
+        if kind == HOST_TO_DEVICE and x.nbytes <= LARGEST:
+            if x.nbytes:
+                ring(index - 1).copy(x, out, stream)
+        else:
+            if x.nbytes:
+                cupy.cuda.runtime.memcpyAsync(out.data_ptr(), x.data_ptr(), x.nbytes, kind, stream.ptr)
+            # The caller may read or overwrite CPU memory as soon as this returns.
+            if kind != DEVICE_TO_DEVICE:
+                stream.synchronize()
     if kind == DEVICE_TO_DEVICE:
         wait(int(x.device[5:]), index - 1)  # before x's memory is reused
     if kind == DEVICE_TO_HOST:
@@ -165,51 +190,11 @@ class CUDA(Attention, Recurrent, Windows, Softmax, Index, Random, Optimizer):
     # ── products ──
 
     def gemm(self, a: Tensor, b: Tensor, out: Tensor, beta: float, bias: Tensor | None) -> None:
-        a, b, out = a.detach(), b.detach(), out.detach()  # keep the memory, whatever other threads do meanwhile
-        m, n, k = *out.shape[-2:], a.shape[-1]
-        batch = out.shape[0] if out.ndim == 3 else 1
-        if out.size == 0:
-            return
-        (op_b, ldb, stride_b), (op_a, lda, stride_a) = operand(b, k, n), operand(a, m, k)
-        if max(m, n, k, lda, ldb, batch) >= 1 << 31:
-            raise OverflowError(
-                f"[matmul] expected sizes and strides below 2^31, the limit of cuBLAS, got {batch} "
-                f"products of {m} x {k} with stride {lda} and {k} x {n} with stride {ldb}"
-            )
         if bias is not None:
             self.copy(bias.detach().broadcast_to(out.shape), out)
             beta = 1.0
-        if k == 0:
-            if beta == 0:
-                self.fill(out, 0.0)
-            return
-        # cuBLAS is column-major: out.T = b.T a.T
-        with cupy.cuda.Device(self.device):
-            handle = cupy.cuda.device.get_cublas_handle()
-            product = cublas.sgemmStridedBatched if out.dtype == "float32" else cublas.dgemmStridedBatched
-            one, other = factor(1.0, out.dtype.name), factor(beta, out.dtype.name)
-            product(handle, op_b, op_a, n, m, k, one[1], b.data_ptr(), ldb, stride_b, a.data_ptr(), lda,
-                    stride_a, other[1], out.data_ptr(), n, m * n, batch)  # fmt: skip
-
-
-@functools.lru_cache(64)
-def factor(number: float, dtype: str) -> tuple[Any, int]:
-    """Store a number that cuBLAS reads from host memory; return its owner and its address."""
-    held = np.array(number, dtype)
-    return held, held.ctypes.data
-
-
-def operand(x: Tensor, rows: int, columns: int) -> tuple[int, int, int]:
-    """Return how cuBLAS reads a matrix or a batch of them: the transposition, the leading dimension and the stride."""
-    size = x.dtype.itemsize
-    *outer, row, column = (step // size for step in x.strides)
-    stride = outer[0] if outer else 0
-    # A stride along an axis of length one has no meaning.
-    if column == 1 and (row >= columns or rows == 1):
-        return cublas.CUBLAS_OP_N, max(row, columns) if rows > 1 else columns, stride
-    if row == 1 or rows == 1:
-        return cublas.CUBLAS_OP_T, max(column, rows) if columns > 1 else rows, stride
-    return cublas.CUBLAS_OP_N, max(row, columns), stride
+        if not cuda.multiply(self.device, a, b, out, beta) and beta == 0:
+            self.fill(out, 0.0)
 
 
 STATE = 2  # the most doubles that the state of a reduction takes

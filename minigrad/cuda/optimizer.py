@@ -5,6 +5,7 @@ from typing import Any
 
 from minigrad.cuda.launch import BLOCK, MOST_TENSORS, empty, launch
 from minigrad.engine.backend import Backend
+from minigrad.engine.cuda import count_chunks
 from minigrad.engine.tensor import Tensor
 
 Tensors = list[Tensor]
@@ -44,11 +45,11 @@ class Optimizer(Backend):
 
 def batches(lists: tuple[Tensors | None, ...]) -> Any:
     """Yield as many tensors at a time as a kernel takes, with the total number of their chunks."""
-    sizes = [tensor.size for tensor in lists[0] or ()]
-    for first in range(0, len(sizes), MOST_TENSORS):
+    p = lists[0] or []
+    for first in range(0, len(p), MOST_TENSORS):
         part = slice(first, first + MOST_TENSORS)
-        chunks = [-(-size // CHUNK) for size in sizes[part]]
-        yield ([None if one is None else one[part] for one in lists], sizes[part], chunks), sum(chunks)
+        some = lists if len(p) <= MOST_TENSORS else [None if one is None else one[part] for one in lists]
+        yield (some, CHUNK), count_chunks(p[part], CHUNK)
 
 
 def sgd(lists: Any, of: Any) -> tuple[Any, ...]:

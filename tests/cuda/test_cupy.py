@@ -23,7 +23,7 @@ def test_cupy_is_there_where_it_is_promised():
 
 NAMES = {
     "cupy": ["__version__"],
-    "cupy.cuda": ["Device", "Stream", "alloc", "alloc_pinned_memory", "get_current_stream"],
+    "cupy.cuda": ["Device", "Event", "Stream", "alloc", "alloc_pinned_memory", "get_current_stream"],
     "cupy.cuda.compiler": ["compile_using_nvrtc"],
     "cupy.cuda.function": ["Module"],
     "cupy.cuda.memory": ["OutOfMemoryError"],
@@ -33,6 +33,7 @@ NAMES = {
         "getDeviceCount",
         "getDeviceProperties",
         "memcpyAsync",
+        "setDevice",
         "streamWaitEvent",
     ],
     "cupy_backends.cuda.libs.nvrtc": ["getVersion"],
@@ -54,8 +55,11 @@ for module, names in {json.dumps(NAMES)}.items():
     assert not missing, (module, missing)
 import cupy
 assert "emulation" not in cupy.__file__
-module = cupy.RawModule(code='extern "C" __global__ void f(float* x) {{}}', options=("-std=c++17",))
+module = cupy.cuda.function.Module()
 assert hasattr(module, "get_function")
+assert hasattr(cupy.cuda.function.Function, "ptr")
+from cupy_backends.cuda import stream
+assert '"intptr_t (int)"' in repr(stream.__pyx_capi__["get_stream_ptr"])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -27,12 +27,14 @@ def broken(monkeypatch):
         assert right in code
         monkeypatch.setattr(launch, "source", lambda name: (code.replace(right, wrong, count), kernels)
                             if name == file else original(name))  # fmt: skip
-        for cache in (launch._kernel, launch._module):
-            cache.cache_clear()
+        forget()
+
+    def forget():
+        launch.kernels.clear()
+        launch._module.cache_clear()
 
     yield breaks
-    for cache in (launch._kernel, launch._module):
-        cache.cache_clear()
+    forget()
 
 
 def ours(shape, rng):
@@ -154,7 +156,9 @@ def test_shared_memory_that_nobody_wrote_shows(broken, rng):
 def test_a_block_without_registers_for_it_is_an_error(broken, rng, wrong):
     broken("softmax.cu", "__launch_bounds__(512) ", wrong)
     x, _ = ours((2, 5000), rng)
-    with pytest.raises(RuntimeError, match=r"softmax: a block of \(512,\) threads, more than the launch bounds of 256"):
+    with pytest.raises(
+        RuntimeError, match=r"softmax: a block of \(512, 1, 1\) threads, more than the launch bounds of 256"
+    ):
         mg.softmax(x)
 
 

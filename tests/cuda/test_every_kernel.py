@@ -172,13 +172,14 @@ def values(results):
 
 
 def test_every_kernel_runs_and_agrees_with_the_cpu(monkeypatch):
-    started, kernel = set(), launch._kernel
+    started, load = set(), launch.load
 
     def recorded(file, name, dtype, device):
         started.add((file, name, dtype))
-        return kernel(file, name, dtype, device)
+        return load(file, name, dtype, device)
 
-    monkeypatch.setattr(launch, "_kernel", recorded)
+    monkeypatch.setattr(launch, "load", recorded)
+    launch.kernels.clear()
     for dtype, several in WORK.items():
         for work in several:
             expected, got = (values(work(Draw(dtype, device))) for device in ("cpu", "cuda:0"))

@@ -1,10 +1,15 @@
 """`launch` rejects arguments that a kernel does not declare."""
 
+import threading
+
+import cupy
 import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.cuda import backend
 from minigrad.cuda.launch import FOLDER, launch, parameters, source
+from minigrad.engine import cuda
 from minigrad.engine.backend import Unary
 
 X = ("elementwise.cu", "unary", "float32", 0)
@@ -72,6 +77,71 @@ def test_no_array():
     x = tensors(5)[0]
     with pytest.raises(TypeError, match=r"^\[unary\] expected y to be an array, got ndarray"):
         launch(*X, 5, *arguments(x, np.zeros(5, "float32")))
+
+
+def test_a_shape_that_is_none():
+    x, y = tensors(5, 5)
+    for shape in ([5], (1,) * 9):
+        with pytest.raises(TypeError, match=r"^\[unary\] expected shape to be a tuple of at most 8 lengths, got [\[(]"):
+            launch(*X, 5, Unary.EXP, 5, True, shape, x, y)
+
+
+def test_lists_of_tensors_that_do_not_match():
+    def update(*lists):
+        launch("optimizer.cu", "adagrad", "float32", 0, 256, ((*lists, None, None), 1024), 0.1, 0.0, 1e-8)
+
+    p, g, s = (tensors(5, 7) for _ in range(3))
+    with pytest.raises(ValueError, match=r"^\[adagrad\] expected 2 tensors in list 1, got 1"):
+        update(p, g[:1], s)
+    with pytest.raises(ValueError, match=r"^\[adagrad\] expected 7 elements in tensor 1 of list 2, got 8"):
+        update(p, g, [s[0], *tensors(8)])
+    with pytest.raises(TypeError, match=r"^\[adagrad\] expected tensor 0 of list 1 to be float32, got float64"):
+        update(p, tensors(5, 7, dtype="float64"), s)
+    with pytest.raises(ValueError, match=r"^\[adagrad\] expected at most 64 tensors, got 65"):
+        update(*([*one * 33][:65] for one in (p, g, s)))
+
+
+def test_arguments_are_let_go():
+    """Neither a launch nor one that is refused keeps the memory of its arguments."""
+    freed = []
+
+    class Block:
+        def __init__(self, size):
+            self.held = cupy.cuda.alloc(size)
+            self.ptr = self.held.ptr
+
+        def __del__(self):
+            freed.append(self.ptr)
+
+    y, wrong = *tensors(5), *tensors(5, dtype="float64")
+    cuda.Pool(0, Block, 0)
+    for last in (y, wrong):
+        x = tensors(5)[0]
+        freed.clear()
+        try:
+            launch(*X, 5, *arguments(x, last))
+        except TypeError:
+            assert last is wrong
+        assert not freed
+        del x
+        assert len(freed) == 1
+    backend.registered.discard(0)
+    backend.prepare(0)
+
+
+def test_a_new_thread_launches_on_any_gpu():
+    """A thread has no current GPU for the driver before its first call of CUDA."""
+    found = []
+
+    def work(device):
+        x = mg.arange(4.0, device=device)
+        found.append((mg.exp(x * 0) + x).to("cpu").tolist())
+
+    for i in range(mg.cuda.device_count()):
+        thread = threading.Thread(target=work, args=(f"cuda:{i}",))
+        thread.start()
+        thread.join()
+    assert found == [[1.0, 2.0, 3.0, 4.0]] * mg.cuda.device_count()
 
 
 def test_strides_where_none_are_declared():

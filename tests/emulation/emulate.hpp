@@ -131,11 +131,11 @@ struct Fiber {
 // Stacks begin at different places of a page, so that their tops do not compete for the same lines of the cache.
 constexpr size_t STACK = (1 << 16) + 5 * 64;
 static std::vector<std::vector<char>> stacks;  // one for each fiber
-static std::vector<Fiber> fibers;  // as many as in the largest block so far
+static std::vector<Fiber> fibers;              // as many as in the largest block so far
 static int current, threads;
 static void* scheduler;
-static void (*body)(const char*);
-static const char* arguments;
+static void (*body)(void* const*);
+static void* const* arguments;
 static uint64_t order = 1;  // the state of the random order
 static const char* failure;
 
@@ -264,21 +264,14 @@ inline void run_block() {
     }
 }
 
-// Every argument takes a multiple of eight bytes.
-template <class T>
-constexpr size_t TAKEN = (sizeof(T) + 7) / 8 * 8;
-
+// The driver gets the address of each argument.
 template <class... A>
-inline void call(void (*kernel)(A...), const char* next) {
-    auto read = [&]<class T>(const T* value) -> const T& {
-        next += TAKEN<T>;
-        return *value;
-    };
-    std::apply(kernel, std::tuple<A...>{read(reinterpret_cast<const A*>(next))...});
+inline void call(void (*kernel)(A...), void* const* next) {
+    std::apply(kernel, std::tuple<A...>{*static_cast<const A*>(*next++)...});
 }
 template <class... A>
-constexpr size_t taken(void (*)(A...)) {
-    return (size_t{0} + ... + TAKEN<A>);
+constexpr size_t count(void (*)(A...)) {
+    return sizeof...(A);
 }
 
 // An allocation, with FENCE bytes before and after it that no kernel may write; the address is null if it was freed.
@@ -300,7 +293,6 @@ inline bool intact(const Allocation& memory) {
     return same;
 }
 
-// What the caller packs before the arguments.
 struct Launch {
     unsigned grid[3], block[3];
     uint64_t seed;
@@ -309,14 +301,12 @@ struct Launch {
 };
 
 // Runs the whole grid; returns null or an error message.
-inline const char* run(void (*kernel)(const char*), size_t expected, const char* packed, size_t size) {
+inline const char* run(void (*kernel)(void* const*), const Launch& launch, void* const* given) {
     static char message[100];
-    const auto& launch = *reinterpret_cast<const Launch*>(packed);
-    if (size != sizeof launch + expected) return "got arguments of another size than it declares";
     gridDim = {launch.grid[0], launch.grid[1], launch.grid[2]};
     blockDim = {launch.block[0], launch.block[1], launch.block[2]};
     body = kernel;
-    arguments = packed + sizeof launch;
+    arguments = given;
     order = launch.seed | 1;
     failure = nullptr;
     for (unsigned z = 0; z < gridDim.z; z++)
@@ -336,10 +326,11 @@ inline const char* run(void (*kernel)(const char*), size_t expected, const char*
 
 }  // namespace emulation
 
-// The emulation of CuPy appends this to the text of a module, once for every kernel: the C function that runs it, and
-// the most threads that a block may have.
-#define EMULATED(name, bound)                                                                                        \
-    extern "C" const int most_##name = bound;                                                                        \
-    extern "C" const char* run_##name(const char* packed, size_t size) {                                             \
-        return emulation::run([](const char* a) { emulation::call(&name, a); }, emulation::taken(&name), packed, size); \
+// The emulation of CuPy appends this to the text of a module, once for every kernel: the C function that runs it, how many
+// parameters it has, and the most threads that a block may have.
+#define EMULATED(name, bound)                                                                        \
+    extern "C" const int most_##name = bound;                                                        \
+    extern "C" size_t count_##name() { return emulation::count(&name); }                             \
+    extern "C" const char* run_##name(const emulation::Launch& launch, void* const* arguments) {     \
+        return emulation::run([](void* const* a) { emulation::call(&name, a); }, launch, arguments); \
     }

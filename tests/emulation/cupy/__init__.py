@@ -10,6 +10,7 @@ import re
 import struct
 import subprocess
 import tempfile
+import zlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from . import cuda
 
 __version__ = "emulated"
 HEADER = Path(__file__).parent.parent / "emulate.hpp"
+DRIVER = HEADER.with_name("driver.cpp")
 # Threads per block that have enough registers for any kernel: 255 each of 65,536
 UNBOUND = 256
 # minigrad keeps what is compiled here apart from the machine code of GPUs.
@@ -69,7 +71,7 @@ SIGNED, UNSIGNED, FLOAT = (struct.Struct(kind).pack for kind in "qQd")
 
 
 def passed(argument):
-    """Return the bytes that CuPy passes for an argument, padded to a multiple of eight; Python numbers have eight."""
+    """Return the bytes that CuPy passes for an argument, at least eight; Python numbers have eight."""
     if type(argument) is int:
         return (UNSIGNED if argument >> 63 > 0 else SIGNED)(argument)
     if type(argument) is float:
@@ -79,29 +81,91 @@ def passed(argument):
     return argument.tobytes() + bytes(-argument.nbytes % 8)
 
 
+kernels = []  # the driver knows them by their number, from 1
+
+
 class Function:
     """A kernel of a module; a call runs it to completion."""
 
     seed = 0
 
     def __init__(self, shared, name):
-        self.name, self.function = name, shared[f"run_{name}"]
+        self.name, self.function, self.count = name, shared[f"run_{name}"], shared[f"count_{name}"]()
         self.most = ctypes.c_int.in_dll(shared, f"most_{name}").value
-        self.function.argtypes = ctypes.c_char_p, ctypes.c_size_t
+        self.function.argtypes = ctypes.c_char_p, ctypes.c_void_p
         self.function.restype = ctypes.c_char_p
+        kernels.append(self)
+        self.ptr = len(kernels)
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         assert not shared_mem, "kernels have shared memory of fixed size"
+        assert len(args) == self.count, f"{self.name}: {len(args)} arguments instead of {self.count}"
+        held = [ctypes.create_string_buffer(passed(one)) for one in args]
+        self.run(grid, block, (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held)))
+
+    def run(self, grid, block, addresses):
+        """Run the kernel on arguments at addresses."""
         (x, y, z), (width, height, depth) = ((*lengths, 1, 1)[:3] for lengths in (grid, block))
         if width * height * depth > self.most:
             raise RuntimeError(f"{self.name}: a block of {block} threads, more than the launch bounds of {self.most}")
-        cuda.check_devices(self.name, args)
+        cuda.check_devices(self.name, [ctypes.c_uint64.from_address(addresses[i]).value for i in range(self.count)])
         Function.seed = (Function.seed + 0x9E3779B97F4A7C15) % 2**64
         launch = LAUNCH.pack(x, y, z, width, height, depth, Function.seed, *cuda.allocations())
-        packed = b"".join([launch, *map(passed, args)])
-        if failure := self.function(packed, len(packed)):
+        if failure := self.function(launch, addresses):
             raise RuntimeError(f"{self.name}: {failure.decode()}")
 
 
+# ── the driver ────────────────────────────────────────────────────────────────────────────────────
+
+NO_CONTEXT, FAILED = 201, 719
+failure = [b""]
+
+
+def launch_kernel(kernel, x, y, z, width, height, depth, addresses):
+    try:
+        kernels[kernel - 1].run((x, y, z), (width, height, depth), addresses)
+    except Exception as error:  # minigrad raises it again
+        failure[0] = str(error).encode()
+        return FAILED
+    return 0
+
+
+def get_device(device):
+    if not hasattr(cuda.context, "current"):
+        return NO_CONTEXT
+    device[0] = cuda.chosen[-1]
+    return 0
+
+
+def get_error_name(error, name):
+    name[0] = failure[0]
+    return 0
+
+
+C, U = ctypes.c_int, ctypes.c_uint
+POINTERS = ctypes.POINTER(ctypes.c_void_p)
+CALLBACKS = {
+    "launch_kernel": ctypes.CFUNCTYPE(C, ctypes.c_size_t, U, U, U, U, U, U, POINTERS)(launch_kernel),
+    "get_device": ctypes.CFUNCTYPE(C, ctypes.POINTER(C))(get_device),
+    "get_error_name": ctypes.CFUNCTYPE(C, C, ctypes.POINTER(ctypes.c_char_p))(get_error_name),
+}
+
+
+def load_driver():
+    """Load the emulated driver, which is then found by its name."""
+    made = Path(os.environ["MINIGRAD_CACHE_DIR"], f"driver-{zlib.crc32(DRIVER.read_bytes()):08x}.so")
+    if not made.exists():
+        made.parent.mkdir(parents=True, exist_ok=True)
+        # Compiled elsewhere and then renamed, as another process may compile it at the same time.
+        with tempfile.TemporaryDirectory(dir=made.parent) as folder:
+            run("-shared", "-fPIC", "-O1", "-Wl,-soname,libcuda.so.1", DRIVER, "-o", f"{folder}/{made.name}")
+            Path(folder, made.name).rename(made)
+    library = ctypes.CDLL(str(made))
+    for name, callback in CALLBACKS.items():
+        ctypes.c_void_p.in_dll(library, name).value = ctypes.cast(callback, ctypes.c_void_p).value
+    assert hasattr(ctypes.CDLL("libcuda.so.1"), "launch_kernel"), "the driver of a real GPU has been loaded already"
+
+
+load_driver()
 cuda.compiler = SimpleNamespace(compile_using_nvrtc=compile_using_nvrtc)
 cuda.function = SimpleNamespace(Module=Module)

@@ -3,12 +3,14 @@ immediately.
 """
 
 import ctypes
+import threading
 from operator import length_hint
 from types import SimpleNamespace
 
 FENCE = b"\xa5" * 128
 LIMIT = 1 << 34  # bytes; larger allocations fail
 DEVICES = 2
+context = threading.local()  # of the driver: a thread has a `current` one after its first call of the runtime
 chosen = [0]  # the current device comes last, after those that will be current again
 
 # The kernels read this table to check the bytes around all memory: address and size of each allocation, 0 and 0 in a row
@@ -93,6 +95,12 @@ class Event:
 
     ptr = 0
 
+    def __init__(self, block=False, disable_timing=False):
+        pass
+
+    def synchronize(self):
+        pass
+
 
 class Stream:
     """A stream, which executes work immediately."""
@@ -110,21 +118,26 @@ class Stream:
     def synchronize(self):
         pass
 
-    def record(self):
+    def record(self, event=None):
         assert self.device in (None, chosen[-1]), "an event of another device than its stream's"
-        return Event()
+        return event or Event()
 
     def wait_event(self, event):
         pass
 
 
-Stream.null = Stream()
+Stream.null, Stream.ptds = Stream(), Stream()
 Stream.null.ptr, Stream.null.device = 0, None
+Stream.ptds.ptr, Stream.ptds.device = 2, None
 current = [[Stream.null] for _ in range(DEVICES)]  # of each device
 
 
-def get_current_stream():
-    return current[chosen[-1]][-1]
+def get_current_stream(device_id=-1):
+    return current[chosen[-1] if device_id < 0 else device_id][-1]
+
+
+def set_device(device):
+    chosen[-1], context.current = device, True
 
 
 def memcpy(to, source, size, kind, stream=0):
@@ -137,6 +150,8 @@ runtime = SimpleNamespace(
     deviceSynchronize=lambda: None,
     memcpyAsync=memcpy,
     streamWaitEvent=lambda stream, event, flags=0: None,
-    getDeviceProperties=lambda index: {"name": b"emulated"},
+    setDevice=set_device,
+    # Without memory to spare, freed memory is not kept for reuse: it is invalid immediately, and then NaN.
+    getDeviceProperties=lambda index: {"name": b"emulated", "totalGlobalMem": 0},
 )
 device = SimpleNamespace(get_cublas_handle=lambda: 0)

@@ -1,0 +1,545 @@
+"""What runs for every kernel, product and allocation on a GPU: checks and packs arguments, and calls the driver.
+
+CuPy compiles and loads the kernels, and allocates; `minigrad.cuda` is written in Python over both. The driver's
+functions are called by their addresses, so that this module is built without CUDA.
+"""
+cimport cython
+from cpython.long cimport PyLong_AsLongLong, PyLong_AsUnsignedLongLongMask
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
+from libc.stdint cimport int64_t, intptr_t
+
+import ctypes
+
+from minigrad.engine.array cimport MAX_NDIM, Array, Buffer
+from minigrad.engine.calls cimport RUNNING
+from minigrad.engine.dtype cimport FLOAT32, code_of, dtype_of, itemsize
+
+cdef enum:
+    WARP_ = 32
+    BLOCK_ = 256
+    MOST_TENSORS_ = 64
+    PARAMETERS = 64         # the most of a kernel
+    WORDS = 512             # of eight bytes: the parameters of a kernel are limited to 4096 bytes
+    LISTS = 5
+
+WARP: int = WARP_
+BLOCK: int = BLOCK_                 # the default number of threads of a block
+MOST_TENSORS: int = MOST_TENSORS_   # of a list
+MOST_BLOCKS: int = 1 << 16          # of a grid; kernels loop over any further work
+cdef int64_t most_blocks = MOST_BLOCKS
+
+
+# ── the driver ────────────────────────────────────────────────────────────────────────────────────
+
+ctypedef int (*LaunchKernel)(void* function, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
+                             unsigned int, unsigned int shared, void* stream, void** parameters,
+                             void** extra) noexcept nogil
+ctypedef int (*GetDevice)(int* device) noexcept nogil
+ctypedef int (*GetErrorName)(int error, const char** name) noexcept
+ctypedef intptr_t (*GetStream)(int device) except *
+
+cdef LaunchKernel launch_kernel = NULL
+cdef GetDevice get_device = NULL
+cdef GetErrorName get_error_name = NULL
+cdef GetStream get_stream = NULL
+cdef object stream_of, device_class, set_device, blas_handle, blas_products
+
+
+cdef size_t address(object function):
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+def connect(driver: Any, cupy_cuda: Any, products: tuple[Any, Any], stream: Any) -> None:
+    """Set what this module calls.
+
+    Parameters
+    ----------
+    driver : ctypes.CDLL
+        The CUDA driver.
+    cupy_cuda : module
+        `cupy.cuda`.
+    products : tuple of callable
+        cuBLAS's product of batches, for float32 and for float64.
+    stream : capsule or None
+        CuPy's C function for the address of a GPU's current stream; its Python function, which makes an object, if
+        there is none.
+    """
+    global launch_kernel, get_device, get_error_name, get_stream
+    global stream_of, device_class, set_device, blas_handle, blas_products
+    launch_kernel = <LaunchKernel>address(driver.cuLaunchKernel)
+    get_device = <GetDevice>address(driver.cuCtxGetDevice)
+    get_error_name = <GetErrorName>address(driver.cuGetErrorName)
+    get_stream = NULL
+    if stream is not None and PyCapsule_IsValid(stream, "intptr_t (int)"):
+        get_stream = <GetStream>PyCapsule_GetPointer(stream, "intptr_t (int)")
+    stream_of, device_class, set_device = cupy_cuda.get_current_stream, cupy_cuda.Device, cupy_cuda.runtime.setDevice
+    blas_handle, blas_products = cupy_cuda.device.get_cublas_handle, products
+
+
+cdef intptr_t current_stream(int device) except *:
+    """The address of CuPy's current stream of a GPU in this thread."""
+    return get_stream(device) if get_stream != NULL else stream_of(device).ptr
+
+
+cdef bint is_current(int device) noexcept:
+    """Whether calls of the driver concern this GPU: a thread has no GPU before it has called CUDA."""
+    cdef int current = -1
+    return get_device(&current) == 0 and current == device
+
+
+# ── kernels ───────────────────────────────────────────────────────────────────────────────────────
+
+cdef enum Kind:
+    INT, LONG, UNSIGNED, FLOAT, DOUBLE, BOOLEAN, EXTENT, TENSORS, ARRAY, STRIDED
+
+cdef dict KINDS = {"int": INT, "int64": LONG, "uint64": UNSIGNED, "float": FLOAT, "double": DOUBLE, "Bool": BOOLEAN,
+                   "Extent": EXTENT, "Tensors": TENSORS}
+# What a parameter takes of `Launch.words`; a pointer with strides is two parameters.
+cdef int[10] SIZES = [1, 1, 1, 1, 1, 1, MAX_NDIM, 1 + LISTS * MOST_TENSORS_ + 2 * MOST_TENSORS_ + 1, 1, 1 + MAX_NDIM]
+
+cdef struct Parameter:
+    Kind kind
+    int code        # the dtype of an array, or -1 for any
+    int word        # its first
+
+cdef struct Launch:     # all that the driver needs to start a kernel
+    void* function
+    unsigned int grid, block
+    void* parameters[PARAMETERS]    # the address in `words` of each
+    int64_t[WORDS] words
+
+cdef struct Held:       # buffers that the arguments point to
+    int count
+    Buffer* buffers[PARAMETERS + LISTS * MOST_TENSORS_]
+
+
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
+cdef class Kernel:
+    """A kernel for one dtype on one GPU."""
+    cdef str name
+    cdef object function        # CuPy's, which keeps the module loaded
+    cdef void* handle
+    cdef int device
+    cdef list expected
+    cdef int count, passed      # of arguments, and of parameters: a strided array is two
+    cdef Parameter[PARAMETERS] parameters
+    cdef int[PARAMETERS] words  # the first of each parameter
+
+    def __cinit__(self, str name, function: Any, int device,
+                  list expected: list[tuple[str, str, str | None, bool]]):
+        """A kernel that CuPy has loaded; the kind, name, dtype and whether it may be strided of each argument."""
+        cdef Parameter* parameter
+        cdef int word = 0
+        if sum([1 + strided for _, _, _, strided in expected]) > PARAMETERS:
+            raise TypeError(f"[{name}] expected at most {PARAMETERS} parameters, got {expected}")
+        self.name, self.function, self.device, self.expected = name, function, device, expected
+        self.handle = <void*><size_t>function.ptr
+        for kind, _, dtype, strided in expected:
+            parameter = &self.parameters[self.count]
+            self.count += 1
+            parameter.kind = STRIDED if strided else ARRAY if kind.endswith("*") else KINDS[kind]
+            parameter.code = -1 if dtype is None else code_of(dtype)
+            parameter.word = self.words[self.passed] = word
+            self.passed += 1
+            if strided:
+                self.words[self.passed] = word + 1
+                self.passed += 1
+            word += SIZES[<int>parameter.kind]
+        if word > WORDS:
+            raise TypeError(f"[{name}] expected at most {8 * WORDS} bytes of parameters, got {8 * word}")
+
+    cdef int pack(self, tuple arguments, Launch* launch, Held* held) except -1:
+        """Check the arguments and write them to `launch`; hold the memory of arrays, which other threads may drop."""
+        cdef Parameter* parameter
+        cdef int64_t* words
+        cdef int i
+        if len(arguments) != self.count:
+            raise TypeError(f"[{self.name}] expected the arguments of {self.expected}, got {len(arguments)}")
+        for i in range(self.count):
+            parameter, given = &self.parameters[i], arguments[i]
+            words = &launch.words[parameter.word]
+            if parameter.kind == ARRAY or parameter.kind == STRIDED:
+                if given is None:
+                    words[0] = 0
+                    continue
+                words[0] = self.address(i, -1, 0, given, held)
+                if parameter.kind == STRIDED:
+                    align((<Array>given).step, (<Array>given).ndim_, 0, words + 1)
+            elif parameter.kind == LONG:
+                words[0] = PyLong_AsLongLong(given)
+            elif parameter.kind == INT:
+                words[0] = PyLong_AsLongLong(given)
+                if words[0] != <int>words[0]:
+                    raise OverflowError(f"[{self.name}] expected {self.described(i)} to be a 32-bit int, got {given}")
+            elif parameter.kind == BOOLEAN:
+                words[0] = bool(given)
+            elif parameter.kind == FLOAT:
+                (<float*>words)[0] = <float><double>given
+            elif parameter.kind == DOUBLE:
+                (<double*>words)[0] = given
+            elif parameter.kind == UNSIGNED:
+                words[0] = <int64_t>PyLong_AsUnsignedLongLongMask(given)
+            elif parameter.kind == EXTENT:
+                self.pack_lengths(i, given, words)
+            else:
+                self.pack_tensors(i, given, words, held)
+        for i in range(self.passed):
+            launch.parameters[i] = &launch.words[self.words[i]]
+        launch.function = self.handle
+        return 0
+
+    cdef str described(self, int i, int k=-1, int n=0):
+        """The name of the parameter of argument i, or of tensor n of its list k."""
+        return self.expected[i][1] if k < 0 else f"tensor {n} of list {k}"
+
+    cdef int64_t address(self, int i, int k, int n, object given, Held* held) except? -1:
+        """The address of an array that is as declared."""
+        cdef Parameter* parameter = &self.parameters[i]
+        if not isinstance(given, Array):
+            raise TypeError(f"[{self.name}] expected {self.described(i, k, n)} to be an array, got "
+                            f"{type(given).__name__}")
+        cdef Array x = <Array>given
+        if x.buffer.device != 1 + self.device:
+            raise ValueError(f"[{self.name}] expected {self.described(i, k, n)} on cuda:{self.device}, got {x.device}")
+        if parameter.code >= 0 and x.code != parameter.code:
+            raise TypeError(f"[{self.name}] expected {self.described(i, k, n)} to be "
+                            f"{dtype_of(parameter.code).name}, got {dtype_of(x.code)}")
+        if not x.packed and parameter.kind != STRIDED:
+            raise ValueError(f"[{self.name}] expected {self.described(i, k, n)} to be contiguous, "
+                             f"got strides {x.strides}")
+        hold(x.buffer, held)
+        return <int64_t>x.data
+
+    cdef int pack_lengths(self, int i, object given, int64_t* words) except -1:
+        cdef int64_t[MAX_NDIM] lengths
+        cdef int d, ndim
+        if type(given) is not tuple or len(<tuple>given) > MAX_NDIM:
+            raise TypeError(f"[{self.name}] expected {self.described(i)} to be a tuple of at most {MAX_NDIM} lengths, "
+                            f"got {given!r}")
+        ndim = <int>len(<tuple>given)
+        for d in range(ndim):
+            lengths[d] = PyLong_AsLongLong((<tuple>given)[d])
+        align(lengths, ndim, 1, words)
+        return 0
+
+    cdef int pack_tensors(self, int i, object given, int64_t* words, Held* held) except -1:
+        """Write `Tensors` of common.cuh: the count, the addresses of each list, the sizes, where their chunks begin."""
+        cdef int64_t* sizes = words + 1 + LISTS * MOST_TENSORS_
+        cdef int64_t* chunks = sizes + MOST_TENSORS_
+        cdef int64_t chunk
+        cdef int k, n, count
+        cdef list arrays
+        lists, chunk = given
+        count = <int>len(lists[0])
+        if count > MOST_TENSORS_:
+            raise ValueError(f"[{self.name}] expected at most {MOST_TENSORS_} tensors, got {count}")
+        words[0], chunks[0] = count, 0
+        for k in range(LISTS):
+            arrays = lists[k]
+            if arrays is not None and len(arrays) != count:
+                raise ValueError(f"[{self.name}] expected {count} tensors in list {k}, got {len(arrays)}")
+            for n in range(count):
+                words[1 + k * MOST_TENSORS_ + n] = 0
+                if arrays is None:
+                    continue
+                one = arrays[n]
+                words[1 + k * MOST_TENSORS_ + n] = self.address(i, k, n, one, held)
+                if k == 0:
+                    sizes[n] = (<Array>one).count
+                    chunks[n + 1] = chunks[n] + chunks_of(sizes[n], chunk)
+                elif (<Array>one).count != sizes[n]:
+                    raise ValueError(f"[{self.name}] expected {sizes[n]} elements in {self.described(i, k, n)}, "
+                                     f"got {(<Array>one).count}")
+        return 0
+
+    cdef int start(self, Launch* launch) except -1:
+        cdef intptr_t stream = current_stream(self.device)
+        cdef int error = 0
+        cdef const char* why = NULL
+        if not is_current(self.device):
+            with device_class(self.device):
+                set_device(self.device)     # makes its context current in a thread that has none
+                error = begin(launch, stream)
+        else:
+            error = begin(launch, stream)
+        if error != 0:
+            get_error_name(error, &why)
+            cause = f"error {error}" if why == NULL else why.decode()
+            raise RuntimeError(f"[{self.name}] CUDA did not start {launch.grid} blocks of {launch.block} threads on "
+                               f"cuda:{self.device}: {cause}")
+        return 0
+
+
+cdef int begin(Launch* launch, intptr_t stream) noexcept:
+    with nogil:     # the driver waits if a thousand kernels are queued
+        return launch_kernel(launch.function, launch.grid, 1, 1, launch.block, 1, 1, 0, <void*>stream,
+                             launch.parameters, NULL)
+
+
+cdef inline void hold(Buffer* buffer, Held* held) noexcept:
+    buffer.references += 1
+    held.buffers[held.count] = buffer
+    held.count += 1
+
+
+cdef inline void let_go(Held* held) noexcept:
+    cdef int i
+    for i in range(held.count):
+        RUNNING.release(held.buffers[i])
+
+
+cdef void align(const int64_t* numbers, int count, int64_t fill, int64_t* words) noexcept:
+    """Write the lengths or strides of all axes, of which the last comes last."""
+    cdef int i
+    for i in range(MAX_NDIM - count):
+        words[i] = fill
+    for i in range(count):
+        words[MAX_NDIM - count + i] = numbers[i]
+
+
+cdef inline int64_t chunks_of(int64_t size, int64_t chunk) noexcept:
+    return (size + chunk - 1) // chunk
+
+
+def count_chunks(list tensors: list[Tensor], int64_t chunk) -> int:
+    """How many chunks of that many elements the tensors have, each its own."""
+    cdef int64_t total = 0
+    for one in tensors:
+        total += chunks_of((<Array?>one).count, chunk)
+    return total
+
+
+def power_of_two(int64_t n, int64_t least=1) -> int:
+    """The smallest power of two that is at least n, and at least `least`, which is one."""
+    while least < n:
+        least *= 2
+    return least
+
+
+kernels: dict[tuple[str, str, str, int], Kernel] = {}   # by file, name, dtype and device
+cdef dict known_kernels = kernels
+
+
+def launch(str file, str name, str dtype, object device: int, int64_t threads, *arguments: Any, int64_t block=0,
+           int64_t blocks=0) -> None:
+    """Launch a kernel on CuPy's current stream.
+
+    Parameters
+    ----------
+    file, name : str
+        The ``.cu`` file and the kernel in it.
+    dtype : str
+        T.
+    device : int
+        The number of the GPU.
+    threads : int
+        The number of threads that have work; with 0, nothing is launched.
+    *arguments
+        One for each parameter in order, except ``Stride``.
+    block : int
+        The number of threads per block; by default, BLOCK.
+    blocks : int
+        The number of blocks; by default, it follows from `threads`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For an argument that does not match the kernel's declaration.
+    RuntimeError
+        If CUDA does not start the kernel.
+    """
+    cdef Launch launch
+    cdef Held held
+    cdef Kernel kernel
+    if threads == 0:
+        return
+    found = known_kernels.get((file, name, dtype, device))
+    if found is None:
+        from minigrad.cuda.launch import load
+
+        found = known_kernels[file, name, dtype, device] = load(file, name, dtype, device)
+    kernel = found
+    launch.block = <unsigned int>min(block or BLOCK_, (threads + WARP_ - 1) // WARP_ * WARP_)
+    launch.grid = <unsigned int>(blocks or min((threads + launch.block - 1) // launch.block, most_blocks))
+    held.count = 0
+    try:
+        kernel.pack(arguments, &launch, &held)
+        kernel.start(&launch)
+    finally:
+        let_go(&held)
+
+
+# ── products ──────────────────────────────────────────────────────────────────────────────────────
+
+cdef struct Operand:
+    int transposed      # CUBLAS_OP_N or CUBLAS_OP_T
+    int64_t leading, stride
+
+
+cdef Operand operand(Array x, int64_t rows, int64_t columns) noexcept:
+    """How cuBLAS reads a matrix or a batch of them."""
+    cdef int64_t width = itemsize(x.code)
+    cdef int64_t row = x.step[x.ndim_ - 2] // width, column = x.step[x.ndim_ - 1] // width
+    cdef int64_t stride = x.step[0] // width if x.ndim_ == 3 else 0
+    # A stride along an axis of length one has no meaning.
+    if column == 1 and (row >= columns or rows == 1):
+        return Operand(0, max(row, columns) if rows > 1 else columns, stride)
+    if row == 1 or rows == 1:
+        return Operand(1, max(column, rows) if columns > 1 else rows, stride)
+    return Operand(0, max(row, columns), stride)
+
+
+def multiply(int device, Array a, Array b, Array out, double beta) -> bool:
+    """out = a b + beta out by cuBLAS, for matrices or batches of them; False if that is beta out, and not done."""
+    cdef int64_t m = out.extent[out.ndim_ - 2], n = out.extent[out.ndim_ - 1], k = a.extent[a.ndim_ - 1]
+    cdef int64_t batch = out.extent[0] if out.ndim_ == 3 else 1
+    cdef Operand left = operand(a, m, k), right = operand(b, k, n)
+    cdef double[2] factors
+    cdef float[2] short_factors
+    cdef size_t one, other
+    cdef Held held
+    if out.count == 0:
+        return True
+    if max(m, n, k, left.leading, right.leading, batch) >= <int64_t>1 << 31:
+        raise OverflowError(
+            f"[matmul] expected sizes and strides below 2^31, the limit of cuBLAS, got {batch} products of {m} x {k} "
+            f"with stride {left.leading} and {k} x {n} with stride {right.leading}"
+        )
+    if out.code == FLOAT32:
+        short_factors[0], short_factors[1] = 1, <float>beta
+        one, other = <size_t>&short_factors[0], <size_t>&short_factors[1]
+    else:
+        factors[0], factors[1] = 1, beta
+        one, other = <size_t>&factors[0], <size_t>&factors[1]
+    if k == 0:
+        return False
+    held.count = 0
+    hold(a.buffer, &held)
+    hold(b.buffer, &held)
+    hold(out.buffer, &held)
+    # cuBLAS is column-major: out.T = b.T a.T
+    arguments = (right.transposed, left.transposed, n, m, k, one, <size_t>b.data, right.leading, right.stride,
+                 <size_t>a.data, left.leading, left.stride, other, <size_t>out.data, n, m * n, batch)
+    product = blas_products[out.code - FLOAT32]
+    try:
+        if is_current(device):
+            product(blas_handle(), *arguments)
+        else:
+            with device_class(device):
+                product(blas_handle(), *arguments)
+    finally:
+        let_go(&held)
+    return True
+
+
+# ── memory ────────────────────────────────────────────────────────────────────────────────────────
+
+cdef enum:
+    UNIT = 512              # bytes: the multiple to which CuPy's pool rounds
+    PER_THREAD = 2          # the default stream of each thread: another one in every thread
+    SHARE = 16              # the largest block is that part of the limit
+
+cdef dict pools = {}        # by GPU
+
+
+@cython.final
+@cython.auto_pickle(False)
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
+cdef class Pool:
+    """Blocks of CuPy's pool that were freed a moment ago, which it would take much longer to give out again.
+
+    As in CuPy's pool, a block is reused only by the stream for which it was allocated, whose work is done in order.
+    """
+    cdef int device
+    cdef object fresh           # fresh(bytes) allocates from CuPy's pool
+    cdef int64_t limit, held    # bytes
+    cdef dict streams           # for each stream, by size, lists of (address, CuPy's block)
+
+    def __cinit__(self, int device, fresh: Callable[[int], Any], int64_t limit):
+        self.device, self.fresh, self.limit, self.streams = device, fresh, limit, {}
+        pools[device] = self
+
+    def empty(self) -> None:
+        """Give all blocks back to CuPy's pool."""
+        self.held = 0
+        for sizes in list(self.streams.values()):
+            for blocks in list(sizes.values()):
+                blocks.clear()
+
+    cdef object allocated(self, int64_t size):
+        try:
+            return self.fresh(size)
+        except MemoryError:
+            if self.held == 0:
+                raise
+        self.empty()
+        return self.fresh(size)
+
+    cdef tuple take(self, int64_t size):
+        """The address and the owner of that many bytes, or a few more."""
+        cdef intptr_t stream
+        cdef dict sizes
+        cdef list blocks
+        cdef Memory memory
+        if size > self.limit // SHARE:
+            block = self.allocated(size)
+            return block.ptr, block
+        stream = current_stream(self.device)
+        if stream == PER_THREAD:
+            block = self.allocated(size)
+            return block.ptr, block
+        size = (size + UNIT - 1) // UNIT * UNIT
+        found = self.streams.get(stream)
+        sizes = self.streams.setdefault(stream, {}) if found is None else found
+        found = sizes.get(size)
+        blocks = sizes.setdefault(size, []) if found is None else found
+        if blocks:
+            pair = blocks.pop()
+            self.held -= size
+        else:
+            block = self.allocated(size)
+            pair = block.ptr, block
+        memory = Memory.__new__(Memory)
+        memory.pool, memory.size, memory.blocks, memory.pair = self, size, blocks, pair
+        return pair[0], memory
+
+
+@cython.final
+@cython.auto_pickle(False)
+@cython.no_gc
+@cython.freelist(256)
+cdef class Memory:
+    """Owns a block; when it is freed, the block goes back to the pool."""
+    cdef Pool pool
+    cdef int64_t size
+    cdef list blocks        # where the pool keeps those of its stream and size
+    cdef tuple pair
+
+    def __dealloc__(self):
+        if self.pool is None:   # Python code made it
+            return
+        if self.pool.held + self.size > self.pool.limit:
+            self.pool.empty()   # they may all be of sizes that are no longer used
+        self.pool.held += self.size
+        self.blocks.append(self.pair)
+
+
+def empty_pools() -> None:
+    """Give all free memory back to CuPy's pool."""
+    for pool in list(pools.values()):
+        pool.empty()
+
+
+def allocate(int64_t size, object device: int) -> tuple[int, Any]:
+    """Allocate memory on a GPU; return the address and the object that owns the memory."""
+    pool = pools.get(device)
+    if pool is None:
+        from minigrad.cuda import _prepare
+
+        _prepare(device)
+        pool = pools[device]
+    return (<Pool>pool).take(max(size, 1))
