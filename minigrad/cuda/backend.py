@@ -138,7 +138,7 @@ class CUDA(Attention, Recurrent, Windows, Softmax, Index, Random, Optimizer):
         self.elementwise("fill", out.dtype.name, (), out, *numbers)
 
     def elementwise(self, kernel: str, dtype: str, first: tuple[int, ...], out: Tensor, *rest: Any) -> None:
-        """Launch a kernel of elementwise.cu with the arguments `first`, the layout, the operands or numbers, and out."""
+        """Launch a kernel of elementwise.cu with `first`, the layout, the operands or numbers, and out."""
         arrays = out, *(x for x in rest if isinstance(x, Tensor))
         n, packed, groups, linear, shape, axis = layout(
             out.shape, tuple(x.dtype.itemsize for x in arrays), tuple(x.strides for x in arrays)
@@ -159,8 +159,9 @@ class CUDA(Attention, Recurrent, Windows, Softmax, Index, Random, Optimizer):
         launch("reduce.cu", "reduce_tiles", x.dtype.name, self.device, tile.threads * pieces, op, outer, n, inner,
                tile.wide, tile.deep, pieces, x, out, partial)  # fmt: skip
         if pieces > 1:
-            launch("reduce.cu", "reduce_pieces", x.dtype.name, self.device, out.size, op, out.size, pieces, partial,
-                   out)  # fmt: skip
+            tile = ReduceTile(out.size, pieces, 1)
+            launch("reduce.cu", "reduce_pieces", x.dtype.name, self.device, tile.threads, op, out.size, pieces,
+                   tile.deep, partial, out)  # fmt: skip
 
     def moments(self, outer: int, n: int, inner: int, x: Tensor, mean: Tensor, m2: Tensor) -> None:
         tile = ReduceTile(outer, n, inner)
@@ -322,4 +323,4 @@ class ReduceTile:
 
         It depends on the shape alone.
         """
-        return max(1, min(64, 512 // max(self.tiles, 1), n // (16 * self.deep)))
+        return max(1, min(1024, 2048 // max(self.threads // BLOCK, 1), n // (16 * self.deep)))
