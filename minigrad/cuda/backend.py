@@ -6,11 +6,11 @@ import importlib
 from typing import Any
 
 import cupy
-import numpy as np
 from cupy_backends.cuda.libs import cublas
 
 from minigrad.cuda import faults
 from minigrad.cuda.attention import Attention
+from minigrad.cuda.elementwise import Elementwise, check_defined
 from minigrad.cuda.index import Index
 from minigrad.cuda.launch import BLOCK, WARP, empty, launch, power_of_two
 from minigrad.cuda.optimizer import Optimizer
@@ -21,8 +21,6 @@ from minigrad.cuda.staging import HOST_TO_DEVICE, LARGEST, ring
 from minigrad.cuda.windows import Windows
 from minigrad.engine import cuda
 from minigrad.engine.backend import register
-from minigrad.engine.cpu import is_defined
-from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import Tensor
 
 DEVICE_TO_HOST, DEVICE_TO_DEVICE = 2, 3  # cudaMemcpyKind
@@ -119,47 +117,11 @@ def hand_over(device: int, stream: int | None) -> None:
         cupy.cuda.runtime.streamWaitEvent(stream or 1, event.ptr)
 
 
-@functools.cache
-def check_defined(primitive: str, op: int, dtype: str) -> None:
-    """Reject an operation that a dtype does not have, for which a kernel would leave its result uninitialized."""
-    if not is_defined(primitive, op, Code[dtype.upper()]):
-        raise TypeError(f"[{primitive}] not defined for {dtype}")
-
-
-class CUDA(Attention, Recurrent, Windows, Softmax, Index, Random, Optimizer):
+class CUDA(Elementwise, Attention, Recurrent, Windows, Softmax, Index, Random, Optimizer):
     """The primitives on one GPU."""
 
     def __init__(self, device: int) -> None:
         self.device = device
-
-    # ── elementwise ──
-
-    def unary(self, op: int, x: Tensor, out: Tensor) -> None:
-        check_defined("unary", op, x.dtype.name)
-        dense = x.is_contiguous() and out.is_contiguous()
-        launch("elementwise.cu", "unary", x.dtype.name, self.device, out.size, op, out.size, dense, out.shape, x, out)
-
-    def binary(self, op: int, a: Tensor, b: Tensor, out: Tensor) -> None:
-        check_defined("binary", op, a.dtype.name)
-        dense = a.is_contiguous() and b.is_contiguous() and out.is_contiguous()
-        launch("elementwise.cu", "binary", a.dtype.name, self.device, out.size, op, out.size, dense, out.shape, a, b,
-               out)  # fmt: skip
-
-    def where(self, condition: Tensor, a: Tensor, b: Tensor, out: Tensor) -> None:
-        dense = all(x.is_contiguous() for x in (condition, a, b, out))
-        launch("elementwise.cu", "where", a.dtype.name, self.device, out.size, out.size, dense, out.shape, condition, a,
-               b, out)  # fmt: skip
-
-    def copy(self, x: Tensor, out: Tensor) -> None:
-        dense = x.is_contiguous() and out.is_contiguous()
-        launch("elementwise.cu", "copy", x.dtype.name, self.device, out.size, Code[out.dtype.name.upper()], out.size,
-               dense, out.shape, x, out)  # fmt: skip
-
-    def fill(self, out: Tensor, value: float) -> None:
-        number, integer = (value, 0) if out.dtype.kind == "f" else (0.0, np.array(value, out.dtype.name).item())
-        dense = out.is_contiguous()
-        launch("elementwise.cu", "fill", out.dtype.name, self.device, out.size, out.size, dense, out.shape, number,
-               integer, out)  # fmt: skip
 
     # ── reductions ──
 
@@ -173,8 +135,9 @@ class CUDA(Attention, Recurrent, Windows, Softmax, Index, Random, Optimizer):
         launch("reduce.cu", "reduce_tiles", x.dtype.name, self.device, tile.threads * pieces, op, outer, n, inner,
                tile.wide, tile.deep, pieces, x, out, partial)  # fmt: skip
         if pieces > 1:
-            launch("reduce.cu", "reduce_pieces", x.dtype.name, self.device, out.size, op, out.size, pieces, partial,
-                   out)  # fmt: skip
+            tile = ReduceTile(out.size, pieces, 1)
+            launch("reduce.cu", "reduce_pieces", x.dtype.name, self.device, tile.threads, op, out.size, pieces,
+                   tile.deep, partial, out)  # fmt: skip
 
     def moments(self, outer: int, n: int, inner: int, x: Tensor, mean: Tensor, m2: Tensor) -> None:
         tile = ReduceTile(outer, n, inner)
@@ -214,4 +177,4 @@ class ReduceTile:
 
         It depends on the shape alone.
         """
-        return max(1, min(64, 512 // max(self.tiles, 1), n // (16 * self.deep)))
+        return max(1, min(1024, 2048 // max(self.threads // BLOCK, 1), n // (16 * self.deep)))

@@ -39,7 +39,7 @@ def parameters(text: str) -> dict[str, list[tuple[str, str]]]:
     """Parse the declared (type, name) of every parameter of every kernel in the text of a module."""
     found = {}
     for name, declared in KERNEL.findall(text):
-        words = [one.replace("const ", "").replace("__restrict__ ", "").split() for one in declared.split(",")]
+        words = [re.sub("const |__restrict__ |__grid_constant__ ", "", one).split() for one in declared.split(",")]
         found[name] = [(" ".join(parts[:-1]).replace(" *", "*"), parts[-1]) for parts in words]
     return found
 

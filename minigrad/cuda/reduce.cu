@@ -5,6 +5,7 @@
 // in pairs, in an order that depends on the shape alone. A long column is split into pieces, which `merge_pieces` merges.
 
 const int THREADS = 256;
+const int RUN = 8;  // elements that a thread loads before it takes the first of them
 
 // ---- operations: a state, how it takes an element, how two are merged -------------------------------------------------
 
@@ -85,9 +86,26 @@ struct ReduceTile {
     __device__ void each(F f) const {
         const int64 step = (n + pieces - 1) / pieces;
         for (int64 first = blockIdx.x * (int64)groups; first < jobs; first += gridDim.x * (int64)groups) {
-            const int64 job = first + group, piece = job % pieces, tile = job / pieces;
-            const int64 c = tile % tiles * wide + column, begin = piece * step;
-            f(tile / tiles, job < jobs && c < inner ? c : -1, begin, begin + step < n ? begin + step : n, piece);
+            const int64 job = first + group, tile = quotient(job, pieces), piece = job - tile * pieces;
+            const int64 o = quotient(tile, tiles), c = (tile - o * tiles) * wide + column, begin = piece * step;
+            f(o, job < jobs && c < inner ? c : -1, begin, begin + step < n ? begin + step : n, piece);
+        }
+    }
+    // f(x, j) for the elements j of column c of row o from begin to end that are this thread's
+    template <class F>
+    __device__ void take(const T* x, int64 o, int64 c, int64 begin, int64 end, F f) const {
+        if (c < 0) return;
+        const T* next = x + (o * n + begin + lane) * inner + c;
+        const int64 step = deep * inner;
+        int64 j = begin + lane;
+        for (int64 left = quotient(end - j + deep - 1, deep); left > 0; left -= RUN) {
+            T run[RUN];
+#pragma unroll
+            for (int k = 0; k < RUN; k++, next += step) run[k] = k < left ? *next : T(0);
+#pragma unroll
+            for (int k = 0; k < RUN; k++, j += deep) {
+                if (k < left) f(run[k], j);
+            }
         }
     }
     // The merged states of all threads of a column
@@ -110,10 +128,7 @@ __device__ void reduce(const ReduceTile& tile, const T* x, void* y, void* partia
     typedef typename Op::State State;
     tile.each([&](int64 o, int64 c, int64 begin, int64 end, int64 piece) {
         State s = Op::start();
-        if (c >= 0) {
-            for (int64 j = begin + tile.lane; j < end; j += tile.deep)
-                Op::take(s, x[(o * tile.n + j) * tile.inner + c], j);
-        }
+        tile.take(x, o, c, begin, end, [&](T value, int64 j) { Op::take(s, value, j); });
         s = tile.merged<Op>(s);
         if (c < 0 || tile.lane > 0) return;
         if (tile.pieces == 1)
@@ -124,13 +139,16 @@ __device__ void reduce(const ReduceTile& tile, const T* x, void* y, void* partia
 }
 
 template <class Op>
-__device__ void merge_pieces(int64 outputs, int pieces, const void* partial, void* y) {
+__device__ void merge_pieces(const ReduceTile& tile, const void* partial, void* y) {
     typedef typename Op::State State;
-    FOR_EACH(i, outputs) {
+    tile.each([&](int64 o, int64 c, int64 begin, int64 end, int64) {
         State s = Op::start();
-        for (int p = 0; p < pieces; p++) Op::merge(s, ((const State*)partial)[i * pieces + p]);
-        ((typename Op::Result*)y)[i] = Op::result(s);
-    }
+        if (c >= 0) {
+            for (int64 p = begin + tile.lane; p < end; p += tile.deep) Op::merge(s, ((const State*)partial)[o * tile.n + p]);
+        }
+        s = tile.merged<Op>(s);
+        if (c >= 0 && tile.lane == 0) ((typename Op::Result*)y)[o] = Op::result(s);
+    });
 }
 
 // ---- kernels ----------------------------------------------------------------------------------------------------------
@@ -160,14 +178,15 @@ __device__ void merge_pieces(int64 outputs, int pieces, const void* partial, voi
 #endif
 
 // y[outer, inner]; with more than one piece, the states partial[outer, inner, pieces] instead
-extern "C" __global__ void reduce_tiles(int op, int64 outer, int64 n, int64 inner, int wide, int deep, int pieces,
+extern "C" __global__ void __launch_bounds__(256, 4) reduce_tiles(int op, int64 outer, int64 n, int64 inner, int wide, int deep, int pieces,
                                         const T* x, void* y, void* partial) {
     const ReduceTile tile(outer, n, inner, wide, deep, pieces);
     OPERATIONS(reduce, tile, x, y, partial)
 }
 
-extern "C" __global__ void reduce_pieces(int op, int64 outputs, int pieces, const void* partial, void* y) {
-    OPERATIONS(merge_pieces, outputs, pieces, partial, y)
+extern "C" __global__ void reduce_pieces(int op, int64 outputs, int pieces, int deep, const void* partial, void* y) {
+    const ReduceTile tile(outputs, pieces, 1, 1, deep, 1);
+    OPERATIONS(merge_pieces, tile, partial, y)
 }
 
 #if FLOATING
@@ -176,16 +195,12 @@ extern "C" __global__ void moments(int64 outer, int64 n, int64 inner, int wide, 
     const ReduceTile tile(outer, n, inner, wide, deep, 1);
     tile.each([&](int64 o, int64 c, int64 begin, int64 end, int64) {
         double total = 0, square = 0;
-        if (c >= 0) {
-            for (int64 j = tile.lane; j < n; j += deep) total += x[(o * n + j) * inner + c];
-        }
+        tile.take(x, o, c, begin, end, [&](T value, int64) { total += value; });
         const double center = tile.merged<Sum>(total) / n;
-        if (c >= 0) {
-            for (int64 j = tile.lane; j < n; j += deep) {
-                const double d = x[(o * n + j) * inner + c] - center;
-                square += d * d;
-            }
-        }
+        tile.take(x, o, c, begin, end, [&](T value, int64) {
+            const double d = value - center;
+            square += d * d;
+        });
         square = tile.merged<Sum>(square);
         if (c < 0 || tile.lane > 0) return;
         mean[o * inner + c] = T(center);

@@ -93,15 +93,15 @@ def test_a_barrier_that_some_threads_skip_is_an_error(broken, rng):
 
 @pytest.mark.parametrize("size", [64, 1000])
 def test_an_index_that_is_off_by_one_is_an_error(broken, rng, size):
-    broken("elementwise.cu", "i < (n)", "i <= (n)")
+    broken("elementwise.cu", "g < packs + others;", "g <= packs + others;")
     x, _ = ours(size, rng)
     with pytest.raises(RuntimeError, match=r"unary: wrote outside of an array of \d+ bytes"):
         mg.exp(x)
 
 
 def test_an_element_that_is_left_out_shows(broken, rng):
-    broken("elementwise.cu", "i < (n)", "i + 1 < (n)")
-    x, values = ours(100, rng)
+    broken("elementwise.cu", "g < packs + others;", "g + 1 < packs + others;")
+    x, values = ours(101, rng)
     got = mg.exp(x).to("cpu").numpy()
     assert np.isnan(got[-1])
     np.testing.assert_allclose(got[:-1], np.exp(values[:-1]), rtol=1e-6)

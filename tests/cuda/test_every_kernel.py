@@ -35,7 +35,7 @@ class Draw:
 
 def elements(draw):
     x, y = draw(5, 7), draw(7)
-    return (mg.bitwise_invert(x) if draw.dtype == "bool" else -x, x == y, mg.where(x > y, x, y), x.T.contiguous(), x.to("int64"),
+    return (mg.bitwise_invert(x) if draw.dtype == "bool" else -x, x == y, mg.where(x > y, x, y), draw(9, 40).T.contiguous(), x.to("int64"),
             mg.full((3,), 1, dtype=draw.dtype, device=draw.device))  # fmt: skip
 
 

@@ -16,7 +16,7 @@ X = ("elementwise.cu", "unary", "float32", 0)
 
 
 def arguments(x, y):
-    return Unary.EXP, x.size, True, x.shape, x, y
+    return Unary.EXP, False, x.size, 0, 1, 3, (x.size,), (7,), x, y
 
 
 def tensors(*shapes, dtype="float32", device="cuda"):
@@ -51,7 +51,7 @@ def test_nothing_to_do_is_no_launch():
 
 def test_another_number_of_arguments():
     x, y = tensors(5, 5)
-    with pytest.raises(TypeError, match=r"^\[unary\] expected the arguments of .*got 5"):
+    with pytest.raises(TypeError, match=r"^\[unary\] expected the arguments of .*got 9"):
         launch(*X, 5, *arguments(x, y)[:-1])
 
 

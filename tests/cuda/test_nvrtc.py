@@ -3,6 +3,7 @@
 import ctypes
 import importlib.util
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,21 @@ from minigrad.cuda import launch
 
 MODULES = sorted({(file, dtype) for file, _, dtype in EVERY})
 ARCHITECTURES = (75, 80, 90)
+# Bytes of the stack frame, and of spilled registers stored and loaded, on sm_90 in float32: at most these, else none.
+# The reduction of large arguments of sin and cos indexes an array.
+LOCAL_MEMORY = {
+    "unary": (32, 0, 0),
+    "attention": (160, 0, 0),
+    "attention_backward_key": (160, 32, 52),
+    "attention_backward_query": (128, 0, 0),
+    "cross_entropy": (16, 16, 16),
+    "cross_entropy_backward": (32, 32, 32),
+    "logsumexp": (8, 4, 8),
+    "conv2d_backward_data_wide": (32, 28, 28),
+    "conv2d_wide": (24, 20, 20),
+    "group_held": (64, 80, 384),
+    "norm_held": (56, 56, 160),
+}
 
 
 def library():
@@ -81,6 +97,25 @@ def test_compiles(file, dtype, architecture):
 
     image = made_once(compiled, code, options, version())
     assert all(name.encode() in image for of, name, d in EVERY if (of, d) == (file, dtype))
+
+
+@pytest.mark.skipif(NVRTC is None, reason="NVRTC cannot be found: pip install nvidia-cuda-nvrtc-cu12")
+@pytest.mark.parametrize(
+    "file", sorted({file for file, dtype in MODULES if dtype == "float32" and file != "recurrent.cu"})
+)  # recurrent.cu takes too long to optimize
+def test_kernels_stay_in_registers(file):
+    code = launch.functions("float32") + launch.source(file)[0]
+    options = *launch.options("float32"), "--gpu-architecture=sm_90", "--ptxas-options=-v"
+    log = made_once(lambda: compile_for(code, options)[0].encode(), code, options, version()).decode()
+    found = re.findall(
+        r"Function properties for (\w+)\n\D*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads",
+        log,
+    )
+    kernels = {name for of, name, dtype in EVERY if (of, dtype) == (file, "float32")}
+    assert kernels <= {name for name, *_ in found}
+    for name, *used in found:
+        limit = LOCAL_MEMORY.get(name, (0, 0, 0))
+        assert all(int(u) <= most for u, most in zip(used, limit, strict=True)), (name, used, limit)
 
 
 @pytest.mark.skipif(NVRTC is None, reason="NVRTC cannot be found: pip install nvidia-cuda-nvrtc-cu12")

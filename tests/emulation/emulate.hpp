@@ -20,6 +20,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __restrict__
+#define __grid_constant__
 #define __launch_bounds__(...)
 #define __shared__ static __attribute__((used, section("mg_shared")))
 #define __syncthreads() emulation::wait_for_block()
