@@ -10,6 +10,10 @@
 
 const int THREADS = 256;
 
+struct Pair {
+    T x, g;
+};
+
 // The position of a thread, and the columns and rows that its block works on next.
 struct ChannelTile {
     int64 outer, channels, inner, columns, tiles;
@@ -50,12 +54,12 @@ struct ChannelTile {
             }
         }
     }
-    // total[2] = the sums over a column, in the given rows, of what f(i, part) adds to part; in all threads of the column
-    template <class F>
-    __device__ void sums(int64 column, int64 begin, int64 end, double* total, F f) const {
+    // total[2] = the sums over a column, in the given rows, of what add(load(i), part) adds to part; in all threads of the
+    // column. Four elements, also of different rows, are loaded before the first is added, to hide the memory's latency.
+    template <class Load, class Add>
+    __device__ void sums(int64 column, int64 begin, int64 end, double* total, Load load, Add add) const {
         __shared__ double shared[2][THREADS];
         T part[2] = {};
-        int count = 0;
         total[0] = total[1] = 0;
         const auto flush = [&] {
             for (int k = 0; k < 2; k++) {
@@ -63,10 +67,28 @@ struct ChannelTile {
                 part[k] = 0;
             }
         };
-        elements(column, begin, end, [&](int64 i) {
-            f(i, part);
-            if (++count % 16 == 0) flush();
-        });
+        const int64 start = planes ? lane : 0, width = planes ? inner : 1, from = column < 0 ? 0 : first(column);
+        int64 r = column < 0 || start >= width ? end : begin + row, i = start;
+        for (int count = 1; r < end; count++) {
+            Pair v[4];
+            int loaded = 0;
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                if (r >= end) continue;
+                v[k] = load(r * channels * inner + from + i);
+                loaded++;
+                i += wide;
+                if (i >= width) {
+                    i = start;
+                    r += deep;
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                if (k < loaded) add(v[k], part);
+            }
+            if (count % 4 == 0) flush();
+        }
         flush();
         __syncthreads();
         for (int k = 0; k < 2; k++) shared[k][threadIdx.x] = total[k];
@@ -183,11 +205,13 @@ extern "C" __global__ void batch_norm(int64 outer, int64 channels, int64 inner, 
         }
         double total[2], middle = center, m2 = 0;
         for (bool again = false;; again = true) {
-            tile.sums(c, begin, end, total, [&](int64 i, T* part) {
-                const T d = x[i] - center;
-                part[0] += d;
-                part[1] += d * d;
-            });
+            tile.sums(
+                c, begin, end, total, [&](int64 i) { return Pair{x[i], T(0)}; },
+                [&](const Pair& at, T* part) {
+                    const T d = at.x - center;
+                    part[0] += d;
+                    part[1] += d * d;
+                });
             const double shift = n > 0 ? total[0] / n : 0;
             m2 = total[1] - shift * total[0];
             const bool settled = shift * total[0] <= 4 * m2 || !(n > 0);
@@ -258,10 +282,12 @@ extern "C" __global__ void batch_norm_backward(int64 outer, int64 channels, int6
         const T center = c < 0 ? T(0) : derivative.center(planes ? c : c / inner);
         double total[2] = {};
         if (!given || dgamma || dbeta) {
-            tile.sums(c, begin, end, total, [&](int64 i, T* part) {
-                part[0] += g[i];
-                part[1] += g[i] * (x[i] - center);
-            });
+            tile.sums(
+                c, begin, end, total, [&](int64 i) { return Pair{x[i], g[i]}; },
+                [&](const Pair& at, T* part) {
+                    part[0] += at.g;
+                    part[1] += at.g * (at.x - center);
+                });
         }
         const bool one = tile.row == 0 && (tile.lane == 0 || !planes);
         if (c < 0) return;

@@ -133,10 +133,11 @@ class ChannelTile:
         self.inner, self.columns = inner, columns
         wide = min(power_of_two(inner), BLOCK) if planes else WARP
         tiles = channels if planes else -(-columns // wide)
-        # At least 32 elements of a piece for each thread. The number depends on the length of a channel alone, so that
-        # its result does not depend on the other channels.
+        # A channel of fewer than 64 elements for each thread stays whole, which saves two launches; otherwise a piece
+        # has at least 8, so that few channels fill the GPU too. The number of pieces depends on the length of a channel
+        # alone, so that its result does not depend on the other channels.
         work = outer * inner // BLOCK if planes else outer * wide // BLOCK
-        pieces = max(1, min(64, work // 32, outer))
+        pieces = 1 if work < 64 else min(64, work // 8, outer)
         self.whole = pieces == 1 and (planes or inner == 1)
         self.threads = tiles * pieces * BLOCK
         self.shape = outer, channels, inner, wide, pieces, planes
