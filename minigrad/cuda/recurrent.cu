@@ -10,7 +10,7 @@
 enum Kind { RNN_TANH, RNN_RELU, LSTM, GRU };
 enum { NO_NORM, NORM_STATE, NORM_SUM };
 
-const int MOST_THREADS = 512, MOST_SAMPLES = 4, AHEAD = 8;
+const int MOST_THREADS = 512, MOST_SAMPLES = 4;
 const int MOST_FACTORS = sizeof(T) == 4 ? 1024 : 736;  // rows of a matrix of a mebibyte with at most four gates
 
 // The statistics kept of a normalized row: xhat = (x - center) scale + offset
@@ -84,7 +84,7 @@ __device__ inline void add_products(const T* factor, bool inside, const Pack<WID
 // of cycles to answer. The order of summation depends on k and n alone.
 template <int S, class Row, class Store>
 __device__ void multiply(int64 k, int64 n, const T* matrix, T* factors, T* parts, Row row, Store store) {
-    const int packs = int((n + WIDE - 1) / WIDE);
+    const int AHEAD = S == 1 ? 8 : 4, packs = int((n + WIDE - 1) / WIDE);
     int wide = 32;
     while (wide < packs && wide < blockDim.x) wide *= 2;
     const int lane = threadIdx.x % wide, group = threadIdx.x / wide, deep = blockDim.x / wide, rows = int(k);
