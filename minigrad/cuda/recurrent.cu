@@ -64,41 +64,69 @@ __device__ inline T at(const T* p, int64 j, T missing) { return p ? p[j] : missi
 
 // ---- products ---------------------------------------------------------------------------------------------------------
 
-// store(s, j, sum over i of row(s)[i] matrix[i, j]) for S rows of k numbers and matrix[k, n]. Neighbouring threads read
-// neighbouring columns, and each element of the matrix once for all S rows; `deep` threads share a column if there are
-// more threads than columns. The order of summation depends on k and n alone.
+// sum[s] += factor[s] w, if the row is one of the matrix
+template <int S>
+__device__ inline void add_products(const T* factor, bool inside, const Pack<WIDE>& w, T (*sum)[WIDE]) {
+#pragma unroll
+    for (int s = 0; s < S; s++) {
+        const T f = factor[s * MOST_FACTORS];
+#pragma unroll
+        for (int e = 0; e < WIDE; e++) {
+            const T more = sum[s][e] + f * w.v[e];
+            sum[s][e] = inside ? more : sum[s][e];
+        }
+    }
+}
+
+// store(s, j, sum over i of row(s)[i] matrix[i, j]) for S rows of k numbers and matrix[k, n], whose rows begin at multiples
+// of 16 bytes. Neighbouring threads read neighbouring packs of columns, and each pack once for all S rows. A column's sum
+// is divided among `deep` threads, each of which requests AHEAD packs before it uses the first, as the cache takes hundreds
+// of cycles to answer. The order of summation depends on k and n alone.
 template <int S, class Row, class Store>
 __device__ void multiply(int64 k, int64 n, const T* matrix, T* factors, T* parts, Row row, Store store) {
+    const int AHEAD = S == 1 ? 8 : 4, packs = int((n + WIDE - 1) / WIDE);
     int wide = 32;
-    while (wide < n && wide < blockDim.x) wide *= 2;
-    const int lane = threadIdx.x % wide, group = threadIdx.x / wide, deep = blockDim.x / wide;
+    while (wide < packs && wide < blockDim.x) wide *= 2;
+    const int lane = threadIdx.x % wide, group = threadIdx.x / wide, deep = blockDim.x / wide, rows = int(k);
     __syncthreads();
     for (int s = 0; s < S; s++) {
         const T* from = row(s);
         PLACES(i, k) factors[s * MOST_FACTORS + i] = from ? from[i] : T(0);
     }
     __syncthreads();
-    for (int64 first = 0; first < n; first += wide) {
-        const int64 j = first + lane;
-        T sum[S] = {};
-        if (j < n) {
-#pragma unroll 8
-            for (int i = group; i < k; i += deep) {
-                const T w = matrix[i * n + j];
-                for (int s = 0; s < S; s++) sum[s] += factors[s * MOST_FACTORS + i] * w;
+    for (int first = 0; first < packs; first += wide) {
+        T sum[S][WIDE] = {};
+        if (first + lane < packs) {
+            const Pack<WIDE>* column = (const Pack<WIDE>*)matrix + first + lane;
+            int i = group;
+            for (; i + (AHEAD - 1) * deep < rows; i += AHEAD * deep) {
+                Pack<WIDE> w[AHEAD];
+#pragma unroll
+                for (int b = 0; b < AHEAD; b++) w[b] = column[(i + b * deep) * packs];
+#pragma unroll
+                for (int b = 0; b < AHEAD; b++) add_products<S>(factors + i + b * deep, true, w[b], sum);
+            }
+            if (i < rows) {  // no branches below, past which the compiler would move the loads
+                Pack<WIDE> w[AHEAD];
+#pragma unroll
+                for (int b = 0; b < AHEAD; b++) w[b] = column[min(i + b * deep, rows - 1) * packs];
+#pragma unroll
+                for (int b = 0; b < AHEAD; b++) {
+                    const int row = i + b * deep;
+                    add_products<S>(factors + min(row, rows - 1), row < rows, w[b], sum);
+                }
             }
         }
-        if (deep > 1) {
+#pragma unroll
+        for (int s = 0; s < S; s++) {
             __syncthreads();
-            for (int s = 0; s < S; s++) parts[s * MOST_THREADS + threadIdx.x] = sum[s];
+            for (int e = 0; e < WIDE; e++) parts[threadIdx.x * WIDE + e] = sum[s][e];
             __syncthreads();
-            if (group > 0) continue;
-            for (int s = 0; s < S; s++) {
-                for (int g = 1; g < deep; g++) sum[s] += parts[s * MOST_THREADS + g * wide + lane];
+            for (int q = threadIdx.x; q < wide * WIDE && first * WIDE + q < n; q += blockDim.x) {
+                T total = parts[q];
+                for (int g = 1; g < deep; g++) total += parts[g * wide * WIDE + q];
+                store(s, int64(first * WIDE + q), total);
             }
-        }
-        if (j < n) {
-            for (int s = 0; s < S; s++) store(s, j, sum[s]);
         }
     }
     __syncthreads();
@@ -272,7 +300,8 @@ __device__ void steps_of(const Layer& r, int64 begin, int64 end, const T* transp
         case GRU * 8 + 4: return f<GRU, 4>(__VA_ARGS__);                 \
     }
 
-// The steps from `begin` to `end`. `transposed` is W as [H, columns], or null if z has the product of the only step.
+// The steps from `begin` to `end`. `transposed` is W as [H, columns], with rows padded to
+// 16 bytes, or null if z has the product of the only step.
 // x[T, N, columns] is the input's projection, h_last and c_last [N, H] the states after a sample's last step.
 extern "C" __global__ void __launch_bounds__(512, 1) recurrent(
     int kind, int samples, int64 begin, int64 end, int norm, Bool norm_cell, Bool swap, double slope, int64 batch,
@@ -281,8 +310,9 @@ extern "C" __global__ void __launch_bounds__(512, 1) recurrent(
     T* raw_c, const T* transposed, const T* x, const T* bias, double eps, double eps_c, T* h_last, T* c_last) {
     const Layer r = {norm, norm_cell, swap, T(slope), batch, hidden, columns, steps, segments, ends, keep, lengths,
                      gamma, beta, gamma_c, beta_c, h, c, z, act, (Kept*)stats, (Kept*)stats_c, raw_c};
-    __shared__ T factors[MOST_SAMPLES * MOST_FACTORS], parts[MOST_SAMPLES * MOST_THREADS];
-    EVERY_CELL(steps_of, samples, r, begin, end, transposed, factors, parts, x, bias, eps, eps_c, h_last, c_last)
+    __shared__ T factors[MOST_SAMPLES * MOST_FACTORS];
+    __shared__ Pack<WIDE> parts[MOST_THREADS];
+    EVERY_CELL(steps_of, samples, r, begin, end, transposed, factors, parts->v, x, bias, eps, eps_c, h_last, c_last)
 }
 
 // ---- backward: sample n at step t -------------------------------------------------------------------------------------
@@ -396,7 +426,7 @@ __device__ void steps_back(const Layer& r, const Gradients& d, int64 begin, int6
     }
 }
 
-// The steps from `end` back to `begin`. w is W[columns, H], or null if the caller adds dz W to dh, [N, H].
+// The steps from `end` back to `begin`. w is W[columns, H] with rows padded to 16 bytes, or null if the caller adds dz W to dh, [N, H].
 extern "C" __global__ void __launch_bounds__(512, 1) recurrent_backward(
     int kind, int samples, int64 begin, int64 end, int norm, Bool norm_cell, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,
@@ -405,8 +435,9 @@ extern "C" __global__ void __launch_bounds__(512, 1) recurrent_backward(
     const Layer r = {norm, norm_cell, swap, T(slope), batch, hidden, columns, steps, segments, ends, keep, lengths,
                      gamma, beta, gamma_c, beta_c, h, c, z, act, (Kept*)stats, (Kept*)stats_c, raw_c};
     const Gradients d = {gy, dh, dc, dx, dz, affine, affine_c};
-    __shared__ T factors[MOST_SAMPLES * MOST_FACTORS], parts[MOST_SAMPLES * MOST_THREADS];
-    EVERY_CELL(steps_back, samples, r, d, begin, end, w, factors, parts)
+    __shared__ T factors[MOST_SAMPLES * MOST_FACTORS];
+    __shared__ Pack<WIDE> parts[MOST_THREADS];
+    EVERY_CELL(steps_back, samples, r, d, begin, end, w, factors, parts->v)
 }
 
 #endif

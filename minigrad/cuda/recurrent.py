@@ -10,6 +10,7 @@ from minigrad.engine.tensor import Tensor
 KINDS = "rnn_tanh", "rnn_relu", "lstm", "gru"
 NORMS = None, "state", "sum"
 LARGEST = 512  # threads of a block
+PACK = 16  # bytes that one instruction reads
 CACHED = 1 << 20  # bytes of W up to which reading it from the cache costs less than launching a product at every step
 MANY = 132  # samples beyond which a block takes several, so that all blocks run at once, one on each multiprocessor
 
@@ -23,9 +24,7 @@ class Recurrent(Norms):
         last = [arrays.get(name) for name in ("h_last", "c_last")]
         rest = *given, cell.eps, cell.eps_c, *last
         if layer.cached:
-            transposed = empty(weight.shape[::-1], weight.dtype.name, weight.device)
-            self.copy(weight.T, transposed)
-            self._steps("recurrent", layer, 0, layer.steps, transposed, *rest)
+            self._steps("recurrent", layer, 0, layer.steps, self._padded(weight.T), *rest)
             return
         h, z = arrays["h"].detach(), arrays["z"].detach()
         for t in range(layer.steps):
@@ -39,7 +38,7 @@ class Recurrent(Norms):
         affine_c = self._sums(arrays, ("dgamma_c", "dbeta_c"), layer.hidden)
         rest = arrays["gy"], dh, arrays.get("dc"), arrays["dx"], dz, affine, affine_c
         if layer.cached:
-            self._steps("recurrent_backward", layer, 0, layer.steps, weight.contiguous(), *rest)
+            self._steps("recurrent_backward", layer, 0, layer.steps, self._padded(weight), *rest)
         else:
             for t in reversed(range(layer.steps)):
                 self._steps("recurrent_backward", layer, t, t + 1, None, *rest)
@@ -49,6 +48,16 @@ class Recurrent(Norms):
         if affine_c is not None:
             self._add_partials("add_wide_partials", affine_c, layer.hidden, arrays.get("dgamma_c"),
                                arrays.get("dbeta_c"))  # fmt: skip
+
+    def _padded(self, matrix: Tensor) -> Tensor:
+        """Return a contiguous matrix whose rows begin at multiples of 16 bytes; the padding is not initialized."""
+        rows, columns = matrix.shape
+        width = -(-columns // (PACK // matrix.dtype.itemsize)) * (PACK // matrix.dtype.itemsize)
+        if width == columns and matrix.is_contiguous() and matrix.data_ptr() % PACK == 0:
+            return matrix
+        out = empty((rows, width), matrix.dtype.name, matrix.device)
+        self.copy(matrix, out[:, :columns].detach())
+        return out
 
     def _sums(self, arrays: dict[str, Any], wanted: tuple[str, str], width: int) -> Tensor | None:
         """Return a zeroed scratch buffer for two sums over the steps of each sample, or None if neither is wanted."""
