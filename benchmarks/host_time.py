@@ -158,10 +158,11 @@ def main():
     gpu = CUDA(0)
     given = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "decoupled": False}
     x, y, z = (mg.empty((256, 256), device="cuda") for _ in range(3))
-    shape, size = x.shape, x.size
+    size = x.size
+    unary = 0, False, size, size, 1, 3, (size,), (7,)
     lists = [[mg.empty((256, 256), device="cuda") for _ in range(10)] for _ in range(4)]
     for name, call in {
-        "launch": lambda: launch("elementwise.cu", "unary", "float32", 0, size, 0, size, True, shape, x, y),
+        "launch": lambda: launch("elementwise.cu", "unary", "float32", 0, size, *unary, x, y),
         "allocation": lambda: allocate(1 << 18, 0),
         "product": lambda: gpu.gemm(x, y, z, 0.0, None),
         "Adam, 10 tensors": lambda: gpu.optimize("adam", *lists, None, given),

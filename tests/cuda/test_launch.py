@@ -83,7 +83,7 @@ def test_a_shape_that_is_none():
     x, y = tensors(5, 5)
     for shape in ([5], (1,) * 9):
         with pytest.raises(TypeError, match=r"^\[unary\] expected shape to be a tuple of at most 8 lengths, got [\[(]"):
-            launch(*X, 5, Unary.EXP, 5, True, shape, x, y)
+            launch(*X, 5, *arguments(x, y)[:6], shape, (7,), x, y)
 
 
 def test_lists_of_tensors_that_do_not_match():
