@@ -17,6 +17,7 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -75,7 +76,7 @@ def groups(matrices, batch, matrix, steps, count):
     others = [f"{op}_fwd_{matrix}" for op in MATRIX_OPS if op != "copy"]
     return {
         "operations": Group([*copies, *others, *norms], both, 5 * count),
-        "steps": Group(list(steps), (*both, "torchg", "torchc", "jax"), count),
+        "steps": Group(list(steps), (*both, "torchg", "jax", "torchc"), count),
     }
 
 
@@ -136,18 +137,27 @@ def card():
     return cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(), cupy.cuda.runtime.runtimeGetVersion()
 
 
-def run(framework, workloads, seconds, count, times, missing):
+def run(framework, workloads, args, count, times, missing):
     """Measure workloads in a process of their own; add to their times, or why they could not be measured."""
-    command = [sys.executable, str(HERE / "measure.py"), framework, *workloads, "--device", "cuda", "--threads", "1",
-               "--seconds", str(seconds), "--count", str(count)]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
-    found = {line["workload"]: line for line in map(json.loads, done.stdout.splitlines())}
+    command = [sys.executable, str(HERE / "measure.py"), framework, *workloads, "--device", "cuda", "--threads", "8",
+               "--seconds", str(args.seconds), "--count", str(count)]  # fmt: skip
+    with tempfile.TemporaryFile("w+") as lines, tempfile.TemporaryFile("w+") as errors:
+        try:
+            subprocess.run(command, stdout=lines, stderr=errors, timeout=args.limit, check=True)
+            fault = ""
+        except subprocess.TimeoutExpired:
+            fault = f"its process took more than {args.limit:g} seconds"
+        except subprocess.CalledProcessError:
+            errors.seek(0)
+            fault = f"its process failed: {errors.read().strip().splitlines()[-1:]}"
+        lines.seek(0)
+        found = {line["workload"]: line for line in map(json.loads, lines)}
     for name in workloads:
-        if "median_ms" in (line := found.get(name, {})):
+        line = found.get(name, {})
+        if "median_ms" in line:
             times.setdefault(name, {}).setdefault(framework, []).append(line["median_ms"])
         else:
-            reason = line.get("unavailable") or f"the process failed: {done.stderr.strip().splitlines()[-1:]}"
-            missing[f"{compare.TITLES[framework]}, {name}"] = reason
+            missing[f"{compare.TITLES[framework]}, {name}"] = line.get("unavailable", fault)
 
 
 def report(results, parts):
@@ -166,6 +176,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.2, help="per workload and process (default: %(default)s)")
     parser.add_argument("--workloads", nargs="+", metavar="NAME", help="only these workloads of workloads.py")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no process after this time")
+    parser.add_argument("--limit", type=float, default=240, help="seconds for a process (default: %(default)s)")
     parser.add_argument("--write", action="store_true", help="write the figures to results/")
     args = parser.parse_args()
     found = card()
@@ -188,10 +199,11 @@ def main():
     start = time.monotonic()
     for cell in tqdm([cell for cell in cells if cell not in results["measured"]], leave=False, disable=None):
         if time.monotonic() - start > 60 * args.minutes:
-            sys.exit(f"{len(results['measured'])} of {len(cells)} processes ran: call this again for the others")
+            print(f"{len(results['measured'])} of {len(cells)} processes ran: call this again for the others")
+            break
         _, name, framework = cell.split()
         part = parts[name]
-        run(framework, part.of(framework), args.seconds, part.count, results["times_ms"], results["not_measured"])
+        run(framework, part.of(framework), args, part.count, results["times_ms"], results["not_measured"])
         results["measured"].append(cell)
         if args.write:
             file.write_text(json.dumps(results, indent=1) + "\n")

@@ -34,7 +34,11 @@ if os.environ.get("MINIGRAD_EMULATE", "0") != "0" or not gpu():
 elif os.environ.get("MINIGRAD_PLAIN_ALLOCATIONS", "0") != "0":
     import cupy
 
-    cupy.cuda.set_allocator(None)  # no pool: compute-sanitizer sees where each array ends
+    from minigrad.cuda import backend
+
+    # Without pools, compute-sanitizer sees where each array ends.
+    cupy.cuda.set_allocator(None)
+    backend.KEPT = 1 << 62
 
 # The examples are the same in every run, unless another profile is set: HYPOTHESIS_PROFILE=explore finds new ones.
 settings.register_profile("default", max_examples=50, deadline=None, derandomize=True, database=None)

@@ -168,7 +168,8 @@ class ReduceTile:
 
     def __init__(self, outer: int, n: int, inner: int) -> None:
         self.wide = min(power_of_two(inner), WARP)
-        self.deep = min(power_of_two(n), BLOCK // self.wide)
+        # A thread takes at least 64 elements if that leaves a warp for a row: merging costs as much as many loads.
+        self.deep = min(power_of_two(n), max(power_of_two(-(-n // 64)), WARP), BLOCK // self.wide)
         self.tiles = outer * -(-inner // self.wide)
         self.threads = -(-self.tiles // (BLOCK // (self.wide * self.deep))) * BLOCK
 
@@ -177,4 +178,4 @@ class ReduceTile:
 
         It depends on the shape alone.
         """
-        return max(1, min(1024, 2048 // max(self.threads // BLOCK, 1), n // (16 * self.deep)))
+        return max(1, min(1024, 2048 // max(self.threads // BLOCK, 1), n // (16 * BLOCK // self.wide)))

@@ -31,6 +31,13 @@ __device__ inline T floor_divide(T a, T b) {
     const T exact = (a - r) / b, q = r != 0 && (r < 0) != (b < 0) ? exact - 1 : exact;
     return q == 0 ? copysign(T(0), a / b) : rint(q);
 }
+// CUDA's overflows for the largest number and another that does not change it.
+__device__ inline T hypotenuse(T a, T b) {
+    a = fabs(a), b = fabs(b);
+    const T larger = a > b ? a : b, smaller = a > b ? b : a;  // NaN is the smaller or both
+    return smaller <= larger * (sizeof(T) == 4 ? T(0x1p-26) : T(0x1p-55)) ? larger : hypot(a, b);
+}
+#define hypot hypotenuse
 // x to the power 0.5 as C defines it.
 __device__ inline T root(T x) { return x == -infinity<T>() ? infinity<T>() : sqrt(x + T(0)); }
 __device__ inline T power(T a, T b) {

@@ -14,7 +14,7 @@ from minigrad.engine.tensor import Tensor
 
 AXES = 8  # the most axes of an array, as in common.cuh
 SMALL_BLOCK = 128  # of elementwise.cu, whose kernels use many registers: more of them fit on a multiprocessor
-FEW_GROUPS = 1 << 18  # about as many threads as a GPU runs at once; of more groups, each thread gets two
+FEW_GROUPS = 1 << 18  # about as many threads as a GPU runs at once; of many more groups, each thread gets sixteen
 SHORT = 8  # shorter axes would leave most of a tile of 32 x 32 elements empty
 
 
@@ -63,7 +63,7 @@ class Elementwise(Backend):
         n, packed, groups, linear, shape, axis = layout(
             out.shape, tuple(x.dtype.itemsize for x in arrays), tuple(x.strides for x in arrays)
         )
-        threads = groups if groups <= FEW_GROUPS else -(-groups // 2)
+        threads = min(groups, max(FEW_GROUPS, -(-groups // 16)))
         launch("elementwise.cu", kernel, dtype, self.device, threads, *first, n, packed, len(shape), linear, shape,
                axis, *rest, out, block=SMALL_BLOCK)  # fmt: skip
 

@@ -85,9 +85,15 @@ def errors(ours, exact, dtype):
     return np.where(ours == rounded, 0, found)
 
 
+# The largest errors of CUDA's functions, where they are larger: CUDA C++ Programming Guide, Mathematical Functions.
+CUDA = {"exp": 2, "exp2": 2, "tan": 4, "atanh": 3}
+
+
 @pytest.mark.parametrize("name", ACCURACY)
 def test_float32_accuracy(name, device, rng):
     function, reference, low, high, bound = ACCURACY[name]
+    if device != "cpu":
+        bound = CUDA.get(name, bound)
     x = inputs(low, high, rng, "float32")
     with np.errstate(all="ignore"):
         exact = reference(x.astype(np.float64))
