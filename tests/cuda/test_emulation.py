@@ -154,10 +154,10 @@ def test_shared_memory_that_nobody_wrote_shows(broken, rng):
 
 @pytest.mark.parametrize("wrong", ["", "__launch_bounds__(256) "])
 def test_a_block_without_registers_for_it_is_an_error(broken, rng, wrong):
-    broken("softmax.cu", "__launch_bounds__(512) ", wrong)
-    x, _ = ours((2, 5000), rng)
+    broken("softmax.cu", "__launch_bounds__(512, 1) ", wrong)
+    x, _ = ours((2, 9000), rng)
     with pytest.raises(
-        RuntimeError, match=r"softmax: a block of \(512, 1, 1\) threads, more than the launch bounds of 256"
+        RuntimeError, match=r"softmax_long: a block of \(512, 1, 1\) threads, more than the launch bounds of 256"
     ):
         mg.softmax(x)
 

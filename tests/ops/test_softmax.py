@@ -28,7 +28,7 @@ def exact_softmax(a):
 def test_widths(dtype, device, rng):
     """Vectors and their tails, results and gradients of all four kernels."""
     eps = np.finfo(dtype).eps
-    for width in (1, 2, 3, 7, 8, 9, 10, 15, 16, 17, 31, 33, 64, 100, 127, 257, 1000, 9000):
+    for width in (1, 2, 3, 7, 8, 9, 10, 15, 16, 17, 31, 32, 33, 64, 100, 127, 128, 129, 132, 257, 512, 513, 1000, 9000):
         a, g = (rng.uniform(-5, 5, (5, width)).astype(dtype) for _ in range(2))
         p, wide = exact_softmax(a), g.astype(np.float64)
         litter(device)
@@ -44,6 +44,46 @@ def test_widths(dtype, device, rng):
         )
         dz = wide - p * wide.sum(1, keepdims=True)
         np.testing.assert_allclose(array(mg.grad(z, x, tensor(g, device))), dz, rtol=0, atol=16 * eps * width**0.5 * 5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("width", [1023, 1024, 1025, 1028, 2049, 4096, 4097, 4098, 8192, 8196, 9001])
+def test_widths_where_a_kernel_divides_rows_otherwise(width, dtype, device, rng):
+    """The most that a warp or a block keeps in registers and the next width, at aligned and other addresses."""
+    eps, a = np.finfo(dtype).eps, rng.uniform(-5, 5, 3 * width + 1).astype(dtype)
+    labels, weight = rng.integers(0, width, 3), rng.uniform(0.5, 2, width).astype(dtype)
+    litter(device)
+    for first in (0, 1):
+        rows = a[first : first + 3 * width].reshape(3, width)
+        p, x = exact_softmax(rows), tensor(a, device)[first : first + 3 * width].reshape(3, width)
+        np.testing.assert_allclose(array(mg.softmax(x)), p, rtol=16 * eps)
+        np.testing.assert_allclose(array(mg.log_softmax(x)), np.log(p), rtol=16 * eps)
+        wide = rows.astype(np.float64)
+        np.testing.assert_allclose(array(mg.logsumexp(x, axis=1)), np.log(np.exp(wide).sum(1)), rtol=4 * eps)
+        loss = mg.cross_entropy(x, tensor(labels, device), tensor(weight, device), label_smoothing=0.1)
+        expected = cross_entropy(wide, labels, weight.astype(np.float64), label_smoothing=0.1)
+        np.testing.assert_allclose(loss.item(), expected, rtol=16 * eps)
+
+
+@pytest.mark.parametrize("width", [40, 9000, 9001])
+def test_largest_elements_anywhere(width, device):
+    """The sum of a long row is corrected whenever a larger element appears; infinities and NaN stay what they are."""
+    up = np.linspace(-200, 200, width, dtype=np.float32)
+    rows = np.stack([up, up[::-1], up - 1e4, *np.full((5, width), -INF, np.float32)])
+    rows[3, -1], rows[4, :-1], rows[5] = 7, up[:-1], up
+    rows[5, width // 2], rows[6, 0] = INF, np.nan
+    x = tensor(rows, device)
+    y, z, lse = array(mg.softmax(x)), array(mg.log_softmax(x)), array(mg.logsumexp(x, axis=1))
+    p = exact_softmax(rows[:5])
+    np.testing.assert_allclose(y[:5], p, rtol=2e-5, atol=1e-37)
+    wide = rows[:5].astype(np.float64)
+    top = wide.max(1)
+    exact = top + np.log(np.exp(wide - top[:, None]).sum(1))
+    np.testing.assert_allclose(lse[:5], exact, rtol=1e-6)
+    np.testing.assert_allclose(z[:5], wide - exact[:, None], rtol=1e-5, atol=2e-5)
+    assert np.isnan(y[5:]).all()
+    assert np.isnan(z[6:]).all()
+    np.testing.assert_array_equal(lse[5:], [INF, np.nan, -INF])
 
 
 @pytest.mark.parametrize("shape", [(65_537, 3), (3, 70_001), (300, 400)])
