@@ -128,9 +128,11 @@ def table(results):
         lines.append([workload, *cells, *("" if ratio is None else f"**{ratio:.2g}**" for ratio in ratios(row))])
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     count = results["threads"]
+    rounds = results["rounds"]
     caption = (
-        f"{results['cpu']}, {count} thread{'s' if count > 1 else ''}, float32; medians of {results['rounds']} "
-        f"alternating runs; {versions}, Python {results['python']}."
+        f"{results['cpu']}, {count} thread{'s' if count > 1 else ''}, float32; "
+        f"{f'medians of {rounds} alternating runs' if rounds > 1 else 'one run of each'}; {versions}, "
+        f"Python {results['python']}."
     )
     if results["times_ms"].get("chain", {}).get("jax"):
         caption += " Under JAX the chain is one compiled function: no tape is built while it runs."

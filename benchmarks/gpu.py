@@ -46,6 +46,7 @@ STEPS = (
 SMALL_STEPS = ("chain", "mlp256_b8", "lenet_b1", "lnrnn_b1", "lnlstm_b1", "lstm_b1")
 MATRICES = ("128x256", "512x512", "2048x768", "4096x768", "8192x1024", "32768x1024", "65536x1024", "65536x2048")
 SMALL_MATRICES = ("16x256",)
+THREADS = 8  # of the processor; compilers use them
 LARGE, SMALL = "8192x4096", "8x16"  # of the operations on one matrix
 OPS = ("ln", "rms", "bn", "softmax")
 IMAGES = ("in4", "gn4", "bn4")
@@ -139,8 +140,8 @@ def card():
 
 def run(framework, workloads, args, count, times, missing):
     """Measure workloads in a process of their own; add to their times, or why they could not be measured."""
-    command = [sys.executable, str(HERE / "measure.py"), framework, *workloads, "--device", "cuda", "--threads", "8",
-               "--seconds", str(args.seconds), "--count", str(count)]  # fmt: skip
+    command = [sys.executable, str(HERE / "measure.py"), framework, *workloads, "--device", "cuda",
+               "--threads", str(THREADS), "--seconds", str(args.seconds), "--count", str(count)]  # fmt: skip
     with tempfile.TemporaryFile("w+") as lines, tempfile.TemporaryFile("w+") as errors:
         try:
             subprocess.run(command, stdout=lines, stderr=errors, timeout=args.limit, check=True)
@@ -224,8 +225,8 @@ def begin(args, found, parts):
     if found:
         versions["cupy"] = importlib.metadata.version(cupy_package())
     results = {
-        "cpu": f"{name}, CUDA {cuda}",
-        "threads": 1,
+        "cpu": f"{name}, CUDA {cuda // 1000}.{cuda % 1000 // 10}",
+        "threads": THREADS,
         "rounds": args.rounds,
         "seconds": args.seconds,
         "date": datetime.date.today().isoformat(),
