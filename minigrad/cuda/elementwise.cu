@@ -96,7 +96,7 @@ struct Values {
 struct Nothing {  // no operand
     typedef Bool Element;
     static const bool present = false;
-    static const int64 last = 0;
+    enum : int64 { last = 0 };
     __device__ bool aligned(int) const { return true; }
     __device__ Bool* place(const Layout&, int64) const { return nullptr; }
 };
