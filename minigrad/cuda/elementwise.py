@@ -32,14 +32,14 @@ class Elementwise(Backend):
 
     def unary(self, op: int, x: Tensor, out: Tensor) -> None:
         check_defined("unary", op, x.dtype.name)
-        self.elementwise("unary", x.dtype.name, (op, out.dtype.name == "bool"), out, x)
+        self._elementwise("unary", x.dtype.name, (op, out.dtype.name == "bool"), out, x)
 
     def binary(self, op: int, a: Tensor, b: Tensor, out: Tensor) -> None:
         check_defined("binary", op, a.dtype.name)
-        self.elementwise("binary", a.dtype.name, (op, out.dtype.name == "bool"), out, a, b)
+        self._elementwise("binary", a.dtype.name, (op, out.dtype.name == "bool"), out, a, b)
 
     def where(self, condition: Tensor, a: Tensor, b: Tensor, out: Tensor) -> None:
-        self.elementwise("where", a.dtype.name, (), out, condition, a, b)
+        self._elementwise("where", a.dtype.name, (), out, condition, a, b)
 
     def copy(self, x: Tensor, out: Tensor) -> None:
         dtype = x.dtype.name
@@ -51,13 +51,13 @@ class Elementwise(Backend):
                 launch("elementwise.cu", "transpose", dtype, self.device, blocks * BLOCK, rows, columns, *axes, count,
                        len(shape), shape, axis, x, out)  # fmt: skip
                 return
-        self.elementwise("copy", dtype, (Code[out.dtype.name.upper()],), out, x)
+        self._elementwise("copy", dtype, (Code[out.dtype.name.upper()],), out, x)
 
     def fill(self, out: Tensor, value: float) -> None:
         numbers = (value, 0) if out.dtype.kind == "f" else (0.0, np.array(value, out.dtype.name).item())
-        self.elementwise("fill", out.dtype.name, (), out, *numbers)
+        self._elementwise("fill", out.dtype.name, (), out, *numbers)
 
-    def elementwise(self, kernel: str, dtype: str, first: tuple[int, ...], out: Tensor, *rest: Any) -> None:
+    def _elementwise(self, kernel: str, dtype: str, first: tuple[int, ...], out: Tensor, *rest: Any) -> None:
         """Launch a kernel of elementwise.cu with `first`, the layout, the operands or numbers, and out."""
         arrays = out, *(x for x in rest if isinstance(x, Tensor))
         n, packed, groups, linear, shape, axis = layout(

@@ -1,6 +1,8 @@
 // Emulates the functions of the CUDA driver that minigrad calls, under the driver's name, libcuda.so.1. Each of them
 // calls a function of the emulated CuPy, which sets these pointers.
 
+#include <thread>
+
 extern "C" {
 int (*launch_kernel)(void* kernel, unsigned x, unsigned y, unsigned z, unsigned width, unsigned height, unsigned depth,
                      void** arguments);
@@ -9,7 +11,11 @@ int (*get_error_name)(int error, const char** name);
 
 int cuLaunchKernel(void* kernel, unsigned x, unsigned y, unsigned z, unsigned width, unsigned height, unsigned depth,
                    unsigned shared, void*, void** arguments, void** extra) {
-    return shared || extra ? 1 : launch_kernel(kernel, x, y, z, width, height, depth, arguments);
+    if (shared || extra) return 1;
+    // In another thread, as a KeyboardInterrupt is raised in Python code of the main thread: here it would be lost.
+    int result = 1;
+    std::thread([&] { result = launch_kernel(kernel, x, y, z, width, height, depth, arguments); }).join();
+    return result;
 }
 int cuCtxGetDevice(int* device) { return get_device(device); }
 int cuGetErrorName(int error, const char** name) { return get_error_name(error, name); }

@@ -158,7 +158,9 @@ def load_driver():
         made.parent.mkdir(parents=True, exist_ok=True)
         # Compiled elsewhere and then renamed, as another process may compile it at the same time.
         with tempfile.TemporaryDirectory(dir=made.parent) as folder:
-            run("-shared", "-fPIC", "-O1", "-Wl,-soname,libcuda.so.1", DRIVER, "-o", f"{folder}/{made.name}")
+            run(
+                "-shared", "-fPIC", "-pthread", "-O1", "-Wl,-soname,libcuda.so.1", DRIVER, "-o", f"{folder}/{made.name}"
+            )
             Path(folder, made.name).rename(made)
     library = ctypes.CDLL(str(made))
     for name, callback in CALLBACKS.items():
