@@ -6,9 +6,11 @@ zero, and a GPU would compute something else than the CPU.
 
 import hashlib
 import os
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from minigrad.saving.files import write
 
 
 def cache() -> Path:
@@ -32,23 +34,13 @@ def load(code: str, options: tuple[str, ...], device: int) -> Any:
     with cupy.cuda.Device(device) as current:
         parts = code, options, current.compute_capability, nvrtc.getVersion(), cupy.__version__
         path = cache() / (hashlib.sha256(repr(parts).encode()).hexdigest()[:32] + ".cubin")
-        if path.exists():
+        try:
             image = path.read_bytes()
-        else:
+        except OSError:
             image, _ = compiler.compile_using_nvrtc(code, options)
-            _keep(image, path)
+            with suppress(OSError):  # the folder is read-only or full: the next process compiles again
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write(str(path), [image])
         loaded = function.Module()
         loaded.load(image)
         return loaded
-
-
-def _keep(image: bytes, path: Path) -> None:
-    """Write a file, which other processes see only once it is complete."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            part = Path(folder, path.name)
-            part.write_bytes(image)
-            part.replace(path)
-    except OSError:  # the folder is read-only or full: the next process compiles again
-        pass
