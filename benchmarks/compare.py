@@ -33,6 +33,7 @@ WORKLOADS = (
     "lnrnn_b32",
     "lnlstm_b32",
     "lstm_b32",
+    "mingru_b32",
     "attn_b8",
     "ln_fwd",
     "ln_bwd",

@@ -97,6 +97,19 @@ def torch_step(work, threads, compiled=False, recorded=False):
                 h = torch.tanh(self.ln(xs[t] + self.hh(h)))
             return h
 
+    class MinGRU(nn.Module):
+        def __init__(self, inputs, hidden):
+            super().__init__()
+            self.z, self.c = nn.Linear(inputs, hidden), nn.Linear(inputs, hidden)
+
+        def forward(self, x):  # PyTorch has no scan
+            z = torch.sigmoid(self.z(x))
+            a, b = 1 - z, z * self.c(x)
+            h = b[0]
+            for t in range(1, x.shape[0]):
+                h = torch.addcmul(b[t], a[t], h)
+            return h
+
     class LNLSTM(nn.Module):
         def __init__(self, inputs, hidden):
             super().__init__()
@@ -143,6 +156,8 @@ def torch_step(work, threads, compiled=False, recorded=False):
         )
     elif work.kind == "lnrnn":
         model = nn.Sequential(LNRNN(28, 128), nn.Linear(128, 10))
+    elif work.kind == "mingru":
+        model = nn.Sequential(MinGRU(28, 128), nn.Linear(128, 10))
     else:
         model = nn.Sequential(nn.Embedding(20000, 100), LNLSTM(100, hidden), nn.Linear(hidden, 1), nn.Flatten(0))
         loss_of, y = F.binary_cross_entropy_with_logits, y.float()
@@ -315,6 +330,16 @@ def jax_step(work, threads):
 
             h, _ = jax.lax.scan(cell, jnp.zeros((x.shape[1], 128)), x @ p[0])
             return cross_entropy(linear(p[3], h), y)
+    elif work.kind == "mingru":
+        params = [linear_init(28, 128), linear_init(28, 128), linear_init(128, 10)]
+
+        def loss(p, x, y):
+            def cell(h, step):
+                return step[0] * h + step[1], None
+
+            z = jax.nn.sigmoid(linear(p[0], x))
+            h, _ = jax.lax.scan(cell, jnp.zeros((x.shape[1], 128)), (1 - z, z * linear(p[1], x)))
+            return cross_entropy(linear(p[2], h), y)
     else:
         params = [
             normal(20000, 100, scale=1.0),

@@ -11,6 +11,7 @@ float32 throughout; a step is zero_grad, forward, mean loss, backward, Adam with
                  (LN on Wx, on Uh and on c inside the output tanh); with _hH, LN-LSTM(H)
   lstm_bB        a plain LSTM(100, 128) over T=80: forward, and backward to the input and all weights; no optimizer;
                  with _hH, LSTM(100, H)
+  mingru_bB      MinGRU over T=256, 28 -> 128, last h -> 10, cross-entropy
   attn_bB        causal attention alone, q, k and v of (B, 4, 512, 32): forward and backward; no optimizer
   NORM_fwd, NORM_bwd   one normalization on (4096, 768), affine; with _bB on (B, 256), with _MxN on (M, N). NORM is ln
                        (layer_norm), rms (rms_norm), bn (batch_norm, in training) or softmax;
@@ -24,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "lstm", "attn")
+KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "lstm", "mingru", "attn")
 MATRIX_OPS = ("copy", "relu", "add", "row", "number", "transpose", "sum")
 # how many of x, gain and bias there are, if not all
 LEAVES = {"rms": 2, "softmax": 1, **dict.fromkeys(MATRIX_OPS, 1), "row": 2}
@@ -90,6 +91,8 @@ def inputs(work):
         return rng.standard_normal((work.batch, 1, 28, 28), dtype=np.float32), rng.integers(0, 10, work.batch)
     if work.kind == "lnrnn":
         return rng.standard_normal((28, work.batch, 28), dtype=np.float32), rng.integers(0, 10, work.batch)
+    if work.kind == "mingru":
+        return rng.standard_normal((256, work.batch, 28), dtype=np.float32), rng.integers(0, 10, work.batch)
     if work.kind == "lnlstm":
         return rng.integers(0, 20000, (80, work.batch)), rng.integers(0, 2, work.batch)
     if work.kind == "lstm":
@@ -173,12 +176,12 @@ def minigrad_step(work, threads):
         g = mg.random.normal(0.0, 1.0, x.shape[1:], device=device)
         return lambda: mg.grad(F.scaled_dot_product_attention(*leaves, is_causal=True), leaves, g)
 
-    class LNRNN(nn.Module):
-        """The last state of an RNN as logits."""
+    class LastState(nn.Module):
+        """The last state of a recurrent layer as logits."""
 
-        def __init__(self):
+        def __init__(self, rnn):
             super().__init__()
-            self.rnn, self.out = nn.RNN(28, 128, bias=False, norm="layer"), nn.Linear(128, 10)
+            self.rnn, self.out = rnn, nn.Linear(128, 10)
 
         def forward(self, x):
             return self.out(self.rnn(x)[1][0])
@@ -224,7 +227,9 @@ def minigrad_step(work, threads):
             nn.Linear(84, 10),
         )
     elif work.kind == "lnrnn":
-        model = LNRNN()
+        model = LastState(nn.RNN(28, 128, bias=False, norm="layer"))
+    elif work.kind == "mingru":
+        model = LastState(nn.MinGRU(28, 128))
     else:
         model, loss_of, y = LNLSTM(), F.binary_cross_entropy_with_logits, y.astype("float32")
     optimizer = optim.Adam(model.to(device).parameters(), 1e-3)

@@ -15,6 +15,10 @@ cdef class Backend:
     cpdef reduce(self, int op, int64_t outer, int64_t n, int64_t inner, Array x, Array out)
     cpdef moments(self, int64_t outer, int64_t n, int64_t inner, Array x, Array mean, Array m2)
     cpdef cumulative_sum(self, int64_t outer, int64_t n, int64_t inner, Array x, Array out)
+    cpdef linear_scan(self, int64_t outer, int64_t n, int64_t inner, bint reverse, Array a, Array b, Array initial,
+                      Array h)
+    cpdef linear_scan_backward(self, int64_t outer, int64_t n, int64_t inner, bint reverse, Array a, Array h,
+                               Array initial, Array g, Array da, Array db, Array dinitial)
     cpdef gemm(self, Array a, Array b, Array out, double beta, Array bias)
     cpdef normalize(self, int64_t rows, int64_t groups, int64_t m, int64_t inner, Array x, Array gamma, Array beta,
                     double eps, Array y, Array mean, Array rstd)

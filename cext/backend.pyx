@@ -141,6 +141,17 @@ cdef class Backend:
         """Running sums along the middle axis, contiguous."""
         raise NotImplementedError
 
+    cpdef linear_scan(self, int64_t outer, int64_t n, int64_t inner, bint reverse, Array a, Array b,
+                      Array initial: Tensor | None, Array h):
+        """h_t = a_t h_{t-1} + b_t along the middle axis, contiguous; h_0 = initial[outer, inner] or h_1 = b_1."""
+        raise NotImplementedError
+
+    cpdef linear_scan_backward(self, int64_t outer, int64_t n, int64_t inner, bint reverse, Array a,
+                               Array h: Tensor | None, Array initial: Tensor | None, Array g, Array da: Tensor | None,
+                               Array db: Tensor | None, Array dinitial: Tensor | None):
+        """Its gradients, of which each may be None; da reads h and initial."""
+        raise NotImplementedError
+
     cpdef gemm(self, Array a, Array b, Array out, double beta, Array bias: Tensor | None):
         """out = a @ b + beta out (+ bias on each row; bias may be None) for 2-d or 3-d (batched) floats.
 

@@ -68,6 +68,8 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Reduction** reduce
         Reduction* cumulative_sum
         Kernel* moments
+        Kernel* linear_scan
+        Kernel* linear_scan_backward
         Kernel* normalize
         Kernel* normalize_backward
         Kernel* batch_norm

@@ -131,6 +131,16 @@ cdef class CPU(Backend):
     cpdef cumulative_sum(self, int64_t outer, int64_t n, int64_t inner, Array x, Array out):
         launch(x.count, kernels.cumulative_sum[x.code], outer, n, inner, x.data, out.data)
 
+    cpdef linear_scan(self, int64_t outer, int64_t n, int64_t inner, bint reverse, Array a, Array b, Array initial,
+                      Array h):
+        launch(2 * a.count, kernels.linear_scan[a.code - FLOAT32], outer, n, inner, <int32_t>reverse, a.data, b.data,
+               pointer(initial), h.data)
+
+    cpdef linear_scan_backward(self, int64_t outer, int64_t n, int64_t inner, bint reverse, Array a, Array h,
+                               Array initial, Array g, Array da, Array db, Array dinitial):
+        launch(3 * a.count, kernels.linear_scan_backward[a.code - FLOAT32], outer, n, inner, <int32_t>reverse, a.data,
+               pointer(h), pointer(initial), g.data, pointer(da), pointer(db), pointer(dinitial))
+
     # ── products ──
 
     cpdef gemm(self, Array a, Array b, Array out, double beta, Array bias):

@@ -126,6 +126,7 @@ from minigrad.engine.ops.reduce import (
     std,
     var,
 )
+from minigrad.engine.ops.scan import linear_scan
 from minigrad.engine.ops.softmax import cross_entropy, log_softmax, softmax
 from minigrad.engine.ops.trigonometry import (
     acos,

@@ -32,6 +32,7 @@ struct Isa {
         isa::fill_recurrent(table);   \
         isa::fill_softmax(table);     \
         isa::fill_attention(table);   \
+        isa::fill_scan(table);        \
         isa::fill_index(table);       \
         isa::fill_optimizer(table);   \
         isa::fill_random(table);      \

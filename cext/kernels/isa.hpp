@@ -26,6 +26,7 @@
     void fill_recurrent(Kernels&);   \
     void fill_softmax(Kernels&);     \
     void fill_attention(Kernels&);   \
+    void fill_scan(Kernels&);        \
     void fill_index(Kernels&);       \
     void fill_optimizer(Kernels&);   \
     void fill_random(Kernels&);      \

@@ -134,6 +134,16 @@ struct Kernels {
     void (*moments[FLOATS])(int64_t outer, int64_t n, int64_t inner, const void* x, void* mean, void* m2);
     Reduction cumulative_sum[DTYPES];  // y[outer, n, inner]
 
+    // scan.cpp: linear recurrences along the middle axis of a, b, h[outer, n, inner]; reverse: from the last step on
+    //   h_t = a_t h_{t-1} + b_t; h_0 = initial[outer, inner], or if that is null, h_1 = b_1
+    void (*linear_scan[FLOATS])(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const void* a, const void* b,
+                                const void* initial, void* h);
+    //   d_t = g_t + a_{t+1} d_{t+1}, da_t = d_t h_{t-1}, db_t = d_t, dinitial = a_1 d_1; da, db and dinitial may each be
+    //   null, and h is read for da alone
+    void (*linear_scan_backward[FLOATS])(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const void* a,
+                                         const void* h, const void* initial, const void* g, void* da, void* db,
+                                         void* dinitial);
+
     // norm.cpp: the rows of x[rows, m, inner], of n = m inner elements. Row r belongs to group r % groups. gamma and
     // beta are [groups, m]; each may be null.
     //   mean = sum(x)/n, rstd = 1/sqrt(sum((x - mean)^2)/n + eps), y = (x - mean) rstd gamma + beta

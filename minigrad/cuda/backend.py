@@ -150,6 +150,27 @@ class CUDA(Elementwise, Attention, Recurrent, Windows, Softmax, Index, Random, O
             launch("reduce.cu", "cumulative_sum", x.dtype.name, self.device, outer * inner * block, outer, n, inner, x,
                    out, block=block)  # fmt: skip
 
+    def linear_scan(
+        self, outer: int, n: int, inner: int, reverse: bool, a: Tensor, b: Tensor, initial: Tensor | None, h: Tensor
+    ) -> None:
+        self._scan("linear_scan", h, outer, n, inner, reverse, a, b, initial, h)
+
+    def linear_scan_backward(
+        self, outer: int, n: int, inner: int, reverse: bool, a: Tensor, h: Tensor | None, initial: Tensor | None,
+        g: Tensor, da: Tensor | None, db: Tensor | None, dinitial: Tensor | None,
+    ) -> None:  # fmt: skip
+        self._scan("linear_scan_backward", g, outer, n, inner, reverse, a, h, initial, g, da, db, dinitial)
+
+    def _scan(
+        self, kernel: str, like: Tensor, outer: int, n: int, inner: int, reverse: bool, *arrays: Tensor | None
+    ) -> None:
+        """Start blocks of `wide` columns and of `deep` threads for each, which share its steps."""
+        wide = 1 if inner == 1 else WARP
+        deep = min(power_of_two(-(-n // SCAN_RUN)), SCAN_THREADS // wide)
+        columns = outer * inner
+        launch("scan.cu", kernel, like.dtype.name, self.device, -(-columns // wide) * wide * deep, columns, n,
+               inner, reverse, wide, deep, *arrays, block=wide * deep)  # fmt: skip
+
     # ── products ──
 
     def gemm(self, a: Tensor, b: Tensor, out: Tensor, beta: float, bias: Tensor | None) -> None:
@@ -160,6 +181,7 @@ class CUDA(Elementwise, Attention, Recurrent, Windows, Softmax, Index, Random, O
             self.fill(out, 0.0)
 
 
+SCAN_RUN, SCAN_THREADS = 4, 512  # scan.cu has the same
 STATE = 2  # the most doubles that the state of a reduction takes
 
 

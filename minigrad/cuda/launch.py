@@ -32,7 +32,7 @@ __all__ = ["BLOCK", "FOLDER", "MOST_BLOCKS", "MOST_TENSORS", "WARP", "empty", "f
 FOLDER = Path(__file__).parent
 TYPES = {"bool": "Bool", "int32": "int", "int64": "int64", "float32": "float", "float64": "double"}
 DTYPES = {c: name for name, c in TYPES.items()}
-KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
+KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(([^)]*)\)')
 
 
 def parameters(text: str) -> dict[str, list[tuple[str, str]]]:

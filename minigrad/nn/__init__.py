@@ -52,6 +52,7 @@ from minigrad.nn.loss import (
     NLLLoss,
     SmoothL1Loss,
 )
+from minigrad.nn.min_recurrent import MinGRU, MinLSTM
 from minigrad.nn.module import Module
 from minigrad.nn.norm import DyT, GroupNorm, LayerNorm, RMSNorm, ScaleNorm
 from minigrad.nn.parameter import Parameter
@@ -74,11 +75,12 @@ __all__ = [
     "ConvTranspose2d", "CosineSimilarity", "CrossEntropyLoss", "DeepNorm", "Dropout", "DyT", "Embedding", "FiLM",
     "FilterResponseNorm2d", "Flatten", "GRUCell", "GroupNorm", "Hardsigmoid", "Hardswish", "HuberLoss", "Identity",
     "InstanceNorm1d", "InstanceNorm2d", "KLDivLoss", "KeyValueCache", "L1Loss", "LSTMCell", "LayerNorm", "LayerScale",
-    "LeakyReLU", "LearnedPositions", "Linear", "LogSigmoid", "LogSoftmax", "MSELoss", "MaxPool2d", "Mish", "Module",
-    "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU", "Parameter", "ParameterList", "RMSNorm",
-    "RNNCell", "ReLU", "RecurrentBatchNorm1d", "ScaleNorm", "Sequential", "SiLU", "Sigmoid", "SinusoidalPositions",
-    "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "TransformerDecoder", "TransformerDecoderLayer",
-    "TransformerEncoder", "TransformerEncoderLayer", "Upsample", "functional", "init", "summary", "utils",
+    "LeakyReLU", "LearnedPositions", "Linear", "LogSigmoid", "LogSoftmax", "MSELoss", "MaxPool2d", "MinGRU", "MinLSTM",
+    "Mish", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU", "Parameter",
+    "ParameterList", "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "ScaleNorm", "Sequential", "SiLU", "Sigmoid",
+    "SinusoidalPositions", "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "TransformerDecoder",
+    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Upsample", "functional", "init",
+    "summary", "utils",
 ]  # fmt: skip
 
 if not _typing.TYPE_CHECKING:

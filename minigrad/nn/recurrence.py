@@ -72,7 +72,7 @@ class GateNorm(Affine):
 class Recurrent(Module):
     """Base class with the options and parameters; the suffix of a parameter's name identifies its layer."""
 
-    kind: Literal["rnn", "lstm", "gru"]
+    kind: Literal["rnn", "lstm", "gru", "mingru", "minlstm"]
     norms: tuple[str | None, ...] = (None, "layer")
 
     def __init__(

@@ -19,7 +19,7 @@ from minigrad.nn.recurrence import Recurrent
 Lengths = Tensor | Sequence[int]
 
 
-class _Sequences(Recurrent):
+class Sequences(Recurrent):
     """Base class of stacked layers in one or both directions."""
 
     def _finish(
@@ -112,7 +112,7 @@ def _reversed(x: Tensor, lengths: CheckedLengths | None) -> Tensor:
     return x[where(time < ends, ends - 1 - time, time), arange(x.shape[1], device=x.device)]
 
 
-class RNN(_Sequences):
+class RNN(Sequences):
     """A recurrent network over sequences.
 
     Without a norm, for every step t (Elman 1990)::
@@ -269,7 +269,7 @@ class RNN(_Sequences):
         return stack(outputs), h
 
 
-class LSTM(_Sequences):
+class LSTM(Sequences):
     """A long short-term memory over sequences.
 
     Without a norm, for every step t (Hochreiter, Schmidhuber 1997, with the forget gate of Gers et al. 2000)::
@@ -404,7 +404,7 @@ class LSTM(_Sequences):
         return output, (h_n, c_n)
 
 
-class GRU(_Sequences):
+class GRU(Sequences):
     """A network of gated recurrent units over sequences.
 
     Without a norm, for every step t (Cho et al. 2014, with the reset gate where PyTorch applies it)::

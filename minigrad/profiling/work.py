@@ -123,6 +123,10 @@ FLOPS: dict[str, Count] = {
     "reduce": lambda op, outer, n, inner, x, out: x.size,
     "moments": lambda outer, n, inner, x, mean, m2: MOMENTS * x.size,
     "cumulative_sum": lambda outer, n, inner, x, out: x.size,
+    "linear_scan": lambda outer, n, inner, reverse, a, b, initial, h: 2 * a.size,
+    "linear_scan_backward": lambda outer, n, inner, reverse, a, h, initial, g, da, db, dinitial: (
+        (2 + (da is not None)) * a.size
+    ),
     "gemm": _gemm,
     "normalize": lambda rows, groups, m, inner, x, gamma, beta, eps, y, mean, rstd: (
         x.size * ((UNCENTERED if mean is None else LAYER_NORM) + _gains(gamma, beta))

@@ -31,7 +31,12 @@ OPTIONAL = {("linear", 2), ("conv2d", 2), ("conv_transpose2d", 2)} | {
 }
 OPTIONAL |= {("engine.batch_norm_train", 1), ("engine.batch_norm_train", 2)}
 OPTIONAL |= {("engine.batch_norm_eval", 3), ("engine.batch_norm_eval", 4)}
-OPTIONAL |= {("dynamic_tanh", 2), ("dynamic_tanh", 3), *(("filter_response_norm", k) for k in (1, 2, 3))}
+OPTIONAL |= {
+    ("dynamic_tanh", 2),
+    ("dynamic_tanh", 3),
+    *(("filter_response_norm", k) for k in (1, 2, 3)),
+    ("linear_scan", 2),
+}
 METHODS = {"Tensor.__getitem__"}  # the indexed object is a tensor
 
 

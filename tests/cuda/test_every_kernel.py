@@ -47,6 +47,15 @@ def running_sums(draw):
     return mg.cumulative_sum(draw(3, 50), axis=1, dtype=draw.dtype)
 
 
+def linear_scans(draw):
+    """Use columns that are neighbours and columns that are rows, longer than a block takes at a time."""
+    found = []
+    for shape, axis in (((150, 3), 0), ((2, 2_500), 1)):
+        a, b, initial = draw.leaf(*shape), draw.leaf(*shape), draw.leaf(shape[1 - axis])
+        found += draw.gradients(mg.linear_scan(mg.tanh(a), b, initial, axis), a, b, initial)
+    return found
+
+
 def order(draw):
     return mg.argsort(draw(3, 40)), mg.argsort(draw(2_500))
 
@@ -159,7 +168,7 @@ def optimizers(draw):
 
 FOR_ALL = elements, reductions, order, places
 FOR_FLOATS = (
-    *FOR_ALL, running_sums, indexed_sums, random_numbers, moments, softmaxes, attentions, row_norms, group_norms, batch_norms,
+    *FOR_ALL, running_sums, indexed_sums, random_numbers, moments, softmaxes, attentions, linear_scans, row_norms, group_norms, batch_norms,
     convolutions, poolings, recurrences, optimizers,
 )  # fmt: skip
 WORK = {

@@ -247,6 +247,7 @@ CONVERSIONS = {
     "any": lambda x, e, make: mg.any(x, e(1)),
     "logsumexp": lambda x, e, make: mg.logsumexp(x, 1, keepdims=e(True)),
     "cumulative_sum": lambda x, e, make: mg.cumulative_sum(x, 1, include_initial=e(True)),
+    "linear_scan": lambda x, e, make: mg.linear_scan(x, make(EvilArray, np.ones((N, N))), make(EvilArray, np.ones(N)), e(1)),
     "softmax": lambda x, e, make: mg.softmax(x, e(1)),
     "sort": lambda x, e, make: mg.sort(x, 1, descending=e(True)),
     "argsort": lambda x, e, make: mg.argsort(x, e(1), descending=e(True)),

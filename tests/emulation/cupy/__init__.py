@@ -34,7 +34,7 @@ def compile_using_nvrtc(code, options=()):
         definitions = [option for option in options if option.startswith("-D")]
         source.write_text(code)
         present = run("-E", "-P", *definitions, source)
-        kernels = re.findall(r"__global__ void (?:__launch_bounds__\((\d+)[^)]*\) )?(\w+)\(", present)
+        kernels = re.findall(r"__global__ void (?:__launch_bounds__\((\d+)[^)]*\)\s+)?(\w+)\(", present)
         # With internal linkage, templates may have their own variables in the section of shared memory.
         text = f'#include "{HEADER}"\nnamespace {{\n{code}\n}}\n'
         source.write_text(text + "".join(f"EMULATED({name}, {bound or UNBOUND})\n" for bound, name in kernels))

@@ -31,6 +31,29 @@ def compose_var(x, axis=None, correction=0, keepdims=False):
     return mg.sum(centered * centered, axis, keepdims=keepdims) / (n - correction)
 
 
+def linear_scan(a, b, initial=None, axis=0, reverse=False):
+    a, b = (np.moveaxis(x, axis, 0) for x in np.broadcast_arrays(a, b))
+    h, order = np.empty(a.shape), range(len(a))
+    state = np.zeros(a.shape[1:]) if initial is None else initial
+    for t in reversed(order) if reverse else order:
+        h[t] = state = a[t] * state + b[t]
+    return np.moveaxis(h, 0, axis)
+
+
+def compose_linear_scan(library, a, b, initial=None, axis=0, reverse=False):
+    """Compute it step by step, with minigrad or PyTorch."""
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    a, b = (library.moveaxis(library.broadcast_to(x, shape), axis, 0) for x in (a, b))
+    order, states, state = range(len(a)), [], initial
+    for t in reversed(order) if reverse else order:
+        state = b[t] if state is None else a[t] * state + b[t]
+        states.append(library.broadcast_to(state, b.shape[1:]))
+    if not states:
+        return a * b if initial is None else a * b + initial
+    states = library.stack(states[::-1] if reverse else states)
+    return library.moveaxis(states, 0, axis)
+
+
 REDUCE = [
     Op("prod", np.prod, AXES + EMPTY, dtypes="fib", domain=(-1.5, 1.5), torch=torch_prod),
     Op("mean", np.mean, AXES, torch=torch_axes("mean"), composition=lambda x, axis=None, keepdims=False: mg.divide(
@@ -64,6 +87,16 @@ REDUCE = [
         cases=(
             case((7,)), case((3, 4), axis=0), case((3, 4), axis=-1), case((2, 3, 4), axis=1), case((0, 3), axis=1),
             case((3, 4), axis=1, include_initial=True), case((3, 4), axis=0, include_initial=True), case((3, 0), axis=1),
+        ),
+    ),
+    Op(
+        "linear_scan", linear_scan, domain=(-1.2, 1.2), torch=compose_linear_scan,
+        composition=lambda *tensors, **options: compose_linear_scan(mg, *tensors, **options),
+        cases=(
+            case((7,), (7,)), case((7,), (7,), reverse=True), case((5, 3), (5, 3)), case((2, 5, 3), (2, 5, 3), (2, 3), axis=1),
+            case((2, 5, 3), (2, 5, 3), (3,), axis=1, reverse=True), case((9, 6), (9, 6), (9,), axis=-1), case((), (4,), ()),
+            case((5, 1), (3,), (1,)), case((3, 1), (5,), axis=-1, reverse=True),
+            case((0, 3), (0, 3), (3,)), case((4, 0), (4, 0)), case((1, 2), (1, 2), (2,)), case((70, 2), (70, 2), (2,)),
         ),
     ),
     Op(

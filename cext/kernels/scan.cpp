@@ -1,0 +1,130 @@
+// Linear recurrences along the middle axis of [outer, n, inner]. The steps of a column run one after another, some
+// columns side by side: neighbours in memory if inner > 1, otherwise rows.
+#include "../runtime/pool.hpp"
+#include "vector.hpp"
+
+namespace mg::MG_ISA {
+namespace {
+
+constexpr int64_t GRAIN = 1 << 14;  // elements: a few microseconds of work
+constexpr int64_t TILE = 64;        // columns whose states stay in registers and the first level of cache
+constexpr int ROWS = 8;             // enough to hide the latency of a step
+
+// The first of `columns` neighbours, or of `rows` rows of n elements side by side if rows is not 0; and how far the
+// next step is from a step.
+struct Tile {
+    int64_t columns, n, step;
+};
+
+template <class T, int rows>
+MG_INLINE void scan(const Tile& t, const T* a, const T* b, const T* initial, T* h) {
+    const int64_t columns = rows ? rows : t.columns, apart = rows ? t.n : 1;
+    T state[TILE];
+    for (int64_t c = 0; c < columns; c++) {
+        state[c] = initial ? a[c * apart] * initial[c] + b[c * apart] : b[c * apart];
+        h[c * apart] = state[c];
+    }
+    for (int64_t j = 1; j < t.n; j++) {
+        a += t.step, b += t.step, h += t.step;
+#pragma omp simd
+        for (int64_t c = 0; c < columns; c++) h[c * apart] = state[c] = a[c * apart] * state[c] + b[c * apart];
+    }
+}
+
+// The pointers are to the last step.
+template <class T, int rows>
+MG_INLINE void scan_backward(const Tile& t, const T* a, const T* h, const T* initial, const T* g, T* da, T* db,
+                             T* dinitial) {
+    const int64_t columns = rows ? rows : t.columns, apart = rows ? t.n : 1;
+    T carry[TILE], delta[TILE];  // carry: a_{t+1} d_{t+1}
+    for (int64_t c = 0; c < columns; c++) carry[c] = 0;
+    for (int64_t j = t.n - 1; j >= 0; j--) {
+#pragma omp simd
+        for (int64_t c = 0; c < columns; c++) {
+            delta[c] = g[c * apart] + carry[c];
+            carry[c] = a[c * apart] * delta[c];
+        }
+        g -= t.step, a -= t.step;
+        if (db) {
+#pragma omp simd
+            for (int64_t c = 0; c < columns; c++) db[c * apart] = delta[c];
+            db -= t.step;
+        }
+        if (!da) continue;
+        h -= t.step;
+        if (j > 0) {
+#pragma omp simd
+            for (int64_t c = 0; c < columns; c++) da[c * apart] = delta[c] * h[c * apart];
+        } else {
+            for (int64_t c = 0; c < columns; c++) da[c * apart] = initial ? delta[c] * initial[c] : 0;
+        }
+        da -= t.step;
+    }
+    if (dinitial)
+        for (int64_t c = 0; c < columns; c++) dinitial[c] = carry[c];
+}
+
+// run<rows>(tile, the offset of its first step, the offset of its first column among all columns)
+template <class Run>
+void each_tile(int64_t outer, int64_t n, int64_t inner, bool reverse, Run run) {
+    if (inner == 1) {
+        const int64_t from = reverse ? n - 1 : 0, step = reverse ? -1 : 1;
+        parallel(outer, ROWS * (1 + GRAIN / (1 + n * ROWS)), [=](int64_t begin, int64_t end) {
+            for (; end - begin >= ROWS; begin += ROWS)
+                run.template operator()<ROWS>(Tile{ROWS, n, step}, begin * n + from, begin);
+            for (; begin < end; begin++) run.template operator()<1>(Tile{1, n, step}, begin * n + from, begin);
+        });
+        return;
+    }
+    const int64_t wide = inner < TILE ? inner : TILE, tiles = (inner + TILE - 1) / TILE;
+    parallel(outer * tiles, 1 + GRAIN / (1 + n * wide), [=](int64_t begin, int64_t end) {
+        for (int64_t job = begin; job < end; job++) {
+            const int64_t o = job / tiles, first = job % tiles * TILE, left = inner - first;
+            run.template operator()<0>(Tile{left < TILE ? left : TILE, n, reverse ? -inner : inner},
+                                       (o * n + (reverse ? n - 1 : 0)) * inner + first, o * inner + first);
+        }
+    });
+}
+
+template <class T>
+MG_INLINE T* offset(T* p, int64_t n) {
+    return p ? p + n : nullptr;
+}
+
+template <class T>
+void linear_scan(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const void* a_, const void* b_,
+                 const void* initial_, void* h_) {
+    const T *a = static_cast<const T*>(a_), *b = static_cast<const T*>(b_), *initial = static_cast<const T*>(initial_);
+    T* h = static_cast<T*>(h_);
+    each_tile(outer, n, inner, reverse, [=]<int rows>(const Tile& t, int64_t at, int64_t first) {
+        scan<T, rows>(t, a + at, b + at, offset(initial, first), h + at);
+    });
+}
+
+template <class T>
+void linear_scan_backward(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const void* a_, const void* h_,
+                          const void* initial_, const void* g_, void* da_, void* db_, void* dinitial_) {
+    const T *a = static_cast<const T*>(a_), *h = static_cast<const T*>(h_), *g = static_cast<const T*>(g_);
+    const T* initial = static_cast<const T*>(initial_);
+    T *da = static_cast<T*>(da_), *db = static_cast<T*>(db_), *dinitial = static_cast<T*>(dinitial_);
+    each_tile(outer, n, inner, reverse, [=]<int rows>(const Tile& t, int64_t at, int64_t first) {
+        const int64_t last = at + (n - 1) * t.step;
+        scan_backward<T, rows>(t, a + last, offset(h, last), offset(initial, first), g + last, offset(da, last),
+                               offset(db, last), offset(dinitial, first));
+    });
+}
+
+template <class T>
+void fill(Kernels& k, int i) {
+    k.linear_scan[i] = linear_scan<T>;
+    k.linear_scan_backward[i] = linear_scan_backward<T>;
+}
+
+}  // namespace
+
+void fill_scan(Kernels& k) {
+    fill<float>(k, 0);
+    fill<double>(k, 1);
+}
+
+}  // namespace mg::MG_ISA
