@@ -37,13 +37,14 @@ STEPS = (
     "lenet_b128",
     "attn_b8",
     "lstm_b32",
+    "mingru_b32",
     "lnrnn_b32",
     "lnlstm_b32",
     "lnlstm_b32_h256",
     "lnlstm_b32_h512",
     "lnlstm_b32_h1024",
 )
-SMALL_STEPS = ("chain", "mlp256_b8", "lenet_b1", "lnrnn_b1", "lnlstm_b1", "lstm_b1")
+SMALL_STEPS = ("chain", "mlp256_b8", "lenet_b1", "lnrnn_b1", "lnlstm_b1", "lstm_b1", "mingru_b1")
 MATRICES = ("128x256", "512x512", "2048x768", "4096x768", "8192x1024", "32768x1024", "65536x1024", "65536x2048")
 SMALL_MATRICES = ("16x256",)
 THREADS = 8  # of the processor; compilers use them
@@ -53,7 +54,7 @@ IMAGES = ("in4", "gn4", "bn4")
 PASSES = {"fwd": 2, "bwd": 3}  # arrays of the size of x that are read or written: x and y; x (or y), g and dx
 OTHER_PASSES = {"add": 3, "sum": 1}
 # PyTorch's loops over time steps are unrolled, and compiled for minutes
-NOT_COMPILED = ("lnrnn", "lnlstm")
+NOT_COMPILED = ("lnrnn", "lnlstm", "mingru")
 
 
 class Group(NamedTuple):

@@ -186,7 +186,7 @@ def torchg_step(work, threads):
     """Return the same recorded as a CUDA Graph, which the GPU replays."""
     import torch
 
-    if work.device == "cpu" or work.kind not in ("mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm"):
+    if work.device == "cpu" or work.kind not in ("mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "mingru"):
         raise Unavailable("only training steps on a GPU are recorded")
     step = torch_step(work, threads, recorded=True)
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
