@@ -153,23 +153,36 @@ class CUDA(Elementwise, Attention, Recurrent, Windows, Softmax, Index, Random, O
     def linear_scan(
         self, outer: int, n: int, inner: int, reverse: bool, a: Tensor, b: Tensor, initial: Tensor | None, h: Tensor
     ) -> None:
-        self._scan("linear_scan", h, outer, n, inner, reverse, a, b, initial, h)
+        self._scan("linear_scan", outer, n, inner, reverse, initial, a, (b, initial), (h,))
 
     def linear_scan_backward(
         self, outer: int, n: int, inner: int, reverse: bool, a: Tensor, h: Tensor | None, initial: Tensor | None,
         g: Tensor, da: Tensor | None, db: Tensor | None, dinitial: Tensor | None,
     ) -> None:  # fmt: skip
-        self._scan("linear_scan_backward", g, outer, n, inner, reverse, a, h, initial, g, da, db, dinitial)
+        self._scan("linear_scan_backward", outer, n, inner, reverse, None, a, (h, initial, g), (da, db, dinitial))
 
     def _scan(
-        self, kernel: str, like: Tensor, outer: int, n: int, inner: int, reverse: bool, *arrays: Tensor | None
-    ) -> None:
-        """Start blocks of `wide` columns and of `deep` threads for each, which share its steps."""
+        self, kernel: str, outer: int, n: int, inner: int, reverse: bool, start: Tensor | None, a: Tensor,
+        inputs: tuple[Tensor | None, ...], outputs: tuple[Tensor | None, ...],
+    ) -> None:  # fmt: skip
+        """Scan the columns, in pieces if there are too few of them."""
+        columns, dtype = outer * inner, a.dtype.name
         wide = 1 if inner == 1 else WARP
+        tiles = -(-columns // wide)
         deep = min(power_of_two(-(-n // SCAN_RUN)), SCAN_THREADS // wide)
-        columns = outer * inner
-        launch("scan.cu", kernel, like.dtype.name, self.device, -(-columns // wide) * wide * deep, columns, n,
-               inner, reverse, wide, deep, *arrays, block=wide * deep)  # fmt: skip
+        pieces = max(1, min(-(-n // (4 * deep * SCAN_RUN)), SCAN_BLOCKS // tiles))
+        block = wide * deep
+        sizes = columns, n, inner, reverse, wide, deep, pieces
+        states = None
+        if pieces > 1:
+            totals, states = (empty((k * pieces * columns,), "float64", a.device) for k in (2, 1))
+            launch("scan.cu", kernel, dtype, self.device, tiles * pieces * block, *sizes, totals, None, a, *inputs,
+                   *(None for _ in outputs), block=block)  # fmt: skip
+            deep = min(power_of_two(-(-pieces // SCAN_RUN)), SCAN_THREADS // wide)
+            launch("scan.cu", "linear_scan_pieces", dtype, self.device, tiles * wide * deep, columns, pieces, wide,
+                   deep, start, totals, states, block=wide * deep)  # fmt: skip
+        launch("scan.cu", kernel, dtype, self.device, tiles * pieces * block, *sizes, None, states, a, *inputs,
+               *outputs, block=block)  # fmt: skip
 
     # ── products ──
 
@@ -182,6 +195,7 @@ class CUDA(Elementwise, Attention, Recurrent, Windows, Softmax, Index, Random, O
 
 
 SCAN_RUN, SCAN_THREADS = 4, 512  # scan.cu has the same
+SCAN_BLOCKS = 1024  # enough to keep a GPU busy
 STATE = 2  # the most doubles that the state of a reduction takes
 
 

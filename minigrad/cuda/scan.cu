@@ -1,8 +1,10 @@
 // Linear recurrences along the middle axis of [outer, n, inner]; `columns` is outer x inner.
 //
 // Two steps h -> A h + B compose to another one, in any grouping. A block has `wide` columns of `deep` threads, each of
-// which takes RUN steps in a row; the block composes its threads' steps and goes on to the next deep x RUN of them. The
-// grouping depends on n and on whether inner is 1.
+// which takes RUN steps in a row; the block composes its threads' steps and goes on to the next deep x RUN of them.
+// Where that would leave most of a GPU idle, a column is split into pieces: the kernel first runs without results, to
+// compose the steps of each piece in `totals`; linear_scan_pieces turns these into the state before each piece; and the
+// kernel runs again. The grouping depends on the shape alone.
 
 #if FLOATING
 
@@ -22,16 +24,17 @@ __device__ inline Step then(const Step& first, const Step& second) {
 }
 
 // h_i = factor_i h_{i-1} + addend_i for the steps i of every column: load(column, i) gives a step, start(column) the
-// first state, and store(column, i, h) takes each state.
-template <class Start, class Load, class Store>
+// first state; store(column, i, h) takes each state, and finish(column, step) all steps composed.
+template <class Start, class Load, class Store, class Finish>
 __device__ inline void scan(int64 columns, int64 n, int wide, int deep, const Start& start, const Load& load,
-                            const Store& store) {
+                            const Store& store, const Finish& finish) {
     __shared__ Step steps[THREADS];
     const int lane = threadIdx.x / wide, self = threadIdx.x;
     for (int64 base = blockIdx.x * (int64)wide; base < columns; base += gridDim.x * (int64)wide) {
         const int64 column = base + self % wide;
         const bool valid = column < columns;
         double carry = valid ? start(column) : 0.0;
+        Step total = {1, 0};
         for (int64 first = 0; first < n; first += deep * RUN) {
             const int64 i = first + lane * RUN;
             Step mine[RUN], whole = {1, 0};
@@ -52,13 +55,50 @@ __device__ inline void scan(int64 columns, int64 n, int wide, int deep, const St
             }
             const Step all = steps[(deep - 1) * wide + self % wide];
             carry = after(all.factor, carry, all.addend);
+            total = then(total, all);
             for (int k = 0; k < RUN; k++) {
                 h = after(mine[k].factor, h, mine[k].addend);
                 if (valid && i + k < n) store(column, i + k, h);
             }
             __syncthreads();
         }
+        if (valid && lane == 0) finish(column, total);
     }
+}
+
+// The same for columns in pieces of `each` steps; totals and states are [pieces, columns]. If totals is not null, it
+// gets the composed steps of each piece, and nothing is stored.
+template <class Start, class Load, class Store>
+__device__ inline void scan(int64 columns, int64 n, int wide, int deep, int64 pieces, double* totals,
+                            const double* states, const Start& start, const Load& load, const Store& store) {
+    const int64 each = (n + pieces - 1) / pieces;
+    scan(
+        columns * pieces, each, wide, deep,
+        [&](int64 piece) { return states && piece >= columns ? states[piece - columns] : start(piece % columns); },
+        [&](int64 piece, int64 i) {
+            const int64 t = piece / columns * each + i;
+            return t < n ? load(piece % columns, t) : Step{1, 0};
+        },
+        [&](int64 piece, int64 i, double h) {
+            const int64 t = piece / columns * each + i;
+            if (!totals && t < n) store(piece % columns, t, h);
+        },
+        [&](int64 piece, const Step& total) {
+            if (totals) totals[2 * piece] = total.factor, totals[2 * piece + 1] = total.addend;
+        });
+}
+
+// states[piece, column]: the state after a piece, from the totals of the pieces and the first state
+extern "C" __global__ void __launch_bounds__(512)
+    linear_scan_pieces(int64 columns, int64 pieces, int wide, int deep, const T* initial, const double* totals,
+                       double* states) {
+    scan(
+        columns, pieces, wide, deep, [&](int64 column) { return initial ? double(initial[column]) : 0.0; },
+        [&](int64 column, int64 piece) {
+            const double* total = totals + 2 * (piece * columns + column);
+            return Step{total[0], total[1]};
+        },
+        [&](int64 column, int64 piece, double h) { states[piece * columns + column] = h; }, [](int64, const Step&) {});
 }
 
 // The offset of step t of a column
@@ -71,11 +111,12 @@ struct Place {
 };
 
 extern "C" __global__ void __launch_bounds__(512)
-    linear_scan(int64 columns, int64 n, int64 inner, Bool reverse, int wide, int deep, const T* a, const T* b,
-                const T* initial, T* h) {
+    linear_scan(int64 columns, int64 n, int64 inner, Bool reverse, int wide, int deep, int64 pieces, double* totals,
+                const double* states, const T* a, const T* b, const T* initial, T* h) {
     const Place place{n, inner, bool(reverse)};
     scan(
-        columns, n, wide, deep, [&](int64 column) { return initial ? double(initial[column]) : 0.0; },
+        columns, n, wide, deep, pieces, totals, states,
+        [&](int64 column) { return initial ? double(initial[column]) : 0.0; },
         [&](int64 column, int64 t) {
             const int64 at = place(column, t);
             return Step{t == 0 && !initial ? 0.0 : double(a[at]), double(b[at])};
@@ -85,11 +126,12 @@ extern "C" __global__ void __launch_bounds__(512)
 
 // d_t = g_t + a_{t+1} d_{t+1}: a scan from the last step to the first
 extern "C" __global__ void __launch_bounds__(512)
-    linear_scan_backward(int64 columns, int64 n, int64 inner, Bool reverse, int wide, int deep, const T* a, const T* h,
-                         const T* initial, const T* g, T* da, T* db, T* dinitial) {
+    linear_scan_backward(int64 columns, int64 n, int64 inner, Bool reverse, int wide, int deep, int64 pieces,
+                         double* totals, const double* states, const T* a, const T* h, const T* initial, const T* g,
+                         T* da, T* db, T* dinitial) {
     const Place place{n, inner, bool(reverse)};
     scan(
-        columns, n, wide, deep, [&](int64) { return 0.0; },
+        columns, n, wide, deep, pieces, totals, states, [&](int64) { return 0.0; },
         [&](int64 column, int64 i) {
             const int64 t = n - 1 - i;
             return Step{i == 0 ? 0.0 : double(a[place(column, t + 1)]), double(g[place(column, t)])};

@@ -48,9 +48,9 @@ def running_sums(draw):
 
 
 def linear_scans(draw):
-    """Use columns that are neighbours and columns that are rows, longer than a block takes at a time."""
+    """Use columns that are neighbours and columns that are rows, whole and in pieces."""
     found = []
-    for shape, axis in (((150, 3), 0), ((2, 2_500), 1)):
+    for shape, axis in (((150, 3), 0), ((300, 3), 0), ((2, 2_500), 1), ((2, 9_000), 1)):
         a, b, initial = draw.leaf(*shape), draw.leaf(*shape), draw.leaf(shape[1 - axis])
         found += draw.gradients(mg.linear_scan(mg.tanh(a), b, initial, axis), a, b, initial)
     return found

@@ -18,14 +18,21 @@ def states(a, b, initial):
     return np.stack(found)
 
 
-@pytest.mark.parametrize("shape", [(1000, 1), (1000, 130), (3, 1000), (65, 64)])
+@pytest.mark.parametrize("shape", [(1000, 1), (1000, 130), (3, 1000), (65, 64), (20_000, 1), (3_001, 35)])
 @pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-6), ("float64", 1e-14)])
 def test_long_sequences(device, shape, dtype, tolerance):
     a, b, initial = rng.uniform(-1, 1, shape), rng.standard_normal(shape), rng.standard_normal(shape[1:])
-    found = mg.linear_scan(*(tensor(x.astype(dtype), device) for x in (a, b, initial)))
+    inputs = [tensor(x.astype(dtype), device, True) for x in (a, b, initial)]
+    a, b, initial = (array(x).astype(float) for x in inputs)
+    expected, g = states(a, b, initial), rng.standard_normal(shape)
+    found = mg.linear_scan(*inputs)
     assert found.dtype == dtype
-    expected = states(*(x.astype(dtype).astype(float) for x in (a, b, initial)))
-    np.testing.assert_allclose(array(found), expected, rtol=0, atol=tolerance * np.abs(expected).max())
+    later = np.concatenate([a[1:], np.zeros_like(a[:1])])
+    delta = states(later[::-1], g[::-1], np.zeros(shape[1:]))[::-1]
+    grads = mg.grad(found, inputs, tensor(g.astype(dtype), device))
+    before = np.concatenate([initial[None], expected[:-1]])
+    for x, e in zip((found, *grads), (expected, delta * before, delta, a[0] * delta[0]), strict=True):
+        np.testing.assert_allclose(array(x), e, rtol=0, atol=tolerance * np.abs(e).max())
 
 
 def test_a_sample_does_not_depend_on_its_batch(device):
