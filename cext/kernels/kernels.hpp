@@ -138,8 +138,8 @@ struct Kernels {
     //   h_t = a_t h_{t-1} + b_t; h_0 = initial[outer, inner], or if that is null, h_1 = b_1
     void (*linear_scan[FLOATS])(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const void* a, const void* b,
                                 const void* initial, void* h);
-    //   d_t = g_t + a_{t+1} d_{t+1}, da_t = d_t h_{t-1}, db_t = d_t, dinitial = a_1 d_1; da, db and dinitial may each be
-    //   null, and h is read for da alone
+    //   d_t = g_t + a_{t+1} d_{t+1}, da_t = d_t h_{t-1}, db_t = d_t, dinitial = a_1 d_1; da, db and dinitial may each
+    //   be null, and h is read for da alone
     void (*linear_scan_backward[FLOATS])(int64_t outer, int64_t n, int64_t inner, int32_t reverse, const void* a,
                                          const void* h, const void* initial, const void* g, void* da, void* db,
                                          void* dinitial);

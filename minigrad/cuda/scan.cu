@@ -10,9 +10,11 @@
 
 const int RUN = 4, THREADS = 512;  // backend.py has the same
 
-struct Step {
-    double factor, addend;
+template <class E>
+struct StepOf {
+    E factor, addend;
 };
+typedef StepOf<double> Step;
 
 // The state after a step. A zero stays exact where the product of many factors has overflowed.
 __device__ inline double after(double factor, double state, double addend) {
@@ -23,23 +25,55 @@ __device__ inline Step then(const Step& first, const Step& second) {
     return {after(second.factor, first.factor, 0), after(second.factor, first.addend, second.addend)};
 }
 
-// h_i = factor_i h_{i-1} + addend_i for the steps i of every column: load(column, i) gives a step, start(column) the
-// first state; store(column, i, h) takes each state, and finish(column, step) all steps composed.
-template <class Start, class Load, class Store, class Finish>
-__device__ inline void scan(int64 columns, int64 n, int wide, int deep, const Start& start, const Load& load,
-                            const Store& store, const Finish& finish) {
+// The steps of a column that a block takes, which an int can count: step i is number first + i, and its element is
+// at + i * step.
+struct Column {
+    int count;
+    int64 number, first, at, step;
+};
+
+// Columns in pieces, as numbers below columns * pieces: neighbours are of neighbouring columns.
+struct Layout {
+    int64 columns, n, inner, pieces;
+    bool reverse;
+    __device__ int each() const { return int((n + pieces - 1) / pieces); }
+    __device__ Column operator()(int64 index) const {
+        const int64 number = index % columns, first = index / columns * each();
+        const int64 left = index < columns * pieces && first < n ? n - first : 0;
+        return {int(left < each() ? left : each()), number, first,
+                (number / inner * n + (reverse ? n - 1 - first : first)) * inner + number % inner,
+                reverse ? -inner : inner};
+    }
+};
+
+// h_i = factor_i h_{i-1} + addend_i for the steps of every column, where load(column, i, at) gives step first + i, and
+// start(number) the first state; store(column, i, at, h) takes each state. If `totals` is not null, it gets the
+// composed steps of each piece instead. `states` holds the state after each piece. Both are [pieces, columns].
+template <class Start, class Load, class Store>
+__device__ inline void scan(const Layout& layout, int wide, int deep, double* totals, const double* states,
+                            const Start& start, const Load& load, const Store& store) {
     __shared__ Step steps[THREADS];
     const int lane = threadIdx.x / wide, self = threadIdx.x;
-    for (int64 base = blockIdx.x * (int64)wide; base < columns; base += gridDim.x * (int64)wide) {
-        const int64 column = base + self % wide;
-        const bool valid = column < columns;
-        double carry = valid ? start(column) : 0.0;
+    const int64 all_columns = layout.columns * layout.pieces;
+    const int each = layout.each();
+    for (int64 base = blockIdx.x * (int64)wide; base < all_columns; base += gridDim.x * (int64)wide) {
+        const int64 index = base + self % wide;
+        const Column column = layout(index);
+        double carry = index >= all_columns                ? 0.0
+                       : states && index >= layout.columns ? states[index - layout.columns]
+                                                           : start(column.number);
         Step total = {1, 0};
-        for (int64 first = 0; first < n; first += deep * RUN) {
-            const int64 i = first + lane * RUN;
-            Step mine[RUN], whole = {1, 0};
-            for (int k = 0; k < RUN; k++) mine[k] = valid && i + k < n ? load(column, i + k) : Step{1, 0};
-            for (int k = 0; k < RUN; k++) whole = then(whole, mine[k]);
+        for (int begin = 0; begin < each; begin += deep * RUN) {
+            const int i = begin + lane * RUN;
+            const int64 at = column.at + i * column.step;
+            Step whole = {1, 0};
+            decltype(load(column, i, at)) mine[RUN];
+            for (int k = 0; k < RUN; k++)
+                if (i + k < column.count)
+                    mine[k] = load(column, i + k, at + k * column.step);
+                else
+                    mine[k] = {1, 0};
+            for (int k = 0; k < RUN; k++) whole = then(whole, {mine[k].factor, mine[k].addend});
             for (int distance = 1; distance < deep; distance *= 2) {
                 steps[self] = whole;
                 __syncthreads();
@@ -55,95 +89,63 @@ __device__ inline void scan(int64 columns, int64 n, int wide, int deep, const St
             }
             const Step all = steps[(deep - 1) * wide + self % wide];
             carry = after(all.factor, carry, all.addend);
-            total = then(total, all);
-            for (int k = 0; k < RUN; k++) {
-                h = after(mine[k].factor, h, mine[k].addend);
-                if (valid && i + k < n) store(column, i + k, h);
+            if (totals) {
+                total = then(total, all);
+            } else {
+                for (int k = 0; k < RUN; k++) {
+                    h = after(mine[k].factor, h, mine[k].addend);
+                    if (i + k < column.count) store(column, i + k, at + k * column.step, h);
+                }
             }
             __syncthreads();
         }
-        if (valid && lane == 0) finish(column, total);
+        if (totals && index < all_columns && lane == 0)
+            totals[2 * index] = total.factor, totals[2 * index + 1] = total.addend;
     }
 }
 
-// The same for columns in pieces of `each` steps; totals and states are [pieces, columns]. If totals is not null, it
-// gets the composed steps of each piece, and nothing is stored.
-template <class Start, class Load, class Store>
-__device__ inline void scan(int64 columns, int64 n, int wide, int deep, int64 pieces, double* totals,
-                            const double* states, const Start& start, const Load& load, const Store& store) {
-    const int64 each = (n + pieces - 1) / pieces;
-    scan(
-        columns * pieces, each, wide, deep,
-        [&](int64 piece) { return states && piece >= columns ? states[piece - columns] : start(piece % columns); },
-        [&](int64 piece, int64 i) {
-            const int64 t = piece / columns * each + i;
-            return t < n ? load(piece % columns, t) : Step{1, 0};
-        },
-        [&](int64 piece, int64 i, double h) {
-            const int64 t = piece / columns * each + i;
-            if (!totals && t < n) store(piece % columns, t, h);
-        },
-        [&](int64 piece, const Step& total) {
-            if (totals) totals[2 * piece] = total.factor, totals[2 * piece + 1] = total.addend;
-        });
-}
-
-// states[piece, column]: the state after a piece, from the totals of the pieces and the first state
 extern "C" __global__ void __launch_bounds__(512)
     linear_scan_pieces(int64 columns, int64 pieces, int wide, int deep, const T* initial, const double* totals,
                        double* states) {
     scan(
-        columns, pieces, wide, deep, [&](int64 column) { return initial ? double(initial[column]) : 0.0; },
-        [&](int64 column, int64 piece) {
-            const double* total = totals + 2 * (piece * columns + column);
-            return Step{total[0], total[1]};
-        },
-        [&](int64 column, int64 piece, double h) { states[piece * columns + column] = h; }, [](int64, const Step&) {});
+        Layout{columns, pieces, columns, 1, false}, wide, deep, nullptr, nullptr,
+        [&](int64 number) { return initial ? double(initial[number]) : 0.0; },
+        [&](const Column&, int, int64 at) { return Step{totals[2 * at], totals[2 * at + 1]}; },
+        [&](const Column&, int, int64 at, double h) { states[at] = h; });
 }
-
-// The offset of step t of a column
-struct Place {
-    int64 n, inner;
-    bool reverse;
-    __device__ int64 operator()(int64 column, int64 t) const {
-        return (column / inner * n + (reverse ? n - 1 - t : t)) * inner + column % inner;
-    }
-};
 
 extern "C" __global__ void __launch_bounds__(512)
     linear_scan(int64 columns, int64 n, int64 inner, Bool reverse, int wide, int deep, int64 pieces, double* totals,
                 const double* states, const T* a, const T* b, const T* initial, T* h) {
-    const Place place{n, inner, bool(reverse)};
     scan(
-        columns, n, wide, deep, pieces, totals, states,
-        [&](int64 column) { return initial ? double(initial[column]) : 0.0; },
-        [&](int64 column, int64 t) {
-            const int64 at = place(column, t);
-            return Step{t == 0 && !initial ? 0.0 : double(a[at]), double(b[at])};
+        Layout{columns, n, inner, pieces, bool(reverse)}, wide, deep, totals, states,
+        [&](int64 number) { return initial ? double(initial[number]) : 0.0; },
+        [&](const Column& column, int i, int64 at) {
+            return StepOf<T>{column.first + i == 0 && !initial ? T(0) : a[at], b[at]};
         },
-        [&](int64 column, int64 t, double state) { h[place(column, t)] = T(state); });
+        [&](const Column&, int, int64 at, double state) { h[at] = T(state); });
 }
 
-// d_t = g_t + a_{t+1} d_{t+1}: a scan from the last step to the first
+// d_t = g_t + a_{t+1} d_{t+1}: a scan from the last step to the first, in which step t + 1 comes before step t
 extern "C" __global__ void __launch_bounds__(512)
     linear_scan_backward(int64 columns, int64 n, int64 inner, Bool reverse, int wide, int deep, int64 pieces,
                          double* totals, const double* states, const T* a, const T* h, const T* initial, const T* g,
                          T* da, T* db, T* dinitial) {
-    const Place place{n, inner, bool(reverse)};
     scan(
-        columns, n, wide, deep, pieces, totals, states, [&](int64) { return 0.0; },
-        [&](int64 column, int64 i) {
-            const int64 t = n - 1 - i;
-            return Step{i == 0 ? 0.0 : double(a[place(column, t + 1)]), double(g[place(column, t)])};
+        Layout{columns, n, inner, pieces, !reverse}, wide, deep, totals, states, [&](int64) { return 0.0; },
+        [&](const Column& column, int i, int64 at) {
+            return StepOf<T>{column.first + i == 0 ? T(0) : a[at - column.step], g[at]};
         },
-        [&](int64 column, int64 i, double delta) {
-            const int64 t = n - 1 - i, at = place(column, t);
+        [&](const Column& column, int i, int64 at, double delta) {
+            const bool last = column.first + i == n - 1;  // of the scan: the first step of the recurrence
             if (db) db[at] = T(delta);
             if (da) {
-                const double before = t > 0 ? double(h[place(column, t - 1)]) : initial ? double(initial[column]) : 0.0;
-                da[at] = t > 0 || initial ? T(delta * before) : T(0);
+                const double before = !last     ? double(h[at + column.step])
+                                      : initial ? double(initial[column.number])
+                                                : 0.0;
+                da[at] = last && !initial ? T(0) : T(delta * before);
             }
-            if (dinitial && t == 0) dinitial[column] = T(double(a[at]) * delta);
+            if (dinitial && last) dinitial[column.number] = T(double(a[at]) * delta);
         });
 }
 
