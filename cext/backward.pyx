@@ -51,7 +51,6 @@ cdef class BackwardPass:
     cdef dict borrowed
     cdef Node obstacle      # where `collect` met a pass of another thread
     cdef Call call          # of the node that runs
-    cdef bint skips_hooks   # of targets
 
     def __cinit__(self):
         global walks
@@ -178,7 +177,7 @@ cdef class BackwardPass:
             node = <Node>self.order.back().second
             g = node.pending
             node.pending = None
-            if node.hooks is not None and node.marked and not (self.skips_hooks and self.wanted(node, positions)):
+            if node.hooks is not None and node.marked:
                 self.call.op = NULL     # the kernels of a hook are attributed to the hook's operations
                 g = run_hooks(node, g, g is not None and Py_REFCNT(<PyObject*>g) == 1)
             observer = current_observer() if node.marked else None
@@ -199,10 +198,6 @@ cdef class BackwardPass:
             self.leave()
             bury()
         return found
-
-    cdef bint wanted(self, Node node, dict positions):
-        """Whether the node's gradient goes to a target."""
-        return positions is not None and <size_t><PyObject*>node in positions
 
     cdef bint leads_on(self, Node node) noexcept:
         """Whether the gradient of some input of the node is wanted."""
@@ -294,12 +289,11 @@ if hasattr(os, "register_at_fork"):
 
 
 cdef list pull_back(list roots, list grads, list targets, bint retain, bint create, str op=None,
-                    bint allow_unused=True, bint target_hooks=True):
+                    bint allow_unused=True):
     """Send `grads` back from `roots`; return the gradients of `targets` or, if that is None, add to every leaf's grad.
 
     A gradient is None if none arrived. With `op`, it is zeros instead if a root depends on the target; if none does,
-    it is None or, unless `allow_unused`, that operation raises an error. Without `target_hooks`, the hooks of targets
-    do not run: for a pass inside another one that reaches them too.
+    it is None or, unless `allow_unused`, that operation raises an error.
     """
     cdef BackwardPass walk = BackwardPass.__new__(BackwardPass)
     cdef dict by_node = None
@@ -308,7 +302,6 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
     cdef Node node
     cdef Array zeros
     before = recording()
-    walk.skips_hooks = not target_hooks
     try:
         if targets is not None:
             by_node = {}
@@ -405,8 +398,7 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
 # ── what tensors and minigrad.autograd call ───────────────────────────────────────────────────────
 
 def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], list targets or None: list[Tensor] | None,
-                  bint retain_graph, bint create_graph, str op="backward", bint allow_unused=True,
-                  bint target_hooks=True) -> list[Any]:
+                  bint retain_graph, bint create_graph, str op="backward", bint allow_unused=True) -> list[Any]:
     """Check roots, gradients and targets, then `pull_back`; errors name `op`.
 
     All of this is one `Call`, so that neither code that it runs nor another thread can change a tensor's shape in
@@ -433,7 +425,7 @@ def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], lis
         for x in targets:
             if not (<Array?>x).needs_grad:
                 raise GradientError(f"[{op}] a tensor of shape {shape_of(<Array>x)} does not require grad")
-    return pull_back(roots, seeds, targets, retain_graph or create_graph, create_graph, op, allow_unused, target_hooks)
+    return pull_back(roots, seeds, targets, retain_graph or create_graph, create_graph, op, allow_unused)
 
 
 # ── operations written in Python (minigrad.Function) ──────────────────────────────────────────────

@@ -443,11 +443,6 @@ cdef str saved_shapes(Node node):
 cdef int64_t sequence = 0
 
 
-def last_sequence() -> int:
-    """The number of the operation that was recorded last; later ones have larger numbers."""
-    return sequence
-
-
 cdef str source_line():
     """file:line of the innermost caller outside minigrad."""
     frame = sys._getframe(0)

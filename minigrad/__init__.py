@@ -18,7 +18,6 @@ from minigrad.autograd import (
     jvp,
     no_grad,
     per_sample_grad,
-    recompute,
     record_source,
     value_and_grad,
     vjp,

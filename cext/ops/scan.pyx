@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport Array, check_same_device, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.ops.arguments cimport one_axis, operand, optional, plain_axis
+from minigrad.engine.ops.arguments cimport is_scalar, one_axis, optional, plain_axis, plain_scalar, scalar
 from minigrad.engine.ops.arithmetic cimport matched_floats, multiply
 from minigrad.engine.ops.join cimport concatenated
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, expand_dims, reduction, sliced, summed, zeros
@@ -109,7 +109,8 @@ def linear_scan(a: TensorLike, b: TensorLike, initial: TensorLike | None = None,
 
     On the CPU the steps of a column run one after another, the columns in parallel. On a GPU the steps run in parallel
     too: two steps compose to another one, (a₂ a₁, a₂ b₁ + b₂), in any grouping (Blelloch 1990, "Prefix Sums and Their
-    Applications"; Martin and Cundy 2018, https://arxiv.org/abs/1709.04057).
+    Applications"; Martin and Cundy 2018, https://arxiv.org/abs/1709.04057). There the products of successive factors
+    are computed in float64, and where one overflows or vanishes, so does its effect on a state other than 0.
 
     Examples
     --------
@@ -123,11 +124,11 @@ def linear_scan(a: TensorLike, b: TensorLike, initial: TensorLike | None = None,
     if not isinstance(reverse, bool):
         raise TypeError(f"[linear_scan] expected reverse True or False, got {reverse!r}")
     axis = plain_axis("linear_scan", axis)
-    start = optional("linear_scan", initial)
+    start = plain_scalar("linear_scan", initial) if is_scalar(initial) else optional("linear_scan", initial)
     cdef Array x, y, first = None, out, plain
     x, y = matched_floats("linear_scan", a, b)
     if start is not None:
-        first = operand("linear_scan", start)
+        first = <Array>start if isinstance(start, Array) else scalar(start, x.code, x.buffer.device, "linear_scan")
         check_same_device("linear_scan", x, first)
         x, y, first = [cast(one, max(x.code, first.code)) for one in (x, y, first)]
     if x.ndim_ == 0:

@@ -95,7 +95,7 @@ class Function:
     def apply(cls, *args: Any) -> Any:
         """Run the operation and record it."""
         for k, a in enumerate(args):
-            if isinstance(a, (list, tuple, dict)) and is_grad_enabled() and holds_gradients(a):
+            if isinstance(a, (list, tuple, dict)) and is_grad_enabled() and _holds_gradients(a):
                 raise TypeError(
                     f"[{cls.__name__}] expected tensors as arguments of their own, got one that requires grad within "
                     f"argument {k}, a {type(a).__name__}: it would get no gradient"
@@ -113,7 +113,7 @@ class Function:
         return outputs[0] if isinstance(result, Tensor) else tuple(outputs)
 
 
-def holds_gradients(container: Any) -> bool:
+def _holds_gradients(container: Any) -> bool:
     """Whether a container holds a tensor that requires grad, at any depth."""
     waiting, seen = [container], set()
     while waiting:

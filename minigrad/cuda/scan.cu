@@ -16,7 +16,8 @@ struct StepOf {
 };
 typedef StepOf<double> Step;
 
-// The state after a step. A zero stays exact where the product of many factors has overflowed.
+// The state after composed steps. A zero stays exact where the product of many factors has overflowed; an infinite
+// factor of a single step was applied as it is.
 __device__ inline double after(double factor, double state, double addend) {
     return state == 0 && factor == factor ? addend : factor * state + addend;
 }
@@ -47,11 +48,15 @@ struct Layout {
 };
 
 // h_i = factor_i h_{i-1} + addend_i for the steps of every column, where load(column, i, at) gives step first + i, and
-// start(number) the first state; store(column, i, at, h) takes each state. If `totals` is not null, it gets the
-// composed steps of each piece instead. `states` holds the state after each piece. Both are [pieces, columns].
-template <class Start, class Load, class Store>
+// start(number) the first state, and `composed` says whether a step is composed of others; store(column, i, at, h)
+// takes each state. If `totals` is not null, it gets the composed steps of each piece instead. `states` holds the state
+// after each piece. Both are [pieces, columns].
+template <bool composed, class Start, class Load, class Store>
 __device__ inline void scan(const Layout& layout, int wide, int deep, double* totals, const double* states,
                             const Start& start, const Load& load, const Store& store) {
+    const auto apply = [](double factor, double state, double addend) {
+        return composed ? after(factor, state, addend) : factor * state + addend;
+    };
     __shared__ Step steps[THREADS];
     const int lane = threadIdx.x / wide, self = threadIdx.x;
     const int64 all_columns = layout.columns * layout.pieces;
@@ -73,7 +78,8 @@ __device__ inline void scan(const Layout& layout, int wide, int deep, double* to
                     mine[k] = load(column, i + k, at + k * column.step);
                 else
                     mine[k] = {1, 0};
-            for (int k = 0; k < RUN; k++) whole = then(whole, {mine[k].factor, mine[k].addend});
+            for (int k = 0; k < RUN; k++)
+                whole = {apply(mine[k].factor, whole.factor, 0), apply(mine[k].factor, whole.addend, mine[k].addend)};
             for (int distance = 1; distance < deep; distance *= 2) {
                 steps[self] = whole;
                 __syncthreads();
@@ -93,7 +99,7 @@ __device__ inline void scan(const Layout& layout, int wide, int deep, double* to
                 total = then(total, all);
             } else {
                 for (int k = 0; k < RUN; k++) {
-                    h = after(mine[k].factor, h, mine[k].addend);
+                    h = apply(mine[k].factor, h, mine[k].addend);
                     if (i + k < column.count) store(column, i + k, at + k * column.step, h);
                 }
             }
@@ -107,7 +113,7 @@ __device__ inline void scan(const Layout& layout, int wide, int deep, double* to
 extern "C" __global__ void __launch_bounds__(512)
     linear_scan_pieces(int64 columns, int64 pieces, int wide, int deep, const T* initial, const double* totals,
                        double* states) {
-    scan(
+    scan<true>(
         Layout{columns, pieces, columns, 1, false}, wide, deep, nullptr, nullptr,
         [&](int64 number) { return initial ? double(initial[number]) : 0.0; },
         [&](const Column&, int, int64 at) { return Step{totals[2 * at], totals[2 * at + 1]}; },
@@ -117,11 +123,11 @@ extern "C" __global__ void __launch_bounds__(512)
 extern "C" __global__ void __launch_bounds__(512)
     linear_scan(int64 columns, int64 n, int64 inner, Bool reverse, int wide, int deep, int64 pieces, double* totals,
                 const double* states, const T* a, const T* b, const T* initial, T* h) {
-    scan(
+    scan<false>(
         Layout{columns, n, inner, pieces, bool(reverse)}, wide, deep, totals, states,
         [&](int64 number) { return initial ? double(initial[number]) : 0.0; },
         [&](const Column& column, int i, int64 at) {
-            return StepOf<T>{column.first + i == 0 && !initial ? T(0) : a[at], b[at]};
+            return StepOf<T>{column.first + i == 0 && !initial ? T(1) : a[at], b[at]};
         },
         [&](const Column&, int, int64 at, double state) { h[at] = T(state); });
 }
@@ -131,10 +137,10 @@ extern "C" __global__ void __launch_bounds__(512)
     linear_scan_backward(int64 columns, int64 n, int64 inner, Bool reverse, int wide, int deep, int64 pieces,
                          double* totals, const double* states, const T* a, const T* h, const T* initial, const T* g,
                          T* da, T* db, T* dinitial) {
-    scan(
+    scan<false>(
         Layout{columns, n, inner, pieces, !reverse}, wide, deep, totals, states, [&](int64) { return 0.0; },
         [&](const Column& column, int i, int64 at) {
-            return StepOf<T>{column.first + i == 0 ? T(0) : a[at - column.step], g[at]};
+            return StepOf<T>{column.first + i == 0 ? T(1) : a[at - column.step], g[at]};
         },
         [&](const Column& column, int i, int64 at, double delta) {
             const bool last = column.first + i == n - 1;  // of the scan: the first step of the recurrence

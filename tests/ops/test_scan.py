@@ -76,6 +76,15 @@ def test_nan_and_infinity_reach_the_later_states(device):
     assert np.isnan(h[1200:]).all()
 
 
+def test_an_infinite_factor_of_a_zero_state_is_nan(device):
+    a, b = np.ones(40), np.zeros(40)
+    a[5], b[9] = np.inf, 1.0
+    for initial in (None, 0.0):
+        h = array(mg.linear_scan(tensor(a, device), tensor(b, device), initial))
+        assert not h[:5].any()
+        assert np.isnan(h[5:]).all()
+
+
 def test_integers_and_numbers(device):
     assert mg.linear_scan(2, mg.arange(4, device=device)).tolist() == [0.0, 1.0, 4.0, 11.0]
     assert mg.linear_scan(0.5, tensor(np.ones(2), device), mg.tensor(2, device=device)).dtype == "float64"
