@@ -97,7 +97,7 @@ def linear_scan(a: TensorLike, b: TensorLike, initial: TensorLike | None = None,
     TypeError
         If `reverse` is not True or False.
     IndexError
-        If there is no such axis.
+        If `axis` is out of range.
 
     Notes
     -----

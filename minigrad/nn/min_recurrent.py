@@ -102,7 +102,7 @@ class MinGRU(_Minimal):
     num_layers : int
         The number of stacked layers; each one takes the outputs of the one below.
     bias : bool
-        Whether to add b_ih; with a norm there is none.
+        Whether to add b_ih; a norm has its own bias instead.
     batch_first : bool
         Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
     dropout : float

@@ -77,12 +77,7 @@ def test_derivatives_of_two_orders(kind, norm):
     layer = grown(getattr(nn, kind)(3, 2, num_layers=2, bidirectional=True, norm=norm))
     x, h = (tensor(v, "cpu", True) for v in normals(3, (4, 2, 3), (4, 2, 2)))
     parameters = list(layer.parameters())
-
-    def run(x, h, *parameters):
-        y, ends = called_with(layer, parameters, x, h, (4, 2))
-        return y, ends
-
-    mg.gradcheck(run, [x, h, *parameters], order=2)
+    mg.gradcheck(lambda x, h, *given: called_with(layer, given, x, h, (4, 2)), [x, h, *parameters], order=2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -132,7 +127,7 @@ def test_parameters_and_errors():
         (lambda: nn.MinLSTM(4, 5)(mg.zeros((3, 2, 5))), r"expected an input of shape \(T, N, 4\)"),
         (lambda: nn.MinLSTM(4, 5)(mg.zeros((3, 2, 4)), lengths=(1, 4)), "expected lengths from 0 to 3, got 4"),
         (lambda: nn.MinGRU(4, 5)(mg.zeros((3, 2, 4)), mg.zeros((2, 5))), r"expected a state of shape \(1, 2, 5\)"),
-        (lambda: nn.MinGRU(4, 5)(mg.zeros((0, 2, 4))), "at least one step"),
+        (lambda: nn.MinGRU(4, 5)(mg.zeros((0, 2, 4))), "expected at least one step"),
     ):
-        with pytest.raises((ValueError, TypeError), match=rf"^\[Min(GRU|LSTM)\] {error}|{error}"):
+        with pytest.raises((ValueError, TypeError), match=rf"^\[Min(GRU|LSTM)\] {error}"):
             make()
