@@ -19,6 +19,7 @@ cdef inline int itemsize(int code) noexcept nogil:
 cdef inline bint is_float(int code) noexcept nogil:
     return code >= FLOAT32
 
+cdef int default_float              # the code of `get_default_dtype()`
 cdef dict CODES                     # by dtype name and by Python type
 
 cdef DType dtype_of(int code)

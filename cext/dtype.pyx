@@ -67,6 +67,52 @@ for entry in TABLE:
     CODES[entry.name] = (<DType>entry).code
 
 
+default_float = FLOAT32
+
+
+def get_default_dtype() -> DType:
+    """The data type of floats for which none is given: float32, unless `set_default_dtype` chose float64.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.get_default_dtype()
+    minigrad.float32
+    """
+    return dtype_of(default_float)
+
+
+def set_default_dtype(d: DTypeLike) -> None:
+    """Choose the data type of floats for which none is given: float32 or float64.
+
+    It is the dtype of new parameters, of tensors made from Python floats or by functions such as `zeros`, `randn` and
+    `linspace`, and of results where an operation converts integers to floats. Tensors that exist, arrays of NumPy and
+    data sets keep theirs. The choice holds for the whole process, so make it once, at the start.
+
+    Parameters
+    ----------
+    d : DType
+
+    Raises
+    ------
+    TypeError
+        If `d` is not a floating dtype.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.set_default_dtype("float64")
+    >>> (mg.ones(2) / 3).dtype
+    minigrad.float64
+    >>> mg.set_default_dtype("float32")
+    """
+    global default_float
+    cdef int code = code_of(d, "set_default_dtype")
+    if not is_float(code):
+        raise TypeError(f"[set_default_dtype] expected float32 or float64, got {dtype_of(code)}")
+    default_float = code
+
+
 cdef DType dtype_of(int code):
     return <DType>TABLE[code]
 

@@ -14,7 +14,9 @@ from minigrad.engine.array cimport (
     transferred, view,
 )
 from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, code_of, is_float, itemsize
+from minigrad.engine.dtype cimport (
+    BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, code_of, default_float, is_float, itemsize,
+)
 
 cdef extern from "Python.h":
     bint Py_IsInitialized() nogil
@@ -177,7 +179,7 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
     if code < 0:
         # Python floats take the default dtype
         plain = x is None and source.dtype == np.float64 and not hasattr(data, "dtype")
-        code = FLOAT32 if plain else code_of(source.dtype)
+        code = default_float if plain else code_of(source.dtype)
     if source.ndim > MAX_NDIM:
         raise ValueError(f"[{op}] expected at most {MAX_NDIM} axes, got {source.ndim}")
     cdef int64_t[MAX_NDIM] extent

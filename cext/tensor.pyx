@@ -12,7 +12,7 @@ from minigrad.engine.array cimport (
     set_result_type, shape_of, transferred,
 )
 from minigrad.engine.calls cimport Call, begin, in_operation, wait_for_operations
-from minigrad.engine.dtype cimport BOOL, FLOAT32, code_of, dtype_of, is_float
+from minigrad.engine.dtype cimport BOOL, INT64, code_of, default_float, dtype_of, is_float
 from minigrad.engine.interop cimport dlpack_device, from_object, must_copy, to_dlpack
 from minigrad.engine.ops.arguments cimport is_scalar, kind_of, one_axis
 from minigrad.engine.ops.arithmetic cimport add, divide, floor_divide, multiply, negative, remainder, subtract
@@ -429,12 +429,13 @@ cdef class Tensor(Array):
         return format(self.item(), spec) if spec and self.count == 1 else format(str(self), spec)
 
     def __repr__(self) -> str:
-        values = self._detached_numpy()
-        text = np.array2string(values, separator=", ", prefix="tensor(", threshold=1000)
-        if self.count == 0:
+        if self.count == 0:         # NumPy refuses some empty shapes, such as (2**62, 0)
             text = f"[], shape={shape_of(self)}" if self.extent[0] or self.ndim_ > 1 else "[]"
-        shown = ("float32", "int64", "bool") if self.count else ("float32",)     # by the values, or the default
-        notes = "" if str(self.dtype) in shown else f", dtype={self.dtype}"
+        else:
+            text = np.array2string(self._detached_numpy(), separator=", ", prefix="tensor(", threshold=1000)
+        # Values show that they are integers or bools, and a float of the default dtype needs no note.
+        cdef bint evident = self.code == default_float or self.count and self.code in (INT64, BOOL)
+        notes = "" if evident else f", dtype={self.dtype}"
         if self.buffer.device:
             notes += f", device={self.device}"
         if self.node is not None and not tape.leaf(self):
@@ -769,7 +770,7 @@ def constant(str op, shape: int | Sequence[int], value: TensorLike, dtype: DType
              requires_grad: bool = False) -> Tensor:
     """The implementation of `minigrad.empty` (value EMPTY), `zeros`, `ones` and `full`."""
     cdef int64_t[MAX_NDIM] extent
-    cdef int code = FLOAT32 if dtype is None else code_of(dtype, op)
+    cdef int code = default_float if dtype is None else code_of(dtype, op)
     cdef Array x = empty(code, parse_lengths(op, shape, extent), extent, device_index(device, op))
     if value is not EMPTY:
         filled(op, x, value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from minigrad.engine.dtype import float32, int64
+from minigrad.engine.dtype import get_default_dtype, int64
 from minigrad.engine.interop import from_dlpack
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.layout import broadcast_to, expand_dims
@@ -71,7 +71,7 @@ def tensor(data: Any, dtype: "DTypeLike" = None, device: str | None = None, requ
     data : array-like
         Numbers, nested sequences, NumPy arrays, tensors, or anything with the buffer protocol or DLPack.
     dtype : DType, optional
-        By default, the dtype of the data; Python floats become float32, Python ints int64.
+        By default, the dtype of the data; Python floats take the default dtype, Python ints int64.
     device : str, optional
         By default, the device of the data, or "cpu" if it is not an array.
     requires_grad : bool
@@ -252,7 +252,7 @@ def full_like(
 def arange(
     start: float, stop: float | None = None, step: float = 1, *, dtype: "DTypeLike" = None, device: str | None = None
 ) -> Tensor:
-    """Create evenly spaced values in [start, stop): int64 if all arguments are integers, else float32.
+    """Create evenly spaced values in [start, stop): int64 if all arguments are integers, else the default dtype.
 
     Examples
     --------
@@ -271,7 +271,7 @@ def arange(
         raise ValueError("[arange] expected a step other than 0, got 0")
     whole = all(isinstance(v, int) for v in numbers)
     if dtype is None:
-        dtype = int64 if whole else float32
+        dtype = int64 if whole else get_default_dtype()
     if not whole:
         numbers = list(map(float, numbers))
     first, bound, by = numbers
@@ -304,7 +304,7 @@ def linspace(
     for v in (start, stop):
         if not isinstance(v, Real):
             raise TypeError(f"[linspace] expected numbers, got {v!r}")
-    dtype = float32 if dtype is None else dtype
+    dtype = get_default_dtype() if dtype is None else dtype
     with memory_for("linspace", (num,)):
         return make(np.linspace(start, stop, num, endpoint=endpoint), dtype, device, op="linspace")
 
@@ -326,7 +326,7 @@ def eye(
         raise ValueError(f"[eye] expected lengths of 0 or more, got {rows} and {columns}")
     k = integer("eye", "k", k)
     with memory_for("eye", (rows, columns)):
-        return make(np.eye(rows, columns, k), float32 if dtype is None else dtype, device, op="eye")
+        return make(np.eye(rows, columns, k), get_default_dtype() if dtype is None else dtype, device, op="eye")
 
 
 def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from minigrad import products
 from minigrad.creation import eye, operand, with_habits
 from minigrad.engine import habits as _habits
+from minigrad.engine.dtype import get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply, subtract
 from minigrad.engine.ops.functions import absolute, power, sqrt, square
@@ -124,7 +125,7 @@ def vector_norm(
     Parameters
     ----------
     x : Tensor
-        Integers are converted to float32.
+        Integers are converted to the default dtype.
     axis : int or tuple of int, optional
         By default, all axes.
     keepdims : bool
@@ -142,7 +143,7 @@ def vector_norm(
     x = operand("vector_norm", x)
     if isinstance(ord, str):
         raise TypeError(f"[vector_norm] expected a number ord, got {ord!r}")
-    x = astype(x, dtype or (x.dtype if x.dtype.kind == "f" else "float32"), copy=False)
+    x = astype(x, dtype or (x.dtype if x.dtype.kind == "f" else get_default_dtype()), copy=False)
     if ord in (INFINITY, -INFINITY):
         return (max_ if ord > 0 else min_)(absolute(x), axis, keepdims=keepdims)
     if ord == 0:
@@ -161,7 +162,7 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: float | str | None
     Parameters
     ----------
     x : Tensor
-        Integers are converted to float32.
+        Integers are converted to the default dtype.
     keepdims : bool
     ord : {"fro", 1, -1, inf, -inf}
         "fro" (or None) is the square root of the sum of squares; 1 and -1 are the largest and the smallest sum of |x|

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from minigrad.creation import asarray, full, operand, with_habits
+from minigrad.engine.dtype import get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import add, multiply, subtract
 from minigrad.engine.ops.functions import isnan
@@ -160,7 +161,7 @@ def quantile(x: Tensor, q: float | Sequence[float], /, axis: Axes | None = None,
     Parameters
     ----------
     x : Tensor
-        Integers are converted to float32.
+        Integers are converted to the default dtype.
     q : float or sequence of float
         From 0 to 1. For a sequence, the result has an axis of its length in front.
     axis : int or tuple of int, optional
@@ -203,7 +204,7 @@ def _quantile(op: str, x: Tensor, q: Any, axis: Axes | None, keepdims: bool) -> 
     n = int(np.prod([x.shape[k] for k in axes], dtype=np.int64))
     if n == 0:
         raise ValueError(f"[{op}] expected at least one element, got shape {x.shape}")
-    x = x if x.dtype.kind == "f" else astype(x, "float32")
+    x = x if x.dtype.kind == "f" else astype(x, get_default_dtype())
     x = sort(reshape(moveaxis(x, axes, list(range(x.ndim - len(axes), x.ndim))), (*rest, n)))
     place = q * (n - 1)
     low = np.floor(place).astype(np.int64)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from minigrad import cuda
-from minigrad.engine.dtype import DType, bool_, float32, float64, int32, int64
+from minigrad.engine.dtype import DType, bool_, float32, float64, get_default_dtype, int32, int64
 
 if TYPE_CHECKING:
     from minigrad.engine.dtype import DTypeLike
@@ -142,7 +142,7 @@ def result_type(*arrays_and_dtypes: "DTypeLike | TensorLike") -> DType:
     others = [x for x in arrays_and_dtypes if not isinstance(x, (bool, int, float))]
     found = ASCENDING[max((ASCENDING.index(_dtype("result_type", x)) for x in others), default=0)]
     if any(isinstance(x, float) for x in numbers) and found.kind != "f":
-        return float32
+        return get_default_dtype()
     if any(not isinstance(x, bool) for x in numbers) and found is bool_:
         return int64
     return found
@@ -179,7 +179,7 @@ class NamespaceInfo:
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """The data types of tensors that are created without a `dtype`; the same on each device."""
-        return {"real floating": float32, "integral": int64, "indexing": int64}
+        return {"real floating": get_default_dtype(), "integral": int64, "indexing": int64}
 
     def dtypes(self, *, device: str | None = None, kind: str | Sequence[str] | None = None) -> dict[str, DType]:
         """The data types of a kind, as `isdtype` names it, or of any; the same on each device."""

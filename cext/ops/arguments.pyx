@@ -12,7 +12,7 @@ import numpy as np
 
 from minigrad.engine.array cimport NOWHERE, Array, check_same_device, empty, shape_of
 from minigrad.engine.backend cimport backend
-from minigrad.engine.dtype cimport BOOL, FLOAT32, INT64, is_float
+from minigrad.engine.dtype cimport BOOL, INT64, default_float, is_float
 from minigrad.engine.interop cimport from_object, uninitialized
 from minigrad.engine.tape cimport recording
 
@@ -51,7 +51,7 @@ cdef int weak_code(object value, int code) except -1:
         return code
     if isinstance(value, int):
         return INT64 if code == BOOL else code
-    return code if is_float(code) else FLOAT32
+    return code if is_float(code) else default_float
 
 
 cdef Array scalar(object value, int code, int device, str op="scalar"):

@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty_as, same_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
+from minigrad.engine.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.layout cimport broadcasted, cast
 from minigrad.engine.tape cimport Node, Op, operation, set_adder, track
@@ -88,7 +88,7 @@ cdef tuple matched_floats(str op, object x, object y):
     """`matched`, with integers converted to the default floating dtype."""
     a, b = matched(op, x, y)
     if not is_float((<Array>a).code):
-        return cast(<Array>a, FLOAT32), cast(<Array>b, FLOAT32)
+        return cast(<Array>a, default_float), cast(<Array>b, default_float)
     return a, b
 
 
@@ -207,7 +207,7 @@ cdef int divide_backward(Node node, Array g) except -1:
 
 
 cpdef Array divide(x: TensorLike, y: TensorLike):
-    """x / y; integers are converted to float32 first.
+    """x / y; integers are converted to the default dtype first.
 
     Examples
     --------
@@ -241,7 +241,7 @@ cpdef Array reciprocal(x: TensorLike):
     """
     cdef Call _call = begin(reciprocal_op)
     cdef Array a = operand("reciprocal", x)
-    a = a if is_float(a.code) else cast(a, FLOAT32)
+    a = a if is_float(a.code) else cast(a, default_float)
     cdef Array out = apply_unary(RECIPROCAL, a, a.code)
     track(reciprocal_op, out, a)
     return out

@@ -8,7 +8,7 @@ from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, divide, matched, matched_floats, multiply, negative, reciprocal, subtract,
 )
-from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
+from minigrad.engine.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.layout cimport cast
 from minigrad.engine.ops.logic cimport equal, greater_equal, logical_and, where
 from minigrad.engine.tape cimport OUTPUT, Node, Op, operation, recording, track
@@ -20,12 +20,12 @@ cdef extern from "kernels/kernels.hpp" namespace "mg":
     int LOGADDEXP, NEXTAFTER, POW, ROUND, ROOT, RSQRT, SIGN, SIGNBIT, SQRT, SQUARE, TRUNC
 
 cdef Array function(Op op, int number, object x):
-    """A differentiable function of floats, by its number; integers are converted to float32 first."""
+    """A differentiable function of floats, by its number; integers are converted to the default dtype first."""
     cdef Call _call = begin(op)
     cdef bint plain = isinstance(x, Array) and (<Array>x).buffer != NOWHERE
     cdef Array a = <Array>x if plain else operand(op.name, x)
     if not is_float(a.code):
-        a = cast(a, FLOAT32)
+        a = cast(a, default_float)
     cdef Array out = apply_unary(number, a, a.code)
     track(op, out, a)
     return out
@@ -346,7 +346,7 @@ cpdef Array power(x: TensorLike, y: TensorLike):
         y = value
         a = operand("power", x)
         if not is_float(a.code) and isinstance(y, float):
-            a = cast(a, FLOAT32)
+            a = cast(a, default_float)
         if y == 2 and a.code != BOOL:
             return square(a)
         if y == 1:
@@ -575,7 +575,7 @@ cpdef Array round(x: TensorLike):
 cdef Array test(str name, int op, object x):
     cdef Call _call = begin(name)
     cdef Array a = operand(name, x)
-    cdef Array out = apply_unary(op, a if is_float(a.code) else cast(a, FLOAT32), BOOL)
+    cdef Array out = apply_unary(op, a if is_float(a.code) else cast(a, default_float), BOOL)
     return out
 
 

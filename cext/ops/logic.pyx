@@ -3,7 +3,7 @@
 from minigrad.engine.array cimport Array, check_same_device, empty_as, same_shape
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport BOOL, FLOAT32, is_float
+from minigrad.engine.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
@@ -277,8 +277,8 @@ cpdef Array where(condition: TensorLike, x: TensorLike, y: TensorLike):
     first, second = scalar_or_operand("where", x), scalar_or_operand("where", y)
     c = cast(c, BOOL)
     if not isinstance(first, Array) and not isinstance(second, Array):
-        first = scalar(first, FLOAT32 if type(first) is float or type(second) is float else weak_code(first, BOOL),
-                       c.buffer.device, "where")
+        code = default_float if type(first) is float or type(second) is float else weak_code(first, BOOL)
+        first = scalar(first, code, c.buffer.device, "where")
     first, second = matched("where", first, second)
     a, b = <Array>first, <Array>second
     check_same_device("where", c, a)

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 from minigrad.engine.array cimport MAX_NDIM, Array, device_index, empty, parse_lengths
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT64, code_of, dtype_of, is_float
+from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT64, code_of, default_float, dtype_of, is_float
 from minigrad.engine.ops.arguments cimport integer
 from minigrad.engine.ops.gather import argsort
 
@@ -86,7 +86,7 @@ cdef Array prepare(str op, object shape, int code, object device, tuple numbers)
 
 
 cdef int float_code(str op, object dtype) except -1:
-    cdef int code = code_of(dtype, op) if dtype is not None else FLOAT32
+    cdef int code = code_of(dtype, op) if dtype is not None else default_float
     if not is_float(code):
         raise TypeError(f"[{op}] expected a floating dtype, got {dtype_of(code)}")
     return code

@@ -7,6 +7,7 @@ import numpy as np
 
 from minigrad.creation import asarray
 from minigrad.data.collate import collate
+from minigrad.engine.dtype import get_default_dtype
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
 
@@ -27,7 +28,7 @@ def pad_sequences(
     maxlen : int, optional
         By default, the length of the longest sequence.
     dtype : DType, optional
-        By default, the dtype of the sequences as arrays: Python ints become int64, floats float32.
+        By default, the dtype of the sequences as arrays: Python ints become int64, floats the default dtype.
     padding : {"pre", "post"}
         Whether to pad before or after a sequence. Use "post" for recurrent layers that take lengths.
     truncating : {"pre", "post"}
@@ -96,7 +97,7 @@ def _elements(sequence: Any) -> np.ndarray:
         raise TypeError(f"[pad_sequences] expected sequences of numbers, got {sequence!r}")
     if isinstance(sequence, np.ndarray | Tensor):
         return found
-    return found.astype(np.float32) if found.dtype.kind == "f" else found
+    return found.astype(get_default_dtype().dtype) if found.dtype.kind == "f" else found
 
 
 def collate_padded(samples: Sequence[Any], value: float = 0) -> tuple[Any, ...]:

@@ -53,7 +53,7 @@ class LayerScale(Module):
         super().__init__()
         self.num_features = integer("LayerScale", "num_features", num_features, 1)
         self.init_values = number("LayerScale", "init_values", init_values)
-        self.weight = Parameter(full((self.num_features,), self.init_values, dtype=dtype or "float32", device=device))
+        self.weight = Parameter(full((self.num_features,), self.init_values, dtype=dtype, device=device))
 
     def reset_parameters(self) -> None:
         """Set `weight` to `init_values`."""

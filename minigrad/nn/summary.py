@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from minigrad.autograd import no_grad
 from minigrad.creation import zeros
-from minigrad.engine.dtype import DType
+from minigrad.engine.dtype import DTypeLike
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.module import Module
@@ -74,9 +74,7 @@ class Summary(NamedTuple):
         return str(self)
 
 
-def summary(
-    model: Module, input_shape: Shape | Tensor | Sequence[Shape | Tensor], dtype: DType | str = "float32"
-) -> Summary:
+def summary(model: Module, input_shape: Shape | Tensor | Sequence[Shape | Tensor], dtype: DTypeLike = None) -> Summary:
     """Summarize the layers of a model, with their output shapes and parameter counts.
 
     The model is run in evaluation mode on zeros, unrecorded, and left unchanged.
@@ -89,7 +87,8 @@ def summary(
         pass a list of shapes. If zeros are not a valid input, for example for the lengths of sequences, pass a tensor
         in place of a shape: a copy of it is the input. The other shapes must then give the batch size as a number.
     dtype : DType
-        The dtype of the inputs that are zeros; int64 for a model that begins with an embedding.
+        The dtype of the inputs that are zeros, by default the default dtype; int64 for a model that begins with an
+        embedding.
 
     Returns
     -------
@@ -174,7 +173,7 @@ def _lengths(shape: Any) -> tuple[int | None, ...]:
 
 
 def _trace(
-    model: Module, shapes: Sequence[Shape | Tensor], open_length: int, dtype: DType | str
+    model: Module, shapes: Sequence[Shape | Tensor], open_length: int, dtype: DTypeLike
 ) -> dict[int, tuple[int, ...]]:
     """Return the shape of each module's first output in its first call, by the module's id."""
     found: dict[int, tuple[int, ...]] = {}

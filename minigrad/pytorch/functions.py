@@ -12,7 +12,7 @@ from minigrad.engine.tensor import Tensor
 from minigrad.pytorch.methods import TensorNames, _lengths
 
 if TYPE_CHECKING:
-    from minigrad.engine.dtype import DType, DTypeLike
+    from minigrad.engine.dtype import DTypeLike
 
 allclose = TensorNames.allclose
 amax = TensorNames.amax
@@ -147,20 +147,6 @@ def randn_like(input: Tensor, *, dtype: "DTypeLike" = None, device: str | None =
 def normal(mean: float, std: float, size: Sequence[int]) -> Tensor:
     """PyTorch's name for ``mg.random.normal(mean, std, size)``."""
     return mg.random.normal(mean, std, tuple(size))
-
-
-def get_default_dtype() -> "DType":
-    """PyTorch's name for `float32`, which is always the default."""
-    return mg.float32
-
-
-def set_default_dtype(d: "DTypeLike") -> None:
-    """PyTorch's name for nothing: the default is float32, and any other dtype raises an error that says what to do."""
-    if mg.empty(0, dtype=d).dtype != mg.float32:
-        raise TypeError(
-            f"[set_default_dtype] the default is always float32: write dtype={str(d)!r} where tensors are made, "
-            f"and model.to({str(d)!r})"
-        )
 
 
 class set_grad_enabled:

@@ -107,8 +107,9 @@ class TensorNames(Tensor):
     def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         """PyTorch's name for a `split` into parts of equal length, of which the last may be shorter."""
         axis = _axis("chunk", dim, self)
-        size = max(1, -(-self.shape[axis] // integer("chunk", "chunks", chunks, 1)))
-        return tuple(self.split(list(range(size, self.shape[axis], size)), axis))
+        n, parts = self.shape[axis], integer("chunk", "chunks", chunks, 1)
+        size = -(-n // parts)
+        return tuple(self.split(list(range(size, n, size)) if n else parts, axis))
 
     def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
         """PyTorch's name for ``x[start : start + length]`` along an axis."""

@@ -133,3 +133,52 @@ def test_dtypes_are_equal_to_their_names():
         assert hash(dtype) == hash(getattr(mg, name))
         assert dtype != "float16"
         assert (dtype.name, dtype.itemsize) == (name, np.dtype(name).itemsize)
+
+
+FLOATS_WITHOUT_A_DTYPE = {
+    "data": lambda on: mg.tensor([1.5, 2], device=on),
+    "shapes": lambda on: mg.zeros(2, device=on) + mg.ones(2, device=on) + mg.full((2,), 3, device=on) + mg.eye(2, device=on),
+    "ranges": lambda on: mg.arange(0, 1, 0.5, device=on) + mg.linspace(0, 1, 2, device=on),
+    "random": lambda on: mg.random.normal(shape=(2,), device=on) + mg.random.uniform(shape=(2,), device=on) + mg.rand(2, device=on),
+    "padded": lambda on: mg.data.pad_sequences([[0.5], [1.5, 2.5]]),
+    "quotient": lambda on: operand("int32", on) / 2,
+    "two integers": lambda on: mg.atan2(operand("int64", on), operand("int32", on)),
+    "function": lambda on: mg.exp(operand("int64", on)),
+    "reciprocal": lambda on: mg.reciprocal(operand("int64", on)),
+    "power": lambda on: operand("int64", on) ** 0.5,
+    "number": lambda on: operand("bool", on) + 0.5,
+    "chosen": lambda on: mg.where(operand("bool", on), 1.0, 2),
+    "median": lambda on: mg.median(operand("int64", on)),
+    "norm": lambda on: mg.linalg.vector_norm(operand("int64", on)),
+}  # fmt: skip
+
+
+@pytest.fixture
+def float64_by_default():
+    mg.set_default_dtype("float64")
+    yield
+    mg.set_default_dtype("float32")
+
+
+@pytest.mark.parametrize("made", FLOATS_WITHOUT_A_DTYPE.values(), ids=FLOATS_WITHOUT_A_DTYPE)
+def test_floats_without_a_dtype(made, device, float64_by_default):
+    assert mg.get_default_dtype() == made(device).dtype == "float64"
+    mg.set_default_dtype(mg.float32)
+    assert mg.get_default_dtype() == made(device).dtype == "float32"
+
+
+def test_the_default_dtype_changes_nothing_that_has_one(device, float64_by_default):
+    x = operand("float32", device)
+    for y in (x + 0.5, x * operand("int64", device), x / 3, mg.tensor(np.ones(2, np.float32)), mg.zeros_like(x)):
+        assert y.dtype == "float32"
+    assert (mg.zeros(2, dtype="float32").dtype, mg.zeros(2, dtype="int64").dtype) == ("float32", "int64")
+    assert (repr(mg.ones(1)), repr(mg.ones(1, dtype="float32"))) == ("tensor([1.])", "tensor([1.], dtype=float32)")
+    assert (repr(mg.ones(0, dtype="int64")), repr(mg.tensor([1]))) == ("tensor([], dtype=int64)", "tensor([1])")
+    assert mg.result_type(mg.int32, 0.5) == mg.__array_namespace_info__().default_dtypes()["real floating"] == "float64"
+
+
+def test_the_default_dtype_is_a_float():
+    for name in ("int64", bool, "float16", None):
+        with pytest.raises(TypeError, match=r"^\[set_default_dtype\] expected float32"):
+            mg.set_default_dtype(name)
+    assert mg.get_default_dtype() == "float32"

@@ -18,6 +18,7 @@ PRINTED = [
     (lambda device: mg.zeros(0, device=device), "tensor([])"),
     (lambda device: mg.zeros((0, 3), device=device), "tensor([], shape=(0, 3))"),
     (lambda device: mg.zeros((2, 0), device=device), "tensor([], shape=(2, 0))"),
+    (lambda device: mg.zeros((2**62, 0), device=device), f"tensor([], shape=({2**62}, 0))"),
     (lambda device: mg.zeros(0, dtype="bool", device=device), "tensor([], dtype=bool)"),
     (lambda device: mg.zeros((0, 3), dtype="int64", device=device), "tensor([], shape=(0, 3), dtype=int64)"),
     (lambda device: mg.zeros(0, dtype="float64", device=device), "tensor([], dtype=float64)"),

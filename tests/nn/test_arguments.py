@@ -70,6 +70,18 @@ def test_the_survey_sees_the_classes():
     }
 
 
+def test_parameters_and_buffers_have_the_default_dtype():
+    mg.set_default_dtype("float64")
+    try:
+        names = [name for name in nn.__all__ if name in CLASSES and issubclass(CLASSES[name], nn.Module)]
+        layers = {name: CLASSES[name](**arguments(name)[0]) for name in names}
+    finally:
+        mg.set_default_dtype("float32")
+    values = [(name, value) for name, layer in layers.items() for value in (*layer.parameters(), *layer.buffers())]
+    assert len({name for name, _ in values}) > 30
+    assert {name for name, value in values if value.dtype == "float32"} == set()
+
+
 @pytest.mark.parametrize("name, argument, kind", CASES)
 def test_what_is_no_number_is_refused(name, argument, kind):
     optional = inspect.signature(CLASSES[name]).parameters[argument]
