@@ -3,6 +3,8 @@
 That module is imported when the first of them is used. Until then, each of its names is a small descriptor among the
 members of Tensor: a ``__getattr__`` would slow down every method call. Keywords are examined after a call has failed.
 """
+import sys
+
 cimport cython
 from cpython.object cimport PyTypeObject
 
@@ -129,7 +131,7 @@ def lookup(module: str) -> Callable[[str], Any]:
     """The ``__getattr__`` of a module: a name that it lacks may be one of PyTorch's."""
     def missing(name):
         if name.startswith("_"):
-            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
         from minigrad.pytorch import find
         return find(module, name)
 

@@ -18,10 +18,10 @@ cdef int check_write(str op, Array x, bint recorded) except -1:
         raise GradientError(f"[{op}] a leaf of shape {shape_of(x)} that requires grad cannot be written in place while "
                             f"operations are recorded: use minigrad.no_grad()")
     if x.buffer.references > 1:
-        raise GradientError(f"[{op}] a tensor of shape {shape_of(x)} whose memory is shared with "
-                            f"{x.buffer.references - 1} other tensors (views of it, its base, or values saved for "
-                            f"backward) cannot be written in place while its gradient is recorded: write out of "
-                            f"place, or copy first")
+        others = "another tensor" if x.buffer.references == 2 else f"{x.buffer.references - 1} other tensors"
+        raise GradientError(f"[{op}] a tensor of shape {shape_of(x)} whose memory is shared with {others} (views of "
+                            f"it, its base, or values saved for backward) cannot be written in place while its "
+                            f"gradient is recorded: write out of place, or copy first")
     return 0
 
 

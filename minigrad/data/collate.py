@@ -77,7 +77,8 @@ def _stacked(samples: Sequence[Any]) -> Tensor:
     shapes = [np.shape(sample) if not isinstance(sample, Tensor) else sample.shape for sample in samples]
     if len(set(shapes)) > 1:
         raise ValueError(
-            f"[collate] expected samples of one shape, got {_shown(shapes, tuple)}: collate_padded pads sequences"
+            f"[collate] expected samples of one shape, got {_shown(shapes, tuple)}: collate_padded pads sequences, and "
+            f"ArrayDataset(x, y) has the rows of arrays as samples"
         )
     if all(isinstance(sample, np.ndarray) for sample in samples):
         return asarray(np.stack(samples))

@@ -55,7 +55,7 @@ def _cells(
     rows = [
         [
             str(row["index"]),
-            row["op"],
+            row["op"] if row["op"] == "leaf" or not row["freed"] else f"{row['op']} (freed by backward)",
             ", ".join("-" if i is None else str(i) for i in row["inputs"]),
             str(row["shape"]),
             str(row["dtype"]),

@@ -120,8 +120,10 @@ class Optimizer:
     optional: tuple[str, ...] = ()
 
     def __init__(self, params: Iterable[Tensor] | Iterable[Group], defaults: Group) -> None:
-        if isinstance(params, Tensor | Mapping | set | str) or not isinstance(params, Iterable):
-            raise TypeError(f"[{self.name}] expected a list of tensors or of groups, got a {type(params).__name__}")
+        module = hasattr(params, "parameters")
+        if module or isinstance(params, Tensor | Mapping | set | str) or not isinstance(params, Iterable):
+            found = f"a {type(params).__name__}" + (": use its parameters()" if module else "")
+            raise TypeError(f"[{self.name}] expected a list of tensors or of groups, got {found}")
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: dict[Tensor, dict[str, Any]] = {}
@@ -129,7 +131,10 @@ class Optimizer:
         self._checked: dict[int, list[Any]] = {}
         entries = list(params)
         if not entries:
-            raise ValueError(f"[{self.name}] expected at least one parameter, got none")
+            raise ValueError(
+                f"[{self.name}] expected at least one parameter, got none: a module does not see layers in a plain "
+                f"list, use nn.ModuleList"
+            )
         groups: list[Any] = entries if isinstance(entries[0], dict) else [{"params": entries}]
         for group in groups:
             self.add_param_group(group)

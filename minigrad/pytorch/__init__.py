@@ -133,4 +133,4 @@ def find(module: str, name: str) -> Any:
         if caller.f_code.co_code[caller.f_lasti] == dis.opmap["IMPORT_FROM"]:  # which hides an AttributeError
             raise ImportError(f"[{name}] {elsewhere}", name=module)
         raise AttributeError(f"[{name}] {elsewhere}", name=name)
-    raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+    raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])

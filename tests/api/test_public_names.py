@@ -7,6 +7,7 @@ import pytest
 from public_names import NAMES
 
 import minigrad as mg
+from minigrad import nn, optim
 from minigrad.nn import functional
 
 
@@ -20,6 +21,13 @@ def test_example_runs(name, monkeypatch, tmp_path):
     for test in found:
         runner.run(test)
     assert runner.summarize(verbose=False).failed == 0
+
+
+@pytest.mark.parametrize("module, wrong", [(mg, "tanhh"), (nn, "Linaer"), (functional, "crossentropy"), (optim, "Adm")])
+def test_python_has_what_it_needs_to_suggest_a_name(module, wrong):
+    with pytest.raises(AttributeError, match=f"{module.__name__!r} has no attribute {wrong!r}") as raised:
+        getattr(module, wrong)
+    assert (raised.value.name, raised.value.obj) == (wrong, module)
 
 
 @pytest.mark.parametrize("name", sorted(n for n in dir(mg.zeros(1)) if not n.startswith("_")))

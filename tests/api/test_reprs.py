@@ -25,6 +25,8 @@ def test_the_tape():
     assert head == ["#", "op", "inputs", "shape", "dtype", "saved bytes"]
     assert [row[1] for row in rows] == ["leaf", "exp", "sum"]
     assert [row[2] for row in rows] == ["", "0", "1"]
+    y.backward()
+    assert [row[1] for row in cells(y.tape()._repr_html_())[1]] == ["sum (freed by backward)"]
     assert f"{table.saved_bytes} bytes are saved" in table._repr_html_()
 
 

@@ -278,7 +278,7 @@ def test_views_and_bases_of_a_recorded_write(device):
         del view
     b = mg.zeros(4, dtype="float64", device=device)
     v = b[:2]
-    with pytest.raises(mg.GradientError, match="shared with"):
+    with pytest.raises(mg.GradientError, match=r"shared with another tensor \("):
         v += leaf(device, 1, 1)
     equals(b, [0, 0, 0, 0])
 

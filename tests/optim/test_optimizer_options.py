@@ -7,7 +7,7 @@ import pytest
 from optimizers import two_ones
 
 import minigrad as mg
-from minigrad import optim
+from minigrad import nn, optim
 
 
 @pytest.mark.parametrize("options", [
@@ -76,6 +76,8 @@ def test_wrong_parameters():
     for params in (x, {x}, "weights", {"params": [x]}):
         with pytest.raises(TypeError, match=r"\[SGD\] expected a list of tensors or of groups"):
             optim.SGD(params)
+    with pytest.raises(TypeError, match=r"^\[SGD\] expected a list of .*, got a Sequential: use its parameters\(\)$"):
+        optim.SGD(nn.Sequential(nn.Linear(2, 2)))
     for params in ([np.ones(2)], [("weight", x)], [3.0], [x, None]):
         with pytest.raises(TypeError, match=r"^\[SGD\] expected tensors, got \w+$"):
             optim.SGD(params)

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -40,6 +41,16 @@ def test_import_is_light():
     later = ("minigrad.data", "minigrad.viz", "minigrad.tables", "minigrad.nn.tree", "minigrad.profiling.work")
     assert not [name for name in loaded if name.startswith(later)]
     assert {"data", "viz"} <= set(dir(mg))
+
+
+def test_the_source_without_its_compiled_part_says_what_to_do(tmp_path):
+    compiled = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
+    shutil.copytree(Path(mg.__file__).parent, tmp_path / "minigrad", ignore=compiled)
+    command = [sys.executable, "-c", "import sys; sys.path.insert(0, ''); import minigrad"]
+    tried = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    says = tried.stderr.splitlines()[-1]
+    assert says.startswith(f"ModuleNotFoundError: [minigrad] {tmp_path}")
+    assert "`pip install -e .`" in says
 
 
 def test_version():
