@@ -54,10 +54,10 @@ def bits(logits: mg.Tensor, targets: mg.Tensor) -> mg.Tensor:
     return loss(logits, targets) / math.log(2)
 
 
-def windows(numbers: np.ndarray, args: argparse.Namespace) -> ex.Arrays:
-    """Return the text in rows of 64 characters, and the same rows shifted by one character."""
-    count = (len(numbers) - 1) // WINDOW
-    rows = (numbers[k : k + count * WINDOW].reshape(count, WINDOW) for k in (0, 1))
+def windows(numbers: np.ndarray, args: argparse.Namespace, length: int = WINDOW) -> ex.Arrays:
+    """Return the text in rows of `length` characters, and the same rows shifted by one character."""
+    count = (len(numbers) - 1) // length
+    rows = (numbers[k : k + count * length].reshape(count, length) for k in (0, 1))
     return tuple(mg.tensor(row, device=args.device) for row in rows)
 
 

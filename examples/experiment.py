@@ -146,14 +146,15 @@ def train(
     args: argparse.Namespace, name: str, build: Callable[[], nn.Module], sets: tuple[Arrays, Arrays],
     optimizer: Callable[[Any], optim.Optimizer], *, epochs: int | None = None, batch_size: int | None = None,
     loss: Loss = F.cross_entropy, error: Loss | None = None, probe: Probe | None = None, probe_every: int = 1,
-    done: Callable[[nn.Module], object] | None = None,
+    schedule: Callable[[optim.Optimizer], Any] | None = None, done: Callable[[nn.Module], object] | None = None,
 ) -> Runs:  # fmt: skip
     """Train one model per seed. The training and test sets consist of the model's inputs and, last, the targets.
 
     With ``--checkpoint``, everything is saved after every epoch, and an interrupted run resumes from there.
 
     `error`, by default the share of wrong classes, is computed on the test set after every epoch; `probe` is called
-    with the model and the batch before every `probe_every`-th step; `done` is called with each trained model.
+    with the model and the batch before every `probe_every`-th step; `schedule` makes the schedule of the optimizer's
+    learning rate, which steps after every batch; `done` is called with each trained model.
     """
     epochs, batch_size = epochs or args.epochs, batch_size or args.batch_size
     dataset = data.ArrayDataset(*sets[0])
@@ -166,6 +167,9 @@ def train(
             descent = optimizer(model.parameters())
             loader = data.DataLoader(dataset, batch_size, shuffle=True, seed=seed)
             parts = {"model": model, "optimizer": descent, "loader": loader}
+            rate = schedule(descent) if schedule else None
+            if rate is not None:
+                parts["schedule"] = rate
             run: dict[str, list[Any]] = {"losses": [], "errors": [], "probes": []}
             path = checkpoint(args, name, seed)
             if path and path.exists():
@@ -181,6 +185,8 @@ def train(
                     value = loss(model(*batch[:-1]), batch[-1])
                     value.backward()
                     descent.step()
+                    if rate is not None:
+                        rate.step()
                     run["losses"].append(value.item())
                     bar.update()
                 run["errors"].append(evaluate(model, sets[1], error or wrong))

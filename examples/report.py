@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 EXPERIMENTS = (
     "lenet_batch_sizes", "mlp_batch_sizes", "conv_norms", "small_batches", "online", "shift_and_saturation",
-    "smoothness", "recurrent_dynamics", "long_lag", "sequence_lengths", "lstm_names", "char_model",
+    "smoothness", "recurrent_dynamics", "long_lag", "sequence_lengths", "lstm_names", "char_model", "char_transformer",
 )  # fmt: skip
 HERE = Path(__file__).resolve().parent
 CLAIM = re.compile(r"claim: (.*)\nsource: (.*)\ncriterion: (.*)\nmeasured: (.*)\nverdict: (.*)\n+")
@@ -22,8 +22,8 @@ criterion. For a criterion of the form `quantity: a < b`, the quantity was measu
 *agrees* if the mean of a is below that of b by a paired one-sided t test at 5 %, *disagrees* if it is above by the same
 test, and is otherwise *undecided*; more seeds would often decide it. Numbers are mean ± standard deviation over the
 seeds; bands in the figures extend from the lowest to the highest seed. Not all criteria and settings were fixed
-beforehand: those of long_lag, lstm_names, mlp_batch_sizes and shift_and_saturation were changed after first results, so
-their verdicts are exploratory.
+beforehand: those of char_transformer, long_lag, lstm_names, mlp_batch_sizes and shift_and_saturation were changed after
+first results, so their verdicts are exploratory.
 
 - *The LN paper*: J. L. Ba, J. R. Kiros and G. E. Hinton 2016, Layer Normalization, [arXiv:1607.06450](
   https://arxiv.org/abs/1607.06450).

@@ -183,6 +183,7 @@ TINY = {
     "sequence_lengths": (),
     "lstm_names": ("--epochs", "3", "--batch-size", "8", "--data", "."),
     "char_model": ("--epochs", "1", "--data", "text.txt"),
+    "char_transformer": ("--epochs", "1", "--data", "text.txt"),
 }
 # the verdicts that need no statistics and are certain in any setting
 CERTAIN = {
@@ -224,6 +225,7 @@ SMALLER = {
     "shift_and_saturation": ("--norm", "layer", "--epochs", "3"),
     "long_lag": ("--norm", "layer", "--batch-size", "1", "1"),
     "char_model": ("--norm", "layer", "--data", "short.txt"),
+    "char_transformer": ("--norm", "pre", "--batch-size", "16", "--data", "short.txt"),
 }
 
 

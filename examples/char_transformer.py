@@ -1,0 +1,159 @@
+"""What does a Transformer need to learn to write: a norm, its place, a warm-up?
+
+Task: predict the next character of the first 160,000 of Python's documentation (or of the text given by --data), in
+windows of 32; the last tenth of the text is held out.
+Model: an embedding of width 64, six blocks of attention (four heads, rotary positions) and a network of width 256
+(GELU), no dropout, Xavier weights, a linear layer; Adam 0.003, reached from zero in 100 steps (warm-up) or at once.
+Post-LN is x = LN(x + f(x)), pre-LN is x = x + f(LN(x)); RMSNorm and DyT stand where pre-LN has its norms. The LN-LSTM
+of char_model has the same data and steps.
+Measured: training loss over the steps, and bits per character of the held-out text. Post-LN and pre-LN write a sample.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import experiment as ex
+import minigrad as mg
+from char_model import Writer, bits, loss, windows
+from minigrad import data, nn, optim
+from minigrad.nn import functional as F
+
+WINDOW, WIDTH, BLOCKS, WARM_UP = 32, 64, 6, 100
+XIONG = "Xiong et al. 2020, arXiv:2002.04745"
+BELIEF = "common belief"
+
+
+class Kind(NamedTuple):
+    """A label, the norm of the blocks, its place, the steps of warm-up, and the color of its curve."""
+
+    label: str
+    norm: str | Callable[[int], nn.Module]
+    first: bool = True
+    warm_up: int = WARM_UP
+    color: str = "layer"
+
+
+KINDS = {
+    "post": Kind("post-LN", "layer", first=False, color="batch"),
+    "post-cold": Kind("post-LN, no warm-up", "layer", first=False, warm_up=1, color="batch"),
+    "pre": Kind("pre-LN", "layer"),
+    "pre-cold": Kind("pre-LN, no warm-up", "layer", warm_up=1),
+    "rms": Kind("RMSNorm", "rms", color="group"),
+    "dyt": Kind("DyT", "dyt", color="other"),
+    "none": Kind("no norm", lambda width: nn.Identity(), color="none"),
+    "lstm": Kind("LN-LSTM", "layer"),
+}
+LAST = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "dyt": nn.DyT}
+
+
+class Transformer(nn.Module):
+    """(N, T) character indices -> (N, T, characters) logits of the next character."""
+
+    def __init__(self, characters: int, kind: Kind) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(characters, WIDTH)
+        self.blocks = nn.ModuleList([
+            nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, 0.0, "gelu", batch_first=True, norm_first=kind.first,
+                                       norm=kind.norm, rotary=10_000.0)
+            for _ in range(BLOCKS)
+        ])  # fmt: skip
+        # Pre-LN leaves the sum of all blocks as it is, so one more norm follows.
+        self.last = LAST[kind.norm](WIDTH) if kind.first and isinstance(kind.norm, str) else nn.Identity()
+        self.head = nn.Linear(WIDTH, characters)
+        for parameter in self.blocks.parameters():
+            if parameter.ndim == 2:
+                nn.init.xavier_uniform_(parameter)
+
+    def forward(self, numbers: mg.Tensor) -> mg.Tensor:
+        x = self.embedding(numbers)
+        for block in self.blocks:
+            x = block(x, is_causal=True)
+        return self.head(self.last(x))
+
+    def write(self, start: np.ndarray, count: int, rng: np.random.Generator, temperature: float = 0.6) -> list[int]:
+        """Draw `count` characters to follow the start (T,), each from softmax(logits / temperature)."""
+        found = start.tolist()
+        with mg.no_grad():
+            for _ in range(count):
+                logits = self(mg.tensor([found[-WINDOW:]], device=self.head.weight.device))[0, -1]
+                chances = F.softmax(logits / temperature, -1).to("cpu").numpy().astype(np.float64)
+                found.append(int(rng.choice(len(chances), p=chances / chances.sum())))
+        return found[len(start) :]
+
+
+def build(characters: int, name: str) -> nn.Module:
+    return Writer(characters, "layer") if name == "lstm" else Transformer(characters, KINDS[name])
+
+
+def close(a: np.ndarray, b: np.ndarray) -> tuple[str, bool]:
+    """How far the mean of a is from that of b, and whether that is less than 2 %."""
+    distance = float(a.mean() / b.mean() - 1)
+    return f"{100 * distance:+.1f} %", abs(distance) < 0.02
+
+
+def main() -> None:
+    args = ex.options(__doc__, {"epochs": 4, "batch_size": 8, "seeds": 5}, {"epochs": 1, "seeds": 3}, KINDS,
+                      data="a text file")  # fmt: skip
+    text = args.data.read_text(encoding="utf-8") if args.data else data.topics()[:160_000]
+    characters, numbers = np.unique(list(text), return_inverse=True)
+    cut = len(text) * 9 // 10
+    sets = windows(numbers[:cut], args, WINDOW), windows(numbers[cut:], args, WINDOW)
+    runs, models = {}, {}
+    for name in args.norm:
+        trained: list[Any] = []
+        steps = KINDS[name].warm_up
+        schedule = partial(optim.lr_scheduler.LinearLR, start_factor=1 / steps, total_iters=steps)
+        runs[name] = ex.train(args, KINDS[name].label, partial(build, len(characters), name), sets,
+                              partial(optim.Adam, lr=0.003), schedule=schedule, loss=loss, error=bits,
+                              done=trained.append)  # fmt: skip
+        models[name] = trained[0]
+    final = {name: found.losses[:, -len(found.losses[0]) // 5 :].mean(1) for name, found in runs.items()}
+    held_out = {name: found.errors[:, -1] for name, found in runs.items()}
+    ex.show("model | training loss, last fifth | bits per character, held out | parameters", [
+        (KINDS[name].label, final[name], held_out[name], sum(p.size for p in models[name].parameters()))
+        for name in runs
+    ])  # fmt: skip
+    for name in ("post-cold", "pre"):
+        if name in models:
+            start = np.searchsorted(characters, list("The "))
+            written = "".join(characters[models[name].write(start, 240, np.random.default_rng(args.seed))])
+            print(f"{KINDS[name].label} writes:\n\n    " + ("The " + written).replace("\n", "\n    ") + "\n")
+
+    quantity = "training loss, last fifth"
+    if {"post", "post-cold"} <= set(runs):
+        ex.compare("post-LN needs a warm-up of the learning rate", XIONG, quantity, warm_up=final["post"],
+                   none=final["post-cold"])  # fmt: skip
+    if {"post", "pre-cold"} <= set(runs):
+        ex.compare("pre-LN trains without a warm-up", XIONG, quantity, pre_LN_without=final["pre-cold"],
+                   post_LN_with=final["post"])  # fmt: skip
+    if {"pre", "none"} <= set(runs):
+        ex.compare("a Transformer trains faster with LN", BELIEF, quantity, pre_LN=final["pre"], no_norm=final["none"])
+    for name, source in (
+        ("rms", "Zhang and Sennrich 2019, arXiv:1910.07467"), ("dyt", "Zhu et al. 2025, arXiv:2503.10622"),
+    ):  # fmt: skip
+        if {"pre", name} <= set(runs):
+            criterion = "bits per held-out character: less than 2 % from LN"
+            measured = close(held_out[name], held_out["pre"])
+            ex.claim(f"{KINDS[name].label} performs as well as LN", source, criterion, *measured)
+    if {"pre", "lstm"} <= set(runs):
+        ex.compare("Transformers write better than recurrent networks", BELIEF,
+                   "bits per held-out character", pre_LN=held_out["pre"], LN_LSTM=held_out["lstm"])  # fmt: skip
+
+    with ex.figure(args, "Transformers that write Python's documentation", 2) as (left, right):
+        for name, kind in KINDS.items():
+            if name in runs:
+                axes = left if kind.label.startswith(("post", "pre")) else right
+                style = {"linestyle": "--"} if name.endswith("cold") or name == "lstm" else {}
+                ex.band(axes, *ex.smooth(runs[name].losses), kind.color, kind.label, **style)
+        if "pre" in runs:
+            ex.band(right, *ex.smooth(runs["pre"].losses), "layer", "pre-LN")
+        for axes, title in ((left, "The place of LN, and a warm-up"), (right, "Other norms, with a warm-up")):
+            axes.set(title=title, xlabel="step", ylabel="cross-entropy per character")
+            axes.legend()
+
+
+if __name__ == "__main__":
+    main()
