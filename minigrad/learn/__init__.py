@@ -86,7 +86,7 @@ def overview(folder: str | Path | None = None) -> None:
     --------
     >>> import minigrad as mg
     >>> mg.learn.overview()                                         # doctest: +ELLIPSIS
-    A course in autograd. You write the functions, and a check compares them with minigrad.
+    You write the functions, and a check compares them with minigrad.
     ...
     """
     print(Course(folder).overview())

@@ -119,7 +119,7 @@ class Course:
 
     def overview(self) -> str:
         progress, following = self.progress(), self.next()
-        lines = ["A course in autograd. You write the functions, and a check compares them with minigrad.", ""]
+        lines = ["You write the functions, and a check compares them with minigrad.", ""]
         for stage in map(Stage, STAGES):
             state = "passed" if stage.name in progress["passed"] else "started" if self.path(stage).exists() else ""
             lines.append(f"  {stage.number:2}  {state:8s}{stage.title}")
