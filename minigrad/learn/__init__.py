@@ -105,7 +105,7 @@ def start(stage: str | int | None = None, folder: str | Path | None = None) -> N
     >>> import minigrad as mg
     >>> mg.learn.start("rnn", folder="course")
     course/10_rnn.py is written.
-    Read it, write rnn and rnn_backward, then run: python -m minigrad.learn check
+    Read it, complete rnn and rnn_backward, then run: python -m minigrad.learn check
     """
     print(Course(folder).start(stage))
 

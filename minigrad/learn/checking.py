@@ -26,6 +26,7 @@ import minigrad as mg
 
 RTOL = 1e-7  # an answer in float64 that sums in another order is within 1e-12
 COLUMNS = 79
+GIVEN = "It was called with:"
 OFF_THE_TAPE = (
     "Nothing arrives at {}. Somewhere between {} and what you return, the computation leaves the tape: .numpy(), "
     ".item(), .detach(), mg.no_grad() and mg.tensor(...) of a tensor all do that."
@@ -127,20 +128,20 @@ def describe(
     """The report of one mistake: its place, its cause as far as it is known, and the smallest case."""
     got, want = pick(found[bad], i), pick(expected[bad], i)
     if isinstance(got, NotImplementedError):
-        return [f"{part.name}: still to be written"]
+        return [f"{part.name}: still to be written", *places(got, answer)]
     if isinstance(got, Failure):
-        return [f"{part.name}: {name}", *wrap(str(got)), "", *example(cases[bad])]
+        return [f"{part.name}: {name}", *wrap(str(got)), "", GIVEN, *example(cases[bad])]
     head = f"{part.name}: {name}"
     cause = recognized(part, i, bad, cases, found, expected)
     if isinstance(got, Exception):
         head = f"{part.name}: " + ("no result" if isinstance(got, TimeoutError) else "an error")
-        return [head, *([*wrap(cause), ""] if cause else []), *trace(got, answer), "", *example(cases[bad])]
+        return [head, *([*wrap(cause), ""] if cause else []), *trace(got, answer), "", GIVEN, *example(cases[bad])]
     cause = cause or suspected(part, i, cases, found, expected)
     shapes = []
     if got is not None and shape(got) != shape(want):
         shapes = [f"The shape is {shape(got)}; it has to be {shape(want)}.", ""]
     lines = [head, *shapes, *([*wrap(cause), ""] if cause else []), "The smallest case that shows it:"]
-    return [*lines, *example(cases[bad]), *shown("expected", want), *shown("got", got)]
+    return [*lines, *example(cases[bad] | {"expected": want, "got": got})]
 
 
 # ── calling an answer ─────────────────────────────────────────────────────────────────────────────
@@ -190,6 +191,8 @@ def unpacked(part: Part, result: Any) -> Sequence[Any]:
             raise Failure(f"It returns {name} as {type(value).__name__}; it has to be a minigrad tensor.")
         if not part.order and tensor:
             raise Failure(f"It returns {name} as a minigrad tensor; this stage is about NumPy arrays.")
+        if not part.call and not isinstance(value, (mg.Tensor, np.ndarray, np.generic, float)):
+            raise Failure(f"It returns {name} as {type(value).__name__}; it has to be an array.")
         if not part.call and np.asarray(plain(value)).dtype != np.float64:
             raise Failure(f"It returns {name} as {np.asarray(plain(value)).dtype}; it has to be float64.")
     return values
@@ -346,24 +349,30 @@ def shape(value: Any) -> tuple[int, ...]:
 
 
 def example(case: dict[str, Any]) -> list[str]:
-    return [line for name, value in case.items() for line in shown(name, value)]
-
-
-def shown(name: str, value: Any) -> list[str]:
     """`name = value` in lines; an array's rows are below one another."""
+    width = max(8, *map(len, case))
+    return [line for name, value in case.items() for line in shown(f"    {name:{width}} = ", value)]
+
+
+def shown(start: str, value: Any) -> list[str]:
     if isinstance(value, np.ndarray):
-        text = np.array2string(value, precision=5, separator=", ", threshold=60, max_line_width=COLUMNS - 16)
+        text = np.array2string(value, precision=5, separator=", ", threshold=60, max_line_width=COLUMNS - len(start))
     elif isinstance(value, float):
         text = f"{value:.8g}"
     else:
         text = "nothing (no gradient)" if value is None else str(value)
     first, *rest = text.splitlines() or [""]
-    start = f"    {name:8s} = "
-    return [f"{start}{first}", *(" " * len(start) + line for line in rest)]
+    return [f"{start}{first}", *(f"{'':{len(start)}}{line}".rstrip() for line in rest)]
 
 
 def trace(error: Exception, answer: Any) -> list[str]:
     """The error with the lines of the reader's file that led to it, without those of minigrad and of this check."""
+    message = textwrap.wrap(f"{type(error).__name__}: {error}", COLUMNS - 4)
+    return [*places(error, answer), *(f"    {line}" for line in message)]
+
+
+def places(error: Exception, answer: Any) -> list[str]:
+    """The lines of the reader's file that led to an error."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename == file_of(answer)]
     lines: list[str] = []
@@ -371,8 +380,7 @@ def trace(error: Exception, answer: Any) -> list[str]:
         lines.append(f"    line {frame.lineno}, in {frame.name}")
         code = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
         lines += [f"        {code}"[:COLUMNS]] if code else []
-    message = textwrap.wrap(f"{type(error).__name__}: {error}", COLUMNS - 4)
-    return [*lines, *(f"    {line}" for line in message)]
+    return lines
 
 
 def file_of(answer: Any) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from minigrad.learn.checking import COLUMNS, Part, Report, run
 
+# In the order of the course. Each is a file in stages/ (the reader's), solutions/ and checks/.
 STAGES = (
     "tape", "broadcasting", "linear", "cross_entropy", "layer_norm", "bug_epsilon", "bug_gradient", "bug_parameters",
     "batch_norm", "rnn", "ln_lstm", "attention", "adamw", "training",
@@ -144,7 +145,7 @@ class Course:
                 file.write(stage.text)
         except FileExistsError:
             return f"{path} is there already and stays as it is. To begin again: reset {stage.name}"
-        task = "find the bug" if stage.name.startswith("bug_") else f"write {' and '.join(stage.functions)}"
+        task = "find the bug" if stage.name.startswith("bug_") else f"complete {' and '.join(stage.functions)}"
         return f"{path} is written.\nRead it, {task}, then run: python -m minigrad.learn check"
 
     def reset(self, name: str | int) -> str:
@@ -187,7 +188,7 @@ class Course:
             if stage.name not in progress["passed"]:
                 progress["passed"].append(stage.name)
                 self.record(progress)
-            report = Report(stage.name, True, "\n".join([report.text, *self.advice(self.next())]))
+            report = Report(stage.name, True, "\n".join([report.text, "", *self.advice(self.next())]))
         return Report(stage.name, report.passed, report.text)
 
     def hint(self, name: str | int | None = None) -> str:

@@ -61,6 +61,10 @@ def axis_of_rows(x, weight, bias, eps):
     return forward(axis=0)(x, weight, bias, eps)
 
 
+def flat(x, weight, bias, eps):
+    return (x - x.mean(axis=-1)) / mg.sqrt(x.var(axis=-1) + eps) * weight + bias
+
+
 def whole(x, weight, bias, eps):
     d = x - x.mean()
     return d / mg.sqrt((d * d).mean() + eps) * weight + bias
@@ -107,6 +111,8 @@ PARTS = [
             "The root is missing: you divide by var + eps.": forward(root=lambda var, eps: var + eps),
             """The mean and the variance are over the first axis, as in batch normalization. Layer normalization takes
             them over the last one.""": axis_of_rows,
+            """The mean and the variance have lost their last axis, so that broadcasting lines them up with the columns. Keep
+            it: keepdims=True.""": flat,
             """The mean and the variance are over all elements. Each row has its own: axis=-1, keepdims=True.""": whole,
             "The mean is not subtracted. That is RMSNorm with a variance.": forward(center=lambda x, axis: 0.0 * x),
             "weight and bias have no effect: y = n * weight + bias.": lambda x, weight, bias, eps: forward()(
@@ -168,8 +174,10 @@ PARTS = [
                 of_weight=lambda g, n, x, width: (g * n).reshape(-1, width).mean(axis=0)
             ),
             "It is summed over the first axis only. With more axes in front, sum over all of them.": backward(
-                of_weight=lambda g, n, x, width: (g * n).sum(axis=0) if g.ndim > 1 else g * n
+                of_weight=lambda g, n, x, width: (g * n).sum(axis=0)
             ),
+            """The bias gradient is summed over the first axis only. With more axes in front, sum over all of
+            them.""": backward(of_bias=lambda g, width: g.sum(axis=0)),
             "It is g, without the sum over the rows. All rows share the bias.": backward(of_bias=lambda g, width: g),
             "It is the mean of g over the rows. Their contributions add up.": backward(
                 of_bias=lambda g, width: g.reshape(-1, width).mean(axis=0)

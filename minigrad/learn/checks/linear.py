@@ -50,7 +50,7 @@ PARTS = [
             """b has one number per output and gets a contribution from every row: sum over all axes but the
             last. Nothing is summed.""": lambda g, x, w: answer(g, x, w, of_b=lambda g: g),
             """The sum is over the first axis only. With more axes in front, sum over all of them.""": lambda g, x, w: answer(
-                g, x, w, of_b=lambda g: g.sum(axis=0) if g.ndim > 1 else g
+                g, x, w, of_b=lambda g: g.sum(axis=0)
             ),
             """It is the mean of g over the rows; b is added to every row, so the contributions add
             up.""": lambda g, x, w: answer(g, x, w, of_b=lambda g: g.reshape(-1, g.shape[-1]).mean(axis=0)),

@@ -72,14 +72,14 @@ def score(accuracy, weight, images, labels):
 
 def digits(draw):
     if draw.small:
-        yield {"digits": 1438}
+        yield {"images": "1438 digits"}
 
 
 def right_fit(images, labels):
     """Stands for any network that is good enough."""
 
 
-def reached(fit, digits):
+def reached(fit, images):
     """ "at least 95 %", or a failure with the accuracy that was reached."""
     if fit is right_fit:
         return f"at least {ENOUGH:.0%}"
@@ -87,7 +87,10 @@ def reached(fit, digits):
     model = fit(images, labels)
     if not isinstance(model, nn.Module):
         raise Failure(f"fit returns {type(model).__name__}; it has to return the trained network, an nn.Module.")
-    share = solution.accuracy(model, *data.digits("test")[:])
+    try:
+        share = solution.accuracy(model, *data.digits("test")[:])
+    except Exception as error:
+        raise Failure(f"The network that fit returns cannot be applied to images (N, 8, 8): {error}") from error
     if share < 0.25:
         raise Failure(
             f"{share:.1%} of the held-out images are right, hardly more than by guessing. Does the loss fall? If not, the "
