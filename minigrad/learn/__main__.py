@@ -6,7 +6,7 @@ import re
 import sys
 
 from minigrad.learn.checking import Report
-from minigrad.learn.course import FOLDER, Course, find
+from minigrad.learn.course import FOLDER, Course, fill, find
 
 COLORS = {"ok": "32", "passed": "32", "wrong": "31", "started": "33"}
 
@@ -22,7 +22,7 @@ def painted(text: str) -> str:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser("python -m minigrad.learn", description="A course that checks your answers.")
     found.add_argument("--folder", help=f"of your files (default: {FOLDER} here, or this folder if it is one)")
-    commands = found.add_subparsers(dest="command", title="commands", metavar="")
+    commands = found.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     for name, text, stage in [
         ("list", "show the stages and your progress (the default)", None),
         ("start", "write the file of a stage into your folder; never overwrites", "?"),
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             said = getattr(course, given.command)(given.stage)
     except (ValueError, OSError) as error:
-        print(str(error).removeprefix("[learn] "), file=sys.stderr)
+        print(fill(str(error).removeprefix("[learn] ")), file=sys.stderr)
         return 2
     print(painted(str(said)))
     return 1 if isinstance(said, Report) and not said else 0

@@ -141,7 +141,11 @@ def describe(
     if got is not None and shape(got) != shape(want):
         shapes = [f"The shape is {shape(got)}; it has to be {shape(want)}.", ""]
     lines = [head, *shapes, *([*wrap(cause), ""] if cause else []), "The smallest case that shows it:"]
-    return [*lines, *example(cases[bad] | {"expected": want, "got": got})]
+    given = dict(cases[bad])
+    arguments = sum(map(differentiable, given.values()))
+    if len(part.outputs) == 1 and 0 <= i - len(part.outputs) < arguments:
+        given["cotangent"] = Draw(small=True)(*np.shape(pick(expected[bad], 0)))  # as in derivatives()
+    return [*lines, *example(given | {"expected": want, "got": got})]
 
 
 # ── calling an answer ─────────────────────────────────────────────────────────────────────────────

@@ -145,7 +145,7 @@ class Course:
                 file.write(stage.text)
         except FileExistsError:
             return f"{path} is there already and stays as it is. To begin again: reset {stage.name}"
-        task = "find the bug" if stage.name.startswith("bug_") else f"complete {' and '.join(stage.functions)}"
+        task = "find the bug" if stage.name.startswith("bug_") else f"complete {listed(stage.functions)}"
         return f"{path} is written.\nRead it, {task}, then run: python -m minigrad.learn check"
 
     def reset(self, name: str | int) -> str:
@@ -202,6 +202,10 @@ class Course:
         left = len(stage.hints) - seen
         last = f"({left} more)" if left else f"(That was the last one. There is also: solution {stage.name})"
         return "\n".join([stage.file, "", *lines, "", last])
+
+
+def listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
 
 def fill(text: str, indent: str = "") -> str:

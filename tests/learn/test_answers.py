@@ -152,6 +152,16 @@ def test_smallest_case_is_shown():
     ]
 
 
+def test_cotangent_of_a_derivative_is_shown():
+    """With what is printed, the expected gradient can be computed again."""
+    report = check("bug_gradient", layer_norm=Stage("bug_gradient").check.dropped)
+    lines = dict(line.split(" = ") for line in str(report).splitlines() if " = " in line)
+    values = {name.strip(): np.array(ast.literal_eval(value)) for name, value in lines.items() if "got" not in name}
+    x = mg.tensor(values["x"], requires_grad=True)
+    y = mg.layer_norm(x, 2, mg.tensor(values["weight"]), mg.tensor(values["bias"]), values["eps"].item())
+    np.testing.assert_allclose(mg.grad(y, x, mg.tensor(values["cotangent"])).numpy(), values["expected"], atol=1e-5)
+
+
 def test_traceback_is_that_of_the_reader():
     def helper(x):
         return x @ mg.ones((7, 7))

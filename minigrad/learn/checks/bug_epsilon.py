@@ -33,8 +33,10 @@ def normalized(scale):
 
 
 WRONG = {
-    """sqrt(var) + eps is not sqrt(var + eps): the values differ a little, and at var = 0 the derivative of the root
-    is infinite. This is the bug.""": normalized(lambda var, eps: 1 / (mg.sqrt(var) + eps)),
+    """If all elements are equal, y is right, but its gradient is not finite: the way from x to y has a step without a
+    derivative there. In other rows, y is a little off. This is the bug.""": normalized(
+        lambda var, eps: 1 / (mg.sqrt(var) + eps)
+    ),
     """The root never sees a 0 now, but eps still is outside of it for all other rows: sqrt(var + eps), nothing
     else.""": normalized(lambda var, eps: 1 / (mg.sqrt(mg.maximum(var, 1e-12)) + eps)),
     """max(var, eps) differs from var + eps in every ordinary row.""": normalized(

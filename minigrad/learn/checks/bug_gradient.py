@@ -60,7 +60,8 @@ PARTS = [
     Part(
         "layer_norm", right, cases, ("y",),
         {
-            """No gradient arrives at x: the result is a new tensor without a history. This is the bug.""": dropped,
+            """No gradient arrives at x, weight and bias, and nothing complains: the tape does not lead from y back to
+            them. This is the bug.""": dropped,
             """weight and bias train now, but x still gets nothing: the normalized array is a new tensor without a
             history.""": only_affine,
             "The gradient passes through as if the norm were not there.": straight_through,

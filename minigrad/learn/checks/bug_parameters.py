@@ -83,8 +83,7 @@ PARTS = [
         "LayerNorm", LayerNorm, cases,
         ("y", "the names of the parameters", "the names in the saved state", "weight after a step", "bias after a step"),
         {
-            """The module has no parameters, so the optimizer has nothing to train: a tensor that requires grad is not yet
-            a parameter. This is the bug.""": Plain,
+            """layer.parameters() is empty. The optimizer trains what it finds there. This is the bug.""": Plain,
             "weight is a parameter now. bias is not.": HalfDone,
             """Buffers are saved with the module but not trained. weight and bias have to be parameters.""": Buffers,
             "They are parameters, but with requires_grad=False nothing trains them.": Frozen,
