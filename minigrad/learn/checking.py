@@ -112,6 +112,9 @@ def examine(part: Part, answer: Any) -> tuple[list[str], list[str]]:
     """The properties that hold, and the lines that describe the first one that does not."""
     cases = [*part.cases(Draw(small=True)), *part.cases(Draw(small=False))]
     found, expected = outcomes(part, answer, cases), outcomes(part, part.right, cases)
+    for result in expected:
+        if isinstance(result, Exception):  # a mistake of the check itself, not of the reader
+            raise result
     done: list[str] = []
     for i, name in enumerate(part.properties(cases[0])):
         bad = next((k for k in range(len(cases)) if not same(pick(found[k], i), pick(expected[k], i))), None)
