@@ -146,8 +146,8 @@ def main() -> None:
         for name, kind in KINDS.items():
             if name in runs:
                 axes = left if kind.label.startswith(("post", "pre")) else right
-                style = {"linestyle": "--"} if name.endswith("cold") or name == "lstm" else {}
-                ex.band(axes, *ex.smooth(runs[name].losses), kind.color, kind.label, **style)
+                style = "--" if name.endswith("cold") or name == "lstm" else "-"
+                ex.band(axes, *ex.smooth(runs[name].losses), kind.color, kind.label, linestyle=style)
         if "pre" in runs:
             ex.band(right, *ex.smooth(runs["pre"].losses), "layer", "pre-LN")
         for axes, title in ((left, "The place of LN, and a warm-up"), (right, "Other norms, with a warm-up")):

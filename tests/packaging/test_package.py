@@ -38,9 +38,16 @@ def test_import_is_light():
     }
     assert not heavy & {name.partition(".")[0] for name in loaded}
     assert not {"numpy.random", "importlib.metadata"} & set(loaded)  # 10 and 20 ms
-    later = ("minigrad.data", "minigrad.viz", "minigrad.tables", "minigrad.nn.tree", "minigrad.profiling.work")
+    later = (
+        "minigrad.data",
+        "minigrad.learn",
+        "minigrad.viz",
+        "minigrad.tables",
+        "minigrad.nn.tree",
+        "minigrad.profiling.work",
+    )
     assert not [name for name in loaded if name.startswith(later)]
-    assert {"data", "viz"} <= set(dir(mg))
+    assert {"data", "learn", "viz"} <= set(dir(mg))
 
 
 def test_the_source_without_its_compiled_part_says_what_to_do(tmp_path):

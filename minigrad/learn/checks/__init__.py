@@ -1,0 +1,1 @@
+"""The checks of the stages: what is right, which mistakes are foreseen, and hints."""

@@ -1,0 +1,53 @@
+"""Find the bug: eps outside of the root, where the root of 0 has no derivative."""
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.learn.checking import Part
+from minigrad.learn.checks.layer_norm import right
+
+HINTS = (
+    "The derivative of sqrt(v) is 1 / (2 sqrt(v)). What is it at v = 0?",
+    "A row whose elements are equal has the variance 0. Where must eps stand for the root never to see a 0?",
+    """Adding eps to the variance after the fact or using max(var, eps) changes the values of ordinary rows, or stops the
+    gradient of narrow ones. The definition is sqrt(var + eps).""",
+)
+
+
+def blank_rows(draw):
+    yield {"x": np.array([[3.0, 3.0]]), "weight": draw(2), "bias": draw(2), "eps": 0.25 if draw.small else 1e-5}
+
+
+def cases(draw):
+    for lead in ((1,), (2,), (2, 2)):
+        d = draw.size(2, 5)
+        yield {"x": draw(*lead, d), "weight": draw(d), "bias": draw(d), "eps": 0.25 if draw.small else 1e-5}
+
+
+def normalized(scale):
+    def answer(x, weight, bias, eps):
+        d = x - x.mean(axis=-1, keepdims=True)
+        return d * scale((d * d).mean(axis=-1, keepdims=True), eps) * weight + bias
+
+    return answer
+
+
+WRONG = {
+    """If all elements are equal, y is right, but its gradient is not finite: the way from x to y has a step without a
+    derivative there. In other rows, y is a little off. This is the bug.""": normalized(
+        lambda var, eps: 1 / (mg.sqrt(var) + eps)
+    ),
+    """The root never sees a 0 now, but eps still is outside of it for all other rows: sqrt(var + eps), nothing
+    else.""": normalized(lambda var, eps: 1 / (mg.sqrt(mg.maximum(var, 1e-12)) + eps)),
+    """max(var, eps) differs from var + eps in every ordinary row.""": normalized(
+        lambda var, eps: 1 / mg.sqrt(mg.maximum(var, eps))
+    ),
+    """Without any eps, a row of equal elements is 0 / 0.""": normalized(lambda var, eps: 1 / mg.sqrt(var)),
+    """eps is there twice. Once is enough: sqrt(var + eps).""": normalized(
+        lambda var, eps: 1 / (mg.sqrt(var + eps) + eps)
+    ),
+}
+PARTS = [
+    Part("layer_norm", right, blank_rows, ("y of a row of equal elements",), WRONG, order=1),
+    Part("layer_norm", right, cases, ("y",), WRONG, order=2),
+]

@@ -1,0 +1,62 @@
+"""The linear layer's backward pass: two products and a sum."""
+
+from minigrad.learn.checking import Part, gradients
+
+HINTS = (
+    "For one row: y_o = sum over i of w_oi x_i, plus b_o. So x_i gets w_oi g_o from every output o. As a product: g @ w.",
+    "For one row, w_oi gets g_o x_i. Over all rows these add up, and a sum of such outer products is a product: g^T x.",
+    "b is added to every row, so its gradient is the sum of g over all axes but the last.",
+    """With more axes in front, make them one: g.reshape(-1, g.shape[-1]), and x likewise. The gradient of x keeps all
+    axes; g @ w does that by itself.""",
+)
+
+
+def cases(draw):
+    for lead in ((1,), (2,), (2, 2), (), (2, 1, 3)):
+        i, o = draw.size(2, 5), draw.size(3, 6)
+        yield {"g": draw(*lead, o), "x": draw(*lead, i), "w": draw(o, i)}
+    yield {"g": draw(3, 3), "x": draw(3, 3), "w": draw(3, 3)}
+
+
+def right(g, x, w):
+    return gradients(lambda x, w, b: x @ w.T + b, g, x, w, g.reshape(-1, g.shape[-1])[0] * 0)
+
+
+def answer(g, x, w, of_x=None, of_w=None, of_b=None):
+    """The right gradients, or others in their places."""
+    rows, inputs = g.reshape(-1, g.shape[-1]), x.reshape(-1, x.shape[-1])
+    return (
+        g @ w if of_x is None else of_x(g, x, w),
+        rows.T @ inputs if of_w is None else of_w(rows, inputs),
+        rows.sum(axis=0) if of_b is None else of_b(g),
+    )
+
+
+def square(a, b):
+    """The product with b, transposed only if that does not fit, as one who goes by shapes finds it."""
+    return a @ b.T if a.shape[-1] == b.shape[1] else a @ b
+
+
+PARTS = [
+    Part(
+        "linear_backward", right, cases, ("the gradient of x", "the gradient of w", "the gradient of b"),
+        {
+            """If w is square, your product uses its transpose: y = x w^T, so the gradient of x is g w, without
+            one.""": lambda g, x, w: answer(g, x, w, of_x=lambda g, x, w: square(g, w)),
+            """It is x^T g, the transpose of the right one. w has one row per output, so it is g^T
+            x.""": lambda g, x, w: answer(g, x, w, of_w=lambda g, x: x.T @ g),
+            """It is the mean over the rows. The gradient adds the rows; if the loss is a mean, g already contains the
+            factor.""": lambda g, x, w: answer(g, x, w, of_w=lambda g, x: g.T @ x / len(g)),
+            """b has one number per output and gets a contribution from every row: sum over all axes but the
+            last. Nothing is summed.""": lambda g, x, w: answer(g, x, w, of_b=lambda g: g),
+            """The sum is over the first axis only. With more axes in front, sum over all of them.""": lambda g, x, w: answer(
+                g, x, w, of_b=lambda g: g.sum(axis=0)
+            ),
+            """It is the mean of g over the rows; b is added to every row, so the contributions add
+            up.""": lambda g, x, w: answer(g, x, w, of_b=lambda g: g.reshape(-1, g.shape[-1]).mean(axis=0)),
+            "It is the sum over everything. Each output has its own bias: keep the last axis.": lambda g, x, w: answer(
+                g, x, w, of_b=lambda g: g.sum()
+            ),
+        },
+    )
+]  # fmt: skip

@@ -1,0 +1,266 @@
+"""A scalar tape: operations, chains, values that are used twice, a second backward pass, and depth."""
+
+import math
+
+import minigrad as mg
+from minigrad.learn.checking import Part
+from minigrad.learn.solutions.tape import Value
+
+HINTS = (
+    """The partial of y = a * b with respect to a is b.data, and the other way round. They are plain numbers. Treat a number
+    as `__add__` does.""",
+    """`backward` begins with self.grad = 1.0. One value y passes on: for each x and partial in zip(y.inputs, y.partials),
+    x.grad += y.grad * partial.""",
+    """In which order? A value is made after its inputs, so its number is larger. Collect everything that self depends on
+    (a set, and a list of what is still to be visited), and go through it by falling number.""",
+    """When y has passed its gradient on and has inputs, set y.grad = 0.0.""",
+)
+DEPTH = 5000
+
+
+def chain(x, b):
+    for _ in range(DEPTH):
+        x = x + b
+    return x
+
+
+def squares(a, b):
+    y = a + b
+    for _ in range(40):
+        y = (y + y) * 0.5
+    return y
+
+
+PROGRAMS = {
+    "y = a + b": lambda a, b: a + b,
+    "y = a * b": lambda a, b: a * b,
+    "y = a * 3 + b": lambda a, b: a * 3.0 + b,
+    "y = a.tanh() + b": lambda a, b: a.tanh() + b,
+    "y = (a * b).tanh()": lambda a, b: (a * b).tanh(),
+    "y = a * a + b": lambda a, b: a * a + b,
+    "y = a * b + b": lambda a, b: a * b + b,
+    "p = a * b; y = p * p": lambda a, b: (lambda p: p * p)(a * b),
+    "p = a + b; q = p * a; y = p * q": lambda a, b: (lambda p: p * (p * a))(a + b),
+    "p = a * b; q = p * 2; y = q + q * p": lambda a, b: (lambda p: (lambda q: q + q * p)(p * 2.0))(a * b),
+    "y = a + b, and 40 times y = (y + y) * 0.5": squares,
+    "y = a, and 5000 times y = y + b": chain,
+}
+
+
+def programs(first, last):
+    names = list(PROGRAMS)[first:last]
+
+    def cases(draw):
+        for name in names:
+            a, b = draw(2) / 10
+            yield {"program": name, "a": float(a), "b": float(b)}
+
+    return cases
+
+
+def forward(kind, program, a, b):
+    return PROGRAMS[program](kind(a), kind(b)).data
+
+
+def passes(count):
+    def call(kind, program, a, b):
+        a, b = kind(a), kind(b)
+        y = PROGRAMS[program](a, b)
+        for _ in range(count):
+            y.backward()
+        return float(a.grad), float(b.grad)
+
+    return call
+
+
+class Tensor:
+    """minigrad's tensor in the place of a Value."""
+
+    def __init__(self, data):
+        self.tensor = data if isinstance(data, mg.Tensor) else mg.tensor(data, dtype="float64", requires_grad=True)
+
+    def __add__(self, other):
+        return Tensor(self.tensor + getattr(other, "tensor", other))
+
+    def __mul__(self, other):
+        return Tensor(self.tensor * getattr(other, "tensor", other))
+
+    def tanh(self):
+        return Tensor(mg.tanh(self.tensor))
+
+    def backward(self):
+        self.tensor.backward(retain_graph=True)
+
+    @property
+    def data(self):
+        return self.tensor.item()
+
+    @property
+    def grad(self):
+        return self.tensor.grad.item()
+
+
+class SwappedPartials(Value):
+    def __mul__(self, other):
+        other = other if isinstance(other, Value) else type(self)(other)
+        return type(self)(self.data * other.data, (self, other), (self.data, other.data))
+
+    def __add__(self, other):
+        other = other if isinstance(other, Value) else type(self)(other)
+        return type(self)(self.data + other.data, (self, other), (1.0, 1.0))
+
+
+class Own(Value):
+    """A value whose results are of its own class."""
+
+    def __add__(self, other):
+        return self.same(super().__add__(other))
+
+    def __mul__(self, other):
+        return self.same(super().__mul__(other))
+
+    def tanh(self):
+        return self.same(super().tanh())
+
+    def same(self, y):
+        return type(self)(y.data, y.inputs, y.partials)
+
+    def below(self):
+        reached, stack = {self}, [self]
+        while stack:
+            for x in stack.pop().inputs:
+                if x not in reached:
+                    reached.add(x)
+                    stack.append(x)
+        return sorted(reached, key=lambda value: value.number, reverse=True)
+
+
+class TanhOfInput(Own):
+    def tanh(self):
+        return type(self)(math.tanh(self.data), (self,), (1 - self.data**2,))
+
+
+class Overwrites(Own):
+    def backward(self):
+        self.grad = 1.0
+        for y in self.below():
+            for x, partial in zip(y.inputs, y.partials, strict=True):
+                x.grad = y.grad * partial
+
+
+class PassesOnTooEarly(Own):
+    def backward(self):
+        self.grad = 1.0
+        reached, queue = {self}, [self]
+        while queue:
+            y = queue.pop(0)
+            for x, partial in zip(y.inputs, y.partials, strict=True):
+                x.grad += y.grad * partial
+                if x not in reached:
+                    reached.add(x)
+                    queue.append(x)
+            if y.inputs:
+                y.grad = 0.0
+
+
+class ForgetsTheSeed(Own):
+    def backward(self):
+        for y in self.below():
+            for x, partial in zip(y.inputs, y.partials, strict=True):
+                x.grad += y.grad * partial
+
+
+class EveryPath(Own):
+    def backward(self):
+        todo = [(self, 1.0)]
+        while todo:
+            y, grad = todo.pop()
+            y.grad += grad if not y.inputs else 0.0
+            todo += [(x, grad * partial) for x, partial in zip(y.inputs, y.partials, strict=True)]
+
+
+class Recursive(Own):
+    def backward(self):
+        order, reached = [], set()
+
+        def visit(y):
+            if y not in reached:
+                reached.add(y)
+                for x in y.inputs:
+                    visit(x)
+                order.append(y)
+
+        visit(self)
+        self.grad = 1.0
+        for y in reversed(order):
+            for x, partial in zip(y.inputs, y.partials, strict=True):
+                x.grad += y.grad * partial
+            if y.inputs:
+                y.grad = 0.0
+
+
+class KeepsAll(Own):
+    def backward(self):
+        self.grad = 1.0
+        for y in self.below():
+            for x, partial in zip(y.inputs, y.partials, strict=True):
+                x.grad += y.grad * partial
+
+
+class ClearsLeaves(Own):
+    def backward(self):
+        for y in self.below():
+            y.grad = 0.0
+        super().backward()
+
+
+GRADS = ("the gradient of a", "the gradient of b")
+PARTS = [
+    Part("Value", Tensor, programs(0, 7), ("the value of y",), {}, call=forward),
+    Part(
+        "Value", Tensor, programs(0, 5), GRADS,
+        {
+            "The partials of the product are swapped. The derivative of a * b with respect to a is b.": SwappedPartials,
+            """The partial of tanh is 1 - y**2 with y = tanh(x), the result; yours is what 1 - x**2 gives.""": TanhOfInput,
+            """All gradients are 0. The backward pass begins with self.grad = 1.0: the derivative of y with respect to
+            itself.""": ForgetsTheSeed,
+        },
+        call=passes(1),
+    ),
+    Part(
+        "Value", Tensor, programs(5, 10), ("the gradient of a that is used twice", "the gradient of b that is used twice"),
+        {
+            """A value that is used twice has two contributions. The second one replaces the first: write += instead
+            of =.""": Overwrites,
+            """A value passes its gradient on before all contributions have arrived. Visit the values by falling
+            `number`: whatever was computed from a value is newer than it.""": PassesOnTooEarly,
+        },
+        call=passes(1),
+    ),
+    Part(
+        "Value", Tensor, programs(10, 11), ("the gradient of a, if y is used twice 40 times",),
+        {
+            """It does not come to an end. If every use of a value walks down to the leaves again, there are 2**40 walks
+            here. Visit each value once, when its gradient is complete.""": EveryPath,
+        },
+        call=lambda kind, *case: passes(1)(kind, *case)[0], seconds=1,
+    ),
+    Part(
+        "Value", Tensor, programs(11, 12), ("the gradient of b after 5000 operations",),
+        {
+            """Python's stack is full: the pass calls itself once for every operation. Keep a list of what is still to be
+            visited instead.""": Recursive,
+        },
+        call=lambda kind, *case: passes(1)(kind, *case)[1],
+    ),
+    Part(
+        "Value", Tensor, programs(5, 10), ("the gradient of a after two passes", "the gradient of b after two passes"),
+        {
+            """In the second pass, values in the middle still have their gradients of the first and pass them on again.
+            Set y.grad = 0.0 when y has inputs and has passed its gradient on.""": KeepsAll,
+            """The second pass begins with new gradients of the leaves. It has to add to them: that is how gradients of
+            several batches are summed.""": ClearsLeaves,
+        },
+        call=passes(2),
+    ),
+]  # fmt: skip

@@ -1,0 +1,222 @@
+"""A training loop: its order, its modes, and an accuracy on the digits."""
+
+import minigrad as mg
+from minigrad import data, nn, optim
+from minigrad.learn.checking import Failure, Part
+from minigrad.learn.solutions import training as solution
+from minigrad.nn import functional as F
+
+HINTS = (
+    """The order in one batch: optimizer.zero_grad(), loss = F.cross_entropy(model(images), labels), loss.backward(),
+    optimizer.step().""",
+    "loss.item() is the loss as a Python float. A list of tensors would keep every tape.",
+    '(model(images).argmax(axis=-1) == labels) is a tensor of bools; .astype("float32").mean().item() is their share.',
+    """For fit: Flatten, Linear(64, 64), LayerNorm, ReLU, Linear(64, 10) with Adam at 3e-3, batches of 32 and 15 epochs
+    reach 97 %. DataLoader(ArrayDataset(images, labels), batch_size=32, shuffle=True) makes the batches.""",
+)
+ENOUGH = 0.95
+
+
+class Small(nn.Module):
+    """A linear layer with dropout that says in which mode it ran."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = nn.Parameter(mg.tensor(weight))
+        self.modes = set()
+
+    def forward(self, x):
+        self.modes.add("train" if self.training else "eval")
+        if self.training:
+            x = x * 2.0  # what dropout would change
+        return x @ self.weight
+
+
+class Counting(optim.SGD):
+    """SGD that counts its steps."""
+
+    count = 0
+
+    def step(self):
+        self.count += 1
+        super().step()
+
+
+def cases(draw):
+    for steps, n in ((1, 1), (2, 2), (3, draw.size(3, 4))):
+        yield {"weight": draw(2, 3) / 8, "images": draw(steps, n, 2) / 4, "labels": draw.rng.integers(0, 3, (steps, n))}
+
+
+def epoch(train, weight, images, labels):
+    """The weights after an epoch of a small model that was left in evaluation mode, the steps, and the mean loss."""
+    model = Small(weight).eval()
+    optimizer = Counting(model.parameters(), lr=0.5)
+    batches = [(mg.tensor(x), mg.tensor(y)) for x, y in zip(images, labels, strict=True)]
+    loss = train(model, optimizer, batches)
+    if not isinstance(loss, float):
+        raise Failure(f"It returns {type(loss).__name__}; it has to be a Python float. loss.item() is one.")
+    return model.weight.detach().numpy().copy(), optimizer.count, loss
+
+
+def score(accuracy, weight, images, labels):
+    """The accuracy of a small model that was left in training mode, and whether something was recorded."""
+    model = Small(weight).train()
+    recorded = []
+    model.register_forward_hook(lambda module, inputs, output: recorded.append(output.requires_grad))
+    images, labels = mg.tensor(images.reshape(-1, 2)), mg.tensor(labels.reshape(-1))
+    share = accuracy(model, images, labels)
+    if not isinstance(share, float):
+        raise Failure(f"It returns {type(share).__name__}; it has to be a Python float. x.item() is one.")
+    return share, "train" not in model.modes, not any(recorded)
+
+
+def digits(draw):
+    if draw.small:
+        yield {"images": "1438 digits"}
+
+
+def right_fit(images, labels):
+    """Stands for any network that is good enough."""
+
+
+def reached(fit, images):
+    """ "at least 95 %", or a failure with the accuracy that was reached."""
+    if fit is right_fit:
+        return f"at least {ENOUGH:.0%}"
+    images, labels = data.digits("train")[:]
+    model = fit(images, labels)
+    if not isinstance(model, nn.Module):
+        raise Failure(f"fit returns {type(model).__name__}; it has to return the trained network, an nn.Module.")
+    try:
+        share = solution.accuracy(model, *data.digits("test")[:])
+    except Exception as error:
+        raise Failure(f"The network that fit returns cannot be applied to images (N, 8, 8): {error}") from error
+    if share < 0.25:
+        raise Failure(
+            f"{share:.1%} of the held-out images are right, hardly more than by guessing. Does the loss fall? If not, the "
+            "optimizer may have other parameters than the network, the labels may be shuffled without the images, or the "
+            "learning rate is far too large."
+        )
+    if share < ENOUGH:
+        raise Failure(
+            f"{share:.1%} of the held-out images are right; {ENOUGH:.0%} are needed. Print the loss of each epoch: if it still "
+            "falls, train longer or with a larger learning rate."
+        )
+    return f"at least {ENOUGH:.0%}"
+
+
+# ── foreseen mistakes ─────────────────────────────────────────────────────────────────────────────
+
+
+def training(
+    zero=True, step=True, train=True, reduction="mean", total=lambda losses: sum(losses) / len(losses), order="bs"
+):
+    """A training loop with one part of it replaced."""
+
+    def answer(model, optimizer, batches):
+        if train:
+            model.train()
+        losses = []
+        for images, labels in batches:
+            if zero:
+                optimizer.zero_grad()
+            loss = F.cross_entropy(model(images), labels, reduction=reduction)
+            if order == "sb" and losses:
+                optimizer.step()
+            loss.backward()
+            if order == "zs":
+                optimizer.zero_grad()
+            if step and order != "sb":
+                optimizer.step()
+            losses.append(loss.item())
+        return total(losses)
+
+    return answer
+
+
+def first_batch(model, optimizer, batches):
+    return solution.train_epoch(model, optimizer, batches[:1])
+
+
+def softmax_twice(model, optimizer, batches):
+    return training()(Softmaxed(model), optimizer, batches)
+
+
+class Softmaxed(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return mg.softmax(self.model(x), axis=-1)
+
+
+def measured(evaluate=True, record=False, share=lambda right: right.astype("float64").mean(), axis=-1):
+    def answer(model, images, labels):
+        if evaluate:
+            model.eval()
+        with mg.enable_grad() if record else mg.no_grad():
+            return share(model(images).argmax(axis=axis) == labels).item()
+
+    return answer
+
+
+def errors(right):
+    return 1.0 - right.astype("float64").mean()
+
+
+def count(right):
+    return right.astype("float64").sum()
+
+
+def guesses(images, labels):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+
+def short(images, labels):
+    mg.manual_seed(0)
+    model = guesses(images, labels)
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(30):
+        solution.train_epoch(model, optimizer, [(images, labels)])
+    return model
+
+
+PARTS = [
+    Part(
+        "train_epoch", solution.train_epoch, cases, ("the weights after an epoch", "the number of steps", "the mean loss"),
+        {
+            """The gradients of earlier batches are still there: backward adds to them. Call optimizer.zero_grad() for every
+            batch.""": training(zero=False),
+            "The weights do not move: optimizer.step() is missing.": training(step=False),
+            "The gradients are cleared between backward and step, so that the step sees none.": training(order="zs"),
+            """The step comes before the backward pass, so that it uses the gradients of the batch before.""": training(
+                order="sb", zero=False
+            ),
+            "The model is in evaluation mode. Call model.train() first: dropout and batch norm depend on it.": training(
+                train=False
+            ),
+            "The loss is the sum over the batch. The mean keeps the step independent of the batch size.": training(
+                reduction="sum"
+            ),
+            """cross_entropy contains the softmax. Give it the outputs of the model as they are; here the softmax is applied
+            twice.""": softmax_twice,
+            "Only the first batch is used. Is the return inside of the loop?": first_batch,
+            "It is the loss of the last batch. Return the mean over all batches.": training(total=lambda losses: losses[-1]),
+            "It is the sum of the losses. Return their mean.": training(total=sum),
+        },
+        call=epoch,
+    ),
+    Part(
+        "accuracy", solution.accuracy, cases,
+        ("the accuracy", "the model in evaluation mode", "nothing recorded"),
+        {
+            "The model is in training mode, where dropout is on. Call model.eval() first.": measured(evaluate=False),
+            "The tape records, which takes memory for nothing. Use with mg.no_grad():.": measured(record=True),
+            "It is the share of wrong images.": measured(share=errors),
+            "It is the number of right images. Divide by how many there are.": measured(share=count),
+        },
+        call=score,
+    ),
+    Part("fit", right_fit, digits, ("the accuracy on new digits",), {}, call=reached, seconds=120),
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""A solution of every stage."""

@@ -1,0 +1,1 @@
+"""The files that the reader gets, copied as they are."""

@@ -1,0 +1,33 @@
+"""Attention, forward and backward.
+
+    s = q k^T / sqrt(D)          scores: each query with each key
+    p = softmax(s)               over the keys; each row adds up to 1
+    y = p v
+
+    q, k, v and y (..., T, D), p (..., T, T)
+
+If `causal` is true, position t must not see later positions: their scores
+become -inf before the softmax, so that their p is 0. A position sees itself.
+
+1. `attention` returns y.
+2. `attention_backward` returns the gradients of q, k and v, given the
+   cotangent g of y. With gp for the gradient of p, the softmax gives
+
+       gs = p * (gp - sum over the keys of (gp * p))
+
+   since raising one score lowers all other probabilities of its row.
+
+`a.swapaxes(-1, -2)` transposes the last two axes. NumPy arrays in, NumPy
+arrays out, float64.
+"""
+
+import numpy as np
+
+
+def attention(q, k, v, causal):
+    raise NotImplementedError
+
+
+def attention_backward(g, q, k, v, causal):
+    """The gradients of q, k and v."""
+    raise NotImplementedError

@@ -1,0 +1,40 @@
+"""Layer normalization, forward and backward.
+
+Over the last axis, of size D:
+
+    mean = (1/D) sum x              var = (1/D) sum (x - mean)^2
+    n = (x - mean) / sqrt(var + eps)
+    y = n * weight + bias
+
+x and g have the shape (..., D), weight and bias have the shape (D,).
+
+1. `layer_norm` returns y.
+2. `layer_norm_backward` returns the gradients of x, weight and bias, given
+   the cotangent g of y.
+
+This stage uses minigrad tensors: x.mean(axis=-1, keepdims=True), mg.sqrt(x),
+x * y, x.sum(axis=0), x.reshape(-1, 4) and so on. Write the backward pass as a
+formula, without mg.grad. Since it consists of tensor operations, minigrad
+can differentiate it again, and the check does. For that, everything on the
+way has to stay on the tape.
+
+On the backward pass: every x of a row takes part in the mean and the
+variance of all of them, so three paths lead from y back to x. With
+u = g * weight and the row's means written as mean(...),
+
+    gradient of x = (u - mean(u) - n * mean(u * n)) / sqrt(var + eps)
+
+You may believe this, or derive it on paper first. The page "Layer
+normalization" in the chapter "From equation to kernel" does.
+"""
+
+import minigrad as mg
+
+
+def layer_norm(x, weight, bias, eps):
+    raise NotImplementedError
+
+
+def layer_norm_backward(g, x, weight, eps):
+    """The gradients of x, weight and bias."""
+    raise NotImplementedError

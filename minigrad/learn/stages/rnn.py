@@ -1,0 +1,30 @@
+"""A recurrent network, and backpropagation through time.
+
+From a state h_0 and an input x_t at each of T steps:
+
+    a_t = x_t w_x^T + h_{t-1} w_h^T + b          h_t = tanh(a_t)
+
+    x (T, N, I)    h0 (N, H)    w_x (H, I)    w_h (H, H)    b (H,)
+
+1. `rnn` returns all states h_1 ... h_T as one array (T, N, H).
+2. `rnn_backward` returns the gradients of x, h0, w_x, w_h and b, given the
+   cotangents g (T, N, H) of all states. `states` is what `rnn` returned.
+
+The backward pass runs from the last step to the first. The gradient of h_t
+has two sources: g_t, from whatever uses this state as an output, and step
+t + 1, which used it as its input. All steps share the weights, so that
+their gradients add up over the steps.
+
+NumPy arrays in, NumPy arrays out, float64.
+"""
+
+import numpy as np
+
+
+def rnn(x, h0, w_x, w_h, b):
+    raise NotImplementedError
+
+
+def rnn_backward(g, x, h0, w_x, w_h, b, states):
+    """The gradients of x, h0, w_x, w_h and b."""
+    raise NotImplementedError

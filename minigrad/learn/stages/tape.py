@@ -1,0 +1,53 @@
+"""A scalar tape in forty lines.
+
+A value remembers its number (data), the values that it was computed from
+(inputs), and its derivative with respect to each of them (partials). That is
+the tape. Addition is done:
+
+    y = a + b      inputs (a, b)      partials (1, 1)
+
+Write the rest:
+
+1. `__mul__`: the product of two values, or of a value and a number.
+2. `tanh`. The derivative of y = tanh(x) is 1 - y**2.
+3. `backward`: sets `grad` of every leaf that self depends on. A leaf is a
+   value without inputs. The rule: a value that was used several times gets a
+   contribution from each use, and they add. So a value may pass its gradient
+   on only after all its contributions have arrived.
+
+Two more requirements:
+
+- A second call of `backward` adds to the gradients of the leaves, as a
+  second batch would. Those of all other values begin at 0 again.
+- A chain of 5,000 operations works. Python allows only about 1,000 nested
+  calls.
+
+`number` counts the values in the order in which they were made.
+"""
+
+import itertools
+import math
+
+
+class Value:
+    numbers = itertools.count()
+
+    def __init__(self, data, inputs=(), partials=()):
+        self.data = data
+        self.grad = 0.0
+        self.inputs = inputs
+        self.partials = partials
+        self.number = next(Value.numbers)
+
+    def __add__(self, other):
+        other = other if isinstance(other, Value) else Value(other)
+        return Value(self.data + other.data, (self, other), (1.0, 1.0))
+
+    def __mul__(self, other):
+        raise NotImplementedError
+
+    def tanh(self):
+        raise NotImplementedError
+
+    def backward(self):
+        raise NotImplementedError
