@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.engine.cpu import get_num_threads, set_num_threads
 from minigrad.engine.tensor import Tensor
 
 INSTALL = "pip install '.[mpi]'"
@@ -156,12 +157,13 @@ class Communicator:
     def __init__(self, comm: Any = None) -> None:
         self.rank: int = 0 if comm is None else comm.rank
         self.size: int = 1 if comm is None else comm.size
-        self.local_rank: int = 0
+        self.local_rank, self.local_size = 0, 1
         self.engines: dict[str, Mpi | Nccl] = {}
         if comm is not None:
             from mpi4py import MPI
 
-            self.local_rank = comm.Split_type(MPI.COMM_TYPE_SHARED).rank
+            neighbors = comm.Split_type(MPI.COMM_TYPE_SHARED)
+            self.local_rank, self.local_size = neighbors.rank, neighbors.size
             self.comm = comm
             # Of the gradients, which are sent while a backward pass may call other operations.
             self.background = Mpi(comm.Dup())
@@ -250,6 +252,8 @@ def init() -> None:
     Tensors on the CPU will be exchanged by MPI, tensors on a GPU by NCCL, each rank with a GPU of its own (see
     `local_rank`). Without a launcher there is one process, and mpi4py is not imported.
 
+    The ranks on one machine share its cores, unless OMP_NUM_THREADS is set or the launcher has bound each rank to some.
+
     From here on, an uncaught exception in one rank ends all of them: it is printed with the number of the rank, and
     then ``MPI_Abort`` is called. A rank that is killed is noticed by the launcher, which ends the others.
 
@@ -284,6 +288,8 @@ def init() -> None:
             f"{started}, but mpi4py finds itself alone: its library is {library}, so start it with the mpiexec of that"
         )
     _world = Communicator(MPI.COMM_WORLD.Dup())
+    if "OMP_NUM_THREADS" not in os.environ and get_num_threads() == os.cpu_count():
+        set_num_threads(max(1, get_num_threads() // _world.local_size))
     _end_together(MPI, _world)
 
 

@@ -84,18 +84,20 @@ def description(name: str, x: Tensor) -> str:
 
 @contextmanager
 def own_random_numbers() -> Iterator[None]:
-    """Let this rank draw other numbers than the other ranks, and any number of them; afterwards all agree again.
+    """Let this rank draw other numbers than the other ranks, and any amount of them; afterwards all agree again.
 
     The seed of each block, which no other block of any rank has, depends on the state of the generator alone, so the
     state that one rank saves is enough for all ranks to resume.
     """
     state = get_state()
-    block = (state["position"] << 20) + world().rank + 1
-    set_state({"seed": (state["seed"] + block * GOLDEN) % 2**64, "position": 0})
+    seed, position = state["seed"], state["position"]
+    block = (position << 20) + world().rank + 1
+    set_state({"seed": (seed + block * GOLDEN) % 2**64, "position": 0})
     try:
         yield
     finally:
-        set_state({"seed": state["seed"], "position": state["position"] + 1})
+        drawn = get_state()["position"] > 0  # by all ranks or by none
+        set_state({"seed": seed, "position": position + drawn})
 
 
 class Weighted(Function):

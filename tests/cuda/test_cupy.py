@@ -73,13 +73,9 @@ def test_the_communicator_of_the_emulation_has_the_parameters_of_that_of_nccl():
     libraries = importlib.machinery.PathFinder.find_spec("cupy_backends", ELSEWHERE).submodule_search_locations[0]
     text = next(Path(libraries, "cuda", "libs").glob("nccl*.so")).read_bytes().decode("latin-1")
     emulation = ast.parse(Path(EMULATION, "cupy", "nccl.py").read_text(encoding="utf-8"))
-    methods = [
-        f
-        for c in emulation.body
-        if isinstance(c, ast.ClassDef)
-        for f in c.body
-        if f.name[0] != "_" and f.name != "memory"
-    ]
+    (communicator,) = (node for node in emulation.body if isinstance(node, ast.ClassDef))
+    functions = [node for node in communicator.body if isinstance(node, ast.FunctionDef)]
+    methods = [f for f in functions if f.name not in ("__init__", "memory")]
     assert len(methods) == 4
     for method in methods:
         parameters = re.search(rf"NcclCommunicator\.{method.name}\(self, ([^)]*)\)", text)[1]
