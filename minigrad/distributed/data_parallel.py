@@ -39,11 +39,14 @@ ALIGNED = 16  # elements: every gradient in a bucket begins in a cache line of i
 class Share:
     """What a rank's samples of one forward pass count, once the numbers of all ranks have arrived."""
 
-    def __init__(self, parallel: "DataParallel", count: float) -> None:
-        self.parallel, self.world = parallel, world()
-        self.own = np.array([count, parallel._plan.checksum], np.float64)
+    def __init__(self, plan: "Plan", count: float) -> None:
+        self.plan, self.world = plan, world()
+        self.own = np.array([count, plan.checksum], np.float64)
         self.every = np.empty((self.world.size, 2))
         self.request = self.world.background.comm.Iallgather(self.own, self.every)
+
+    def arrived(self) -> bool:
+        return self.request is None or self.request.Test()
 
     def factor(self) -> float:
         """Return n size / Σ n."""
@@ -52,7 +55,7 @@ class Share:
             self.request = None
             counts, checksums = self.every.T
             if np.any(checksums != checksums[0]):
-                compare("DataParallel", "the same parameters", self.parallel._plan.text)
+                compare("DataParallel", "the same parameters", self.plan.text)
             check_counts(self.world, counts)
         return float(self.own[0] * self.world.size / self.every[:, 0].sum())
 
@@ -161,8 +164,8 @@ class Plan:
         self.names = [name for name, _ in named]
         self.parameters = [p for _, p in named]
         self.key = key(self.parameters)
-        self.text = "\n".join(description(name, p) for name, p in named)
-        self.checksum = zlib.crc32(f"{limit}\n{self.text}".encode())
+        self.text = "\n".join([*(description(name, p) for name, p in named), f"bucket_bytes={limit}"])
+        self.checksum = zlib.crc32(self.text.encode())
         self.buckets: list[Bucket] = []
         self.home: dict[int, Bucket] = {}
         self.sent = 0
@@ -252,7 +255,7 @@ class DataParallel(Module):
     tensor([1.])
     """
 
-    _plan: Plan
+    _plan: Plan | None = None
 
     def __init__(
         self, model: Module, *, batch_axis: int = 0, count: Callable[..., float] | None = None,
@@ -271,6 +274,7 @@ class DataParallel(Module):
         self.batch_axis = integer("DataParallel", "batch_axis", batch_axis)
         self.bucket_bytes = integer("DataParallel", "bucket_bytes", bucket_bytes, 1)
         self._syncing = True
+        self._shares: list[Share] = []
         if world().size > 1:
             self._begin_alike()
 
@@ -296,28 +300,32 @@ class DataParallel(Module):
         """Call the model; the gradients of its outputs will count by the number of samples."""
         if world().size == 1 or not is_grad_enabled():
             return self.module(*args, **kwargs)
-        self._prepare()
         count = self._samples(args, kwargs)
-        share = Share(self, count)
+        share = Share(self._prepare(), count)
+        # MPI writes to a share until it is complete, which the backward pass waits for, if there is one.
+        self._shares = [share, *(one for one in self._shares if not one.arrived())]
         if not count > 0:
             share.factor()  # raises, as it will on the other ranks
         with own_random_numbers():
             output = self.module(*args, **kwargs)
         return mapped(lambda y: Weighted.apply(y, share) if y.requires_grad else y, output)
 
-    def _prepare(self) -> None:
-        """Make sure that the tape will report every gradient."""
+    def _prepare(self) -> Plan:
+        """Make sure that the tape will report every gradient, and return the plan to send them."""
         named = [(name, p) for name, p in self.module.named_parameters() if p.requires_grad]
         parameters = [p for _, p in named]
-        if getattr(self, "_plan", None) is None or self._plan.key != key(parameters):
-            self._plan = Plan(named, self.bucket_bytes)
-        if self._plan.sent:
+        if self._plan is not None and self._plan.sent:
             raise RuntimeError(
                 f"[DataParallel] {world().where()}an earlier backward pass was not finished, so the ranks no longer "
                 f"agree: start again from a checkpoint"
             )
+        if self._plan is None or self._plan.key != key(parameters):
+            self._plan = Plan(named, self.bucket_bytes)
+        for bucket in self._plan.buckets:  # a pass may have failed before anything was sent
+            bucket.reset()
         for p in parameters:
             after_accumulation(p, self._arrived)
+        return self._plan
 
     def _samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
         if self.count is not None:
@@ -335,6 +343,7 @@ class DataParallel(Module):
             self._finish()
             return
         plan = self._plan
+        assert plan is not None  # the forward pass has made it
         bucket = plan.home.get(id(p))
         if bucket is None:
             return  # frozen since the forward pass
@@ -351,6 +360,7 @@ class DataParallel(Module):
     def _finish(self) -> None:
         """Wait for all gradients."""
         plan, comm = self._plan, world().background.comm
+        assert plan is not None
         plan.send(all_of_them=True)
         present = np.array([p.grad is not None for p in plan.parameters], np.int32)
         total = np.empty_like(present)
@@ -365,9 +375,9 @@ class DataParallel(Module):
                 if p.grad is not None:
                     p.grad = part
             bucket.reset()
-        self._check_present(present, total)
+        self._check_present(plan, present, total)
 
-    def _check_present(self, present: np.ndarray, total: np.ndarray) -> None:
+    def _check_present(self, plan: Plan, present: np.ndarray, total: np.ndarray) -> None:
         """Raise on every rank if a parameter has a gradient on some ranks only."""
         lacking = np.flatnonzero(total % world().size)
         if not lacking.size:
@@ -376,7 +386,7 @@ class DataParallel(Module):
         wait(world().background.comm.Iallgather(present, every), "DataParallel")
         raise GradientError(
             f"[DataParallel] {world().where()}expected a gradient of each parameter on all ranks or on none, got none "
-            + "; ".join(f"of {self._plan.names[k]} on {ranks(every[:, k].tolist(), 0)}" for k in lacking)
+            + "; ".join(f"of {plan.names[k]} on {ranks(every[:, k].tolist(), 0)}" for k in lacking)
         )
 
     # ── accumulation ──

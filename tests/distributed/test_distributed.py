@@ -48,7 +48,7 @@ def passes(count, folder, *names, **variables):
 
 
 CHECKS = ("operations", "differentiable", "whole_batch", "needs_synchronization", "sent_early", "accumulation",
-          "unused_and_frozen", "random_numbers", "fifty_steps")  # fmt: skip
+          "unused_and_frozen", "failed_and_repeated", "random_numbers", "fifty_steps")  # fmt: skip
 
 
 # One rank needs no launcher, but may have one.

@@ -300,6 +300,22 @@ def unused_and_frozen(folder):
 
 
 @check
+def failed_and_repeated(folder):
+    """A pass that failed on all ranks leaves nothing behind, nor does a forward pass without a backward pass."""
+    expected, model = build("mlp"), parallel("mlp", bucket_bytes=1 << 9)
+    loss_of(expected, "mlp").backward()
+    for _ in range(3):
+        loss_of(model, "mlp", own)
+    handle = model.module[6].weight.register_hook(lambda g: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        loss_of(model, "mlp", own).backward()
+    handle.remove()
+    model.zero_grad()
+    loss_of(model, "mlp", own).backward()
+    assert distance(gradients(model), gradients(expected)) < 1e-12
+
+
+@check
 def random_numbers(folder):
     """Each rank has dropout masks of its own, and afterwards all draw the same numbers, however many they have drawn."""
     r, n = distributed.rank(), distributed.size()
@@ -501,6 +517,9 @@ def refused_models(folder):
         model.module.far.weight.requires_grad_(False)
     with raises(ValueError, who, r"expected the same parameters in the same order on all ranks, got, as number 2, ",
                 r"far.weight \(3, 3\) float32 on cpu; rank 1: far.bias"):  # fmt: skip
+        model(mg.ones((2, 3))).sum().backward()
+    model = DataParallel(Branches(), bucket_bytes=1 << (r == 1))
+    with raises(ValueError, who, "as number 4, ", "bucket_bytes=1; rank 1: bucket_bytes=2"):
         model(mg.ones((2, 3))).sum().backward()
     # batches
     model = DataParallel(Branches())
