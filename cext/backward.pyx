@@ -117,33 +117,6 @@ cdef class BackwardPass:
             self.advance()
         return True
 
-    cdef int advance(self) except -1:
-        """Let each leaf with hooks be visited as soon as its gradient is complete: after the oldest node that uses it.
-
-        Other leaves stay at the end, where their order costs nothing.
-        """
-        cdef vector[Numbered] order
-        cdef Node node, leaf
-        cdef int i
-        for entry in self.order:                    # ascending sequence order: the oldest user comes first
-            node = <Node>entry.second
-            for i in range(node.inputs):
-                if node.slots[i].edge == NULL:
-                    continue
-                leaf = <Node>node.slots[i].edge
-                if leaf.hooks is not None and leaf.op.run == accumulate and leaf.walk == self.number \
-                        and not leaf.marked:
-                    leaf.marked = True              # it has its place; `mark` sets all marks anew
-                    order.push_back(Numbered(entry.first, <PyObject*>leaf))
-            if node.hooks is None or node.op.run != accumulate:
-                order.push_back(entry)
-        for entry in self.order:                    # nothing uses a leaf that is a root alone
-            node = <Node>entry.second
-            if node.hooks is not None and node.op.run == accumulate and not node.marked:
-                order.push_back(entry)
-        self.order.swap(order)
-        return 0
-
     cdef int mark(self, dict targets) except -1:
         """Mark the nodes whose gradient is wanted: all, or those that lead to a target (id of node -> positions)."""
         cdef Node node
@@ -253,6 +226,39 @@ cdef class BackwardPass:
                 node.exclusive = False          # the second of two equal targets gets a copy
         return 0
 
+    cdef int run_node(self, Node node, Array g) except -1:
+        if node.current_versions() != node.versions:
+            raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place afterwards: "
+                                f"saved shapes {saved_shapes(node)}{node.place()}")
+        return node.op.run(node, g)
+
+    cdef int advance(self) except -1:
+        """Let each leaf with hooks be visited as soon as its gradient is complete: after the oldest node that uses it.
+
+        Other leaves stay at the end, where their order costs nothing.
+        """
+        cdef vector[Numbered] order
+        cdef Node node, leaf
+        cdef int i
+        for entry in self.order:                    # ascending sequence order: the oldest user comes first
+            node = <Node>entry.second
+            for i in range(node.inputs):
+                if node.slots[i].edge == NULL:
+                    continue
+                leaf = <Node>node.slots[i].edge
+                if leaf.hooks is not None and leaf.op.run == accumulate and leaf.walk == self.number \
+                        and not leaf.marked:
+                    leaf.marked = True              # it has its place; `mark` sets all marks anew
+                    order.push_back(Numbered(entry.first, <PyObject*>leaf))
+            if node.hooks is None or node.op.run != accumulate:
+                order.push_back(entry)
+        for entry in self.order:                    # nothing uses a leaf that is a root alone
+            node = <Node>entry.second
+            if node.hooks is not None and node.op.run == accumulate and not node.marked:
+                order.push_back(entry)
+        self.order.swap(order)
+        return 0
+
     cdef int inform(self, Node node) except -1:
         """Call the hooks that wait for a leaf's grad, which is now complete."""
         for output, hook in list(node.hooks):
@@ -262,12 +268,6 @@ cdef class BackwardPass:
                 self.informed[hook] = None
                 hook(<object>node.leaf)
         return 0
-
-    cdef int run_node(self, Node node, Array g) except -1:
-        if node.current_versions() != node.versions:
-            raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place afterwards: "
-                                f"saved shapes {saved_shapes(node)}{node.place()}")
-        return node.op.run(node, g)
 
 
 cdef int refuse_leaf(Node node) except -1:
