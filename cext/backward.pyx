@@ -78,8 +78,7 @@ cdef class BackwardPass:
         node.walk, node.marked = self.number, False
         if node.outputs > 1:
             node.pendings = [None] * node.outputs
-        if node.hooks is not None and node.op.run == accumulate:
-            self.hooked = True
+        self.hooked = self.hooked or (node.hooks is not None and node.op.run == accumulate)
         Py_INCREF(node)
         self.order.push_back(Numbered(node.sequence, <PyObject*>node))
         stack.push_back(<PyObject*>node)
@@ -386,9 +385,8 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
         walk.call.end()
         walk.release()
         del walkers[walk.number]
-    if walk.informed is not None:
-        for hook in walk.informed:
-            hook(None)
+    for hook in walk.informed or ():
+        hook(None)
     return found
 
 
