@@ -1,7 +1,7 @@
 """Run every experiment and write the results to one page: figures, tables, and the documents' claims about them.
 
-``mpiexec -n 5 python -m mpi4py.futures report.py`` gives the seeds of all experiments to four processes; the first
-process writes the page, with the same results.
+``mpiexec -n 5 python -m mpi4py.futures report.py`` trains the seeds of all experiments in four processes; the first
+writes the page, with the same results.
 """
 
 import argparse

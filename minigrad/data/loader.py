@@ -105,6 +105,14 @@ class DataLoader:
     [[0, 2], [1, 4], [3]]
     >>> [x.tolist() for (x,) in loader]
     [[3, 2], [4, 1], [0]]
+
+    The parts of two processes:
+
+    >>> for rank in range(2):
+    ...     loader = data.DataLoader(numbers, batch_size=3, shard=(rank, 2))
+    ...     print([x.tolist() for (x,) in loader])
+    [[0, 2], [3]]
+    [[1], [4]]
     """
 
     def __init__(

@@ -19,7 +19,6 @@ from minigrad.nn import functional as F
 
 CHECKS = {}
 SAMPLES = 11  # of a batch, which 2, 3 and 4 do not divide
-HOSTILE = {}  # the error of each, on every rank
 
 
 def check(function):
@@ -30,10 +29,6 @@ def check(function):
 def own(x, axis=0):
     """Return this rank's samples."""
     return x[(slice(None),) * axis + (slice(distributed.rank(), None, distributed.size()),)]
-
-
-def mine(count):
-    return -(-(count - distributed.rank()) // distributed.size())
 
 
 # ── models, each with arguments for a whole batch, the axes of their samples, and targets ─────────
@@ -58,6 +53,17 @@ class Encoder(nn.Module):
 
     def forward(self, x):
         return self.head(self.encoder(x).mean(1))
+
+
+class Tied(nn.Module):
+    """A layer that is used twice, and whose gradient is complete only after both."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(F.relu(self.layer(F.relu(self.layer(x)))))
 
 
 def mlp(norm=nn.LayerNorm):
@@ -88,6 +94,7 @@ MODELS = {
     "lenet": (lenet, arrays((SAMPLES, 1, 12, 12)), (0,)),
     "lengths": (Lengths, [*arrays((7, SAMPLES, 5)), mg.tensor([7, 1, 3, 2, 7, 5, 6, 4, 1, 2, 3])], (1, 0)),
     "transformer": (Encoder, arrays((SAMPLES, 5, 8)), (0,)),
+    "tied": (Tied, arrays((SAMPLES, 6)), (0,)),
     "batch_norm": (images_with_batch_norm, arrays((SAMPLES, 1, 12, 12)), (0,)),
     "batch_norm_rows": (partial(mlp, nn.BatchNorm1d), arrays((SAMPLES, 6)), (0,)),
 }
