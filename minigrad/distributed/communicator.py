@@ -13,7 +13,8 @@ from minigrad.engine.cpu import get_num_threads, set_num_threads
 from minigrad.engine.tensor import Tensor
 
 INSTALL = "pip install '.[mpi]'"
-# Variables of a process that a launcher has started, and where that launcher gives the number of processes.
+# Variables of a process that a launcher has started, and where that launcher gives the number of processes. The first
+# counts: an mpiexec may run in a job of Slurm.
 LAUNCHERS = {
     "PMI_RANK": "PMI_SIZE", "PMIX_RANK": "", "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
     "MV2_COMM_WORLD_RANK": "MV2_COMM_WORLD_SIZE", "FLUX_TASK_RANK": "FLUX_JOB_SIZE", "SLURM_PROCID": "SLURM_NTASKS",
@@ -25,8 +26,7 @@ WIDTH = 256  # bytes of a text that ranks compare
 
 def launched() -> int:
     """Return the number of processes according to the launcher: 1 without one, 0 if it does not say."""
-    counts = [int(os.environ.get(size) or 0) for rank, size in LAUNCHERS.items() if rank in os.environ]
-    return max(counts, default=1)
+    return next((int(os.environ.get(size) or 0) for rank, size in LAUNCHERS.items() if rank in os.environ), 1)
 
 
 def patience() -> float:
