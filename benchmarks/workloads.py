@@ -104,8 +104,8 @@ def inputs(work):
     return None, None
 
 
-def minigrad_step(work, threads):
-    """Return a function that runs one step of the workload in minigrad."""
+def minigrad_step(work, threads, wrap=lambda model: model):
+    """Return a function that runs one step of the workload in minigrad; `wrap` may replace its model."""
     import minigrad as mg
     from minigrad import nn, optim
     from minigrad.nn import functional as F
@@ -232,7 +232,8 @@ def minigrad_step(work, threads):
         model = LastState(nn.MinGRU(28, 128))
     else:
         model, loss_of, y = LNLSTM(), F.binary_cross_entropy_with_logits, y.astype("float32")
-    optimizer = optim.Adam(model.to(device).parameters(), 1e-3)
+    model = wrap(model.to(device))
+    optimizer = optim.Adam(model.parameters(), 1e-3)
 
     def step():
         optimizer.zero_grad()

@@ -20,7 +20,7 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.ops.arguments cimport kind_of
 from minigrad.engine.tape cimport (
-    Node, accumulate, add, bury, current_observer, function_op, gradient_node, identity_op, owned, recording,
+    AFTER, Node, accumulate, add, bury, current_observer, function_op, gradient_node, identity_op, owned, recording,
     saved_shapes, set_recording, track, track_many,
 )
 from minigrad.engine.tape import GradientError
@@ -48,6 +48,8 @@ cdef class BackwardPass:
     """
     cdef uint64_t number
     cdef vector[Numbered] order
+    cdef bint hooked        # whether a leaf has hooks
+    cdef dict informed      # the hooks that were called after an accumulation, as keys
     cdef dict borrowed
     cdef Node obstacle      # where `collect` met a pass of another thread
     cdef Call call          # of the node that runs
@@ -76,6 +78,7 @@ cdef class BackwardPass:
         node.walk, node.marked = self.number, False
         if node.outputs > 1:
             node.pendings = [None] * node.outputs
+        self.hooked = self.hooked or (node.hooks is not None and node.op.run == accumulate)
         Py_INCREF(node)
         self.order.push_back(Numbered(node.sequence, <PyObject*>node))
         stack.push_back(<PyObject*>node)
@@ -109,6 +112,8 @@ cdef class BackwardPass:
                     self.release()
                     return False
         sort(self.order.begin(), self.order.end())
+        if self.hooked:
+            self.advance()
         return True
 
     cdef int mark(self, dict targets) except -1:
@@ -187,6 +192,8 @@ cdef class BackwardPass:
             node.exclusive = g is not None and Py_REFCNT(<PyObject*>g) == 1
             if node.marked and (g is not None or node.outputs > 1):
                 self.deliver(node, g, found, targets, positions)
+                if node.hooks is not None and positions is None and node.leaf != NULL:
+                    self.inform(node)
             if self.leads_on(node):
                 if g is not None or (node.outputs > 1 and any([p is not None for p in node.pendings])):
                     self.run_node(node, g)
@@ -223,6 +230,43 @@ cdef class BackwardPass:
             raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place afterwards: "
                                 f"saved shapes {saved_shapes(node)}{node.place()}")
         return node.op.run(node, g)
+
+    cdef int advance(self) except -1:
+        """Let each leaf with hooks be visited as soon as its gradient is complete: after the oldest node that uses it.
+
+        Other leaves stay at the end, where their order costs nothing.
+        """
+        cdef vector[Numbered] order
+        cdef Node node, leaf
+        cdef int i
+        for entry in self.order:                    # ascending sequence order: the oldest user comes first
+            node = <Node>entry.second
+            for i in range(node.inputs):
+                if node.slots[i].edge == NULL:
+                    continue
+                leaf = <Node>node.slots[i].edge
+                if leaf.hooks is not None and leaf.op.run == accumulate and leaf.walk == self.number \
+                        and not leaf.marked:
+                    leaf.marked = True              # it has its place; `mark` sets all marks anew
+                    order.push_back(Numbered(entry.first, <PyObject*>leaf))
+            if node.hooks is None or node.op.run != accumulate:
+                order.push_back(entry)
+        for entry in self.order:                    # nothing uses a leaf that is a root alone
+            node = <Node>entry.second
+            if node.hooks is not None and node.op.run == accumulate and not node.marked:
+                order.push_back(entry)
+        self.order.swap(order)
+        return 0
+
+    cdef int inform(self, Node node) except -1:
+        """Call the hooks that wait for a leaf's grad, which is now complete."""
+        for output, hook in list(node.hooks):
+            if output == AFTER:
+                if self.informed is None:
+                    self.informed = {}
+                self.informed[hook] = None
+                hook(<object>node.leaf)
+        return 0
 
 
 cdef int refuse_leaf(Node node) except -1:
@@ -336,12 +380,14 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
                     zeros = empty((<Array>x).code, (<Array>x).ndim_, (<Array>x).extent, (<Array>x).buffer.device)
                     backend(zeros).fill(zeros, 0)
                     found[k] = zeros
-        return found
     finally:
         set_recording(before)
         walk.call.end()
         walk.release()
         del walkers[walk.number]
+    for hook in walk.informed or ():
+        hook(None)
+    return found
 
 
 cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1:
@@ -377,6 +423,8 @@ cdef Array run_hooks(Node node, Array g, bint exclusive):
     """The gradient that arrived at a node, after its hooks, which may replace it."""
     cdef Array before
     for output, hook in list(node.hooks):
+        if output == AFTER:
+            continue
         before = g if node.outputs == 1 else node.pendings[output]
         if before is None:
             continue

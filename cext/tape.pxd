@@ -24,6 +24,7 @@ cdef class Op:
 
 cdef enum:
     OUTPUT = 8
+    AFTER = -1      # in `hooks`, instead of an output: called after the accumulation, see `after_accumulation`
 
 cdef Op operation(str name, Backward run, str forward, str backward, str reads=*, str inputs=*, str source=*,
                   str outputs=*)

@@ -650,10 +650,26 @@ def add_hook(Array x, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
         raise TypeError(f"[register_hook] expected a function of the gradient, got {hook!r}")
     if not x.needs_grad:
         raise GradientError(f"[register_hook] the tensor of shape {shape_of(x)} does not require grad")
+    return hooked(x, (x.output, hook))
+
+
+def after_accumulation(Array x, hook: Callable[[Any], None]) -> None:
+    """Call hook(x) in each backward pass that adds to x.grad, as soon as that is done, and then, once, hook(None).
+
+    x is a leaf that requires grad. The last call is made after the pass; it is made once even if several leaves have
+    this hook. A leaf that has the hook already is left as it is.
+    """
+    entry = (AFTER, hook)
+    cdef Node node = gradient_node(x)
+    if node.hooks is None or entry not in node.hooks:
+        hooked(x, entry)
+
+
+cdef object hooked(Array x, tuple entry):
+    """Add an entry to the hooks of x, and return its handle."""
     cdef Node node = gradient_node(x)
     if node.hooks is None:
         node.hooks = []
-    entry = (x.output, hook)
     node.hooks.append(entry)
     # From here on a cycle tensor -> node -> hook -> tensor is possible: let the collector see both.
     for tracked in (x, node):

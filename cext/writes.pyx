@@ -25,6 +25,12 @@ cdef int check_write(str op, Array x, bint recorded) except -1:
     return 0
 
 
+def note_write(str op, Array x: Tensor) -> None:
+    """Refuse a write that would corrupt x, and count it before code other than the kernels writes to its memory."""
+    check_write(op, x, False)
+    x.buffer.version += 1
+
+
 cdef Array before_write(Array x):
     """x as it is before a recorded write: its memory and its history in another tensor."""
     cdef Array old = alias(x)

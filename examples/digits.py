@@ -2,6 +2,8 @@
 
 The data are 1,797 real images of 8 x 8 pixels. The MLP sees an image as 64 numbers; the RNN reads it row by row,
 eight time steps of eight numbers. A fifth of the images is held out for testing.
+
+``mpiexec -n 4 python digits.py`` trains on four processes, each with a quarter of every batch.
 """
 
 import argparse
@@ -13,7 +15,7 @@ from sklearn.datasets import load_digits
 from tqdm import tqdm
 
 import minigrad as mg
-from minigrad import nn, optim, viz
+from minigrad import distributed, nn, optim, viz
 from minigrad.nn import functional as F
 
 
@@ -83,27 +85,34 @@ def accuracy(model: nn.Module, x: mg.Tensor, y: mg.Tensor) -> float:
 
 
 def train(name: str, model: nn.Module, data: Data, epochs: int, batch_size: int, lr: float) -> Curves:
-    """Train with Adam and a one-cycle learning rate, showing a progress bar."""
+    """Train with Adam and a one-cycle learning rate, showing a progress bar.
+
+    Each process takes its part of every batch.
+    """
+    model = distributed.DataParallel(model)
+    rank, size = distributed.rank(), distributed.size()
     steps = -(-len(data.train_y) // batch_size)
     optimizer = optim.Adam(model.parameters(), lr)
     scheduler = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=epochs * steps)
     curves = Curves([], [])
-    with tqdm(total=epochs * steps, desc=name, unit="step", dynamic_ncols=True) as bar:
+    with tqdm(total=epochs * steps, desc=name, unit="step", dynamic_ncols=True, disable=rank > 0) as bar:
         for _ in range(epochs):
             order = mg.random.permutation(len(data.train_y)).to(data.train_y.device)
             for start in range(0, len(order), batch_size):
-                batch = order[start : start + batch_size]
+                whole = order[start : start + batch_size]
+                batch = whole[rank::size]
                 optimizer.zero_grad()
                 loss = F.cross_entropy(model(data.train_x[batch]), data.train_y[batch])
                 loss.backward()
                 optimizer.step()
                 scheduler.step()
-                curves.losses.append(loss.item())
+                curves.losses.append(loss.item() * len(batch) / len(whole))
                 bar.update()
             curves.accuracies.append(accuracy(model, data.test_x, data.test_y))
             mean, share = np.mean(curves.losses[-steps:]), curves.accuracies[-1]
-            bar.set_postfix({"loss": f"{mean:.4f}", "accuracy": f"{share:.1%}"}, refresh=False)
-    return curves
+            bar.set_postfix({"loss": f"{mean * size:.4f}", "accuracy": f"{share:.1%}"}, refresh=False)
+    losses = distributed.all_reduce_(mg.tensor(curves.losses, dtype=mg.float64))
+    return Curves(losses.tolist(), curves.accuracies)
 
 
 def draw(found: dict[str, Curves], path: Path) -> None:
@@ -159,6 +168,9 @@ def main() -> None:
         help="where to save the curves, '' for nowhere (default: %(default)s)",
     )
     args = parser.parse_args()
+    distributed.init()
+    if args.device == "cuda":
+        args.device = f"cuda:{distributed.local_rank()}"
     if min(args.epochs, args.batch_size, args.hidden) < 1:
         parser.error("--epochs, --batch-size and --hidden must be at least 1")
     try:
@@ -169,14 +181,19 @@ def main() -> None:
         mg.set_num_threads(args.threads)
 
     data = load(args.seed, args.device)
-    print(f"{len(data.train_y)} images to train on, {len(data.test_y)} held out")
+    if len(data.train_y) % args.batch_size < distributed.size() > 1:
+        parser.error(f"--batch-size: expected an image of every batch for each of {distributed.size()} processes")
+    first = distributed.rank() == 0
+    if first:
+        print(f"{len(data.train_y)} images to train on, {len(data.test_y)} held out")
     found = {}
     for name in args.models:
         mg.manual_seed(args.seed)
         model = MODELS[name](args.hidden).to(args.device)
         found[name] = train(name, model, data, args.epochs, args.batch_size, args.lr)
-        print(f"{name}: accuracy on the held-out images {100 * found[name].accuracies[-1]:.1f} %")
-    if args.plot:
+        if first:
+            print(f"{name}: accuracy on the held-out images {100 * found[name].accuracies[-1]:.1f} %")
+    if args.plot and first:
         draw(found, Path(args.plot))
         print(f"curves: {args.plot}")
 

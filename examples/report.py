@@ -1,13 +1,20 @@
-"""Run every experiment and write the results to one page: figures, tables, and the documents' claims about them."""
+"""Run every experiment and write the results to one page: figures, tables, and the documents' claims about them.
+
+``mpiexec -n 5 python -m mpi4py.futures report.py`` trains the seeds of all experiments in four processes; the first
+writes the page, with the same results.
+"""
 
 import argparse
 import ast
 import re
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 EXPERIMENTS = (
     "lenet_batch_sizes", "mlp_batch_sizes", "conv_norms", "small_batches", "online", "shift_and_saturation",
@@ -53,6 +60,57 @@ def run(name: str, folder: Path, extra: list[str]) -> Section:
     return Section(name, doc, CLAIM.sub("", output).strip(), CLAIM.findall(output), time.perf_counter() - begin)
 
 
+def train_one_seed(job: tuple[str, int, list[str]]) -> None:
+    """Train the models of an experiment that have one seed, and leave them in the folder of checkpoints."""
+    name, seed, extra = job
+    one = ["--plot", "", "--seed", str(seed), "--seeds", "1", *extra]
+    subprocess.run([sys.executable, str(HERE / f"{name}.py"), *one], check=True, stdout=subprocess.DEVNULL)
+
+
+def run_job(job: tuple[str, Path, list[str]]) -> Section:
+    return run(*job)
+
+
+def settings(name: str, quick: bool) -> dict[str, Any]:
+    """Return the defaults of an experiment: the arguments of its call of `options`."""
+    tree = ast.parse((HERE / f"{name}.py").read_text(encoding="utf-8"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "ex.options"]
+    full, short = (ast.literal_eval(argument) for argument in calls[0].args[1:3])
+    return {**full, **(short if quick else {})}
+
+
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+
+
+@contextmanager
+def workers() -> Iterator[Map | None]:
+    """Yield a function like `map` that runs in the other processes, or None if there are none."""
+    if "mpi4py.futures" not in sys.modules:
+        yield None
+        return
+    from mpi4py.futures import MPIPoolExecutor
+
+    with MPIPoolExecutor() as pool:
+        yield pool.map
+
+
+def run_all(names: Iterable[str], folder: Path, quick: bool) -> Iterator[Section]:
+    """Run the experiments. Workers first train their seeds, all at once, and then read the checkpoints."""
+    extra = ["--quick"] if quick else []
+    with workers() as spread, tempfile.TemporaryDirectory(dir=folder) as trained:
+        if spread is None:
+            yield from (run(name, folder, extra) for name in names)
+            return
+        defaults = {name: settings(name, quick) for name in names}
+        options = {name: [*extra, "--checkpoint", trained] if "epochs" in defaults[name] else extra for name in names}
+        jobs = [
+            (name, seed, options[name]) for name in names if "epochs" in defaults[name]
+            for seed in range(defaults[name]["seeds"])
+        ]  # fmt: skip
+        list(spread(train_one_seed, jobs))
+        yield from spread(run_job, [(name, folder, options[name]) for name in names])
+
+
 def page(sections: list[Section], setting: str) -> str:
     found = [verdict for section in sections for *_, verdict in section.claims]
     agree, disagree, undecided = (found.count(verdict) for verdict in ("agrees", "disagrees", "undecided"))
@@ -82,11 +140,10 @@ def main() -> None:
     if set(args.only) != set(EXPERIMENTS) and args.folder.resolve() == HERE / "results":
         parser.error("argument --only: this would overwrite the page of all experiments; pass another --folder")
     args.folder.mkdir(parents=True, exist_ok=True)
-    extra = ["--quick"] if args.quick else []
     sections = []
-    for name in args.only:
-        sections.append(run(name, args.folder, extra))
-        print(f"{name}: {sections[-1].seconds:.0f} s, {', '.join(claim[-1] for claim in sections[-1].claims)}")
+    for section in run_all(args.only, args.folder, args.quick):
+        sections.append(section)
+        print(f"{section.name}: {section.seconds:.0f} s, {', '.join(claim[-1] for claim in section.claims)}")
     setting = "Measured by `make experiments`, the quick setting." if args.quick else "Measured in the full setting."
     (args.folder / "README.md").write_text(page(sections, setting), encoding="utf-8")
     print(f"page: {args.folder / 'README.md'}")

@@ -161,7 +161,7 @@ from minigrad.standard import (
 newaxis = None
 
 if _typing.TYPE_CHECKING:
-    from minigrad import data, learn, linalg, viz
+    from minigrad import data, distributed, learn, linalg, viz
     from minigrad.engine.dtype import float32 as float
     from minigrad.engine.dtype import float64 as double
     from minigrad.engine.dtype import int32 as int
@@ -172,8 +172,8 @@ else:
 
     def __getattr__(name: str) -> object:
         """Load on first use: ``minigrad.data``, which reads files in threads, ``minigrad.viz``, which draws,
-        ``minigrad.linalg``, ``minigrad.learn``, and PyTorch's names."""
-        if name in ("data", "learn", "linalg", "viz"):
+        ``minigrad.distributed``, ``minigrad.learn``, ``minigrad.linalg``, and PyTorch's names."""
+        if name in ("data", "distributed", "learn", "linalg", "viz"):
             import importlib
 
             return importlib.import_module(f"minigrad.{name}")
@@ -181,4 +181,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "data", "learn", "linalg", "viz"})
+    return sorted({*globals(), "data", "distributed", "learn", "linalg", "viz"})

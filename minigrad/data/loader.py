@@ -56,6 +56,10 @@ class DataLoader:
         thread, the order of their draws relative to others is undefined. See the notes for when the thread ends.
     collate : callable, optional
         Makes a batch from a list of samples, such as `collate_padded`.
+    shard : (int, int), optional
+        ``(rank, size)``: this loader returns the part of each batch for one of `size` processes, which together get
+        every sample once. `batch_size` remains that of the whole batch, so all processes get equally many batches, and
+        a run may continue on another number of processes. With `shuffle`, `seed` has to be given.
     collate_fn : callable, optional
         PyTorch's name for `collate`.
     num_workers : int
@@ -78,7 +82,8 @@ class DataLoader:
     TypeError
         For a dataset without length or items, and arguments of other types.
     ValueError
-        For sizes out of range.
+        For sizes out of range, a shard of a number of processes for which the last batch, or every batch, has too few
+        samples, and shards of random orders without a seed.
 
     Notes
     -----
@@ -100,13 +105,21 @@ class DataLoader:
     [[0, 2], [1, 4], [3]]
     >>> [x.tolist() for (x,) in loader]
     [[3, 2], [4, 1], [0]]
+
+    The parts of two processes:
+
+    >>> for rank in range(2):
+    ...     loader = data.DataLoader(numbers, batch_size=3, shard=(rank, 2))
+    ...     print([x.tolist() for (x,) in loader])
+    [[0, 2], [3]]
+    [[1], [4]]
     """
 
     def __init__(
         self, dataset: Any, batch_size: int = 1, shuffle: bool = False, seed: int | None = None,
         drop_last: bool = False, prefetch: int = 0, collate: Callable[[list[Any]], Any] | None = None, *,
-        collate_fn: Callable[[list[Any]], Any] | None = None, num_workers: int = 0, pin_memory: bool = False,
-        **others: Never,
+        shard: tuple[int, int] | None = None, collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_workers: int = 0, pin_memory: bool = False, **others: Never,
     ) -> None:  # fmt: skip
         for name in others:
             raise TypeError(f"[DataLoader] {OTHERS.get(name, f'got an unexpected argument {name!r}')}")
@@ -122,11 +135,33 @@ class DataLoader:
         self.batch_size = integer("DataLoader", "batch_size", batch_size, 1)
         self.shuffle, self.drop_last, self.collate = bool(shuffle), bool(drop_last), collate
         self.prefetch = integer("DataLoader", "prefetch", prefetch, 0)
+        self.shard = self._check_shard(shard, seed)
         if seed is None:
             seed = randint(0, 2**63 - 1).item() if shuffle else 0
         self.seed: int = integer("DataLoader", "seed", seed)
         self.epoch = self.position = 0
         self._next = 0, 0  # the epoch and the position at which the next loop begins
+
+    def _check_shard(self, shard: Any, seed: int | None) -> tuple[int, int]:
+        """Return the rank and the number of processes, for which every batch has to suffice."""
+        if shard is None:
+            return 0, 1
+        if not isinstance(shard, tuple) or len(shard) != 2:
+            raise TypeError(f"[DataLoader] expected a shard (rank, size), got {shard!r}")
+        size = integer("DataLoader", "the size of a shard", shard[1], 1)
+        rank = integer("DataLoader", "the rank of a shard", shard[0], 0)
+        if rank >= size:
+            raise ValueError(f"[DataLoader] expected a rank from 0 to {size - 1} in a shard, got {rank}")
+        if size > 1 and self.shuffle and seed is None:
+            raise ValueError("[DataLoader] expected a seed with a shard: each process would draw another order")
+        last = len(self.dataset) % self.batch_size
+        if self.batch_size < size or (not self.drop_last and 0 < last < size):
+            found = f"a batch of {self.batch_size}" if self.batch_size < size else f"the last batch of {last}"
+            raise ValueError(
+                f"[DataLoader] expected a sample of each batch for each of {size} processes, got {found}: choose "
+                f"another batch_size, or drop_last=True"
+            )
+        return rank, size
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
@@ -149,7 +184,8 @@ class DataLoader:
         """Return the function that makes the batch at a position of an epoch."""
         count, size = len(self.dataset), self.batch_size
         order = shuffled(count, self.seed, epoch) if self.shuffle else np.arange(count)
-        return lambda position: self._batch(order[position * size : (position + 1) * size])
+        rank, ranks = self.shard
+        return lambda position: self._batch(order[position * size + rank : (position + 1) * size : ranks])
 
     def _batch(self, indices: np.ndarray) -> Any:
         if self.collate is None and hasattr(self.dataset, "batch"):

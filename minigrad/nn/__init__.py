@@ -62,6 +62,7 @@ from minigrad.nn.recurrent import GRU, LSTM, RNN
 from minigrad.nn.residual import DeepNorm, LayerScale
 from minigrad.nn.response_norm import TLU, FilterResponseNorm2d
 from minigrad.nn.summary import Summary, summary
+from minigrad.nn.sync_batch_norm import SyncBatchNorm, convert_sync_batchnorm
 from minigrad.nn.transformer import (
     TransformerDecoder,
     TransformerDecoderLayer,
@@ -78,9 +79,9 @@ __all__ = [
     "LeakyReLU", "LearnedPositions", "Linear", "LogSigmoid", "LogSoftmax", "MSELoss", "MaxPool2d", "MinGRU", "MinLSTM",
     "Mish", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU", "Parameter",
     "ParameterList", "RMSNorm", "RNNCell", "ReLU", "RecurrentBatchNorm1d", "ScaleNorm", "Sequential", "SiLU", "Sigmoid",
-    "SinusoidalPositions", "SmoothL1Loss", "Softmax", "Softplus", "Summary", "Tanh", "TransformerDecoder",
-    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Upsample", "functional", "init",
-    "summary", "utils",
+    "SinusoidalPositions", "SmoothL1Loss", "Softmax", "Softplus", "Summary", "SyncBatchNorm", "Tanh",
+    "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Upsample",
+    "convert_sync_batchnorm", "functional", "init", "summary", "utils",
 ]  # fmt: skip
 
 if not _typing.TYPE_CHECKING:

@@ -65,11 +65,11 @@ class _ChannelNorm(Affine):
 
     def _normalize(
         self, x: Tensor, mean: Tensor | None, var: Tensor | None, count: Tensor | None,
-        affine: tuple[Tensor, Tensor] | None = None,
+        affine: tuple[Tensor, Tensor] | None = None, over_ranks: bool = False,
     ) -> Tensor:  # fmt: skip
         """Apply `F.batch_norm`; in training, update the running statistics and count the batch.
 
-        `affine` takes the place of the weight and the bias.
+        `affine` takes the place of the weight and the bias; with `over_ranks`, the batch is that of all ranks.
         """
         momentum: float | Tensor | None = self.momentum
         if momentum is None:  # average over all batches; their count may be on a GPU
@@ -79,7 +79,7 @@ class _ChannelNorm(Affine):
         weight, bias = (self.weight, self.bias) if affine is None else affine
         y = following_batch_norm(
             x, mean, var, weight, bias, self.training or (mean is None and var is None), momentum, self.eps,
-            self.unbiased_running_var,
+            self.unbiased_running_var, over_ranks,
         )  # fmt: skip
         if self.training and count is not None:
             count += 1
@@ -98,6 +98,10 @@ class _ChannelNorm(Affine):
 class _BatchNorm(_ChannelNorm):
     """Batch normalization for inputs of any rank."""
 
+    def _over_ranks(self) -> bool:
+        """Whether the statistics of the batch are those over all ranks."""
+        return False
+
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
         track_running_stats: bool = True, device: str | None = None, dtype: DType | str | None = None, *,
@@ -110,9 +114,10 @@ class _BatchNorm(_ChannelNorm):
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor of the shape of `x`."""
         self._check(x)
+        over_ranks = self.training and self._over_ranks()
         if self.training and not self.track_running_stats:  # tracking was switched off after construction
-            return self._normalize(x, None, None, None)
-        return self._normalize(x, self.running_mean, self.running_var, self.num_batches_tracked)
+            return self._normalize(x, None, None, None, over_ranks=over_ranks)
+        return self._normalize(x, self.running_mean, self.running_var, self.num_batches_tracked, over_ranks=over_ranks)
 
 
 class BatchNorm1d(_BatchNorm):

@@ -4,11 +4,14 @@ Norms over rows, such as `layer_norm`, are operations of their own (engine/ops/n
 """
 
 import math
+from typing import Any
 
 from minigrad.autograd import no_grad
+from minigrad.creation import full, zeros_like
 from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.ops.batch_norm import batch_norm_eval, batch_norm_train
 from minigrad.engine.ops.functions import rsqrt, sqrt
+from minigrad.engine.ops.join import concat, stack
 from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.norm import instance_norm as normalize_instances
 from minigrad.engine.tape import is_grad_enabled
@@ -80,22 +83,51 @@ def batch_norm(
 
 def following_batch_norm(
     x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None,
-    training: bool, momentum: float | Tensor, eps: float, unbiased_running_var: bool,
+    training: bool, momentum: float | Tensor, eps: float, unbiased_running_var: bool, over_ranks: bool = False,
 ) -> Tensor:  # fmt: skip
-    """`batch_norm` whose momentum may be a tensor ``()`` on the device of x, so that a GPU need not be waited for."""
+    """`batch_norm` whose momentum may be a tensor ``()`` on the device of x, so that a GPU need not be waited for.
+
+    With `over_ranks`, the batch in training is that of all ranks together.
+    """
     x = _fitting("batch_norm", x, 2, running_mean, running_var)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("[batch_norm] expected running_mean and running_var in evaluation, got None")
         # copied because the statistics may change before the backward pass
         return batch_norm_eval(x, running_mean.copy(), running_var.copy(), weight, bias, eps)
-    y, mean, var = batch_norm_train(x, weight, bias, eps)
-    if running_mean is not None and running_var is not None and x.size:
+    n: Any = math.prod(x.shape[:1] + x.shape[2:])
+    if over_ranks:
+        mean, var, n = statistics_over_ranks(x, n)
+        y = batch_norm_eval(x, mean, var, weight, bias, eps)
+        mean, var = mean.detach(), var.detach()
+    else:
+        y, mean, var = batch_norm_train(x, weight, bias, eps)
+    if running_mean is not None and running_var is not None and (x.size or over_ranks):
         if unbiased_running_var:
-            n = math.prod(x.shape[:1] + x.shape[2:])
             var = var * (n / (n - 1))
         _follow(running_mean, mean, running_var, var, momentum)
     return y
+
+
+def statistics_over_ranks(x: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the mean and the biased variance of each channel over the batches of all ranks, and the number of values.
+
+    n is the number of values per channel on this rank. Each rank contributes its own mean and variance, which are
+    combined as by Chan, Golub, LeVeque 1983, https://doi.org/10.1080/00031305.1983.10483115, so that nothing cancels.
+    """
+    from minigrad import distributed
+
+    axes, channels = (0, *range(2, x.ndim)), x.shape[1]
+    mean = x.sum(axes, keepdims=True) / max(n, 1)
+    var = ((x - mean) ** 2).sum(axes) / max(n, 1)
+    own = concat([mean.reshape(channels), var, full(1, n, dtype=x.dtype, device=x.device)])
+    # Each rank fills its row, so that one sum brings all of them together.
+    rows = stack([own if rank == distributed.rank() else zeros_like(own) for rank in range(distributed.size())])
+    rows = distributed.all_reduce(rows)
+    means, vars, counts = rows[:, :channels], rows[:, channels:-1], rows[:, -1:].detach()
+    total = counts.sum()
+    mean = (means * counts).sum(0) / total
+    return mean, ((vars + (means - mean) ** 2) * counts).sum(0) / total, total
 
 
 def batch_renorm(

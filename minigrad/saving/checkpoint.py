@@ -8,6 +8,7 @@ named by their path in the tree; the tree itself is JSON in the metadata, where 
 import copy
 import json
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,8 @@ FORMAT = "minigrad checkpoint 1"
 
 def save_checkpoint(path: Path, /, **parts: Any) -> None:
     """Write the state of a training run to one file, all or nothing.
+
+    In a distributed run, rank 0 writes, and the other ranks go on without waiting for it.
 
     The state of `minigrad.random` is saved along with the parts, but not that of other generators. The file is replaced
     as by `save`: whenever the process ends, killed or not, a complete checkpoint exists, the old one or the new one,
@@ -79,7 +82,9 @@ def save_checkpoint(path: Path, /, **parts: Any) -> None:
         content = json.dumps({"parts": tree, "random": get_state()})
     except (RecursionError, ValueError) as error:  # lists that contain themselves, integers of thousands of digits
         raise ValueError(f"[save_checkpoint] expected values that JSON can hold, got others: {error}") from error
-    save(tensors, path, metadata={"format": FORMAT, "state": content})
+    distributed = sys.modules.get("minigrad.distributed")  # the ranks of a run have imported it
+    if distributed is None or distributed.rank() == 0:
+        save(tensors, path, metadata={"format": FORMAT, "state": content})
 
 
 def load_checkpoint(path: Path, /, **parts: Any) -> dict[str, Any]:

@@ -378,7 +378,7 @@ POINTS = """
     torch.split(a, 2, dim=0)    torch.std(a, dim=0)         torch.half                  torch.float16
     torch.bfloat16              torch.uint8                 torch.FloatTensor([1])      torch.LongTensor([1])
     torch.Size([1])             torch.linalg.svd(a)         torch.fft.fft(a)
-    torch.distributions         torch.distributed           torch.jit.script            torch.compile
+    torch.distributions         torch.jit.script            torch.compile
     torch.vmap                  torch.func.grad             torch.autocast              torch.amp
     torch.backends.cudnn        torch.Generator()           torch.get_rng_state()       torch.seed()
     torch.cdist(a, b)           torch.frac(a)

@@ -1,5 +1,6 @@
 """The emulation of CuPy offers no more than CuPy: every name in it exists there, even without a GPU."""
 
+import ast
 import importlib.machinery
 import json
 import os
@@ -36,6 +37,7 @@ NAMES = {
         "setDevice",
         "streamWaitEvent",
     ],
+    "cupy_backends.cuda.libs.nccl": ["NcclCommunicator", "get_unique_id"],
     "cupy_backends.cuda.libs.nvrtc": ["getVersion"],
     "cupy_backends.cuda.libs.cublas": ["CUBLAS_OP_N", "CUBLAS_OP_T", "dgemmStridedBatched", "sgemmStridedBatched"],
 }
@@ -43,11 +45,11 @@ NAMES = {
 
 @pytest.mark.skipif(not INSTALLED, reason="CuPy is not installed: pip install cupy-cuda12x")
 def test_the_names_in_use_exist():
-    # cuBLAS is a separate library; without it, its module cannot be imported, but can be read.
+    # cuBLAS and NCCL are separate libraries; without them, their modules cannot be imported, but can be read.
     program = f"""
 import importlib.util, pathlib
 for module, names in {json.dumps(NAMES)}.items():
-    if module.endswith("cublas"):
+    if module.endswith(("cublas", "nccl")):
         text = pathlib.Path(importlib.util.find_spec(module).origin).read_bytes()
         missing = [name for name in names if name.encode() not in text]
     else:
@@ -63,6 +65,24 @@ assert '"intptr_t (int)"' in repr(stream.__pyx_capi__["get_stream_ptr"])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not INSTALLED, reason="CuPy is not installed: pip install cupy-cuda12x")
+def test_the_communicator_of_the_emulation_has_the_parameters_of_that_of_nccl():
+    """The compiled module contains the signatures of its methods; it cannot be imported without NCCL."""
+    libraries = importlib.machinery.PathFinder.find_spec("cupy_backends", ELSEWHERE).submodule_search_locations[0]
+    text = next(Path(libraries, "cuda", "libs").glob("nccl*.so")).read_bytes().decode("latin-1")
+    emulation = ast.parse(Path(EMULATION, "cupy", "nccl.py").read_text(encoding="utf-8"))
+    (communicator,) = (node for node in emulation.body if isinstance(node, ast.ClassDef))
+    functions = [node for node in communicator.body if isinstance(node, ast.FunctionDef)]
+    methods = [f for f in functions if f.name not in ("__init__", "memory")]
+    assert len(methods) == 4
+    for method in methods:
+        parameters = re.search(rf"NcclCommunicator\.{method.name}\(self, ([^)]*)\)", text)[1]
+        assert [p.split()[-1] for p in parameters.split(", ")] == [a.arg for a in method.args.args[1:]], method.name
+    defined = {t.id for node in emulation.body if isinstance(node, ast.Assign) for t in ast.walk(node.targets[0])
+               if isinstance(t, ast.Name) and t.id.startswith("NCCL_")}  # fmt: skip
+    assert {name for name in defined if name not in text} == set()
 
 
 def test_every_name_in_use_is_listed():

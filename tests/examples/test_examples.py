@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import runpy
+import shutil
 import signal
 import struct
 import subprocess
@@ -14,22 +15,26 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+import minigrad as mg
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CLAIM = re.compile(r"claim: (.+)\nsource: (.+)\ncriterion: (.+)\nmeasured: (.+)\nverdict: (\w+)\n")
 pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="no examples beside these tests")
 
 
-def start(script, *arguments, folder=None, python=()):
+def start(script, *arguments, folder=None, python=(), ranks=0):
     # if a GPU is emulated, the child process uses the same emulation
     paths = [path for path in sys.path if path.endswith("emulation")] + [os.environ.get("PYTHONPATH", "")]
-    return subprocess.Popen([sys.executable, *python, EXAMPLES / script, *arguments], cwd=folder, text=True,
+    found = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    launcher = [shutil.which("mpiexec", path=found), "-n", str(ranks)] if ranks else []
+    return subprocess.Popen([*launcher, sys.executable, *python, EXAMPLES / script, *arguments], cwd=folder, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))})  # fmt: skip
 
 
-def run(script, *arguments, folder=None):
-    process = start(script, *arguments, folder=folder)
-    output, errors = process.communicate()
+def run(script, *arguments, timeout=None, **how):
+    process = start(script, *arguments, **how)
+    output, errors = process.communicate(timeout=timeout)
     assert process.returncode == 0, errors
     return output
 
@@ -45,6 +50,7 @@ def run_here(capsys, monkeypatch):
         monkeypatch.setattr(sys, "argv", [script, *arguments])
         monkeypatch.chdir(folder)
         monkeypatch.syspath_prepend(EXAMPLES)
+        monkeypatch.setattr(mg.distributed.communicator, "_world", None)  # a script may call init, once
         code = 0
         try:
             runpy.run_path(str(EXAMPLES / script), run_name="__main__")
@@ -337,6 +343,28 @@ def test_report(tmp_path):
     committed = (EXAMPLES / "results" / "README.md").read_text(encoding="utf-8")
     assert {path.stem for path in (EXAMPLES / "results").glob("*.png")} == set(TINY) == set(
         re.findall(r"^## (\w+)", committed, re.MULTILINE))  # fmt: skip
+
+
+def test_report_by_several_processes(tmp_path):
+    """Other processes train the seeds of the experiments; the page and the figures are the same."""
+    folders = tmp_path / "alone", tmp_path / "together"
+    options = "report.py", "--quick", "--only", "online", "sequence_lengths", "--folder"
+    run(*options, str(folders[0]))
+    run(*options, str(folders[1]), ranks=3, python=("-m", "mpi4py.futures"), timeout=300)
+    texts = [(folder / "README.md").read_text(encoding="utf-8") for folder in folders]
+    assert len({re.sub(r", \d+ s\.\n", "\n", text) for text in texts}) == 1
+    for name in ("online.png", "sequence_lengths.png"):
+        assert len({(folder / name).read_bytes() for folder in folders}) == 1
+    assert {path.name for path in folders[1].iterdir()} == {"README.md", "online.png", "sequence_lengths.png"}
+
+
+def test_digits_on_several_processes(tmp_path):
+    """The accuracy of one process within an image or two; only one rank prints."""
+    options = "digits.py", "--epochs", "1", "--models", "LN-MLP", "--plot", ""
+    texts = [run(*options, folder=tmp_path, ranks=ranks, timeout=100) for ranks in (0, 4)]
+    alone, together = (float(re.search(r"([\d.]+) %", text)[1]) for text in texts)
+    assert together == pytest.approx(alone, abs=1)
+    assert texts[1].count("accuracy") == 1
 
 
 def test_verdicts():

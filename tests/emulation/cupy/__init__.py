@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from . import cuda
+from . import cuda, nccl
 
 __version__ = "emulated"
 HEADER = Path(__file__).parent.parent / "emulate.hpp"
@@ -170,4 +170,5 @@ def load_driver():
 
 load_driver()
 cuda.compiler = SimpleNamespace(compile_using_nvrtc=compile_using_nvrtc)
+cuda.nccl = nccl
 cuda.function = SimpleNamespace(Module=Module)

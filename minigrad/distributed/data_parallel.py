@@ -1,0 +1,416 @@
+"""DataParallel: every rank computes the gradients of its own samples, and all get the mean.
+
+The gradients of a backward pass are sent while it runs. The tape calls `DataParallel._arrived` as soon as a parameter's
+gradient is complete; small gradients are copied into buckets, large ones are sent from where they are. Buckets are sent
+in the same order on every rank, each when it is full, whatever the order in which gradients become complete.
+
+A rank's gradients count by its number n of samples: the gradient that enters the model's outputs is multiplied by
+n size / Σ n, and the mean over the ranks is taken at the end. So losses that do not come from the outputs, such as a
+penalty of the weights, count once, and what the ranks exchange within the model is weighted too. The n of all ranks are
+exchanged while the forward pass computes, together with a checksum of the parameters, so that ranks whose parameters
+differ get an error and do not wait for each other.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from minigrad.autograd.function import Function
+from minigrad.autograd.trees import leaves, mapped
+from minigrad.creation import empty
+from minigrad.distributed.communicator import Communicator, of_device, ranks, wait, world
+from minigrad.engine.modes import no_grad
+from minigrad.engine.ops.arguments import integer, kind_of
+from minigrad.engine.ops.random import get_state, set_state
+from minigrad.engine.tape import GradientError, after_accumulation, is_grad_enabled
+from minigrad.engine.tensor import Tensor
+from minigrad.engine.writes import note_write
+from minigrad.nn.module import Module
+from minigrad.nn.parameter import Parameter
+
+GOLDEN = 0x9E3779B97F4A7C15  # 2⁶⁴ divided by the golden ratio, odd: its multiples are far apart
+ALIGNED = 16  # elements: every gradient in a bucket begins in a cache line of its own
+
+
+class Share:
+    """What a rank's samples of one forward pass count, once the numbers of all ranks have arrived."""
+
+    def __init__(self, plan: "Plan", count: float) -> None:
+        self.plan, self.world = plan, world()
+        self.own = np.array([count, plan.checksum], np.float64)
+        self.every = np.empty((self.world.size, 2))
+        self.request = self.world.background.comm.Iallgather(self.own, self.every)
+
+    def arrived(self) -> bool:
+        return self.request is None or self.request.Test()
+
+    def factor(self) -> float:
+        """Return n size / Σ n."""
+        if self.request is not None:
+            wait(self.request, "DataParallel")
+            self.request = None
+            counts, checksums = self.every.T
+            if np.any(checksums != checksums[0]):
+                compare("DataParallel", "the same parameters", self.plan.text)
+            check_counts(self.world, counts)
+        return float(self.own[0] * self.world.size / self.every[:, 0].sum())
+
+
+def check_counts(world: Communicator, counts: np.ndarray) -> None:
+    if not np.all(counts > 0):
+        raise ValueError(
+            f"[DataParallel] {world.where()}expected samples on every rank, got "
+            f"{', '.join(f'{count:g}' for count in counts)}: use larger batches, or drop_last=True in the DataLoader"
+        )
+
+
+def compare(op: str, expected: str, text: str) -> None:
+    """Raise on every rank if the lines of a text differ, naming the first that does."""
+    texts = [one.splitlines() for one in world().exchange_long(op, text)]
+    for k in range(max(map(len, texts))):
+        lines = [one[k] if k < len(one) else "nothing" for one in texts]
+        if len(set(lines)) > 1:
+            found = "; ".join(f"{ranks(lines, line)}: {line}" for line in dict.fromkeys(lines))
+            raise ValueError(
+                f"[{op}] {world().where()}expected {expected} in the same order on all ranks, got, as number {k}, "
+                f"{found}"
+            )
+
+
+def description(name: str, x: Tensor) -> str:
+    return f"{name} {x.shape} {x.dtype} on {x.device.partition(':')[0]}"
+
+
+@contextmanager
+def own_random_numbers() -> Iterator[None]:
+    """Let this rank draw other numbers than the other ranks, and any amount of them; afterwards all agree again.
+
+    The seed of each block, which no other block of any rank has, depends on the state of the generator alone, so the
+    state that one rank saves is enough for all ranks to resume.
+    """
+    state = get_state()
+    seed, position = state["seed"], state["position"]
+    block = (position << 20) + world().rank + 1
+    set_state({"seed": (seed + block * GOLDEN) % 2**64, "position": 0})
+    try:
+        yield
+    finally:
+        drawn = get_state()["position"] > 0  # by all ranks or by none
+        set_state({"seed": seed, "position": position + drawn})
+
+
+class Weighted(Function):
+    """y = x; dx = g n size / Σ n."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, share: Share) -> Tensor:
+        ctx.share = share
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        factor = ctx.share.factor()
+        return g if factor == 1 else g * factor, None
+
+
+class Bucket:
+    """Gradients that are sent together."""
+
+    def __init__(self, parameters: list[Parameter]) -> None:
+        self.parameters, self.missing = parameters, len(parameters)
+        self.flat: Tensor | None = None
+        self.parts: list[Tensor] = []
+        self.request: Any = None
+
+    def send(self, engine: Any) -> None:
+        """Begin the sum over the ranks, with zeros for gradients that are absent."""
+        first = self.parameters[0]
+        if len(self.parameters) == 1 and first.grad is not None and first.grad.is_contiguous():
+            self.flat = first.grad
+            note_write("DataParallel", self.flat)
+            self.parts = [self.flat]
+        else:
+            sizes = [-(-p.size // ALIGNED) * ALIGNED for p in self.parameters]
+            self.flat = empty(sum(sizes), dtype=first.dtype, device=first.device)
+            at = 0
+            for p, size in zip(self.parameters, sizes, strict=True):
+                part = self.flat[at : at + p.size].reshape(p.shape)
+                if p.grad is None:
+                    part.zero_()
+                else:
+                    part.copy_(p.grad)
+                self.parts.append(part)
+                at += size
+        self.request = engine.start(self.flat)
+
+    def receive(self, size: int) -> None:
+        """Finish the sum, and turn it into the mean."""
+        self.request.wait()
+        if self.flat is not None:
+            self.flat *= 1 / size
+
+    def reset(self) -> None:
+        self.missing, self.flat, self.parts, self.request = len(self.parameters), None, [], None
+
+
+class Plan:
+    """The buckets of a list of parameters, and the state of the pass that fills them."""
+
+    def __init__(self, named: list[tuple[str, Parameter]], limit: int) -> None:
+        self.names = [name for name, _ in named]
+        self.parameters = [p for _, p in named]
+        self.key = key(self.parameters)
+        self.text = "\n".join([*(description(name, p) for name, p in named), f"bucket_bytes={limit}"])
+        self.checksum = zlib.crc32(self.text.encode())
+        self.buckets: list[Bucket] = []
+        self.home: dict[int, Bucket] = {}
+        self.sent = 0
+        open_buckets: dict[tuple[str, str], list[Parameter]] = {}
+
+        def close(parameters: list[Parameter]) -> None:
+            self.buckets.append(Bucket(parameters))
+            self.home.update((id(p), self.buckets[-1]) for p in parameters)
+
+        # backward tends to reach the last parameters first
+        for p in reversed(self.parameters):
+            kind = str(p.dtype), p.device
+            if p.nbytes >= limit:
+                close([p])
+                continue
+            group = open_buckets.setdefault(kind, [])
+            group.append(p)
+            if sum(member.nbytes for member in group) >= limit:
+                close(open_buckets.pop(kind))
+        for group in open_buckets.values():
+            close(group)
+
+    def send(self, all_of_them: bool = False) -> None:
+        """Send the buckets that are full, up to the first that is not."""
+        with no_grad():
+            while self.sent < len(self.buckets) and (all_of_them or not self.buckets[self.sent].missing):
+                bucket = self.buckets[self.sent]
+                device = bucket.parameters[0].device
+                bucket.send(world().background if device == "cpu" else world().engine(device))
+                self.sent += 1
+
+
+def key(parameters: list[Parameter]) -> list[Any]:
+    """What a plan depends on."""
+    return [(id(p), p.dtype, p.device) for p in parameters]
+
+
+class DataParallel(Module):
+    """Trains one model on several ranks: gradients are averaged over the ranks while ``backward`` runs.
+
+    All ranks begin with the parameters, buffers and random numbers of rank 0. Then every rank calls the model with its
+    own samples and ``backward`` on the mean loss over them, and finds in every ``grad`` the gradient of the mean loss
+    over the samples of all ranks, the same bits on all ranks, even if their numbers of samples differ. Without a
+    launcher, it only calls the model.
+
+    Parameters
+    ----------
+    model : Module
+        Its parameters and buffers are those of this module, under the names they have in `model`: a state dict or a
+        checkpoint of one loads into the other.
+    batch_axis : int
+        The axis of the first tensor argument along which there are samples.
+    count : callable, optional
+        Takes the arguments of the model and returns what this rank counts, instead of the length of that axis: the
+        number of tokens, if the loss is a mean over tokens.
+    bucket_bytes : int
+        Gradients are sent when so many bytes are ready; larger ones are sent alone, without a copy on the CPU.
+
+    Raises
+    ------
+    TypeError
+        If `model` is not a module; when called, if there is no tensor among the arguments.
+    ValueError
+        On every rank, if models differ in the names, order, shapes or dtypes of parameters and buffers; in
+        ``backward``, if a rank has no samples, or parameters were changed or frozen on some ranks only.
+    GradientError
+        In ``backward``, on every rank, if a parameter has a gradient on some ranks only; with ``create_graph=True``.
+    RuntimeError
+        For a model on a GPU without NCCL, and if a launcher started the process but `init` was not called.
+
+    Notes
+    -----
+    Gradients are averaged by ``backward``; `grad` returns those of this rank. What is averaged is what ``p.grad`` then
+    holds, so a gradient that several passes accumulate is right. Buffers are not averaged: use `nn.SyncBatchNorm` for
+    batch statistics over all ranks. While the model computes with gradients, each rank draws random numbers of its own,
+    as for the masks of dropout; outside the model, all ranks draw the same.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> from minigrad import distributed, nn
+    >>> distributed.size()
+    1
+    >>> model = distributed.DataParallel(nn.Linear(2, 1))
+    >>> model(mg.ones((4, 2))).mean().backward()
+    >>> model.module.bias.grad
+    tensor([1.])
+    """
+
+    _plan: Plan | None = None
+
+    def __init__(
+        self, model: Module, *, batch_axis: int = 0, count: Callable[..., float] | None = None,
+        bucket_bytes: int = 1 << 18,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        problem: Exception | None = None
+        if not isinstance(model, Module):
+            problem = TypeError(f"[DataParallel] {world().where()}expected a module, got {kind_of(model)}")
+        else:
+            for device in {x.device for x in (*model.parameters(), *model.buffers())} if world().size > 1 else ():
+                found = of_device(device)
+                problem = problem or (found and type(found)(f"[DataParallel] {world().where()}{found}"))
+        world().agree("DataParallel", "DataParallel", problem)
+        self.module, self.count = model, count
+        self.batch_axis = integer("DataParallel", "batch_axis", batch_axis)
+        self.bucket_bytes = integer("DataParallel", "bucket_bytes", bucket_bytes, 1)
+        self._syncing = True
+        self._shares: list[Share] = []
+        if world().size > 1:
+            self._begin_alike()
+
+    def _begin_alike(self) -> None:
+        """Give all ranks the parameters, buffers and random numbers of rank 0."""
+        tensors = [*self.module.named_parameters(), *self.module.named_buffers()]
+        text = "\n".join(f"{description(name, x)} requires_grad={x.requires_grad}" for name, x in tensors)
+        compare("DataParallel", "the same parameters and buffers", text)
+        with no_grad():
+            for _, x in tensors:
+                dense = x.detach() if x.is_contiguous() else x.detach().copy()
+                note_write("DataParallel", x)
+                world().engine(x.device).broadcast_(dense, 0)
+                if not x.is_contiguous():
+                    x.copy_(dense)
+        state = json.loads(world().exchange_long("DataParallel", json.dumps(get_state()))[0])
+        set_state(state)
+
+    def _state(self, path: str) -> Iterator[tuple[str, Tensor]]:
+        return self.module._state(path)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model; the gradients of its outputs will count by the number of samples."""
+        if world().size == 1 or not is_grad_enabled():
+            return self.module(*args, **kwargs)
+        count = self._samples(args, kwargs)
+        share = Share(self._prepare(), count)
+        # MPI writes to a share until it is complete, which the backward pass waits for, if there is one.
+        self._shares = [share, *(one for one in self._shares if not one.arrived())]
+        if not count > 0:
+            share.factor()  # raises, as it will on the other ranks
+        with own_random_numbers():
+            output = self.module(*args, **kwargs)
+        return mapped(lambda y: Weighted.apply(y, share) if y.requires_grad else y, output)
+
+    def _prepare(self) -> Plan:
+        """Make sure that the tape will report every gradient, and return the plan to send them."""
+        named = [(name, p) for name, p in self.module.named_parameters() if p.requires_grad]
+        parameters = [p for _, p in named]
+        if self._plan is not None and self._plan.sent:
+            raise RuntimeError(
+                f"[DataParallel] {world().where()}an earlier backward pass was not finished, so the ranks no longer "
+                f"agree: start again from a checkpoint"
+            )
+        if self._plan is None or self._plan.key != key(parameters):
+            self._plan = Plan(named, self.bucket_bytes)
+        for bucket in self._plan.buckets:  # a pass may have failed before anything was sent
+            bucket.reset()
+        for p in parameters:
+            after_accumulation(p, self._arrived)
+        return self._plan
+
+    def _samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
+        if self.count is not None:
+            return float(self.count(*args, **kwargs))
+        for x in leaves((args, kwargs)):
+            if isinstance(x, Tensor) and x.ndim:
+                return x.shape[self.batch_axis]
+        raise TypeError(f"[DataParallel] {world().where()}expected a tensor with samples among the arguments, got none")
+
+    def _arrived(self, p: Parameter | None) -> None:
+        """Called by the tape with each parameter whose gradient is complete, and with None after the pass."""
+        if not self._syncing:
+            return
+        if p is None:
+            self._finish()
+            return
+        plan = self._plan
+        assert plan is not None  # the forward pass has made it
+        bucket = plan.home.get(id(p))
+        if bucket is None:
+            return  # frozen since the forward pass
+        if is_grad_enabled():
+            raise GradientError(
+                f"[DataParallel] {world().where()}gradients that are averaged over ranks cannot be differentiated: "
+                f"expected create_graph=False"
+            )
+        bucket.missing -= 1
+        if plan.sent:  # MPI makes progress while it is called
+            plan.buckets[plan.sent - 1].request.progress()
+        plan.send()
+
+    def _finish(self) -> None:
+        """Wait for all gradients."""
+        plan, comm = self._plan, world().background.comm
+        assert plan is not None
+        plan.send(all_of_them=True)
+        present = np.array([p.grad is not None for p in plan.parameters], np.int32)
+        total = np.empty_like(present)
+        request = comm.Iallreduce(present, total)
+        with no_grad():
+            for bucket in plan.buckets:
+                bucket.receive(world().size)
+        wait(request, "DataParallel")
+        plan.sent = 0
+        for bucket in plan.buckets:
+            for p, part in zip(bucket.parameters, bucket.parts, strict=True):
+                if p.grad is not None:
+                    p.grad = part
+            bucket.reset()
+        self._check_present(plan, present, total)
+
+    def _check_present(self, plan: Plan, present: np.ndarray, total: np.ndarray) -> None:
+        """Raise on every rank if a parameter has a gradient on some ranks only."""
+        lacking = np.flatnonzero(total % world().size)
+        if not lacking.size:
+            return
+        every = np.empty((world().size, len(present)), np.int32)
+        wait(world().background.comm.Iallgather(present, every), "DataParallel")
+        raise GradientError(
+            f"[DataParallel] {world().where()}expected a gradient of each parameter on all ranks or on none, got none "
+            + "; ".join(f"of {plan.names[k]} on {ranks(every[:, k].tolist(), 0)}" for k in lacking)
+        )
+
+    # ── accumulation ──
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Let backward passes accumulate the gradients of this rank only.
+
+        The first pass after the block averages what was accumulated. Every forward pass inside counts by its own
+        number of samples.
+
+        Examples
+        --------
+        >>> import minigrad as mg
+        >>> from minigrad import distributed, nn
+        >>> model = distributed.DataParallel(nn.Linear(2, 1))
+        >>> with model.no_sync():
+        ...     model(mg.ones((4, 2))).mean().backward()
+        >>> model(mg.ones((4, 2))).mean().backward()
+        >>> model.module.bias.grad
+        tensor([2.])
+        """
+        before, self._syncing = self._syncing, False
+        try:
+            yield
+        finally:
+            self._syncing = before
