@@ -34,6 +34,7 @@ WORKLOADS = (
     "lnlstm_b32",
     "lstm_b32",
     "mingru_b32",
+    "gpt_b8",
     "attn_b8",
     "ln_fwd",
     "ln_bwd",

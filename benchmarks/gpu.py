@@ -35,6 +35,7 @@ STEPS = (
     "mlp1000_b128",
     "lenet_b8",
     "lenet_b128",
+    "gpt_b8",
     "attn_b8",
     "lstm_b32",
     "mingru_b32",

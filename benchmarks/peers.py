@@ -110,6 +110,29 @@ def torch_step(work, threads, compiled=False, recorded=False):
                 h = torch.addcmul(b[t], a[t], h)
             return h
 
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ln1, self.ln2 = nn.LayerNorm(128), nn.LayerNorm(128)
+            self.qkv, self.out = nn.Linear(128, 384), nn.Linear(128, 128)
+            self.up, self.down = nn.Linear(128, 512), nn.Linear(512, 128)
+
+        def forward(self, x):
+            heads = self.qkv(self.ln1(x)).unflatten(-1, (3, 4, 32)).permute(2, 0, 3, 1, 4)
+            attended = F.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).flatten(2)
+            x = x + self.out(attended)
+            return x + self.down(F.gelu(self.up(self.ln2(x))))
+
+    class GPT(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(96, 128)
+            self.positions = nn.Parameter(0.02 * torch.randn(128, 128))
+            self.blocks = nn.Sequential(*(Block() for _ in range(4)), nn.LayerNorm(128), nn.Linear(128, 96))
+
+        def forward(self, x):
+            return self.blocks(self.words(x) + self.positions).flatten(0, 1)
+
     class LNLSTM(nn.Module):
         def __init__(self, inputs, hidden):
             super().__init__()
@@ -158,6 +181,8 @@ def torch_step(work, threads, compiled=False, recorded=False):
         model = nn.Sequential(LNRNN(28, 128), nn.Linear(128, 10))
     elif work.kind == "mingru":
         model = nn.Sequential(MinGRU(28, 128), nn.Linear(128, 10))
+    elif work.kind == "gpt":
+        model, y = GPT(), y.flatten()
     else:
         model = nn.Sequential(nn.Embedding(20000, 100), LNLSTM(100, hidden), nn.Linear(hidden, 1), nn.Flatten(0))
         loss_of, y = F.binary_cross_entropy_with_logits, y.float()
@@ -186,7 +211,7 @@ def torchg_step(work, threads):
     """Return the same recorded as a CUDA Graph, which the GPU replays."""
     import torch
 
-    if work.device == "cpu" or work.kind not in ("mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "mingru"):
+    if work.device == "cpu" or work.kind not in ("mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "mingru", "gpt"):
         raise Unavailable("only training steps on a GPU are recorded")
     step = torch_step(work, threads, recorded=True)
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
@@ -340,6 +365,24 @@ def jax_step(work, threads):
             z = jax.nn.sigmoid(linear(p[0], x))
             h, _ = jax.lax.scan(cell, jnp.zeros((x.shape[1], 128)), (1 - z, z * linear(p[1], x)))
             return cross_entropy(linear(p[2], h), y)
+    elif work.kind == "gpt":
+        blocks = [
+            {"ln1": norm_init(128), "qkv": linear_init(128, 384), "out": linear_init(128, 128),
+             "ln2": norm_init(128), "up": linear_init(128, 512), "down": linear_init(512, 128)}
+            for _ in range(4)
+        ]  # fmt: skip
+        words, positions = normal(96, 128, scale=1.0), normal(128, 128, scale=0.02)
+        params = [words, positions, blocks, norm_init(128), linear_init(128, 96)]
+
+        def loss(p, x, y):
+            h = p[0][x] + p[1]
+            for block in p[2]:
+                heads = linear(block["qkv"], norm(block["ln1"], h)).reshape(*h.shape[:2], 3, 4, 32)
+                attended = jax.nn.dot_product_attention(*(heads[:, :, k] for k in range(3)), is_causal=True)
+                h = h + linear(block["out"], attended.reshape(h.shape))
+                up = jax.nn.gelu(linear(block["up"], norm(block["ln2"], h)), approximate=False)
+                h = h + linear(block["down"], up)
+            return cross_entropy(linear(p[4], norm(p[3], h)), y)
     else:
         params = [
             normal(20000, 100, scale=1.0),

@@ -12,6 +12,8 @@ float32 throughout; a step is zero_grad, forward, mean loss, backward, Adam with
   lstm_bB        a plain LSTM(100, 128) over T=80: forward, and backward to the input and all weights; no optimizer;
                  with _hH, LSTM(100, H)
   mingru_bB      MinGRU over T=256, 28 -> 128, last h -> 10, cross-entropy
+  gpt_bB         a character GPT: 96 tokens, T=128, learned positions, 4 pre-LN blocks of width 128 (4 heads, causal;
+                 512 with GELU), a last LayerNorm, logits; cross-entropy at every position
   attn_bB        causal attention alone, q, k and v of (B, 4, 512, 32): forward and backward; no optimizer
   NORM_fwd, NORM_bwd   one normalization on (4096, 768), affine; with _bB on (B, 256), with _MxN on (M, N). NORM is ln
                        (layer_norm), rms (rms_norm), bn (batch_norm, in training) or softmax;
@@ -25,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "lstm", "mingru", "attn")
+KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "lstm", "mingru", "gpt", "attn")
 MATRIX_OPS = ("copy", "relu", "add", "row", "number", "transpose", "sum")
 # how many of x, gain and bias there are, if not all
 LEAVES = {"rms": 2, "softmax": 1, **dict.fromkeys(MATRIX_OPS, 1), "row": 2}
@@ -93,6 +95,9 @@ def inputs(work):
         return rng.standard_normal((28, work.batch, 28), dtype=np.float32), rng.integers(0, 10, work.batch)
     if work.kind == "mingru":
         return rng.standard_normal((256, work.batch, 28), dtype=np.float32), rng.integers(0, 10, work.batch)
+    if work.kind == "gpt":
+        tokens = rng.integers(0, 96, (work.batch, 129))
+        return tokens[:, :-1], tokens[:, 1:]
     if work.kind == "lnlstm":
         return rng.integers(0, 20000, (80, work.batch)), rng.integers(0, 2, work.batch)
     if work.kind == "lstm":
@@ -186,6 +191,19 @@ def minigrad_step(work, threads, wrap=lambda model: model):
         def forward(self, x):
             return self.out(self.rnn(x)[1][0])
 
+    class GPT(nn.Module):
+        """The logits of all positions, in one batch."""
+
+        def __init__(self):
+            super().__init__()
+            self.words, self.positions = nn.Embedding(96, 128), nn.LearnedPositions(128, 128, batch_first=True)
+            block = nn.TransformerEncoderLayer(128, 4, 512, 0.0, "gelu", batch_first=True, norm_first=True)
+            self.blocks = nn.TransformerEncoder(block, 4, nn.LayerNorm(128))
+            self.out = nn.Linear(128, 96)
+
+        def forward(self, x):
+            return self.out(self.blocks(self.positions(self.words(x)), is_causal=True)).reshape(-1, 96)
+
     class LNLSTM(nn.Module):
         """The last state of an LSTM over word vectors as one logit."""
 
@@ -230,6 +248,8 @@ def minigrad_step(work, threads, wrap=lambda model: model):
         model = LastState(nn.RNN(28, 128, bias=False, norm="layer"))
     elif work.kind == "mingru":
         model = LastState(nn.MinGRU(28, 128))
+    elif work.kind == "gpt":
+        model, y = GPT(), y.reshape(-1)
     else:
         model, loss_of, y = LNLSTM(), F.binary_cross_entropy_with_logits, y.astype("float32")
     model = wrap(model.to(device))
