@@ -33,6 +33,7 @@ cdef extern from "Python.h":
 
 cdef uint64_t walks = 0
 cdef dict walkers = {}      # running pass -> its thread
+cdef dict late = {}         # thread -> the hooks that wait for the end of its outermost pass, as keys
 cdef dict blocked = {}      # waiting thread -> the node that a pass of another thread owns, and what wakes the thread
 
 
@@ -58,7 +59,10 @@ cdef class BackwardPass:
         global walks
         walks += 1
         self.number = walks
-        walkers[self.number] = threading.get_ident()
+        thread = threading.get_ident()
+        if late:
+            forget_late(thread)
+        walkers[self.number] = thread
 
     cdef bint visit(self, Node node, vector[Reference]& stack) except -1:
         """Take over a node; False if a pass of another thread owns it."""
@@ -260,12 +264,14 @@ cdef class BackwardPass:
 
     cdef int inform(self, Node node) except -1:
         """Call the hooks that wait for a leaf's grad, which is now complete."""
+        leaf = <object>node.leaf        # a hook may drop the last other reference to it
+        self.call.op = NULL
         for output, hook in list(node.hooks):
             if output == AFTER:
                 if self.informed is None:
                     self.informed = {}
                 self.informed[hook] = None
-                hook(<object>node.leaf)
+                hook(leaf)
         return 0
 
 
@@ -385,9 +391,28 @@ cdef list pull_back(list roots, list grads, list targets, bint retain, bint crea
         walk.call.end()
         walk.release()
         del walkers[walk.number]
-    for hook in walk.informed or ():
-        hook(None)
+    if walk.informed is not None or late:
+        finish(walk.informed)
     return found
+
+
+cdef int finish(dict informed) except -1:
+    """Tell these hooks that the pass has ended; within another pass of the thread, when that one has."""
+    thread = threading.get_ident()
+    hooks = {**late.pop(thread, {}), **(informed or {})}
+    if thread in walkers.values():
+        late[thread] = hooks
+        return 0
+    for hook in hooks:
+        hook(None)
+    return 0
+
+
+cdef int forget_late(thread) except -1:
+    """Drop the hooks that a pass which failed has left behind."""
+    if thread not in walkers.values():
+        late.pop(thread, None)
+    return 0
 
 
 cdef int composed_backward(Node node, object composition, list inputs, Array g) except -1:

@@ -654,10 +654,11 @@ def add_hook(Array x, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
 
 
 def after_accumulation(Array x, hook: Callable[[Any], None]) -> None:
-    """Call hook(x) in each backward pass that adds to x.grad, as soon as that is done, and then, once, hook(None).
+    """Call hook(x) in each backward pass that reaches x, as soon as x.grad is complete, and then, once, hook(None).
 
-    x is a leaf that requires grad. The last call is made after the pass; it is made once even if several leaves have
-    this hook. A leaf that has the hook already is left as it is.
+    x is a leaf that requires grad; if it has been frozen since, its grad stays as it is. The last call is made after
+    the pass, or after the outermost pass of the thread, and once even if several leaves have this hook. A leaf that has
+    the hook already is left as it is.
     """
     entry = (AFTER, hook)
     cdef Node node = gradient_node(x)

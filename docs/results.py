@@ -33,8 +33,8 @@ def means(experiment: str, *cells: str) -> list[float]:
     """The means of "mean ± deviation" in the row of an experiment's section that begins with these cells."""
     for line in _section(experiment).splitlines():
         found = [cell.strip() for cell in line.strip("| ").split(" | ")]
-        numbers = [cell for cell in found[len(cells) :] if " ± " in cell]
-        if found[: len(cells)] == list(cells) and numbers:
+        numbers = [cell for cell in found[len(cells) :] if cell]
+        if found[: len(cells)] == list(cells) and numbers and all(" ± " in cell for cell in numbers):
             return [float(cell.split(" ± ")[0]) for cell in numbers]
     raise LookupError(f"no row of {experiment} with {cells}")
 

@@ -181,7 +181,7 @@ def main() -> None:
         mg.set_num_threads(args.threads)
 
     data = load(args.seed, args.device)
-    if len(data.train_y) % args.batch_size < distributed.size() > 1:
+    if args.batch_size < distributed.size() or 0 < len(data.train_y) % args.batch_size < distributed.size():
         parser.error(f"--batch-size: expected an image of every batch for each of {distributed.size()} processes")
     first = distributed.rank() == 0
     if first:

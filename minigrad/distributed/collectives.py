@@ -37,7 +37,7 @@ def _problem(
     if not isinstance(x, Tensor):
         return TypeError(f"{begin}expected a tensor, got {kind_of(x)}")
     if op is not None and op not in ops:
-        return ValueError(f"{begin}expected the op {' or '.join(map(repr, ops))}, got {op!r}")
+        return ValueError(f"{begin}expected op {', '.join(map(repr, ops))}, got {op!r}")
     if op is not None and (x.dtype.kind == "b" or (op == "mean" and x.dtype.kind != "f")):
         return TypeError(f"{begin}expected {'floats' if op == 'mean' else 'numbers'} for {op!r}, got {x.dtype}")
     if root is not None and not (type(root) is int and 0 <= root < world().size):

@@ -114,24 +114,24 @@ class Nccl:
             "int64": nccl.NCCL_INT64, "bool": nccl.NCCL_UINT8,
         }  # fmt: skip
 
-    def _queue(self, method: str, out: Tensor, *arguments: Any, stream: Any = None) -> None:
+    def _queue(self, method: str, *arguments: Any, stream: Any = None) -> None:
         with self.cuda.Device(self.device):
             stream = self.cuda.get_current_stream() if stream is None else stream
             getattr(self.nccl, method)(*arguments, stream.ptr)
 
     def reduce_(self, x: Tensor, op: str, stream: Any = None) -> None:
         address, kind = x.data_ptr(), self.types[str(x.dtype)]
-        self._queue("allReduce", x, address, address, x.size, kind, self.ops[op], stream=stream)
+        self._queue("allReduce", address, address, x.size, kind, self.ops[op], stream=stream)
 
     def broadcast_(self, x: Tensor, root: int) -> None:
-        self._queue("bcast", x, x.data_ptr(), x.size, self.types[str(x.dtype)], root)
+        self._queue("bcast", x.data_ptr(), x.size, self.types[str(x.dtype)], root)
 
     def gather(self, x: Tensor, out: Tensor) -> None:
-        self._queue("allGather", out, x.data_ptr(), out.data_ptr(), x.size, self.types[str(x.dtype)])
+        self._queue("allGather", x.data_ptr(), out.data_ptr(), x.size, self.types[str(x.dtype)])
 
     def scatter(self, x: Tensor, out: Tensor, op: str) -> None:
         kind = self.types[str(x.dtype)]
-        self._queue("reduceScatter", out, x.data_ptr(), out.data_ptr(), out.size, kind, self.ops[op])
+        self._queue("reduceScatter", x.data_ptr(), out.data_ptr(), out.size, kind, self.ops[op])
 
     def start(self, x: Tensor) -> "NcclRequest":
         """As `Mpi.start`, on a stream of its own."""
@@ -161,26 +161,31 @@ class Communicator:
     def __init__(self, comm: Any = None) -> None:
         self.rank: int = 0 if comm is None else comm.rank
         self.size: int = 1 if comm is None else comm.size
-        self.local_rank, self.local_size = 0, 1
-        self.engines: dict[str, Mpi | Nccl] = {}
+        self.local_rank = 0
+        self.engines: dict[tuple[str, bool], Mpi | Nccl] = {}
         if comm is not None:
             from mpi4py import MPI
 
             neighbors = comm.Split_type(MPI.COMM_TYPE_SHARED)
-            self.local_rank, self.local_size = neighbors.rank, neighbors.size
+            self.local_rank = neighbors.rank
+            # How many ranks on this machine may run on the same cores as this one.
+            cores = sorted(getattr(os, "sched_getaffinity", lambda process: ())(0))
+            self.sharing: int = neighbors.allgather(cores).count(cores)
             self.comm = comm
-            # Of the gradients, which are sent while a backward pass may call other operations.
-            self.background = Mpi(comm.Dup())
-            self.engines["cpu"] = Mpi(comm)
+            # Gradients are sent while a backward pass may call other operations, and the numbers of samples while a
+            # forward pass may. With communicators of their own, none of them can be taken for another.
+            self.background, self.shares = Mpi(comm.Dup()), comm.Dup()
+            self.engines["cpu", False], self.engines["cpu", True] = Mpi(comm), self.background
 
     def where(self) -> str:
         """Return which rank this is, for errors."""
         return f"rank {self.rank} of {self.size}: " if self.size > 1 else ""
 
-    def engine(self, device: str) -> Mpi | Nccl:
-        if device not in self.engines:
-            self.engines[device] = Nccl(self.comm, device)
-        return self.engines[device]
+    def engine(self, device: str, background: bool = False) -> Mpi | Nccl:
+        """Return what exchanges the tensors of a device: in the background, only gradients."""
+        if (device, background) not in self.engines:
+            self.engines[device, background] = Nccl(self.comm, device)
+        return self.engines[device, background]
 
     def exchange(self, op: str, text: str) -> list[str]:
         """Return the texts of all ranks, cut at `WIDTH` bytes."""
@@ -289,11 +294,12 @@ def init() -> None:
     if MPI.COMM_WORLD.size == 1 and count:
         library = MPI.Get_library_version().partition("\n")[0].strip()
         raise RuntimeError(
-            f"{started}, but mpi4py finds itself alone: its library is {library}, so start it with the mpiexec of that"
+            f"{started}, but mpi4py finds itself alone: its library is {library}, so start it with the mpiexec of "
+            f"that; or, as a single process, without {next(name for name in LAUNCHERS if name in os.environ)}"
         )
     _world = Communicator(MPI.COMM_WORLD.Dup())
-    if "OMP_NUM_THREADS" not in os.environ and get_num_threads() == os.cpu_count():
-        set_num_threads(max(1, get_num_threads() // _world.local_size))
+    if "OMP_NUM_THREADS" not in os.environ:
+        set_num_threads(max(1, get_num_threads() // _world.sharing))
     _end_together(MPI, _world)
 
 

@@ -4,14 +4,16 @@ The gradients of a backward pass are sent while it runs. The tape calls `DataPar
 gradient is complete; small gradients are copied into buckets, large ones are sent from where they are. Buckets are sent
 in the same order on every rank, each when it is full, whatever the order in which gradients become complete.
 
-A rank's gradients count by its number n of samples: the gradient that enters the model's outputs is multiplied by
-n size / Σ n, and the mean over the ranks is taken at the end. So losses that do not come from the outputs, such as a
-penalty of the weights, count once, and what the ranks exchange within the model is weighted too. The n of all ranks are
-exchanged while the forward pass computes, together with a checksum of the parameters, so that ranks whose parameters
-differ get an error and do not wait for each other.
+A rank's gradients count by its number n of samples: the gradient that enters the model's outputs is multiplied by n
+size / Σ n, divided by it where it leaves the model through its inputs, and the mean over the ranks is taken at the
+end. So losses that do not come from the outputs, such as a penalty of the weights, count once, what the ranks
+exchange within the model is weighted too, and models may follow one another. The n of all ranks are exchanged while
+the forward pass computes, together with a checksum of the parameters, so that ranks whose parameters differ get an
+error and do not wait for each other.
 """
 
 import json
+import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,28 +38,42 @@ GOLDEN = 0x9E3779B97F4A7C15  # 2⁶⁴ divided by the golden ratio, odd: its mul
 ALIGNED = 16  # elements: every gradient in a bucket begins in a cache line of its own
 
 
-class Share:
-    """What a rank's samples of one forward pass count, once the numbers of all ranks have arrived."""
+class Counts:
+    """The numbers of samples of all ranks in one forward pass, and the checksums of their parameters, on their way."""
 
-    def __init__(self, plan: "Plan", count: float) -> None:
-        self.plan, self.world = plan, world()
-        self.own = np.array([count, plan.checksum], np.float64)
-        self.every = np.empty((self.world.size, 2))
-        self.request = self.world.background.comm.Iallgather(self.own, self.every)
+    def __init__(self, count: float, checksum: int) -> None:
+        self.own = np.array([count, checksum], np.float64)
+        self.every = np.empty((world().size, 2))
+        self.request = world().shares.Iallgather(self.own, self.every)
 
     def arrived(self) -> bool:
         return self.request is None or self.request.Test()
 
+    def wait(self) -> None:
+        wait(self.request, "DataParallel")
+        self.request = None
+
+
+class Share:
+    """What a rank's samples of one forward pass count, once the numbers of all ranks have arrived."""
+
+    def __init__(self, owner: "DataParallel", plan: "Plan", counts: Counts, number: int) -> None:
+        self.owner, self.plan, self.counts, self.number = owner, plan, counts, number
+
     def factor(self) -> float:
         """Return n size / Σ n."""
-        if self.request is not None:
-            wait(self.request, "DataParallel")
-            self.request = None
-            counts, checksums = self.every.T
+        counts, checksums = self.counts.every.T
+        if self.counts.request is not None:
+            self.counts.wait()
             if np.any(checksums != checksums[0]):
                 compare("DataParallel", "the same parameters", self.plan.text)
-            check_counts(self.world, counts)
-        return float(self.own[0] * self.world.size / self.every[:, 0].sum())
+            check_counts(world(), counts)
+        return float(self.counts.own[0] * len(counts) / counts.sum())
+
+    def entered(self) -> None:
+        """Note that a backward pass goes through this forward pass, and keep the `DataParallel` until it ends."""
+        self.owner._passed.add(self.number)
+        self.owner._listener.passing = self.owner
 
 
 def check_counts(world: Communicator, counts: np.ndarray) -> None:
@@ -104,7 +120,22 @@ def own_random_numbers() -> Iterator[None]:
 
 
 class Weighted(Function):
-    """y = x; dx = g n size / Σ n."""
+    """An output of the model: y = x; dx = g n size / Σ n."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, share: Share) -> Tensor:
+        ctx.share = share
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        ctx.share.entered()
+        factor = ctx.share.factor()
+        return g if factor == 1 else g * factor, None
+
+
+class Unweighted(Function):
+    """An input of the model: y = x; dx = g / (n size / Σ n)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, share: Share) -> Tensor:
@@ -114,7 +145,44 @@ class Weighted(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         factor = ctx.share.factor()
-        return g if factor == 1 else g * factor, None
+        return g if factor == 1 else g / factor, None
+
+
+def at_outputs(output: Any, share: Share) -> Any:
+    """Weight the outputs of the model; anything that may hide a tensor is refused."""
+    for leaf in leaves(output):
+        if leaf is not None and not isinstance(leaf, (Tensor, int, float, str, np.ndarray)):
+            raise TypeError(
+                f"[DataParallel] {world().where()}expected tensors in tuples, lists or dicts as the outputs of the "
+                f"model, got {kind_of(leaf)}, whose gradient would not be weighted"
+            )
+    return mapped(lambda y: Weighted.apply(y, share) if y.requires_grad else y, output)
+
+
+def at_inputs(arguments: Any, share: Share) -> Any:
+    if not any(isinstance(x, Tensor) and x.requires_grad for x in leaves(arguments)):
+        return arguments
+    return mapped(lambda x: Unweighted.apply(x, share) if x.requires_grad else x, arguments)
+
+
+class Listener:
+    """The hook of a parameter. It keeps the `DataParallel` alive while a backward pass runs, as the tape does before."""
+
+    def __init__(self, owner: "DataParallel") -> None:
+        self.owner = weakref.ref(owner)
+        self.passing: DataParallel | None = None
+
+    def __call__(self, p: Parameter | None) -> None:
+        owner = self.owner()
+        if owner is None:
+            return
+        if p is None:
+            self.passing = None
+        owner._arrived(p)
+
+
+# By the id of each parameter, which its `DataParallel` keeps alive.
+owners: "weakref.WeakValueDictionary[int, DataParallel]" = weakref.WeakValueDictionary()
 
 
 class Bucket:
@@ -164,10 +232,11 @@ class Plan:
         self.names = [name for name, _ in named]
         self.parameters = [p for _, p in named]
         self.key = key(self.parameters)
-        self.text = "\n".join([*(description(name, p) for name, p in named), f"bucket_bytes={limit}"])
+        self.text = "\n".join(description(name, p) for name, p in named)
         self.checksum = zlib.crc32(self.text.encode())
         self.buckets: list[Bucket] = []
         self.home: dict[int, Bucket] = {}
+        self.arrived: set[int] = set()
         self.sent = 0
         open_buckets: dict[tuple[str, str], list[Parameter]] = {}
 
@@ -194,8 +263,15 @@ class Plan:
             while self.sent < len(self.buckets) and (all_of_them or not self.buckets[self.sent].missing):
                 bucket = self.buckets[self.sent]
                 device = bucket.parameters[0].device
-                bucket.send(world().background if device == "cpu" else world().engine(device))
+                bucket.send(world().engine(device, background=True))
                 self.sent += 1
+
+    def reset(self) -> None:
+        """Forget the pass."""
+        self.sent = 0
+        self.arrived.clear()
+        for bucket in self.buckets:
+            bucket.reset()
 
 
 def key(parameters: list[Parameter]) -> list[Any]:
@@ -227,21 +303,26 @@ class DataParallel(Module):
     Raises
     ------
     TypeError
-        If `model` is not a module; when called, if there is no tensor among the arguments.
+        If `model` is not a module, or has a `DataParallel` in it; when called, if there is no tensor among the
+        arguments, or an output is not made of tensors in tuples, lists or dicts.
     ValueError
-        On every rank, if models differ in the names, order, shapes or dtypes of parameters and buffers; in
-        ``backward``, if a rank has no samples, or parameters were changed or frozen on some ranks only.
+        On every rank, if models differ in the names, order, shapes or dtypes of parameters and buffers; if another
+        `DataParallel` has a parameter of the model; in ``backward``, if a rank has no samples, or parameters were
+        changed or frozen on some ranks only.
     GradientError
-        In ``backward``, on every rank, if a parameter has a gradient on some ranks only; with ``create_graph=True``.
+        In ``backward``, on every rank, if a parameter has a gradient on some ranks only, if the ranks went through
+        different forward passes, if a gradient grows after it was sent, as it may where a backward pass runs another
+        one; with ``create_graph=True``.
     RuntimeError
         For a model on a GPU without NCCL, and if a launcher started the process but `init` was not called.
 
     Notes
     -----
-    Gradients are averaged by ``backward``; `grad` returns those of this rank. What is averaged is what ``p.grad`` then
-    holds, so a gradient that several passes accumulate is right. Buffers are not averaged: use `nn.SyncBatchNorm` for
-    batch statistics over all ranks. While the model computes with gradients, each rank draws random numbers of its own,
-    as for the masks of dropout; outside the model, all ranks draw the same.
+    Gradients are averaged by ``backward``; `grad` returns those of this rank, of parameters with the rank's weight.
+    What is averaged is what ``p.grad`` then holds, so a gradient that several passes accumulate is right. Buffers are
+    not averaged: use `nn.SyncBatchNorm` for batch statistics over all ranks. While the model computes with gradients,
+    each rank draws random numbers of its own, as for the masks of dropout; outside the model, all ranks draw the
+    same.
 
     Examples
     --------
@@ -255,28 +336,66 @@ class DataParallel(Module):
     tensor([1.])
     """
 
-    _plan: Plan | None = None
-
     def __init__(
         self, model: Module, *, batch_axis: int = 0, count: Callable[..., float] | None = None,
         bucket_bytes: int = 1 << 18,
     ) -> None:  # fmt: skip
         super().__init__()
         problem: Exception | None = None
-        if not isinstance(model, Module):
-            problem = TypeError(f"[DataParallel] {world().where()}expected a module, got {kind_of(model)}")
-        else:
-            for device in {x.device for x in (*model.parameters(), *model.buffers())} if world().size > 1 else ():
-                found = of_device(device)
-                problem = problem or (found and type(found)(f"[DataParallel] {world().where()}{found}"))
-        world().agree("DataParallel", "DataParallel", problem)
+        try:
+            self.batch_axis = integer("DataParallel", "batch_axis", batch_axis)
+            self.bucket_bytes = integer("DataParallel", "bucket_bytes", bucket_bytes, 1)
+            self._check(model, count)
+        except Exception as error:  # raised below, on every rank
+            problem = error
+        world().agree("DataParallel", f"DataParallel with bucket_bytes={bucket_bytes}", problem)
         self.module, self.count = model, count
-        self.batch_axis = integer("DataParallel", "batch_axis", batch_axis)
-        self.bucket_bytes = integer("DataParallel", "bucket_bytes", bucket_bytes, 1)
         self._syncing = True
-        self._shares: list[Share] = []
+        self._begin()
         if world().size > 1:
+            owners.update((id(p), self) for p in model.parameters())
             self._begin_alike()
+
+    def _check(self, model: Module, count: Any) -> None:
+        where = world().where()
+        if not isinstance(model, Module):
+            raise TypeError(f"[DataParallel] {where}expected a module, got {kind_of(model)}")
+        if count is not None and not callable(count):
+            raise TypeError(f"[DataParallel] {where}expected a function or None as count, got {kind_of(count)}")
+        if any(isinstance(inner, DataParallel) for inner in model.modules()):
+            raise TypeError(f"[DataParallel] {where}expected a model without a DataParallel in it")
+        if world().size == 1:
+            return
+        for device in {x.device for x in (*model.parameters(), *model.buffers())}:
+            found = of_device(device)
+            if found is not None:
+                raise type(found)(f"[DataParallel] {where}{found}")
+        for name, p in model.named_parameters():
+            owner = owners.get(id(p))
+            if owner is not None and any(p is other for other in owner.parameters()):
+                raise ValueError(
+                    f"[DataParallel] {where}expected parameters that no other DataParallel has, got {name} of one that "
+                    f"exists: use that one, or delete it first"
+                )
+
+    def _begin(self) -> None:
+        """Set the state of the passes, which is not part of a copy."""
+        self._plan: Plan | None = None
+        self._underway: list[Counts] = []
+        self._calls = 0
+        self._called = False  # since gradients were last averaged
+        self._passed: set[int] = set()  # the forward passes through which backward passes have gone since then
+        self._listener = Listener(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        passing = ("_plan", "_underway", "_calls", "_called", "_passed", "_listener")
+        return {name: value for name, value in self.__dict__.items() if name not in passing}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+        if world().size > 1:
+            owners.update((id(p), self) for p in self.parameters())
 
     def _begin_alike(self) -> None:
         """Give all ranks the parameters, buffers and random numbers of rank 0."""
@@ -301,14 +420,19 @@ class DataParallel(Module):
         if world().size == 1 or not is_grad_enabled():
             return self.module(*args, **kwargs)
         count = self._samples(args, kwargs)
-        share = Share(self._prepare(), count)
-        # MPI writes to a share until it is complete, which the backward pass waits for, if there is one.
-        self._shares = [share, *(one for one in self._shares if not one.arrived())]
+        self._calls += 1
+        self._called = self._called or self._syncing
+        plan = self._prepare()
+        counts = Counts(count, plan.checksum)
+        # MPI writes to them until they are complete, which the backward pass waits for, if there is one.
+        self._underway = [counts, *(one for one in self._underway if not one.arrived())]
+        share = Share(self, plan, counts, self._calls)
         if not count > 0:
             share.factor()  # raises, as it will on the other ranks
+        args, kwargs = at_inputs((args, kwargs), share)
         with own_random_numbers():
             output = self.module(*args, **kwargs)
-        return mapped(lambda y: Weighted.apply(y, share) if y.requires_grad else y, output)
+        return at_outputs(output, share)
 
     def _prepare(self) -> Plan:
         """Make sure that the tape will report every gradient, and return the plan to send them."""
@@ -321,10 +445,10 @@ class DataParallel(Module):
             )
         if self._plan is None or self._plan.key != key(parameters):
             self._plan = Plan(named, self.bucket_bytes)
-        for bucket in self._plan.buckets:  # a pass may have failed before anything was sent
-            bucket.reset()
+        self._plan.reset()  # a pass may have failed before anything was sent
         for p in parameters:
-            after_accumulation(p, self._arrived)
+            after_accumulation(p, self._listener)
+            owners[id(p)] = self
         return self._plan
 
     def _samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
@@ -332,26 +456,39 @@ class DataParallel(Module):
             return float(self.count(*args, **kwargs))
         for x in leaves((args, kwargs)):
             if isinstance(x, Tensor) and x.ndim:
+                if not -x.ndim <= self.batch_axis < x.ndim:
+                    raise ValueError(
+                        f"[DataParallel] {world().where()}expected samples along axis {self.batch_axis}, got an "
+                        f"argument of shape {x.shape}"
+                    )
                 return x.shape[self.batch_axis]
         raise TypeError(f"[DataParallel] {world().where()}expected a tensor with samples among the arguments, got none")
 
     def _arrived(self, p: Parameter | None) -> None:
         """Called by the tape with each parameter whose gradient is complete, and with None after the pass."""
-        if not self._syncing:
+        plan = self._plan
+        if plan is None or not self._syncing or not (self._called or self._passed):
             return
         if p is None:
             self._finish()
             return
-        plan = self._plan
-        assert plan is not None  # the forward pass has made it
         bucket = plan.home.get(id(p))
         if bucket is None:
-            return  # frozen since the forward pass
+            return  # no longer a parameter of the model
         if is_grad_enabled():
             raise GradientError(
                 f"[DataParallel] {world().where()}gradients that are averaged over ranks cannot be differentiated: "
                 f"expected create_graph=False"
             )
+        if id(p) in plan.arrived:
+            if bucket.request is not None:
+                name = next(name for name, other in zip(plan.names, plan.parameters, strict=True) if other is p)
+                raise GradientError(
+                    f"[DataParallel] {world().where()}the gradient of {name} grew after it was sent: a backward "
+                    f"pass ran within another one, and both reach this parameter"
+                )
+            return
+        plan.arrived.add(id(p))
         bucket.missing -= 1
         if plan.sent:  # MPI makes progress while it is called
             plan.buckets[plan.sent - 1].request.progress()
@@ -362,28 +499,37 @@ class DataParallel(Module):
         plan, comm = self._plan, world().background.comm
         assert plan is not None
         plan.send(all_of_them=True)
-        present = np.array([p.grad is not None for p in plan.parameters], np.int32)
+        # If the ranks went through the same forward passes, these numbers are equal. That is so if, and only if, size
+        # times the sum of their squares is the square of their sum.
+        passes = sum(self._passed) % 2**20
+        present = np.array([*(p.grad is not None for p in plan.parameters), passes, passes**2], np.int64)
         total = np.empty_like(present)
         request = comm.Iallreduce(present, total)
         with no_grad():
             for bucket in plan.buckets:
                 bucket.receive(world().size)
         wait(request, "DataParallel")
-        plan.sent = 0
         for bucket in plan.buckets:
             for p, part in zip(bucket.parameters, bucket.parts, strict=True):
                 if p.grad is not None:
                     p.grad = part
-            bucket.reset()
-        self._check_present(plan, present, total)
+        plan.reset()
+        self._called = False
+        self._passed.clear()
+        if int(total[-1]) * world().size != int(total[-2]) ** 2:
+            raise GradientError(
+                f"[DataParallel] {world().where()}expected a backward pass through the same calls of the model on all "
+                f"ranks, got others: call it equally often everywhere, and within minigrad.no_grad() to evaluate it"
+            )
+        self._check_present(plan, present[:-2], total[:-2])
 
     def _check_present(self, plan: Plan, present: np.ndarray, total: np.ndarray) -> None:
         """Raise on every rank if a parameter has a gradient on some ranks only."""
         lacking = np.flatnonzero(total % world().size)
         if not lacking.size:
             return
-        every = np.empty((world().size, len(present)), np.int32)
-        wait(world().background.comm.Iallgather(present, every), "DataParallel")
+        every = np.empty((world().size, len(present)), np.int64)
+        wait(world().background.comm.Iallgather(np.ascontiguousarray(present), every), "DataParallel")
         raise GradientError(
             f"[DataParallel] {world().where()}expected a gradient of each parameter on all ranks or on none, got none "
             + "; ".join(f"of {plan.names[k]} on {ranks(every[:, k].tolist(), 0)}" for k in lacking)

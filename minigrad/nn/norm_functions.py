@@ -126,6 +126,11 @@ def statistics_over_ranks(x: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
     rows = distributed.all_reduce(rows)
     means, vars, counts = rows[:, :channels], rows[:, channels:-1], rows[:, -1:].detach()
     total = counts.sum()
+    if n < 2 and total.item() < 2:  # of more, the total need not be read, which waits for a GPU
+        raise ValueError(
+            f"[batch_norm] expected more than one value per channel on all ranks together in training, got "
+            f"{total.item():g}: the variance of a single value is zero"
+        )
     mean = (means * counts).sum(0) / total
     return mean, ((vars + (means - mean) ** 2) * counts).sum(0) / total, total
 

@@ -11,8 +11,8 @@ class SyncBatchNorm(_BatchNorm):
 
     In training, μ and σ² are the mean and the biased variance over the samples of all ranks, and gradients pass through
     them to every rank. So it computes `BatchNorm1d` or `BatchNorm2d` of the whole batch, even if the ranks have
-    different numbers of samples. Each rank sends 2 C + 1 numbers in the forward pass, and as many in the backward pass.
-    In one process, and in evaluation, it is `BatchNorm1d` or `BatchNorm2d`.
+    different numbers of samples. Each rank sends 2 C + 1 numbers for every rank in the forward pass, and as many in the
+    backward pass. In one process, and in evaluation, it is `BatchNorm1d` or `BatchNorm2d`.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ class Optimizer:
     optional: tuple[str, ...] = ()
 
     def __init__(self, params: Iterable[Tensor] | Iterable[Group], defaults: Group) -> None:
-        module = hasattr(params, "parameters")
+        module = hasattr(params, "parameters") and not isinstance(params, type)
         if module or isinstance(params, Tensor | Mapping | set | str) or not isinstance(params, Iterable):
             found = f"a {type(params).__name__}" + (": use its parameters()" if module else "")
             raise TypeError(f"[{self.name}] expected a list of tensors or of groups, got {found}")
@@ -132,8 +132,8 @@ class Optimizer:
         entries = list(params)
         if not entries:
             raise ValueError(
-                f"[{self.name}] expected at least one parameter, got none: a module does not see layers in a plain "
-                f"list, use nn.ModuleList"
+                f"[{self.name}] expected at least one parameter, got none: a module only sees attributes that "
+                f"are nn.Parameter or nn.Module; layers in a list go into an nn.ModuleList"
             )
         groups: list[Any] = entries if isinstance(entries[0], dict) else [{"params": entries}]
         for group in groups:

@@ -16,6 +16,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import data, distributed, nn
+from minigrad.engine.tape import after_accumulation
 
 RANKS = Path(__file__).parents[1] / "helpers" / "ranks.py"
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
@@ -47,8 +48,8 @@ def passes(count, folder, *names, **variables):
     return output
 
 
-CHECKS = ("operations", "differentiable", "whole_batch", "needs_synchronization", "sent_early", "accumulation",
-          "unused_and_frozen", "failed_and_repeated", "random_numbers", "fifty_steps")  # fmt: skip
+CHECKS = ("operations", "differentiable", "whole_batch", "needs_synchronization", "one_value", "sent_early", "accumulation",
+          "several_models", "passes_within_passes", "unused_and_frozen", "failed_and_repeated", "random_numbers", "fifty_steps")  # fmt: skip
 
 
 # One rank needs no launcher, but may have one.
@@ -228,6 +229,43 @@ def test_a_hooked_leaf_is_visited_when_its_gradient_is_complete():
     z.backward()
     assert seen == ["y", "v", "h", "w", "x"]
     np.testing.assert_array_equal([x.grad.item(), w.grad.item(), v.grad.item()], [30.0, 21.0, 16.0])
+
+
+def test_hooks_after_an_accumulation():
+    """They outlive the leaf, and learn of the end of the outermost pass, unless it fails."""
+    box, heard = {"leaf": mg.ones(2, requires_grad=True)}, []
+    after_accumulation(box["leaf"], lambda x: box.clear())
+    after_accumulation(box["leaf"], lambda x: heard.append(None if x is None else x.shape))
+    y = (box["leaf"] * 2).sum()
+    y.backward()
+    assert heard == [(2,), None]
+
+    class Inner(mg.Function):
+        @staticmethod
+        def forward(ctx, x, fails):
+            ctx.fails = fails
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            with mg.enable_grad():
+                (leaf * 3).sum().backward()
+            heard.append("inner")
+            return 1 / 0 if ctx.fails else g, None
+
+    leaf = mg.ones(1, requires_grad=True)
+    hook = lambda x: heard.append(x if x is None else "leaf")  # noqa: E731
+    after_accumulation(leaf, hook)
+    for fails in (True, False):
+        heard.clear()
+        x = mg.ones(1, requires_grad=True)
+        if fails:
+            with pytest.raises(ZeroDivisionError):
+                Inner.apply(x, fails).sum().backward()
+            assert heard == ["leaf", "inner"]
+        else:
+            Inner.apply(x, fails).sum().backward()
+            assert heard == ["leaf", "inner", None]
 
 
 def test_data_parallel_of_one_process_only_calls_the_model():

@@ -247,6 +247,15 @@ def needs_synchronization(folder):
 
 
 @check
+def one_value(folder):
+    """SyncBatchNorm refuses a single value per channel of all ranks together, on every rank."""
+    layer = nn.SyncBatchNorm(2)
+    with raises(ValueError, r"^\[batch_norm\] expected more than one value per channel"):
+        layer(mg.ones((1 if distributed.rank() == 0 else 0, 2)))
+    assert np.isfinite(layer.running_var.numpy()).all()
+
+
+@check
 def sent_early(folder):
     """Gradients of the last layers are on their way before those of the first are computed."""
     model = parallel("mlp", bucket_bytes=1)
@@ -278,6 +287,85 @@ def accumulation(folder):
         loss.backward()
     assert distance(gradients(model), gradients(expected)) < 1e-12
     assert same_on_all(gradients(model))
+
+
+@check
+def several_models(folder):
+    """Models may follow one another, or themselves; a model may be wrapped again, and pass gradients to its inputs."""
+
+    def losses(first, second, x):
+        return (second(first(x).tanh()) ** 2).mean(), (first(first(x).tanh()) ** 2).mean()
+
+    x = mg.tensor(np.random.default_rng(2).standard_normal((SAMPLES, 4)))
+    layers = [nn.Linear(4, 4).to("float64") for _ in range(2)]
+    expected = [[g.numpy() for g in mg.grad(loss, layers[0].parameters())] for loss in losses(*layers, x)]
+    for again in range(2):
+        models = [DataParallel(layer, bucket_bytes=1 << 5 * again) for layer in layers]
+        for k in range(2):
+            for model in models:
+                model.zero_grad()
+            losses(*models, own(x))[k].backward()
+            assert distance(gradients(models[0]), expected[k]) < 1e-12
+            assert same_on_all(gradients(models[0]))
+        inputs = own(x).copy().requires_grad_()
+        (models[0](inputs) ** 2).mean().backward()
+        (plain,) = mg.grad((layers[0](inputs) ** 2).mean(), [inputs])
+        assert distance([inputs.grad.numpy()], [plain.numpy()]) < 1e-12
+        del model, models
+    # the wrappers are gone: a rank may use its model alone
+    layers[0].zero_grad()
+    if distributed.rank() == 0:
+        layers[0](x).sum().backward()
+        np.testing.assert_allclose(layers[0].bias.grad.numpy(), SAMPLES, rtol=1e-15)
+
+
+class Repeated(mg.Function):
+    """f(x), which the backward pass computes again: a pass within the pass."""
+
+    @staticmethod
+    def forward(ctx, x, f):
+        ctx.x, ctx.f = x.detach(), f
+        return f(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        x = ctx.x.copy().requires_grad_()
+        with mg.enable_grad():
+            y = ctx.f(x)
+        y.backward(g)
+        return x.grad, None
+
+
+@check
+def passes_within_passes(folder):
+    """Gradients of an inner backward pass are averaged when the outer one has ended, or it is an error."""
+
+    class Block(nn.Module):
+        def __init__(self, shared):
+            super().__init__()
+            self.first, self.second, self.third = (nn.Linear(4, 4) for _ in range(3))
+            self.shared = shared
+
+        def forward(self, x):
+            h = Repeated.apply(self.first(x), lambda h: self.second(h).tanh())
+            return self.third(self.second(h).tanh() if self.shared else h)
+
+    x = mg.tensor(np.random.default_rng(3).standard_normal((SAMPLES, 4)))
+    for shared in (False, True):
+        mg.manual_seed(1)
+        block = Block(shared).to("float64")
+        (block(x) ** 2).mean().backward()
+        expected = gradients(block)
+        block.zero_grad()
+        model = DataParallel(block, bucket_bytes=1)
+        if shared and distributed.size() > 1:
+            with raises(
+                mg.GradientError, r"\[DataParallel\]", r"the gradient of second\.(weight|bias) grew after it was sent"
+            ):
+                (model(own(x)) ** 2).mean().backward()
+        else:
+            (model(own(x)) ** 2).mean().backward()
+            assert distance(gradients(model), expected) < 1e-12
 
 
 @check
@@ -468,9 +556,9 @@ def refused_calls(folder):
         distributed.all_reduce_(mg.ones(2, dtype="bool"))
     with raises(TypeError, who, "expected floats for 'mean', got int64"):
         distributed.all_reduce_(mg.ones(2, dtype="int64"), "mean")
-    with raises(ValueError, who, "expected the op 'sum' or 'mean' or 'max' or 'min', got 'prod'"):
+    with raises(ValueError, who, "expected op 'sum', 'mean', 'max', 'min', got 'prod'"):
         distributed.all_reduce_(mg.ones(2), "prod")
-    with raises(ValueError, who, "expected the op 'sum' or 'mean', got 'max'"):
+    with raises(ValueError, who, "expected op 'sum', 'mean', got 'max'"):
         distributed.all_reduce(mg.ones(2), "max")
     with raises(ValueError, who, rf"expected a root from 0 to {n - 1}, got {n}"):
         distributed.broadcast_(mg.ones(2), n)
@@ -525,9 +613,34 @@ def refused_models(folder):
     with raises(ValueError, who, r"expected the same parameters in the same order on all ranks, got, as number 2, ",
                 r"far.weight \(3, 3\) float32 on cpu; rank 1: far.bias"):  # fmt: skip
         model(mg.ones((2, 3))).sum().backward()
-    model = DataParallel(Branches(), bucket_bytes=1 << (r == 1))
-    with raises(ValueError, who, "as number 4, ", "bucket_bytes=1; rank 1: bucket_bytes=2"):
-        model(mg.ones((2, 3))).sum().backward()
+    with raises(ValueError, who, r"the same call on all ranks, got\n", r"bucket_bytes=1\n  rank 1: ", "bucket_bytes=2"):
+        DataParallel(Branches(), bucket_bytes=1 << (r == 1))
+    # arguments and outputs
+    for error, says, options in (
+        (TypeError, "expected a function or None as count, got int", {"count": 3}),
+        (ValueError, "expected bucket_bytes >= 1, got 0", {"bucket_bytes": 0}),
+    ):
+        with raises(error if r == 1 else ValueError, rf"\[DataParallel\] .*{says}"):
+            DataParallel(Branches(), **(options if r == 1 else {}))
+    with raises(TypeError, who, "expected a model without a DataParallel in it"):
+        DataParallel(DataParallel(Branches()))
+    with raises(ValueError, who, "expected parameters that no other DataParallel has, got near.weight of one that"):
+        DataParallel(model.module)
+    with raises(ValueError, who, r"expected samples along axis 7, got an argument of shape \(2, 3\)"):
+        DataParallel(Branches(), batch_axis=7)(mg.ones((2, 3)))
+    hidden = DataParallel(Branches())
+    hidden.module.forward = lambda x: {x}
+    with raises(TypeError, who, "expected tensors in tuples, lists or dicts as the outputs of the model, got set"):
+        hidden(mg.ones((2, 3)))
+    # another forward pass than on the other ranks
+    model = DataParallel(Branches())
+    if r == 1:
+        model(mg.ones((2, 3)))
+    y = model(mg.ones((2, 3)))
+    if r != 1:
+        model(mg.ones((2, 3)))
+    with raises(mg.GradientError, who, "expected a backward pass through the same calls of the model on all ranks"):
+        y.sum().backward()
     # batches
     model = DataParallel(Branches())
     counts = ", ".join("0" if k == 1 else "2" for k in range(n))
