@@ -166,7 +166,7 @@ def at_inputs(arguments: Any, share: Share) -> Any:
 
 
 class Listener:
-    """The hook of a parameter. It keeps the `DataParallel` alive while a backward pass runs, as the tape does before."""
+    """The hook of a parameter. It keeps the `DataParallel` alive during a backward pass, as the tape does before."""
 
     def __init__(self, owner: "DataParallel") -> None:
         self.owner = weakref.ref(owner)

@@ -107,7 +107,7 @@ class MultiheadAttention(Module):
         Whether inputs and outputs are ``(N, length, width)`` instead of ``(length, N, width)``.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
     qk_norm : {"layer", "rms", "dyt"} or callable, optional
         Normalizes queries and keys in every head, which bounds the scores (Dehghani et al. 2023, arXiv:2302.05442):
         `LayerNorm`, `RMSNorm`, `DyT`, or a function of E/h that returns a module.

@@ -142,7 +142,7 @@ class BatchNorm1d(_BatchNorm):
         Whether to keep running statistics; without them, evaluation also uses the statistics of the batch.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
     bias : bool
         Whether there is a `bias`; has no effect without `affine`.
     weight : bool
@@ -415,7 +415,7 @@ class InstanceNorm1d(_InstanceNorm):
         Whether to keep running statistics.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
     bias : bool
         Whether there is a `bias`; has no effect without `affine`.
     weight : bool

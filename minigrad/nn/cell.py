@@ -63,7 +63,7 @@ class RNNCell(_StepCell):
         Added to the variances of the norms.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class LSTMCell(_StepCell):
         initial state, gives NaN.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
@@ -248,7 +248,7 @@ class GRUCell(_StepCell):
         initial state, gives NaN.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------

@@ -56,7 +56,7 @@ class FiLM(_Modulation):
         D, the number of features of the condition.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class AdaLN(_Modulation):
         ε, added to the variance.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------

@@ -65,7 +65,7 @@ class Conv2d(_Conv):
         Whether to add b.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Conv1d(_Conv):
         Whether to add b.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class ConvTranspose2d(_Conv):
         The distance between the elements of one window.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ class Embedding(Module):
         A row that is initialized to zeros and gets no gradient; a negative index counts from the end.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ class Linear(Module):
         Whether to add b.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------

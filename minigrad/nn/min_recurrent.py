@@ -115,7 +115,7 @@ class MinGRU(_Minimal):
         Added to the variances of the norms.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------

@@ -96,7 +96,7 @@ class LayerNorm(Affine):
         Whether there is a `bias`; has no effect without `elementwise_affine`.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
     weight : bool
         Whether there is a `weight`; has no effect without `elementwise_affine`. Without it only the bias is added, as
         with ``scale=False`` in Keras.
@@ -158,7 +158,7 @@ class RMSNorm(Module):
         Whether the layer has a `weight`, with one entry per element.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
@@ -219,7 +219,7 @@ class ScaleNorm(Module):
         ε, added to the squared norm.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
@@ -278,7 +278,7 @@ class DyT(Affine):
         The initial value of α.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
@@ -344,7 +344,7 @@ class GroupNorm(Affine):
         Whether the layer has a `weight` and a `bias`.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
     bias : bool
         Whether there is a `bias`; has no effect without `affine`.
     weight : bool

@@ -144,7 +144,7 @@ class LearnedPositions(_Positions):
         Whether inputs are ``(N, T, E)`` instead of ``(T, N, E)``; without a batch ``(T, E)``.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ class GateNorm(Affine):
         Added to the variance.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------

@@ -161,7 +161,7 @@ class RNN(Sequences):
         initial state, gives NaN in training.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
@@ -325,7 +325,7 @@ class LSTM(Sequences):
         initial state, gives NaN.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
@@ -459,7 +459,7 @@ class GRU(Sequences):
         initial state, gives NaN.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ class LayerScale(Module):
         The initial value of λ: the paper has 0.1 for up to 18 layers, 1e-5 for 24, and 1e-6 for more.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ class FilterResponseNorm2d(Affine):
         ε, added to the mean square.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class TLU(Module):
         C, the number of channels.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
 
     Attributes
     ----------

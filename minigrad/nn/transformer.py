@@ -124,7 +124,7 @@ class TransformerEncoderLayer(_Layer):
         Whether linear layers and normalizations have biases.
     device : str, optional
     dtype : DType, optional
-        float32 (default) or float64.
+        float32 or float64; by default that of `get_default_dtype`.
     norm : {"layer", "rms", "dyt", "batch"} or callable
         The normalization of the branches; or a function of E that returns a module. "batch" takes the statistics over
         all steps of all samples, so that a step sees later ones, padding included.
