@@ -6,7 +6,7 @@ from minigrad.learn.checking import Failure, Part
 from minigrad.learn.solutions.bug_parameters import LayerNorm
 
 HINTS = (
-    "Print list(LayerNorm(3).parameters()). The optimizer trains what stands there.",
+    "Print list(LayerNorm(3).parameters()). The optimizer trains what it yields.",
     "A module finds its parameters by their type. How do nn.Linear and the others make theirs?",
     "self.weight = nn.Parameter(mg.ones(...)), and the same for bias.",
 )

@@ -68,6 +68,7 @@ def backward(
     used=lambda states, h0, t: states[t - 1] if t else h0,
     add=lambda total, new: total + new,
     order=lambda steps: steps[::-1],
+    over_rows=np.sum,
 ):
     """Backpropagation through time with one part of it replaced."""
 
@@ -80,7 +81,7 @@ def backward(
             da = slope(g[t] + dh, states[t], a)
             dx[t] = da @ w_x
             dw_x, dw_h = add(dw_x, da.T @ x[t]), add(dw_h, da.T @ used(states, h0, t))
-            db = add(db, da.sum(0))
+            db = add(db, over_rows(da, 0))
             dh = future(da, w_h, g[t], dh)
         return dx, dh, dw_x, dw_h, db
 
@@ -145,6 +146,7 @@ PARTS = [
             """At the first step, the state before is h0, not zeros.""": backward(
                 used=lambda states, h0, t: states[t - 1] if t else 0 * h0
             ),
+            "It is the mean over the rows. b is added in every row, so that the contributions add up.": backward(over_rows=np.mean),
             """It is the contribution of the first step alone. All steps share the weights: add up (+=) over the
             steps.""": backward(add=lambda total, new: new),
         },
