@@ -34,7 +34,8 @@ def call(answer, p, gradients, lr, beta1, beta2, eps, weight_decay):
                 raise Failure(
                     f"It writes into its argument {name}, which belongs to the caller. Compute with a new array."
                 )
-        if not isinstance(result, (tuple, list)) or len(result) != 3:
+        three = isinstance(result, (tuple, list)) and len(result) == 3
+        if not three or not all(isinstance(a, np.ndarray) for a in result):
             raise Failure("It has to return three arrays: the new p, m and v.")
         p, m, v = result
         found.append(p)

@@ -89,6 +89,11 @@ def replaced(of_x=None, of_weight=None, of_bias=None, ddof=0, variance=np.var):
     return answer
 
 
+def weighted(g, x, weight, eps):
+    dx, dw, db = replaced()(g, x, weight, eps)
+    return dx, dw * weight, db
+
+
 PARTS = [
     Part(
         "batch_norm", right, cases, ("y", "the running mean", "the running variance"),
@@ -143,6 +148,7 @@ PARTS = [
                 of_weight=lambda g, n, x: (g * x).sum(0)
             ),
             "It is g * n without the sum over the rows. All rows share the weight.": replaced(of_weight=lambda g, n, x: g * n),
+            "It contains weight. y = n * weight + bias, so its gradient is the sum of g * n.": weighted,
             "It is the sum of n. The cotangent g is missing.": replaced(of_weight=lambda g, n, x: n.sum(0)),
             "It is g without the sum over the rows. All rows share the bias.": replaced(of_bias=lambda g: g),
             "It is the mean over the rows. Their contributions add up.": replaced(of_bias=lambda g: g.mean(0)),

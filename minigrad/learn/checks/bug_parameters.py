@@ -23,6 +23,10 @@ def call(kind, x, g):
     layer = kind(x.shape[-1])
     if not isinstance(layer, nn.Module):
         raise Failure("LayerNorm has to be a subclass of nn.Module.")
+    if not isinstance(getattr(layer, "weight", None), mg.Tensor) or not isinstance(
+        getattr(layer, "bias", None), mg.Tensor
+    ):
+        raise Failure("The layer itself has to hold its tensors weight and bias, as self.weight and self.bias.")
     found = sorted(f"{name}{'' if p.requires_grad else ' (frozen)'}" for name, p in layer.named_parameters())
     names = ", ".join(found) or "none"
     state = ", ".join(sorted(layer.state_dict())) or "none"

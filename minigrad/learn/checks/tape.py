@@ -186,6 +186,14 @@ class CallsBackward(Own):
             x.backward()
 
 
+class CallsBackwardAtEveryUse(Own):
+    def backward(self):
+        self.grad = self.grad or 1.0
+        for x, partial in zip(self.inputs, self.partials, strict=True):
+            x.grad += self.grad * partial
+            x.backward()
+
+
 class PassesOnAtEveryUse(Own):
     def backward(self):
         self.grad = 1.0
@@ -264,6 +272,8 @@ PARTS = [
         {
             """A value that is used twice has two contributions. The second one replaces the first: write += instead
             of =.""": Overwrites,
+            """x.backward() is called at every use of x, and passes on again what x has passed on before. Visit each value
+            once, after everything that was computed from it.""": CallsBackwardAtEveryUse,
             """A value that is used twice passes its gradient on twice, the second time with the first contribution in it. Visit
             each value once (keep a set), when its gradient is complete.""": PassesOnAtEveryUse,
             """A value passes its gradient on before all contributions have arrived. Visit the values by falling

@@ -6,7 +6,8 @@ Over the last axis, of size D:
     n = (x - mean) / sqrt(var + eps)
     y = n * weight + bias
 
-x and g have the shape (..., D), weight and bias have the shape (D,).
+x and g have the shape (..., D), weight and bias have the shape (D,). A row
+whose mean is large, such as 99,000,000, has to work too.
 
 1. `layer_norm` returns y.
 2. `layer_norm_backward` returns the gradients of x, weight and bias, given
