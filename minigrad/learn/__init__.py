@@ -105,7 +105,8 @@ def start(stage: str | int | None = None, folder: str | Path | None = None) -> N
     >>> import minigrad as mg
     >>> mg.learn.start("rnn", folder="course")
     course/10_rnn.py is written.
-    Read it, complete rnn and rnn_backward, then run: python -m minigrad.learn check
+    Read it, complete rnn and rnn_backward, then run:
+        python -m minigrad.learn --folder course check rnn
     """
     print(Course(folder).start(stage))
 
@@ -124,7 +125,8 @@ def reset(stage: str | int, folder: str | Path | None = None) -> None:
     >>> mg.learn.start("rnn", folder="course")                      # doctest: +ELLIPSIS
     course/10_rnn.py is ...
     >>> mg.learn.reset("rnn", folder="course")
-    course/10_rnn.py is as at the beginning. Your file is now course/10_rnn.backup1.py
+    course/10_rnn.py is as at the beginning.
+    Your file is now course/10_rnn.backup1.py
     """
     print(Course(folder).reset(stage))
 

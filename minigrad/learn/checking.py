@@ -27,6 +27,7 @@ import minigrad as mg
 RTOL = 1e-7  # an answer in float64 that sums in another order is within 1e-12
 COLUMNS = 79
 GIVEN = "It was called with:"
+NOT_FINITE = "It is not finite. Look for a division by zero, a logarithm of zero, or an exponential of a large number."
 OFF_THE_TAPE = (
     "Nothing arrives at {}. Somewhere between {} and what you return, the computation leaves the tape: .numpy(), "
     ".item(), .detach(), mg.no_grad() and mg.tensor(...) of a tensor all do that."
@@ -34,7 +35,10 @@ OFF_THE_TAPE = (
 
 
 class Draw:
-    """Random arguments, the same in every check. In the small cases they are integers, all different."""
+    """Random arguments, the same in every check. In the small cases they are integers from -9 to 9 without 0.
+
+    Those of one array are all different if it has at most 18 elements.
+    """
 
     def __init__(self, small: bool) -> None:
         self.small = small
@@ -140,6 +144,9 @@ def describe(
         head = f"{part.name}: " + ("no result" if isinstance(got, TimeoutError) else "an error")
         return [head, *([*wrap(cause), ""] if cause else []), *trace(got, answer), "", GIVEN, *example(cases[bad])]
     cause = cause or suspected(part, i, cases, found, expected)
+    if cause == NOT_FINITE:
+        bad = next(k for k in range(len(cases)) if overflows(pick(found[k], i), pick(expected[k], i)))
+        got, want = pick(found[bad], i), pick(expected[bad], i)
     shapes = []
     if got is not None and shape(got) != shape(want):
         shapes = [f"The shape is {shape(got)}; it has to be {shape(want)}.", ""]
@@ -179,8 +186,15 @@ def outcome(part: Part, answer: Callable, case: dict[str, Any]) -> tuple | Excep
                     f"It writes into its argument {key}, which belongs to the caller. Compute with a new array."
                 )
         return (*map(plain, outputs), *derivatives(outputs, [*arguments.values()], part.order))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        return exited(error)
+
+
+def exited(error: Exception | SystemExit) -> Exception:
+    """The error itself, or one in the place of exit(), which would end the check without a word."""
+    if not isinstance(error, SystemExit):
         return error
+    return RuntimeError("exit() ends Python, and the check with it: remove it").with_traceback(error.__traceback__)
 
 
 def unpacked(part: Part, result: Any) -> Sequence[Any]:
@@ -292,16 +306,30 @@ def same(a: Any, b: Any) -> bool:
         return bool(a == b)
 
 
+def overflows(a: Any, b: Any) -> bool:
+    """Whether an output is not finite where the right one is."""
+    return not isinstance(a, Exception) and not np.isfinite(a).all() and bool(np.isfinite(b).all())
+
+
 def recognized(part: Part, i: int, bad: int, cases: list[dict], found: list, expected: list) -> str | None:
-    """The foreseen mistake with the reader's output in every case; of several, the one that shares most outputs."""
+    """The foreseen mistake with the reader's output in every case, which leaves right what is right in the answer.
+
+    Of several, the one that shares most outputs. Exceptions of one type are told apart by their words, and cases with
+    an exception say nothing about the outputs there.
+    """
     best, most = None, 0
     count = len(part.properties(cases[0]))
+    got = pick(found[bad], i)
+    worded = isinstance(got, Exception) and not isinstance(got, (RecursionError, TimeoutError))
     for message, mistake in part.wrong.items():
-        if not same(pick(outcome(part, mistake, cases[bad]), i), pick(found[bad], i)):
+        there = pick(outcome(part, mistake, cases[bad]), i)
+        if not same(there, got) or (worded and str(there) != str(got)):
             continue
         theirs = outcomes(part, mistake, cases)
+        if isinstance(got, Exception):
+            theirs = [b if isinstance(b, Exception) else a for a, b in zip(theirs, found, strict=True)]
         equal = [agree(theirs, found, j) for j in range(count)]
-        if equal[i] and not agree(theirs, expected, i) and sum(equal) > most:
+        if all(equal[: i + 1]) and not agree(theirs, expected, i) and sum(equal) > most:
             best, most = " ".join(message.split()), sum(equal)
     return best
 
@@ -324,20 +352,17 @@ def suspected(part: Part, i: int, cases: list[dict], found: list, expected: list
         ones = outcomes(part, part.right, [case | {"g": np.ones_like(case["g"])} for case in cases])
         if agree(found, ones, i):
             return "It is right only if the cotangent g is all ones: it does not depend on g."
-    if any(not np.isfinite(a).all() and np.isfinite(b).all() for a, b in pairs):
-        return (
-            "It is not finite. Look for a division by zero, a logarithm of zero, or an exponential of a large number."
-        )
+    if any(overflows(a, b) for a, b in pairs):
+        return NOT_FINITE
     if all(a.shape == b.shape for a, b in pairs):
-        factors = [float(np.sum(a * b) / np.sum(b * b)) for a, b in pairs if np.any(b)]
-        if factors and all(
-            same(a, b * f) for (a, b), f in zip([p for p in pairs if np.any(p[1])], factors, strict=True)
-        ):
-            if same(factors, [-1.0] * len(factors)):
+        # One number is a multiple of any other, so that it says nothing.
+        factors = [float(np.sum(a * b) / np.sum(b * b)) for a, b in pairs if np.count_nonzero(b) > 1]
+        if len(factors) > 1 and all(same(a, b * factors[0]) for a, b in pairs):
+            if factors[0] == 0:
+                return "It is zero in every case."
+            if same(factors[0], -1.0):
                 return "Only its sign is wrong."
-            if same(factors, [factors[0]] * len(factors)):
-                return f"It is {factors[0]:.4g} times the right one, in every case."
-            return f"It is a multiple of the right one: {factors[0]:.4g} times in the first case, another in others."
+            return f"It is {factors[0]:.4g} times the right one, in every case."
     return None
 
 

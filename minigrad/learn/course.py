@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import textwrap
 import traceback
 from functools import cached_property
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from minigrad.learn.checking import COLUMNS, Part, Report, run
+from minigrad.learn.checking import COLUMNS, Part, Report, exited, run, time_limit
 
 # In the order of the course. Each is a file in stages/ (the reader's), solutions/ and checks/.
 STAGES = (
@@ -64,7 +65,7 @@ class Stage:
 def find(name: str | int) -> Stage:
     """The stage of that name, number or beginning of a name; the name of its file will do."""
     text = re.sub(r"^\d+_", "", Path(str(name)).name.removesuffix(".py"))
-    if text.isdigit() and 0 < int(text) <= len(STAGES):
+    if text.isdecimal() and 0 < int(text) <= len(STAGES):
         return Stage(STAGES[int(text) - 1])
     found = [text] if text in STAGES else [stage for stage in STAGES if text and stage.startswith(text)]
     if len(found) != 1:
@@ -76,8 +77,10 @@ class Course:
     """A folder with the reader's files, and the progress beside them."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        if folder is None:  # inside of the folder, or above it
-            folder = "." if Path(PROGRESS).exists() else FOLDER
+        if folder is None:  # inside the folder, or above it
+            folder, self.command = "." if Path(PROGRESS).exists() else FOLDER, "python -m minigrad.learn"
+        else:
+            self.command = f"python -m minigrad.learn --folder {shlex.quote(str(folder))}"
         self.folder = Path(folder)
 
     def path(self, stage: Stage) -> Path:
@@ -128,12 +131,11 @@ class Course:
 
     def advice(self, stage: Stage | None) -> list[str]:
         """What to do next."""
-        command = "python -m minigrad.learn"
         if stage is None:
             return ["You have passed all stages."]
         if not self.path(stage).exists():
-            return [f"Next: {command} start", f"It writes {self.path(stage)}, which is yours to edit."]
-        return [f"Next: edit {self.path(stage)},", f"then run {command} check (or hint)."]
+            return [f"Next: {self.command} start", f"It writes {self.path(stage)}, which is yours to edit."]
+        return [f"Next: edit {self.path(stage)},", f"then run {self.command} check (or hint)."]
 
     def start(self, name: str | int | None = None) -> str:
         """Write the file of a stage, unless it is there."""
@@ -144,9 +146,11 @@ class Course:
             with open(path, "x", encoding="utf-8") as file:
                 file.write(stage.text)
         except FileExistsError:
-            return f"{path} is there already and stays as it is. To begin again: reset {stage.name}"
+            return f"{path} is there already and stays as it is.\nTo begin again: {self.command} reset {stage.name}"
         task = "find the bug" if stage.name.startswith("bug_") else f"complete {listed(stage.functions)}"
-        return f"{path} is written.\nRead it, {task}, then run: python -m minigrad.learn check"
+        following = self.next()
+        named = "" if following and following.name == stage.name else f" {stage.name}"
+        return f"{path} is written.\nRead it, {task}, then run:\n    {self.command} check{named}"
 
     def reset(self, name: str | int) -> str:
         """Write the file of a stage anew and keep the old one under another name."""
@@ -163,17 +167,15 @@ class Course:
             except FileExistsError:
                 continue
         path.write_text(stage.text, encoding="utf-8")
-        return f"{path} is as at the beginning. Your file is now {backup}"
+        return f"{path} is as at the beginning.\nYour file is now {backup}"
 
     def check(self, name: str | int | None = None) -> Report:
         """Check the reader's file and keep the result."""
         stage = self.chosen(name)
         path = self.path(stage)
         if not path.exists():
-            raise ValueError(
-                f"[learn] expected {path}, which does not exist: python -m minigrad.learn start {stage.name}"
-            )
-        answers = load(path)
+            raise ValueError(f"[learn] expected {path}, which does not exist: {self.command} start {stage.name}")
+        answers = load(path, max(part.seconds for part in stage.parts))
         if isinstance(answers, Report):
             return Report(stage.name, False, f"{stage.file}\n{answers.text}")
         missing = [function for function in stage.functions if function not in answers]
@@ -181,7 +183,7 @@ class Course:
             text = f"There is no {missing[0]} at the top level of the file. Was it renamed or indented?"
             return Report(stage.name, False, "\n".join([stage.file, "", fill(text)]))
         seen = self.progress()["hints"].get(stage.name, 0)
-        more = f"For a hint: python -m minigrad.learn hint {stage.name}" if seen < len(stage.hints) else ""
+        more = f"For a hint: {self.command} hint {stage.name}" if seen < len(stage.hints) else ""
         report = run(stage.file, stage.parts, answers, more)
         if report:
             progress = self.progress()
@@ -212,7 +214,7 @@ def fill(text: str, indent: str = "") -> str:
     return textwrap.fill(text, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def load(path: Path) -> dict[str, Any] | Report:
+def load(path: Path, seconds: float) -> dict[str, Any] | Report:
     """The names that the reader's file defines, or a report of the error in it.
 
     It is compiled here, because an import would leave compiled files in the reader's folder.
@@ -220,8 +222,11 @@ def load(path: Path) -> dict[str, Any] | Report:
     module = ModuleType(path.stem)
     module.__file__ = str(path)
     try:
-        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), vars(module))
-    except Exception as error:
+        code = compile(path.read_bytes(), str(path), "exec")
+        with time_limit(seconds):
+            exec(code, vars(module))
+    except (Exception, SystemExit) as caught:
+        error = exited(caught)
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         lines = [f"    line {frame.lineno}: {frame.line}" for frame in frames]
         lines += [f"    {line}" for line in "".join(traceback.format_exception_only(error)).splitlines()]

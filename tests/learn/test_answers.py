@@ -1,6 +1,7 @@
 """The checks of the course: solutions pass, and every mistake is named, those that were foreseen by their own message."""
 
 import ast
+import sys
 from importlib import import_module
 
 import numpy as np
@@ -97,8 +98,8 @@ def changed(i, change):
     [
         (0, lambda a: -a, "wrong linear_backward: the gradient of x Only its sign is wrong."),
         (1, lambda a: 3 * a, "It is 3 times the right one, in every case."),
-        (2, lambda a: a / len(a) / 7, "the gradient of b It is a multiple of the right one: 0.04762 times in the first case"),
-        (2, lambda a: a + 1, "wrong linear_backward: the gradient of b The smallest case that shows it:"),
+        (2, lambda a: a / len(a) / 7, "wrong linear_backward: the gradient of b The smallest case that shows it:"),
+        (0, lambda a: a + 1 if a.ndim < 3 else a - np.inf, "got = [[[-inf"),
         (2, lambda a: a * np.nan, "It is not finite."),
         (2, lambda a: a[:, None], "The shape is (3, 1); it has to be (3,)."),
         (1, lambda a: a.astype("float32"), "It returns the gradient of w as float32; it has to be float64."),
@@ -137,6 +138,20 @@ def test_any_wrong_return_is_described(answer, message):
     assert message in words(report)
 
 
+@pytest.mark.parametrize(
+    "name, function, change",
+    [
+        ("cross_entropy", "cross_entropy", lambda loss: loss + 1),  # any number is a multiple of any other
+        ("rnn", "rnn_backward", lambda d: (d[0], 0 * d[1], *d[2:])),  # the gradient of x has what comes back in time
+    ],
+)
+def test_no_cause_is_named_without_evidence(name, function, change):
+    report = check(name, **{function: lambda *a: change(getattr(SOLUTIONS[name], function)(*a))})
+    lines = str(report).splitlines()
+    assert not report
+    assert lines[lines.index("") + 1] in ("The smallest case that shows it:", "It is zero in every case.")
+
+
 def test_smallest_case_is_shown():
     report = check("broadcasting", multiply_backward=lambda g, a, b: (g.sum() * np.ones_like(a), b))
     assert str(report).splitlines() == [
@@ -160,6 +175,29 @@ def test_cotangent_of_a_derivative_is_shown():
     x = mg.tensor(values["x"], requires_grad=True)
     y = mg.layer_norm(x, 2, mg.tensor(values["weight"]), mg.tensor(values["bias"]), values["eps"].item())
     np.testing.assert_allclose(mg.grad(y, x, mg.tensor(values["cotangent"])).numpy(), values["expected"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name, answers, message",
+    [
+        ("adamw", {"adamw": lambda p, *rest: (p * np.nan, p, p)}, "It is not finite."),
+        ("adamw", {"adamw": lambda *a: (0, 0, 0)}, "It has to return three arrays: the new p, m and v."),
+        ("bug_parameters", {"LayerNorm": lambda width: nn.Sequential()}, "hold its tensors weight and bias"),
+        ("linear", {"linear_backward": lambda g, x, w: sys.exit(0)}, "RuntimeError: exit() ends Python"),
+        (
+            "tape",
+            {"Value": type("Value", (SOLUTIONS["tape"].Value,), {"__mul__": lambda a, b: a.data * getattr(b, "data", b)})},
+            "y is float. Every operation has to return a Value, with its inputs and partials.",
+        ),
+        ("linear", {"linear_backward": lambda g, x, w: (g @ w.T, g.T @ x, g.sum(0))}, "The shapes of g and w do not fit"),
+        ("linear", {"linear_backward": lambda g, x, w: (g @ w, g.T @ x, g.sum(0))}, "The shapes of g and x do not fit"),
+        ("training", {"train_epoch": lambda *a: None}, "call = train_epoch(model, optimizer, batches) model = x @ weight;"),
+    ],
+)  # fmt: skip
+def test_what_stops_a_check_is_described(name, answers, message):
+    report = check(name, **answers)
+    assert not report
+    assert message in words(report)
 
 
 def test_traceback_is_that_of_the_reader():

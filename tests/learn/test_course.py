@@ -9,7 +9,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.learn import __main__ as command
-from minigrad.learn.course import FOLDER, PROGRESS, STAGES, Course, Stage, find
+from minigrad.learn.course import FOLDER, PROGRESS, STAGES, Course, Stage, find, load
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_stage_has_many_names(name):
     assert find(name).name == "layer_norm"
 
 
-@pytest.mark.parametrize("name", ["", "b", "bug", "0", "15", "tapes", "-1"])
+@pytest.mark.parametrize("name", ["", "b", "bug", "0", "15", "tapes", "-1", "²"])
 def test_other_names_are_refused(name):
     with pytest.raises(ValueError, match=r"^\[learn\] expected a stage, got .*: the stages are tape, "):
         find(name)
@@ -120,6 +120,7 @@ def test_other_names_are_refused(name):
         ("def linear_backward(g, x, w:\n    pass\n", "SyntaxError: '(' was never closed"),
         ("import nothing_of_that_name\n", "line 1: import nothing_of_that_name"),
         ("def other():\n    pass\n", "There is no linear_backward at the top level of the file."),
+        ("raise SystemExit\n", "line 1: raise SystemExit RuntimeError: exit() ends Python"),
         ("linear_backward = 3\n", "TypeError: 'int' object is not callable"),
         ("def linear_backward(g, x):\n    pass\n", "takes 2 positional arguments but 3 were given"),
     ],
@@ -131,6 +132,18 @@ def test_file_that_does_not_run(course, text, message):
     assert not report
     assert message in " ".join(str(report).split())
     assert "checking.py" not in str(report)
+
+
+def test_endless_loop_of_a_file_is_stopped(tmp_path):
+    path = tmp_path / "03_linear.py"
+    path.write_text("while True:\n    pass\n", encoding="utf-8")
+    assert "TimeoutError: no result after 0.2 s" in str(load(path, 0.2))
+
+
+def test_file_may_begin_with_a_byte_order_mark(course):
+    solve(course, "linear")
+    course.path(Stage("linear")).write_text(Stage("linear").solution, encoding="utf-8-sig")
+    assert course.check("linear")
 
 
 def test_an_edit_counts_at_once(course):
@@ -151,6 +164,13 @@ def test_folder_is_found_from_inside(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / FOLDER)
     Course().start("linear")
     assert (tmp_path / FOLDER / "03_linear.py").exists()
+
+
+def test_next_command_is_the_one_to_type(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Course().start("layer_norm").endswith("then run:\n    python -m minigrad.learn check layer_norm")
+    assert Course("mine").start("tape").endswith("then run:\n    python -m minigrad.learn --folder mine check")
+    assert all(len(line) <= 80 for name in STAGES for line in Course().start(name).splitlines())
 
 
 def test_errors_of_commands(tmp_path, monkeypatch, capsys):

@@ -30,11 +30,12 @@ def call(answer, p, gradients, lr, beta1, beta2, eps, weight_decay):
         given = [a.copy() for a in (p, g, m, v)]
         result = answer(p, g, m, v, t, lr, beta1, beta2, eps, weight_decay)
         for name, new, old in zip("pgmv", (p, g, m, v), given, strict=True):
-            if not np.array_equal(new, old):
+            if not np.array_equal(new, old, equal_nan=True):
                 raise Failure(
                     f"It writes into its argument {name}, which belongs to the caller. Compute with a new array."
                 )
-        if not isinstance(result, (tuple, list)) or len(result) != 3:
+        three = isinstance(result, (tuple, list)) and len(result) == 3
+        if not three or not all(isinstance(a, np.ndarray) for a in result):
             raise Failure("It has to return three arrays: the new p, m and v.")
         p, m, v = result
         found.append(p)
@@ -65,6 +66,7 @@ def step(
     divide=lambda m, v, eps: m / (np.sqrt(v) + eps),
     decay=lambda p, lr, w: p * (1 - lr * w),
     grad=lambda g, p, w: g,
+    late=lambda p, lr, w: p,
     kept=False,
     sign=-1,
 ):
@@ -74,7 +76,7 @@ def step(
         g = grad(g, p, weight_decay)
         m, v = first(m, g, beta1), second(v, g, beta2)
         m_hat, v_hat = m / share_m(beta1, t), v / share_v(beta2, t)
-        p = decay(p, lr, weight_decay) + sign * lr * divide(m_hat, v_hat, eps)
+        p = late(decay(p, lr, weight_decay) + sign * lr * divide(m_hat, v_hat, eps), lr, weight_decay)
         return p, m_hat if kept else m, v_hat if kept else v
 
     return answer
@@ -96,15 +98,26 @@ PARTS = [
             """The correction is that of the first step in all steps: 1 - beta**t, with the power.""": step(
                 share_m=lambda b, t: 1 - b, share_v=lambda b, t: 1 - b
             ),
+            """The correction has beta * t. It is 1 - beta**t, with the power.""": step(
+                share_m=lambda b, t: 1 - b * t, share_v=lambda b, t: 1 - b * t
+            ),
+            """The correction of m has beta1 * t. It is 1 - beta1**t, with the power.""": step(share_m=lambda b, t: 1 - b * t),
+            """The root is taken before the correction of v: it is sqrt(v / (1 - beta2**t)).""": step(
+                share_v=lambda b, t: (1 - b**t) ** 2
+            ),
             """The corrected m and v are returned, and the next step corrects them again. Return m and v as they were
             before the correction.""": step(kept=True),
-            "eps is inside of the root. In Adam it is outside: sqrt(v^) + eps.": step(
+            "eps is inside the root. In Adam it is outside: sqrt(v^) + eps.": step(
                 divide=lambda m, v, eps: m / np.sqrt(v + eps)
             ),
             "The root is missing: divide by sqrt(v^) + eps.": step(divide=lambda m, v, eps: m / (v + eps)),
             "eps is missing: divide by sqrt(v^) + eps.": step(divide=lambda m, v, eps: m / np.sqrt(v)),
-            "v averages g. It has to average the square of g.": step(
+            "v averages g. It has to average the square of g.": step(second=lambda v, g, b: b * v + (1 - b) * g),
+            "v averages the absolute value of g. It has to average the square.": step(
                 second=lambda v, g, b: b * v + (1 - b) * abs(g)
+            ),
+            """The shares are exchanged: the old average keeps the share beta, and the new value gets 1 - beta.""": step(
+                first=lambda m, g, b: (1 - b) * m + b * g, second=lambda v, g, b: (1 - b) * v + b * g * g
             ),
             "The factor 1 - beta1 is missing in m.": step(first=lambda m, g, b: b * m + g),
             "The factor 1 - beta2 is missing in v.": step(second=lambda v, g, b: b * v + g * g),
@@ -113,6 +126,9 @@ PARTS = [
             "The weight decay is missing.": step(decay=lambda p, lr, w: p),
             """The weight decay is part of the gradient, as in Adam with L2. In AdamW it is decoupled: p * (1 - lr *
             weight_decay).""": step(decay=lambda p, lr, w: p, grad=lambda g, p, w: g + w * p),
+            """The weight decay comes after the step, and shrinks the step too. It applies to the old p.""": step(
+                decay=lambda p, lr, w: p, late=lambda p, lr, w: p * (1 - lr * w)
+            ),
             "The weight decay lacks the factor lr: p * (1 - lr * weight_decay).": step(decay=lambda p, lr, w: p * (1 - w)),
         },
         call=reference,

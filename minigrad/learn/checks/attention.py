@@ -25,7 +25,8 @@ def cases(draw):
         q, k, v = draw(*shape), draw(*shape), draw(*shape)
         yield {"q": q / 4, "k": k, "v": v, "causal": causal}
     if draw.small:
-        yield {"q": np.array([[40.0], [-40.0]]), "k": np.array([[40.0], [-40.0]]), "v": draw(2, 1), "causal": False}
+        for keys in ([[40.0], [-40.0]], [[40.0], [39.0]]):
+            yield {"q": np.array([[40.0], [-40.0]]), "k": np.array(keys), "v": draw(2, 1), "causal": False}
 
 
 def backward_cases(draw):
@@ -50,9 +51,13 @@ def softmax(s, axis=-1):
     return p / p.sum(axis=axis, keepdims=True)
 
 
-def naive(s, axis=-1):
-    p = np.exp(s)
+def naive(s, axis=-1, shift=0.0):
+    p = np.exp(s - shift)
     return p / p.sum(axis=axis, keepdims=True)
+
+
+def of_all(s):
+    return naive(s, shift=s.max())
 
 
 def before(s, diagonal=0):
@@ -73,17 +78,23 @@ def mask_after(q, k, v, causal):
     return (np.tril(p) if causal else p) @ v
 
 
+def k_reversed(q, k, v, causal):
+    s = q @ k.T / np.sqrt(q.shape[-1])
+    return softmax(before(s) if causal else s) @ v
+
+
 def backward(
     jacobian=lambda p, gp: p * (gp - (gp * p).sum(-1, keepdims=True)),
     scale=np.sqrt,
     of_v=lambda p, g: transposed(p) @ g,
     of_k=lambda gs, q: transposed(gs) @ q,
     masked=True,
+    softmax=softmax,
 ):
     """A backward pass with one part of it replaced."""
 
     def answer(g, q, k, v, causal):
-        p = weights(q, k, causal and masked)
+        p = weights(q, k, causal and masked, softmax=softmax)
         gs = jacobian(p, g @ transposed(v)) / scale(q.shape[-1])
         return gs @ k, of_k(gs, q), of_v(p, g)
 
@@ -95,12 +106,15 @@ PARTS = [
         "attention", right, cases, ("y",),
         {
             "The scores are not divided by sqrt(D).": forward(scale=lambda d: 1.0),
+            """k.T reverses all axes. With more axes in front, k.swapaxes(-1, -2) transposes the last two.""": k_reversed,
             "The scores are divided by D. It is sqrt(D).": forward(scale=lambda d: d),
             "The scores are divided by sqrt(T). It is the size of the last axis of q, D.": forward(width=lambda s: s[-2]),
             "The softmax is over the queries. It is over the keys, the last axis: each row of p adds up to 1.": forward(
                 softmax=lambda s: softmax(s, -2)
             ),
             "exp overflows for large scores. Subtract the largest score of each row first.": forward(softmax=naive),
+            """You subtract the largest score of all rows: exp is 0 in a row far below it. Each row has its own maximum,
+            max(axis=-1, keepdims=True).""": forward(softmax=of_all),
             "The mask has no effect: with causal=True, position t sees later ones.": forward(mask=lambda s: s),
             """The mask comes after the softmax, so the rows no longer add up to 1. Set the scores to -inf before
             it.""": mask_after,
@@ -136,6 +150,10 @@ PARTS = [
             ),
             "The softmax is missing: gs is the gradient of p.": backward(lambda p, gp: gp),
             "The division by sqrt(D) is missing: it is in the forward pass, so it is here too.": backward(scale=lambda d: 1.0),
+            "It is divided by D. It is sqrt(D), as in the forward pass.": backward(scale=lambda d: d),
+            "exp overflows for large scores. Subtract the largest score of each row first.": backward(softmax=naive),
+            """You subtract the largest score of all rows: exp is 0 in a row far below it. Each row has its own maximum,
+            max(axis=-1, keepdims=True).""": backward(softmax=of_all),
             "The backward pass ignores the mask: p has to be computed with it.": backward(masked=False),
             "gs is not transposed: s = q k^T, so k gets gs^T q.": backward(of_k=lambda gs, q: gs @ q),
             "p is not transposed: y = p v, so v gets p^T g.": backward(of_v=lambda p, g: p @ g),

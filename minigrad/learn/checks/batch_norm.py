@@ -4,6 +4,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.learn.checking import Part, gradients
+from minigrad.learn.checks.layer_norm import FAR
 from minigrad.nn import functional as F
 
 HINTS = (
@@ -27,11 +28,18 @@ def cases(draw):
             "x": draw(n, c), "weight": draw(c), "bias": draw(c), "running_mean": draw(c), "running_var": abs(draw(c)),
             "momentum": 0.25 if draw.small else 0.1, "eps": eps,
         }  # fmt: skip
+    if draw.small:
+        yield {
+            "x": FAR + draw(2, 3), "weight": draw(3), "bias": draw(3), "running_mean": draw(3),
+            "running_var": abs(draw(3)), "momentum": 0.25, "eps": 0.25,
+        }  # fmt: skip
 
 
 def backward_cases(draw):
     for n, c, eps in shapes(draw):
         yield {"g": draw(n, c), "x": draw(n, c), "weight": draw(c), "eps": eps}
+    if draw.small:
+        yield {"g": draw(2, 3), "x": FAR + draw(2, 3), "weight": draw(3), "eps": 0.25}
 
 
 def right(x, weight, bias, running_mean, running_var, momentum, eps):
@@ -44,12 +52,17 @@ def right_backward(g, x, weight, eps):
     return gradients(lambda x, w, b: F.batch_norm(x, None, None, w, b, True, 0.1, eps), g, x, weight, 0 * weight)
 
 
-def forward(axis=0, used=0, kept=1, outside=False, share=lambda m: m, running=False):
+def of_squares(x, axis, ddof, keepdims=False):
+    var = (x * x).mean(axis, keepdims=keepdims) - x.mean(axis, keepdims=keepdims) ** 2
+    return var * x.shape[axis] / (x.shape[axis] - ddof)
+
+
+def forward(axis=0, used=0, kept=1, outside=False, share=lambda m: m, running=False, variance=np.var):
     """A batch norm with one part of it replaced; `used` and `kept` are the ddof of the two variances."""
 
     def answer(x, weight, bias, old_mean, old_var, momentum, eps):
-        mean, var = x.mean(axis, keepdims=True), x.var(axis, ddof=used, keepdims=True)
-        new_mean, new_var = x.mean(axis), x.var(axis, ddof=kept)
+        mean, var = x.mean(axis, keepdims=True), variance(x, axis, ddof=used, keepdims=True)
+        new_mean, new_var = x.mean(axis), variance(x, axis, ddof=kept)
         m = share(momentum)
         if axis:
             new_mean, new_var = x.mean(0), x.var(0, ddof=kept)
@@ -62,11 +75,11 @@ def forward(axis=0, used=0, kept=1, outside=False, share=lambda m: m, running=Fa
     return answer
 
 
-def replaced(of_x=None, of_weight=None, of_bias=None, ddof=0):
+def replaced(of_x=None, of_weight=None, of_bias=None, ddof=0, variance=np.var):
     """A backward pass with one gradient replaced."""
 
     def answer(g, x, weight, eps):
-        root = np.sqrt(x.var(0, ddof=ddof) + eps)
+        root = np.sqrt(variance(x, 0, ddof=ddof) + eps)
         n = (x - x.mean(0)) / root
         dx = (g - g.mean(0) - n * (g * n).mean(0)) * weight / root if of_x is None else of_x(g, n, root, weight)
         dw = (g * n).sum(0) if of_weight is None else of_weight(g, n, x)
@@ -76,6 +89,11 @@ def replaced(of_x=None, of_weight=None, of_bias=None, ddof=0):
     return answer
 
 
+def weighted(g, x, weight, eps):
+    dx, dw, db = replaced()(g, x, weight, eps)
+    return dx, dw * weight, db
+
+
 PARTS = [
     Part(
         "batch_norm", right, cases, ("y", "the running mean", "the running variance"),
@@ -83,7 +101,9 @@ PARTS = [
             """y is normalized by the unbiased variance. The batch itself uses the one divided by N.""": forward(used=1),
             """The mean and the variance are over the columns, as in layer normalization. Batch normalization takes them over
             the rows: axis=0.""": forward(axis=1),
-            "eps is outside of the root: sqrt(var + eps), not sqrt(var) + eps.": forward(outside=True),
+            """The variance is E[x^2] - E[x]^2. If the mean is large, both are nearly equal, and rounding is all that is left.
+            Subtract the mean first, then square.""": forward(variance=of_squares),
+            "eps is outside the root: sqrt(var + eps), not sqrt(var) + eps.": forward(outside=True),
             """y is normalized by the running estimates. That is evaluation; in training, the batch's own are
             used.""": forward(running=True),
             """momentum is the share of the new value here, as in PyTorch. You give it to the old one.""": forward(
@@ -106,6 +126,11 @@ PARTS = [
             "It treats the mean as a constant: the term with the mean of g is missing.": replaced(
                 lambda g, n, root, w: (g - n * (g * n).mean(0)) * w / root
             ),
+            """The means are exchanged: the mean of g is subtracted, and n is multiplied by the mean of g * n.""": replaced(
+                lambda g, n, root, w: (g - (g * n).mean(0) - n * g.mean(0)) * w / root
+            ),
+            """The variance is E[x^2] - E[x]^2. If the mean is large, both are nearly equal, and rounding is all that is left.
+            Subtract the mean first, then square.""": replaced(variance=of_squares),
             "weight is missing.": replaced(lambda g, n, root, w: (g - g.mean(0) - n * (g * n).mean(0)) / root),
             "The division by sqrt(var + eps) is missing.": replaced(
                 lambda g, n, root, w: (g - g.mean(0) - n * (g * n).mean(0)) * w
@@ -114,7 +139,7 @@ PARTS = [
                 lambda g, n, root, w: (g - g.mean(1, keepdims=True) - n * (g * n).mean(1, keepdims=True)) * w / root
             ),
             """Your gradient is what you get if the variance is divided by N - 1. Divide by N.""": replaced(ddof=1),
-            "Sums stand where means have to be: divide both by N.": replaced(
+            "There are sums where means have to be: divide both by N.": replaced(
                 lambda g, n, root, w: (g - g.sum(0) - n * (g * n).sum(0)) * w / root
             ),
             """It is 0, or nearly. That is the gradient for a cotangent of ones, where everything cancels. Use
@@ -123,6 +148,7 @@ PARTS = [
                 of_weight=lambda g, n, x: (g * x).sum(0)
             ),
             "It is g * n without the sum over the rows. All rows share the weight.": replaced(of_weight=lambda g, n, x: g * n),
+            "It contains weight. y = n * weight + bias, so its gradient is the sum of g * n.": weighted,
             "It is the sum of n. The cotangent g is missing.": replaced(of_weight=lambda g, n, x: n.sum(0)),
             "It is g without the sum over the rows. All rows share the bias.": replaced(of_bias=lambda g: g),
             "It is the mean over the rows. Their contributions add up.": replaced(of_bias=lambda g: g.mean(0)),

@@ -1,4 +1,4 @@
-"""Find the bug: eps outside of the root, where the root of 0 has no derivative."""
+"""Find the bug: eps outside the root, where the root of 0 has no derivative."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from minigrad.learn.checks.layer_norm import right
 
 HINTS = (
     "The derivative of sqrt(v) is 1 / (2 sqrt(v)). What is it at v = 0?",
-    "A row whose elements are equal has the variance 0. Where must eps stand for the root never to see a 0?",
+    "A row whose elements are equal has the variance 0. Where must eps go so that the root never sees 0?",
     """Adding eps to the variance after the fact or using max(var, eps) changes the values of ordinary rows, or stops the
     gradient of narrow ones. The definition is sqrt(var + eps).""",
 )
@@ -37,7 +37,7 @@ WRONG = {
     derivative there. In other rows, y is a little off. This is the bug.""": normalized(
         lambda var, eps: 1 / (mg.sqrt(var) + eps)
     ),
-    """The root never sees a 0 now, but eps still is outside of it for all other rows: sqrt(var + eps), nothing
+    """The root never sees a 0 now, but eps is still outside it for all other rows: sqrt(var + eps), nothing
     else.""": normalized(lambda var, eps: 1 / (mg.sqrt(mg.maximum(var, 1e-12)) + eps)),
     """max(var, eps) differs from var + eps in every ordinary row.""": normalized(
         lambda var, eps: 1 / mg.sqrt(mg.maximum(var, eps))

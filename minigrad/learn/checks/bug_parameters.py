@@ -6,7 +6,7 @@ from minigrad.learn.checking import Failure, Part
 from minigrad.learn.solutions.bug_parameters import LayerNorm
 
 HINTS = (
-    "Print list(LayerNorm(3).parameters()). The optimizer trains what stands there.",
+    "Print list(LayerNorm(3).parameters()). The optimizer trains what it yields.",
     "A module finds its parameters by their type. How do nn.Linear and the others make theirs?",
     "self.weight = nn.Parameter(mg.ones(...)), and the same for bias.",
 )
@@ -23,6 +23,10 @@ def call(kind, x, g):
     layer = kind(x.shape[-1])
     if not isinstance(layer, nn.Module):
         raise Failure("LayerNorm has to be a subclass of nn.Module.")
+    if not isinstance(getattr(layer, "weight", None), mg.Tensor) or not isinstance(
+        getattr(layer, "bias", None), mg.Tensor
+    ):
+        raise Failure("The layer itself has to hold its tensors weight and bias, as self.weight and self.bias.")
     found = sorted(f"{name}{'' if p.requires_grad else ' (frozen)'}" for name, p in layer.named_parameters())
     names = ", ".join(found) or "none"
     state = ", ".join(sorted(layer.state_dict())) or "none"

@@ -21,6 +21,7 @@ def rows(draw):
     if draw.small:
         yield np.array([[1000.0, 0.0]]), np.array([0])
         yield np.array([[1000.0, 0.0]]), np.array([1])
+        yield np.array([[1000.0, 0.0], [-1000.0, -1001.0]]), np.array([0, 1])
 
 
 def cases(draw):
@@ -41,8 +42,16 @@ def right_backward(g, logits, labels):
     return gradients(lambda x: mg.cross_entropy(x, mg.tensor(labels)), g, logits)[0]
 
 
-def softmax(z, axis=1):
-    p = np.exp(z - z.max(axis=axis, keepdims=True))
+def largest(z, axis):
+    return z.max(axis=axis, keepdims=True)
+
+
+def of_batch(z, axis):
+    return z.max()
+
+
+def softmax(z, axis=1, shift=largest):
+    p = np.exp(z - shift(z, axis))
     return p / p.sum(axis=axis, keepdims=True)
 
 
@@ -50,8 +59,8 @@ def at(values, labels):
     return values[np.arange(len(labels)), labels]
 
 
-def log_softmax(z, axis=1):
-    z = z - z.max(axis=axis, keepdims=True)
+def log_softmax(z, axis=1, shift=largest):
+    z = z - shift(z, axis)
     return z - np.log(np.exp(z).sum(axis=axis, keepdims=True))
 
 
@@ -70,6 +79,10 @@ PARTS = [
             logarithm of p.""": lambda z, t: -np.log(at(np.exp(z) / np.exp(z).sum(axis=1, keepdims=True), t)).mean(),
             """p underflows to 0 for a very unlikely label, and log 0 is infinite. Compute log p as a difference, without
             p.""": lambda z, t: -np.log(at(softmax(z), t)).mean(),
+            """You subtract the largest number of the whole batch: exp is 0 in a row far below it. Each row has its own
+            maximum, max(axis=1, keepdims=True).""": lambda z, t: -at(log_softmax(z, shift=of_batch), t).mean(),
+            """log_p[:, labels] takes the columns of all labels in every row, an (N, N) array. Take one element of each row:
+            log_p[np.arange(N), labels].""": lambda z, t: -log_softmax(z)[:, t].mean(),
             "It is the sum over the rows. The loss is their mean.": lambda z, t: -at(log_softmax(z), t).sum(),
             "It is the mean over all N * C elements. Only the N rows count.": lambda z, t: -at(log_softmax(z), t).sum() / z.size,
             "Its sign is wrong: the logarithm of a probability is negative, and the loss is minus that.": lambda z, t: (
@@ -78,8 +91,7 @@ PARTS = [
             "The softmax is over the wrong axis. The probabilities of each row add up to 1: axis=1.": lambda z, t: (
                 -at(log_softmax(z, 0), t).mean()
             ),
-            """The largest number that you subtract is not added anywhere, which is right inside of the logarithm's
-            argument only: subtract it from the element at the label too.""": lambda z, t: (
+            """You subtracted the maximum inside the logarithm only; subtract it from the logit at the label too.""": lambda z, t: (
                 -(at(z, t) - np.log(np.exp(z - z.max(axis=1, keepdims=True)).sum(axis=1))).mean()
             ),
         },
@@ -101,6 +113,12 @@ PARTS = [
             "exp overflows for large logits. Subtract the largest number of each row first.": lambda g, z, t: (
                 g * (np.exp(z) / np.exp(z).sum(axis=1, keepdims=True) - off(t, z.shape[1])) / len(t)
             ),
+            """You subtract the largest number of the whole batch: exp is 0 in a row far below it. Each row has its own
+            maximum, max(axis=1, keepdims=True).""": lambda g, z, t: (
+                g * (softmax(z, shift=of_batch) - off(t, z.shape[1])) / len(t)
+            ),
+            """p[:, labels] takes the columns of all labels in every row. The 1 is subtracted from one element of each row:
+            p[np.arange(N), labels].""": lambda g, z, t: g * (softmax(z) - off(t, z.shape[1]).max(axis=0)) / len(t),
             "It does not depend on g, and is right only if g = 1. The cotangent multiplies the gradient.": lambda g, z, t: (
                 (softmax(z) - off(t, z.shape[1])) / len(t)
             ),

@@ -15,6 +15,9 @@ HINTS = (
 )
 
 
+FAR = 99e6  # a mean whose square has no digits left for the variance
+
+
 def shapes(draw):
     for lead in ((1,), (2,), (2, 2), (), (3,)):
         yield lead, draw.size(2, 5) + (lead == (3,))
@@ -23,11 +26,15 @@ def shapes(draw):
 def cases(draw):
     for lead, d in shapes(draw):
         yield {"x": draw(*lead, d), "weight": draw(d), "bias": draw(d), "eps": 0.25 if draw.small else 1e-5}
+    if draw.small:
+        yield {"x": FAR + draw(3, 2), "weight": draw(2), "bias": draw(2), "eps": 0.25}
 
 
 def backward_cases(draw):
     for lead, d in shapes(draw):
         yield {"g": draw(*lead, d), "x": draw(*lead, d), "weight": draw(d), "eps": 0.25 if draw.small else 1e-5}
+    if draw.small:
+        yield {"g": draw(3, 2), "x": FAR + draw(3, 2), "weight": draw(2), "eps": 0.25}
 
 
 def right(x, weight, bias, eps):
@@ -45,13 +52,21 @@ def mean(x, axis=-1):
     return x.mean(axis=axis, keepdims=True)
 
 
-def forward(axis=-1, fewer=0, root=lambda var, eps: mg.sqrt(var + eps), center=mean, cut=lambda x: x):
+def spread(x, axis=-1):
+    return mean((x - mean(x, axis)) ** 2, axis)
+
+
+def of_squares(x, axis=-1):
+    return mean(x * x, axis) - mean(x, axis) ** 2
+
+
+def forward(axis=-1, fewer=0, root=lambda var, eps: mg.sqrt(var + eps), center=mean, cut=lambda x: x, variance=spread):
     """A layer norm with one part of it replaced."""
 
     def answer(x, weight, bias, eps):
         d = x - cut(center(x, axis))
         count = x.shape[-1]
-        var = cut((mean((x - mean(x, axis)) ** 2, axis)) * (count / max(count - fewer, 1e-9)))
+        var = cut(variance(x, axis) * (count / max(count - fewer, 1e-9)))
         return d / root(var, eps) * weight + bias
 
     return answer
@@ -70,12 +85,14 @@ def whole(x, weight, bias, eps):
     return d / mg.sqrt((d * d).mean() + eps) * weight + bias
 
 
-def backward(of_x=None, of_weight=None, of_bias=None, fewer=0, root=lambda var, eps: mg.sqrt(var + eps)):
+def backward(
+    of_x=None, of_weight=None, of_bias=None, fewer=0, root=lambda var, eps: mg.sqrt(var + eps), variance=spread
+):
     """A backward pass with one gradient replaced; the replacement gets g, u, n, the root, x, and the formula's parts."""
 
     def answer(g, x, weight, eps):
         d, width = x - mean(x), x.shape[-1]
-        s = root(mean(d * d) * (width / max(width - fewer, 1e-9)), eps)
+        s = root(variance(x) * (width / max(width - fewer, 1e-9)), eps)
         n = d / s
         u = g * weight
         dx = (u - mean(u) - n * mean(u * n)) / s if of_x is None else of_x(g, u, n, s, weight)
@@ -103,7 +120,12 @@ PARTS = [
         {
             """The variance is divided by D - 1. Layer normalization uses the biased variance: divide by
             D.""": forward(fewer=1),
-            """eps is outside of the root: you divide by sqrt(var) + eps. It belongs inside: sqrt(var + eps).""": forward(
+            """The variance is a sum: divide the sum of the squares by D.""": forward(
+                variance=lambda x, axis: ((x - mean(x, axis)) ** 2).sum(axis=axis, keepdims=True)
+            ),
+            """The variance is E[x^2] - E[x]^2. If the mean is large, both are nearly equal, and rounding is all that is left.
+            Subtract the mean first, then square.""": forward(variance=of_squares),
+            """eps is outside the root: you divide by sqrt(var) + eps. It belongs inside: sqrt(var + eps).""": forward(
                 root=lambda var, eps: mg.sqrt(var) + eps
             ),
             "eps is missing: you divide by sqrt(var).": forward(root=lambda var, eps: mg.sqrt(var)),
@@ -142,17 +164,19 @@ PARTS = [
                 lambda g, u, n, s, w: (u - n * mean(u * n)) / s
             ),
             "weight is missing: u is g * weight.": backward(lambda g, u, n, s, w: (g - mean(g) - n * mean(g * n)) / s),
-            """weight is multiplied at the end. It differs from element to element and belongs inside of the means: u = g *
+            """weight is multiplied at the end. It differs from element to element and belongs inside the means: u = g *
             weight.""": backward(lambda g, u, n, s, w: w * (g - mean(g) - n * mean(g * n)) / s),
             "The division by sqrt(var + eps) is missing.": backward(lambda g, u, n, s, w: u - mean(u) - n * mean(u * n)),
             """It divides by var + eps. The derivative of n has the root of that, once.""": backward(
                 lambda g, u, n, s, w: (u - mean(u) - n * mean(u * n)) / (s * s)
             ),
-            "Sums stand where the formula has means: divide both by D.": backward(
+            "There are sums where the formula has means: divide both by D.": backward(
                 lambda g, u, n, s, w: (u - u.sum(axis=-1, keepdims=True) - n * (u * n).sum(axis=-1, keepdims=True)) / s
             ),
             """Your gradient is what you get if the variance is divided by D - 1. Divide by D.""": backward(fewer=1),
-            "eps is outside of the root: sqrt(var + eps), not sqrt(var) + eps.": backward(
+            """The variance is E[x^2] - E[x]^2. If the mean is large, both are nearly equal, and rounding is all that is left.
+            Subtract the mean first, then square.""": backward(variance=of_squares),
+            "eps is outside the root: sqrt(var + eps), not sqrt(var) + eps.": backward(
                 root=lambda var, eps: mg.sqrt(var) + eps
             ),
             "eps is missing in the root.": backward(root=lambda var, eps: mg.sqrt(var)),

@@ -43,6 +43,10 @@ PARTS = [
         {
             """If w is square, your product uses its transpose: y = x w^T, so the gradient of x is g w, without
             one.""": lambda g, x, w: answer(g, x, w, of_x=lambda g, x, w: square(g, w)),
+            """The shapes of g and w do not fit: g @ w.T has another axis of w next to that of g. y = x w^T, so the gradient
+            of x is g @ w.""": lambda g, x, w: answer(g, x, w, of_x=lambda g, x, w: g @ w.T),
+            """The shapes of g and x do not fit: .T reverses all axes. With more axes in front, make them one: g.reshape(-1,
+            g.shape[-1]), and x likewise.""": lambda g, x, w: (g @ w, g.T @ x, g.sum(axis=0)),
             """It is x^T g, the transpose of the right one. w has one row per output, so it is g^T
             x.""": lambda g, x, w: answer(g, x, w, of_w=lambda g, x: x.T @ g),
             """It is the mean over the rows. The gradient adds the rows; if the loss is a mean, g already contains the

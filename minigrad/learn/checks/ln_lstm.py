@@ -21,7 +21,7 @@ NAMES = ("x", "h", "c", "w_x", "w_h", "b")
 
 
 def cases(draw):
-    for n, i, h in ((1, 1, 2), (2, 2, 2), (draw.size(2, 4), draw.size(2, 4), draw.size(2, 4))):
+    for n, i, h in ((1, 2, 2), (2, 2, 2), (draw.size(2, 4), draw.size(2, 4), draw.size(2, 4))):
         arrays = draw(n, i), draw(n, h), draw(n, h), draw(4 * h, i), draw(4 * h, h), draw(4 * h)
         yield {name: array / 4 for name, array in zip(NAMES, arrays, strict=True)}
 
@@ -71,29 +71,32 @@ def each_gate(x, h, w_x, w_h, b):
 
 def backward(
     cell=lambda g_c, through: g_c + through,
-    norm=normalize_backward,
+    norm=lambda g, u, a: normalize_backward(g, u),
     order="ifgo",
     slope_i=lambda s: s * (1 - s),
     slope_g=lambda s: 1 - s**2,
-    slope_r=lambda r: 1 - r**2,
+    slope_r=lambda r, new: 1 - r**2,
     norm_c=normalize_backward,
     of_f=lambda d, c, new: d * c,
     of_c=lambda d, f: d * f,
+    of_b=lambda da, dx, dh: da.sum(axis=0),
+    read=normalize,
 ):
     """A backward pass with one part of it replaced."""
 
     def answer(g_h, g_c, x, h, c, w_x, w_h, b):
-        i, f, g, o = np.split(linear(x, h, w_x, w_h, b), 4, axis=-1)
+        a = linear(x, h, w_x, w_h, b)
+        i, f, g, o = np.split(a, 4, axis=-1)
         i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
         new = f * c + i * g
-        r = np.tanh(normalize(new))
-        d = cell(g_c, norm_c(g_h * o * slope_r(r), new))
+        r = np.tanh(read(new))
+        d = cell(g_c, norm_c(g_h * o * slope_r(r, new), new))
         parts = {
             "i": d * g * slope_i(i), "f": of_f(d, c, new) * slope_i(f), "g": d * i * slope_g(g), "o": g_h * r * slope_i(o),
         }  # fmt: skip
         da = np.concatenate([parts[name] for name in order], axis=-1)
-        dx, dh = norm(da, x @ w_x.T), norm(da, h @ w_h.T)
-        return dx @ w_x, dh @ w_h, of_c(d, f), dx.T @ x, dh.T @ h, da.sum(axis=0)
+        dx, dh = norm(da, x @ w_x.T, a), norm(da, h @ w_h.T, a)
+        return dx @ w_x, dh @ w_h, of_c(d, f), dx.T @ x, dh.T @ h, of_b(da, dx, dh)
 
     return answer
 
@@ -104,7 +107,7 @@ PARTS = [
         {
             """The products are added before they are normalized. Each has its own norm: LN(x w_x^T) + LN(h
             w_h^T).""": forward(lambda x, h, w_x, w_h, b: normalize(x @ w_x.T + h @ w_h.T) + b),
-            "b is inside of a norm. It is added to the two normalized products.": forward(
+            "b is inside a norm. It is added to the two normalized products.": forward(
                 lambda x, h, w_x, w_h, b: normalize(x @ w_x.T) + normalize(h @ w_h.T + b)
             ),
             "The products are not normalized.": forward(lambda x, h, w_x, w_h, b: x @ w_x.T + h @ w_h.T + b),
@@ -124,10 +127,20 @@ PARTS = [
             ),
             "The path from h' back to c' is missing: h' reads tanh(LN(c')).": backward(lambda g_c, through: g_c),
             "The backward pass of the norms of the products is missing: use normalize_backward twice.": backward(
-                norm=lambda g, a: g
+                norm=lambda g, u, a: g
             ),
+            """normalize_backward(g, u) takes what went into the norm. That is x w_x^T for one and h w_h^T for the other, not
+            a.""": backward(norm=lambda g, u, a: normalize_backward(g, a)),
+            """normalize_backward(g, c') takes what went into the norm, c', not LN(c').""": backward(
+                norm_c=lambda g, c: normalize_backward(g, normalize(c))
+            ),
+            """The way from h' back to c' leaves LN out: it has the slope of tanh(c'). It is that of tanh(LN(c')), and then
+            normalize_backward.""": backward(norm_c=lambda g, c: g, slope_r=lambda r, new: 1 - np.tanh(new) ** 2),
             "The backward pass of LN(c') is missing.": backward(norm_c=lambda g, a: g),
-            "The slope of tanh(LN(c')) is missing: 1 - tanh(LN(c'))**2.": backward(slope_r=lambda r: 1.0),
+            "h' reads c' without a norm: h' = sigmoid(o) * tanh(LN(c')).": backward(norm_c=lambda g, a: g, read=lambda c: c),
+            """The gradient of b has passed the norms. b is added after them: it is the sum of the gradient of a over the
+            rows.""": backward(of_b=lambda da, dx, dh: (dx + dh).sum(axis=0)),
+            "The slope of tanh(LN(c')) is missing: 1 - tanh(LN(c'))**2.": backward(slope_r=lambda r, new: 1.0),
             "The slope of the sigmoids is missing: s * (1 - s).": backward(slope_i=lambda s: 1.0),
             "The slope of the candidate's tanh is missing: 1 - g**2.": backward(slope_g=lambda s: 1.0),
             "The candidate g has the slope of a sigmoid. It went through tanh: 1 - g**2.": backward(

@@ -68,6 +68,8 @@ def backward(
     used=lambda states, h0, t: states[t - 1] if t else h0,
     add=lambda total, new: total + new,
     order=lambda steps: steps[::-1],
+    over_rows=np.sum,
+    joined=lambda slope, g, dh, h, a: slope(g + dh, h, a),
 ):
     """Backpropagation through time with one part of it replaced."""
 
@@ -77,10 +79,10 @@ def backward(
         for t in order([*range(len(x))]):
             before = states[t - 1] if t else h0
             a = x[t] @ w_x.T + before @ w_h.T + b
-            da = slope(g[t] + dh, states[t], a)
+            da = joined(slope, g[t], dh, states[t], a)
             dx[t] = da @ w_x
             dw_x, dw_h = add(dw_x, da.T @ x[t]), add(dw_h, da.T @ used(states, h0, t))
-            db = add(db, da.sum(0))
+            db = add(db, over_rows(da, 0))
             dh = future(da, w_h, g[t], dh)
         return dx, dh, dw_x, dw_h, db
 
@@ -130,6 +132,8 @@ PARTS = [
                 order=lambda steps: steps
             ),
             """The slope of tanh is missing: da = (g[t] + dh) * (1 - h_t**2).""": backward(slope=lambda g, h, a: g),
+            """What comes back from step t + 1 is added after the slope of tanh. It is a gradient of h_t, like g[t]: add both,
+            then multiply.""": backward(joined=lambda slope, g, dh, h, a: slope(g, h, a) + dh),
             """The slope of tanh is 1 - h_t**2 with the result h_t. You use the argument a_t.""": backward(
                 slope=lambda g, h, a: g * (1 - a**2)
             ),
@@ -145,6 +149,7 @@ PARTS = [
             """At the first step, the state before is h0, not zeros.""": backward(
                 used=lambda states, h0, t: states[t - 1] if t else 0 * h0
             ),
+            "It is the mean over the rows. b is added in every row, so that the contributions add up.": backward(over_rows=np.mean),
             """It is the contribution of the first step alone. All steps share the weights: add up (+=) over the
             steps.""": backward(add=lambda total, new: new),
         },

@@ -3,7 +3,7 @@
 import math
 
 import minigrad as mg
-from minigrad.learn.checking import Part
+from minigrad.learn.checking import Failure, Part
 from minigrad.learn.solutions.tape import Value
 
 HINTS = (
@@ -59,7 +59,10 @@ def programs(first, last):
 
 
 def forward(kind, program, a, b):
-    return PROGRAMS[program](kind(a), kind(b)).data
+    y = PROGRAMS[program](kind(a), kind(b))
+    if not hasattr(y, "backward"):
+        raise Failure(f"y is {type(y).__name__}. Every operation has to return a Value, with its inputs and partials.")
+    return y.data
 
 
 def passes(count):
@@ -108,6 +111,11 @@ class SwappedPartials(Value):
     def __add__(self, other):
         other = other if isinstance(other, Value) else type(self)(other)
         return type(self)(self.data + other.data, (self, other), (1.0, 1.0))
+
+
+class NoNumbers(Value):
+    def __mul__(self, other):
+        return Value(self.data * other.data, (self, other), (other.data, self.data))
 
 
 class Own(Value):
@@ -170,6 +178,33 @@ class ForgetsTheSeed(Own):
                 x.grad += y.grad * partial
 
 
+class CallsBackward(Own):
+    def backward(self):
+        self.grad = 1.0
+        for x, partial in zip(self.inputs, self.partials, strict=True):
+            x.grad += self.grad * partial
+            x.backward()
+
+
+class CallsBackwardAtEveryUse(Own):
+    def backward(self):
+        self.grad = self.grad or 1.0
+        for x, partial in zip(self.inputs, self.partials, strict=True):
+            x.grad += self.grad * partial
+            x.backward()
+
+
+class PassesOnAtEveryUse(Own):
+    def backward(self):
+        self.grad = 1.0
+        stack = [self]
+        while stack:
+            y = stack.pop()
+            for x, partial in zip(y.inputs, y.partials, strict=True):
+                x.grad += y.grad * partial
+                stack.append(x)
+
+
 class EveryPath(Own):
     def backward(self):
         todo = [(self, 1.0)]
@@ -216,7 +251,10 @@ class ClearsLeaves(Own):
 
 GRADS = ("the gradient of a", "the gradient of b")
 PARTS = [
-    Part("Value", Tensor, programs(0, 7), ("the value of y",), {}, call=forward),
+    Part("Value", Tensor, programs(0, 7), ("the value of y",),
+        {"`other` may be a number, as in a * 3. Make a Value of it first, as `__add__` does.": NoNumbers},
+        call=forward,
+    ),
     Part(
         "Value", Tensor, programs(0, 5), GRADS,
         {
@@ -224,6 +262,8 @@ PARTS = [
             """The partial of tanh is 1 - y**2 with y = tanh(x), the result; yours is what 1 - x**2 gives.""": TanhOfInput,
             """All gradients are 0. The backward pass begins with self.grad = 1.0: the derivative of y with respect to
             itself.""": ForgetsTheSeed,
+            """x.backward() begins with x.grad = 1.0 again, as if x were the result. Do not call it for the inputs: add up what
+            they get, and go on from there.""": CallsBackward,
         },
         call=passes(1),
     ),
@@ -232,6 +272,10 @@ PARTS = [
         {
             """A value that is used twice has two contributions. The second one replaces the first: write += instead
             of =.""": Overwrites,
+            """x.backward() is called at every use of x, and passes on again what x has passed on before. Visit each value
+            once, after everything that was computed from it.""": CallsBackwardAtEveryUse,
+            """A value that is used twice passes its gradient on twice, the second time with the first contribution in it. Visit
+            each value once (keep a set), when its gradient is complete.""": PassesOnAtEveryUse,
             """A value passes its gradient on before all contributions have arrived. Visit the values by falling
             `number`: whatever was computed from a value is newer than it.""": PassesOnTooEarly,
         },
@@ -240,7 +284,7 @@ PARTS = [
     Part(
         "Value", Tensor, programs(10, 11), ("the gradient of a, if y is used twice 40 times",),
         {
-            """It does not come to an end. If every use of a value walks down to the leaves again, there are 2**40 walks
+            """It never finishes. If every use of a value walks down to the leaves again, there are 2**40 walks
             here. Visit each value once, when its gradient is complete.""": EveryPath,
         },
         call=lambda kind, *case: passes(1)(kind, *case)[0], seconds=1,

@@ -15,6 +15,8 @@ HINTS = (
     reach 97 %. DataLoader(ArrayDataset(images, labels), batch_size=32, shuffle=True) makes the batches.""",
 )
 ENOUGH = 0.95
+LR = 0.5
+MODEL = "x @ weight; in training mode 2 * x @ weight"
 
 
 class Small(nn.Module):
@@ -42,15 +44,32 @@ class Counting(optim.SGD):
         super().step()
 
 
-def cases(draw):
+def batches(draw):
     for steps, n in ((1, 1), (2, 2), (3, draw.size(3, 4))):
-        yield {"weight": draw(2, 3) / 8, "images": draw(steps, n, 2) / 4, "labels": draw.rng.integers(0, 3, (steps, n))}
+        yield draw(2, 3) / 8, draw(steps, n, 2) / 4, draw.rng.integers(0, 3, (steps, n))
 
 
-def epoch(train, weight, images, labels):
+def epoch_cases(draw):
+    for weight, images, labels in batches(draw):
+        yield {
+            "call": "train_epoch(model, optimizer, batches)", "model": MODEL, "weight": weight,
+            "optimizer": f"SGD of weight, lr = {LR}", "batches": "the pairs (images[i], labels[i])", "images": images,
+            "labels": labels,
+        }  # fmt: skip
+
+
+def accuracy_cases(draw):
+    for weight, images, labels in batches(draw):
+        yield {
+            "call": "accuracy(model, images, labels)", "model": MODEL, "weight": weight,
+            "images": images.reshape(-1, 2), "labels": labels.reshape(-1),
+        }  # fmt: skip
+
+
+def epoch(train, call, model, weight, optimizer, batches, images, labels):
     """The weights after an epoch of a small model that was left in evaluation mode, the steps, and the mean loss."""
     model = Small(weight).eval()
-    optimizer = Counting(model.parameters(), lr=0.5)
+    optimizer = Counting(model.parameters(), lr=LR)
     batches = [(mg.tensor(x), mg.tensor(y)) for x, y in zip(images, labels, strict=True)]
     loss = train(model, optimizer, batches)
     if not isinstance(loss, float):
@@ -58,13 +77,12 @@ def epoch(train, weight, images, labels):
     return model.weight.detach().numpy().copy(), optimizer.count, loss
 
 
-def score(accuracy, weight, images, labels):
+def score(accuracy, call, model, weight, images, labels):
     """The accuracy of a small model that was left in training mode, and whether something was recorded."""
     model = Small(weight).train()
     recorded = []
     model.register_forward_hook(lambda module, inputs, output: recorded.append(output.requires_grad))
-    images, labels = mg.tensor(images.reshape(-1, 2)), mg.tensor(labels.reshape(-1))
-    share = accuracy(model, images, labels)
+    share = accuracy(model, mg.tensor(images), mg.tensor(labels))
     if not isinstance(share, float):
         raise Failure(f"It returns {type(share).__name__}; it has to be a Python float. x.item() is one.")
     return share, "train" not in model.modes, not any(recorded)
@@ -134,6 +152,13 @@ def training(
     return answer
 
 
+def one_step(model, optimizer, batches):
+    optimizer.zero_grad()
+    loss = training(zero=False, step=False)(model, optimizer, batches)
+    optimizer.step()
+    return loss
+
+
 def first_batch(model, optimizer, batches):
     return solution.train_epoch(model, optimizer, batches[:1])
 
@@ -151,12 +176,12 @@ class Softmaxed(nn.Module):
         return mg.softmax(self.model(x), axis=-1)
 
 
-def measured(evaluate=True, record=False, share=lambda right: right.astype("float64").mean(), axis=-1):
+def measured(evaluate=True, record=False, share=lambda right: right.astype("float64").mean()):
     def answer(model, images, labels):
         if evaluate:
             model.eval()
         with mg.enable_grad() if record else mg.no_grad():
-            return share(model(images).argmax(axis=axis) == labels).item()
+            return share(model(images).argmax(axis=-1) == labels).item()
 
     return answer
 
@@ -170,11 +195,11 @@ def count(right):
 
 
 def guesses(images, labels):
+    mg.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 
 
 def short(images, labels):
-    mg.manual_seed(0)
     model = guesses(images, labels)
     optimizer = optim.SGD(model.parameters(), lr=0.1)
     for _ in range(30):
@@ -184,11 +209,12 @@ def short(images, labels):
 
 PARTS = [
     Part(
-        "train_epoch", solution.train_epoch, cases, ("the weights after an epoch", "the number of steps", "the mean loss"),
+        "train_epoch", solution.train_epoch, epoch_cases, ("the weights after an epoch", "the number of steps", "the mean loss"),
         {
             """The gradients of earlier batches are still there: backward adds to them. Call optimizer.zero_grad() for every
             batch.""": training(zero=False),
             "The weights do not move: optimizer.step() is missing.": training(step=False),
+            """There is one step after all batches, with the sum of their gradients. Take a step after each batch.""": one_step,
             "The gradients are cleared between backward and step, so that the step sees none.": training(order="zs"),
             """The step comes before the backward pass, so that it uses the gradients of the batch before.""": training(
                 order="sb", zero=False
@@ -201,14 +227,14 @@ PARTS = [
             ),
             """cross_entropy contains the softmax. Give it the outputs of the model as they are; here the softmax is applied
             twice.""": softmax_twice,
-            "Only the first batch is used. Is the return inside of the loop?": first_batch,
+            "Only the first batch is used. Is the return inside the loop?": first_batch,
             "It is the loss of the last batch. Return the mean over all batches.": training(total=lambda losses: losses[-1]),
             "It is the sum of the losses. Return their mean.": training(total=sum),
         },
         call=epoch,
     ),
     Part(
-        "accuracy", solution.accuracy, cases,
+        "accuracy", solution.accuracy, accuracy_cases,
         ("the accuracy", "the model in evaluation mode", "nothing recorded"),
         {
             "The model is in training mode, where dropout is on. Call model.eval() first.": measured(evaluate=False),

@@ -12,7 +12,7 @@ for t steps has the share 1 - beta^t of its final size, so divide it out:
     m^ = m / (1 - beta1^t)          v^ = v / (1 - beta2^t)
     p = p - lr * m^ / (sqrt(v^) + eps)
 
-Here eps is outside of the root, unlike in normalization. The W stands for
+Here eps is outside the root, unlike in normalization. The W stands for
 decoupled weight decay: the parameter shrinks by itself,
 
     p = p * (1 - lr * weight_decay)          before the line above

@@ -17,6 +17,9 @@ become -inf before the softmax, so that their p is 0. A position sees itself.
 
    since raising one score lowers all other probabilities of its row.
 
+Both are tested with scores such as 1600 and -1600, where exp overflows or is
+0 in a whole row.
+
 `a.swapaxes(-1, -2)` transposes the last two axes. NumPy arrays in, NumPy
 arrays out, float64.
 """

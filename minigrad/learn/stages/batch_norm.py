@@ -13,7 +13,8 @@ For evaluation, the layer keeps running estimates of both:
 
 Here is the trap: the batch is normalized by the variance above, which is
 divided by N, but the running estimate takes the unbiased one, divided by
-N - 1. N is at least 2.
+N - 1. N is at least 2. A column whose mean is large, such as 99,000,000, has
+to work too.
 
 1. `batch_norm` returns y, the new running mean and the new running variance.
    Make new arrays; those that are passed in belong to the caller.

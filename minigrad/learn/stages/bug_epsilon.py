@@ -5,7 +5,7 @@ values passed. Then a batch with a blank image came: a row whose elements are
 all equal. From that step on, all weights of the network were NaN.
 
 The forward pass of such a row looks harmless, since the numerator is 0. Run
-`check`, look at what it says, and mend the function.
+`check`, look at what it says, and fix the function.
 
 It takes and returns minigrad tensors, as in the stage before.
 """

@@ -5,7 +5,7 @@ NumPy. The values are the same to the last digit. Yet the network learns
 less than before: every layer below the norm stands still, and so do weight
 and bias. No error, no warning. A published library had this bug.
 
-Mend it without giving up the NumPy code for y. A backward pass has to come
+Fix it without giving up the NumPy code for y. A backward pass has to come
 with it: mg.Function connects the two.
 
     class FastLayerNorm(mg.Function):

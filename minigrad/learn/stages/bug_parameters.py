@@ -5,7 +5,7 @@ after an hour of training, weight is still all ones and bias all zeros, and
 both are missing in the saved file. A course had this bug in its solution.
 
 `check` builds the layer, trains one step with SGD, and saves and loads it.
-Mend the class.
+Fix the class.
 """
 
 import minigrad as mg

@@ -6,17 +6,19 @@ Over the last axis, of size D:
     n = (x - mean) / sqrt(var + eps)
     y = n * weight + bias
 
-x and g have the shape (..., D), weight and bias have the shape (D,).
+x and g have the shape (..., D), weight and bias have the shape (D,). A row
+whose mean is large, such as 99,000,000, has to work too.
 
 1. `layer_norm` returns y.
 2. `layer_norm_backward` returns the gradients of x, weight and bias, given
    the cotangent g of y.
 
 This stage uses minigrad tensors: x.mean(axis=-1, keepdims=True), mg.sqrt(x),
-x * y, x.sum(axis=0), x.reshape(-1, 4) and so on. Write the backward pass as a
-formula, without mg.grad. Since it consists of tensor operations, minigrad
-can differentiate it again, and the check does. For that, everything on the
-way has to stay on the tape.
+x * y, x.sum(axis=0), x.reshape(-1, 4) and so on; what is ddof=1 in NumPy's
+var is correction=1 here. Write the backward pass as a formula, without
+mg.grad. Since it consists of tensor operations, minigrad can differentiate
+it again, and the check does. For that, everything on the way has to stay on
+the tape.
 
 On the backward pass: every x of a row takes part in the mean and the
 variance of all of them, so three paths lead from y back to x. With

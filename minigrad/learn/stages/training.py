@@ -14,9 +14,10 @@ here on, minigrad does the work of the stages before.
    and dropout must be off: model.eval().
 
 3. `fit(images, labels)` builds a network, trains it, and returns it. images
-   is (N, 8, 8), float32 from 0 to 1; labels is (N,), int64. The check knows
-   359 more images, which are not among these, and your network has to get
-   95 % of them right. A minute is plenty: seconds suffice.
+   is (N, 8, 8), float32 from 0 to 1; labels is (N,), int64; both are
+   minigrad tensors. The check knows 359 more images, which are not among
+   these, and your network has to get 95 % of them right. A minute is plenty:
+   seconds suffice.
 
 Useful: nn.Sequential, nn.Flatten, nn.Linear, nn.LayerNorm, nn.ReLU,
 F.cross_entropy, optim.Adam, data.DataLoader, data.ArrayDataset. The digits
