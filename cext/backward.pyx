@@ -409,7 +409,7 @@ cdef int finish(dict informed) except -1:
 
 
 cdef int forget_late(thread) except -1:
-    """Drop the hooks that a pass which failed has left behind."""
+    """Drop the hooks that a failed pass left."""
     if thread not in walkers.values():
         late.pop(thread, None)
     return 0

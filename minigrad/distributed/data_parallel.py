@@ -120,32 +120,21 @@ def own_random_numbers() -> Iterator[None]:
 
 
 class Weighted(Function):
-    """An output of the model: y = x; dx = g n size / Σ n."""
+    """y = x; dx = g n size / Σ n at an output of the model, and g / (n size / Σ n) at an input."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, share: Share) -> Tensor:
-        ctx.share = share
+    def forward(ctx: Any, x: Tensor, share: Share, output: bool) -> Tensor:
+        ctx.share, ctx.output = share, output
         return x
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        ctx.share.entered()
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        if ctx.output:
+            ctx.share.entered()
         factor = ctx.share.factor()
-        return g if factor == 1 else g * factor, None
-
-
-class Unweighted(Function):
-    """An input of the model: y = x; dx = g / (n size / Σ n)."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, share: Share) -> Tensor:
-        ctx.share = share
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        factor = ctx.share.factor()
-        return g if factor == 1 else g / factor, None
+        if factor != 1:
+            g = g * factor if ctx.output else g / factor
+        return g, None, None
 
 
 def at_outputs(output: Any, share: Share) -> Any:
@@ -156,13 +145,13 @@ def at_outputs(output: Any, share: Share) -> Any:
                 f"[DataParallel] {world().where()}expected tensors in tuples, lists or dicts as the outputs of the "
                 f"model, got {kind_of(leaf)}, whose gradient would not be weighted"
             )
-    return mapped(lambda y: Weighted.apply(y, share) if y.requires_grad else y, output)
+    return mapped(lambda y: Weighted.apply(y, share, True) if y.requires_grad else y, output)
 
 
 def at_inputs(arguments: Any, share: Share) -> Any:
     if not any(isinstance(x, Tensor) and x.requires_grad for x in leaves(arguments)):
         return arguments
-    return mapped(lambda x: Unweighted.apply(x, share) if x.requires_grad else x, arguments)
+    return mapped(lambda x: Weighted.apply(x, share, False) if x.requires_grad else x, arguments)
 
 
 class Listener:
@@ -445,10 +434,10 @@ class DataParallel(Module):
             )
         if self._plan is None or self._plan.key != key(parameters):
             self._plan = Plan(named, self.bucket_bytes)
+            owners.update((id(p), self) for p in parameters)
         self._plan.reset()  # a pass may have failed before anything was sent
         for p in parameters:
             after_accumulation(p, self._listener)
-            owners[id(p)] = self
         return self._plan
 
     def _samples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
