@@ -6,6 +6,7 @@ writes the page, with the same results.
 
 import argparse
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from minigrad import get_num_threads
 
 EXPERIMENTS = (
     "lenet_batch_sizes", "mlp_batch_sizes", "conv_norms", "small_batches", "online", "shift_and_saturation",
@@ -42,7 +45,7 @@ first results, so their verdicts are exploratory.
 
 
 class Section(NamedTuple):
-    """One experiment: its docstring, its output, the claims in the output, and the seconds it took."""
+    """One experiment: its docstring, its output, the claims in the output, and the seconds it took in all processes."""
 
     name: str
     doc: str
@@ -60,11 +63,13 @@ def run(name: str, folder: Path, extra: list[str]) -> Section:
     return Section(name, doc, CLAIM.sub("", output).strip(), CLAIM.findall(output), time.perf_counter() - begin)
 
 
-def train_one_seed(job: tuple[str, int, list[str]]) -> None:
-    """Train the models of an experiment that have one seed, and leave them in the folder of checkpoints."""
+def train_one_seed(job: tuple[str, int, list[str]]) -> float:
+    """Train an experiment's models of one seed, leave them in the folder of checkpoints, and return the seconds."""
     name, seed, extra = job
+    begin = time.perf_counter()
     one = ["--plot", "", "--seed", str(seed), "--seeds", "1", *extra]
     subprocess.run([sys.executable, str(HERE / f"{name}.py"), *one], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begin
 
 
 def run_job(job: tuple[str, Path, list[str]]) -> Section:
@@ -88,9 +93,11 @@ def workers() -> Iterator[Map | None]:
     if "mpi4py.futures" not in sys.modules:
         yield None
         return
+    from mpi4py import MPI
     from mpi4py.futures import MPIPoolExecutor
 
-    with MPIPoolExecutor() as pool:
+    threads = max(1, get_num_threads() // max(1, MPI.COMM_WORLD.size - 1))
+    with MPIPoolExecutor(env={"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads))}) as pool:
         yield pool.map
 
 
@@ -107,8 +114,11 @@ def run_all(names: Iterable[str], folder: Path, quick: bool) -> Iterator[Section
             (name, seed, options[name]) for name in names if "epochs" in defaults[name]
             for seed in range(defaults[name]["seeds"])
         ]  # fmt: skip
-        list(spread(train_one_seed, jobs))
-        yield from spread(run_job, [(name, folder, options[name]) for name in names])
+        seconds = dict.fromkeys(names, 0.0)
+        for (name, *_), trained_in in zip(jobs, spread(train_one_seed, jobs), strict=True):
+            seconds[name] += trained_in
+        for section in spread(run_job, [(name, folder, options[name]) for name in names]):
+            yield section._replace(seconds=section.seconds + seconds[section.name])
 
 
 def page(sections: list[Section], setting: str) -> str:

@@ -1,6 +1,8 @@
 """The processes of a run, and the engines that exchange tensors between them: MPI on the CPU, NCCL on GPUs."""
 
+import logging
 import os
+import platform
 import sys
 import time
 from functools import partial
@@ -11,6 +13,8 @@ import numpy as np
 
 from minigrad.engine.cpu import get_num_threads, set_num_threads
 from minigrad.engine.tensor import Tensor
+
+logger = logging.getLogger("minigrad.distributed")
 
 INSTALL = "pip install '.[mpi]'"
 # Variables of a process that a launcher has started, and where that launcher gives the number of processes. The first
@@ -261,10 +265,12 @@ def init() -> None:
     Tensors on the CPU will be exchanged by MPI, tensors on a GPU by NCCL, each rank with a GPU of its own (see
     `local_rank`). Without a launcher there is one process, and mpi4py is not imported.
 
-    The ranks on one machine share its cores, unless OMP_NUM_THREADS is set or the launcher has bound each rank to some.
+    The ranks on one machine share its cores, unless MINIGRAD_NUM_THREADS or OMP_NUM_THREADS is set or the launcher has
+    bound each rank to some.
 
     From here on, an uncaught exception in one rank ends all of them: it is printed with the number of the rank, and
-    then ``MPI_Abort`` is called. A rank that is killed is noticed by the launcher, which ends the others.
+    then ``MPI_Abort`` is called. A rank that is killed is noticed by the launcher, which ends the others and prints the
+    number of its process; the logger "minigrad.distributed" tells, at level INFO, which process each rank is.
 
     Raises
     ------
@@ -298,9 +304,10 @@ def init() -> None:
             f"that; or, as a single process, without {next(name for name in LAUNCHERS if name in os.environ)}"
         )
     _world = Communicator(MPI.COMM_WORLD.Dup())
-    if "OMP_NUM_THREADS" not in os.environ:
+    if not {"MINIGRAD_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
         set_num_threads(max(1, get_num_threads() // _world.sharing))
     _end_together(MPI, _world)
+    logger.info("%sprocess %d on %s", _world.where(), os.getpid(), platform.node())
 
 
 def _end_together(mpi: Any, world: Communicator) -> None:

@@ -1,9 +1,10 @@
-"""Several processes, started by mpiexec: gradients, checkpoints, errors. The checks themselves are in helpers/ranks.py.
+"""Several processes, started by mpiexec: gradients, checkpoints, errors. The checks themselves are in helpers/ranks.
 
 One launch runs several checks, as starting the processes takes longer than most of them, and each has a time limit.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import minigrad as mg
 from minigrad import data, distributed, nn
 from minigrad.engine.tape import after_accumulation
 
-RANKS = Path(__file__).parents[1] / "helpers" / "ranks.py"
+RANKS = "-m", "helpers.ranks"
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 LIMIT = 40  # seconds
 
@@ -26,7 +27,8 @@ LIMIT = 40  # seconds
 def launch(count, *command, limit=LIMIT, **variables):
     """Run a command on several ranks; return the exit status, the output and the seconds it took."""
     assert MPIEXEC, "no mpiexec: pip install '.[mpi]'"
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)} | variables
+    variables = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)} | variables
+    environment = {name: value for name, value in variables.items() if value is not None}
     begin = time.monotonic()
     with subprocess.Popen(
         [MPIEXEC, "-n", str(count), sys.executable, *map(str, command)], env=environment, stdout=subprocess.PIPE,
@@ -42,7 +44,7 @@ def launch(count, *command, limit=LIMIT, **variables):
 
 
 def passes(count, folder, *names, **variables):
-    status, output, _ = launch(count, RANKS, folder, *names, **variables)
+    status, output, _ = launch(count, *RANKS, folder, *names, **variables)
     assert status == 0, output
     assert output.count(f"passed {' '.join(names)}") == count, output
     return output
@@ -92,11 +94,32 @@ def test_gpus(tmp_path):
     passes(2, tmp_path, "gpus", "without_nccl", PYTHONPATH=path)
 
 
+def test_one_rank_on_cuda(tmp_path):
+    """NCCL itself on a machine with a GPU, elsewhere the emulation of CuPy."""
+    passes(1, tmp_path, "one_gpu")
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"MINIGRAD_NUM_THREADS": "5"}, 5),
+        ({"OMP_NUM_THREADS": "3"}, 3),
+        ({}, max(1, len(os.sched_getaffinity(0)) // 2)),
+    ],
+)
+def test_ranks_share_the_cores(variables, expected):
+    """The launcher leaves both ranks on all cores."""
+    code = "import minigrad as mg; mg.distributed.init(); print('threads:', mg.get_num_threads())"
+    unset = {"OMP_NUM_THREADS": None, "MINIGRAD_NUM_THREADS": None}
+    _, output, _ = launch(2, "-c", code, **unset | variables)
+    assert output.count(f"threads: {expected}\n") == 2, output
+
+
 # ── the end of a run ──────────────────────────────────────────────────────────────────────────────
 
 
 def test_an_uncaught_error_ends_all_ranks(tmp_path):
-    status, output, seconds = launch(3, RANKS, tmp_path, "uncaught")
+    status, output, seconds = launch(3, *RANKS, tmp_path, "uncaught")
     assert status != 0
     assert "minigrad: rank 1 of 3: uncaught ArithmeticError, which ends all ranks" in output
     assert "ArithmeticError: of one rank" in output
@@ -105,16 +128,18 @@ def test_an_uncaught_error_ends_all_ranks(tmp_path):
 
 
 def test_a_killed_rank_ends_the_others(tmp_path):
-    """The launcher ends them, and reports the signal."""
-    status, output, seconds = launch(3, RANKS, tmp_path, "killed")
+    """The launcher ends them, and reports the signal and the process, whose rank is in the log."""
+    status, output, seconds = launch(3, *RANKS, tmp_path, "killed")
     assert status != 0
     assert "Killed (signal 9)" in output
+    processes = dict(re.findall(r"rank (\d) of 3: process (\d+) on ", output))
+    assert re.search(r"PID (\d+) RUNNING", output)[1] == processes["1"]
     assert "passed" not in output
     assert seconds < 20
 
 
 def test_a_rank_that_waits_in_vain_says_so(tmp_path):
-    status, output, seconds = launch(2, RANKS, tmp_path, "no_backward", MINIGRAD_DISTRIBUTED_TIMEOUT="2")
+    status, output, seconds = launch(2, *RANKS, tmp_path, "no_backward", MINIGRAD_DISTRIBUTED_TIMEOUT="2")
     assert status != 0
     assert "waited 2 s for the other ranks, which called something else or nothing" in output
     assert seconds < 20
