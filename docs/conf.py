@@ -1,5 +1,6 @@
 """Sphinx configuration; every page with code is a Markdown notebook that is executed when the site is built."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -17,13 +18,15 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx-mathjax-offline",  # MathJax is part of the site, which can be read offline
+    "sphinx_copybutton",
+    "sphinxext.opengraph",
     "api",
     "notebooks",
 ]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 nitpicky = True
-# Only minigrad's own names are links: the site does not link to other sites' references.
+# Of other packages' names, only functions of NumPy and PyTorch are links: see _extensions/api.py.
 nitpick_ignore_regex = [(r"py:.*", r"(?!minigrad\.).*")]
 
 html_theme = "furo"
@@ -33,8 +36,18 @@ html_css_files = ["site.css"]
 html_logo = html_favicon = "_static/logo.svg"
 html_show_copyright = html_show_sphinx = False
 html_copy_source = False
+html_search_scorer = str(Path(__file__).parent / "_static" / "search.js")
 html_theme_options = {"top_of_page_buttons": []}
 pygments_style, pygments_dark_style = "friendly", "github-dark"
+
+# Code can be copied without its prompts and outputs.
+copybutton_selector = "div.highlight:not(.cell_output *) pre"
+copybutton_exclude = ".linenos, .gp, .go"
+
+# Whoever links to a page shows its title, its first words and a picture. Their addresses have to be absolute.
+ogp_site_url = os.environ.get("MINIGRAD_SITE_URL", "")
+ogp_image = "_static/explore.png"
+ogp_social_cards = {"enable": False}  # one picture for all pages
 
 # A cell that fails stops the build. Each page runs in its own process, in its own folder.
 nb_execution_mode = "force"  # what a page shows depends on more than its own text

@@ -121,19 +121,31 @@ def run_all(names: Iterable[str], folder: Path, quick: bool) -> Iterator[Section
             yield section._replace(seconds=section.seconds + seconds[section.name])
 
 
+def gallery(docs: dict[str, str], columns: int = 3) -> list[str]:
+    """Return the lines of a table of figures, each with the question of its experiment and a link to its section."""
+    cells = [f"[![{name}]({name}.png)](#{name})<br>{question(doc)}" for name, doc in docs.items()]
+    rows = [cells[k : k + columns] for k in range(0, len(cells), columns)]
+    return ["|" + " |" * columns, "|" + " --- |" * columns, *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def question(doc: str) -> str:
+    """Return the first paragraph of an experiment's docstring."""
+    return " ".join(doc.partition("\n\n")[0].split())
+
+
 def page(sections: list[Section], setting: str) -> str:
     found = [verdict for section in sections for *_, verdict in section.claims]
     agree, disagree, undecided = (found.count(verdict) for verdict in ("agrees", "disagrees", "undecided"))
     counts = f"{len(found)} claims: {agree} agree, {disagree} disagree, {undecided} are undecided."
     lines = [f"{INTRODUCTION}{setting} {counts}", ""]
+    lines += [*gallery({section.name: section.doc for section in sections}), ""]
     lines += ["| experiment | the document says | criterion | measured | verdict |", "| --- | --- | --- | --- | --- |"]
     for section in sections:
         for says, source, criterion, measured, verdict in section.claims:
             link = f"[{section.name}](#{section.name})"
             lines.append(f"| {link} | {says} ({source}) | {criterion} | {measured} | **{verdict}** |")
     for section in sections:
-        question, _, rest = section.doc.partition("\n\n")
-        lines += ["", f"## {section.name}", "", f"**{' '.join(question.split())}**", "", rest]
+        lines += ["", f"## {section.name}", "", f"**{question(section.doc)}**", "", section.doc.partition("\n\n")[2]]
         lines += ["", f"![{section.name}]({section.name}.png)", "", section.output]
         lines += ["", f"`python examples/{section.name}.py`, {section.seconds:.0f} s."]
     return "\n".join(lines) + "\n"

@@ -191,7 +191,7 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: float | str | None
 
 @with_habits
 def norm(x: Tensor, /, ord: float | str | None = None, axis: Axes | None = None, keepdims: bool = False) -> Tensor:
-    """`vector_norm` along one axis, `matrix_norm` along a pair of axes, as ``numpy.linalg.norm``.
+    """`vector_norm` along one axis, `matrix_norm` along a pair of axes, as `numpy.linalg.norm`.
 
     Without `axis`, the norm of the vector or the matrix x; without `ord` as well, that of all elements of x as a
     vector.

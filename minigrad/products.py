@@ -120,7 +120,7 @@ def _sum(x: Tensor, axis: int) -> Tensor:
 
 
 def einsum(subscripts: str, *operands: Tensor) -> Tensor:
-    """Evaluate the sum of products that the subscripts describe in Einstein notation, as ``numpy.einsum``.
+    """Evaluate the sum of products that the subscripts describe in Einstein notation, as `numpy.einsum`.
 
     Operands are combined from left to right, two at a time, in one batched matrix product each.
 
@@ -381,7 +381,7 @@ def roll(x: Tensor, /, shift: int | Sequence[int], axis: int | Sequence[int] | N
 
 @with_habits
 def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | None = None) -> Tensor:
-    """Repeat each element of x along an axis (None: flattened), as ``numpy.repeat``.
+    """Repeat each element of x along an axis (None: flattened), as `numpy.repeat`.
 
     Examples
     --------
@@ -413,7 +413,7 @@ def _copies(x: Tensor, axis: int, count: int) -> Tensor:
 
 
 def tile(x: Tensor, repetitions: int | Sequence[int], /) -> Tensor:
-    """Repeat x as a whole along each axis, as ``numpy.tile``.
+    """Repeat x as a whole along each axis, as `numpy.tile`.
 
     Examples
     --------

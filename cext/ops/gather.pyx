@@ -218,7 +218,7 @@ cdef Array added_along(Array g, Array index, int axis, tuple shape):
 
 
 def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tensor:
-    """The elements of x at one index each along an axis, as ``numpy.take_along_axis``.
+    """The elements of x at one index each along an axis, as `numpy.take_along_axis`.
 
     Raises
     ------

@@ -106,7 +106,7 @@ def var(x: TensorLike, axis: int | Sequence[int] | None = None, *, correction: f
         Of a floating dtype.
     axis : int, tuple of int or None
     correction : float
-        0 (the default, as in NumPy) divides by n, 1 by n - 1 (as ``torch.var`` does).
+        0 (the default, as in NumPy) divides by n, 1 by n - 1 (as `torch.var` does).
     keepdims : bool
 
     Examples

@@ -11,6 +11,7 @@ import inspect
 import re
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import minigrad
@@ -20,6 +21,11 @@ PACKAGE = Path(minigrad.__file__).parent
 LINKS = {name: f"minigrad.{name}" for name in ("Tensor", "DType", "Function")}
 LINKS |= {name: f"minigrad.nn.{name}" for name in ("Module", "Parameter")}
 LINKS["bool"] = "builtins.bool"  # not the data type
+# The addresses of other packages' functions; a build needs no network to know them.
+ELSEWHERE = {
+    "numpy": "https://numpy.org/doc/stable/reference/generated/{}.html",
+    "torch": "https://docs.pytorch.org/docs/stable/generated/{}.html",
+}
 
 
 # ── signatures ────────────────────────────────────────────────────────────────────────────────────
@@ -129,10 +135,16 @@ def process_docstring(app, what, name, value, options, lines):
 
 
 def resolve(app, env, node, shown):
-    """Resolve shortened names such as `Tensor.backward` and `LayerNorm`. Names of other packages are shown as code."""
+    """Resolve shortened names such as `Tensor.backward` and `LayerNorm`, and functions of NumPy and PyTorch.
+
+    Names of other packages are shown as code.
+    """
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py":
         return None
+    package = target.partition(".")[0]
+    if package in ELSEWHERE and node["reftype"] == "obj":
+        return nodes.reference("", "", shown, internal=False, refuri=ELSEWHERE[package].format(target))
     domain, ours = env.get_domain("py"), target.startswith("minigrad.")
     if ours:  # an annotation names the module that defines a class, not the one that exports it
         target = target.rpartition(".")[2]

@@ -78,7 +78,7 @@ def spectral_norm(
     If σ is 0, as for w = 0, it is taken as 1.
 
     The parameter `name` is replaced by ``name_orig`` and the buffers ``name_u`` and ``name_v``: the names and state of
-    ``torch.nn.utils.spectral_norm``, though u and v begin with 15 iterations, as in
+    `torch.nn.utils.spectral_norm`, though u and v begin with 15 iterations, as in
     ``torch.nn.utils.parametrizations``. ``module.name`` is computed on each access, so in-place writes to it are lost.
     ``reset_parameters`` initializes ``name_orig`` as the module initializes the parameter, and draws a new u. The class
     of the module becomes a subclass of the same name.

@@ -15,7 +15,7 @@ import sys
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 from checks import no_browser, start_browser
@@ -304,3 +304,55 @@ def test_pages_fit_a_phone_and_ask_nobody(site, pages):
         browser.close()
     assert not wide, "\n".join(wide)
     assert not asked
+
+
+def test_search_finds_the_pages(site):
+    """Pages whose title has the words of a query come first."""
+    if missing := no_browser():
+        pytest.skip(f"pages are tested in a browser: there is not {missing}")
+    from playwright.sync_api import sync_playwright
+
+    expected = {
+        "layer norm backward": "kernels/layer_norm.html",
+        "layer normalization gradient": "kernels/layer_norm.html",
+        "exploding gradients": "autograd/through_time.html",
+        "cross entropy": "kernels/cross_entropy.html",
+        "attention": "reference/nn.html#attention",
+        "custom function": "autograd/own_operation.html",
+        "save checkpoint": "start/resume.html",
+        "no_grad": "reference/autograd.html#minigrad.no_grad",
+    }
+    found = {}
+    with sync_playwright() as playwright:
+        browser = start_browser(playwright)
+        tab = browser.new_page()
+        for query in expected:
+            tab.goto(f"{(site / 'search.html').as_uri()}?q={quote(query)}")
+            tab.wait_for_selector("#search-results li a")
+            addresses = "[...document.querySelectorAll('#search-results li a')].map((a) => a.getAttribute('href'))"
+            found[query] = [re.sub(r"\?[^#]*", "", address) for address in tab.evaluate(addresses)][:5]
+        browser.close()
+    assert {query: page for query, page in expected.items() if page not in found[query][:2]} == {}, found
+
+
+def test_code_can_be_copied(site):
+    """A button copies a cell's code, and an example without its prompts and outputs; outputs have none."""
+    if missing := no_browser():
+        pytest.skip(f"pages are tested in a browser: there is not {missing}")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = start_browser(playwright)
+        tab = browser.new_page()
+        tab.goto((site / "index.html").as_uri())
+        assert tab.locator(".cell_input button.copybtn").count() == tab.locator(".cell_input").count() > 0
+        assert tab.locator(".cell_output button.copybtn").count() == 0
+        tab.goto((site / "reference" / "reductions.html").as_uri())
+        tab.evaluate("addEventListener('copy', () => { window.copied = document.activeElement.value; })")
+        example = tab.locator("div.highlight:has(.gp):has(.go)").first
+        example.hover()
+        example.locator("button.copybtn").click()
+        shown, copied = example.inner_text(), tab.evaluate("window.copied")
+        browser.close()
+    lines = [line[4:] for line in shown.splitlines() if line.startswith((">>> ", "... "))]
+    assert copied == "\n".join(lines) + "\n"
