@@ -62,9 +62,26 @@ cpdef int64_t bytes_of(Array x: Array):
     return size if x.count else 0
 
 
+cdef dict names_of_parameters(list nodes):
+    """The parameters of the outermost modules around the nodes: id of a tensor -> its dotted name in the first one."""
+    cdef dict modules = {}, names = {}
+    for node in nodes:
+        scope = (<Node>node).scope
+        while scope is not None and scope[0] is not None:
+            scope = scope[0]
+        if scope is not None:
+            modules[id(scope[1])] = scope[1]()
+    for module in modules.values():
+        if module is not None:
+            for name, parameter in module.named_parameters():
+                names.setdefault(id(parameter), name)
+    return names
+
+
 def entries(*roots: Tensor) -> list[dict[str, Any]]:
     """The history of tensors as a list of dicts, first operation first: the rows of `Tensor.tape`.
 
+    ``name`` is that of a leaf in the outermost module that ran, None for others and for operations.
     ``inputs`` are indices of rows, None where no gradient flows; ``outputs`` say which output of that row each one is.
     ``function`` says whether the operation is a user's `minigrad.Function`, which may have any name.
     ``saved_inputs`` are the positions of the saved inputs, which come first among the tensors in `contents`.
@@ -73,12 +90,14 @@ def entries(*roots: Tensor) -> list[dict[str, Any]]:
     cdef list nodes = history_of(list(roots)), rows = []
     cdef dict paths = {}        # id of a scope -> its path; the nodes keep the scopes alive
     cdef dict names = {}        # id of a module -> the names of those within it
+    cdef dict parameters = names_of_parameters(nodes)
     cdef dict numbers = {(<Node>entry).sequence: k for k, entry in enumerate(nodes)}
     for k, entry in enumerate(nodes):
         node = entry
         scope, calls = path_of(node.scope, paths, names)
         rows.append({
             "index": k, "op": node.op.name, "function": node.op.run == function_backward,
+            "name": parameters.get(<size_t>node.leaf) if node.leaf != NULL else None,
             "equation": node.op.forward, "derivative": node.op.backward,
             "inputs": [numbers[(<Node>node.slots[i].edge).sequence] if node.slots[i].edge != NULL else None
                        for i in range(node.inputs)],

@@ -19,7 +19,7 @@ from minigrad.engine.tape import Op
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.cells import Equation, equation_of_cell
-from minigrad.viz.names import names_of
+from minigrad.viz.names import name_leaves, names_of
 from minigrad.viz.observer import Observer
 from minigrad.viz.recording import newest, record
 from minigrad.viz.sources import excerpt, user_line
@@ -154,6 +154,7 @@ def explore(
         The gradient of `loss`, of its shape; may be left out for one element (then 1).
     names : Module or mapping of str to Tensor or Module, optional
         Names for leaves. A module's parameters are named by their paths; in a mapping, the module's key comes first.
+        Other parameters have their paths in the outermost module that the operations ran in.
     recording : record, optional
         The block that the forward pass ran in; by default the most recent one.
     title : str
@@ -220,6 +221,7 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
     """
     rows = entries_of(loss, "explore")
     held, kept_options, ops = contents(loss), options(loss), operations(loss)
+    name_leaves(rows, held, known)
     leaves = {sequence: leaf for sequence, (leaf, _) in held.items() if leaf is not None}
     layers = compositions(loss)
     seen = gradients(loss, grad, list(leaves.values()), layers)
@@ -249,7 +251,7 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
             equation = equation_of_cell(ops[sequence], cell, {0, *row["saved_inputs"]}, ends)
         shown.append({
             "op": row["op"],
-            "name": None if leaf is None else known.get(id(leaf)),
+            "name": row["name"],
             "leaf": sequence < 0,
             "parent": None,
             "scope": [kind if name is None else f"{name}: {kind}" for name, kind in row["scope"]],
@@ -272,8 +274,8 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
         if not seen.kept.get(row["sequence"]):
             continue
         composition, inputs = layers[row["sequence"]]
-        x, *_ = inputs
-        if x is not None and bytes_of(x) > LARGE:
+        projected = inputs[0]
+        if projected is not None and bytes_of(projected) > LARGE:
             shown[row["index"]]["note"] = f"its time steps are not shown: its input takes more than {LARGE:,} bytes"
         else:
             layer = Unrolled(ops[row["sequence"]].inputs, composition, inputs, seen.kept[row["sequence"]])

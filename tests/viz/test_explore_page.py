@@ -189,7 +189,9 @@ def test_a_recurrent_layer_opens_into_time_steps_and_operations(visit):
     assert tab.locator("#picture .gradient :is(table, canvas)").count() == 6
     tab.keyboard.press("ArrowRight")
     assert step(tab).startswith("backward t = 1, step ")
-    tab.locator("#rows .row", has_text="gru").last.locator(".toggle").click()
+    tab.click("#picture .users .ref")
+    assert tab.locator("#picture .operation strong").inner_text() == "gru"
+    tab.click("#rows .row.now .toggle")
     tab.keyboard.press("Home")
     assert step(tab).rpartition(" of ")[2] == before.rpartition(" of ")[2]
 
