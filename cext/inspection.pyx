@@ -62,23 +62,42 @@ cpdef int64_t bytes_of(Array x: Array):
     return size if x.count else 0
 
 
-def entries(Array x) -> list[dict[str, Any]]:
-    """The history of x as a list of dicts, first operation first: the rows of `Tensor.tape`.
+cdef dict names_of_parameters(list nodes):
+    """The parameters of the outermost modules around the nodes: id of a tensor -> its dotted name in the first one."""
+    cdef dict modules = {}, names = {}
+    for node in nodes:
+        scope = (<Node>node).scope
+        while scope is not None and scope[0] is not None:
+            scope = scope[0]
+        if scope is not None:
+            modules[id(scope[1])] = scope[1]()
+    for module in modules.values():
+        if module is not None:
+            for name, parameter in module.named_parameters():
+                names.setdefault(id(parameter), name)
+    return names
 
+
+def entries(*roots: Tensor) -> list[dict[str, Any]]:
+    """The history of tensors as a list of dicts, first operation first: the rows of `Tensor.tape`.
+
+    ``name`` is that of a leaf in the outermost module that ran, None for others and for operations.
     ``inputs`` are indices of rows, None where no gradient flows; ``outputs`` say which output of that row each one is.
     ``function`` says whether the operation is a user's `minigrad.Function`, which may have any name.
     ``saved_inputs`` are the positions of the saved inputs, which come first among the tensors in `contents`.
     """
     cdef Node node
-    cdef list nodes = history_of([x]), rows = []
+    cdef list nodes = history_of(list(roots)), rows = []
     cdef dict paths = {}        # id of a scope -> its path; the nodes keep the scopes alive
     cdef dict names = {}        # id of a module -> the names of those within it
+    cdef dict parameters = names_of_parameters(nodes)
     cdef dict numbers = {(<Node>entry).sequence: k for k, entry in enumerate(nodes)}
     for k, entry in enumerate(nodes):
         node = entry
         scope, calls = path_of(node.scope, paths, names)
         rows.append({
             "index": k, "op": node.op.name, "function": node.op.run == function_backward,
+            "name": parameters.get(<size_t>node.leaf) if node.leaf != NULL else None,
             "equation": node.op.forward, "derivative": node.op.backward,
             "inputs": [numbers[(<Node>node.slots[i].edge).sequence] if node.slots[i].edge != NULL else None
                        for i in range(node.inputs)],
@@ -96,26 +115,26 @@ def count_leaves(list roots: list[Tensor]) -> int:
     return sum([(<Node>entry).sequence < 0 for entry in history_of(roots)])
 
 
-def contents(Array x) -> dict[int, tuple[Tensor | None, list[Tensor]]]:
-    """What the history of x holds: sequence number -> (the leaf tensor or None, the tensors saved for backward)."""
+def contents(*roots: Tensor) -> dict[int, tuple[Tensor | None, list[Tensor]]]:
+    """What the history of tensors holds: sequence number -> (the leaf or None, the tensors saved for backward)."""
     cdef Node node
     cdef dict found = {}
-    for entry in history_of([x]):
+    for entry in history_of(list(roots)):
         node = entry
         found[node.sequence] = (<Array>node.leaf if node.leaf != NULL else None, saved_arrays(node))
     return found
 
 
-def operations(Array x) -> dict[int, Op]:
-    """The record of each operation in the history of x: sequence number -> Op."""
-    return {(<Node>entry).sequence: (<Node>entry).op for entry in history_of([x])}
+def operations(*roots: Tensor) -> dict[int, Op]:
+    """The record of each operation in the history of tensors: sequence number -> Op."""
+    return {(<Node>entry).sequence: (<Node>entry).op for entry in history_of(list(roots))}
 
 
-def options(Array x) -> dict[int, tuple[Any, ...]]:
+def options(*roots: Tensor) -> dict[int, tuple[Any, ...]]:
     """What the operations keep for backward besides tensors: sequence number -> (axes, a recurrent cell, ...)."""
     cdef Node node
     cdef dict found = {}
-    for entry in history_of([x]):
+    for entry in history_of(list(roots)):
         node = entry
         extra = node.extra if type(node.extra) is tuple else (node.extra,)
         found[node.sequence] = tuple([value for value in extra if value is not None and not isinstance(value, Array)])

@@ -27,13 +27,14 @@ PYTHON = {"Array": "Tensor", "bint": "bool", "double": "float", "void": "None"}
 PYTHON |= dict.fromkeys(["int64_t", "uint64_t", "long"], "int")
 # The modules of names that a source may use in annotations without importing them.
 MODULES = {
-    "collections.abc": "Callable Generator Iterable Iterator Sequence",
+    "collections.abc": "Callable Generator Iterable Iterator Mapping Sequence",
     "enum": "IntEnum",
     "minigrad.engine.dtype": "DType DTypeLike",
     "minigrad.engine.ops.recurrent": "Cell",
     "minigrad.engine.tape": "HookHandle Op",
     "minigrad.engine.tape_table": "TapeTable",
     "minigrad.engine.tensor": "Tensor TensorLike",
+    "minigrad.nn": "Module",
     "minigrad.pytorch.methods": "Axes TopK",
     "typing": "Any Literal Self TypeAlias TypeGuard overload",
 }

@@ -189,18 +189,42 @@ cdef class Tensor(Array):
         """
         return tape.add_hook(self, hook)
 
-    def tape(self) -> TapeTable:
+    def tape(self, names: Module | Mapping[str, Tensor | Module] | None = None) -> TapeTable:
         """The recorded history of this tensor as a table, first operation first.
+
+        Parameters
+        ----------
+        names : Module or mapping of str to Tensor or Module, optional
+            Names for leaves. A module's parameters are named by their paths; in a mapping, the module's key comes
+            first. Other parameters have their paths in the outermost module that the operations ran in.
 
         Returns
         -------
         minigrad.autograd.TapeTable
-            A sequence of rows with op, equation, derivative, inputs, shape, dtype, bytes saved for backward, the
+            A sequence of rows with op, name, equation, derivative, inputs, shape, dtype, bytes saved for backward, the
             modules it was recorded in (name and class, outermost first) and, inside `minigrad.record_source`, the
             source line; prints as a table.
+
+        Raises
+        ------
+        TypeError
+            If `names` holds anything but tensors and modules.
+
+        Examples
+        --------
+        >>> import minigrad as mg
+        >>> x = mg.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).tape({"x": x})
+        #  op        inputs  shape  dtype    saved bytes  name
+        0  leaf              (2,)   float32  0            x
+        1  multiply  0, 0    (2,)   float32  8
         """
         from minigrad.engine.tape_table import TapeTable
-        return TapeTable(inspection.entries(self))
+        found = inspection.entries(self)
+        if names is not None:
+            from minigrad.viz.names import name_leaves, names_of
+            name_leaves(found, inspection.contents(self), names_of(names, "tape"))
+        return TapeTable(found)
 
     # ── NumPy's functions, and its operators with an array on the left ──
 

@@ -1,4 +1,6 @@
 """Recurrent layers: all steps of one layer in one operation, on inputs that are already projected."""
+from functools import partial
+
 cimport cython
 from libc.stdint cimport int64_t
 
@@ -7,6 +9,7 @@ from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, INT64, is_float
+from minigrad.engine.inspection cimport history_of
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
 from minigrad.engine.ops.layout cimport (
     cast, copied, dense, expand_dims, matrix_transpose, permuted_raw, reshaped, summed, zeros,
@@ -97,6 +100,8 @@ cdef class Lengths:
 
 # ── one step, composed: the equations, for reading, for the tests, and for derivatives of higher order ─────────────
 #
+#   A step returns h, c and its gates, by the names that they have in the equations.
+#
 #   u = LN(W h + b), segment by segment, or W h + b. x comes from the input: W_ih x_t and its biases, or LN of it.
 #   With norm "sum" it is a = LN(x + W h + b) instead of a = x + u.
 
@@ -140,32 +145,34 @@ def gate(Cell cell, a: Tensor) -> Tensor:
 
 def rnn_step(Cell cell, x: Tensor, h: Tensor, c: Tensor | None, weight: Tensor, bias: Tensor | None,
              gamma: Tensor | None, beta: Tensor | None, gamma_c: Tensor | None,
-             beta_c: Tensor | None) -> tuple[Tensor, None]:
+             beta_c: Tensor | None) -> tuple[Tensor, None, dict[str, Tensor]]:
     """h' = f(x + u), f being tanh or relu."""
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
-    return (tanh if cell.kind == "rnn_tanh" else relu)(x + u), None
+    return (tanh if cell.kind == "rnn_tanh" else relu)(x + u), None, {}
 
 
 def lstm_step(Cell cell, x: Tensor, h: Tensor, c: Tensor, weight: Tensor, bias: Tensor | None, gamma: Tensor | None,
-              beta: Tensor | None, gamma_c: Tensor | None, beta_c: Tensor | None) -> tuple[Tensor, Tensor]:
+              beta: Tensor | None, gamma_c: Tensor | None,
+              beta_c: Tensor | None) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """i, f, g, o = x + u;  c' = σ(f) c + σ(i) tanh(g);  h' = σ(o) tanh(c'), or of LN(c')."""
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
     i, f, g, o = split(x + u, 4, axis=-1)
-    c = gate(cell, f) * c + gate(cell, i) * tanh(g)
+    i, f, g, o = gate(cell, i), gate(cell, f), tanh(g), gate(cell, o)
+    c = f * c + i * g
     m = layer_norm(c, c.shape[-1], gamma_c, beta_c, cell.eps_c) if cell.norm_cell else c
-    return gate(cell, o) * tanh(m), m if cell.carry_norm else c
+    return o * tanh(m), m if cell.carry_norm else c, {"σ(i)": i, "σ(f)": f, "tanh(g)": g, "σ(o)": o}
 
 
 def gru_step(Cell cell, x: Tensor, h: Tensor, c: Tensor | None, weight: Tensor, bias: Tensor | None,
              gamma: Tensor | None, beta: Tensor | None, gamma_c: Tensor | None,
-             beta_c: Tensor | None) -> tuple[Tensor, None]:
+             beta_c: Tensor | None) -> tuple[Tensor, None, dict[str, Tensor]]:
     """r, z = σ(x_r + u_r), σ(x_z + u_z);  n = tanh(x_n + r u_n);  h' = (1 - z) n + z h, or the two swapped."""
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
     x_r, x_z, x_n = split(x, 3, axis=-1)
     u_r, u_z, u_n = split(u, 3, axis=-1)
     r, z = gate(cell, x_r + u_r), gate(cell, x_z + u_z)
     n = tanh(x_n + r * u_n)
-    return (z * n + (1.0 - z) * h if cell.swap else (1.0 - z) * n + z * h), None
+    return (z * n + (1.0 - z) * h if cell.swap else (1.0 - z) * n + z * h), None, {"r": r, "z": z, "n": n}
 
 
 STEPS = {"rnn_tanh": rnn_step, "rnn_relu": rnn_step, "lstm": lstm_step, "gru": gru_step}
@@ -176,9 +183,13 @@ KINDS = {(kind, norm) for kind in GATES for norm in (None, "state", "sum")} - {(
 
 
 def composition(Cell cell, lengths: Tensor | None, x: Tensor, h: Tensor, c: Tensor | None,
-                *parameters: Tensor | None) -> tuple[Tensor, ...]:
-    """The states of all steps, the last h, and for an LSTM the last c, computed step by step."""
-    outputs = []
+                *parameters: Tensor | None, seen: Callable[..., None] | None = None) -> tuple[Tensor, ...]:
+    """The states of all steps, the last h, and for an LSTM the last c, computed step by step.
+
+    At each step ``seen(given, made, alive)`` is called with what it read and computed, by name, and with the samples
+    that have not ended, if there are lengths.
+    """
+    outputs, alive = [], None
     if lengths is not None:     # the first state of a sample without steps is its last, and is used nowhere else
         begun, first_h, first_c = expand_dims(lengths > 0, 1), h, c
         h, c = where(begun, h, 0.0), None if c is None else where(begun, c, 0.0)
@@ -186,7 +197,9 @@ def composition(Cell cell, lengths: Tensor | None, x: Tensor, h: Tensor, c: Tens
         if lengths is not None:
             alive = expand_dims(lengths > t, 1)
             share = where(alive, share, 0.0)
-        next_h, next_c = STEPS[cell.kind](cell, share, h, c, *parameters)
+        next_h, next_c, gates = STEPS[cell.kind](cell, share, h, c, *parameters)
+        if seen is not None:
+            seen({"x_t": share, "h_{t−1}": h, "c_{t−1}": c}, {**gates, "h_t": next_h, "c_t": next_c}, alive)
         if lengths is None:
             outputs.append(next_h)
         else:
@@ -236,17 +249,16 @@ cdef Op gru_op = operation("gru", backward, "h_t = (1 − z) n + z h_{t−1}",
 
 cdef int backward(Node node, Array g) except -1:
     cdef Cell cell = node.extra[0]
-    cdef Array lengths = None if node.extra[1] is None else (<Lengths>node.extra[1]).values
-    cdef list inputs = [node.value(i) for i in range(node.inputs)]
+    cdef list inputs
     if recording():
-        if inputs[0] is None:
-            inputs[0] = projected(cell, *node.extra[2 + len(ARRAYS):])
-        return composed_backward(node, lambda *args: composition(cell, lengths, *args), inputs, g)
+        composed, inputs = composition_of(node)
+        return composed_backward(node, composed, inputs, g)
+    inputs = [node.value(i) for i in range(node.inputs)]
     cdef dict arrays = dict(zip(ARRAYS, node.extra[2:]))
     cdef Array h = <Array>inputs[1], weight = <Array>inputs[3]
     cdef int64_t[3] extent
     extent[0], extent[1], extent[2] = (<Array>arrays["h"]).extent[0] - 1, h.extent[0], weight.extent[0]
-    arrays["lengths"] = lengths
+    arrays["lengths"] = None if node.extra[1] is None else (<Lengths>node.extra[1]).values
     arrays.update(zip(PARAMETERS, [None if p is None else dense(<Array>p) for p in inputs[3:]]))
     arrays["gy"] = None if node.pendings[0] is None else dense(<Array>node.pendings[0])
     for i, name in ((1, "dh"), (2, "dc")):
@@ -272,6 +284,22 @@ cdef int backward(Node node, Array g) except -1:
         if node.needs(i):
             node.give(i, <Array>arrays["d" + name])
     return 0
+
+
+cdef tuple composition_of(Node node):
+    """The composition of a recorded layer, and its inputs."""
+    cdef Cell cell = node.extra[0]
+    cdef Array lengths = None if node.extra[1] is None else (<Lengths>node.extra[1]).values
+    cdef list inputs = [node.value(i) for i in range(node.inputs)]
+    if inputs[0] is None:
+        inputs[0] = projected(cell, *node.extra[2 + len(ARRAYS):])
+    return partial(composition, cell, lengths), inputs
+
+
+def compositions(Array x: Tensor) -> dict[int, tuple[Callable[..., tuple[Tensor, ...]], list[Tensor | None]]]:
+    """The recurrent layers in the history of x: sequence number -> (the composition of the layer, its inputs)."""
+    return {(<Node>node).sequence: composition_of(<Node>node)
+            for node in history_of([x]) if (<Node>node).op.run == backward}
 
 
 cdef Array like(Array x):

@@ -30,7 +30,7 @@ class TapeTable(Sequence):
     def __repr__(self) -> str:
         from minigrad.tables import as_text
 
-        return as_text(*_cells(self._rows, {"source": lambda row: row["where"] or ""}))
+        return as_text(*_cells(self._rows, {"name": _name, "source": lambda row: row["where"] or ""}))
 
     def _repr_html_(self) -> str:
         from minigrad.tables import as_html
@@ -39,7 +39,7 @@ class TapeTable(Sequence):
         left_out = len(self._rows) - MOST_ROWS
         end = MOST_ROWS // 2
         shown = self._rows if left_out <= 0 else [*self._rows[:end], *self._rows[-end:]]
-        head, rows = _cells(shown, {"module": _module, "source": _source})
+        head, rows = _cells(shown, {"name": _name, "module": _module, "source": _source})
         if left_out > 0:
             rows.insert(end, [f"… {left_out:,} more {'row' if left_out == 1 else 'rows'} …"])
         return as_html(head, rows, right=(0, 5), note=note)
@@ -70,6 +70,10 @@ def _cells(
             head.append(name)
             rows = [[*row, cell] for row, cell in zip(rows, column, strict=True)]
     return head, rows
+
+
+def _name(row: dict[str, Any]) -> str:
+    return row["name"] or ""
 
 
 def _module(row: dict[str, Any]) -> str:

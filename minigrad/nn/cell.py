@@ -30,8 +30,8 @@ class _StepCell(Recurrent):
         share = projected(cell, *self._source("", x))
         if self.kind == "lstm":
             c = zeros(shape, dtype=x.dtype, device=x.device) if c is None else c
-            return lstm_step(cell, share, h, c, *loop)
-        return (rnn_step if self.kind == "rnn" else gru_step)(cell, share, h, None, *loop)
+            return lstm_step(cell, share, h, c, *loop)[:2]
+        return (rnn_step if self.kind == "rnn" else gru_step)(cell, share, h, None, *loop)[:2]
 
 
 class RNNCell(_StepCell):

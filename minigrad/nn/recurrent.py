@@ -1,7 +1,7 @@
 """Recurrent layers: one operation runs a layer over the whole sequence (engine/ops/recurrent)."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from minigrad.creation import arange, zeros
 from minigrad.engine.dtype import DType
@@ -16,7 +16,7 @@ from minigrad.nn import functional as F
 from minigrad.nn.batch_norm import RecurrentBatchNorm1d
 from minigrad.nn.recurrence import Recurrent
 
-Lengths = Tensor | Sequence[int]
+Lengths: TypeAlias = Tensor | Sequence[int]
 
 
 class Sequences(Recurrent):

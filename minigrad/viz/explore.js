@@ -3,7 +3,7 @@
 (() => {
 const tape = JSON.parse(document.getElementById("tape").textContent);
 const { entries, tensors, sources, equations } = tape;
-const N = entries.length, STEPS = 2 * N, ROW = 30, CARDS = 12;
+const ROW = 30, CARDS = 12;
 const $ = (id) => document.getElementById(id);
 
 // ── small tools ─────────────────────────────────────────────────────────────────────────────────
@@ -66,22 +66,49 @@ function formula(text) {
 
 const uses = entries.map(() => []);                 // entry -> the entries that read it
 entries.forEach((entry, k) => new Set(entry.inputs).forEach((i) => { if (i !== null) uses[i].push(k); }));
-const held = [];                                     // bytes on the tape after each step
-for (let t = 0, sum = 0; t < STEPS; t++) {
-  sum += t < N ? entries[t].held : -entries[STEPS - 1 - t].held;
-  held.push(sum);
-}
-const peak = Math.max(1, ...[held[N - 1] ?? 0]);
+const inside = entries.map(() => []);               // recurrent layer -> time step -> operation
+entries.forEach((entry, k) => { if (entry.parent !== null) inside[entry.parent].push(k); });
 // Without a recording, an output is known where an entry that reads it saves it.
 entries.forEach((entry) => entry.inputs.forEach((j, i) => {
   if (j !== null && entry.read[i] !== null) (entries[j].saved_outs ??= {})[entry.routes[i]] = entry.read[i];
 }));
-const entryAt = (t) => t < N ? t : STEPS - 1 - t;
 
 // ── state ───────────────────────────────────────────────────────────────────────────────────────
 
+const opened = new Set();                           // the entries whose inside is shown
+let order = [], place = new Map(), N = 0, STEPS = 0; // the entries in the order of the forward pass, and where each is
+let held = [];                                       // bytes on the tape after each step
 let now = 0, playing = null;
-let shown = entries.map((_, k) => k);               // the entries that match the search
+let shown = [];                                      // the entries that match the search
+const entryAt = (t) => order[t < N ? t : STEPS - 1 - t];
+
+function arrange() {
+  order = [];
+  const add = (k) => { order.push(k); if (opened.has(k)) inside[k].forEach(add); };
+  entries.forEach((entry, k) => { if (entry.parent === null) add(k); });
+  place = new Map(order.map((k, at) => [k, at]));
+  [N, STEPS, held] = [order.length, 2 * order.length, []];
+  for (let t = 0, sum = 0; t < STEPS; t++) {
+    sum += (t < N ? 1 : -1) * entries[entryAt(t)].held;
+    held.push(sum);
+  }
+  $("slider").max = String(STEPS - 1);
+  drawCurve();
+}
+
+// Opens or closes an entry, and goes there if the place in the tape is no longer shown.
+function toggle(k) {
+  const backward = now >= N;
+  let here = entryAt(now);
+  if (!opened.delete(k)) opened.add(k);
+  arrange();
+  while (!place.has(here)) here = entries[here].parent;
+  now = backward ? STEPS - 1 - place.get(here) : place.get(here);
+  rows.replaceChildren();
+  built.clear();
+  match();
+  render();
+}
 
 function go(t) {
   now = Math.max(0, Math.min(STEPS - 1, t));
@@ -146,10 +173,16 @@ function stats(found) {
 
 // ── the local picture ───────────────────────────────────────────────────────────────────────────
 
+// An operation inside of a time step has the step's name instead of a number.
+function label(k) {
+  const outer = entries[k].parent;
+  return outer === null ? `#${k}` : entries[entries[k].made ? k : outer].op;
+}
+
 function reference(k) {
   const entry = entries[k];
   return make("button", { class: "ref", type: "button", title: [...entry.scope, title(k)].join(" › "), onclick: () => visit(k) },
-    `#${k} ${title(k)}`);
+    entry.made ? label(k) : `${label(k)} ${title(k)}`);
 }
 
 // What is known of the gradient of entry j while entry k is visited.
@@ -175,6 +208,24 @@ function card(name, j, output, k, backward) {
     make("div", { class: "pair" }, value, backward ? gradientOf(j, output, k) : null));
 }
 
+// What a time step read or computed.
+function part([name, number, grad], backward) {
+  const { shape, dtype } = tensors[number];
+  const gradient = () => make("div", { class: "gradient" }, make("h3", {}, "gradient"),
+    grad === null ? make("p", { class: "note" }, "no gradient passed here") : valueOf(grad));
+  return make("article", { class: "card" },
+    make("header", {}, make("span", { class: "symbol" }, ...formula(name)), make("span", { class: "form" }, `${form(shape)} ${dtype}`)),
+    make("div", { class: "pair" }, make("div", {}, make("h3", {}, "value"), valueOf(number)), backward ? gradient() : null));
+}
+
+// The button that shows the inside of an entry, or why it has none.
+function opener(k) {
+  const steps = inside[k].filter((i) => entries[i].made).length;
+  if (!inside[k].length) return entries[k].note ? make("p", { class: "note" }, entries[k].note) : null;
+  return make("button", { class: "opener", type: "button", "aria-expanded": String(opened.has(k)), title: "Enter", onclick: () => toggle(k) },
+    `${opened.has(k) ? "▾ close the" : "▸ open the"} ${steps || inside[k].length} ${steps ? "time steps" : "operations"}`);
+}
+
 function constant(name, number) {
   const known = number === null ? [make("p", { class: "note" }, "a constant that backward does not read, or omitted")]
     : [make("div", {}, make("h3", {}, "value, saved for backward"), valueOf(number))];
@@ -196,18 +247,19 @@ function several(cards) {
 
 function picture(k, backward) {
   const entry = entries[k], equation = equations[entry.equation];
-  const ins = entry.inputs.flatMap((j, i) => {
+  const ins = entry.made ? entry.given.map((row) => () => part(row, backward)) : entry.inputs.flatMap((j, i) => {
     const name = symbol(equation.inputs, i);
     return name ? [() => j === null ? constant(name, entry.read[i]) : card(name, j, entry.routes[i], k, backward)] : [];
   });
   const count = Math.max(entry.outs?.length ?? 0, entry.grads?.length ?? 0, 1);
-  const outs = Array.from({ length: count }, (_, o) => () => card(symbol(equation.outputs, count > 1 ? o : 0), k, o, k, backward));
+  const outs = entry.made ? entry.made.map((row) => () => part(row, backward)) : Array.from({ length: count }, (_, o) => () => card(symbol(equation.outputs, count > 1 ? o : 0), k, o, k, backward));
   const arrow = () => make("span", { class: "arrow", "aria-hidden": "true" }, backward ? "↑" : "↓");
-  const middle = make("div", { class: "operation" }, ins.length ? arrow() : null, make("strong", {}, title(k)),
+  const middle = make("div", { class: "operation" }, ins.length ? arrow() : null, make("strong", {}, ...(entry.parent === null ? [title(k)] : formula(title(k)))),
     make("span", { class: "scope" }, entry.scope.join(" › ")),
-    make("span", { class: "brief" }, ...formula(backward ? equation.backward : equation.forward)), arrow());
+    make("span", { class: "brief" }, ...formula(backward ? equation.backward : equation.forward)), opener(k), arrow());
   const users = uses[k].length
     ? make("p", { class: "users" }, "read by ", ...uses[k].slice(0, CARDS).map(reference), uses[k].length > CARDS ? ` and ${uses[k].length - CARDS} more` : "")
+    : entry.parent !== null ? make("p", { class: "users" }, "inside of ", reference(entry.parent))
     : make("p", { class: "users" }, "the end of the tape: backward begins here");
   const box = $("picture");
   box.replaceChildren(...(ins.length ? [several(ins)] : []), middle, several(outs), users);
@@ -259,7 +311,8 @@ function details(k, backward) {
     item.addEventListener("toggle", () => { if (item.open && item.children.length === 1) item.append(valueOf(number)); });
     return make("li", {}, item);
   }));
-  parts.push(section("cost", costs, entry.saved.length ? saved : null));
+  parts.push(entry.parent === null ? section("cost", costs, entry.saved.length ? saved : null)
+    : section("cost", make("p", { class: "note" }, "The layer ran all time steps as one operation, and its entry shows what that cost. Here its composition was run again, for this page.")));
   box.replaceChildren(...parts);
 }
 
@@ -278,10 +331,14 @@ const list = $("list"), rows = $("rows"), built = new Map();
 
 function buildRow(k) {
   const entry = entries[k];
-  const scope = entry.name === null ? entry.scope.at(-1) ?? "" : "";     // a name says where it is
-  return make("div", { class: "row", role: "option", title: [...entry.scope, title(k)].join(" › "), "data-entry": String(k) },
-    make("span", { class: "number" }, String(k)), make("span", { class: "op" }, title(k)),
-    make("span", { class: "scope" }, scope), make("span", { class: "shape" }, form(entry.shape)));
+  const scope = entry.name === null && !entry.made ? entry.scope.at(-1) ?? "" : "";     // a name says where it is
+  const depth = entry.parent === null ? 0 : entries[entry.parent].made ? 2 : 1;
+  const expands = inside[k].length > 0;
+  return make("div", { class: "row", role: "treeitem", title: [...entry.scope, title(k)].join(" › "), "data-entry": String(k),
+    id: `row-${k}`, "aria-level": String(depth + 1), style: `--depth: ${depth}`, ...(expands ? { "aria-expanded": String(opened.has(k)) } : {}) },
+    make("span", { class: "number" }, entry.parent === null ? String(k) : ""),
+    make("span", { class: "op" }, expands ? make("span", { class: "toggle", title: "Open or close (Enter)" }, opened.has(k) ? "▾ " : "▸ ") : null, ...(depth ? formula(title(k)) : [title(k)])),
+    make("span", { class: "scope" }, ...(depth ? formula(scope) : [scope])), make("span", { class: "shape" }, form(entry.shape)));
 }
 
 function renderList() {
@@ -289,35 +346,38 @@ function renderList() {
   const end = Math.min(shown.length, top + Math.ceil(list.clientHeight / ROW) + 8);
   const wanted = new Set(shown.slice(top, end));
   for (const [k, row] of built) if (!wanted.has(k)) { row.remove(); built.delete(k); }
-  const here = entryAt(now), backward = now >= N, touched = new Set(entries[here]?.inputs);
-  for (let place = top; place < end; place++) {
-    const k = shown[place];
+  const here = entryAt(now), at = place.get(here), backward = now >= N, touched = new Set(entries[here]?.inputs);
+  for (let line = top; line < end; line++) {
+    const k = shown[line];
     let row = built.get(k);
     if (!row) { row = buildRow(k); built.set(k, row); rows.append(row); }
-    row.style.top = `${place * ROW}px`;
-    const state = backward ? (k >= here ? "returned" : "reached") : k <= here ? "reached" : "future";
+    row.style.top = `${line * ROW}px`;
+    const state = backward ? (place.get(k) >= at ? "returned" : "reached") : place.get(k) <= at ? "reached" : "future";
     row.className = `row ${state}${entries[k].leaf ? " leaf" : ""}${k === here ? " now" : ""}${touched.has(k) ? " touched" : ""}`;
     row.setAttribute("aria-selected", String(k === here));
   }
 }
 
 function reveal(k) {
-  const place = shown.indexOf(k);
-  if (place < 0) return;
+  const line = shown.indexOf(k);
+  if (line < 0) return;
   const margin = Math.min(2 * ROW, list.clientHeight / 3);
-  if (place * ROW < list.scrollTop + margin) list.scrollTop = Math.max(0, place * ROW - margin);
-  else if ((place + 1) * ROW > list.scrollTop + list.clientHeight - margin) list.scrollTop = (place + 1) * ROW - list.clientHeight + margin;
+  if (line * ROW < list.scrollTop + margin) list.scrollTop = Math.max(0, line * ROW - margin);
+  else if ((line + 1) * ROW > list.scrollTop + list.clientHeight - margin) list.scrollTop = (line + 1) * ROW - list.clientHeight + margin;
 }
 
-function filter() {
+function match() {
   const words = $("find").value.toLowerCase().split(/\s+/).filter(Boolean);
-  shown = [];
-  entries.forEach((entry, k) => {
-    const text = [entry.op, entry.name ?? "", ...entry.scope].join(" ").toLowerCase();
-    if (words.every((word) => text.includes(word))) shown.push(k);
+  shown = order.filter((k) => {
+    const entry = entries[k], text = [entry.op, entry.name ?? "", ...entry.scope].join(" ").toLowerCase();
+    return words.every((word) => text.includes(word));
   });
   $("found").textContent = words.length ? String(shown.length) : "";
   rows.style.height = `${shown.length * ROW}px`;
+}
+
+function filter() {
+  match();
   list.scrollTop = 0;
   reveal(entryAt(now));
   renderList();
@@ -325,7 +385,7 @@ function filter() {
 
 // Goes to entry k, in the current direction.
 function visit(k) {
-  go(now < N ? k : STEPS - 1 - k);
+  go(now < N ? place.get(k) : STEPS - 1 - place.get(k));
 }
 
 // ── memory ──────────────────────────────────────────────────────────────────────────────────────
@@ -339,13 +399,14 @@ const element = (tag, attributes) => {
 const cursor = element("line", { y1: -2, y2: 102 });
 
 function drawCurve() {
+  const peak = Math.max(1, held[N - 1] ?? 0);
   svg.setAttribute("viewBox", `0 0 ${STEPS} 100`);
   const path = (from, to) => {
     const points = [`M${from} 100`];
     for (let t = from; t < to; t++) { const y = (100 - 96 * held[t] / peak).toFixed(2); points.push(`L${t} ${y}L${t + 1} ${y}`); }
     return `${points.join("")}L${to} 100Z`;
   };
-  svg.append(element("path", { class: "up", d: path(0, N) }), element("path", { class: "down", d: path(N, STEPS) }), cursor);
+  svg.replaceChildren(element("path", { class: "up", d: path(0, N) }), element("path", { class: "down", d: path(N, STEPS) }), cursor);
 }
 
 // ── one step ────────────────────────────────────────────────────────────────────────────────────
@@ -355,7 +416,7 @@ function render() {
   const k = entryAt(now), backward = now >= N;
   document.body.classList.toggle("backward", backward);
   $("slider").value = String(now);
-  $("step").replaceChildren(`${backward ? "backward" : "forward"} #${k}`, make("span", {}, `, step ${now + 1} of ${STEPS}`));
+  $("step").replaceChildren(`${backward ? "backward" : "forward"} ${label(k)}`, make("span", {}, `, step ${now + 1} of ${STEPS}`));
   $("bytes").textContent = `${bytes(held[now])} held, ${bytes(held[N - 1])} at the peak`;
   cursor.setAttribute("x1", now + 0.5);
   cursor.setAttribute("x2", now + 0.5);
@@ -403,12 +464,17 @@ $("turn").onclick = () => go(N);
 $("last").onclick = () => go(STEPS - 1);
 $("play").onclick = () => play(playing === null);
 $("speed").onchange = () => { if (playing !== null) play(true); };
-$("slider").max = String(STEPS - 1);
 $("slider").oninput = (event) => go(Number(event.target.value));
 $("find").oninput = filter;
 $("theme").onclick = () => { chosen = document.documentElement.classList.contains("dark") ? "light" : "dark"; applyTheme(); };
 list.onscroll = renderList;
-rows.onclick = (event) => { const row = event.target.closest(".row"); if (row) visit(Number(row.dataset.entry)); };
+rows.onclick = (event) => {
+  const row = event.target.closest(".row");
+  if (!row) return;
+  const k = Number(row.dataset.entry);
+  visit(k);
+  if (event.target.closest(".toggle")) toggle(k);
+};
 const seek = (event) => { const box = svg.getBoundingClientRect(); go(Math.floor((event.clientX - box.left) / box.width * STEPS)); };
 svg.onpointerdown = (event) => { svg.setPointerCapture(event.pointerId); seek(event); };
 svg.onpointermove = (event) => { if (event.buttons) seek(event); };
@@ -416,8 +482,8 @@ addEventListener("resize", renderList);
 
 // Up and down move along the filtered list, left and right along the steps.
 function along(direction) {
-  const here = entryAt(now);
-  const next = direction > 0 ? shown.find((k) => k > here) : shown.findLast((k) => k < here);
+  const here = place.get(entryAt(now));
+  const next = direction > 0 ? shown.find((k) => place.get(k) > here) : shown.findLast((k) => place.get(k) < here);
   if (next !== undefined) visit(next);
 }
 
@@ -435,6 +501,7 @@ addEventListener("keydown", (event) => {
   else if (event.key === "End") go(STEPS - 1);
   else if (event.key === "b" || event.key === "B") go(N);
   else if (event.key === "/") $("find").focus();
+  else if (event.key === "Enter" && event.target.tagName !== "BUTTON" && event.target.tagName !== "SUMMARY" && inside[entryAt(now)]?.length) toggle(entryAt(now));
   else if (event.key === " " && event.target.tagName !== "BUTTON" && event.target.tagName !== "SUMMARY") play(playing === null);
   else return;
   event.preventDefault();
@@ -446,9 +513,9 @@ addEventListener("hashchange", linked);
 system.addEventListener("change", applyTheme);
 if (around()) new MutationObserver(applyTheme).observe(parent.document.body, { attributes: true, attributeFilter: ["data-theme"] });
 
-const leaves = entries.filter((entry) => entry.leaf).length;
+arrange();
+const leaves = order.filter((k) => entries[k].leaf).length;
 $("facts").textContent = `${N - leaves} operations on ${leaves} leaves`;
-drawCurve();
 now = Math.min(leaves, N - 1);                       // at the first operation: leaves compute nothing
 filter();
 applyTheme();

@@ -6,7 +6,7 @@ import html
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,19 +14,22 @@ from typing import Any
 from minigrad.engine.backward import differentiate
 from minigrad.engine.inspection import bytes_of, contents, operations, options
 from minigrad.engine.ops.arguments import kind_of
-from minigrad.engine.ops.recurrent import Cell, Lengths
+from minigrad.engine.ops.recurrent import Cell, Lengths, compositions
 from minigrad.engine.tape import Op
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.cells import Equation, equation_of_cell
-from minigrad.viz.names import names_of
+from minigrad.viz.names import name_leaves, names_of
 from minigrad.viz.observer import Observer
 from minigrad.viz.recording import newest, record
 from minigrad.viz.sources import excerpt, user_line
 from minigrad.viz.tapes import entries_of
+from minigrad.viz.unrolled import Unrolled
 from minigrad.viz.values import describe, wait_for
 
 HEIGHT = 760  # pixels of the frame in a notebook
+LONG = 32  # steps: of a recurrent layer of more, gates and states are shown, and not every operation
+LARGE = 2**24  # bytes: a recurrent layer of a larger projected input is not shown step by step
 
 
 class Page:
@@ -85,11 +88,15 @@ class Tensors:
 
 
 class Pass(Observer):
-    """The gradients that a backward pass brings to each operation, and the time it spends there."""
+    """The gradients that a backward pass brings to each operation, and the time it spends there.
 
-    def __init__(self) -> None:
+    Those of the operations in `keep` are also kept themselves.
+    """
+
+    def __init__(self, keep: Collection[int]) -> None:
         super().__init__()
         self.grads: dict[int, list[dict[str, Any] | None]] = {}
+        self.kept: dict[int, tuple[Tensor | None, ...]] = dict.fromkeys(keep, ())
         self.seconds: dict[int, float] = {}
         self._under_way: list[tuple[int, float, tuple[Tensor | None, ...]]] = []
 
@@ -97,6 +104,8 @@ class Pass(Observer):
         """The gradients of an operation's outputs are complete."""
         if self.open:
             self.grads[sequence] = [None if g is None else describe(g) for g in grads]
+            if sequence in self.kept:
+                self.kept[sequence] = grads
         super().entered(sequence, op, grads)
         if self.open:
             self._under_way.append((sequence, time.perf_counter(), grads))
@@ -132,6 +141,9 @@ def explore(
     retained: no ``grad`` is changed, and ``loss.backward()`` may follow. Hooks on tensors run in it as in any
     other.
 
+    A recurrent layer, which is one operation for all time steps, can be opened on the page: its composition is run
+    here, forward and backward, and shows every gate and state with its gradient, step by step.
+
     Parameters
     ----------
     loss : Tensor
@@ -142,6 +154,7 @@ def explore(
         The gradient of `loss`, of its shape; may be left out for one element (then 1).
     names : Module or mapping of str to Tensor or Module, optional
         Names for leaves. A module's parameters are named by their paths; in a mapping, the module's key comes first.
+        Other parameters have their paths in the outermost module that the operations ran in.
     recording : record, optional
         The block that the forward pass ran in; by default the most recent one.
     title : str
@@ -182,12 +195,12 @@ def explore(
     written = None if path is None else Path(path)
     if written is not None:
         written.write_text(text, encoding="utf-8")
-    return Page(text, written, len(content["entries"]))
+    return Page(text, written, sum(entry["parent"] is None for entry in content["entries"]))
 
 
-def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor]) -> Pass:
+def gradients(loss: Tensor, grad: Tensor | None, leaves: list[Tensor], keep: Collection[int]) -> Pass:
     """One backward pass to the leaves, observed; the tape is retained."""
-    seen = Pass()
+    seen = Pass(keep)
     seen.install()
     try:
         differentiate([loss], [grad], leaves, True, False, "explore")
@@ -203,11 +216,15 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
     their ``source`` into ``sources``, their ``equation`` into ``equations``. ``inputs`` are indices of entries,
     ``routes`` say which output of that entry it was, ``read`` which tensor it is if saved. ``held`` are the
     bytes that the entry is the first to save: tensors at one address count once, leaves not at all.
+
+    After them come those inside of recurrent layers, see `entries_inside`.
     """
     rows = entries_of(loss, "explore")
     held, kept_options, ops = contents(loss), options(loss), operations(loss)
+    name_leaves(rows, held, known)
     leaves = {sequence: leaf for sequence, (leaf, _) in held.items() if leaf is not None}
-    seen = gradients(loss, grad, list(leaves.values()))
+    layers = compositions(loss)
+    seen = gradients(loss, grad, list(leaves.values()), layers)
     tensors, sources, equations = Tensors(), Table(user_line), Table(equation_row)
     counted = {leaf.data_ptr() for leaf in leaves.values()}
     numbers: dict[int, int] = {}  # id of a saved tensor -> its number; `held` keeps them alive
@@ -234,8 +251,9 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
             equation = equation_of_cell(ops[sequence], cell, {0, *row["saved_inputs"]}, ends)
         shown.append({
             "op": row["op"],
-            "name": None if leaf is None else known.get(id(leaf)),
+            "name": row["name"],
             "leaf": sequence < 0,
+            "parent": None,
             "scope": [kind if name is None else f"{name}: {kind}" for name, kind in row["scope"]],
             "inputs": row["inputs"],
             "routes": row["outputs"],
@@ -252,7 +270,73 @@ def tape_of(loss: Tensor, grad: Tensor | None, known: Mapping[int, str], recordi
             "forward": None if recording is None else recording.seconds.get(sequence),
             "backward": seen.seconds.get(sequence),
         })  # fmt: skip
+    for row in rows:
+        if not seen.kept.get(row["sequence"]):
+            continue
+        composition, inputs = layers[row["sequence"]]
+        projected = inputs[0]
+        if projected is not None and bytes_of(projected) > LARGE:
+            shown[row["index"]]["note"] = f"its time steps are not shown: its input takes more than {LARGE:,} bytes"
+        else:
+            layer = Unrolled(ops[row["sequence"]].inputs, composition, inputs, seen.kept[row["sequence"]])
+            shown += entries_inside(layer, shown[row["index"]], row["index"], len(shown), tensors, equations)
     return {"entries": shown, "tensors": tensors.shown, "sources": sources.rows, "equations": equations.rows}
+
+
+def entries_inside(
+    layer: Unrolled, outer: dict[str, Any], parent: int, start: int, tensors: Tensors, equations: Table
+) -> list[dict[str, Any]]:
+    """The entries inside of a recurrent layer, whose own entry `outer` is number `parent`; they begin with `start`.
+
+    These are its inputs, its time steps, each followed by its operations, and the operations before and after all
+    steps. A time step has ``given`` and ``made``, what it read and computed: rows of name, value and gradient. Of more
+    than `LONG` steps, there are no operations.
+    """
+    inner = [row for row in layer.rows if row["sequence"] > 0 and len(layer.steps) <= LONG]
+    place: dict[int, int] = {}  # index of a row -> number of its entry
+    found: list[dict[str, Any]] = []
+
+    def add(**entry: Any) -> int:
+        blank = {"name": None, "leaf": False, "parent": parent, "scope": outer["scope"] + [outer["op"]], "inputs": [],
+                 "routes": [], "dtype": outer["dtype"], "outs": None, "grads": None, "saved": [], "read": [],
+                 "saved_bytes": 0, "held": 0, "source": outer["source"], "forward": None, "backward": None}  # fmt: skip
+        found.append(blank | entry)
+        return start + len(found) - 1
+
+    def add_row(row: dict[str, Any], **more: Any) -> None:
+        grads = layer.grads(row["sequence"])
+        place[row["index"]] = add(
+            op=row["op"], leaf=row["sequence"] < 0, inputs=[place.get(i) for i in row["inputs"]],
+            routes=row["outputs"], read=[None] * len(row["inputs"]), shape=list(row["shape"]),
+            outs=[tensors.add(value) for value in layer.values(row["sequence"])],
+            grads=None if grads is None else [None if g is None else tensors.add(g) for g in grads],
+            equation=equations.add(layer.ops[row["sequence"]]), **more,
+        )  # fmt: skip
+
+    for row in layer.rows:
+        if row["sequence"] < 0:
+            add_row(row, name=layer.names[row["sequence"]])
+    before = layer.first
+    for row in inner:
+        if row["sequence"] <= before:
+            add_row(row)
+    for t, step in enumerate(layer.steps, 1):
+        name = f"t = {t}"
+        given, made = (
+            [(symbol, tensors.add(value), None if grad is None else tensors.add(grad)) for symbol, value, grad in part]
+            for part in layer.shown(step)
+        )
+        number = add(op=name, shape=list(step.made["h_t"].shape), equation=outer["equation"], given=given, made=made)
+        symbols = {layer.number(x): symbol for symbol, x in step.made.items()}
+        for row in inner:
+            if before < row["sequence"] <= step.last:
+                symbol = [symbols[row["sequence"]]] if row["sequence"] in symbols else []
+                add_row(row, parent=number, scope=[*outer["scope"], outer["op"], name, *symbol])
+        before = step.last
+    for row in inner:
+        if row["sequence"] > before:
+            add_row(row)
+    return found
 
 
 class Table:

@@ -12,7 +12,7 @@ from minigrad.nn import Module
 from minigrad.saving.files import checked_path
 from minigrad.viz.boxes import Box, Folds, Node, common, counted
 from minigrad.viz.drawing import draw
-from minigrad.viz.names import names_of, names_of_variables
+from minigrad.viz.names import name_leaves, names_of, names_of_variables
 from minigrad.viz.sources import public_place
 from minigrad.viz.tapes import entries_of
 
@@ -79,7 +79,8 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
         A result that requires grad.
     names : Module or mapping of str to Tensor or Module, optional
         Names for leaves. A module's parameters are named by their paths; in a mapping, the module's key comes first. By
-        default, the caller's variables are searched for tensors and modules.
+        default, the caller's variables are searched for tensors and modules. Other parameters have their paths in the
+        outermost module that the operations ran in.
     max_nodes : int or None
         If there is more to draw, boxes are folded into single nodes, the innermost first, and then the middle of what
         remains; the picture says so. None draws everything.
@@ -113,7 +114,8 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
         raise ValueError(f"[graph] expected max_nodes of 3 or more, got {max_nodes}")
     rows = entries_of(y, "graph")
     named = names_of_variables(dict(sys._getframe(1).f_locals)) if names is None else names_of(names, "graph")
-    root, edges, dots = _tree(rows, {s: leaf for s, (leaf, _) in contents(y).items() if leaf is not None}, named)
+    name_leaves(rows, contents(y), named)
+    root, edges, dots = _tree(rows)
     total, note = len(rows), ""
     if max_nodes is not None and sum(1 for _ in root.nodes()) > max_nodes:
         moved = Folds(root, edges, max_nodes).place
@@ -128,7 +130,7 @@ def graph(y: Tensor, names: Module | Mapping[str, Tensor | Module] | None = None
 
 
 def _tree(
-    rows: Sequence[dict[str, Any]], leaves: Mapping[int, Tensor], named: Mapping[int, str]
+    rows: Sequence[dict[str, Any]],
 ) -> tuple[Box, dict[tuple[Node, Node], None], dict[Node, int]]:
     """The boxes with their nodes, the edges, and how many inputs of a node no gradient flows to."""
     root = Box("", None)
@@ -172,8 +174,7 @@ def _tree(
     for row in rows:
         if row["sequence"] > 0:
             continue
-        tensor = leaves.get(row["sequence"])
-        name = "leaf" if tensor is None else named.get(id(tensor), "leaf")
+        name = row["name"] or "leaf"
         tip = f"{row['index']}  {name}\n{row['shape']} {row['dtype']}"
         groups: list[list[Node]] = []
         for node in uses.get(row["index"], []):

@@ -30,6 +30,14 @@ def names_of(given: Any, caller: str) -> dict[int, str]:
     )
 
 
+def name_leaves(
+    rows: list[dict[str, Any]], held: Mapping[int, tuple[Tensor | None, list[Tensor]]], known: Mapping[int, str]
+) -> None:
+    """Give rows of a tape the known names of their leaves; `held` is what `inspection.contents` returns."""
+    for row in rows:
+        row["name"] = known.get(id(held[row["sequence"]][0]), row["name"])
+
+
 def names_of_variables(variables: Mapping[str, Any]) -> dict[int, str]:
     """The names of the tensors among a caller's variables, and of its modules' parameters by their paths alone."""
     found = [(name, value) for name, value in variables.items() if not name.startswith("_")]

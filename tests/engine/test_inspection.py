@@ -194,6 +194,33 @@ def test_a_class_that_keeps_a_result_of_its_own_dies():
     assert dead() is None
 
 
+def test_parameters_have_the_names_of_the_outermost_module():
+    """A later module does not rename what an earlier one named; other leaves and parameters of dead modules have none."""
+    encoder = nn.Sequential(nn.Linear(2, 3, bias=False))
+    head = nn.Linear(3, 1)
+    x = mg.ones((1, 2), requires_grad=True)
+    y = head(encoder(x))
+    names = {str(row["shape"]): row["name"] for row in y.tape() if row["op"] == "leaf"}
+    assert names == {"(1, 2)": None, "(3, 2)": "0.weight", "(1, 3)": "weight", "(1,)": "bias"}
+    assert all(row["name"] is None for row in y.tape() if row["op"] != "leaf")
+    assert "0.weight" in str(y.tape())
+    assert "0.weight" in y.tape()._repr_html_()
+    weight = encoder[0].weight
+    del encoder
+    assert sum(row["name"] is not None for row in y.tape()) == 2
+    assert weight.requires_grad
+
+
+def test_names_of_leaves_can_be_given():
+    model, x = nn.Sequential(nn.Linear(2, 3)), mg.ones((1, 2), requires_grad=True)
+    y = model(x)
+    assert {row["name"] for row in y.tape({"x": x, "net": model})} == {"x", "net.0.weight", "net.0.bias", None}
+    assert {row["name"] for row in y.tape(model[0])} == {"weight", "bias", None}
+    assert "name" not in str((x * x).tape()).splitlines()[0]
+    with pytest.raises(TypeError, match=r"\[tape\] expected names as a module or a mapping, got list"):
+        y.tape([model])
+
+
 def test_contents_are_the_leaf_and_what_is_saved():
     x = mg.asarray([1.0, 2.0], requires_grad=True)
     y = x.exp()

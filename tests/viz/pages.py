@@ -17,7 +17,7 @@ def content(page):
 
 
 def shown(page):
-    """Return op -> entry of a page, with tensors in place of their numbers."""
+    """Return op -> entry of a page, with tensors in place of their numbers, without what is inside of layers."""
     found = content(page)
 
     def look(numbers):
@@ -26,7 +26,21 @@ def shown(page):
     for entry in found["entries"]:
         for name in ("outs", "grads", "saved", "read"):
             entry[name] = look(entry[name])
-    return {entry["name"] or entry["op"]: entry for entry in found["entries"]}
+    return {entry["name"] or entry["op"]: entry for entry in found["entries"] if entry["parent"] is None}
+
+
+def inside(page):
+    """Return the inputs and the time steps of a recurrent layer by name, the steps as name -> value and gradient."""
+    found = content(page)
+
+    def look(n):
+        return None if n is None else found["tensors"][n]
+
+    inputs = {
+        e["name"]: (look(e["outs"][0]), look(e["grads"][0])) for e in found["entries"] if e["leaf"] and e["parent"]
+    }
+    steps = [e for e in found["entries"] if "made" in e]
+    return inputs, [{name: (look(x), look(g)) for name, x, g in e["given"] + e["made"]} for e in steps]
 
 
 def numbers(tensor):

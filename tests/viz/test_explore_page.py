@@ -156,6 +156,46 @@ def test_search_filters_by_op_and_module(visit, mlp):
     assert tab.locator("#rows .row").count() == 13
 
 
+def test_a_recurrent_layer_opens_into_time_steps_and_operations(visit):
+    mg.manual_seed(0)
+    layer = nn.GRU(3, 4)
+    with viz.record():
+        y, _ = layer(mg.random.normal(0, 1, (3, 2, 3)))
+        loss = (y * y).sum()
+    tab = visit(viz.explore(loss, names=layer))
+    names = tab.locator("#rows .row[aria-level='2'] .op")
+    before = step(tab)
+    assert names.count() == 0
+    tab.locator("#rows .row", has_text="gru").last.click()
+    there = step(tab)
+    tab.click("#picture .opener")
+    assert step(tab).rpartition(" of ")[0] == there.rpartition(" of ")[0]  # the same place in a longer tape
+    texts = names.all_inner_texts()
+    assert [text for text in texts if "t = " in text] == ["▸ t = 1", "▸ t = 2", "▸ t = 3"]
+    tab.locator("#rows .row", has_text="t = 2").click()
+    assert step(tab).startswith("forward t = 2, step ")
+    assert tab.locator("#picture .symbol").all_inner_texts() == ["xt", "ht−1", "r", "z", "n", "ht"]
+    assert tab.locator("#picture .gradient").count() == 0
+    tab.keyboard.press("Enter")
+    assert tab.locator("#rows .row[aria-level='3'] .scope", has_text="r").count() > 0
+    tab.keyboard.press("ArrowRight")
+    assert step(tab).startswith("forward t = 2, step ")
+    assert tab.locator("#picture .operation strong").inner_text() != "t = 2"
+    tab.keyboard.press("ArrowLeft")
+    tab.keyboard.press("Enter")
+    tab.keyboard.press("b")
+    tab.locator("#rows .row", has_text="t = 2").click()
+    assert step(tab).startswith("backward t = 2, step ")
+    assert tab.locator("#picture .gradient :is(table, canvas)").count() == 6
+    tab.keyboard.press("ArrowRight")
+    assert step(tab).startswith("backward t = 1, step ")
+    tab.click("#picture .users .ref")
+    assert tab.locator("#picture .operation strong").inner_text() == "gru"
+    tab.click("#rows .row.now .toggle")
+    tab.keyboard.press("Home")
+    assert step(tab).rpartition(" of ")[2] == before.rpartition(" of ")[2]
+
+
 def test_memory_rises_forward_and_falls_backward(visit, mlp):
     tab = visit(mlp, hash="#1")
     held = []

@@ -1,11 +1,12 @@
 """Recurrent layers on the page of a tape: their states, their gradients, and the equation of the variant in use."""
 
+import importlib
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from pages import content, first_numbers, shown, values
+from pages import content, first_numbers, inside, numbers, shown, values
 
 import minigrad as mg
 from minigrad import nn, viz
@@ -54,6 +55,7 @@ LAYERS = {
     "LN-GRU": lambda: nn.GRU(3, 4, norm="layer"),
     "LN-GRU, torch": lambda: nn.GRU(3, 4, norm="layer", convention="torch"),
 }
+explore = importlib.import_module("minigrad.viz.explore")  # the module: viz.explore is the function
 SOURCES = Path(mg.__file__).parent.parent / "cext"
 FACTORS = re.compile(r"(?<=[\w)]) (?=[\w(])")
 
@@ -159,3 +161,118 @@ def test_lengths_are_told_where_there_are_some(layer, line):
         y, _ = layer(3, 4)(mg.ones((2, 2, 3)), lengths=lengths)
         (equation,) = [e for e in content(viz.explore(y.sum()))["equations"] if "h_T" in e["outputs"]]
         assert (line in equation["forward"].splitlines()) == (lengths is not None)
+
+
+# ── inside of a layer: its time steps ─────────────────────────────────────────────────────────────
+
+T, N = 4, 3
+
+
+def layer_and_inputs(name, rng):
+    layer = LAYERS[name]().to("float64")
+    for parameter in layer.parameters():
+        parameter.detach()[...] = rng.normal(0, 1, parameter.shape)
+    x = mg.tensor(rng.normal(size=(T, N, 3)), requires_grad=True)
+    states = [mg.tensor(rng.normal(size=(1, N, 4)), requires_grad=True) for _ in range(1 + isinstance(layer, nn.LSTM))]
+    return layer, x, states
+
+
+def run(layer, x, states, lengths):
+    """Return the outputs and the last states, as a list."""
+    y, last = layer(x, tuple(states) if len(states) == 2 else states[0], lengths=lengths)
+    return y, list(last) if len(states) == 2 else [last]
+
+
+def close(shown, expected):
+    """Compare to the 8 digits of a page."""
+    np.testing.assert_allclose(numbers(shown).ravel(), np.ravel(expected), rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("lengths", [None, [4, 2, 1]])
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_time_steps_of_a_layer_are_those_of_the_fused_operation(name, lengths, rng):
+    """The states of each step are those of a shorter sequence, their gradients those of the rest of the sequence."""
+    layer, x, states = layer_and_inputs(name, rng)
+    ends = [T] * N if lengths is None else lengths
+    dy, *dlast = (mg.tensor(rng.normal(size=shape)) for shape in [(T, N, 4), *[(1, N, 4)] * len(states)])
+
+    def weighted(y, last, first):
+        pairs = zip([y, *last], [dy[first:], *dlast], strict=True)
+        return sum((out * by).sum() for out, by in pairs)
+
+    loss = weighted(*run(layer, x, states, lengths), 0)
+    inputs, steps = inside(viz.explore(loss, names=layer))
+    assert ("c₀" in inputs) == (len(states) == 2)
+    for symbol, state in zip(("h₀", "c₀"), states, strict=False):
+        close(inputs[symbol][1], mg.grad(loss, state, retain_graph=True))
+    gradient = first_numbers(mg.grad(loss, layer.weight_hh_l0))
+    np.testing.assert_allclose(values(inputs["W_hh"][1])[:8], gradient, rtol=1e-7, atol=1e-7)
+    assert len(steps) == T
+    for t, step in enumerate(steps, 1):
+        _, last = run(layer, x[:t], states, None if lengths is None else [min(n, t) for n in ends])
+        for symbol, state in zip(("h_t", "c_t"), last, strict=False):
+            close(step[symbol][0], state.detach())
+        if t == T:
+            continue
+        last = [state.detach().requires_grad_() for state in last]
+        rest = run(layer, x[t:], last, None if lengths is None else [max(n - t, 0) for n in ends])
+        output = mg.tensor([[float(t <= n)] for n in ends], dtype="float64") * last[0][0]  # 0 after a sample's end
+        close(step["h_t"][1], mg.grad((output * dy[t - 1]).sum() + weighted(*rest, t), last[0]))
+
+
+@pytest.mark.parametrize("name", ["LN-LSTM", "gru, paper"])
+def test_gates_have_the_names_of_the_equation(name, rng):
+    """The gates that are shown, put into the equation, make the state that is shown."""
+    layer, x, states = layer_and_inputs(name, rng)
+    y, _ = run(layer, x, states, None)
+    _, steps = inside(viz.explore(y.sum(), names=layer))
+    for step in steps:
+        at = {symbol: numbers(value) for symbol, (value, _) in step.items() if symbol != "x_t"}
+        if name == "LN-LSTM":
+            np.testing.assert_allclose(
+                at["c_t"], at["σ(f)"] * at["c_{t−1}"] + at["σ(i)"] * at["tanh(g)"], rtol=1e-6, atol=1e-6
+            )
+        else:
+            np.testing.assert_allclose(
+                at["h_t"], (1 - at["z"]) * at["h_{t−1}"] + at["z"] * at["n"], rtol=1e-6, atol=1e-6
+            )
+
+
+def test_the_gradients_of_gates_make_that_of_their_input(rng):
+    """x_t is added to what each gate is a function of: its gradient is theirs times that function's derivative."""
+    layer, x, states = layer_and_inputs("LN-LSTM", rng)
+    y, _ = run(layer, x, states, None)
+    _, steps = inside(viz.explore((y * y).sum(), names=layer))
+    (i, di), (f, df), (g, dg), (o, do) = (
+        tuple(numbers(part)[0] for part in steps[1][symbol]) for symbol in ("σ(i)", "σ(f)", "tanh(g)", "σ(o)")
+    )
+    expected = np.concatenate([di * i * (1 - i), df * f * (1 - f), dg * (1 - g * g), do * o * (1 - o)])
+    np.testing.assert_allclose(values(steps[1]["x_t"][1])[:8], expected[:8], rtol=1e-5, atol=1e-7)
+
+
+def test_exploring_a_layer_leaves_no_trace(rng):
+    """Nothing is added to an open recording or to a grad, also under no_grad; long and large layers stay readable."""
+    layer, x, states = layer_and_inputs("LN-LSTM", rng)
+    with viz.record() as recording:
+        y, _ = run(layer, x, states, None)
+        loss = y.sum()
+        known = set(recording.values)
+        with mg.no_grad():
+            page = viz.explore(loss, names=layer)
+        assert set(recording.values) == known
+    assert len(inside(page)[1]) == T
+    assert layer.weight_hh_l0.grad is None
+    long, _ = layer(mg.ones((explore.LONG + 1, 1, 3), dtype="float64"))
+    found = content(viz.explore(long.sum(), names=layer))
+    assert sum("made" in entry for entry in found["entries"]) == explore.LONG + 1
+    assert all(entry["leaf"] or "made" in entry for entry in found["entries"] if entry["parent"] is not None)
+
+
+def test_a_very_large_layer_says_that_it_is_not_opened(monkeypatch, rng):
+    monkeypatch.setattr(explore, "LARGE", 10)
+    layer, x, states = layer_and_inputs("rnn", rng)
+    found = content(viz.explore(run(layer, x, states, None)[0].sum(), names=layer))
+    assert [entry["note"] for entry in found["entries"] if "note" in entry] == [
+        "its time steps are not shown: its input takes more than 10 bytes"
+    ]
+    assert all(entry["parent"] is None for entry in found["entries"])

@@ -1,0 +1,1 @@
+cdef list history_of(list roots)
