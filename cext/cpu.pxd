@@ -34,7 +34,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
     enum CellNorm "mg::CellNorm":
         NO_NORM, NORM_STATE, NORM_SUM
     struct Recurrence:
-        int32_t cell, norm, norm_cell, swap
+        int32_t cell, norm, norm_cell, centered, swap
         double slope, eps, eps_c
         int64_t steps, batch, hidden, gates, segments, block, keep, panels
         int64_t[4] ends

@@ -497,7 +497,8 @@ cdef Recurrence recurrence(cell, dict arrays):
     cdef Array h = <Array>arrays["h"], w = <Array>arrays["w"], z = <Array>arrays["z"]
     cdef int64_t end = 0, i
     memset(&r, 0, sizeof(Recurrence))
-    r.cell, r.norm, r.norm_cell, r.swap = CELLS[cell.kind], CELL_NORMS[cell.norm], cell.norm_cell, cell.swap
+    r.cell, r.norm, r.norm_cell = CELLS[cell.kind], CELL_NORMS[cell.norm], cell.norm_cell
+    r.centered, r.swap = cell.centered, cell.swap
     r.slope, r.eps, r.eps_c = cell.slope, cell.eps, cell.eps_c
     r.steps, r.batch, r.hidden, r.gates = h.extent[0] - 1, h.extent[1], h.extent[2], w.extent[0] // h.extent[2]
     r.segments = len(cell.sizes)

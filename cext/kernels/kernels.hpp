@@ -43,6 +43,7 @@ enum CellNorm { NO_NORM, NORM_STATE, NORM_SUM };  // of the state's part of the 
 // that the layer does not have. recurrent.cpp has the equations.
 struct Recurrence {
     int32_t cell, norm, norm_cell;
+    int32_t centered;   // whether the norms subtract the mean: LN, otherwise RMSNorm
     int32_t swap;       // GRU: its update gate weighs the new state instead of the old one
     double slope;       // of the hard sigmoid; 0: the logistic function
     double eps, eps_c;  // of the norms of the columns, and of c'

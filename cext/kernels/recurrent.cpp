@@ -4,7 +4,8 @@
 // waits for another at any step. What a step computes for a sample depends on no other sample.
 //
 // A step computes  z = h W + b,  u = LN(z) or z,  a = u + x,  then gates and state, where x comes from the input. The
-// norm is applied segment by segment: to z (NORM_STATE), or to z + x (NORM_SUM; then a = u).
+// norm is applied segment by segment: to z (NORM_STATE), or to z + x (NORM_SUM; then a = u). LN is RMSNorm if the cell
+// is not centered: then the means below are 0.
 #include "../runtime/pool.hpp"
 #include "math.hpp"
 #include "panels.hpp"
@@ -81,8 +82,9 @@ MG_INLINE void hyperbolic(int64_t n, T* y) {
 // ---- one row, normalized ------------------------------------------------------------------------------------------
 
 template <class T>
-MG_INLINE Kept<T> kept(int64_t width, const T* x, double eps) {
-    const Standard<T> s = standardize<T, SHORT, true>(width, x, eps);
+MG_INLINE Kept<T> kept(int64_t width, const T* x, double eps, bool centered) {
+    const Standard<T> s =
+        centered ? standardize<T, SHORT, true>(width, x, eps) : standardize<T, SHORT, false>(width, x, eps);
     return {s.center, s.scale, s.offset};
 }
 
@@ -101,8 +103,8 @@ MG_INLINE void normalized(int64_t width, const T* x, const Kept<T>& s, const T* 
 
 // dx = rstd (h - mean(h) - xhat mean(h xhat)) with h = g gamma, and dgamma += g xhat, dbeta += g. dx may be g.
 template <class T>
-MG_INLINE void normalized_backward(int64_t width, const T* x, const Kept<T>& s, const T* gamma, const T* g, T* dx,
-                                   T* dgamma, T* dbeta) {
+MG_INLINE void normalized_backward(int64_t width, const T* x, const Kept<T>& s, bool centered, const T* gamma,
+                                   const T* g, T* dx, T* dgamma, T* dbeta) {
     double total[2] = {};
     sums<T, 2, 1>(width, total, [&](auto at, auto& sum) MG_INLINED {
         Vector<T> h = at.load(g);  // 0 beyond the end of the row
@@ -110,7 +112,7 @@ MG_INLINE void normalized_backward(int64_t width, const T* x, const Kept<T>& s, 
         sum[0] += h;
         sum[1] += h * s.standard(at.load(x));
     });
-    const T h_mean = T(total[0] / double(width)), h_slope = T(total[1] / double(width));
+    const T h_mean = centered ? T(total[0] / double(width)) : T(0), h_slope = T(total[1] / double(width));
     sweep<T, 1>(0, width, [&](auto at, int) MG_INLINED {
         const Vector<T> xhat = s.standard(at.load(x)), v = at.load(g);
         if (dgamma) {
@@ -154,7 +156,7 @@ MG_INLINE void add_input(const Rows<T>& r, int64_t t, int64_t n, T* z, T* a) {
     Kept<T>* stats = r.kept(r.stats, t * r.keep, n, r.segments);
     for (int64_t s = 0, begin = 0; s < r.segments; begin = r.ends[s++]) {
         const int64_t width = r.ends[s] - begin;
-        stats[s] = kept(width, z + begin, r.eps);
+        stats[s] = kept(width, z + begin, r.eps, r.centered);
         normalized(width, z + begin, stats[s], offset(static_cast<const T*>(r.gamma), begin),
                    offset(static_cast<const T*>(r.beta), begin),
                    r.norm == NORM_STATE && begin < added ? x + begin : nullptr, a + begin);
@@ -167,8 +169,9 @@ MG_INLINE void through_norm(const Rows<T>& r, int64_t t, int64_t n, const T* du,
     const T* z = r.row(r.z, t, n, r.columns);
     const Kept<T>* stats = r.kept(r.stats, t, n, r.segments);
     for (int64_t s = 0, begin = 0; s < r.segments; begin = r.ends[s++])
-        normalized_backward(r.ends[s] - begin, z + begin, stats[s], offset(static_cast<const T*>(r.gamma), begin),
-                            du + begin, dz + begin, offset(dgamma, begin), offset(dbeta, begin));
+        normalized_backward(r.ends[s] - begin, z + begin, stats[s], r.centered,
+                            offset(static_cast<const T*>(r.gamma), begin), du + begin, dz + begin,
+                            offset(dgamma, begin), offset(dbeta, begin));
 }
 
 // ---- the cells: row (t, n) ----------------------------------------------------------------------------------------
@@ -225,7 +228,7 @@ MG_INLINE void lstm(const Rows<T>& r, int64_t t, int64_t n, const Scratch<T>& sc
     const T* m = next;
     if (r.norm_cell) {
         Kept<T>* stats = r.kept(r.stats_c, t * r.keep, n, 1);
-        *stats = kept(H, next, r.eps_c);
+        *stats = kept(H, next, r.eps_c, r.centered);
         normalized(H, next, *stats, static_cast<const T*>(r.gamma_c), static_cast<const T*>(r.beta_c),
                    static_cast<const T*>(nullptr), scratch.m);
         if (r.raw_c) {  // the cell state is carried on normalized
@@ -270,7 +273,7 @@ MG_INLINE void lstm_backward(const Rows<T>& r, int64_t t, int64_t n, const T* __
             for (int64_t j = 0; j < H; j++) dm[j] += dc[j];
             clear(H, static_cast<T*>(dc));
         }
-        normalized_backward(H, raw, *stats, static_cast<const T*>(r.gamma_c), static_cast<const T*>(dm),
+        normalized_backward(H, raw, *stats, r.centered, static_cast<const T*>(r.gamma_c), static_cast<const T*>(dm),
                             static_cast<T*>(dm), scratch.dgamma_c, scratch.dbeta_c);
     }
 #pragma omp simd

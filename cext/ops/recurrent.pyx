@@ -22,7 +22,7 @@ from minigrad.engine.ops.activation import relu, sigmoid
 from minigrad.engine.ops.join import concat, split, stack, unstack
 from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.matmul import linear
-from minigrad.engine.ops.norm import layer_norm
+from minigrad.engine.ops.norm import layer_norm, rms_norm
 from minigrad.engine.ops.trigonometry import tanh
 
 
@@ -39,6 +39,7 @@ cdef class Cell:
     cdef readonly tuple sizes       # -> tuple[int, ...]
     cdef readonly bint norm_cell    # LSTM: whether the cell state is normalized on its way to the output
     cdef readonly bint carry_norm   # LSTM: whether it is also carried to the next step normalized
+    cdef readonly bint centered     # whether the norms subtract the mean: layer normalization, otherwise RMSNorm
     cdef readonly bint swap         # GRU: whether the update gate weighs the new state instead of the old one
     cdef readonly double slope      # of the hard sigmoid clip(slope x + 1/2, 0, 1); 0: the logistic function
     cdef readonly double eps        # of the norm of the state's contribution or of the sum
@@ -46,10 +47,11 @@ cdef class Cell:
 
     def __cinit__(self, kind: str, norm: str | None = None, sizes: tuple[int, ...] = (), norm_cell: bool = False,
                   carry_norm: bool = False, swap: bool = False, slope: float = 0.0, eps: float = 1e-5,
-                  eps_c: float = 1e-5):
+                  eps_c: float = 1e-5, centered: bool = True):
         self.kind, self.norm, self.sizes = kind, norm, tuple([integer("recurrent", "size", n) for n in sizes])
         self.eps, self.eps_c = number("recurrent", "eps", eps, 0), number("recurrent", "eps_c", eps_c, 0)
         self.norm_cell, self.carry_norm, self.swap, self.slope = norm_cell, carry_norm, swap, slope
+        self.centered = centered
         if (kind, norm) not in KINDS:
             raise ValueError(f"[recurrent] no cell {kind!r} with norm {norm!r}")
         if not (1 <= len(self.sizes) <= 4 and min(self.sizes) >= 1 if norm else not self.sizes):
@@ -64,7 +66,7 @@ cdef class Cell:
 
     def __reduce__(self) -> tuple[type[Cell], tuple[Any, ...]]:
         return Cell, (self.kind, self.norm, self.sizes, self.norm_cell, self.carry_norm, self.swap, self.slope,
-                      self.eps, self.eps_c)
+                      self.eps, self.eps_c, self.centered)
 
 
 @cython.final
@@ -103,17 +105,22 @@ cdef class Lengths:
 #   A step returns h, c and its gates, by the names that they have in the equations.
 #
 #   u = LN(W h + b), segment by segment, or W h + b. x comes from the input: W_ih x_t and its biases, or LN of it.
-#   With norm "sum" it is a = LN(x + W h + b) instead of a = x + u.
+#   LN is RMSNorm if the cell is not centered. With norm "sum" it is a = LN(x + W h + b) instead of a = x + u.
 
-def normalized(z: Tensor, sizes: tuple[int, ...], gamma: Tensor | None, beta: Tensor | None, eps: float) -> Tensor:
-    """LN of each group of columns separately."""
+def normalized(z: Tensor, sizes: tuple[int, ...], gamma: Tensor | None, beta: Tensor | None, eps: float,
+               centered: bool = True) -> Tensor:
+    """LN of each group of columns separately, or x / RMS(x) γ + β (Zhang and Sennrich 2019, eq. 4)."""
     if len(sizes) == 1:
-        return layer_norm(z, sizes[0], gamma, beta, eps)
+        if centered:
+            return layer_norm(z, sizes[0], gamma, beta, eps)
+        y = rms_norm(z, sizes[0], gamma, eps)
+        return y if beta is None else y + beta
     bounds = [sum(sizes[:i]) for i in range(1, len(sizes))]
     parts = split(z, bounds, axis=-1)
     gammas = [None] * len(sizes) if gamma is None else split(gamma, bounds)
     betas = [None] * len(sizes) if beta is None else split(beta, bounds)
-    return concat([layer_norm(p, n, g, b, eps) for p, n, g, b in zip(parts, sizes, gammas, betas)], axis=-1)
+    each = [normalized(p, (n,), g, b, eps, centered) for p, n, g, b in zip(parts, sizes, gammas, betas)]
+    return concat(each, axis=-1)
 
 
 def projected(Cell cell, double eps, x: Tensor, weight: Tensor, bias: Tensor | None, gamma: Tensor | None,
@@ -122,7 +129,7 @@ def projected(Cell cell, double eps, x: Tensor, weight: Tensor, bias: Tensor | N
     if cell.norm != "state":
         return linear(x, weight, bias)
     shift = bias if beta is None else beta if bias is None else beta + bias
-    return normalized(linear(x, weight), cell.sizes, gamma, shift, eps)
+    return normalized(linear(x, weight), cell.sizes, gamma, shift, eps, cell.centered)
 
 
 def summands(Cell cell, x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None, gamma: Tensor | None,
@@ -132,8 +139,8 @@ def summands(Cell cell, x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | Non
     if bias is not None:
         z = z + bias
     if cell.norm == "sum":
-        return 0.0, normalized(z + x, cell.sizes, gamma, beta, cell.eps)
-    return x, z if cell.norm is None else normalized(z, cell.sizes, gamma, beta, cell.eps)
+        return 0.0, normalized(z + x, cell.sizes, gamma, beta, cell.eps, cell.centered)
+    return x, z if cell.norm is None else normalized(z, cell.sizes, gamma, beta, cell.eps, cell.centered)
 
 
 def gate(Cell cell, a: Tensor) -> Tensor:
@@ -159,7 +166,7 @@ def lstm_step(Cell cell, x: Tensor, h: Tensor, c: Tensor, weight: Tensor, bias: 
     i, f, g, o = split(x + u, 4, axis=-1)
     i, f, g, o = gate(cell, i), gate(cell, f), tanh(g), gate(cell, o)
     c = f * c + i * g
-    m = layer_norm(c, c.shape[-1], gamma_c, beta_c, cell.eps_c) if cell.norm_cell else c
+    m = normalized(c, (c.shape[-1],), gamma_c, beta_c, cell.eps_c, cell.centered) if cell.norm_cell else c
     return o * tanh(m), m if cell.carry_norm else c, {"σ(i)": i, "σ(f)": f, "tanh(g)": g, "σ(o)": o}
 
 

@@ -1,7 +1,8 @@
 // Recurrent layers: the steps of one layer, with the samples of a batch divided among blocks of threads.
 //
 // A step computes  z = W h + b,  u = LN(z) or z,  a = u + x,  then gates and state, where x is the input's projection.
-// The norm is applied segment by segment, to z (NORM_STATE) or to z + x (NORM_SUM; then a = u). A block takes its samples
+// The norm is applied segment by segment, to z (NORM_STATE) or to z + x (NORM_SUM; then a = u). LN is RMSNorm if the
+// layer is not centered: then the means below are 0. A block takes its samples
 // through all steps, computing the products itself with a matrix that stays in the cache, or through a single step whose
 // product was computed before. The threads of a block exchange rows through memory, between barriers.
 
@@ -23,7 +24,7 @@ struct Kept {
 // A layer of N samples and H units, columns = G H; pointers are null for parts that the layer does not have.
 struct Layer {
     int norm;
-    Bool norm_cell, swap;       // swap: the GRU's update gate weights the new state instead of the old one
+    Bool norm_cell, centered, swap;  // swap: the GRU's update gate weights the new state instead of the old one
     T slope;                    // of the hard sigmoid; 0 for the logistic function
     int64 batch, hidden, columns, steps;
     int segments;
@@ -137,7 +138,13 @@ __device__ void multiply(int64 k, int64 n, const T* matrix, T* factors, T* parts
 // With any center c near the mean, and d = x - c:  mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2
 // c is the mean of the first four elements. If it is so far off that the difference would cancel, a second pass uses the
 // mean from the first one as its center.
-__device__ inline Kept standardize(int64 width, const T* x, double eps) {
+__device__ inline Kept standardize(int64 width, const T* x, double eps, bool centered) {
+    if (!centered) {
+        double square[1] = {};
+        add_up<1>(threadIdx.x, width, blockDim.x, square, [&](int64 j, T* part) { part[0] += x[j] * x[j]; });
+        team_sum<1>(blockDim.x, square);
+        return {0, 1 / sqrt(T(square[0] / width + eps)), 0};
+    }
     T center = 0;
     for (int k = 0; k < 4; k++) center += x[width < 4 ? 0 : k] * T(0.25);
     for (bool first = true;; first = false) {
@@ -159,8 +166,8 @@ __device__ inline Kept standardize(int64 width, const T* x, double eps) {
 
 // dx = rstd (h - mean(h) - xhat mean(h xhat)) with h = g gamma, and dgamma += g xhat, dbeta += g, total[2, width]; dx may
 // be g
-__device__ inline void through_norm(int64 width, const T* x, const Kept& s, const T* gamma, const T* g, T* dx,
-                                    double* dgamma, double* dbeta) {
+__device__ inline void through_norm(int64 width, const T* x, const Kept& s, bool centered, const T* gamma, const T* g,
+                                    T* dx, double* dgamma, double* dbeta) {
     double total[2] = {};
     add_up<2>(threadIdx.x, width, blockDim.x, total, [&](int64 j, T* part) {
         const T h = g[j] * at(gamma, j, 1);
@@ -168,7 +175,7 @@ __device__ inline void through_norm(int64 width, const T* x, const Kept& s, cons
         part[1] += h * s.standard(x[j]);
     });
     team_sum<2>(blockDim.x, total);
-    const T mean = T(total[0] / width), slope = T(total[1] / width);
+    const T mean = centered ? T(total[0] / width) : T(0), slope = T(total[1] / width);
     PLACES(j, width) {
         const T xhat = s.standard(x[j]), v = g[j];
         if (dgamma) {
@@ -196,7 +203,7 @@ __device__ inline void lstm(const Layer& r, int64 t, int64 n, double eps_c, T* a
     }
     if (!r.norm_cell) return;
     __syncthreads();
-    const Kept s = standardize(H, next, eps_c);
+    const Kept s = standardize(H, next, eps_c, r.centered);
     if (threadIdx.x == 0) *r.row(r.stats_c, r.kept(t), n, 1) = s;
     __syncthreads();  // all threads have read the first four elements, from which `standardize` took its center
     PLACES(j, H) {
@@ -247,7 +254,7 @@ __device__ void step(const Layer& r, int64 t, int64 n, const T* inputs, const T*
     __syncthreads();
     if (r.norm != NO_NORM) {
         for (int64 s = 0, begin = 0; s < r.segments; begin = r.end(s++)) {
-            const Kept kept = standardize(r.end(s) - begin, z + begin, eps);
+            const Kept kept = standardize(r.end(s) - begin, z + begin, eps, r.centered);
             if (threadIdx.x == 0) r.row(r.stats, r.kept(t), n, r.segments)[s] = kept;
             for (int64 j = begin + threadIdx.x; j < r.end(s); j += blockDim.x)
                 a[j] = kept.standard(z[j]) * at(r.gamma, j, 1) + at(r.beta, j, 0) +
@@ -304,11 +311,11 @@ __device__ void steps_of(const Layer& r, int64 begin, int64 end, const T* transp
 // 16 bytes, or null if z has the product of the only step.
 // x[T, N, columns] is the input's projection, h_last and c_last [N, H] the states after a sample's last step.
 extern "C" __global__ void __launch_bounds__(512, 1) recurrent(
-    int kind, int samples, int64 begin, int64 end, int norm, Bool norm_cell, Bool swap, double slope, int64 batch,
+    int kind, int samples, int64 begin, int64 end, int norm, Bool norm_cell, Bool centered, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,
     const T* gamma, const T* beta, const T* gamma_c, const T* beta_c, T* h, T* c, T* z, T* act, T* stats, T* stats_c,
     T* raw_c, const T* transposed, const T* x, const T* bias, double eps, double eps_c, T* h_last, T* c_last) {
-    const Layer r = {norm, norm_cell, swap, T(slope), batch, hidden, columns, steps, segments, ends, keep, lengths,
+    const Layer r = {norm, norm_cell, centered, swap, T(slope), batch, hidden, columns, steps, segments, ends, keep, lengths,
                      gamma, beta, gamma_c, beta_c, h, c, z, act, (Kept*)stats, (Kept*)stats_c, raw_c};
     __shared__ T factors[MOST_SAMPLES * MOST_FACTORS];
     __shared__ Pack<WIDE> parts[MOST_THREADS];
@@ -346,7 +353,7 @@ __device__ inline void lstm_backward(const Layer& r, const Gradients& d, int64 t
     }
     if (r.norm_cell) {
         double* affine = d.affine_c ? d.affine_c + n * 2 * H : d.affine_c;
-        through_norm(H, raw, kept, r.gamma_c, carry, carry, affine, affine ? affine + H : affine);
+        through_norm(H, raw, kept, r.centered, r.gamma_c, carry, carry, affine, affine ? affine + H : affine);
     }
     PLACES(j, H) {
         const T i = a[j], f = a[H + j], g = a[2 * H + j], all = dc[j] + carry[j];
@@ -402,8 +409,8 @@ __device__ void step_backward(const Layer& r, const Gradients& d, int64 t, int64
     double* affine = d.affine ? d.affine + n * 2 * r.columns : d.affine;
     for (int64 s = 0, begin = 0; s < r.segments; begin = r.end(s++)) {
         const Kept kept = r.row(r.stats, t, n, r.segments)[s];
-        through_norm(r.end(s) - begin, r.row(r.z, t, n, r.columns) + begin, kept, r.gamma ? r.gamma + begin : r.gamma,
-                     (kind == GRU ? dz : dx) + begin, dz + begin, affine ? affine + begin : affine,
+        through_norm(r.end(s) - begin, r.row(r.z, t, n, r.columns) + begin, kept, r.centered,
+                     r.gamma ? r.gamma + begin : r.gamma, (kind == GRU ? dz : dx) + begin, dz + begin, affine ? affine + begin : affine,
                      affine ? affine + r.columns + begin : affine);
     }
 }
@@ -428,11 +435,11 @@ __device__ void steps_back(const Layer& r, const Gradients& d, int64 begin, int6
 
 // The steps from `end` back to `begin`. w is W[columns, H] with rows padded to 16 bytes, or null if the caller adds dz W to dh, [N, H].
 extern "C" __global__ void __launch_bounds__(512, 1) recurrent_backward(
-    int kind, int samples, int64 begin, int64 end, int norm, Bool norm_cell, Bool swap, double slope, int64 batch,
+    int kind, int samples, int64 begin, int64 end, int norm, Bool norm_cell, Bool centered, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,
     const T* gamma, const T* beta, const T* gamma_c, const T* beta_c, T* h, T* c, T* z, T* act, T* stats, T* stats_c,
     T* raw_c, const T* w, const T* gy, T* dh, T* dc, T* dx, T* dz, double* affine, double* affine_c) {
-    const Layer r = {norm, norm_cell, swap, T(slope), batch, hidden, columns, steps, segments, ends, keep, lengths,
+    const Layer r = {norm, norm_cell, centered, swap, T(slope), batch, hidden, columns, steps, segments, ends, keep, lengths,
                      gamma, beta, gamma_c, beta_c, h, c, z, act, (Kept*)stats, (Kept*)stats_c, raw_c};
     const Gradients d = {gy, dh, dc, dx, dz, affine, affine_c};
     __shared__ T factors[MOST_SAMPLES * MOST_FACTORS];

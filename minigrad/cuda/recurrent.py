@@ -90,6 +90,7 @@ class Steps:
         ends = tuple(sum(sizes[: i + 1]) for i in range(len(sizes))) + (0,) * (8 - len(sizes))
         names = "gamma", "beta", "gamma_c", "beta_c", "h", "c", "z", "act", "stats", "stats_c", "raw_c"
         self.arguments = (
-            NORMS.index(cell.norm), cell.norm_cell, cell.swap, cell.slope, self.batch, self.hidden, self.columns,
-            self.steps, len(sizes), ends, self.keep, arrays.get("lengths"), *[arrays.get(name) for name in names],
+            NORMS.index(cell.norm), cell.norm_cell, cell.centered, cell.swap, cell.slope, self.batch, self.hidden,
+            self.columns, self.steps, len(sizes), ends, self.keep, arrays.get("lengths"),
+            *[arrays.get(name) for name in names],
         )  # fmt: skip

@@ -46,7 +46,9 @@ class RNNCell(_StepCell):
         h' = f(LN(W_ih x + b_ih + W_hh h + b_hh))
         LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
-    with the mean and the biased variance over the units; γ is the norm's ``weight`` and β its ``bias``.
+    with the mean and the biased variance over the units; γ is the norm's ``weight`` and β its ``bias``. ``norm="rms"``
+    is ``norm="layer"`` with RMS(a) = a / √(mean(a²) + ε) γ + β (Zhang, Sennrich 2019, https://arxiv.org/abs/1910.07467,
+    equation 4) for LN.
     ``bias="input"`` omits b_hh, ``bias=False`` omits both biases.
 
     Parameters
@@ -57,7 +59,7 @@ class RNNCell(_StepCell):
         Whether to add b_ih and b_hh, or b_ih alone.
     nonlinearity : {"tanh", "relu"}
         f.
-    norm : {None, "layer"}
+    norm : {None, "layer", "rms"}
         Whether the sum is normalized before f.
     eps : float
         Added to the variances of the norms.
@@ -74,7 +76,8 @@ class RNNCell(_StepCell):
     bias_ih, bias_hh : Parameter or None
         ``(hidden_size,)``
     ln : GateNorm
-        Only with ``norm="layer"``: γ and β, its ``weight`` and ``bias`` of ``(hidden_size,)``, and its ``eps``.
+        With ``norm="layer"``: γ and β, its ``weight`` and ``bias`` of ``(hidden_size,)``, and its ``eps``. With
+        ``norm="rms"`` its name is ``rms``.
 
     Raises
     ------
@@ -130,6 +133,9 @@ class LSTMCell(_StepCell):
         norm_each_gate:  a = W_ih x + b_ih + W_hh h;  i, f, g, o = LN(a_i), LN(a_f), LN(a_g), LN(a_o)
         carry_norm:      c' = LN_c(σ(f) c + σ(i) tanh(g));  h' = σ(o) tanh(c')
 
+    ``norm="rms"`` is ``norm="layer"`` with RMS(a) = a / √(mean(a²) + ε) γ + β (Zhang, Sennrich 2019,
+    https://arxiv.org/abs/1910.07467, equation 4) for LN.
+
     The gates are blocks of `hidden_size` rows of the weights, in the order i, f, g, o.
 
     Parameters
@@ -138,10 +144,10 @@ class LSTMCell(_StepCell):
         Sizes of the last axis of x and of h.
     bias : bool or "input"
         Whether to add b_ih and b_hh, or b_ih alone. With a norm there is at most b_ih.
-    norm : {None, "layer"}
+    norm : {None, "layer", "rms"}
         What to normalize, as above.
     norm_each_gate, carry_norm : bool
-        The variants of ``norm="layer"``, as above; they may be combined.
+        The variants of both norms, as above; they may be combined.
     forget_bias : float, optional
         The initial bias of f, instead of random numbers: the sum of its parts in b_ih and b_hh or, with
         `norm_each_gate`, the β of LN(a_f).
@@ -167,7 +173,8 @@ class LSTMCell(_StepCell):
         With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(4 hidden_size,)`` each, and ``eps``. With
         `norm_each_gate`, a single ``ln`` of the same size holds γ and β of the four norms side by side.
     ln_c : LayerNorm
-        With ``norm="layer"``: ``weight`` and ``bias`` of ``(hidden_size,)``.
+        With ``norm="layer"``: ``weight`` and ``bias`` of ``(hidden_size,)``. With ``norm="rms"`` the names of all norms
+        begin with ``rms``.
 
     Raises
     ------
@@ -228,6 +235,9 @@ class GRUCell(_StepCell):
         "torch":  h' = (1 − z) n + z h
         "paper":  h' = (1 − z) h + z n
 
+    ``norm="rms"`` is ``norm="layer"`` with RMS(a) = a / √(mean(a²) + ε) γ + β (Zhang, Sennrich 2019,
+    https://arxiv.org/abs/1910.07467, equation 4) for LN.
+
     The gates are blocks of `hidden_size` rows of the weights, in the order r, z, n.
 
     Parameters
@@ -236,7 +246,7 @@ class GRUCell(_StepCell):
         Sizes of the last axis of x and of h.
     bias : bool or "input"
         Whether to add b_ih and b_hh, or b_ih alone; with a norm there is none.
-    norm : {None, "layer"}
+    norm : {None, "layer", "rms"}
         What to normalize, as above.
     convention : {None, "torch", "paper"}
         Which term z weights, as above; None means "torch" without a norm and "paper" with one.
@@ -260,7 +270,7 @@ class GRUCell(_StepCell):
         ``(3 hidden_size,)``
     ln_ih, ln_hh : GateNorm
         With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(3 hidden_size,)`` each, first those of the gates,
-        then those of the candidate, and ``eps``.
+        then those of the candidate, and ``eps``. With ``norm="rms"`` their names begin with ``rms``.
 
     Raises
     ------

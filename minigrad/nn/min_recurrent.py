@@ -6,12 +6,12 @@ from minigrad.engine.ops.activation import sigmoid, softplus
 from minigrad.engine.ops.join import split
 from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.matmul import linear
-from minigrad.engine.ops.norm import layer_norm
 from minigrad.engine.ops.recurrent import Lengths as CheckedLengths
+from minigrad.engine.ops.recurrent import normalized
 from minigrad.engine.ops.scan import linear_scan
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.parameter import Parameter
-from minigrad.nn.recurrence import GateNorm
+from minigrad.nn.recurrence import PREFIXES, GateNorm
 from minigrad.nn.recurrent import Lengths, Sequences
 
 __all__ = ["MinGRU", "MinLSTM"]
@@ -37,10 +37,11 @@ class _Minimal(Sequences):
         bias = Parameter(empty((rows,), dtype=dtype, device=device)) if biased else None
         self.register_parameter("bias_ih" + suffix, bias)
         for name, sizes in self._norm_sizes().items():
-            self.register_module(name + suffix, GateNorm(sizes, self.eps, device, dtype))
+            norm = GateNorm(sizes, self.eps, device, dtype, centered=self.norm == "layer")
+            self.register_module(name + suffix, norm)
 
     def _norm_sizes(self) -> dict[str, tuple[int, ...]]:
-        return {} if self.norm is None else {"ln": (self.hidden_size,) * self.gates}
+        return {} if self.norm is None else {PREFIXES[self.norm]: (self.hidden_size,) * self.gates}
 
     def _layer(
         self, x: Tensor, first: tuple[Tensor, ...], suffix: str, lengths: CheckedLengths | None
@@ -65,7 +66,7 @@ class _Minimal(Sequences):
             norm = self._norm_of(name + suffix, sizes)
             gammas, betas = (none if p is None else split(p, self.gates) for p in (norm.weight, norm.bias))
             products = [
-                layer_norm(z, self.hidden_size, gamma, beta, norm.eps)
+                normalized(z, (self.hidden_size,), gamma, beta, norm.eps, self.norm == "layer")
                 for z, gamma, beta in zip(products, gammas, betas, strict=True)
             ]
         return products
@@ -95,6 +96,9 @@ class MinGRU(_Minimal):
         z, c = LN_z(W_z x_t), LN_c(W_c x_t)
         LN(a) = (a − mean(a)) / √(var(a) + ε) γ + β
 
+    ``norm="rms"`` is ``norm="layer"`` with RMS(a) = a / √(mean(a²) + ε) γ + β (Zhang, Sennrich 2019,
+    https://arxiv.org/abs/1910.07467, equation 4) for LN.
+
     Parameters
     ----------
     input_size, hidden_size : int
@@ -109,7 +113,7 @@ class MinGRU(_Minimal):
         The probability that an output passed to the next layer becomes zero in training; unused with a single layer.
     bidirectional : bool
         Whether a second set of weights runs from the end to the beginning; the outputs of both are concatenated.
-    norm : {None, "layer"}
+    norm : {None, "layer", "rms"}
         What to normalize, as above.
     eps : float
         Added to the variances of the norms.
@@ -127,7 +131,7 @@ class MinGRU(_Minimal):
         ``(2 hidden_size,)``
     ln_l0 : GateNorm
         With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(2 hidden_size,)`` each, and ``eps``. The layer
-        reads them without calling them, so hooks on them are not called.
+        reads them without calling them, so hooks on them are not called. With ``norm="rms"`` its name is ``rms_l0``.
 
     Raises
     ------
@@ -176,7 +180,7 @@ class MinLSTM(_Minimal):
     bias_ih_l0 : Parameter or None
         ``(3 hidden_size,)``
     ln_l0 : GateNorm
-        With ``norm="layer"``: γ and β of ``(3 hidden_size,)``.
+        With ``norm="layer"``: γ and β of ``(3 hidden_size,)``; with ``norm="rms"`` its name is ``rms_l0``.
 
     Examples
     --------

@@ -20,22 +20,27 @@ Source = tuple[float, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | Non
 Loop = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 
 GATES = {"rnn": 1, "lstm": 4, "gru": 3}
+# The norms over units, which the whole-sequence operation computes, and how the names of their modules begin.
+PREFIXES = {"layer": "ln", "rms": "rms"}
 # The slopes of Keras's hard_sigmoid and of PyTorch's hardsigmoid; 0 means the logistic function.
 SLOPES = {"sigmoid": 0.0, "hard_sigmoid": 0.2, "hardsigmoid": 1 / 6}
 
 
 class GateNorm(Affine):
-    """Layer normalization of groups of gates, each group separately.
+    """Layer normalization or RMSNorm of groups of gates, each group separately.
 
     Parameters
     ----------
     sizes : sequence of int
         The columns of each group; their sum is the size of the last axis.
     eps : float
-        Added to the variance.
+        Added to the variance or to the mean square.
     device : str, optional
     dtype : DType, optional
         float32 or float64; by default that of `get_default_dtype`.
+    centered : bool
+        Whether the mean is subtracted: True is layer normalization, False is RMSNorm (Zhang, Sennrich 2019,
+        https://arxiv.org/abs/1910.07467, equation 4).
 
     Attributes
     ----------
@@ -55,25 +60,25 @@ class GateNorm(Affine):
 
     def __init__(
         self, sizes: list[int] | tuple[int, ...], eps: float = 1e-5,
-        device: str | None = None, dtype: DType | str | None = None,
+        device: str | None = None, dtype: DType | str | None = None, *, centered: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.sizes, self.eps = tuple(sizes), eps
+        self.sizes, self.eps, self.centered = tuple(sizes), eps, centered
         self.add_affine(sum(sizes), True, True, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., sum(sizes))`` to the same shape."""
-        return normalized(x, self.sizes, self.weight, self.bias, self.eps)
+        return normalized(x, self.sizes, self.weight, self.bias, self.eps, self.centered)
 
     def extra_repr(self) -> str:
-        return f"{self.sizes}, eps={self.eps}"
+        return f"{self.sizes}, eps={self.eps}{'' if self.centered else ', centered=False'}"
 
 
 class Recurrent(Module):
     """Base class with the options and parameters; the suffix of a parameter's name identifies its layer."""
 
     kind: Literal["rnn", "lstm", "gru", "mingru", "minlstm"]
-    norms: tuple[str | None, ...] = (None, "layer")
+    norms: tuple[str | None, ...] = (None, "layer", "rms")
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool | Literal["input"], norm: str | None, eps: float
@@ -117,8 +122,9 @@ class Recurrent(Module):
         return value
 
     def _set_lstm(self, norm_each_gate: bool, carry_norm: bool, forget_bias: float | None) -> None:
-        if (norm_each_gate or carry_norm) and self.norm is None:
-            raise ValueError(f"[{self.name}] expected norm='layer' with norm_each_gate and carry_norm, got None")
+        if (norm_each_gate or carry_norm) and self.norm not in PREFIXES:
+            raise ValueError(f"[{self.name}] expected norm='layer' or 'rms' with norm_each_gate and carry_norm, "
+                             f"got {self.norm!r}")  # fmt: skip
         if forget_bias is not None and self.bias is False and not norm_each_gate:
             raise ValueError(f"[{self.name}] expected a bias with forget_bias={forget_bias}, got bias=False")
         self.norm_each_gate = self._flag("norm_each_gate", norm_each_gate)
@@ -128,12 +134,16 @@ class Recurrent(Module):
     def _set_gru(self, convention: str | None) -> None:
         if convention not in (None, "torch", "paper"):
             raise ValueError(f"[{self.name}] expected convention None, 'torch' or 'paper', got {convention!r}")
-        self.convention = convention or ("torch" if self.norm is None else "paper")
+        self.convention = convention or self._usual_convention()
+
+    def _usual_convention(self) -> str:
+        """Return the convention of the publication of the norm."""
+        return "paper" if self.norm in PREFIXES else "torch"
 
     def _groups(self) -> tuple[str | None, tuple[int, ...]]:
-        """Return where layer normalization applies, in the terms of `Cell`, and the sizes of its groups of columns."""
+        """Return where a norm of the units applies, in the terms of `Cell`, and the sizes of its groups of columns."""
         n = self.hidden_size
-        if self.norm != "layer":
+        if self.norm not in PREFIXES:
             return None, ()
         if self.kind == "rnn":
             return "sum", (n,)
@@ -142,12 +152,13 @@ class Recurrent(Module):
         return ("sum", (n,) * 4) if self.norm_each_gate else ("state", (4 * n,))
 
     def _norm_sizes(self) -> dict[str, tuple[int, ...]]:
-        """Return the group sizes of each layer norm of one layer in one direction, by the prefix of its name."""
+        """Return the group sizes of each norm of the units in one layer and direction, by the prefix of its name."""
         place, sizes = self._groups()
         if place is None:
             return {}
-        norms = {"ln": sizes} if place == "sum" else {"ln_ih": sizes, "ln_hh": sizes}
-        return {**norms, "ln_c": (self.hidden_size,)} if self.kind == "lstm" else norms
+        prefix = PREFIXES[self.norm]
+        norms = {prefix: sizes} if place == "sum" else {f"{prefix}_ih": sizes, f"{prefix}_hh": sizes}
+        return {**norms, f"{prefix}_c": (self.hidden_size,)} if self.kind == "lstm" else norms
 
     # ── parameters ──
 
@@ -157,7 +168,7 @@ class Recurrent(Module):
         columns = GATES[self.kind] * n
         # The norms have their own biases: the sum needs at most one more, and none if each product has a norm's bias.
         one_bias = self.bias == "input" or (self.norm is not None and (self.kind == "lstm" or self.norm == "batch"))
-        no_bias = not self.bias or (self.norm is not None and self.kind == "gru")
+        no_bias = not self.bias or (self.norm in PREFIXES and self.kind == "gru")
         for name, shape, wanted in (
             ("weight_ih", (columns, input_size), True), ("weight_hh", (columns, n), True),
             ("bias_ih", (columns,), not no_bias), ("bias_hh", (columns,), not no_bias and not one_bias),
@@ -167,12 +178,12 @@ class Recurrent(Module):
         for name, sizes in self._norm_sizes().items():
             norm: Affine = (
                 LayerNorm(n, self.eps, device=device, dtype=dtype) if name == "ln_c"
-                else GateNorm(sizes, self.eps, device, dtype)
+                else GateNorm(sizes, self.eps, device, dtype, centered=self.norm == "layer")
             )  # fmt: skip
             self.register_module(name + suffix, norm)
 
     def _norms_inside(self) -> list[Module]:
-        """Return the layer norms, which this module computes itself: a forward pass does not call them."""
+        """Return the norms of the units, which this module computes itself: a forward pass does not call them."""
         return [getattr(self, name + suffix) for suffix in self._all_suffixes() for name in self._norm_sizes()]
 
     def reset_parameters(self) -> None:
@@ -188,7 +199,7 @@ class Recurrent(Module):
         # With every gate normalized separately, a constant bias of the sum has no effect, so the norm's bias is set.
         for suffix in self._all_suffixes():
             if self.norm_each_gate:
-                first, second = getattr(self, "ln" + suffix).bias, None
+                first, second = getattr(self, PREFIXES[self.norm] + suffix).bias, None
             else:
                 first, second = getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix)
             init.constant_(first.detach()[n : 2 * n], self.forget_bias)
@@ -236,9 +247,10 @@ class Recurrent(Module):
 
     def _norm_of(self, name: str, sizes: tuple[int, ...]) -> GateNorm | LayerNorm:
         """Return the current norm, which may have replaced the original one, after checking it."""
-        norm = getattr(self, name)
-        if not isinstance(norm, GateNorm | LayerNorm):
-            raise TypeError(f"[{self.name}] expected {name} to be a layer normalization, got {type(norm).__name__}")
+        norm, centered = getattr(self, name), self.norm == "layer"
+        if not isinstance(norm, GateNorm | LayerNorm) or (isinstance(norm, LayerNorm) or norm.centered) != centered:
+            kind = "a layer normalization" if centered else "a GateNorm with centered=False"
+            raise TypeError(f"[{self.name}] expected {name} to be {kind}, got {type(norm).__name__}")
         if type(norm).forward not in (GateNorm.forward, LayerNorm.forward):  # the engine would not call it
             kind = type(norm).__name__
             raise TypeError(f"[{self.name}] expected {name} not to override forward, got a {kind} that does")
@@ -252,21 +264,24 @@ class Recurrent(Module):
         place, sizes = self._groups()
         gamma = beta = gamma_c = beta_c = None
         eps = eps_c = 0.0
+        centered = self.norm == "layer"
         if place is not None:
-            norm = self._norm_of(("ln" if place == "sum" else "ln_hh") + suffix, sizes)
+            prefix = PREFIXES[self.norm]
+            norm = self._norm_of((prefix if place == "sum" else f"{prefix}_hh") + suffix, sizes)
             gamma, beta, eps = norm.weight, norm.bias, norm.eps
         norm_c = place is not None and self.kind == "lstm"
         if norm_c:
-            norm = self._norm_of("ln_c" + suffix, (self.hidden_size,))
+            norm = self._norm_of(f"{prefix}_c{suffix}", (self.hidden_size,))
             gamma_c, beta_c, eps_c = norm.weight, norm.bias, norm.eps
         if self.kind == "rnn":
-            cell = Cell("rnn_" + self.nonlinearity, place, sizes, eps=eps)
+            cell = Cell("rnn_" + self.nonlinearity, place, sizes, eps=eps, centered=centered)
         elif self.kind == "gru":
             swap, slope = self.convention == "paper", SLOPES[self.gate_activation]
-            cell = Cell("gru", place, sizes, swap=swap, slope=slope, eps=eps)
+            cell = Cell("gru", place, sizes, swap=swap, slope=slope, eps=eps, centered=centered)
         else:
             slope = SLOPES[self.gate_activation]
-            cell = Cell("lstm", place, sizes, norm_c, self.carry_norm, slope=slope, eps=eps, eps_c=eps_c)
+            cell = Cell("lstm", place, sizes, norm_c, self.carry_norm, slope=slope, eps=eps, eps_c=eps_c,
+                        centered=centered)  # fmt: skip
         bias = getattr(self, "bias_hh" + suffix) if self.kind == "gru" else None
         return cell, (getattr(self, "weight_hh" + suffix), bias, gamma, beta, gamma_c, beta_c)
 
@@ -279,7 +294,7 @@ class Recurrent(Module):
         place, sizes = self._groups()
         if place != "state":
             return 0.0, x, weight, bias, None, None
-        norm = self._norm_of("ln_ih" + suffix, sizes)
+        norm = self._norm_of(f"{PREFIXES[self.norm]}_ih{suffix}", sizes)
         return norm.eps, x, weight, bias, norm.weight, norm.bias
 
     def _options(self) -> str:
@@ -287,7 +302,7 @@ class Recurrent(Module):
         named = {
             "nonlinearity": "tanh", "bias": True, "num_layers": 1, "batch_first": False, "dropout": 0.0,
             "bidirectional": False, "norm": None, "gate_activation": "sigmoid", "norm_each_gate": False,
-            "carry_norm": False, "forget_bias": None, "convention": "torch" if self.norm is None else "paper",
+            "carry_norm": False, "forget_bias": None, "convention": self._usual_convention(),
             "max_length": None, "eps": 1e-5,
         }  # fmt: skip
         changed = [f", {key}={value!r}" for key, default in named.items()

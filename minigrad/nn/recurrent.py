@@ -6,21 +6,30 @@ from typing import Literal, TypeAlias
 from minigrad.creation import arange, zeros
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.engine.ops.join import concat, stack, unstack
+from minigrad.engine.ops.join import concat, split, stack, unstack
 from minigrad.engine.ops.layout import flip
 from minigrad.engine.ops.logic import where
+from minigrad.engine.ops.recurrent import Cell, gate, projected, recurrent
 from minigrad.engine.ops.recurrent import Lengths as CheckedLengths
-from minigrad.engine.ops.recurrent import projected, recurrent
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.batch_norm import RecurrentBatchNorm1d
-from minigrad.nn.recurrence import Recurrent
+from minigrad.nn.module import Module
+from minigrad.nn.recurrence import GATES, Recurrent
 
 Lengths: TypeAlias = Tensor | Sequence[int]
 
 
 class Sequences(Recurrent):
     """Base class of stacked layers in one or both directions."""
+
+    max_length: int | None = None
+
+    def _set_max_length(self, max_length: int | None) -> None:
+        if (max_length is not None) != (self.norm == "batch"):
+            raise ValueError(f"[{self.name}] expected max_length only with norm='batch', which requires it, "
+                             f"got {max_length} and norm={self.norm!r}")  # fmt: skip
+        self.max_length = None if max_length is None else integer(self.name, "max_length", max_length, 1)
 
     def _finish(
         self, num_layers: int, batch_first: bool, dropout: float, bidirectional: bool,
@@ -36,6 +45,21 @@ class Sequences(Recurrent):
                 self._add_layer(suffix, width, device, dtype)
         self.reset_parameters()
 
+    def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DType | str | None) -> None:
+        super()._add_layer(suffix, input_size, device, dtype)
+        for name, (features, bias) in self._batch_norms().items():
+            assert self.max_length is not None
+            norm = RecurrentBatchNorm1d(features, self.max_length, self.eps, bias=bias, device=device, dtype=dtype)
+            self.register_module(name + suffix, norm)
+
+    def _batch_norms(self) -> dict[str, tuple[int, bool]]:
+        """Return the features of each batch norm of one layer in one direction, and whether it has a bias."""
+        if self.norm != "batch":
+            return {}
+        columns = GATES[self.kind] * self.hidden_size
+        norms = {"bn_ih": (columns, False), "bn_hh": (columns, False)}
+        return {**norms, "bn_c": (self.hidden_size, True)} if self.kind == "lstm" else norms
+
     def _all_suffixes(self) -> list[str]:
         return [suffix for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
 
@@ -45,6 +69,8 @@ class Sequences(Recurrent):
 
     def _run(self, x: Tensor, states: list[Tensor | None], lengths: Lengths | None) -> tuple[Tensor, list[Tensor]]:
         """Return the outputs of the last layer and the last h (for an LSTM, also c) of every layer and direction."""
+        if lengths is not None and self.norm == "batch":
+            raise ValueError(f"[{self.name}] expected no lengths with norm='batch', which has no statistics for them")
         self._check_input(x)
         given, size = x.shape, self.input_size
         batched = len(given) == 3
@@ -97,10 +123,31 @@ class Sequences(Recurrent):
         self, x: Tensor, first: tuple[Tensor, ...], suffix: str, lengths: CheckedLengths | None
     ) -> tuple[Tensor, ...]:
         """Run one layer in one direction; return the outputs ``(T, N, H)`` and the last states."""
+        if self.norm == "batch":
+            return self._normalized_by_batch(x, first, suffix)
         h, c = first if self.kind == "lstm" else (first[0], None)
         cell, loop = self._loop(suffix)
         source = self._source(suffix, x)
         return recurrent(cell, projected(cell, *source), h, c, *loop, lengths, source)
+
+    def _normalized_by_batch(self, x: Tensor, first: tuple[Tensor, ...], suffix: str) -> tuple[Tensor, ...]:
+        """As `_layer`, composed step by step."""
+        norms = {name: getattr(self, name + suffix) for name in self._batch_norms()}
+        if x.shape[1] == 1 and any(norm.training for norm in norms.values()):
+            raise ValueError(f"[{self.name}] expected more than one sample in training with norm='batch', got one")
+        weight, bias = getattr(self, "weight_hh" + suffix), getattr(self, "bias_ih" + suffix)
+        cell, states, outputs = self._loop(suffix)[0], first, []
+        for time, share in enumerate(unstack(F.linear(x, getattr(self, "weight_ih" + suffix)))):
+            a, u = norms["bn_ih"](share, time), norms["bn_hh"](F.linear(states[0], weight), time)
+            states = self._batch_step(cell, a if bias is None else a + bias, u, states, norms, time)
+            outputs.append(states[0])
+        return stack(outputs), *states
+
+    def _batch_step(
+        self, cell: Cell, x: Tensor, u: Tensor, states: tuple[Tensor, ...], norms: dict[str, Module], time: int
+    ) -> tuple[Tensor, ...]:
+        """Return the next states, from the normalized contributions of the input and of the state."""
+        raise NotImplementedError
 
 
 def _reversed(x: Tensor, lengths: CheckedLengths | None) -> Tensor:
@@ -131,10 +178,11 @@ class RNN(Sequences):
         BN(a) = (a − mean_t(a)) / √(var_t(a) + ε) γ
 
     with the mean and the biased variance of every unit over the batch, in evaluation the running ones of step t; steps
-    beyond the last trained one use its statistics. All steps share γ.
+    beyond the last trained one use its statistics. All steps share γ. ``norm="rms"`` is ``norm="layer"`` with
+    RMS(a) = a / √(mean(a²) + ε) γ + β (Zhang, Sennrich 2019, https://arxiv.org/abs/1910.07467, equation 4) for LN.
 
     ``bias="input"`` omits b_hh, ``bias=False`` omits both biases. A plain version of one step is ``rnn_step`` in
-    ``minigrad.engine.ops.recurrent`` (source: ``cext/ops/recurrent.pyx``), with ``norm="batch"`` ``RNN._layer``.
+    ``minigrad.engine.ops.recurrent`` (source: ``cext/ops/recurrent.pyx``), with ``norm="batch"`` ``RNN._batch_step``.
 
     Parameters
     ----------
@@ -152,7 +200,7 @@ class RNN(Sequences):
         The probability that an output passed to the next layer becomes zero in training; unused with a single layer.
     bidirectional : bool
         Whether a second set of weights runs from the end to the beginning; the outputs of both are concatenated.
-    norm : {None, "layer", "batch"}
+    norm : {None, "layer", "rms", "batch"}
         What to normalize, as above.
     max_length : int, optional
         Required with ``norm="batch"``, and only there: the number of steps with separate statistics.
@@ -175,7 +223,7 @@ class RNN(Sequences):
         ``(hidden_size,)``
     ln_l0 : GateNorm
         With ``norm="layer"``: γ and β, its ``weight`` and ``bias`` of ``(hidden_size,)``, and its ``eps``. The layer
-        reads it without calling it, so hooks on it are not called.
+        reads it without calling it, so hooks on it are not called. With ``norm="rms"`` its name is ``rms_l0``.
     bn_ih_l0, bn_hh_l0 : RecurrentBatchNorm1d
         With ``norm="batch"``: γ, the ``weight`` of ``(hidden_size,)``, initialized to 0.1, and ``running_mean`` and
         ``running_var`` of ``(max_length, hidden_size)``.
@@ -200,7 +248,7 @@ class RNN(Sequences):
     """
 
     kind = "rnn"
-    norms = (None, "layer", "batch")
+    norms = (None, "layer", "rms", "batch")
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh",
@@ -210,20 +258,8 @@ class RNN(Sequences):
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_nonlinearity(nonlinearity)
-        if (max_length is not None) != (norm == "batch"):
-            raise ValueError(f"[RNN] expected max_length only with norm='batch', which requires it, "
-                             f"got {max_length} and norm={norm!r}")  # fmt: skip
-        self.max_length = None if max_length is None else integer("RNN", "max_length", max_length, 1)
+        self._set_max_length(max_length)
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
-
-    def _add_layer(self, suffix: str, input_size: int, device: str | None, dtype: DType | str | None) -> None:
-        super()._add_layer(suffix, input_size, device, dtype)
-        if self.max_length is not None:
-            for name in ("bn_ih", "bn_hh"):
-                norm = RecurrentBatchNorm1d(
-                    self.hidden_size, self.max_length, self.eps, bias=False, device=device, dtype=dtype
-                )
-                self.register_module(name + suffix, norm)
 
     def forward(self, x: Tensor, hx: Tensor | None = None, lengths: Lengths | None = None) -> tuple[Tensor, Tensor]:
         """Run over a batch of sequences.
@@ -246,27 +282,13 @@ class RNN(Sequences):
         h_n : Tensor
             The state of every layer and direction at each sample's end, in the layout of `hx`.
         """
-        if lengths is not None and self.norm == "batch":
-            raise ValueError("[RNN] expected no lengths with norm='batch', which has no statistics for them")
         output, (h_n,) = self._run(x, [hx], lengths)
         return output, h_n
 
-    def _layer(
-        self, x: Tensor, first: tuple[Tensor, ...], suffix: str, lengths: CheckedLengths | None
+    def _batch_step(
+        self, cell: Cell, x: Tensor, u: Tensor, states: tuple[Tensor, ...], norms: dict[str, Module], time: int
     ) -> tuple[Tensor, ...]:
-        if self.norm != "batch":
-            return super()._layer(x, first, suffix, lengths)
-        bn_ih, bn_hh = getattr(self, "bn_ih" + suffix), getattr(self, "bn_hh" + suffix)
-        if x.shape[1] == 1 and (bn_ih.training or bn_hh.training):
-            raise ValueError("[RNN] expected more than one sample in training with norm='batch', got one")
-        weight, bias = getattr(self, "weight_hh" + suffix), getattr(self, "bias_ih" + suffix)
-        activation = F.tanh if self.nonlinearity == "tanh" else F.relu
-        h, outputs = first[0], []
-        for time, share in enumerate(unstack(F.linear(x, getattr(self, "weight_ih" + suffix)))):
-            total = bn_ih(share, time) + bn_hh(F.linear(h, weight), time)
-            h = activation(total if bias is None else total + bias)
-            outputs.append(h)
-        return stack(outputs), h
+        return ((F.tanh if self.nonlinearity == "tanh" else F.relu)(x + u),)
 
 
 class LSTM(Sequences):
@@ -293,6 +315,16 @@ class LSTM(Sequences):
         norm_each_gate:  a = W_ih x_t + b_ih + W_hh h_{t-1};  i, f, g, o = LN(a_i), LN(a_f), LN(a_g), LN(a_o)
         carry_norm:      c_t = LN_c(σ(f) c_{t-1} + σ(i) tanh(g));  h_t = σ(o) tanh(c_t)
 
+    ``norm="rms"`` is ``norm="layer"`` with RMS(a) = a / √(mean(a²) + ε) γ + β (Zhang, Sennrich 2019,
+    https://arxiv.org/abs/1910.07467, equation 4) for LN.
+
+    With ``norm="batch"`` (Cooijmans et al. 2016, https://arxiv.org/abs/1603.09025, equations 6 to 8), composed step by
+    step, with separate statistics for every step as in `RNN`; BN_c has a bias β too::
+
+        i, f, g, o = BN_ih(W_ih x_t) + BN_hh(W_hh h_{t-1}) + b_ih
+        c_t = σ(f) c_{t-1} + σ(i) tanh(g)
+        h_t = σ(o) tanh(BN_c(c_t))
+
     The gates are blocks of `hidden_size` rows of the weights, in the order i, f, g, o. A plain version of one step is
     ``lstm_step`` in ``minigrad.engine.ops.recurrent`` (source: ``cext/ops/recurrent.pyx``).
 
@@ -310,16 +342,18 @@ class LSTM(Sequences):
         The probability that an output passed to the next layer becomes zero in training; unused with a single layer.
     bidirectional : bool
         Whether a second set of weights runs from the end to the beginning; the outputs of both are concatenated.
-    norm : {None, "layer"}
+    norm : {None, "layer", "rms", "batch"}
         What to normalize, as above.
     norm_each_gate, carry_norm : bool
-        The variants of ``norm="layer"``, as above; they may be combined.
+        The variants of ``norm="layer"`` and ``norm="rms"``, as above; they may be combined.
     forget_bias : float, optional
         The initial bias of f, instead of random numbers: the sum of its parts in b_ih and b_hh or, with
         `norm_each_gate`, the β of LN(a_f), since an earlier constant bias has no effect.
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
         σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
         clip(a/6 + 0.5, 0, 1).
+    max_length : int, optional
+        Required with ``norm="batch"``, and only there: the number of steps with separate statistics.
     eps : float
         Added to the variances of the norms. If it is 0 and W_hh h is normalized, a state of zeros, which is the default
         initial state, gives NaN.
@@ -342,7 +376,9 @@ class LSTM(Sequences):
         `norm_each_gate`, a single ``ln_l0`` of the same size holds γ and β of the four norms side by side.
     ln_c_l0 : LayerNorm
         With ``norm="layer"``: ``weight`` and ``bias`` of ``(hidden_size,)``. The layer reads the norms without calling
-        them, so hooks on them are not called.
+        them, so hooks on them are not called. With ``norm="rms"`` the names of all norms begin with ``rms``.
+    bn_ih_l0, bn_hh_l0, bn_c_l0 : RecurrentBatchNorm1d
+        With ``norm="batch"``: of ``4 hidden_size`` features, γ alone, and of ``hidden_size`` features, with β.
 
     Raises
     ------
@@ -364,17 +400,19 @@ class LSTM(Sequences):
     """
 
     kind = "lstm"
+    norms = (None, "layer", "rms", "batch")
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool | Literal["input"] = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, *, norm: str | None = None,
         norm_each_gate: bool = False, carry_norm: bool = False, forget_bias: float | None = None,
-        gate_activation: str = "sigmoid", eps: float = 1e-5, device: str | None = None,
+        gate_activation: str = "sigmoid", max_length: int | None = None, eps: float = 1e-5, device: str | None = None,
         dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_lstm(norm_each_gate, carry_norm, forget_bias)
         self._set_gates(gate_activation)
+        self._set_max_length(max_length)
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
 
     def forward(
@@ -403,6 +441,13 @@ class LSTM(Sequences):
         output, (h_n, c_n) = self._run(x, [*self._pair(hx)], lengths)
         return output, (h_n, c_n)
 
+    def _batch_step(
+        self, cell: Cell, x: Tensor, u: Tensor, states: tuple[Tensor, ...], norms: dict[str, Module], time: int
+    ) -> tuple[Tensor, ...]:
+        i, f, g, o = split(x + u, 4, axis=-1)
+        c = gate(cell, f) * states[1] + gate(cell, i) * F.tanh(g)
+        return gate(cell, o) * F.tanh(norms["bn_c"](c, time)), c
+
 
 class GRU(Sequences):
     """A network of gated recurrent units over sequences.
@@ -430,6 +475,14 @@ class GRU(Sequences):
         "torch":  h_t = (1 − z) n + z h_{t-1}
         "paper":  h_t = (1 − z) h_{t-1} + z n
 
+    ``norm="rms"`` is ``norm="layer"`` with RMS(a) = a / √(mean(a²) + ε) γ + β (Zhang, Sennrich 2019,
+    https://arxiv.org/abs/1910.07467, equation 4) for LN.
+
+    With ``norm="batch"``, as in `LSTM` composed step by step, with separate statistics for every step::
+
+        (a_r, a_z, a_n), (u_r, u_z, u_n) = BN_ih(W_ih x_t) + b_ih, BN_hh(W_hh h_{t-1})
+        r, z, n = σ(a_r + u_r), σ(a_z + u_z), tanh(a_n + r u_n)
+
     The gates are blocks of `hidden_size` rows of the weights, in the order r, z, n. A plain version of one step is
     ``gru_step`` in ``minigrad.engine.ops.recurrent`` (source: ``cext/ops/recurrent.pyx``).
 
@@ -440,20 +493,22 @@ class GRU(Sequences):
     num_layers : int
         The number of stacked layers; each one takes the outputs of the one below.
     bias : bool or "input"
-        Whether to add b_ih and b_hh, or b_ih alone; with a norm there is none.
+        Whether to add b_ih and b_hh, or b_ih alone; with "layer" and "rms" there is none, with "batch" at most b_ih.
     batch_first : bool
         Whether a batch is ``(N, T, input_size)`` instead of ``(T, N, input_size)``.
     dropout : float
         The probability that an output passed to the next layer becomes zero in training; unused with a single layer.
     bidirectional : bool
         Whether a second set of weights runs from the end to the beginning; the outputs of both are concatenated.
-    norm : {None, "layer"}
+    norm : {None, "layer", "rms", "batch"}
         What to normalize, as above.
     convention : {None, "torch", "paper"}
-        Which term z weights, as above; None means "torch" without a norm and "paper" with one.
+        Which term z weights, as above; None means "paper" with "layer" and "rms", otherwise "torch".
     gate_activation : {"sigmoid", "hard_sigmoid", "hardsigmoid"}
         σ(a): 1/(1 + e^−a), Keras 2's clip(0.2 a + 0.5, 0, 1), or Keras 3's and PyTorch's
         clip(a/6 + 0.5, 0, 1).
+    max_length : int, optional
+        Required with ``norm="batch"``, and only there: the number of steps with separate statistics.
     eps : float
         Added to the variances of the norms. If it is 0 and W_hh h is normalized, a state of zeros, which is the default
         initial state, gives NaN.
@@ -475,6 +530,9 @@ class GRU(Sequences):
         With ``norm="layer"``: γ and β, ``weight`` and ``bias`` of ``(3 hidden_size,)`` each, first those of the gates,
         then those of the candidate, and ``eps``. The layer reads them without calling them, so hooks on them are not
         called.
+        With ``norm="rms"`` their names begin with ``rms``.
+    bn_ih_l0, bn_hh_l0 : RecurrentBatchNorm1d
+        With ``norm="batch"``: γ of ``(3 hidden_size,)``.
 
     Raises
     ------
@@ -494,19 +552,28 @@ class GRU(Sequences):
     """
 
     kind = "gru"
+    norms = (None, "layer", "rms", "batch")
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool | Literal["input"] = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, *, norm: str | None = None,
-        convention: str | None = None, gate_activation: str = "sigmoid",
+        convention: str | None = None, gate_activation: str = "sigmoid", max_length: int | None = None,
         eps: float = 1e-5, device: str | None = None, dtype: DType | str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, norm, eps)
         self._set_gru(convention)
         self._set_gates(gate_activation)
+        self._set_max_length(max_length)
         self._finish(num_layers, batch_first, dropout, bidirectional, device, dtype)
 
     def forward(self, x: Tensor, hx: Tensor | None = None, lengths: Lengths | None = None) -> tuple[Tensor, Tensor]:
         """Run over a batch of sequences; parameters and results as in ``RNN.forward``."""
         output, (h_n,) = self._run(x, [hx], lengths)
         return output, h_n
+
+    def _batch_step(
+        self, cell: Cell, x: Tensor, u: Tensor, states: tuple[Tensor, ...], norms: dict[str, Module], time: int
+    ) -> tuple[Tensor, ...]:
+        (x_r, x_z, x_n), (u_r, u_z, u_n) = split(x, 3, axis=-1), split(u, 3, axis=-1)
+        z, n = gate(cell, x_z + u_z), F.tanh(x_n + gate(cell, x_r + u_r) * u_n)
+        return (((1.0 - z) * states[0] + z * n if cell.swap else (1.0 - z) * n + z * states[0]),)

@@ -47,7 +47,9 @@ def equation_of_cell(op: Op, cell: Cell, given: Collection[int], lengths: bool =
     ends = "after a sample's end y_t = 0, and h_t = h_{t−1}" + (", c_t = c_{t−1}" if kind == "lstm" else "")
     bias = " + b" if 4 in given else ""
     product = f"a_t = W_hh h_{{t−1}}{bias}"
-    share = "x_t = the input's contribution to step t" + (", with its own LN" if cell.norm == "state" else "")
+    share = "x_t = the input's contribution to step t" + (
+        f", with its own {_name(cell)}" if cell.norm == "state" else ""
+    )
     step, through, past = {"rnn": _rnn, "lstm": _lstm, "gru": _gru}[kind](cell)
     forward = [states, share, product, *step, "y = h₁ … h_T", *[ends] * lengths, *_norms(cell, given), *_gates(cell)]
     backward = [
@@ -56,9 +58,10 @@ def equation_of_cell(op: Op, cell: Cell, given: Collection[int], lengths: bool =
         "dW_hh = Σ_t da_tᵀ h_{t−1}",
     ]  # fmt: skip
     backward += ["db = Σ_t da_t"] if bias else []
-    affine = "dγ = Σ_t du_t â_t, dβ = Σ_t du_t, with the gradient du_t of LN and â = (a − μ) / √(σ² + ε)"
+    affine = f"dγ = Σ_t du_t â_t, dβ = Σ_t du_t, with the gradient du_t of {_name(cell)} and â = {_standard(cell, 'a')}"
     backward += [affine] if 5 in given else []
-    source = op.source + ("; Ba, Kiros and Hinton (2016)" if cell.norm else "")
+    norm = "; Ba, Kiros and Hinton (2016)" if cell.centered else "; Zhang and Sennrich (2019)"
+    source = op.source + norm * (cell.norm is not None)
     return Equation(op, names, op.outputs, "\n".join(forward), "\n".join(backward), source)
 
 
@@ -66,8 +69,17 @@ def equation_of_cell(op: Op, cell: Cell, given: Collection[int], lengths: bool =
 Step = tuple[list[str], list[str], str]
 
 
+def _name(cell: Cell) -> str:
+    return "LN" if cell.centered else "RMS"
+
+
+def _standard(cell: Cell, a: str) -> str:
+    return f"({a} − μ) / √(σ² + ε)" if cell.centered else f"{a} / √(mean({a}²) + ε)"
+
+
 def _sum(cell: Cell) -> str:
-    return {None: "x_t + a_t", "state": "x_t + LN(a_t)", "sum": "LN(x_t + a_t)"}[cell.norm]
+    norm = _name(cell)
+    return {None: "x_t + a_t", "state": f"x_t + {norm}(a_t)", "sum": f"{norm}(x_t + a_t)"}[cell.norm]
 
 
 def _rnn(cell: Cell) -> Step:
@@ -76,15 +88,15 @@ def _rnn(cell: Cell) -> Step:
 
 
 def _lstm(cell: Cell) -> Step:
-    state = "σ(f) c_{t−1} + σ(i) tanh(g)"
+    state, norm = "σ(f) c_{t−1} + σ(i) tanh(g)", f"{_name(cell)}_c"
     forward = [
         f"(i, f, g, o) = the four parts of {_sum(cell)}",
-        f"c_t = LN_c({state})" if cell.carry_norm else f"c_t = {state}",
-        "h_t = σ(o) tanh(LN_c(c_t))" if cell.norm_cell and not cell.carry_norm else "h_t = σ(o) tanh(c_t)",
+        f"c_t = {norm}({state})" if cell.carry_norm else f"c_t = {state}",
+        f"h_t = σ(o) tanh({norm}(c_t))" if cell.norm_cell and not cell.carry_norm else "h_t = σ(o) tanh(c_t)",
     ]
     backward = [
         "dc_t = the gradient through h_t + what step t + 1 sends back",
-        "dc_{t−1} = σ(f) dc_t" + (", with dc_t brought through LN_c" if cell.carry_norm else ""),
+        "dc_{t−1} = σ(f) dc_t" + (f", with dc_t brought through {norm}" if cell.carry_norm else ""),
     ]
     return forward, backward, ""
 
@@ -93,7 +105,7 @@ def _gru(cell: Cell) -> Step:
     used, other = UPDATES[cell.swap], UPDATES[not cell.swap]
     forward = [
         "(x_r, x_z, x_n) = the three parts of x_t",
-        f"(u_r, u_z, u_n) = the three parts of {'LN(a_t)' if cell.norm else 'a_t'}",
+        f"(u_r, u_z, u_n) = the three parts of {f'{_name(cell)}(a_t)' if cell.norm else 'a_t'}",
         "r = σ(x_r + u_r)",
         "z = σ(x_z + u_z)",
         "n = tanh(x_n + r u_n)",
@@ -109,9 +121,10 @@ def _norms(cell: Cell, given: Collection[int]) -> list[str]:
     count = len(cell.sizes)
     many = "all columns together" if count == 1 else f"each of {count} groups of columns by itself"
     together = GROUPS.get((cell.kind, count), many)
-    lines = [f"LN(a) = {'γ ' * (5 in given)}(a − μ) / √(σ² + ε){' + β' * (6 in given)}, over {together}"]
+    name, a, c = _name(cell), _standard(cell, "a"), _standard(cell, "c")
+    lines = [f"{name}(a) = {'γ ' * (5 in given)}{a}{' + β' * (6 in given)}, over {together}"]
     if cell.norm_cell:
-        lines.append(f"LN_c(c) = {'γ_c ' * (7 in given)}(c − μ) / √(σ² + ε){' + β_c' * (8 in given)}, over the units")
+        lines.append(f"{name}_c(c) = {'γ_c ' * (7 in given)}{c}{' + β_c' * (8 in given)}, over the units")
     return lines
 
 

@@ -13,7 +13,8 @@ from minigrad import nn
     lambda: nn.RNN(3, 3, norm="batch"), lambda: nn.RNN(3, 3, max_length=4), lambda: nn.RNNCell(3, 3, norm="batch"),
     lambda: nn.GRU(3, 3, norm="batch"), lambda: nn.RNNCell(-1, 3), lambda: nn.LSTM(3, 3, 0),
     lambda: nn.GRU(3, 3, dropout=1.5), lambda: nn.LSTM(3, 3, gate_activation="tanh"), lambda: nn.LSTM(3, 3, carry_norm=True),
-    lambda: nn.LSTM(3, 3, bias=False, forget_bias=1.0), lambda: nn.GRU(3, 3, convention="keras"), lambda: nn.GRU(3, 3, bias="hidden"),
+    lambda: nn.LSTM(3, 3, norm="batch", max_length=4, norm_each_gate=True), lambda: nn.LSTMCell(3, 3, norm="batch"),
+    lambda: nn.LSTM(3, 3, max_length=4), lambda: nn.LSTM(3, 3, bias=False, forget_bias=1.0), lambda: nn.GRU(3, 3, convention="keras"), lambda: nn.GRU(3, 3, bias="hidden"),
 ])  # fmt: skip
 def test_bad_options(build):
     with pytest.raises(ValueError, match=r"\[(RNN|LSTM|GRU)(Cell)?\] expected"):

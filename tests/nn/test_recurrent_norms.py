@@ -12,20 +12,24 @@ from minigrad.nn.recurrence import GateNorm
 # ── with a norm: the equations ────────────────────────────────────────────────────────────────────
 
 
-def norm(a, gain, shift):
+def layer_norm(a, gain, shift):
     return (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5) * gain + shift
+
+
+def rms_norm(a, gain, shift):
+    return a / np.sqrt((a**2).mean(-1, keepdims=True) + 1e-5) * gain + shift
 
 
 def sigmoid(a):
     return 1 / (1 + np.exp(-a))
 
 
-def rnn_step(p, x, h, c):
+def rnn_step(p, norm, x, h, c):
     a = x @ p["weight_ih"].T + p["bias_ih"] + h @ p["weight_hh"].T + p["bias_hh"]
     return np.tanh(norm(a, p["ln.weight"], p["ln.bias"])), None
 
 
-def lstm_step(p, x, h, c):
+def lstm_step(p, norm, x, h, c):
     a = (norm(x @ p["weight_ih"].T, p["ln_ih.weight"], p["ln_ih.bias"])
          + norm(h @ p["weight_hh"].T, p["ln_hh.weight"], p["ln_hh.bias"]) + p["bias_ih"])  # fmt: skip
     i, f, g, o = np.split(a, 4, -1)
@@ -33,7 +37,7 @@ def lstm_step(p, x, h, c):
     return sigmoid(o) * np.tanh(norm(c, p["ln_c.weight"], p["ln_c.bias"])), c
 
 
-def tensorflow_lstm_step(p, x, h, c):
+def tensorflow_lstm_step(p, norm, x, h, c):
     """Each gate of the sum normalized separately, the normalized cell carried on, Keras's hard sigmoid."""
     a = np.split(x @ p["weight_ih"].T + p["bias_ih"] + h @ p["weight_hh"].T, 4, -1)
     gains, shifts = np.split(p["ln.weight"], 4), np.split(p["ln.bias"], 4)
@@ -43,7 +47,7 @@ def tensorflow_lstm_step(p, x, h, c):
     return o * np.tanh(c), c
 
 
-def gru_step(p, x, h, c, swapped=False):
+def gru_step(p, norm, x, h, c, swapped=False):
     n, parts = h.shape[-1], []
     for weight, side, value in ((p["weight_ih"], "ln_ih", x), (p["weight_hh"], "ln_hh", h)):
         a, gain, shift = value @ weight.T, p[side + ".weight"], p[side + ".bias"]
@@ -68,16 +72,17 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("lengths", [None, [6, 0, 3]])
+@pytest.mark.parametrize("name, norm", [("layer", layer_norm), ("rms", rms_norm)])
 @pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
-def test_normalized_layers_are_the_equations(kind, options, step, lengths, device):
-    layer = grown(getattr(nn, kind)(D, H, norm="layer", **options)).to(device)
-    p = {name.replace("_l0", ""): array(value) for name, value in layer.state_dict().items()}
+def test_normalized_layers_are_the_equations(kind, options, step, name, norm, lengths, device):
+    layer = grown(getattr(nn, kind)(D, H, norm=name, **options)).to(device)
+    p = {key.replace("_l0", "").replace("rms", "ln"): array(value) for key, value in layer.state_dict().items()}
     x, h, c = normals(1, (T, N, D), (N, H), (N, H))
     states = tuple(tensor(v[None], device) for v in (h, c)) if kind == "LSTM" else tensor(h[None], device)
     y, ends = layer(tensor(x, device), states, lengths=None if lengths is None else mg.tensor(lengths, device=device))
     expected = np.zeros((T, N, H))
     for t in range(T):
-        next_h, next_c = step(p, x[t], h, c)
+        next_h, next_c = step(p, norm, x[t], h, c)
         alive = np.array([t < length for length in lengths or [T] * N])[:, None]
         expected[t] = np.where(alive, next_h, 0)
         h, c = np.where(alive, next_h, h), np.where(alive, c if next_c is None else next_c, c)
@@ -86,9 +91,10 @@ def test_normalized_layers_are_the_equations(kind, options, step, lengths, devic
         np.testing.assert_allclose(end[0].tolist(), last, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("norm", ["layer", "rms"])
 @pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
-def test_a_cell_repeated_is_the_layer(kind, options, step, device):
-    layer, cell = (grown(getattr(nn, name)(D, H, norm="layer", **options)).to(device) for name in (kind, kind + "Cell"))
+def test_a_cell_repeated_is_the_layer(kind, options, step, norm, device):
+    layer, cell = (grown(getattr(nn, name)(D, H, norm=norm, **options)).to(device) for name in (kind, kind + "Cell"))
     cell.load_state_dict({name.replace("_l0", ""): value for name, value in layer.state_dict().items()})
     x, state = tensor(normals(1, (T, N, D))[0], device), None
     for t in range(T):
@@ -130,35 +136,59 @@ def test_longer_sequences_than_any_in_training(device):
     np.testing.assert_array_equal(layer(x)[0][:T].tolist(), layer(x[:T])[0].tolist())
 
 
-# ── batch normalization within the RNN ────────────────────────────────────────────────────────────
+# ── batch normalization: the equations of a step, from the normalized parts of the input and of the state ─────────
 
 
-def test_batch_normalized_rnn_is_the_equation(device):
-    rnn = grown(nn.RNN(D, H, norm="batch", max_length=T)).to(device)
-    x = normals(7, (T, 8, D))[0]
-    p = {name: array(value).copy() for name, value in rnn.state_dict().items()}
-    h, states, means = np.zeros((8, H)), [], []
+def rnn_batch_step(a, u, h, c, norm_c):
+    return np.tanh(a + u), None
+
+
+def lstm_batch_step(a, u, h, c, norm_c):
+    i, f, g, o = np.split(a + u, 4, -1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(norm_c(c)), c
+
+
+def gru_batch_step(a, u, h, c, norm_c):
+    (a_r, a_z, a_n), (u_r, u_z, u_n) = np.split(a, 3, -1), np.split(u, 3, -1)
+    z = sigmoid(a_z + u_z)
+    return (1 - z) * np.tanh(a_n + sigmoid(a_r + u_r) * u_n) + z * h, None
+
+
+BATCH_STEPS = {"RNN": rnn_batch_step, "LSTM": lstm_batch_step, "GRU": gru_batch_step}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batch_normalized_layers_are_the_equations(kind, device):
+    layer = grown(getattr(nn, kind)(D, H, norm="batch", max_length=T)).to(device)
+    x, h, c = *normals(7, (T, 8, D)), np.zeros((8, H)), np.zeros((8, H))
+    p = {name: array(value).copy() for name, value in layer.state_dict().items()}
+    outputs, means = [], []
+
+    def norm(a, name):
+        return (a - a.mean(0)) / np.sqrt(a.var(0) + 1e-5) * p[f"{name}_l0.weight"]
+
     for t in range(T):
-        shares = x[t] @ p["weight_ih_l0"].T, h @ p["weight_hh_l0"].T
-        means.append(shares[1].mean(0))
-        total = p["bias_ih_l0"].copy()
-        for share, side in zip(shares, ("bn_ih_l0", "bn_hh_l0"), strict=True):
-            total = total + (share - share.mean(0)) / np.sqrt(share.var(0) + 1e-5) * p[side + ".weight"]
-        h = np.tanh(total)
-        states.append(h)
-    y, h_n = rnn(tensor(x, device))
-    np.testing.assert_allclose(y.tolist(), states, rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(h_n[0].tolist(), h, rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(rnn.bn_hh_l0.running_mean.tolist(), 0.1 * np.stack(means), rtol=1e-9, atol=1e-11)
+        share = h @ p["weight_hh_l0"].T
+        means.append(share.mean(0))
+        a = norm(x[t] @ p["weight_ih_l0"].T, "bn_ih") + p["bias_ih_l0"]
+        h, c = BATCH_STEPS[kind](a, norm(share, "bn_hh"), h, c, lambda c: norm(c, "bn_c") + p["bn_c_l0.bias"])
+        outputs.append(h)
+    y, ends = layer(tensor(x, device))
+    np.testing.assert_allclose(y.tolist(), outputs, rtol=1e-9, atol=1e-11)
+    for end, last in zip(as_tuple(ends), (h, c), strict=False):
+        np.testing.assert_allclose(end[0].tolist(), last, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(layer.bn_hh_l0.running_mean.tolist(), 0.1 * np.stack(means), rtol=1e-9, atol=1e-11)
 
-    rnn.eval()  # beyond the steps of training, using the last statistics
-    assert rnn(tensor(normals(8, (2 * T, 2, D))[0], device))[0].shape == (2 * T, 2, H)
+    layer.eval()  # beyond the steps of training, using the last statistics
+    assert layer(tensor(normals(8, (2 * T, 2, D))[0], device))[0].shape == (2 * T, 2, H)
 
 
-def test_gradients_of_the_batch_normalized_rnn(device):
-    rnn = grown(nn.RNN(2, 2, norm="batch", max_length=2)).to(device)
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_the_batch_normalized_layers(kind, device):
+    layer = grown(getattr(nn, kind)(2, 2, norm="batch", max_length=2)).to(device)
     x = tensor(normals(9, (3, 4, 2))[0], device, True)
-    assert mg.gradcheck(lambda x, *given: called_with(rnn, given, x)[0], [x, *rnn.parameters()], order=2)
+    assert mg.gradcheck(lambda x, *given: called_with(layer, given, x)[0], [x, *layer.parameters()], order=2)
 
 
 # ── norms changed and replaced ────────────────────────────────────────────────────────────────────
@@ -229,7 +259,7 @@ def test_what_is_changed_in_a_norm_takes_effect(kind, options, step, device):
 
 @pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
 def test_a_norm_in_the_place_of_another_has_its_groups(kind, options, step, device):
-    """LayerNorm can normalize a single group; a norm with other groups is rejected, not ignored."""
+    """LayerNorm can normalize a single group; a norm with other groups is rejected, not ignored, as is another kind."""
     x = tensor(normals(3, (T, N, D))[0], device)
     for name, child in getattr(nn, kind)(D, H, norm="layer", **options).named_children():
         layer = grown(getattr(nn, kind)(D, H, norm="layer", **options)).to(device)
@@ -247,6 +277,14 @@ def test_a_norm_in_the_place_of_another_has_its_groups(kind, options, step, devi
                 layer(x)
         setattr(layer, name, nn.LayerNorm(columns + 1, elementwise_affine=False))
         with pytest.raises(ValueError, match=rf"^\[{kind}\] expected {name} to normalize .*{columns + 1}"):
+            layer(x)
+        setattr(layer, name, GateNorm(sizes, centered=False))
+        with pytest.raises(TypeError, match=rf"^\[{kind}\] expected {name} to be a layer normalization, got GateNorm"):
+            layer(x)
+        layer = grown(getattr(nn, kind)(D, H, norm="rms", **options)).to(device)
+        name = name.replace("ln", "rms")
+        setattr(layer, name, GateNorm(sizes))
+        with pytest.raises(TypeError, match=rf"^\[{kind}\] expected {name} to be a GateNorm with centered=False"):
             layer(x)
 
 
@@ -276,6 +314,8 @@ TRAINED = {
     "weights of an LN-LSTM": lambda: weight_normed(nn.LSTM(D, H, 2, bidirectional=True, norm="layer", dtype="float64")),
     "weights of a GRU": lambda: weight_normed(nn.GRU(D, H, dtype="float64")),
     "batch": lambda: nn.RNN(D, H, norm="batch", max_length=T - 2, dtype="float64"),
+    "batch in an LSTM": lambda: nn.LSTM(D, H, norm="batch", max_length=T - 2, dtype="float64"),
+    "batch in a GRU": lambda: nn.GRU(D, H, norm="batch", max_length=T, dtype="float64"),
     "batch both ways": lambda: nn.RNN(D, H, 2, bidirectional=True, norm="batch", max_length=T, dtype="float64"),
 }
 

@@ -24,10 +24,16 @@ def cells(n):
             yield Cell("lstm", *norm, norm_cell=norm_cell, carry_norm=carry, slope=0.2 if carry else 0.0)
     for norm, swap in itertools.product([(None, ()), ("state", (2 * n, n))], [False, True]):
         yield Cell("gru", *norm, swap=swap, slope=1 / 6 if swap else 0.0)
+    yield Cell("rnn_tanh", "sum", (n,), centered=False)
+    yield Cell("lstm", "state", (4 * n,), norm_cell=True, centered=False)
+    yield Cell("lstm", "sum", (n,) * 4, norm_cell=True, carry_norm=True, centered=False)
+    yield Cell("gru", "state", (2 * n, n), centered=False)
 
 
 def name(cell):
-    return f"{cell.kind}-{cell.norm}-{len(cell.sizes)}-{cell.norm_cell:d}{cell.carry_norm:d}{cell.swap:d}"
+    return (
+        f"{cell.kind}-{cell.norm}-{len(cell.sizes)}-{cell.norm_cell:d}{cell.carry_norm:d}{cell.swap:d}{cell.centered:d}"
+    )
 
 
 def operands(cell, T, N, H, seed=0, dtype="float64", affine=True, bias=True, device="cpu"):

@@ -53,6 +53,9 @@ LAYERS = {
     "gru": lambda: nn.GRU(3, 4, gate_activation="hardsigmoid"),
     "gru, paper": lambda: nn.GRU(3, 4, convention="paper"),
     "LN-GRU": lambda: nn.GRU(3, 4, norm="layer"),
+    "RMS-RNN": lambda: nn.RNN(3, 4, norm="rms"),
+    "RMS-LSTM": lambda: nn.LSTM(3, 4, norm="rms"),
+    "RMS-GRU": lambda: nn.GRU(3, 4, norm="rms"),
     "LN-GRU, torch": lambda: nn.GRU(3, 4, norm="layer", convention="torch"),
 }
 explore = importlib.import_module("minigrad.viz.explore")  # the module: viz.explore is the function
@@ -60,9 +63,10 @@ SOURCES = Path(mg.__file__).parent.parent / "cext"
 FACTORS = re.compile(r"(?<=[\w)]) (?=[\w(])")
 
 
-def normalized(a, sizes, gamma, beta, eps):
+def normalized(a, sizes, gamma, beta, eps, centered=True):
     parts = np.split(a, np.cumsum(sizes)[:-1])
-    return np.concatenate([(p - p.mean()) / np.sqrt(p.var() + eps) for p in parts]) * gamma + beta
+    parts = [part - part.mean() * centered for part in parts]
+    return np.concatenate([part / np.sqrt((part**2).mean() + eps) for part in parts]) * gamma + beta
 
 
 def step(text, cell, names):
@@ -74,6 +78,8 @@ def step(text, cell, names):
         "σ": lambda a: np.clip(cell.slope * a + 0.5, 0, 1) if cell.slope else 1 / (1 + np.exp(-a)),
         "LN": lambda a: normalized(a, cell.sizes, names["γ"], names["β"], cell.eps),
         "LN_c": lambda a: normalized(a, (a.size,), names["γ_c"], names["β_c"], cell.eps_c),
+        "RMS": lambda a: normalized(a, cell.sizes, names["γ"], names["β"], cell.eps, False),
+        "RMS_c": lambda a: normalized(a, (a.size,), names["γ_c"], names["β_c"], cell.eps_c, False),
     }  # fmt: skip
     for line in text.splitlines():
         left, _, right = line.partition(" = ")
