@@ -21,7 +21,7 @@ Loop = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None,
 
 GATES = {"rnn": 1, "lstm": 4, "gru": 3}
 # The norms over units, which the whole-sequence operation computes, and how the names of their modules begin.
-PREFIXES = {"layer": "ln", "rms": "rms"}
+PREFIXES: dict[str | None, str] = {"layer": "ln", "rms": "rms"}
 # The slopes of Keras's hard_sigmoid and of PyTorch's hardsigmoid; 0 means the logistic function.
 SLOPES = {"sigmoid": 0.0, "hard_sigmoid": 0.2, "hardsigmoid": 1 / 6}
 

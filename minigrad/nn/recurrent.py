@@ -26,10 +26,10 @@ class Sequences(Recurrent):
     max_length: int | None = None
 
     def _set_max_length(self, max_length: int | None) -> None:
+        self.max_length = None if max_length is None else integer(self.name, "max_length", max_length, 1)
         if (max_length is not None) != (self.norm == "batch"):
             raise ValueError(f"[{self.name}] expected max_length only with norm='batch', which requires it, "
                              f"got {max_length} and norm={self.norm!r}")  # fmt: skip
-        self.max_length = None if max_length is None else integer(self.name, "max_length", max_length, 1)
 
     def _finish(
         self, num_layers: int, batch_first: bool, dropout: float, bidirectional: bool,

@@ -38,7 +38,7 @@ ALSO = {"OneCycleLR": {"total_steps": 10}}
 # Base classes, containers, and classes that only take modules, functions or tensors.
 OTHERS = {"Identity", "Module", "ModuleDict", "ModuleList", "ParameterList", "Sequential", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR", "TransformerEncoder", "TransformerDecoder"}  # fmt: skip
 # Arguments without an effect of their own, or that take words or lists.
-SKIPPED = {("RNN", "max_length"), ("OneCycleLR", "epochs"), ("OneCycleLR", "steps_per_epoch")}
+SKIPPED = {("OneCycleLR", "epochs"), ("OneCycleLR", "steps_per_epoch")}
 SKIPPED |= {("Conv1d", "padding"), ("Conv2d", "padding"), ("Upsample", "scale_factor")}
 CLASSES = {
     name: getattr(module, name)

@@ -27,10 +27,12 @@ def reference(layer, x, starts, lengths):
                 for t in reversed(range(length)) if way else range(length):
                     parts = np.split(value["weight_ih" + suffix] @ x[t, n], layer.gates)
                     if layer.norm:
-                        norm = zip(np.split(value[f"ln{suffix}.weight"], layer.gates), np.split(value[f"ln{suffix}.bias"], layer.gates), strict=True)  # fmt: skip
+                        name = {"layer": "ln", "rms": "rms"}[layer.norm] + suffix
+                        affine = (np.split(value[f"{name}.{part}"], layer.gates) for part in ("weight", "bias"))
+                        parts = [p - p.mean() * (layer.norm == "layer") for p in parts]
                         parts = [
-                            (p - p.mean()) / np.sqrt(p.var() + layer.eps) * w + b
-                            for p, (w, b) in zip(parts, norm, strict=True)
+                            p / np.sqrt((p**2).mean() + layer.eps) * w + b
+                            for p, w, b in zip(parts, *affine, strict=True)
                         ]
                     elif layer.bias:
                         parts = [
@@ -49,7 +51,7 @@ def reference(layer, x, starts, lengths):
     return x, np.stack(ends)
 
 
-@pytest.mark.parametrize("norm", [None, "layer"])
+@pytest.mark.parametrize("norm", [None, "layer", "rms"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("options", [
     {}, {"bias": False}, {"num_layers": 2, "bidirectional": True}, {"num_layers": 3, "batch_first": True},
@@ -71,7 +73,7 @@ def test_the_papers_equations(kind, norm, options, device):
     assert (alone.shape, end.shape) == ((T, y.shape[2]), ends.shape[::2])
 
 
-@pytest.mark.parametrize("norm", [None, "layer"])
+@pytest.mark.parametrize("norm", [None, "layer", "rms"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_derivatives_of_two_orders(kind, norm):
     layer = grown(getattr(nn, kind)(3, 2, num_layers=2, bidirectional=True, norm=norm))
@@ -123,7 +125,7 @@ def test_parameters_and_errors():
     assert repr(nn.MinGRU(4, 5, bias=False, num_layers=2)) == "MinGRU(4, 5, bias=False, num_layers=2)"
     for make, error in (
         (lambda: nn.MinGRU(4, 5, bias="input"), "expected bias True or False, got 'input'"),
-        (lambda: nn.MinGRU(4, 5, norm="batch"), "expected norm None or 'layer', got 'batch'"),
+        (lambda: nn.MinGRU(4, 5, norm="batch"), "expected norm None or 'layer' or 'rms', got 'batch'"),
         (lambda: nn.MinLSTM(4, 5)(mg.zeros((3, 2, 5))), r"expected an input of shape \(T, N, 4\)"),
         (lambda: nn.MinLSTM(4, 5)(mg.zeros((3, 2, 4)), lengths=(1, 4)), "expected lengths from 0 to 3, got 4"),
         (lambda: nn.MinGRU(4, 5)(mg.zeros((3, 2, 4)), mg.zeros((2, 5))), r"expected a state of shape \(1, 2, 5\)"),
