@@ -18,6 +18,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx-mathjax-offline",  # MathJax is part of the site, which can be read offline
     "api",
+    "figures",
     "notebooks",
 ]
 exclude_patterns = ["_build"]
