@@ -424,10 +424,10 @@ def test_a_field_without_a_number_is_said(visit, name, label):
     field = tab.get_by_label(label, exact=True)
     kept = field.input_value()
     results = tab.locator(".live table").last.locator("tbody td")
-    for text in ("", "  ", "a", "1e999", "--1", "1,5", "0x10", "Infinity", "NaN", "1001", "<b>1</b>"):
+    for text in ("", "  ", "a", "1e999", "--1", "1,5", "0x10", "Infinity", "NaN", "99.5", "<b>1</b>"):
         field.fill(text)
         got = f"“{text}”" if text.strip() else "nothing"
-        assert tab.inner_text(".says") == f"{label}: expected a number from −1000 to 1000, got {got}."
+        assert tab.inner_text(".says") == f"{label}: expected a number from −99 to 99, got {got}."
         assert field.get_attribute("aria-invalid") == "true"
         assert set(results.all_inner_texts()) <= {"–"}
         field.press("ArrowUp")
@@ -523,8 +523,7 @@ def test_keys_reach_and_change_every_control(visit, name):
             tab.keyboard.press("ArrowDown" if down else "ArrowUp")
             assert (float(control.input_value()) < was) is down
             assert float(control.input_value()) != was
-            said = control.get_attribute("aria-valuetext") or ""
-            assert box.inner_text() != shown or said, control
+            assert box.inner_text() != shown
         else:
             tab.keyboard.press("End")
             tab.keyboard.type(" * a")

@@ -70,7 +70,7 @@ const figures = (() => {
   }
 
   /* A field for a number. ArrowUp and ArrowDown change it by `step`; `value` is null while the text is not a number. */
-  function field({ label, value, step = 1, limit = 1000 }, changed) {
+  function field({ label, value, step = 1, limit = 99 }, changed) {
     const input = make("input", { type: "text", inputmode: "decimal", autocomplete: "off", "aria-label": label, value });
     const made = {
       input,
