@@ -552,6 +552,11 @@ def test_texts_can_be_read(visit, name, scheme):
     tab.locator("[data-figure] :is(input, button)").first.focus()
     inks = tab.evaluate(INKS)
     assert len(inks) > 8
+    fields = tab.locator("[data-figure] input[type=text]")
+    if fields.count():  # also what is said about bad input
+        fields.first.fill("?")
+        assert tab.locator(".says.wrong").count() == 1
+        inks += tab.evaluate(INKS)
     faint = []
     for text, *colors in inks:
         levels = sorted([luminance(colors[:3]), luminance(colors[3:])])
