@@ -21,6 +21,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinxext.opengraph",
     "api",
+    "figures",
     "notebooks",
 ]
 exclude_patterns = ["_build"]

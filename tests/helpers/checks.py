@@ -96,6 +96,23 @@ def start_browser(driver):
     return driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], env=environment)
 
 
+def open_tab(browser, address, troubles, width=1400, height=900, dark=False, **options):
+    """Open a page in a context of its own; `troubles` collects errors of its script and requests to a network."""
+    scheme = "dark" if dark else "light"
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **options)
+    tab = context.new_page()
+
+    def request(made):
+        if not made.url.startswith(("file:", "about:", "data:")):
+            troubles.append(made.url)
+
+    tab.on("pageerror", lambda error: troubles.append(str(error)))
+    tab.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+    tab.on("request", request)
+    tab.goto(address)
+    return tab
+
+
 def exchange_state(torch, ours, theirs, rng):
     """Give PyTorch's module random parameters and running statistics, load them into ours and compare them back."""
     with torch.no_grad():

@@ -1,7 +1,7 @@
 """The page of a tape in a browser: content, interaction, and speed with 2,000 entries."""
 
 import pytest
-from checks import no_browser, start_browser
+from checks import no_browser, open_tab, start_browser
 
 import minigrad as mg
 from minigrad import nn, viz
@@ -26,28 +26,17 @@ def browser():
 @pytest.fixture
 def visit(browser, tmp_path):
     """Open a page; errors of its script and network requests fail the test."""
-    contexts, troubles = [], []
+    tabs, troubles = [], []
 
-    def open_page(page, width=1400, height=900, dark=False, hash=""):
+    def open_page(page, hash="", **options):
         path = tmp_path / "page.html"
         path.write_text(page if isinstance(page, str) else page.html, encoding="utf-8")
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
-        )
-        contexts.append(context)
-        tab = context.new_page()
-        tab.on("pageerror", lambda error: troubles.append(str(error)))
-        tab.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
-        tab.on(
-            "request",
-            lambda request: troubles.append(request.url) if not request.url.startswith(("file:", "about:")) else None,
-        )
-        tab.goto(f"{path.as_uri()}{hash}")
-        return tab
+        tabs.append(open_tab(browser, f"{path.as_uri()}{hash}", troubles, **options))
+        return tabs[-1]
 
     yield open_page
-    for context in contexts:
-        context.close()
+    for tab in tabs:
+        tab.context.close()
     assert troubles == []
 
 
