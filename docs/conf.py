@@ -19,6 +19,7 @@ extensions = [
     "sphinx-mathjax-offline",  # MathJax is part of the site, which can be read offline
     "api",
     "notebooks",
+    "outputs",
 ]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
