@@ -76,20 +76,28 @@ entries.forEach((entry) => entry.inputs.forEach((j, i) => {
 // ── state ───────────────────────────────────────────────────────────────────────────────────────
 
 const opened = new Set();                           // the entries whose inside is shown
-let order = [], place = new Map(), N = 0, STEPS = 0; // the entries in the order of the forward pass, and where each is
+let order = [], place = new Map(), N = 0;            // the entries in the order of the forward pass, and where each is
+let steps = [], back = new Map(), STEPS = 0;         // the entries of each step, and where backward visits each one
 let held = [];                                       // bytes on the tape after each step
-let now = 0, playing = null;
+let now = 0, playing = null, picked = null;          // picked: the entry asked for, of a step of several
 let shown = [];                                      // the entries that match the search
-const entryAt = (t) => order[t < N ? t : STEPS - 1 - t];
+const entryAt = (t) => steps[t]?.[0];
+const stepOf = (k, backward) => (backward ? back : place).get(k);
 
 function arrange() {
   order = [];
   const add = (k) => { order.push(k); if (opened.has(k)) inside[k].forEach(add); };
   entries.forEach((entry, k) => { if (entry.parent === null) add(k); });
   place = new Map(order.map((k, at) => [k, at]));
-  [N, STEPS, held] = [order.length, 2 * order.length, []];
+  steps = order.map((k) => [k]);
+  for (const k of [...order].reverse()) {               // backward, leaves that follow each other are one step
+    if (entries[k].leaf && steps.length > order.length && entries[steps.at(-1)[0]].leaf) steps.at(-1).push(k);
+    else steps.push([k]);
+  }
+  [N, STEPS, held] = [order.length, steps.length, []];
+  back = new Map(steps.slice(N).flatMap((step, t) => step.map((k) => [k, N + t])));
   for (let t = 0, sum = 0; t < STEPS; t++) {
-    sum += (t < N ? 1 : -1) * entries[entryAt(t)].held;
+    for (const k of steps[t]) sum += (t < N ? 1 : -1) * entries[k].held;
     held.push(sum);
   }
   $("slider").max = String(STEPS - 1);
@@ -103,14 +111,15 @@ function toggle(k) {
   if (!opened.delete(k)) opened.add(k);
   arrange();
   while (!place.has(here)) here = entries[here].parent;
-  now = backward ? STEPS - 1 - place.get(here) : place.get(here);
+  now = stepOf(here, backward);
   rows.replaceChildren();
   built.clear();
   match();
   render();
 }
 
-function go(t) {
+function go(t, k = null) {
+  picked = k;
   now = Math.max(0, Math.min(STEPS - 1, t));
   render();
 }
@@ -266,6 +275,19 @@ function picture(k, backward) {
   box.scrollTop = 0;
 }
 
+// Leaves, at the end of the backward pass.
+function leavesPicture(leaves) {
+  const cards = leaves.map((j) => () => make("article", { class: "card" },
+    make("header", {}, make("span", { class: "symbol" }, ...(entries[j].parent === null ? [title(j)] : formula(title(j)))),
+      make("span", { class: "form" }, `${form(entries[j].shape)} ${entries[j].dtype}`)),
+    make("div", { class: "pair" }, gradientOf(j, 0, Math.min(...leaves)))));
+  $("picture").replaceChildren(
+    make("div", { class: "operation" }, make("strong", {}, `${leaves.length} leaves`),
+      make("span", { class: "scope" }, entries[leaves[0]].parent === null ? "each adds its gradient to its grad" : "what the layer read")),
+    several(cards));
+  $("picture").scrollTop = 0;
+}
+
 // ── equation, source, costs ─────────────────────────────────────────────────────────────────────
 
 function code(numbers, lines, here) {
@@ -346,15 +368,16 @@ function renderList() {
   const end = Math.min(shown.length, top + Math.ceil(list.clientHeight / ROW) + 8);
   const wanted = new Set(shown.slice(top, end));
   for (const [k, row] of built) if (!wanted.has(k)) { row.remove(); built.delete(k); }
-  const here = entryAt(now), at = place.get(here), backward = now >= N, touched = new Set(entries[here]?.inputs);
+  const here = new Set(steps[now]), first = steps[now]?.at(-1), backward = now >= N, touched = new Set(entries[first]?.inputs);
+  const at = place.get(first);
   for (let line = top; line < end; line++) {
     const k = shown[line];
     let row = built.get(k);
     if (!row) { row = buildRow(k); built.set(k, row); rows.append(row); }
     row.style.top = `${line * ROW}px`;
     const state = backward ? (place.get(k) >= at ? "returned" : "reached") : place.get(k) <= at ? "reached" : "future";
-    row.className = `row ${state}${entries[k].leaf ? " leaf" : ""}${k === here ? " now" : ""}${touched.has(k) ? " touched" : ""}`;
-    row.setAttribute("aria-selected", String(k === here));
+    row.className = `row ${state}${entries[k].leaf ? " leaf" : ""}${here.has(k) ? " now" : ""}${touched.has(k) ? " touched" : ""}`;
+    row.setAttribute("aria-selected", String(here.has(k)));
   }
 }
 
@@ -385,7 +408,7 @@ function filter() {
 
 // Goes to entry k, in the current direction.
 function visit(k) {
-  go(now < N ? place.get(k) : STEPS - 1 - place.get(k));
+  go(stepOf(k, now >= N), k);
 }
 
 // ── memory ──────────────────────────────────────────────────────────────────────────────────────
@@ -413,16 +436,17 @@ function drawCurve() {
 
 function render() {
   if (!N) return;
-  const k = entryAt(now), backward = now >= N;
+  const several = steps[now].length > 1, k = several ? picked ?? steps[now].at(-1) : entryAt(now), backward = now >= N;
   document.body.classList.toggle("backward", backward);
   $("slider").value = String(now);
-  $("step").replaceChildren(`${backward ? "backward" : "forward"} ${label(k)}`, make("span", {}, `, step ${now + 1} of ${STEPS}`));
+  $("step").replaceChildren(several ? `backward: ${steps[now].length} leaves` : `${backward ? "backward" : "forward"} ${label(k)}`, make("span", {}, `, step ${now + 1} of ${STEPS}`));
   $("bytes").textContent = `${bytes(held[now])} held, ${bytes(held[N - 1])} at the peak`;
   cursor.setAttribute("x1", now + 0.5);
   cursor.setAttribute("x2", now + 0.5);
   reveal(k);
   renderList();
-  picture(k, backward);
+  if (several) leavesPicture([k, ...steps[now].filter((j) => j !== k).reverse()]);
+  else picture(k, backward);
   details(k, backward);
 }
 
@@ -482,8 +506,8 @@ addEventListener("resize", renderList);
 
 // Up and down move along the filtered list, left and right along the steps.
 function along(direction) {
-  const here = place.get(entryAt(now));
-  const next = direction > 0 ? shown.find((k) => place.get(k) > here) : shown.findLast((k) => place.get(k) < here);
+  const here = steps[now].map((k) => place.get(k)), first = Math.min(...here), last = Math.max(...here);
+  const next = direction > 0 ? shown.find((k) => place.get(k) > last) : shown.findLast((k) => place.get(k) < first);
   if (next !== undefined) visit(next);
 }
 
