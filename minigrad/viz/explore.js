@@ -140,15 +140,74 @@ function valueOf(number) {
     if (flat.length === 1) return make("div", { class: "single", title: String(flat[0]) }, digits(flat[0]));
     const most = Math.max(...flat.filter((v) => typeof v === "number").map(Math.abs));
     const rows = tensor.numbers.map((row) => make("tr", {}, ...row.map((v) => {
-      const cell = make("td", { title: String(v) }, digits(v, row.length > 4 ? 3 : 4));
+      const cell = make("td", {}, digits(v, row.length > 4 ? 3 : 4));
       tint(cell, v, most);
       return cell;
     })));
-    return make("div", { class: "scroll" }, make("table", { class: "numbers" }, make("tbody", {}, ...rows)));
+    const table = make("table", { class: "numbers" }, make("tbody", {}, ...rows));
+    cells(table, [rows.length, tensor.numbers[0].length],
+      (row, column) => `${indexOf(tensor.shape, row, column)} ${String(tensor.numbers[row][column]).replace("-", "−")}`,
+      (row, column) => rows[row].children[column].getBoundingClientRect(),
+      (row, column) => {
+        table.querySelector(".at")?.classList.remove("at");
+        rows[row]?.children[column].classList.add("at");
+      });
+    return make("div", { class: "scroll" }, table);
   }
   if (!tensor.map) return make("p", { class: "note" }, "no elements");
   return make("div", {}, heatmap(tensor), stats(tensor.stats),
     make("p", { class: "firsts", title: "the first elements" }, tensor.first.map((v) => digits(v)).join("  ") + " …"));
+}
+
+// The index of an element: the last axis is the columns, the others are the rows.
+function indexOf(shape, row, column) {
+  const index = shape.length ? [column] : [];
+  for (const size of shape.slice(0, -1).reverse()) { index.unshift(row % size); row = Math.floor(row / size); }
+  return `[${index.join(", ")}]`;
+}
+
+// Shows the number of the cell that the pointer is over, or, with the arrow keys, of the one that has the focus.
+function cells(box, [height, width], text, where, mark = () => {}) {
+  const tip = $("tip");
+  let [row, column] = [0, 0];
+  const show = () => {
+    const { left, bottom, top } = where(row, column);
+    tip.textContent = text(row, column);
+    tip.hidden = false;
+    tip.style.left = `${Math.max(4, Math.min(left, innerWidth - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${bottom + 4 + tip.offsetHeight > innerHeight ? top - 4 - tip.offsetHeight : bottom + 4}px`;
+  };
+  const leave = () => { tip.hidden = true; mark(-1, -1); };
+  box.tabIndex = 0;
+  box.setAttribute("aria-label", `${height} × ${width} numbers; the arrow keys move along them`);
+  box.onpointermove = ({ clientX, clientY }) => {
+    const outer = box.getBoundingClientRect();
+    const cell = box.rows ? document.elementFromPoint(clientX, clientY)?.closest("td") : null;
+    if (box.rows && !cell) { tip.hidden = true; return; }
+    [row, column] = cell ? [cell.parentElement.rowIndex, cell.cellIndex]
+      : [(clientY - outer.top) / outer.height * height, (clientX - outer.left) / outer.width * width].map((at) => Math.max(0, Math.floor(at)));
+    [row, column] = [Math.min(row, height - 1), Math.min(column, width - 1)];
+    show();
+  };
+  box.onpointerleave = () => { tip.hidden = true; };
+  box.onfocus = () => { if (box.matches(":focus-visible")) { mark(row, column); show(); } };
+  box.onblur = leave;
+  box.onkeydown = (event) => {
+    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
+    if (down === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    [row, column] = [Math.max(0, Math.min(height - 1, row + down)), Math.max(0, Math.min(width - 1, column + right))];
+    mark(row, column);
+    show();
+  };
+}
+
+// The places of a sample along an axis, as values.py chooses them: evenly spaced, with the first and the last.
+function samplePlace(k, taken, length) {
+  if (taken < 2) return 0;
+  const at = k * (length - 1) / (taken - 1), below = Math.floor(at);
+  return at - below === 0.5 ? below + below % 2 : Math.round(at);   // NumPy rounds halves to even numbers
 }
 
 function heatmap(tensor) {
@@ -167,6 +226,15 @@ function heatmap(tensor) {
     image.data.set([r, g, b, level === -128 ? 255 : Math.round(Math.abs(level) / 127 * 235)], 4 * i);
   }
   context.putImageData(image, 0, 0);
+  const columns = tensor.shape.at(-1), rows = tensor.shape.slice(0, -1).reduce((a, b) => a * b, 1);
+  cells(canvas, [height, width], (row, column) => {
+    const level = (raw.charCodeAt(row * width + column) << 24) >> 24;
+    return `${indexOf(tensor.shape, samplePlace(row, height, rows), samplePlace(column, width, columns))} ${
+      level === -128 ? "NaN" : `≈ ${digits(level / 127 * tensor.scale, 2)}`}`;
+  }, (row, column) => {
+    const box = canvas.getBoundingClientRect(), [x, y] = [box.width / width, box.height / height];
+    return { left: box.left + column * x, top: box.top + row * y, bottom: box.top + (row + 1) * y };
+  });
   return canvas;
 }
 
@@ -378,6 +446,7 @@ function renderList() {
     const state = backward ? (place.get(k) >= at ? "returned" : "reached") : place.get(k) <= at ? "reached" : "future";
     row.className = `row ${state}${entries[k].leaf ? " leaf" : ""}${here.has(k) ? " now" : ""}${touched.has(k) ? " touched" : ""}`;
     row.setAttribute("aria-selected", String(here.has(k)));
+    if (k === first) list.setAttribute("aria-activedescendant", row.id);
   }
 }
 
@@ -436,6 +505,7 @@ function drawCurve() {
 
 function render() {
   if (!N) return;
+  $("tip").hidden = true;
   const several = steps[now].length > 1, k = several ? picked ?? steps[now].at(-1) : entryAt(now), backward = now >= N;
   document.body.classList.toggle("backward", backward);
   $("slider").value = String(now);

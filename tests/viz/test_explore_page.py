@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 from checks import no_browser, start_browser
 
@@ -212,6 +213,54 @@ def test_a_recurrent_layer_opens_into_time_steps_and_operations(visit):
     tab.click("#rows .row.now .toggle")
     tab.keyboard.press("Home")
     assert step(tab).rpartition(" of ")[2] == before.rpartition(" of ")[2]
+
+
+def test_the_focus_is_on_the_row_and_not_around_the_list(visit, mlp):
+    tab = visit(mlp)
+    tab.locator("#rows .row[data-entry='7']").click()
+    tab.keyboard.press("ArrowDown")
+    outline = "e => getComputedStyle(e).outlineStyle"
+    assert tab.evaluate("document.activeElement.id") == "list"
+    assert tab.eval_on_selector("#list", outline) == "none"
+    assert tab.eval_on_selector("#rows .row.now", outline) == "solid"
+    assert tab.get_attribute("#list", "aria-activedescendant") == "row-8"
+    assert tab.get_attribute("#rows .row.now", "id") == "row-8"
+
+
+def test_cells_show_their_index_and_number(visit, rng):
+    small, large = rng.normal(size=(2, 3, 4)), rng.normal(size=(40, 70))
+    x, y = mg.tensor(small, requires_grad=True), mg.tensor(large, requires_grad=True)
+    with viz.record():
+        loss = x.exp().sum() + y.exp().sum()
+    tab = visit(viz.explore(loss, names={"x": x, "y": y}))
+    tip = tab.locator("#tip")
+    for name in ("x", "y"):
+        tab.locator("#rows .row.leaf", has_text=name).click()
+        if name == "x":
+            tab.locator("#picture td").nth(4 * 4 + 2).hover()
+            index, number = tip.inner_text().replace("−", "-").rsplit(" ", 1)
+            assert index == "[1, 1, 2]"
+            assert float(number) == pytest.approx(small[1, 1, 2], rel=1e-7)
+            tab.focus("#picture table")
+            before = step(tab)
+            for key in ("ArrowLeft", "ArrowDown", "ArrowRight"):
+                tab.keyboard.press(key)
+            assert step(tab) == before
+            assert tip.inner_text().startswith("[1, 2, 2] ")
+            assert tab.locator("#picture td.at").count() == 1
+            tab.keyboard.press("Tab")
+            assert not tip.is_visible()
+            continue
+        canvas = tab.locator("#picture canvas")
+        box = canvas.bounding_box()
+        for row, column in ((0, 0), (7, 31), (15, 12)):
+            canvas.hover(position={"x": (column + 0.5) * box["width"] / 32, "y": (row + 0.5) * box["height"] / 16})
+            index, number = tip.inner_text().replace("−", "-").split(" ≈ ")
+            at = tuple(np.linspace(0, n - 1, k).round().astype(int)[i] for n, k, i in ((40, 16, row), (70, 32, column)))
+            assert index == f"[{at[0]}, {at[1]}]"
+            assert float(number) == pytest.approx(large[at], abs=np.abs(large).max() / 127 + 0.05 * abs(large[at]))
+    tab.keyboard.press("Home")
+    assert not tip.is_visible()
 
 
 def test_memory_rises_forward_and_falls_backward(visit, mlp):
