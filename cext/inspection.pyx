@@ -1,7 +1,8 @@
 """Inspection of the tape: its rows, what each row holds, and the modules it was recorded in."""
+cimport cython
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport Array
+from minigrad.engine.array cimport Array, shape_of
 from minigrad.engine.backward cimport function_backward
 from minigrad.engine.dtype cimport dtype_of, itemsize
 from minigrad.engine.tape cimport Node, gradient_node, saved_arrays
@@ -60,6 +61,36 @@ cpdef int64_t bytes_of(Array x: Array):
         if x.step[i] != 0:
             size *= x.extent[i]
     return size if x.count else 0
+
+
+@cython.final
+@cython.no_gc       # a profile makes many, and none can be part of a cycle
+@cython.binding(False)
+cdef class Outline:
+    """What remains of an array when its memory may be freed: its shape and sizes."""
+    cdef readonly tuple shape       # -> tuple[int, ...]
+    cdef readonly int64_t size      # the number of its elements
+    cdef readonly int64_t nbytes    # the bytes of as many elements
+    cdef readonly int64_t bytes     # the bytes of memory that it covers, see bytes_of
+
+
+cdef Outline outline_of(Array x):
+    cdef Outline found = Outline.__new__(Outline)
+    found.shape, found.size, found.bytes = shape_of(x), x.count, bytes_of(x)
+    found.nbytes = x.count * <int64_t>itemsize(x.code)
+    return found
+
+
+def outlined(values: Any) -> Any:
+    """A tuple, list or dict with outlines in place of the arrays in it, at any depth."""
+    if type(values) is dict:
+        return {key: outlined(value) for key, value in (<dict>values).items()}
+    if type(values) is tuple:
+        return tuple([outline_of(<Array>x) if isinstance(x, Array) else outlined(x) if type(x) in (tuple, list, dict)
+                      else x for x in <tuple>values])
+    if type(values) is list:
+        return list(outlined(tuple(<list>values)))
+    return outline_of(<Array>values) if isinstance(values, Array) else values
 
 
 cdef dict names_of_parameters(list nodes):

@@ -23,6 +23,7 @@ extensions = [
     "api",
     "figures",
     "notebooks",
+    "outputs",
 ]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]

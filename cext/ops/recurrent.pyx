@@ -193,8 +193,8 @@ def composition(Cell cell, lengths: Tensor | None, x: Tensor, h: Tensor, c: Tens
                 *parameters: Tensor | None, seen: Callable[..., None] | None = None) -> tuple[Tensor, ...]:
     """The states of all steps, the last h, and for an LSTM the last c, computed step by step.
 
-    At each step ``seen(given, made, alive)`` is called with what it read and computed, by name, and with the samples
-    that have not ended, if there are lengths.
+    After each step ``seen(given, made, alive)`` is called with what it read and computed, by name, and, if there are
+    lengths, with the samples that have not ended.
     """
     outputs, alive = [], None
     if lengths is not None:     # the first state of a sample without steps is its last, and is used nowhere else
@@ -205,14 +205,15 @@ def composition(Cell cell, lengths: Tensor | None, x: Tensor, h: Tensor, c: Tens
             alive = expand_dims(lengths > t, 1)
             share = where(alive, share, 0.0)
         next_h, next_c, gates = STEPS[cell.kind](cell, share, h, c, *parameters)
-        if seen is not None:
-            seen({"x_t": share, "h_{t−1}": h, "c_{t−1}": c}, {**gates, "h_t": next_h, "c_t": next_c}, alive)
+        made = {**gates, "h_t": next_h, "c_t": next_c}
         if lengths is None:
             outputs.append(next_h)
         else:
             outputs.append(where(alive, next_h, 0.0))
             next_h = where(alive, next_h, h)
             next_c = None if c is None else where(alive, next_c, c)
+        if seen is not None:
+            seen({"x_t": share, "h_{t−1}": h, "c_{t−1}": c}, made, alive)
         h, c = next_h, next_c
     if lengths is not None:
         h, c = where(begun, h, first_h), None if c is None else where(begun, c, first_c)

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from minigrad.engine import inspection
-from minigrad.engine.array import Array
 from minigrad.engine.backend import Binary, Reduce, Unary
+from minigrad.engine.inspection import Outline
 
 
 @dataclass(slots=True)
@@ -82,22 +81,22 @@ GATE, GATE_BACKWARD = 4, 8
 Count = Callable[..., float]
 
 
-def _gains(*given: Array | None) -> int:
+def _gains(*given: Outline | None) -> int:
     return sum(x is not None for x in given)
 
 
-def _gemm(a: Array, b: Array, out: Array, beta: float, bias: Array | None) -> float:
+def _gemm(a: Outline, b: Outline, out: Outline, beta: float, bias: Outline | None) -> float:
     return out.size * (2 * a.shape[-1] + (bias is not None))
 
 
 def _norm_backward(
-    x: Array, gamma: Array | None, dgamma: Array | None, dbeta: Array | None, once: int = LAYER_NORM_BACKWARD
+    x: Outline, gamma: Outline | None, dgamma: Outline | None, dbeta: Outline | None, once: int = LAYER_NORM_BACKWARD
 ) -> float:
     return x.size * (once + _gains(gamma) + 2 * _gains(dgamma) + _gains(dbeta))
 
 
 def _recurrent(gate: int, norm: int) -> Count:
-    def count(cell: Any, arrays: dict[str, Array]) -> float:
+    def count(cell: Any, arrays: dict[str, Outline]) -> float:
         (above, batch, hidden), columns = arrays["h"].shape, arrays["w"].shape[0]
         normed = norm * (cell.norm is not None) + norm * cell.norm_cell * hidden / columns
         return (above - 1) * batch * columns * (2 * hidden + gate + normed)
@@ -108,14 +107,17 @@ def _recurrent(gate: int, norm: int) -> Count:
 def _attention(products: int, softmax: int) -> Count:
     """Return the count of `products` dot products of the head's width, and of the softmax, for each weight."""
 
-    def count(scale: float, causal: bool, dropout: float, seed: int, offset: int, q: Array, k: Array, *_: Any) -> float:
+    def count(
+        scale: float, causal: bool, dropout: float, seed: int, offset: int, q: Outline, k: Outline, *_: Any
+    ) -> float:
         weights = q.size // max(q.shape[3], 1) * k.shape[2] * (0.5 if causal else 1)
         return weights * (2 * products * q.shape[3] + softmax)
 
     return count
 
 
-# Each function takes the arguments of its primitive. A primitive that is not listed counts as zero operations.
+# Each function takes the arguments of its primitive, see `inspection.outlined`. A primitive that is not listed counts
+# as zero operations.
 FLOPS: dict[str, Count] = {
     "unary": lambda op, x, out: out.size,
     "binary": lambda op, a, b, out: out.size,
@@ -189,18 +191,18 @@ def name_of(primitive: str, args: tuple[Any, ...]) -> str:
     return args[0] if primitive == "optimize" else primitive
 
 
-def arrays_of(primitive: str, args: tuple[Any, ...]) -> list[Array]:
+def arrays_of(primitive: str, args: tuple[Any, ...]) -> list[Outline]:
     """The arrays among the arguments, in their order."""
     if primitive in NESTED:
         values = (x.values() if isinstance(x, dict) else x for x in args if isinstance(x, list | dict))
-        return [x for some in values for x in some if isinstance(x, Array)]
-    return [x for x in args if isinstance(x, Array)]
+        return [x for some in values for x in some if isinstance(x, Outline)]
+    return [x for x in args if isinstance(x, Outline)]
 
 
-def bytes_of(primitive: str, args: tuple[Any, ...], arrays: list[Array]) -> int:
+def bytes_of(primitive: str, args: tuple[Any, ...], arrays: list[Outline]) -> int:
     """The bytes of all arrays among the arguments; one that is both read and written is passed, and counted, twice."""
     count = GATHERS.get(primitive)
-    return int(count(*args)) if count else sum(map(inspection.bytes_of, arrays))
+    return int(count(*args)) if count else sum(x.bytes for x in arrays)
 
 
 def flops_of(primitive: str, args: tuple[Any, ...]) -> int:

@@ -114,10 +114,22 @@ def curves(
                 axes.yaxis.set_minor_formatter("{x:g}")
         axes.set(xlabel=xlabel, ylabel=ylabel)
         axes.set_title(title)
-        axes.legend(frameon=False)
         if own and x is None:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        _place_legend(axes, own)
     return cast("Figure", axes.figure)
+
+
+def _place_legend(axes: Any, own: bool) -> None:
+    """Add the legend where it covers least; below axes of our own if it covers something everywhere."""
+    legend = axes.legend(frameon=False)
+    axes.figure.draw_without_rendering()
+    box = legend.get_window_extent()
+    drawn = [line.get_path().transformed(line.get_transform()) for line in axes.lines]
+    drawn += [path.transformed(band.get_transform()) for band in axes.collections for path in band.get_paths()]
+    if own and any(path.intersects_bbox(box, filled=False) or box.contains(*path.vertices[0]) for path in drawn):
+        legend.remove()
+        axes.figure.legend(loc="outside lower center", ncols=2, frameon=False)
 
 
 def _runs(history: Any) -> dict[str, np.ndarray]:

@@ -76,20 +76,28 @@ entries.forEach((entry) => entry.inputs.forEach((j, i) => {
 // ── state ───────────────────────────────────────────────────────────────────────────────────────
 
 const opened = new Set();                           // the entries whose inside is shown
-let order = [], place = new Map(), N = 0, STEPS = 0; // the entries in the order of the forward pass, and where each is
+let order = [], place = new Map(), N = 0;            // the entries in the order of the forward pass, and where each is
+let steps = [], back = new Map(), STEPS = 0;         // the entries of each step, and where backward visits each one
 let held = [];                                       // bytes on the tape after each step
-let now = 0, playing = null;
+let now = 0, playing = null, picked = null;          // picked: the entry asked for, of a step of several
 let shown = [];                                      // the entries that match the search
-const entryAt = (t) => order[t < N ? t : STEPS - 1 - t];
+const entryAt = (t) => steps[t]?.[0];
+const stepOf = (k, backward) => (backward ? back : place).get(k);
 
 function arrange() {
   order = [];
   const add = (k) => { order.push(k); if (opened.has(k)) inside[k].forEach(add); };
   entries.forEach((entry, k) => { if (entry.parent === null) add(k); });
   place = new Map(order.map((k, at) => [k, at]));
-  [N, STEPS, held] = [order.length, 2 * order.length, []];
+  steps = order.map((k) => [k]);
+  for (const k of [...order].reverse()) {               // backward, leaves that follow each other are one step
+    if (entries[k].leaf && steps.length > order.length && entries[steps.at(-1)[0]].leaf) steps.at(-1).push(k);
+    else steps.push([k]);
+  }
+  [N, STEPS, held] = [order.length, steps.length, []];
+  back = new Map(steps.slice(N).flatMap((step, t) => step.map((k) => [k, N + t])));
   for (let t = 0, sum = 0; t < STEPS; t++) {
-    sum += (t < N ? 1 : -1) * entries[entryAt(t)].held;
+    for (const k of steps[t]) sum += (t < N ? 1 : -1) * entries[k].held;
     held.push(sum);
   }
   $("slider").max = String(STEPS - 1);
@@ -103,14 +111,15 @@ function toggle(k) {
   if (!opened.delete(k)) opened.add(k);
   arrange();
   while (!place.has(here)) here = entries[here].parent;
-  now = backward ? STEPS - 1 - place.get(here) : place.get(here);
+  now = stepOf(here, backward);
   rows.replaceChildren();
   built.clear();
   match();
   render();
 }
 
-function go(t) {
+function go(t, k = null) {
+  picked = k;
   now = Math.max(0, Math.min(STEPS - 1, t));
   render();
 }
@@ -131,15 +140,74 @@ function valueOf(number) {
     if (flat.length === 1) return make("div", { class: "single", title: String(flat[0]) }, digits(flat[0]));
     const most = Math.max(...flat.filter((v) => typeof v === "number").map(Math.abs));
     const rows = tensor.numbers.map((row) => make("tr", {}, ...row.map((v) => {
-      const cell = make("td", { title: String(v) }, digits(v, row.length > 4 ? 3 : 4));
+      const cell = make("td", {}, digits(v, row.length > 4 ? 3 : 4));
       tint(cell, v, most);
       return cell;
     })));
-    return make("div", { class: "scroll" }, make("table", { class: "numbers" }, make("tbody", {}, ...rows)));
+    const table = make("table", { class: "numbers" }, make("tbody", {}, ...rows));
+    cells(table, [rows.length, tensor.numbers[0].length],
+      (row, column) => `${indexOf(tensor.shape, row, column)} ${String(tensor.numbers[row][column]).replace("-", "−")}`,
+      (row, column) => rows[row].children[column].getBoundingClientRect(),
+      (row, column) => {
+        table.querySelector(".at")?.classList.remove("at");
+        rows[row]?.children[column].classList.add("at");
+      });
+    return make("div", { class: "scroll" }, table);
   }
   if (!tensor.map) return make("p", { class: "note" }, "no elements");
   return make("div", {}, heatmap(tensor), stats(tensor.stats),
     make("p", { class: "firsts", title: "the first elements" }, tensor.first.map((v) => digits(v)).join("  ") + " …"));
+}
+
+// The index of an element: the last axis is the columns, the others are the rows.
+function indexOf(shape, row, column) {
+  const index = shape.length ? [column] : [];
+  for (const size of shape.slice(0, -1).reverse()) { index.unshift(row % size); row = Math.floor(row / size); }
+  return `[${index.join(", ")}]`;
+}
+
+// Shows the number of the cell that the pointer is over, or, with the arrow keys, of the one that has the focus.
+function cells(box, [height, width], text, where, mark = () => {}) {
+  const tip = $("tip");
+  let [row, column] = [0, 0];
+  const show = () => {
+    const { left, bottom, top } = where(row, column);
+    tip.textContent = text(row, column);
+    tip.hidden = false;
+    tip.style.left = `${Math.max(4, Math.min(left, innerWidth - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${bottom + 4 + tip.offsetHeight > innerHeight ? top - 4 - tip.offsetHeight : bottom + 4}px`;
+  };
+  const leave = () => { tip.hidden = true; mark(-1, -1); };
+  box.tabIndex = 0;
+  box.setAttribute("aria-label", `${height} × ${width} numbers; the arrow keys move along them`);
+  box.onpointermove = ({ clientX, clientY }) => {
+    const outer = box.getBoundingClientRect();
+    const cell = box.rows ? document.elementFromPoint(clientX, clientY)?.closest("td") : null;
+    if (box.rows && !cell) { tip.hidden = true; return; }
+    [row, column] = cell ? [cell.parentElement.rowIndex, cell.cellIndex]
+      : [(clientY - outer.top) / outer.height * height, (clientX - outer.left) / outer.width * width].map((at) => Math.max(0, Math.floor(at)));
+    [row, column] = [Math.min(row, height - 1), Math.min(column, width - 1)];
+    show();
+  };
+  box.onpointerleave = () => { tip.hidden = true; };
+  box.onfocus = () => { if (box.matches(":focus-visible")) { mark(row, column); show(); } };
+  box.onblur = leave;
+  box.onkeydown = (event) => {
+    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
+    if (down === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    [row, column] = [Math.max(0, Math.min(height - 1, row + down)), Math.max(0, Math.min(width - 1, column + right))];
+    mark(row, column);
+    show();
+  };
+}
+
+// The places of a sample along an axis, as values.py chooses them: evenly spaced, with the first and the last.
+function samplePlace(k, taken, length) {
+  if (taken < 2) return 0;
+  const at = k * (length - 1) / (taken - 1), below = Math.floor(at);
+  return at - below === 0.5 ? below + below % 2 : Math.round(at);   // NumPy rounds halves to even numbers
 }
 
 function heatmap(tensor) {
@@ -158,6 +226,15 @@ function heatmap(tensor) {
     image.data.set([r, g, b, level === -128 ? 255 : Math.round(Math.abs(level) / 127 * 235)], 4 * i);
   }
   context.putImageData(image, 0, 0);
+  const columns = tensor.shape.at(-1), rows = tensor.shape.slice(0, -1).reduce((a, b) => a * b, 1);
+  cells(canvas, [height, width], (row, column) => {
+    const level = (raw.charCodeAt(row * width + column) << 24) >> 24;
+    return `${indexOf(tensor.shape, samplePlace(row, height, rows), samplePlace(column, width, columns))} ${
+      level === -128 ? "NaN" : `≈ ${digits(level / 127 * tensor.scale, 2)}`}`;
+  }, (row, column) => {
+    const box = canvas.getBoundingClientRect(), [x, y] = [box.width / width, box.height / height];
+    return { left: box.left + column * x, top: box.top + row * y, bottom: box.top + (row + 1) * y };
+  });
   return canvas;
 }
 
@@ -266,6 +343,19 @@ function picture(k, backward) {
   box.scrollTop = 0;
 }
 
+// Leaves, at the end of the backward pass.
+function leavesPicture(leaves) {
+  const cards = leaves.map((j) => () => make("article", { class: "card" },
+    make("header", {}, make("span", { class: "symbol" }, ...(entries[j].parent === null ? [title(j)] : formula(title(j)))),
+      make("span", { class: "form" }, `${form(entries[j].shape)} ${entries[j].dtype}`)),
+    make("div", { class: "pair" }, gradientOf(j, 0, Math.min(...leaves)))));
+  $("picture").replaceChildren(
+    make("div", { class: "operation" }, make("strong", {}, `${leaves.length} leaves`),
+      make("span", { class: "scope" }, entries[leaves[0]].parent === null ? "each adds its gradient to its grad" : "what the layer read")),
+    several(cards));
+  $("picture").scrollTop = 0;
+}
+
 // ── equation, source, costs ─────────────────────────────────────────────────────────────────────
 
 function code(numbers, lines, here) {
@@ -346,15 +436,17 @@ function renderList() {
   const end = Math.min(shown.length, top + Math.ceil(list.clientHeight / ROW) + 8);
   const wanted = new Set(shown.slice(top, end));
   for (const [k, row] of built) if (!wanted.has(k)) { row.remove(); built.delete(k); }
-  const here = entryAt(now), at = place.get(here), backward = now >= N, touched = new Set(entries[here]?.inputs);
+  const here = new Set(steps[now]), first = steps[now]?.at(-1), backward = now >= N, touched = new Set(entries[first]?.inputs);
+  const at = place.get(first);
   for (let line = top; line < end; line++) {
     const k = shown[line];
     let row = built.get(k);
     if (!row) { row = buildRow(k); built.set(k, row); rows.append(row); }
     row.style.top = `${line * ROW}px`;
     const state = backward ? (place.get(k) >= at ? "returned" : "reached") : place.get(k) <= at ? "reached" : "future";
-    row.className = `row ${state}${entries[k].leaf ? " leaf" : ""}${k === here ? " now" : ""}${touched.has(k) ? " touched" : ""}`;
-    row.setAttribute("aria-selected", String(k === here));
+    row.className = `row ${state}${entries[k].leaf ? " leaf" : ""}${here.has(k) ? " now" : ""}${touched.has(k) ? " touched" : ""}`;
+    row.setAttribute("aria-selected", String(here.has(k)));
+    if (k === first) list.setAttribute("aria-activedescendant", row.id);
   }
 }
 
@@ -385,7 +477,7 @@ function filter() {
 
 // Goes to entry k, in the current direction.
 function visit(k) {
-  go(now < N ? place.get(k) : STEPS - 1 - place.get(k));
+  go(stepOf(k, now >= N), k);
 }
 
 // ── memory ──────────────────────────────────────────────────────────────────────────────────────
@@ -413,16 +505,18 @@ function drawCurve() {
 
 function render() {
   if (!N) return;
-  const k = entryAt(now), backward = now >= N;
+  $("tip").hidden = true;
+  const several = steps[now].length > 1, k = several ? picked ?? steps[now].at(-1) : entryAt(now), backward = now >= N;
   document.body.classList.toggle("backward", backward);
   $("slider").value = String(now);
-  $("step").replaceChildren(`${backward ? "backward" : "forward"} ${label(k)}`, make("span", {}, `, step ${now + 1} of ${STEPS}`));
+  $("step").replaceChildren(several ? `backward: ${steps[now].length} leaves` : `${backward ? "backward" : "forward"} ${label(k)}`, make("span", {}, `, step ${now + 1} of ${STEPS}`));
   $("bytes").textContent = `${bytes(held[now])} held, ${bytes(held[N - 1])} at the peak`;
   cursor.setAttribute("x1", now + 0.5);
   cursor.setAttribute("x2", now + 0.5);
   reveal(k);
   renderList();
-  picture(k, backward);
+  if (several) leavesPicture([k, ...steps[now].filter((j) => j !== k).reverse()]);
+  else picture(k, backward);
   details(k, backward);
 }
 
@@ -482,8 +576,8 @@ addEventListener("resize", renderList);
 
 // Up and down move along the filtered list, left and right along the steps.
 function along(direction) {
-  const here = place.get(entryAt(now));
-  const next = direction > 0 ? shown.find((k) => place.get(k) > here) : shown.findLast((k) => place.get(k) < here);
+  const here = steps[now].map((k) => place.get(k)), first = Math.min(...here), last = Math.max(...here);
+  const next = direction > 0 ? shown.find((k) => place.get(k) > last) : shown.findLast((k) => place.get(k) < first);
   if (next !== undefined) visit(next);
 }
 

@@ -45,6 +45,14 @@ CUT = """() => [...document.querySelectorAll("article img, article table")].filt
   return true;
 }).map((e) => e.outerHTML.slice(0, 100))"""
 
+# The printed error messages that are wider than their boxes.
+CUT_ERRORS = """() => [...document.querySelectorAll("div.output.stream pre")]
+  .filter((e) => e.textContent.includes("Error: ") && e.scrollWidth > e.clientWidth).map((e) => e.textContent)"""
+# How many boxes with code or outputs scroll, all of them with a shadow where they do; -1000 for one without.
+SHADOWS = """() => [...document.querySelectorAll("div.cell_output, div.output, div.highlight pre")]
+  .filter((e) => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === "auto")
+  .reduce((sum, e) => sum + (getComputedStyle(e).backgroundImage.split("gradient").length === 5 ? 1 : -1000), 0)"""
+
 
 class Page(HTMLParser):
     """Collects the anchors, links and loaded files of a page."""
@@ -287,7 +295,7 @@ def test_pages_fit_a_phone_and_ask_nobody(site, pages):
         pytest.skip(f"pages are tested in a browser: there is not {missing}")
     from playwright.sync_api import sync_playwright
 
-    wide, asked = [], []
+    wide, asked, cut_words, shadows = [], [], [], 0
     with sync_playwright() as playwright:
         browser = start_browser(playwright)
         tab = browser.new_page(viewport={"width": 390, "height": 844})
@@ -301,8 +309,12 @@ def test_pages_fit_a_phone_and_ask_nobody(site, pages):
             if width > 390:
                 wide.append(f"{path.relative_to(site)}: {width}")
             wide += [f"{path.relative_to(site)}: {cut}" for cut in tab.evaluate(CUT)]
+            cut_words += [f"{path.relative_to(site)}: {text}" for text in tab.evaluate(CUT_ERRORS)]
+            shadows += tab.evaluate(SHADOWS)
         browser.close()
     assert not wide, "\n".join(wide)
+    assert not cut_words, "\n".join(cut_words)
+    assert shadows > 0
     assert not asked
 
 

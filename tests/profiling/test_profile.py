@@ -5,6 +5,8 @@ import operator
 import subprocess
 import sys
 import threading
+import time
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -191,7 +193,7 @@ def test_times_add_up_to_the_wall_time():
     assert all(event.duration > 0 and 0 <= event.start < p.wall for event in p.events)
     shares = [float(row[4].rstrip("%")) for row in p._rows() if len(row) > 1]
     assert sum(shares) == pytest.approx(100, abs=0.05 * len(shares))
-    assert sum(event.duration for event in p.events) + p.outside + p._own / 1e9 == pytest.approx(p.wall)
+    assert sum(event.duration for event in p.events) + p.outside + p._cost == pytest.approx(p.wall)
     before = p.wall
     mg.ones(3).exp()
     assert p.wall == before
@@ -291,3 +293,51 @@ def test_kernels_of_a_gpu_are_waited_for(device, monkeypatch):
     with mg.profile() as p:
         x.exp()
     assert len(waits) == 2 * len(p.events) > 0
+
+
+def test_the_time_without_the_profile_is_that_of_an_unprofiled_run():
+    """What the profile says that it took, taken away from the wall time, leaves about what the block takes without it."""
+    x = mg.ones(4, requires_grad=True)
+
+    def block():
+        y = x
+        for _ in range(50):
+            y = y * 1.01
+        y.sum().backward()
+
+    plain, profiled, told = [], [], []
+    for _ in range(300):
+        began = time.perf_counter()
+        block()
+        plain.append(time.perf_counter() - began)
+        with mg.profile() as p:
+            block()
+        profiled.append(p.wall)
+        told.append(p.wall - p._cost)
+    assert min(profiled) > 1.3 * min(plain), "too small a cost to be told from none"
+    assert 0.5 < min(told) / min(plain) < 2.0
+    assert "of the time is the profile's own" in str(p)
+
+
+def test_a_profile_that_costs_little_does_not_speak_of_itself():
+    with mg.profile() as p:
+        time.sleep(0.2)
+        mg.ones(3)
+    assert "profile's own" not in str(p)
+
+
+def test_events_made_later_are_those_of_their_time():
+    """The arrays of a kernel may be freed, and its tensors take other shapes, before the events are read."""
+    with mg.profile() as p:
+        x = mg.ones((3, 4))
+        held = weakref.ref(x)
+        y = x.exp()
+        del x
+        assert held() is None
+        del y
+        before = len(p.events)
+        mg.ones(2)
+    assert [(event.kernel, event.shapes) for event in p.events] == [
+        ("fill", ((3, 4),)), ("exp", ((3, 4), (3, 4))), ("fill", ((2,),))
+    ]  # fmt: skip
+    assert before == 2

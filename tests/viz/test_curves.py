@@ -147,3 +147,19 @@ def test_errors():
             viz.curves(history)
     with pytest.raises(ValueError, match=r"\[curves\] expected x of length 2 for 'a', got shape \(3,\)"):
         viz.curves({"a": [1, 2]}, x=[1, 2, 3])
+
+
+def test_the_legend_covers_no_curve(rng):
+    """Curves that leave a corner free have the legend there, and those that fill the axes have it below them."""
+    free = viz.curves({"a": [4.0, 2.0, 1.0, 0.5], "b": [3.0, 1.0, 0.4, 0.2]})
+    assert free.axes[0].get_legend() is not None
+    assert free.legends == []
+    for full in ({"a": [1.0, 0.0] * 20, "b": [0.0, 1.0] * 20}, {"a band": rng.uniform(size=(50, 40))}):
+        figure = viz.curves(full)
+        (legend,) = figure.legends
+        assert figure.axes[0].get_legend() is None
+        assert [text.get_text() for text in legend.get_texts()] == list(full)
+        figure.draw_without_rendering()
+        box, (axes,) = legend.get_window_extent(), figure.axes
+        assert not box.overlaps(axes.get_tightbbox())
+        assert box.y0 >= 0

@@ -1,5 +1,8 @@
 """The page of a tape in a browser: content, interaction, and speed with 2,000 entries."""
 
+import re
+
+import numpy as np
 import pytest
 from checks import no_browser, open_tab, start_browser
 
@@ -70,33 +73,49 @@ def step(tab):
 
 def test_a_reader_steps_forward_and_backward(visit, mlp):
     tab = visit(mlp)
-    assert step(tab) == "forward #6, step 7 of 26"
+    assert step(tab) == "forward #6, step 7 of 21"
     tab.keyboard.press("Home")
-    assert step(tab) == "forward #0, step 1 of 26"
+    assert step(tab) == "forward #0, step 1 of 21"
     for _ in range(6):
         tab.keyboard.press("ArrowRight")
-    assert step(tab) == "forward #6, step 7 of 26"
+    assert step(tab) == "forward #6, step 7 of 21"
     assert tab.inner_text(".operation strong") == "linear"
     assert tab.locator("#picture .gradient").count() == 0
     tab.keyboard.press("b")
-    assert step(tab) == "backward #12, step 14 of 26"
+    assert step(tab) == "backward #12, step 14 of 21"
     tab.click("#next")
-    assert step(tab) == "backward #11, step 15 of 26"
+    assert step(tab) == "backward #11, step 15 of 21"
     assert tab.locator("#picture .gradient").count() == 2
     tab.keyboard.press("End")
-    assert step(tab) == "backward #0, step 26 of 26"
+    assert step(tab) == "backward: 6 leaves, step 21 of 21"
     tab.keyboard.press("ArrowRight")
-    assert step(tab) == "backward #0, step 26 of 26"
+    assert step(tab) == "backward: 6 leaves, step 21 of 21"
     tab.keyboard.press("Home")
     tab.keyboard.press("ArrowLeft")
-    assert step(tab) == "forward #0, step 1 of 26"
+    assert step(tab) == "forward #0, step 1 of 21"
     tab.fill("#slider", "18")
-    assert step(tab) == "backward #7, step 19 of 26"
+    assert step(tab) == "backward #7, step 19 of 21"
+
+
+def test_leaves_take_their_gradients_in_one_step(visit, mlp):
+    tab = visit(mlp)
+    tab.keyboard.press("End")
+    names = {"0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"}
+    assert set(tab.locator("#picture .symbol").all_inner_texts()) == names
+    assert tab.locator("#picture .gradient :is(table, canvas)").count() == 6
+    assert tab.locator("#rows .row.now").count() == 6
+    tab.locator("#rows .row", has_text="1.bias").click()
+    assert step(tab) == "backward: 6 leaves, step 21 of 21"
+    assert tab.locator("#picture .symbol").first.inner_text() == "1.bias"
+    tab.keyboard.press("ArrowDown")
+    assert step(tab) == "backward #6, step 20 of 21"
+    tab.keyboard.press("ArrowUp")
+    assert step(tab) == "backward: 6 leaves, step 21 of 21"
 
 
 def test_values_equation_and_source_of_an_entry(visit, mlp):
     tab = visit(mlp, hash="#9")
-    assert step(tab) == "forward #8, step 9 of 26"
+    assert step(tab) == "forward #8, step 9 of 21"
     cards = tab.locator("#picture .card")
     inside, outside = (
         [float(text.replace("−", "-")) for text in cards.nth(k).locator("td").all_inner_texts()] for k in (0, 1)
@@ -106,7 +125,7 @@ def test_values_equation_and_source_of_an_entry(visit, mlp):
     assert tab.inner_text(".equation.live") == "y = max(x, 0)"
     tab.keyboard.press("b")
     tab.locator("#rows .row[data-entry='8']").click()
-    assert step(tab) == "backward #8, step 18 of 26"
+    assert step(tab) == "backward #8, step 18 of 21"
     assert tab.inner_text(".equation.live") == "dx = g where x > 0, else 0"
     assert "cross_entropy" in tab.inner_text("pre.code .here")
     assert "Sequential › 2: ReLU" in tab.inner_text("#picture .operation")
@@ -115,9 +134,9 @@ def test_values_equation_and_source_of_an_entry(visit, mlp):
 def test_references_lead_from_entry_to_entry(visit, mlp):
     tab = visit(mlp, hash="#8")
     tab.locator("#picture .ref", has_text="1.weight").click()
-    assert step(tab) == "forward #3, step 4 of 26"
+    assert step(tab) == "forward #3, step 4 of 21"
     tab.locator("#picture .users .ref").click()
-    assert step(tab) == "forward #7, step 8 of 26"
+    assert step(tab) == "forward #7, step 8 of 21"
 
 
 def test_a_gradient_is_shown_when_it_is_complete(visit):
@@ -140,7 +159,7 @@ def test_search_filters_by_op_and_module(visit, mlp):
     tab.fill("#find", "SEQUENTIAL relu")
     assert tab.locator("#rows .op").all_inner_texts() == ["relu"]
     tab.keyboard.press("ArrowDown")
-    assert step(tab) == "forward #8, step 9 of 26"
+    assert step(tab) == "forward #8, step 9 of 21"
     tab.keyboard.press("Escape")
     assert tab.locator("#rows .row").count() == 13
 
@@ -185,18 +204,66 @@ def test_a_recurrent_layer_opens_into_time_steps_and_operations(visit):
     assert step(tab).rpartition(" of ")[2] == before.rpartition(" of ")[2]
 
 
+def test_the_focus_is_on_the_row_and_not_around_the_list(visit, mlp):
+    tab = visit(mlp)
+    tab.locator("#rows .row[data-entry='7']").click()
+    tab.keyboard.press("ArrowDown")
+    outline = "e => getComputedStyle(e).outlineStyle"
+    assert tab.evaluate("document.activeElement.id") == "list"
+    assert tab.eval_on_selector("#list", outline) == "none"
+    assert tab.eval_on_selector("#rows .row.now", outline) == "solid"
+    assert tab.get_attribute("#list", "aria-activedescendant") == "row-8"
+    assert tab.get_attribute("#rows .row.now", "id") == "row-8"
+
+
+def test_cells_show_their_index_and_number(visit, rng):
+    small, large = rng.normal(size=(2, 3, 4)), rng.normal(size=(40, 70))
+    x, y = mg.tensor(small, requires_grad=True), mg.tensor(large, requires_grad=True)
+    with viz.record():
+        loss = x.exp().sum() + y.exp().sum()
+    tab = visit(viz.explore(loss, names={"x": x, "y": y}))
+    tip = tab.locator("#tip")
+    for name in ("x", "y"):
+        tab.locator("#rows .row.leaf", has_text=name).click()
+        if name == "x":
+            tab.locator("#picture td").nth(4 * 4 + 2).hover()
+            index, number = tip.inner_text().replace("−", "-").rsplit(" ", 1)
+            assert index == "[1, 1, 2]"
+            assert float(number) == pytest.approx(small[1, 1, 2], rel=1e-7)
+            tab.focus("#picture table")
+            before = step(tab)
+            for key in ("ArrowLeft", "ArrowDown", "ArrowRight"):
+                tab.keyboard.press(key)
+            assert step(tab) == before
+            assert tip.inner_text().startswith("[1, 2, 2] ")
+            assert tab.locator("#picture td.at").count() == 1
+            tab.keyboard.press("Tab")
+            assert not tip.is_visible()
+            continue
+        canvas = tab.locator("#picture canvas")
+        box = canvas.bounding_box()
+        for row, column in ((0, 0), (7, 31), (15, 12)):
+            canvas.hover(position={"x": (column + 0.5) * box["width"] / 32, "y": (row + 0.5) * box["height"] / 16})
+            index, number = tip.inner_text().replace("−", "-").split(" ≈ ")
+            at = tuple(np.linspace(0, n - 1, k).round().astype(int)[i] for n, k, i in ((40, 16, row), (70, 32, column)))
+            assert index == f"[{at[0]}, {at[1]}]"
+            assert float(number) == pytest.approx(large[at], abs=np.abs(large).max() / 127 + 0.05 * abs(large[at]))
+    tab.keyboard.press("Home")
+    assert not tip.is_visible()
+
+
 def test_memory_rises_forward_and_falls_backward(visit, mlp):
     tab = visit(mlp, hash="#1")
     held = []
-    for _ in range(26):
+    for _ in range(21):
         held.append(float(tab.inner_text("#bytes").split(" B held")[0]))
         tab.keyboard.press("ArrowRight")
     assert held == sorted(held[:13]) + sorted(held[13:], reverse=True)
     assert held[12] == max(held) > 0
     assert held[-1] == 0
     box = tab.locator("#curve").bounding_box()
-    tab.mouse.click(box["x"] + box["width"] * 20.5 / 26, box["y"] + 10)
-    assert step(tab) == "backward #5, step 21 of 26"
+    tab.mouse.click(box["x"] + box["width"] * 19.5 / 21, box["y"] + 10)
+    assert step(tab) == "backward #6, step 20 of 21"
 
 
 def test_it_plays(visit, mlp):
@@ -205,7 +272,7 @@ def test_it_plays(visit, mlp):
     tab.click("#play")
     assert tab.get_attribute("#play", "aria-label") == "Pause"
     tab.locator("#play[aria-label='Play']").wait_for(timeout=10000)
-    assert step(tab) == "backward #0, step 26 of 26"
+    assert step(tab) == "backward: 6 leaves, step 21 of 21"
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -252,7 +319,7 @@ def test_numbers_out_of_the_ordinary(visit):
 def test_inside_a_notebook_it_follows_the_theme_around_it(visit, mlp):
     tab = visit(f"<!doctype html><body data-theme='dark'>{mlp._repr_html_()}</body>")
     frame = tab.frame_locator("iframe")
-    assert frame.locator(":root.dark #step").inner_text() == "forward #6, step 7 of 26"
+    assert frame.locator(":root.dark #step").inner_text() == "forward #6, step 7 of 21"
     tab.evaluate("document.body.dataset.theme = 'light'")
     frame.locator(":root:not(.dark) #step").wait_for()
 
@@ -316,7 +383,8 @@ def test_every_step_of_every_kind_of_tape_can_be_seen(visit, make, recorded):
         return empty;
     }""")
     assert empty == []
-    assert step(tab).startswith("backward #0, step ")
+    (last, steps) = re.search(r"^backward.*, step (\d+) of (\d+)$", step(tab)).groups()
+    assert last == steps
 
 
 def test_two_thousand_entries_load_and_step_quickly(visit, long_tape):

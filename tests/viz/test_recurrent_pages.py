@@ -226,6 +226,18 @@ def test_the_time_steps_of_a_layer_are_those_of_the_fused_operation(name, length
         close(step["h_t"][1], mg.grad((output * dy[t - 1]).sum() + weighted(*rest, t), last[0]))
 
 
+def test_every_step_has_the_same_operations(rng):
+    """Those that keep the state of a sample after its end are a part of its step."""
+    layer, x, states = layer_and_inputs("LN-LSTM", rng)
+    y, _ = run(layer, x, states, [4, 2, 1])
+    entries = content(viz.explore(y.sum(), names=layer))["entries"]
+    numbers_of_steps = [k for k, entry in enumerate(entries) if "made" in entry]
+    ops = [[entry["op"] for entry in entries if entry["parent"] == k] for k in numbers_of_steps]
+    assert len(ops) == T
+    assert all(names == ops[0] for names in ops)
+    assert ops[0][-1] == "where"
+
+
 @pytest.mark.parametrize("name", ["LN-LSTM", "gru, paper"])
 def test_gates_have_the_names_of_the_equation(name, rng):
     """The gates that are shown, put into the equation, make the state that is shown."""
