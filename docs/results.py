@@ -21,7 +21,7 @@ def _rows(experiment: str, words: tuple[str, ...]) -> list[list[str]]:
 
 def claims(experiment: str, *words: str) -> Markdown:
     """The rows about an experiment in the table of recorded results that contain all of the words."""
-    return table("the document says | criterion | measured | verdict", _rows(experiment, words))
+    return table("claim | criterion | measured | verdict", _rows(experiment, words))
 
 
 def verdicts(experiment: str, *words: str) -> str:

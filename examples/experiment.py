@@ -17,11 +17,11 @@ import minigrad as mg
 from minigrad import data, nn, optim, viz
 from minigrad.nn import functional as F
 
-# --- sources of the claims -------------------------------------------------------------------------------------------
+# --- sources of the claims, as docs/claims/index.md names them --------------------------------------------------------
 
 PAPER = "the LN paper"  # Ba, Kiros and Hinton 2016, Layer Normalization, arXiv:1607.06450
 TUTORIAL = "the tutorial"  # senliuy, Layer Normalization; notebooks: github.com/senliuy/keras_layerNorm_mlp_lstm
-OVERVIEW = "the overview"  # 一文详解深度学习中的 Normalization
+OVERVIEW = "the overview"  # notes on 一文详解深度学习中的 Normalization
 
 # --- options ---------------------------------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ def _cell(value: object) -> str:
 
 
 def claim(says: str, source: str, criterion: str, measured: str, verdict: str | bool) -> None:
-    """Print a document's claim, its source, the criterion to agree with it, the measurement, and the verdict."""
+    """Print a claim, its source, the criterion to agree with it, the measurement, and the verdict."""
     if isinstance(verdict, bool):
         verdict = "agrees" if verdict else "disagrees"
     print(f"claim: {says}\nsource: {source}\ncriterion: {criterion}\nmeasured: {measured}\nverdict: {verdict}\n")

@@ -1,4 +1,4 @@
-"""Run every experiment and write the results to one page: figures, tables, and the documents' claims about them.
+"""Run every experiment and write the results to one page: figures, tables, and common claims about normalization.
 
 ``mpiexec -n 5 python -m mpi4py.futures report.py`` trains the seeds of all experiments in four processes; the first
 writes the page, with the same results.
@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 CLAIM = re.compile(r"claim: (.*)\nsource: (.*)\ncriterion: (.*)\nmeasured: (.*)\nverdict: (.*)\n+")
 INTRODUCTION = """# Experiments
 
-Claims of documents about normalization, and our measurements of them. The script computed every verdict from the stated
+Common claims about normalization, and our measurements of them. The script computed every verdict from the stated
 criterion. For a criterion of the form `quantity: a < b`, the quantity was measured once for each seed; the claim
 *agrees* if the mean of a is below that of b by a paired one-sided t test at 5 %, *disagrees* if it is above by the same
 test, and is otherwise *undecided*; more seeds would often decide it. Numbers are mean ± standard deviation over the
@@ -39,7 +39,7 @@ first results, so their verdicts are exploratory.
   https://arxiv.org/abs/1607.06450).
 - *The tutorial*: senliuy, Layer Normalization, with notebooks at
   [keras_layerNorm_mlp_lstm](https://github.com/senliuy/keras_layerNorm_mlp_lstm).
-- *The overview*: 一文详解深度学习中的 Normalization.
+- *The overview*: notes on "Normalization in deep learning, an overview" (一文详解深度学习中的 Normalization).
 
 """
 
@@ -139,7 +139,7 @@ def page(sections: list[Section], setting: str) -> str:
     counts = f"{len(found)} claims: {agree} agree, {disagree} disagree, {undecided} are undecided."
     lines = [f"{INTRODUCTION}{setting} {counts}", ""]
     lines += [*gallery({section.name: section.doc for section in sections}), ""]
-    lines += ["| experiment | the document says | criterion | measured | verdict |", "| --- | --- | --- | --- | --- |"]
+    lines += ["| experiment | claim | criterion | measured | verdict |", "| --- | --- | --- | --- | --- |"]
     for section in sections:
         for says, source, criterion, measured, verdict in section.claims:
             link = f"[{section.name}](#{section.name})"

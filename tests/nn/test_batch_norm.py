@@ -312,7 +312,7 @@ def test_gradients_through_time(device, rng):
 
 
 def test_summary_counts_running_statistics_as_not_trainable():
-    """The LeNet of the documents has 45,242 parameters with batch norm after its dense layers, 408 not trainable."""
+    """The LeNet of the tutorial has 45,242 parameters with batch norm after its dense layers, 408 not trainable."""
 
     class Convolutions(nn.Module):
         """The parameters of two 5 × 5 convolutions, 1 to 6 to 16 channels."""
