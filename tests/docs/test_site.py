@@ -329,6 +329,7 @@ def test_search_finds_the_pages(site):
         "layer normalization gradient": "kernels/layer_norm.html",
         "exploding gradients": "autograd/through_time.html",
         "cross entropy": "kernels/cross_entropy.html",
+        "attention backward": "kernels/attention.html",
         "attention": "reference/nn.html#attention",
         "custom function": "autograd/own_operation.html",
         "save checkpoint": "start/resume.html",
