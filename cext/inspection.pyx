@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport Array
 from minigrad.engine.backward cimport function_backward
 from minigrad.engine.dtype cimport dtype_of, itemsize
-from minigrad.engine.tape cimport Node, gradient_node, saved_arrays
+from minigrad.engine.tape cimport Node, Place, gradient_node, saved_arrays
 
 
 cdef list history_of(list roots):
@@ -118,5 +118,6 @@ def options(Array x) -> dict[int, tuple[Any, ...]]:
     for entry in history_of([x]):
         node = entry
         extra = node.extra if type(node.extra) is tuple else (node.extra,)
-        found[node.sequence] = tuple([value for value in extra if value is not None and not isinstance(value, Array)])
+        found[node.sequence] = tuple([value for value in extra
+                                      if value is not None and not isinstance(value, (Array, Place))])
     return found

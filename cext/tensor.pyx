@@ -25,7 +25,7 @@ from minigrad.engine.ops.logic cimport (
     greater_equal, less, less_equal, not_equal,
 )
 from minigrad.engine.ops.matmul cimport matmul
-from minigrad.engine.tape cimport Node, Op, gradient_node, operation, retire_leaf, track
+from minigrad.engine.tape cimport Node, Op, gradient_node, note_read, operation, retire_leaf, track
 from minigrad.engine import backward, inspection, tape
 from minigrad.engine.ops import activation, arithmetic, functions, gather, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
@@ -171,6 +171,7 @@ cdef class Tensor(Array):
 
     def detach(self) -> Tensor:
         """The same memory as a tensor without history."""
+        note_read(self)
         return alias(self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
