@@ -121,7 +121,7 @@ cdef object current_observer():
     return None if mg_observer == NULL else <object>mg_observer
 
 
-cdef int runs = 0
+cdef int runs = 0       # looked at first: the run of a thread costs a call
 
 
 cdef object set_run(object run):
@@ -148,6 +148,15 @@ cdef int note_read(Array x) except -1:
     """Tell the run of this thread, if there is one, that an operation reads x."""
     if mg_run != NULL:
         (<object>mg_run).read(x)
+    return 0
+
+
+cdef int note_reads(object inputs) except -1:
+    """`note_read` for the inputs of an operation, some of which may be None."""
+    if mg_run != NULL:
+        for x in inputs:
+            if x is not None:
+                note_read(<Array>x)
     return 0
 
 
@@ -536,10 +545,8 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
     """
     cdef bint wanted = False
     cdef int saved = 0
-    if mg_run != NULL:
-        for x in (a, b, c):
-            if x is not None:
-                note_read(<Array>x)
+    if runs:
+        note_reads((a, b, c))
     if mg_recording:
         if a.needs_grad:
             wanted, saved = True, op.reads[0]
@@ -565,7 +572,7 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
         node.extra = extra
         node.versions += versions_of(extra)
     out.node, out.needs_grad = node, True
-    if mg_observer != NULL or mg_run != NULL:
+    if mg_observer != NULL or runs:
         return tell(node, (out,))
     return node
 
@@ -573,10 +580,8 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
 cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=None):
     """`track` for any number of inputs and outputs; `saved` holds the positions of the inputs to save."""
     cdef bint wanted = False
-    if mg_run != NULL:
-        for x in inputs:
-            if x is not None:
-                note_read(<Array>x)
+    if runs:
+        note_reads(inputs)
     if mg_recording:
         for x in inputs:
             wanted = wanted or (x is not None and (<Array>x).needs_grad)
@@ -596,7 +601,7 @@ cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=Non
             (<Array>outs[i]).node, (<Array>outs[i]).needs_grad, (<Array>outs[i]).output = node, True, i
     if node.outputs > 1:
         node.layouts = [(shape_of(<Array>out), (<Array>out).code) for out in outs]
-    if mg_observer != NULL or mg_run != NULL:
+    if mg_observer != NULL or runs:
         return tell(node, tuple(outs))
     return node
 

@@ -331,6 +331,7 @@ cdef class Tensor(Array):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if not tape.leaf(self):
             raise tape.GradientError("[deepcopy] this tensor was computed: deep-copy x.detach()")
+        note_read(self)
         cdef Array out = copied(alias(self))
         made = rebuild(type(self), out, self.device, self.needs_grad)
         if self.grad_ is not None:
@@ -738,6 +739,8 @@ def make(data: Any, dtype: DTypeLike = None, device: str | None = None, requires
         op = "tensor" if copy else "asarray"
     cdef int code = -1 if dtype is None else code_of(dtype, op)
     cdef Array x
+    if isinstance(data, Array):
+        note_read(<Array>data)
     if isinstance(data, Array) and (<Array>data).needs_grad and (code < 0 or is_float(code)):
         if not copy and not requires_grad:      # with its history
             x = moved(<Array>data, (<Array>data).buffer.device if device is None else device_index(device, op))
