@@ -463,16 +463,22 @@ cdef class Run:
                 continue
             self.writes[id(y)] = ref(y), copied(y)
 
-    def drawn(self, blocks: int, draw: Callable[[int], tuple[int, int]]) -> tuple[int, int]:
-        """The next blocks of random numbers; in a second run, those of the first."""
-        if not self.second:
-            found = draw(blocks) if self.outer is None else self.outer.drawn(blocks, draw)
-            self.draws.append((blocks, found))
-            return found
-        if self.draw >= len(self.draws) or self.draws[self.draw][0] != blocks:
-            raise self.differs("other random numbers")
-        self.draw += 1
-        return self.draws[self.draw - 1][1]
+    def drawn_before(self, blocks: int) -> tuple[int, int] | None:
+        """The next blocks of random numbers in a second run: those of the first. None in a first run."""
+        cdef Run run = self.repeating()
+        if run is None:
+            return None
+        if run.draw >= len(run.draws) or run.draws[run.draw][0] != blocks:
+            raise run.differs("other random numbers")
+        run.draw += 1
+        return run.draws[run.draw - 1][1]
+
+    def drew(self, blocks: int, drawn: tuple[int, int]) -> None:
+        """Note blocks of random numbers."""
+        cdef Run run = self
+        while run is not None and not run.second:
+            run.draws.append((blocks, drawn))
+            run = run.outer
 
     def entered(self, module: Any) -> None:
         """Note the call of a module."""

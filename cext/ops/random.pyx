@@ -19,16 +19,15 @@ cdef uint64_t position = 0
 
 cdef tuple reserve(uint64_t blocks):
     """(seed, position) of the next `blocks` blocks of the stream, four values each, reserved for the caller."""
-    run = current_run()
-    return advanced(blocks) if run is None else run.drawn(blocks, advanced)
-
-
-def advanced(uint64_t blocks) -> tuple[int, int]:
-    """`reserve` outside of a run of `recompute`, which draws the same numbers twice."""
     global position
-    start = position
-    position += blocks
-    return seed, start
+    run = current_run()
+    drawn = None if run is None else run.drawn_before(blocks)
+    if drawn is None:
+        drawn = seed, position
+        position += blocks
+    if run is not None:
+        run.drew(blocks, drawn)
+    return drawn
 
 
 cdef bint repeated():

@@ -49,6 +49,8 @@ def modules():
         "batch norm": (nn.Sequential(nn.BatchNorm1d(5), nn.Dropout(0.2)), lambda f, h: f(h)),
         "spectral norm": (nn.utils.spectral_norm(nn.Linear(8, 8)), lambda f, h: f(h)),
         "renorm": (nn.BatchRenorm1d(5), lambda f, h: f(h)),
+        "sync": (nn.SyncBatchNorm(5), lambda f, h: f(h)),
+        "instance norm": (nn.InstanceNorm1d(5, track_running_stats=True), lambda f, h: f(h)),
     }
 
 
@@ -479,6 +481,11 @@ def test_profile():
     with mg.profile() as p:
         mg.recompute(lambda x: mg.exp(x) * x)(x).sum().backward()
     assert "exp" in str(p)
+
+
+def test_pytorchs_name():
+    with pytest.raises(ImportError, match=r"\[checkpoint\] is `mg.recompute"):
+        from minigrad.utils.checkpoint import checkpoint  # noqa: F401
 
 
 # ── what is refused ───────────────────────────────────────────────────────────────────────────────
