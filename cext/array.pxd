@@ -53,6 +53,7 @@ cdef bint overlaps_itself(Array x) noexcept
 cdef bint may_share_memory(Array a, Array b) noexcept
 cdef int64_t product(int ndim, const int64_t* extent) except -1
 cdef int hold(Array x, Array source) except -1
+cdef int point(Array x, Array source) except -1
 cdef Array transferred(Array x, int device)
 cdef int check_same_device(str op, Array a, Array b) except -1
 ctypedef void (*Forget)(Array) noexcept

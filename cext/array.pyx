@@ -445,6 +445,13 @@ cdef void lay_out(Array x, Array base, int ndim, const int64_t* extent, const in
 
 cdef int hold(Array x, Array source) except -1:
     """Give x the memory and the layout of `source`, without its history."""
+    if x.buffer != NOWHERE:
+        x.epoch += x.buffer.version - source.buffer.version + 1
+    return point(x, source)
+
+
+cdef int point(Array x, Array source) except -1:
+    """`hold` for memory that x only has for a time: its version is that of this memory."""
     cdef Buffer* old = x.buffer
     cdef int i
     source.buffer.references += 1
@@ -453,7 +460,6 @@ cdef int hold(Array x, Array source) except -1:
     for i in range(source.ndim_):
         x.extent[i], x.step[i] = source.extent[i], source.step[i]
     if old != NOWHERE:
-        x.epoch += old.version - source.buffer.version + 1
         give_up(old)        # last, as it may run code that belongs to the memory's owner
     return 0
 

@@ -20,8 +20,8 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.ops.arguments cimport kind_of
 from minigrad.engine.tape cimport (
-    AFTER, Node, accumulate, add, bury, current_observer, function_op, gradient_node, identity_op, owned, recording,
-    saved_shapes, set_recording, track, track_many,
+    AFTER, Node, Place, accumulate, add, bury, current_observer, current_run, function_op, gradient_node, identity_op,
+    owned, recording, saved_shapes, set_recording, track, track_many,
 )
 from minigrad.engine.tape import GradientError
 
@@ -129,7 +129,8 @@ cdef class BackwardPass:
             node.marked = targets is None or <size_t>entry.second in targets
             if not node.marked:
                 for i in range(node.inputs):
-                    if node.slots[i].edge != NULL and (<Node>node.slots[i].edge).marked:
+                    if node.slots[i].edge != NULL and (<Node>node.slots[i].edge).marked \
+                            and (<Node>node.slots[i].edge).walk == self.number:    # not by the pass around this one
                         node.marked = True
                         break
         return 0
@@ -230,6 +231,10 @@ cdef class BackwardPass:
         return 0
 
     cdef int run_node(self, Node node, Array g) except -1:
+        while type(node.extra) is Place:        # several times in nested runs
+            self.call.op = NULL                 # the kernels of a second run are attributed to its operations
+            (<Place>node.extra).run.restore(node)
+            self.call.cover(begin(node.op), True)
         if node.current_versions() != node.versions:
             raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place afterwards: "
                                 f"saved shapes {saved_shapes(node)}{node.place()}")
@@ -480,6 +485,9 @@ def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], lis
     cdef Call _call = begin(None)
     cdef Array root
     cdef list seeds = []
+    if targets is None and current_run() is not None:
+        raise GradientError("[recompute] expected a function that adds to no tensor's grad, which its second run would "
+                            "do again, got one that calls backward: use minigrad.grad in it")
     for y, g in zip(roots, grads):
         root = <Array?>y
         if not root.needs_grad:

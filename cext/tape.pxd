@@ -67,6 +67,16 @@ cdef class Node:
     cdef Array accumulator(self, int i)
     cdef Array output(self)
 
+cdef class Place:           # the `extra` of a node whose saved values `recompute.Run` dropped
+    cdef object run
+    cdef PyObject** node    # where the run notes the node
+
+cdef int runs               # threads that are inside a run
+cdef object current_run()
+cdef object set_run(object run)
+cdef int note_read(Array x) except -1
+cdef int64_t last_sequence() noexcept
+
 cdef bint recording() noexcept
 cpdef bint set_recording(bint on) noexcept
 cpdef bint set_where(bint on) noexcept

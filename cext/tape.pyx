@@ -36,6 +36,7 @@ cdef extern from *:
     static thread_local bool mg_anomaly = false;    // backward checks every gradient for NaN
     static thread_local PyObject* mg_scope = nullptr;       // the module call that runs, see `enter`; owned
     static thread_local PyObject* mg_observer = nullptr;    // the observer, see `set_observer`; owned
+    static thread_local PyObject* mg_run = nullptr;         // the run, see `set_run`; owned
     static thread_local int mg_burying = 0;     // whether a call of `bury` runs
     """
     bint mg_recording
@@ -43,6 +44,7 @@ cdef extern from *:
     bint mg_anomaly
     PyObject* mg_scope
     PyObject* mg_observer
+    PyObject* mg_run
     int mg_burying
 
 
@@ -119,12 +121,53 @@ cdef object current_observer():
     return None if mg_observer == NULL else <object>mg_observer
 
 
+cdef int runs = 0       # looked at first: the run of a thread costs a call
+
+
+cdef object set_run(object run):
+    """Set the run of `recompute` that what this thread computes belongs to (None for no run); return the previous one.
+
+    Its methods are called for each tensor that an operation reads (`read`) or writes in place (`before_write`), each
+    recorded operation (`recorded`), each call of a module (`entered`) and each use of the random generator (`drew`).
+    """
+    global mg_run, runs
+    before = current_run()
+    runs += (run is not None) - (before is not None)
+    if mg_run != NULL:
+        Py_DECREF(before)
+    mg_run = held(run)
+    return before
+
+
+cdef object current_run():
+    """The run of this thread, or None."""
+    return None if mg_run == NULL else <object>mg_run
+
+
+cdef int note_read(Array x) except -1:
+    """Tell the run of this thread, if there is one, that an operation reads x."""
+    if mg_run != NULL:
+        (<object>mg_run).read(x)
+    return 0
+
+
+cdef int note_reads(object inputs) except -1:
+    """`note_read` for the inputs of an operation, some of which may be None."""
+    if mg_run != NULL:
+        for x in inputs:
+            if x is not None:
+                note_read(<Array>x)
+    return 0
+
+
 def enter(module: Any) -> Any:
     """Note that a neural-network module begins to compute: what is recorded until `leave(before)` belongs to it.
 
     A scope is (the enclosing scope, a weak reference to the module, the name of its class). Returns the previous scope.
     """
     global mg_scope
+    if mg_run != NULL:
+        (<object>mg_run).entered(module)
     before = None if mg_scope == NULL else <object>mg_scope
     scope = (before, PyWeakref_NewRef(module, NULL), type(module).__name__)
     if mg_scope != NULL:
@@ -248,6 +291,13 @@ cdef int64_t versions_of(object extra):
 
 
 @cython.final
+@cython.no_gc_clear     # a cleared place could not tell its run that the node is dying
+@cython.freelist(1024)
+cdef class Place:
+    """Stands for the values that a node saved, which a run of `recompute` dropped and can compute again."""
+
+
+@cython.final
 @cython.no_gc_clear
 @cython.freelist(1024)
 cdef class Node:
@@ -279,6 +329,8 @@ cdef class Node:
             graveyard.push_back(<PyObject*>self.kept)
             self.kept = None
         if self.extra is not None:
+            if type(self.extra) is Place:
+                (<Place>self.extra).node[0] = NULL
             Py_INCREF(self.extra)
             graveyard.push_back(<PyObject*>self.extra)
             self.extra = None
@@ -443,6 +495,11 @@ cdef str saved_shapes(Node node):
 cdef int64_t sequence = 0
 
 
+cdef int64_t last_sequence() noexcept:
+    """The number of the node that was made last; a leaf's is its negative."""
+    return sequence
+
+
 cdef str source_line():
     """file:line of the innermost caller outside minigrad."""
     frame = sys._getframe(0)
@@ -470,10 +527,14 @@ cdef inline Node new_node(Op op, Array out, int outputs):
     return node
 
 
-cdef int tell(Node node, tuple outs) except -1:
-    """Notify the observer of a recorded operation."""
-    current_observer().recorded(node.sequence, node.op.name, outs)
-    return 0
+cdef Node tell(Node node, tuple outs):
+    """Notify the run and the observer of a recorded operation; return its node, which a run may replace."""
+    cdef Node made = node
+    if mg_run != NULL:
+        made = (<object>mg_run).recorded(node, outs)
+    if mg_observer != NULL and made is node:
+        current_observer().recorded(node.sequence, node.op.name, outs)
+    return made
 
 
 cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object extra=None):
@@ -484,6 +545,8 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
     """
     cdef bint wanted = False
     cdef int saved = 0
+    if runs:
+        note_reads((a, b, c))
     if mg_recording:
         if a.needs_grad:
             wanted, saved = True, op.reads[0]
@@ -509,14 +572,16 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
         node.extra = extra
         node.versions += versions_of(extra)
     out.node, out.needs_grad = node, True
-    if mg_observer != NULL:
-        tell(node, (out,))
+    if mg_observer != NULL or runs:
+        return tell(node, (out,))
     return node
 
 
 cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=None):
     """`track` for any number of inputs and outputs; `saved` holds the positions of the inputs to save."""
     cdef bint wanted = False
+    if runs:
+        note_reads(inputs)
     if mg_recording:
         for x in inputs:
             wanted = wanted or (x is not None and (<Array>x).needs_grad)
@@ -536,8 +601,8 @@ cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=Non
             (<Array>outs[i]).node, (<Array>outs[i]).needs_grad, (<Array>outs[i]).output = node, True, i
     if node.outputs > 1:
         node.layouts = [(shape_of(<Array>out), (<Array>out).code) for out in outs]
-    if mg_observer != NULL:
-        tell(node, tuple(outs))
+    if mg_observer != NULL or runs:
+        return tell(node, tuple(outs))
     return node
 
 
@@ -669,6 +734,8 @@ def after_accumulation(Array x, hook: Callable[[Any], None]) -> None:
 cdef object hooked(Array x, tuple entry):
     """Add an entry to the hooks of x, and return its handle."""
     cdef Node node = gradient_node(x)
+    if mg_run != NULL and (<object>mg_run).has_hooks(node):
+        return HookHandle([], entry)        # the first run has added it
     if node.hooks is None:
         node.hooks = []
     node.hooks.append(entry)

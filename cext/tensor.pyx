@@ -25,7 +25,7 @@ from minigrad.engine.ops.logic cimport (
     greater_equal, less, less_equal, not_equal,
 )
 from minigrad.engine.ops.matmul cimport matmul
-from minigrad.engine.tape cimport Node, Op, gradient_node, operation, retire_leaf, track
+from minigrad.engine.tape cimport Node, Op, gradient_node, note_read, operation, retire_leaf, track
 from minigrad.engine import backward, inspection, tape
 from minigrad.engine.ops import activation, arithmetic, functions, gather, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
@@ -171,6 +171,7 @@ cdef class Tensor(Array):
 
     def detach(self) -> Tensor:
         """The same memory as a tensor without history."""
+        note_read(self)
         return alias(self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
@@ -354,6 +355,7 @@ cdef class Tensor(Array):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if not tape.leaf(self):
             raise tape.GradientError("[deepcopy] this tensor was computed: deep-copy x.detach()")
+        note_read(self)
         cdef Array out = copied(alias(self))
         made = rebuild(type(self), out, self.device, self.needs_grad)
         if self.grad_ is not None:
@@ -761,6 +763,8 @@ def make(data: Any, dtype: DTypeLike = None, device: str | None = None, requires
         op = "tensor" if copy else "asarray"
     cdef int code = -1 if dtype is None else code_of(dtype, op)
     cdef Array x
+    if isinstance(data, Array):
+        note_read(<Array>data)
     if isinstance(data, Array) and (<Array>data).needs_grad and (code < 0 or is_float(code)):
         if not copy and not requires_grad:      # with its history
             x = moved(<Array>data, (<Array>data).buffer.device if device is None else device_index(device, op))

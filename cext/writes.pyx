@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
 from minigrad.engine.array cimport Array, alias, hold, overlaps_itself, shape_of, version
-from minigrad.engine.tape cimport Node, is_leaf, retire_leaf
+from minigrad.engine.tape cimport Node, current_run, is_leaf, retire_leaf, runs
 from minigrad.engine.tape import GradientError
 
 
@@ -13,6 +13,10 @@ cdef int check_write(str op, Array x, bint recorded) except -1:
         raise ValueError(f"[{op}] a broadcast tensor of shape {shape_of(x)}, whose elements share memory, cannot be "
                          f"written in place: write into x.copy()")
     if not recorded:
+        if runs:
+            run = current_run()
+            if run is not None:
+                run.before_write(x)
         return 0
     if x.needs_grad and is_leaf(x):
         raise GradientError(f"[{op}] a leaf of shape {shape_of(x)} that requires grad cannot be written in place while "

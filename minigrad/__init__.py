@@ -18,6 +18,7 @@ from minigrad.autograd import (
     jvp,
     no_grad,
     per_sample_grad,
+    recompute,
     record_source,
     value_and_grad,
     vjp,

@@ -13,7 +13,7 @@ from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport float_operand, is_scalar, one_axis, operand, plain_axis, plain_scalar
 from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, permuted_raw, reshape_to, zeros
-from minigrad.engine.tape cimport Node, Op, operation, recording, track
+from minigrad.engine.tape cimport Node, Op, note_read, operation, recording, track
 
 
 # ── checked indices ───────────────────────────────────────────────────────────────────────────────
@@ -161,7 +161,8 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
 def numbered(str error, indices: Tensor, int64_t n) -> Tensor:
     """Integers from 0 to n - 1 as int64; any other raises an IndexError that begins with `error`."""
     cdef Call _call = begin(None)
-    cdef Array i = dense(cast(<Array?>indices, INT64)), out = empty_as(i, INT64)
+    note_read(<Array?>indices)
+    cdef Array i = dense(cast(<Array>indices, INT64)), out = empty_as(i, INT64)
     if n == 0 and i.count:
         raise IndexError(f"{error} from 0 to -1, that is, none, got {i.count}")
     backend(i).class_labels(error, n, 0, i, None, out, None)    # 0, the label to ignore, is in range anyway

@@ -8,6 +8,7 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT64, code_of, default_float, dtype_of, is_float
 from minigrad.engine.ops.arguments cimport integer
 from minigrad.engine.ops.gather import argsort
+from minigrad.engine.tape cimport current_run
 
 import os
 from numbers import Integral, Real
@@ -19,9 +20,20 @@ cdef uint64_t position = 0
 cdef tuple reserve(uint64_t blocks):
     """(seed, position) of the next `blocks` blocks of the stream, four values each, reserved for the caller."""
     global position
-    start = position
-    position += blocks
-    return seed, start
+    run = current_run()
+    drawn = None if run is None else run.drawn_before(blocks)
+    if drawn is None:
+        drawn = seed, position
+        position += blocks
+    if run is not None:
+        run.drew(blocks, drawn)
+    return drawn
+
+
+cdef bint repeated():
+    """Whether the generator is left as it is because a second run of `recompute` draws the numbers of the first."""
+    run = current_run()
+    return run is not None and run.repeated()
 
 
 def manual_seed(value: int) -> None:
@@ -41,7 +53,9 @@ def manual_seed(value: int) -> None:
     global seed, position
     if not hasattr(value, "__index__"):
         raise TypeError(f"[manual_seed] expected an integer, got {value!r}")
-    seed, position = value.__index__() % 2**64, 0
+    new = value.__index__() % 2**64
+    if not repeated():
+        seed, position = new, 0
 
 
 def get_state() -> dict[str, int]:
@@ -73,7 +87,8 @@ def set_state(state: dict[str, int]) -> None:
         raise ValueError(f"[set_state] expected what get_state returned, got {state!r}")
     cdef uint64_t new_seed = integer("set_state", "seed", state["seed"], 0)
     cdef uint64_t new_position = integer("set_state", "position", state["position"], 0)
-    seed, position = new_seed, new_position
+    if not repeated():
+        seed, position = new_seed, new_position
 
 
 cdef Array prepare(str op, object shape, int code, object device, tuple numbers):

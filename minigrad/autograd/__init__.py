@@ -9,6 +9,7 @@ from minigrad.autograd.function import Function
 from minigrad.autograd.gradcheck import gradcheck
 from minigrad.autograd.gradients import hessian, jacobian, value_and_grad, vjp
 from minigrad.autograd.products import hvp, jvp, per_sample_grad
+from minigrad.autograd.recomputation import recompute
 from minigrad.engine.habits import lookup as _lookup
 from minigrad.engine.modes import detect_anomaly, enable_grad, no_grad, record_source
 from minigrad.engine.tape import GradientError, is_grad_enabled
@@ -16,7 +17,8 @@ from minigrad.engine.tape_table import TapeTable
 
 __all__ = [
     "Function", "GradientError", "TapeTable", "detect_anomaly", "enable_grad", "gradcheck", "hessian", "hvp",
-    "is_grad_enabled", "jacobian", "jvp", "no_grad", "per_sample_grad", "record_source", "value_and_grad", "vjp",
+    "is_grad_enabled", "jacobian", "jvp", "no_grad", "per_sample_grad", "recompute", "record_source",
+    "value_and_grad", "vjp",
 ]  # fmt: skip
 
 if _typing.TYPE_CHECKING:

@@ -307,6 +307,10 @@ POINTERS = {
         "DistributedSampler": "is not available: one process trains; `data.DataLoader(dataset, shuffle=True)`",
         "default_collate": "is `data.collate(samples)` here",
     },
+    "minigrad.utils.checkpoint": {
+        "checkpoint": "is `mg.recompute(f)(x)` here, which has no use_reentrant: f may read any tensors",
+        "checkpoint_sequential": "is `mg.recompute(block)(x)` here, for each block of the network",
+    },
     "minigrad.nn.utils": {
         "clip_grad_norm": "is `nn.utils.clip_grad_norm_(parameters, max_norm)` here",
         "parametrizations": "is `nn.utils.weight_norm(module)` or `nn.utils.spectral_norm(module)` here",

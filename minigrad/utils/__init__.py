@@ -1,9 +1,9 @@
-"""PyTorch's place of data loading: `minigrad.utils.data` has the names of `minigrad.data`."""
+"""PyTorch's place of data loading, `minigrad.utils.data`, and of gradient checkpointing."""
 
 import typing as _typing
 
 from minigrad.engine.habits import lookup as _lookup
-from minigrad.utils import data
+from minigrad.utils import checkpoint, data
 
 if not _typing.TYPE_CHECKING:
     __getattr__ = _lookup(__name__)
