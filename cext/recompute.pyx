@@ -110,6 +110,9 @@ cdef int take_over(Node node, Node source) noexcept:
 
 
 @cython.final
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
 cdef class Run:
     """A call of a function, from its first run until the second has filled its nodes."""
     cdef object function
