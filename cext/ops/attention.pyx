@@ -224,4 +224,6 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
 cdef Array as_four(Array x, tuple lead):
     """x with the leading axes given, as [N, H, ..]."""
     cdef tuple last = shape_of(x)[-2:]
+    if len(lead) == 2 and shape_of(x) == lead + last:
+        return x
     return reshape_to(broadcast_shape(x, lead + last), four(lead) + last)

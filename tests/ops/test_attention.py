@@ -118,6 +118,15 @@ def test_memory_is_linear(device):
     assert mg.memory_allocated() + mg.memory_cached() - before < 40e6
 
 
+def test_four_axes_need_no_views(device, rng):
+    q, k = (mg.tensor(rng.standard_normal((2, 3, n, 4)), device=device, requires_grad=True) for n in (5, 7))
+    assert [row["op"] for row in F.scaled_dot_product_attention(q, k, k).tape()] == [
+        "leaf",
+        "leaf",
+        "scaled_dot_product_attention",
+    ]
+
+
 def test_extreme_scores(device):
     """Large scores do not overflow, and NaN stays in the rows it belongs to."""
     q = tensor(np.array([[300.0], [-300.0], [0.0]], np.float32), device)
