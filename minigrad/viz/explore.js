@@ -448,6 +448,44 @@ function renderList() {
     row.setAttribute("aria-selected", String(here.has(k)));
     if (k === first) list.setAttribute("aria-activedescendant", row.id);
   }
+  drawMap();
+}
+
+// A map of a long list: a line for each row in the color of its module, a frame around the rows in view, and the step.
+const map = $("map"), LONG = 3;                         // times the height of the list
+const colors = new Map();                               // name of a module right within the outermost one -> hue
+
+function hue(entry) {
+  const module = (entry.leaf ? entry.name ?? "" : entry.scope[1] ?? "").split(/[:.]/)[0];
+  if (!colors.has(module)) colors.set(module, colors.size * 137.5 % 360);     // neighbors differ most by the golden angle
+  return colors.get(module);
+}
+
+function drawMap() {
+  map.hidden = shown.length * ROW <= LONG * list.clientHeight;
+  if (map.hidden) return;
+  const [width, height] = [map.clientWidth, map.clientHeight].map((size) => Math.round(size * devicePixelRatio));
+  if (map.width !== width || map.height !== height) [map.width, map.height] = [width, height];
+  const brush = map.getContext("2d"), line = height / shown.length, style = getComputedStyle(document.body);
+  brush.clearRect(0, 0, width, height);
+  shown.forEach((k, at) => {
+    brush.fillStyle = `hsl(${hue(entries[k])} 55% 55% / ${entries[k].leaf ? 0.3 : 0.75})`;
+    const top = Math.round(at * line);                  // whole pixels, so that no two rows are mixed
+    brush.fillRect(0, top, width, Math.max(Math.round((at + 1) * line) - top, 1));
+  });
+  brush.strokeStyle = style.getPropertyValue("--ink");
+  brush.lineWidth = 1.5 * devicePixelRatio;
+  brush.strokeRect(1, list.scrollTop / ROW * line, width - 2, Math.max(3, list.clientHeight / ROW * line));
+  brush.fillStyle = style.getPropertyValue("--now");
+  for (const k of steps[now] ?? []) {
+    const at = shown.indexOf(k);
+    if (at >= 0) brush.fillRect(0, at * line - devicePixelRatio, width, Math.max(line, 3 * devicePixelRatio));
+  }
+}
+
+function pointAtMap(event) {
+  const share = (event.clientY - map.getBoundingClientRect().top) / map.clientHeight;
+  visit(shown[Math.max(0, Math.min(shown.length - 1, Math.floor(share * shown.length)))]);
 }
 
 function reveal(k) {
@@ -562,6 +600,8 @@ $("slider").oninput = (event) => go(Number(event.target.value));
 $("find").oninput = filter;
 $("theme").onclick = () => { chosen = document.documentElement.classList.contains("dark") ? "light" : "dark"; applyTheme(); };
 list.onscroll = renderList;
+map.onpointerdown = (event) => { map.setPointerCapture(event.pointerId); pointAtMap(event); };
+map.onpointermove = (event) => { if (map.hasPointerCapture(event.pointerId)) pointAtMap(event); };
 rows.onclick = (event) => {
   const row = event.target.closest(".row");
   if (!row) return;

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from checks import no_browser, open_tab, start_browser
+from pages import content
 
 import minigrad as mg
 from minigrad import nn, viz
@@ -162,6 +163,24 @@ def test_search_filters_by_op_and_module(visit, mlp):
     assert step(tab) == "forward #8, step 9 of 21"
     tab.keyboard.press("Escape")
     assert tab.locator("#rows .row").count() == 13
+
+
+def test_a_map_of_a_long_tape_leads_to_its_entries(visit, mlp, long_tape):
+    """It is there for long tapes only, and has a color for each module."""
+    assert not visit(mlp).is_visible("#map")
+    tab = visit(long_tape)
+    count = len(content(long_tape)["entries"])
+    box = tab.locator("#map").bounding_box()
+    tab.mouse.click(box["x"] + 5, box["y"] + 0.75 * box["height"])
+    assert int(re.search(r"#(\d+)", step(tab))[1]) == pytest.approx(0.75 * count, abs=0.005 * count)
+
+    model = nn.Sequential(*(nn.Sequential(*(nn.Tanh() for _ in range(60))) for _ in range(2)))
+    tab = visit(viz.explore(model(mg.ones(3, requires_grad=True)).sum(), names=model))
+    colors = tab.evaluate("""() => [0.2, 0.45, 0.55, 0.8].map((share) => {
+      const map = document.querySelector("#map");
+      return map.getContext("2d").getImageData(map.width / 2, share * map.height, 1, 1).data.join();
+    })""")
+    assert colors[0] == colors[1] != colors[2] == colors[3]
 
 
 def test_a_recurrent_layer_opens_into_time_steps_and_operations(visit):
