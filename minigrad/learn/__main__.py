@@ -15,7 +15,7 @@ def painted(text: str) -> str:
     """The text with its first words in color, if it goes to a terminal that shows them."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
-    pattern = rf"^( +(?:\d+ +)?)({'|'.join(COLORS)})(?= )"
+    pattern = rf"^( +(?:\d+ +\w+ +)?)({'|'.join(COLORS)})(?= )"
     return re.sub(pattern, lambda m: f"{m[1]}\033[{COLORS[m[2]]}m{m[2]}\033[0m", text, flags=re.MULTILINE)
 
 
@@ -51,7 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             said = getattr(course, given.command)(given.stage)
     except (ValueError, OSError) as error:
-        print(fill(str(error).removeprefix("[learn] ")), file=sys.stderr)
+        first, *commands = str(error).removeprefix("[learn] ").splitlines()
+        print("\n".join([fill(first), *commands]), file=sys.stderr)
         return 2
     print(painted(str(said)))
     return 1 if isinstance(said, Report) and not said else 0

@@ -137,7 +137,7 @@ def describe(
     if isinstance(got, NotImplementedError):
         return [f"{part.name}: still to be written", *places(got, answer)]
     if isinstance(got, Failure):
-        return [f"{part.name}: {name}", *wrap(str(got)), "", GIVEN, *example(cases[bad])]
+        return [part.name, *wrap(str(got)), "", GIVEN, *example(cases[bad])]
     head = f"{part.name}: {name}"
     cause = recognized(part, i, bad, cases, found, expected)
     if isinstance(got, Exception):
@@ -209,11 +209,11 @@ def unpacked(part: Part, result: Any) -> Sequence[Any]:
     for name, value in zip(part.outputs, values, strict=True):
         tensor = isinstance(value, mg.Tensor)
         if part.order and not tensor:
-            raise Failure(f"It returns {name} as {type(value).__name__}; it has to be a minigrad tensor.")
+            raise Failure(f"It returns {name} of type {type(value).__name__}; it has to be a minigrad tensor.")
         if not part.order and tensor:
             raise Failure(f"It returns {name} as a minigrad tensor; this stage is about NumPy arrays.")
         if not part.call and not isinstance(value, (mg.Tensor, np.ndarray, np.generic, float)):
-            raise Failure(f"It returns {name} as {type(value).__name__}; it has to be an array.")
+            raise Failure(f"It returns {name} of type {type(value).__name__}; it has to be an array.")
         if not part.call and np.asarray(plain(value)).dtype != np.float64:
             raise Failure(f"It returns {name} as {np.asarray(plain(value)).dtype}; it has to be float64.")
     return values

@@ -126,13 +126,13 @@ class Course:
         lines = ["You write the functions, and a check compares them with minigrad.", ""]
         for stage in map(Stage, STAGES):
             state = "passed" if stage.name in progress["passed"] else "started" if self.path(stage).exists() else ""
-            lines.append(f"  {stage.number:2}  {state:8s}{stage.title}")
+            lines.append(f"  {stage.number:2}  {stage.name:15} {state:8s}{stage.title}")
         return "\n".join([*lines, "", *self.advice(following)])
 
     def advice(self, stage: Stage | None) -> list[str]:
         """What to do next."""
         if stage is None:
-            return ["You have passed all stages."]
+            return ['You have passed all stages. The pages "Two networks" and "Reading the engine" go on from here.']
         if not self.path(stage).exists():
             return [f"Next: {self.command} start", f"It writes {self.path(stage)}, which is yours to edit."]
         return [f"Next: edit {self.path(stage)},", f"then run {self.command} check (or hint)."]
@@ -174,7 +174,9 @@ class Course:
         stage = self.chosen(name)
         path = self.path(stage)
         if not path.exists():
-            raise ValueError(f"[learn] expected {path}, which does not exist: {self.command} start {stage.name}")
+            raise ValueError(
+                f"[learn] expected {path}, which does not exist. To write it:\n    {self.command} start {stage.name}"
+            )
         answers = load(path, max(part.seconds for part in stage.parts))
         if isinstance(answers, Report):
             return Report(stage.name, False, f"{stage.file}\n{answers.text}")
@@ -183,7 +185,8 @@ class Course:
             text = f"There is no {missing[0]} at the top level of the file. Was it renamed or indented?"
             return Report(stage.name, False, "\n".join([stage.file, "", fill(text)]))
         seen = self.progress()["hints"].get(stage.name, 0)
-        more = f"For a hint: {self.command} hint {stage.name}" if seen < len(stage.hints) else ""
+        kind, command = ("hint", "hint") if seen < len(stage.hints) else ("solution", "solution")
+        more = f"For a {kind}: {self.command} {command} {stage.name}"
         report = run(stage.file, stage.parts, answers, more)
         if report:
             progress = self.progress()

@@ -232,7 +232,7 @@ def test_endless_loop_is_stopped(monkeypatch):
 def test_tensors_are_required_and_what_leaves_the_tape_is_noticed():
     answer = SOLUTIONS["layer_norm"].layer_norm
     report = check("layer_norm", layer_norm=lambda *a: answer(*a).detach().numpy())
-    assert "It returns y as ndarray; it has to be a minigrad tensor." in words(report)
+    assert "It returns y of type ndarray; it has to be a minigrad tensor." in words(report)
     report = check("layer_norm", layer_norm=lambda *a: answer(*a).detach())
     assert "wrong layer_norm: the derivative with respect to x Nothing arrives at x." in words(report)
 
@@ -242,7 +242,7 @@ def test_tensors_are_required_and_what_leaves_the_tape_is_noticed():
     [
         (import_module("minigrad.learn.checks.training").guesses, "hardly more than by guessing"),
         (import_module("minigrad.learn.checks.training").short, "95% are needed"),
-        (lambda images, labels: 0.99, "fit returns float; it has to return the trained network"),
+        (lambda images, labels: 0.99, "fit returns a value of type float; it has to return the trained network"),
     ],
 )
 def test_training_that_does_not_suffice(fit, message):

@@ -9,8 +9,7 @@ from minigrad.learn.checks.layer_norm import right
 HINTS = (
     "The derivative of sqrt(v) is 1 / (2 sqrt(v)). What is it at v = 0?",
     "A row whose elements are equal has the variance 0. Where must eps go so that the root never sees 0?",
-    """Adding eps to the variance after the fact or using max(var, eps) changes the values of ordinary rows, or stops the
-    gradient of narrow ones. The definition is sqrt(var + eps).""",
+    "The definition is sqrt(var + eps). Others, such as max(var, eps), give other values in ordinary rows.",
 )
 
 
@@ -33,10 +32,8 @@ def normalized(scale):
 
 
 WRONG = {
-    """If all elements are equal, y is right, but its gradient is not finite: the way from x to y has a step without a
-    derivative there. In other rows, y is a little off. This is the bug.""": normalized(
-        lambda var, eps: 1 / (mg.sqrt(var) + eps)
-    ),
+    """If all elements are equal, y is right, but its gradient is not finite: the square root has no derivative
+    at 0. In other rows, y is a little off. This is the bug.""": normalized(lambda var, eps: 1 / (mg.sqrt(var) + eps)),
     """The root never sees a 0 now, but eps is still outside it for all other rows: sqrt(var + eps), nothing
     else.""": normalized(lambda var, eps: 1 / (mg.sqrt(mg.maximum(var, 1e-12)) + eps)),
     """max(var, eps) differs from var + eps in every ordinary row.""": normalized(

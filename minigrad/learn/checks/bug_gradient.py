@@ -7,8 +7,8 @@ from minigrad.learn.checks.layer_norm import cases, constants, right
 from minigrad.learn.solutions.bug_gradient import fast
 
 HINTS = (
-    """mg.tensor(...) of an array makes a new tensor without a history. What led from x to this array, the tape has not
-    seen.""",
+    """mg.tensor(...) of an array makes a new tensor without a history. The tape has not seen what led from x to this
+    array.""",
     """In forward, compute mg.tensor(fast(x.detach().numpy(), ...)): nothing is recorded there, and backward says what the gradient
     is instead.""",
     """backward returns four values, one for each argument of forward: the gradients of x, weight and bias as in the stage

@@ -10,10 +10,10 @@ HINTS = (
     "np.split(a, 4, axis=-1) gives the four blocks. i, f and o go through sigmoid, g through tanh.",
     """Backward, first the last line. With r = tanh(LN(c')) and o after its sigmoid: the gradient of o is g_h * r, that of r is
     g_h * o, and that of LN(c') is g_h * o * (1 - r**2).""",
-    """The gradient of c' is g_c + normalize_backward(g_h * o * (1 - r**2), c'). It goes to f as d * c, to c as d * f, to i as
-    d * g and to g as d * i.""",
-    """Then through the activations: s * (1 - s) for a sigmoid, 1 - g**2 for the tanh. Concatenate the four in the order i, f, g,
-    o: that is the gradient of a, and summed over the rows that of b.""",
+    """Call d the gradient of c': d = g_c + normalize_backward(g_h * o * (1 - r**2), c'). It goes to f as d * c, to c as d * f,
+    to i as d * g and to g as d * i, where i, f, g and o are the gates after their activations.""",
+    """Then through the activations: times i * (1 - i) for the sigmoid of i, the same for f and o, and 1 - g**2 for the tanh of
+    g. Concatenate the four in the order i, f, g, o: that is the gradient of a, and summed over the rows that of b.""",
     """Both norms get the gradient of a: normalize_backward(da, x @ w_x.T), then the linear layer of stage 3. The same with
     h and w_h.""",
 )
@@ -21,7 +21,8 @@ NAMES = ("x", "h", "c", "w_x", "w_h", "b")
 
 
 def cases(draw):
-    for n, i, h in ((1, 2, 2), (2, 2, 2), (draw.size(2, 4), draw.size(2, 4), draw.size(2, 4))):
+    # LN of two numbers is always nearly -1 and 1: with three units, every mistake shows.
+    for n, i, h in ((1, 2, 3), (2, 2, 3), (draw.size(2, 4), draw.size(2, 4), draw.size(3, 5))):
         arrays = draw(n, i), draw(n, h), draw(n, h), draw(4 * h, i), draw(4 * h, h), draw(4 * h)
         yield {name: array / 4 for name, array in zip(NAMES, arrays, strict=True)}
 
@@ -52,11 +53,11 @@ def linear(x, h, w_x, w_h, b):
     return normalize(x @ w_x.T) + normalize(h @ w_h.T) + b
 
 
-def forward(sums=linear, order="ifgo", squash=np.tanh, read=normalize, carried=lambda c: c):
+def forward(sums=linear, order="ifgo", squash=np.tanh, read=normalize, carried=lambda c: c, axis=-1):
     """A step with one part of it replaced."""
 
     def answer(x, h, c, w_x, w_h, b):
-        blocks = dict(zip(order, np.split(sums(x, h, w_x, w_h, b), 4, axis=-1), strict=True))
+        blocks = dict(zip(order, np.split(sums(x, h, w_x, w_h, b), 4, axis=axis), strict=True))
         new = sigmoid(blocks["f"]) * c + sigmoid(blocks["i"]) * squash(blocks["g"])
         return sigmoid(blocks["o"]) * np.tanh(read(new)), carried(new)
 
@@ -74,10 +75,12 @@ def backward(
     norm=lambda g, u, a: normalize_backward(g, u),
     order="ifgo",
     slope_i=lambda s: s * (1 - s),
+    slope_o=lambda s: s * (1 - s),
+    of_i=lambda d, c, g: d * g,
     slope_g=lambda s: 1 - s**2,
     slope_r=lambda r, new: 1 - r**2,
     norm_c=normalize_backward,
-    of_f=lambda d, c, new: d * c,
+    of_f=lambda d, c, new, g: d * c,
     of_c=lambda d, f: d * f,
     of_b=lambda da, dx, dh: da.sum(axis=0),
     read=normalize,
@@ -92,7 +95,8 @@ def backward(
         r = np.tanh(read(new))
         d = cell(g_c, norm_c(g_h * o * slope_r(r, new), new))
         parts = {
-            "i": d * g * slope_i(i), "f": of_f(d, c, new) * slope_i(f), "g": d * i * slope_g(g), "o": g_h * r * slope_i(o),
+            "i": of_i(d, c, g) * slope_i(i), "f": of_f(d, c, new, g) * slope_i(f), "g": d * i * slope_g(g),
+            "o": g_h * r * slope_o(o),
         }  # fmt: skip
         da = np.concatenate([parts[name] for name in order], axis=-1)
         dx, dh = norm(da, x @ w_x.T, a), norm(da, h @ w_h.T, a)
@@ -110,6 +114,13 @@ PARTS = [
             "b is inside a norm. It is added to the two normalized products.": forward(
                 lambda x, h, w_x, w_h, b: normalize(x @ w_x.T) + normalize(h @ w_h.T + b)
             ),
+            "b is inside a single norm. Each product has its own norm, and b is added to both.": forward(
+                lambda x, h, w_x, w_h, b: normalize(x @ w_x.T + h @ w_h.T + b)
+            ),
+            "w_x has a row for each of the 4H numbers, so the products are x @ w_x.T and h @ w_h.T.": forward(
+                lambda x, h, w_x, w_h, b: normalize(x @ w_x) + normalize(h @ w_h) + b
+            ),
+            "The four blocks are columns: np.split(a, 4, axis=-1).": forward(axis=0),
             "The products are not normalized.": forward(lambda x, h, w_x, w_h, b: x @ w_x.T + h @ w_h.T + b),
             "Each gate is normalized on its own. The statistics are over all 4H numbers of a product.": forward(each_gate),
             "The gates are in another order: you read i, f, o, g. Here, as in PyTorch, it is i, f, g, o.": forward(order="ifog"),
@@ -141,13 +152,25 @@ PARTS = [
             """The gradient of b has passed the norms. b is added after them: it is the sum of the gradient of a over the
             rows.""": backward(of_b=lambda da, dx, dh: (dx + dh).sum(axis=0)),
             "The slope of tanh(LN(c')) is missing: 1 - tanh(LN(c'))**2.": backward(slope_r=lambda r, new: 1.0),
-            "The slope of the sigmoids is missing: s * (1 - s).": backward(slope_i=lambda s: 1.0),
+            """The gradient of b is that of a, summed over the rows: b was added to each of them.""": backward(
+                of_b=lambda da, dx, dh: da
+            ),
+            "The slope of the sigmoids is missing: s * (1 - s).": backward(slope_i=lambda s: 1.0, slope_o=lambda s: 1.0),
+            "The slope of the sigmoid of o is missing: o * (1 - o).": backward(slope_o=lambda s: 1.0),
+            """The slope of a sigmoid is s * (1 - s), with the s that has come out of it; you take the sigmoid of s once
+            more.""": backward(
+                slope_i=lambda s: sigmoid(s) * (1 - sigmoid(s)), slope_o=lambda s: sigmoid(s) * (1 - sigmoid(s))
+            ),
+            """The gradients of i and f have each other's factor: i was multiplied by g, and f by the old c.""": backward(
+                of_i=lambda d, c, g: d * c, of_f=lambda d, c, new, g: d * g
+            ),
             "The slope of the candidate's tanh is missing: 1 - g**2.": backward(slope_g=lambda s: 1.0),
             "The candidate g has the slope of a sigmoid. It went through tanh: 1 - g**2.": backward(
                 slope_g=lambda s: s * (1 - s)
             ),
             "The gradients of the gates are in another order: i, f, o, g. It has to be i, f, g, o.": backward(order="ifog"),
-            "The forget gate was multiplied by the old c; you use the new one.": backward(of_f=lambda d, c, new: d * new),
+            "The gradients of the gates are in another order: f, i, g, o. It has to be i, f, g, o.": backward(order="figo"),
+            "The forget gate was multiplied by the old c; you use the new one.": backward(of_f=lambda d, c, new, g: d * new),
             "c was multiplied by the forget gate on its way to c'; that factor is missing.": backward(of_c=lambda d, f: d),
         },
     ),

@@ -140,7 +140,7 @@ PARTS = [
             """What goes back through time is g times w_h; it has to be da, after the slope of tanh.""": backward(
                 future=lambda da, w_h, g, dh: g @ w_h
             ),
-            """What goes back through time is multiplied by w_h^T: h w_h^T has the gradient da w_h.""": backward(
+            """What goes back through time is da @ w_h.T; it has to be da @ w_h, because the step computes h @ w_h.T.""": backward(
                 future=lambda da, w_h, g, dh: da @ w_h.T
             ),
             """w_h met h_{t-1} in step t, not h_t: use the state before.""": backward(used=lambda states, h0, t: states[t]),

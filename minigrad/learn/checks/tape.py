@@ -12,7 +12,7 @@ HINTS = (
     """`backward` begins with self.grad = 1.0. One value y passes on: for each x and partial in zip(y.inputs, y.partials),
     x.grad += y.grad * partial.""",
     """In which order? A value is made after its inputs, so its number is larger. Collect everything that self depends on
-    (a set, and a list of what is still to be visited), and go through it by falling number.""",
+    (a set, and a list of what is still to be visited), and go through it in descending order of number.""",
     """When y has passed its gradient on and has inputs, set y.grad = 0.0.""",
 )
 DEPTH = 5000
@@ -262,8 +262,8 @@ PARTS = [
             """The partial of tanh is 1 - y**2 with y = tanh(x), the result; yours is what 1 - x**2 gives.""": TanhOfInput,
             """All gradients are 0. The backward pass begins with self.grad = 1.0: the derivative of y with respect to
             itself.""": ForgetsTheSeed,
-            """x.backward() begins with x.grad = 1.0 again, as if x were the result. Do not call it for the inputs: add up what
-            they get, and go on from there.""": CallsBackward,
+            """The inputs get 1.0 whatever the partials are. Either the partial is missing (x.grad += y.grad * partial), or
+            x.backward() is called, which begins with x.grad = 1.0 again, as if x were the result.""": CallsBackward,
         },
         call=passes(1),
     ),
@@ -276,8 +276,8 @@ PARTS = [
             once, after everything that was computed from it.""": CallsBackwardAtEveryUse,
             """A value that is used twice passes its gradient on twice, the second time with the first contribution in it. Visit
             each value once (keep a set), when its gradient is complete.""": PassesOnAtEveryUse,
-            """A value passes its gradient on before all contributions have arrived. Visit the values by falling
-            `number`: whatever was computed from a value is newer than it.""": PassesOnTooEarly,
+            """A value passes its gradient on before all contributions have arrived. Visit the values in descending
+            order of `number`: whatever was computed from a value is newer than it.""": PassesOnTooEarly,
         },
         call=passes(1),
     ),

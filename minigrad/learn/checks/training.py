@@ -73,7 +73,9 @@ def epoch(train, call, model, weight, optimizer, batches, images, labels):
     batches = [(mg.tensor(x), mg.tensor(y)) for x, y in zip(images, labels, strict=True)]
     loss = train(model, optimizer, batches)
     if not isinstance(loss, float):
-        raise Failure(f"It returns {type(loss).__name__}; it has to be a Python float. loss.item() is one.")
+        raise Failure(
+            f"It returns a value of type {type(loss).__name__}; it has to be a Python float. loss.item() is one."
+        )
     return model.weight.detach().numpy().copy(), optimizer.count, loss
 
 
@@ -84,7 +86,9 @@ def score(accuracy, call, model, weight, images, labels):
     model.register_forward_hook(lambda module, inputs, output: recorded.append(output.requires_grad))
     share = accuracy(model, mg.tensor(images), mg.tensor(labels))
     if not isinstance(share, float):
-        raise Failure(f"It returns {type(share).__name__}; it has to be a Python float. x.item() is one.")
+        raise Failure(
+            f"It returns a value of type {type(share).__name__}; it has to be a Python float. x.item() is one."
+        )
     return share, "train" not in model.modes, not any(recorded)
 
 
@@ -104,7 +108,9 @@ def reached(fit, images):
     images, labels = data.digits("train")[:]
     model = fit(images, labels)
     if not isinstance(model, nn.Module):
-        raise Failure(f"fit returns {type(model).__name__}; it has to return the trained network, an nn.Module.")
+        raise Failure(
+            f"fit returns a value of type {type(model).__name__}; it has to return the trained network, an nn.Module."
+        )
     try:
         share = solution.accuracy(model, *data.digits("test")[:])
     except Exception as error:
@@ -215,7 +221,8 @@ PARTS = [
             batch.""": training(zero=False),
             "The weights do not move: optimizer.step() is missing.": training(step=False),
             """There is one step after all batches, with the sum of their gradients. Take a step after each batch.""": one_step,
-            "The gradients are cleared between backward and step, so that the step sees none.": training(order="zs"),
+            """Every step sees gradients of zero or none. backward() has to come after zero_grad() and before step(): is it there,
+            and does nothing clear the gradients in between?""": training(order="zs"),
             """The step comes before the backward pass, so that it uses the gradients of the batch before.""": training(
                 order="sb", zero=False
             ),
@@ -238,7 +245,7 @@ PARTS = [
         ("the accuracy", "the model in evaluation mode", "nothing recorded"),
         {
             "The model is in training mode, where dropout is on. Call model.eval() first.": measured(evaluate=False),
-            "The tape records, which takes memory for nothing. Use with mg.no_grad():.": measured(record=True),
+            "The tape records, which takes memory for nothing. Put the call of the model inside `with mg.no_grad():`.": measured(record=True),
             "It is the share of wrong images.": measured(share=errors),
             "It is the number of right images. Divide by how many there are.": measured(share=count),
         },

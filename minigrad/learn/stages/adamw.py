@@ -4,13 +4,13 @@ Adam keeps two running averages for every parameter, of the gradient and of
 its square, and divides one by the root of the other:
 
     m = beta1 * m + (1 - beta1) * g
-    v = beta2 * v + (1 - beta2) * g^2
+    v = beta2 * v + (1 - beta2) * g**2
 
 Both begin at 0 and are too small at first. A number that is averaged from 0
-for t steps has the share 1 - beta^t of its final size, so divide it out:
+for t steps has the share 1 - beta**t of its final size, so divide it out:
 
-    m^ = m / (1 - beta1^t)          v^ = v / (1 - beta2^t)
-    p = p - lr * m^ / (sqrt(v^) + eps)
+    m_hat = m / (1 - beta1**t)          v_hat = v / (1 - beta2**t)
+    p = p - lr * m_hat / (sqrt(v_hat) + eps)
 
 Here eps is outside the root, unlike in normalization. The W stands for
 decoupled weight decay: the parameter shrinks by itself,

@@ -20,8 +20,7 @@ to work too.
    Make new arrays; those that are passed in belong to the caller.
 2. `batch_norm_backward` returns the gradients of x, weight and bias. All
    samples of a batch depend on each other through the statistics. It is the
-   formula of layer normalization over the other axis, with one difference:
-   think about where weight goes.
+   formula of layer normalization over the other axis.
 
 NumPy arrays in, NumPy arrays out, float64.
 """

@@ -15,10 +15,10 @@ whose mean is large, such as 99,000,000, has to work too.
 
 This stage uses minigrad tensors: x.mean(axis=-1, keepdims=True), mg.sqrt(x),
 x * y, x.sum(axis=0), x.reshape(-1, 4) and so on; what is ddof=1 in NumPy's
-var is correction=1 here. Write the backward pass as a formula, without
-mg.grad. Since it consists of tensor operations, minigrad can differentiate
-it again, and the check does. For that, everything on the way has to stay on
-the tape.
+var is correction=1 here. Write the backward pass as a formula; mg.grad would
+pass the check, and teach you nothing. Since it consists of tensor
+operations, minigrad can differentiate it again, and the check does. For
+that, everything on the way has to stay on the tape.
 
 On the backward pass: every x of a row takes part in the mean and the
 variance of all of them, so three paths lead from y back to x. With

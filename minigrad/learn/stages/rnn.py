@@ -12,8 +12,8 @@ From a state h_0 and an input x_t at each of T steps:
 
 The backward pass runs from the last step to the first. The gradient of h_t
 has two sources: g_t, from whatever uses this state as an output, and step
-t + 1, which used it as its input. All steps share the weights, so that
-their gradients add up over the steps.
+t + 1, which used it as its input. All steps share the weights, so their
+gradients add up over the steps.
 
 NumPy arrays in, NumPy arrays out, float64.
 """

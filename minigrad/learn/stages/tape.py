@@ -10,10 +10,11 @@ Write the rest:
 
 1. `__mul__`: the product of two values, or of a value and a number.
 2. `tanh`. The derivative of y = tanh(x) is 1 - y**2.
-3. `backward`: sets `grad` of every leaf that self depends on. A leaf is a
-   value without inputs. The rule: a value that was used several times gets a
-   contribution from each use, and they add. So a value may pass its gradient
-   on only after all its contributions have arrived.
+3. `backward`: adds to `grad` of every leaf that self depends on the
+   derivative of self with respect to it. A leaf is a value without inputs,
+   and its `grad` begins at 0. The rule: a value that was used several times
+   gets a contribution from each use, and they add. So a value may pass its
+   gradient on only after all its contributions have arrived.
 
 Two more requirements:
 
