@@ -82,9 +82,9 @@ def tensor(values, **options):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The pages with figures and the home page, built by the site's configuration, without running their cells."""
+    """The pages with figures and one without, built by the site's configuration, without running their cells."""
     folder = tmp_path_factory.mktemp("figures")
-    for page in (*FIGURES.values(), Path("index")):
+    for page in (*FIGURES.values(), Path("index"), Path("start/index")):
         (folder / "src" / page).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(DOCS / page.with_suffix(".md"), folder / "src" / page.with_suffix(".md"))
     command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-c", DOCS, "-D", "nb_execution_mode=off"]
@@ -493,7 +493,7 @@ def test_every_figure_has_a_script_and_the_other_way_round():
 def test_scripts_are_loaded_where_they_are_needed(site, name):
     loaded = re.findall(r"figures/(\w+)\.js", (site / FIGURES[name]).with_suffix(".html").read_text(encoding="utf-8"))
     assert loaded == ["shared", name]
-    assert "figures/" not in (site / "index.html").read_text(encoding="utf-8")
+    assert "figures/" not in (site / "start" / "index.html").read_text(encoding="utf-8")
 
 
 @each_figure
