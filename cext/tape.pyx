@@ -15,7 +15,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport (
-    Array, alias, empty, may_share_memory, overlaps_itself, same_shape, set_forget, shape_of, version,
+    Array, alias, empty, may_share_memory, overlaps_itself, same_shape, set_forget, set_reader, shape_of, version,
 )
 from minigrad.engine.backend cimport ALL, backend
 from minigrad.engine.dtype cimport BOOL, is_float
@@ -133,6 +133,10 @@ cdef object set_run(object run):
     global mg_run, runs
     before = current_run()
     runs += (run is not None) - (before is not None)
+    if runs:
+        set_reader(note_read)
+    else:
+        set_reader(NULL)
     if mg_run != NULL:
         Py_DECREF(before)
     mg_run = held(run)

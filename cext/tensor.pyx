@@ -235,6 +235,7 @@ cdef class Tensor(Array):
             raise AttributeError("[cuda_array_interface] the tensor is on the CPU")
         if self.needs_grad:
             raise BufferError("[cuda_array_interface] this tensor requires grad: export x.detach()")
+        note_read(self)
         name = dtype_of(self.code).name
         return {"shape": self.shape, "typestr": np.dtype(name).str, "data": (self.data_ptr(), False),
                 "strides": self.strides, "version": 3, "stream": device_streams.current(self.buffer.device - 1)}
