@@ -328,7 +328,6 @@ cdef object to_capsule(Array x, bint versioned, bint copied):
     """Without a version, a consumer cannot tell whether it may write, and NumPy then makes its array read-only."""
     cdef DLManagedTensor* old
     cdef DLManagedTensorVersioned* new
-    note_use(x)
     Py_INCREF(x)
     if versioned:
         new = <DLManagedTensorVersioned*>PyMem_Malloc(sizeof(DLManagedTensorVersioned))
@@ -365,6 +364,7 @@ cdef object to_dlpack(Array x, object stream, object max_version, object dl_devi
     if dl_device is not None and dl_device != here:
         raise BufferError(f"[dlpack] expected the device {here} for a tensor on {device_name(x.buffer.device)}, got "
                           f"{dl_device}: move the tensor with x.to(...)")
+    note_use(x)
     exported = alias(x)
     if copied:
         exported = <Array?>exported.copy()

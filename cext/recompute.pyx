@@ -26,7 +26,7 @@ from weakref import ref
 
 from minigrad.engine import calls
 from minigrad.engine.array cimport (
-    Array, alias, device_name, empty_as, next_moment, point, same_shape, shape_of, version,
+    Array, alias, device_name, empty_as, next_moment, point, same_shape, shape_of, version, view,
 )
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport dtype_of
@@ -79,6 +79,15 @@ cdef object plain(object value):
     if type(value) is tuple:
         return tuple([plain(part) for part in <tuple>value])
     return value if isinstance(value, (bool, int, float, str)) else None
+
+
+cdef bint is_constant(Array x) noexcept:
+    """Whether x is one number, or one that was broadcast."""
+    cdef int i
+    for i in range(x.ndim_):
+        if x.extent[i] != 1 and x.step[i] != 0:
+            return False
+    return x.count > 0
 
 
 cdef str result_of(Node node):
@@ -396,15 +405,15 @@ cdef class Run:
         return entry is not None and entry[0]() is x
 
     cdef tuple constants(self, Node node):
-        """The plain values that an operation depends on, and those of scalars that the run made of such values."""
+        """The plain values that an operation depends on, and those that the run made tensors of."""
         cdef list found = [plain(node.extra)]
         cdef int i
         cdef Array x
         for i in range(node.inputs):
             if node.slots[i].value != NULL and node.slots[i].edge == NULL:
                 x = <Array>node.slots[i].value
-                if x.ndim_ == 0 and x.buffer.device == 0 and self.made(x):
-                    found.append(x.item())
+                if x.buffer.device == 0 and self.made(x) and is_constant(x):
+                    found.append(view(x, 0, NULL, NULL, x.data).item())
         return tuple(found)
 
     cdef Run repeating(self):
