@@ -123,6 +123,7 @@ cdef int take_over(Node node, Node source) noexcept:
         node.slots, source.slots = source.slots, source.few
     source.inputs = 0
     for i in range(node.inputs):
+        # The node is older than `source`, which saved the value: `replace_saved` must not stop before it.
         if node.slots[i].value != NULL and (<Array>node.slots[i].value).saved_since > node.sequence:
             (<Array>node.slots[i].value).saved_since = node.sequence
     node.kept, node.extra, node.versions, node.freed = source.kept, source.extra, source.versions, False
@@ -144,15 +145,16 @@ cdef class Run:
     cdef list versions              # and the versions of these
     cdef Run outer                  # the run around the first one, while that lasts; a second run tells no other
     cdef bint second
-    cdef int64_t since, began       # the moments at which the first run began, and the one that is under way
-    cdef list elsewhere             # (first moment, last): when older runs were repeated within this one
-    cdef vector[Reference] nodes    # of the recorded operations; NULL: it died
+    cdef int64_t since, until       # the moments at which the first run began and ended
+    cdef int64_t began              # and at which the run that is under way began
+    cdef list elsewhere             # (first moment, end): when older runs were repeated meanwhile
+    cdef vector[Reference] nodes    # of the recorded operations (NULL: it died); of fixed size once places point to it
     cdef bint owns                  # whether `nodes` holds references, as it does during a run
     cdef list ops                   # (the record of each of these operations, the plain values that it depends on)
     cdef vector[int64_t] numbers    # and the sequence numbers of their nodes
     cdef size_t position            # how many operations the second run has recorded
     cdef dict fresh                 # address -> node: those of the second run that take no other's place
-    cdef int64_t resumed            # the last sequence number before the second run
+    cdef int64_t resumed            # the last sequence number before the second run; that of a leaf is negative
     cdef set gone                   # the addresses of the nodes of leaves that the first run made and that are gone
     cdef list reads                 # in order: (a weak reference to a tensor that is older than the run, its version)
     cdef Py_ssize_t reading         # how many reads the second run has made
@@ -190,7 +192,7 @@ cdef class Run:
             self.drop()
         finally:
             set_run(self.outer)
-            self.outer = None
+            self.outer, self.until = None, next_moment()
             self.disown()
         return result
 
@@ -206,11 +208,10 @@ cdef class Run:
                 raise GradientError(f"[recompute] expected a function that writes only to tensors of its own while "
                                     f"operations are recorded, got one that changes {self.name(<Array>x)}: let it work "
                                     f"on a copy, or write under minigrad.no_grad()")
+        self.writes = {key: entry for key, entry in self.writes.items() if entry[0]() is not None}
         cdef set found = set()
         for reference, _ in self.writes.values():   # of memory that tensors share, each could not have its own again
             x = reference()
-            if x is None:
-                continue
             if <size_t>(<Array>x).buffer in found:
                 raise GradientError(f"[recompute] expected a function that writes to memory of one tensor, got one "
                                     f"that writes to {self.name(<Array>x)}, which shares it with another")
@@ -320,7 +321,7 @@ cdef class Run:
             self.finish()
             run = before
             while run is not None:
-                if self.since < run.began:      # not of its making, even if it happens to fill an older part of the tape
+                if not run.within(self.since):      # it fills an older part of the tape
                     run.elsewhere.append((self.began, next_moment()))
                 run = run.outer
         return 0
@@ -392,10 +393,14 @@ cdef class Run:
 
     cdef bint made(self, Array x):
         """Whether x was made by the run that is under way."""
-        if x.moment < self.began:
+        return self.within(x.moment)
+
+    cdef bint within(self, int64_t moment):
+        """Whether a moment belongs to the run that is under way."""
+        if moment < self.began:
             return False
-        for first, last in self.elsewhere:
-            if first <= x.moment < last:
+        for first, end in self.elsewhere:
+            if first <= moment < end:
                 return False
         return True
 
@@ -404,9 +409,9 @@ cdef class Run:
         entry = self.writes.get(id(x))
         return entry is not None and entry[0]() is x
 
-    cdef tuple constants(self, Node node):
+    cdef list constants(self, Node node):
         """The plain values that an operation depends on, and those that the run made tensors of."""
-        cdef list found = [plain(node.extra)]
+        cdef list found = [] if node.extra is None else [plain(node.extra)]
         cdef int i
         cdef Array x
         for i in range(node.inputs):
@@ -414,7 +419,7 @@ cdef class Run:
                 x = <Array>node.slots[i].value
                 if x.buffer.device == 0 and self.made(x) and is_constant(x):
                     found.append(view(x, 0, NULL, NULL, x.data).item())
-        return tuple(found)
+        return found
 
     cdef Run repeating(self):
         """The innermost second run of this thread, or None."""
@@ -455,7 +460,8 @@ cdef class Run:
             raise self.differs(f"[{node.op.name}], {result_of(node)}, instead of [{op.name}]{was}")
         found = self.constants(node)
         if found != known and repr(found) != repr(known):       # NaN is not equal to itself
-            raise self.differs(f"[{node.op.name}] with {found} instead of {known}")
+            raise self.differs(f"[{node.op.name}] with {', '.join(map(str, found))} instead of "
+                               f"{', '.join(map(str, known))}")
         node.sequence = self.numbers[k]     # for passes within the function: their order is that of the first run
         if self.nodes[k] == NULL:
             self.fresh[<size_t><PyObject*>node] = node
@@ -491,6 +497,9 @@ cdef class Run:
             if a.op.run == accumulate and b.op.run == accumulate:
                 if <size_t><PyObject*>a in self.gone and -b.sequence > self.resumed:
                     continue        # a leaf that each run makes
+                if a.leaf != NULL and self.since <= (<Array>a.leaf).moment < self.until:
+                    raise self.differs(f"another leaf as input {i} of [{new.op.name}], which it makes anew while that "
+                                       f"of the first run is still in use: make it outside of the function")
                 raise self.changed(f"input {i} of [{new.op.name}] is another leaf, as when a parameter was replaced")
             if a.freed and a.op.run != accumulate:
                 continue            # no pass can go there

@@ -41,8 +41,8 @@ def recompute(f: Called, *unexpected: Any) -> Called:
         If f is not callable. When called, if an argument is an iterator, which a second call would find empty, or if f
         is a generator or a coroutine function, which computes nothing when called.
     GradientError
-        When called, if f writes to an argument in place, makes another tensor of one that it captures (by `set_` or by
-        a write that is recorded), or calls ``backward``. In the backward pass, if a tensor that f reads has been
+        When called, if f writes to an argument in place, writes to a captured tensor while operations are recorded,
+        or calls ``set_`` or ``backward``. In the backward pass, if a tensor that f reads has been
         written in place or replaced since, even by f itself, if a module has changed between training and evaluation,
         or if f computes something else than before: other operations, on other tensors, with other shapes, dtypes or
         scalars, other random numbers. The tape is then as it was before the second call.
@@ -56,11 +56,13 @@ def recompute(f: Called, *unexpected: Any) -> Called:
 
     A state that f keeps has to be such a tensor. These functions are refused in the backward pass, although they may be
     correct: one that replaces a tensor, as in ``self.h = h.detach()``, one that makes a tensor or a layer in its first
-    call and uses it in later ones, and one that appends to a list of tensors that it reads.
+    call and uses it in later ones, one that appends to a list of tensors that it reads, and one that makes a leaf or a
+    module which is kept.
 
     Everything else that f depends on has to stay the same. What it reads of Python's values, of NumPy arrays and of
     other random generators is checked only where an operation is recorded with another scalar. What it computes in
-    other threads is not seen. Side effects of Python, as in printing or appending to a list, happen twice.
+    other threads, and what it writes through NumPy, is not seen. Side effects of Python, as in printing or appending to
+    a list, happen twice.
 
     A backward pass with ``retain_graph=True`` keeps what it computes again, for the next one. If f stores its result
     where f itself can reach it, as in an attribute of the module, the cycle ends with the next call or with a backward
