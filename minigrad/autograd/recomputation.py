@@ -1,7 +1,7 @@
 """recompute: a function whose operations save nothing for the backward pass, which calls it again."""
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, TypeVar
 
 from minigrad.autograd.trees import leaves
@@ -102,7 +102,8 @@ def recompute(f: Called, *unexpected: Any) -> Called:
                     f"[recompute] expected arguments that a second call can read again, got {kind_of(x)}: pass a list"
                 )
         result = Run(f, args, kwargs, [x for x in inputs if isinstance(x, Tensor)]).first(args, kwargs)
-        if isinstance(result, Generator | Coroutine | AsyncGenerator):
+        if isinstance(result, Generator | Coroutine):
+            result.close()
             raise TypeError(
                 f"[recompute] expected a function that computes its result when called, got one that returns "
                 f"{kind_of(result)}: let it return a list, or give recompute what the function calls"

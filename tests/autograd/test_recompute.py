@@ -5,7 +5,6 @@ import gc
 import os
 import threading
 import time
-import warnings
 from functools import partial
 
 import numpy as np
@@ -602,9 +601,7 @@ def test_refused_at_once(device):
         return x * w
 
     refuses(TypeError, "recompute", "generator", mg.recompute(yields), x)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # never awaited
-        refuses(TypeError, "recompute", "coroutine", mg.recompute(waits), x)
+    refuses(TypeError, "recompute", "coroutine", mg.recompute(waits), x)
 
 
 def test_a_module_keeps_the_module_and_not_its_wrapper():
