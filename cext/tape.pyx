@@ -128,7 +128,7 @@ cdef object current_observer():
 cdef object set_run(object run):
     """Set the run of `recompute` that what this thread computes belongs to (None for no run); return the previous one.
 
-    Its methods are called for each tensor that an operation reads (`read`) or writes in place (`before_write`), each
+    Its methods are called for each tensor that is read (`read`) or written in place (`before_write`), each
     recorded operation (`recorded`), each call of a module (`entered`) and each use of the random generator (`drew`).
     """
     global mg_run, watched
