@@ -23,6 +23,7 @@ cdef class Array:
     cdef int ndim_
     cdef int output                 # which output of its node
     cdef int64_t epoch              # see `version`
+    cdef int64_t moment             # when it was made, see `next_moment`
     cdef int64_t savers             # how many node inputs save this very tensor for backward
     cdef int64_t saved_since        # the sequence number of the first of these nodes
     cdef bint packed               # row-major without gaps
@@ -58,6 +59,10 @@ cdef Array transferred(Array x, int device)
 cdef int check_same_device(str op, Array a, Array b) except -1
 ctypedef void (*Forget)(Array) noexcept
 cdef void set_forget(Forget function)
+ctypedef int (*Reader)(Array) except -1
+cdef void set_reader(Reader function)
+cdef int note_use(Array x) except -1
+cdef int64_t next_moment() noexcept
 cpdef void set_result_type(type cls) except *
 cpdef void set_device_hooks(object allocate, object transfer, object streams)
 cdef object device_allocate, device_streams

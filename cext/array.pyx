@@ -173,7 +173,7 @@ cdef class Array:
         # Only a hook can tie a tensor into a reference cycle, so the collector need not track a tensor
         # until it gets a hook (tape.add_hook); a chain of a million then costs it nothing.
         PyObject_GC_UnTrack(<void*>self)
-        self.buffer, self.ndim_ = NOWHERE, 1
+        self.buffer, self.ndim_, self.moment = NOWHERE, 1, moment
 
     def __dealloc__(self):
         if self.node is not None:
@@ -241,6 +241,7 @@ cdef class Array:
     # ── exports ──
 
     def __getbuffer__(self, Py_buffer* out, int flags):
+        note_use(self)
         # The view holds an alias, not the tensor, which could become another one (`hold`) and release its memory.
         cdef Array x = alias(self)
         if x.buffer.device:
@@ -312,6 +313,7 @@ cdef class Array:
         """
         if self.count != 1:
             raise ValueError(f"[item] expected one element, got shape {self.shape}")
+        note_use(self)
         if self.buffer.device == 0:
             if self.code == FLOAT32:
                 return (<float*>self.data)[0]
@@ -325,6 +327,7 @@ cdef class Array:
         return self._detached_numpy().item()
 
     def _detached_numpy(self):
+        note_use(self)
         plain = alias(self)
         return (plain if plain.buffer.device == 0 else transferred(plain, 0)).numpy()
 
@@ -340,6 +343,7 @@ cdef void free_grad(Array x) noexcept:
 
 cdef type result_type = Array
 cdef Forget forget = NULL
+cdef Reader reader = NULL
 # The functions of minigrad.cuda for arrays on a GPU: `import minigrad` sets them before any array is made.
 cdef object device_allocate = None
 cdef object device_transfer = None
@@ -358,6 +362,29 @@ cdef void set_forget(Forget function):
     """Set what a dying array calls to notify its node (tape.forget_leaf)."""
     global forget
     forget = function
+
+
+cdef void set_reader(Reader function):
+    """Set what is told of each tensor whose values leave it (tape.note_read, while a run of `recompute` lasts)."""
+    global reader
+    reader = function
+
+
+cdef int note_use(Array x) except -1:
+    """Note that values of x leave it other than through an operation."""
+    if reader != NULL:
+        reader(x)
+    return 0
+
+
+cdef int64_t moment = 0
+
+
+cdef int64_t next_moment() noexcept:
+    """Begin another moment, and return its number: the runs of `recompute` tell by it what was made during them."""
+    global moment
+    moment += 1
+    return moment
 
 
 cpdef void set_device_hooks(allocate: Callable[[int, int], tuple[int, Any]], transfer: Callable[[Any, int], Any],

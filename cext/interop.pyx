@@ -10,8 +10,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    MAX_NDIM, NOWHERE, Array, adopted, alias, device_index, device_name, device_streams, empty, parse_shape, product,
-    transferred, view,
+    MAX_NDIM, NOWHERE, Array, adopted, alias, device_index, device_name, device_streams, empty, note_use, parse_shape,
+    product, transferred, view,
 )
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport (
@@ -145,6 +145,7 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
         x = <Array>data
         if x.buffer == NOWHERE:
             raise uninitialized(op, x)
+        note_use(x)
     elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
         x = from_buffer(data)
         x = x if x is None else tidied(x, shared)
@@ -363,6 +364,7 @@ cdef object to_dlpack(Array x, object stream, object max_version, object dl_devi
     if dl_device is not None and dl_device != here:
         raise BufferError(f"[dlpack] expected the device {here} for a tensor on {device_name(x.buffer.device)}, got "
                           f"{dl_device}: move the tensor with x.to(...)")
+    note_use(x)
     exported = alias(x)
     if copied:
         exported = <Array?>exported.copy()

@@ -6,9 +6,12 @@ the values that these nodes have saved. The first backward pass that arrives at 
 second run has to record the same operations with the same edges. Each hands the values that it saves to the node of the
 first run, which also becomes the maker of its results, so that no other tape comes into being.
 
-A run is told of everything that the function reads, writes and draws (`tape.set_run`). Runs may be nested. The part of
-the tape that a second run fills belongs to the first runs around it already, so what happens in it is not passed on.
+A run is told of everything that the function reads, writes and draws (`tape.set_run`). The second run has to read the
+same tensors in the same order. What a run makes itself is not compared, as it follows from the rest: `Array.moment`
+tells it from what is older. Runs may be nested. The part of the tape that a second run fills belongs to the first runs
+around it already, so what happens in it is not passed on.
 """
+import os
 import threading
 
 cimport cython
@@ -21,7 +24,10 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from minigrad.engine.array cimport Array, alias, device_name, empty_as, point, same_shape, shape_of, version
+from minigrad.engine import calls
+from minigrad.engine.array cimport (
+    Array, alias, device_name, empty_as, next_moment, point, same_shape, shape_of, version, view,
+)
 from minigrad.engine.backend cimport backend
 from minigrad.engine.dtype cimport dtype_of
 from minigrad.engine.tape cimport (
@@ -68,6 +74,22 @@ cdef bint alike(Array a, Array b) noexcept:
     return a.code == b.code and a.buffer.device == b.buffer.device and same_shape(a, b)
 
 
+cdef object plain(object value):
+    """The numbers and words in what a node holds besides tensors."""
+    if type(value) is tuple:
+        return tuple([plain(part) for part in <tuple>value])
+    return value if isinstance(value, (bool, int, float, str)) else None
+
+
+cdef bint is_constant(Array x) noexcept:
+    """Whether x is one number, or one that was broadcast."""
+    cdef int i
+    for i in range(x.ndim_):
+        if x.extent[i] != 1 and x.step[i] != 0:
+            return False
+    return x.count > 0
+
+
 cdef str result_of(Node node):
     """The shapes and dtypes of the node's outputs."""
     shapes = node.layouts if node.outputs > 1 else [(tuple([node.extent[i] for i in range(node.ndim)]), node.code)]
@@ -101,6 +123,7 @@ cdef int take_over(Node node, Node source) noexcept:
         node.slots, source.slots = source.slots, source.few
     source.inputs = 0
     for i in range(node.inputs):
+        # The node is older than `source`, which saved the value: `replace_saved` must not stop before it.
         if node.slots[i].value != NULL and (<Array>node.slots[i].value).saved_since > node.sequence:
             (<Array>node.slots[i].value).saved_since = node.sequence
     node.kept, node.extra, node.versions, node.freed = source.kept, source.extra, source.versions, False
@@ -120,34 +143,37 @@ cdef class Run:
     cdef dict kwargs
     cdef list arguments             # the tensors among them
     cdef list versions              # and the versions of these
-    cdef Run outer                  # the run around this one, while it lasts
+    cdef Run outer                  # the run around the first one, while that lasts; a second run tells no other
     cdef bint second
-    cdef vector[Reference] nodes    # of the recorded operations; NULL: it died
+    cdef int64_t since, until       # the moments at which the first run began and ended
+    cdef int64_t began              # and at which the run that is under way began
+    cdef list elsewhere             # (first moment, end): when older runs were repeated meanwhile
+    cdef vector[Reference] nodes    # of the recorded operations (NULL: it died); of fixed size once places point to it
     cdef bint owns                  # whether `nodes` holds references, as it does during a run
-    cdef list ops                   # the records of these operations
+    cdef list ops                   # (the record of each of these operations, the plain values that it depends on)
     cdef vector[int64_t] numbers    # and the sequence numbers of their nodes
     cdef size_t position            # how many operations the second run has recorded
-    cdef set own                    # the addresses of the nodes of the run that is under way
     cdef dict fresh                 # address -> node: those of the second run that take no other's place
-    cdef int64_t resumed            # the last sequence number before the second run
+    cdef int64_t resumed            # the last sequence number before the second run; that of a leaf is negative
     cdef set gone                   # the addresses of the nodes of leaves that the first run made and that are gone
-    cdef dict reads                 # id -> (a tensor that the function reads and does not make, its version)
-    cdef dict unread                # those that the second run has not read yet
-    cdef dict writes                # id -> (a tensor that the function writes to and does not make, its first values)
+    cdef list reads                 # in order: (a weak reference to a tensor that is older than the run, its version)
+    cdef Py_ssize_t reading         # how many reads the second run has made
+    cdef dict writes                # id -> (a weak reference to an older tensor that is written to, its first values)
+    cdef list kept                  # in a second run: (one of these tensors, its memory)
     cdef list calls                 # of modules: (a weak reference, the name of the class, whether it is training)
-    cdef list buffers               # of these modules: (module, name, tensor)
     cdef Py_ssize_t call            # how many calls of modules the second run has made
     cdef list draws                 # of random numbers: (how many blocks, what the generator gave)
     cdef Py_ssize_t draw            # how many draws the second run has made
     cdef object difference          # between the runs, as an error, which the function may have caught
     cdef object lock
+    cdef object thread              # of the second run, while it lasts
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                  arguments: list[Tensor]) -> None:
         self.function, self.args, self.kwargs, self.arguments = function, rebuilt(args), rebuilt(kwargs), arguments
         self.versions = [version(<Array?>x) for x in arguments]
-        self.ops, self.calls, self.buffers, self.draws = [], [], [], []
-        self.own, self.fresh, self.reads, self.writes = set(), {}, {}, {}
+        self.ops, self.calls, self.draws, self.reads, self.elsewhere, self.kept = [], [], [], [], [], []
+        self.fresh, self.writes = {}, {}
         self.lock = threading.RLock()
 
     def __dealloc__(self):
@@ -158,23 +184,17 @@ cdef class Run:
     def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of the function, and keep what its operations save for the second run to compute."""
         self.outer, self.owns = current_run(), True
+        self.since = self.began = next_moment()
         set_run(self)
         try:
             result = self.function(*args, **kwargs)
             self.check_first()
-            self.reads, self.writes = self.without_results(self.reads), self.without_results(self.writes)
             self.drop()
-            self.reads, self.writes = alive(self.reads), alive(self.writes)
-            self.check_writes()
         finally:
             set_run(self.outer)
-            self.outer, self.own, self.buffers = None, set(), []
+            self.outer, self.until = None, next_moment()
             self.disown()
         return result
-
-    cdef dict without_results(self, dict noted):
-        """The noted tensors that are not recorded results of this run."""
-        return {key: entry for key, entry in noted.items() if entry[0]() is not None and not self.made(entry[0]())}
 
     cdef int check_first(self) except -1:
         """Refuse a function that the second run would not repeat."""
@@ -182,17 +202,16 @@ cdef class Run:
             if version(<Array>x) != self.versions[k]:
                 raise GradientError(f"[recompute] expected a function that leaves its arguments as they are, got one "
                                     f"that writes to {self.name(<Array>x)} in place: let it work on a copy")
-        for module, name, buffer in self.buffers:
-            if getattr(module, name, None) is not buffer:
-                raise GradientError(f"[recompute] expected modules that keep their buffers, got "
-                                    f"{type(module).__name__}, which replaces {name!r}: let it write in place, as in "
-                                    f"self.{name}.copy_(value)")
-        return 0
-
-    cdef int check_writes(self) except -1:
-        """Refuse writes to memory of which the second run could not give each tensor its own."""
+        for reference, known in self.reads:
+            x = reference()
+            if x is not None and not self.writes_to(<Array>x) and version(<Array>x) != known:
+                raise GradientError(f"[recompute] expected a function that writes only to tensors of its own while "
+                                    f"operations are recorded, got one that changes {self.name(<Array>x)}: let it work "
+                                    f"on a copy, or write under minigrad.no_grad()")
+        self.writes = {key: entry for key, entry in self.writes.items() if entry[0]() is not None}
         cdef set found = set()
-        for x, _ in self.writes.values():
+        for reference, _ in self.writes.values():   # of memory that tensors share, each could not have its own again
+            x = reference()
             if <size_t>(<Array>x).buffer in found:
                 raise GradientError(f"[recompute] expected a function that writes to memory of one tensor, got one "
                                     f"that writes to {self.name(<Array>x)}, which shares it with another")
@@ -252,32 +271,40 @@ cdef class Run:
 
     def restore(self, Node node) -> None:
         """Run the function again, so that this and the other nodes of the first run hold what they saved."""
-        with self.lock:
+        if not self.lock.acquire(timeout=calls.PATIENCE):
+            raise GradientError(f"[recompute] a second run in another thread did not end within {calls.PATIENCE} "
+                                f"seconds: two passes that wait for each other do not, so run passes over a tape that "
+                                f"threads share outside of functions that recompute was given")
+        try:
             if type(node.extra) is not Place or (<Place>node.extra).run is not self:
                 return      # another thread has been here in the meantime
             if self.second or self.function is None:
                 raise GradientError("[recompute] expected a second run that needs no values of the first, got a "
                                     "function that differentiates what its first run computed")
             self.repeat()
+        finally:
+            self.lock.release()
 
     cdef int repeat(self) except -1:
         cdef size_t k
-        cdef list kept = []
+        cdef Run run
         self.difference = None
         self.check_unchanged()
         for k in range(self.nodes.size()):
             if self.nodes[k] != NULL:
                 Py_INCREF(<object>self.nodes[k])
-                self.own.add(<size_t>self.nodes[k])
         self.owns = self.second = True
-        self.position = self.call = self.draw = 0
-        self.unread = {key: x for key, (x, _) in self.reads.items()}
-        self.resumed = last_sequence()
+        self.position = self.call = self.draw = self.reading = 0
+        self.resumed, self.began, self.elsewhere = last_sequence(), next_moment(), []
+        self.thread = threading.get_ident()
+        repeating.append(self)
         before, recorded = set_run(self), set_recording(True)
         try:
-            for x, values in self.writes.values():
-                kept.append((x, alias(<Array>x)))
-                point(<Array>x, copied(<Array>values))
+            for reference, values in self.writes.values():
+                x = reference()
+                if x is not None:
+                    self.kept.append((x, alias(<Array>x)))
+                    point(<Array>x, copied(<Array>values))
             self.function(*rebuilt(self.args), **rebuilt(self.kwargs))
             if self.difference is not None:
                 raise self.difference
@@ -291,19 +318,32 @@ cdef class Run:
         finally:
             set_run(before)
             set_recording(recorded)
-            self.second, self.own, self.fresh, self.unread = False, set(), {}, None
-            for x, memory in kept:
-                point(<Array>x, <Array>memory)
-            self.disown()
+            self.finish()
+            run = before
+            while run is not None:
+                if not run.within(self.since):      # it fills an older part of the tape
+                    run.elsewhere.append((self.began, next_moment()))
+                run = run.outer
+        return 0
+
+    cdef int finish(self) except -1:
+        """End the second run."""
+        self.second, self.fresh, self.thread = False, {}, None
+        for x, memory in self.kept:
+            point(<Array>x, <Array>memory)
+        self.kept = []
+        self.disown()
+        repeating.remove(self)
         return 0
 
     cdef int check_unchanged(self) except -1:
         """Refuse to run on other values than those of the first run."""
-        for x, known in [*zip(self.arguments, self.versions), *self.reads.values()]:
-            if id(x) not in self.writes and version(<Array>x) != known:
+        for x, known in [*zip(self.arguments, self.versions), *[(x(), known) for x, known in self.reads]]:
+            if x is not None and not self.writes_to(<Array>x) and version(<Array>x) != known:
                 raise self.changed(f"{self.name(<Array>x)} was written in place")
-        for x, values in self.writes.values():
-            if not alike(<Array>x, <Array>values):
+        for reference, values in self.writes.values():
+            x = reference()
+            if x is not None and not alike(<Array>x, <Array>values):
                 raise self.changed(f"{self.name(<Array>x)} became another tensor")
         return 0
 
@@ -313,8 +353,8 @@ cdef class Run:
             raise self.differs(f"{self.position} recorded operations instead of {self.nodes.size()}")
         if self.call < len(self.calls) or self.draw < len(self.draws):
             raise self.differs("fewer calls of modules, or fewer random numbers")
-        for x in self.unread.values():
-            raise self.changed(f"{self.name(<Array>x)} was replaced: the second run has not read it")
+        if self.reading < len(self.reads):
+            raise self.changed(f"{self.named(self.reads[self.reading][0]())} is not read any more")
         return 0
 
     cdef object changed(self, str what):
@@ -334,6 +374,10 @@ cdef class Run:
             self.difference = GradientError(text)
         return self.difference
 
+    cdef str named(self, object x):
+        """The name of a tensor that may be gone."""
+        return "a tensor that is gone" if x is None else self.name(<Array>x)
+
     cdef str name(self, Array x):
         """What the user knows x as."""
         for key, value in [*enumerate(self.args), *self.kwargs.items()]:
@@ -348,8 +392,34 @@ cdef class Run:
     # ── what the tape tells ──
 
     cdef bint made(self, Array x):
-        """Whether x is a recorded result of the run that is under way."""
-        return x.node is not None and <size_t><PyObject*>x.node in self.own
+        """Whether x was made by the run that is under way."""
+        return self.within(x.moment)
+
+    cdef bint within(self, int64_t moment):
+        """Whether a moment belongs to the run that is under way."""
+        if moment < self.began:
+            return False
+        for first, end in self.elsewhere:
+            if first <= moment < end:
+                return False
+        return True
+
+    cdef bint writes_to(self, Array x):
+        """Whether the function writes to x, which is older than the run."""
+        entry = self.writes.get(id(x))
+        return entry is not None and entry[0]() is x
+
+    cdef list constants(self, Node node):
+        """The plain values that an operation depends on, and those that the run made tensors of."""
+        cdef list found = [] if node.extra is None else [plain(node.extra)]
+        cdef int i
+        cdef Array x
+        for i in range(node.inputs):
+            if node.slots[i].value != NULL and node.slots[i].edge == NULL:
+                x = <Array>node.slots[i].value
+                if x.buffer.device == 0 and self.made(x) and is_constant(x):
+                    found.append(view(x, 0, NULL, NULL, x.data).item())
+        return found
 
     cdef Run repeating(self):
         """The innermost second run of this thread, or None."""
@@ -375,22 +445,25 @@ cdef class Run:
         if not self.second:
             if self.outer is not None:
                 node = self.outer.recorded(node, outs)
-            self.ops.append(node.op)
+            self.ops.append((node.op, self.constants(node)))
             self.numbers.push_back(node.sequence)
             Py_INCREF(node)
             self.nodes.push_back(<PyObject*>node)
-            self.own.add(<size_t><PyObject*>node)
             return node
         k = self.position
         self.position += 1
         if k >= self.nodes.size():
             raise self.differs(f"another operation, [{node.op.name}], after the last of the first run")
-        if self.ops[k] is not node.op:
+        op, known = self.ops[k]
+        if op is not node.op:
             was = "" if self.nodes[k] == NULL else f", {result_of(<Node>self.nodes[k])}"
-            raise self.differs(f"[{node.op.name}], {result_of(node)}, instead of [{self.ops[k].name}]{was}")
+            raise self.differs(f"[{node.op.name}], {result_of(node)}, instead of [{op.name}]{was}")
+        found = self.constants(node)
+        if found != known and repr(found) != repr(known):       # NaN is not equal to itself
+            raise self.differs(f"[{node.op.name}] with {', '.join(map(str, found))} instead of "
+                               f"{', '.join(map(str, known))}")
         node.sequence = self.numbers[k]     # for passes within the function: their order is that of the first run
         if self.nodes[k] == NULL:
-            self.own.add(<size_t><PyObject*>node)
             self.fresh[<size_t><PyObject*>node] = node
             return node
         other = <Node>self.nodes[k]
@@ -424,6 +497,9 @@ cdef class Run:
             if a.op.run == accumulate and b.op.run == accumulate:
                 if <size_t><PyObject*>a in self.gone and -b.sequence > self.resumed:
                     continue        # a leaf that each run makes
+                if a.leaf != NULL and self.since <= (<Array>a.leaf).moment < self.until:
+                    raise self.differs(f"another leaf as input {i} of [{new.op.name}], which it makes anew while that "
+                                       f"of the first run is still in use: make it outside of the function")
                 raise self.changed(f"input {i} of [{new.op.name}] is another leaf, as when a parameter was replaced")
             if a.freed and a.op.run != accumulate:
                 continue            # no pass can go there
@@ -431,40 +507,42 @@ cdef class Run:
         return 0
 
     def read(self, Array x) -> None:
-        """Note a tensor that an operation reads, unless the run made it."""
+        """Note a tensor whose values are read, unless the run made it."""
         if self.outer is not None and not self.second:
             self.outer.read(x)
         if self.made(x):
             return
         if not self.second:
-            if id(x) not in self.reads or self.reads[id(x)][0]() is None:
-                self.reads[id(x)] = ref(x), version(x)
-        elif id(x) in self.reads:
-            self.unread.pop(id(x), None)
-        elif not x.needs_grad:
-            # A tensor that each run makes, and that was kept elsewhere after the first, is the same if its values are.
-            for key, known in list(self.unread.items()):
-                if not (<Array>known).needs_grad and alike(x, <Array>known) and bits(x) == bits(<Array>known):
-                    del self.unread[key]
-                    break
+            self.reads.append((ref(x), version(x)))
+            return
+        if self.reading >= len(self.reads):
+            raise self.changed(f"{self.name(x)} is read, which the first run has not read: a function that keeps a "
+                               f"state has to write it in place, as with copy_")
+        reference, known = self.reads[self.reading]
+        self.reading += 1
+        if reference() is not x:
+            raise self.changed(f"{self.name(x)} is read where the first run has read {self.named(reference())}: a "
+                               f"function that keeps a state has to write it in place, as with copy_")
+        if version(x) != known:
+            raise self.changed(f"{self.name(x)} was written in place")
 
     def before_write(self, Array x) -> None:
         """Note the values of a tensor before a write, and of those that share its memory, unless the run made them."""
         cdef Array y
+        cdef list found = [] if self.made(x) else [x]
         if self.outer is not None and not self.second:
             self.outer.before_write(x)
-        if self.second:
-            for key, (known, _) in self.reads.items():
-                if (<Array>known).buffer == x.buffer and key not in self.writes:
-                    raise self.differs(f"a write to {self.name(<Array>known)}")
-            return
-        for found in [x, *[reference() for reference, _ in self.reads.values()]]:
-            if found is None:
+        if x.buffer.references > 1:
+            for reference, _ in self.reads:
+                y = reference()
+                if y is not None and y.buffer == x.buffer:
+                    found.append(y)
+        for known in found:
+            if self.writes_to(<Array>known):
                 continue
-            y = found
-            if y.buffer != x.buffer or self.made(y) or (id(y) in self.writes and self.writes[id(y)][0]() is not None):
-                continue
-            self.writes[id(y)] = ref(y), copied(y)
+            if self.second:
+                raise self.differs(f"a write to {self.name(<Array>known)}")
+            self.writes[id(known)] = ref(known), copied(<Array>known)
 
     def drawn_before(self, blocks: int) -> tuple[int, int] | None:
         """The next blocks of random numbers in a second run: those of the first. None in a first run."""
@@ -490,7 +568,6 @@ cdef class Run:
         kind, training = type(module).__name__, bool(getattr(module, "training", False))
         if not self.second:
             self.calls.append((ref(module), kind, training))
-            self.buffers += [(module, name, buffer) for name, buffer in module.named_buffers(recurse=False)]
             return
         if self.call >= len(self.calls) or self.calls[self.call][1] != kind:
             raise self.differs(f"a call of {kind} that the first run has not made")
@@ -503,14 +580,18 @@ cdef class Run:
             raise self.changed(f"{kind} went from {modes[was_training]} to {modes[training]}")
 
 
-cdef dict alive(dict noted):
-    """The tensors that are still there, held from now on, so that one that takes the place of another is told apart."""
-    return {key: (reference(), known) for key, (reference, known) in noted.items() if reference() is not None}
+cdef list repeating = []    # the second runs that are under way
 
 
-cdef bytes bits(Array x):
-    run = set_run(None)
-    try:
-        return x._detached_numpy().tobytes()
-    finally:
-        set_run(run)
+def forget_other_threads() -> None:
+    """In the child of a fork, end the second runs of other threads: a pass of this thread may begin them anew."""
+    cdef Run run
+    for run in list(repeating):
+        if run.thread != threading.get_ident():
+            run.drop()
+            run.finish()
+            run.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_other_threads)

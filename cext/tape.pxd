@@ -71,7 +71,7 @@ cdef class Place:           # the `extra` of a node whose saved values `recomput
     cdef object run
     cdef PyObject** node    # where the run notes the node
 
-cdef int runs               # threads that are inside a run
+cdef int watched            # the runs and the observers of all threads
 cdef object current_run()
 cdef object set_run(object run)
 cdef int note_read(Array x) except -1

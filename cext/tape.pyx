@@ -15,7 +15,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport (
-    Array, alias, empty, may_share_memory, overlaps_itself, same_shape, set_forget, shape_of, version,
+    Array, alias, empty, may_share_memory, overlaps_itself, same_shape, set_forget, set_reader, shape_of, version,
 )
 from minigrad.engine.backend cimport ALL, backend
 from minigrad.engine.dtype cimport BOOL, is_float
@@ -101,6 +101,9 @@ cdef PyObject* held(object x):
     return <PyObject*>x
 
 
+cdef int watched = 0    # looked at first: to find the run and the observer of a thread costs a call each
+
+
 def set_observer(observer: Any) -> Any:
     """Set the observer of what this thread records and differentiates (None for no observer); return the previous one.
 
@@ -108,8 +111,9 @@ def set_observer(observer: Any) -> Any:
     backward of each node it is called as ``entered(sequence, op, grads)``, with the gradient of each output or None,
     and, unless that raised, as ``left(sequence)``. Leaves have negative numbers; a number is never used again.
     """
-    global mg_observer
+    global mg_observer, watched
     before = current_observer()
+    watched += (observer is not None) - (before is not None)
     if mg_observer != NULL:
         Py_DECREF(before)
     mg_observer = held(observer)
@@ -121,18 +125,19 @@ cdef object current_observer():
     return None if mg_observer == NULL else <object>mg_observer
 
 
-cdef int runs = 0       # looked at first: the run of a thread costs a call
-
-
 cdef object set_run(object run):
     """Set the run of `recompute` that what this thread computes belongs to (None for no run); return the previous one.
 
-    Its methods are called for each tensor that an operation reads (`read`) or writes in place (`before_write`), each
+    Its methods are called for each tensor that is read (`read`) or written in place (`before_write`), each
     recorded operation (`recorded`), each call of a module (`entered`) and each use of the random generator (`drew`).
     """
-    global mg_run, runs
+    global mg_run, watched
     before = current_run()
-    runs += (run is not None) - (before is not None)
+    watched += (run is not None) - (before is not None)
+    if watched:
+        set_reader(note_read)
+    else:
+        set_reader(NULL)
     if mg_run != NULL:
         Py_DECREF(before)
     mg_run = held(run)
@@ -545,7 +550,7 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
     """
     cdef bint wanted = False
     cdef int saved = 0
-    if runs:
+    if watched:
         note_reads((a, b, c))
     if mg_recording:
         if a.needs_grad:
@@ -572,7 +577,7 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
         node.extra = extra
         node.versions += versions_of(extra)
     out.node, out.needs_grad = node, True
-    if mg_observer != NULL or runs:
+    if watched:
         return tell(node, (out,))
     return node
 
@@ -580,7 +585,7 @@ cdef Node track(Op op, Array out, Array a, Array b=None, Array c=None, object ex
 cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=None):
     """`track` for any number of inputs and outputs; `saved` holds the positions of the inputs to save."""
     cdef bint wanted = False
-    if runs:
+    if watched:
         note_reads(inputs)
     if mg_recording:
         for x in inputs:
@@ -601,7 +606,7 @@ cdef Node track_many(Op op, list outs, list inputs, list saved, object extra=Non
             (<Array>outs[i]).node, (<Array>outs[i]).needs_grad, (<Array>outs[i]).output = node, True, i
     if node.outputs > 1:
         node.layouts = [(shape_of(<Array>out), (<Array>out).code) for out in outs]
-    if mg_observer != NULL or runs:
+    if watched:
         return tell(node, tuple(outs))
     return node
 

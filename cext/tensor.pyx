@@ -25,7 +25,7 @@ from minigrad.engine.ops.logic cimport (
     greater_equal, less, less_equal, not_equal,
 )
 from minigrad.engine.ops.matmul cimport matmul
-from minigrad.engine.tape cimport Node, Op, gradient_node, note_read, operation, retire_leaf, track
+from minigrad.engine.tape cimport Node, Op, current_run, gradient_node, note_read, operation, retire_leaf, track
 from minigrad.engine import backward, inspection, tape
 from minigrad.engine.ops import activation, arithmetic, functions, gather, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
@@ -259,6 +259,7 @@ cdef class Tensor(Array):
             raise AttributeError("[cuda_array_interface] the tensor is on the CPU")
         if self.needs_grad:
             raise BufferError("[cuda_array_interface] this tensor requires grad: export x.detach()")
+        note_read(self)
         name = dtype_of(self.code).name
         return {"shape": self.shape, "typestr": np.dtype(name).str, "data": (self.data_ptr(), False),
                 "strides": self.strides, "version": 3, "stream": device_streams.current(self.buffer.device - 1)}
@@ -389,10 +390,13 @@ cdef class Tensor(Array):
         TypeError
             If `source` is not a tensor, or is not of a floating dtype although this tensor requires grad.
         GradientError
-            If this tensor was computed by a recorded operation.
+            If this tensor was computed by a recorded operation, or within a function given to `recompute`.
         """
         if not isinstance(source, Array):
             raise TypeError(f"[set_] expected a tensor, got {kind_of(source)}")
+        if current_run() is not None:
+            raise tape.GradientError("[set_] a function that recompute was given cannot make another tensor of one: it "
+                                     "runs again within a backward pass; write in place, as with copy_")
         wait_for_operations("set_")
         if self.needs_grad and not is_float((<Array>source).code):
             raise TypeError(f"[set_] expected a floating dtype for a tensor that requires grad, got {source.dtype}")

@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
 from minigrad.engine.array cimport Array, alias, hold, overlaps_itself, shape_of, version
-from minigrad.engine.tape cimport Node, current_run, is_leaf, retire_leaf, runs
+from minigrad.engine.tape cimport Node, current_run, is_leaf, retire_leaf, watched
 from minigrad.engine.tape import GradientError
 
 
@@ -13,7 +13,7 @@ cdef int check_write(str op, Array x, bint recorded) except -1:
         raise ValueError(f"[{op}] a broadcast tensor of shape {shape_of(x)}, whose elements share memory, cannot be "
                          f"written in place: write into x.copy()")
     if not recorded:
-        if runs:
+        if watched:
             run = current_run()
             if run is not None:
                 run.before_write(x)

@@ -18,7 +18,7 @@ from minigrad.engine.ops.layout cimport (
     broadcast_shape, cast, copied, dense, permuted, permuted_raw, reindexed, reshape_to, sliced, zeros,
 )
 from minigrad.engine.ops.logic cimport equal, where
-from minigrad.engine.tape cimport Node, Op, note_read, operation, recording, runs, track
+from minigrad.engine.tape cimport Node, Op, note_read, operation, recording, track, watched
 from minigrad.engine.writes cimport become, before_write, check_write
 
 
@@ -182,7 +182,7 @@ cpdef Array getitem(x: TensorLike, key: Any):
     cdef Call _call = begin("getitem")
     cdef Array a = <Array?>x
     cdef int64_t n
-    if runs:
+    if watched:
         note_read(a)
     if type(key) is int and a.ndim_ > 0:      # the common x[i]
         n = a.extent[0]

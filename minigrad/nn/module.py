@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
+from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 from minigrad.creation import asarray, empty
@@ -140,6 +141,11 @@ class Module:
             else "a Tensor" if name in members["_buffers"] and not isinstance(value, Tensor)
             else None
         )  # fmt: skip
+        if isinstance(value, FunctionType) and isinstance(getattr(value, "__wrapped__", None), Module):
+            raise TypeError(
+                f"[{type(self).__name__}] expected the module itself for {name!r}, got a function that wraps it, whose "
+                f"parameters would not be found: wrap it where it is called, as in mg.recompute(self.{name})(x)"
+            )
         if kind is not None:
             raise TypeError(
                 f"[{type(self).__name__}] expected {kind} or None for {name!r}, got {kind_of(value)}; "
