@@ -51,6 +51,18 @@ def device(request):
     return request.param
 
 
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium, for the tests of one file."""
+    from checks import start_browser
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        started = start_browser(driver)
+        yield started
+        started.close()
+
+
 @pytest.fixture
 def rng(request):
     """A random generator for each test, the same in every run."""

@@ -185,8 +185,8 @@ class Course:
             text = f"There is no {missing[0]} at the top level of the file. Was it renamed or indented?"
             return Report(stage.name, False, "\n".join([stage.file, "", fill(text)]))
         seen = self.progress()["hints"].get(stage.name, 0)
-        kind, command = ("hint", "hint") if seen < len(stage.hints) else ("solution", "solution")
-        more = f"For a {kind}: {self.command} {command} {stage.name}"
+        way = "hint" if seen < len(stage.hints) else "solution"
+        more = f"For a {way}: {self.command} {way} {stage.name}"
         report = run(stage.file, stage.parts, answers, more)
         if report:
             progress = self.progress()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checks import no_browser, open_tab, start_browser
+from checks import no_browser, open_tab
 from test_site import DOCS, pytestmark  # noqa: F401
 
 import minigrad as mg
@@ -94,16 +94,6 @@ def site(tmp_path_factory):
     )
     assert built.returncode == 0, built.stderr
     return folder / "html"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        started = start_browser(driver)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from checks import no_browser, open_tab, start_browser
+from checks import no_browser, open_tab
 from pages import content
 
 import minigrad as mg
@@ -14,17 +14,6 @@ from minigrad.nn import functional as F
 LOAD, STEP = 1.5, 0.05  # seconds, for 2,000 entries on a busy machine of two cores
 if missing := no_browser():
     pytest.skip(f"pages are tested in a browser: there is not {missing}", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Start headless Chromium."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        started = start_browser(driver)
-        yield started
-        started.close()
 
 
 @pytest.fixture
