@@ -164,3 +164,26 @@ def test_a_block_without_registers_for_it_is_an_error(broken, rng, wrong):
 
 def test_memory_that_nobody_wrote_is_nan():
     assert np.isnan(mg.empty((3, 5), device="cuda").to("cpu").numpy()).all()
+
+
+def test_memory_outlives_an_interrupted_release():
+    """Otherwise the table of allocations would have the next kernel check, and write, memory that others use."""
+    freed = cupy.cuda.Memory(16, 0)
+    address, lost = freed.ptr, []
+
+    def interrupt(frame, event, argument):
+        if frame.f_code is cupy.cuda.Memory.__del__.__code__:
+            raise KeyboardInterrupt
+
+    hook, sys.unraisablehook = sys.unraisablehook, lambda error: lost.append(error.exc_type)
+    tracing = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        del freed
+    finally:
+        sys.settrace(tracing)
+        sys.unraisablehook = hook
+    assert lost == [KeyboardInterrupt]
+    _, block = cupy.cuda.owners[address]
+    assert cupy.cuda.FENCE in block
+    mg.zeros(3, device="cuda:0").exp()

@@ -128,12 +128,13 @@ def test_an_uncaught_error_ends_all_ranks(tmp_path):
 
 
 def test_a_killed_rank_ends_the_others(tmp_path):
-    """The launcher ends them, and reports the signal and the process, whose rank is in the log."""
+    """The launcher ends them, and reports the signal and one of the processes, whose ranks are in the log."""
     status, output, seconds = launch(3, *RANKS, tmp_path, "killed")
     assert status != 0
     assert "Killed (signal 9)" in output
     processes = dict(re.findall(r"rank (\d) of 3: process (\d+) on ", output))
-    assert re.search(r"PID (\d+) RUNNING", output)[1] == processes["1"]
+    assert set(processes) == {"0", "1", "2"}
+    assert re.search(r"PID (\d+) RUNNING", output)[1] in processes.values()
     assert "passed" not in output
     assert seconds < 20
 

@@ -20,7 +20,9 @@ ROWS = 1 << 20
 table = (ctypes.c_uint64 * (2 * ROWS))()
 TABLE = ctypes.addressof(table)
 fresh, free = iter(range(ROWS)), []
-owners = {}  # the device of the memory at each address
+# The device and the block of bytes at each address. A block is given up last: where an interrupt ends `__del__` early, the
+# row of the table still stands for memory.
+owners = {}
 
 
 class OutOfMemoryError(MemoryError):
@@ -34,23 +36,23 @@ class Memory:
 
     def __init__(self, size, device):
         self.size, self.device = size, device
-        self.block = bytearray(b"\xff") * (size + 2 * len(FENCE) + 64)
-        address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
+        block = bytearray(b"\xff") * (size + 2 * len(FENCE) + 64)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(block))
         begin = -address % 64 + len(FENCE)
-        self.block[begin - len(FENCE) : begin] = self.block[begin + size : begin + size + len(FENCE)] = FENCE
+        block[begin - len(FENCE) : begin] = block[begin + size : begin + size + len(FENCE)] = FENCE
         self.ptr = address + begin
         try:
             self.row = free.pop()
         except IndexError:
             self.row = next(fresh)
-        owners[self.ptr] = device
+        owners[self.ptr] = device, block
         table[2 * self.row : 2 * self.row + 2] = self.ptr, size
 
     def __del__(self, owners=owners, table=table, free=free):
         if self.row is not None:
-            owners.pop(self.ptr, None)
             table[2 * self.row : 2 * self.row + 2] = 0, 0
             free.append(self.row)
+            owners.pop(self.ptr, None)
 
 
 def alloc(size):
@@ -71,8 +73,9 @@ def allocations():
 def check_devices(kernel, arguments):
     """Raise if an argument is the address of memory of another device than the current one."""
     for one in arguments:
-        if type(one) is int and owners.get(one) not in (None, chosen[-1]):
-            raise RuntimeError(f"{kernel}: started on device {chosen[-1]} with memory of device {owners[one]}")
+        owner = owners.get(one, (None,))[0] if type(one) is int else None
+        if owner not in (None, chosen[-1]):
+            raise RuntimeError(f"{kernel}: started on device {chosen[-1]} with memory of device {owner}")
 
 
 class Device:
