@@ -39,10 +39,10 @@ WORKLOADS = (
     "ln_fwd",
     "ln_bwd",
 )
-FRAMEWORKS = ("minigrad", "torch", "torchc", "jax", "gemm")
+FRAMEWORKS = ("minigrad", "torch", "torchc", "jax", "captured", "gemm")
 TITLES = {
-    "minigrad": "minigrad", "torch": "PyTorch", "torchc": "torch.compile", "torchg": "CUDA Graphs", "jax": "JAX",
-    "gemm": "products alone",
+    "minigrad": "minigrad", "captured": "captured", "torch": "PyTorch", "torchc": "torch.compile",
+    "torchg": "CUDA Graphs", "jax": "JAX", "gemm": "products alone",
 }  # fmt: skip
 MARKS = ("<!-- speed: written by benchmarks/compare.py -->", "<!-- /speed -->")
 
@@ -162,7 +162,7 @@ def main():
         choices=FRAMEWORKS,
         default=FRAMEWORKS[:4],
         metavar="NAME",
-        help=f"any of {' '.join(FRAMEWORKS)} (default: all but gemm)",
+        help=f"any of {' '.join(FRAMEWORKS)} (default: all but captured and gemm)",
     )
     parser.add_argument("--threads", type=int, default=2, help="threads and cores for each (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="processes per framework (default: %(default)s)")

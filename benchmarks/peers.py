@@ -150,7 +150,9 @@ def torch_step(work, threads, compiled=False, recorded=False):
             return h
 
     loss_of, hidden = F.cross_entropy, work.hidden
-    if work.kind.startswith("mlp"):
+    if work.kind == "tiny":
+        model, loss_of = nn.Sequential(nn.Linear(4, 32), nn.LayerNorm(32), nn.Tanh(), nn.Linear(32, 2)), F.mse_loss
+    elif work.kind.startswith("mlp"):
         model = nn.Sequential(
             nn.Linear(784, hidden),
             nn.LayerNorm(hidden),
@@ -321,6 +323,12 @@ def jax_step(work, threads):
             h = jax.nn.relu(norm(p[1], linear(p[0], x)))
             h = jax.nn.relu(norm(p[3], linear(p[2], h)))
             return cross_entropy(linear(p[4], h), y)
+    elif work.kind == "tiny":
+        params = [linear_init(4, 32), norm_init(32), linear_init(32, 2)]
+
+        def loss(p, x, y):
+            h = jnp.tanh(norm(p[1], linear(p[0], x)))
+            return ((linear(p[2], h) - y) ** 2).mean()
     elif work.kind == "lenet":
         params = [
             normal(6, 1, 5, 5),

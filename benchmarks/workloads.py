@@ -3,6 +3,7 @@
 float32 throughout; a step is zero_grad, forward, mean loss, backward, Adam with lr 1e-3. B is the batch size.
 
   chain          v = a; 500 x (v = v*a; v = v+a), a of shape (4, 4); forward and backward of v.sum()
+  tiny_bB        4-32-2, LayerNorm then tanh after the hidden layer, mean squared error
   mlp256_bB      784-256-256-10, LayerNorm then ReLU after both hidden layers, cross-entropy
   mlp1000_bB     the same with 1000 hidden units
   lenet_bB       conv6@5x5 tanh pool2 conv16@5x5 tanh pool2 flatten 120 tanh LN 84 tanh LN 10 on (B, 1, 28, 28)
@@ -27,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-KINDS = ("chain", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "lstm", "mingru", "gpt", "attn")
+KINDS = ("chain", "tiny", "mlp256", "mlp1000", "lenet", "lnrnn", "lnlstm", "lstm", "mingru", "gpt", "attn")
 MATRIX_OPS = ("copy", "relu", "add", "row", "number", "transpose", "sum")
 # how many of x, gain and bias there are, if not all
 LEAVES = {"rms": 2, "softmax": 1, **dict.fromkeys(MATRIX_OPS, 1), "row": 2}
@@ -89,6 +90,8 @@ def inputs(work):
     rng = np.random.default_rng(0)
     if work.kind.startswith("mlp"):
         return rng.standard_normal((work.batch, 784), dtype=np.float32), rng.integers(0, 10, work.batch)
+    if work.kind == "tiny":
+        return tuple(rng.standard_normal((work.batch, n), dtype=np.float32) for n in (4, 2))
     if work.kind == "lenet":
         return rng.standard_normal((work.batch, 1, 28, 28), dtype=np.float32), rng.integers(0, 10, work.batch)
     if work.kind == "lnrnn":
@@ -216,7 +219,10 @@ def minigrad_step(work, threads, wrap=lambda model: model):
             return self.out(self.lstm(self.words(x))[1][0][0]).reshape(-1)
 
     loss_of = F.cross_entropy
-    if work.kind.startswith("mlp"):
+    if work.kind == "tiny":
+        model = nn.Sequential(nn.Linear(4, 32), nn.LayerNorm(32), nn.Tanh(), nn.Linear(32, 2))
+        loss_of = F.mse_loss
+    elif work.kind.startswith("mlp"):
         hidden = work.hidden
         model = nn.Sequential(
             nn.Linear(784, hidden),
@@ -261,3 +267,10 @@ def minigrad_step(work, threads, wrap=lambda model: model):
         optimizer.step()
 
     return step
+
+
+def captured_step(work, threads):
+    """Return the step of minigrad, captured."""
+    import minigrad as mg
+
+    return mg.capture(minigrad_step(work, threads))

@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uintptr_t
 
 cdef extern from "runtime/buffer.hpp" namespace "mg":
     struct Buffer:
@@ -10,6 +10,8 @@ cdef extern from "runtime/buffer.hpp" namespace "mg":
     Buffer* allocate(int64_t bytes)
     Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(void*) noexcept)
     void release(Buffer* buffer)
+    cppclass Arena:
+        pass
 
 cdef enum:
     MAX_NDIM = 8
@@ -61,8 +63,15 @@ ctypedef void (*Forget)(Array) noexcept
 cdef void set_forget(Forget function)
 ctypedef int (*Reader)(Array) except -1
 cdef void set_reader(Reader function)
+cdef int tell_reader(Array x) except -1
 cdef int note_use(Array x) except -1
 cdef int64_t next_moment() noexcept
+cdef class Memory:
+    cdef Arena* arena
+    cdef bint open(self) noexcept
+    cdef void pause(self, bint paused) noexcept
+    cdef void close(self, const uintptr_t* addresses, size_t count) noexcept
+cdef int keep_values(Array x) except -1
 cpdef void set_result_type(type cls) except *
 cpdef void set_device_hooks(object allocate, object transfer, object streams)
 cdef object device_allocate, device_streams

@@ -17,7 +17,7 @@ import sys
 
 import numpy as np
 
-from minigrad.engine.calls cimport RUNNING, Running
+from minigrad.engine.calls cimport RUNNING, Running, is_recorded, refuse_in_capture
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT32, INT64, dtype_of, itemsize
 
 cdef extern from "Python.h":
@@ -29,6 +29,11 @@ cdef extern from "runtime/running.hpp" namespace "mg":
     void point_to(Running* state)
 
 cdef extern from "runtime/buffer.hpp" namespace "mg" nogil:
+    Arena* open_arena()
+    void pause_arena(Arena*, bint)
+    void close_arena(Arena*, const uintptr_t*, size_t)
+    void free_arena(Arena*)
+    Buffer* allocate_once "mg::allocate"(int64_t bytes, bint once)
     int64_t bytes_in_use()
     int64_t bytes_cached()
     void drop_cache "mg::empty_cache"()
@@ -365,15 +370,23 @@ cdef void set_forget(Forget function):
 
 
 cdef void set_reader(Reader function):
-    """Set what is told of each tensor whose values leave it (tape.note_read, while a run of `recompute` lasts)."""
+    """Set what is told of each tensor whose values leave it (tape.tell_reader, while a run of `recompute` lasts)."""
     global reader
     reader = function
 
 
-cdef int note_use(Array x) except -1:
-    """Note that values of x leave it other than through an operation."""
+cdef int tell_reader(Array x) except -1:
+    """Note that values of x are read other than by an operation."""
     if reader != NULL:
         reader(x)
+    return 0
+
+
+cdef int note_use(Array x) except -1:
+    """Note that values of x leave it for Python."""
+    tell_reader(x)
+    if is_recorded():
+        refuse_in_capture("a tensor whose values leave it for Python or NumPy")
     return 0
 
 
@@ -575,6 +588,37 @@ cdef Array alias(Array x):
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────
+
+@cython.final
+cdef class Memory:
+    """The memory of a recorded step, see `Arena` in runtime/buffer.hpp."""
+
+    cdef bint open(self) noexcept:
+        self.arena = open_arena()
+        return self.arena != NULL
+
+    cdef void pause(self, bint paused) noexcept:
+        pause_arena(self.arena, paused)
+
+    cdef void close(self, const uintptr_t* addresses, size_t count) noexcept:
+        close_arena(self.arena, addresses, count)
+
+    def __dealloc__(self):
+        if self.arena != NULL:
+            free_arena(self.arena)
+
+
+cdef int keep_values(Array x) except -1:
+    """Give a new array other memory, if a step is being recorded, whose later runs find there what is written now."""
+    if not is_recorded() or x.buffer.device:
+        return 0
+    cdef Buffer* buffer = allocate_once(x.count * itemsize(x.code), True)
+    if buffer == NULL:
+        raise MemoryError(f"[allocate] no memory for {x.nbytes} bytes")
+    release(x.buffer)
+    x.buffer, x.data = buffer, buffer.data
+    return 0
+
 
 def memory_allocated() -> int:
     """int: bytes of CPU memory held by live tensors (free memory in the pool not counted).

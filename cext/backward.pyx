@@ -452,6 +452,9 @@ cdef int composed_backward(Node node, object composition, list inputs, Array g) 
 cdef Array run_hooks(Node node, Array g, bint exclusive):
     """The gradient that arrived at a node, after its hooks, which may replace it."""
     cdef Array before
+    run = current_run()
+    if run is not None:
+        run.calls_hook()
     for output, hook in list(node.hooks):
         if output == AFTER:
             continue
@@ -485,9 +488,9 @@ def differentiate(list roots: list[Tensor], list grads: list[Tensor | None], lis
     cdef Call _call = begin(None)
     cdef Array root
     cdef list seeds = []
-    if targets is None and current_run() is not None:
-        raise GradientError("[recompute] expected a function that adds to no tensor's grad, which its second run would "
-                            "do again, got one that calls backward: use minigrad.grad in it")
+    run = current_run()
+    if targets is None and run is not None:
+        run.before_backward()
     for y, g in zip(roots, grads):
         root = <Array?>y
         if not root.needs_grad:

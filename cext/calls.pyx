@@ -28,6 +28,28 @@ if hasattr(os, "register_at_fork"):
 PATIENCE = 60   # seconds
 
 
+class CaptureError(RuntimeError):
+    """Raised while `minigrad.capture` records a step, at what later runs of the step would not repeat."""
+
+
+cdef int refuse_in_capture(str what) except -1:
+    """Raise CaptureError if this thread records a step."""
+    if is_recorded():
+        raise CaptureError(f"[capture] expected a step that runs again without Python, got {what}, at {source_line()}")
+    return 0
+
+
+cdef str source_line():
+    """file:line of the innermost caller outside minigrad."""
+    frame = sys._getframe(0)
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        if not isinstance(name, str) or name.partition(".")[0] != "minigrad":
+            break
+        frame = frame.f_back
+    return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
 cdef bint in_operation() noexcept:
     """Whether this thread is inside an operation."""
     return computing(RUNNING[0], True)

@@ -129,6 +129,7 @@ cdef extern from "runtime/strided.hpp" namespace "mg" nogil:
         int64_t* step
         char** data
     void run(Loop, Strided)
+    void run_filling(Loop, Strided, uint64_t)
     void run_flat(Loop, Flat)
 
 cdef extern from "runtime/gemm.hpp" namespace "mg" nogil:

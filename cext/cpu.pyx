@@ -16,9 +16,10 @@ import numpy as np
 
 from minigrad.engine.array cimport Array, alias, empty, empty_as, view
 from minigrad.engine.backend cimport Backend, register
-from minigrad.engine.calls cimport RUNNING
+from minigrad.engine.calls cimport RUNNING, is_recorded, refuse_in_capture
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT32, INT64, itemsize
 from minigrad.engine.interop cimport from_object
+from minigrad.engine.recording cimport repeat
 from minigrad.engine.blas import find
 
 # ── elementwise ───────────────────────────────────────────────────────────────────────────────────
@@ -97,26 +98,26 @@ cdef class CPU(Backend):
         elementwise("copy", kernels.cast[x.code][out.code], 2, x, None, None, out)
 
     cpdef fill(self, Array out, value):
-        cdef char[8] element
+        cdef uint64_t element = 0
+        cdef char* start = <char*>&element
         cdef Strided strided
         cdef int d
         if out.code == FLOAT32:
-            (<float*>element)[0] = value
+            (<float*>start)[0] = value
         elif out.code == FLOAT64:
-            (<double*>element)[0] = value
+            (<double*>start)[0] = value
         elif out.code == INT64:
-            (<int64_t*>element)[0] = value
+            (<int64_t*>start)[0] = value
         elif out.code == INT32:
-            (<int32_t*>element)[0] = value
+            (<int32_t*>start)[0] = value
         else:
-            element[0] = bool(value)
+            start[0] = bool(value)
         strided.ndim, strided.operands, strided.count = out.ndim_, 2, out.count
-        strided.data[0] = element
         for d in range(out.ndim_):
             strided.extent[d] = out.extent[d]
             strided.step[0][d] = 0
         fill_operand(&strided, 1, out)
-        launch(out.count, run, kernels.cast[out.code][out.code], strided)
+        launch(out.count, run_filling, kernels.cast[out.code][out.code], strided, element)
 
     # ── reductions ──
 
@@ -333,6 +334,8 @@ cdef class CPU(Backend):
 
     cpdef class_labels(self, str error, int64_t width, int64_t ignore, Array labels, Array weight, Array out,
                        Array inverse):
+        if is_recorded():
+            return repeat((<object>self).class_labels, (error, width, ignore, labels, weight, out, inverse))
         cdef int64_t* t = <int64_t*>out.data
         cdef double total = 0
         cdef int64_t i
@@ -352,6 +355,8 @@ cdef class CPU(Backend):
                 (<double*>inverse.data)[0] = total
 
     cpdef checked_index(self, str op, int axis, int64_t n, Array index, Array out):
+        if is_recorded():
+            return repeat((<object>self).checked_index, (op, axis, n, index, out))
         cdef int64_t* i = <int64_t*>out.data
         cdef int64_t k
         if out.count:
@@ -385,6 +390,8 @@ cdef class CPU(Backend):
     # writes to its input meanwhile, so it gets copies.
 
     cpdef argsort(self, Array x, bint descending, Array out):
+        if is_recorded():
+            return repeat((<object>self).argsort, (x, descending, out))
         values, order = alias(x).numpy().copy(), alias(out).numpy()
         if descending:      # stable: equal elements keep their order
             order[...] = x.extent[x.ndim_ - 1] - 1 - np.flip(np.argsort(np.flip(values, -1), -1, stable=True), -1)
@@ -392,10 +399,12 @@ cdef class CPU(Backend):
             order[...] = np.argsort(values, -1, stable=True)
 
     cpdef nonzero(self, Array x):
+        refuse_in_capture("nonzero, whose result has a shape that depends on values")
         return tuple([from_object(np.ascontiguousarray(a, dtype=np.int64), INT64, 0, False)
                       for a in np.nonzero(alias(x).numpy() != 0)])
 
     cpdef unique(self, Array x):
+        refuse_in_capture("unique, whose result has a shape that depends on values")
         return from_object(np.unique(alias(x).numpy().copy(), equal_nan=False), x.code, 0, False)
 
     # ── random numbers ──
@@ -437,6 +446,7 @@ cdef class CPU(Backend):
             raise ValueError(f"[optimize] expected sgd, adam, rmsprop or adagrad, got {rule!r}")
 
     cpdef double sum_of_squares(self, list g) except *:
+        refuse_in_capture("the norm of gradients as a Python number")
         cdef TensorList tensors = TensorList(g, g, None, None, None)
         return kernels.sum_of_squares[(<Array>g[0]).code - FLOAT32](tensors.list)
 

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, intptr_t
 import ctypes
 
 from minigrad.engine.array cimport MAX_NDIM, Array, Buffer
-from minigrad.engine.calls cimport RUNNING
+from minigrad.engine.calls cimport RUNNING, refuse_in_capture
 from minigrad.engine.dtype cimport FLOAT32, code_of, dtype_of, itemsize
 
 cdef enum:
@@ -353,6 +353,7 @@ def launch(str file, str name, str dtype, object device: int, int64_t threads, *
     cdef Launch launch
     cdef Held held
     cdef Kernel kernel
+    refuse_in_capture(f"a kernel on cuda:{device}: steps are captured on the CPU")
     if threads == 0:
         return
     found = known_kernels.get((file, name, dtype, device))
@@ -536,6 +537,7 @@ def empty_pools() -> None:
 
 def allocate(int64_t size, object device: int) -> tuple[int, Any]:
     """Allocate memory on a GPU; return the address and the object that owns the memory."""
+    refuse_in_capture(f"memory on cuda:{device}: steps are captured on the CPU")
     pool = pools.get(device)
     if pool is None:
         from minigrad.cuda import _prepare

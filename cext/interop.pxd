@@ -1,6 +1,6 @@
 from minigrad.engine.array cimport Array
 
-cdef Array from_object(object data, int code, int device, bint copy, str op=*, bint shared=*)
+cdef Array from_object(object data, int code, int device, bint copy, str op=*, bint shared=*, bint given=*)
 cdef object must_copy(str op, object data)
 cdef object uninitialized(str op, Array x)
 cdef tuple dlpack_device(Array x)

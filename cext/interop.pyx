@@ -10,10 +10,10 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    MAX_NDIM, NOWHERE, Array, adopted, alias, device_index, device_name, device_streams, empty, note_use, parse_shape,
-    product, transferred, view,
+    MAX_NDIM, NOWHERE, Array, adopted, alias, device_index, device_name, device_streams, empty, keep_values, note_use,
+    parse_shape, product, tell_reader, transferred, view,
 )
-from minigrad.engine.calls cimport Call, begin
+from minigrad.engine.calls cimport Call, RUNNING, begin, is_recorded, refuse_in_capture
 from minigrad.engine.dtype cimport (
     BOOL, CODES, FLOAT32, FLOAT64, INT32, INT64, code_of, default_float, is_float, itemsize,
 )
@@ -50,7 +50,7 @@ cdef Array tidied(Array x, bint shared=False):
     """x, or a copy if some of its bools are bytes other than 0 and 1: kernels rely on these two values."""
     if x.code != BOOL or x.count == 0 or x.buffer.device:
         return x
-    octets = alias(x).numpy().view(np.uint8)
+    octets = unrecorded_numpy(x).view(np.uint8)
     distinct = octets[tuple([slice(1 if x.step[i] == 0 else None) for i in range(x.ndim_)])]
     if distinct.max() <= 1:
         return x
@@ -127,25 +127,42 @@ cdef object uninitialized(str op, Array x):
     return TypeError(f"[{op}] expected a tensor, got a {type(x).__name__} whose __init__ did not call Tensor's")
 
 
+cdef object unrecorded_numpy(Array x):
+    """The memory of x for NumPy, also while a step is recorded."""
+    cdef bint paused = is_recorded()
+    if paused:
+        RUNNING.recording.paused = True
+    try:
+        return alias(x).numpy()
+    finally:
+        if paused:
+            RUNNING.recording.paused = False
+
+
 cdef object must_copy(str op, object data):
     """The error for data whose memory cannot be used as it is, although that was asked for."""
     return ValueError(f"[{op}] expected memory that can be shared, for copy=False, got {type(data).__name__}: "
                       f"copy=None copies where that is necessary")
 
 
-cdef Array from_object(object data, int code, int device, bint copy, str op="asarray", bint shared=False):
+cdef Array from_object(object data, int code, int device, bint copy, str op="asarray", bint shared=False,
+                       bint given=False):
     """An array-like as an array of dtype `code` on `device` (-1: keep its own dtype or device).
+
+    `given` tells data of the user, which may change, from what an operation computes from shapes and numbers alone.
 
     Memory is shared if the exporter allows it and neither `copy` nor the dtype requires new memory; with `shared`, it
     is an error if it cannot be.
     """
     cdef Call _call = begin(None)
     cdef Array x = None
+    if given and not isinstance(data, Array) and hasattr(data, "__array__"):
+        refuse_in_capture(f"a conversion from {type(data).__name__}, which it would not repeat: pass it as an argument")
     if isinstance(data, Array):
         x = <Array>data
         if x.buffer == NOWHERE:
             raise uninitialized(op, x)
-        note_use(x)
+        tell_reader(x)
     elif PyObject_CheckBuffer(data) and not isinstance(data, (bytes, bytearray)):
         x = from_buffer(data)
         x = x if x is None else tidied(x, shared)
@@ -163,12 +180,14 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
         return x
     if shared:
         raise must_copy(op, data)
+    if isinstance(data, Array):
+        refuse_in_capture(f"{op} with a tensor, which copies its values outside of kernels: use copy() or astype()")
     if x is not None and x.buffer.device:
         if code < 0 or x.code == code:
             return transferred(x, device)   # directly: a detour through the host would have to wait
         x = transferred(x, 0)
     try:
-        source = alias(x).numpy() if x is not None else np.asarray(data)
+        source = unrecorded_numpy(x) if x is not None else np.asarray(data)
     except (OverflowError, TypeError, ValueError) as error:
         raise (ValueError if isinstance(error, ValueError) else TypeError)(
             f"[{op}] expected a tensor or array-like, got {type(data).__name__}: {error}") from None
@@ -185,9 +204,11 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
         raise ValueError(f"[{op}] expected at most {MAX_NDIM} axes, got {source.ndim}")
     cdef int64_t[MAX_NDIM] extent
     cdef Array out = empty(code, parse_shape(source.shape, extent), extent, 0)
+    keep_values(out)
+    numbers = unrecorded_numpy(out)
     if code == INT32 or code == INT64:
-        check_range(op, source, out.numpy().dtype)
-    np.copyto(out.numpy(), source, casting="unsafe")
+        check_range(op, source, numbers.dtype)
+    np.copyto(numbers, source, casting="unsafe")
     return transferred(out, device) if device else out
 
 
@@ -271,7 +292,7 @@ def from_dlpack(data: Any, *, device: str | None = None, copy: bool | None = Non
         count *= t.shape[i]
     cdef Array base = adopted(<char*>t.data + t.byte_offset, count, place, managed, drop_import, code)
     cdef Array x = tidied(view(base, t.ndim, t.shape, step, base.data), shared)
-    return from_object(x, code, wanted, copy is True, "from_dlpack", shared)
+    return from_object(x, code, wanted, copy is True, "from_dlpack", shared, True)
 
 
 # ── DLPack: export ────────────────────────────────────────────────────────────────────────────────

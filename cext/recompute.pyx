@@ -143,7 +143,7 @@ cdef class Run:
     cdef dict kwargs
     cdef list arguments             # the tensors among them
     cdef list versions              # and the versions of these
-    cdef Run outer                  # the run around the first one, while that lasts; a second run tells no other
+    cdef object outer               # the run around the first one, while that lasts; a second run tells no other
     cdef bint second
     cdef int64_t since, until       # the moments at which the first run began and ended
     cdef int64_t began              # and at which the run that is under way began
@@ -319,11 +319,12 @@ cdef class Run:
             set_run(before)
             set_recording(recorded)
             self.finish()
-            run = before
-            while run is not None:
+            around = before
+            while type(around) is Run:
+                run = <Run>around
                 if not run.within(self.since):      # it fills an older part of the tape
                     run.elsewhere.append((self.began, next_moment()))
-                run = run.outer
+                around = run.outer
         return 0
 
     cdef int finish(self) except -1:
@@ -423,10 +424,10 @@ cdef class Run:
 
     cdef Run repeating(self):
         """The innermost second run of this thread, or None."""
-        cdef Run run = self
-        while run is not None and not run.second:
-            run = run.outer
-        return run
+        run = self
+        while type(run) is Run and not (<Run>run).second:
+            run = (<Run>run).outer
+        return run if type(run) is Run else None
 
     def repeated(self) -> bool:
         """Whether what happens has happened before, in a first run."""
@@ -544,7 +545,7 @@ cdef class Run:
                 raise self.differs(f"a write to {self.name(<Array>known)}")
             self.writes[id(known)] = ref(known), copied(<Array>known)
 
-    def drawn_before(self, blocks: int) -> tuple[int, int] | None:
+    def drawn_before(self, blocks: int) -> list[int] | None:
         """The next blocks of random numbers in a second run: those of the first. None in a first run."""
         cdef Run run = self.repeating()
         if run is None:
@@ -554,12 +555,28 @@ cdef class Run:
         run.draw += 1
         return run.draws[run.draw - 1][1]
 
-    def drew(self, blocks: int, drawn: tuple[int, int]) -> None:
+    def drew(self, blocks: int, drawn: list[int]) -> None:
         """Note blocks of random numbers."""
-        cdef Run run = self
-        while run is not None and not run.second:
-            run.draws.append((blocks, drawn))
-            run = run.outer
+        run = self
+        while type(run) is Run and not (<Run>run).second:
+            (<Run>run).draws.append((blocks, drawn))
+            run = (<Run>run).outer
+
+    def before_set(self) -> None:
+        raise GradientError("[set_] a function that recompute was given cannot make another tensor of one: it runs "
+                            "again within a backward pass; write in place, as with copy_")
+
+    def before_backward(self) -> None:
+        raise GradientError("[recompute] expected a function that adds to no tensor's grad, which its second run would "
+                            "do again, got one that calls backward: use minigrad.grad in it")
+
+    def touches_grad(self, leaf: Tensor, replaced: bool) -> None:
+        if self.outer is not None:
+            self.outer.touches_grad(leaf, replaced)
+
+    def calls_hook(self) -> None:
+        if self.outer is not None:
+            self.outer.calls_hook()
 
     def entered(self, module: Any) -> None:
         """Note the call of a module."""

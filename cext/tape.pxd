@@ -75,6 +75,7 @@ cdef int watched            # the runs and the observers of all threads
 cdef object current_run()
 cdef object set_run(object run)
 cdef int note_read(Array x) except -1
+cdef int note_grad(Array leaf, bint replaced) except -1
 cdef int64_t last_sequence() noexcept
 
 cdef bint recording() noexcept

@@ -6,8 +6,6 @@ tape of a forward pass that nobody differentiates is freed automatically.
 
 `backward` walks it. Nothing here recurses: a chain of a million operations is recorded, and freed, by loops.
 """
-import sys
-
 cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
@@ -18,6 +16,7 @@ from minigrad.engine.array cimport (
     Array, alias, empty, may_share_memory, overlaps_itself, same_shape, set_forget, set_reader, shape_of, version,
 )
 from minigrad.engine.backend cimport ALL, backend
+from minigrad.engine.calls cimport source_line
 from minigrad.engine.dtype cimport BOOL, is_float
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
@@ -129,7 +128,9 @@ cdef object set_run(object run):
     """Set the run of `recompute` that what this thread computes belongs to (None for no run); return the previous one.
 
     Its methods are called for each tensor that is read (`read`) or written in place (`before_write`), each
-    recorded operation (`recorded`), each call of a module (`entered`) and each use of the random generator (`drew`).
+    recorded operation (`recorded`), each call of a module (`entered`) and each use of the random generator (`drew`),
+    of a leaf's gradient (`touches_grad`) and of hooks (`calls_hook`), and before `backward` and `set_`. A captured step
+    watches the run that it records in the same way.
     """
     global mg_run, watched
     before = current_run()
@@ -153,6 +154,13 @@ cdef int note_read(Array x) except -1:
     """Tell the run of this thread, if there is one, that an operation reads x."""
     if mg_run != NULL:
         (<object>mg_run).read(x)
+    return 0
+
+
+cdef int note_grad(Array leaf, bint replaced) except -1:
+    """Tell the run of this thread, if there is one, that the gradient of a leaf is read or replaced."""
+    if mg_run != NULL:
+        (<object>mg_run).touches_grad(leaf, replaced)
     return 0
 
 
@@ -505,17 +513,6 @@ cdef int64_t last_sequence() noexcept:
     return sequence
 
 
-cdef str source_line():
-    """file:line of the innermost caller outside minigrad."""
-    frame = sys._getframe(0)
-    while frame is not None:
-        name = frame.f_globals.get("__name__")
-        if not isinstance(name, str) or name.partition(".")[0] != "minigrad":
-            break
-        frame = frame.f_back
-    return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
 cdef inline Node new_node(Op op, Array out, int outputs):
     global sequence
     cdef Node node = Node.__new__(Node)
@@ -632,6 +629,8 @@ cdef int accumulate(Node node, Array g) except -1:
     cdef Array x = <Array>node.leaf, total = x.grad_       # code that runs meanwhile may set x.grad
     if not x.needs_grad:
         return 0
+    if watched:
+        note_grad(x, False)
     if total is None:
         x.grad_ = owned(g, node.exclusive)
         return 0

@@ -25,7 +25,9 @@ from minigrad.engine.ops.logic cimport (
     greater_equal, less, less_equal, not_equal,
 )
 from minigrad.engine.ops.matmul cimport matmul
-from minigrad.engine.tape cimport Node, Op, current_run, gradient_node, note_read, operation, retire_leaf, track
+from minigrad.engine.tape cimport (
+    Node, Op, current_run, gradient_node, note_grad, note_read, operation, retire_leaf, track, watched,
+)
 from minigrad.engine import backward, inspection, tape
 from minigrad.engine.ops import activation, arithmetic, functions, gather, join, layout, logic, reduce, trigonometry
 from minigrad.engine.ops import softmax as rows
@@ -83,7 +85,7 @@ cdef class Tensor(Array):
 
     def __init__(self, data: TensorLike, bint requires_grad=False):
         if self.buffer == NOWHERE:
-            source = from_object(data, -1, -1, False, "Tensor")
+            source = from_object(data, -1, -1, False, "Tensor", False, True)
             if not in_operation():      # an operation may call code that makes a tensor
                 wait_for_operations("Tensor")
             hold(self, source)
@@ -119,6 +121,8 @@ cdef class Tensor(Array):
 
     @property
     def grad(self) -> Tensor | None:
+        if watched:
+            note_grad(self, False)
         return self.grad_
 
     @grad.setter
@@ -136,6 +140,8 @@ cdef class Tensor(Array):
                     raise ValueError("[grad] expected a tensor that does not lead back to this one through "
                                      "its grad: assign a copy")
                 g = g.grad_
+        if watched:
+            note_grad(self, True)
         self.grad_ = value
 
     def backward(self, grad: Tensor | None = None, retain_graph: bool = False, create_graph: bool = False) -> None:
@@ -394,9 +400,9 @@ cdef class Tensor(Array):
         """
         if not isinstance(source, Array):
             raise TypeError(f"[set_] expected a tensor, got {kind_of(source)}")
-        if current_run() is not None:
-            raise tape.GradientError("[set_] a function that recompute was given cannot make another tensor of one: it "
-                                     "runs again within a backward pass; write in place, as with copy_")
+        run = current_run()
+        if run is not None:
+            run.before_set()
         wait_for_operations("set_")
         if self.needs_grad and not is_float((<Array>source).code):
             raise TypeError(f"[set_] expected a floating dtype for a tensor that requires grad, got {source.dtype}")
@@ -758,10 +764,11 @@ cdef Array as_leaf(str op, Array x, bint requires_grad):
 
 
 def make(data: Any, dtype: DTypeLike = None, device: str | None = None, requires_grad: bool = False, copy: bool = True,
-         str op=None, bint shared=False) -> Tensor:
+         str op=None, bint shared=False, bint constant=False) -> Tensor:
     """The implementation of `minigrad.tensor` (copy=True), `minigrad.asarray` (copy=False), and `op` based on them.
 
-    `shared` makes it an error if the memory of the data cannot be used as it is.
+    `shared` makes it an error if the memory of the data cannot be used as it is. With `constant`, the data follow from
+    shapes and numbers alone.
     """
     if op is None:
         op = "tensor" if copy else "asarray"
@@ -776,7 +783,8 @@ def make(data: Any, dtype: DTypeLike = None, device: str | None = None, requires
             if shared and x is not data:
                 raise must_copy(op, data)
             return x
-    x = from_object(data, code, -1 if device is None else device_index(device, op), copy, op, shared)
+    x = from_object(data, code, -1 if device is None else device_index(device, op), copy, op, shared,
+                    not constant)
     if isinstance(data, Array):
         x = alias(x) if copy or x is not data or requires_grad else x
     return as_leaf(op, x, requires_grad)
@@ -786,7 +794,7 @@ def rebuild(cls: type[Tensor], values: Any, device: str, requires_grad: bool) ->
     """The inverse of `Tensor.__reduce__`, with arguments from a file that cannot be trusted."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"[rebuild] expected a class of tensors, got {cls!r}")
-    cdef Array held = from_object(values, -1, device_index(device, "rebuild"), False, "rebuild"), made
+    cdef Array held = from_object(values, -1, device_index(device, "rebuild"), False, "rebuild", False, True), made
     new = cls.__new__(cls)
     if not isinstance(new, Array) or (<Array>new).buffer != NOWHERE:
         raise TypeError(f"[rebuild] expected a new tensor of {cls!r}, got {type(new).__name__}")

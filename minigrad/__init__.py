@@ -6,8 +6,10 @@ from math import e, inf, nan, pi
 from minigrad import cuda, nn, optim, random
 from minigrad._version import __version__
 from minigrad.autograd import (
+    CaptureError,
     Function,
     GradientError,
+    capture,
     detect_anomaly,
     enable_grad,
     gradcheck,

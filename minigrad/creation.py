@@ -34,6 +34,11 @@ def operand(op: str, x: Any) -> Tensor:
     return x if isinstance(x, Tensor) else make(x, copy=False, op=op)
 
 
+def computed(values: np.ndarray, dtype: "DTypeLike" = None, device: str | None = None) -> Tensor:
+    """Return a tensor of what an operation computes from shapes and numbers alone, so that a captured step keeps it."""
+    return make(values, dtype, device, constant=True)
+
+
 def with_habits(function: Called) -> Called:
     """Let a Python function try PyTorch's argument names after a TypeError, as the compiled functions do."""
 
@@ -283,7 +288,7 @@ def arange(
             values = np.fromiter(range(first, bound, by), np.int64 if fits else np.float64, n)
         else:
             values = np.arange(first, bound, by)
-        return make(values, dtype, device, op="arange")
+        return make(values, dtype, device, op="arange", constant=True)
 
 
 @with_habits
@@ -306,7 +311,7 @@ def linspace(
             raise TypeError(f"[linspace] expected numbers, got {v!r}")
     dtype = get_default_dtype() if dtype is None else dtype
     with memory_for("linspace", (num,)):
-        return make(np.linspace(start, stop, num, endpoint=endpoint), dtype, device, op="linspace")
+        return make(np.linspace(start, stop, num, endpoint=endpoint), dtype, device, op="linspace", constant=True)
 
 
 def eye(
@@ -326,7 +331,8 @@ def eye(
         raise ValueError(f"[eye] expected lengths of 0 or more, got {rows} and {columns}")
     k = integer("eye", "k", k)
     with memory_for("eye", (rows, columns)):
-        return make(np.eye(rows, columns, k), get_default_dtype() if dtype is None else dtype, device, op="eye")
+        dtype = get_default_dtype() if dtype is None else dtype
+        return make(np.eye(rows, columns, k), dtype, device, op="eye", constant=True)
 
 
 def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
@@ -338,7 +344,7 @@ def _triangle(x: Tensor, k: int, lower: bool) -> Tensor:
     k = min(max(integer(name, "k", k), -rows), columns)  # any integer works, though NumPy accepts only 64 bits
     with memory_for(name, x.shape):
         below = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
-        return where(make(below if lower else ~below, device=x.device), x, False)
+        return where(computed(below if lower else ~below, device=x.device), x, False)
 
 
 @with_habits

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minigrad.creation import asarray, eye, memory_for, operand, with_habits
+from minigrad.creation import computed, eye, memory_for, operand, with_habits
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import multiply
 from minigrad.engine.ops.gather import take
@@ -14,6 +14,7 @@ from minigrad.engine.ops.layout import astype, broadcast_to, expand_dims, moveax
 from minigrad.engine.ops.layout import sum as sum_
 from minigrad.engine.ops.logic import where
 from minigrad.engine.ops.matmul import matmul
+from minigrad.engine.recording import refuse
 from minigrad.engine.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ def diagonal(x: Tensor, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T
     n = max(0, min(rows - below, columns - right))
     start = below * columns + right if n else 0
     places = np.arange(n, dtype=np.int64) * (columns + 1) + start
-    return take(reshape(x, (*x.shape[:-2], rows * columns)), asarray(places, device=x.device), axis=-1)
+    return take(reshape(x, (*x.shape[:-2], rows * columns)), computed(places, device=x.device), axis=-1)
 
 
 @with_habits
@@ -394,7 +395,9 @@ def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | N
         x, axis = reshape(x, -1), 0
     axis = checked_axis("repeat", axis, x)
     n = x.shape[axis]
-    given = [repeats] if isinstance(repeats, int) else reshape(operand("repeat", repeats), -1).tolist()
+    if isinstance(repeats, Tensor):
+        refuse("repeat with a tensor of numbers, whose result has a shape that depends on values")
+    given = repeats.reshape(-1).tolist() if isinstance(repeats, Tensor) else np.ravel(repeats).tolist()
     counts = [integer("repeat", "number of repeats", r) for r in given]
     if len(counts) not in (1, n) or any(c < 0 for c in counts):
         raise ValueError(f"[repeat] expected {n} counts of 0 or more, got {repeats}")
@@ -403,7 +406,7 @@ def repeat(x: Tensor, repeats: int | Sequence[int] | Tensor, /, *, axis: int | N
         if len(counts) == 1:
             return reshape(_copies(x, axis + 1, counts[0]), shape) if counts[0] != 1 else x.copy()
         places = np.repeat(np.arange(n), np.array(counts, np.int64))
-        return take(x, asarray(places, device=x.device), axis=axis)
+        return take(x, computed(places, device=x.device), axis=axis)
 
 
 def _copies(x: Tensor, axis: int, count: int) -> Tensor:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from minigrad.creation import asarray, full, operand, with_habits
+from minigrad.creation import computed, full, operand, with_habits
 from minigrad.engine.dtype import get_default_dtype
 from minigrad.engine.ops.arguments import integer
 from minigrad.engine.ops.arithmetic import add, multiply, subtract
@@ -208,8 +208,8 @@ def _quantile(op: str, x: Tensor, q: Any, axis: Axes | None, keepdims: bool) -> 
     x = sort(reshape(moveaxis(x, axes, list(range(x.ndim - len(axes), x.ndim))), (*rest, n)))
     place = q * (n - 1)
     low = np.floor(place).astype(np.int64)
-    part = asarray(place - low, dtype=x.dtype, device=x.device)
-    below, above = (take(x, asarray(k, device=x.device), axis=-1) for k in (low, np.ceil(place).astype(np.int64)))
+    part = computed(place - low, dtype=x.dtype, device=x.device)
+    below, above = (take(x, computed(k, device=x.device), axis=-1) for k in (low, np.ceil(place).astype(np.int64)))
     y = add(multiply(below, subtract(1, part)), multiply(above, part))
     last = x[..., -1:] if q.ndim else x[..., -1]
     y = where(isnan(last), last, y)

@@ -9,7 +9,7 @@ from minigrad.engine.ops.arithmetic cimport add, apply_unary, divide, multiply, 
 from minigrad.engine.ops.functions cimport erf, exp, expm1, fused, square
 from minigrad.engine.ops.layout cimport cast, dense, reshape_to
 from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, maximum, minimum, where
-from minigrad.engine.ops.random cimport places
+from minigrad.engine.ops.random cimport draw
 from minigrad.engine.ops.trigonometry cimport tanh
 from minigrad.engine.tape cimport Node, Op, operation, track
 from minigrad.engine.ops import join
@@ -426,8 +426,7 @@ def dropout(x: TensorLike, p: float = 0.5, bint training=True) -> Tensor:
         return multiply(a, 0)
     plain = dense(a)
     out, keep = empty_as(plain, a.code), empty_as(plain, BOOL)
-    seed, offset = places(plain)
     if a.count:
-        backend(a).dropout(seed, offset, p, plain, out, keep)
+        draw((<object>backend(a)).dropout, a.count, (p, plain, out, keep))
     track(dropout_op, out, a, None, None, (keep, 1 / (1 - p)))
     return out

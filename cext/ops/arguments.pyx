@@ -79,7 +79,7 @@ cdef Array operand(str op, object x):
     value = plain_scalar(op, x)
     if value is not None:
         return scalar(value, weak_code(value, BOOL), 0, op)
-    return from_object(x, -1, -1, recording(), op)
+    return from_object(x, -1, -1, recording(), op, False, True)
 
 
 cdef object optional(str op, object x):

@@ -8,7 +8,7 @@ import numpy as np
 from minigrad.engine.array cimport MAX_NDIM, Array, alias, check_same_device, empty, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.calls cimport Call, begin
+from minigrad.engine.calls cimport Call, begin, refuse_in_capture
 from minigrad.engine.dtype cimport BOOL, is_float
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, optional
@@ -17,6 +17,7 @@ from minigrad.engine.ops.layout cimport broadcast_shape, cast, dense, matrix_tra
 from minigrad.engine.ops.logic cimport not_equal, where
 from minigrad.engine.ops.matmul cimport matmul
 from minigrad.engine.ops.random cimport reserve
+from minigrad.engine.recording cimport repeat
 from minigrad.engine.tape cimport Node, Op, operation, recording, track
 from minigrad.engine.ops.reduce import max as maximum_of
 from minigrad.engine.ops.softmax import softmax
@@ -32,24 +33,42 @@ cdef Op attention_op = operation(
 
 cdef int attention_backward(Node node, Array g) except -1:
     cdef Array q = node.value(0), k = node.value(1), v = node.value(2), y = node.kept
-    statistics, mask, scale, causal, dropout, seed, offset = node.extra
+    statistics, mask, scale, causal, dropout, drawn = node.extra
     if recording():
         return composed_backward(
-            node, lambda q, k, v: composition(q, k, v, mask, scale, causal, dropout, seed, offset), [q, k, v], g)
+            node, lambda q, k, v: composition(q, k, v, mask, scale, causal, dropout, drawn), [q, k, v], g)
     if g.count == 0 or k.extent[2] == 0:
         dq, dk, dv = [zeros(shape_of(<Array>x), g.code, g.buffer.device) if node.needs(i) else None
                       for i, x in enumerate((q, k, v))]
     else:
         dq, dk, dv = [empty_as(<Array>x, g.code) if node.needs(i) else None for i, x in enumerate((q, k, v))]
-        backend(g).attention_backward(scale, causal, dropout, seed, offset, dense(q), dense(k), dense(v), mask,
-                                      g if y is None else y, statistics, dense(g), dq, dk, dv)
+        arguments = (dense(q), dense(k), dense(v), mask, g if y is None else y, statistics, dense(g), dq, dk, dv)
+        run_with_drawn((<object>backend(g)).attention_backward, scale, causal, dropout, drawn, arguments)
     for i, d in enumerate((dq, dk, dv)):
         if d is not None:
             node.send(i, <Array>d)
     return 0
 
 
-cdef Array composition(Array q, Array k, Array v, Array mask, double scale, bint causal, double dropout, seed, offset):
+def _with_drawn(primitive: Callable[..., None], scale: float, causal: bool, dropout: float, drawn: list[int],
+                arguments: tuple[Any, ...]) -> None:
+    """Call a primitive with the random numbers that the forward pass has drawn."""
+    seed, offset = drawn
+    primitive(scale, causal, dropout, seed, offset, *arguments)
+
+
+cdef int run_with_drawn(object primitive, double scale, bint causal, double dropout, list drawn,
+                        tuple arguments) except -1:
+    """`_with_drawn`, in each run of a recorded step anew if there is dropout."""
+    call = (primitive, scale, causal, dropout, drawn, arguments)
+    if dropout:
+        repeat(_with_drawn, call)
+    else:
+        _with_drawn(*call)
+    return 0
+
+
+cdef Array composition(Array q, Array k, Array v, Array mask, double scale, bint causal, double dropout, list drawn):
     """The result, composed of primitive operations, for [N, H, ..]: with the whole matrix of weights."""
     batch, heads, queries, width = shape_of(q)
     _, sources, keys, values = shape_of(v)
@@ -71,6 +90,8 @@ cdef Array composition(Array q, Array k, Array v, Array mask, double scale, bint
         ones = from_object(np.ones((batch * heads * queries, (keys + 3) // 4 * 4)), q.code, q.buffer.device, False)
         factors, kept = empty_as(ones, q.code), empty_as(ones, BOOL)
         if ones.count:
+            refuse_in_capture("attention with dropout where the matrix of weights is needed")
+            seed, offset = drawn
             backend(q).dropout(seed, offset, dropout, ones, factors, kept)
         factors = sliced(factors, [(0, 1, ones.extent[0], True), (0, 1, keys, True)])
         p = multiply(p, reshape_to(factors, shape_of(p)))
@@ -204,20 +225,20 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
     v = as_four(v, sources)
     if dropout_p == 1:
         v, dropout_p = multiply(v, 0), 0.0
-    seed, offset = reserve(q.extent[0] * q.extent[1] * queries * ((keys + 3) // 4)) if dropout_p else (0, 0)
+    drawn = reserve(q.extent[0] * q.extent[1] * queries * ((keys + 3) // 4)) if dropout_p else [0, 0]
     if mask is not None and mask.needs_grad and recording():
-        y = composition(q, k, v, mask, scale, causal, dropout_p, seed, offset)
+        y = composition(q, k, v, mask, scale, causal, dropout_p, drawn)
     else:
         extent[0], extent[1], extent[2], extent[3] = q.extent[0], q.extent[1], queries, v.extent[3]
         y = empty(q.code, 4, extent, q.buffer.device)
         extent[3] = 2
         statistics = empty(q.code, 4, extent, q.buffer.device)
         if y.count and keys:
-            backend(q).attention(scale, causal, dropout_p, seed, offset, dense(q), dense(k), dense(v), mask, y,
-                                 statistics)
+            arguments = (dense(q), dense(k), dense(v), mask, y, statistics)
+            run_with_drawn((<object>backend(q)).attention, scale, causal, dropout_p, drawn, arguments)
         else:
             backend(q).fill(y, 0)
-        track(attention_op, y, q, k, v, (statistics, mask, scale, causal, dropout_p, seed, offset))
+        track(attention_op, y, q, k, v, (statistics, mask, scale, causal, dropout_p, drawn))
     return y if len(lead) == 2 else reshape_to(y, shape)
 
 

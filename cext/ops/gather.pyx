@@ -39,8 +39,8 @@ cdef Array indices_of(str op, object index):
     except (TypeError, RuntimeError):       # in the memory of a GPU, for example
         return operand(op, index)
     if array.dtype.kind in "iu" or (array.size == 0 and array.dtype.kind == "f"):       # [] has a floating dtype
-        return from_object(array, INT64, 0, False, op)
-    return operand(op, array)
+        return from_object(array, INT64, 0, False, op, False, hasattr(index, "__array__"))
+    return from_object(array, -1, -1, recording(), op, False, hasattr(index, "__array__"))
 
 
 cdef Array checked_index(str op, Array index, int64_t n, int axis, int device):

@@ -1,7 +1,7 @@
 """Two-dimensional pooling: the largest element, or the mean, of windows."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, shape_of, transferred
+from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, keep_values, shape_of, transferred
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.calls cimport Call, begin
@@ -200,6 +200,7 @@ cdef Array moving(int64_t n, int64_t length, int64_t kernel, int64_t stride, int
     """[n, 3] int64: begin, end and length of the windows that move over an axis."""
     cdef int64_t[2] extent = [n, 3]
     cdef Array out = empty(INT64, 2, extent, 0)
+    keep_values(out)
     cdef int64_t* to = <int64_t*>out.data
     cdef int64_t start = -pad, end, _
     for _ in range(n):
@@ -215,6 +216,7 @@ cdef Array even(int64_t n, int64_t length, int device):
     """The same for n windows that cover an axis evenly: from floor(i length / n) to ceil((i + 1) length / n)."""
     cdef int64_t[2] extent = [n, 3]
     cdef Array out = empty(INT64, 2, extent, 0)
+    keep_values(out)
     cdef int64_t* to = <int64_t*>out.data
     cdef int64_t whole = length // n, rest = length % n, i       # i length may overflow, i rest does not: n < 2**31
     for i in range(n):

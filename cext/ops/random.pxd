@@ -1,6 +1,4 @@
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
-from minigrad.engine.array cimport Array
-
-cdef tuple reserve(uint64_t blocks)
-cdef tuple places(Array x)
+cdef list reserve(uint64_t blocks)
+cdef int draw(object primitive, int64_t count, tuple args) except -1

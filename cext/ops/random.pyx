@@ -8,6 +8,7 @@ from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT64, code_of, default_float, dtype_of, is_float
 from minigrad.engine.ops.arguments cimport integer
 from minigrad.engine.ops.gather import argsort
+from minigrad.engine.recording cimport repeat
 from minigrad.engine.tape cimport current_run
 
 import os
@@ -17,17 +18,35 @@ cdef uint64_t seed = int.from_bytes(os.urandom(8), "little")
 cdef uint64_t position = 0
 
 
-cdef tuple reserve(uint64_t blocks):
-    """(seed, position) of the next `blocks` blocks of the stream, four values each, reserved for the caller."""
+def _next_random(blocks: int, drawn: list[int]) -> None:
+    """Write (seed, position) of the next blocks of the stream, four values each, to `drawn`."""
     global position
+    drawn[:] = seed, position
+    position += <uint64_t>blocks
+
+
+def _with_random(primitive: Callable[..., None], drawn: list[int], args: tuple[Any, ...]) -> None:
+    """Let a primitive of a backend use blocks of the stream."""
+    primitive(drawn[0], drawn[1], *args)
+
+
+cdef list reserve(uint64_t blocks):
+    """[seed, position] of the next blocks of the stream, reserved for the caller; each run of a recorded step reserves
+    others."""
     run = current_run()
     drawn = None if run is None else run.drawn_before(blocks)
     if drawn is None:
-        drawn = seed, position
-        position += blocks
+        drawn = [0, 0]
+        repeat(_next_random, (blocks, drawn))
     if run is not None:
         run.drew(blocks, drawn)
     return drawn
+
+
+cdef int draw(object primitive, int64_t count, tuple args) except -1:
+    """Let a primitive fill `count` elements, four to a block."""
+    repeat(_with_random, (primitive, reserve((count + 3) // 4), args))
+    return 0
 
 
 cdef bint repeated():
@@ -107,11 +126,6 @@ cdef int float_code(str op, object dtype) except -1:
     return code
 
 
-cdef tuple places(Array x):
-    """`reserve` for the values of x, four to a block."""
-    return reserve((x.count + 3) // 4)
-
-
 def uniform(low: float = 0.0, high: float = 1.0, shape: int | Sequence[int] = (), *, dtype: DTypeLike = None,
             device: str | None = None) -> Tensor:
     """Uniform values in [low, high).
@@ -136,8 +150,7 @@ def uniform(low: float = 0.0, high: float = 1.0, shape: int | Sequence[int] = ()
         raise ValueError(f"[uniform] expected low <= high, got {low} and {high}")
     if not float(high) - float(low) <= (FLT_MAX if out.code == FLOAT32 else DBL_MAX):
         raise ValueError(f"[uniform] expected a range that {out.dtype} holds, got {low} to {high}")
-    s, start = places(out)
-    backend(out).uniform(s, start, low, high, out)
+    draw((<object>backend(out)).uniform, out.count, (low, high, out))
     return out
 
 
@@ -155,8 +168,7 @@ def normal(mean: float = 0.0, std: float = 1.0, shape: int | Sequence[int] = (),
     cdef Array out = prepare("normal", shape, float_code("normal", dtype), device, (mean, std))
     if not std >= 0:
         raise ValueError(f"[normal] expected a standard deviation of 0 or more, got {std}")
-    s, start = places(out)
-    backend(out).normal(s, start, mean, std, out)
+    draw((<object>backend(out)).normal, out.count, (mean, std, out))
     return out
 
 
@@ -175,8 +187,7 @@ def randint(low: int, high: int, shape: int | Sequence[int] = (), *, device: str
         raise ValueError(f"[randint] expected low < high, got {low} and {high}")
     if low < -2**63 or high >= 2**63:
         raise ValueError(f"[randint] expected bounds that int64 holds, got {low} and {high}")
-    s, start = places(out)
-    backend(out).integers(s, start, low, high, out)
+    draw((<object>backend(out)).integers, out.count, (low, high, out))
     return out
 
 
@@ -193,6 +204,5 @@ def permutation(n: int, *, device: str | None = None) -> Tensor:
     cdef Array keys = prepare("permutation", n, FLOAT64, device, ())
     if keys.ndim_ != 1:
         raise TypeError(f"[permutation] expected an integer, got {n!r}")
-    s, start = places(keys)
-    backend(keys).uniform(s, start, 0.0, 1.0, keys)
+    draw((<object>backend(keys)).uniform, keys.count, (0.0, 1.0, keys))
     return argsort(keys)

@@ -1,6 +1,9 @@
 #include "buffer.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <thread>
+#include <vector>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -28,6 +31,8 @@ constexpr int64_t HUGE = int64_t{1} << 22;
 
 Buffer* free_lists[CLASSES];
 int64_t in_use = 0, cached = 0;
+Arena* arenas = nullptr;  // all of them
+Arena* opened = nullptr;  // the open one, unless it is paused
 
 // Giving back foreign memory may release the next buffer, which the memory's owner holds, and so on. Beyond a certain
 // depth, buffers are put into a list, which the outermost call of the thread works off: a long chain is not freed
@@ -81,12 +86,97 @@ void* map(int64_t bytes) {
     return memory;
 }
 
+void fixed(void*) {}  // as the `drop` of a block of an arena: the block is not used again
+
 }  // namespace
 
-Buffer* allocate(int64_t bytes) {
+struct Arena {
+    Arena* next;
+    std::thread::id thread = std::this_thread::get_id();
+    bool recording = true;
+    std::vector<Buffer*> blocks;       // all of its own
+    Buffer* unused[CLASSES] = {};      // those of them that may be allocated again
+    std::vector<Buffer*> kept;         // others' memory that was released
+    std::vector<uintptr_t> addresses;  // that the kernels use, in ascending order
+
+    bool uses(const Buffer& buffer) const {
+        const auto start = reinterpret_cast<uintptr_t>(buffer.data);
+        const auto found = std::lower_bound(addresses.begin(), addresses.end(), start);
+        return found != addresses.end() && *found <= start + static_cast<uintptr_t>(buffer.bytes);
+    }
+};
+
+namespace {
+
+bool is_open(const Arena* arena) { return arena && arena->thread == std::this_thread::get_id(); }
+
+// Whether an arena keeps a block that nobody holds any longer.
+__attribute__((noinline)) bool keep(Buffer* buffer) {
+    for (Arena* arena = arenas; arena; arena = arena->next) {
+        if (buffer->size_class >= 0 && buffer->owner == arena) {
+            if (arena == opened && buffer->drop != fixed) {
+                buffer->next = arena->unused[buffer->size_class];
+                arena->unused[buffer->size_class] = buffer;
+            }
+            return true;
+        }
+    }
+    for (Arena* arena = arenas; arena; arena = arena->next)
+        if (buffer->device == 0 && (arena->recording || arena->uses(*buffer))) {
+            buffer->references = 1;
+            arena->kept.push_back(buffer);
+            return true;
+        }
+    return false;
+}
+
+}  // namespace
+
+Arena* open_arena() {
+    for (const Arena* arena = arenas; arena; arena = arena->next)
+        if (arena->recording) return nullptr;
+    return opened = arenas = new Arena{arenas};
+}
+
+void pause_arena(Arena* arena, bool paused) { opened = paused ? nullptr : arena; }
+
+void close_arena(Arena* arena, const uintptr_t* addresses, size_t count) {
+    opened = nullptr;
+    arena->recording = false;
+    arena->addresses.assign(addresses, addresses + count);
+    std::vector<Buffer*> released;
+    released.swap(arena->kept);
+    for (Buffer* buffer : released) release(buffer);
+}
+
+void free_arena(Arena* arena) {
+    if (opened == arena) opened = nullptr;
+    Arena** link = &arenas;
+    while (*link != arena) link = &(*link)->next;
+    *link = arena->next;
+    for (Buffer* buffer : arena->blocks) {
+        buffer->drop = nullptr;
+        buffer->owner = nullptr;
+        if (buffer->references > 0) continue;
+        buffer->references = 1;
+        release(buffer);
+    }
+    for (Buffer* buffer : arena->kept) release(buffer);
+    delete arena;
+}
+
+Buffer* allocate(int64_t bytes, bool once) {
     if (bytes > (int64_t{1} << 60)) return nullptr;
     const int k = size_class(bytes);
     const int64_t usable = class_bytes(k);
+    const bool own = is_open(opened);
+    if (own && !once && opened->unused[k]) {
+        Buffer* buffer = opened->unused[k];
+        opened->unused[k] = buffer->next;
+        buffer->references = 1;
+        buffer->version = 0;
+        return buffer;
+    }
     Buffer* buffer = free_lists[k];
     if (buffer) {
         free_lists[k] = buffer->next;
@@ -110,7 +200,12 @@ Buffer* allocate(int64_t bytes) {
     buffer->version = 0;
     in_use += usable;
     FORBID(buffer->data, usable);
-    PERMIT(buffer->data, bytes);
+    PERMIT(buffer->data, own ? usable : bytes);
+    if (own) {
+        buffer->owner = opened;
+        buffer->drop = once ? fixed : nullptr;
+        opened->blocks.push_back(buffer);
+    }
     return buffer;
 }
 
@@ -122,6 +217,7 @@ Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(v
 
 void release(Buffer* buffer) {
     if (--buffer->references > 0) return;
+    if (arenas && keep(buffer)) return;
     if (buffer->size_class < 0) return give_back(buffer);
     in_use -= buffer->bytes;
     if (cached + buffer->bytes > CACHE_LIMIT) {

@@ -1,12 +1,13 @@
 // The one point where kernels start.
 //
-// A kernel gets plain pointers and sizes, all by value, so that a launch could be recorded and replayed without Python.
+// A kernel gets plain pointers and sizes, all by value, so that a recorded step can start it again without Python.
 // Long kernels release the GIL; for short ones that would cost more than the kernel.
 #pragma once
 
 #include <cstring>
 #include <type_traits>
 
+#include "recording.hpp"
 #include "running.hpp"
 #include "types.hpp"
 
@@ -44,6 +45,8 @@ inline bool points_into(const Tensors& list, const Buffer& buffer) {
 
 template <class Kernel, class... Arguments>
 inline auto launch(int64_t work, Kernel kernel, Arguments... arguments) {
+    if (running->recording) [[unlikely]]
+        if (Recording* recording = recording_here(*running)) recording->add(work, kernel, arguments...);
     if (work < WORTH_RELEASING) return kernel(arguments...);
 
     const auto uses = [&](const Buffer& buffer) { return (points_into(arguments, buffer) || ...); };

@@ -35,6 +35,7 @@ struct Unlocked {
 };
 
 struct Call;
+struct Recording;
 
 struct Running {
     Call* last = nullptr;             // the calls of all threads, linked, the newest first
@@ -43,6 +44,7 @@ struct Running {
     std::atomic<uint32_t> events{0};  // calls that ended while a thread waited, and waits that ended
     std::mutex mutex;                 // of `changed`
     std::condition_variable changed;  // `events` was increased
+    Recording* recording = nullptr;   // of a step; one at a time
     void (*release)(Buffer*) = nullptr;
 };
 

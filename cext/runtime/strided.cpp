@@ -190,6 +190,11 @@ void simplify(Strided& s) {
     }
 }
 
+void run_filling(Loop loop, Strided s, uint64_t value) {
+    s.data[0] = reinterpret_cast<char*>(&value);
+    run(loop, s);
+}
+
 void run(Loop loop, Strided s) {
     if (s.count == 0) return;
     simplify(s);

@@ -27,6 +27,9 @@ void simplify(Strided& s);
 // Runs the loop over all elements, split over the pool.
 void run(Loop loop, Strided s);
 
+// The same for a loop with one input, the same value for all elements: `bytes` of it, at most eight.
+void run_filling(Loop loop, Strided s, uint64_t value);
+
 // The same where every operand is contiguous (step[k] bytes from element to element, 0: one value for all).
 struct Flat {
     int operands;

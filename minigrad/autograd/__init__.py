@@ -5,6 +5,7 @@ The tape, the backward pass and the modes such as `no_grad` are compiled: they a
 
 import typing as _typing
 
+from minigrad.autograd.capturing import Captured, CaptureError, capture
 from minigrad.autograd.function import Function
 from minigrad.autograd.gradcheck import gradcheck
 from minigrad.autograd.gradients import hessian, jacobian, value_and_grad, vjp
@@ -16,9 +17,9 @@ from minigrad.engine.tape import GradientError, is_grad_enabled
 from minigrad.engine.tape_table import TapeTable
 
 __all__ = [
-    "Function", "GradientError", "TapeTable", "detect_anomaly", "enable_grad", "gradcheck", "hessian", "hvp",
-    "is_grad_enabled", "jacobian", "jvp", "no_grad", "per_sample_grad", "recompute", "record_source",
-    "value_and_grad", "vjp",
+    "CaptureError", "Captured", "Function", "GradientError", "TapeTable", "capture", "detect_anomaly", "enable_grad",
+    "gradcheck", "hessian", "hvp", "is_grad_enabled", "jacobian", "jvp", "no_grad", "per_sample_grad", "recompute",
+    "record_source", "value_and_grad", "vjp",
 ]  # fmt: skip
 
 if _typing.TYPE_CHECKING:

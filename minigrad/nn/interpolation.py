@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.creation import asarray, memory_for
+from minigrad.creation import computed, memory_for
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.gather import take
 from minigrad.engine.ops.logic import where
@@ -105,11 +105,11 @@ def check_lengths(op: str, size: Any, scale_factor: Any) -> None:
 def _resized(x: Tensor, axis: int, n: int, new: int, step: float, mode: str, corners: bool) -> Tensor:
     places = np.arange(new)
     if mode == "nearest":
-        return take(x, asarray(np.minimum((places * step).astype(np.int64), n - 1), device=x.device), axis)
+        return take(x, computed(np.minimum((places * step).astype(np.int64), n - 1), device=x.device), axis)
     exact = places * ((n - 1) / max(new - 1, 1)) if corners else np.maximum((places + 0.5) * step - 0.5, 0)
     low = np.minimum(exact.astype(np.int64), n - 1)
     shape = (new,) + (1,) * (x.ndim - 1 - axis)
-    weight = asarray((exact - low).reshape(shape), x.dtype, x.device)
-    first, second = (take(x, asarray(k, device=x.device), axis) for k in (low, np.minimum(low + 1, n - 1)))
+    weight = computed((exact - low).reshape(shape), x.dtype, x.device)
+    first, second = (take(x, computed(k, device=x.device), axis) for k in (low, np.minimum(low + 1, n - 1)))
     # An infinite neighbour does not count where its weight is 0.
     return first * (1 - weight) + where(weight == 0, 0, second) * weight

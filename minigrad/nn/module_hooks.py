@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minigrad.engine.backward import record_function
+from minigrad.engine.recording import refuse
 from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import Tensor
 
@@ -97,6 +98,7 @@ def call_with_hooks(
     kwargs: dict[str, Any],
 ) -> Any:  # fmt: skip
     """Return the result of `forward`, after its hooks."""
+    refuse("a module's hook")
     for hook in list(hooks["before"].values()):
         changed = hook(module, args)
         if changed is not None:

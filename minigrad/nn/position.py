@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad.creation import asarray, empty, operand
+from minigrad.creation import computed, empty, operand
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.join import concat, split
@@ -59,7 +59,7 @@ def rotary(x: Tensor, start: int = 0, base: float = 10_000.0) -> Tensor:
         raise ValueError(f"[rotary] expected floats of shape (..., T, D) with an even D, got {x.dtype} {x.shape}")
     start, base = integer("rotary", "start", start, 0), number("rotary", "base", base, 1)
     phi = angles(x.shape[-1], start, x.shape[-2], base)
-    cos, sin = (asarray(f(phi).astype(str(x.dtype)), device=x.device) for f in (np.cos, np.sin))
+    cos, sin = (computed(f(phi).astype(str(x.dtype)), device=x.device) for f in (np.cos, np.sin))
     a, b = split(x, 2, axis=-1)
     return concat([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
@@ -125,7 +125,7 @@ class SinusoidalPositions(_Positions):
         start, length = self._length(x, start, self.width)
         phi = angles(self.width, start, length, self.base)
         table = np.stack([np.sin(phi), np.cos(phi)], -1).reshape(length, self.width)
-        return self._added(x, asarray(table.astype(str(x.dtype)), device=x.device))
+        return self._added(x, computed(table.astype(str(x.dtype)), device=x.device))
 
     def extra_repr(self) -> str:
         return f"{self.width}, base={self.base:g}"

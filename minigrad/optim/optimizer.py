@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from minigrad.autograd import enable_grad
 from minigrad.creation import asarray, full_like
 from minigrad.engine.ops.arguments import kind_of, number
+from minigrad.engine.recording import repeated
 from minigrad.engine.tensor import Tensor
 
 Group = dict[str, Any]
@@ -119,6 +120,10 @@ class Optimizer:
     needed: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
 
+    def __init_subclass__(cls) -> None:
+        if "step" in cls.__dict__:
+            cls.step = repeated(cls.step)  # type: ignore[method-assign]
+
     def __init__(self, params: Iterable[Tensor] | Iterable[Group], defaults: Group) -> None:
         module = hasattr(params, "parameters") and not isinstance(params, type)
         if module or isinstance(params, Tensor | Mapping | set | str) or not isinstance(params, Iterable):
@@ -205,6 +210,7 @@ class Optimizer:
                 elif parameter.grad is not None:
                     parameter.grad = parameter.grad.detach().zero_()
 
+    @repeated
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient.
 

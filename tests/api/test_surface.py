@@ -31,8 +31,8 @@ ELSEWHERE = {
 }  # fmt: skip
 # Names that compute nothing: the tape and its tools, saving, the machine, and the submodules.
 NO_OPERATIONS = {
-    "DType", "Function", "GradientError", "Tensor", "detect_anomaly", "enable_grad", "grad", "gradcheck", "hessian", "is_grad_enabled",
-    "hvp", "jacobian", "jvp", "no_grad", "per_sample_grad", "recompute", "record_source", "value_and_grad", "vjp", "load", "save", "load_checkpoint", "save_checkpoint", "empty_cache",
+    "DType", "Function", "CaptureError", "GradientError", "Tensor", "detect_anomaly", "enable_grad", "grad", "gradcheck", "hessian", "is_grad_enabled",
+    "hvp", "jacobian", "jvp", "no_grad", "per_sample_grad", "recompute", "capture", "record_source", "value_and_grad", "vjp", "load", "save", "load_checkpoint", "save_checkpoint", "empty_cache",
     "get_num_threads", "set_num_threads", "memory_allocated", "memory_cached", "profile", "show_config",
 }  # fmt: skip
 TABLED = {op.name for op in ALL}

@@ -454,6 +454,42 @@ class Suite:
             for ours, e in zip(gradients(inputs.run, leaves, grads), gradients(composed, leaves, grads), strict=True):
                 close(ours, e, 8 * max(op.ulps, 16), dtype)
 
+    def test_captured(self, op, case, device, rng):
+        """A recorded run, with other operands than the recorded ones, has the same bits, and so have its gradients."""
+        if device != "cpu":
+            leaves = Inputs(op, case, KINDS[op.dtypes[0]][0], None, rng, device).tensors(())
+            with pytest.raises(mg.CaptureError, match="steps are captured on the CPU"):
+                mg.capture(lambda *xs: op(*xs, **case.options), warmup=0)(*leaves)
+            return
+        for layout in LAYOUTS:
+            for dtype in [d for kind in op.dtypes for d in KINDS[kind]]:
+                recorded, given = (Inputs(op, case, dtype, layout, rng, device) for _ in range(2))
+                wanted = [base.dtype.kind == "f" for base in given.bases]
+                grads = [tensor(g) for g in cotangents(given.run(*given.tensors(())), rng)]
+
+                run = recorded.function(op)
+
+                def step(leaves, grads, run=run, wanted=wanted):
+                    leaves = [x.detach().requires_grad_(w) for x, w in zip(leaves, wanted, strict=True)]
+                    ys = run(*leaves)
+                    pairs = [(y, g) for y, g in zip(ys, grads, strict=True) if y.requires_grad]
+                    if not pairs:
+                        return ys, []
+                    xs = [x for x in leaves if x.requires_grad]
+                    return ys, mg.grad([y for y, _ in pairs], xs, [g for _, g in pairs], allow_unused=True)
+
+                captured = mg.capture(step, warmup=0)
+                if op.shaped_by_values(case):
+                    with pytest.raises(mg.CaptureError, match="whose result has a shape that depends on values"):
+                        captured(recorded.tensors(()), grads)
+                    continue
+                captured(recorded.tensors(()), grads)
+                pairs = zip(captured(given.tensors(()), grads), step(given.tensors(()), grads), strict=True)
+                for found, expected in pairs:
+                    for x, e in zip(found, expected, strict=True):
+                        np.testing.assert_array_equal(array(x), array(e), err_msg=f"{layout} {dtype}")
+                assert captured.recordings == 1
+
     def test_method(self, op, case, device, rng):
         """The tensor method of the same name is the operation."""
         if (

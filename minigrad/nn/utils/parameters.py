@@ -3,13 +3,16 @@
 import copy
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from minigrad.autograd import no_grad
+from minigrad.creation import zeros
 from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.ops.functions import absolute, rsqrt
 from minigrad.engine.ops.join import concat
 from minigrad.engine.ops.logic import clip
 from minigrad.engine.ops.optimizer import grad_norm, scale_
+from minigrad.engine.recording import recorded, repeat
 from minigrad.engine.tensor import Tensor
 from minigrad.nn.batch_norm import BatchNorm1d, BatchNorm2d
 from minigrad.nn.computed import M, is_computed, make_plain
@@ -38,7 +41,8 @@ def clip_grad_norm_(
     Returns
     -------
     float
-        The norm before clipping. As this is a Python number, the call waits for gradients on a GPU.
+        The norm before clipping. As this is a Python number, the call waits for gradients on a GPU. In a step that
+        `minigrad.capture` records, it is a tensor without axes.
 
     Raises
     ------
@@ -63,6 +67,11 @@ def clip_grad_norm_(
     norm_type = number("clip_grad_norm_", "norm_type", norm_type, 0)
     if norm_type == 0:
         raise ValueError("[clip_grad_norm_] expected norm_type > 0, got 0")
+    if recorded():
+        found = zeros((), dtype="float64")
+        given = parameters if isinstance(parameters, Tensor) else list(parameters)
+        repeat(_clip_into, (found, given, max_norm, norm_type, error_if_nonfinite))
+        return found  # type: ignore[return-value]
     by_dtype = _gradients("clip_grad_norm_", parameters)
     norm = _combine([_norm(grads, norm_type) for grads in by_dtype], norm_type)
     if error_if_nonfinite and not math.isfinite(norm):
@@ -73,6 +82,11 @@ def clip_grad_norm_(
             for grads in by_dtype:
                 scale_(grads, factor)
     return norm
+
+
+def _clip_into(norm: Tensor, *args: Any) -> None:
+    """Clip gradients, and write their norm to a tensor."""
+    norm.fill_(clip_grad_norm_(*args))
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:

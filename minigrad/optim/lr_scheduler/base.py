@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minigrad.engine.ops.arguments import integer
+from minigrad.engine.recording import repeated
 from minigrad.optim.optimizer import Optimizer
 
 
@@ -60,10 +61,15 @@ class LRScheduler:
             self.last_epoch += 1
             self._values, self._last_lr = self._lrs(), [group["lr"] for group in optimizer.param_groups]
 
+    def __init_subclass__(cls) -> None:
+        if "step" in cls.__dict__:
+            cls.step = repeated(cls.step)  # type: ignore[method-assign]
+
     def lr_at(self, group: int, epoch: int) -> float:
         """Return the rate of a group after `epoch` steps, if nothing else changes it."""
         raise NotImplementedError(f"[{type(self).__name__}] lr_at is not defined")
 
+    @repeated
     def step(self) -> None:
         """Advance to the next epoch (or batch, if the schedule counts batches) and set the rates."""
         self._join()

@@ -79,6 +79,13 @@ class Op:
             and (self.composition is not None or test != "test_composition")
         )
 
+    def shaped_by_values(self, case):
+        """Whether the shape of the result depends on values: of the operand, of a mask, or of numbers of repeats."""
+        key = case.options.get("key")
+        masks = [k for k in (key if isinstance(key, tuple) else (key,)) if isinstance(k, list) and True in k]
+        mask = any(isinstance(k[0], bool) for k in masks) or not isinstance(case.options.get("repeats", 1), int)
+        return self.name == "nonzero" or self.name.startswith("unique_") or mask
+
     def interval(self, k):
         """Return the domain of operand k."""
         return self.domain[k] if isinstance(self.domain[0], tuple) else self.domain

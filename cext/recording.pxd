@@ -1,0 +1,1 @@
+cpdef object repeat(object function, tuple args)

@@ -1,0 +1,212 @@
+"""What one run of a step does, recorded to be done again: kernels of the CPU, and calls between them.
+
+`launch` hands over every kernel that the thread starts. Where later runs need values that Python computes or checks
+each time, such as random numbers, the number of an optimizer's step, or labels, the step makes a call:
+``repeat(function, args)``.
+"""
+import os
+from functools import wraps
+from types import MethodType
+
+cimport cython
+from libc.stdint cimport int64_t, uintptr_t
+from libcpp.vector cimport vector
+
+from minigrad.engine.array cimport Array, Memory
+from minigrad.engine.calls cimport RUNNING, Call, begin, is_recorded, refuse_in_capture
+from minigrad.engine.calls cimport Recording as Kept
+from minigrad.engine.tape cimport current_run, set_run
+
+from collections.abc import Callable
+from typing import Any
+
+cdef extern from "Python.h":
+    ctypedef struct PyObject:
+        pass
+
+cdef extern from "runtime/launch.hpp" namespace "mg":
+    int64_t WORTH_RELEASING
+
+cdef extern from "runtime/recording.hpp" namespace "mg" nogil:
+    struct About "mg::Recording::About":
+        PyObject* op
+        int64_t work
+        bint backward
+    cppclass Kernels "mg::Recording":
+        Kernels() except +
+        vector[About] about
+        vector[uintptr_t] addresses
+        void sort_addresses()
+        void run(size_t first, size_t end) noexcept
+
+
+cdef Recording current = None       # the one that a thread makes
+
+
+@cython.final
+@cython.binding(False)
+@cython.embedsignature(True)
+@cython.embedsignature.format("clinic")
+cdef class Recording:
+    """The kernels and calls of one run of a step."""
+    cdef Kernels* kernels
+    cdef Memory memory
+    cdef object watch           # knows the leaves whose gradients the run touches
+    cdef list calls             # (function, arguments, the gradients that it finds, or None if they are as before)
+    cdef list grads             # (leaf, gradient) as the last call has found them
+    cdef vector[size_t] places  # of each call: how many kernels come before it
+    cdef vector[int] release    # for the kernels before each call, and for those after the last: whether they are long
+
+    def __cinit__(self, watch: Any):
+        self.kernels, self.memory, self.watch, self.calls = new Kernels(), Memory(), watch, []
+
+    def __dealloc__(self):
+        del self.kernels
+
+    def begin(self) -> bool:
+        """Start recording in this thread; False if another recording is under way."""
+        global current
+        if RUNNING.recording != NULL or not self.memory.open():
+            return False
+        RUNNING.recording = <Kept*>self.kernels
+        current = self
+        return True
+
+    def end(self) -> None:
+        """Stop recording."""
+        global current
+        RUNNING.recording = NULL
+        current = None
+        self.kernels.sort_addresses()
+        self.memory.close(self.kernels.addresses.data(), self.kernels.addresses.size())
+        cdef size_t k, first = 0, end
+        for k in range(self.places.size() + 1):
+            end = self.places[k] if k < self.places.size() else self.kernels.about.size()
+            self.release.push_back(self.work(first, end) >= WORTH_RELEASING)
+            first = end
+
+    cdef int64_t work(self, size_t first, size_t end) noexcept:
+        """The largest number of elements that one of the kernels touches."""
+        cdef int64_t most = 0
+        cdef size_t k
+        for k in range(first, end):
+            most = max(most, self.kernels.about[k].work)
+        return most
+
+    cdef object call(self, object function, tuple args):
+        """Make a call, of which no kernels are recorded, and note it."""
+        run, found = current_run(), self.watch.grads()
+        self.calls.append((function, args, None if same(found, self.grads) else found))
+        self.grads = found
+        self.places.push_back(self.kernels.about.size())
+        self.pause(True)
+        set_run(None)
+        try:
+            result = function(*args)
+        finally:
+            set_run(run)
+            self.pause(False)
+        if not same(self.watch.grads(), found):
+            refuse_in_capture(f"{getattr(function, '__qualname__', 'a call')}, which replaces gradients: make them "
+                              f"contiguous first")
+        return result
+
+    cdef void pause(self, bint paused) noexcept:
+        RUNNING.recording.paused = paused
+        self.memory.pause(paused)
+
+    def run(self) -> None:
+        """Do again what was recorded."""
+        cdef size_t k, first = 0
+        cdef list grads
+        for k in range(self.places.size()):
+            self.start(first, self.places[k], self.release[k])
+            first = self.places[k]
+            function, args, grads = self.calls[k]
+            if grads is not None:
+                restore(grads)
+            function(*args)
+        self.start(first, self.kernels.about.size(), self.release[self.places.size()])
+
+    cdef int start(self, size_t first, size_t end, bint release) except -1:
+        cdef Call _call = begin("capture")
+        if release:
+            with nogil:
+                self.kernels.run(first, end)
+        else:
+            self.kernels.run(first, end)
+        return 0
+
+    def rows(self) -> list[tuple[str, str, int]]:
+        """(operation, "forward", "backward" or "call", elements touched) of each kernel and call, in order."""
+        cdef size_t k, call = 0
+        found = []
+        for k in range(self.kernels.about.size() + 1):
+            while call < self.places.size() and self.places[call] == k:
+                function = self.calls[call][0]
+                owner = getattr(function, "__self__", None)
+                found.append((f"{type(owner).__name__}." * (owner is not None) + function.__name__, "call", 0))
+                call += 1
+            if k < self.kernels.about.size():
+                op = None if self.kernels.about[k].op == NULL else <object>self.kernels.about[k].op
+                found.append(("" if op is None else op if isinstance(op, str) else op.name,
+                              "backward" if self.kernels.about[k].backward else "forward",
+                              self.kernels.about[k].work))
+        return found
+
+
+cdef bint same(list a, list b):
+    """Whether leaves have the same gradients."""
+    return a is not None and b is not None and len(a) == len(b) \
+        and all([x is u and g is v for (x, g), (u, v) in zip(a, b)])
+
+
+cdef int restore(list grads) except -1:
+    """Let leaves have these gradients."""
+    for leaf, grad in grads:
+        if (<Array>leaf).grad_ is not grad:
+            (<Array>leaf).grad_ = <Array>grad
+    return 0
+
+
+cpdef object repeat(object function, tuple args):
+    """Return function(*args); if this thread records a step, later runs of the step make the same call."""
+    if not is_recorded():
+        return function(*args)
+    return current.call(function, args)
+
+
+def refuse(str what) -> None:
+    """Raise CaptureError if this thread records a step."""
+    refuse_in_capture(what)
+
+
+def recorded() -> bool:
+    """Whether this thread records a step."""
+    return bool(is_recorded())
+
+
+def repeated(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator of methods: later runs of a recorded step call them again."""
+    @wraps(method)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_recorded():
+            return method(self, *args, **kwargs)
+        if args or kwargs:
+            refuse_in_capture(f"{type(self).__name__}.{method.__name__} with arguments")
+        return current.call(MethodType(called, self), ())
+
+    return called
+
+
+def forget_other_threads() -> None:
+    """In the child of a fork, end the recording of another thread."""
+    global current
+    if RUNNING.recording != NULL and not is_recorded() and not RUNNING.recording.paused:
+        current.memory.close(NULL, 0)
+        RUNNING.recording = NULL
+        current = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_other_threads)

@@ -1,0 +1,100 @@
+// The kernels that a step starts, recorded so that they can be started again without Python (engine/recording.pyx).
+//
+// `launch` hands over each kernel with its arguments, which are kept by value. All of this is used under the GIL.
+#pragma once
+
+#include <Python.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <thread>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "running.hpp"
+
+namespace mg {
+
+struct Recording {
+    struct Start {
+        void (*run)(const void* closure);
+        const void* closure;  // the kernel and its arguments
+    };
+    struct About {
+        PyObject* op;  // the operation's record or name; null if it has none
+        int64_t work;  // elements touched
+        bool backward;
+    };
+
+    std::thread::id thread = std::this_thread::get_id();
+    bool paused = false;
+    std::vector<Start> starts;
+    std::vector<About> about;          // one for each start
+    std::vector<uintptr_t> addresses;  // every word of an argument; some are sizes
+
+    Recording() = default;
+    Recording(const Recording&) = delete;
+    ~Recording() {
+        for (const About& one : about) Py_XDECREF(one.op);
+    }
+
+    template <class Kernel, class... Arguments>
+    void add(int64_t work, Kernel kernel, const Arguments&... arguments) {
+        using Closure = std::tuple<Kernel, Arguments...>;
+        static_assert(std::is_trivially_destructible_v<Closure>);
+        const auto run = [](const void* closure) {
+            std::apply([](const Kernel& k, const Arguments&... a) { k(a...); }, *static_cast<const Closure*>(closure));
+        };
+        const Call* call = current_call(*running);
+        starts.push_back({run, new (room(sizeof(Closure))) Closure{kernel, arguments...}});
+        about.push_back({call ? call->op : nullptr, work, call && call->backward});
+        Py_XINCREF(about.back().op);
+        (note(arguments), ...);
+    }
+
+    void sort_addresses() {
+        std::sort(addresses.begin(), addresses.end());
+        addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+    }
+
+    void run(size_t begin, size_t end) const {
+        for (size_t i = begin; i < end; i++) starts[i].run(starts[i].closure);
+    }
+
+  private:
+    static constexpr size_t PIECE = 1 << 16;
+    std::vector<std::unique_ptr<char[]>> pieces;
+    size_t used = PIECE;
+
+    void* room(size_t bytes) {
+        bytes = (bytes + alignof(std::max_align_t) - 1) / alignof(std::max_align_t) * alignof(std::max_align_t);
+        if (used + bytes > PIECE) {
+            pieces.push_back(std::make_unique<char[]>(std::max(bytes, PIECE)));
+            used = 0;
+        }
+        used += bytes;
+        return pieces.back().get() + used - bytes;
+    }
+
+    template <class T>
+    void note(const T& argument) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        uintptr_t word;
+        for (size_t at = 0; at + sizeof word <= sizeof argument; at += sizeof word) {
+            std::memcpy(&word, reinterpret_cast<const char*>(&argument) + at, sizeof word);
+            if (word > 4096) addresses.push_back(word);
+        }
+    }
+};
+
+// The recording that what this thread computes belongs to, or null.
+inline Recording* recording_here(const Running& running) {
+    Recording* recording = running.recording;
+    return recording && !recording->paused && recording->thread == std::this_thread::get_id() ? recording : nullptr;
+}
+
+}  // namespace mg

@@ -1,0 +1,600 @@
+"""capture: recorded steps have the bits of plain ones, what goes on changing does, and what cannot be recorded raises.
+
+For every operation of the table, see also `Suite.test_captured` in helpers/checks.
+"""
+
+import gc
+import threading
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+import minigrad.nn.functional as F
+from minigrad import nn, optim
+from minigrad.optim import lr_scheduler
+
+
+def normal(rng, *shape):
+    return mg.tensor(rng.standard_normal(shape).astype("float32"))
+
+
+def bits(tensors):
+    return [x.detach().numpy().copy() for x in tensors]
+
+
+def equal(ours, theirs):
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# ── models: as many steps, the same bits ─────────────────────────────────────────────────────────
+
+
+class Recurrent(nn.Module):
+    def __init__(self, layer, width):
+        super().__init__()
+        self.layer, self.out = layer, nn.Linear(width, 3)
+
+    def forward(self, x):
+        return self.out(self.layer(x)[0][-1])
+
+
+class Attending(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.2, batch_first=True, norm_first=True)
+        self.out = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.out(mg.recompute(self.block)(x).mean(1))
+
+
+MODELS = {
+    "mlp": (lambda: nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 3)), (5, 6)),
+    "batch_norm": (lambda: nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.BatchNorm1d(8, momentum=None), nn.Linear(8, 3)), (5, 6)),
+    "renorm": (lambda: nn.Sequential(nn.Linear(6, 8), nn.BatchRenorm1d(8), nn.Linear(8, 3)), (5, 6)),
+    "spectral_norm": (lambda: nn.Sequential(nn.utils.spectral_norm(nn.Linear(6, 8)), nn.GELU(), nn.Linear(8, 3)), (5, 6)),
+    "lenet": (lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.MaxPool2d(2), nn.GroupNorm(2, 4), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16, 3)), (5, 1, 12, 12)),
+    "lnlstm": (lambda: Recurrent(nn.LSTM(6, 8, norm="layer", num_layers=2, dropout=0.2), 8), (7, 5, 6)),
+    "bngru": (lambda: Recurrent(nn.GRU(6, 8, norm="batch", max_length=7), 8), (7, 5, 6)),
+    "mingru": (lambda: Recurrent(nn.MinGRU(6, 8), 8), (7, 5, 6)),
+    "transformer": (Attending, (5, 7, 8)),
+}  # fmt: skip
+
+OPTIMIZERS = {
+    "sgd": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-3),
+    "adam": lambda p: optim.Adam(p, lr=1e-2, amsgrad=True),
+    "adamw": lambda p: optim.AdamW(p, lr=1e-2, maximize=True),
+    "rmsprop": lambda p: optim.RMSprop(p, lr=1e-2, centered=True, momentum=0.5),
+    "adagrad": lambda p: optim.Adagrad(p, lr=1e-1, lr_decay=1e-2),
+}
+
+
+def train(make_model, shape, make_optimizer, captured, steps=100, inside=True):
+    """Train a model; return all results, the state at the end, and the step."""
+    mg.manual_seed(0)
+    rng = np.random.default_rng(1)
+    model = make_model()
+    optimizer = make_optimizer(model.parameters())
+    momentum = {"momentum", "betas"} & set(optimizer.defaults)
+    schedule = lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=steps + 1, cycle_momentum=bool(momentum))
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y, label_smoothing=0.1)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.7)
+        optimizer.step()
+        if inside:
+            schedule.step()
+        return loss, norm
+
+    step = mg.capture(step) if captured else step
+    batch = 5
+    results = []
+    for _ in range(steps):
+        loss, norm = step(normal(rng, *shape), mg.tensor(rng.integers(0, 3, batch)))
+        results += [float(loss), float(norm)]
+        if not inside:
+            schedule.step()
+    state = bits(model.state_dict().values())
+    state += [
+        value.numpy()
+        for entries in optimizer.state.values()
+        for value in entries.values()
+        if not isinstance(value, int)
+    ]
+    state += bits([p.grad for p in model.parameters()])
+    return results, state, [optimizer.param_groups[0]["lr"], mg.random.get_state()], step
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(name):
+    plain, recorded = (train(*MODELS[name], OPTIMIZERS["adam"], captured) for captured in (False, True))
+    assert plain[0] == recorded[0]
+    assert len(set(plain[0])) > 150  # the steps differ
+    equal(plain[1], recorded[1])
+    assert plain[2] == recorded[2]
+    assert recorded[3].recordings == 1
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_and_schedulers(name, inside):
+    plain, recorded = (train(*MODELS["mlp"], OPTIMIZERS[name], captured, 30, inside) for captured in (False, True))
+    assert plain[0] == recorded[0]
+    equal(plain[1], recorded[1])
+    assert plain[2] == recorded[2]
+
+
+def test_an_optimizer_of_the_users_own():
+    class Signs(optim.Optimizer):
+        def __init__(self, params, lr):
+            super().__init__(params, {"lr": lr})
+
+        def update(self, group, batch, grads):
+            with mg.no_grad():
+                for parameter, grad in zip(batch.parameters, grads, strict=True):
+                    parameter -= group["lr"] * mg.sign(grad)
+
+    plain, recorded = (
+        train(*MODELS["mlp"], lambda p: Signs(p, 0.01), captured, 30, inside=False) for captured in (False, True)
+    )
+    assert plain[0] == recorded[0]
+    equal(plain[1], recorded[1])
+
+
+def test_derivatives_of_higher_order_and_a_function_without_parameters(rng):
+    def curvature(x):
+        x = x.detach().requires_grad_()
+        (first,) = mg.grad((mg.sin(x) * x).sum(), [x], create_graph=True)
+        return mg.grad((first * first).sum(), [x])[0]
+
+    captured = mg.capture(curvature, warmup=0)
+    for _ in range(4):
+        x = normal(rng, 3, 4)
+        equal(bits([captured(x)]), bits([curvature(x)]))
+
+
+@pytest.mark.parametrize(
+    "view", [lambda x: x.T, lambda x: x[::2], lambda x: x[:, 1:3], lambda x: mg.broadcast_to(x[0], (4, 6))]
+)
+def test_arguments_that_are_views(view, rng):
+    w = normal(rng, 4, 4)
+
+    def step(x):
+        return (x @ w[: x.shape[1], :3]).exp() if x.shape[1] <= 4 else x.exp()
+
+    captured = mg.capture(step, warmup=0)
+    for _ in range(3):
+        x = view(normal(rng, 4, 6))
+        equal(bits([captured(x)]), bits([step(x)]))
+    assert captured.recordings == 1
+
+
+# ── what a recording depends on ───────────────────────────────────────────────────────────────────
+
+
+def test_results_have_memory_of_their_own_and_no_history(rng):
+    w = normal(rng, 3).requires_grad_()
+    captured = mg.capture(lambda x: {"y": x * w, "more": (x.sum(), [None, 2, "a"])}, warmup=1)
+    xs = [normal(rng, 3) for _ in range(5)]
+    found = [captured(x) for x in xs]
+    for x, result in zip(xs, found, strict=True):
+        np.testing.assert_array_equal(result["y"].numpy(), (x * w.detach()).numpy())
+        assert not result["y"].requires_grad
+        assert result["more"][1] == [None, 2, "a"]
+        assert result["more"][0].item() == x.sum().item()
+
+
+def test_a_tensor_from_outside_is_returned_itself(rng):
+    w = normal(rng, 3)
+    captured = mg.capture(lambda x: (x + w, w), warmup=0)
+    assert all(captured(w)[1] is w for _ in range(3))
+
+
+def test_recorded_anew_for_other_shapes_dtypes_numbers_and_modes(rng):
+    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5))
+    captured = mg.capture(lambda x, scale=1.0: model(x).sum() * scale, warmup=0)
+    captured(normal(rng, 2, 3))
+    captured(normal(rng, 2, 3))
+    assert captured.recordings == 1
+    captured(normal(rng, 5, 3))
+    captured(normal(rng, 2, 3), 2.0)
+    captured(normal(rng, 2, 3), scale=2.0)
+    assert captured.recordings == 4
+    model.eval()
+    x = normal(rng, 2, 3)
+    for _ in range(2):
+        assert captured(x).item() == model(x).sum().item()
+    assert captured.recordings == 5
+    model.train()
+    captured(x)
+    with mg.no_grad():
+        captured(x)
+    assert captured.recordings == 6
+
+
+def test_writes_from_outside_are_seen_and_replaced_tensors_are_recorded_anew(rng):
+    model = nn.Linear(3, 2)
+    captured = mg.capture(lambda x: model(x), warmup=0)
+    x = normal(rng, 4, 3)
+    captured(x)
+    model.load_state_dict(nn.Linear(3, 2).state_dict())
+    equal(bits([captured(x)]), bits([model(x)]))
+    assert captured.recordings == 1
+    model.weight = nn.Parameter(normal(rng, 2, 3))
+    equal(bits([captured(x)]), bits([model(x)]))
+    assert captured.recordings == 2
+    model.bias.requires_grad_(False)
+    captured(x)
+    assert captured.recordings == 3
+
+
+def test_the_limit(rng):
+    captured = mg.capture(lambda x: x * 2, warmup=0, limit=2)
+    for n in (1, 2):
+        captured(normal(rng, n))
+    with pytest.warns(UserWarning, match=r"\[capture\] 2 runs of <lambda> have been recorded"):
+        captured(normal(rng, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x = normal(rng, 3)
+        equal(bits([captured(x)]), bits([x * 2]))
+    assert captured.recordings == 2
+
+
+def test_gradients_accumulate_and_are_found(rng):
+    """Forward and backward are captured, the rest is not: gradients add up until they are set to None."""
+
+    def make():
+        mg.manual_seed(0)
+        model = nn.Linear(3, 2)
+
+        def step(x):
+            loss = (model(x) ** 2).sum()
+            loss.backward()
+            return loss
+
+        return model, step
+
+    xs = [normal(rng, 4, 3) for _ in range(12)]
+    found = []
+    for captured in (False, True):
+        model, step = make()
+        step = mg.capture(step, warmup=0) if captured else step
+        seen = []
+        for k, x in enumerate(xs):
+            step(x)
+            seen += bits([model.weight.grad, model.bias.grad])
+            if k % 4 == 3:
+                model.zero_grad()
+            if k == 6:
+                model.weight.grad = mg.ones((2, 3))
+        found.append(seen)
+        recordings = step.recordings if captured else None
+    equal(*found)
+    assert 2 <= recordings <= 6
+
+
+def test_calls_find_the_gradients_of_their_time(rng):
+    """Two optimizers' steps in one: each finds the gradients that were there when it was called."""
+
+    def make():
+        a, b = mg.ones(3, requires_grad=True), mg.ones(3, requires_grad=True)
+        first, second = optim.SGD([a], 0.1), optim.Adam([a, b], 0.1)
+
+        def step(x):
+            first.zero_grad()
+            (a * x).exp().sum().backward()
+            first.step()
+            second.zero_grad()
+            (a * b * x).sin().sum().backward()
+            second.step()
+            second.zero_grad()
+
+        return a, b, step
+
+    xs, found = [normal(rng, 3) for _ in range(8)], []
+    for captured in (False, True):
+        a, b, step = make()
+        step = mg.capture(step) if captured else step
+        for x in xs:
+            step(x)
+        found.append(bits([a, b]))
+        assert a.grad is None
+    equal(*found)
+
+
+def test_a_call_that_replaces_gradients_is_refused(rng):
+    w = mg.ones((3, 3), requires_grad=True)
+
+    def step(x):
+        w.grad = x.T
+        nn.utils.clip_grad_norm_([w], 1.0)
+
+    with pytest.raises(mg.CaptureError, match="_clip_into, which replaces gradients: make them contiguous first"):
+        mg.capture(step, warmup=0)(normal(rng, 3, 3))
+
+
+def test_gradients_that_others_save_are_known_to_be_overwritten(rng):
+    w = normal(rng, 3).requires_grad_()
+
+    def step(x):
+        w.grad = None
+        (w * x).sum().backward()
+
+    captured = mg.capture(step, warmup=0)
+    captured(normal(rng, 3))
+    y = (w * w.grad).sum()
+    captured(normal(rng, 3))
+    with pytest.raises(mg.GradientError, match="written in place"):
+        y.backward()
+
+
+def test_running_statistics_are_known_to_be_written():
+    norm = nn.BatchNorm1d(2)
+    captured = mg.capture(lambda x: norm(x), warmup=0)
+    x = mg.random.normal(shape=(4, 2))
+    captured(x)
+    before = norm.running_mean.version
+    captured(x)
+    assert norm.running_mean.version > before
+
+
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def hooked(x):
+    layer = nn.Linear(3, 3)
+    layer.register_forward_hook(lambda *_: None)
+    return layer(x)
+
+
+def gradient_hook(x):
+    y = x.detach().requires_grad_()
+    z = y * 2
+    z.register_hook(lambda g: None)
+    z.sum().backward()
+
+
+ARRAY = np.ones(3, np.float32)
+HOOKED = mg.ones(3, requires_grad=True)
+
+
+@pytest.mark.parametrize("step, message", [
+    (lambda x: x.sum().item(), "a tensor whose values leave it"),
+    (lambda x: x if x.sum() > 0 else -x, "a tensor whose values leave it"),
+    (lambda x: float(x.sum()), "a tensor whose values leave it"),
+    (lambda x: str(x), "a tensor whose values leave it"),
+    (lambda x: x.numpy().sum(), "a tensor whose values leave it"),
+    (lambda x: np.asarray(x), "a tensor whose values leave it"),
+    (lambda x: x.tolist(), "a tensor whose values leave it"),
+    (lambda x: x[x > 0], "nonzero, whose result has a shape that depends on values"),
+    (lambda x: x + ARRAY, "a conversion from ndarray"),
+    (lambda x: x + mg.tensor(ARRAY), "a conversion from ndarray"),
+    (lambda x: x + mg.asarray(ARRAY), "a conversion from ndarray"),
+    (lambda x: mg.tensor(x), "tensor with a tensor"),
+    (hooked, "a module's hook"),
+    (gradient_hook, "a hook"),
+    (lambda x: HOOKED.set_(x), "set_"),
+    (lambda x: optim.SGD([HOOKED], 0.1).step(lambda: None), "SGD.step with arguments"),
+    (lambda x: optim.LBFGS([HOOKED]).step(lambda: (HOOKED * x).sum()), "LBFGS.step with arguments"),
+])  # fmt: skip
+def test_what_would_not_be_repeated(step, message):
+    captured = mg.capture(step, warmup=0)
+    x = mg.ones(3)
+    with pytest.raises(
+        mg.CaptureError,
+        match=rf"\[capture\] expected a step that runs again without Python, got {message}.*, at .*test_capture.py:\d+",
+    ):
+        captured(x)
+    # nothing is left of the attempt
+    assert mg.capture(lambda x: x * 2, warmup=0)(x).tolist() == [2, 2, 2]
+    assert x.sum().item() == 3
+
+
+def test_other_errors(rng):
+    x = mg.ones(3)
+    with pytest.raises(TypeError, match=r"\[capture\] expected a function, got int"):
+        mg.capture(3)
+    with pytest.raises(ValueError, match=r"\[capture\] expected warmup >= 0, got -1"):
+        mg.capture(abs, warmup=-1)
+    with pytest.raises(TypeError, match=r"\[capture\] expected tensors as arguments, got ndarray"):
+        mg.capture(mg.exp)(ARRAY)
+    with pytest.raises(TypeError, match=r"\[capture\] expected arguments that are tensors.*got set"):
+        mg.capture(lambda s: x)({1})
+    with pytest.raises(ValueError, match=r"\[capture\] expected arguments that do not require grad"):
+        mg.capture(mg.exp)(HOOKED)
+    with pytest.raises(mg.CaptureError, match=r"\[capture\] expected a step that leaves its arguments as they are"):
+        mg.capture(lambda x: x.add_(1), warmup=0)(x)
+    with pytest.raises(mg.CaptureError, match=r"\[capture\] expected a step that returns tensors.*got object"):
+        mg.capture(lambda x: object(), warmup=0)(x)
+
+
+def test_labels_and_indices_are_checked_in_each_run(rng):
+    logits, table = normal(rng, 4, 3), normal(rng, 5, 2)
+    loss = mg.capture(lambda y: F.cross_entropy(logits, y), warmup=0)
+    rows = mg.capture(lambda i: F.embedding(i, table), warmup=0)
+    for step in (loss, rows):
+        step(mg.tensor([0, 1, 2, 1]))
+        with pytest.raises(IndexError, match=r"got 7|index 7"):
+            step(mg.tensor([0, 1, 7, 1]))
+    y = mg.tensor([2, 2, 0, 1])
+    assert loss(y).item() == F.cross_entropy(logits, y).item()
+    equal(bits([rows(y)]), bits([table[y]]))
+
+
+def test_an_error_of_the_recorded_call_leaves_nothing(rng):
+    def step(x, fails):
+        y = x * 2
+        if fails:
+            raise ArithmeticError("of the step")
+        return y
+
+    captured = mg.capture(step, warmup=0)
+    with pytest.raises(ArithmeticError):
+        captured(mg.ones(3), True)
+    assert captured(mg.ones(3), False).tolist() == [2, 2, 2]
+    assert captured.recordings == 1
+
+
+# ── memory, threads, nesting ──────────────────────────────────────────────────────────────────────
+
+
+def test_memory_is_kept_for_the_recording_and_given_back_with_it(rng):
+    gc.collect()
+    before = mg.memory_allocated()
+    model = nn.Sequential(nn.Linear(50, 60), nn.LayerNorm(60), nn.Linear(60, 4))
+    kept = weakref.ref(model)
+
+    def make(model):
+        def step(x):
+            model.zero_grad()
+            loss = model(x).logsumexp(-1).sum()
+            loss.backward()
+            return loss
+
+        return mg.capture(step, warmup=0)
+
+    captured = make(model)
+    x = normal(rng, 20, 50)
+    expected = [captured(x).item() for _ in range(3)]
+    gradient = model[0].weight.grad
+    values = gradient.numpy().copy()
+    held = mg.memory_allocated()
+    for _ in range(50):
+        captured(x)
+    assert mg.memory_allocated() == held
+    assert len(set(expected)) == 1
+    del captured
+    model.zero_grad()
+    gc.collect()
+    rubbish = [mg.full(n, np.nan) for n in (60, 240, 3000, 1000, 1200)]
+    np.testing.assert_array_equal(gradient.numpy(), values)  # a tensor that outlives the recording keeps its memory
+    del model, gradient, rubbish, x
+    gc.collect()
+    assert kept() is None
+    assert mg.memory_allocated() == before
+
+
+def test_memory_that_the_kernels_use_outlives_its_tensors(rng):
+    """Even where Python no longer holds a tensor that was read: another recording is made, but nothing is corrupted."""
+    holder = {"w": normal(rng, 1000)}
+    captured = mg.capture(lambda x: x * holder["w"], warmup=0)
+    x = normal(rng, 1000)
+    captured(x)
+    expected = holder["w"].numpy().copy()
+    del holder["w"]
+    gc.collect()
+    rubbish = [mg.full(1000, np.nan) for _ in range(20)]
+    holder["w"] = mg.tensor(expected)
+    np.testing.assert_array_equal(captured(x).numpy(), x.numpy() * expected)
+    assert captured.recordings == 2
+    assert len(rubbish) == 20
+
+
+def test_steps_within_steps_and_recompute(rng):
+    inner = mg.capture(lambda x: (x * 2).exp(), warmup=0)
+    outer = mg.capture(lambda x: inner(x) + 1, warmup=0)
+    x = normal(rng, 3)
+    for _ in range(3):
+        equal(bits([outer(x)]), bits([(x * 2).exp() + 1]))
+    assert (inner.recordings, outer.recordings) == (0, 1)
+    y = normal(rng, 3).requires_grad_()
+    mg.recompute(inner)(y).sum().backward()
+    np.testing.assert_allclose(y.grad.numpy(), 2 * np.exp(2 * y.detach().numpy()), rtol=1e-6)
+
+
+def test_a_call_during_a_call_is_an_error(rng):
+    entered, go_on = threading.Event(), threading.Event()
+
+    class Waiting(optim.SGD):
+        def update(self, group, batch, grads):
+            if entered.is_set():
+                return
+            super().update(group, batch, grads)
+
+    w = normal(rng, 3).requires_grad_()
+    optimizer = Waiting([w], 0.1)
+    plain_step = optimizer.step
+
+    def step(x):
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+        optimizer.step()
+
+    captured = mg.capture(step, warmup=0)
+    captured(mg.ones(3))
+
+    def slow(*_):
+        entered.set()
+        go_on.wait(10)
+
+    optimizer.update = slow
+    thread = threading.Thread(target=captured, args=(mg.ones(3),))
+    thread.start()
+    try:
+        assert entered.wait(10)
+        with pytest.raises(mg.CaptureError, match="one call at a time"):
+            captured(mg.ones(3))
+    finally:
+        go_on.set()
+        thread.join()
+    assert plain_step is not None
+
+
+def test_one_recording_at_a_time(rng):
+    """While another thread records, a call runs as usual, and its kernels are not mixed with the recorded ones."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(x):
+        y = x * 2
+        inside.set()
+        assert go_on.wait(10)
+        return y + 1
+
+    first, second = mg.capture(slow, warmup=0), mg.capture(lambda x: x * 3, warmup=0)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(first(mg.ones(3)).tolist()))
+    thread.start()
+    try:
+        assert inside.wait(10)
+        assert second(mg.ones(3)).tolist() == [3, 3, 3]
+        assert (mg.ones(3) + 1).sum().item() == 6  # values may be read here
+        assert second.recordings == 0
+    finally:
+        go_on.set()
+        thread.join()
+    assert results == [[3, 3, 3]]
+    assert first(mg.full(3, 2.0)).tolist() == [5, 5, 5]
+    assert second(mg.ones(3)).tolist() == [3, 3, 3]
+    assert (first.recordings, second.recordings) == (1, 1)
+
+
+def test_the_table_lists_kernels_and_calls(rng):
+    model = nn.Linear(3, 2)
+    optimizer = optim.SGD(model.parameters(), 0.1)
+
+    @mg.capture
+    def step(x):
+        """The step."""
+        optimizer.zero_grad()
+        loss = mg.tanh(model(x)).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    assert step.table() == "step: nothing is recorded yet"
+    assert step.__doc__ == "The step."
+    for _ in range(3):
+        step(normal(rng, 4, 3))
+    assert repr(step) == "<captured step: 1 recorded>"
+    rows = [line.split() for line in step.table().splitlines()[1:]]
+    names = [(row[0], row[1]) for row in rows]
+    assert names.index(("linear", "forward")) < names.index(("tanh", "forward")) < names.index(("tanh", "backward"))
+    assert names[-1] == ("SGD.step", "call")
