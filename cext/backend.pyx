@@ -103,6 +103,11 @@ def intercept(function: Callable[[int, Backend], Backend] | None) -> None:
         serve(device, found[device])
 
 
+def is_intercepted() -> bool:
+    """Whether primitives are replaced, as they are by a profile."""
+    return interceptor is not None
+
+
 @cython.binding(False)
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")

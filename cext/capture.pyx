@@ -12,6 +12,7 @@ from weakref import ref
 
 from minigrad.engine.array cimport Array, alias, empty_as, next_moment, shape_of, version
 from minigrad.engine.backend cimport backend
+from minigrad.engine.backend import is_intercepted
 from minigrad.engine.calls cimport refuse_in_capture
 from minigrad.engine.calls import CaptureError
 from minigrad.engine.dtype cimport default_float
@@ -57,8 +58,8 @@ def key_of(tree: Any, tensors: list[Tensor]) -> tuple[Any, ...]:
 
 
 def is_watched() -> bool:
-    """Whether something follows what this thread computes: recompute, a recording, or an observer."""
-    return current_run() is not None or current_observer() is not None
+    """Whether something follows each operation: recompute, a recording, an observer, or a profile."""
+    return current_run() is not None or current_observer() is not None or is_intercepted()
 
 
 cdef object mapped(object f, object tree):

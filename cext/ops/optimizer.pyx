@@ -2,7 +2,13 @@
 
 The formulas are next to the kernels, in cext/kernels/optimizer.cpp.
 """
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject
 from libc.math cimport sqrt
+from libc.stdint cimport int64_t
+
+from collections.abc import Iterable
+from typing import Any
 
 from minigrad.engine.array cimport Array, same_shape, shape_of
 from minigrad.engine.backend cimport backend
@@ -54,6 +60,49 @@ cdef int run(str rule, list params, list grads, list s1, list s2, list s3, dict 
         if xs is not None:
             bump(xs)
     return 0
+
+
+def grads_of(object parameters: Iterable[Tensor]) -> tuple[list[Any], list[int]]:
+    """The gradients of parameters, and for each a number that stands for its dtype and device, or -1 if it is None."""
+    cdef Array g
+    cdef list grads = [(<Array?>x).grad_ for x in parameters], kinds = []
+    for g in grads:
+        kinds.append(-1 if g is None else g.code + 8 * g.buffer.device)
+    return grads, kinds
+
+
+def are_same(object given: Iterable[Any], list known: list[Any]) -> bool:
+    """Whether two sequences consist of the same objects."""
+    cdef Py_ssize_t i = 0, count = len(known)
+    for x in given:
+        if i == count or x is not known[i]:
+            return False
+        i += 1
+    return i == count
+
+
+def states_hold(object state: dict[Tensor, dict[str, Any]], list parameters: list[Tensor],
+                list states: list[dict[str, Any]], dict seen: dict[str, list[Any]], int64_t entries,
+                object absent: Any) -> bool:
+    """Whether `state` has these states for the parameters, and they hold the objects in `seen` and nothing else.
+
+    An object in `seen` that is `absent` stands for no entry.
+    """
+    cdef Py_ssize_t i, total = 0
+    cdef list values
+    cdef PyObject* found
+    for i in range(len(parameters)):
+        if PyDict_GetItem(state, parameters[i]) != <PyObject*>states[i]:
+            return False
+        total += len(states[i])
+    if total != entries:
+        return False
+    for name, values in seen.items():
+        for i in range(len(states)):
+            found = PyDict_GetItem(states[i], name)
+            if (<PyObject*>absent if found == NULL else found) != <PyObject*>values[i]:
+                return False
+    return True
 
 
 def sgd_step(list params: list[Tensor], list grads: list[Tensor], list momenta or None: list[Tensor] | None, double lr,

@@ -35,7 +35,7 @@ class Captured(Generic[Parameters, Result]):
         functools.update_wrapper(self, function, [n for n in functools.WRAPPER_ASSIGNMENTS if hasattr(function, n)], ())
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if is_watched():  # by recompute, another capture or viz.record, which follow each operation
+        if is_watched():  # by recompute, another capture, viz.record or a profile, which follow each operation
             return self._function(*args, **kwargs)
         tensors: list[Tensor] = []
         key = key_of((args, kwargs), tensors)

@@ -1,12 +1,12 @@
 """Optimizer: parameter groups, the state of each parameter, and the batches that one kernel call updates."""
 
 from collections.abc import Callable, Iterable, Mapping
-from operator import is_
 from typing import Any, NamedTuple
 
 from minigrad.autograd import enable_grad
 from minigrad.creation import asarray, full_like
 from minigrad.engine.ops.arguments import kind_of, number
+from minigrad.engine.ops.optimizer import are_same, grads_of, states_hold
 from minigrad.engine.recording import repeated
 from minigrad.engine.tensor import Tensor
 
@@ -43,13 +43,7 @@ class Batch:
 
     def holds(self, state: dict[Tensor, dict[str, Any]]) -> bool:
         """Whether the state of the parameters still contains the remembered objects under the same names."""
-        states = self.states
-        if not all(map(is_, map(state.get, self.parameters), states)) or sum(map(len, states)) != self._entries:
-            return False
-        for name, values in self._seen.items():
-            if not all(map(is_, [entries.get(name, ABSENT) for entries in states], values)):
-                return False
-        return True
+        return states_hold(state, self.parameters, self.states, self._seen, self._entries, ABSENT)
 
     def has(self, name: str) -> bool:
         """Whether the parameters already have a state buffer of this name."""
@@ -80,10 +74,10 @@ class Batch:
 
 
 class Plan(NamedTuple):
-    """The batches of a group, and what they depend on: its tensors, and (dtype, device) of each gradient or False."""
+    """The batches of a group, and what they depend on: its tensors, and the kinds of their gradients."""
 
     parameters: list[Tensor]
-    key: list[Any]
+    key: list[int]  # see grads_of
     batches: list[Batch]
 
 
@@ -254,17 +248,16 @@ class Optimizer:
     def _planned(self, index: int, group: Group) -> tuple[Group, list[Batch], list[Any]]:
         """Return a group, its batches and its gradients, checking options and states that have been edited."""
         options = self._checked.get(index)
-        if options is None or len(options) != len(group) or not all(map(is_, options, group.values())):
+        if options is None or not are_same(group.values(), options):
             self.check(group)
             self._checked[index] = list(group.values())
         parameters = group["params"]
-        grads = [parameter.grad for parameter in parameters]
-        key = [grad is not None and (grad.dtype, grad.device) for grad in grads]
+        grads, key = grads_of(parameters)
         plan = self._plans.get(index)
         if (
             plan is None
             or plan.key != key
-            or not all(map(is_, plan.parameters, parameters))
+            or not are_same(parameters, plan.parameters)
             or not all(batch.holds(self.state) for batch in plan.batches)
         ):
             plan = self._plans[index] = Plan(list(parameters), key, self._batches(parameters))

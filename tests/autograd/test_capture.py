@@ -510,6 +510,17 @@ def test_steps_within_steps_and_recompute(rng):
     np.testing.assert_allclose(y.grad.numpy(), 2 * np.exp(2 * y.detach().numpy()), rtol=1e-6)
 
 
+def test_a_profile_sees_the_operations(rng):
+    captured = mg.capture(lambda x: x.exp() * 2, warmup=0)
+    x = normal(rng, 3)
+    captured(x)
+    with mg.profile() as report:
+        equal(bits([captured(x)]), bits([x.exp() * 2]))
+    assert "exp" in str(report)
+    captured(x)
+    assert captured.recordings == 1
+
+
 def test_a_call_during_a_call_is_an_error(rng):
     entered, go_on = threading.Event(), threading.Event()
 
