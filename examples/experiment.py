@@ -45,6 +45,8 @@ def options(
 
     add("epochs", "passes over the training data", type=int)
     add("batch-size", "samples per step", type=int)
+    add("depths", "numbers of blocks", type=int)
+    add("lags", "steps from the symbol to the answer", type=int)
     add("seeds", "runs of each kind, with consecutive seeds", type=int)
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default: 0)")
     if norms:

@@ -180,16 +180,16 @@ TINY = {
     "lenet_batch_sizes": ("--epochs", "1", "1", "--batch-size", "24", "8", "--data", "."),
     "mlp_batch_sizes": ("--epochs", "1", "1", "--batch-size", "24", "12", "--data", "."),
     "conv_norms": (*SMALL, "--data", "."),
-    "small_batches": (*SMALL, "--data", "."),
+    "small_batches": ("--epochs", "1", "--batch-size", "24", "12", "--data", "."),
     "online": ("--epochs", "1", "--data", "."),
     "shift_and_saturation": ("--epochs", "6", "--batch-size", "24", "--data", "."),
     "smoothness": (*SMALL, "--data", "."),
     "recurrent_dynamics": ("--batch-size", "2"),
-    "long_lag": ("--epochs", "1", "--batch-size", "1", "2"),
+    "long_lag": ("--epochs", "1", "--batch-size", "1", "2", "--lags", "2", "3", "4", "5"),
     "sequence_lengths": (),
     "lstm_names": ("--epochs", "3", "--batch-size", "8", "--data", "."),
     "char_model": ("--epochs", "1", "--data", "text.txt"),
-    "char_transformer": ("--epochs", "1", "--data", "text.txt"),
+    "char_transformer": ("--epochs", "1", "--data", "text.txt", "--depths", "1", "2", "8"),
 }
 # the verdicts that need no statistics and are certain in any setting
 CERTAIN = {
@@ -227,11 +227,11 @@ SMALLER = {
     "lenet_batch_sizes": ("--norm", "layer", "--epochs", "1", "1", "--batch-size", "48", "24"),
     "mlp_batch_sizes": ("--norm", "layer", "--epochs", "1", "1", "--batch-size", "48", "48"),
     "conv_norms": ("--norm", "layer"),
-    "small_batches": ("--norm", "layer"),
+    "small_batches": ("--norm", "layer", "renorm", "--batch-size", "48", "24"),
     "shift_and_saturation": ("--norm", "layer", "--epochs", "3"),
-    "long_lag": ("--norm", "layer", "--batch-size", "1", "1"),
+    "long_lag": ("--norm", "layer", "--batch-size", "1", "1", "--lags", "2", "2", "2", "2"),
     "char_model": ("--norm", "layer", "--data", "short.txt"),
-    "char_transformer": ("--norm", "pre", "--batch-size", "16", "--data", "short.txt"),
+    "char_transformer": ("--norm", "pre", "--batch-size", "16", "--data", "short.txt", "--depths", "1", "1", "2"),
 }
 
 
