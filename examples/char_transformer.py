@@ -212,7 +212,9 @@ def main() -> None:
             norms = np.stack([slopes[name, blocks] for blocks in depths], 1)
             ex.band(start, np.array(depths), norms, color, label, marker="o")
             for blocks, style in zip(depths, ("-", "--", ":"), strict=False):
-                ex.band(depth, *ex.smooth(deep[name, blocks].losses), color, f"{label}, {blocks}", linestyle=style)
+                ex.band(
+                    depth, *ex.smooth(deep[name, blocks].losses), color, f"{label}, {blocks} blocks", linestyle=style
+                )
         start.set(title="Before training", xlabel="blocks", ylabel="norm of the gradient", yscale="log", xticks=depths)
         depth.set(title="Depth", xlabel="step", ylabel="cross-entropy per character", yscale="log")
         for axes in (left, right, start, depth):

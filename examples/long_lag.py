@@ -196,15 +196,16 @@ def main() -> None:
             axes.set(title=f"{length} steps, batch {size}", xlabel="training step", ylabel="wrong, %", ylim=(-3, 100))
         for name, wrong in last.items():
             _, _, color, style = KINDS[name]
-            ex.band(panels[4], np.array(lags), wrong.T, color, name, linestyle=style, marker="o")
+            means = wrong.mean(1, keepdims=True).T  # six bands would hide one another
+            ex.band(panels[4], np.array(lags), means, color, name, linestyle=style, marker="o")
             ex.band(panels[5], *curve(far[name, lags[-1]]), color, name, linestyle=style)
         panels[4].set(title=f"After training with batch {SIZE}", xlabel="steps since the symbol", ylabel="wrong, %",
                       ylim=(-3, 100), xscale="log", xticks=lags, xticklabels=lags)  # fmt: skip
         panels[4].minorticks_off()
         panels[5].set(title=f"{lags[-1]} steps, batch {SIZE}", xlabel="training step", ylabel="wrong, %",
                       ylim=(-3, 100))  # fmt: skip
-        for axes in (panels[0], panels[5]):
-            axes.legend()
+        panels[0].legend()
+        panels[5].legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 0.05))
 
 
 if __name__ == "__main__":

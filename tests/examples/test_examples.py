@@ -371,10 +371,16 @@ def test_verdicts():
     """The paired test decides on clear differences, not on noise or a single seed."""
     code = (
         "import numpy as np, experiment as ex\n"
-        "for low, high in (([1, 2, 3], [2, 3.1, 4]), ([2, 3.1, 4], [1, 2, 3]), ([1, 2, 3], [2, 1, 3.5]), ([1], [9])):\n"
+        "nan, inf = np.nan, np.inf\n"
+        "for low, high in (([1, 2, 3], [2, 3.1, 4]), ([2, 3.1, 4], [1, 2, 3]), ([1, 2, 3], [2, 1, 3.5]), ([1], [9]),\n"
+        "                  ([1, 2, 3], [nan, inf, nan]), ([nan, inf, nan], [1, 2, 3]), ([1, 2, 3], [2, nan, nan])):\n"
         "    ex.compare('says', 'source', 'loss', LN=np.array(low, float), no_norm=np.array(high, float))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=EXAMPLES)
     assert done.returncode == 0, done.stderr
-    assert [claim[-1] for claim in CLAIM.findall(done.stdout)] == ["agrees", "disagrees", "undecided", "undecided"]
+    assert [claim[-1] for claim in CLAIM.findall(done.stdout)] == [
+        "agrees", "disagrees", "undecided", "undecided", "agrees", "disagrees", "undecided",
+    ]  # fmt: skip
+    assert "measured: LN 2 ± 1, no norm 3 of 3 not finite\n" in done.stdout
+    assert "measured: LN 2 ± 1, no norm 2, 2 of 3 not finite\n" in done.stdout
     assert "criterion: loss: LN < no norm" in done.stdout
