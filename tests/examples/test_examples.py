@@ -204,6 +204,10 @@ CERTAIN = {
     },
     "long_lag": {"BN cannot run on sequences longer than those of training": "disagrees"},
     "sequence_lengths": {"at late steps a single sample may be left, too few for BN's statistics": "agrees"},
+    "char_transformer": {
+        "with pre-LN the initial gradient is well-behaved at any depth": "agrees",
+        "without a norm a deep network explodes before training: its loss": "agrees",
+    },
 }
 
 
@@ -220,6 +224,22 @@ def test_experiment(name, sources, tmp_path):
     assert CERTAIN.get(name, {}).items() <= claims.items()
     height, width, _ = matplotlib.image.imread(tmp_path / "figure.png").shape
     assert min(height, width) > 300
+
+
+def test_limits_of_batch_renormalization(monkeypatch):
+    """Those of BN for 200 steps, then rising to those of the paper at step 400."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import small_batches
+
+    layer, x = small_batches.Renorm(2), mg.random.normal(3.0, 2.0, (4, 2, 3, 3))
+    plain = small_batches.AT_FOUR["batch"](2)
+    assert layer(x).tolist() == plain(x).tolist()
+    assert layer.eval()(x).tolist() == plain.eval()(x).tolist()
+    layer.train(), plain.train()
+    for count, limits in ((200, (1, 0)), (300, (2, 2.5)), (400, (3, 5)), (1000, (3, 5))):
+        layer.num_batches_tracked.fill_(count)
+        assert (layer(x).tolist() == plain(x).tolist()) == (count == 200)
+        assert (layer.r_max, layer.d_max) == limits
 
 
 # options that keep each one short on the emulated GPU, where a step of a network takes a second
