@@ -1,4 +1,4 @@
-"""What does a Transformer need to learn to write: a norm, its place, a warm-up?
+"""What does a Transformer need to learn to write: a norm, its place, a warm-up? How deep can it be without a norm?
 
 Task: predict the next character of the first 160,000 of Python's documentation (or of the text given by --data), in
 windows of 32; the last tenth of the text is held out.
@@ -7,9 +7,11 @@ Model: an embedding of width 64, six blocks of attention (four heads, rotary pos
 Post-LN is x = LN(x + f(x)), pre-LN is x = x + f(LN(x)); RMSNorm and DyT are where pre-LN has its norms; no norm is
 x = x + f(x). The LN-LSTM of char_model has the same data and steps; it has 0.10 million parameters, the others 0.31.
 Measured: training loss over the steps, and bits per character of the held-out text. Pre-LN, and post-LN without a
-warm-up, write a sample.
+warm-up, write a sample. Then, with 2, 8 and 24 blocks with pre-LN or no norm: the loss and the norm of its gradient in
+all parameters on the first batch, before training, and the training loss in 150 steps with a warm-up.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,7 +25,9 @@ from minigrad import data, nn, optim
 from minigrad.nn import functional as F
 
 WINDOW, WIDTH, BLOCKS, WARM_UP = 32, 64, 6, 100
+STEPS = 150  # of an epoch of the runs of different depth
 XIONG = "Xiong et al. 2020, arXiv:2002.04745"
+FIXUP = "Zhang et al. 2019, arXiv:1901.09321"
 BELIEF = "common belief"
 
 
@@ -53,13 +57,13 @@ LAST = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "dyt": nn.DyT}
 class Transformer(nn.Module):
     """(N, T) character indices -> (N, T, characters) logits of the next character."""
 
-    def __init__(self, characters: int, kind: Kind) -> None:
+    def __init__(self, characters: int, kind: Kind, blocks: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(characters, WIDTH)
         self.blocks = nn.ModuleList([
             nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, 0.0, "gelu", batch_first=True, norm_first=kind.first,
                                        norm=kind.norm, rotary=10_000.0)
-            for _ in range(BLOCKS)
+            for _ in range(blocks)
         ])  # fmt: skip
         # Pre-LN leaves the sum of all blocks as it is, so one more norm follows.
         self.last = LAST[kind.norm](WIDTH) if kind.first and isinstance(kind.norm, str) else nn.Identity()
@@ -85,8 +89,20 @@ class Transformer(nn.Module):
         return found[len(start) :]
 
 
-def build(characters: int, name: str) -> nn.Module:
-    return Writer(characters, "layer") if name == "lstm" else Transformer(characters, KINDS[name])
+def build(characters: int, name: str, blocks: int = BLOCKS) -> nn.Module:
+    return Writer(characters, "layer") if name == "lstm" else Transformer(characters, KINDS[name], blocks)
+
+
+def slope(model: nn.Module, batch: ex.Arrays) -> np.ndarray:
+    """Return the norm of the gradient in all parameters."""
+    model.zero_grad()
+    loss(model(batch[0]), batch[1]).backward()
+    return np.array(nn.utils.clip_grad_norm_(model.parameters(), math.inf))
+
+
+def last_fifth(runs: ex.Runs) -> np.ndarray:
+    """Return the mean training loss of the last fifth of the steps, one per seed."""
+    return runs.losses[:, -len(runs.losses[0]) // 5 :].mean(1)
 
 
 def close(a: np.ndarray, b: np.ndarray) -> tuple[str, bool]:
@@ -96,22 +112,25 @@ def close(a: np.ndarray, b: np.ndarray) -> tuple[str, bool]:
 
 
 def main() -> None:
-    args = ex.options(__doc__, {"epochs": 4, "batch_size": 8, "seeds": 5}, {"epochs": 1, "seeds": 3}, KINDS,
-                      data="a text file")  # fmt: skip
+    args = ex.options(__doc__, {"epochs": 4, "batch_size": 8, "seeds": 5, "depths": [2, 8, 24]},
+                      {"epochs": 1, "seeds": 3}, KINDS, data="a text file")  # fmt: skip
     text = args.data.read_text(encoding="utf-8") if args.data else data.topics()[:160_000]
     characters, numbers = np.unique(list(text), return_inverse=True)
     cut = len(text) * 9 // 10
     sets = windows(numbers[:cut], args, WINDOW), windows(numbers[cut:], args, WINDOW)
+
+    def learn(label: str, sets: tuple[ex.Arrays, ex.Arrays], name: str, *blocks: int, **more: Any) -> ex.Runs:
+        steps = KINDS[name].warm_up
+        schedule = partial(optim.lr_scheduler.LinearLR, start_factor=1 / steps, total_iters=steps)
+        return ex.train(args, label, partial(build, len(characters), name, *blocks), sets,
+                        partial(optim.Adam, lr=0.003), schedule=schedule, loss=loss, error=bits, **more)  # fmt: skip
+
     runs, models = {}, {}
     for name in args.norm:
         trained: list[Any] = []
-        steps = KINDS[name].warm_up
-        schedule = partial(optim.lr_scheduler.LinearLR, start_factor=1 / steps, total_iters=steps)
-        runs[name] = ex.train(args, KINDS[name].label, partial(build, len(characters), name), sets,
-                              partial(optim.Adam, lr=0.003), schedule=schedule, loss=loss, error=bits,
-                              done=trained.append)  # fmt: skip
+        runs[name] = learn(KINDS[name].label, sets, name, done=trained.append)
         models[name] = trained[0]
-    final = {name: found.losses[:, -len(found.losses[0]) // 5 :].mean(1) for name, found in runs.items()}
+    final = {name: last_fifth(found) for name, found in runs.items()}
     held_out = {name: found.errors[:, -1] for name, found in runs.items()}
     ex.show("model | training loss, last fifth | bits per character, held out", [
         (KINDS[name].label, final[name], held_out[name]) for name in runs
@@ -122,6 +141,19 @@ def main() -> None:
             start = np.searchsorted(characters, list(begun))
             written = "".join(characters[models[name].write(start, 240, np.random.default_rng(args.seed))])
             print(f"{KINDS[name].label} writes:\n\n    " + (begun + written).replace("\n", "\n    ") + "\n")
+
+    depths = sorted(set(args.depths))
+    few = tuple(rows[: STEPS * args.batch_size] for rows in sets[0])
+    deep = {(name, blocks): learn(f"{KINDS[name].label}, {blocks} blocks", (few, sets[1]), name, blocks, probe=slope,
+                                  probe_every=STEPS * args.epochs)
+            for name in ("pre", "none") if name in args.norm for blocks in depths}  # fmt: skip
+    first = {kind: found.losses[:, 0] for kind, found in deep.items()}
+    slopes = {kind: found.probes[:, 0] for kind, found in deep.items()}
+    learned = {kind: last_fifth(found) for kind, found in deep.items()}
+    ex.show("norm | blocks | loss before training | norm of its gradient | training loss, last fifth", [
+        (KINDS[name].label, blocks, first[name, blocks], slopes[name, blocks], learned[name, blocks])
+        for name, blocks in deep
+    ])  # fmt: skip
 
     quantity = "training loss, last fifth"
     if {"post", "post-cold"} <= set(runs):
@@ -143,7 +175,29 @@ def main() -> None:
         ex.compare("Transformers write better than recurrent networks", BELIEF,
                    "bits per held-out character", pre_LN=held_out["pre"], LN_LSTM=held_out["lstm"])  # fmt: skip
 
-    with ex.figure(args, "Transformers that write Python's documentation", 2) as (left, right):
+    low, high = depths[0], depths[-1]
+    if "pre" in args.norm:
+        growth = slopes["pre", high] / slopes["pre", low]
+        ex.claim("with pre-LN the initial gradient is well-behaved at any depth", XIONG,
+                 f"its norm with {high} blocks less than twice that with {low}, in every run",
+                 f"at most {growth.max():.3g} times", bool(growth.max() < 2))  # fmt: skip
+    if {"pre", "none"} <= set(args.norm):
+        says = "without a norm a deep network explodes before training"
+        ex.compare(f"{says}: its loss", FIXUP, f"loss before training, {high} blocks", pre_LN=first["pre", high],
+                   no_norm=first["none", high])  # fmt: skip
+        ex.compare(f"{says}: its gradient", FIXUP, f"norm of the initial gradient, {high} blocks / {low} blocks",
+                   pre_LN=growth, no_norm=slopes["none", high] / slopes["none", low])  # fmt: skip
+        for blocks in depths:
+            ex.compare(f"a Transformer with {blocks} blocks trains better with LN", BELIEF,
+                       f"training loss, last fifth of {len(deep['pre', blocks].losses[0])} steps",
+                       pre_LN=learned["pre", blocks], no_norm=learned["none", blocks])  # fmt: skip
+        gain = {f"{blocks} blocks": learned["none", blocks] - learned["pre", blocks] for blocks in (low, high)}
+        if low < high:
+            ex.compare(
+                "... and the more so, the deeper it is", BELIEF, "training loss, last fifth: what LN saves", **gain
+            )
+
+    with ex.figure(args, "Transformers that write Python's documentation", 2, 2) as (left, right, start, depth):
         for name, kind in KINDS.items():
             if name in runs:
                 axes = left if kind.label.startswith(("post", "pre")) else right
@@ -153,6 +207,17 @@ def main() -> None:
             ex.band(right, *ex.smooth(runs["pre"].losses), "layer", "pre-LN")
         for axes, title in ((left, "The place of LN, and a warm-up"), (right, "Other norms, with a warm-up")):
             axes.set(title=title, xlabel="step", ylabel="cross-entropy per character")
+        for name in dict.fromkeys(name for name, _ in deep):
+            color, label = KINDS[name].color, KINDS[name].label
+            norms = np.stack([slopes[name, blocks] for blocks in depths], 1)
+            ex.band(start, np.array(depths), norms, color, label, marker="o")
+            for blocks, style in zip(depths, ("-", "--", ":"), strict=False):
+                ex.band(
+                    depth, *ex.smooth(deep[name, blocks].losses), color, f"{label}, {blocks} blocks", linestyle=style
+                )
+        start.set(title="Before training", xlabel="blocks", ylabel="norm of the gradient", yscale="log", xticks=depths)
+        depth.set(title="Depth", xlabel="step", ylabel="cross-entropy per character", yscale="log")
+        for axes in (left, right, start, depth):
             axes.legend()
 
 

@@ -45,6 +45,8 @@ def options(
 
     add("epochs", "passes over the training data", type=int)
     add("batch-size", "samples per step", type=int)
+    add("depths", "numbers of blocks", type=int)
+    add("lags", "steps from the symbol to the answer", type=int)
     add("seeds", "runs of each kind, with consecutive seeds", type=int)
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default: 0)")
     if norms:
@@ -241,6 +243,10 @@ def show(header: str, rows: Sequence[Sequence[object]]) -> None:
 
 def _cell(value: object) -> str:
     if isinstance(value, np.ndarray):
+        finite = value[np.isfinite(value)]
+        if lost := len(value) - len(finite):
+            diverged = f"{lost} of {len(value)} not finite"
+            return f"{_cell(finite)}, {diverged}" if len(finite) else diverged
         return f"{value.mean():.3g} ± {value.std(ddof=1):.2g}" if len(value) > 1 else f"{value[0]:.3g}"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
@@ -260,17 +266,21 @@ def compare(says: str, source: str, quantity: str, **sides: np.ndarray) -> None:
     """Test the claim that the first side's quantity is below the second's, by a paired t test over the seeds.
 
     The verdict is "agrees" if the difference of the means is below zero by a one-sided test at 5 %, "disagrees" if it
-    is above by the same test, and otherwise "undecided".
+    is above by the same test, and otherwise "undecided". A number that is not finite, from a run that diverged, counts
+    as a very large one.
     """
     (low_name, low), (high_name, high) = sides.items()
+    low_name, high_name = (name.replace("_", " ") for name in (low_name, high_name))
+    measured = f"{low_name} {_cell(low)}, {high_name} {_cell(high)}"
+    both = np.stack([low, high])
+    large = 1e6 * np.abs(both[np.isfinite(both)]).max(initial=1)
+    low, high = np.nan_to_num(both, nan=large, posinf=large, neginf=-large)
     verdict = "undecided"
     if len(low) > 1:
         margin = STUDENT[min(len(low) - 2, 9)] * (low - high).std(ddof=1) / math.sqrt(len(low))
         if abs((low - high).mean()) > margin:
             verdict = "agrees" if low.mean() < high.mean() else "disagrees"
-    low_name, high_name = (name.replace("_", " ") for name in (low_name, high_name))
-    claim(says, source, f"{quantity}: {low_name} < {high_name}",
-          f"{low_name} {_cell(low)}, {high_name} {_cell(high)}", verdict)  # fmt: skip
+    claim(says, source, f"{quantity}: {low_name} < {high_name}", measured, verdict)
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------

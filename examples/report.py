@@ -31,9 +31,11 @@ Common claims about normalization, and our measurements of them. The script comp
 criterion. For a criterion of the form `quantity: a < b`, the quantity was measured once for each seed; the claim
 *agrees* if the mean of a is below that of b by a paired one-sided t test at 5 %, *disagrees* if it is above by the same
 test, and is otherwise *undecided*; more seeds would often decide it. Numbers are mean ± standard deviation over the
-seeds; bands in the figures extend from the lowest to the highest seed. Not all criteria and settings were fixed
-beforehand: those of char_transformer, long_lag, lstm_names, mlp_batch_sizes and shift_and_saturation were changed after
-first results, so their verdicts are exploratory.
+seeds; bands in the figures extend from the lowest to the highest seed. A run that diverged counts as one with a very
+large loss, and ends the curve of its kind. Not all criteria and settings were fixed beforehand: those of
+char_transformer, long_lag, lstm_names, mlp_batch_sizes and shift_and_saturation were changed after first results, so
+their verdicts are exploratory. Fixed beforehand were those about depth in char_transformer, reach in long_lag and batch
+renormalization in small_batches, but not how a run that diverged counts.
 
 - *The LN paper*: J. L. Ba, J. R. Kiros and G. E. Hinton 2016, Layer Normalization, [arXiv:1607.06450](
   https://arxiv.org/abs/1607.06450).

@@ -180,16 +180,16 @@ TINY = {
     "lenet_batch_sizes": ("--epochs", "1", "1", "--batch-size", "24", "8", "--data", "."),
     "mlp_batch_sizes": ("--epochs", "1", "1", "--batch-size", "24", "12", "--data", "."),
     "conv_norms": (*SMALL, "--data", "."),
-    "small_batches": (*SMALL, "--data", "."),
+    "small_batches": ("--epochs", "1", "--batch-size", "24", "12", "--data", "."),
     "online": ("--epochs", "1", "--data", "."),
     "shift_and_saturation": ("--epochs", "6", "--batch-size", "24", "--data", "."),
     "smoothness": (*SMALL, "--data", "."),
     "recurrent_dynamics": ("--batch-size", "2"),
-    "long_lag": ("--epochs", "1", "--batch-size", "1", "2"),
+    "long_lag": ("--epochs", "1", "--batch-size", "1", "2", "--lags", "2", "3", "4", "5"),
     "sequence_lengths": (),
     "lstm_names": ("--epochs", "3", "--batch-size", "8", "--data", "."),
     "char_model": ("--epochs", "1", "--data", "text.txt"),
-    "char_transformer": ("--epochs", "1", "--data", "text.txt"),
+    "char_transformer": ("--epochs", "1", "--data", "text.txt", "--depths", "1", "2", "8"),
 }
 # the verdicts that need no statistics and are certain in any setting
 CERTAIN = {
@@ -204,6 +204,10 @@ CERTAIN = {
     },
     "long_lag": {"BN cannot run on sequences longer than those of training": "disagrees"},
     "sequence_lengths": {"at late steps a single sample may be left, too few for BN's statistics": "agrees"},
+    "char_transformer": {
+        "with pre-LN the initial gradient is well-behaved at any depth": "agrees",
+        "without a norm a deep network explodes before training: its loss": "agrees",
+    },
 }
 
 
@@ -222,16 +226,32 @@ def test_experiment(name, sources, tmp_path):
     assert min(height, width) > 300
 
 
+def test_limits_of_batch_renormalization(monkeypatch):
+    """Those of BN for 200 steps, then rising to those of the paper at step 400."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import small_batches
+
+    layer, x = small_batches.Renorm(2), mg.random.normal(3.0, 2.0, (4, 2, 3, 3))
+    plain = small_batches.AT_FOUR["batch"](2)
+    assert layer(x).tolist() == plain(x).tolist()
+    assert layer.eval()(x).tolist() == plain.eval()(x).tolist()
+    layer.train(), plain.train()
+    for count, limits in ((200, (1, 0)), (300, (2, 2.5)), (400, (3, 5)), (1000, (3, 5))):
+        layer.num_batches_tracked.fill_(count)
+        assert (layer(x).tolist() == plain(x).tolist()) == (count == 200)
+        assert (layer.r_max, layer.d_max) == limits
+
+
 # options that keep each one short on the emulated GPU, where a step of a network takes a second
 SMALLER = {
     "lenet_batch_sizes": ("--norm", "layer", "--epochs", "1", "1", "--batch-size", "48", "24"),
     "mlp_batch_sizes": ("--norm", "layer", "--epochs", "1", "1", "--batch-size", "48", "48"),
     "conv_norms": ("--norm", "layer"),
-    "small_batches": ("--norm", "layer"),
+    "small_batches": ("--norm", "layer", "renorm", "--batch-size", "48", "24"),
     "shift_and_saturation": ("--norm", "layer", "--epochs", "3"),
-    "long_lag": ("--norm", "layer", "--batch-size", "1", "1"),
+    "long_lag": ("--norm", "layer", "--batch-size", "1", "1", "--lags", "2", "2", "2", "2"),
     "char_model": ("--norm", "layer", "--data", "short.txt"),
-    "char_transformer": ("--norm", "pre", "--batch-size", "16", "--data", "short.txt"),
+    "char_transformer": ("--norm", "pre", "--batch-size", "16", "--data", "short.txt", "--depths", "1", "1", "2"),
 }
 
 
@@ -371,10 +391,16 @@ def test_verdicts():
     """The paired test decides on clear differences, not on noise or a single seed."""
     code = (
         "import numpy as np, experiment as ex\n"
-        "for low, high in (([1, 2, 3], [2, 3.1, 4]), ([2, 3.1, 4], [1, 2, 3]), ([1, 2, 3], [2, 1, 3.5]), ([1], [9])):\n"
+        "nan, inf = np.nan, np.inf\n"
+        "for low, high in (([1, 2, 3], [2, 3.1, 4]), ([2, 3.1, 4], [1, 2, 3]), ([1, 2, 3], [2, 1, 3.5]), ([1], [9]),\n"
+        "                  ([1, 2, 3], [nan, inf, nan]), ([nan, inf, nan], [1, 2, 3]), ([1, 2, 3], [2, nan, nan])):\n"
         "    ex.compare('says', 'source', 'loss', LN=np.array(low, float), no_norm=np.array(high, float))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=EXAMPLES)
     assert done.returncode == 0, done.stderr
-    assert [claim[-1] for claim in CLAIM.findall(done.stdout)] == ["agrees", "disagrees", "undecided", "undecided"]
+    assert [claim[-1] for claim in CLAIM.findall(done.stdout)] == [
+        "agrees", "disagrees", "undecided", "undecided", "agrees", "disagrees", "undecided",
+    ]  # fmt: skip
+    assert "measured: LN 2 ± 1, no norm 3 of 3 not finite\n" in done.stdout
+    assert "measured: LN 2 ± 1, no norm 2, 2 of 3 not finite\n" in done.stdout
     assert "criterion: loss: LN < no norm" in done.stdout
