@@ -65,6 +65,7 @@ ctypedef int (*Reader)(Array) except -1
 cdef void set_reader(Reader function)
 cdef int tell_reader(Array x) except -1
 cdef int note_use(Array x) except -1
+cdef object first_element(Array x)
 cdef int64_t next_moment() noexcept
 cdef class Memory:
     cdef Arena* arena

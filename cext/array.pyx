@@ -319,22 +319,25 @@ cdef class Array:
         if self.count != 1:
             raise ValueError(f"[item] expected one element, got shape {self.shape}")
         note_use(self)
-        if self.buffer.device == 0:
-            if self.code == FLOAT32:
-                return (<float*>self.data)[0]
-            if self.code == FLOAT64:
-                return (<double*>self.data)[0]
-            if self.code == INT64:
-                return (<int64_t*>self.data)[0]
-            if self.code == INT32:
-                return (<int32_t*>self.data)[0]
-            return self.data[0] != 0
-        return self._detached_numpy().item()
+        return first_element(self) if self.buffer.device == 0 else self._detached_numpy().item()
 
     def _detached_numpy(self):
         note_use(self)
         plain = alias(self)
         return (plain if plain.buffer.device == 0 else transferred(plain, 0)).numpy()
+
+
+cdef object first_element(Array x):
+    """The first element of an array on the CPU as a Python number."""
+    if x.code == FLOAT32:
+        return (<float*>x.data)[0]
+    if x.code == FLOAT64:
+        return (<double*>x.data)[0]
+    if x.code == INT64:
+        return (<int64_t*>x.data)[0]
+    if x.code == INT32:
+        return (<int32_t*>x.data)[0]
+    return x.data[0] != 0
 
 
 cdef void free_grad(Array x) noexcept:
