@@ -6,6 +6,7 @@
 // aligned, and a write outside of an array. Shared memory is NaN when a block begins.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -116,14 +117,19 @@ template <class... A>
 constexpr size_t count(void (*)(A...)) {
     return sizeof...(A);
 }
+template <class... A>
+constexpr std::array<size_t, sizeof...(A)> sizes(void (*)(A...)) {
+    return {sizeof(A)...};
+}
 
 }  // namespace emulation
 
 // The emulation of CuPy appends this to the text of a module, once for every kernel: the C function that runs it, how many
-// parameters it has, and the most threads that a block may have.
+// parameters it has, their sizes, and the most threads that a block may have.
 #define EMULATED(name, bound)                                                                      \
     extern "C" const int most_##name = bound;                                                      \
     extern "C" size_t count_##name() { return emulation::count(&name); }                           \
+    extern "C" const auto sizes_##name = emulation::sizes(&name);                                  \
     extern "C" const char* run_##name(const emulation::Launch& launch, void* const* arguments) {   \
         const auto body = [](void* const* a) { emulation::call(&name, a); };                       \
         return emulation::run({body, emulation::__bss_start, emulation::_end}, launch, arguments); \

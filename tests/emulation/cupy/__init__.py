@@ -104,12 +104,13 @@ kernels = []  # the driver knows them by their number, from 1
 
 
 class Function:
-    """A kernel of a module; a call runs it to completion."""
+    """A kernel of a module."""
 
     seed = 0
 
     def __init__(self, shared, name):
         self.name, self.function, self.count = name, shared[f"run_{name}"], shared[f"count_{name}"]()
+        self.sizes = (ctypes.c_size_t * self.count).in_dll(shared, f"sizes_{name}")
         self.most = ctypes.c_int.in_dll(shared, f"most_{name}").value
         self.function.argtypes = ctypes.c_char_p, ctypes.c_void_p
         self.function.restype = ctypes.c_char_p
@@ -120,16 +121,25 @@ class Function:
         assert not shared_mem, "kernels have shared memory of fixed size"
         assert len(args) == self.count, f"{self.name}: {len(args)} arguments instead of {self.count}"
         held = [ctypes.create_string_buffer(passed(one)) for one in args]
-        self.run(grid, block, (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held)))
+        addresses = (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held))
+        self.submit(grid, block, addresses, cuda.get_current_stream().ptr)
 
-    def run(self, grid, block, addresses):
-        """Run the kernel on arguments at addresses."""
+    def submit(self, grid, block, addresses, stream):
+        """Execute the kernel on a stream, with copies of the arguments at addresses."""
         (x, y, z), (width, height, depth) = ((*lengths, 1, 1)[:3] for lengths in (grid, block))
         if width * height * depth > self.most:
             raise RuntimeError(f"{self.name}: a block of {block} threads, more than the launch bounds of {self.most}")
         cuda.check_devices(self.name, [ctypes.c_uint64.from_address(addresses[i]).value for i in range(self.count)])
+        if cuda.queue_of(stream) is not None:
+            held = [ctypes.create_string_buffer(ctypes.string_at(addresses[i], self.sizes[i]), self.sizes[i])
+                    for i in range(self.count)]  # fmt: skip
+            addresses = (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held))
+            addresses.held = held
+        cuda.submit(stream, lambda: self.run((x, y, z, width, height, depth), addresses))
+
+    def run(self, lengths, addresses):
         Function.seed = (Function.seed + 0x9E3779B97F4A7C15) % 2**64
-        launch = LAUNCH.pack(x, y, z, width, height, depth, Function.seed, *cuda.allocations(), STACKS)
+        launch = LAUNCH.pack(*lengths, Function.seed, *cuda.allocations(), STACKS)
         if failure := self.function(launch, addresses):
             raise RuntimeError(f"{self.name}: {failure.decode()}")
 
@@ -140,9 +150,9 @@ NO_CONTEXT, FAILED = 201, 719
 failure = [b""]
 
 
-def launch_kernel(kernel, x, y, z, width, height, depth, addresses):
+def launch_kernel(kernel, x, y, z, width, height, depth, stream, addresses):
     try:
-        kernels[kernel - 1].run((x, y, z), (width, height, depth), addresses)
+        kernels[kernel - 1].submit((x, y, z), (width, height, depth), addresses, stream)
     except Exception as error:  # minigrad raises it again
         failure[0] = str(error).encode()
         return FAILED
@@ -164,7 +174,7 @@ def get_error_name(error, name):
 C, U = ctypes.c_int, ctypes.c_uint
 POINTERS = ctypes.POINTER(ctypes.c_void_p)
 CALLBACKS = {
-    "launch_kernel": ctypes.CFUNCTYPE(C, ctypes.c_size_t, U, U, U, U, U, U, POINTERS)(launch_kernel),
+    "launch_kernel": ctypes.CFUNCTYPE(C, ctypes.c_size_t, U, U, U, U, U, U, ctypes.c_size_t, POINTERS)(launch_kernel),
     "get_device": ctypes.CFUNCTYPE(C, ctypes.POINTER(C))(get_device),
     "get_error_name": ctypes.CFUNCTYPE(C, C, ctypes.POINTER(ctypes.c_char_p))(get_error_name),
 }
