@@ -17,14 +17,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def forget():
-    """Forget the kernels that have been loaded."""
-    launch.kernels.clear()
-    launch._module.cache_clear()
-
-
 @pytest.fixture
-def broken(monkeypatch):
+def broken(monkeypatch, forget):
     """Replace part of the text of a module, or of its beginning, for the duration of a test."""
     original = launch.source
 
@@ -35,18 +29,7 @@ def broken(monkeypatch):
                             if name == file else original(name))  # fmt: skip
         forget()
 
-    yield breaks
-    forget()
-
-
-@pytest.fixture
-def preempted(monkeypatch):
-    """Let threads take turns between accesses to memory, too."""
-    original = launch.options
-    monkeypatch.setattr(launch, "options", lambda dtype: (*original(dtype), "-fsanitize=thread"))
-    forget()
-    yield
-    forget()
+    return breaks
 
 
 def run(body, x, blocks):
