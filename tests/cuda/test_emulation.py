@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.cuda import launch
+from minigrad.cuda import launch, modules
 from minigrad.engine.ops.batch_norm import batch_norm_train
 
 pytestmark = pytest.mark.skipif(
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def broken(monkeypatch):
-    """Replace part of the text of a module for the duration of a test."""
+def broken(monkeypatch, forget):
+    """Replace part of the text of a module, or of its beginning, for the duration of a test."""
     original = launch.source
 
     def breaks(file, right, wrong, count=-1):
@@ -29,12 +29,16 @@ def broken(monkeypatch):
                             if name == file else original(name))  # fmt: skip
         forget()
 
-    def forget():
-        launch.kernels.clear()
-        launch._module.cache_clear()
+    return breaks
 
-    yield breaks
-    forget()
+
+def run(body, x, blocks):
+    """Run a kernel of blocks of 64 threads on an array of float32, and return what it holds then."""
+    code = f'extern "C" __global__ void k(float* x) {{ const int t = threadIdx.x, b = blockIdx.x; {body} }}'
+    kernel = modules.load(code, launch.options("float32"), 0).get_function("k")
+    there = mg.tensor(np.asarray(x, "float32"), device="cuda")
+    kernel((blocks,), (64,), (there.data_ptr(),))
+    return there.to("cpu").numpy()
 
 
 def ours(shape, rng):
@@ -82,13 +86,108 @@ def test_a_missing_barrier_shows(broken, rng):
     assert wrong_sums(rng) > 0
 
 
-def test_a_barrier_that_some_threads_skip_is_an_error(broken, rng):
-    broken("reduce.cu", "        __shared__ typename Op::State states[THREADS];\n        __syncthreads();",
-           "        __shared__ typename Op::State states[THREADS];\n        if (threadIdx.x > 3) __syncthreads();")  # fmt: skip
-    with pytest.raises(
-        RuntimeError, match="reduce_tiles: threads wait at a barrier or a shuffle that the others never"
-    ):
+@pytest.mark.parametrize("before, error", [
+    ("states[threadIdx.x] = mine;", "threads of a block wait at different barriers"),  # they wait at the next one
+    ("return states", "threads wait at a barrier or a shuffle that the others never reach"),
+])  # fmt: skip
+def test_a_barrier_that_some_threads_skip_is_an_error(broken, rng, before, error):
+    barrier = f"__syncthreads();\n        {before}"
+    broken("reduce.cu", barrier, f"if (threadIdx.x > 3) {barrier}")
+    with pytest.raises(RuntimeError, match=f"reduce_tiles: {error}"):
         wrong_sums(rng, 1)
+
+
+@pytest.mark.parametrize("body", [
+    "if (t < 32) { __syncthreads(); } else { __syncthreads(); }",
+    # once in a function that is called twice
+    "auto wait = [](float* y) __attribute__((noinline)) { y[1] = 0; __syncthreads(); y[2] = 0; };"
+    "if (t < 32) { wait(x); } else { wait(x + 3); }",
+])  # fmt: skip
+def test_threads_that_wait_at_different_barriers_are_an_error(body):
+    with pytest.raises(RuntimeError, match="k: threads of a block wait at different barriers"):
+        run(body, np.zeros(9), 1)
+
+
+@pytest.mark.parametrize("body", [
+    "if (t % 2) { x[t] = __shfl_xor_sync(~0u, x[t], 2); } else { x[t] = __shfl_xor_sync(~0u, x[t], 2); }",
+    "x[t] = __shfl_sync(t % 2 ? ~0u : 0xfffffffdu, x[t], 0);",
+])  # fmt: skip
+def test_lanes_that_wait_at_different_shuffles_are_an_error(body):
+    with pytest.raises(RuntimeError, match="k: lanes of a warp wait at different shuffles, or with different masks"):
+        run(body, np.zeros(64), 1)
+
+
+def test_lanes_may_exchange_in_groups():
+    got = run("if (t & 8) { x[t] = __shfl_xor_sync(0xff00ff00u, x[t], 1); } else { x[t] += 100; }", np.arange(64), 1)
+    t = np.arange(64)
+    np.testing.assert_array_equal(got, np.where(t & 8, t ^ 1, t + 100))
+
+
+# ── blocks ──
+
+
+def test_blocks_have_their_own_shared_memory():
+    body = """
+        __shared__ float s[64];
+        for (int k = 0; k < 9; k++) {
+            __syncthreads();
+            s[t] = k > 0 ? s[t] + b : b;
+            __syncthreads();
+        }
+        x[b * 64 + t] = s[63 - t];
+    """
+    np.testing.assert_array_equal(run(body, np.zeros(64 * 100), 100), np.repeat(9 * np.arange(100), 64))
+
+
+def test_a_block_that_reads_what_another_writes_shows():
+    """One after the other, in order, all blocks would find what the first one wrote."""
+    got = run("if (b == 0) x[100] = 1; x[b] = x[100];", np.zeros(101), 100)
+    assert 0 < got[:100].sum() < 100
+
+
+def test_blocks_run_at_the_same_time():
+    """A block whose threads have to wait finds that others have gone on."""
+    body = "const float before = x[200]; __syncthreads(); if (t == 0) { x[b] = x[200] - before; x[200] = b + 1; }"
+    assert np.count_nonzero(run(body, np.zeros(201), 200)[:200]) > 10
+
+
+def test_sums_without_atomic_operations_show(broken, preempted, rng):
+    """Blocks that add to the same elements lose sums."""
+    index = mg.tensor(rng.integers(0, 3, 4000), device="cuda")
+    x = mg.zeros((3, 1), device="cuda", requires_grad=True)
+
+    def wrong():
+        (g,) = mg.grad(mg.take(x, index, axis=0).sum(), [x])
+        return g.to("cpu").numpy().ravel().tolist() != np.bincount(index.to("cpu").numpy()).tolist()
+
+    assert not wrong()
+    broken("index.cu", "if (k > 0 && at.at(o, sorted[k - 1], i) == place) continue;",
+           "x[(o * n + place) * inner + i] += v[(o * m + sorted[k]) * inner + i]; continue;")  # fmt: skip
+    assert any(wrong() for _ in range(10))
+
+
+# ── addresses ──
+
+
+def test_addresses_that_are_not_aligned_are_errors(broken, rng):
+    x, _ = ours(1025, rng)
+    aligned, shifted = x[:1024].reshape(4, 256), x[1:].reshape(4, 256)
+    np.testing.assert_allclose(mg.layer_norm(shifted, 256).sum().item(), 0, atol=1e-3)
+    broken("norm.cu", "return (uint64)p % 16 == 0;", "return true;")
+    mg.layer_norm(aligned, 256)
+    with pytest.raises(RuntimeError, match="norm_held: an address that is not a multiple of 16 bytes"):
+        mg.layer_norm(shifted, 256)
+
+
+@pytest.mark.parametrize("kind, size", [("float2", 8), ("float4", 16), ("double2", 16), ("double", 8)])
+def test_vectors_are_aligned(kind, size):
+    body = f"if (t == 0) *({kind}*)x = *({kind}*)(x + b * {size // 8});"
+    run(body, np.zeros(16), 1)
+    with pytest.raises(RuntimeError, match=f"k: an address that is not a multiple of {size} bytes"):
+        run(body, np.zeros(16), 2)
+
+
+# ── other mistakes ──
 
 
 @pytest.mark.parametrize("size", [64, 1000])
@@ -150,6 +249,11 @@ def test_shared_memory_that_nobody_wrote_shows(broken, rng):
         "reduce.cu", "        states[threadIdx.x] = mine;", "        if (threadIdx.x % 2) states[threadIdx.x] = mine;"
     )
     assert wrong_sums(rng, 1) == 1
+
+
+def test_shared_memory_of_templates_is_nan():
+    body = "auto f = [](auto y, int t) { __shared__ float s[64]; s[t] += y; return s[63 - t]; }; x[t] = f(1.0f, t);"
+    assert np.isnan(run(body, np.zeros(64), 3)).all()
 
 
 @pytest.mark.parametrize("wrong", ["", "__launch_bounds__(256) "])

@@ -5,16 +5,16 @@
 
 extern "C" {
 int (*launch_kernel)(void* kernel, unsigned x, unsigned y, unsigned z, unsigned width, unsigned height, unsigned depth,
-                     void** arguments);
+                     void* stream, void** arguments);
 int (*get_device)(int* device);
 int (*get_error_name)(int error, const char** name);
 
 int cuLaunchKernel(void* kernel, unsigned x, unsigned y, unsigned z, unsigned width, unsigned height, unsigned depth,
-                   unsigned shared, void*, void** arguments, void** extra) {
+                   unsigned shared, void* stream, void** arguments, void** extra) {
     if (shared || extra) return 1;
     // In another thread, as a KeyboardInterrupt is raised in Python code of the main thread: here it would be lost.
     int result = 1;
-    std::thread([&] { result = launch_kernel(kernel, x, y, z, width, height, depth, arguments); }).join();
+    std::thread([&] { result = launch_kernel(kernel, x, y, z, width, height, depth, stream, arguments); }).join();
     return result;
 }
 int cuCtxGetDevice(int* device) { return get_device(device); }

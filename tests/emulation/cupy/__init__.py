@@ -5,6 +5,7 @@ Every allocation lies between guard bytes that no kernel may write; every launch
 """
 
 import ctypes
+import mmap
 import os
 import re
 import struct
@@ -19,8 +20,7 @@ import numpy as np
 from . import cuda, nccl
 
 __version__ = "emulated"
-HEADER = Path(__file__).parent.parent / "emulate.hpp"
-DRIVER = HEADER.with_name("driver.cpp")
+FOLDER = Path(__file__).parent.parent
 # Threads per block that have enough registers for any kernel: 255 each of 65,536
 UNBOUND = 256
 # minigrad keeps what is compiled here apart from the machine code of GPUs.
@@ -28,7 +28,11 @@ os.environ.setdefault("MINIGRAD_CACHE_DIR", str(Path(tempfile.gettempdir(), f"mi
 
 
 def compile_using_nvrtc(code, options=()):
-    """Return a shared library with a C function for each of the kernels in a text, and an empty dict as CuPy does."""
+    """Return a shared library with a C function for each of the kernels in a text, and an empty dict as CuPy does.
+
+    With the option -fsanitize=thread, threads also take turns between accesses to memory: two blocks that add to the same
+    element then lose a sum. Kernels take about twice as long.
+    """
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder, "module.cpp"), Path(folder, "module.so")
         definitions = [option for option in options if option.startswith("-D")]
@@ -36,11 +40,21 @@ def compile_using_nvrtc(code, options=()):
         present = run("-E", "-P", *definitions, source)
         kernels = re.findall(r"__global__ void (?:__launch_bounds__\((\d+)[^)]*\)\s+)?(\w+)\(", present)
         # With internal linkage, templates may have their own variables in the section of shared memory.
-        text = f'#include "{HEADER}"\nnamespace {{\n{code}\n}}\n'
+        text = f'#include "{FOLDER}/emulate.hpp"\nnamespace {{\n{code}\n}}\n'
         source.write_text(text + "".join(f"EMULATED({name}, {bound or UNBOUND})\n" for bound, name in kernels))
-        run("-std=c++20", "-O1", "-fno-math-errno", "-ffp-contract=off", "-w", "-shared", "-fPIC", *definitions, source,
-            "-o", made)  # fmt: skip
+        run(*MODULE, *set(options) & {PREEMPT}, *definitions, "-c", source, "-o", made.with_suffix(".o"))
+        # Linked without the sanitizers' libraries, whose functions emulate.hpp defines.
+        run("-shared", "-Wl,-z,defs", made.with_suffix(".o"), driver, "-o", made)
         return made.read_bytes(), {}
+
+
+MODULE = [
+    "-std=c++20", "-O1", "-fPIC", "-w", "-fno-math-errno", "-ffp-contract=off",
+    # The scheduler knows a barrier by the calls that lead to it, and each barrier of the text is one.
+    "-fno-omit-frame-pointer", "-fno-thread-jumps",
+    "-fsanitize=alignment", "--param=tsan-instrument-func-entry-exit=0",
+]  # fmt: skip
+PREEMPT = "-fsanitize=thread"  # an option of each module
 
 
 def run(*options):
@@ -66,7 +80,12 @@ class Module:
         return Function(self.shared, name)
 
 
-LAUNCH = struct.Struct("6I3Q")  # `Launch` of emulate.hpp
+# Stacks for the 2 x 1024 threads that scheduler.cpp may run at a time; only the pages that are used take memory.
+stacks = mmap.mmap(-1, 2048 * ((1 << 16) + 5 * 64), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+stacks.madvise(mmap.MADV_NOHUGEPAGE)
+STACKS = ctypes.addressof(ctypes.c_char.from_buffer(stacks))
+
+LAUNCH = struct.Struct("6I4Q")  # `Launch` of scheduler.hpp
 SIGNED, UNSIGNED, FLOAT = (struct.Struct(kind).pack for kind in "qQd")
 
 
@@ -85,12 +104,13 @@ kernels = []  # the driver knows them by their number, from 1
 
 
 class Function:
-    """A kernel of a module; a call runs it to completion."""
+    """A kernel of a module."""
 
     seed = 0
 
     def __init__(self, shared, name):
         self.name, self.function, self.count = name, shared[f"run_{name}"], shared[f"count_{name}"]()
+        self.sizes = (ctypes.c_size_t * self.count).in_dll(shared, f"sizes_{name}")
         self.most = ctypes.c_int.in_dll(shared, f"most_{name}").value
         self.function.argtypes = ctypes.c_char_p, ctypes.c_void_p
         self.function.restype = ctypes.c_char_p
@@ -101,16 +121,25 @@ class Function:
         assert not shared_mem, "kernels have shared memory of fixed size"
         assert len(args) == self.count, f"{self.name}: {len(args)} arguments instead of {self.count}"
         held = [ctypes.create_string_buffer(passed(one)) for one in args]
-        self.run(grid, block, (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held)))
+        addresses = (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held))
+        self.submit(grid, block, addresses, cuda.get_current_stream().ptr)
 
-    def run(self, grid, block, addresses):
-        """Run the kernel on arguments at addresses."""
+    def submit(self, grid, block, addresses, stream):
+        """Execute the kernel on a stream, with copies of the arguments at addresses."""
         (x, y, z), (width, height, depth) = ((*lengths, 1, 1)[:3] for lengths in (grid, block))
         if width * height * depth > self.most:
             raise RuntimeError(f"{self.name}: a block of {block} threads, more than the launch bounds of {self.most}")
         cuda.check_devices(self.name, [ctypes.c_uint64.from_address(addresses[i]).value for i in range(self.count)])
+        if cuda.queue_of(stream) is not None:
+            held = [ctypes.create_string_buffer(ctypes.string_at(addresses[i], self.sizes[i]), self.sizes[i])
+                    for i in range(self.count)]  # fmt: skip
+            addresses = (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held))
+            addresses.held = held
+        cuda.submit(stream, lambda: self.run((x, y, z, width, height, depth), addresses))
+
+    def run(self, lengths, addresses):
         Function.seed = (Function.seed + 0x9E3779B97F4A7C15) % 2**64
-        launch = LAUNCH.pack(x, y, z, width, height, depth, Function.seed, *cuda.allocations())
+        launch = LAUNCH.pack(*lengths, Function.seed, *cuda.allocations(), STACKS)
         if failure := self.function(launch, addresses):
             raise RuntimeError(f"{self.name}: {failure.decode()}")
 
@@ -121,9 +150,9 @@ NO_CONTEXT, FAILED = 201, 719
 failure = [b""]
 
 
-def launch_kernel(kernel, x, y, z, width, height, depth, addresses):
+def launch_kernel(kernel, x, y, z, width, height, depth, stream, addresses):
     try:
-        kernels[kernel - 1].run((x, y, z), (width, height, depth), addresses)
+        kernels[kernel - 1].submit((x, y, z), (width, height, depth), addresses, stream)
     except Exception as error:  # minigrad raises it again
         failure[0] = str(error).encode()
         return FAILED
@@ -145,30 +174,32 @@ def get_error_name(error, name):
 C, U = ctypes.c_int, ctypes.c_uint
 POINTERS = ctypes.POINTER(ctypes.c_void_p)
 CALLBACKS = {
-    "launch_kernel": ctypes.CFUNCTYPE(C, ctypes.c_size_t, U, U, U, U, U, U, POINTERS)(launch_kernel),
+    "launch_kernel": ctypes.CFUNCTYPE(C, ctypes.c_size_t, U, U, U, U, U, U, ctypes.c_size_t, POINTERS)(launch_kernel),
     "get_device": ctypes.CFUNCTYPE(C, ctypes.POINTER(C))(get_device),
     "get_error_name": ctypes.CFUNCTYPE(C, C, ctypes.POINTER(ctypes.c_char_p))(get_error_name),
 }
 
 
 def load_driver():
-    """Load the emulated driver, which is then found by its name."""
-    made = Path(os.environ["MINIGRAD_CACHE_DIR"], f"driver-{zlib.crc32(DRIVER.read_bytes()):08x}.so")
+    """Load the emulated driver, which is then found by its name; return its path."""
+    sources = [FOLDER / name for name in ("driver.cpp", "scheduler.cpp", "scheduler.hpp")]
+    version = zlib.crc32(b"".join(one.read_bytes() for one in sources))
+    made = Path(os.environ["MINIGRAD_CACHE_DIR"], f"driver-{version:08x}.so")
     if not made.exists():
         made.parent.mkdir(parents=True, exist_ok=True)
         # Compiled elsewhere and then renamed, as another process may compile it at the same time.
         with tempfile.TemporaryDirectory(dir=made.parent) as folder:
-            run(
-                "-shared", "-fPIC", "-pthread", "-O1", "-Wl,-soname,libcuda.so.1", DRIVER, "-o", f"{folder}/{made.name}"
-            )
+            run("-std=c++20", "-shared", "-fPIC", "-pthread", "-O2", "-fno-omit-frame-pointer",
+                "-Wl,-soname,libcuda.so.1", *sources[:2], "-o", f"{folder}/{made.name}")  # fmt: skip
             Path(folder, made.name).rename(made)
     library = ctypes.CDLL(str(made))
     for name, callback in CALLBACKS.items():
         ctypes.c_void_p.in_dll(library, name).value = ctypes.cast(callback, ctypes.c_void_p).value
     assert hasattr(ctypes.CDLL("libcuda.so.1"), "launch_kernel"), "the driver of a real GPU has been loaded already"
+    return made
 
 
-load_driver()
+driver = load_driver()
 cuda.compiler = SimpleNamespace(compile_using_nvrtc=compile_using_nvrtc)
 cuda.nccl = nccl
 cuda.function = SimpleNamespace(Module=Module)

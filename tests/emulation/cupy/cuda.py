@@ -1,9 +1,16 @@
-"""Emulation of the names of ``cupy.cuda``: CPU memory between guard bytes, two devices, and streams that execute work
-immediately.
+"""Emulation of the names of ``cupy.cuda``: CPU memory between guard bytes, two devices, and streams.
+
+The default stream executes work immediately. Work of any other stream is queued: it is executed when something waits for
+it, or at random when more work is queued. So a host that reads too early, and a stream that does not wait for another
+one, find memory as it was.
 """
 
 import ctypes
+import itertools
+import random
 import threading
+import weakref
+from collections import deque
 from operator import length_hint
 from types import SimpleNamespace
 
@@ -12,6 +19,75 @@ LIMIT = 1 << 34  # bytes; larger allocations fail
 DEVICES = 2
 context = threading.local()  # of the driver: a thread has a `current` one after its first call of the runtime
 chosen = [0]  # the current device comes last, after those that will be current again
+
+# ── queues ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Queue:
+    """The work of a stream that has not been executed."""
+
+    def __init__(self, device, blocking):
+        self.device, self.blocking, self.work, self.running = device, blocking, deque(), 0
+
+    def finish(self, is_done=lambda: False, wait=True):
+        """Execute work until there is none or something is done; without `wait`, not while another thread does."""
+        if not executing.acquire(blocking=wait):
+            return
+        try:
+            self.running += 1
+            while self.work and not is_done():
+                self.work.popleft()()
+        finally:
+            self.running -= 1
+            executing.release()
+        if abandoned and not pending():
+            release_abandoned()
+
+
+queues = {}  # by address of the stream; those of a default stream of threads by device and address
+executing = threading.RLock()
+order = random.Random(0)
+addresses = itertools.count(1 << 12, 16)  # of streams and events
+
+
+def pending(queues=queues):
+    """Return the queues that have work."""
+    return [queue for queue in list(queues.values()) if queue.work or queue.running]
+
+
+def queue_of(stream):
+    """Return the queue of a stream of the current device by its address; None for the default stream."""
+    if stream in (0, 1):
+        return None
+    if stream == Stream.ptds.ptr:
+        return queues.setdefault((chosen[-1], stream), Queue(chosen[-1], True))
+    return queues[stream]
+
+
+def submit(stream, work):
+    """Execute work on a stream: now on the default stream, and otherwise later."""
+    queue = queue_of(stream)
+    if queue is not None:
+        queue.work.append(work)
+        if order.random() < 0.3:
+            some = order.choice(pending() or [queue])
+            left = order.randrange(len(some.work) + 1)
+            some.finish(lambda: len(some.work) <= left, wait=False)
+        return
+    for queue in pending():
+        if queue.blocking and queue.device == chosen[-1]:
+            queue.finish()
+    work()
+
+
+def synchronize():
+    """Finish the work of the current device."""
+    for queue in pending():
+        if queue.device == chosen[-1]:
+            queue.finish()
+
+
+# ── memory ────────────────────────────────────────────────────────────────────────────────────────
 
 # The kernels read this table to check the bytes around all memory: address and size of each allocation, 0 and 0 in a row
 # that is free. Other threads and the garbage collector may allocate and free at any time, so rows are taken and given
@@ -29,6 +105,33 @@ class OutOfMemoryError(MemoryError):
     pass
 
 
+def release(ptr, size, row, owners=owners, table=table, free=free):
+    table[2 * row : 2 * row + 2] = 0, 0
+    free.append(row)
+    owners.pop(ptr, None)
+
+
+abandoned = []  # address, size and row of memory that was released while work was queued, which might use it
+
+
+def abandon(*memory, abandoned=abandoned, memset=ctypes.memset):
+    """Take memory back that queued work may still use; it is NaN from now on."""
+    memset(memory[0], 0xFF, memory[1])
+    abandoned.append(memory)
+
+
+def release_abandoned():
+    """Release it, when no work is queued any more; raise if it has been written to."""
+    written = 0
+    while abandoned:
+        ptr, size, row = abandoned.pop()
+        written += ctypes.string_at(ptr, size) != b"\xff" * size
+        release(ptr, size, row)
+    if written:
+        raise RuntimeError(f"{written} arrays were written to after they had been released: use the stream that "
+                           "allocated them, or let it wait")  # fmt: skip
+
+
 class Memory:
     """Memory of a device between fences, initialized to NaN."""
 
@@ -36,6 +139,7 @@ class Memory:
 
     def __init__(self, size, device):
         self.size, self.device = size, device
+        self.queue = None if device is None else queue_of(get_current_stream().ptr)
         block = bytearray(b"\xff") * (size + 2 * len(FENCE) + 64)
         address = ctypes.addressof(ctypes.c_char.from_buffer(block))
         begin = -address % 64 + len(FENCE)
@@ -48,11 +152,17 @@ class Memory:
         owners[self.ptr] = device, block
         table[2 * self.row : 2 * self.row + 2] = self.ptr, size
 
-    def __del__(self, owners=owners, table=table, free=free):
-        if self.row is not None:
-            table[2 * self.row : 2 * self.row + 2] = 0, 0
-            free.append(self.row)
-            owners.pop(self.ptr, None)
+    def __del__(self, pending=pending, release=release, abandon=abandon):
+        """Release the memory as soon as its stream has executed all work: it may reuse the memory then."""
+        if self.row is None:
+            return
+        memory = self.ptr, self.size, self.row
+        if not pending():
+            release(*memory)
+        elif self.queue is None:
+            abandon(*memory)
+        else:
+            self.queue.work.append(lambda: abandon(*memory))
 
 
 def alloc(size):
@@ -93,23 +203,30 @@ class Device:
         chosen.pop()
 
 
-class Event:
-    """An event; all work before it is already done."""
+# ── events and streams ────────────────────────────────────────────────────────────────────────────
 
-    ptr = 0
+
+class Event:
+    """An event; `wait` finishes the work before it."""
 
     def __init__(self, block=False, disable_timing=False):
-        pass
+        self.ptr = next(addresses)
+        self.wait = lambda: None
+        events[self.ptr] = self
 
     def synchronize(self):
-        pass
+        self.wait()
+
+
+events = weakref.WeakValueDictionary()  # by address
 
 
 class Stream:
-    """A stream, which executes work immediately."""
+    """A stream."""
 
     def __init__(self, non_blocking=False):
-        self.ptr, self.device = id(self), chosen[-1]
+        self.ptr, self.device = next(addresses), chosen[-1]
+        queues[self.ptr] = Queue(self.device, not non_blocking)
 
     def __enter__(self):
         current[chosen[-1]].append(self)
@@ -119,19 +236,30 @@ class Stream:
         current[chosen[-1]].remove(self)
 
     def synchronize(self):
-        pass
+        if queue := queue_of(self.ptr):
+            queue.finish()
 
     def record(self, event=None):
         assert self.device in (None, chosen[-1]), "an event of another device than its stream's"
-        return event or Event()
+        event = event or Event()
+        reached = []
+        submit(self.ptr, lambda: reached.append(True))
+        queue = queue_of(self.ptr)
+        event.wait = lambda: queue and queue.finish(lambda: reached)
+        return event
 
     def wait_event(self, event):
-        pass
+        submit(self.ptr, event.wait)
 
 
-Stream.null, Stream.ptds = Stream(), Stream()
-Stream.null.ptr, Stream.null.device = 0, None
-Stream.ptds.ptr, Stream.ptds.device = 2, None
+class DefaultStream(Stream):
+    """The default stream of all threads, or of each thread, on every device."""
+
+    def __init__(self, ptr):
+        self.ptr, self.device = ptr, None
+
+
+Stream.null, Stream.ptds = DefaultStream(0), DefaultStream(2)
 current = [[Stream.null] for _ in range(DEVICES)]  # of each device
 
 
@@ -144,15 +272,15 @@ def set_device(device):
 
 
 def memcpy(to, source, size, kind, stream=0):
-    ctypes.memmove(to, source, size)
+    submit(stream, lambda: ctypes.memmove(to, source, size))
 
 
 memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
 runtime = SimpleNamespace(
     getDeviceCount=lambda: DEVICES,
-    deviceSynchronize=lambda: None,
+    deviceSynchronize=synchronize,
     memcpyAsync=memcpy,
-    streamWaitEvent=lambda stream, event, flags=0: None,
+    streamWaitEvent=lambda stream, event, flags=0: submit(stream, events[event].wait),
     setDevice=set_device,
     # Without memory to spare, freed memory is not kept for reuse: it is invalid immediately, and then NaN.
     getDeviceProperties=lambda index: {"name": b"emulated", "totalGlobalMem": 0},

@@ -42,9 +42,11 @@ class NcclCommunicator:
         assert len(set(devices)) == ndev, f"ranks share GPUs: {devices}"
 
     def memory(self, address, count, datatype, stream):
-        """Return an array over memory of this device, which has to hold so many elements."""
+        """Return an array over memory of this device, which has to hold so many elements, after the stream's work."""
         assert cuda.chosen[-1] == self.device, f"called with device {cuda.chosen[-1]}, made with device {self.device}"
-        assert type(stream) is int
+        cuda.submit(stream, lambda: None)
+        if queue := cuda.queue_of(stream):
+            queue.finish()
         kind = np.dtype(TYPES[datatype])
         if not count:
             return np.empty(0, kind)

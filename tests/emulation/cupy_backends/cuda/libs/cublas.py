@@ -1,8 +1,9 @@
-"""An emulation of CuPy's cuBLAS: column-major matrix products at addresses, in NumPy."""
+"""An emulation of CuPy's cuBLAS: column-major matrix products at addresses, in NumPy, on the current stream."""
 
 import ctypes
 
 import numpy as np
+from cupy import cuda
 
 CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
 
@@ -28,15 +29,19 @@ def batched(dtype):
 
         one, other = at(alpha, dtype, 1)[0], at(beta, dtype, 1)[0]
         size = np.dtype(dtype).itemsize
-        for i in range(batch):
-            out = matrix(c + i * stride_c * size, CUBLAS_OP_N, m, n, ldc)
-            left, right = (
-                matrix(a + i * stride_a * size, op_a, m, k, lda),
-                matrix(b + i * stride_b * size, op_b, k, n, ldb),
-            )
-            with np.errstate(all="ignore"):  # like cuBLAS, without warnings
-                value = one * (left @ right)
-                out[...] = value + other * out if other else value
+
+        def run():
+            for i in range(batch):
+                out = matrix(c + i * stride_c * size, CUBLAS_OP_N, m, n, ldc)
+                left, right = (
+                    matrix(a + i * stride_a * size, op_a, m, k, lda),
+                    matrix(b + i * stride_b * size, op_b, k, n, ldb),
+                )
+                with np.errstate(all="ignore"):  # like cuBLAS, without warnings
+                    value = one * (left @ right)
+                    out[...] = value + other * out if other else value
+
+        cuda.submit(cuda.get_current_stream().ptr, run)
 
     return product
 

@@ -1,0 +1,184 @@
+"""Work on streams runs late: each wait that is left out deliberately shows in the emulation, and minigrad leaves out none."""
+
+import cupy
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.cuda import backend, staging
+
+pytestmark = pytest.mark.skipif(
+    cupy.__version__ != "emulated", reason="a real GPU is tested: work may be done before anything waits for it"
+)
+
+
+def stream():
+    return cupy.cuda.Stream(non_blocking=True)
+
+
+def rounds(f, n=20):
+    """Return how many of the calls f(0), f(1), ... are right."""
+    right = sum(bool(f(k)) for k in range(n))
+    mg.cuda.synchronize()
+    return right
+
+
+def train(device):
+    """Return what some steps leave in the parameters of a network, and their losses."""
+    mg.manual_seed(0)
+    rng = np.random.default_rng(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3)).to(device)
+    rule = mg.optim.Adam(model.parameters(), 0.01)
+    losses = []
+    for _ in range(6):
+        x = mg.tensor(rng.standard_normal((9, 6)).astype("float32"), device=device)
+        labels = mg.tensor(rng.integers(0, 3, 9), device=device)
+        loss = nn.functional.cross_entropy(model(x), labels)
+        rule.zero_grad()
+        loss.backward()
+        rule.step()
+        losses.append(loss.item())
+    return [losses, *(p.detach().to("cpu").tolist() for p in model.parameters())]
+
+
+@pytest.mark.parametrize("make", [stream, cupy.cuda.Stream, lambda: cupy.cuda.Stream.ptds])
+def test_training_on_a_stream_is_right(make):
+    expected = train("cuda")
+    with make():
+        assert train("cuda") == expected
+
+
+def test_a_host_that_reads_too_early_shows(monkeypatch):
+    def send(k):
+        with stream():
+            return mg.full((5,), k, device="cuda").to("cpu").tolist() == [k] * 5
+
+    assert rounds(send) == 20
+    monkeypatch.setattr(cupy.cuda.Stream, "synchronize", lambda self: None)
+    assert rounds(send) < 20
+
+
+def test_a_stream_that_does_not_wait_for_another_shows():
+    def add(k, wait):
+        first, second = stream(), stream()
+        with first:
+            x = mg.full((5,), k, device="cuda")
+        if wait:
+            second.wait_event(first.record())
+        with second:
+            return (x + 1).to("cpu").tolist() == [k + 1] * 5
+
+    assert rounds(lambda k: add(k, True)) == 20
+    assert rounds(lambda k: add(k, False)) < 20
+
+
+def test_the_default_stream_and_blocking_streams_wait_for_each_other():
+    other = cupy.cuda.Stream()
+    for k in range(20):
+        x = mg.full((5,), k, device="cuda")
+        with other:
+            x += 1
+        assert (x * 2).to("cpu").tolist() == [2 * k + 2] * 5
+
+
+def test_work_that_reads_memory_after_its_release_shows():
+    """The stream that memory was allocated for may use it again for something else."""
+
+    def add(k, wait):
+        first, second = stream(), stream()
+        with first:
+            x = mg.full((5,), k, device="cuda")
+        second.wait_event(first.record())
+        with second:
+            y = x + 1
+        if wait:
+            first.wait_event(second.record())
+        del x
+        first.synchronize()
+        with second:
+            return y.to("cpu").tolist() == [k + 1] * 5
+
+    assert rounds(lambda k: add(k, True)) == 20
+    assert rounds(lambda k: add(k, False)) < 20
+
+
+def test_work_that_writes_to_memory_after_its_release_is_an_error():
+    def write(k):
+        first, second = stream(), stream()
+        with first:
+            x = mg.zeros(5, device="cuda")
+        first.synchronize()
+        with second:
+            x += 1
+        del x
+        first.synchronize()
+        second.synchronize()
+
+    with pytest.raises(RuntimeError, match="arrays were written to after they had been released"):
+        rounds(write)
+
+
+def test_a_staged_copy_that_is_overwritten_too_early_shows(monkeypatch, rng):
+    monkeypatch.setattr(staging, "SIZE", 1 << 14)
+    values = rng.standard_normal((20, 100)).astype("float32")
+
+    def send(k):
+        with stream():
+            copies = [mg.tensor(row).to("cuda") for row in values]
+            return all(np.array_equal(x.to("cpu").numpy(), row) for x, row in zip(copies, values, strict=True))
+
+    monkeypatch.setattr(staging, "_rings", {})
+    assert rounds(send, 5) == 5
+    monkeypatch.setattr(cupy.cuda.Event, "synchronize", lambda self: None)
+    assert rounds(send, 5) < 5
+
+
+def test_a_copy_between_gpus_that_waits_for_nothing_shows(monkeypatch):
+    def send(k):
+        with cupy.cuda.Device(1), stream():
+            x = mg.full((5,), k, device="cuda:1")
+            with cupy.cuda.Device(0), stream():
+                y = x.to("cuda:0")
+                del x
+                return y.to("cpu").tolist() == [k] * 5
+
+    assert rounds(send) == 20
+    monkeypatch.setattr(backend, "wait", lambda device, other: None)
+    assert rounds(send) < 20
+    mg.cuda.synchronize(1)
+
+
+def test_an_array_that_is_handed_over_without_waiting_shows(monkeypatch):
+    def hand_over(k):
+        other = stream()
+        with stream():
+            x = mg.full((5,), k, device="cuda")
+            x.__dlpack__(stream=other.ptr)
+        with other:
+            return (x + 1).to("cpu").tolist() == [k + 1] * 5
+
+    assert rounds(hand_over) == 20
+    monkeypatch.setattr(cupy.cuda.runtime, "streamWaitEvent", lambda stream, event: None)
+    assert rounds(hand_over) < 20
+
+
+def test_an_index_out_of_range_is_reported_by_what_waits():
+    with stream():
+        mg.take(mg.zeros(3, device="cuda"), mg.tensor([5], device="cuda"), axis=0)
+        with pytest.raises(IndexError, match="index 5 is out of range"):
+            mg.cuda.synchronize()
+
+
+def test_an_error_of_a_kernel_is_reported_by_what_waits(monkeypatch):
+    def fails(self, lengths, addresses):
+        raise RuntimeError("a kernel failed")
+
+    with stream() as other:
+        x = mg.zeros(3, device="cuda")
+        other.synchronize()
+        monkeypatch.setattr(cupy.cuda.order, "random", lambda: 1.0)
+        monkeypatch.setattr(cupy.Function, "run", fails)
+        mg.exp(x)
+        with pytest.raises(RuntimeError, match="a kernel failed"):
+            mg.cuda.synchronize()

@@ -1,0 +1,53 @@
+// What a compiled module and the scheduler, which is part of the driver's library, know of each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+struct dim3 {
+    unsigned x = 1, y = 1, z = 1;
+};
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;  // of the thread that runs
+
+namespace emulation {
+
+struct Kernel {
+    void (*body)(void* const* arguments);
+    char *shared, *shared_end;  // the shared memory of its module
+};
+
+// An allocation, with FENCE bytes before and after it that no kernel may write; the address is null if it was freed.
+struct Allocation {
+    char* address;
+    size_t size;
+};
+
+struct Launch {
+    unsigned grid[3], block[3];
+    uint64_t seed;
+    const Allocation* allocations;
+    size_t count;
+    char* stacks;  // of the threads
+};
+
+// Runs the whole grid; returns null or an error message.
+const char* run(const Kernel& kernel, const Launch& launch, void* const* arguments);
+
+// What threads call:
+
+// Waits until all threads of the block wait at the same call.
+void wait_for_block();
+
+// Waits until the lanes of the mask wait at the same call. All of them give a value and get that of the lane `from`.
+void exchange(unsigned mask, int from, void* value, size_t size);
+
+int lane();
+
+// Ends the thread and the launch with an error message, in which %d is replaced by the number.
+void fail(const char* what, int number = 0);
+
+// Lets other threads run; called before an access to memory when `patience`, the number of accesses until then, is used up.
+void preempt();
+extern int patience;
+
+}  // namespace emulation
