@@ -17,6 +17,7 @@ from minigrad.engine.calls cimport refuse_in_capture
 from minigrad.engine.calls import CaptureError
 from minigrad.engine.dtype cimport default_float
 from minigrad.engine.recording import Recording
+from minigrad.engine.tape import checks_gradients
 from minigrad.engine.tape cimport Node, current_observer, current_run, recording, set_run
 
 
@@ -58,8 +59,8 @@ def key_of(tree: Any, tensors: list[Tensor]) -> tuple[Any, ...]:
 
 
 def is_watched() -> bool:
-    """Whether something follows each operation: recompute, a recording, an observer, or a profile."""
-    return current_run() is not None or current_observer() is not None or is_intercepted()
+    """Whether something follows each operation: recompute, a recording, an observer, a profile, or detect_anomaly."""
+    return current_run() is not None or current_observer() is not None or is_intercepted() or checks_gradients()
 
 
 cdef object mapped(object f, object tree):
@@ -87,19 +88,22 @@ cdef Array twin(Array x):
 cdef class Watch:
     """What a run of a step depends on. It takes the place of a run of `recompute`, see `tape.set_run`."""
     cdef int64_t since
-    cdef dict tensors       # id -> (weak reference, address, requires grad, alias, version) of each older tensor
+    cdef dict tensors       # id -> (weak reference, address, requires grad, alias) of each older tensor
+    cdef dict written       # address of a buffer -> (alias, version) before the first write
     cdef dict leaves        # id -> (leaf, whether its gradient was read before it was replaced, gradient, its alias)
     cdef list modules       # (weak reference, whether it trains) of each module that ran
 
     def __init__(self) -> None:
-        self.since, self.tensors, self.leaves, self.modules = next_moment(), {}, {}, []
+        self.since, self.tensors, self.written, self.leaves, self.modules = next_moment(), {}, {}, {}, []
 
     def read(self, Array x) -> None:
         if x.moment < self.since and id(x) not in self.tensors:
-            self.tensors[id(x)] = ref(x), <size_t>x.data, bool(x.needs_grad), alias(x), version(x)
+            self.tensors[id(x)] = ref(x), <size_t>x.data, bool(x.needs_grad), alias(x)
 
     def before_write(self, Array x) -> None:
         self.read(x)
+        if <size_t>x.buffer not in self.written:
+            self.written[<size_t>x.buffer] = alias(x), x.buffer.version
 
     def before_set(self) -> None:
         refuse_in_capture("set_, which makes another tensor of one: write in place, as with copy_")
@@ -198,9 +202,8 @@ cdef class Step:
             self.recording.end()
         self.entry = [(leaf, 0 if grad is None else <size_t>(<Array>held).data, held)
                       for leaf, was_read, grad, held in watch.leaves.values() if was_read]
-        self.tensors = [entry[:4] for entry in watch.tensors.values()]
-        self.written = [(held, version(<Array>held) - known) for _, _, _, held, known in watch.tensors.values()
-                        if version(<Array>held) != known]
+        self.tensors = list(watch.tensors.values())
+        self.written = [(held, (<Array>held).buffer.version - known) for held, known in watch.written.values()]
         self.modules = watch.modules
 
     @property

@@ -90,6 +90,11 @@ cpdef bint set_anomaly(bint on) noexcept:
     return before
 
 
+def checks_gradients() -> bool:
+    """Whether this thread checks every gradient for NaN and infinity."""
+    return bool(mg_anomaly)
+
+
 # ── the observer ──────────────────────────────────────────────────────────────────────────────────
 
 cdef PyObject* held(object x):

@@ -165,18 +165,10 @@ void free_arena(Arena* arena) {
     delete arena;
 }
 
-Buffer* allocate(int64_t bytes, bool once) {
-    if (bytes > (int64_t{1} << 60)) return nullptr;
-    const int k = size_class(bytes);
+namespace {
+
+inline Buffer* from_pool(int64_t bytes, int k) {
     const int64_t usable = class_bytes(k);
-    const bool own = is_open(opened);
-    if (own && !once && opened->unused[k]) {
-        Buffer* buffer = opened->unused[k];
-        opened->unused[k] = buffer->next;
-        buffer->references = 1;
-        buffer->version = 0;
-        return buffer;
-    }
     Buffer* buffer = free_lists[k];
     if (buffer) {
         free_lists[k] = buffer->next;
@@ -200,13 +192,32 @@ Buffer* allocate(int64_t bytes, bool once) {
     buffer->version = 0;
     in_use += usable;
     FORBID(buffer->data, usable);
-    PERMIT(buffer->data, own ? usable : bytes);
-    if (own) {
-        buffer->owner = opened;
-        buffer->drop = once ? fixed : nullptr;
-        opened->blocks.push_back(buffer);
-    }
+    PERMIT(buffer->data, bytes);
     return buffer;
+}
+
+__attribute__((noinline)) Buffer* from_arena(Arena* arena, int k, bool once) {
+    Buffer* buffer = once ? nullptr : arena->unused[k];
+    if (buffer) {
+        arena->unused[k] = buffer->next;
+        buffer->references = 1;
+        buffer->version = 0;
+        return buffer;
+    }
+    buffer = from_pool(class_bytes(k), k);
+    if (!buffer) return nullptr;
+    buffer->owner = arena;
+    buffer->drop = once ? fixed : nullptr;
+    arena->blocks.push_back(buffer);
+    return buffer;
+}
+
+}  // namespace
+
+Buffer* allocate(int64_t bytes, bool once) {
+    if (bytes > (int64_t{1} << 60)) return nullptr;
+    const int k = size_class(bytes);
+    return is_open(opened) ? from_arena(opened, k, once) : from_pool(bytes, k);
 }
 
 Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(void*)) {

@@ -44,9 +44,14 @@ inline bool points_into(const Tensors& list, const Buffer& buffer) {
 }
 
 template <class Kernel, class... Arguments>
-inline auto launch(int64_t work, Kernel kernel, Arguments... arguments) {
+__attribute__((noinline, cold)) void record(int64_t work, Kernel kernel, const Arguments&... arguments) {
+    if (Recording* recording = recording_here(*running)) recording->add(work, kernel, arguments...);
+}
+
+template <class Kernel, class... Arguments>
+__attribute__((always_inline)) inline auto launch(int64_t work, Kernel kernel, Arguments... arguments) {
     if (running->recording) [[unlikely]]
-        if (Recording* recording = recording_here(*running)) recording->add(work, kernel, arguments...);
+        record(work, kernel, arguments...);
     if (work < WORTH_RELEASING) return kernel(arguments...);
 
     const auto uses = [&](const Buffer& buffer) { return (points_into(arguments, buffer) || ...); };

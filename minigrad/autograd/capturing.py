@@ -35,7 +35,7 @@ class Captured(Generic[Parameters, Result]):
         functools.update_wrapper(self, function, [n for n in functools.WRAPPER_ASSIGNMENTS if hasattr(function, n)], ())
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if is_watched():  # by recompute, another capture, viz.record or a profile, which follow each operation
+        if is_watched():  # by recompute, another capture, viz.record and the like, which follow each operation
             return self._function(*args, **kwargs)
         tensors: list[Tensor] = []
         key = key_of((args, kwargs), tensors)
@@ -68,6 +68,9 @@ class Captured(Generic[Parameters, Result]):
         self._steps.setdefault(key, []).append(step)
         self._calls.pop(key, None)
         return step.first()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
 
     @property
     def _name(self) -> str:

@@ -336,14 +336,39 @@ def test_gradients_that_others_save_are_known_to_be_overwritten(rng):
         y.backward()
 
 
-def test_running_statistics_are_known_to_be_written():
-    norm = nn.BatchNorm1d(2)
-    captured = mg.capture(lambda x: norm(x), warmup=0)
+def test_tensors_from_outside_are_known_to_be_written():
+    norm, w = nn.BatchNorm1d(2), mg.ones(2, requires_grad=True)
+
+    def step(x):
+        w.detach().mul_(0.5)
+        return norm(x)
+
+    captured = mg.capture(step, warmup=0)
     x = mg.random.normal(shape=(4, 2))
     captured(x)
+    y = (w * w).sum()
     before = norm.running_mean.version
     captured(x)
     assert norm.running_mean.version > before
+    assert w.tolist() == [0.25, 0.25]
+    with pytest.raises(mg.GradientError, match="written in place"):
+        y.backward()
+
+
+def test_a_method(rng):
+    class Trainer:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @mg.capture
+        def step(self, x):
+            return x * self.factor
+
+    x, trainers = normal(rng, 3), [Trainer(2.0), Trainer(3.0)]
+    for _ in range(4):
+        for trainer in trainers:
+            equal(bits([trainer.step(x)]), bits([x * trainer.factor]))
+    assert Trainer.step.recordings == 2
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
@@ -517,6 +542,8 @@ def test_a_profile_sees_the_operations(rng):
     with mg.profile() as report:
         equal(bits([captured(x)]), bits([x.exp() * 2]))
     assert "exp" in str(report)
+    with mg.detect_anomaly():
+        captured(x)
     captured(x)
     assert captured.recordings == 1
 
