@@ -115,7 +115,8 @@ POINTERS = {
         "distributions": "is not available: `mg.random` draws, and densities are a line of `mg.log` and `mg.exp`",
         "multiprocessing": "is not available: kernels run in threads, see `mg.set_num_threads`",
         "jit": "is not available, and seldom needed: small operations are cheap; `mg.profile` shows what takes time",
-        "compile": "is not available, and seldom needed: operations are cheap; `mg.profile` shows what takes time",
+        "compile": "is `mg.capture(step)` here, for whole training steps on the CPU and with other rules; "
+        "`mg.profile` shows what takes time",
         "func": "these are members of minigrad here: `mg.grad`, `mg.vjp`, `mg.jvp`, `mg.jacobian`, `mg.hessian`",
         "vmap": "is not available: write the batch as an axis, as in `mg.einsum`, or call `mg.per_sample_grad`",
         "amp": DTYPES_HERE + "there is no mixed precision; write `mg.float32`",
