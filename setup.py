@@ -52,6 +52,8 @@ if DEBUG:
     # at -O1, GCC mistakes a vector that is filled lane by lane for an uninitialized one
     checks = ["-O1", "-g", "-D_GLIBCXX_ASSERTIONS", "-Wno-maybe-uninitialized"]
     OPTIMIZE = {"kernel": checks, "cython": checks}
+else:
+    LINK += ["-Wl,-s" if not MAC else "-Wl,-x"]  # a sixth of the size is names of functions
 if SANITIZE:
     COMMON += [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
     LINK += [f"-fsanitize={SANITIZE}"]

@@ -72,6 +72,7 @@ cdef class Memory:
     cdef bint open(self) noexcept
     cdef void pause(self, bint paused) noexcept
     cdef void close(self, const uintptr_t* addresses, size_t count) noexcept
+    cdef int64_t stored(self, dict held)
 cdef int keep_values(Array x) except -1
 cpdef void set_result_type(type cls) except *
 cpdef void set_device_hooks(object allocate, object transfer, object streams)

@@ -33,6 +33,8 @@ cdef extern from "runtime/buffer.hpp" namespace "mg" nogil:
     void pause_arena(Arena*, bint)
     void close_arena(Arena*, const uintptr_t*, size_t)
     void free_arena(Arena*)
+    size_t blocks_of(Arena*)
+    Buffer* block_of(Arena*, size_t)
     Buffer* allocate_once "mg::allocate"(int64_t bytes, bint once)
     int64_t bytes_in_use()
     int64_t bytes_cached()
@@ -389,7 +391,7 @@ cdef int note_use(Array x) except -1:
     """Note that values of x leave it for Python."""
     tell_reader(x)
     if is_recorded():
-        refuse_in_capture("a tensor whose values leave it for Python or NumPy")
+        refuse_in_capture("a tensor whose values are read (item, print, numpy, if)")
     return 0
 
 
@@ -605,6 +607,17 @@ cdef class Memory:
 
     cdef void close(self, const uintptr_t* addresses, size_t count) noexcept:
         close_arena(self.arena, addresses, count)
+
+    cdef int64_t stored(self, dict held):
+        """How many bytes of it are held by others than are counted, by the address of the buffer."""
+        cdef int64_t total = 0
+        cdef size_t i
+        cdef Buffer* block
+        for i in range(blocks_of(self.arena)):
+            block = block_of(self.arena, i)
+            if block.references > <int64_t>held.get(<size_t>block, 0):
+                total += block.bytes
+        return total
 
     def __dealloc__(self):
         if self.arena != NULL:

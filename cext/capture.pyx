@@ -1,16 +1,19 @@
 """Captured steps: what a recorded run depends on, and how it is run again with other arguments.
 
 A run is recorded with copies of the arguments, at whose addresses later runs put theirs. Everything else that the step
-reads from outside stays where it is: parameters, running statistics, gradients. `Watch` notes what that is, and
-`Step.fits` checks it before each run.
+reads from outside stays where it is: parameters, running statistics, gradients. `Watch` notes what that is. Before each
+run `Step.fits` and `Step.is_stale` compare it, along with the attributes of the modules that ran and the variables that
+the function reads from outside.
 """
+import gc
+
 cimport cython
 from libc.stdint cimport int64_t
 
 from typing import Any
 from weakref import ref
 
-from minigrad.engine.array cimport Array, alias, empty_as, next_moment, shape_of, version
+from minigrad.engine.array cimport Array, alias, empty_as, next_moment, same_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backend import is_intercepted
 from minigrad.engine.calls cimport refuse_in_capture
@@ -81,6 +84,62 @@ cdef Array twin(Array x):
     return <Array>out.permute_dims(tuple(back)) if x.ndim_ else out
 
 
+cdef bint same_layout(Array a, Array b) noexcept:
+    """Whether two arrays have the same elements in the same memory."""
+    cdef int i
+    if a.data != b.data or a.code != b.code or not same_shape(a, b):
+        return False
+    for i in range(a.ndim_):
+        if a.step[i] != b.step[i]:
+            return False
+    return True
+
+
+cdef list attributes(object module):
+    """The values of a module's attributes, which are compared as objects, and the sizes of those that are dicts."""
+    cdef list found = list(vars(module).values())
+    return found + [len(<dict>x) for x in found if type(x) is dict]
+
+
+cdef bint has_attributes(object module, list known) except -1:
+    cdef Py_ssize_t i = 0, count = len(known)
+    for x in vars(module).values():
+        if i == count or x is not known[i]:
+            return False
+        i += 1
+    for x in vars(module).values():
+        if type(x) is dict:
+            if i == count or len(<dict>x) != <Py_ssize_t>known[i]:
+                return False
+            i += 1
+    return i == count
+
+
+cdef list names_in(object code, dict known):
+    """The names that the code of a function and of functions within it looks up, of those that are known."""
+    found = [name for name in code.co_names if name in known]
+    for constant in code.co_consts:
+        if hasattr(constant, "co_names"):
+            found += names_in(constant, known)
+    return found
+
+
+cdef tuple environment(object function):
+    """Where a function in Python gets its variables from: (cells, global variables, their names)."""
+    function = getattr(function, "__func__", function)
+    if not hasattr(function, "__code__"):
+        return (), {}, ()
+    return function.__closure__ or (), function.__globals__, tuple(names_in(function.__code__, function.__globals__))
+
+
+cdef object content(object cell):
+    """What a cell holds; the cell itself if it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return cell
+
+
 @cython.final
 @cython.binding(False)
 @cython.embedsignature(True)
@@ -88,17 +147,17 @@ cdef Array twin(Array x):
 cdef class Watch:
     """What a run of a step depends on. It takes the place of a run of `recompute`, see `tape.set_run`."""
     cdef int64_t since
-    cdef dict tensors       # id -> (weak reference, address, requires grad, alias) of each older tensor
+    cdef dict tensors       # id -> (weak reference, requires grad, alias) of each older tensor
     cdef dict written       # address of a buffer -> (alias, version) before the first write
     cdef dict leaves        # id -> (leaf, whether its gradient was read before it was replaced, gradient, its alias)
-    cdef list modules       # (weak reference, whether it trains) of each module that ran
+    cdef dict modules       # id -> (module, its attributes before it ran)
 
     def __init__(self) -> None:
-        self.since, self.tensors, self.written, self.leaves, self.modules = next_moment(), {}, {}, {}, []
+        self.since, self.tensors, self.written, self.leaves, self.modules = next_moment(), {}, {}, {}, {}
 
     def read(self, Array x) -> None:
         if x.moment < self.since and id(x) not in self.tensors:
-            self.tensors[id(x)] = ref(x), <size_t>x.data, bool(x.needs_grad), alias(x)
+            self.tensors[id(x)] = ref(x), bool(x.needs_grad), alias(x)
 
     def before_write(self, Array x) -> None:
         self.read(x)
@@ -112,7 +171,7 @@ cdef class Watch:
         pass
 
     def touches_grad(self, Array leaf, bint replaced) -> None:
-        if id(leaf) not in self.leaves:
+        if leaf.moment < self.since and id(leaf) not in self.leaves:
             grad = leaf.grad_
             self.leaves[id(leaf)] = leaf, not replaced, grad, None if grad is None else alias(<Array>grad)
 
@@ -124,7 +183,8 @@ cdef class Watch:
         return node
 
     def entered(self, module: Any) -> None:
-        self.modules.append((ref(module), bool(getattr(module, "training", False))))
+        if id(module) not in self.modules:
+            self.modules[id(module)] = module, attributes(module)
 
     def calls_hook(self) -> None:
         refuse_in_capture("a hook")
@@ -145,10 +205,10 @@ cdef class Watch:
 @cython.final
 cdef class Output:
     """The place of a tensor in the result of a step."""
-    cdef Py_ssize_t number
+    cdef Py_ssize_t index
 
-    def __cinit__(self, Py_ssize_t number):
-        self.number = number
+    def __cinit__(self, Py_ssize_t index):
+        self.index = index
 
 
 @cython.final
@@ -157,91 +217,137 @@ cdef class Output:
 @cython.embedsignature.format("clinic")
 cdef class Step:
     """A recorded run of a function."""
-    cdef object recording
+    cdef readonly object recording      # None if another recording was under way
+    cdef readonly bint has_history      # whether the result had a history, and no gradient of a leaf was computed
     cdef list arguments     # copies, at whose addresses kernels read
     cdef object result      # as the run has returned it, with an `Output` in place of each tensor it made
     cdef list outputs       # these tensors
-    cdef list tensors       # (weak reference, address, requires grad, alias): what it reads from outside
-    cdef list written       # (alias, writes in each run)
-    cdef list entry         # (leaf, address of its gradient or 0): what gradients it adds to
-    cdef list modules
     cdef list grads         # (leaf, gradient) at the end
+    cdef list written       # (alias, writes in each run) of memory from outside
+    # what has to be as it was before the run
+    cdef list tensors       # (weak reference, requires grad, alias) of those that it reads from outside
+    cdef list entry         # (leaf, alias of its gradient or None) of the gradients that it adds to
+    cdef list modules       # (module, its attributes)
+    cdef list optimizers    # (optimizer, number of its parameters)
+    cdef tuple cells, names
+    cdef dict variables
+    cdef list values        # of the cells and names
     cdef bint busy
 
     def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> None:
-        cdef Array x
         cdef Watch watch = Watch()
-        copies = iter([twin(<Array>x) for x in tensors])
-        self.arguments, self.recording = [], Recording(watch)
+        cdef Array x
         for x in tensors:
             if x.buffer.device:
-                raise CaptureError(f"[capture] expected arguments on the CPU, got one on {x.device}: "
-                                   f"steps are captured on the CPU")
-
-        def given(Array x):
-            self.arguments.append(next(copies))
-            return self.arguments[-1]
-
-        args, kwargs = mapped(given, args), mapped(given, kwargs)
-        versions = [version(<Array>x) for x in self.arguments]
+                raise CaptureError(f"[capture] expected arguments on the CPU, got one on {x.device}: steps are "
+                                   f"captured on the CPU")
+        self.arguments, self.recording, self.outputs = [twin(x) for x in tensors], Recording(watch), []
+        self.cells, self.variables, self.names = environment(function)
+        self.values = self.current_values()
+        copies = iter(self.arguments)
+        args, kwargs = mapped(lambda x: next(copies), args), mapped(lambda x: next(copies), kwargs)
+        before = [x.buffer.version for x in tensors]
         if not self.recording.begin():
             self.recording = None
             return
         set_run(watch)
         try:
             result = function(*args, **kwargs)
-            for x, known in zip(self.arguments, versions):
-                if version(x) != known:
-                    raise CaptureError(f"[capture] expected a step that leaves its arguments as they are, got one that "
-                                       f"writes to an argument of shape {shape_of(x)} in place")
+            self.check_arguments(tensors, before)
             self.grads = watch.grads()
-            self.outputs = []
-            self.result = self.kept(result, watch.since)
+            self.has_history = not watch.leaves
+            self.result = self.kept(result, watch)
+            del result
         finally:
             set_run(None)
             self.recording.end()
-        self.entry = [(leaf, 0 if grad is None else <size_t>(<Array>held).data, held)
-                      for leaf, was_read, grad, held in watch.leaves.values() if was_read]
-        self.tensors = list(watch.tensors.values())
+        self.check_stored(watch)
+        self.entry = [(leaf, held) for leaf, was_read, _, held in watch.leaves.values() if was_read]
+        self.tensors, self.modules = list(watch.tensors.values()), list(watch.modules.values())
         self.written = [(held, (<Array>held).buffer.version - known) for held, known in watch.written.values()]
-        self.modules = watch.modules
+        self.optimizers = [(one, parameters_of(one)) for one in self.recording.owners()
+                           if hasattr(one, "param_groups")]
 
-    @property
-    def exists(self) -> bool:
-        """Whether there is a recording: one can be made at a time."""
-        return self.recording is not None
+    cdef list current_values(self):
+        """What the function's variables from outside hold."""
+        return [content(cell) for cell in self.cells] + [self.variables.get(name) for name in self.names]
+
+    cdef int check_arguments(self, list tensors, list before) except -1:
+        """Refuse a run that has changed its arguments."""
+        cdef Array x, given
+        for x, given, version in zip(self.arguments, tensors, before):
+            if x.buffer.version:
+                raise CaptureError(f"[capture] expected a step that leaves its arguments as they are, got one that "
+                                   f"writes to an argument of shape {shape_of(x)} in place")
+            if x.needs_grad:
+                raise CaptureError(f"[capture] expected a step that leaves its arguments as they are, got one that "
+                                   f"lets an argument of shape {shape_of(x)} require grad: use "
+                                   f"detach().requires_grad_()")
+            if given.buffer.version != version:
+                raise shared_argument(given)
+        return 0
+
+    cdef int check_stored(self, Watch watch) except -1:
+        """Refuse a run that keeps a tensor which the next run will overwrite."""
+        known = [*self.outputs, *[grad for _, grad in self.grads], *[held for held, _ in watch.written.values()],
+                 *[entry[2] for entry in watch.tensors.values()], *[entry[3] for entry in watch.leaves.values()]]
+        if not self.recording.stored(known):
+            return 0
+        gc.collect()        # it may be in a reference cycle that nothing uses
+        if size := self.recording.stored(known):
+            raise CaptureError(f"[capture] expected a step that keeps no tensor of a run, which the next run "
+                               f"overwrites, got one that stores {size} bytes outside of it: return the tensor, or "
+                               f"write to one that exists, as with copy_")
+        return 0
 
     def fits(self) -> bool:
-        """Whether the step would do now what it did, in the modes that modules are in and with the gradients there."""
-        for leaf, address, _ in self.entry:
-            grad = (<Array>leaf).grad_
-            if (0 if grad is None else <size_t>(<Array>grad).data) != <size_t>address:
+        """Whether the step would do now what it did: nothing that it depends on was replaced."""
+        cdef Array x, held
+        cdef Py_ssize_t i = 0
+        for cell in self.cells:
+            if content(cell) is not self.values[i]:
                 return False
-        for reference, training in self.modules:
-            if getattr(reference(), "training", False) is not training:
+            i += 1
+        for name in self.names:
+            if self.variables.get(name) is not self.values[i]:
+                return False
+            i += 1
+        for module, known in self.modules:
+            if not has_attributes(module, <list>known):
+                return False
+        for optimizer, count in self.optimizers:
+            if parameters_of(optimizer) != count:
+                return False
+        for leaf, held in self.entry:
+            x = (<Array>leaf).grad_
+            if (x is None) != (held is None) or (x is not None and not same_layout(x, held)):
+                return False
+        for leaf, _ in self.grads:
+            if (<Array>leaf).node is not None and (<Node>(<Array>leaf).node).hooks:
                 return False
         return True
 
     def is_stale(self) -> bool:
         """Whether a tensor that the step reads from outside is no longer there, or no longer what it was."""
         cdef Array x
-        for reference, address, needs_grad, _ in self.tensors:
+        for reference, needs_grad, held in self.tensors:
             x = reference()
-            if x is None or <size_t>x.data != <size_t>address or x.needs_grad != <bint>needs_grad:
+            if x is None or x.needs_grad != <bint>needs_grad or not same_layout(x, <Array>held):
                 return True
         return False
 
     def run(self, tensors: list[Tensor]) -> Any:
         """Run the step again with the values of these arguments; return its result."""
-        cdef Array x, argument
-        cdef Py_ssize_t i
+        cdef Array x
+        cdef Py_ssize_t i, count = len(tensors)
         if self.busy:
             raise CaptureError("[capture] expected one call at a time, got one while another one runs")
         self.busy = True
         try:
-            for i in range(len(tensors)):
-                x, argument = tensors[i], self.arguments[i]
-                backend(x).copy(x, argument)
+            before = [(<Array>x).buffer.version for x in tensors]
+            for i in range(count):
+                x = tensors[i]
+                backend(x).copy(x, <Array>self.arguments[i])
             self.recording.run()
             for held, writes in self.written:
                 (<Array>held).buffer.version += <int64_t>writes
@@ -250,7 +356,10 @@ cdef class Step:
                     (<Array>leaf).grad_ = grad
                 if grad is not None:
                     (<Array>grad).buffer.version += 1
-            return self.given(self.result)
+            for i in range(count):
+                if (<Array>tensors[i]).buffer.version != <int64_t>before[i]:
+                    raise shared_argument(<Array>tensors[i])
+            return self.copied(self.result)
         finally:
             self.busy = False
 
@@ -260,39 +369,55 @@ cdef class Step:
 
     def first(self) -> Any:
         """The result of the recorded run."""
-        return self.given(self.result)
+        return self.copied(self.result)
 
-    cdef object given(self, object tree):
+    cdef object copied(self, object tree):
         """The result, with copies of the tensors that the run made."""
         cdef Array x, out
         if type(tree) is Output:
-            x = self.outputs[(<Output>tree).number]
+            x = self.outputs[(<Output>tree).index]
             out = empty_as(x, x.code)
             backend(x).copy(x, out)
             return out
         if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-            return type(tree)(*[self.given(part) for part in tree])
+            return type(tree)(*[self.copied(part) for part in tree])
         if type(tree) is tuple or type(tree) is list:
-            return type(tree)([self.given(part) for part in tree])
+            return type(tree)([self.copied(part) for part in tree])
         if type(tree) is dict:
-            return {key: self.given(part) for key, part in tree.items()}
+            return {key: self.copied(part) for key, part in tree.items()}
         return tree
 
-    cdef object kept(self, object tree, int64_t since):
-        """A result with places for the tensors that the run has made."""
+    cdef object kept(self, object tree, Watch watch):
+        """A result with an `Output` for each tensor that the run has made."""
         if isinstance(tree, Array):
-            if (<Array>tree).moment < since:
+            if (<Array>tree).moment < watch.since:
+                watch.read(tree)
                 return tree
+            self.has_history = self.has_history and (<Array>tree).node is not None
             self.outputs.append(alias(<Array>tree))
             return Output(len(self.outputs) - 1)
         kind = type(tree)
         if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-            return kind(*[self.kept(part, since) for part in tree])
+            return kind(*[self.kept(part, watch) for part in tree])
         if kind is tuple or kind is list:
-            return kind([self.kept(part, since) for part in tree])
+            return kind([self.kept(part, watch) for part in tree])
         if kind is dict:
-            return {key: self.kept(part, since) for key, part in tree.items()}
+            return {key: self.kept(part, watch) for key, part in tree.items()}
         if tree is None or isinstance(tree, (bool, int, float, str)):
             return tree
         raise CaptureError(f"[capture] expected a step that returns tensors, None, numbers or strings, in tuples, "
                            f"lists or dicts, got {kind.__name__}")
+
+
+cdef object shared_argument(Array x):
+    """The error for an argument that the step writes to by another name."""
+    return CaptureError(f"[capture] expected arguments with memory of their own, got one of shape {shape_of(x)} that "
+                        f"shares memory with a tensor which the step writes to: pass a copy")
+
+
+cdef Py_ssize_t parameters_of(object optimizer) except -1:
+    """How many parameters an optimizer has."""
+    cdef Py_ssize_t count = 0
+    for group in optimizer.param_groups:
+        count += len(group["params"])
+    return count

@@ -27,6 +27,9 @@ cdef extern from "Python.h":
 cdef extern from "runtime/launch.hpp" namespace "mg":
     int64_t WORTH_RELEASING
 
+cdef extern from "runtime/recording.hpp" namespace "mg":
+    bint belongs_here(const Kept& recording)
+
 cdef extern from "runtime/recording.hpp" namespace "mg" nogil:
     struct About "mg::Recording::About":
         PyObject* op
@@ -107,8 +110,7 @@ cdef class Recording:
             set_run(run)
             self.pause(False)
         if not same(self.watch.grads(), found):
-            refuse_in_capture(f"{getattr(function, '__qualname__', 'a call')}, which replaces gradients: make them "
-                              f"contiguous first")
+            refuse_in_capture(f"{function.__name__}, which replaces gradients: make them contiguous first")
         return result
 
     cdef void pause(self, bint paused) noexcept:
@@ -136,6 +138,27 @@ cdef class Recording:
         else:
             self.kernels.run(first, end)
         return 0
+
+    def owners(self) -> list[Any]:
+        """The objects whose methods are called."""
+        found = [getattr(function, "__self__", None) for function, _, _ in self.calls]
+        return [one for one in found if one is not None]
+
+    def stored(self, known: list[Tensor | None]) -> int:
+        """How many bytes the run has allocated that are held by others than these tensors and what the calls use."""
+        cdef dict held = {}     # address of a buffer -> how many of these tensors hold it
+        cdef list stack = [*known, *[(args, grads) for _, args, grads in self.calls]]
+        cdef set seen = set()
+        cdef Array x
+        while stack:
+            one = stack.pop()
+            if isinstance(one, (tuple, list)):
+                stack.extend(one)
+            elif isinstance(one, Array) and id(one) not in seen:
+                seen.add(id(one))
+                x = <Array>one
+                held[<size_t>x.buffer] = held.get(<size_t>x.buffer, 0) + 1
+        return self.memory.stored(held)
 
     def rows(self) -> list[tuple[str, str, int]]:
         """(operation, "forward", "backward" or "call", elements touched) of each kernel and call, in order."""
@@ -202,7 +225,7 @@ def repeated(method: Callable[..., Any]) -> Callable[..., Any]:
 def forget_other_threads() -> None:
     """In the child of a fork, end the recording of another thread."""
     global current
-    if RUNNING.recording != NULL and not is_recorded() and not RUNNING.recording.paused:
+    if RUNNING.recording != NULL and not belongs_here(RUNNING.recording[0]):
         current.memory.close(NULL, 0)
         RUNNING.recording = NULL
         current = None

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from minigrad.engine.array cimport MAX_NDIM, Array, device_index, empty, parse_lengths
 from minigrad.engine.backend cimport backend
-from minigrad.engine.calls cimport Call, begin
+from minigrad.engine.calls cimport Call, begin, refuse_in_capture
 from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT64, code_of, default_float, dtype_of, is_float
 from minigrad.engine.ops.arguments cimport integer
 from minigrad.engine.ops.gather import argsort
@@ -55,6 +55,12 @@ cdef bint repeated():
     return run is not None and run.repeated()
 
 
+def _restart(new_seed: int, new_position: int) -> None:
+    """Let the stream go on from here."""
+    global seed, position
+    seed, position = new_seed, new_position
+
+
 def manual_seed(value: int) -> None:
     """Seed the generator of every random operation; the same seed gives the same numbers on any number of threads.
 
@@ -69,12 +75,11 @@ def manual_seed(value: int) -> None:
     >>> bool((a == mg.random.normal(shape=(3,))).all())
     True
     """
-    global seed, position
     if not hasattr(value, "__index__"):
         raise TypeError(f"[manual_seed] expected an integer, got {value!r}")
     new = value.__index__() % 2**64
     if not repeated():
-        seed, position = new, 0
+        repeat(_restart, (new, 0))
 
 
 def get_state() -> dict[str, int]:
@@ -86,6 +91,7 @@ def get_state() -> dict[str, int]:
     >>> sorted(mg.random.get_state())
     ['position', 'seed']
     """
+    refuse_in_capture("get_state, whose result would not change")
     return {"seed": int(seed), "position": int(position)}
 
 
@@ -101,13 +107,12 @@ def set_state(state: dict[str, int]) -> None:
     >>> bool((a == mg.random.uniform(shape=3)).all())
     True
     """
-    global seed, position
     if not isinstance(state, dict) or sorted(state) != ["position", "seed"]:
         raise ValueError(f"[set_state] expected what get_state returned, got {state!r}")
     cdef uint64_t new_seed = integer("set_state", "seed", state["seed"], 0)
     cdef uint64_t new_position = integer("set_state", "position", state["position"], 0)
     if not repeated():
-        seed, position = new_seed, new_position
+        repeat(_restart, (new_seed, new_position))
 
 
 cdef Array prepare(str op, object shape, int code, object device, tuple numbers):

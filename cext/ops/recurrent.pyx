@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport Array, alias, check_same_device, device_name, empty, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.calls cimport Call, begin
+from minigrad.engine.calls cimport Call, begin, is_recorded
 from minigrad.engine.dtype cimport BOOL, INT64, is_float
 from minigrad.engine.inspection cimport history_of
 from minigrad.engine.ops.arguments cimport float_operand, integer, number, operand, optional
@@ -16,6 +16,7 @@ from minigrad.engine.ops.layout cimport (
 )
 from minigrad.engine.ops.logic cimport where
 from minigrad.engine.ops.matmul cimport matmul, product
+from minigrad.engine.recording cimport repeat
 from minigrad.engine.tape cimport Node, Op, operation, recording, track_many
 
 from minigrad.engine.ops.activation import relu, sigmoid
@@ -69,6 +70,14 @@ cdef class Cell:
                       self.eps, self.eps_c, self.centered)
 
 
+def _check_lengths(str op, Array values: Tensor, int64_t steps) -> int:
+    """Check lengths and return the shortest."""
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high > steps:
+        raise ValueError(f"[{op}] expected lengths from 0 to {steps}, got {low if low < 0 else high}")
+    return low
+
+
 @cython.final
 @cython.binding(False)
 @cython.embedsignature(True)
@@ -90,11 +99,11 @@ cdef class Lengths:
         if batch and (is_float(a.code) or a.code == BOOL):
             raise TypeError(f"[{op}] expected lengths of int32 or int64, got {a.dtype}")
         self.values = copied(alias(cast(a, INT64)))     # before the check: the caller may change its own at any time
-        low, high = (int(self.values.min()), int(self.values.max())) if batch else (0, 0)
-        if low < 0 or high > steps:
-            raise ValueError(f"[{op}] expected lengths from 0 to {steps}, got {low if low < 0 else high}")
+        self.shortest = repeat(_check_lengths, (op, self.values, steps)) if batch else 0
+        if is_recorded():
+            self.shortest = 0       # another run may have such a sample
         self.values = self.values.to(device)
-        self.steps, self.shortest = steps, low
+        self.steps = steps
 
     def __repr__(self) -> str:
         return f"Lengths({self.values.tolist()}, {self.steps}, {self.values.shape[0]})"

@@ -16,6 +16,7 @@ from minigrad.engine.ops.layout cimport (
     summed,
 )
 from minigrad.engine.ops.logic cimport equal, not_equal, where
+from minigrad.engine.recording cimport repeat
 from minigrad.engine.tape cimport Node, Op, operation, recording, track
 from minigrad.engine.ops.reduce import logsumexp
 from minigrad.engine.tape import GradientError
@@ -106,6 +107,11 @@ def log_softmax(x: TensorLike, axis: int = -1) -> Tensor:
     tensor([-0.6931472, -0.6931472])
     """
     return rows_forward("log_softmax", True, x, axis)
+
+
+def _check_probabilities(Array labels: Tensor) -> None:
+    if isnan(labels.min().item()):
+        raise ValueError("[cross_entropy] expected probabilities, got NaN among them")
 
 
 # ── cross_entropy (the formula with weights and smoothing is in kernels.hpp) ──────────────────────
@@ -210,8 +216,8 @@ def cross_entropy(input: TensorLike, target: TensorLike, weight: TensorLike | No
         check_options("cross_entropy", z, labels, reduction)
         if ignore >= 0:
             raise ValueError(f"[cross_entropy] expected labels with ignore_index, got probabilities and {ignore}")
-        if labels.count and labels.buffer.device == 0 and isnan(alias(labels).min().item()):
-            raise ValueError("[cross_entropy] expected probabilities, got NaN among them")
+        if labels.count and labels.buffer.device == 0:
+            repeat(_check_probabilities, (alias(labels),))
     else:
         check_class_labels("cross_entropy", True, z, labels, axis, reduction)
     w = class_weight("cross_entropy", weight, z, axis)

@@ -135,7 +135,9 @@ __attribute__((noinline)) bool keep(Buffer* buffer) {
 Arena* open_arena() {
     for (const Arena* arena = arenas; arena; arena = arena->next)
         if (arena->recording) return nullptr;
-    return opened = arenas = new Arena{arenas};
+    auto* arena = new Arena;
+    arena->next = arenas;
+    return opened = arenas = arena;
 }
 
 void pause_arena(Arena* arena, bool paused) { opened = paused ? nullptr : arena; }
@@ -148,6 +150,9 @@ void close_arena(Arena* arena, const uintptr_t* addresses, size_t count) {
     released.swap(arena->kept);
     for (Buffer* buffer : released) release(buffer);
 }
+
+size_t blocks_of(const Arena* arena) { return arena->blocks.size(); }
+Buffer* block_of(const Arena* arena, size_t i) { return arena->blocks[i]; }
 
 void free_arena(Arena* arena) {
     if (opened == arena) opened = nullptr;
@@ -167,7 +172,7 @@ void free_arena(Arena* arena) {
 
 namespace {
 
-inline Buffer* from_pool(int64_t bytes, int k) {
+inline Buffer* from_pool([[maybe_unused]] int64_t bytes, int k) {
     const int64_t usable = class_bytes(k);
     Buffer* buffer = free_lists[k];
     if (buffer) {

@@ -36,6 +36,8 @@ Arena* open_arena();                          // null if one is open
 void pause_arena(Arena* arena, bool paused);  // while it is paused, the thread uses the pool
 void close_arena(Arena* arena, const uintptr_t* addresses, size_t count);  // that the kernels use, in ascending order
 void free_arena(Arena* arena);
+size_t blocks_of(const Arena* arena);  // how many blocks it has allocated
+Buffer* block_of(const Arena* arena, size_t i);
 
 int64_t bytes_in_use();  // held by live buffers of our own
 int64_t bytes_cached();  // held by free lists

@@ -91,10 +91,12 @@ struct Recording {
     }
 };
 
+inline bool belongs_here(const Recording& recording) { return recording.thread == std::this_thread::get_id(); }
+
 // The recording that what this thread computes belongs to, or null.
 inline Recording* recording_here(const Running& running) {
     Recording* recording = running.recording;
-    return recording && !recording->paused && recording->thread == std::this_thread::get_id() ? recording : nullptr;
+    return recording && !recording->paused && belongs_here(*recording) ? recording : nullptr;
 }
 
 }  // namespace mg

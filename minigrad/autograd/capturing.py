@@ -3,6 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from minigrad.autograd.trees import mapped
@@ -13,8 +14,12 @@ from minigrad.engine.tensor import Tensor
 
 __all__ = ["CaptureError", "Captured", "capture"]
 
+inside: ContextVar[bool] = ContextVar("inside", default=False)  # whether a captured function runs
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+
+SIGNATURES = 100  # that have been called too seldom to be recorded
 
 
 class Captured(Generic[Parameters, Result]):
@@ -30,47 +35,79 @@ class Captured(Generic[Parameters, Result]):
         self._function, self._warmup, self._limit = function, warmup, limit
         self._calls: dict[Any, int] = {}  # by signature, those before the recording
         self._steps: dict[Any, list[Step]] = {}
-        self._warned = False
+        self._last: Step | None = None
+        self._warned: set[str] = set()
+        self._attribute = ""
         self.recordings = 0
         functools.update_wrapper(self, function, [n for n in functools.WRAPPER_ASSIGNMENTS if hasattr(function, n)], ())
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if is_watched():  # by recompute, another capture, viz.record and the like, which follow each operation
+        if (
+            is_watched() or inside.get()
+        ):  # something follows each operation, or another captured function calls this one
             return self._function(*args, **kwargs)
         tensors: list[Tensor] = []
         key = key_of((args, kwargs), tensors)
         steps = self._steps.get(key)
         if steps is not None:
             for step in steps:
-                if step.fits():
-                    if not step.is_stale():
-                        return step.run(tensors)
-                    steps.remove(step)
-                    break
+                if step.fits() and not step.is_stale():
+                    return step.run(tensors)
         elif (calls := self._calls.get(key, 0)) < self._warmup:
-            if len(self._calls) < 1000:
-                self._calls[key] = calls + 1
-            return detached(self._function(*args, **kwargs))
+            if len(self._calls) == SIGNATURES:
+                self._calls.clear()
+                self._warn(f"{SIGNATURES} kinds of arguments have been passed to {self._name}, too few times each to "
+                           f"record a run: pass numbers that change as tensors")  # fmt: skip
+            self._calls[key] = calls + 1
+            return self._plainly(*args, **kwargs)
         if self.recordings == self._limit:
-            if not self._warned:
-                self._warned = True
-                warnings.warn(
-                    f"[capture] {self._limit} runs of {self._name} have been recorded, for arguments of other shapes, "
-                    f"dtypes or numbers, or for tensors that were replaced: others are no longer recorded, and run as "
-                    f"slowly as without capture; pass numbers that change as tensors, or a larger limit",
-                    stacklevel=2,
-                )
-            return detached(self._function(*args, **kwargs))
-        step = Step(self._function, args, kwargs, tensors)
-        if not step.exists:  # another thread records
-            return detached(self._function(*args, **kwargs))
+            self._warn(f"{self._limit} runs of {self._name} have been recorded, and others no longer are: they run as "
+                       f"the plain function does. Arguments of other shapes, dtypes or numbers need another recording, "
+                       f"and so does what the function reads from outside if it is replaced between calls; pass what "
+                       f"changes as tensors, or a larger limit")  # fmt: skip
+            return self._plainly(*args, **kwargs)
+        self._steps = {k: kept for k, found in self._steps.items() if (kept := [s for s in found if not s.is_stale()])}
+        token = inside.set(True)
+        try:
+            step = Step(self._function, args, kwargs, tensors)
+        finally:
+            inside.reset(token)
+        if step.recording is None:  # another thread records
+            return self._plainly(*args, **kwargs)
+        if step.has_history:
+            self._warn(f"the results of {self._name} have no history, so that no gradient goes through it: capture a "
+                       f"step as a whole, with its backward pass")  # fmt: skip
         self.recordings += 1
+        self._last = step
         self._steps.setdefault(key, []).append(step)
         self._calls.pop(key, None)
         return step.first()
 
+    def _plainly(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, and any captured function within it plainly too."""
+        token = inside.set(True)
+        try:
+            return detached(self._function(*args, **kwargs))
+        finally:
+            inside.reset(token)
+
+    def _warn(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            warnings.warn(f"[capture] {message}", stacklevel=3)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._attribute = name
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        """Return the captured method of an instance, which has its own recordings."""
+        if instance is None:
+            return self
+        bound = type(self)(self._function.__get__(instance), self._warmup, self._limit)
+        return vars(instance).setdefault(self._attribute, bound)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._function, self._warmup, self._limit)  # recordings belong to this process and object
 
     @property
     def _name(self) -> str:
@@ -82,9 +119,9 @@ class Captured(Generic[Parameters, Result]):
         A call is made by Python each time: the optimizer's step, or random numbers. The last column counts the elements
         that a kernel touches.
         """
-        if not self.recordings:
+        if self._last is None:
             return f"{self._name}: nothing is recorded yet"
-        rows = [step.rows() for steps in self._steps.values() for step in steps][-1]
+        rows = self._last.rows()
         width = max(len(name) for name, _, _ in rows)
         lines = [f"{name:{width}}  {kind:8}  {elements or '':>10}" for name, kind, elements in rows]
         return "\n".join([f"{'operation':{width}}  {'':8}  {'elements':>10}", *lines])
@@ -133,23 +170,28 @@ def capture(
         When called, for an argument that requires grad.
     CaptureError
         In the call that is recorded, at what a recording does not repeat: reading values, as ``item``, ``print``,
-        ``numpy`` and ``if x > 0`` do, shapes that depend on values, hooks, NumPy arrays that are converted,
-        arguments that are written in place, tensors on a GPU.
+        ``numpy`` and ``if x > 0`` do, shapes that depend on values, hooks, NumPy arrays that are converted, arguments
+        that are written in place, tensors of the run that are stored outside, tensors on a GPU. Some of this is found
+        at the end of the call, when the optimizer has made its step. In later calls, if an argument shares memory
+        with a tensor that the function writes to, or if another thread is in a call.
 
     Notes
     -----
-    What a recording reads from outside it reads where it was: parameters, running statistics, the state of
-    the optimizer, and gradients, which it adds to where the function does. Writes to them between calls are seen, by
-    ``load_state_dict`` or ``copy_``. If one is replaced, by ``set_`` or another module, a new recording is made,
-    provided the old tensor is no longer used elsewhere.
+    What a recording reads from outside it reads where it was: parameters, running statistics, the state of the
+    optimizer, and gradients, which it adds to where the function does. Writes to them between calls are seen, by
+    ``load_state_dict`` or ``copy_``. Another recording is made if a parameter, a layer, an option of a layer or a
+    variable of Python that the function reads by its name has been replaced. Not seen is what is replaced within a
+    list, a dict or an object that is not a module: another model in ``models[0]``, or in ``self.model`` of a method.
 
     These go on changing as usual: learning rates and other options of optimizers, their step numbers, schedulers,
     inside the function or outside, random numbers (dropout), running statistics, gradient clipping with its norm.
-    Labels and indices are checked in each call. Everything else that Python computes in the function keeps the value it
-    had in the recorded call: numbers, conditions, counters. What has to change is passed as a tensor.
+    Labels, indices and lengths are checked in each call. Everything else that Python computes in the function keeps the
+    value it had in the recorded call: numbers, conditions, counters, what it appends to a list. What has to change is
+    passed as a tensor.
 
-    The gradients that the function leaves in ``grad`` are overwritten by the next call. A recording keeps all memory
-    that the function uses, about what one call needs.
+    The gradients that the function leaves in ``grad`` are overwritten by the next call; an optimizer of your own that
+    keeps gradients has to copy them. A recording keeps all memory that the function uses, about what one call needs.
+    With `capture` as a decorator of a method, each instance has recordings of its own.
 
     Examples
     --------

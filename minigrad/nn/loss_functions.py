@@ -7,6 +7,7 @@ from minigrad.engine.ops.activation import softplus
 from minigrad.engine.ops.arguments import kind_of, number
 from minigrad.engine.ops.functions import absolute, exp, log, sqrt, square
 from minigrad.engine.ops.logic import maximum, where
+from minigrad.engine.recording import repeat
 from minigrad.engine.tensor import Tensor
 
 # ── losses of probabilities ───────────────────────────────────────────────────────────────────────
@@ -332,7 +333,10 @@ def _check_pair(op: str, x: Tensor, target: Tensor) -> None:
 
 def _check_unit_interval(op: str, what: str, x: Tensor) -> None:
     if x.size and x.device == "cpu":  # reading them would wait for a GPU, whose kernels tolerate such values
-        plain = x.detach()
-        low, high = plain.min().item(), plain.max().item()
-        if not (low >= 0 and high <= 1):  # NaN fails both
-            raise ValueError(f"[{op}] expected {what} from 0 to 1, got values from {low:g} to {high:g}")
+        repeat(_check_range, (op, what, x.detach()))
+
+
+def _check_range(op: str, what: str, x: Tensor) -> None:
+    low, high = x.min().item(), x.max().item()
+    if not (low >= 0 and high <= 1):  # NaN fails both
+        raise ValueError(f"[{op}] expected {what} from 0 to 1, got values from {low:g} to {high:g}")

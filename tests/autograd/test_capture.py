@@ -16,6 +16,8 @@ import minigrad.nn.functional as F
 from minigrad import nn, optim
 from minigrad.optim import lr_scheduler
 
+FACTOR = 1.0  # changed by a test
+
 
 def normal(rng, *shape):
     return mg.tensor(rng.standard_normal(shape).astype("float32"))
@@ -235,6 +237,184 @@ def test_writes_from_outside_are_seen_and_replaced_tensors_are_recorded_anew(rng
     assert captured.recordings == 3
 
 
+def mlp():
+    return nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.Linear(3, 2))
+
+
+@pytest.mark.parametrize("change", [
+    lambda model: setattr(model[0], "weight", nn.Parameter(mg.ones((3, 3)))),
+    lambda model: model.append(nn.ReLU()),
+    lambda model: setattr(model[1], "p", 0.1),
+    lambda model: setattr(model[2], "bias", None),
+    lambda model: model.eval(),
+    lambda model: model[0].weight.requires_grad_(False),
+])  # fmt: skip
+def test_changes_of_modules_are_seen(change, rng):
+    """With a backward pass and an optimizer, which hold the old parameters."""
+    xs, found = [normal(rng, 4, 3) for _ in range(8)], []
+    for captured in (False, True):
+        mg.manual_seed(0)
+        model = mlp()
+        before = list(model.parameters())
+        optimizer = optim.SGD(model.parameters(), 0.1)
+
+        def step(x, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step = mg.capture(step, warmup=0) if captured else step
+        seen = []
+        for k, x in enumerate(xs):
+            if k == 4:
+                change(model)
+            seen.append(step(x).item())
+        found.append((seen, bits([*model.parameters(), *before])))
+        assert not captured or 2 <= step.recordings <= 3  # the gradient of a new parameter is not set to None
+    assert found[0][0] == found[1][0]
+    equal(found[0][1], found[1][1])
+
+
+def test_another_layout_is_seen(rng):
+    w = normal(rng, 3, 3)
+    captured, x = mg.capture(lambda x: x @ w, warmup=0), normal(rng, 2, 3)
+    captured(x)
+    w.set_(w.T)
+    equal(bits([captured(x)]), bits([x @ w]))
+
+
+def test_changes_of_variables_are_seen(rng):
+    """Those of the function around it, and global ones."""
+    factor, model = 1.0, nn.Linear(3, 2)
+    optimizer = optim.SGD(model.parameters(), 0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = (model(x) ** 2).mean() * factor * FACTOR
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    global FACTOR
+    FACTOR = 1.0
+    captured, x = mg.capture(step, warmup=0), normal(rng, 4, 3)
+
+    def check():
+        state = mg.random.get_state(), [p.copy() for p in model.parameters()]
+        expected = step(x).item(), bits(model.parameters())
+        with mg.no_grad():
+            for p, q in zip(model.parameters(), state[1], strict=True):
+                p.copy_(q)
+        assert captured(x).item() == expected[0]
+        equal(bits(model.parameters()), expected[1])
+
+    check()
+    check()
+    assert captured.recordings == 1
+    factor = 2.0
+    check()
+    FACTOR = 3.0
+    check()
+    model, old = nn.Linear(3, 2), model
+    optimizer = optim.SGD(model.parameters(), 0.2)
+    check()
+    assert captured.recordings == 4
+    optimizer.add_param_group({"params": [nn.Parameter(mg.ones(2))]})
+    check()
+    assert captured.recordings == 5
+    assert old is not model
+
+
+@pytest.mark.parametrize("add", [
+    lambda model: model[0].register_forward_hook(lambda *_: None),
+    lambda model: model[0].weight.register_hook(lambda g: g * 2),
+])  # fmt: skip
+def test_hooks_that_are_added_later_are_seen(add, rng):
+    model = mlp()
+
+    def step(x):
+        model.zero_grad()
+        model(x).sum().backward()
+
+    captured = mg.capture(step, warmup=0)
+    captured(normal(rng, 4, 3))
+    captured(normal(rng, 4, 3))
+    add(model)
+    with pytest.raises(mg.CaptureError, match="hook"):
+        captured(normal(rng, 4, 3))
+
+
+def test_what_the_run_makes_is_made_in_each(rng):
+    """A module, a leaf, and a seed within the step need no new recordings."""
+    w = mg.ones(3, requires_grad=True)
+
+    def step(x, y):
+        mg.manual_seed(5)
+        x = F.dropout(x, 0.5).detach().requires_grad_()
+        w.grad = None
+        loss = nn.CrossEntropyLoss()(x * w, y)
+        loss.backward()
+        return loss, x.grad
+
+    captured, y = mg.capture(step, warmup=1), mg.tensor([0, 2])
+    for _ in range(5):
+        x = normal(rng, 2, 3)
+        for ours, theirs in zip(captured(x, y), step(x, y), strict=True):
+            equal(bits([ours]), bits([theirs]))
+    assert captured.recordings == 1
+
+
+@pytest.mark.parametrize(
+    "loss", [F.binary_cross_entropy_with_logits, lambda x, y: F.binary_cross_entropy(mg.sigmoid(x), y), F.cross_entropy]
+)
+def test_probabilities_are_checked_in_each_run(loss, rng):
+    captured, x = mg.capture(loss, warmup=0), normal(rng, 4, 3)
+    for _ in range(3):
+        y = mg.softmax(normal(rng, 4, 3), -1)
+        assert captured(x, y).item() == loss(x, y).item()
+    with pytest.raises(ValueError, match="expected"):
+        captured(x, mg.full((4, 3), np.nan))
+    assert captured.recordings == 1
+
+
+@pytest.mark.parametrize("layer", [lambda: nn.LSTM(3, 4, norm="layer"), lambda: nn.GRU(3, 4), lambda: nn.MinGRU(3, 4)])
+def test_lengths_are_checked_in_each_run(layer, rng):
+    layer = layer()
+
+    def step(x, lengths):
+        layer.zero_grad()
+        y = layer(x, lengths=lengths)[0]
+        (y * y).sum().backward()
+        return y
+
+    captured = mg.capture(step, warmup=0)
+    for lengths in ([5, 2, 3], [1, 5, 5], [0, 4, 2]):
+        x, lengths = normal(rng, 5, 3, 3), mg.tensor(lengths)
+        ours = bits([captured(x, lengths), *(p.grad for p in layer.parameters())])
+        equal(ours, bits([step(x, lengths), *(p.grad for p in layer.parameters())]))
+    with pytest.raises(ValueError, match="expected lengths from 0 to 5, got 6"):
+        captured(normal(rng, 5, 3, 3), mg.tensor([1, 6, 2]))
+    assert captured.recordings == 1
+
+
+def test_many_kinds_of_arguments(rng):
+    captured = mg.capture(lambda x, i: x * i)
+    with pytest.warns(UserWarning, match="100 kinds of arguments have been passed"):
+        [captured(mg.ones(2), i) for i in range(102)]
+    for _ in range(3):
+        captured(mg.ones(2), -1)
+    assert captured.recordings == 1
+
+
+def test_results_without_history_are_announced(rng):
+    w = mg.ones(3, requires_grad=True)
+    captured = mg.capture(lambda x: x * w, warmup=0)
+    with pytest.warns(UserWarning, match="the results of <lambda> have no history"):
+        captured(normal(rng, 3))
+
+
 def test_the_limit(rng):
     captured = mg.capture(lambda x: x * 2, warmup=0, limit=2)
     for n in (1, 2):
@@ -317,7 +497,7 @@ def test_a_call_that_replaces_gradients_is_refused(rng):
         w.grad = x.T
         nn.utils.clip_grad_norm_([w], 1.0)
 
-    with pytest.raises(mg.CaptureError, match="_clip_into, which replaces gradients: make them contiguous first"):
+    with pytest.raises(mg.CaptureError, match="clip_grad_norm_, which replaces gradients: make them contiguous first"):
         mg.capture(step, warmup=0)(normal(rng, 3, 3))
 
 
@@ -368,7 +548,11 @@ def test_a_method(rng):
     for _ in range(4):
         for trainer in trainers:
             equal(bits([trainer.step(x)]), bits([x * trainer.factor]))
-    assert Trainer.step.recordings == 2
+    assert [trainer.step.recordings for trainer in trainers] == [1, 1]
+    kept = [weakref.ref(trainer) for trainer in trainers]
+    del trainers, trainer
+    gc.collect()
+    assert [one() for one in kept] == [None, None]
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
@@ -392,13 +576,13 @@ HOOKED = mg.ones(3, requires_grad=True)
 
 
 @pytest.mark.parametrize("step, message", [
-    (lambda x: x.sum().item(), "a tensor whose values leave it"),
-    (lambda x: x if x.sum() > 0 else -x, "a tensor whose values leave it"),
-    (lambda x: float(x.sum()), "a tensor whose values leave it"),
-    (lambda x: str(x), "a tensor whose values leave it"),
-    (lambda x: x.numpy().sum(), "a tensor whose values leave it"),
-    (lambda x: np.asarray(x), "a tensor whose values leave it"),
-    (lambda x: x.tolist(), "a tensor whose values leave it"),
+    (lambda x: x.sum().item(), "a tensor whose values are read"),
+    (lambda x: x if x.sum() > 0 else -x, "a tensor whose values are read"),
+    (lambda x: float(x.sum()), "a tensor whose values are read"),
+    (lambda x: str(x), "a tensor whose values are read"),
+    (lambda x: x.numpy().sum(), "a tensor whose values are read"),
+    (lambda x: np.asarray(x), "a tensor whose values are read"),
+    (lambda x: x.tolist(), "a tensor whose values are read"),
     (lambda x: x[x > 0], "nonzero, whose result has a shape that depends on values"),
     (lambda x: x + ARRAY, "a conversion from ndarray"),
     (lambda x: x + mg.tensor(ARRAY), "a conversion from ndarray"),
@@ -439,6 +623,59 @@ def test_other_errors(rng):
         mg.capture(lambda x: x.add_(1), warmup=0)(x)
     with pytest.raises(mg.CaptureError, match=r"\[capture\] expected a step that returns tensors.*got object"):
         mg.capture(lambda x: object(), warmup=0)(x)
+
+
+def carried(box):
+    def step(x):
+        box["h"] = (box["h"] * 0.5 + x).tanh()
+        return box["h"].sum()
+
+    return step
+
+
+def kept_for_later(box):
+    def step(x):
+        if "b" not in box:
+            box["b"] = mg.zeros(3)
+        box["b"] += x
+        return box["b"].sum()
+
+    return step
+
+
+def logged(box):
+    def step(x):
+        box.setdefault("log", []).append(x.sum())
+
+    return step
+
+
+@pytest.mark.parametrize("make", [carried, kept_for_later, logged])
+def test_a_step_that_stores_what_is_overwritten(make):
+    with pytest.raises(
+        mg.CaptureError, match=r"expected a step that keeps no tensor of a run.*stores \d+ bytes outside"
+    ):
+        mg.capture(make({"h": mg.ones(3)}), warmup=0)(mg.ones(3))
+
+
+def test_arguments_that_the_step_changes(rng):
+    model = nn.Linear(3, 3)
+    optimizer = optim.SGD(model.parameters(), 0.1)
+
+    def step(x, w):
+        optimizer.zero_grad()
+        (model(x) ** 2).mean().backward()
+        optimizer.step()
+        return (w * 2).sum()
+
+    with pytest.raises(mg.CaptureError, match="expected arguments with memory of their own"):
+        mg.capture(step, warmup=0)(mg.ones((4, 3)), model.weight.detach())
+    captured = mg.capture(step, warmup=0)
+    captured(mg.ones((4, 3)), mg.ones((3, 3)))
+    with pytest.raises(mg.CaptureError, match="expected arguments with memory of their own"):
+        captured(mg.ones((4, 3)), model.weight.detach())
+    with pytest.raises(mg.CaptureError, match=r"lets an argument of shape .* require grad"):
+        mg.capture(lambda x: x.requires_grad_().sum(), warmup=0)(mg.ones(3))
 
 
 def test_labels_and_indices_are_checked_in_each_run(rng):
@@ -530,6 +767,17 @@ def test_steps_within_steps_and_recompute(rng):
     for _ in range(3):
         equal(bits([outer(x)]), bits([(x * 2).exp() + 1]))
     assert (inner.recordings, outer.recordings) == (0, 1)
+    w = mg.ones(3, requires_grad=True)
+    scaled = mg.capture(lambda x: x * w)
+
+    @mg.capture
+    def through(x):
+        w.grad = None
+        scaled(x).sum().backward()
+
+    for _ in range(4):  # captured functions within another run plainly, from the first call on
+        through(x)
+        equal(bits([w.grad]), bits([x]))
     y = normal(rng, 3).requires_grad_()
     mg.recompute(inner)(y).sum().backward()
     np.testing.assert_allclose(y.grad.numpy(), 2 * np.exp(2 * y.detach().numpy()), rtol=1e-6)

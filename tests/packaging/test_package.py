@@ -108,11 +108,14 @@ def test_instruction_set_can_be_named(isa):
 
 
 def test_nothing_but_the_package_is_installed():
-    """It has compiled modules, Python, stubs, kernels and page templates below 10 MB, and no sources of compiled code."""
+    """It has compiled modules, Python, stubs, kernels and page templates, and no sources of compiled code.
+
+    It is below 11 MB, with the kernels of all instruction sets.
+    """
     files = [path for path in Path(mg.__file__).parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert {path.suffix for path in files} <= {".py", ".pyi", ".so", ".cu", ".cuh", ".typed", ".html", ".js", ".css"}
     assert any(path.name == "py.typed" for path in files)
     # a developer's tree may contain modules for other Pythons, and one with sanitizers is larger by design
     tag = sysconfig.get_config_var("EXT_SUFFIX")
     ours = [path for path in files if path.suffix != ".so" or path.name.endswith(tag)]
-    assert sum(path.stat().st_size for path in ours) < 10e6 or "build" in Path(mg.__file__).parts
+    assert sum(path.stat().st_size for path in ours) < 11e6 or "build" in Path(mg.__file__).parts

@@ -42,7 +42,7 @@ def clip_grad_norm_(
     -------
     float
         The norm before clipping. As this is a Python number, the call waits for gradients on a GPU. In a step that
-        `minigrad.capture` records, it is a tensor without axes.
+        `minigrad.capture` records, it is a float64 tensor without axes.
 
     Raises
     ------
@@ -87,6 +87,9 @@ def clip_grad_norm_(
 def _clip_into(norm: Tensor, *args: Any) -> None:
     """Clip gradients, and write their norm to a tensor."""
     norm.fill_(clip_grad_norm_(*args))
+
+
+_clip_into.__name__ = "clip_grad_norm_"  # as a captured step shows the call
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
