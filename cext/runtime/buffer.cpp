@@ -31,8 +31,9 @@ constexpr int64_t HUGE = int64_t{1} << 22;
 
 Buffer* free_lists[CLASSES];
 int64_t in_use = 0, cached = 0;
-Arena* arenas = nullptr;  // all of them
-Arena* opened = nullptr;  // the open one, unless it is paused
+Arena* arenas = nullptr;      // all of them
+Arena* opened = nullptr;      // the open one, unless it is paused
+bool being_recorded = false;  // whether one is open or paused
 
 // Giving back foreign memory may release the next buffer, which the memory's owner holds, and so on. Beyond a certain
 // depth, buffers are put into a list, which the outermost call of the thread works off: a long chain is not freed
@@ -90,6 +91,13 @@ void fixed(void*) {}  // as the `drop` of a block of an arena: the block is not 
 
 }  // namespace
 
+// Whether one of the addresses, in ascending order, lies in a buffer.
+inline bool any_within(const std::vector<uintptr_t>& addresses, const Buffer& buffer) {
+    const auto start = reinterpret_cast<uintptr_t>(buffer.data);
+    const auto found = std::lower_bound(addresses.begin(), addresses.end(), start);
+    return found != addresses.end() && *found <= start + static_cast<uintptr_t>(buffer.bytes);
+}
+
 struct Arena {
     Arena* next;
     std::thread::id thread = std::this_thread::get_id();
@@ -99,30 +107,43 @@ struct Arena {
     std::vector<Buffer*> kept;         // others' memory that was released
     std::vector<uintptr_t> addresses;  // that the kernels use, in ascending order
 
-    bool uses(const Buffer& buffer) const {
-        const auto start = reinterpret_cast<uintptr_t>(buffer.data);
-        const auto found = std::lower_bound(addresses.begin(), addresses.end(), start);
-        return found != addresses.end() && *found <= start + static_cast<uintptr_t>(buffer.bytes);
-    }
+    bool uses(const Buffer& buffer) const { return recording || any_within(addresses, buffer); }
 };
 
 namespace {
+
+// The addresses that the kernels of all arenas use, in ascending order, and some of arenas that are gone.
+std::vector<uintptr_t> used;
+
+void add_addresses(const std::vector<uintptr_t>& more) {
+    const auto before = static_cast<std::ptrdiff_t>(used.size());
+    used.insert(used.end(), more.begin(), more.end());
+    std::inplace_merge(used.begin(), used.begin() + before, used.end());
+}
+
+void forget_addresses() {
+    size_t count = 0;
+    for (const Arena* arena = arenas; arena; arena = arena->next) count += arena->addresses.size();
+    if (used.size() < 2 * count) return;
+    used.clear();
+    for (const Arena* arena = arenas; arena; arena = arena->next) add_addresses(arena->addresses);
+}
 
 bool is_open(const Arena* arena) { return arena && arena->thread == std::this_thread::get_id(); }
 
 // Whether an arena keeps a block that nobody holds any longer.
 __attribute__((noinline)) bool keep(Buffer* buffer) {
-    for (Arena* arena = arenas; arena; arena = arena->next) {
-        if (buffer->size_class >= 0 && buffer->owner == arena) {
-            if (arena == opened && buffer->drop != fixed) {
-                buffer->next = arena->unused[buffer->size_class];
-                arena->unused[buffer->size_class] = buffer;
-            }
-            return true;
+    if (buffer->size_class >= 0 && buffer->owner) {  // a block of its own
+        auto* arena = static_cast<Arena*>(buffer->owner);
+        if (arena == opened && buffer->drop != fixed) {
+            buffer->next = arena->unused[buffer->size_class];
+            arena->unused[buffer->size_class] = buffer;
         }
+        return true;
     }
+    if (buffer->device != 0 || !(being_recorded || any_within(used, *buffer))) return false;
     for (Arena* arena = arenas; arena; arena = arena->next)
-        if (buffer->device == 0 && (arena->recording || arena->uses(*buffer))) {
+        if (arena->uses(*buffer)) {
             buffer->references = 1;
             arena->kept.push_back(buffer);
             return true;
@@ -133,8 +154,8 @@ __attribute__((noinline)) bool keep(Buffer* buffer) {
 }  // namespace
 
 Arena* open_arena() {
-    for (const Arena* arena = arenas; arena; arena = arena->next)
-        if (arena->recording) return nullptr;
+    if (being_recorded) return nullptr;
+    being_recorded = true;
     auto* arena = new Arena;
     arena->next = arenas;
     return opened = arenas = arena;
@@ -144,8 +165,9 @@ void pause_arena(Arena* arena, bool paused) { opened = paused ? nullptr : arena;
 
 void close_arena(Arena* arena, const uintptr_t* addresses, size_t count) {
     opened = nullptr;
-    arena->recording = false;
+    arena->recording = being_recorded = false;
     arena->addresses.assign(addresses, addresses + count);
+    add_addresses(arena->addresses);
     std::vector<Buffer*> released;
     released.swap(arena->kept);
     for (Buffer* buffer : released) release(buffer);
@@ -155,10 +177,12 @@ size_t blocks_of(const Arena* arena) { return arena->blocks.size(); }
 Buffer* block_of(const Arena* arena, size_t i) { return arena->blocks[i]; }
 
 void free_arena(Arena* arena) {
+    if (arena->recording) being_recorded = false;
     if (opened == arena) opened = nullptr;
     Arena** link = &arenas;
     while (*link != arena) link = &(*link)->next;
     *link = arena->next;
+    forget_addresses();
     for (Buffer* buffer : arena->blocks) {
         buffer->drop = nullptr;
         buffer->owner = nullptr;
