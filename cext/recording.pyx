@@ -167,8 +167,8 @@ cdef class Recording:
         for k in range(self.kernels.about.size() + 1):
             while call < self.places.size() and self.places[call] == k:
                 function = self.calls[call][0]
-                owner = getattr(function, "__self__", None)
-                found.append((f"{type(owner).__name__}." * (owner is not None) + function.__name__.lstrip("_"), "call", 0))
+                owner, name = getattr(function, "__self__", None), function.__name__.lstrip("_")
+                found.append((name if owner is None else f"{type(owner).__name__}.{name}", "call", 0))
                 call += 1
             if k < self.kernels.about.size():
                 op = None if self.kernels.about[k].op == NULL else <object>self.kernels.about[k].op
