@@ -317,14 +317,13 @@ def test_changes_of_variables_are_seen(rng):
     check()
     FACTOR = 3.0
     check()
-    model, old = nn.Linear(3, 2), model
+    model = nn.Linear(3, 2)
     optimizer = optim.SGD(model.parameters(), 0.2)
     check()
     assert captured.recordings == 4
     optimizer.add_param_group({"params": [nn.Parameter(mg.ones(2))]})
     check()
     assert captured.recordings == 5
-    assert old is not model
 
 
 @pytest.mark.parametrize("add", [
@@ -757,7 +756,7 @@ def test_memory_that_the_kernels_use_outlives_its_tensors(rng):
     holder["w"] = mg.tensor(expected)
     np.testing.assert_array_equal(captured(x).numpy(), x.numpy() * expected)
     assert captured.recordings == 2
-    assert len(rubbish) == 20
+    del rubbish
 
 
 def test_steps_within_steps_and_recompute(rng):
@@ -799,15 +798,8 @@ def test_a_profile_sees_the_operations(rng):
 def test_a_call_during_a_call_is_an_error(rng):
     entered, go_on = threading.Event(), threading.Event()
 
-    class Waiting(optim.SGD):
-        def update(self, group, batch, grads):
-            if entered.is_set():
-                return
-            super().update(group, batch, grads)
-
     w = normal(rng, 3).requires_grad_()
-    optimizer = Waiting([w], 0.1)
-    plain_step = optimizer.step
+    optimizer = optim.SGD([w], 0.1)
 
     def step(x):
         optimizer.zero_grad()
@@ -831,7 +823,6 @@ def test_a_call_during_a_call_is_an_error(rng):
     finally:
         go_on.set()
         thread.join()
-    assert plain_step is not None
 
 
 def test_one_recording_at_a_time(rng):
