@@ -375,7 +375,7 @@ cdef void set_forget(Forget function):
 
 
 cdef void set_reader(Reader function):
-    """Set what is told of each tensor whose values leave it (tape.tell_reader, while a run of `recompute` lasts)."""
+    """Set what is told of each tensor whose values leave it (tape.note_read, while a run of `recompute` lasts)."""
     global reader
     reader = function
 

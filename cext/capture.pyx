@@ -19,6 +19,7 @@ from minigrad.engine.backend import is_intercepted
 from minigrad.engine.calls cimport refuse_in_capture
 from minigrad.engine.calls import CaptureError
 from minigrad.engine.dtype cimport default_float
+from minigrad.engine.recording cimport restore
 from minigrad.engine.recording import Recording
 from minigrad.engine.tape import checks_gradients
 from minigrad.engine.tape cimport Node, current_observer, current_run, recording, set_run
@@ -149,7 +150,7 @@ cdef class Watch:
     cdef int64_t since
     cdef dict tensors       # id -> (weak reference, requires grad, alias) of each older tensor
     cdef dict written       # address of a buffer -> (alias, version) before the first write
-    cdef dict leaves        # id -> (leaf, whether its gradient was read before it was replaced, gradient, its alias)
+    cdef dict leaves        # id -> (leaf, whether its gradient was read before it was replaced, alias of that)
     cdef dict modules       # id -> (module, its attributes before it ran)
 
     def __init__(self) -> None:
@@ -173,11 +174,11 @@ cdef class Watch:
     def touches_grad(self, Array leaf, bint replaced) -> None:
         if leaf.moment < self.since and id(leaf) not in self.leaves:
             grad = leaf.grad_
-            self.leaves[id(leaf)] = leaf, not replaced, grad, None if grad is None else alias(<Array>grad)
+            self.leaves[id(leaf)] = leaf, not replaced, None if grad is None else alias(<Array>grad)
 
     def grads(self) -> list[tuple[Tensor, Tensor | None]]:
         """The gradients that leaves have now, of those whose gradients the run has touched."""
-        return [(leaf, (<Array>leaf).grad_) for leaf, _, _, _ in self.leaves.values()]
+        return [(leaf, (<Array>leaf).grad_) for leaf, _, _ in self.leaves.values()]
 
     def recorded(self, Node node, outs: tuple[Tensor, ...]) -> object:
         return node
@@ -262,7 +263,7 @@ cdef class Step:
             set_run(None)
             self.recording.end()
         self.check_stored(watch)
-        self.entry = [(leaf, held) for leaf, was_read, _, held in watch.leaves.values() if was_read]
+        self.entry = [(leaf, held) for leaf, was_read, held in watch.leaves.values() if was_read]
         self.tensors, self.modules = list(watch.tensors.values()), list(watch.modules.values())
         self.written = [(held, (<Array>held).buffer.version - known) for held, known in watch.written.values()]
         self.optimizers = [(one, parameters_of(one)) for one in self.recording.owners()
@@ -290,7 +291,7 @@ cdef class Step:
     cdef int check_stored(self, Watch watch) except -1:
         """Refuse a run that keeps a tensor which the next run will overwrite."""
         known = [*self.outputs, *[grad for _, grad in self.grads], *[held for held, _ in watch.written.values()],
-                 *[entry[2] for entry in watch.tensors.values()], *[entry[3] for entry in watch.leaves.values()]]
+                 *[entry[2] for entry in watch.tensors.values()], *[entry[2] for entry in watch.leaves.values()]]
         if not self.recording.stored(known):
             return 0
         gc.collect()        # it may be in a reference cycle that nothing uses
@@ -351,9 +352,8 @@ cdef class Step:
             self.recording.run()
             for held, writes in self.written:
                 (<Array>held).buffer.version += <int64_t>writes
-            for leaf, grad in self.grads:
-                if (<Array>leaf).grad_ is not grad:
-                    (<Array>leaf).grad_ = grad
+            restore(self.grads)
+            for _, grad in self.grads:
                 if grad is not None:
                     (<Array>grad).buffer.version += 1
             for i in range(count):

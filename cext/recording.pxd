@@ -1,1 +1,2 @@
 cpdef object repeat(object function, tuple args)
+cdef int restore(list grads) except -1
