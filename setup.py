@@ -76,7 +76,7 @@ DIRECTIVES = {
 # The C++ files of a module; each belongs to exactly one.
 BUFFER = SOURCE / "runtime" / "buffer.cpp"
 DISPATCH = SOURCE / "kernels" / "dispatch.cpp"
-BEHIND = {
+CPP_FILES = {
     "array": [BUFFER],
     "cpu": sorted({*SOURCE.glob("runtime/*.cpp"), *SOURCE.glob("kernels/*.cpp")} - {BUFFER}),
 }
@@ -87,7 +87,7 @@ def extensions():
     found = []
     for pyx in sorted([*SOURCE.glob("*.pyx"), *SOURCE.glob("ops/*.pyx")]):
         name = ".".join(pyx.relative_to(SOURCE).with_suffix("").parts)
-        sources = [pyx, *(path for path in BEHIND.get(name, []) if path.exists())]
+        sources = [pyx, *(path for path in CPP_FILES.get(name, []) if path.exists())]
         found.append(Extension(f"minigrad.engine.{name}", [str(path) for path in sources], language="c++"))
     return found
 

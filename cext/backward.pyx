@@ -82,7 +82,7 @@ cdef class BackwardPass:
         node.walk, node.marked = self.number, False
         if node.outputs > 1:
             node.pendings = [None] * node.outputs
-        self.hooked = self.hooked or (node.hooks is not None and node.op.run == accumulate)
+        self.hooked = self.hooked or (node.hooks is not None and node.op.differentiate == accumulate)
         Py_INCREF(node)
         self.order.push_back(Numbered(node.sequence, <PyObject*>node))
         stack.push_back(<PyObject*>node)
@@ -106,11 +106,11 @@ cdef class BackwardPass:
             stack.pop_back()
             if node.sequence <= floor:
                 continue
-            if node.freed and node.op.run == accumulate:
+            if node.freed and node.op.differentiate == accumulate:
                 refuse_leaf(node)
             if node.freed:
                 raise GradientError(f"[{node.op.name}] the tape from here on was freed by an earlier backward: "
-                                    f"pass retain_graph=True to that one{node.place()}")
+                                    f"pass retain_graph=True to that one{node.recorded_at()}")
             for i in range(node.inputs):
                 if node.slots[i].edge != NULL and not self.visit(<Node>node.slots[i].edge, stack):
                     self.release()
@@ -222,7 +222,7 @@ cdef class BackwardPass:
     cdef int deliver(self, Node node, Array g, list found, list targets, dict positions) except -1:
         """Hand the node's complete gradient to the targets that wait for it, or to its leaf."""
         if positions is None:
-            return accumulate(node, g) if node.op.run == accumulate and node.leaf != NULL else 0
+            return accumulate(node, g) if node.op.differentiate == accumulate and node.leaf != NULL else 0
         for k in positions.get(<size_t><PyObject*>node, ()):
             arrived = g if node.outputs == 1 else node.pendings[(<Array>targets[k]).output]
             if arrived is not None:
@@ -237,8 +237,8 @@ cdef class BackwardPass:
             self.call.cover(begin(node.op), True)
         if node.current_versions() != node.versions:
             raise GradientError(f"[{node.op.name}] a tensor saved for backward was written in place afterwards: "
-                                f"saved shapes {saved_shapes(node)}{node.place()}")
-        return node.op.run(node, g)
+                                f"saved shapes {saved_shapes(node)}{node.recorded_at()}")
+        return node.op.differentiate(node, g)
 
     cdef int advance(self) except -1:
         """Let each leaf with hooks be visited as soon as its gradient is complete: after the oldest node that uses it.
@@ -254,15 +254,15 @@ cdef class BackwardPass:
                 if node.slots[i].edge == NULL:
                     continue
                 leaf = <Node>node.slots[i].edge
-                if leaf.hooks is not None and leaf.op.run == accumulate and leaf.walk == self.number \
+                if leaf.hooks is not None and leaf.op.differentiate == accumulate and leaf.walk == self.number \
                         and not leaf.marked:
                     leaf.marked = True              # it has its place; `mark` sets all marks anew
                     order.push_back(Numbered(entry.first, <PyObject*>leaf))
-            if node.hooks is None or node.op.run != accumulate:
+            if node.hooks is None or node.op.differentiate != accumulate:
                 order.push_back(entry)
         for entry in self.order:                    # nothing uses a leaf that is a root alone
             node = <Node>entry.second
-            if node.hooks is not None and node.op.run == accumulate and not node.marked:
+            if node.hooks is not None and node.op.differentiate == accumulate and not node.marked:
                 order.push_back(entry)
         self.order.swap(order)
         return 0
@@ -313,9 +313,10 @@ cdef int wait_for(Node node) except -1:
             owner = None if awaited is None else walkers.get(awaited.walk)
         if owner is not None:
             raise GradientError(f"[backward] two passes would wait for each other forever: this one needs "
-                                f"[{node.op.name}]{node.place()}, held by a pass of another thread, and that thread "
-                                f"waits for [{awaited.op.name}]{awaited.place()}, held by a pass of this thread; run "
-                                f"passes over a tape that threads share outside of hooks and Function.backward")
+                                f"[{node.op.name}]{node.recorded_at()}, held by a pass of another thread, and that "
+                                f"thread waits for [{awaited.op.name}]{awaited.recorded_at()}, held by a pass of this "
+                                f"thread; run passes over a tape that threads share outside of hooks and "
+                                f"Function.backward")
         if holder is not None:
             entry[1].get()
     finally:

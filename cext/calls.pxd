@@ -1,14 +1,27 @@
 from cpython.object cimport PyObject
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport Buffer
 
-cdef extern from "runtime/running.hpp" namespace "mg":
-    cppclass Recording:
+cdef extern from "runtime/recording.hpp" namespace "mg":
+    struct About "mg::RecordedKernels::About":
+        PyObject* op
+        int64_t work
+        bint backward
+    cppclass RecordedKernels:
+        RecordedKernels() except +
         bint paused
+        vector[About] about
+        vector[uintptr_t] addresses
+        void sort_addresses()
+        void run(size_t first, size_t end) noexcept nogil
+    bint belongs_here(const RecordedKernels& recording)
+
+cdef extern from "runtime/running.hpp" namespace "mg":
     cppclass Running:
         int waiting
-        Recording* recording
+        RecordedKernels* recording
         void (*release)(Buffer*)
     cppclass Begun:
         pass
@@ -22,7 +35,7 @@ cdef extern from "runtime/running.hpp" namespace "mg":
     Begun begun "mg::begin"(Running* running, object op)
 
 cdef extern from "runtime/recording.hpp" namespace "mg":
-    Recording* recording_here(const Running& running)
+    RecordedKernels* recording_here(const Running& running)
 
 cdef Running* RUNNING
 

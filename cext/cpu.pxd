@@ -18,7 +18,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
     cppclass Kernel:
         pass
     ctypedef void* Address "void*"
-    struct Step:
+    struct Update:
         double lr, beta1, beta2, eps, weight_decay, momentum, dampening, correction1, correction2
         int32_t nesterov, decoupled, first, centered
     struct Tensors:

@@ -425,7 +425,7 @@ cdef class CPU(Backend):
     # ── optimizers ──
 
     cpdef optimize(self, str rule, list p, list g, list s1, list s2, list s3, dict step):
-        cdef Step s
+        cdef Update s
         s.lr, s.beta1, s.beta2 = step["lr"], step.get("beta1", 0), step.get("beta2", 0)
         s.eps, s.weight_decay = step.get("eps", 0), step.get("weight_decay", 0)
         s.momentum, s.dampening = step.get("momentum", 0), step.get("dampening", 0)

@@ -127,7 +127,7 @@ def entries(*roots: Tensor) -> list[dict[str, Any]]:
         node = entry
         scope, calls = path_of(node.scope, paths, names)
         rows.append({
-            "index": k, "op": node.op.name, "function": node.op.run == function_backward,
+            "index": k, "op": node.op.name, "function": node.op.differentiate == function_backward,
             "name": parameters.get(<size_t>node.leaf) if node.leaf != NULL else None,
             "equation": node.op.forward, "derivative": node.op.backward,
             "inputs": [numbers[(<Node>node.slots[i].edge).sequence] if node.slots[i].edge != NULL else None

@@ -246,7 +246,7 @@ cdef class Run:
                 continue
             node = <Node>self.nodes[k]
             for i in range(node.inputs):
-                if node.slots[i].edge != NULL and (<Node>node.slots[i].edge).op.run == accumulate \
+                if node.slots[i].edge != NULL and (<Node>node.slots[i].edge).op.differentiate == accumulate \
                         and (<Node>node.slots[i].edge).leaf == NULL:
                     self.gone.add(<size_t>node.slots[i].edge)
         return 0
@@ -437,7 +437,7 @@ cdef class Run:
         """Whether the first run has already added the hooks that a second one adds to this node."""
         cdef Run run = self.repeating()
         return run is not None and <size_t><PyObject*>node not in run.fresh \
-            and not (node.op.run == accumulate and -node.sequence > run.resumed)
+            and not (node.op.differentiate == accumulate and -node.sequence > run.resumed)
 
     def recorded(self, Node node, outs: tuple[Tensor, ...]) -> object:
         """Note an operation; return its node or, in a second run, that of the first run in its place."""
@@ -495,14 +495,14 @@ cdef class Run:
                 now = "no longer requires" if new.slots[i].edge == NULL else "now requires"
                 raise self.changed(f"input {i} of [{new.op.name}] {now} grad")
             a, b = <Node>old.slots[i].edge, <Node>new.slots[i].edge
-            if a.op.run == accumulate and b.op.run == accumulate:
+            if a.op.differentiate == accumulate and b.op.differentiate == accumulate:
                 if <size_t><PyObject*>a in self.gone and -b.sequence > self.resumed:
                     continue        # a leaf that each run makes
                 if a.leaf != NULL and self.since <= (<Array>a.leaf).moment < self.until:
                     raise self.differs(f"another leaf as input {i} of [{new.op.name}], which it makes anew while that "
                                        f"of the first run is still in use: make it outside of the function")
                 raise self.changed(f"input {i} of [{new.op.name}] is another leaf, as when a parameter was replaced")
-            if a.freed and a.op.run != accumulate:
+            if a.freed and a.op.differentiate != accumulate:
                 continue            # no pass can go there
             raise self.changed(f"input {i} of [{new.op.name}] has another history")
         return 0

@@ -9,38 +9,18 @@ from functools import wraps
 from types import MethodType
 
 cimport cython
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport Array, Memory
-from minigrad.engine.calls cimport RUNNING, Call, begin, is_recorded, refuse_in_capture
-from minigrad.engine.calls cimport Recording as Kept
+from minigrad.engine.calls cimport RUNNING, Call, RecordedKernels, begin, belongs_here, is_recorded, refuse_in_capture
 from minigrad.engine.tape cimport current_run, set_run
 
 from collections.abc import Callable
 from typing import Any
 
-cdef extern from "Python.h":
-    ctypedef struct PyObject:
-        pass
-
 cdef extern from "runtime/launch.hpp" namespace "mg":
     int64_t WORTH_RELEASING
-
-cdef extern from "runtime/recording.hpp" namespace "mg":
-    bint belongs_here(const Kept& recording)
-
-cdef extern from "runtime/recording.hpp" namespace "mg" nogil:
-    struct About "mg::Recording::About":
-        PyObject* op
-        int64_t work
-        bint backward
-    cppclass Kernels "mg::Recording":
-        Kernels() except +
-        vector[About] about
-        vector[uintptr_t] addresses
-        void sort_addresses()
-        void run(size_t first, size_t end) noexcept
 
 
 cdef Recording current = None       # the one that a thread makes
@@ -52,7 +32,7 @@ cdef Recording current = None       # the one that a thread makes
 @cython.embedsignature.format("clinic")
 cdef class Recording:
     """The kernels and calls of one run of a step."""
-    cdef Kernels* kernels
+    cdef RecordedKernels* kernels
     cdef Memory memory
     cdef object watch           # knows the leaves whose gradients the run touches
     cdef list calls             # (function, arguments, the gradients that it finds, or None if they are as before)
@@ -61,7 +41,7 @@ cdef class Recording:
     cdef vector[int] release    # for the kernels before each call, and for those after the last: whether they are long
 
     def __cinit__(self, watch: Any):
-        self.kernels, self.memory, self.watch, self.calls = new Kernels(), Memory(), watch, []
+        self.kernels, self.memory, self.watch, self.calls = new RecordedKernels(), Memory(), watch, []
 
     def __dealloc__(self):
         del self.kernels
@@ -71,7 +51,7 @@ cdef class Recording:
         global current
         if RUNNING.recording != NULL or not self.memory.open():
             return False
-        RUNNING.recording = <Kept*>self.kernels
+        RUNNING.recording = self.kernels
         current = self
         return True
 

@@ -17,8 +17,8 @@ cdef class Op:
     cdef readonly str name
     cdef readonly tuple inputs, outputs     # -> tuple[str, ...]
     cdef readonly str forward, backward, source
-    cdef Backward run
-    cdef Backward composition       # replaces `run` in a recorded pass, see ops/functions.fused
+    cdef Backward differentiate
+    cdef Backward composition       # replaces `differentiate` in a recorded pass, see ops/functions.fused
     cdef int fused
     cdef int[3] reads               # for each input: bit i if its gradient reads input i, OUTPUT if it reads y
 
@@ -26,10 +26,10 @@ cdef enum:
     OUTPUT = 8
     AFTER = -1      # in `hooks`, instead of an output: called after the accumulation, see `after_accumulation`
 
-cdef Op operation(str name, Backward run, str forward, str backward, str reads=*, str inputs=*, str source=*,
-                  str outputs=*)
+cdef Op operation(str name, Backward differentiate, str forward, str backward, str reads=*, str inputs=*,
+                  str source=*, str outputs=*)
 
-cdef Op function_op(str name, Backward run)
+cdef Op function_op(str name, Backward differentiate)
 
 cdef class Node:
     cdef Op op
@@ -57,7 +57,7 @@ cdef class Node:
     cdef int reserve(self, int inputs) except -1
     cdef int connect(self, int i, Array x, bint save) except -1
     cdef int64_t current_versions(self)
-    cdef str place(self)
+    cdef str recorded_at(self)
     cdef bint needs(self, int i) noexcept
     cdef Array value(self, int i)
     cdef int send(self, int i, Array g) except -1

@@ -216,9 +216,9 @@ cdef class Op:
 cdef list known = []
 
 
-cdef Op operation(str name, Backward run, str forward, str backward, str reads="", str inputs="x", str source="",
-                  str outputs="y"):
-    """The record of an operation; in the source it precedes the function `run`, which computes the derivative.
+cdef Op operation(str name, Backward differentiate, str forward, str backward, str reads="", str inputs="x",
+                  str source="", str outputs="y"):
+    """The record of an operation; in the source it precedes `differentiate`, which computes the derivative.
 
     g is the gradient of the output y, dx the gradient of the input x; a product without a sign is elementwise, and a
     capital letter is a matrix.
@@ -227,7 +227,7 @@ cdef Op operation(str name, Backward run, str forward, str backward, str reads="
     ----------
     name : str
         The name on the tape, in errors and in profiles.
-    run : Backward
+    differentiate : Backward
         Sends the gradient of each input that needs one.
     forward, backward : str
         The equation and the derivative, as lines of text.
@@ -241,7 +241,7 @@ cdef Op operation(str name, Backward run, str forward, str backward, str reads="
     outputs : str
         Their names.
     """
-    cdef Op op = described(name, run, forward, backward, inputs, outputs, source)
+    cdef Op op = described(name, differentiate, forward, backward, inputs, outputs, source)
     places = {name: 1 << i for i, name in enumerate(op.inputs)}
     per_input = reads.split(",") if reads else []
     if len(per_input) > 3:
@@ -253,17 +253,17 @@ cdef Op operation(str name, Backward run, str forward, str backward, str reads="
     return op
 
 
-cdef Op described(str name, Backward run, str forward, str backward, str inputs, str outputs, str source):
+cdef Op described(str name, Backward differentiate, str forward, str backward, str inputs, str outputs, str source):
     cdef Op op = Op.__new__(Op)
-    op.name, op.run, op.forward, op.backward, op.source = name, run, forward, backward, source
+    op.name, op.differentiate, op.forward, op.backward, op.source = name, differentiate, forward, backward, source
     op.inputs, op.outputs = tuple([i.strip() for i in inputs.split(",") if i]), tuple(outputs.split(", "))
     return op
 
 
-cdef Op function_op(str name, Backward run):
+cdef Op function_op(str name, Backward differentiate):
     """The record of an operation that is written in Python by the user."""
-    return described(name, run, f"{name}.forward, written in Python", f"{name}.backward, written in Python", "x…", "y…",
-                     "")
+    return described(name, differentiate, f"{name}.forward, written in Python", f"{name}.backward, written in Python",
+                     "x…", "y…", "")
 
 
 def operations() -> list[Op]:
@@ -392,7 +392,7 @@ cdef class Node:
                 total += version(<Array>self.slots[i].value)
         return total
 
-    cdef str place(self):
+    cdef str recorded_at(self):
         return f", recorded at {self.where}" if self.where is not None else ""
 
     cdef bint needs(self, int i) noexcept:
@@ -423,7 +423,7 @@ cdef class Node:
         cdef Node to = <Node>self.slots[i].edge
         if mg_anomaly and not all_finite(g):
             raise GradientError(f"[{self.op.name}] backward gave a gradient with NaN or infinity for input {i} "
-                                f"of shape {shape_of(g)}{self.place()}")
+                                f"of shape {shape_of(g)}{self.recorded_at()}")
         cdef int k = self.slots[i].output
         if to.outputs > 1:
             to.pendings[k] = g if to.pendings[k] is None else add(<Array>to.pendings[k], g)

@@ -30,7 +30,7 @@ enum Reduce { SUM, PROD, MAX, MIN, ANY, ALL, ARGMAX, ARGMIN, REDUCE_OPS };
 
 // The hyperparameters of one optimizer step, already combined by the caller; optimizer.cpp has the formulas.
 // Unused fields are 0.
-struct Step {
+struct Update {
     double lr, beta1, beta2, eps, weight_decay, momentum, dampening;
     double correction1, correction2;               // 1 - beta1^t, 1 - beta2^t
     int32_t nesterov, decoupled, first, centered;  // first: momentum buffer not yet set
@@ -237,11 +237,11 @@ struct Kernels {
                               const void* v);
 
     // optimizer.cpp: every parameter of a list in one call
-    void (*sgd[FLOATS])(const Tensors& list, const Step& step);      // s1: momentum buffers or null
-    void (*adam[FLOATS])(const Tensors& list, const Step& step);     // s1: m, s2: v, s3: max v (amsgrad) or null
-    void (*rmsprop[FLOATS])(const Tensors& list, const Step& step);  // s1: v, s2: momentum or null, s3: mean g or null
-    void (*adagrad[FLOATS])(const Tensors& list, const Step& step);  // s1: sum of squares
-    double (*sum_of_squares[FLOATS])(const Tensors& list);           // over all gradients, in double
+    void (*sgd[FLOATS])(const Tensors& list, const Update& step);      // s1: momentum buffers or null
+    void (*adam[FLOATS])(const Tensors& list, const Update& step);     // s1: m, s2: v, s3: max v (amsgrad) or null
+    void (*rmsprop[FLOATS])(const Tensors& list, const Update& step);  // s1: v; s2: momentum, s3: mean g, or null
+    void (*adagrad[FLOATS])(const Tensors& list, const Update& step);  // s1: sum of squares
+    double (*sum_of_squares[FLOATS])(const Tensors& list);             // over all gradients, in double
 
     // random.cpp: Philox 4x32-10, value i depends only on (seed, offset + i/4), whatever the threads
     void (*uniform[FLOATS])(uint64_t seed, uint64_t offset, int64_t n, double low, double high,

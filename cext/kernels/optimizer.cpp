@@ -62,7 +62,7 @@ MG_INLINE Vector<T> decayed(At at, const T* g, const T* p, T decay) {
 // without momentum: p -= lr g, otherwise buffer = momentum buffer + (1 - dampening) g, at first g, and then
 // p -= lr buffer, nesterov: p -= lr (g + momentum buffer)
 template <class T>
-void sgd(const Tensors& list, const Step& step) {
+void sgd(const Tensors& list, const Update& step) {
     const T lr = T(step.lr), decay = T(step.weight_decay);
     update<T>(list, [=, &list](int64_t i) MG_INLINED {
         T* const p = array<T>(list.p, i);
@@ -71,7 +71,7 @@ void sgd(const Tensors& list, const Step& step) {
     });
 }
 template <class T, bool first>
-void sgd_with_momentum(const Tensors& list, const Step& step) {
+void sgd_with_momentum(const Tensors& list, const Update& step) {
     const T lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
     const T fresh = T(1 - step.dampening);
     const bool nesterov = step.nesterov;
@@ -91,7 +91,7 @@ void sgd_with_momentum(const Tensors& list, const Step& step) {
 // m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,  amsgrad: v' = v_max = max(v_max, v), otherwise v' = v
 // p -= lr/(1 - beta1^t) m / (sqrt(v')/sqrt(1 - beta2^t) + eps)
 template <class T, bool amsgrad>
-void adam(const Tensors& list, const Step& step) {
+void adam(const Tensors& list, const Update& step) {
     const T rate = T(step.lr / step.correction1), root = T(1 / __builtin_sqrt(step.correction2)), eps = T(step.eps);
     const T beta1 = T(step.beta1), beta2 = T(step.beta2), fresh1 = T(1 - step.beta1), fresh2 = T(1 - step.beta2);
     const T decay = T(step.decoupled ? 0 : step.weight_decay);
@@ -120,7 +120,7 @@ void adam(const Tensors& list, const Step& step) {
 // centered: a = alpha a + (1 - alpha) g,  r = sqrt(v - a^2) + eps, otherwise r = sqrt(v) + eps
 // p -= lr buffer with momentum, buffer = momentum buffer + g/r, otherwise p -= lr g/r
 template <class T, bool with_momentum, bool centered>
-void rmsprop(const Tensors& list, const Step& step) {
+void rmsprop(const Tensors& list, const Update& step) {
     const T lr = T(step.lr), decay = T(step.weight_decay), eps = T(step.eps), momentum = T(step.momentum);
     const T alpha = T(step.beta2), fresh = T(1 - step.beta2);
     update<T>(list, [=, &list](int64_t i) MG_INLINED {
@@ -149,12 +149,12 @@ void rmsprop(const Tensors& list, const Step& step) {
 }
 
 template <class T>
-void sgd_any(const Tensors& list, const Step& step) {
+void sgd_any(const Tensors& list, const Update& step) {
     (!list.s1 ? sgd<T> : step.first ? sgd_with_momentum<T, true> : sgd_with_momentum<T, false>)(list, step);
 }
 
 template <class T>
-void rmsprop_any(const Tensors& list, const Step& step) {
+void rmsprop_any(const Tensors& list, const Update& step) {
     if (list.s2)
         (list.s3 ? rmsprop<T, true, true> : rmsprop<T, true, false>)(list, step);
     else
@@ -162,13 +162,13 @@ void rmsprop_any(const Tensors& list, const Step& step) {
 }
 
 template <class T>
-void adam_any(const Tensors& list, const Step& step) {
+void adam_any(const Tensors& list, const Update& step) {
     (list.s3 ? adam<T, true> : adam<T, false>)(list, step);
 }
 
 // g += weight_decay p,  s += g^2,  p -= lr g / (sqrt(s) + eps)
 template <class T>
-void adagrad(const Tensors& list, const Step& step) {
+void adagrad(const Tensors& list, const Update& step) {
     const T lr = T(step.lr), decay = T(step.weight_decay), eps = T(step.eps);
     update<T>(list, [=, &list](int64_t i) MG_INLINED {
         T *const p = array<T>(list.p, i), *const s = array<T>(list.s1, i);

@@ -51,7 +51,7 @@ cdef Op fused(int number, Op op):
 
     The function in the record becomes the composition, which a recorded backward pass uses.
     """
-    op.fused, op.composition, op.run = number, op.run, fused_backward
+    op.fused, op.composition, op.differentiate = number, op.differentiate, fused_backward
     return op
 
 

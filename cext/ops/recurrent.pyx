@@ -316,7 +316,7 @@ cdef tuple composition_of(Node node):
 def compositions(Array x: Tensor) -> dict[int, tuple[Callable[..., tuple[Tensor, ...]], list[Tensor | None]]]:
     """The recurrent layers in the history of x: sequence number -> (the composition of the layer, its inputs)."""
     return {(<Node>node).sequence: composition_of(<Node>node)
-            for node in history_of([x]) if (<Node>node).op.run == backward}
+            for node in history_of([x]) if (<Node>node).op.differentiate == backward}
 
 
 cdef Array like(Array x):

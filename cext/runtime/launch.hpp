@@ -45,7 +45,7 @@ inline bool points_into(const Tensors& list, const Buffer& buffer) {
 
 template <class Kernel, class... Arguments>
 __attribute__((noinline, cold)) void record(int64_t work, Kernel kernel, const Arguments&... arguments) {
-    if (Recording* recording = recording_here(*running)) recording->add(work, kernel, arguments...);
+    if (RecordedKernels* recording = recording_here(*running)) recording->add(work, kernel, arguments...);
 }
 
 template <class Kernel, class... Arguments>

@@ -19,7 +19,7 @@
 
 namespace mg {
 
-struct Recording {
+struct RecordedKernels {
     struct Start {
         void (*run)(const void* closure);
         const void* closure;  // the kernel and its arguments
@@ -36,9 +36,9 @@ struct Recording {
     std::vector<About> about;          // one for each start
     std::vector<uintptr_t> addresses;  // every word of an argument; some are sizes
 
-    Recording() = default;
-    Recording(const Recording&) = delete;
-    ~Recording() {
+    RecordedKernels() = default;
+    RecordedKernels(const RecordedKernels&) = delete;
+    ~RecordedKernels() {
         for (const About& one : about) Py_XDECREF(one.op);
     }
 
@@ -50,7 +50,7 @@ struct Recording {
             std::apply([](const Kernel& k, const Arguments&... a) { k(a...); }, *static_cast<const Closure*>(closure));
         };
         const Call* call = current_call(*running);
-        starts.push_back({run, new (room(sizeof(Closure))) Closure{kernel, arguments...}});
+        starts.push_back({run, new (allocate(sizeof(Closure))) Closure{kernel, arguments...}});
         about.push_back({call ? call->op : nullptr, work, call && call->backward});
         Py_XINCREF(about.back().op);
         (note(arguments), ...);
@@ -70,7 +70,7 @@ struct Recording {
     std::vector<std::unique_ptr<char[]>> pieces;
     size_t used = PIECE;
 
-    void* room(size_t bytes) {
+    void* allocate(size_t bytes) {
         bytes = (bytes + alignof(std::max_align_t) - 1) / alignof(std::max_align_t) * alignof(std::max_align_t);
         if (used + bytes > PIECE) {
             pieces.push_back(std::make_unique<char[]>(std::max(bytes, PIECE)));
@@ -91,11 +91,11 @@ struct Recording {
     }
 };
 
-inline bool belongs_here(const Recording& recording) { return recording.thread == std::this_thread::get_id(); }
+inline bool belongs_here(const RecordedKernels& recording) { return recording.thread == std::this_thread::get_id(); }
 
 // The recording that what this thread computes belongs to, or null.
-inline Recording* recording_here(const Running& running) {
-    Recording* recording = running.recording;
+inline RecordedKernels* recording_here(const Running& running) {
+    RecordedKernels* recording = running.recording;
     return recording && !recording->paused && belongs_here(*recording) ? recording : nullptr;
 }
 

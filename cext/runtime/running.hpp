@@ -35,16 +35,16 @@ struct Unlocked {
 };
 
 struct Call;
-struct Recording;
+struct RecordedKernels;
 
 struct Running {
-    Call* last = nullptr;             // the calls of all threads, linked, the newest first
-    Unlocked* first = nullptr;        // the kernels
-    std::atomic<int> waiting{0};      // threads that wait for calls to end
-    std::atomic<uint32_t> events{0};  // calls that ended while a thread waited, and waits that ended
-    std::mutex mutex;                 // of `changed`
-    std::condition_variable changed;  // `events` was increased
-    Recording* recording = nullptr;   // of a step; one at a time
+    Call* last = nullptr;                  // the calls of all threads, linked, the newest first
+    Unlocked* first = nullptr;             // the kernels
+    std::atomic<int> waiting{0};           // threads that wait for calls to end
+    std::atomic<uint32_t> events{0};       // calls that ended while a thread waited, and waits that ended
+    std::mutex mutex;                      // of `changed`
+    std::condition_variable changed;       // `events` was increased
+    RecordedKernels* recording = nullptr;  // of a step; one at a time
     void (*release)(Buffer*) = nullptr;
 };
 
