@@ -23,6 +23,7 @@ from minigrad.engine.recording cimport restore
 from minigrad.engine.recording import Recording
 from minigrad.engine.tape import checks_gradients
 from minigrad.engine.tape cimport Node, current_observer, current_run, recording, set_run
+from minigrad.engine.trees import mapped
 
 
 cdef object signature(object tree, list tensors):
@@ -65,13 +66,6 @@ def key_of(tree: Any, tensors: list[Tensor]) -> tuple[Any, ...]:
 def is_watched() -> bool:
     """Whether something follows each operation: recompute, a recording, an observer, a profile, or detect_anomaly."""
     return current_run() is not None or current_observer() is not None or is_intercepted() or checks_gradients()
-
-
-cdef object mapped(object f, object tree):
-    """The same structure of tuples, lists and dicts, with each tensor x replaced by f(x)."""
-    from minigrad.autograd.trees import mapped
-
-    return mapped(f, tree)
 
 
 cdef Array twin(Array x):

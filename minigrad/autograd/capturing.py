@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from minigrad.autograd.trees import mapped
 from minigrad.engine.calls import CaptureError
 from minigrad.engine.capture import Step, is_watched, key_of
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.tensor import Tensor
+from minigrad.engine.trees import mapped
 
 __all__ = ["CaptureError", "Captured", "capture"]
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from minigrad.autograd.gradients import _depends_on_more, _fresh, grad
-from minigrad.autograd.trees import leaves, mapped
 from minigrad.creation import zeros, zeros_like
 from minigrad.engine.inspection import operations
 from minigrad.engine.modes import enable_grad, no_grad
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import Tensor
+from minigrad.engine.trees import leaves, mapped
 
 __all__ = ["hvp", "jvp", "per_sample_grad"]
 

@@ -4,11 +4,11 @@ import functools
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, TypeVar
 
-from minigrad.autograd.trees import leaves
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.recompute import Run
 from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import Tensor
+from minigrad.engine.trees import leaves
 
 __all__ = ["recompute"]
 

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from minigrad.autograd.function import Function
-from minigrad.autograd.trees import leaves, mapped
 from minigrad.creation import empty
 from minigrad.distributed.communicator import Communicator, of_device, ranks, wait, world
 from minigrad.engine.modes import no_grad
@@ -30,6 +29,7 @@ from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.ops.random import get_state, set_state
 from minigrad.engine.tape import GradientError, after_accumulation, is_grad_enabled
 from minigrad.engine.tensor import Tensor
+from minigrad.engine.trees import leaves, mapped
 from minigrad.engine.writes import note_write
 from minigrad.nn.module import Module
 from minigrad.nn.parameter import Parameter
