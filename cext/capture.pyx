@@ -1,9 +1,9 @@
-"""Captured steps: what a recorded run depends on, and how it is run again with other arguments.
+"""Captured steps: what a recorded run depends on, and how it is replayed with other arguments.
 
-A run is recorded with copies of the arguments, at whose addresses later runs put theirs. Everything else that the step
-reads from outside stays where it is: parameters, running statistics, gradients. `Watch` notes what that is. Before each
-run `Step.fits` and `Step.is_stale` compare it, along with the attributes of the modules that ran and the variables that
-the function reads from outside.
+A run is recorded with copies of the arguments; a replay first copies its own arguments to their addresses. Everything
+else that the step reads from outside stays where it is: parameters, running statistics, gradients. `Watch` notes these
+tensors. Before each replay, `Step.fits` and `Step.is_stale` check that they are still the same, and so are the
+attributes of the modules that ran and the variables that the function reads from outside.
 """
 import gc
 
@@ -27,7 +27,7 @@ from minigrad.engine.trees import mapped
 
 
 cdef object signature(object tree, list tensors):
-    """What has to be equal for a recorded run to be used; the tensors are collected."""
+    """What has to be equal for a recorded run to be replayed; appends the tensors in `tree` to `tensors`."""
     cdef Array x
     cdef int i
     kind = type(tree)
@@ -64,12 +64,12 @@ def key_of(tree: Any, tensors: list[Tensor]) -> tuple[Any, ...]:
 
 
 def is_watched() -> bool:
-    """Whether something follows each operation: recompute, a recording, an observer, a profile, or detect_anomaly."""
+    """Whether something observes each operation: recompute, a recording, an observer, a profile or detect_anomaly."""
     return current_run() is not None or current_observer() is not None or is_intercepted() or checks_gradients()
 
 
 cdef Array twin(Array x):
-    """A copy of x with axes in the same order in memory."""
+    """A copy of x whose axes have the same order in memory."""
     cdef Array out
     order = sorted(range(x.ndim_), key=lambda i: -abs(x.step[i]))
     out = <Array>x.detach().permute_dims(tuple(order)).copy()
@@ -80,7 +80,7 @@ cdef Array twin(Array x):
 
 
 cdef bint same_layout(Array a, Array b) noexcept:
-    """Whether two arrays have the same elements in the same memory."""
+    """Whether two arrays are the same elements of the same memory."""
     cdef int i
     if a.data != b.data or a.code != b.code or not same_shape(a, b):
         return False
@@ -91,7 +91,7 @@ cdef bint same_layout(Array a, Array b) noexcept:
 
 
 cdef list attributes(object module):
-    """The values of a module's attributes, which are compared as objects, and the sizes of those that are dicts."""
+    """The values of a module's attributes, which are compared by identity, and the sizes of those that are dicts."""
     cdef list found = list(vars(module).values())
     return found + [len(<dict>x) for x in found if type(x) is dict]
 
@@ -120,7 +120,7 @@ cdef list names_in(object code, dict known):
 
 
 cdef tuple environment(object function):
-    """Where a function in Python gets its variables from: (cells, global variables, their names)."""
+    """The variables that a Python function reads from outside: (cells, global variables, names of those it uses)."""
     function = getattr(function, "__func__", function)
     if not hasattr(function, "__code__"):
         return (), {}, ()
@@ -140,11 +140,11 @@ cdef object content(object cell):
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
 cdef class Watch:
-    """What a run of a step depends on. It takes the place of a run of `recompute`, see `tape.set_run`."""
+    """Notes what a run of a step depends on. It is set like a run of `recompute`, see `tape.set_run`."""
     cdef int64_t since
     cdef dict tensors       # id -> (weak reference, requires grad, alias) of each older tensor
     cdef dict written       # address of a buffer -> (alias, version) before the first write
-    cdef dict leaves        # id -> (leaf, whether its gradient was read before it was replaced, alias of that)
+    cdef dict leaves        # id -> (leaf, whether its gradient was read before it was replaced, its alias)
     cdef dict modules       # id -> (module, its attributes before it ran)
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ cdef class Watch:
             self.leaves[id(leaf)] = leaf, not replaced, None if grad is None else alias(<Array>grad)
 
     def grads(self) -> list[tuple[Tensor, Tensor | None]]:
-        """The gradients that leaves have now, of those whose gradients the run has touched."""
+        """The current gradients of the leaves whose gradients the run has read or replaced."""
         return [(leaf, (<Array>leaf).grad_) for leaf, _, _ in self.leaves.values()]
 
     def recorded(self, Node node, outs: tuple[Tensor, ...]) -> object:
@@ -214,8 +214,8 @@ cdef class Step:
     """A recorded run of a function."""
     cdef readonly object recording      # None if another recording was under way
     cdef readonly bint has_history      # whether the result had a history, and no gradient of a leaf was computed
-    cdef list arguments     # copies, at whose addresses kernels read
-    cdef object result      # as the run has returned it, with an `Output` in place of each tensor it made
+    cdef list arguments     # copies, which the kernels read
+    cdef object result      # what the run returned, with an `Output` in place of each tensor that it made
     cdef list outputs       # these tensors
     cdef list grads         # (leaf, gradient) at the end
     cdef list written       # (alias, writes in each run) of memory from outside
@@ -268,7 +268,7 @@ cdef class Step:
         return [content(cell) for cell in self.cells] + [self.variables.get(name) for name in self.names]
 
     cdef int check_arguments(self, list tensors, list before) except -1:
-        """Refuse a run that has changed its arguments."""
+        """Refuse a run that changed its arguments."""
         cdef Array x, given
         for x, given, version in zip(self.arguments, tensors, before):
             if x.buffer.version:
@@ -296,7 +296,7 @@ cdef class Step:
         return 0
 
     def fits(self) -> bool:
-        """Whether the step would do now what it did: nothing that it depends on was replaced."""
+        """Whether the step would still do what it did: nothing that it depends on has been replaced."""
         cdef Array x, held
         cdef Py_ssize_t i = 0
         for cell in self.cells:
@@ -323,7 +323,7 @@ cdef class Step:
         return True
 
     def is_stale(self) -> bool:
-        """Whether a tensor that the step reads from outside is no longer there, or no longer what it was."""
+        """Whether a tensor that the step reads from outside has died or changed its memory, layout or requires_grad."""
         cdef Array x
         for reference, needs_grad, held in self.tensors:
             x = reference()
@@ -404,7 +404,7 @@ cdef class Step:
 
 
 cdef object shared_argument(Array x):
-    """The error for an argument that the step writes to by another name."""
+    """The error for an argument that shares memory with a tensor to which the step writes."""
     return CaptureError(f"[capture] expected arguments with memory of their own, got one of shape {shape_of(x)} that "
                         f"shares memory with a tensor which the step writes to: pass a copy")
 

@@ -1,15 +1,15 @@
-"""Recomputation: a function that keeps nothing for the backward pass runs again when the pass needs its values.
+"""Recomputation: a function that saves nothing for the backward pass runs again when the pass needs its values.
 
-The first run records nodes as any code does, with their edges, so that the tape is that of the plain function: passes
-that are recorded themselves, hooks, and captured tensors need nothing special. When the function returns, `Run` drops
-the values that these nodes have saved. The first backward pass that arrives at one of them runs the function again. The
-second run has to record the same operations with the same edges. Each hands the values that it saves to the node of the
-first run, which also becomes the maker of its results, so that no other tape comes into being.
+The first run records ordinary nodes with their edges, so the tape is that of the plain function: recorded passes, hooks
+and captured tensors need no special treatment. When the function returns, `Run` drops the values that these nodes have
+saved. The first backward pass that reaches one of them runs the function again. The second run has to record the same
+operations with the same edges. The values that each operation saves move to the node of the first run, which also takes
+the place of the new node as the maker of the results, so there is no second tape.
 
-A run is told of everything that the function reads, writes and draws (`tape.set_run`). The second run has to read the
-same tensors in the same order. What a run makes itself is not compared, as it follows from the rest: `Array.moment`
-tells it from what is older. Runs may be nested. The part of the tape that a second run fills belongs to the first runs
-around it already, so what happens in it is not passed on.
+The tape notifies a run of everything that the function reads, writes and draws (`tape.set_run`). The second run has to
+read the same tensors in the same order. Tensors made during a run are not compared, because they follow from the rest;
+`Array.moment` distinguishes them from older ones. Runs may be nested. The part of the tape that a second run fills
+already belongs to the first runs around it, so a second run does not notify them.
 """
 import os
 import threading
@@ -55,7 +55,7 @@ cdef Array copied(Array x):
 
 
 cdef object rebuilt(object tree):
-    """The same lists, tuples and dicts anew: the function or its caller may change the given ones."""
+    """A copy of lists, tuples and dicts, at every depth: the function or its caller may change the originals."""
     if type(tree) is list or type(tree) is tuple:
         return type(tree)([rebuilt(part) for part in tree])
     if type(tree) is dict:
@@ -64,7 +64,7 @@ cdef object rebuilt(object tree):
 
 
 cdef bint holds(object tree, object x):
-    """Whether x is the value, or within its lists, tuples and dicts."""
+    """Whether x is the value itself or inside its lists, tuples and dicts."""
     if isinstance(tree, (list, tuple, dict)):
         return any([holds(part, x) for part in (tree.values() if isinstance(tree, dict) else tree)])
     return tree is x
@@ -75,14 +75,14 @@ cdef bint alike(Array a, Array b) noexcept:
 
 
 cdef object plain(object value):
-    """The numbers and words in what a node holds besides tensors."""
+    """The numbers and strings among the values that a node keeps besides tensors."""
     if type(value) is tuple:
         return tuple([plain(part) for part in <tuple>value])
     return value if isinstance(value, (bool, int, float, str)) else None
 
 
 cdef bint is_constant(Array x) noexcept:
-    """Whether x is one number, or one that was broadcast."""
+    """Whether x is a single number, possibly broadcast."""
     cdef int i
     for i in range(x.ndim_):
         if x.extent[i] != 1 and x.step[i] != 0:
@@ -114,7 +114,7 @@ cdef int drop_saved(Node node) noexcept:
 cdef int take_over(Node node, Node source) noexcept:
     """Move the edges and the saved values of `source` to `node`."""
     cdef int i
-    node.extra = None       # not by `drop`, which would clear the run's note of the node
+    node.extra = None       # before `drop`, which would clear the run's pointer to the node
     node.drop()
     node.inputs, node.slots = source.inputs, node.few
     if source.slots == source.few:
@@ -143,26 +143,26 @@ cdef class Run:
     cdef dict kwargs
     cdef list arguments             # the tensors among them
     cdef list versions              # and the versions of these
-    cdef object outer               # the run around the first one, while that lasts; a second run tells no other
+    cdef object outer               # the run around the first one, while that lasts; a second run notifies no other
     cdef bint second
     cdef int64_t since, until       # the moments at which the first run began and ended
-    cdef int64_t began              # and at which the run that is under way began
-    cdef list elsewhere             # (first moment, end): when older runs were repeated meanwhile
+    cdef int64_t began              # and at which the current run began
+    cdef list elsewhere             # (first moment, end) of other runs that were repeated during this one
     cdef vector[Reference] nodes    # of the recorded operations (NULL: it died); of fixed size once places point to it
     cdef bint owns                  # whether `nodes` holds references, as it does during a run
     cdef list ops                   # (the record of each of these operations, the plain values that it depends on)
     cdef vector[int64_t] numbers    # and the sequence numbers of their nodes
     cdef size_t position            # how many operations the second run has recorded
-    cdef dict fresh                 # address -> node: those of the second run that take no other's place
+    cdef dict fresh                 # address -> node, of those of the second run that replace no node of the first
     cdef int64_t resumed            # the last sequence number before the second run; that of a leaf is negative
-    cdef set gone                   # the addresses of the nodes of leaves that the first run made and that are gone
+    cdef set gone                   # the addresses of the nodes of leaves that the first run made and that have died
     cdef list reads                 # in order: (a weak reference to a tensor that is older than the run, its version)
     cdef Py_ssize_t reading         # how many reads the second run has made
     cdef dict writes                # id -> (a weak reference to an older tensor that is written to, its first values)
     cdef list kept                  # in a second run: (one of these tensors, its memory)
     cdef list calls                 # of modules: (a weak reference, the name of the class, whether it is training)
     cdef Py_ssize_t call            # how many calls of modules the second run has made
-    cdef list draws                 # of random numbers: (how many blocks, what the generator gave)
+    cdef list draws                 # of random numbers: (the number of blocks, what the generator returned)
     cdef Py_ssize_t draw            # how many draws the second run has made
     cdef object difference          # between the runs, as an error, which the function may have caught
     cdef object lock
@@ -182,7 +182,7 @@ cdef class Run:
     # ── the first run ──
 
     def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result of the function, and keep what its operations save for the second run to compute."""
+        """Run the function and return its result; drop what its operations saved."""
         self.outer, self.owns = current_run(), True
         self.since = self.began = next_moment()
         set_run(self)
@@ -270,7 +270,7 @@ cdef class Run:
     # ── the second run ──
 
     def restore(self, Node node) -> None:
-        """Run the function again, so that this and the other nodes of the first run hold what they saved."""
+        """Run the function again, which restores the saved values of this and the other nodes of the first run."""
         if not self.lock.acquire(timeout=calls.PATIENCE):
             raise GradientError(f"[recompute] a second run in another thread did not end within {calls.PATIENCE} "
                                 f"seconds: two passes that wait for each other do not, so run passes over a tape that "
@@ -338,7 +338,7 @@ cdef class Run:
         return 0
 
     cdef int check_unchanged(self) except -1:
-        """Refuse to run on other values than those of the first run."""
+        """Raise if tensors that the first run read have changed since."""
         for x, known in [*zip(self.arguments, self.versions), *[(x(), known) for x, known in self.reads]]:
             if x is not None and not self.writes_to(<Array>x) and version(<Array>x) != known:
                 raise self.changed(f"{self.name(<Array>x)} was written in place")
@@ -349,7 +349,7 @@ cdef class Run:
         return 0
 
     cdef int check_second(self) except -1:
-        """Refuse a second run that did less than the first."""
+        """Raise if the second run did less than the first."""
         if self.position < self.nodes.size():
             raise self.differs(f"{self.position} recorded operations instead of {self.nodes.size()}")
         if self.call < len(self.calls) or self.draw < len(self.draws):
@@ -359,7 +359,7 @@ cdef class Run:
         return 0
 
     cdef object changed(self, str what):
-        """The error for a function that reads something else now."""
+        """The error for a second run that would read something else."""
         return self.noted(f"[recompute] expected what the function reads to stay as it is until the backward pass, but "
                           f"{what}")
 
@@ -370,17 +370,17 @@ cdef class Run:
                           f"numbers, and on values that stay the same")
 
     cdef object noted(self, str text):
-        """The error for the first difference, which the function may catch."""
+        """The error for the first difference; it is kept, because the function may catch it."""
         if self.difference is None:
             self.difference = GradientError(text)
         return self.difference
 
     cdef str named(self, object x):
-        """The name of a tensor that may be gone."""
+        """The name of a tensor that may have died."""
         return "a tensor that is gone" if x is None else self.name(<Array>x)
 
     cdef str name(self, Array x):
-        """What the user knows x as."""
+        """The name by which the user knows x."""
         for key, value in [*enumerate(self.args), *self.kwargs.items()]:
             if holds(value, x):
                 return f"{'' if value is x else 'a tensor in '}argument {key!r}"
@@ -390,14 +390,14 @@ cdef class Run:
                     return f"{kind}.{key}"
         return f"a tensor of shape {shape_of(x)} and {dtype_of(x.code)}"
 
-    # ── what the tape tells ──
+    # ── notifications from the tape ──
 
     cdef bint made(self, Array x):
-        """Whether x was made by the run that is under way."""
+        """Whether the current run made x."""
         return self.within(x.moment)
 
     cdef bint within(self, int64_t moment):
-        """Whether a moment belongs to the run that is under way."""
+        """Whether a moment belongs to the current run."""
         if moment < self.began:
             return False
         for first, end in self.elsewhere:
@@ -411,7 +411,7 @@ cdef class Run:
         return entry is not None and entry[0]() is x
 
     cdef list constants(self, Node node):
-        """The plain values that an operation depends on, and those that the run made tensors of."""
+        """The plain values that an operation depends on, including those that the run converted to tensors."""
         cdef list found = [] if node.extra is None else [plain(node.extra)]
         cdef int i
         cdef Array x
@@ -430,7 +430,7 @@ cdef class Run:
         return run if type(run) is Run else None
 
     def repeated(self) -> bool:
-        """Whether what happens has happened before, in a first run."""
+        """Whether a second run of this thread is repeating a first one."""
         return self.repeating() is not None
 
     def has_hooks(self, Node node) -> bool:
@@ -476,7 +476,7 @@ cdef class Run:
         return other
 
     cdef int compare(self, Node old, Node new) except -1:
-        """Check that a node of the second run is what that of the first was."""
+        """Check that a node of the second run equals that of the first."""
         cdef int i
         cdef Node a, b
         first, second = result_of(old), result_of(new)
@@ -597,11 +597,11 @@ cdef class Run:
             raise self.changed(f"{kind} went from {modes[was_training]} to {modes[training]}")
 
 
-cdef list repeating = []    # the second runs that are under way
+cdef list repeating = []    # the second runs in progress
 
 
 def forget_other_threads() -> None:
-    """In the child of a fork, end the second runs of other threads: a pass of this thread may begin them anew."""
+    """In the child of a fork, end the second runs of other threads, which a pass of this thread may start again."""
     cdef Run run
     for run in list(repeating):
         if run.thread != threading.get_ident():

@@ -1,4 +1,4 @@
-"""capture: a training step that is recorded once, and from then on runs without Python."""
+"""capture: a training step that is recorded once and then runs without Python."""
 
 import functools
 import warnings
@@ -19,16 +19,16 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-SIGNATURES = 100  # that have been called too seldom to be recorded
+SIGNATURES = 100  # whose calls are counted before one of them is recorded
 
 
 class Captured(Generic[Parameters, Result]):
-    """What `minigrad.capture` returns: call it as the function itself.
+    """What `minigrad.capture` returns; call it like the function itself.
 
     Attributes
     ----------
     recordings : int
-        How many runs have been recorded so far.
+        The number of runs recorded so far.
     """
 
     def __init__(self, function: Callable[Parameters, Result], warmup: int, limit: int) -> None:
@@ -42,9 +42,8 @@ class Captured(Generic[Parameters, Result]):
         functools.update_wrapper(self, function, [n for n in functools.WRAPPER_ASSIGNMENTS if hasattr(function, n)], ())
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if (
-            is_watched() or inside.get()
-        ):  # something follows each operation, or another captured function calls this one
+        # something observes each operation, or another captured function makes this call
+        if is_watched() or inside.get():
             return self._function(*args, **kwargs)
         tensors: list[Tensor] = []
         key = key_of((args, kwargs), tensors)
@@ -84,7 +83,7 @@ class Captured(Generic[Parameters, Result]):
         return step.first()
 
     def _plainly(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, and any captured function within it plainly too."""
+        """Call the function without recording, including any captured function that it calls."""
         token = inside.set(True)
         try:
             return detached(self._function(*args, **kwargs))
@@ -114,10 +113,10 @@ class Captured(Generic[Parameters, Result]):
         return getattr(self._function, "__name__", None) or type(self._function).__name__
 
     def table(self) -> str:
-        """The kernels and calls of the run that was recorded last, one in a line.
+        """The kernels and calls of the most recently recorded run, one per line.
 
-        A call is made by Python each time: the optimizer's step, or random numbers. The last column counts the elements
-        that a kernel touches.
+        A call is made by Python in every run, for example the optimizer's step. The last column is the number of
+        elements that a kernel touches.
         """
         if self._last is None:
             return f"{self._name}: nothing is recorded yet"
@@ -138,29 +137,29 @@ def detached(tree: Any) -> Any:
 def capture(
     function: Callable[Parameters, Result], *, warmup: int = 2, limit: int = 16
 ) -> Captured[Parameters, Result]:
-    """A function that is recorded once and then runs without Python: its kernels, in order, in the same memory.
+    """Record a function once and replay its kernels, in order and in the same memory, without Python.
 
-    Meant for whole training steps: forward pass, backward pass, and the optimizer's step. Small networks spend most of
-    their time in Python; a captured step leaves that out. Results are the same bits.
+    Meant for whole training steps: forward pass, backward pass, and the optimizer's step. A small network spends most
+    of its time in Python, which a captured step skips. The results are bit-identical.
 
-    The first `warmup` calls run as usual. The next one is recorded, and later calls run the recording with the
-    values of their arguments. It is made anew for arguments of other shapes, dtypes or devices, for other numbers and
-    strings, and when modules change between training and evaluation.
+    The first `warmup` calls run as usual. The next one is recorded, and later calls replay the recording with the
+    values of their own arguments. A new recording is made for arguments of other shapes, dtypes or devices, for other
+    numbers and strings, and when modules switch between training and evaluation.
 
     Parameters
     ----------
     function : callable
         Its arguments and its result are tensors, numbers, strings, other constants, and tuples, lists and dicts of
-        them. Arguments do not require grad.
+        them. Arguments must not require grad.
     warmup : int
-        How many calls with a signature run before the one that is recorded.
+        The number of calls with the same signature that run before one is recorded.
     limit : int
-        How many recordings are made. Other calls run without one, and a warning says so once.
+        The largest number of recordings. Beyond it, the function runs as usual, with one warning.
 
     Returns
     -------
     Captured
-        Called as the function. The tensors it returns have no history, and memory of their own.
+        Called like the function. The tensors it returns have no history and own their memory.
 
     Raises
     ------
@@ -169,29 +168,30 @@ def capture(
     ValueError
         When called, for an argument that requires grad.
     CaptureError
-        In the call that is recorded, at what a recording does not repeat: reading values, as ``item``, ``print``,
-        ``numpy`` and ``if x > 0`` do, shapes that depend on values, hooks, NumPy arrays that are converted, arguments
-        that are written in place, tensors of the run that are stored outside, tensors on a GPU. Some of this is found
-        at the end of the call, when the optimizer has made its step. In later calls, if an argument shares memory
-        with a tensor that the function writes to, or if another thread is in a call.
+        In the recorded call, for anything that a replay would not repeat: reading values, as ``item``, ``print``,
+        ``numpy`` and ``if x > 0`` do, shapes that depend on values, hooks, conversions of NumPy arrays, in-place writes
+        to arguments, storing tensors of the run elsewhere, and tensors on a GPU. Some of these are only detected at the
+        end of the call, after the optimizer's step. In later calls, if an argument shares memory with a tensor that the
+        function writes to, or if another thread is in a call.
 
     Notes
     -----
-    What a recording reads from outside it reads where it was: parameters, running statistics, the state of the
-    optimizer, and gradients, which it adds to where the function does. Writes to them between calls are seen, by
-    ``load_state_dict`` or ``copy_``. Another recording is made if a parameter, a layer, an option of a layer or a
-    variable of Python that the function reads by its name has been replaced. Not seen is what is replaced within a
-    list, a dict or an object that is not a module: another model in ``models[0]``, or in ``self.model`` of a method.
+    A replay reads everything outside the function from where it was during the recording: parameters, running
+    statistics, the optimizer's state, and gradients, which it adds to if the function does. It therefore sees writes
+    between calls, such as those of ``load_state_dict`` and ``copy_``. A new recording is made if a parameter, a layer,
+    an option of a layer, or a Python variable that the function reads by name has been replaced. Replacements inside a
+    list, a dict or an object that is not a module go unnoticed: another model in ``models[0]``, or in ``self.model`` of
+    a method.
 
-    These go on changing as usual: learning rates and other options of optimizers, their step numbers, schedulers,
-    inside the function or outside, random numbers (dropout), running statistics, gradient clipping with its norm.
-    Labels, indices and lengths are checked in each call. Everything else that Python computes in the function keeps the
-    value it had in the recorded call: numbers, conditions, counters, what it appends to a list. What has to change is
-    passed as a tensor.
+    These keep changing as usual, inside or outside the function: learning rates and other options of optimizers, step
+    counts, schedulers, random numbers (dropout), running statistics, gradient clipping and its norm. Labels, indices
+    and lengths are checked in every call. Everything else that Python computes in the function keeps the value it had
+    in the recorded call: numbers, conditions, counters, items appended to a list. Pass anything that has to change as
+    a tensor.
 
-    The gradients that the function leaves in ``grad`` are overwritten by the next call; an optimizer of your own that
-    keeps gradients has to copy them. A recording keeps all memory that the function uses, about what one call needs.
-    With `capture` as a decorator of a method, each instance has recordings of its own.
+    The gradients that the function leaves in ``grad`` are overwritten by the next call; a custom optimizer that keeps
+    gradients has to copy them. A recording keeps all memory that the function uses, about as much as one call needs.
+    When `capture` decorates a method, each instance has its own recordings.
 
     Examples
     --------

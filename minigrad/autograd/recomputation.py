@@ -1,4 +1,4 @@
-"""recompute: a function whose operations save nothing for the backward pass, which calls it again."""
+"""recompute: gradient checkpointing, in which the backward pass calls a function again."""
 
 import functools
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -18,22 +18,23 @@ Called = TypeVar("Called", bound=Callable[..., Any])
 def recompute(f: Called, *unexpected: Any) -> Called:
     """f with gradient checkpointing: the backward pass calls f again instead of keeping what its operations save.
 
-    A deep network keeps what its operations save for the backward pass. With each block given to `recompute`, it keeps
-    the arguments of all blocks instead, and in the backward pass the rest of one block at a time; the time of a second
-    forward pass is added (Chen et al. 2016, https://arxiv.org/abs/1604.06174). If f does the same in both calls,
-    gradients are equal bit for bit, for everything that f depends on: arguments, parameters, and other tensors that it
-    captures. Derivatives of every order, hooks and nested uses need no care.
+    A deep network keeps everything that its operations save for the backward pass. If each block is wrapped in
+    `recompute`, it keeps only the arguments of the blocks, and during the backward pass the saved values of one block
+    at a time, at the cost of a second forward pass (Chen et al. 2016, https://arxiv.org/abs/1604.06174). If f does the
+    same in both calls, gradients are bit-identical to those of the plain function, for everything that f depends on:
+    arguments, parameters, and other tensors that it captures. Derivatives of every order, hooks and nested uses work
+    as usual.
 
     Parameters
     ----------
     f : callable
-        A module, a method or any other function; also as a decorator. It may return anything: tensors, containers of
-        them, other values.
+        A module, a method or any other function; `recompute` may also be used as a decorator. f may return anything:
+        tensors, containers of tensors, other values.
 
     Returns
     -------
     callable
-        Returns what f returns. Where no operations are recorded, as in `no_grad`, it only calls f.
+        Returns what f returns. If no operations are recorded, as in `no_grad`, it only calls f.
 
     Raises
     ------
@@ -42,33 +43,32 @@ def recompute(f: Called, *unexpected: Any) -> Called:
         is a generator or a coroutine function, which computes nothing when called.
     GradientError
         When called, if f writes to an argument in place, writes to a captured tensor while operations are recorded,
-        or calls ``set_`` or ``backward``. In the backward pass, if a tensor that f reads has been
-        written in place or replaced since, even by f itself, if a module has changed between training and evaluation,
-        or if f computes something else than before: other operations, on other tensors, with other shapes, dtypes or
-        scalars, other random numbers. The tape is then as it was before the second call.
+        or calls ``set_`` or ``backward``. In the backward pass, if a tensor that f reads has since been written in
+        place or replaced, even by f itself, if a module has switched between training and evaluation, or if f does not
+        repeat its first call: other operations, on other tensors, with other shapes, dtypes or scalars, other random
+        numbers. The tape is then as it was before the second call.
 
     Notes
     -----
     The second call draws the random numbers of the first, so dropout drops the same elements, and the generator is not
-    advanced. Tensors that f itself writes to outside of the tape, such as running statistics, have the values of the
-    first call during the second and their own again after it: they move once. Other threads would see the former
-    meanwhile.
+    advanced. Tensors that f itself writes to outside of the tape, such as running statistics, are set to their initial
+    values for the second call and restored after it, so they are updated once. Other threads may see the initial values
+    in the meantime.
 
-    A state that f keeps has to be such a tensor. These functions are refused in the backward pass, although they may be
-    correct: one that replaces a tensor, as in ``self.h = h.detach()``, one that makes a tensor or a layer in its first
-    call and uses it in later ones, one that appends to a list of tensors that it reads, and one that makes a leaf or a
-    module which is kept.
+    Any state that f keeps has to be in such tensors. The backward pass rejects these functions, although they may be
+    correct: one that replaces a tensor, as in ``self.h = h.detach()``, one that creates a tensor or a layer in its
+    first call and uses it in later ones, one that appends to a list of tensors that it reads, and one that creates a
+    leaf or a module and keeps it.
 
-    Everything else that f depends on has to stay the same. What it reads of Python's values, of NumPy arrays and of
-    other random generators is checked only where an operation is recorded with another scalar. What it computes in
-    other threads, and what it writes through NumPy, is not seen. Side effects of Python, as in printing or appending to
-    a list, happen twice.
+    Everything else that f depends on has to stay the same. Python values, NumPy arrays and other random generators are
+    checked only in so far as they change a scalar of a recorded operation. Computations in other threads and writes
+    through NumPy go unnoticed. Python's side effects, such as printing or appending to a list, happen twice.
 
-    A backward pass with ``retain_graph=True`` keeps what it computes again, for the next one. If f stores its result
-    where f itself can reach it, as in an attribute of the module, the cycle ends with the next call or with a backward
-    pass. Without either it is never freed: the garbage collector does not see it.
+    A backward pass with ``retain_graph=True`` keeps the recomputed values for the next one. If f stores its result
+    where f itself can reach it, for example in an attribute of the module, it forms a reference cycle, which the next
+    call or a backward pass breaks. Without either, it is never freed, because the garbage collector does not see it.
 
-    A module's attribute has to be the module, not ``recompute(module)``, so that its parameters are found: call
+    Assign the module itself to an attribute, not ``recompute(module)``, so that its parameters are found, and call
     ``mg.recompute(self.block)(x)`` in ``forward``.
 
     Examples
