@@ -2,12 +2,15 @@
 
 import doctest
 import inspect
+import itertools
+from types import MappingProxyType
 
 import pytest
 from public_names import NAMES
 
 import minigrad as mg
 from minigrad import nn, optim
+from minigrad.engine.habits import NAMES as NAMES_OF_PYTORCH
 from minigrad.nn import functional
 
 
@@ -36,10 +39,11 @@ def test_members_of_tensor_are_documented(name):
     assert own or f"{name}" in mg.Tensor.__doc__, f"Tensor.{name} is not documented"
 
 
-def positional(function):
-    """Return the names of the positional arguments, from the second one on."""
+def positional(function, same=MappingProxyType({})):
+    """Return the names of the positional arguments, from the second one on; `same` maps PyTorch's names to ours."""
     kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds][1:]
+    found = [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds][1:]
+    return [same.get(name, name) for name in found]
 
 
 def test_a_name_that_exists_twice_means_the_same():
@@ -56,3 +60,24 @@ def test_a_name_that_exists_twice_means_the_same():
         first, *others = map(positional, functions.values())
         for other in others:
             assert all(a == b for a, b in zip(first, other, strict=False)), (name, first, other)
+
+
+def test_pytorch_names_do_not_change_the_meaning_of_an_argument():
+    """Methods and functions that only have PyTorch's names take the same positional arguments as ours of that name.
+
+    `minigrad.pad` takes NumPy's widths, (before, after) for each axis, and `nn.functional.pad` PyTorch's, from the last
+    axis on.
+    """
+    same = {
+        "other": "y", "exponent": "y", "vec2": "y", "dim": "axis", "dim1": "axis1", "dim2": "axis2", "dims": "axis",
+        "shifts": "shift", "diagonal": "k",
+    }  # fmt: skip
+    differ, compared = set(), 0
+    for name in NAMES_OF_PYTORCH | set(functional.__all__) | {n for n in dir(mg) if not n.startswith("_")}:
+        functions = {getattr(place, name, None) for place in (mg, functional, mg.Tensor)}
+        for pair in itertools.combinations(filter(inspect.isroutine, functions), 2):
+            compared += 1
+            if any(a != b for a, b in zip(*(positional(f, same) for f in pair), strict=False)):
+                differ.add(name)
+    assert compared > 20
+    assert differ == {"pad"}
