@@ -375,7 +375,7 @@ cdef void set_forget(Forget function):
 
 
 cdef void set_reader(Reader function):
-    """Set what is told of each tensor whose values leave it (tape.note_read, while a run of `recompute` lasts)."""
+    """Set what is called for each tensor that is read (tape.note_read, during a run of `recompute` or `capture`)."""
     global reader
     reader = function
 
@@ -399,7 +399,7 @@ cdef int64_t moment = 0
 
 
 cdef int64_t next_moment() noexcept:
-    """Begin another moment, and return its number: the runs of `recompute` tell by it what was made during them."""
+    """Begin another moment and return its number, by which runs of `recompute` know which tensors they made."""
     global moment
     moment += 1
     return moment

@@ -256,7 +256,7 @@ cdef class BackwardPass:
                 leaf = <Node>node.slots[i].edge
                 if leaf.hooks is not None and leaf.op.differentiate == accumulate and leaf.walk == self.number \
                         and not leaf.marked:
-                    leaf.marked = True              # it has its place; `mark` sets all marks anew
+                    leaf.marked = True              # it has its place; `mark` sets all marks again
                     order.push_back(Numbered(entry.first, <PyObject*>leaf))
             if node.hooks is None or node.op.differentiate != accumulate:
                 order.push_back(entry)

@@ -212,7 +212,7 @@ cdef class Output:
 @cython.embedsignature.format("clinic")
 cdef class Step:
     """A recorded run of a function."""
-    cdef readonly object recording      # None if another recording was under way
+    cdef readonly object recording      # None if another recording was in progress
     cdef readonly bint has_history      # whether the result had a history, and no gradient of a leaf was computed
     cdef list arguments     # copies, which the kernels read
     cdef object result      # what the run returned, with an `Output` in place of each tensor that it made

@@ -499,7 +499,7 @@ cdef class Run:
                 if <size_t><PyObject*>a in self.gone and -b.sequence > self.resumed:
                     continue        # a leaf that each run makes
                 if a.leaf != NULL and self.since <= (<Array>a.leaf).moment < self.until:
-                    raise self.differs(f"another leaf as input {i} of [{new.op.name}], which it makes anew while that "
+                    raise self.differs(f"another leaf as input {i} of [{new.op.name}], which it makes again while that "
                                        f"of the first run is still in use: make it outside of the function")
                 raise self.changed(f"input {i} of [{new.op.name}] is another leaf, as when a parameter was replaced")
             if a.freed and a.op.differentiate != accumulate:

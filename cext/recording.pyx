@@ -1,7 +1,7 @@
-"""What one run of a step does, recorded to be done again: kernels of the CPU, and calls between them.
+"""What one run of a step does, recorded for replay: kernels on the CPU, and calls between them.
 
-`launch` hands over every kernel that the thread starts. Where later runs need values that Python computes or checks
-each time, such as random numbers, the number of an optimizer's step, or labels, the step makes a call:
+`launch` adds every kernel that the thread starts. Where later runs need values that Python computes or checks each
+time, such as random numbers, the number of an optimizer's step, or labels, the step makes a call:
 ``repeat(function, args)``.
 """
 import os
@@ -34,11 +34,11 @@ cdef class Recording:
     """The kernels and calls of one run of a step."""
     cdef RecordedKernels* kernels
     cdef Memory memory
-    cdef object watch           # knows the leaves whose gradients the run touches
-    cdef list calls             # (function, arguments, the gradients that it finds, or None if they are as before)
-    cdef list grads             # (leaf, gradient) as the last call has found them
+    cdef object watch           # knows the leaves whose gradients the run reads or replaces
+    cdef list calls             # (function, arguments, the gradients before the call or None if they are unchanged)
+    cdef list grads             # (leaf, gradient) before the last call
     cdef vector[size_t] places  # of each call: how many kernels come before it
-    cdef vector[int] release    # for the kernels before each call, and for those after the last: whether they are long
+    cdef vector[int] release    # whether the kernels before each call, and those after the last, release the GIL
 
     def __cinit__(self, watch: Any):
         self.kernels, self.memory, self.watch, self.calls = new RecordedKernels(), Memory(), watch, []
@@ -47,7 +47,7 @@ cdef class Recording:
         del self.kernels
 
     def begin(self) -> bool:
-        """Start recording in this thread; False if another recording is under way."""
+        """Start recording in this thread; False if another recording is in progress."""
         global current
         if RUNNING.recording != NULL or not self.memory.open():
             return False
@@ -77,7 +77,7 @@ cdef class Recording:
         return most
 
     cdef object call(self, object function, tuple args):
-        """Make a call, of which no kernels are recorded, and note it."""
+        """Make a call, whose kernels are not recorded, and record the call itself."""
         run, found = current_run(), self.watch.grads()
         self.calls.append((function, args, None if same(found, self.grads) else found))
         self.grads = found
@@ -98,7 +98,7 @@ cdef class Recording:
         self.memory.pause(paused)
 
     def run(self) -> None:
-        """Do again what was recorded."""
+        """Replay the recording."""
         cdef size_t k, first = 0
         cdef list grads
         for k in range(self.places.size()):
@@ -125,7 +125,7 @@ cdef class Recording:
         return [one for one in found if one is not None]
 
     def stored(self, known: list[Tensor | None]) -> int:
-        """How many bytes the run has allocated that are held by others than these tensors and what the calls use."""
+        """The bytes that the run allocated and that something other than these tensors and the calls still holds."""
         cdef dict held = {}     # address of a buffer -> how many of these tensors hold it
         cdef list stack = [*known, *[(args, grads) for _, args, grads in self.calls]]
         cdef set seen = set()
@@ -165,7 +165,7 @@ cdef bint same(list a, list b):
 
 
 cdef int restore(list grads) except -1:
-    """Let leaves have these gradients."""
+    """Set the gradients of leaves to these."""
     for leaf, grad in grads:
         if (<Array>leaf).grad_ is not grad:
             (<Array>leaf).grad_ = <Array>grad

@@ -105,7 +105,7 @@ cdef PyObject* held(object x):
     return <PyObject*>x
 
 
-cdef int watched = 0    # looked at first: to find the run and the observer of a thread costs a call each
+cdef int watched = 0    # checked first, because finding the run and the observer of a thread costs a call each
 
 
 def set_observer(observer: Any) -> Any:
@@ -130,12 +130,12 @@ cdef object current_observer():
 
 
 cdef object set_run(object run):
-    """Set the run of `recompute` that what this thread computes belongs to (None for no run); return the previous one.
+    """Set the run of `recompute` that this thread computes for (None for no run); return the previous one.
 
     Its methods are called for each tensor that is read (`read`) or written in place (`before_write`), each
     recorded operation (`recorded`), each call of a module (`entered`) and each use of the random generator (`drew`),
     of a leaf's gradient (`touches_grad`) and of hooks (`calls_hook`), and before `backward` and `set_`. A captured step
-    watches the run that it records in the same way.
+    sets a `Watch` with the same methods while it records.
     """
     global mg_run, watched
     before = current_run()

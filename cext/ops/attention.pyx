@@ -59,7 +59,7 @@ def _with_drawn(primitive: Callable[..., None], scale: float, causal: bool, drop
 
 cdef int run_with_drawn(object primitive, double scale, bint causal, double dropout, list drawn,
                         tuple arguments) except -1:
-    """`_with_drawn`, in each run of a recorded step anew if there is dropout."""
+    """`_with_drawn`; with dropout, every run of a recorded step calls it again."""
     call = (primitive, scale, causal, dropout, drawn, arguments)
     if dropout:
         repeat(_with_drawn, call)

@@ -1,6 +1,6 @@
 // The kernels that a step starts, recorded so that they can be started again without Python (engine/recording.pyx).
 //
-// `launch` hands over each kernel with its arguments, which are kept by value. All of this is used under the GIL.
+// `launch` adds each kernel with its arguments, which are kept by value. All of this is used under the GIL.
 #pragma once
 
 #include <Python.h>

@@ -149,7 +149,7 @@ def _record(
             raise GradientError(
                 f"[{cls.__name__}] backward: saved tensor {lost[0]} is neither an argument nor a result of forward, "
                 f"and a second derivative would take it for a constant: save the argument itself and compute the rest "
-                f"anew in backward, or return it as a further result, or make a constant an attribute of ctx"
+                f"again in backward, or return it as another result, or make a constant an attribute of ctx"
             )
         context = copy(ctx)
         context.saved_tensors = tuple(

@@ -112,7 +112,7 @@ def start(stage: str | int | None = None, folder: str | Path | None = None) -> N
 
 
 def reset(stage: str | int, folder: str | Path | None = None) -> None:
-    """Write the file of a stage anew; the reader's file is kept under another name.
+    """Write the file of a stage again; the reader's file is kept under another name.
 
     Parameters
     ----------

@@ -153,7 +153,7 @@ class Course:
         return f"{path} is written.\nRead it, {task}, then run:\n    {self.command} check{named}"
 
     def reset(self, name: str | int) -> str:
-        """Write the file of a stage anew and keep the old one under another name."""
+        """Write the file of a stage again and keep the old one under another name."""
         stage = find(name)
         path = self.path(stage)
         if not path.exists():

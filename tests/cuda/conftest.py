@@ -7,7 +7,7 @@ from minigrad.cuda import launch
 
 @pytest.fixture
 def forget():
-    """Return a function that lets the kernels be loaded anew, which is also done after the test."""
+    """Return a function that forgets the loaded kernels, so that they are loaded again; it also runs after the test."""
 
     def clear():
         launch.kernels.clear()

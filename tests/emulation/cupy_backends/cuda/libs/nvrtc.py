@@ -8,5 +8,5 @@ SOURCES = "emulate.hpp", "scheduler.hpp", "cupy/__init__.py"  # of what is compi
 
 
 def getVersion():
-    """Return another version whenever the emulation changes, so that every module is compiled anew."""
+    """Return another version whenever the emulation changes, so that every module is compiled again."""
     return zlib.crc32(b"".join((FOLDER / name).read_bytes() for name in SOURCES)), 0
