@@ -229,7 +229,7 @@ cdef class Tensor(Array):
         from minigrad.engine.tape_table import TapeTable
         found = inspection.entries(self)
         if names is not None:
-            from minigrad.viz.names import name_leaves, names_of
+            from minigrad.engine.names import name_leaves, names_of
             name_leaves(found, inspection.contents(self), names_of(names, "tape"))
         return TapeTable(found)
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from minigrad.engine.backward import differentiate
 from minigrad.engine.inspection import bytes_of, contents, operations, options
+from minigrad.engine.names import name_leaves, names_of
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.ops.recurrent import Cell, Lengths, compositions
 from minigrad.engine.tape import Op
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import Module
 from minigrad.viz.cells import Equation, equation_of_cell
-from minigrad.viz.names import name_leaves, names_of
 from minigrad.viz.observer import Observer
 from minigrad.viz.recording import newest, record
 from minigrad.viz.sources import excerpt, user_line

@@ -1,11 +1,17 @@
-"""The names of tensors in pictures and pages."""
+"""The names of tensors in tables, pictures and pages."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from minigrad.engine.ops.arguments import kind_of
 from minigrad.engine.tensor import Tensor
-from minigrad.nn import Module
+
+
+def is_module(value: Any) -> bool:
+    """Whether a value is a `minigrad.nn.Module`. The engine does not import that class: without it, nothing is one."""
+    nn = sys.modules.get("minigrad.nn")
+    return nn is not None and isinstance(value, nn.Module)
 
 
 def names_of(given: Any, caller: str) -> dict[int, str]:
@@ -14,14 +20,14 @@ def names_of(given: Any, caller: str) -> dict[int, str]:
     In a mapping, a module's key precedes the paths of its parameters. Of several names, the shortest is used. Errors
     name `caller`.
     """
-    if isinstance(given, Module):
+    if is_module(given):
         return {id(parameter): path for path, parameter in given.named_parameters()}
     if not isinstance(given, Mapping):
         raise TypeError(f"[{caller}] expected names as a module or a mapping, got {type(given).__name__}")
     for name, value in given.items():
         if not isinstance(name, str):
             raise TypeError(f"[{caller}] expected names that are strings, got {name!r} of type {type(name).__name__}")
-        if not isinstance(value, (Tensor, Module)):
+        if not isinstance(value, Tensor) and not is_module(value):
             raise TypeError(f"[{caller}] expected names of tensors and modules, got {kind_of(value)} for {name!r}")
     return _shortest(
         (parameter, f"{name}.{path}" if path else name)
@@ -44,7 +50,7 @@ def names_of_variables(variables: Mapping[str, Any]) -> dict[int, str]:
     return _shortest(
         (parameter, path or name)
         for name, value in found
-        if isinstance(value, (Tensor, Module))
+        if isinstance(value, Tensor) or is_module(value)
         for path, parameter in ([("", value)] if isinstance(value, Tensor) else value.named_parameters())
     )
 
