@@ -79,7 +79,7 @@ def groups(matrices, batch, matrix, steps, count):
     others = [f"{op}_fwd_{matrix}" for op in MATRIX_OPS if op != "copy"]
     return {
         "operations": Group([*copies, *others, *norms], both, 5 * count),
-        "steps": Group(list(steps), (*both, "torchg", "jax", "torchc"), count),
+        "steps": Group(list(steps), ("minigrad", "captured", "torch", "torchg", "jax", "torchc"), count),
     }
 
 
@@ -188,7 +188,11 @@ def main():
         os.environ["PYTHONPATH"] = os.pathsep.join([str(EMULATION), os.environ.get("PYTHONPATH", "")])
         args.rounds, args.seconds, args.write = 1, 0, False
         parts = groups(SMALL_MATRICES, 1, SMALL, SMALL_STEPS, 1)
-        parts = {name: part._replace(frameworks=("minigrad",)) for name, part in parts.items()}
+        ours = {"minigrad", "captured"}
+        parts = {
+            name: part._replace(frameworks=tuple(f for f in part.frameworks if f in ours))
+            for name, part in parts.items()
+        }
     else:
         parts = groups(MATRICES, 32, LARGE, STEPS, 10)
     if args.workloads:

@@ -20,28 +20,37 @@ import workloads
 
 DRIVER = """
 extern "C" {
-long launches;
+long launches, products;
 int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) {
     return ++launches == 0;
 }
 int cuCtxGetDevice(int* device) { return *device = 0; }
 int cuGetErrorName(int, const char**) { return 1; }
 long get_stream_ptr(int) { return 0; }
+int cublasCreate_v2(void** handle) { return *handle = &launches, 0; }
+int cublasSetStream_v2(void*, void*) { return 0; }
+int cublasSetWorkspace_v2(void*, void*, unsigned long) { return 0; }
+int cublasSgemmStridedBatched() { return ++products == 0; }
+int cublasDgemmStridedBatched() { return ++products == 0; }
 }
 """
 
 
 def build_driver():
-    """Compile and load a driver that does nothing."""
+    """Compile and load a driver and a cuBLAS that do nothing; return both."""
+    libraries = []
     with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder, "driver.cpp"), Path(folder, "driver.so")
+        source = Path(folder, "driver.cpp")
         source.write_text(DRIVER)
-        subprocess.run(["g++", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", source, "-o", library], check=True)
-        return ctypes.CDLL(str(library))
+        for name in ("libcuda.so.1", "libcublas.so.12"):
+            made = Path(folder, name)
+            subprocess.run(["g++", "-shared", "-fPIC", f"-Wl,-soname,{name}", source, "-o", made], check=True)
+            libraries.append(ctypes.CDLL(str(made)))
+    return libraries
 
 
 class Stub:
-    """An object of CuPy: a context, a stream, a module or a function."""
+    """An object of CuPy: a context, a stream, a module, a function or a graph."""
 
     ptr = 0
     compute_capability = "90"
@@ -64,7 +73,10 @@ class Stub:
     def load(self, image):
         pass
 
-    synchronize = record = __call__
+    def end_capture(self):
+        return Stub()
+
+    synchronize = record = begin_capture = launch = __call__
 
 
 class Block:
@@ -75,8 +87,8 @@ class Block:
 
 
 def install(driver):
-    """Make `cupy` a module over that driver; return the list to which every product adds one."""
-    products, addresses = [], itertools.count(1 << 40, 1 << 30)
+    """Make `cupy` a module over that driver."""
+    addresses = itertools.count(1 << 40, 1 << 30)
     pinned = ctypes.create_string_buffer(1 << 25)
     stream = Stub()
     cuda = types.ModuleType("cupy.cuda")
@@ -84,9 +96,8 @@ def install(driver):
     cuda.alloc = lambda size: Block(next(addresses))
     cuda.alloc_pinned_memory = lambda size: Block(ctypes.addressof(pinned))
     cuda.memory = types.SimpleNamespace(OutOfMemoryError=MemoryError)
-    cuda.device = types.SimpleNamespace(get_cublas_handle=lambda: 0)
     cuda.runtime = types.SimpleNamespace(
-        getDeviceCount=lambda: 1, getDeviceProperties=lambda index: {"totalGlobalMem": 1 << 36},
+        runtimeGetVersion=lambda: 12000, getDeviceCount=lambda: 1, getDeviceProperties=lambda index: {"totalGlobalMem": 1 << 36},
         setDevice=lambda index: None, deviceSynchronize=lambda: None, memcpyAsync=lambda *_: None,
     )  # fmt: skip
     cupy = types.ModuleType("cupy")
@@ -100,15 +111,12 @@ def install(driver):
     install.name = ctypes.create_string_buffer(b"intptr_t (int)")  # the capsule does not copy it
     streams.__pyx_capi__ = {"get_stream_ptr": make(address, ctypes.addressof(install.name), None)}
     cublas = types.ModuleType("cupy_backends.cuda.libs.cublas")
-    cublas.sgemmStridedBatched = cublas.dgemmStridedBatched = lambda *_: products.append(1)
-    cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_T = 0, 1
     libs, backends = types.ModuleType("cupy_backends.cuda.libs"), types.ModuleType("cupy_backends")
     libs.cublas, libs.nvrtc = cublas, types.SimpleNamespace(getVersion=lambda: (0, 0))
     os.environ["MINIGRAD_CACHE_DIR"] = os.devnull  # nothing is compiled, so nothing is kept
     for module in (cupy, cuda, streams, cublas, libs, backends, types.ModuleType("cupy_backends.cuda")):
         sys.modules[module.__name__] = module
     sys.modules["cupy.cuda.runtime"] = cuda.runtime
-    return products
 
 
 def median(function, rounds=9, least=0.05):
@@ -130,9 +138,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=["mlp256_b128", "ln_fwd_b128"], help="workloads of workloads.py")
     args = parser.parse_args()
-    driver = build_driver()
-    products = install(driver)
-    launches = ctypes.c_long.in_dll(driver, "launches")
+    driver, blas = build_driver()
+    install(driver)
+    launches, products = ctypes.c_long.in_dll(driver, "launches"), ctypes.c_long.in_dll(blas, "products")
 
     import minigrad as mg
     from minigrad import cuda
@@ -140,17 +148,21 @@ def main():
 
     allocate, allocations = cuda.allocate, []
     for name in args.names:
-        step = workloads.minigrad_step(workloads.parse(name, "cuda"), 1)
+        work = workloads.parse(name, "cuda")
+        step, captured = workloads.minigrad_step(work, 1), workloads.captured_step(work, 1)
         array.set_device_hooks(allocate, cuda._transfer, cuda._Streams)
-        took = median(step)
+        for _ in range(3):
+            captured()
+        took, took_captured = median(step), median(captured)
         array.set_device_hooks(
             lambda *given: (allocations.append(1), allocate(*given))[1], cuda._transfer, cuda._Streams
         )
-        before = launches.value, len(products), len(allocations)
+        before = launches.value, products.value, len(allocations)
         step()
-        after = launches.value, len(products), len(allocations)
+        after = launches.value, products.value, len(allocations)
         counts = [b - a for a, b in zip(before, after, strict=True)]
         print(f"{name:16} {took:8.1f}  {counts[0]} launches, {counts[1]} products, {counts[2]} allocations")
+        print(f"  captured       {took_captured:8.1f}")
     array.set_device_hooks(allocate, cuda._transfer, cuda._Streams)
     from minigrad.cuda.backend import CUDA
     from minigrad.cuda.launch import launch

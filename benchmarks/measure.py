@@ -27,7 +27,7 @@ def finish_of(framework, device):
         return jax.block_until_ready
     if device == "cpu":
         return lambda result: None
-    if framework == "minigrad":
+    if framework in ("minigrad", "captured"):
         import minigrad as mg
 
         return lambda result: mg.cuda.synchronize()

@@ -40,6 +40,9 @@ cdef extern from "runtime/buffer.hpp" namespace "mg" nogil:
     int64_t bytes_cached()
     void drop_cache "mg::empty_cache"()
 
+cdef extern from "runtime/buffer.hpp" namespace "mg":
+    Buffer* allocate_on(int device, int64_t bytes, Buffer* (*fresh)(int64_t, int) except NULL) except NULL
+
 ctypedef object (*New)(PyTypeObject*, PyObject*, PyObject*)
 cdef tuple NO_ARGUMENTS = ()
 cdef char** FORMATS = ["?", "i", "q", "f", "d"]     # of the buffer protocol, by dtype
@@ -430,6 +433,10 @@ cdef Buffer* new_buffer(int64_t bytes, int device) except NULL:
         if buffer == NULL:
             raise MemoryError(f"[allocate] no memory for {bytes} bytes")
         return buffer
+    return allocate_on(device, bytes, device_memory)
+
+
+cdef Buffer* device_memory(int64_t bytes, int device) except NULL:
     address, owner = device_allocate(bytes, device - 1)
     Py_INCREF(owner)
     return adopt(<void*><size_t>address, bytes, device, <void*>owner, drop_object)

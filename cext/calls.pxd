@@ -4,10 +4,11 @@ from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport Buffer
 
-cdef extern from "runtime/recording.hpp" namespace "mg":
+cdef extern from "runtime/recording.hpp" namespace "mg" nogil:
     struct About "mg::RecordedKernels::About":
         PyObject* op
         int64_t work
+        int device
         bint backward
     cppclass RecordedKernels:
         RecordedKernels() except +
@@ -15,7 +16,8 @@ cdef extern from "runtime/recording.hpp" namespace "mg":
         vector[About] about
         vector[uintptr_t] addresses
         void sort_addresses()
-        void run(size_t first, size_t end) noexcept nogil
+        void run(size_t first, size_t end) noexcept
+        bint is_on(int device, const void* stream)
     bint belongs_here(const RecordedKernels& recording)
 
 cdef extern from "runtime/running.hpp" namespace "mg":

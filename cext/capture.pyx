@@ -232,10 +232,6 @@ cdef class Step:
     def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> None:
         cdef Watch watch = Watch()
         cdef Array x
-        for x in tensors:
-            if x.buffer.device:
-                raise CaptureError(f"[capture] expected arguments on the CPU, got one on {x.device}: steps are "
-                                   f"captured on the CPU")
         self.arguments, self.recording, self.outputs = [twin(x) for x in tensors], Recording(watch), []
         self.cells, self.variables, self.names = environment(function)
         self.values = self.current_values()
@@ -257,6 +253,7 @@ cdef class Step:
             set_run(None)
             self.recording.end()
         self.check_stored(watch)
+        self.recording.divide()
         self.entry = [(leaf, held) for leaf, was_read, held in watch.leaves.values() if was_read]
         self.tensors, self.modules = list(watch.tensors.values()), list(watch.modules.values())
         self.written = [(held, (<Array>held).buffer.version - known) for held, known in watch.written.values()]

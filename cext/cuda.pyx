@@ -11,8 +11,50 @@ from libc.stdint cimport int64_t, intptr_t
 import ctypes
 
 from minigrad.engine.array cimport MAX_NDIM, Array, Buffer
-from minigrad.engine.calls cimport RUNNING, refuse_in_capture
+from minigrad.engine.calls cimport RUNNING, RecordedKernels, Running, is_recorded, refuse_in_capture
 from minigrad.engine.dtype cimport FLOAT32, code_of, dtype_of, itemsize
+
+cdef extern from "runtime/running.hpp" namespace "mg":
+    void point_to(Running* state)
+
+cdef extern from "runtime/device.hpp" namespace "mg" nogil:
+    ctypedef int (*LaunchKernel "decltype(mg::Driver::launch_kernel)")(void*)
+    ctypedef int (*GetDevice "decltype(mg::Driver::get_device)")(int*)
+    ctypedef int (*GetErrorName "decltype(mg::Driver::get_error_name)")(int, const char**)
+    ctypedef int (*Create "decltype(mg::Blas::create)")(void**)
+    ctypedef int (*SetStream "decltype(mg::Blas::set_stream)")(void*, void*)
+    ctypedef int (*SetWorkspace "decltype(mg::Blas::set_workspace)")(void*, void*, size_t)
+    cppclass Driver:
+        LaunchKernel launch_kernel
+        GetDevice get_device
+        GetErrorName get_error_name
+    cppclass Blas:
+        Create create
+        SetStream set_stream
+        SetWorkspace set_workspace
+        void* products[2]
+    cppclass Target:
+        void* stream
+        void* handle
+        void* workspace
+        size_t bytes
+        int error
+    cppclass Start:
+        void* function
+        unsigned int grid, block
+        void** parameters
+        int on(void* stream)
+    cppclass Product:
+        int is_double, transposed_a, transposed_b, m, n, k, batch, leading_a, leading_b, leading_out
+        int64_t a, b, out, stride_a, stride_b, stride_out
+        double beta
+        int run(void* handle, void* stream)
+    Driver driver
+    Blas blas
+    Target target
+    void record_kernel "mg::record"(RecordedKernels&, int device, int64_t work, const Start&, int parameters,
+                                    const int* places, const int64_t* words, size_t count)
+    void record_product "mg::record"(RecordedKernels&, int device, const Product&)
 
 cdef enum:
     WARP_ = 32
@@ -21,6 +63,8 @@ cdef enum:
     PARAMETERS = 64         # the most of a kernel
     WORDS = 512             # of eight bytes: the parameters of a kernel are limited to 4096 bytes
     LISTS = 5
+
+point_to(RUNNING)
 
 WARP: int = WARP_
 BLOCK: int = BLOCK_                 # the default number of threads of a block
@@ -31,60 +75,83 @@ cdef int64_t most_blocks = MOST_BLOCKS
 
 # ── the driver ────────────────────────────────────────────────────────────────────────────────────
 
-ctypedef int (*LaunchKernel)(void* function, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
-                             unsigned int, unsigned int shared, void* stream, void** parameters,
-                             void** extra) noexcept nogil
-ctypedef int (*GetDevice)(int* device) noexcept nogil
-ctypedef int (*GetErrorName)(int error, const char** name) noexcept
 ctypedef intptr_t (*GetStream)(int device) except *
 
-cdef LaunchKernel launch_kernel = NULL
-cdef GetDevice get_device = NULL
-cdef GetErrorName get_error_name = NULL
 cdef GetStream get_stream = NULL
-cdef object stream_of, device_class, set_device, blas_handle, blas_products
+cdef object cupy_cuda
 
 
 cdef size_t address(object function):
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
-def connect(driver: Any, cupy_cuda: Any, products: tuple[Any, Any], stream: Any) -> None:
+def connect(cuda_driver: Any, cublas: Any, cupy: Any, stream: Any) -> None:
     """Set what this module calls.
 
     Parameters
     ----------
-    driver : ctypes.CDLL
-        The CUDA driver.
-    cupy_cuda : module
+    cuda_driver, cublas : ctypes.CDLL
+        The CUDA driver, and cuBLAS.
+    cupy : module
         `cupy.cuda`.
-    products : tuple of callable
-        cuBLAS's product of batches, for float32 and for float64.
     stream : capsule or None
         CuPy's C function for the address of a GPU's current stream; its Python function, which makes an object, if
         there is none.
     """
-    global launch_kernel, get_device, get_error_name, get_stream
-    global stream_of, device_class, set_device, blas_handle, blas_products
-    launch_kernel = <LaunchKernel>address(driver.cuLaunchKernel)
-    get_device = <GetDevice>address(driver.cuCtxGetDevice)
-    get_error_name = <GetErrorName>address(driver.cuGetErrorName)
+    global get_stream, cupy_cuda
+    driver.launch_kernel = <LaunchKernel>address(cuda_driver.cuLaunchKernel)
+    driver.get_device = <GetDevice>address(cuda_driver.cuCtxGetDevice)
+    driver.get_error_name = <GetErrorName>address(cuda_driver.cuGetErrorName)
+    blas.create = <Create>address(cublas.cublasCreate_v2)
+    blas.set_stream = <SetStream>address(cublas.cublasSetStream_v2)
+    blas.set_workspace = <SetWorkspace>address(cublas.cublasSetWorkspace_v2)
+    blas.products[0] = <void*>address(cublas.cublasSgemmStridedBatched)
+    blas.products[1] = <void*>address(cublas.cublasDgemmStridedBatched)
     get_stream = NULL
     if stream is not None and PyCapsule_IsValid(stream, "intptr_t (int)"):
         get_stream = <GetStream>PyCapsule_GetPointer(stream, "intptr_t (int)")
-    stream_of, device_class, set_device = cupy_cuda.get_current_stream, cupy_cuda.Device, cupy_cuda.runtime.setDevice
-    blas_handle, blas_products = cupy_cuda.device.get_cublas_handle, products
+    cupy_cuda = cupy
 
 
 cdef intptr_t current_stream(int device) except *:
     """The address of CuPy's current stream of a GPU in this thread."""
-    return get_stream(device) if get_stream != NULL else stream_of(device).ptr
+    return get_stream(device) if get_stream != NULL else cupy_cuda.get_current_stream(device).ptr
 
 
 cdef bint is_current(int device) noexcept:
     """Whether calls of the driver concern this GPU: a thread has no GPU before it has called CUDA."""
     cdef int current = -1
-    return get_device(&current) == 0 and current == device
+    return driver.get_device(&current) == 0 and current == device
+
+
+@cython.final
+@cython.internal
+cdef class Current:
+    """``with Current(device)``: the driver's calls concern this GPU, also in a thread that has not called CUDA yet."""
+    cdef int device
+    cdef object before
+
+    def __cinit__(self, int device):
+        self.device = device
+
+    def __enter__(self) -> None:
+        if is_current(self.device):
+            return
+        before = cupy_cuda.Device(self.device)
+        before.__enter__()
+        self.before = before
+        cupy_cuda.runtime.setDevice(self.device)    # makes its context current
+
+    def __exit__(self, *error: object) -> None:
+        if self.before is not None:
+            self.before.__exit__(*error)
+
+
+cdef int check_stream(int device, intptr_t stream) except -1:
+    """Raise CaptureError if a step that is recorded uses another stream of a GPU than before."""
+    if not RUNNING.recording.is_on(device, <void*>stream):
+        refuse_in_capture(f"work on two streams of cuda:{device}: use one of them in the step")
+    return 0
 
 
 # ── kernels ───────────────────────────────────────────────────────────────────────────────────────
@@ -102,9 +169,8 @@ cdef struct Parameter:
     int code        # the dtype of an array, or -1 for any
     int word        # its first
 
-cdef struct Launch:     # all that the driver needs to start a kernel
-    void* function
-    unsigned int grid, block
+cdef struct Launch:
+    Start start
     void* parameters[PARAMETERS]    # the address in `words` of each
     int64_t[WORDS] words
 
@@ -123,7 +189,7 @@ cdef class Kernel:
     cdef void* handle
     cdef int device
     cdef list expected
-    cdef int count, passed      # of arguments, and of parameters: a strided array is two
+    cdef int count, passed, size    # of arguments, of parameters: a strided array is two, and of words
     cdef Parameter[PARAMETERS] parameters
     cdef int[PARAMETERS] words  # the first of each parameter
 
@@ -147,6 +213,7 @@ cdef class Kernel:
                 self.words[self.passed] = word + 1
                 self.passed += 1
             word += SIZES[<int>parameter.kind]
+        self.size = word
         if word > WORDS:
             raise TypeError(f"[{name}] expected at most {8 * WORDS} bytes of parameters, got {8 * word}")
 
@@ -187,7 +254,7 @@ cdef class Kernel:
                 self.pack_tensors(i, given, words, held)
         for i in range(self.passed):
             launch.parameters[i] = &launch.words[self.words[i]]
-        launch.function = self.handle
+        launch.start.function, launch.start.parameters = self.handle, launch.parameters
         return 0
 
     cdef str described(self, int i, int k=-1, int n=0):
@@ -254,28 +321,31 @@ cdef class Kernel:
                                      f"got {(<Array>one).count}")
         return 0
 
-    cdef int start(self, Launch* launch) except -1:
+    cdef int start(self, Launch* launch, int64_t threads) except -1:
         cdef intptr_t stream = current_stream(self.device)
-        cdef int error = 0
+        cdef int error
         cdef const char* why = NULL
-        if not is_current(self.device):
-            with device_class(self.device):
-                set_device(self.device)     # makes its context current in a thread that has none
-                error = begin(launch, stream)
+        if is_recorded():
+            check_stream(self.device, stream)
+        if is_current(self.device):
+            error = begin(&launch.start, stream)
         else:
-            error = begin(launch, stream)
+            with Current(self.device):
+                error = begin(&launch.start, stream)
         if error != 0:
-            get_error_name(error, &why)
+            driver.get_error_name(error, &why)
             cause = f"error {error}" if why == NULL else why.decode()
-            raise RuntimeError(f"[{self.name}] CUDA did not start {launch.grid} blocks of {launch.block} threads on "
-                               f"cuda:{self.device}: {cause}")
+            raise RuntimeError(f"[{self.name}] CUDA did not start {launch.start.grid} blocks of {launch.start.block} "
+                               f"threads on cuda:{self.device}: {cause}")
+        if is_recorded():
+            record_kernel(RUNNING.recording[0], 1 + self.device, threads, launch.start, self.passed, self.words,
+                          launch.words, self.size)
         return 0
 
 
-cdef int begin(Launch* launch, intptr_t stream) noexcept:
+cdef int begin(Start* start, intptr_t stream) noexcept:
     with nogil:     # the driver waits if a thousand kernels are queued
-        return launch_kernel(launch.function, launch.grid, 1, 1, launch.block, 1, 1, 0, <void*>stream,
-                             launch.parameters, NULL)
+        return start.on(<void*>stream)
 
 
 cdef inline void hold(Buffer* buffer, Held* held) noexcept:
@@ -353,7 +423,6 @@ def launch(str file, str name, str dtype, object device: int, int64_t threads, *
     cdef Launch launch
     cdef Held held
     cdef Kernel kernel
-    refuse_in_capture(f"a kernel on cuda:{device}: steps are captured on the CPU")
     if threads == 0:
         return
     found = known_kernels.get((file, name, dtype, device))
@@ -362,17 +431,35 @@ def launch(str file, str name, str dtype, object device: int, int64_t threads, *
 
         found = known_kernels[file, name, dtype, device] = load(file, name, dtype, device)
     kernel = found
-    launch.block = <unsigned int>min(block or BLOCK_, (threads + WARP_ - 1) // WARP_ * WARP_)
-    launch.grid = <unsigned int>(blocks or min((threads + launch.block - 1) // launch.block, most_blocks))
+    cdef int64_t width = min(block or BLOCK_, (threads + WARP_ - 1) // WARP_ * WARP_)
+    launch.start.block = <unsigned int>width
+    launch.start.grid = <unsigned int>(blocks or min((threads + width - 1) // width, most_blocks))
     held.count = 0
     try:
         kernel.pack(arguments, &launch, &held)
-        kernel.start(&launch)
+        kernel.start(&launch, threads)
     finally:
         let_go(&held)
 
 
 # ── products ──────────────────────────────────────────────────────────────────────────────────────
+
+cdef dict handles = {}      # cuBLAS's, by GPU
+
+
+cdef void* handle_of(int device) except NULL:
+    cdef void* handle = NULL
+    cdef int error
+    found = handles.get(device)
+    if found is None:
+        with Current(device):
+            with nogil:
+                error = blas.create(&handle)
+        if error != 0:
+            raise RuntimeError(f"[matmul] cuBLAS cannot be used on cuda:{device}: status {error}")
+        found = handles.setdefault(device, <size_t>handle)
+    return <void*><size_t>found
+
 
 cdef struct Operand:
     int transposed      # CUBLAS_OP_N or CUBLAS_OP_T
@@ -397,10 +484,9 @@ def multiply(int device, Array a, Array b, Array out, double beta) -> bool:
     cdef int64_t m = out.extent[out.ndim_ - 2], n = out.extent[out.ndim_ - 1], k = a.extent[a.ndim_ - 1]
     cdef int64_t batch = out.extent[0] if out.ndim_ == 3 else 1
     cdef Operand left = operand(a, m, k), right = operand(b, k, n)
-    cdef double[2] factors
-    cdef float[2] short_factors
-    cdef size_t one, other
+    cdef Product product
     cdef Held held
+    cdef int error
     if out.count == 0:
         return True
     if max(m, n, k, left.leading, right.leading, batch) >= <int64_t>1 << 31:
@@ -408,36 +494,89 @@ def multiply(int device, Array a, Array b, Array out, double beta) -> bool:
             f"[matmul] expected sizes and strides below 2^31, the limit of cuBLAS, got {batch} products of {m} x {k} "
             f"with stride {left.leading} and {k} x {n} with stride {right.leading}"
         )
-    if out.code == FLOAT32:
-        short_factors[0], short_factors[1] = 1, <float>beta
-        one, other = <size_t>&short_factors[0], <size_t>&short_factors[1]
-    else:
-        factors[0], factors[1] = 1, beta
-        one, other = <size_t>&factors[0], <size_t>&factors[1]
     if k == 0:
         return False
+    # cuBLAS is column-major: out.T = b.T a.T
+    product.is_double, product.beta, product.batch = out.code != FLOAT32, beta, <int>batch
+    product.m, product.n, product.k = <int>n, <int>m, <int>k
+    product.transposed_a, product.leading_a, product.stride_a = right.transposed, <int>right.leading, right.stride
+    product.transposed_b, product.leading_b, product.stride_b = left.transposed, <int>left.leading, left.stride
+    product.leading_out, product.stride_out = <int>n, m * n
+    product.a, product.b, product.out = <int64_t>b.data, <int64_t>a.data, <int64_t>out.data
+    cdef void* handle = handle_of(device)
+    cdef void* stream = <void*>current_stream(device)
     held.count = 0
     hold(a.buffer, &held)
     hold(b.buffer, &held)
     hold(out.buffer, &held)
-    # cuBLAS is column-major: out.T = b.T a.T
-    arguments = (right.transposed, left.transposed, n, m, k, one, <size_t>b.data, right.leading, right.stride,
-                 <size_t>a.data, left.leading, left.stride, other, <size_t>out.data, n, m * n, batch)
-    product = blas_products[out.code - FLOAT32]
     try:
+        if is_recorded():
+            check_stream(device, <intptr_t>stream)
         if is_current(device):
-            product(blas_handle(), *arguments)
+            with nogil:
+                error = product.run(handle, stream)
         else:
-            with device_class(device):
-                product(blas_handle(), *arguments)
+            with Current(device):
+                with nogil:
+                    error = product.run(handle, stream)
+        if error != 0:
+            raise RuntimeError(f"[matmul] cuBLAS did not start {batch} products of {m} x {k} and {k} x {n} on "
+                               f"cuda:{device}: status {error}")
+        if is_recorded():
+            record_product(RUNNING.recording[0], 1 + device, product)
     finally:
         let_go(&held)
     return True
 
 
+# ── graphs ────────────────────────────────────────────────────────────────────────────────────────
+
+@cython.final
+@cython.auto_pickle(False)
+@cython.binding(False)
+cdef class Graph:
+    """What a recording starts on a GPU between two calls, which the driver starts by one."""
+
+    cdef int start(self) except -1:
+        """Start it on CuPy's current stream."""
+        if is_current(self.device):
+            self.graph.launch()
+        else:
+            with Current(self.device):
+                self.graph.launch()
+        return 0
+
+
+cdef Graph graph_of(RecordedKernels* recording, size_t first, size_t end, int device, dict workspaces):
+    """A graph of what was recorded; products use a workspace, of which the recording has one for each GPU."""
+    cdef Graph made = Graph.__new__(Graph)
+    made.device = device
+    with Current(device):
+        if device not in workspaces:
+            size = WORKSPACE if int(cupy_cuda.Device(device).compute_capability) >= 90 else SMALL_WORKSPACE
+            workspaces[device] = (<Pool>pools[device]).allocated(size), size
+        block, size = workspaces[device]
+        stream = cupy_cuda.Stream(non_blocking=True)
+        target.stream, target.handle, target.error = <void*><size_t>stream.ptr, handle_of(device), 0
+        target.workspace, target.bytes = <void*><size_t>block.ptr, size
+        with stream:
+            stream.begin_capture()
+            try:
+                with nogil:
+                    recording.run(first, end)
+            finally:
+                made.graph = stream.end_capture()
+    if target.error != 0:
+        raise RuntimeError(f"[capture] CUDA did not record a kernel on cuda:{device}: error {target.error}")
+    return made
+
+
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────
 
 cdef enum:
+    # Bytes for cuBLAS: what its documentation recommends from Hopper on, and before
+    WORKSPACE = 32 << 20
+    SMALL_WORKSPACE = 4 << 20
     UNIT = 512              # bytes: the multiple to which CuPy's pool rounds
     PER_THREAD = 2          # the default stream of each thread: another one in every thread
     SHARE = 16              # the largest block is that part of the limit
@@ -537,7 +676,6 @@ def empty_pools() -> None:
 
 def allocate(int64_t size, object device: int) -> tuple[int, Any]:
     """Allocate memory on a GPU; return the address and the object that owns the memory."""
-    refuse_in_capture(f"memory on cuda:{device}: steps are captured on the CPU")
     pool = pools.get(device)
     if pool is None:
         from minigrad.cuda import _prepare

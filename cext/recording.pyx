@@ -1,7 +1,8 @@
-"""What one run of a step does, recorded for replay: kernels on the CPU, and calls between them.
+"""What one run of a step does, recorded for replay: kernels and products, and calls between them.
 
-`launch` adds every kernel that the thread starts. Where later runs need values that Python computes or checks each
-time, such as random numbers, the number of an optimizer's step, or labels, the step makes a call:
+Every kernel that the thread starts is added. Those of a GPU between two calls are one CUDA Graph. Where later runs need
+values that Python computes or checks each time, such as random numbers, the number of an optimizer's step, or labels,
+the step makes a call:
 ``repeat(function, args)``.
 """
 import os
@@ -13,7 +14,10 @@ from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport Array, Memory
-from minigrad.engine.calls cimport RUNNING, Call, RecordedKernels, begin, belongs_here, is_recorded, refuse_in_capture
+from minigrad.engine.calls cimport (
+    RUNNING, About, Call, RecordedKernels, begin, belongs_here, is_recorded, refuse_in_capture,
+)
+from minigrad.engine.cuda cimport Graph, graph_of
 from minigrad.engine.tape cimport current_run, set_run
 
 from collections.abc import Callable
@@ -24,6 +28,11 @@ cdef extern from "runtime/launch.hpp" namespace "mg":
 
 
 cdef Recording current = None       # the one that a thread makes
+
+cdef struct Part:       # kernels of one device, between the calls
+    size_t end
+    int device
+    bint is_long        # whether other threads may run meanwhile
 
 
 @cython.final
@@ -38,7 +47,8 @@ cdef class Recording:
     cdef list calls             # (function, arguments, the gradients before the call or None if they are unchanged)
     cdef list grads             # (leaf, gradient) before the last call
     cdef vector[size_t] places  # of each call: how many kernels come before it
-    cdef vector[int] release    # whether the kernels before each call, and those after the last, release the GIL
+    cdef vector[Part] parts     # each begins where the one before it ends
+    cdef list graphs            # of the parts that run on a GPU
 
     def __cinit__(self, watch: Any):
         self.kernels, self.memory, self.watch, self.calls = new RecordedKernels(), Memory(), watch, []
@@ -62,19 +72,25 @@ cdef class Recording:
         current = None
         self.kernels.sort_addresses()
         self.memory.close(self.kernels.addresses.data(), self.kernels.addresses.size())
-        cdef size_t k, first = 0, end
-        for k in range(self.places.size() + 1):
-            end = self.places[k] if k < self.places.size() else self.kernels.about.size()
-            self.release.push_back(self.work(first, end) >= WORTH_RELEASING)
-            first = end
 
-    cdef int64_t work(self, size_t first, size_t end) noexcept:
-        """The largest number of elements that one of the kernels touches."""
-        cdef int64_t most = 0
-        cdef size_t k
-        for k in range(first, end):
-            most = max(most, self.kernels.about[k].work)
-        return most
+    def divide(self) -> None:
+        """Divide the kernels into parts, and make a graph of each that runs on a GPU."""
+        cdef size_t k, first = 0, call = 0, count = self.kernels.about.size()
+        cdef dict workspaces = {}
+        cdef About* about = self.kernels.about.data()
+        cdef int64_t most = 0       # elements that a kernel of the part touches
+        self.graphs = []
+        for k in range(count):
+            while call < self.places.size() and self.places[call] <= k:
+                call += 1
+            most = max(most, about[k].work)
+            if k + 1 < count and about[k + 1].device == about[k].device \
+                    and not (call < self.places.size() and self.places[call] == k + 1):
+                continue
+            self.parts.push_back(Part(k + 1, about[k].device, most >= WORTH_RELEASING))
+            if about[k].device:
+                self.graphs.append(graph_of(self.kernels, first, k + 1, about[k].device - 1, workspaces))
+            first, most = k + 1, 0
 
     cdef object call(self, object function, tuple args):
         """Make a call, whose kernels are not recorded, and record the call itself."""
@@ -99,18 +115,25 @@ cdef class Recording:
 
     def run(self) -> None:
         """Replay the recording."""
-        cdef size_t k, first = 0
+        cdef size_t k, part = 0, first = 0, graph = 0
         cdef list grads
-        for k in range(self.places.size()):
-            self.start(first, self.places[k], self.release[k])
-            first = self.places[k]
-            function, args, grads = self.calls[k]
-            if grads is not None:
-                restore(grads)
-            function(*args)
-        self.start(first, self.kernels.about.size(), self.release[self.places.size()])
+        for k in range(self.places.size() + 1):
+            while part < self.parts.size() and (k == self.places.size() or self.parts[part].end <= self.places[k]):
+                if self.parts[part].device:
+                    (<Graph>self.graphs[graph]).start()
+                    graph += 1
+                else:
+                    self.start(first, self.parts[part].end, self.parts[part].is_long)
+                first = self.parts[part].end
+                part += 1
+            if k < self.places.size():
+                function, args, grads = self.calls[k]
+                if grads is not None:
+                    restore(grads)
+                function(*args)
 
     cdef int start(self, size_t first, size_t end, bint release) except -1:
+        """Start kernels of the CPU."""
         cdef Call _call = begin("capture")
         if release:
             with nogil:

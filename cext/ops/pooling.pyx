@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, keep_values, shape_of, transferred
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
-from minigrad.engine.calls cimport Call, begin
+from minigrad.engine.calls cimport Call, begin, is_recorded
 from minigrad.engine.dtype cimport INT64
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, pair
 from minigrad.engine.ops.gather cimport taken_along
@@ -230,12 +230,16 @@ cdef Array even(int64_t n, int64_t length, int device):
 cdef Array on_device(Array table, int device):
     if device == 0:
         return table
-    cdef tuple key = (device, table.numpy().tobytes())
-    if key not in sent:
+    cdef tuple key = (device, <bytes>table.data[:table.count * sizeof(int64_t)])
+    found = sent.get(key)
+    if found is None:
+        found = transferred(table, device)
+        if is_recorded():       # it is of this recording alone
+            return found
         if len(sent) == SENT:
             sent.clear()
-        sent[key] = transferred(table, device)
-    return sent[key]
+        sent[key] = found
+    return found
 
 
 cpdef Array avg_pool2d(x: TensorLike, kernel_size: int | tuple[int, int], stride: int | tuple[int, int] | None = None,

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #if defined(__linux__)
@@ -102,8 +104,9 @@ struct Arena {
     Arena* next;
     std::thread::id thread = std::this_thread::get_id();
     bool recording = true;
-    std::vector<Buffer*> blocks;       // all of its own
-    Buffer* unused[CLASSES] = {};      // those of them that may be allocated again
+    std::vector<Buffer*> blocks;  // all of its own
+    std::map<std::pair<int, int>, std::vector<Buffer*>>
+        unused;                        // those that may be allocated again, by device and class
     std::vector<Buffer*> kept;         // others' memory that was released
     std::vector<uintptr_t> addresses;  // that the kernels use, in ascending order
 
@@ -131,17 +134,31 @@ void forget_addresses() {
 
 bool is_open(const Arena* arena) { return arena && arena->thread == std::this_thread::get_id(); }
 
+// What an arena replaces in the buffer of a device's memory that is its own, and the class of its size.
+struct Adopted {
+    Arena* arena;
+    void* owner;
+    void (*drop)(void*);
+    int size_class;
+};
+constexpr int FOREIGN = -1, IN_ARENA = -2;  // size classes: of memory that is not ours, and of such a buffer
+
 // Whether an arena keeps a block that nobody holds any longer.
 __attribute__((noinline)) bool keep(Buffer* buffer) {
-    if (buffer->size_class >= 0 && buffer->owner) {  // a block of its own
-        auto* arena = static_cast<Arena*>(buffer->owner);
-        if (arena == opened && buffer->drop != fixed) {
-            buffer->next = arena->unused[buffer->size_class];
-            arena->unused[buffer->size_class] = buffer;
-        }
+    Arena* owner = nullptr;
+    int k = buffer->size_class;
+    if (k >= 0) {
+        owner = static_cast<Arena*>(buffer->owner);
+    } else if (k == IN_ARENA) {
+        const auto* adopted = static_cast<const Adopted*>(buffer->owner);
+        owner = adopted->arena;
+        k = adopted->size_class;
+    }
+    if (owner) {
+        if (owner == opened && buffer->drop != fixed) owner->unused[{buffer->device, k}].push_back(buffer);
         return true;
     }
-    if (buffer->device != 0 || !(being_recorded || any_within(used, *buffer))) return false;
+    if (!being_recorded && !any_within(used, *buffer)) return false;
     for (Arena* arena = arenas; arena; arena = arena->next)
         if (arena->uses(*buffer)) {
             buffer->references = 1;
@@ -184,8 +201,16 @@ void free_arena(Arena* arena) {
     *link = arena->next;
     forget_addresses();
     for (Buffer* buffer : arena->blocks) {
-        buffer->drop = nullptr;
-        buffer->owner = nullptr;
+        if (buffer->size_class == IN_ARENA) {
+            const auto* adopted = static_cast<const Adopted*>(buffer->owner);
+            buffer->drop = adopted->drop;
+            buffer->owner = adopted->owner;
+            buffer->size_class = FOREIGN;
+            delete adopted;
+        } else {
+            buffer->drop = nullptr;
+            buffer->owner = nullptr;
+        }
         if (buffer->references > 0) continue;
         buffer->references = 1;
         release(buffer);
@@ -225,14 +250,20 @@ inline Buffer* from_pool([[maybe_unused]] int64_t bytes, int k) {
     return buffer;
 }
 
+// A block that the thread has freed since it opened the arena, or null.
+Buffer* freed(Arena* arena, int device, int k) {
+    auto& blocks = arena->unused[{device, k}];
+    if (blocks.empty()) return nullptr;
+    Buffer* buffer = blocks.back();
+    blocks.pop_back();
+    buffer->references = 1;
+    buffer->version = 0;
+    return buffer;
+}
+
 __attribute__((noinline)) Buffer* from_arena(Arena* arena, int k, bool once) {
-    Buffer* buffer = once ? nullptr : arena->unused[k];
-    if (buffer) {
-        arena->unused[k] = buffer->next;
-        buffer->references = 1;
-        buffer->version = 0;
-        return buffer;
-    }
+    Buffer* buffer = once ? nullptr : freed(arena, 0, k);
+    if (buffer) return buffer;
     buffer = from_pool(class_bytes(k), k);
     if (!buffer) return nullptr;
     buffer->owner = arena;
@@ -251,7 +282,21 @@ Buffer* allocate(int64_t bytes, bool once) {
 
 Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(void*)) {
     Buffer* buffer = static_cast<Buffer*>(std::malloc(sizeof(Buffer)));
-    if (buffer) *buffer = Buffer{static_cast<char*>(data), bytes, 1, 0, drop, owner, nullptr, -1, device};
+    if (buffer) *buffer = Buffer{static_cast<char*>(data), bytes, 1, 0, drop, owner, nullptr, FOREIGN, device};
+    return buffer;
+}
+
+Buffer* allocate_on(int device, int64_t bytes, Buffer* (*fresh)(int64_t bytes, int device)) {
+    Arena* arena = opened;
+    if (!is_open(arena)) return fresh(bytes, device);
+    const int k = size_class(bytes);
+    if (Buffer* buffer = freed(arena, device, k)) return buffer;
+    Buffer* buffer = fresh(class_bytes(k), device);
+    if (!buffer) return nullptr;
+    buffer->owner = new Adopted{arena, buffer->owner, buffer->drop, k};
+    buffer->drop = nullptr;
+    buffer->size_class = IN_ARENA;
+    arena->blocks.push_back(buffer);
     return buffer;
 }
 

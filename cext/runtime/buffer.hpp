@@ -17,8 +17,8 @@ struct Buffer {
     void (*drop)(void* owner);  // for foreign memory: releases the owner
     void* owner;                // for our own: its arena, if it has one
     Buffer* next;               // in a free list
-    int32_t size_class;
-    int32_t device;  // 0: CPU, 1 + i: cuda:i
+    int32_t size_class;         // negative for foreign memory
+    int32_t device;             // 0: CPU, 1 + i: cuda:i
 };
 static_assert(sizeof(Buffer) == 64, "a header of one cache line keeps data aligned");
 
@@ -26,11 +26,13 @@ static_assert(sizeof(Buffer) == 64, "a header of one cache line keeps data align
 // recorded step may not use the memory for anything else.
 Buffer* allocate(int64_t bytes, bool once = false);
 Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(void*));
+// Memory of a device, which `fresh(bytes, device)` adopts.
+Buffer* allocate_on(int device, int64_t bytes, Buffer* (*fresh)(int64_t bytes, int device));
 void release(Buffer* buffer);  // drops one reference
 
 // The memory of a recorded step, whose kernels run again at the same addresses. While an arena is open, all allocations
-// of the thread come from it, and what the thread frees is used again within the arena only. It also keeps the memory
-// of others that the kernels use, when that is released. One arena can be open at a time.
+// of the thread come from it, on every device, and what the thread frees is used again within the arena only. It also
+// keeps the memory of others that the kernels use, when that is released. One arena can be open at a time.
 struct Arena;
 Arena* open_arena();                          // null if one is open
 void pause_arena(Arena* arena, bool paused);  // while it is paused, the thread uses the pool

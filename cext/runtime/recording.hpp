@@ -1,6 +1,7 @@
 // The kernels that a step starts, recorded so that they can be started again without Python (engine/recording.pyx).
 //
-// `launch` adds each kernel with its arguments, which are kept by value. All of this is used under the GIL.
+// `launch` adds each kernel of the CPU with its arguments, which are kept by value, and device.hpp those of a GPU. All
+// of this is used under the GIL.
 #pragma once
 
 #include <Python.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <new>
 #include <thread>
@@ -27,6 +29,7 @@ struct RecordedKernels {
     struct About {
         PyObject* op;  // the operation's record or name; null if it has none
         int64_t work;  // elements touched
+        int device;    // 0: CPU, 1 + i: cuda:i
         bool backward;
     };
 
@@ -49,11 +52,15 @@ struct RecordedKernels {
         const auto run = [](const void* closure) {
             std::apply([](const Kernel& k, const Arguments&... a) { k(a...); }, *static_cast<const Closure*>(closure));
         };
-        const Call* call = current_call(*running);
-        starts.push_back({run, new (allocate(sizeof(Closure))) Closure{kernel, arguments...}});
-        about.push_back({call ? call->op : nullptr, work, call && call->backward});
-        Py_XINCREF(about.back().op);
+        append(0, work, run, new (allocate(sizeof(Closure))) Closure{kernel, arguments...});
         (note(arguments), ...);
+    }
+
+    void append(int device, int64_t work, void (*run)(const void* closure), const void* closure) {
+        const Call* call = current_call(*running);
+        starts.push_back({run, closure});
+        about.push_back({call ? call->op : nullptr, work, device, call && call->backward});
+        Py_XINCREF(about.back().op);
     }
 
     void sort_addresses() {
@@ -65,11 +72,10 @@ struct RecordedKernels {
         for (size_t i = begin; i < end; i++) starts[i].run(starts[i].closure);
     }
 
-  private:
-    static constexpr size_t PIECE = 1 << 16;
-    std::vector<std::unique_ptr<char[]>> pieces;
-    size_t used = PIECE;
+    // Whether all work for a GPU is on this stream.
+    bool is_on(int device, const void* stream) { return streams.try_emplace(device, stream).first->second == stream; }
 
+    // Memory for a closure.
     void* allocate(size_t bytes) {
         bytes = (bytes + alignof(std::max_align_t) - 1) / alignof(std::max_align_t) * alignof(std::max_align_t);
         if (used + bytes > PIECE) {
@@ -80,6 +86,7 @@ struct RecordedKernels {
         return pieces.back().get() + used - bytes;
     }
 
+    // Notes the addresses in an argument.
     template <class T>
     void note(const T& argument) {
         static_assert(std::is_trivially_copyable_v<T>);
@@ -89,6 +96,12 @@ struct RecordedKernels {
             if (word > 4096) addresses.push_back(word);
         }
     }
+
+  private:
+    static constexpr size_t PIECE = 1 << 16;
+    std::vector<std::unique_ptr<char[]>> pieces;
+    size_t used = PIECE;
+    std::map<int, const void*> streams;
 };
 
 inline bool belongs_here(const RecordedKernels& recording) { return recording.thread == std::this_thread::get_id(); }

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 import cupy
-from cupy_backends.cuda.libs import cublas
+from cupy_backends.cuda.libs import cublas  # noqa: F401  # it loads the library, wherever that is
 
 from minigrad.cuda import faults
 from minigrad.cuda.attention import Attention
@@ -21,6 +21,7 @@ from minigrad.cuda.staging import HOST_TO_DEVICE, LARGEST, ring
 from minigrad.cuda.windows import Windows
 from minigrad.engine import cuda
 from minigrad.engine.backend import register
+from minigrad.engine.recording import repeat
 from minigrad.engine.tensor import Tensor
 
 DEVICE_TO_HOST, DEVICE_TO_DEVICE = 2, 3  # cudaMemcpyKind
@@ -38,8 +39,8 @@ def c_function(module: str, name: str) -> Any:
 
 cuda.connect(
     ctypes.CDLL("libcuda.so.1"),
+    ctypes.CDLL(f"libcublas.so.{cupy.cuda.runtime.runtimeGetVersion() // 1000}"),
     cupy.cuda,
-    (cublas.sgemmStridedBatched, cublas.dgemmStridedBatched),
     c_function("cupy_backends.cuda.stream", "get_stream_ptr"),
 )
 
@@ -65,27 +66,34 @@ def allocate(device: int, size: int) -> Any:
 def transfer(x: Tensor, index: int) -> Tensor:
     """Copy x to the device of that index, which may be its own: 0 is the CPU, 1 + i is cuda:i."""
     x = x.detach().contiguous()
-    name = "cpu" if index == 0 else f"cuda:{index - 1}"
-    out = empty(x.shape, x.dtype.name, name)
-    kind = HOST_TO_DEVICE if x.device == "cpu" else DEVICE_TO_HOST if index == 0 else DEVICE_TO_DEVICE
+    out = empty(x.shape, x.dtype.name, "cpu" if index == 0 else f"cuda:{index - 1}")
+    repeat(copy_across, (x, out))
+    return out
+
+
+def copy_across(x: Tensor, out: Tensor) -> None:
+    """Copy contiguous memory; return when the caller may read or write that of the CPU."""
+    source, target = (-1 if one.device == "cpu" else int(one.device[5:]) for one in (x, out))
+    kind = HOST_TO_DEVICE if source < 0 else DEVICE_TO_HOST if target < 0 else DEVICE_TO_DEVICE
     if kind == DEVICE_TO_DEVICE:
-        wait(index - 1, int(x.device[5:]))
-    with cupy.cuda.Device(int((name if index else x.device)[5:])):
+        wait(target, source)
+    with cupy.cuda.Device(source if target < 0 else target):
         stream = cupy.cuda.get_current_stream()
         if kind == HOST_TO_DEVICE and x.nbytes <= LARGEST:
             if x.nbytes:
-                ring(index - 1).copy(x, out, stream)
+                ring(target).copy(x, out, stream)
         else:
             if x.nbytes:
                 cupy.cuda.runtime.memcpyAsync(out.data_ptr(), x.data_ptr(), x.nbytes, kind, stream.ptr)
-            # The caller may read or overwrite CPU memory as soon as this returns.
             if kind != DEVICE_TO_DEVICE:
                 stream.synchronize()
     if kind == DEVICE_TO_DEVICE:
-        wait(int(x.device[5:]), index - 1)  # before x's memory is reused
+        wait(source, target)  # before x's memory is reused
     if kind == DEVICE_TO_HOST:
-        faults.of(int(x.device[5:])).look()
-    return out
+        faults.of(source).look()
+
+
+copy_across.__name__ = "to"  # as a captured step shows the call
 
 
 def wait(device: int, other: int) -> None:

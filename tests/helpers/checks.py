@@ -456,16 +456,13 @@ class Suite:
 
     def test_captured(self, op, case, device, rng):
         """A recorded run, with other operands than the recorded ones, has the same bits, and so have its gradients."""
-        if device != "cpu":
-            leaves = Inputs(op, case, KINDS[op.dtypes[0]][0], None, rng, device).tensors(())
-            with pytest.raises(mg.CaptureError, match="steps are captured on the CPU"):
-                mg.capture(lambda *xs: op(*xs, **case.options), warmup=0)(*leaves)
-            return
-        for layout in LAYOUTS:
-            for dtype in [d for kind in op.dtypes for d in KINDS[kind]]:
+        # What is recorded on a GPU are launches, whatever the kernel; emulated kernels take long.
+        dtypes = [d for kind in op.dtypes for d in KINDS[kind]]
+        for layout in LAYOUTS if device == "cpu" else LAYOUTS[:1]:
+            for dtype in dtypes if device == "cpu" else dtypes[:1]:
                 recorded, given = (Inputs(op, case, dtype, layout, rng, device) for _ in range(2))
                 wanted = [base.dtype.kind == "f" for base in given.bases]
-                grads = [tensor(g) for g in cotangents(given.run(*given.tensors(())), rng)]
+                grads = [tensor(g, device) for g in cotangents(given.run(*given.tensors(())), rng)]
 
                 run = recorded.function(op)
 

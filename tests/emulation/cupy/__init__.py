@@ -180,26 +180,25 @@ CALLBACKS = {
 }
 
 
-def load_driver():
-    """Load the emulated driver, which is then found by its name; return its path."""
-    sources = [FOLDER / name for name in ("driver.cpp", "scheduler.cpp", "scheduler.hpp")]
-    version = zlib.crc32(b"".join(one.read_bytes() for one in sources))
-    made = Path(os.environ["MINIGRAD_CACHE_DIR"], f"driver-{version:08x}.so")
+def load_library(name, *sources, **callbacks):
+    """Compile and load a library, which is then found by its name, and set its pointers; return its path."""
+    texts = [(FOLDER / one).read_bytes() for one in sources]
+    made = Path(os.environ["MINIGRAD_CACHE_DIR"], f"{name}-{zlib.crc32(b''.join(texts)):08x}")
     if not made.exists():
         made.parent.mkdir(parents=True, exist_ok=True)
         # Compiled elsewhere and then renamed, as another process may compile it at the same time.
         with tempfile.TemporaryDirectory(dir=made.parent) as folder:
-            run("-std=c++20", "-shared", "-fPIC", "-pthread", "-O2", "-fno-omit-frame-pointer",
-                "-Wl,-soname,libcuda.so.1", *sources[:2], "-o", f"{folder}/{made.name}")  # fmt: skip
+            run("-std=c++20", "-shared", "-fPIC", "-pthread", "-O2", "-fno-omit-frame-pointer", f"-Wl,-soname,{name}",
+                *(FOLDER / one for one in sources if one.endswith(".cpp")), "-o", f"{folder}/{made.name}")  # fmt: skip
             Path(folder, made.name).rename(made)
     library = ctypes.CDLL(str(made))
-    for name, callback in CALLBACKS.items():
-        ctypes.c_void_p.in_dll(library, name).value = ctypes.cast(callback, ctypes.c_void_p).value
-    assert hasattr(ctypes.CDLL("libcuda.so.1"), "launch_kernel"), "the driver of a real GPU has been loaded already"
+    for pointer, callback in callbacks.items():
+        ctypes.c_void_p.in_dll(library, pointer).value = ctypes.cast(callback, ctypes.c_void_p).value
+        assert hasattr(ctypes.CDLL(name), pointer), f"{name} of a real GPU has been loaded already"
     return made
 
 
-driver = load_driver()
+driver = load_library("libcuda.so.1", "driver.cpp", "scheduler.cpp", "scheduler.hpp", **CALLBACKS)
 cuda.compiler = SimpleNamespace(compile_using_nvrtc=compile_using_nvrtc)
 cuda.nccl = nccl
 cuda.function = SimpleNamespace(Module=Module)

@@ -28,6 +28,7 @@ class Queue:
 
     def __init__(self, device, blocking):
         self.device, self.blocking, self.work, self.running = device, blocking, deque(), 0
+        self.captured = None  # the work of a graph that is being captured
 
     def finish(self, is_done=lambda: False, wait=True):
         """Execute work until there is none or something is done; without `wait`, not while another thread does."""
@@ -67,6 +68,9 @@ def queue_of(stream):
 def submit(stream, work):
     """Execute work on a stream: now on the default stream, and otherwise later."""
     queue = queue_of(stream)
+    if queue is not None and queue.captured is not None:
+        queue.captured.append(work)
+        return
     if queue is not None:
         queue.work.append(work)
         if order.random() < 0.3:
@@ -80,8 +84,20 @@ def submit(stream, work):
     work()
 
 
+def is_capturing(stream):
+    queue = queue_of(stream or 0)
+    return queue is not None and queue.captured is not None
+
+
+def check_capture(what):
+    """Raise if a stream is being captured: what runs now would not run with the graph."""
+    if any(queue.captured is not None for queue in list(queues.values())):
+        raise RuntimeError(f"{what} while a graph is captured")
+
+
 def synchronize():
     """Finish the work of the current device."""
+    check_capture("a device was synchronized")
     for queue in pending():
         if queue.device == chosen[-1]:
             queue.finish()
@@ -166,6 +182,7 @@ class Memory:
 
 
 def alloc(size):
+    check_capture("memory was allocated")
     if size > LIMIT:
         raise OutOfMemoryError(f"Out of memory allocating {size:,} bytes")
     return Memory(size, chosen[-1])
@@ -236,8 +253,18 @@ class Stream:
         current[chosen[-1]].remove(self)
 
     def synchronize(self):
+        check_capture("a stream was synchronized")
         if queue := queue_of(self.ptr):
             queue.finish()
+
+    def begin_capture(self):
+        assert self.ptr not in (0, 1), "the default stream cannot be captured"
+        queue_of(self.ptr).captured = []
+
+    def end_capture(self):
+        queue = queue_of(self.ptr)
+        graph, queue.captured = Graph(self.device, queue.captured), None
+        return graph
 
     def record(self, event=None):
         assert self.device in (None, chosen[-1]), "an event of another device than its stream's"
@@ -250,6 +277,19 @@ class Stream:
 
     def wait_event(self, event):
         submit(self.ptr, event.wait)
+
+
+class Graph:
+    """What a captured stream was given, done again by each launch."""
+
+    def __init__(self, device, work):
+        self.device, self.work = device, work
+
+    def launch(self, stream=None):
+        assert self.device == chosen[-1], "a graph of another device than the current one"
+        assert hasattr(context, "current"), "a graph was launched before the thread had a context"
+        for work in self.work:
+            submit((stream or get_current_stream()).ptr, work)
 
 
 class DefaultStream(Stream):
@@ -278,6 +318,7 @@ def memcpy(to, source, size, kind, stream=0):
 memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
 runtime = SimpleNamespace(
     getDeviceCount=lambda: DEVICES,
+    runtimeGetVersion=lambda: 12000,
     deviceSynchronize=synchronize,
     memcpyAsync=memcpy,
     streamWaitEvent=lambda stream, event, flags=0: submit(stream, events[event].wait),
@@ -285,4 +326,3 @@ runtime = SimpleNamespace(
     # Without memory to spare, freed memory is not kept for reuse: it is invalid immediately, and then NaN.
     getDeviceProperties=lambda index: {"name": b"emulated", "totalGlobalMem": 0},
 )
-device = SimpleNamespace(get_cublas_handle=lambda: 0)

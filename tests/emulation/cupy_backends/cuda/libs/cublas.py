@@ -1,11 +1,12 @@
-"""An emulation of CuPy's cuBLAS: column-major matrix products at addresses, in NumPy, on the current stream."""
+"""Emulates the products of cuBLAS: column-major matrices at addresses, in NumPy, on a stream."""
 
 import ctypes
+import traceback
 
 import numpy as np
-from cupy import cuda
+from cupy import cuda, load_library
 
-CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
+OP_N, FAILED = 0, 13
 
 
 def at(address, dtype, count):
@@ -13,37 +14,45 @@ def at(address, dtype, count):
     return np.frombuffer((ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(address), dtype)
 
 
-def batched(dtype):
-    def product(handle, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, batch):
-        for op, rows, columns, ld in ((op_a, m, k, lda), (op_b, k, n, ldb), (CUBLAS_OP_N, m, n, ldc)):
-            least = rows if op == CUBLAS_OP_N else columns
-            assert ld >= max(1, least), f"cuBLAS would refuse a leading dimension of {ld} for {least} rows"
-
-        def matrix(address, op, rows, columns, ld):
-            """Return the view op(x)[rows, columns] of a column-major matrix."""
-            held = (rows, columns) if op == CUBLAS_OP_N else (columns, rows)
-            flat = at(address, dtype, ld * (held[1] - 1) + held[0])
-            size = flat.itemsize
-            x = np.lib.stride_tricks.as_strided(flat, held, (size, ld * size))
-            return x if op == CUBLAS_OP_N else x.T
-
-        one, other = at(alpha, dtype, 1)[0], at(beta, dtype, 1)[0]
-        size = np.dtype(dtype).itemsize
-
-        def run():
-            for i in range(batch):
-                out = matrix(c + i * stride_c * size, CUBLAS_OP_N, m, n, ldc)
-                left, right = (
-                    matrix(a + i * stride_a * size, op_a, m, k, lda),
-                    matrix(b + i * stride_b * size, op_b, k, n, ldb),
-                )
-                with np.errstate(all="ignore"):  # like cuBLAS, without warnings
-                    value = one * (left @ right)
-                    out[...] = value + other * out if other else value
-
-        cuda.submit(cuda.get_current_stream().ptr, run)
-
-    return product
+def multiply(is_double, stream, workspace, *arguments):
+    try:
+        cuda.submit(stream or 0, product("float64" if is_double else "float32", stream, workspace, *arguments))
+    except Exception:
+        traceback.print_exc()
+        return FAILED
+    return 0
 
 
-sgemmStridedBatched, dgemmStridedBatched = batched("float32"), batched("float64")
+def product(dtype, stream, workspace, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc,
+            stride_c, batch):  # fmt: skip
+    """Return what computes c = alpha op(a) op(b) + beta c for each of a batch."""
+    for op, rows, columns, ld in ((op_a, m, k, lda), (op_b, k, n, ldb), (OP_N, m, n, ldc)):
+        least = rows if op == OP_N else columns
+        assert ld >= max(1, least), f"cuBLAS would refuse a leading dimension of {ld} for {least} rows"
+    assert workspace or not cuda.is_capturing(stream), "cuBLAS would allocate memory in each run of a graph"
+    size = np.dtype(dtype).itemsize
+
+    def matrix(address, op, rows, columns, ld):
+        """Return the view op(x)[rows, columns] of a column-major matrix."""
+        held = (rows, columns) if op == OP_N else (columns, rows)
+        flat = at(address, dtype, ld * (held[1] - 1) + held[0])
+        x = np.lib.stride_tricks.as_strided(flat, held, (size, ld * size))
+        return x if op == OP_N else x.T
+
+    def run():
+        for i in range(batch):
+            out = matrix(c + i * stride_c * size, OP_N, m, n, ldc)
+            left, right = (
+                matrix(a + i * stride_a * size, op_a, m, k, lda),
+                matrix(b + i * stride_b * size, op_b, k, n, ldb),
+            )
+            with np.errstate(all="ignore"):  # like cuBLAS, without warnings
+                value = out.dtype.type(alpha) * (left @ right)
+                out[...] = value + out.dtype.type(beta) * out if beta else value
+
+    return run
+
+
+I, L, P, D = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p, ctypes.c_double
+CALLBACK = ctypes.CFUNCTYPE(I, I, P, P, I, I, I, I, I, D, P, I, L, P, I, L, D, P, I, L, I)(multiply)
+load_library("libcublas.so.12", "cublas.cpp", multiply=CALLBACK)

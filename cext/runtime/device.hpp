@@ -1,0 +1,110 @@
+// Kernels and matrix products of a GPU: how they are started, and recorded to be started again.
+//
+// The functions of the CUDA driver and of cuBLAS are called by their addresses, so that this is compiled without CUDA.
+// What a recording starts on a GPU is started once more, on a stream that is captured: it becomes a CUDA Graph.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+
+#include "recording.hpp"
+
+namespace mg {
+
+struct Driver {
+    int (*launch_kernel)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
+                         void* stream, void** parameters, void** extra);
+    int (*get_device)(int* device);
+    int (*get_error_name)(int error, const char** name);
+};
+inline Driver driver;
+
+struct Blas {
+    int (*create)(void** handle);
+    int (*set_stream)(void* handle, void* stream);
+    int (*set_workspace)(void* handle, void* workspace, size_t bytes);
+    void* products[2];  // of batches, for float32 and for float64
+};
+inline Blas blas;
+
+// Where this thread starts again what was recorded, and the first error.
+struct Target {
+    void *stream, *handle, *workspace;
+    size_t bytes;
+    int error;
+};
+inline thread_local Target target;
+
+inline void note_error(int error) {
+    if (target.error == 0) target.error = error;
+}
+
+// A kernel with its arguments.
+struct Start {
+    void* function;
+    unsigned grid, block;
+    void** parameters;  // the address of each
+
+    int on(void* stream) const {
+        return driver.launch_kernel(function, grid, 1, 1, block, 1, 1, 0, stream, parameters, nullptr);
+    }
+};
+
+// Records a kernel whose parameters are at these places among `count` words.
+inline void record(RecordedKernels& recording, int device, int64_t work, const Start& start, int parameters,
+                   const int* places, const int64_t* words, size_t count) {
+    const size_t before = sizeof(Start) + static_cast<size_t>(parameters) * sizeof(void*);
+    char* room = static_cast<char*>(recording.allocate(before + count * sizeof *words));
+    auto* addresses = reinterpret_cast<void**>(room + sizeof(Start));
+    auto* copies = reinterpret_cast<int64_t*>(room + before);
+    std::memcpy(copies, words, count * sizeof *words);
+    for (int i = 0; i < parameters; i++) addresses[i] = copies + places[i];
+    for (size_t i = 0; i < count; i++) recording.note(words[i]);
+    const auto run = [](const void* closure) { note_error(static_cast<const Start*>(closure)->on(target.stream)); };
+    recording.append(device, work, run, new (room) Start{start.function, start.grid, start.block, addresses});
+}
+
+// out = a b + beta out for batches of column-major matrices, as cuBLAS takes them.
+struct Product {
+    int is_double, transposed_a, transposed_b;
+    int m, n, k, batch;
+    int leading_a, leading_b, leading_out;
+    int64_t a, b, out;  // addresses
+    int64_t stride_a, stride_b, stride_out;
+    double beta;
+
+    // With a workspace of its own, or that which cuBLAS keeps for the stream. The threads share the handle.
+    int run(void* handle, void* stream, void* workspace = nullptr, size_t bytes = 0) const {
+        static std::mutex mutex;
+        std::lock_guard lock(mutex);
+        int error = blas.set_stream(handle, stream);
+        if (error == 0 && workspace) error = blas.set_workspace(handle, workspace, bytes);
+        return error ? error : is_double ? call<double>(handle) : call<float>(handle);
+    }
+
+  private:
+    template <class T>
+    int call(void* handle) const {
+        using Function = int (*)(void*, int, int, int, int, int, const T*, const T*, int, long long, const T*, int,
+                                 long long, const T*, T*, int, long long, int);
+        const T one = 1, other = static_cast<T>(beta);
+        return reinterpret_cast<Function>(blas.products[is_double])(
+            handle, transposed_a, transposed_b, m, n, k, &one, reinterpret_cast<const T*>(a), leading_a, stride_a,
+            reinterpret_cast<const T*>(b), leading_b, stride_b, &other, reinterpret_cast<T*>(out), leading_out,
+            stride_out, batch);
+    }
+};
+
+inline void record(RecordedKernels& recording, int device, const Product& product) {
+    for (const int64_t address : {product.a, product.b, product.out}) recording.note(address);
+    const auto run = [](const void* closure) {
+        const Target& to = target;
+        note_error(static_cast<const Product*>(closure)->run(to.handle, to.stream, to.workspace, to.bytes));
+    };
+    const int64_t work = int64_t{product.batch} * product.m * product.n;
+    recording.append(device, work, run, new (recording.allocate(sizeof product)) Product(product));
+}
+
+}  // namespace mg

@@ -1,0 +1,216 @@
+"""Captured steps on a GPU: what runs between two calls is a CUDA Graph. Models are compared in autograd/test_capture.py."""
+
+import gc
+import threading
+
+import cupy
+import numpy as np
+import pytest
+
+import minigrad as mg
+import minigrad.nn.functional as F
+from minigrad import nn
+from minigrad.engine.cuda import empty_pools
+
+EMULATED = cupy.__version__ == "emulated"
+only_emulated = pytest.mark.skipif(not EMULATED, reason="a real GPU is tested, and this looks into the emulation")
+
+
+def normal(rng, *shape, device="cuda"):
+    return mg.tensor(rng.standard_normal(shape).astype("float32"), device=device)
+
+
+def values(x):
+    return x.detach().to("cpu").numpy().copy()
+
+
+def held():
+    """Return how many bytes of the GPU are in use."""
+    gc.collect()
+    mg.cuda.synchronize()
+    empty_pools()
+    if EMULATED:
+        return sum(size for address, size in zip(*2 * [iter(cupy.cuda.table)], strict=True) if address)
+    return cupy.get_default_memory_pool().used_bytes()
+
+
+def make_step(rng, device="cuda"):
+    model = nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 3)).to(device)
+    optimizer = mg.optim.Adam(model.parameters(), 0.01)
+
+    def step(x, labels):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream, lambda: cupy.cuda.Stream.ptds]
+)
+def test_on_streams(make, rng):
+    batches = [(normal(rng, 9, 6), mg.tensor(rng.integers(0, 3, 9), device="cuda")) for _ in range(6)]
+    mg.cuda.synchronize()
+    losses = []
+    for captured in (False, True):
+        mg.manual_seed(0)
+        step = make_step(rng)
+        step = mg.capture(step) if captured else step
+        with make():
+            losses.append([step(*batch).item() for batch in batches])
+    assert losses[0] == losses[1]
+
+
+def test_memory_is_used_again_within_the_step_and_given_back_with_the_recording(rng):
+    x = normal(rng, 10_000)
+    before = held()
+
+    def chain(x):
+        for _ in range(50):
+            x = x * 1.01 + 1
+        return x
+
+    captured = mg.capture(chain, warmup=0)
+    expected = values(chain(x))
+    for _ in range(3):
+        np.testing.assert_array_equal(values(captured(x)), expected)
+    assert held() - before < 6 * x.nbytes  # the argument, two or three of the chain, the result
+    del captured
+    assert held() == before
+
+
+def test_gradients_outlive_the_recording(rng):
+    w = normal(rng, 100).requires_grad_()
+    captured = mg.capture(lambda x: (w * x).sum().backward(), warmup=0)
+    x = normal(rng, 100)
+    captured(x)
+    captured(x)
+    del captured
+    gc.collect()
+    rubbish = [mg.full(100, np.nan, device="cuda") for _ in range(10)]
+    np.testing.assert_array_equal(values(w.grad), 2 * values(x))
+    del rubbish
+
+
+def test_memory_that_the_kernels_use_outlives_its_tensors(rng):
+    holder = {"w": normal(rng, 1000)}
+    captured = mg.capture(lambda x: x * holder["w"], warmup=0)
+    x = normal(rng, 1000)
+    captured(x)
+    expected = values(holder["w"])
+    del holder["w"]
+    gc.collect()
+    rubbish = [mg.full(1000, np.nan, device="cuda") for _ in range(20)]
+    holder["w"] = mg.tensor(expected, device="cuda")
+    np.testing.assert_array_equal(values(captured(x)), values(x) * expected)
+    assert captured.recordings == 2
+    del rubbish
+
+
+def test_copies_between_devices_are_made_in_each_run(rng):
+    """The argument and one of two results are on the CPU, and kernels of both devices take turns."""
+
+    @mg.capture
+    def step(x):
+        on_cpu = x * 2
+        y = on_cpu.to("cuda").exp()
+        total = y.sum(0)
+        back = (total + 1).to("cpu")
+        return back * on_cpu[0], y @ y.mT
+
+    for _ in range(5):
+        x = normal(rng, 4, 3, device="cpu")
+        e = np.exp(2 * x.numpy())
+        back, y = step(x)
+        assert (back.device, y.device) == ("cpu", "cuda:0")
+        np.testing.assert_allclose(back.numpy(), (e.sum(0) + 1) * 2 * x.numpy()[0], rtol=2e-6)
+        np.testing.assert_allclose(values(y), e @ e.T, rtol=2e-6)
+    assert step.recordings == 1
+    assert step.table().count("call") == 2
+
+
+def test_indices_and_labels_are_checked_in_each_run(rng):
+    x = normal(rng, 5, 3)
+    take = mg.capture(lambda i: x[i], warmup=0)
+    loss = mg.capture(lambda y: F.cross_entropy(x, y), warmup=0)
+    for step in (take, loss):
+        step(mg.tensor([0, 2, 1, 0, 2], device="cuda"))
+        with pytest.raises(IndexError, match="7"):
+            values(step(mg.tensor([0, 2, 7, 0, 2], device="cuda")))
+        assert np.isfinite(values(step(mg.tensor([0, 2, 1, 0, 2], device="cuda")))).all()
+        assert step.recordings == 1
+
+
+def test_shapes_that_depend_on_values_are_refused(rng):
+    for f in (mg.nonzero, mg.unique_values):
+        with pytest.raises(mg.CaptureError, match="whose result has a shape that depends on values"):
+            mg.capture(f, warmup=0)(normal(rng, 3))
+    with pytest.raises(mg.CaptureError, match="values are read"):
+        mg.capture(lambda x: x.sum().item(), warmup=0)(normal(rng, 3))
+
+
+def test_a_step_on_two_streams_is_refused(rng):
+    other = cupy.cuda.Stream(non_blocking=True)
+
+    def step(x):
+        y = x * 2
+        with other:
+            return y + 1
+
+    x = normal(rng, 3)
+    with pytest.raises(mg.CaptureError, match="work on two streams of cuda:0"):
+        mg.capture(step, warmup=0)(x)
+    mg.cuda.synchronize()
+    np.testing.assert_array_equal(values(mg.capture(lambda x: x * 2, warmup=0)(x)), 2 * values(x))
+
+
+def test_another_thread_may_run_the_recording(rng):
+    x, w = normal(rng, 4, 3), normal(rng, 3, 2)
+    captured = mg.capture(lambda x: x @ w, warmup=0)
+    expected = values(captured(x))
+    found = []
+    thread = threading.Thread(target=lambda: found.append(values(captured(x))))
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(found[0], expected)
+
+
+@only_emulated
+def test_two_gpus(rng):
+    """Each has graphs of its own."""
+    x = normal(rng, 3, 4)
+
+    @mg.capture
+    def step(x):
+        y = (x * 2).to("cuda:1")
+        return (y @ y.mT).exp().to("cuda:0") + 1
+
+    for _ in range(4):
+        x = normal(rng, 3, 4) / 4
+        y = 2 * values(x)
+        np.testing.assert_allclose(values(step(x)), np.exp(y @ y.T) + 1, rtol=1e-6)
+    assert step.recordings == 1
+
+
+# ── the emulation enforces the rules of capture ──────────────────────────────────────────────────
+
+
+@only_emulated
+@pytest.mark.parametrize(
+    "forbidden",
+    [
+        lambda: cupy.cuda.alloc(8),
+        lambda: cupy.cuda.runtime.deviceSynchronize(),
+        lambda: cupy.cuda.Stream.null.synchronize(),
+    ],
+)
+def test_what_a_capture_forbids(forbidden):
+    stream = cupy.cuda.Stream(non_blocking=True)
+    stream.begin_capture()
+    with pytest.raises(RuntimeError, match="while a graph is captured"):
+        forbidden()
+    stream.end_capture()
+    forbidden()
