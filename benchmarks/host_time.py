@@ -97,7 +97,8 @@ def install(driver):
     cuda.alloc_pinned_memory = lambda size: Block(ctypes.addressof(pinned))
     cuda.memory = types.SimpleNamespace(OutOfMemoryError=MemoryError)
     cuda.runtime = types.SimpleNamespace(
-        runtimeGetVersion=lambda: 12000, getDeviceCount=lambda: 1, getDeviceProperties=lambda index: {"totalGlobalMem": 1 << 36},
+        runtimeGetVersion=lambda: 12000, getDeviceCount=lambda: 1,
+        getDeviceProperties=lambda index: {"totalGlobalMem": 1 << 36},
         setDevice=lambda index: None, deviceSynchronize=lambda: None, memcpyAsync=lambda *_: None,
     )  # fmt: skip
     cupy = types.ModuleType("cupy")

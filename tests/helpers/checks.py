@@ -458,7 +458,7 @@ class Suite:
         """A recorded run, with other operands than the recorded ones, has the same bits, and so have its gradients."""
         # What is recorded on a GPU are launches, whatever the kernel; emulated kernels take long.
         dtypes = [d for kind in op.dtypes for d in KINDS[kind]]
-        for layout in LAYOUTS if device == "cpu" else LAYOUTS[:1]:
+        for layout in LAYOUTS if device == "cpu" else [*LAYOUTS][:1]:
             for dtype in dtypes if device == "cpu" else dtypes[:1]:
                 recorded, given = (Inputs(op, case, dtype, layout, rng, device) for _ in range(2))
                 wanted = [base.dtype.kind == "f" for base in given.bases]

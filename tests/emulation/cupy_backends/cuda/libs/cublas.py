@@ -53,6 +53,7 @@ def product(dtype, stream, workspace, op_a, op_b, m, n, k, alpha, a, lda, stride
     return run
 
 
-I, L, P, D = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p, ctypes.c_double
-CALLBACK = ctypes.CFUNCTYPE(I, I, P, P, I, I, I, I, I, D, P, I, L, P, I, L, D, P, I, L, I)(multiply)
+INT, LONG, POINTER, DOUBLE = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p, ctypes.c_double
+CALLBACK = ctypes.CFUNCTYPE(INT, INT, POINTER, POINTER, INT, INT, INT, INT, INT, DOUBLE, POINTER, INT, LONG, POINTER,
+                            INT, LONG, DOUBLE, POINTER, INT, LONG, INT)(multiply)  # fmt: skip
 load_library("libcublas.so.12", "cublas.cpp", multiply=CALLBACK)
