@@ -32,6 +32,7 @@ cdef extern from "runtime/device.hpp" namespace "mg" nogil:
         Create create
         SetStream set_stream
         SetWorkspace set_workspace
+        void* product[2]
         void* products[2]
     cppclass Target:
         void* stream
@@ -105,6 +106,8 @@ def connect(cuda_driver: Any, cublas: Any, cupy: Any, stream: Any) -> None:
     blas.create = <Create>address(cublas.cublasCreate_v2)
     blas.set_stream = <SetStream>address(cublas.cublasSetStream_v2)
     blas.set_workspace = <SetWorkspace>address(cublas.cublasSetWorkspace_v2)
+    blas.product[0] = <void*>address(cublas.cublasSgemm_v2)
+    blas.product[1] = <void*>address(cublas.cublasDgemm_v2)
     blas.products[0] = <void*>address(cublas.cublasSgemmStridedBatched)
     blas.products[1] = <void*>address(cublas.cublasDgemmStridedBatched)
     get_stream = NULL

@@ -28,17 +28,34 @@ int cublasSetWorkspace_v2(Handle* handle, void* workspace, size_t) {
     return 0;
 }
 
-#define PRODUCT(NAME, T, IS_DOUBLE)                                                                               \
-    int NAME(Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda,        \
-             long long stride_a, const T* b, int ldb, long long stride_b, const T* beta, T* c, int ldc,           \
-             long long stride_c, int batch) {                                                                     \
-        int result = 1; /* in another thread: see driver.cpp */                                                   \
-        std::thread([&] {                                                                                         \
-            result = multiply(IS_DOUBLE, handle->stream, handle->workspace, op_a, op_b, m, n, k, *alpha, a, lda,  \
-                              stride_a, b, ldb, stride_b, *beta, c, ldc, stride_c, batch);                        \
-        }).join();                                                                                                \
-        return result;                                                                                            \
+}
+
+namespace {
+template <class T>
+int product(const Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda,
+            long long stride_a, const T* b, int ldb, long long stride_b, const T* beta, T* c, int ldc,
+            long long stride_c, int batch) {
+    int result = 1;
+    std::thread([&] {  // in another thread: see driver.cpp
+        result = multiply(sizeof(T) == 8, handle->stream, handle->workspace, op_a, op_b, m, n, k, *alpha, a, lda,
+                          stride_a, b, ldb, stride_b, *beta, c, ldc, stride_c, batch);
+    }).join();
+    return result;
+}
+}  // namespace
+
+extern "C" {
+#define PRODUCTS(ONE, BATCH, T)                                                                                      \
+    int ONE(Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda,            \
+            const T* b, int ldb, const T* beta, T* c, int ldc) {                                                     \
+        return product(handle, op_a, op_b, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1);                \
+    }                                                                                                                \
+    int BATCH(Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda,          \
+              long long stride_a, const T* b, int ldb, long long stride_b, const T* beta, T* c, int ldc,             \
+              long long stride_c, int batch) {                                                                       \
+        return product(handle, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc,         \
+                       stride_c, batch);                                                                             \
     }
-PRODUCT(cublasSgemmStridedBatched, float, 0)
-PRODUCT(cublasDgemmStridedBatched, double, 1)
+PRODUCTS(cublasSgemm_v2, cublasSgemmStridedBatched, float)
+PRODUCTS(cublasDgemm_v2, cublasDgemmStridedBatched, double)
 }
