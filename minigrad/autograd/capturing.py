@@ -170,9 +170,9 @@ def capture(
     CaptureError
         In the recorded call, for anything that a replay would not repeat: reading values, as ``item``, ``print``,
         ``numpy`` and ``if x > 0`` do, shapes that depend on values, hooks, conversions of NumPy arrays, in-place writes
-        to arguments, storing tensors of the run elsewhere, and tensors on a GPU. Some of these are only detected at the
-        end of the call, after the optimizer's step. In later calls, if an argument shares memory with a tensor that the
-        function writes to, or if another thread is in a call.
+        to arguments, storing tensors of the run elsewhere, and work on two streams of a GPU. Some of these are only
+        detected at the end of the call, after the optimizer's step. In later calls, if an argument shares memory with a
+        tensor that the function writes to, or if another thread is in a call.
 
     Notes
     -----
@@ -192,6 +192,9 @@ def capture(
     The gradients that the function leaves in ``grad`` are overwritten by the next call; a custom optimizer that keeps
     gradients has to copy them. A recording keeps all memory that the function uses, about as much as one call needs.
     When `capture` decorates a method, each instance has its own recordings.
+
+    On a GPU, the kernels and matrix products between two calls of Python are one CUDA Graph. It is launched on the
+    current stream of CuPy. Replays that use different streams have to wait for one another.
 
     Examples
     --------
