@@ -57,6 +57,8 @@ def pad(array: Tensor, pad_width: Any, mode: str = "constant", *, constant_value
     """`minigrad.pad`, with mode "constant"."""
     if mode != "constant" or np.ndim(constant_values):
         raise TypeError(f"[pad] expected mode 'constant' and one value, got {mode!r} and {constant_values!r}")
+    if np.shape(pad_width) == (2,):
+        pad_width = [tuple(pad_width)] * array.ndim
     return mg.pad(array, pad_width, value=constant_values)
 
 

@@ -446,9 +446,15 @@ def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0) -> Tensor:
     Parameters
     ----------
     x : Tensor
-    pad_width : int, (int, int), or a sequence of (before, after)
-        The widths of the padding: the same for every axis, or one pair for each axis.
+    pad_width : int or a sequence of (before, after)
+        The width of the padding, the same everywhere, or one pair for each axis. For x with one axis, the pair alone
+        does. With more axes it is refused: NumPy pads each of them by such a pair, and PyTorch the last.
     value : float
+
+    Raises
+    ------
+    TypeError, ValueError
+        For widths that are negative or no integers, and for another number of pairs than axes.
 
     Examples
     --------
@@ -461,7 +467,17 @@ def pad(x: Tensor, pad_width: int | Sequence, /, *, value: float = 0) -> Tensor:
     x = operand("pad", x)
     if not isinstance(pad_width, Sequence):
         pad_width = (pad_width, pad_width)
-    pairs: Sequence[Any] = pad_width if all(isinstance(w, Sequence) for w in pad_width) else [pad_width] * x.ndim
+        pairs: Sequence[Any] = [pad_width] * x.ndim
+    elif pad_width and not any(isinstance(w, Sequence) for w in pad_width):
+        if x.ndim > 1:
+            raise ValueError(
+                f"[pad] expected one width, or (before, after) for each of {x.ndim} axes, got {pad_width}: pass "
+                f"({pad_width},) * {x.ndim} to pad every axis, as numpy.pad does, or use nn.functional.pad, which pads "
+                f"the last axes, as PyTorch does"
+            )
+        pairs = [pad_width] * x.ndim
+    else:
+        pairs = pad_width
     widths = [tuple(integer("pad", "width", n) for n in pair) for pair in pairs]
     if len(widths) != x.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
         raise ValueError(f"[pad] expected (before, after) of 0 or more for each of {x.ndim} axes, got {pad_width}")

@@ -308,7 +308,8 @@ Walk walk_of(const Columns& at, int arrays, const T* out) {
 // y = (x - center) scale + offset, in the order of the coefficients. Rows are walked in memory order: if everything
 // stays in the cache, that gains more than holding the coefficients in registers for a few rows. Input and output are
 // prefetched together, whole rows ahead: up to a third faster if others use the cache too, a tenth slower if rows are
-// short or all of x fits into a core's own cache. Prefetching x alone would be slower than not prefetching.
+// short or all of x fits into a core's own cache (bn4_fwd of benchmarks/workloads.py). Prefetching x alone would be
+// slower than not prefetching.
 template <class T>
 void apply(const Columns& at, Channels part, const T* x, const Coefficients<T>& by, T* y) {
     constexpr int64_t FAR = (24 << 10) / sizeof(T), SHORT_ROW = (2 << 10) / sizeof(T), FIT = (1 << 20) / sizeof(T);

@@ -37,7 +37,7 @@ void apply_elements(int64_t width, const T* x, Standard<T> s, const T* gamma, co
 
 // The same with one gamma and one beta per channel, which become part of the scale and the offset of its elements. The
 // hardware prefetcher already covers the single input stream: prefetching the next row makes this a tenth slower if the
-// row is in the shared cache, and faster only if it comes from memory.
+// row is in the shared cache, and faster only if it comes from memory (gn4_fwd of benchmarks/workloads.py).
 template <class T, Walk walk>
 MG_INLINE void apply_channels(int64_t m, int64_t inner, const T* x, Standard<T> s, const T* gamma, const T* beta,
                               T* y) {
@@ -198,8 +198,8 @@ void elements_backward(int64_t rows, int64_t width, const T* x, const T* gamma, 
 // and dgamma: partial[rows / groups, 2, groups * m]. The mean is in double, so that `shift` takes no sum over d. Each
 // pass over a row prefetches for the next pass: the sums prefetch the lines of dx, and the map, which reads two arrays
 // backwards, prefetches the next row. Together they make it a fifth faster, more than either alone, if the data comes
-// from memory or from a cache that others use. Rows of up to NEAR bytes become a twentieth slower, and so do a few
-// large rows that are in the core's own caches.
+// from memory or from a cache that others use (gn4_bwd of benchmarks/workloads.py). Rows of up to NEAR bytes become a
+// twentieth slower, and so do a few large rows that are in the core's own caches.
 template <class T>
 void channels_backward(int64_t rows, int64_t groups, int64_t m, int64_t inner, const T* x, const T* gamma,
                        const double* mean, const double* rstd, const T* g, T* dx, T* dgamma, T* dbeta,

@@ -83,7 +83,8 @@ struct RowMoments {
 //   mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2
 // c is the mean of the first four; where that is so far off that the difference would cancel, or overflows, the mean
 // found first becomes the center of a second pass. This is a separate function because in a caller that holds other
-// values in registers, GCC keeps an accumulator of the loop in memory, and a row of 256 takes 70 % longer.
+// values in registers, GCC keeps an accumulator of the loop in memory, and a row of 256 takes 70 % longer
+// (ln_fwd of benchmarks/workloads.py).
 template <class T, int unroll>
 __attribute__((noinline)) RowMoments<T> moments_of(int64_t width, const T* x) {
     const double inverse_width = 1 / double(width);

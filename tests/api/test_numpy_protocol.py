@@ -62,6 +62,7 @@ EXPRESSIONS = """
     np.flip(a)                          np.flip(a, axis=(0, 1))             np.roll(a, 1)
     np.roll(a, (1, 2), axis=(0, 1))     np.tile(a, (2, 1))                  np.repeat(a, 2, 0)
     np.repeat(a, [1, 0, 2], axis=0)     np.repeat(a, 2)                     np.pad(a, 1)
+    np.pad(a, (1, 2))
     np.pad(a, ((1, 0), (0, 2)), constant_values=3.0)                        np.tril(a)
     np.triu(a, k=1)                     np.concatenate([a, b])              np.concatenate((a, p), axis=1)
     np.concatenate([a, np.ones((1, 4))])                                    np.concatenate([a, v], axis=None)

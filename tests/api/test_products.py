@@ -129,6 +129,12 @@ def test_sequences_and_arrays_are_taken(device):
     assert mg.pad([1], 1).tolist() == [0, 1, 0]
 
 
+def test_a_pair_that_numpy_and_pytorch_understand_differently():
+    with pytest.raises(ValueError, match=r"\[pad\] expected one width.*for each of 2 axes, got \(1, 2\)"):
+        mg.pad(mg.ones((2, 3)), (1, 2))
+    assert mg.pad(mg.ones(2), (1, 2)).tolist() == mg.nn.functional.pad(mg.ones(2), (1, 2)).tolist()
+
+
 def test_counts_in_any_form(device):
     x = tensor(np.arange(6.0).reshape(2, 3), device)
     assert mg.repeat(x, mg.full((), 2, dtype="int64", device=device), axis=0).shape == (4, 3)

@@ -66,7 +66,7 @@ def test_pytorch_names_do_not_change_the_meaning_of_an_argument():
     """Methods and functions that only have PyTorch's names take the same positional arguments as ours of that name.
 
     `minigrad.pad` takes NumPy's widths, (before, after) for each axis, and `nn.functional.pad` PyTorch's, from the last
-    axis on.
+    axis on: what both accept means the same to both, see test_products.
     """
     same = {
         "other": "y", "exponent": "y", "vec2": "y", "dim": "axis", "dim1": "axis1", "dim2": "axis2", "dims": "axis",

@@ -105,7 +105,7 @@ PRODUCTS = [
         torch=lambda t, x, pad_width, value=0.0: t.nn.functional.pad(
             x, [n for w in np.broadcast_to(pad_width, (x.ndim, 2))[::-1].tolist() for n in w], value=value),
         cases=(
-            case((3,), pad_width=1), case((2, 3), pad_width=(1, 2)), case((2, 3), pad_width=((1, 0), (0, 2))), case((2, 3), pad_width=1, value=3),
+            case((3,), pad_width=1), case((3,), pad_width=(1, 2)), case((2, 3), pad_width=((1, 2), (1, 2))), case((2, 3), pad_width=((1, 0), (0, 2))), case((2, 3), pad_width=1, value=3),
             case((2, 3), pad_width=0), case((0, 3), pad_width=1), case((2, 3), pad_width=[(0, 0), (1, 1)], value=1),
         ),
     ),
