@@ -154,7 +154,8 @@ class MinGRU(_Minimal):
 
     def _coefficients(self, *products: Tensor) -> tuple[Tensor, Tensor]:
         z, c = products
-        return sigmoid(-z), sigmoid(z) * c
+        z = sigmoid(z)
+        return 1 - z, z * c
 
 
 class MinLSTM(_Minimal):
@@ -198,4 +199,5 @@ class MinLSTM(_Minimal):
         f, i, c = products
         # σ(i) / (σ(f) + σ(i)) = σ(log σ(i) − log σ(f)), also where both gates vanish
         d = softplus(-f) - softplus(-i)
-        return sigmoid(-d), sigmoid(d) * c
+        share = sigmoid(d)
+        return 1 - share, share * c
