@@ -76,8 +76,11 @@ Tile choose_tile(bool transpose_b, int64_t m, int64_t n, int64_t k) {
         const int64_t depth = std::min<int64_t>(k, 1280), rows = 32 * 32 * depth <= UNPACKED ? 32 : 16;
         return {rows, multiple_of_16(UNPACKED / (rows * depth), 16, 32 * 32 / rows), depth};
     }
-    const int64_t depth = part(k, 320);
-    return {multiple_of_16(UNPACKED / (64 * depth), 48, 256), 64, depth};
+    const int64_t depth = part(k, 320), rows = multiple_of_16(UNPACKED / (64 * depth), 48, 256);
+    // Two or four equal tiles keep two threads busy; others of so few do not.
+    const int64_t count = ceil_divide(m, rows);
+    const bool few = n <= 64 && m >= 64 && count <= 3 && m * n * k > 16 * CHUNK;
+    return {few ? part(m, ceil_divide(m, count + count % 2)) : rows, 64, depth};
 }
 
 template <class T>
