@@ -6,6 +6,8 @@ cdef extern from "runtime/buffer.hpp" namespace "mg":
         int64_t bytes
         int64_t references
         int64_t version
+        void (*drop)(void* owner) noexcept
+        void* owner
         int32_t device
     Buffer* allocate(int64_t bytes)
     Buffer* adopt(void* data, int64_t bytes, int device, void* owner, void (*drop)(void*) noexcept)
@@ -58,6 +60,8 @@ cdef int64_t product(int ndim, const int64_t* extent) except -1
 cdef int hold(Array x, Array source) except -1
 cdef int point(Array x, Array source) except -1
 cdef Array transferred(Array x, int device)
+cdef object owner_of(Array x)
+cdef int set_owner(Array x, object owner) except -1
 cdef int check_same_device(str op, Array a, Array b) except -1
 ctypedef void (*Forget)(Array) noexcept
 cdef void set_forget(Forget function)

@@ -446,6 +446,20 @@ cdef void drop_object(void* owner) noexcept:
     Py_DECREF(<object>owner)
 
 
+cdef object owner_of(Array x):
+    """The object that owns x's memory on a device, or None: it is on the CPU, foreign, or that of a recorded step."""
+    return <object>x.buffer.owner if x.buffer.device and x.buffer.drop == drop_object else None
+
+
+cdef int set_owner(Array x, object owner) except -1:
+    """Let another object own the memory, which holds the owner so far."""
+    before = owner_of(x)
+    Py_INCREF(owner)
+    x.buffer.owner = <void*>owner
+    Py_DECREF(before)
+    return 0
+
+
 cdef Array empty(int code, int ndim, const int64_t* extent, int device):
     """A contiguous array, not initialized."""
     cdef Array x = blank()

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, intptr_t
 
 import ctypes
 
-from minigrad.engine.array cimport MAX_NDIM, Array, Buffer
+from minigrad.engine.array cimport MAX_NDIM, Array, Buffer, owner_of, set_owner
 from minigrad.engine.calls cimport RUNNING, RecordedKernels, Running, is_recorded, refuse_in_capture
 from minigrad.engine.dtype cimport FLOAT32, code_of, dtype_of, itemsize
 
@@ -628,13 +628,13 @@ cdef class Pool:
         cdef dict sizes
         cdef list blocks
         cdef Memory memory
-        if size > self.limit // SHARE:
-            block = self.allocated(size)
-            return block.ptr, block
         stream = current_stream(self.device)
-        if stream == PER_THREAD:
+        memory = Memory.__new__(Memory)
+        memory.stream = stream
+        if size > self.limit // SHARE or stream == PER_THREAD:
             block = self.allocated(size)
-            return block.ptr, block
+            memory.pair = block.ptr, block
+            return block.ptr, memory
         size = (size + UNIT - 1) // UNIT * UNIT
         found = self.streams.get(stream)
         sizes = self.streams.setdefault(stream, {}) if found is None else found
@@ -646,7 +646,6 @@ cdef class Pool:
         else:
             block = self.allocated(size)
             pair = block.ptr, block
-        memory = Memory.__new__(Memory)
         memory.pool, memory.size, memory.blocks, memory.pair = self, size, blocks, pair
         return pair[0], memory
 
@@ -656,19 +655,48 @@ cdef class Pool:
 @cython.no_gc
 @cython.freelist(256)
 cdef class Memory:
-    """Owns a block; when it is freed, the block goes back to the pool."""
-    cdef Pool pool
+    """Owns a block; when it is freed, the block goes back to the pool, or else to CuPy's."""
+    cdef Pool pool          # None if the block is of a size or a stream that the pool does not keep
+    cdef intptr_t stream    # that allocated the block, and whose work may use it again
     cdef int64_t size
     cdef list blocks        # where the pool keeps those of its stream and size
     cdef tuple pair
 
     def __dealloc__(self):
-        if self.pool is None:   # Python code made it
+        if self.pool is None:
             return
         if self.pool.held + self.size > self.pool.limit:
             self.pool.empty()   # they may all be of sizes that are no longer used
         self.pool.held += self.size
         self.blocks.append(self.pair)
+
+
+@cython.final
+@cython.auto_pickle(False)
+@cython.binding(False)
+cdef class Shared:
+    """Owns memory that other streams use, too: its stream waits for them before it uses the memory for something else."""
+    cdef Memory memory
+    cdef int device
+    cdef dict streams       # CuPy's, by address
+
+    def __del__(self):
+        with Current(self.device):
+            for stream in self.streams.values():
+                event = stream.record()
+                cupy_cuda.runtime.streamWaitEvent(self.memory.stream, event.ptr)
+
+
+def share(Array x, object stream) -> None:
+    """Note that a stream of CuPy uses the memory of a tensor on a GPU."""
+    cdef Shared shared
+    owner = owner_of(x)
+    if type(owner) is Memory and (<Memory>owner).stream != stream.ptr:
+        shared = Shared.__new__(Shared)
+        shared.memory, shared.device, shared.streams = owner, x.buffer.device - 1, {stream.ptr: stream}
+        set_owner(x, shared)
+    elif type(owner) is Shared and (<Shared>owner).memory.stream != stream.ptr:
+        (<Shared>owner).streams[stream.ptr] = stream
 
 
 def empty_pools() -> None:

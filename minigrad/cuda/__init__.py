@@ -8,10 +8,11 @@ import functools
 from typing import Any
 
 from minigrad.engine.array import parse_device, set_device_hooks
-from minigrad.engine.cuda import allocate
-from minigrad.engine.ops.arguments import integer
+from minigrad.engine.cuda import allocate, share
+from minigrad.engine.ops.arguments import integer, kind_of
+from minigrad.engine.tensor import Tensor
 
-__all__ = ["device_count", "is_available", "synchronize"]
+__all__ = ["device_count", "is_available", "record_stream", "synchronize"]
 
 INSTALL = "pip install 'cupy-cuda12x[ctk]' or 'cupy-cuda13x[ctk]'"  # what the extras cuda12x and cuda13x install
 
@@ -74,6 +75,48 @@ def synchronize(device: int | str = 0) -> None:
     from minigrad.cuda import faults
 
     faults.wait(number)
+
+
+def record_stream(x: Tensor, stream: Any) -> None:
+    """Keep the memory of x, once it is freed, until a stream has done the work queued so far.
+
+    Memory is used again in the order of the stream that allocated it. A tensor that another stream reads or writes must
+    be kept until that stream is done; or record the stream, as in PyTorch's ``Tensor.record_stream``. The streams also
+    have to wait for one another where they exchange values, which this does not do.
+
+    Parameters
+    ----------
+    x : Tensor
+        On a GPU. Nothing has to be done for memory that another library allocated.
+    stream : cupy.cuda.Stream
+
+    Raises
+    ------
+    TypeError
+        If `x` is no tensor, or `stream` no stream of CuPy.
+    ValueError
+        If `x` is not on a GPU.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> if mg.cuda.is_available():
+    ...     import cupy
+    ...     side = cupy.cuda.Stream(non_blocking=True)
+    ...     with side:
+    ...         x = mg.ones(3, device="cuda")
+    ...     cupy.cuda.get_current_stream().wait_event(side.record())
+    ...     y = x + 1
+    ...     mg.cuda.record_stream(x, cupy.cuda.get_current_stream())
+    ...     del x
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"[record_stream] expected a tensor, got {kind_of(x)}")
+    if x.device == "cpu":
+        raise ValueError("[record_stream] expected a tensor on a GPU, got one on the CPU")
+    if not (hasattr(stream, "ptr") and hasattr(stream, "record")):
+        raise TypeError(f"[record_stream] expected a stream of CuPy, got {kind_of(stream)}")
+    share(x, stream)
 
 
 @functools.cache

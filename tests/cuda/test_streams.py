@@ -49,6 +49,28 @@ def test_training_on_a_stream_is_right(make):
         assert train("cuda") == expected
 
 
+def test_memory_that_another_stream_uses_is_kept_by_recording_the_stream(monkeypatch):
+    def total(k):
+        side, main = stream(), stream()
+        with side:
+            x = mg.full((5,), k, device="cuda")
+            ready = side.record()
+        with main:
+            main.wait_event(ready)
+            y = x * 2
+            mg.cuda.record_stream(x, main)
+            mg.cuda.record_stream(x, main)
+            mg.cuda.record_stream(x, side)
+        del x
+        side.synchronize()
+        with main:
+            return y.to("cpu").tolist() == [2 * k] * 5
+
+    assert rounds(total) == 20
+    monkeypatch.setattr(mg.cuda, "record_stream", lambda x, stream: None)
+    assert rounds(total) < 20
+
+
 def test_a_host_that_reads_too_early_shows(monkeypatch):
     def send(k):
         with stream():
