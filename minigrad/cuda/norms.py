@@ -6,7 +6,8 @@ from minigrad.engine.tensor import Tensor
 
 HELD, HELD_BACKWARD = 128, 64  # bytes of a row that a thread holds, as in norm.cu
 LONG = 512  # threads for a row that is too long for that
-GROUPS = 528  # blocks that each sum their own rows: four on each of the 132 multiprocessors of an H200
+MULTIPROCESSORS = 132  # of an H200
+GROUPS = 4 * MULTIPROCESSORS  # blocks that each sum their own rows
 SHORT_PLANE = 32  # contiguous elements of a channel below which threads read neighbouring columns
 
 
@@ -81,26 +82,29 @@ class Norms(Backend):
         self, outer: int, channels: int, inner: int, x: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float,
         y: Tensor, mean: Tensor, var: Tensor, statistics: Tensor,
     ) -> None:  # fmt: skip
-        tile, name = ChannelTile(outer, channels, inner), x.dtype.name
+        tile, name = ChannelTile(outer, channels, inner, x.dtype.itemsize), x.dtype.name
         partial, by = tile.scratch(name, x.device)
         shape = tile.shape
-        launch("batch_norm.cu", "batch_norm", name, self.device, tile.threads, *shape, x, gamma, beta, eps, y, mean,
-               var, statistics, partial)  # fmt: skip
+        if tile.packed:
+            launch("batch_norm.cu", "batch_norm_packs", name, self.device, tile.threads, *tile.sizes, x, partial)
+        else:
+            launch("batch_norm.cu", "batch_norm", name, self.device, tile.threads, *shape, x, gamma, beta, eps, y,
+                   mean, var, statistics, partial)  # fmt: skip
         if partial is not None:
             launch("batch_norm.cu", "batch_norm_merge", name, self.device, channels * WARP, *shape, gamma, beta, eps,
                    mean, var, statistics, partial, by, block=BLOCK)  # fmt: skip
-            launch("batch_norm.cu", "batch_norm_apply", name, self.device, tile.packs(x), x.size, channels, inner, x,
-                   by, y)  # fmt: skip
+            launch("batch_norm.cu", "batch_norm_apply", name, self.device, tile.groups, outer, channels, inner, x, by,
+                   y)  # fmt: skip
 
     def batch_norm_eval(
         self, outer: int, channels: int, inner: int, x: Tensor, gamma: Tensor | None, beta: Tensor | None,
         mean: Tensor, var: Tensor, eps: float, y: Tensor, statistics: Tensor,
     ) -> None:  # fmt: skip
-        by = empty((4, channels), x.dtype.name, x.device)
+        tile, by = ChannelTile(outer, channels, inner, x.dtype.itemsize), empty((4, channels), x.dtype.name, x.device)
         launch("batch_norm.cu", "batch_norm_given", x.dtype.name, self.device, channels, channels, gamma, beta, eps,
                mean, var, statistics, by)  # fmt: skip
-        launch("batch_norm.cu", "batch_norm_apply", x.dtype.name, self.device,
-               ChannelTile(outer, channels, inner).packs(x), x.size, channels, inner, x, by, y)  # fmt: skip
+        launch("batch_norm.cu", "batch_norm_apply", x.dtype.name, self.device, tile.groups, outer, channels, inner, x,
+               by, y)  # fmt: skip
 
     def batch_norm_backward(
         self, outer: int, channels: int, inner: int, given: bool, x: Tensor, gamma: Tensor | None, statistics: Tensor,
@@ -111,44 +115,52 @@ class Norms(Backend):
                 if gradient is not None:
                     self.fill(gradient, 0.0)
             return
-        tile, name = ChannelTile(outer, channels, inner), x.dtype.name
+        tile, name = ChannelTile(outer, channels, inner, x.dtype.itemsize), x.dtype.name
         partial, by = tile.scratch(name, x.device)
         shape = tile.shape
-        launch("batch_norm.cu", "batch_norm_backward", name, self.device, tile.threads, *shape, given, x, gamma,
-               statistics, g, dx, dgamma, dbeta, partial)  # fmt: skip
+        if tile.packed:
+            if not given or dgamma is not None or dbeta is not None:
+                launch("batch_norm.cu", "batch_norm_packs_backward", name, self.device, tile.threads, *tile.sizes, x,
+                       statistics, g, partial)  # fmt: skip
+        else:
+            launch("batch_norm.cu", "batch_norm_backward", name, self.device, tile.threads, *shape, given, x, gamma,
+                   statistics, g, dx, dgamma, dbeta, partial)  # fmt: skip
         if partial is not None:
             launch("batch_norm.cu", "batch_norm_merge_sums", name, self.device, channels * WARP, *shape, given, gamma,
                    statistics, dgamma, dbeta, partial, by, block=BLOCK)  # fmt: skip
             if dx is not None:
-                launch("batch_norm.cu", "batch_norm_apply_backward", name, self.device, tile.packs(x), x.size,
-                       channels, inner, given, x, g, by, dx)  # fmt: skip
+                launch("batch_norm.cu", "batch_norm_apply_backward", name, self.device, tile.groups, outer, channels,
+                       inner, given, x, g, by, dx)  # fmt: skip
 
 
 class ChannelTile:
     """How blocks of threads read the channels of x[outer, channels, inner]; see batch_norm.cu."""
 
-    def __init__(self, outer: int, channels: int, inner: int) -> None:
-        planes = inner >= SHORT_PLANE
+    def __init__(self, outer: int, channels: int, inner: int, size: int) -> None:
+        planes, pack = inner >= SHORT_PLANE, 16 // size
         columns = channels if planes else channels * inner
-        self.inner, self.columns = inner, columns
         wide = min(power_of_two(inner), BLOCK) if planes else WARP
-        tiles = channels if planes else -(-columns // wide)
         # A channel of fewer than 64 elements for each thread stays whole, which saves two launches; otherwise a piece
         # has at least 8, so that few channels fill the GPU too. The number of pieces depends on the length of a channel
         # alone, so that its result does not depend on the other channels.
         work = outer * inner // BLOCK if planes else outer * wide // BLOCK
-        pieces = 1 if work < 64 else min(64, work // 8, outer)
+        pieces = 1 if work < 64 else min(128, work // 8, outer)
+        # A thread reads several columns at once if that leaves a block for each multiprocessor.
+        self.packed = (
+            not planes and pieces > 1 and columns % pack == 0 and columns // (wide * pack) * pieces >= MULTIPROCESSORS
+        )
+        tiles = channels if planes else -(-columns // (wide * pack if self.packed else wide))
         self.whole = pieces == 1 and (planes or inner == 1)
         self.threads = tiles * pieces * BLOCK
-        self.shape = outer, channels, inner, wide, pieces, planes
+        self.columns, self.sizes = columns, (outer, channels, inner, wide, pieces)
+        self.shape = *self.sizes, planes
+        # The threads of batch_norm_apply, each for four rows of neighbours in one channel or of a channel each
+        together = inner % pack == 0 or (inner == 1 and channels % pack == 0)
+        self.groups = -(-outer // 4) * (channels * inner // (pack if together else 1))
 
     def scratch(self, dtype: str, device: str) -> tuple[Tensor | None, Tensor | None]:
         """Return scratch buffers for partial sums and coefficients, or None if a block has all of a channel."""
         if self.whole:
             return None, None
-        return empty((2, self.shape[4], self.columns), "float64", device), empty((4, self.shape[1]), dtype, device)
-
-    def packs(self, x: Tensor) -> int:
-        """Return the threads of a map of x: one per 16 bytes if these are of one channel, or a channel per element."""
-        wide = 16 // x.dtype.itemsize
-        return x.size // wide if self.inner % wide == 0 or (self.inner == 1 and self.columns % wide == 0) else x.size
+        channels, pieces = self.sizes[1], self.sizes[4]
+        return empty((2, pieces, self.columns), "float64", device), empty((4, channels), dtype, device)

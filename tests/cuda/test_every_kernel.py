@@ -126,12 +126,12 @@ def group_norms(draw):
 
 
 def batch_norms(draw):
-    """Use statistics of a batch, whole and in pieces, and given statistics."""
+    """Use statistics of a batch, whole, in pieces and in packs of many columns, and given statistics."""
     found = []
-    for rows in (30, 3_000):
-        x, w, b = draw.leaf(rows, 3), draw.leaf(3), draw.leaf(3)
+    for rows, n in ((30, 3), (3_000, 3), (3_000, 384)):
+        x, w, b = draw.leaf(rows, n), draw.leaf(n), draw.leaf(n)
         found += draw.gradients(F.batch_norm(x, None, None, w, b, training=True), x, w, b)
-        found += draw.gradients(F.batch_norm(x, draw(3), draw(3) ** 2, w, b), x, w, b)
+        found += draw.gradients(F.batch_norm(x, draw(n), draw(n) ** 2, w, b), x, w, b)
     return found
 
 
