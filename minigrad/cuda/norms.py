@@ -5,21 +5,24 @@ from minigrad.engine.backend import Backend
 from minigrad.engine.tensor import Tensor
 
 HELD, HELD_BACKWARD = 128, 64  # bytes of a row that a thread holds, as in norm.cu
-LONG = 512  # threads for a row that is too long for that
+SMALL_BLOCK = 128  # threads: several small blocks on a multiprocessor do not wait for the memory at the same time
+LONG = 512  # threads for a row that is too long to be held
 MULTIPROCESSORS = 132  # of an H200
-GROUPS = 4 * MULTIPROCESSORS  # blocks that each sum their own rows
 SHORT_PLANE = 32  # contiguous elements of a channel below which threads read neighbouring columns
 
 
 class Team:
-    """The threads that work on a row of `size` bytes, where each holds up to `held`; `whole` if they hold all of it."""
+    """The threads that work on a row of `size` bytes.
 
-    def __init__(self, size: int, held: int) -> None:
+    Each holds up to `held`; `whole` if that is all of it, with at most as many threads as `most`.
+    """
+
+    def __init__(self, size: int, held: int, most: int) -> None:
         least = power_of_two(-(-size // (held if size % 16 == 0 else held // 2)))
-        self.whole = least <= BLOCK
-        self.block = BLOCK if self.whole else LONG
+        self.whole = least <= most
         # Rather than leave lanes of a warp idle, threads may hold less, down to 16 bytes, which one instruction reads.
         self.lanes = max(least, min(power_of_two(-(-size // 16)), WARP)) if self.whole else LONG
+        self.block = max(self.lanes, SMALL_BLOCK)
         self.count = self.block // self.lanes  # teams of a block
 
 
@@ -33,7 +36,7 @@ class Norms(Backend):
         eps: float, y: Tensor, mean: Tensor | None, rstd: Tensor,
     ) -> None:  # fmt: skip
         kind = "rms" if mean is None else "norm" if inner == 1 else "group"
-        team = Team(m * inner * x.dtype.itemsize, HELD)
+        team = Team(m * inner * x.dtype.itemsize, HELD, BLOCK)
         launch("norm.cu", kind + ("_held" if team.whole else "_long"), x.dtype.name, self.device,
                -(-rows // team.count) * team.block, rows, m * inner, groups, inner, team.lanes, x, gamma, beta, eps, y,
                mean, rstd, block=team.block)  # fmt: skip
@@ -46,8 +49,11 @@ class Norms(Backend):
         if groups == inner == 1:
             if m == 0:
                 return
-            team, centered = Team(m * size, HELD_BACKWARD), mean is not None
-            blocks, affine = min(-(-rows // team.count), GROUPS), dgamma is not None or dbeta is not None
+            team, centered = Team(m * size, HELD_BACKWARD, LONG), mean is not None
+            # As many blocks as run at once, each of which sums its own rows: 512 threads on a multiprocessor; twice as
+            # many if they do not hold a row.
+            most = MULTIPROCESSORS * (LONG if team.whole else 2 * LONG) // team.block
+            blocks, affine = min(-(-rows // team.count), most), dgamma is not None or dbeta is not None
             partial = empty((blocks, m * (1 + centered)), name, x.device) if affine else None
             launch("norm.cu", "norm_held_backward" if team.whole else "norm_long_backward", name, self.device,
                    blocks * team.block, centered, rows, m, team.lanes, x, gamma, mean, rstd, g, dx, partial,
@@ -72,9 +78,10 @@ class Norms(Backend):
         """Sum over the rows of `partial`, whose first `count` columns belong to dgamma."""
         (n, columns), out = partial.shape, dgamma if dgamma is not None else dbeta
         wide = min(power_of_two(columns), WARP)
+        block = min(power_of_two(n * wide // 8, BLOCK), 1024)  # about eight rows for each thread
         if out is not None:
-            launch("norm.cu", kernel, out.dtype.name, self.device, -(-columns // wide) * BLOCK, n, columns, count, wide,
-                   partial, dgamma, dbeta)  # fmt: skip
+            launch("norm.cu", kernel, out.dtype.name, self.device, -(-columns // wide) * block, n, columns, count, wide,
+                   partial, dgamma, dbeta, block=block)  # fmt: skip
 
     # ── channels ──
 
