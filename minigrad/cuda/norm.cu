@@ -62,14 +62,14 @@ struct Row {
 };
 
 // The part of gamma or beta that a thread needs: one per element of a row, or one per `inner` elements
-template <int W, bool channels>
+template <int W, bool held, bool channels>
 __device__ inline Pack<W> parameter(const T* p, int64 e, int64 inner, T missing) {
     Pack<W> y;
     if (!p) {
         for (int k = 0; k < W; k++) y.v[k] = missing;
     } else if constexpr (channels) {
-        const unsigned n = inner;  // the checks below use 64 bits if it does not fit
-        if (n != inner || unsigned(e) != e) {
+        const unsigned n = inner;
+        if (!held && (n != inner || unsigned(e) != e)) {
             for (int k = 0; k < W; k++) y.v[k] = p[(e + k) / inner];
         } else if (n % W == 0) {
             for (int k = 0; k < W; k++) y.v[k] = p[unsigned(e) / n];
@@ -135,7 +135,8 @@ __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lan
         const int64 from = groups == 1 ? 0 : (r - quotient(r, groups) * groups) * m;  // its group's parameters
         const T *gain = gamma ? gamma + from : gamma, *rise = beta ? beta + from : beta;
         row.each([&](int64 e, const Pack<W>& v, int) {
-            const Pack<W> by = parameter<W, channels>(gain, e, inner, 1), plus = parameter<W, channels>(rise, e, inner, 0);
+            const Pack<W> by = parameter<W, held, channels>(gain, e, inner, 1);
+            const Pack<W> plus = parameter<W, held, channels>(rise, e, inner, 0);
             Pack<W> out;
             for (int k = 0; k < W; k++) {
                 const T hat = centered ? (v.v[k] - center) * scale + offset : v.v[k] * scale;
@@ -147,49 +148,68 @@ __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lan
 }
 
 // gamma and beta are [groups, width / inner]; row r belongs to group r % groups. Statistics are written in T if groups and
-// inner are 1, otherwise in double. Rows that are held and rows that are not, and parameters per element and per channel,
-// have separate kernels, so that each gets the registers it needs. Blocks have 128 threads, or 256 for the longest rows that
-// are held; the bounds leave room for five of 128 on a multiprocessor.
-#define NORM(held, centered, channels)                                                                             \
-    if (width % WIDE == 0)                                                                                         \
-        norm<WIDE, held, centered, channels>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd); \
-    else                                                                                                           \
-        norm<1, held, centered, channels>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd);
+// inner are 1, otherwise in double. Rows that are held, those of them that are no multiple of 16 bytes, and rows that are
+// not held have separate kernels, and so have parameters per element and per channel, so that each gets the registers it
+// needs.
+#define NORM(W, ...) norm<W, __VA_ARGS__>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd)
+#define NORM_LONG(...)                        \
+    if (width % WIDE == 0)                    \
+        NORM(WIDE, false, __VA_ARGS__);       \
+    else                                      \
+        NORM(1, false, __VA_ARGS__);
 
-extern "C" __global__ void __launch_bounds__(320, 2) norm_held(
+extern "C" __global__ void __launch_bounds__(256, 3) norm_held(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
-    NORM(true, true, false)
+    NORM(WIDE, true, true, false);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) norm_odd(
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
+    T* y, void* mean, void* rstd) {
+    NORM(1, true, true, false);
 }
 
 extern "C" __global__ void __launch_bounds__(512) norm_long(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
-    NORM(false, true, false)
+    NORM_LONG(true, false)
 }
 
-extern "C" __global__ void __launch_bounds__(320, 2) rms_held(
+extern "C" __global__ void __launch_bounds__(256, 3) rms_held(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
-    NORM(true, false, false)
+    NORM(WIDE, true, false, false);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) rms_odd(
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
+    T* y, void* mean, void* rstd) {
+    NORM(1, true, false, false);
 }
 
 extern "C" __global__ void __launch_bounds__(512) rms_long(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
-    NORM(false, false, false)
+    NORM_LONG(false, false)
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) group_held(
+extern "C" __global__ void __launch_bounds__(256, 3) group_held(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
-    NORM(true, true, true)
+    NORM(WIDE, true, true, true);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) group_odd(
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
+    T* y, void* mean, void* rstd) {
+    NORM(1, true, true, true);
 }
 
 extern "C" __global__ void __launch_bounds__(512) group_long(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
-    NORM(false, true, true)
+    NORM_LONG(true, true)
 }
 
 // ---- backward ---------------------------------------------------------------------------------------------------------
@@ -231,7 +251,7 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
         };
         double total[3] = {};
         row.template sum<centered ? 3 : 1>(total, [&](int64 e, const Pack<W>& v, int i, T* part) {
-            const Pack<W> by = parameter<W, false>(gamma, e, 1, 1), c = cotangent(e, i);
+            const Pack<W> by = parameter<W, held, false>(gamma, e, 1, 1), c = cotangent(e, i);
             for (int k = 0; k < W; k++) {
                 const T d = v.v[k] - center, h = c.v[k] * by.v[k];
                 part[0] += h * d;
@@ -243,7 +263,7 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
         });
         const Slopes s(spread, total[1] * per_element, total[2] * per_element, total[0] * per_element);
         row.each([&](int64 e, const Pack<W>& v, int i) {
-            const Pack<W> by = parameter<W, false>(gamma, e, 1, 1), c = cotangent(e, i);
+            const Pack<W> by = parameter<W, held, false>(gamma, e, 1, 1), c = cotangent(e, i);
             Pack<W> out;
             for (int k = 0; k < W; k++) {
                 const T d = v.v[k] - center, share = c.v[k] * (d * s.scale + s.offset);

@@ -36,8 +36,10 @@ class Norms(Backend):
         eps: float, y: Tensor, mean: Tensor | None, rstd: Tensor,
     ) -> None:  # fmt: skip
         kind = "rms" if mean is None else "norm" if inner == 1 else "group"
-        team = Team(m * inner * x.dtype.itemsize, HELD, BLOCK)
-        launch("norm.cu", kind + ("_held" if team.whole else "_long"), x.dtype.name, self.device,
+        size = m * inner * x.dtype.itemsize
+        team = Team(size, HELD, BLOCK)
+        kind += "_long" if not team.whole else "_held" if size % 16 == 0 else "_odd"
+        launch("norm.cu", kind, x.dtype.name, self.device,
                -(-rows // team.count) * team.block, rows, m * inner, groups, inner, team.lanes, x, gamma, beta, eps, y,
                mean, rstd, block=team.block)  # fmt: skip
 

@@ -24,8 +24,6 @@ LOCAL_MEMORY = {
     "cross_entropy_backward": (32, 32, 32),
     "conv2d_backward_data_wide": (32, 28, 28),
     "conv2d_wide": (24, 20, 20),
-    "group_held": (64, 80, 384),
-    "norm_held": (56, 56, 160),
 }
 
 
