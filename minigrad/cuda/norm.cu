@@ -239,7 +239,10 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
     const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(dx);
     T* mine = partial ? partial + blockIdx.x * width * (centered ? 2 : 1) : partial;
     const double per_element = 1.0 / width;
-    T sums[2][Part::N * W] = {};
+    T sums[Part::N * W] = {};  // of dgamma; those of dbeta are in shared memory, as the registers do not suffice
+    if (held && centered) {
+        for (int i = 0; i < Part::N * W; i++) scratch[i][threadIdx.x] = 0;
+    }
     for (int64 first = blockIdx.x * (int64)teams; first < rows; first += gridDim.x * (int64)teams) {
         const int64 r = first + team;
         const bool here = r < rows;
@@ -269,8 +272,8 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
                 const T d = v.v[k] - center, share = c.v[k] * (d * s.scale + s.offset);
                 out.v[k] = s(c.v[k] * by.v[k], d);
                 if constexpr (held) {
-                    sums[0][i * W + k] += share;
-                    if (centered) sums[1][i * W + k] += c.v[k];
+                    sums[i * W + k] += share;
+                    if (centered) scratch[i * W + k][threadIdx.x] += c.v[k];
                 } else if (mine) {  // the block has a single team
                     mine[e + k] = first == blockIdx.x ? share : mine[e + k] + share;
                     if (centered) mine[width + e + k] = first == blockIdx.x ? c.v[k] : mine[width + e + k] + c.v[k];
@@ -281,10 +284,12 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
     }
     if constexpr (held) {
         if (!mine) return;
-        for (int which = 0; which < (centered ? 2 : 1); which++) {
+        for (int which = centered; which >= 0; which--) {
             __syncthreads();
-            for (int i = 0; i < Part::N * W; i++) scratch[i][threadIdx.x] = sums[which][i];
-            __syncthreads();
+            if (which == 0) {
+                for (int i = 0; i < Part::N * W; i++) scratch[i][threadIdx.x] = sums[i];
+                __syncthreads();
+            }
             for (int e = threadIdx.x; e < width; e += blockDim.x) {
                 const T* part = scratch[e / W / lanes * W + e % W] + e / W % lanes;
                 T sum = 0;
@@ -295,24 +300,57 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
     }
 }
 
-#define EVERY_BACKWARD(held, ...)                                                                         \
-    const bool wide = width % WIDE == 0;                                                                  \
-    if (centered)                                                                                         \
-        wide ? norm_backward<WIDE, held, true>(__VA_ARGS__) : norm_backward<1, held, true>(__VA_ARGS__); \
-    else                                                                                                  \
-        wide ? norm_backward<WIDE, held, false>(__VA_ARGS__) : norm_backward<1, held, false>(__VA_ARGS__);
+// Blocks have up to 512 threads; the bounds let five blocks of 128 run on a multiprocessor. The scratch has an extra column,
+// so that neighbours in a column are in different banks.
+#define SCRATCH __shared__ T scratch[HELD_BACKWARD][MOST_THREADS + 1];
+#define BACKWARD(...) norm_backward<__VA_ARGS__>(rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, scratch)
 
-extern "C" __global__ void __launch_bounds__(512, 1) norm_held_backward(
-    Bool centered, int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd,
-    const T* g, T* dx, T* partial) {
-    __shared__ T scratch[HELD_BACKWARD][MOST_THREADS + 1];  // one extra, so that neighbours in a column are in different banks
-    EVERY_BACKWARD(true, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, scratch)
+extern "C" __global__ void __launch_bounds__(640, 1) norm_held_backward(
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+    T* partial) {
+    SCRATCH
+    BACKWARD(WIDE, true, true);
 }
 
-extern "C" __global__ void __launch_bounds__(512) norm_long_backward(
-    Bool centered, int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd,
-    const T* g, T* dx, T* partial) {
-    EVERY_BACKWARD(false, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, 0)
+extern "C" __global__ void __launch_bounds__(640, 1) rms_held_backward(
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+    T* partial) {
+    SCRATCH
+    BACKWARD(WIDE, true, false);
+}
+
+extern "C" __global__ void __launch_bounds__(640, 1) norm_odd_backward(
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+    T* partial) {
+    SCRATCH
+    BACKWARD(1, true, true);
+}
+
+extern "C" __global__ void __launch_bounds__(640, 1) rms_odd_backward(
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+    T* partial) {
+    SCRATCH
+    BACKWARD(1, true, false);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2) norm_long_backward(
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+    T* partial) {
+    T(*const scratch)[MOST_THREADS + 1] = nullptr;
+    if (width % WIDE == 0)
+        BACKWARD(WIDE, false, true);
+    else
+        BACKWARD(1, false, true);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2) rms_long_backward(
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+    T* partial) {
+    T(*const scratch)[MOST_THREADS + 1] = nullptr;
+    if (width % WIDE == 0)
+        BACKWARD(WIDE, false, false);
+    else
+        BACKWARD(1, false, false);
 }
 
 // The same for rows of m channels with one gamma and one beta each, a block per row. Teams first compute the sums of g and of

@@ -8,6 +8,7 @@ HELD, HELD_BACKWARD = 128, 64  # bytes of a row that a thread holds, as in norm.
 SMALL_BLOCK = 128  # threads: several small blocks on a multiprocessor do not wait for the memory at the same time
 LONG = 512  # threads for a row that is too long to be held
 MULTIPROCESSORS = 132  # of an H200
+RESIDENT = 1024, 640  # threads of norm_long_backward and of norm_held_backward on a multiprocessor
 SHORT_PLANE = 32  # contiguous elements of a channel below which threads read neighbouring columns
 
 
@@ -52,13 +53,13 @@ class Norms(Backend):
             if m == 0:
                 return
             team, centered = Team(m * size, HELD_BACKWARD, LONG), mean is not None
-            # As many blocks as run at once, each of which sums its own rows: 512 threads on a multiprocessor; twice as
-            # many if they do not hold a row.
-            most = MULTIPROCESSORS * (LONG if team.whole else 2 * LONG) // team.block
-            blocks, affine = min(-(-rows // team.count), most), dgamma is not None or dbeta is not None
+            # At most as many blocks as run at once, each of which sums its own rows, and all about as many rows
+            jobs, most = -(-rows // team.count), MULTIPROCESSORS * (RESIDENT[team.whole] // team.block)
+            blocks, affine = -(-jobs // max(-(-jobs // most), 1)), dgamma is not None or dbeta is not None
             partial = empty((blocks, m * (1 + centered)), name, x.device) if affine else None
-            launch("norm.cu", "norm_held_backward" if team.whole else "norm_long_backward", name, self.device,
-                   blocks * team.block, centered, rows, m, team.lanes, x, gamma, mean, rstd, g, dx, partial,
+            kind = "long" if not team.whole else "held" if m * size % 16 == 0 else "odd"
+            launch("norm.cu", f"{'norm' if centered else 'rms'}_{kind}_backward", name, self.device,
+                   blocks * team.block, rows, m, team.lanes, x, gamma, mean, rstd, g, dx, partial,
                    block=team.block)  # fmt: skip
             if partial is not None:
                 self._add_partials("add_partials", partial, m, dgamma, dbeta)
