@@ -267,17 +267,23 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
         const Slopes s(spread, total[1] * per_element, total[2] * per_element, total[0] * per_element);
         row.each([&](int64 e, const Pack<W>& v, int i) {
             const Pack<W> by = parameter<W, held, false>(gamma, e, 1, 1), c = cotangent(e, i);
-            Pack<W> out;
+            Pack<W> out, more[2] = {};  // a row that is not held is of the block's only team, which adds to its sums
+            if (!held && mine && first != blockIdx.x) {
+                for (int k = 0; k < (centered ? 2 : 1); k++) more[k] = Pack<W>::load(mine + k * width + e, true);
+            }
             for (int k = 0; k < W; k++) {
                 const T d = v.v[k] - center, share = c.v[k] * (d * s.scale + s.offset);
                 out.v[k] = s(c.v[k] * by.v[k], d);
                 if constexpr (held) {
                     sums[i * W + k] += share;
                     if (centered) scratch[i * W + k][threadIdx.x] += c.v[k];
-                } else if (mine) {  // the block has a single team
-                    mine[e + k] = first == blockIdx.x ? share : mine[e + k] + share;
-                    if (centered) mine[width + e + k] = first == blockIdx.x ? c.v[k] : mine[width + e + k] + c.v[k];
+                } else {
+                    more[0].v[k] += share;
+                    more[1].v[k] += c.v[k];
                 }
+            }
+            if (!held && mine) {
+                for (int k = 0; k < (centered ? 2 : 1); k++) more[k].store(mine + k * width + e, true);
             }
             if (dx) out.store(dx + r * width + e, aligned);
         });
