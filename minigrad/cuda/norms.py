@@ -18,7 +18,7 @@ class Team:
     Each holds up to `held`; `whole` if that is all of it, with at most as many threads as `most`.
     """
 
-    def __init__(self, size: int, held: int, most: int) -> None:
+    def __init__(self, size: int, held: int, most: int = BLOCK) -> None:
         least = power_of_two(-(-size // (held if size % 16 == 0 else held // 2)))
         self.whole = least <= most
         # Rather than leave lanes of a warp idle, threads may hold less, down to 16 bytes, which one instruction reads.
@@ -38,7 +38,7 @@ class Norms(Backend):
     ) -> None:  # fmt: skip
         kind = "rms" if mean is None else "norm" if inner == 1 else "group"
         size = m * inner * x.dtype.itemsize
-        team = Team(size, HELD, BLOCK)
+        team = Team(size, HELD)
         kind += "_long" if not team.whole else "_held" if size % 16 == 0 else "_odd"
         launch("norm.cu", kind, x.dtype.name, self.device,
                -(-rows // team.count) * team.block, rows, m * inner, groups, inner, team.lanes, x, gamma, beta, eps, y,
