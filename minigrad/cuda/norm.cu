@@ -170,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) norm_odd(
     NORM(1, true, true, false);
 }
 
-extern "C" __global__ void __launch_bounds__(512) norm_long(
+extern "C" __global__ void __launch_bounds__(512, 2) norm_long(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
     NORM_LONG(true, false)
@@ -188,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) rms_odd(
     NORM(1, true, false, false);
 }
 
-extern "C" __global__ void __launch_bounds__(512) rms_long(
+extern "C" __global__ void __launch_bounds__(512, 2) rms_long(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
     NORM_LONG(false, false)
@@ -206,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) group_odd(
     NORM(1, true, true, true);
 }
 
-extern "C" __global__ void __launch_bounds__(512) group_long(
+extern "C" __global__ void __launch_bounds__(512, 2) group_long(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
     NORM_LONG(true, true)
