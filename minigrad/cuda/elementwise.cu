@@ -245,10 +245,10 @@ constexpr bool SAME = false;
 template <class A>
 constexpr bool SAME<A, A> = true;
 
-// Whether an expression calls no function other than the conversions T() and W()
-__device__ constexpr bool calls_nothing(const char* text) {
+// Whether an expression takes few instructions: it has no division, and no call other than the conversions T() and W().
+__device__ constexpr bool is_brief(const char* text) {
     for (int letters = 0; *text; text++) {
-        if (*text == '(' && letters > 1) return false;
+        if (*text == '/' || (*text == '(' && letters > 1)) return false;
         const bool letter = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') || (*text >= '0' && *text <= '9');
         letters = letter || *text == '_' ? letters + 1 : 0;
     }
@@ -292,7 +292,7 @@ struct UnaryFunction {
 #define UNARY(OP, R, expression)                                                                                       \
     case OP:                                                                                                           \
         if constexpr (SAME<R, Y>)                                                                                      \
-            apply<!SAME<R, T> || calls_nothing(#expression)>(one, x, none, y, [](T x, T) -> R { return R(expression); }); \
+            apply<!SAME<R, T> || is_brief(#expression)>(one, x, none, y, [](T x, T) -> R { return R(expression); });   \
         return;
         switch (op) {
             UNARY_FUNCTIONS
@@ -306,7 +306,7 @@ struct BinaryFunction {
 #define BINARY(OP, R, expression)                                                                                        \
     case OP:                                                                                                             \
         if constexpr (SAME<R, Y>)                                                                                        \
-            apply<!SAME<R, T> || calls_nothing(#expression)>(one, a, b, y, [](T a, T b) -> R { return R(expression); }); \
+            apply<!SAME<R, T> || is_brief(#expression)>(one, a, b, y, [](T a, T b) -> R { return R(expression); }); \
         return;
         switch (op) {
             BINARY_FUNCTIONS
