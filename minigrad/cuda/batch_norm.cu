@@ -4,17 +4,15 @@
 // traverse its plane together; if it is short, each takes a column of the matrix x[outer, channels * inner], of which a
 // channel has `inner`. The rows are split into pieces that depend on the shape alone. A block that has all of a channel
 // computes everything; otherwise it writes its sums to partial[2, pieces, columns], in double, and a warp per channel
-// merges them. Columns do not depend on each other.
+// merges them. Columns do not depend on each other, nor on how many of them a thread reads at once.
 
 #if FLOATING
 
 const int THREADS = 256;
 
-struct Pair {
-    T x, g;
-};
-
-// The position of a thread, and the columns and rows that its block works on next.
+// The position of a thread, and the columns and rows that its block works on next. A thread reads W columns at once; W = 1
+// if neighbours belong to one channel.
+template <int W>
 struct ChannelTile {
     int64 outer, channels, inner, columns, tiles;
     int wide, deep, pieces, lane, row;
@@ -26,79 +24,89 @@ struct ChannelTile {
         lane = threadIdx.x % wide;
         row = threadIdx.x / wide;
         columns = planes ? channels : channels * inner;
-        tiles = planes ? channels : (columns + wide - 1) / wide;
+        tiles = planes ? channels : (columns + wide * W - 1) / (wide * W);
     }
-    // f(column, begin, end, piece) for the rows of this thread's column, or -1 if it has none; all threads call it
+    // f(column, begin, end, piece) for the rows of this thread's first column, or -1 if it has none; all threads call it
     template <class F>
     __device__ void each(F f) const {
         const int64 step = (outer + pieces - 1) / pieces;
         for (int64 job = blockIdx.x; job < tiles * pieces; job += gridDim.x) {
-            const int64 piece = job % pieces, tile = job / pieces, begin = piece * step;
-            const int64 column = planes ? tile : tile * wide + lane;
+            const int64 piece = quotient(job, tiles), tile = job - piece * tiles, begin = piece * step;
+            const int64 column = planes ? tile : (tile * wide + lane) * W;
             f(column < columns ? column : -1, begin < outer ? begin : outer, begin + step < outer ? begin + step : outer,
               piece);
         }
     }
     __device__ int64 first(int64 column) const { return planes ? column * inner : column; }
-    // f(i) for this thread's elements of a column, in the given rows
-    template <class F>
-    __device__ void elements(int64 column, int64 begin, int64 end, F f) const {
-        if (column < 0) return;
-        for (int64 r = begin + row; r < end; r += deep) {
-            const int64 from = r * channels * inner + first(column);
-            if (planes) {
-#pragma unroll 4
-                for (int64 i = lane; i < inner; i += wide) f(from + i);
-            } else {
-                f(from);
-            }
-        }
-    }
-    // total[2] = the sums over a column, in the given rows, of what add(load(i), part) adds to part; in all threads of the
-    // column. Four elements, also of different rows, are loaded before the first is added, to hide the memory's latency.
-    template <class Load, class Add>
-    __device__ void sums(int64 column, int64 begin, int64 end, double* total, Load load, Add add) const {
-        __shared__ double shared[2][THREADS];
-        T part[2] = {};
-        total[0] = total[1] = 0;
-        const auto flush = [&] {
-            for (int k = 0; k < 2; k++) {
-                total[k] += part[k];
-                part[k] = 0;
-            }
-        };
-        const int64 start = planes ? lane : 0, width = planes ? inner : 1, from = column < 0 ? 0 : first(column);
+    __device__ int64 channel(int64 column) const { return planes ? column : quotient(column, inner); }
+    // f(places, count) for this thread's packs of a column, in the given rows: the indices of their first elements, several
+    // at a time so that they are loaded together; the last ones may be fewer, and the others are the first again
+    template <int several, class F>
+    __device__ void places(int64 column, int64 begin, int64 end, F f) const {
+        const int64 start = planes ? lane : 0, width = planes ? inner : 1, down = deep * channels * inner;
         int64 r = column < 0 || start >= width ? end : begin + row, i = start;
-        for (int count = 1; r < end; count++) {
-            Pair v[4];
-            int loaded = 0;
+        int64 place = r * channels * inner + (column < 0 ? 0 : first(column)) + i;
+        while (r < end) {
+            int64 found[several];
+            int count = 0;
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
+            for (int k = 0; k < several; k++) {
+                found[k] = r < end ? place : found[0];
                 if (r >= end) continue;
-                v[k] = load(r * channels * inner + from + i);
-                loaded++;
+                count++;
                 i += wide;
+                place += wide;
                 if (i >= width) {
+                    place += down - i + start;
                     i = start;
                     r += deep;
                 }
             }
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                if (k < loaded) add(v[k], part);
-            }
-            if (count % 4 == 0) flush();
+            f(found, count);
         }
-        flush();
+    }
+    // total[2][W] = the sums over W columns, in the given rows, of what add(load(i), part) adds to part[2][W]; in all
+    // threads of the columns
+    template <int several, class Load, class Add>
+    __device__ void sums(int64 column, int64 begin, int64 end, double (&total)[2][W], Load load, Add add) const {
+        __shared__ double shared[2][W][THREADS];
+        T part[2][W] = {};
+        const auto flush = [&] {
+            both([&](int k, int j) {
+                shared[k][j][threadIdx.x] += part[k][j];
+                part[k][j] = 0;
+            });
+        };
         __syncthreads();
-        for (int k = 0; k < 2; k++) shared[k][threadIdx.x] = total[k];
+        both([&](int k, int j) { shared[k][j][threadIdx.x] = 0; });
+        int turn = 1;
+        places<several>(column, begin, end, [&](const int64 (&found)[several], int count) {
+            decltype(load(0)) v[several];
+#pragma unroll
+            for (int k = 0; k < several; k++) v[k] = load(found[k]);
+#pragma unroll
+            for (int k = 0; k < several; k++) {
+                if (k < count) add(v[k], part);
+            }
+            if (turn++ % (16 / several) == 0) flush();
+        });
+        flush();
         for (int distance = THREADS / 2; distance >= (planes ? 1 : wide); distance /= 2) {
             __syncthreads();
             if (threadIdx.x >= distance) continue;
-            for (int k = 0; k < 2; k++) shared[k][threadIdx.x] += shared[k][threadIdx.x + distance];
+            both([&](int k, int j) { shared[k][j][threadIdx.x] += shared[k][j][threadIdx.x + distance]; });
         }
         __syncthreads();
-        for (int k = 0; k < 2; k++) total[k] = shared[k][planes ? 0 : lane];
+        both([&](int k, int j) { total[k][j] = shared[k][j][planes ? 0 : lane]; });
+    }
+    // f(k, j) for both sums over each of W columns
+    template <class F>
+    static __device__ void both(F f) {
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+#pragma unroll
+            for (int j = 0; j < W; j++) f(k, j);
+        }
     }
     // f(i, count) for the sums of the pieces and columns of a channel: their index in partial, and their number of
     // elements; the lanes of a warp divide them among themselves
@@ -130,6 +138,8 @@ __device__ inline bool any(bool x) {
 struct Coefficients {
     T center, scale, offset, slope;
 
+    __device__ T standard(T x) const { return (x - center) * scale + offset; }
+    __device__ T derivative(T x, T g) const { return g * scale + ((x - center) * slope + offset); }
     __device__ void write(T* by, int64 channels, int64 c) const {
         by[c] = center, by[channels + c] = scale, by[2 * channels + c] = offset, by[3 * channels + c] = slope;
     }
@@ -191,47 +201,79 @@ struct Result {
 //   mean = c + sum(d)/n,  m2 = sum(d^2) - sum(d)^2/n
 // c is the mean of the first four elements. If it is so far off that the difference would cancel, a second pass uses the
 // mean from the first one as its center.
+template <int W>
+__device__ void moments(const ChannelTile<W>& tile, const Result& result, const T* x, T* y, double* partial) {
+    const bool aligned = is_aligned(x);
+    const auto load = [&](int64 i) { return Pack<W>::load(x + i, aligned); };
+    tile.each([&](int64 c, int64 begin, int64 end, int64 piece) {
+        const double n = tile.count(begin, end);
+        T center[W] = {};
+        if (c >= 0 && n > 0) {
+            const int64 row = tile.channels * tile.inner, step = n < 4 ? 0 : tile.planes ? 1 : row;
+            for (int k = 0; k < 4; k++) {
+                const Pack<W> v = load(begin * row + tile.first(c) + k * step);
+                for (int j = 0; j < W; j++) center[j] += v.v[j] * T(0.25);
+            }
+        }
+        double total[2][W], middle[W], m2[W];
+        for (bool again = false;; again = true) {
+            tile.template sums<4>(c, begin, end, total, load, [&](const Pack<W>& v, T (*part)[W]) {
+                for (int j = 0; j < W; j++) {
+                    const T d = v.v[j] - center[j];
+                    part[0][j] += d;
+                    part[1][j] += d * d;
+                }
+            });
+            bool settled = true;
+#pragma unroll
+            for (int j = 0; j < W; j++) {
+                const double shift = n > 0 ? total[0][j] / n : 0, square = shift * total[0][j];
+                m2[j] = total[1][j] - square;
+                middle[j] = center[j] + shift;
+                if (!(square <= 4 * m2[j] || !(n > 0))) {
+                    settled = false;
+                    if (!again) center[j] = T(middle[j]);
+                }
+                if (m2[j] < 0) m2[j] = 0;
+                if (square == infinity<double>()) m2[j] = square;  // it was inf - inf
+            }
+            if (again || !any(!settled)) break;
+        }
+        const bool one = tile.row == 0 && (tile.lane == 0 || !tile.planes);
+        if (c < 0) return;
+        if (partial) {
+#pragma unroll
+            for (int j = 0; j < W; j++) {
+                if (!one) continue;
+                partial[piece * tile.columns + c + j] = middle[j];
+                partial[(tile.pieces + piece) * tile.columns + c + j] = m2[j];
+            }
+        } else if constexpr (W == 1) {
+            const Coefficients by = result(tile.channel(c), middle[0], m2[0] / n, one);
+            tile.template places<4>(c, begin, end, [&](const int64 (&found)[4], int count) {
+                T v[4];
+#pragma unroll
+                for (int k = 0; k < 4; k++) v[k] = x[found[k]];
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    if (k < count) y[found[k]] = by.standard(v[k]);
+                }
+            });
+        }
+    });
+}
+
 extern "C" __global__ void batch_norm(int64 outer, int64 channels, int64 inner, int wide, int pieces, Bool planes,
                                       const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean, T* var,
                                       double* statistics, double* partial) {
-    const ChannelTile tile(outer, channels, inner, wide, pieces, planes);
-    const Result result = {channels, gamma, beta, eps, mean, var, statistics};
-    tile.each([&](int64 c, int64 begin, int64 end, int64 piece) {
-        const double n = tile.count(begin, end);
-        T center = 0;
-        if (c >= 0 && n > 0) {
-            const int64 first = begin * channels * inner + tile.first(c), step = n < 4 ? 0 : planes ? 1 : channels * inner;
-            for (int k = 0; k < 4; k++) center += x[first + k * step] * T(0.25);
-        }
-        double total[2], middle = center, m2 = 0;
-        for (bool again = false;; again = true) {
-            tile.sums(
-                c, begin, end, total, [&](int64 i) { return Pair{x[i], T(0)}; },
-                [&](const Pair& at, T* part) {
-                    const T d = at.x - center;
-                    part[0] += d;
-                    part[1] += d * d;
-                });
-            const double shift = n > 0 ? total[0] / n : 0;
-            m2 = total[1] - shift * total[0];
-            const bool settled = shift * total[0] <= 4 * m2 || !(n > 0);
-            if (m2 < 0) m2 = 0;
-            if (shift * total[0] == infinity<double>()) m2 = shift * total[0];  // it was inf - inf
-            middle = center + shift;
-            if (again || !any(!settled)) break;
-            if (!settled) center = T(middle);
-        }
-        const bool one = tile.row == 0 && (tile.lane == 0 || !planes);
-        if (c < 0) return;
-        if (partial) {
-            if (!one) return;
-            partial[piece * tile.columns + c] = middle;
-            partial[(pieces + piece) * tile.columns + c] = m2;
-        } else {
-            const Coefficients by = result(c, middle, m2 / n, one);
-            tile.elements(c, begin, end, [&](int64 i) { y[i] = (x[i] - by.center) * by.scale + by.offset; });
-        }
-    });
+    const ChannelTile<1> tile(outer, channels, inner, wide, pieces, planes);
+    moments(tile, Result{channels, gamma, beta, eps, mean, var, statistics}, x, y, partial);
+}
+
+// The same for packs of columns, of which no block has all
+extern "C" __global__ void __launch_bounds__(256, 3) batch_norm_packs(int64 outer, int64 channels, int64 inner, int wide, int pieces,
+                                            const T* x, double* partial) {
+    moments(ChannelTile<WIDE>(outer, channels, inner, wide, pieces, false), Result(), x, nullptr, partial);
 }
 
 // The moments of a channel from those of its pieces and columns, one warp per channel (Chan, Golub and LeVeque 1979):
@@ -239,7 +281,7 @@ extern "C" __global__ void batch_norm(int64 outer, int64 channels, int64 inner, 
 extern "C" __global__ void batch_norm_merge(int64 outer, int64 channels, int64 inner, int wide, int pieces, Bool planes,
                                             const T* gamma, const T* beta, double eps, T* mean, T* var,
                                             double* statistics, const double* partial, T* by) {
-    const ChannelTile tile(outer, channels, inner, wide, pieces, planes);
+    const ChannelTile<1> tile(outer, channels, inner, wide, pieces, planes);
     const Result result = {channels, gamma, beta, eps, mean, var, statistics};
     const int64 repeat = planes ? 1 : inner;
     const double n = double(outer) * inner;
@@ -271,42 +313,73 @@ extern "C" __global__ void batch_norm_given(int64 channels, const T* gamma, cons
     }
 }
 
+template <int W>
+struct Both {
+    Pack<W> x, g;
+};
+
 // The sums of g and of g (x - center); if a block has all of a channel, also dx unless it is null
+template <int W>
+__device__ void derivatives(const ChannelTile<W>& tile, const Derivative& derivative, const T* x, const T* g, T* dx,
+                            double* partial) {
+    const bool aligned = is_aligned(x) && is_aligned(g), given = derivative.given;
+    const auto load = [&](int64 i) { return Both<W>{Pack<W>::load(x + i, aligned), Pack<W>::load(g + i, aligned)}; };
+    tile.each([&](int64 c, int64 begin, int64 end, int64 piece) {
+        T center[W];
+        for (int j = 0; j < W; j++) center[j] = c < 0 ? T(0) : derivative.center(tile.channel(c + j));
+        double total[2][W] = {};
+        if (!given || derivative.dgamma || derivative.dbeta) {
+            tile.template sums<W == 1 ? 4 : 2>(c, begin, end, total, load, [&](const Both<W>& at, T (*part)[W]) {
+                for (int j = 0; j < W; j++) {
+                    part[0][j] += at.g.v[j];
+                    part[1][j] += at.g.v[j] * (at.x.v[j] - center[j]);
+                }
+            });
+        }
+        const bool one = tile.row == 0 && (tile.lane == 0 || !tile.planes);
+        if (c < 0) return;
+        if (partial) {
+            tile.both([&](int k, int j) {
+                if (one) partial[(k * tile.pieces + piece) * tile.columns + c + j] = total[k][j];
+            });
+        } else if constexpr (W == 1) {
+            const Coefficients by = derivative(tile.channel(c), total[0][0], total[1][0], one);
+            if (!dx) return;
+            tile.template places<4>(c, begin, end, [&](const int64 (&found)[4], int count) {
+                Both<W> v[4];
+#pragma unroll
+                for (int k = 0; k < 4; k++) v[k] = load(found[k]);
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    const T x = v[k].x.v[0], g = v[k].g.v[0];
+                    if (k < count) dx[found[k]] = given ? g * by.scale : by.derivative(x, g);
+                }
+            });
+        }
+    });
+}
+
 extern "C" __global__ void batch_norm_backward(int64 outer, int64 channels, int64 inner, int wide, int pieces,
                                                Bool planes, Bool given, const T* x, const T* gamma,
                                                const double* statistics, const T* g, T* dx, T* dgamma, T* dbeta,
                                                double* partial) {
-    const ChannelTile tile(outer, channels, inner, wide, pieces, planes);
+    const ChannelTile<1> tile(outer, channels, inner, wide, pieces, planes);
     const Derivative derivative = {double(outer) * inner, channels, bool(given), gamma, statistics, dgamma, dbeta};
-    tile.each([&](int64 c, int64 begin, int64 end, int64 piece) {
-        const T center = c < 0 ? T(0) : derivative.center(planes ? c : c / inner);
-        double total[2] = {};
-        if (!given || dgamma || dbeta) {
-            tile.sums(
-                c, begin, end, total, [&](int64 i) { return Pair{x[i], g[i]}; },
-                [&](const Pair& at, T* part) {
-                    part[0] += at.g;
-                    part[1] += at.g * (at.x - center);
-                });
-        }
-        const bool one = tile.row == 0 && (tile.lane == 0 || !planes);
-        if (c < 0) return;
-        if (partial) {
-            for (int k = 0; one && k < 2; k++) partial[(k * pieces + piece) * tile.columns + c] = total[k];
-            return;
-        }
-        const Coefficients by = derivative(c, total[0], total[1], one);
-        if (!dx) return;
-        tile.elements(c, begin, end, [&](int64 i) {
-            dx[i] = given ? g[i] * by.scale : g[i] * by.scale + ((x[i] - by.center) * by.slope + by.offset);
-        });
-    });
+    derivatives(tile, derivative, x, g, dx, partial);
+}
+
+// The same for packs of columns, of which no block has all
+extern "C" __global__ void __launch_bounds__(256, 3) batch_norm_packs_backward(int64 outer, int64 channels, int64 inner, int wide, int pieces,
+                                                     const T* x, const double* statistics, const T* g,
+                                                     double* partial) {
+    const ChannelTile<WIDE> tile(outer, channels, inner, wide, pieces, false);
+    derivatives(tile, Derivative{0, channels, false, nullptr, statistics, nullptr, nullptr}, x, g, nullptr, partial);
 }
 
 extern "C" __global__ void batch_norm_merge_sums(int64 outer, int64 channels, int64 inner, int wide, int pieces,
                                                  Bool planes, Bool given, const T* gamma, const double* statistics,
                                                  T* dgamma, T* dbeta, const double* partial, T* by) {
-    const ChannelTile tile(outer, channels, inner, wide, pieces, planes);
+    const ChannelTile<1> tile(outer, channels, inner, wide, pieces, planes);
     const Derivative derivative = {double(outer) * inner, channels, bool(given), gamma, statistics, dgamma, dbeta};
     for (int64 first = blockIdx.x * (int64)(THREADS / 32); first < channels; first += gridDim.x * (int64)(THREADS / 32)) {
         const int64 c = first + threadIdx.x / 32;
@@ -321,46 +394,58 @@ extern "C" __global__ void batch_norm_merge_sums(int64 outer, int64 channels, in
 
 // ---- maps -------------------------------------------------------------------------------------------------------------
 
-// y = f(x, g) with the coefficients of each channel, W neighbours at a time: of one channel, or, if inner = 1, of W
-// channels
+// y = f(x, g) with the coefficients of each channel. A thread works on four rows of W neighbours: of one channel, or, if
+// inner = 1, of W channels. It begins at the end, which has just been read for the sums and may still be in the cache.
 template <int W, class F>
-__device__ void apply(int64 n, int64 channels, int64 inner, const T* x, const T* g, const T* by, T* y, F f) {
-    const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(y), small = n < (int64(1) << 31);
-    FOR_EACH(p, n / W) {
-        const int64 i = p * W;
-        // a 64-bit division takes many times as long as a 32-bit one
-        const int64 c = small ? unsigned(i) / unsigned(inner) % unsigned(channels) : i / inner % channels;
-        const Pack<W> v = Pack<W>::load(x + i, aligned), w = g ? Pack<W>::load(g + i, aligned) : v;
-        Pack<W> out;
-        for (int k = 0; k < W; k++) {
-            const T* of = by + (inner == 1 ? c + k : c);
-            out.v[k] = f(v.v[k], w.v[k], Coefficients{of[0], of[channels], of[2 * channels], of[3 * channels]});
+__device__ void apply(int64 outer, int64 channels, int64 inner, const T* x, const T* g, const T* by, T* y, F f) {
+    const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(y);
+    const int64 width = channels * inner / W, n = (outer + 3) / 4 * width;
+    FOR_EACH(i, n) {
+        const int64 rows = quotient(n - 1 - i, width), column = (n - 1 - i - rows * width) * W;
+        const int64 c = inner == 1 ? column : quotient(column, inner), first = rows * 4 * channels * inner + column;
+        const int count = outer - rows * 4 < 4 ? int(outer - rows * 4) : 4;
+        Pack<W> v[4], w[4], of[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const int64 place = first + (k < count ? k * channels * inner : 0);
+            v[k] = Pack<W>::load(x + place, aligned);
+            w[k] = g ? Pack<W>::load(g + place, aligned) : v[k];
         }
-        out.store(y + i, aligned);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            if (inner == 1)
+                of[k] = Pack<W>::load(by + k * channels + c, true);
+            else
+                for (int j = 0; j < W; j++) of[k].v[j] = by[k * channels + c];
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            if (k >= count) break;
+            for (int j = 0; j < W; j++)
+                v[k].v[j] = f(v[k].v[j], w[k].v[j], Coefficients{of[0].v[j], of[1].v[j], of[2].v[j], of[3].v[j]});
+            v[k].store(y + first + k * channels * inner, aligned);
+        }
     }
 }
 
 template <class F>
-__device__ void apply(int64 n, int64 channels, int64 inner, const T* x, const T* g, const T* by, T* y, F f) {
+__device__ void apply(int64 outer, int64 channels, int64 inner, const T* x, const T* g, const T* by, T* y, F f) {
     if (inner % WIDE == 0 || (inner == 1 && channels % WIDE == 0))
-        apply<WIDE>(n, channels, inner, x, g, by, y, f);
+        apply<WIDE>(outer, channels, inner, x, g, by, y, f);
     else
-        apply<1>(n, channels, inner, x, g, by, y, f);
+        apply<1>(outer, channels, inner, x, g, by, y, f);
 }
 
-extern "C" __global__ void batch_norm_apply(int64 n, int64 channels, int64 inner, const T* x, const T* by, T* y) {
-    apply(n, channels, inner, x, 0, by, y,
-          [](T x, T, const Coefficients& a) { return (x - a.center) * a.scale + a.offset; });
+extern "C" __global__ void batch_norm_apply(int64 outer, int64 channels, int64 inner, const T* x, const T* by, T* y) {
+    apply(outer, channels, inner, x, 0, by, y, [](T x, T, const Coefficients& a) { return a.standard(x); });
 }
 
-extern "C" __global__ void batch_norm_apply_backward(int64 n, int64 channels, int64 inner, Bool given, const T* x,
+extern "C" __global__ void __launch_bounds__(256, 3) batch_norm_apply_backward(int64 outer, int64 channels, int64 inner, Bool given, const T* x,
                                                      const T* g, const T* by, T* dx) {
     if (given)
-        apply(n, channels, inner, g, 0, by, dx, [](T g, T, const Coefficients& a) { return g * a.scale; });
+        apply(outer, channels, inner, g, 0, by, dx, [](T g, T, const Coefficients& a) { return g * a.scale; });
     else
-        apply(n, channels, inner, x, g, by, dx, [](T x, T g, const Coefficients& a) {
-            return g * a.scale + ((x - a.center) * a.slope + a.offset);
-        });
+        apply(outer, channels, inner, x, g, by, dx, [](T x, T g, const Coefficients& a) { return a.derivative(x, g); });
 }
 
 #endif

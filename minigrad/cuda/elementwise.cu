@@ -1,8 +1,8 @@
 // Elementwise kernels: every function of the table in cext/kernels/functions.inc, where, copy and fill. The macros
 // UNARY_FUNCTIONS and BINARY_FUNCTIONS contain the rows of the table that exist for T.
 //
-// An operation's number is the same for all threads, so a single kernel contains all of them; it branches once for every
-// few elements, between loading and storing them, and so each function is compiled only once.
+// An operation's number is the same for all threads, so a single kernel contains all of them; it branches once for all
+// elements that a thread has loaded, before it stores them, and so each function is compiled only once.
 
 // ---- functions that the table uses and CUDA lacks ---------------------------------------------------------------------
 
@@ -80,25 +80,16 @@ struct alignas(P * sizeof(R)) Several {
     R v[P];
 };
 
-template <class R, int P>
-struct Values {
-    Several<R, P> pack;
-    R number;
-
-    __device__ void load(const R* p, bool one) {
-        if (one)
-            number = *p;
-        else
-            pack = *(const Several<R, P>*)p;
-    }
-};
+const int PACK = WIDE < 4 ? WIDE : 4;  // elements that one instruction reads or writes
+const int FLIGHT = 4;  // packs that a thread loads before it uses the first, so that many are on their way at once
+typedef Several<T, PACK> Elements;
+typedef Several<Bool, PACK> Bits;
 
 struct Nothing {  // no operand
     typedef Bool Element;
     static const bool present = false;
-    enum : int64 { last = 0 };
+    enum : int64 { last = 1 };
     __device__ bool aligned(int) const { return true; }
-    __device__ Bool* place(const Layout&, int64) const { return nullptr; }
 };
 
 template <class R>
@@ -116,7 +107,7 @@ struct Array {
     static const bool present = true;
     R* p;
     const Stride& step;
-    int64 last;  // the stride along the last axis; 0 for a number or a column, which a pack reads once
+    int64 last;  // the stride along the last axis; 0 for a number or a column, of which a pack is one element
     bool linear;
 
     __device__ Array(const Layout& at, int k, R* p, const Stride& step)
@@ -127,6 +118,7 @@ struct Array {
     __device__ R* place(const Layout& at, int64 i) const {
         if (linear) return (R*)((char*)p + i * last);
         int64 offset = 0;
+#pragma unroll 1
         for (int d = 7; d > 8 - at.axes; d--) {
             const int64 length = at.shape.n[d], q = quotient(i, length);
             offset += (i - q * length) * step.n[at.axis.n[d]];
@@ -134,93 +126,115 @@ struct Array {
         }
         return (R*)((char*)p + offset + i * step.n[at.axis.n[8 - at.axes]]);
     }
+    // found[k] = the address of element first + k * stride, or that of the first for k >= count
+    __device__ void find(const Layout& at, int64 first, int stride, int count, R* (&found)[FLIGHT]) const {
+        if (linear) {
+            const int64 distance = stride * last;
+#pragma unroll
+            for (int k = 0; k < FLIGHT; k++) found[k] = (R*)((char*)p + first * last + (k < count ? k * distance : 0));
+            return;
+        }
+#pragma unroll 1
+        for (int turn = 0; turn < FLIGHT; turn++) {  // through the last place, since registers have no index
+#pragma unroll
+            for (int k = 0; k + 1 < FLIGHT; k++) found[k] = found[k + 1];
+            found[FLIGHT - 1] = place(at, first + (turn < count ? turn * stride : 0));
+        }
+    }
 };
 
-// The values of P elements of an operand, loaded from P places, or from the last of them in packs
+// The elements of an operand that a thread works on: packs, or single elements in the first one
 template <class A, int P>
 struct Operand {
     typedef typename A::Element R;
-    const A& array;
-    const R* p[P];
-    Values<R, P> x, next;
+    Several<R, P> pack[FLIGHT];
 
-    __device__ Operand(const A& array) : array(array) {}
-
-    __device__ void look(const Layout& at, int64 i) {
+    __device__ void load(const A& array, const Layout& at, int64 first, int stride, int count, bool packed) {
+        if constexpr (A::present) {
+            const R* place[FLIGHT];
+            array.find(at, first, stride, count, place);
 #pragma unroll
-        for (int k = 0; k + 1 < P; k++) p[k] = p[k + 1];
-        p[P - 1] = array.place(at, i);
-    }
-    __device__ void load(bool packed, int count) {
-        if (!A::present) return;
-        if (packed) {
-            x.load(p[P - 2], array.last == 0);
-            if (count > 1) next.load(p[P - 1], array.last == 0);
-        } else {
-#pragma unroll
-            for (int k = 0; k < P; k++) {
-                if (k < count) x.pack.v[k] = *p[k];
-            }
-        }
-    }
-    __device__ Several<R, P> get(bool packed) {
-        Several<R, P> found;
-#pragma unroll
-        for (int k = 0; k < P; k++) found.v[k] = packed && array.last == 0 ? x.number : x.pack.v[k];
-        x = next;
-        return found;
-    }
-};
-
-// y = f(P elements of a, b and c). P elements are either a pack, of which a thread loads two before it uses the first,
-// or, where that is not possible, elements far apart, so that neighbouring threads access neighbouring elements.
-template <int P, class Y, class A, class B, class C, class F>
-__device__ inline void map(const Layout& at, const Array<Y>& y, const A& a, const B& b, const C& c, F f) {
-    const bool aligned = y.aligned(P) && a.aligned(P) && b.aligned(P) && c.aligned(P);
-    const int64 whole = aligned ? at.packed : 0, packs = whole / P, others = (at.n - whole + P - 1) / P;
-    const int64 step = gridDim.x * (int64)blockDim.x;
-    for (int64 g = blockIdx.x * (int64)blockDim.x + threadIdx.x; g < packs + others; g += step) {
-        const bool packed = g < packs;
-        const int64 first = packed ? g * P : whole + g - packs, stride = packed ? step * P : others;
-        const int64 end = packed ? whole : at.n;
-        const int turns = packed ? 2 : P;
-        int count = 1;
-        while (count < turns && first + count * stride < end) count++;
-        Operand<A, P> of_a(a);
-        Operand<B, P> of_b(b);
-        Operand<C, P> of_c(c);
-        Y* place[P];
-#pragma unroll 1
-        for (int k = 0; k < turns; k++) {
-            const int64 i = k < count ? first + k * stride : first;
-            of_a.look(at, i);
-            of_b.look(at, i);
-            of_c.look(at, i);
-#pragma unroll
-            for (int j = 0; j + 1 < P; j++) place[j] = place[j + 1];
-            place[P - 1] = y.place(at, i);
-        }
-        of_a.load(packed, count);
-        of_b.load(packed, count);
-        of_c.load(packed, count);
-        if (packed && count > 1) g += step;
-#pragma unroll 1
-        for (int turn = 0; turn < (packed ? count : 1); turn++) {
-            Several<Y, P> result;
-            const auto u = of_a.get(packed);
-            const auto v = of_b.get(packed);
-            const auto w = of_c.get(packed);
-            f(u.v, v.v, w.v, result.v);
-            if (packed) {
-                *(Several<Y, P>*)place[P - 2] = result;
-                place[P - 2] = place[P - 1];
-            } else {
-#pragma unroll
-                for (int k = 0; k < P; k++) {
-                    if (k < count) *place[k] = result.v[k];
+            for (int k = 0; k < FLIGHT; k++) {
+                if (!packed) {
+                    if (k < P) pack[0].v[k] = *place[k];
+                } else if (array.last == 0) {
+                    pack[k].v[0] = *place[k];
+                } else {
+                    pack[k] = *(const Several<R, P>*)place[k];
                 }
             }
         }
+    }
+    // Complete the packs of a number or a column, after all loads have begun.
+    __device__ void spread(const A& array, bool packed) {
+        if (!packed || array.last != 0) return;
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+#pragma unroll
+            for (int j = 1; j < P; j++) pack[k].v[j] = pack[k].v[0];
+        }
+    }
+};
+
+// y = f(P elements of a, b and c). Neighbouring threads load neighbouring packs, or, where that is not possible, single
+// elements; each thread FLIGHT of them, or one if the grid has enough threads. f gets all packs of a thread, and whether
+// only the first one is used.
+template <int P, class Y, class A, class B, class C, class F>
+__device__ inline void map(const Layout& at, const Array<Y>& y, const A& a, const B& b, const C& c, F f) {
+    const bool aligned = y.aligned(P) && a.aligned(P) && b.aligned(P) && c.aligned(P);
+    const int64 whole = aligned ? at.packed : 0, packs = whole / P, others = at.n - whole;
+    const int threads = blockDim.x;
+    const bool few = packs + others <= gridDim.x * (int64)threads;
+    const int most = few ? 1 : FLIGHT, single = few ? 1 : P < FLIGHT ? P : FLIGHT;
+    const int64 rounds = quotient(packs + most * threads - 1, most * threads);
+    for (int64 round = blockIdx.x;; round += gridDim.x) {
+        const bool packed = round < rounds;
+        const int turns = packed ? most : single;
+        const int64 begin = (packed ? round : round - rounds) * (turns * threads), left = (packed ? packs : others) - begin;
+        if (left <= 0) break;
+        int count = turns;
+        int64 first = begin + threadIdx.x;
+        if (left < turns * threads) {  // a thread that has none loads what the first thread does
+            count = 0;
+            while (count < turns && threadIdx.x + count * threads < left) count++;
+            if (count == 0) first = begin;
+        }
+        first = packed ? first * P : whole + first;
+        const int stride = packed ? threads * P : threads;
+        Operand<A, P> of_a;
+        Operand<B, P> of_b;
+        Operand<C, P> of_c;
+        of_a.load(a, at, first, stride, count, packed);
+        of_b.load(b, at, first, stride, count, packed);
+        of_c.load(c, at, first, stride, count, packed);
+        of_a.spread(a, packed);
+        of_b.spread(b, packed);
+        of_c.spread(c, packed);
+        Several<Y, P> result[FLIGHT];
+        f(few || !packed, of_a.pack, of_b.pack, of_c.pack, result);
+        Y* place[FLIGHT];
+        y.find(at, first, stride, count, place);
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+            if (k >= count) break;
+            if (packed)
+                *(Several<Y, P>*)place[k] = result[k];
+            else if (k < P)
+                *place[k] = result[0].v[k];
+        }
+    }
+}
+
+// f(k, j) for the elements of all packs, or of the first one
+template <int P, class F>
+__device__ inline void each(bool one, F f) {
+#pragma unroll
+    for (int j = 0; j < P; j++) f(0, j);
+    if (one) return;
+#pragma unroll
+    for (int k = 1; k < FLIGHT; k++) {
+#pragma unroll
+        for (int j = 0; j < P; j++) f(k, j);
     }
 }
 
@@ -231,55 +245,68 @@ constexpr bool SAME = false;
 template <class A>
 constexpr bool SAME<A, A> = true;
 
-// y = f(a, b) of WIDE elements, in a loop that contains f only once, as some functions are long. What follows rotates
-// through the first place, since registers have no index.
-template <class Y, class F>
-__device__ inline void one_by_one(F f, const T* a, const T* b, Y* y) {
-    T left[WIDE], right[WIDE];
-#pragma unroll
-    for (int k = 0; k < WIDE; k++) {
-        left[k] = a[k];
-        right[k] = b[k];
-        y[k] = Y();
+// Whether an expression takes few instructions: it has no division, and no call other than the conversions T() and W().
+__device__ constexpr bool is_brief(const char* text) {
+    for (int letters = 0; *text; text++) {
+        if (*text == '/' || (*text == '(' && letters > 1)) return false;
+        const bool letter = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') || (*text >= '0' && *text <= '9');
+        letters = letter || *text == '_' ? letters + 1 : 0;
     }
-#pragma unroll 2
-    for (int turn = 0; turn < WIDE; turn++) {
-        const Y result = f(left[0], right[0]);
+    return true;
+}
+
+// y = f(a, b) of all packs, or of the first one. The code of a brief f is repeated for each element; that of another one
+// only for those of a pack, in a loop that rotates the packs through the first place, since registers have no index.
+template <bool brief, class Y, class F>
+__device__ inline void apply(bool one, Elements* a, Elements* b, Several<Y, PACK>* y, F f) {
+    if constexpr (brief) {
+        each<PACK>(one, [&](int k, int j) { y[k].v[j] = f(a[k].v[j], b[k].v[j]); });
+    } else {
+#pragma unroll 1
+        for (int turn = 0; turn < (one ? 1 : FLIGHT); turn++) {
+            Elements result;
 #pragma unroll
-        for (int k = 0; k + 1 < WIDE; k++) {
-            left[k] = left[k + 1];
-            right[k] = right[k + 1];
-            y[k] = y[k + 1];
+            for (int j = 0; j < PACK; j++) result.v[j] = f(a[0].v[j], b[0].v[j]);
+            if (one) {
+                a[0] = result;
+                break;
+            }
+#pragma unroll
+            for (int k = 0; k + 1 < FLIGHT; k++) {
+                a[k] = a[k + 1];
+                b[k] = b[k + 1];
+            }
+            a[FLIGHT - 1] = result;
         }
-        y[WIDE - 1] = result;
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) y[k] = a[k];
     }
 }
 
-// The functions with results of type Y
+// The functions with results of type Y. All of those with results of type bool are brief.
 template <class Y>
 struct UnaryFunction {
     int op;
-    __device__ void operator()(const T* x_, const Bool*, const Bool*, Y* y_) const {
-#define UNARY(OP, R, expression)                                                                      \
-    case OP:                                                                                          \
-        if constexpr (SAME<R, Y>) each([](T x) -> R { return R(expression); }, x_, y_);                \
+    __device__ void operator()(bool one, Elements* x, Bits*, Bits*, Several<Y, PACK>* y) const {
+        Elements none[FLIGHT] = {};
+#define UNARY(OP, R, expression)                                                                                       \
+    case OP:                                                                                                           \
+        if constexpr (SAME<R, Y>)                                                                                      \
+            apply<!SAME<R, T> || is_brief(#expression)>(one, x, none, y, [](T x, T) -> R { return R(expression); });   \
         return;
         switch (op) {
             UNARY_FUNCTIONS
         }
     }
-    template <class F>
-    static __device__ void each(F f, const T* x, Y* y) {
-        one_by_one([&](T x, T) { return f(x); }, x, x, y);
-    }
 };
 template <class Y>
 struct BinaryFunction {
     int op;
-    __device__ void operator()(const T* a_, const T* b_, const Bool*, Y* y_) const {
-#define BINARY(OP, R, expression)                                                                       \
-    case OP:                                                                                            \
-        if constexpr (SAME<R, Y>) one_by_one([](T a, T b) -> R { return R(expression); }, a_, b_, y_);         \
+    __device__ void operator()(bool one, Elements* a, Elements* b, Bits*, Several<Y, PACK>* y) const {
+#define BINARY(OP, R, expression)                                                                                        \
+    case OP:                                                                                                             \
+        if constexpr (SAME<R, Y>)                                                                                        \
+            apply<!SAME<R, T> || is_brief(#expression)>(one, a, b, y, [](T a, T b) -> R { return R(expression); }); \
         return;
         switch (op) {
             BINARY_FUNCTIONS
@@ -295,9 +322,9 @@ extern "C" __global__ void unary(int op, Bool truth, int64 n, int64 packed, int 
     const Layout at = {n, packed, axes, linear, shape, axis};
     const Array<const T> from(at, 1, x, x_step);
     if (truth && !BOOLEAN)
-        map<WIDE>(at, Array<Bool>(at, 0, (Bool*)y, y_step), from, Nothing(), Nothing(), UnaryFunction<Bool>{op});
+        map<PACK>(at, Array<Bool>(at, 0, (Bool*)y, y_step), from, Nothing(), Nothing(), UnaryFunction<Bool>{op});
     else
-        map<WIDE>(at, Array<T>(at, 0, (T*)y, y_step), from, Nothing(), Nothing(), UnaryFunction<T>{op});
+        map<PACK>(at, Array<T>(at, 0, (T*)y, y_step), from, Nothing(), Nothing(), UnaryFunction<T>{op});
 }
 
 extern "C" __global__ void binary(int op, Bool truth, int64 n, int64 packed, int axes, int linear,
@@ -308,9 +335,9 @@ extern "C" __global__ void binary(int op, Bool truth, int64 n, int64 packed, int
     const Layout at = {n, packed, axes, linear, shape, axis};
     const Array<const T> first(at, 1, a, a_step), second(at, 2, b, b_step);
     if (truth && !BOOLEAN)
-        map<WIDE>(at, Array<Bool>(at, 0, (Bool*)y, y_step), first, second, Nothing(), BinaryFunction<Bool>{op});
+        map<PACK>(at, Array<Bool>(at, 0, (Bool*)y, y_step), first, second, Nothing(), BinaryFunction<Bool>{op});
     else
-        map<WIDE>(at, Array<T>(at, 0, (T*)y, y_step), first, second, Nothing(), BinaryFunction<T>{op});
+        map<PACK>(at, Array<T>(at, 0, (T*)y, y_step), first, second, Nothing(), BinaryFunction<T>{op});
 }
 
 // y = c ? a : b
@@ -320,10 +347,10 @@ extern "C" __global__ void where(int64 n, int64 packed, int axes, int linear, co
                                  const __grid_constant__ Stride a_step, const T* b,
                                  const __grid_constant__ Stride b_step, T* y, const __grid_constant__ Stride y_step) {
     const Layout at = {n, packed, axes, linear, shape, axis};
-    map<WIDE>(at, Array<T>(at, 0, y, y_step), Array<const Bool>(at, 1, c, c_step), Array<const T>(at, 2, a, a_step),
-              Array<const T>(at, 3, b, b_step), [](const Bool* c, const T* a, const T* b, T* y) {
-#pragma unroll
-                  for (int k = 0; k < WIDE; k++) y[k] = c[k] ? a[k] : b[k];
+    map<PACK>(at, Array<T>(at, 0, y, y_step), Array<const Bool>(at, 1, c, c_step), Array<const T>(at, 2, a, a_step),
+              Array<const T>(at, 3, b, b_step),
+              [](bool one, const Bits* c, const Elements* a, const Elements* b, Elements* y) {
+                  each<PACK>(one, [&](int k, int j) { y[k].v[j] = c[k].v[j] ? a[k].v[j] : b[k].v[j]; });
               });
 }
 
@@ -344,16 +371,16 @@ __device__ inline R convert(T x) {
 
 template <class R>
 __device__ void copy_as(const Layout& at, const T* x, const Stride& x_step, void* y, const Stride& y_step) {
-    constexpr int pack = 16 / (sizeof(T) > sizeof(R) ? sizeof(T) : sizeof(R));
+    constexpr int pack = PACK < 16 / sizeof(R) ? PACK : 16 / sizeof(R);
     map<pack>(at, Array<R>(at, 0, (R*)y, y_step), Array<const T>(at, 1, x, x_step), Nothing(), Nothing(),
-              [](const T* x, const Bool*, const Bool*, R* y) {
-#pragma unroll
-                  for (int k = 0; k < pack; k++) {
+              [](bool one, const Several<T, pack>* x, const Several<Bool, pack>*, const Several<Bool, pack>*,
+                 Several<R, pack>* y) {
+                  each<pack>(one, [&](int k, int j) {
                       if constexpr (SAME<R, Bool>)
-                          y[k] = x[k] != 0;
+                          y[k].v[j] = x[k].v[j] != 0;
                       else
-                          y[k] = convert<R>(x[k]);
-                  }
+                          y[k].v[j] = convert<R>(x[k].v[j]);
+                  });
               });
 }
 
@@ -410,9 +437,8 @@ extern "C" __global__ void fill(int64 n, int64 packed, int axes, int linear, con
                                 const __grid_constant__ Stride y_step) {
     const Layout at = {n, packed, axes, linear, shape, axis};
     const T value = FLOATING ? T(number) : T(integer);
-    map<WIDE>(at, Array<T>(at, 0, y, y_step), Nothing(), Nothing(), Nothing(),
-              [&](const Bool*, const Bool*, const Bool*, T* y) {
-#pragma unroll
-                  for (int k = 0; k < WIDE; k++) y[k] = value;
+    map<PACK>(at, Array<T>(at, 0, y, y_step), Nothing(), Nothing(), Nothing(),
+              [&](bool one, const Bits*, const Bits*, const Bits*, Elements* y) {
+                  each<PACK>(one, [&](int k, int j) { y[k].v[j] = value; });
               });
 }

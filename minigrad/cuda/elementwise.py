@@ -14,7 +14,8 @@ from minigrad.engine.tensor import Tensor
 
 AXES = 8  # the most axes of an array, as in common.cuh
 SMALL_BLOCK = 128  # of elementwise.cu, whose kernels use many registers: more of them fit on a multiprocessor
-FEW_GROUPS = 1 << 18  # about as many threads as a GPU runs at once; of many more groups, each thread gets sixteen
+FEW_PLACES = 1 << 18  # about as many threads as a GPU runs at once; of more packs and elements, each gets several
+PACK, FLIGHT = 4, 4  # the most elements of a pack, and the packs of a thread, as in elementwise.cu
 SHORT = 8  # shorter axes would leave most of a tile of 32 x 32 elements empty
 
 
@@ -60,10 +61,9 @@ class Elementwise(Backend):
     def _elementwise(self, kernel: str, dtype: str, first: tuple[int, ...], out: Tensor, *rest: Any) -> None:
         """Launch a kernel of elementwise.cu with `first`, the layout, the operands or numbers, and out."""
         arrays = out, *(x for x in rest if isinstance(x, Tensor))
-        n, packed, groups, linear, shape, axis = layout(
+        n, packed, threads, linear, shape, axis = layout(
             out.shape, tuple(x.dtype.itemsize for x in arrays), tuple(x.strides for x in arrays)
         )
-        threads = min(groups, max(FEW_GROUPS, -(-groups // 16)))
         launch("elementwise.cu", kernel, dtype, self.device, threads, *first, n, packed, len(shape), linear, shape,
                axis, *rest, out, block=SMALL_BLOCK)  # fmt: skip
 
@@ -94,12 +94,12 @@ def collapsed(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> t
 def layout(
     shape: tuple[int, ...], sizes: tuple[int, ...], strides: tuple[tuple[int, ...], ...]
 ) -> tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]:
-    """Return how elementwise.cu goes over arrays: the elements, those in packs, the groups, `linear`, and the axes.
+    """Return how elementwise.cu goes over arrays: the elements, those in packs, the threads, `linear`, and the axes.
 
     The first array is the output. The last axis can be read in packs if the elements of each array are neighbours in
     it, or all the same one, and if every line begins at a multiple of a pack.
     """
-    n, pack = math.prod(shape), 16 // max(sizes)
+    n, pack = math.prod(shape), min(PACK, 16 // max(sizes))
     if n == 0:
         return 0, 0, 0, 0, (1,), (AXES - 1,)
     lengths, axes = collapsed(shape, strides)
@@ -115,7 +115,11 @@ def layout(
         whole = whole and (last == size or (last == 0 and k > 0))
         whole = whole and (last == 0 or all(found % (pack * size) == 0 for found in left[:-1]))
     packed = n - n % pack if whole else 0
-    return n, packed, packed // pack + -(-(n - packed) // pack), linear, lengths, axes
+    packs, others = packed // pack, n - packed
+    each = 1 if packs + others <= FEW_PLACES else FLIGHT
+    # Different blocks work on packs and on single elements.
+    threads = -(-packs // (each * SMALL_BLOCK)) * SMALL_BLOCK + -(-others // min(each, pack))
+    return n, packed, threads, linear, lengths, axes
 
 
 @functools.lru_cache(1 << 12)

@@ -10,7 +10,7 @@
 // Elements of a row that a thread holds; half as many if it loads them one by one, which needs more registers for each.
 const int HELD = 128 / sizeof(T);
 const int HELD_BACKWARD = 64 / sizeof(T);  // of x, and as many of g and of the sums for gamma and beta
-const int THREADS = 256;
+const int MOST_THREADS = 512;
 
 // This thread's elements of its team's row, in packs of W
 template <int W, int most, bool held>
@@ -62,14 +62,14 @@ struct Row {
 };
 
 // The part of gamma or beta that a thread needs: one per element of a row, or one per `inner` elements
-template <int W, bool channels>
+template <int W, bool held, bool channels>
 __device__ inline Pack<W> parameter(const T* p, int64 e, int64 inner, T missing) {
     Pack<W> y;
     if (!p) {
         for (int k = 0; k < W; k++) y.v[k] = missing;
     } else if constexpr (channels) {
-        const unsigned n = inner;  // the checks below use 64 bits if it does not fit
-        if (n != inner || unsigned(e) != e) {
+        const unsigned n = inner;
+        if (!held && (n != inner || unsigned(e) != e)) {
             for (int k = 0; k < W; k++) y.v[k] = p[(e + k) / inner];
         } else if (n % W == 0) {
             for (int k = 0; k < W; k++) y.v[k] = p[unsigned(e) / n];
@@ -91,7 +91,8 @@ template <int W, bool held, bool centered, bool channels>
 __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma,
                      const T* beta, double eps, T* y, void* mean, void* rstd) {
     const int lane = threadIdx.x % lanes, teams = blockDim.x / lanes;
-    const int64 m = width / inner;
+    const int64 m = channels ? width / inner : width;
+    const double per_element = 1.0 / width;
     const bool aligned = is_aligned(x) && is_aligned(y);
     for (int64 first = blockIdx.x * (int64)teams; first < rows; first += gridDim.x * (int64)teams) {
         const int64 r = first + threadIdx.x / lanes;
@@ -103,7 +104,7 @@ __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lan
             row.template sum<1>(total, [&](int64, const Pack<W>& v, int, T* part) {
                 for (int k = 0; k < W; k++) part[0] += v.v[k] - center;
             });
-            center = T(center + total[0] / width);
+            center = T(center + total[0] * per_element);
             row.template sum<2>(total, [&](int64, const Pack<W>& v, int, T* part) {
                 for (int k = 0; k < W; k++) {
                     const T d = v.v[k] - center;
@@ -111,15 +112,15 @@ __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lan
                     part[1] += d * d;
                 }
             });
-            shift = total[0] / width;
-            variance = total[1] / width - shift * shift;
+            shift = total[0] * per_element;
+            variance = total[1] * per_element - shift * shift;
             if (variance < 0) variance = 0;
             if (shift * shift == infinity<double>()) variance = shift * shift;  // it was inf - inf
         } else {
             row.template sum<1>(total, [&](int64, const Pack<W>& v, int, T* part) {
                 for (int k = 0; k < W; k++) part[0] += v.v[k] * v.v[k];
             });
-            variance = total[0] / width;
+            variance = total[0] * per_element;
         }
         const T scale = 1 / sqrt(T(variance + eps)), offset = T(-shift * scale);
         if (here && lane == 0) {
@@ -131,9 +132,11 @@ __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lan
                 ((double*)rstd)[r] = 1 / sqrt(variance + eps);
             }
         }
-        const T *gain = gamma ? gamma + r % groups * m : gamma, *rise = beta ? beta + r % groups * m : beta;
+        const int64 from = groups == 1 ? 0 : (r - quotient(r, groups) * groups) * m;  // its group's parameters
+        const T *gain = gamma ? gamma + from : gamma, *rise = beta ? beta + from : beta;
         row.each([&](int64 e, const Pack<W>& v, int) {
-            const Pack<W> by = parameter<W, channels>(gain, e, inner, 1), plus = parameter<W, channels>(rise, e, inner, 0);
+            const Pack<W> by = parameter<W, held, channels>(gain, e, inner, 1);
+            const Pack<W> plus = parameter<W, held, channels>(rise, e, inner, 0);
             Pack<W> out;
             for (int k = 0; k < W; k++) {
                 const T hat = centered ? (v.v[k] - center) * scale + offset : v.v[k] * scale;
@@ -145,48 +148,68 @@ __device__ void norm(int64 rows, int64 width, int64 groups, int64 inner, int lan
 }
 
 // gamma and beta are [groups, width / inner]; row r belongs to group r % groups. Statistics are written in T if groups and
-// inner are 1, otherwise in double. Rows that are held and rows that are not, and parameters per element and per channel,
-// have separate kernels, so that each gets the registers it needs.
-#define NORM(held, centered, channels)                                                                             \
-    if (width % WIDE == 0)                                                                                         \
-        norm<WIDE, held, centered, channels>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd); \
-    else                                                                                                           \
-        norm<1, held, centered, channels>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd);
+// inner are 1, otherwise in double. Rows that are held, those of them that are no multiple of 16 bytes, and rows that are
+// not held have separate kernels, and so have parameters per element and per channel, so that each gets the registers it
+// needs.
+#define NORM(W, ...) norm<W, __VA_ARGS__>(rows, width, groups, inner, lanes, x, gamma, beta, eps, y, mean, rstd)
+#define NORM_LONG(...)                        \
+    if (width % WIDE == 0)                    \
+        NORM(WIDE, false, __VA_ARGS__);       \
+    else                                      \
+        NORM(1, false, __VA_ARGS__);
 
 extern "C" __global__ void __launch_bounds__(256, 3) norm_held(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
-    NORM(true, true, false)
+    NORM(WIDE, true, true, false);
 }
 
-extern "C" __global__ void __launch_bounds__(512) norm_long(
+extern "C" __global__ void __launch_bounds__(256, 2) norm_odd(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
-    NORM(false, true, false)
+    NORM(1, true, true, false);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2) norm_long(
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
+    T* y, void* mean, void* rstd) {
+    NORM_LONG(true, false)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3) rms_held(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
-    NORM(true, false, false)
+    NORM(WIDE, true, false, false);
 }
 
-extern "C" __global__ void __launch_bounds__(512) rms_long(
+extern "C" __global__ void __launch_bounds__(256, 2) rms_odd(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
-    NORM(false, false, false)
+    NORM(1, true, false, false);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2) rms_long(
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
+    T* y, void* mean, void* rstd) {
+    NORM_LONG(false, false)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3) group_held(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
-    NORM(true, true, true)
+    NORM(WIDE, true, true, true);
 }
 
-extern "C" __global__ void __launch_bounds__(512) group_long(
+extern "C" __global__ void __launch_bounds__(256, 2) group_odd(
     int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
     T* y, void* mean, void* rstd) {
-    NORM(false, true, true)
+    NORM(1, true, true, true);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2) group_long(
+    int64 rows, int64 width, int64 groups, int64 inner, int lanes, const T* x, const T* gamma, const T* beta, double eps,
+    T* y, void* mean, void* rstd) {
+    NORM_LONG(true, true)
 }
 
 // ---- backward ---------------------------------------------------------------------------------------------------------
@@ -210,24 +233,28 @@ struct Slopes {
 // partial[blocks, 2 or 1, width]: the sums of a block's rows for dgamma and, if centered, dbeta; null if not wanted
 template <int W, bool held, bool centered>
 __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean,
-                              const T* rstd, const T* g, T* dx, T* partial, T (*scratch)[THREADS + 1]) {
+                              const T* rstd, const T* g, T* dx, T* partial, T (*scratch)[MOST_THREADS + 1]) {
     typedef Row<W, HELD_BACKWARD, held> Part;
     const int lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes;
     const bool aligned = is_aligned(x) && is_aligned(g) && is_aligned(dx);
     T* mine = partial ? partial + blockIdx.x * width * (centered ? 2 : 1) : partial;
-    T sums[2][Part::N * W] = {};
+    const double per_element = 1.0 / width;
+    T sums[Part::N * W] = {};  // of dgamma; those of dbeta are in shared memory, as the registers do not suffice
+    if (held && centered) {
+        for (int i = 0; i < Part::N * W; i++) scratch[i][threadIdx.x] = 0;
+    }
     for (int64 first = blockIdx.x * (int64)teams; first < rows; first += gridDim.x * (int64)teams) {
         const int64 r = first + team;
         const bool here = r < rows;
         const Part row(x + r * width, here ? width : 0, lane, lanes, aligned);
         const Part of(g + r * width, here ? width : 0, lane, lanes, aligned);
-        const T center = here && centered ? mean[r] : T(0);
+        const T center = here && centered ? mean[r] : T(0), spread = here ? rstd[r] : T(0);
         const auto cotangent = [&](int64 e, int i) {
             return held ? of.packs[i] : Pack<W>::load(g + r * width + e, aligned);
         };
         double total[3] = {};
         row.template sum<centered ? 3 : 1>(total, [&](int64 e, const Pack<W>& v, int i, T* part) {
-            const Pack<W> by = parameter<W, false>(gamma, e, 1, 1), c = cotangent(e, i);
+            const Pack<W> by = parameter<W, held, false>(gamma, e, 1, 1), c = cotangent(e, i);
             for (int k = 0; k < W; k++) {
                 const T d = v.v[k] - center, h = c.v[k] * by.v[k];
                 part[0] += h * d;
@@ -237,30 +264,38 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
                 }
             }
         });
-        const Slopes s(here ? rstd[r] : 0, total[1] / width, total[2] / width, total[0] / width);
+        const Slopes s(spread, total[1] * per_element, total[2] * per_element, total[0] * per_element);
         row.each([&](int64 e, const Pack<W>& v, int i) {
-            const Pack<W> by = parameter<W, false>(gamma, e, 1, 1), c = cotangent(e, i);
-            Pack<W> out;
+            const Pack<W> by = parameter<W, held, false>(gamma, e, 1, 1), c = cotangent(e, i);
+            Pack<W> out, more[2] = {};  // a row that is not held is of the block's only team, which adds to its sums
+            if (!held && mine && first != blockIdx.x) {
+                for (int k = 0; k < (centered ? 2 : 1); k++) more[k] = Pack<W>::load(mine + k * width + e, true);
+            }
             for (int k = 0; k < W; k++) {
                 const T d = v.v[k] - center, share = c.v[k] * (d * s.scale + s.offset);
                 out.v[k] = s(c.v[k] * by.v[k], d);
                 if constexpr (held) {
-                    sums[0][i * W + k] += share;
-                    if (centered) sums[1][i * W + k] += c.v[k];
-                } else if (mine) {  // the block has a single team
-                    mine[e + k] = first == blockIdx.x ? share : mine[e + k] + share;
-                    if (centered) mine[width + e + k] = first == blockIdx.x ? c.v[k] : mine[width + e + k] + c.v[k];
+                    sums[i * W + k] += share;
+                    if (centered) scratch[i * W + k][threadIdx.x] += c.v[k];
+                } else {
+                    more[0].v[k] += share;
+                    more[1].v[k] += c.v[k];
                 }
+            }
+            if (!held && mine) {
+                for (int k = 0; k < (centered ? 2 : 1); k++) more[k].store(mine + k * width + e, true);
             }
             if (dx) out.store(dx + r * width + e, aligned);
         });
     }
     if constexpr (held) {
         if (!mine) return;
-        for (int which = 0; which < (centered ? 2 : 1); which++) {
+        for (int which = centered; which >= 0; which--) {
             __syncthreads();
-            for (int i = 0; i < Part::N * W; i++) scratch[i][threadIdx.x] = sums[which][i];
-            __syncthreads();
+            if (which == 0) {
+                for (int i = 0; i < Part::N * W; i++) scratch[i][threadIdx.x] = sums[i];
+                __syncthreads();
+            }
             for (int e = threadIdx.x; e < width; e += blockDim.x) {
                 const T* part = scratch[e / W / lanes * W + e % W] + e / W % lanes;
                 T sum = 0;
@@ -271,24 +306,57 @@ __device__ void norm_backward(int64 rows, int64 width, int lanes, const T* x, co
     }
 }
 
-#define EVERY_BACKWARD(held, ...)                                                                         \
-    const bool wide = width % WIDE == 0;                                                                  \
-    if (centered)                                                                                         \
-        wide ? norm_backward<WIDE, held, true>(__VA_ARGS__) : norm_backward<1, held, true>(__VA_ARGS__); \
-    else                                                                                                  \
-        wide ? norm_backward<WIDE, held, false>(__VA_ARGS__) : norm_backward<1, held, false>(__VA_ARGS__);
+// Blocks have up to 512 threads; the bounds let five blocks of 128 run on a multiprocessor. The scratch has an extra column,
+// so that neighbours in a column are in different banks.
+#define SCRATCH __shared__ T scratch[HELD_BACKWARD][MOST_THREADS + 1];
+#define BACKWARD(...) norm_backward<__VA_ARGS__>(rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, scratch)
 
-extern "C" __global__ void __launch_bounds__(256, 2) norm_held_backward(Bool centered, int64 rows, int64 width, int lanes, const T* x,
-                                              const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
-                                              T* partial) {
-    __shared__ T scratch[HELD_BACKWARD][THREADS + 1];  // one extra, so that neighbours in a column are in different banks
-    EVERY_BACKWARD(true, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, scratch)
+extern "C" __global__ void __launch_bounds__(640, 1) norm_held_backward(
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+    T* partial) {
+    SCRATCH
+    BACKWARD(WIDE, true, true);
 }
 
-extern "C" __global__ void __launch_bounds__(512) norm_long_backward(
-    Bool centered, int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd,
-    const T* g, T* dx, T* partial) {
-    EVERY_BACKWARD(false, rows, width, lanes, x, gamma, mean, rstd, g, dx, partial, 0)
+extern "C" __global__ void __launch_bounds__(640, 1) rms_held_backward(
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+    T* partial) {
+    SCRATCH
+    BACKWARD(WIDE, true, false);
+}
+
+extern "C" __global__ void __launch_bounds__(640, 1) norm_odd_backward(
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+    T* partial) {
+    SCRATCH
+    BACKWARD(1, true, true);
+}
+
+extern "C" __global__ void __launch_bounds__(640, 1) rms_odd_backward(
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+    T* partial) {
+    SCRATCH
+    BACKWARD(1, true, false);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2) norm_long_backward(
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+    T* partial) {
+    T(*const scratch)[MOST_THREADS + 1] = nullptr;
+    if (width % WIDE == 0)
+        BACKWARD(WIDE, false, true);
+    else
+        BACKWARD(1, false, true);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2) rms_long_backward(
+    int64 rows, int64 width, int lanes, const T* x, const T* gamma, const T* mean, const T* rstd, const T* g, T* dx,
+    T* partial) {
+    T(*const scratch)[MOST_THREADS + 1] = nullptr;
+    if (width % WIDE == 0)
+        BACKWARD(WIDE, false, false);
+    else
+        BACKWARD(1, false, false);
 }
 
 // The same for rows of m channels with one gamma and one beta each, a block per row. Teams first compute the sums of g and of
@@ -354,12 +422,13 @@ extern "C" __global__ void group_backward(int64 rows, int64 groups, int64 m, int
 // each of the `deep` = blockDim / wide threads of a column takes every deep-th row.
 template <class P>
 __device__ void add_rows(int64 n, int64 width, int64 count, int wide, const P* partial, T* dgamma, T* dbeta) {
-    __shared__ double sums[THREADS];
+    __shared__ double sums[1024];
     const int deep = blockDim.x / wide, row = threadIdx.x / wide;
     for (int64 first = blockIdx.x * (int64)wide; first < width; first += gridDim.x * (int64)wide) {
         const int64 c = first + threadIdx.x % wide;
         double sum = 0;
         if (c < width) {
+#pragma unroll 8
             for (int64 i = row; i < n; i += deep) sum += partial[i * width + c];
         }
         __syncthreads();
@@ -373,13 +442,13 @@ __device__ void add_rows(int64 n, int64 width, int64 count, int wide, const P* p
     }
 }
 
-extern "C" __global__ void add_partials(int64 n, int64 width, int64 count, int wide, const T* partial, T* dgamma,
-                                        T* dbeta) {
+extern "C" __global__ void __launch_bounds__(1024) add_partials(
+    int64 n, int64 width, int64 count, int wide, const T* partial, T* dgamma, T* dbeta) {
     add_rows(n, width, count, wide, partial, dgamma, dbeta);
 }
 
-extern "C" __global__ void add_wide_partials(int64 n, int64 width, int64 count, int wide, const double* partial,
-                                             T* dgamma, T* dbeta) {
+extern "C" __global__ void __launch_bounds__(1024) add_wide_partials(
+    int64 n, int64 width, int64 count, int wide, const double* partial, T* dgamma, T* dbeta) {
     add_rows(n, width, count, wide, partial, dgamma, dbeta);
 }
 

@@ -192,14 +192,14 @@ def test_vectors_are_aligned(kind, size):
 
 @pytest.mark.parametrize("size", [64, 1000])
 def test_an_index_that_is_off_by_one_is_an_error(broken, rng, size):
-    broken("elementwise.cu", "g < packs + others;", "g <= packs + others;")
+    broken("elementwise.cu", "count * threads < left", "count * threads <= left")
     x, _ = ours(size, rng)
     with pytest.raises(RuntimeError, match=r"unary: wrote outside of an array of \d+ bytes"):
         mg.exp(x)
 
 
 def test_an_element_that_is_left_out_shows(broken, rng):
-    broken("elementwise.cu", "g < packs + others;", "g + 1 < packs + others;")
+    broken("elementwise.cu", "count * threads < left", "count * threads + !packed < left")
     x, values = ours(101, rng)
     got = mg.exp(x).to("cpu").numpy()
     assert np.isnan(got[-1])

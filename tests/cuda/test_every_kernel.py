@@ -108,9 +108,9 @@ def attentions(draw):
 
 
 def row_norms(draw):
-    """Use rows that a team holds in registers, and rows that are too long for that."""
+    """Use rows that a team holds in registers, in packs and one by one, and rows that are too long for that."""
     found = []
-    for width in (36, 9_004):
+    for width in (36, 37, 9_004):
         x, w, b = draw.leaf(3, width), draw.leaf(width), draw.leaf(width)
         found += draw.gradients(mg.layer_norm(x, width, w, b), x, w, b)
         found += draw.gradients(mg.rms_norm(x, width, w), x, w)
@@ -119,19 +119,19 @@ def row_norms(draw):
 
 def group_norms(draw):
     found = []
-    for inner in (10, 9_004):
+    for inner, groups in ((10, 2), (11, 4), (9_004, 2)):
         x, w, b = draw.leaf(2, 4, inner), draw.leaf(4), draw.leaf(4)
-        found += draw.gradients(mg.group_norm(x, 2, w, b), x, w, b)
+        found += draw.gradients(mg.group_norm(x, groups, w, b), x, w, b)
     return found
 
 
 def batch_norms(draw):
-    """Use statistics of a batch, whole and in pieces, and given statistics."""
+    """Use statistics of a batch, whole, in pieces and in packs of many columns, and given statistics."""
     found = []
-    for rows in (30, 3_000):
-        x, w, b = draw.leaf(rows, 3), draw.leaf(3), draw.leaf(3)
+    for rows, n in ((30, 3), (3_000, 3), (3_000, 384)):
+        x, w, b = draw.leaf(rows, n), draw.leaf(n), draw.leaf(n)
         found += draw.gradients(F.batch_norm(x, None, None, w, b, training=True), x, w, b)
-        found += draw.gradients(F.batch_norm(x, draw(3), draw(3) ** 2, w, b), x, w, b)
+        found += draw.gradients(F.batch_norm(x, draw(n), draw(n) ** 2, w, b), x, w, b)
     return found
 
 
