@@ -82,7 +82,8 @@ def functions(dtype: str) -> str:
 
 def options(dtype: str) -> tuple[str, ...]:
     """Return the compiler options for a module of a dtype."""
-    kinds = f"-DFLOATING={dtype.startswith('float'):d}", f"-DBOOLEAN={dtype == 'bool':d}"
+    kinds = (f"-DFLOATING={dtype.startswith('float'):d}", f"-DSINGLE={dtype == 'float32':d}",
+             f"-DBOOLEAN={dtype == 'bool':d}")  # fmt: skip
     return "-std=c++17", f"-DELEMENT={TYPES[dtype]}", *kinds
 
 

@@ -19,7 +19,11 @@ ARCHITECTURES = (75, 80, 90)
 LOCAL_MEMORY = {
     "unary": (32, 0, 0),
     "attention": (160, 0, 0),
+    "attention_64": (32, 56, 128),
+    "attention_128": (16, 36, 88),
     "attention_backward_key": (160, 32, 52),
+    "attention_backward_key_64": (56, 80, 184),
+    "attention_backward_key_128": (200, 324, 404),
     "attention_backward_query": (128, 0, 0),
     "cross_entropy_backward": (32, 32, 32),
     "conv2d_backward_data_wide": (32, 28, 28),
