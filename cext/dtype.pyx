@@ -135,7 +135,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     Tensor cores multiply several times as fast where factors may be rounded to TF32, which has the range of float32 and
     10 bits of fraction instead of 23. The relative error of a product then grows from about 1e-7 to 1e-3; sums remain
     float32. GPUs of compute capability below 8.0 have no TF32. The choice changes nothing on the CPU and in float64. It
-    holds for the whole process.
+    holds for the whole process. (PyTorch has another setting for convolutions.)
 
     Parameters
     ----------

@@ -1,11 +1,8 @@
 """Attention on a GPU."""
 
-import functools
 from typing import Any
 
-import cupy
-
-from minigrad.cuda.launch import MOST_BLOCKS, WARP, empty, launch
+from minigrad.cuda.launch import MOST_BLOCKS, WARP, empty, has_tf32, launch
 from minigrad.engine.backend import Backend
 from minigrad.engine.dtype import get_float32_matmul_precision
 from minigrad.engine.tensor import Tensor
@@ -59,12 +56,6 @@ class Attention(Backend):
             threads, jobs = THREADS, heads * tiles(rows) * slices
         launch("attention.cu", kernel, q.dtype.name, self.device, jobs * threads, jobs, *given, *own, block=threads,
                blocks=min(jobs, MOST_BLOCKS))  # fmt: skip
-
-
-@functools.cache
-def has_tf32(device: int) -> bool:
-    """Whether the tensor cores of a GPU multiply TF32."""
-    return int(cupy.cuda.Device(device).compute_capability) >= 80
 
 
 def tiles(length: int) -> int:

@@ -26,8 +26,8 @@ from minigrad.engine.cuda import BLOCK, MOST_BLOCKS, MOST_TENSORS, WARP, Kernel,
 from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import EMPTY, Tensor, constant
 
-__all__ = ["BLOCK", "FOLDER", "MOST_BLOCKS", "MOST_TENSORS", "WARP", "empty", "functions", "kernels", "launch", "load",
-           "options", "parameters", "power_of_two", "source"]  # fmt: skip
+__all__ = ["BLOCK", "FOLDER", "MOST_BLOCKS", "MOST_TENSORS", "WARP", "empty", "functions", "has_tf32", "kernels",
+           "launch", "load", "options", "parameters", "power_of_two", "source"]  # fmt: skip
 
 FOLDER = Path(__file__).parent
 TYPES = {"bool": "Bool", "int32": "int", "int64": "int64", "float32": "float", "float64": "double"}
@@ -105,6 +105,14 @@ def load(file: str, name: str, dtype: str, device: int) -> Kernel:
             expected.append((TYPES[dtype] if kind == "T" else kind, parameter, required, following == "Stride"))
     with cupy.cuda.Device(device):
         return Kernel(name, _module(file, dtype, device).get_function(name), device, expected)
+
+
+@functools.cache
+def has_tf32(device: int) -> bool:
+    """Whether the tensor cores of a GPU multiply TF32."""
+    import cupy
+
+    return int(cupy.cuda.Device(device).compute_capability) >= 80
 
 
 def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:

@@ -1,5 +1,7 @@
 """Every kernel runs in every dtype it supports, and gives the same results as the CPU."""
 
+from types import SimpleNamespace
+
 import cupy
 import numpy as np
 import pytest
@@ -149,6 +151,15 @@ def convolutions(draw):
     return found
 
 
+def rounded_convolutions(draw):
+    """Multiply numbers that TF32 holds."""
+    draw.rng = SimpleNamespace(standard_normal=lambda shape, rng=draw.rng: rng.integers(-5, 6, shape))
+    mg.set_float32_matmul_precision("high")
+    found = convolutions(draw)
+    mg.set_float32_matmul_precision("highest")
+    return found
+
+
 def poolings(draw):
     x = draw.leaf(2, 3, 8, 8)
     return *draw.gradients(F.max_pool2d(x, 2), x), *draw.gradients(F.avg_pool2d(x, 2), x)
@@ -175,7 +186,7 @@ def optimizers(draw):
 FOR_ALL = elements, reductions, order, places
 FOR_FLOATS = (
     *FOR_ALL, running_sums, indexed_sums, random_numbers, moments, softmaxes, attentions, linear_scans, row_norms, group_norms, batch_norms,
-    convolutions, poolings, recurrences, optimizers,
+    convolutions, rounded_convolutions, poolings, recurrences, optimizers,
 )  # fmt: skip
 WORK = {
     "bool": FOR_ALL, "int32": (*FOR_ALL, running_sums), "int64": (*FOR_ALL, running_sums, random_integers),

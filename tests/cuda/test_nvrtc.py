@@ -27,7 +27,9 @@ LOCAL_MEMORY = {
     "attention_backward_query": (128, 0, 0),
     "cross_entropy_backward": (32, 32, 32),
     "conv2d_backward_data_wide": (32, 28, 28),
+    "conv2d_backward_data_wide_tf32": (160, 156, 284),
     "conv2d_wide": (24, 20, 20),
+    "conv2d_wide_tf32": (24, 20, 20),
     "group_held": (64, 80, 384),
     "norm_held": (56, 56, 160),
 }

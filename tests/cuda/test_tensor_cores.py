@@ -1,4 +1,4 @@
-"""Products on tensor cores: the function itself, and attention, which has the precision that was chosen."""
+"""Products on tensor cores: the function itself, and attention and convolutions in the precision that was chosen."""
 
 import numpy as np
 import pytest
@@ -142,3 +142,20 @@ def test_only_the_gradients_that_are_needed(rng):
         leaves = [mg.tensor(a, device="cuda", requires_grad=i == k) for i, a in enumerate(arrays[:3])]
         (found,) = mg.grad(F.scaled_dot_product_attention(*leaves), [leaves[k]], mg.tensor(arrays[3], device="cuda"))
         np.testing.assert_array_equal(found.to("cpu").numpy(), expected[k])
+
+
+@needs_tf32
+@pytest.mark.parametrize("outputs", [3, 70])
+def test_convolutions_are_rounded_where_that_is_allowed(outputs, rng):
+    shapes = (4, 5, 32, 32), (outputs, 5, 3, 3), (4, outputs, 30, 30)
+    arrays = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    results = {}
+    for dtype, setting in (("float64", "highest"), ("float32", "highest"), ("float32", "high")):
+        mg.set_float32_matmul_precision(setting)
+        x, w, g = (mg.tensor(a.astype(dtype), device="cuda", requires_grad=i < 2) for i, a in enumerate(arrays))
+        y = F.conv2d(x, w)
+        results[dtype, setting] = [a.detach().to("cpu").numpy() for a in (y, *mg.grad(y, [x, w], g))]
+    for exact, full, fast in zip(*results.values(), strict=True):
+        scale = np.abs(exact).max()
+        assert np.abs(full - exact).max() < 3e-6 * scale
+        assert 1e-5 * scale < np.abs(fast - exact).max() < 5e-3 * scale
