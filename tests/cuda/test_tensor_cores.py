@@ -52,7 +52,8 @@ def test_product(setting, rng):
     found = there.to("cpu").numpy()[16 * 8 + 8 * 8 :].reshape(16, 8)
     x, y = (tf32(a), tf32(b)) if setting == "high" else (a, b)
     scale = np.abs(x) @ np.abs(y) + np.abs(c)
-    assert (np.abs(found - (x.astype("float64") @ y + c)) <= 2**-22 * scale).all()
+    # Tensor cores cut sums off at a little more than 24 bits of the largest term.
+    assert (np.abs(found - (x.astype("float64") @ y + c)) <= 2**-20 * scale).all()
     assert setting == "highest" or not (np.abs(found - (a.astype("float64") @ b + c)) <= 2**-15 * scale).all()
 
 
@@ -63,31 +64,22 @@ def attend(arrays, dtype="float32", **options):
     return [x.detach().to("cpu").numpy() for x in (y, *mg.grad(y, leaves, g))]
 
 
-def in_float32(q, k, v, g):
-    """Return causal attention and its gradients by products of NumPy."""
-    scale = np.float32(q.shape[-1] ** -0.5)
-    s = np.where(np.tri(len(q[0]), dtype=bool), q @ k.swapaxes(1, 2) * scale, np.float32(-np.inf))
-    p = np.exp(s - s.max(-1, keepdims=True))
-    p /= p.sum(-1, keepdims=True)
-    y = p @ v
-    ds = p * (g @ v.swapaxes(1, 2) - (g * y).sum(-1, keepdims=True)) * scale
-    return y, ds @ k, ds.swapaxes(1, 2) @ q, p.swapaxes(1, 2) @ g
-
-
 @needs_tf32
 @pytest.mark.parametrize("width", [32, 64, 128])
 @pytest.mark.parametrize("centered", [True, False])
-def test_precision(width, centered, rng):
+def test_precision(width, centered, rng, monkeypatch):
     """In full precision the errors are about those of sums in float32; with TF32 they are those of ten bits."""
     draw = rng.standard_normal if centered else rng.random
     arrays = [draw((2, 150, width)).astype("float32") for _ in range(4)]
-    errors = {}
     exact = attend(arrays, "float64", is_causal=True)
+    results = []
     for setting in SETTINGS:
         mg.set_float32_matmul_precision(setting)
-        errors[setting] = [np.abs(f - e) for f, e in zip(attend(arrays, is_causal=True), exact, strict=True)]
-    numpy = [np.abs(f - e) for f, e in zip(in_float32(*arrays), exact, strict=True)]
-    for full, fast, plain, e in zip(*errors.values(), numpy, exact, strict=True):
+        results.append(attend(arrays, is_causal=True))
+    monkeypatch.setattr(attention, "has_tf32", lambda device: False)
+    results.append(attend(arrays, is_causal=True))
+    for e, *found in zip(exact, *results, strict=True):
+        full, fast, plain = (np.abs(f - e) for f in found)
         assert (full**2).mean() <= 1.5 * (plain**2).mean()
         assert full.max() <= 2 * plain.max()
         assert 10 * full.max() < fast.max() < 0.05 * np.abs(e).max()
