@@ -7,9 +7,8 @@ from minigrad.engine.backend import Backend
 from minigrad.engine.dtype import get_float32_matmul_precision
 from minigrad.engine.tensor import Tensor
 
-# Of a tile: its rows and columns, and the threads that compute it; as in attention.cu
-SIDE, THREADS = 64, 256
-HEIGHT, WIDTHS, FEWER = 64, (32, 64, 128), 128  # on tensor cores
+SIDE, THREADS = 64, 256  # of a tile, and of a block; as in attention.cu
+HEIGHT, WIDTHS, FEWER = 64, (32, 64, 128), 128  # of a block and its threads, as in attention_tensor.cu
 
 
 class Attention(Backend):
@@ -50,11 +49,16 @@ class Attention(Backend):
         _, _, _, _, width, value_width, *_, q, _, _, _, _ = given
         fits = [most for most in WIDTHS if max(width, value_width) <= most]
         if fits and q.dtype == "float32" and has_tf32(self.device):
-            kernel, threads, jobs = f"{kernel}_{fits[0]}", FEWER, heads * -(-rows // HEIGHT)
+            file, kernel, threads, jobs = (
+                "attention_tensor.cu",
+                f"{kernel}_{fits[0]}",
+                FEWER,
+                heads * -(-rows // HEIGHT),
+            )
             own = get_float32_matmul_precision() != "highest", *own
         else:
-            threads, jobs = THREADS, heads * tiles(rows) * slices
-        launch("attention.cu", kernel, q.dtype.name, self.device, jobs * threads, jobs, *given, *own, block=threads,
+            file, threads, jobs = "attention.cu", THREADS, heads * tiles(rows) * slices
+        launch(file, kernel, q.dtype.name, self.device, jobs * threads, jobs, *given, *own, block=threads,
                blocks=min(jobs, MOST_BLOCKS))  # fmt: skip
 
 

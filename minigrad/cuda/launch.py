@@ -47,8 +47,12 @@ def parameters(text: str) -> dict[str, list[tuple[str, str]]]:
 @functools.cache
 def source(file: str) -> tuple[str, dict[str, list[tuple[str, str]]]]:
     """Return the text of a module, and the parameters of its kernels."""
-    text = (FOLDER / file).read_text(encoding="utf-8")
-    return f"{(FOLDER / 'common.cuh').read_text(encoding='utf-8')}{_numbers()}{text}", parameters(text)
+    text = re.sub(r'#include "(.*)"', lambda found: _read(found[1]), _read(file))
+    return f"{_read('common.cuh')}{_numbers()}{text}", parameters(text)
+
+
+def _read(file: str) -> str:
+    return (FOLDER / file).read_text(encoding="utf-8")
 
 
 def _numbers() -> str:
