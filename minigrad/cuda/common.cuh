@@ -167,7 +167,7 @@ __device__ inline void multiply_tf32(const unsigned (&a)[4], const unsigned (&b)
 }
 #endif
 
-// A lane's elements of a factor, in TF32 or, in full precision, as big + small, up to 2^-22 of them.
+// A lane's elements of a factor, in TF32 or, in full precision, as big + small, up to 2^-21 of them.
 template <bool full, int count>
 struct Factor {
     unsigned big[count], small[count];
@@ -175,8 +175,13 @@ struct Factor {
     __device__ explicit Factor(const float (&x)[count]) {
 #pragma unroll
         for (int k = 0; k < count; k++) {
-            big[k] = tf32(x[k]);
-            if (full) small[k] = tf32(x[k] - __uint_as_float(big[k]));
+            if (!full) {
+                big[k] = tf32(x[k]);
+                continue;
+            }
+            // Half as many instructions; of NaN, it is `small` that remains NaN.
+            big[k] = (__float_as_uint(x[k]) + 0x1000) & 0xffffe000;
+            small[k] = __float_as_uint(x[k] - __uint_as_float(big[k])) & 0xffffe000;
         }
     }
 };

@@ -70,6 +70,7 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 }
 
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 
 namespace emulation {
 
