@@ -20,6 +20,7 @@ cdef inline bint is_float(int code) noexcept nogil:
     return code >= FLOAT32
 
 cdef int default_float              # the code of `get_default_dtype()`
+cdef bint tf32_allowed              # whether products of float32 on a GPU may round their factors to TF32
 cdef dict CODES                     # by dtype name and by Python type
 
 cdef DType dtype_of(int code)

@@ -113,6 +113,56 @@ def set_default_dtype(d: DTypeLike) -> None:
     default_float = code
 
 
+cdef str matmul_precision = "highest"
+tf32_allowed = False
+
+
+def get_float32_matmul_precision() -> str:
+    """The precision of float32 products on a GPU: ``"highest"``, unless `set_float32_matmul_precision` chose another.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.get_float32_matmul_precision()
+    'highest'
+    """
+    return matmul_precision
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Choose how precisely a GPU computes matrix products, convolutions and attention of float32.
+
+    Tensor cores multiply several times as fast where factors may be rounded to TF32, which has the range of float32 and
+    10 bits of fraction instead of 23. The relative error of a product then grows from about 1e-7 to 1e-3; sums remain
+    float32. GPUs of compute capability below 8.0 have no TF32. The choice changes nothing on the CPU and in float64. It
+    holds for the whole process. (PyTorch has another setting for convolutions.)
+
+    Parameters
+    ----------
+    precision : str
+        ``"highest"``, the default, computes with the precision of float32; ``"high"`` allows TF32. ``"medium"``, which
+        lets PyTorch use bfloat16 too, is the same as ``"high"`` here.
+
+    Raises
+    ------
+    ValueError
+        If `precision` is none of these.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.set_float32_matmul_precision("high")
+    >>> mg.get_float32_matmul_precision()
+    'high'
+    >>> mg.set_float32_matmul_precision("highest")
+    """
+    global matmul_precision, tf32_allowed
+    if not isinstance(precision, str) or precision not in ("highest", "high", "medium"):
+        raise ValueError(f"[set_float32_matmul_precision] expected 'highest', 'high' or 'medium', got {precision!r}")
+    matmul_precision = str(precision)
+    tf32_allowed = matmul_precision != "highest"
+
+
 cdef DType dtype_of(int code):
     return <DType>TABLE[code]
 

@@ -31,7 +31,17 @@ from minigrad.creation import *  # noqa: F403
 from minigrad.engine import habits as _habits
 from minigrad.engine.array import empty_cache, memory_allocated, memory_cached
 from minigrad.engine.cpu import get_num_threads, set_num_threads
-from minigrad.engine.dtype import DType, float32, float64, get_default_dtype, int32, int64, set_default_dtype
+from minigrad.engine.dtype import (
+    DType,
+    float32,
+    float64,
+    get_default_dtype,
+    get_float32_matmul_precision,
+    int32,
+    int64,
+    set_default_dtype,
+    set_float32_matmul_precision,
+)
 from minigrad.engine.dtype import bool_ as bool
 from minigrad.engine.ops.activation import relu, sigmoid
 from minigrad.engine.ops.arithmetic import (

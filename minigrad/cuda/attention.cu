@@ -6,38 +6,10 @@
 // adjacent rows by EDGE adjacent columns of a tile. Nothing is added across blocks, so the bits are always the same.
 
 #if FLOATING
+#include "attention.cuh"
 
 const int SIDE = 64, EDGE = 4, ACROSS = SIDE / EDGE, THREADS = ACROSS * ACROSS;
 const int DEPTH = 64 / sizeof(T);  // terms of a product in shared memory at once
-
-struct Attention {
-    int64 queries, keys;
-    int heads, group, width, value_width;
-    T scale;
-    bool causal;
-    double dropout;
-    uint64 seed, offset;
-    const void* mask;
-    int mask_kind;  // 0: none, 1: bool, 2: numbers
-    int64 mask_step[4];
-
-    // The score of query i and key j of head n: scaled and masked; -inf where the query does not see the key, or where
-    // i or j is past the end.
-    __device__ T score(T product, int64 n, int64 i, int64 j) const {
-        if (i >= queries || j >= keys || (causal && j > i)) return -infinity<T>();
-        const int64 h = n % heads;
-        const char* m = (const char*)mask + (n / heads * mask_step[0] + h * mask_step[1] + i * mask_step[2] +
-                                             j * mask_step[3]);
-        if (mask_kind == 1) return *(const Bool*)m ? product * scale : -infinity<T>();
-        return mask_kind == 2 ? product * scale + *(const T*)m : product * scale;
-    }
-    // For the weights of query i and the keys j to j + EDGE - 1: 1 / (1 - dropout) for those that remain, else 0
-    __device__ void survive(int64 n, int64 i, int64 j, T (&factor)[EDGE]) const {
-        const uint64 row = uint64(n * queries + i) * uint64((keys + 3) / 4);
-        const Words bits = philox(seed, offset + row + uint64(j / 4), 0);
-        for (int c = 0; c < EDGE; c++) factor[c] = unit(bits.word[c]) >= float(dropout) ? T(1 / (1 - dropout)) : T(0);
-    }
-};
 
 // sum[EDGE, EDGE] += the product of left[SIDE, depth] and right[depth, SIDE], whose elements are left(i, e) and
 // right(e, j). Neighbouring threads read neighbours along e (`together`) or along the side.

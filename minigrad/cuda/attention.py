@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from minigrad.cuda.launch import MOST_BLOCKS, WARP, empty, launch
+from minigrad.cuda.launch import MOST_BLOCKS, WARP, empty, has_tf32, launch
 from minigrad.engine.backend import Backend
+from minigrad.engine.dtype import get_float32_matmul_precision
 from minigrad.engine.tensor import Tensor
 
 SIDE, THREADS = 64, 256  # of a tile, and of a block; as in attention.cu
+HEIGHT, WIDTHS, FEWER = 64, (32, 64, 128), 128  # of a block and its threads, as in attention_tensor.cu
 
 
 class Attention(Backend):
@@ -19,7 +21,7 @@ class Attention(Backend):
         mask: Tensor | None, y: Tensor, statistics: Tensor,
     ) -> None:  # fmt: skip
         given = arguments(scale, causal, dropout, seed, offset, q, k, v, mask)
-        self._attend("attention", q.shape[0] * q.shape[1], q.shape[2], tiles(v.shape[3]), *given, y, statistics)
+        self._attend("attention", q.shape[0] * q.shape[1], q.shape[2], tiles(v.shape[3]), given, (y, statistics))
 
     def attention_backward(
         self, scale: float, causal: bool, dropout: float, seed: int, offset: int, q: Tensor, k: Tensor, v: Tensor,
@@ -33,18 +35,30 @@ class Attention(Backend):
             launch("attention.cu", "attention_delta", q.dtype.name, self.device, delta.size * WARP, delta.size,
                    v.shape[3], g, y, delta)  # fmt: skip
         if dq is not None:
-            self._attend("attention_backward_query", q.shape[0] * q.shape[1], q.shape[2], tiles(q.shape[3]), *given,
-                         statistics, g, delta, dq)  # fmt: skip
+            self._attend("attention_backward_query", q.shape[0] * q.shape[1], q.shape[2], tiles(q.shape[3]), given,
+                         (statistics, g, delta, dq))  # fmt: skip
         if dk is not None or dv is not None:
             slices = sum(tiles(d.shape[3]) for d in (dk, dv) if d is not None)
-            self._attend("attention_backward_key", k.shape[0] * k.shape[1], k.shape[2], slices, *given, statistics, g,
-                         delta, dk, dv)  # fmt: skip
+            self._attend("attention_backward_key", k.shape[0] * k.shape[1], k.shape[2], slices, given,
+                         (statistics, g, delta, dk, dv))  # fmt: skip
 
-    def _attend(self, kernel: str, heads: int, rows: int, slices: int, *arguments: Any) -> None:
-        """Launch a kernel for the tiles of all rows of all heads, by slices of columns."""
-        jobs = heads * tiles(rows) * slices
-        x = arguments[-1] if arguments[-1] is not None else arguments[-2]
-        launch("attention.cu", kernel, x.dtype.name, self.device, jobs * THREADS, jobs, *arguments, block=THREADS,
+    def _attend(
+        self, kernel: str, heads: int, rows: int, slices: int, given: tuple[Any, ...], own: tuple[Any, ...]
+    ) -> None:
+        """Launch a kernel for the tiles of all rows of all heads: on tensor cores, or else by slices of columns."""
+        _, _, _, _, width, value_width, *_, q, _, _, _, _ = given
+        fits = [most for most in WIDTHS if max(width, value_width) <= most]
+        if fits and q.dtype == "float32" and has_tf32(self.device):
+            file, kernel, threads, jobs = (
+                "attention_tensor.cu",
+                f"{kernel}_{fits[0]}",
+                FEWER,
+                heads * -(-rows // HEIGHT),
+            )
+            own = get_float32_matmul_precision() != "highest", *own
+        else:
+            file, threads, jobs = "attention.cu", THREADS, heads * tiles(rows) * slices
+        launch(file, kernel, q.dtype.name, self.device, jobs * threads, jobs, *given, *own, block=threads,
                blocks=min(jobs, MOST_BLOCKS))  # fmt: skip
 
 

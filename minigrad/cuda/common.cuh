@@ -140,6 +140,66 @@ enum { WIDE = 16 / sizeof(T) };  // the most neighbours at once
 
 __device__ inline bool is_aligned(const void* p) { return (uint64)p % 16 == 0; }  // or null
 
+// ---- tensor cores -----------------------------------------------------------------------------------------------------
+
+#if SINGLE
+#ifdef __CUDACC_RTC__  // tests/emulation/emulate.hpp has these two functions in C++
+// x rounded to TF32: 10 bits of fraction, ties away from zero
+__device__ inline unsigned tf32(float x) {
+    unsigned bits = 0;
+#if __CUDA_ARCH__ >= 800  // nothing is launched that calls them on older GPUs
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+#endif
+    return bits;
+}
+
+// c[16, 8] += a[16, 8] b[8, 8], by the lanes of a warp. With g = lane / 4 and t = lane % 4, a lane has
+// a[g, t], a[g + 8, t], a[g, t + 4], a[g + 8, t + 4]; b[t, g], b[t + 4, g];
+// and c[g, 2 t], c[g, 2 t + 1], c[g + 8, 2 t], c[g + 8, 2 t + 1].
+__device__ inline void multiply_tf32(const unsigned (&a)[4], const unsigned (&b)[2], float (&c)[4]) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+#endif
+
+// A lane's elements of a factor, in TF32 or, in full precision, as big + small, up to 2^-21 of them.
+template <bool full, int count>
+struct Factor {
+    unsigned big[count], small[count];
+
+    __device__ explicit Factor(const float (&x)[count]) {
+#pragma unroll
+        for (int k = 0; k < count; k++) {
+            if (!full) {
+                big[k] = tf32(x[k]);
+                continue;
+            }
+            // Half as many instructions; of NaN, it is `small` that remains NaN.
+            big[k] = (__float_as_uint(x[k]) + 0x1000) & 0xffffe000;
+            small[k] = __float_as_uint(x[k] - __uint_as_float(big[k])) & 0xffffe000;
+        }
+    }
+};
+// c += a b. The product of the small parts is left out: it is below the rounding errors of float32. As tensor cores cut
+// sums off instead of rounding them, in full precision longer sums are added up outside: Ootomo and Yokota, 2022,
+// "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance".
+template <bool full>
+__device__ inline void multiply_add(const Factor<full, 4>& a, const Factor<full, 2>& b, float (&c)[4]) {
+    if (!full) return multiply_tf32(a.big, b.big, c);
+    float sum[4] = {};
+    multiply_tf32(a.small, b.big, sum);
+    multiply_tf32(a.big, b.small, sum);
+    multiply_tf32(a.big, b.big, sum);
+#pragma unroll
+    for (int k = 0; k < 4; k++) c[k] += sum[k];
+}
+#endif
+
 // ---- random bits ------------------------------------------------------------------------------------------------------
 
 // A block of the generator, Philox 4x32-10, as in cext/kernels/philox.hpp

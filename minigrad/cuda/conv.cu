@@ -15,10 +15,68 @@ template <int m, int n, int warps>
 struct Tile {
     static const int M = m, N = n, THREADS = 32 * warps, ROWS = m * warps, COLUMNS = 32 * n;
     static const int LEFT = ROWS * DEPTH / THREADS, RIGHT = COLUMNS * DEPTH / THREADS;  // elements a thread reads
+    // The padding of the rows of factors keeps neighbouring threads that write in different banks.
+    static const int PAD_LEFT = WIDE, PAD_RIGHT = 2;
+    static const int NEXT_ROW = 1;
+
+    static __device__ int first_row(int t) { return t / 32 * M; }
+    static __device__ int column(int t, int j) { return t % 32 + 32 * j; }
+    // sum[M, N] += left[ROWS, DEPTH] right[DEPTH, COLUMNS]
+    template <class L, class R>
+    static __device__ void multiply(const L& left, const R& right, T (&sum)[M][N]) {
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {
+            Pack<WIDE> u[M / WIDE];
+            T v[N];
+#pragma unroll
+            for (int i = 0; i < M / WIDE; i++) u[i] = left[k][warp * (M / WIDE) + i];
+#pragma unroll
+            for (int j = 0; j < N; j++) v[j] = right[k][lane + 32 * j];
+#pragma unroll
+            for (int i = 0; i < M; i++) {
+#pragma unroll
+                for (int j = 0; j < N; j++) sum[i][j] += u[i / WIDE].v[i % WIDE] * v[j];
+            }
+        }
+    }
 };
 typedef Tile<8, 4, 8> Wide;
 typedef Tile<4, 2, 4> Narrow;
 const int RESIDENT = sizeof(T) == 4 ? 2 : 1;  // wide tiles that a multiprocessor's registers hold
+
+#if SINGLE
+// The same tile on tensor cores, with factors in TF32: a warp has 16 rows by a part of the columns, and a thread what
+// `multiply_tf32` leaves it of them.
+template <class S>
+struct Fast {
+    static const int THREADS = S::THREADS, ROWS = S::ROWS, COLUMNS = S::COLUMNS, LEFT = S::LEFT, RIGHT = S::RIGHT;
+    static const int PAD_LEFT = 8, PAD_RIGHT = 8;  // lanes read [t, g] from different banks
+    static const int DOWN = ROWS / 16, WIDTH = COLUMNS * 32 * DOWN / THREADS;
+    static const int M = 2, N = WIDTH / 4, NEXT_ROW = 8;
+
+    static __device__ int first_row(int t) { return t / 32 % DOWN * 16 + t % 32 / 4; }
+    static __device__ int column(int t, int j) { return t / 32 / DOWN * WIDTH + j / 2 * 8 + t % 4 * 2 + j % 2; }
+    template <class L, class R>
+    static __device__ void multiply(const L& left, const R& right, T (&sum)[M][N]) {
+        const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+        const T* const a = left[t][0].v + first_row(threadIdx.x);
+        const T* const b = right[t] + threadIdx.x / 32 / DOWN * WIDTH + g;
+#pragma unroll
+        for (int k = 0; k < DEPTH; k += 8) {
+            const T* const u = a + k * (ROWS + PAD_LEFT);
+            const Factor<false, 4> x({u[0], u[8], u[4 * (ROWS + PAD_LEFT)], u[4 * (ROWS + PAD_LEFT) + 8]});
+#pragma unroll
+            for (int j = 0; j < N; j += 2) {
+                const T* const v = b + k * (COLUMNS + PAD_RIGHT) + j * 4;
+                T c[4] = {sum[0][j], sum[0][j + 1], sum[1][j], sum[1][j + 1]};
+                multiply_add(x, Factor<false, 2>({v[0], v[4 * (COLUMNS + PAD_RIGHT)]}), c);
+                sum[0][j] = c[0], sum[0][j + 1] = c[1], sum[1][j] = c[2], sum[1][j + 1] = c[3];
+            }
+        }
+    }
+};
+#endif
 
 struct Sizes {
     int batch, groups, channels, outputs;  // channels and outputs of a group
@@ -57,10 +115,9 @@ struct Counter {
 // (`together`) in memory; otherwise its i-th element is column t % COLUMNS, term t / COLUMNS + i THREADS / COLUMNS.
 template <class S, bool together, class F>
 __device__ void multiply(int64 steps, F read, T (&sum)[S::M][S::N]) {
-    // The padding of the rows keeps neighbouring threads that write in different banks.
-    __shared__ Pack<WIDE> left[DEPTH][S::ROWS / WIDE + 1];
-    __shared__ T right[DEPTH][S::COLUMNS + 2];
-    const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+    __shared__ Pack<WIDE> left[DEPTH][(S::ROWS + S::PAD_LEFT) / WIDE];
+    __shared__ T right[DEPTH][S::COLUMNS + S::PAD_RIGHT];
+    const int t = threadIdx.x;
     T a[S::LEFT], b[S::RIGHT];
     if (steps > 0) read(a, b);
     for (int64 step = 0; step < steps; step++) {
@@ -79,20 +136,7 @@ __device__ void multiply(int64 steps, F read, T (&sum)[S::M][S::N]) {
         }
         __syncthreads();
         if (step + 1 < steps) read(a, b);
-#pragma unroll
-        for (int k = 0; k < DEPTH; k++) {
-            Pack<WIDE> u[S::M / WIDE];
-            T v[S::N];
-#pragma unroll
-            for (int i = 0; i < S::M / WIDE; i++) u[i] = left[k][warp * (S::M / WIDE) + i];
-#pragma unroll
-            for (int j = 0; j < S::N; j++) v[j] = right[k][lane + 32 * j];
-#pragma unroll
-            for (int i = 0; i < S::M; i++) {
-#pragma unroll
-                for (int j = 0; j < S::N; j++) sum[i][j] += u[i / WIDE].v[i % WIDE] * v[j];
-            }
-        }
+        S::multiply(left, right, sum);
     }
 }
 
@@ -191,18 +235,19 @@ __device__ void correlate(const Sizes& at, const T* source, const T* w, const T*
         T sum[S::M][S::N] = {};
         multiply<S, false>(((int64)channels * v.taps * h.taps + DEPTH - 1) / DEPTH, read, sum);
 
-        const int64 row = first_row + t / 32 * S::M;
+        const int64 row = first_row + S::first_row(t);
 #pragma unroll
         for (int j = 0; j < S::N; j++) {
-            const int64 column = first_column + t % 32 + 32 * j;
+            const int64 column = first_column + S::column(t, j);
             if (column >= places) continue;
             const Counter to(column, 0, at.batch, v.count, h.count);
             T* result = out + (((int64)to.d0 * at.groups + group) * outputs + row) * out_plane +
                         (v.first + (int64)to.d1 * v.apart) * columns + h.first + to.d2 * h.apart;
 #pragma unroll
             for (int i = 0; i < S::M; i++) {
-                if (row + i >= outputs) continue;
-                result[i * out_plane] = bias ? sum[i][j] + bias[(int64)group * outputs + row + i] : sum[i][j];
+                if (row + i * S::NEXT_ROW >= outputs) continue;
+                result[i * S::NEXT_ROW * out_plane] =
+                    bias ? sum[i][j] + bias[(int64)group * outputs + row + i * S::NEXT_ROW] : sum[i][j];
             }
         }
     }
@@ -220,6 +265,18 @@ extern "C" __global__ void __launch_bounds__(128) conv2d_narrow(Extent x_shape, 
     correlate<Narrow, false>(Sizes(x_shape, w_shape, y_shape, at), x, w, bias, y);
 }
 
+#if SINGLE
+extern "C" __global__ void __launch_bounds__(256, 2) conv2d_wide_tf32(
+    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, const T* x, const T* w, const T* bias, T* y) {
+    correlate<Fast<Wide>, false>(Sizes(x_shape, w_shape, y_shape, at), x, w, bias, y);
+}
+
+extern "C" __global__ void __launch_bounds__(128) conv2d_narrow_tf32(
+    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, const T* x, const T* w, const T* bias, T* y) {
+    correlate<Fast<Narrow>, false>(Sizes(x_shape, w_shape, y_shape, at), x, w, bias, y);
+}
+#endif
+
 extern "C" __global__ void __launch_bounds__(256, RESIDENT) conv2d_backward_data_wide(Extent x_shape, Extent w_shape,
                                                                             Extent y_shape, Extent at, const T* g,
                                                                             const T* w, T* dx) {
@@ -231,6 +288,18 @@ extern "C" __global__ void __launch_bounds__(128) conv2d_backward_data_narrow(Ex
                                                                               const T* w, T* dx) {
     correlate<Narrow, true>(Sizes(x_shape, w_shape, y_shape, at), g, w, nullptr, dx);
 }
+
+#if SINGLE
+extern "C" __global__ void __launch_bounds__(256, 2) conv2d_backward_data_wide_tf32(
+    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, const T* g, const T* w, T* dx) {
+    correlate<Fast<Wide>, true>(Sizes(x_shape, w_shape, y_shape, at), g, w, nullptr, dx);
+}
+
+extern "C" __global__ void __launch_bounds__(128) conv2d_backward_data_narrow_tf32(
+    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, const T* g, const T* w, T* dx) {
+    correlate<Fast<Narrow>, true>(Sizes(x_shape, w_shape, y_shape, at), g, w, nullptr, dx);
+}
+#endif
 
 // ---- the gradients of w and bias ------------------------------------------------------------------------------------
 
@@ -298,14 +367,15 @@ __device__ void correlate_weight(const Sizes& at, int64 pieces, Bool with_bias, 
         multiply<S, true>(begin < end ? (end - begin + DEPTH - 1) / DEPTH : 0, read, sum);
 
         T* const to = partial + piece * size;
-        const int64 row = first_row + t / 32 * S::M;
+        const int64 row = first_row + S::first_row(t);
 #pragma unroll
         for (int i = 0; i < S::M; i++) {
-            const int64 output = (int64)group * at.outputs + row + i;
-            if (row + i >= at.outputs) continue;
+            const int down = i * S::NEXT_ROW;
+            const int64 output = (int64)group * at.outputs + row + down;
+            if (row + down >= at.outputs) continue;
 #pragma unroll
             for (int j = 0; j < S::N; j++) {
-                const int64 k = first_column + t % 32 + 32 * j;
+                const int64 k = first_column + S::column(t, j);
                 if (k < depth)
                     to[output * depth + k] = sum[i][j];
                 else if (k == depth && with_bias)
@@ -328,5 +398,17 @@ extern "C" __global__ void __launch_bounds__(128) conv2d_backward_weight_narrow(
                                                                                 T* partial) {
     correlate_weight<Narrow>(Sizes(x_shape, w_shape, y_shape, at), pieces, with_bias, x, g, partial);
 }
+
+#if SINGLE
+extern "C" __global__ void __launch_bounds__(256, 2) conv2d_backward_weight_wide_tf32(
+    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, int64 pieces, Bool with_bias, const T* x, const T* g, T* partial) {
+    correlate_weight<Fast<Wide>>(Sizes(x_shape, w_shape, y_shape, at), pieces, with_bias, x, g, partial);
+}
+
+extern "C" __global__ void __launch_bounds__(128) conv2d_backward_weight_narrow_tf32(
+    Extent x_shape, Extent w_shape, Extent y_shape, Extent at, int64 pieces, Bool with_bias, const T* x, const T* g, T* partial) {
+    correlate_weight<Fast<Narrow>>(Sizes(x_shape, w_shape, y_shape, at), pieces, with_bias, x, g, partial);
+}
+#endif
 
 #endif

@@ -26,8 +26,8 @@ from minigrad.engine.cuda import BLOCK, MOST_BLOCKS, MOST_TENSORS, WARP, Kernel,
 from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import EMPTY, Tensor, constant
 
-__all__ = ["BLOCK", "FOLDER", "MOST_BLOCKS", "MOST_TENSORS", "WARP", "empty", "functions", "kernels", "launch", "load",
-           "options", "parameters", "power_of_two", "source"]  # fmt: skip
+__all__ = ["BLOCK", "FOLDER", "MOST_BLOCKS", "MOST_TENSORS", "WARP", "empty", "functions", "has_tf32", "kernels",
+           "launch", "load", "options", "parameters", "power_of_two", "source"]  # fmt: skip
 
 FOLDER = Path(__file__).parent
 TYPES = {"bool": "Bool", "int32": "int", "int64": "int64", "float32": "float", "float64": "double"}
@@ -47,8 +47,12 @@ def parameters(text: str) -> dict[str, list[tuple[str, str]]]:
 @functools.cache
 def source(file: str) -> tuple[str, dict[str, list[tuple[str, str]]]]:
     """Return the text of a module, and the parameters of its kernels."""
-    text = (FOLDER / file).read_text(encoding="utf-8")
-    return f"{(FOLDER / 'common.cuh').read_text(encoding='utf-8')}{_numbers()}{text}", parameters(text)
+    text = re.sub(r'#include "(.*)"', lambda found: _read(found[1]), _read(file))
+    return f"{_read('common.cuh')}{_numbers()}{text}", parameters(text)
+
+
+def _read(file: str) -> str:
+    return (FOLDER / file).read_text(encoding="utf-8")
 
 
 def _numbers() -> str:
@@ -82,7 +86,8 @@ def functions(dtype: str) -> str:
 
 def options(dtype: str) -> tuple[str, ...]:
     """Return the compiler options for a module of a dtype."""
-    kinds = f"-DFLOATING={dtype.startswith('float'):d}", f"-DBOOLEAN={dtype == 'bool':d}"
+    kinds = (f"-DFLOATING={dtype.startswith('float'):d}", f"-DSINGLE={dtype == 'float32':d}",
+             f"-DBOOLEAN={dtype == 'bool':d}")  # fmt: skip
     return "-std=c++17", f"-DELEMENT={TYPES[dtype]}", *kinds
 
 
@@ -104,6 +109,14 @@ def load(file: str, name: str, dtype: str, device: int) -> Kernel:
             expected.append((TYPES[dtype] if kind == "T" else kind, parameter, required, following == "Stride"))
     with cupy.cuda.Device(device):
         return Kernel(name, _module(file, dtype, device).get_function(name), device, expected)
+
+
+@functools.cache
+def has_tf32(device: int) -> bool:
+    """Whether the tensor cores of a GPU multiply TF32."""
+    import cupy
+
+    return int(cupy.cuda.Device(device).compute_capability) >= 80
 
 
 def empty(shape: tuple[int, ...], dtype: str, device: str) -> Tensor:

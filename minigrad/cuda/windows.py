@@ -2,8 +2,9 @@
 
 import math
 
-from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, WARP, empty, launch, power_of_two
+from minigrad.cuda.launch import BLOCK, MOST_BLOCKS, WARP, empty, has_tf32, launch, power_of_two
 from minigrad.cuda.norms import Norms
+from minigrad.engine.dtype import get_float32_matmul_precision
 from minigrad.engine.tensor import Tensor
 
 # The rows and columns of the results that a block computes, and its threads, as in conv.cu
@@ -22,6 +23,8 @@ class Windows(Norms):
         """Launch a kernel of conv.cu for `jobs` products with the given rows and columns."""
         name, blocks = tiling(rows, columns, jobs)
         threads = TILES[name][2]
+        if dtype == "float32" and get_float32_matmul_precision() != "highest" and has_tf32(self.device):
+            name += "_tf32"
         launch("conv.cu", f"{kernel}_{name}", dtype, self.device, blocks * threads, *arguments, block=threads,
                blocks=min(blocks, MOST_BLOCKS))  # fmt: skip
 

@@ -1,5 +1,7 @@
 """Every kernel runs in every dtype it supports, and gives the same results as the CPU."""
 
+from types import SimpleNamespace
+
 import cupy
 import numpy as np
 import pytest
@@ -103,8 +105,12 @@ def softmaxes(draw):
 
 
 def attentions(draw):
-    q, k, v = draw.leaf(2, 70, 5), draw.leaf(2, 3, 5), draw.leaf(2, 3, 66)
-    return draw.gradients(F.scaled_dot_product_attention(q, k, v, draw(70, 3)), q, k, v)
+    """Use values of every width for which there are kernels on tensor cores, and of a larger one."""
+    found = []
+    for width in (30, 60, 66, 130):
+        q, k, v = draw.leaf(2, 70, 5), draw.leaf(2, 3, 5), draw.leaf(2, 3, width)
+        found += draw.gradients(F.scaled_dot_product_attention(q, k, v, draw(70, 3)), q, k, v)
+    return found
 
 
 def row_norms(draw):
@@ -145,6 +151,15 @@ def convolutions(draw):
     return found
 
 
+def rounded_convolutions(draw):
+    """Multiply numbers that TF32 holds."""
+    draw.rng = SimpleNamespace(standard_normal=lambda shape, rng=draw.rng: rng.integers(-5, 6, shape))
+    mg.set_float32_matmul_precision("high")
+    found = convolutions(draw)
+    mg.set_float32_matmul_precision("highest")
+    return found
+
+
 def poolings(draw):
     x = draw.leaf(2, 3, 8, 8)
     return *draw.gradients(F.max_pool2d(x, 2), x), *draw.gradients(F.avg_pool2d(x, 2), x)
@@ -171,7 +186,7 @@ def optimizers(draw):
 FOR_ALL = elements, reductions, order, places
 FOR_FLOATS = (
     *FOR_ALL, running_sums, indexed_sums, random_numbers, moments, softmaxes, attentions, linear_scans, row_norms, group_norms, batch_norms,
-    convolutions, poolings, recurrences, optimizers,
+    convolutions, rounded_convolutions, poolings, recurrences, optimizers,
 )  # fmt: skip
 WORK = {
     "bool": FOR_ALL, "int32": (*FOR_ALL, running_sums), "int64": (*FOR_ALL, running_sums, random_integers),

@@ -7,6 +7,13 @@ import minigrad as mg
 from minigrad.cuda import launch, windows
 from minigrad.nn import functional as F
 
+
+@pytest.fixture(autouse=True)
+def restored():
+    yield
+    mg.set_float32_matmul_precision("highest")
+
+
 NARROW, WIDE = 1 << 30, 1  # multiprocessors for which tiles are narrow; and wide, where there are rows enough
 
 
@@ -18,17 +25,21 @@ def convolved(values, g, device, **options):
     return [a.detach().to("cpu").numpy() for a in found]
 
 
-@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-4), ("float64", 1e-12)])
+@pytest.mark.parametrize("dtype, precision, tolerance", [
+    ("float32", "highest", 1e-4), ("float32", "high", 1e-4), ("float64", "highest", 1e-12),
+])  # fmt: skip
 @pytest.mark.parametrize("shape, weight, options", [
     ((3, 18, 9, 10), (70, 18, 3, 3), {"padding": 1}),
     ((2, 40, 11, 9), (36, 20, 3, 2), {"stride": (2, 3), "padding": (1, 0), "dilation": (1, 2), "groups": 2}),
 ])  # fmt: skip
-def test_tiles_change_no_bit(shape, weight, options, dtype, tolerance, monkeypatch, rng):
+def test_tiles_change_no_bit(shape, weight, options, dtype, precision, tolerance, monkeypatch, rng):
     """Results and gradients are the same for every tile and number of blocks, and equal the CPU's."""
-    values = [rng.standard_normal(s).astype(dtype) for s in (shape, weight, weight[:1])]
+    drawn = "float16" if precision == "high" else dtype  # numbers that TF32 holds
+    values = [rng.standard_normal(s).astype(drawn).astype(dtype) for s in (shape, weight, weight[:1])]
     with mg.no_grad():
         size = F.conv2d(*map(mg.tensor, values), **options).shape
-    g = rng.standard_normal(size).astype(dtype)
+    g = rng.standard_normal(size).astype(drawn).astype(dtype)
+    mg.set_float32_matmul_precision(precision)
     expected = convolved(values, g, "cpu", **options)
     found = []
     for processors, most in ((NARROW, launch.MOST_BLOCKS), (WIDE, launch.MOST_BLOCKS), (WIDE, 2)):

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -68,6 +69,9 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
     return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
 }
 
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+
 namespace emulation {
 
 template <class T>
@@ -75,6 +79,44 @@ inline T shuffle(unsigned mask, T value, int from) {
     exchange(mask, from, &value, sizeof value);
     return value;
 }
+
+// The elements that the lanes of each warp give to a product; as any static variable, they are in shared memory. A lane
+// writes those of the next product while others read, and never those of the one after.
+struct Given {
+    unsigned turn;
+    float a[2][4], b[2][2];
+};
+template <class>
+static Given given[32][32];
+
+}  // namespace emulation
+
+// ---- tensor cores: the functions of common.cuh ----------------------------------------------------------------------
+
+inline unsigned tf32(float x) {
+    const auto bits = std::bit_cast<unsigned>(x);
+    return std::isnan(x) ? 0x7fffffff : std::isinf(x) ? bits : (bits + 0x1000) & 0xffffe000;
+}
+
+// Products are exact, and their sum with c is cut off at 24 bits as by tensor cores, which do not round.
+inline void multiply_tf32(const unsigned (&a)[4], const unsigned (&b)[2], float (&c)[4]) {
+    emulation::Given* const warp = emulation::given<float>[threadIdx.x / 32];
+    emulation::Given& mine = warp[emulation::lane()];
+    const unsigned turn = mine.turn++ % 2;
+    for (int k = 0; k < 4; k++) mine.a[turn][k] = __uint_as_float(a[k] & 0xffffe000);
+    for (int k = 0; k < 2; k++) mine.b[turn][k] = __uint_as_float(b[k] & 0xffffe000);
+    __syncwarp();
+    const int g = emulation::lane() / 4, t = emulation::lane() % 4;
+    for (int i = 0; i < 4; i++) {
+        double sum = c[i];
+        for (int k = 0; k < 8; k++)
+            sum += double(warp[4 * g + k % 4].a[turn][k / 4 * 2 + i / 2]) * warp[4 * (2 * t + i % 2) + k % 4].b[turn][k / 4];
+        c[i] = float(sum);
+        if (std::fabs(double(c[i])) > std::fabs(sum)) c[i] = std::nextafter(c[i], 0.0f);
+    }
+}
+
+namespace emulation {
 
 // ---- accesses to memory ---------------------------------------------------------------------------------------------
 
