@@ -18,7 +18,7 @@ from minigrad.engine.backend cimport backend
 from minigrad.engine.backend import is_intercepted
 from minigrad.engine.calls cimport refuse_in_capture
 from minigrad.engine.calls import CaptureError
-from minigrad.engine.dtype cimport default_float
+from minigrad.engine.dtype cimport default_float, tf32_allowed
 from minigrad.engine.recording cimport restore
 from minigrad.engine.recording import Recording
 from minigrad.engine.tape import checks_gradients
@@ -59,8 +59,8 @@ cdef object signature(object tree, list tensors):
 
 
 def key_of(tree: Any, tensors: list[Tensor]) -> tuple[Any, ...]:
-    """The signature of arguments, with the modes of the thread; the tensors in it are appended to the list."""
-    return recording(), default_float, signature(tree, tensors)
+    """The signature of arguments, with what is set for all operations; the tensors in it are appended to the list."""
+    return recording(), default_float, bool(tf32_allowed), signature(tree, tensors)
 
 
 def is_watched() -> bool:

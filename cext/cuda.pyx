@@ -12,7 +12,7 @@ import ctypes
 
 from minigrad.engine.array cimport MAX_NDIM, Array, Buffer, owner_of, set_owner
 from minigrad.engine.calls cimport RUNNING, RecordedKernels, Running, is_recorded, refuse_in_capture
-from minigrad.engine.dtype cimport FLOAT32, code_of, dtype_of, itemsize
+from minigrad.engine.dtype cimport FLOAT32, code_of, dtype_of, itemsize, tf32_allowed
 
 cdef extern from "runtime/running.hpp" namespace "mg":
     void point_to(Running* state)
@@ -24,6 +24,7 @@ cdef extern from "runtime/device.hpp" namespace "mg" nogil:
     ctypedef int (*Create "decltype(mg::Blas::create)")(void**)
     ctypedef int (*SetStream "decltype(mg::Blas::set_stream)")(void*, void*)
     ctypedef int (*SetWorkspace "decltype(mg::Blas::set_workspace)")(void*, void*, size_t)
+    ctypedef int (*SetMathMode "decltype(mg::Blas::set_math_mode)")(void*, int)
     cppclass Driver:
         LaunchKernel launch_kernel
         GetDevice get_device
@@ -32,6 +33,7 @@ cdef extern from "runtime/device.hpp" namespace "mg" nogil:
         Create create
         SetStream set_stream
         SetWorkspace set_workspace
+        SetMathMode set_math_mode
         void* product[2]
         void* products[2]
     cppclass Target:
@@ -46,7 +48,7 @@ cdef extern from "runtime/device.hpp" namespace "mg" nogil:
         void** parameters
         int on(void* stream)
     cppclass Product:
-        int is_double, transposed_a, transposed_b, m, n, k, batch, leading_a, leading_b, leading_out
+        int is_double, mode, transposed_a, transposed_b, m, n, k, batch, leading_a, leading_b, leading_out
         int64_t a, b, out, stride_a, stride_b, stride_out
         double beta
         int run(void* handle, void* stream)
@@ -106,6 +108,7 @@ def connect(cuda_driver: Any, cublas: Any, cupy: Any, stream: Any) -> None:
     blas.create = <Create>address(cublas.cublasCreate_v2)
     blas.set_stream = <SetStream>address(cublas.cublasSetStream_v2)
     blas.set_workspace = <SetWorkspace>address(cublas.cublasSetWorkspace_v2)
+    blas.set_math_mode = <SetMathMode>address(cublas.cublasSetMathMode)
     blas.product[0] = <void*>address(cublas.cublasSgemm_v2)
     blas.product[1] = <void*>address(cublas.cublasDgemm_v2)
     blas.products[0] = <void*>address(cublas.cublasSgemmStridedBatched)
@@ -447,6 +450,9 @@ def launch(str file, str name, str dtype, object device: int, int64_t threads, *
 
 # ── products ──────────────────────────────────────────────────────────────────────────────────────
 
+cdef enum:
+    TF32_MODE = 3           # CUBLAS_TF32_TENSOR_OP_MATH
+
 cdef dict handles = {}      # cuBLAS's, by GPU
 
 
@@ -501,6 +507,7 @@ def multiply(int device, Array a, Array b, Array out, double beta) -> bool:
         return False
     # cuBLAS is column-major: out.T = b.T a.T
     product.is_double, product.beta, product.batch = out.code != FLOAT32, beta, <int>batch
+    product.mode = TF32_MODE if tf32_allowed and not product.is_double else 0
     product.m, product.n, product.k = <int>n, <int>m, <int>k
     product.transposed_a, product.leading_a, product.stride_a = right.transposed, <int>right.leading, right.stride
     product.transposed_b, product.leading_b, product.stride_b = left.transposed, <int>left.leading, left.stride
@@ -675,19 +682,19 @@ cdef class Memory:
 @cython.auto_pickle(False)
 @cython.binding(False)
 cdef class Shared:
-    """Owns memory that other streams use, too: its stream waits for them before it uses the memory for something else."""
+    """Owns memory that other streams use, too, for which its own stream waits before it uses the memory again."""
     cdef Memory memory
     cdef int device
     cdef dict streams       # CuPy's, by address
 
-    def __del__(self):
+    def __del__(self) -> None:
         with Current(self.device):
             for stream in self.streams.values():
                 event = stream.record()
                 cupy_cuda.runtime.streamWaitEvent(self.memory.stream, event.ptr)
 
 
-def share(Array x, object stream) -> None:
+def share(Array x, stream: Any) -> None:
     """Note that a stream of CuPy uses the memory of a tensor on a GPU."""
     cdef Shared shared
     owner = owner_of(x)

@@ -25,6 +25,7 @@ struct Blas {
     int (*create)(void** handle);
     int (*set_stream)(void* handle, void* stream);
     int (*set_workspace)(void* handle, void* workspace, size_t bytes);
+    int (*set_math_mode)(void* handle, int mode);
     void *product[2], *products[2];  // of two matrices, and of batches; for float32 and for float64
 };
 inline Blas blas;
@@ -68,7 +69,8 @@ inline void record(RecordedKernels& recording, int device, int64_t work, const S
 
 // out = a b + beta out for batches of column-major matrices, as cuBLAS takes them.
 struct Product {
-    int is_double, transposed_a, transposed_b;
+    int is_double, mode;  // 0, or 3: TF32
+    int transposed_a, transposed_b;
     int m, n, k, batch;
     int leading_a, leading_b, leading_out;
     int64_t a, b, out;  // addresses
@@ -81,6 +83,7 @@ struct Product {
         std::lock_guard lock(mutex);
         int error = blas.set_stream(handle, stream);
         if (error == 0 && workspace) error = blas.set_workspace(handle, workspace, bytes);
+        if (error == 0) error = blas.set_math_mode(handle, mode);
         return error ? error : is_double ? call<double>(handle) : call<float>(handle);
     }
 

@@ -151,3 +151,21 @@ def test_convolutions_are_rounded_where_that_is_allowed(outputs, rng):
         scale = np.abs(exact).max()
         assert np.abs(full - exact).max() < 3e-6 * scale
         assert 1e-5 * scale < np.abs(fast - exact).max() < 5e-3 * scale
+
+
+@needs_tf32
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_matrix_products_are_rounded_where_that_is_allowed(batch, rng):
+    a, b = (rng.standard_normal((*batch, 40, 50)).astype("float32") for _ in range(2))
+    exact = a.astype("float64") @ np.swapaxes(b, -1, -2)
+    rounded = tf32(a).astype("float64") @ np.swapaxes(tf32(b), -1, -2)
+    x, y = mg.tensor(a, device="cuda"), mg.tensor(b, device="cuda")
+    product = mg.capture(lambda x, y: x @ y.mT, warmup=0)
+    for setting, expected in [("highest", exact), ("high", rounded)] * 2:
+        mg.set_float32_matmul_precision(setting)
+        for found in (x @ y.mT, product(x, y), product(x, y)):
+            np.testing.assert_allclose(found.to("cpu").numpy(), expected, atol=2e-5)
+    assert np.abs(rounded - exact).max() > 1e-3
+    assert product.recordings == 2
+    in_double = mg.tensor(a, dtype="float64", device="cuda") @ mg.tensor(b, dtype="float64", device="cuda").mT
+    np.testing.assert_allclose(in_double.to("cpu").numpy(), exact, rtol=1e-12, atol=1e-12)

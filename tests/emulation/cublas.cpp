@@ -1,5 +1,5 @@
-// Emulates the functions of cuBLAS that minigrad calls, under the name of its library. A product calls a function of the
-// emulated CuPy, which sets this pointer.
+// Emulates the functions of cuBLAS that minigrad calls, under the name of its library. A product calls a function of
+// the emulated CuPy, which sets this pointer.
 
 #include <cstddef>
 #include <thread>
@@ -7,27 +7,32 @@
 namespace {
 struct Handle {
     void *stream, *workspace;
+    int mode;
 };
 }  // namespace
 
 extern "C" {
-int (*multiply)(int is_double, void* stream, void* workspace, int op_a, int op_b, int m, int n, int k, double alpha,
-                const void* a, int lda, long long stride_a, const void* b, int ldb, long long stride_b, double beta,
-                void* c, int ldc, long long stride_c, int batch);
+int (*multiply)(int is_double, int mode, void* stream, void* workspace, int op_a, int op_b, int m, int n, int k,
+                double alpha, const void* a, int lda, long long stride_a, const void* b, int ldb, long long stride_b,
+                double beta, void* c, int ldc, long long stride_c, int batch);
 
 int cublasCreate_v2(void** handle) {
     *handle = new Handle{};
     return 0;
 }
 int cublasSetStream_v2(Handle* handle, void* stream) {
-    *handle = {stream, nullptr};
+    handle->stream = stream;
+    handle->workspace = nullptr;
     return 0;
 }
 int cublasSetWorkspace_v2(Handle* handle, void* workspace, size_t) {
     handle->workspace = workspace;
     return 0;
 }
-
+int cublasSetMathMode(Handle* handle, int mode) {
+    handle->mode = mode;
+    return 0;
+}
 }
 
 namespace {
@@ -37,24 +42,25 @@ int product(const Handle* handle, int op_a, int op_b, int m, int n, int k, const
             long long stride_c, int batch) {
     int result = 1;
     std::thread([&] {  // in another thread: see driver.cpp
-        result = multiply(sizeof(T) == 8, handle->stream, handle->workspace, op_a, op_b, m, n, k, *alpha, a, lda,
-                          stride_a, b, ldb, stride_b, *beta, c, ldc, stride_c, batch);
-    }).join();
+        result = multiply(sizeof(T) == 8, handle->mode, handle->stream, handle->workspace, op_a, op_b, m, n, k, *alpha,
+                          a, lda, stride_a, b, ldb, stride_b, *beta, c, ldc, stride_c, batch);
+    })
+        .join();
     return result;
 }
 }  // namespace
 
 extern "C" {
-#define PRODUCTS(ONE, BATCH, T)                                                                                      \
-    int ONE(Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda,            \
-            const T* b, int ldb, const T* beta, T* c, int ldc) {                                                     \
-        return product(handle, op_a, op_b, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1);                \
-    }                                                                                                                \
-    int BATCH(Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda,          \
-              long long stride_a, const T* b, int ldb, long long stride_b, const T* beta, T* c, int ldc,             \
-              long long stride_c, int batch) {                                                                       \
-        return product(handle, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc,         \
-                       stride_c, batch);                                                                             \
+#define PRODUCTS(ONE, BATCH, T)                                                                                        \
+    int ONE(Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda, const T* b,  \
+            int ldb, const T* beta, T* c, int ldc) {                                                                   \
+        return product(handle, op_a, op_b, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1);                  \
+    }                                                                                                                  \
+    int BATCH(Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda,            \
+              long long stride_a, const T* b, int ldb, long long stride_b, const T* beta, T* c, int ldc,               \
+              long long stride_c, int batch) {                                                                         \
+        return product(handle, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, \
+                       batch);                                                                                         \
     }
 PRODUCTS(cublasSgemm_v2, cublasSgemmStridedBatched, float)
 PRODUCTS(cublasDgemm_v2, cublasDgemmStridedBatched, double)

@@ -6,7 +6,7 @@ import traceback
 import numpy as np
 from cupy import cuda, load_library
 
-OP_N, FAILED = 0, 13
+OP_N, TF32, FAILED = 0, 3, 13
 
 
 def at(address, dtype, count):
@@ -14,16 +14,24 @@ def at(address, dtype, count):
     return np.frombuffer((ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(address), dtype)
 
 
-def multiply(is_double, stream, workspace, *arguments):
+def multiply(is_double, mode, stream, workspace, *arguments):
     try:
-        cuda.submit(stream or 0, product("float64" if is_double else "float32", stream, workspace, *arguments))
+        assert mode in (0, TF32), mode
+        kind = "float64" if is_double else "float32"
+        cuda.submit(stream or 0, product(kind, mode == TF32, stream, workspace, *arguments))
     except Exception:
         traceback.print_exc()
         return FAILED
     return 0
 
 
-def product(dtype, stream, workspace, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc,
+def shortened(x):
+    """Return floats rounded to the 10 bits after the leading one that TF32 has."""
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    return ((bits + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32)
+
+
+def product(dtype, tf32, stream, workspace, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc,
             stride_c, batch):  # fmt: skip
     """Return what computes c = alpha op(a) op(b) + beta c for each of a batch."""
     for op, rows, columns, ld in ((op_a, m, k, lda), (op_b, k, n, ldb), (OP_N, m, n, ldc)):
@@ -46,6 +54,8 @@ def product(dtype, stream, workspace, op_a, op_b, m, n, k, alpha, a, lda, stride
                 matrix(a + i * stride_a * size, op_a, m, k, lda),
                 matrix(b + i * stride_b * size, op_b, k, n, ldb),
             )
+            if tf32:
+                left, right = shortened(left), shortened(right)
             with np.errstate(all="ignore"):  # like cuBLAS, without warnings
                 value = out.dtype.type(alpha) * (left @ right)
                 out[...] = value + out.dtype.type(beta) * out if beta else value
@@ -54,6 +64,6 @@ def product(dtype, stream, workspace, op_a, op_b, m, n, k, alpha, a, lda, stride
 
 
 INT, LONG, POINTER, DOUBLE = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p, ctypes.c_double
-CALLBACK = ctypes.CFUNCTYPE(INT, INT, POINTER, POINTER, INT, INT, INT, INT, INT, DOUBLE, POINTER, INT, LONG, POINTER,
+CALLBACK = ctypes.CFUNCTYPE(INT, INT, INT, POINTER, POINTER, INT, INT, INT, INT, INT, DOUBLE, POINTER, INT, LONG, POINTER,
                             INT, LONG, DOUBLE, POINTER, INT, LONG, INT)(multiply)  # fmt: skip
 load_library("libcublas.so.12", "cublas.cpp", multiply=CALLBACK)
