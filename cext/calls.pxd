@@ -1,5 +1,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libcpp.map cimport map as cppmap
+from libcpp.set cimport set as cppset
 from libcpp.vector cimport vector
 
 from minigrad.engine.array cimport Buffer
@@ -17,7 +19,9 @@ cdef extern from "runtime/recording.hpp" namespace "mg" nogil:
         vector[uintptr_t] addresses
         void sort_addresses()
         void run(size_t first, size_t end) noexcept
-        bint is_on(int device, const void* stream)
+        const void* keep_stream(int device, const void* stream)
+        cppset[int] with_products
+        cppmap[int, const void*] streams
     bint belongs_here(const RecordedKernels& recording)
 
 cdef extern from "runtime/running.hpp" namespace "mg":

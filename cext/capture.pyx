@@ -145,10 +145,12 @@ cdef class Watch:
     cdef dict tensors       # id -> (weak reference, requires grad, alias) of each older tensor
     cdef dict written       # address of a buffer -> (alias, version) before the first write
     cdef dict leaves        # id -> (leaf, whether its gradient was read before it was replaced, its alias)
+    cdef dict earlier       # id -> (leaf, its gradient from before the run, which a call uses)
     cdef dict modules       # id -> (module, its attributes before it ran)
 
     def __init__(self) -> None:
-        self.since, self.tensors, self.written, self.leaves, self.modules = next_moment(), {}, {}, {}, {}
+        self.since, self.tensors, self.written, self.leaves = next_moment(), {}, {}, {}
+        self.modules, self.earlier = {}, {}
 
     def read(self, Array x) -> None:
         if x.moment < self.since and id(x) not in self.tensors:
@@ -169,6 +171,14 @@ cdef class Watch:
         if leaf.moment < self.since and id(leaf) not in self.leaves:
             grad = leaf.grad_
             self.leaves[id(leaf)] = leaf, not replaced, None if grad is None else alias(<Array>grad)
+
+    def call_reads(self, tree: Any) -> None:
+        """Note the gradients that a call may use of the tensors in lists and tuples."""
+        if isinstance(tree, (list, tuple)):
+            for part in tree:
+                self.call_reads(part)
+        elif isinstance(tree, Array) and (<Array>tree).grad_ is not None and id(tree) not in self.leaves:
+            self.earlier.setdefault(id(tree), (tree, (<Array>tree).grad_))
 
     def grads(self) -> list[tuple[Tensor, Tensor | None]]:
         """The current gradients of the leaves whose gradients the run has read or replaced."""
@@ -213,6 +223,7 @@ cdef class Output:
 cdef class Step:
     """A recorded run of a function."""
     cdef readonly object recording      # None if another recording was in progress
+    cdef readonly object failure        # the error if the driver could not record what runs on a GPU
     cdef readonly bint has_history      # whether the result had a history, and no gradient of a leaf was computed
     cdef list arguments     # copies, which the kernels read
     cdef object result      # what the run returned, with an `Output` in place of each tensor that it made
@@ -245,6 +256,7 @@ cdef class Step:
         try:
             result = function(*args, **kwargs)
             self.check_arguments(tensors, before)
+            self.check_gradients(watch)
             self.grads = watch.grads()
             self.has_history = not watch.leaves
             self.result = self.kept(result, watch)
@@ -253,7 +265,12 @@ cdef class Step:
             set_run(None)
             self.recording.end()
         self.check_stored(watch)
-        self.recording.divide()
+        try:
+            self.recording.divide()
+        except CaptureError:
+            raise
+        except (MemoryError, RuntimeError) as error:
+            self.failure = error
         self.entry = [(leaf, held) for leaf, was_read, held in watch.leaves.values() if was_read]
         self.tensors, self.modules = list(watch.tensors.values()), list(watch.modules.values())
         self.written = [(held, (<Array>held).buffer.version - known) for held, known in watch.written.values()]
@@ -277,6 +294,16 @@ cdef class Step:
                                    f"detach().requires_grad_()")
             if given.buffer.version != version:
                 raise shared_argument(given)
+        return 0
+
+    cdef int check_gradients(self, Watch watch) except -1:
+        """Refuse a run whose optimizer uses gradients that the run before has left: it overwrites them."""
+        for leaf, before in watch.earlier.values():
+            left = (<Array>leaf).grad_
+            if left is not None and (<Array>left).buffer != (<Array>before).buffer:
+                raise CaptureError(f"[capture] expected an optimizer that uses the gradients of its own call, got "
+                                   f"those of the call before for a parameter of shape {shape_of(leaf)}: call "
+                                   f"backward() first, or capture the optimizer's step as a function of its own")
         return 0
 
     cdef int check_stored(self, Watch watch) except -1:
@@ -336,6 +363,7 @@ cdef class Step:
             raise CaptureError("[capture] expected one call at a time, got one while another one runs")
         self.busy = True
         try:
+            self.recording.follow()
             before = [(<Array>x).buffer.version for x in tensors]
             for i in range(count):
                 x = tensors[i]

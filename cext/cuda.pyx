@@ -11,7 +11,8 @@ from libc.stdint cimport int64_t, intptr_t
 import ctypes
 
 from minigrad.engine.array cimport MAX_NDIM, Array, Buffer, owner_of, set_owner
-from minigrad.engine.calls cimport RUNNING, RecordedKernels, Running, is_recorded, refuse_in_capture
+from minigrad.engine.calls cimport RUNNING, RecordedKernels, Running, belongs_here, is_recorded, source_line
+from minigrad.engine.calls import CaptureError
 from minigrad.engine.dtype cimport FLOAT32, code_of, dtype_of, itemsize, tf32_allowed
 
 cdef extern from "runtime/running.hpp" namespace "mg":
@@ -41,8 +42,8 @@ cdef extern from "runtime/device.hpp" namespace "mg" nogil:
         void* handle
         void* workspace
         size_t bytes
-        int error
-    cppclass Start:
+        int driver_error, blas_error
+    cppclass KernelStart:
         void* function
         unsigned int grid, block
         void** parameters
@@ -55,7 +56,7 @@ cdef extern from "runtime/device.hpp" namespace "mg" nogil:
     Driver driver
     Blas blas
     Target target
-    void record_kernel "mg::record"(RecordedKernels&, int device, int64_t work, const Start&, int parameters,
+    void record_kernel "mg::record"(RecordedKernels&, int device, int64_t work, const KernelStart&, int parameters,
                                     const int* places, const int64_t* words, size_t count)
     void record_product "mg::record"(RecordedKernels&, int device, const Product&)
 
@@ -88,14 +89,14 @@ cdef size_t address(object function):
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
-def connect(cuda_driver: Any, cublas: Any, cupy: Any, stream: Any) -> None:
+def connect(cuda_driver: Any, cublas: Any, cuda: Any, stream: Any) -> None:
     """Set what this module calls.
 
     Parameters
     ----------
     cuda_driver, cublas : ctypes.CDLL
         The CUDA driver, and cuBLAS.
-    cupy : module
+    cuda : module
         `cupy.cuda`.
     stream : capsule or None
         CuPy's C function for the address of a GPU's current stream; its Python function, which makes an object, if
@@ -116,7 +117,7 @@ def connect(cuda_driver: Any, cublas: Any, cupy: Any, stream: Any) -> None:
     get_stream = NULL
     if stream is not None and PyCapsule_IsValid(stream, "intptr_t (int)"):
         get_stream = <GetStream>PyCapsule_GetPointer(stream, "intptr_t (int)")
-    cupy_cuda = cupy
+    cupy_cuda = cuda
 
 
 cdef intptr_t current_stream(int device) except *:
@@ -135,7 +136,7 @@ cdef bint is_current(int device) noexcept:
 cdef class Current:
     """``with Current(device)``: the driver's calls concern this GPU, also in a thread that has not called CUDA yet."""
     cdef int device
-    cdef object before
+    cdef object entered     # CuPy's device, if this one was not current
 
     def __cinit__(self, int device):
         self.device = device
@@ -143,20 +144,26 @@ cdef class Current:
     def __enter__(self) -> None:
         if is_current(self.device):
             return
-        before = cupy_cuda.Device(self.device)
-        before.__enter__()
-        self.before = before
-        cupy_cuda.runtime.setDevice(self.device)    # makes its context current
+        self.entered = cupy_cuda.Device(self.device)
+        self.entered.__enter__()
+        try:
+            cupy_cuda.runtime.setDevice(self.device)    # makes its context current
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
 
     def __exit__(self, *error: object) -> None:
-        if self.before is not None:
-            self.before.__exit__(*error)
+        if self.entered is not None:
+            self.entered.__exit__(*error)
 
 
 cdef int check_stream(int device, intptr_t stream) except -1:
-    """Raise CaptureError if a step that is recorded uses another stream of a GPU than before."""
-    if not RUNNING.recording.is_on(device, <void*>stream):
-        refuse_in_capture(f"work on two streams of cuda:{device}: use one of them in the step")
+    """Raise CaptureError if a step that this thread records uses another stream of a GPU than before."""
+    if RUNNING.recording == NULL or not belongs_here(RUNNING.recording[0]):
+        return 0
+    if RUNNING.recording.keep_stream(1 + device, <void*>stream) != <void*>stream:
+        raise CaptureError(f"[capture] expected a step that uses one stream of cuda:{device}, got a second one, at "
+                           f"{source_line()}")
     return 0
 
 
@@ -176,7 +183,7 @@ cdef struct Parameter:
     int word        # its first
 
 cdef struct Launch:
-    Start start
+    KernelStart start
     void* parameters[PARAMETERS]    # the address in `words` of each
     int64_t[WORDS] words
 
@@ -331,8 +338,7 @@ cdef class Kernel:
         cdef intptr_t stream = current_stream(self.device)
         cdef int error
         cdef const char* why = NULL
-        if is_recorded():
-            check_stream(self.device, stream)
+        check_stream(self.device, stream)
         if is_current(self.device):
             error = begin(&launch.start, stream)
         else:
@@ -349,7 +355,7 @@ cdef class Kernel:
         return 0
 
 
-cdef int begin(Start* start, intptr_t stream) noexcept:
+cdef int begin(KernelStart* start, intptr_t stream) noexcept:
     with nogil:     # the driver waits if a thousand kernels are queued
         return start.on(<void*>stream)
 
@@ -520,8 +526,7 @@ def multiply(int device, Array a, Array b, Array out, double beta) -> bool:
     hold(b.buffer, &held)
     hold(out.buffer, &held)
     try:
-        if is_recorded():
-            check_stream(device, <intptr_t>stream)
+        check_stream(device, <intptr_t>stream)
         if is_current(device):
             with nogil:
                 error = product.run(handle, stream)
@@ -557,18 +562,17 @@ cdef class Graph:
         return 0
 
 
-cdef Graph graph_of(RecordedKernels* recording, size_t first, size_t end, int device, dict workspaces):
-    """A graph of what was recorded; products use a workspace, of which the recording has one for each GPU."""
+cdef Graph graph_of(RecordedKernels* recording, size_t first, size_t end, int device, tuple workspace):
+    """A graph of what was recorded; its products use a workspace, (CuPy's block, bytes) or None."""
     cdef Graph made = Graph.__new__(Graph)
+    cdef const char* why = NULL
     made.device = device
     with Current(device):
-        if device not in workspaces:
-            size = WORKSPACE if int(cupy_cuda.Device(device).compute_capability) >= 90 else SMALL_WORKSPACE
-            workspaces[device] = (<Pool>pools[device]).allocated(size), size
-        block, size = workspaces[device]
         stream = cupy_cuda.Stream(non_blocking=True)
-        target.stream, target.handle, target.error = <void*><size_t>stream.ptr, handle_of(device), 0
-        target.workspace, target.bytes = <void*><size_t>block.ptr, size
+        target.stream, target.driver_error, target.blas_error = <void*><size_t>stream.ptr, 0, 0
+        if workspace is not None:
+            target.handle = handle_of(device)
+            target.workspace, target.bytes = <void*><size_t>workspace[0].ptr, workspace[1]
         with stream:
             stream.begin_capture()
             try:
@@ -576,17 +580,55 @@ cdef Graph graph_of(RecordedKernels* recording, size_t first, size_t end, int de
                     recording.run(first, end)
             finally:
                 made.graph = stream.end_capture()
-    if target.error != 0:
-        raise RuntimeError(f"[capture] CUDA did not record a kernel on cuda:{device}: error {target.error}")
+    if target.driver_error:
+        driver.get_error_name(target.driver_error, &why)
+        raise RuntimeError(f"[capture] CUDA did not record a kernel on cuda:{device}: "
+                           f"{f'error {target.driver_error}' if why == NULL else why.decode()}")
+    if target.blas_error:
+        raise RuntimeError(f"[capture] cuBLAS did not record a product on cuda:{device}: status {target.blas_error}")
     return made
+
+
+cdef tuple workspace_on(int device):
+    """Block for the products of a recording: (CuPy's block, bytes)."""
+    # What the documentation of cuBLAS recommends from Hopper on, and before
+    size = 32 << 20 if int(cupy_cuda.Device(device).compute_capability) >= 90 else 4 << 20
+    return (<Pool>pools[device]).allocated(size), size
+
+
+@cython.final
+@cython.auto_pickle(False)
+@cython.binding(False)
+cdef class Order:
+    """Lets the runs of a recording follow one another, although their streams differ: they use the same memory."""
+
+    def __cinit__(self, int device, size_t used):
+        self.device, self.last = device, current_stream(device)
+        if self.last != <intptr_t>used:
+            raise CaptureError(f"[capture] expected a step on the current stream of cuda:{device}, got one that "
+                               f"changes the stream: change it around the call")
+        self.home = self.stream = cupy_cuda.get_current_stream(device)
+
+    cdef int follow(self) except -1:
+        """Let the current stream wait for the last run, if that was on another one."""
+        cdef intptr_t now = current_stream(self.device)
+        if now != self.last:
+            stream = cupy_cuda.get_current_stream(self.device)
+            with Current(self.device):
+                stream.wait_event(self.stream.record())
+            self.last, self.stream = now, stream
+        return 0
+
+    def __del__(self) -> None:
+        """Let the stream that allocated the memory wait for the last run: it may use the memory again."""
+        if self.stream is not self.home:
+            with Current(self.device):
+                self.home.wait_event(self.stream.record())
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────
 
 cdef enum:
-    # Bytes for cuBLAS: what its documentation recommends from Hopper on, and before
-    WORKSPACE = 32 << 20
-    SMALL_WORKSPACE = 4 << 20
     UNIT = 512              # bytes: the multiple to which CuPy's pool rounds
     PER_THREAD = 2          # the default stream of each thread: another one in every thread
     SHARE = 16              # the largest block is that part of the limit
@@ -634,9 +676,9 @@ cdef class Pool:
         cdef intptr_t stream
         cdef dict sizes
         cdef list blocks
-        cdef Memory memory
+        cdef Block memory
         stream = current_stream(self.device)
-        memory = Memory.__new__(Memory)
+        memory = Block.__new__(Block)
         memory.stream = stream
         if size > self.limit // SHARE or stream == PER_THREAD:
             block = self.allocated(size)
@@ -661,7 +703,7 @@ cdef class Pool:
 @cython.auto_pickle(False)
 @cython.no_gc
 @cython.freelist(256)
-cdef class Memory:
+cdef class Block:
     """Owns a block; when it is freed, the block goes back to the pool, or else to CuPy's."""
     cdef Pool pool          # None if the block is of a size or a stream that the pool does not keep
     cdef intptr_t stream    # that allocated the block, and whose work may use it again
@@ -683,7 +725,7 @@ cdef class Memory:
 @cython.binding(False)
 cdef class Shared:
     """Owns memory that other streams use, too, for which its own stream waits before it uses the memory again."""
-    cdef Memory memory
+    cdef Block memory
     cdef int device
     cdef dict streams       # CuPy's, by address
 
@@ -698,7 +740,7 @@ def share(Array x, stream: Any) -> None:
     """Note that a stream of CuPy uses the memory of a tensor on a GPU."""
     cdef Shared shared
     owner = owner_of(x)
-    if type(owner) is Memory and (<Memory>owner).stream != stream.ptr:
+    if type(owner) is Block and (<Block>owner).stream != stream.ptr:
         shared = Shared.__new__(Shared)
         shared.memory, shared.device, shared.streams = owner, x.buffer.device - 1, {stream.ptr: stream}
         set_owner(x, shared)

@@ -156,7 +156,7 @@ cdef Array from_object(object data, int code, int device, bint copy, str op="asa
     """
     cdef Call _call = begin(None)
     cdef Array x = None
-    if given and not isinstance(data, Array) and hasattr(data, "__array__"):
+    if given and not isinstance(data, Array) and (hasattr(data, "__array__") or hasattr(data, "__dlpack__")):
         refuse_in_capture(f"a conversion from {type(data).__name__}, which it would not repeat: pass it as an argument")
     if isinstance(data, Array):
         x = <Array>data
@@ -255,6 +255,8 @@ def from_dlpack(data: Any, *, device: str | None = None, copy: bool | None = Non
     >>> x
     tensor([7., 1., 2.], dtype=float64)
     """
+    if not isinstance(data, Array):
+        refuse_in_capture(f"from_dlpack of {type(data).__name__}, which it would not repeat: pass it as an argument")
     if not (hasattr(data, "__dlpack__") and hasattr(data, "__dlpack_device__")):
         raise TypeError(f"[from_dlpack] expected an object with __dlpack__ and __dlpack_device__, got "
                         f"{type(data).__name__}")

@@ -13,11 +13,11 @@ cimport cython
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
-from minigrad.engine.array cimport Array, Memory
+from minigrad.engine.array cimport Array, Memory, alias
 from minigrad.engine.calls cimport (
     RUNNING, About, Call, RecordedKernels, begin, belongs_here, is_recorded, refuse_in_capture,
 )
-from minigrad.engine.cuda cimport Graph, graph_of
+from minigrad.engine.cuda cimport Graph, Order, graph_of, workspace_on
 from minigrad.engine.tape cimport current_run, set_run
 
 from collections.abc import Callable
@@ -42,6 +42,7 @@ cdef struct Part:       # kernels of one device, between the calls
 cdef class Recording:
     """The kernels and calls of one run of a step."""
     cdef RecordedKernels* kernels
+    cdef list orders            # of the runs on each GPU; comes first, so that it goes before the memory does
     cdef Memory memory
     cdef object watch           # knows the leaves whose gradients the run reads or replaces
     cdef list calls             # (function, arguments, the gradients before the call or None if they are unchanged)
@@ -49,9 +50,11 @@ cdef class Recording:
     cdef vector[size_t] places  # of each call: how many kernels come before it
     cdef vector[Part] parts     # each begins where the one before it ends
     cdef list graphs            # of the parts that run on a GPU
+    cdef dict workspaces        # of the products on a GPU
 
     def __cinit__(self, watch: Any):
         self.kernels, self.memory, self.watch, self.calls = new RecordedKernels(), Memory(), watch, []
+        self.graphs, self.orders = [], []
 
     def __dealloc__(self):
         del self.kernels
@@ -76,10 +79,12 @@ cdef class Recording:
     def divide(self) -> None:
         """Divide the kernels into parts, and make a graph of each that runs on a GPU."""
         cdef size_t k, first = 0, call = 0, count = self.kernels.about.size()
-        cdef dict workspaces = {}
         cdef About* about = self.kernels.about.data()
         cdef int64_t most = 0       # elements that a kernel of the part touches
-        self.graphs = []
+        cdef int device
+        for stream in self.kernels.streams:
+            self.orders.append(Order(stream.first - 1, <size_t>stream.second))
+        self.workspaces = {device: workspace_on(device - 1) for device in self.kernels.with_products}
         for k in range(count):
             while call < self.places.size() and self.places[call] <= k:
                 call += 1
@@ -87,15 +92,24 @@ cdef class Recording:
             if k + 1 < count and about[k + 1].device == about[k].device \
                     and not (call < self.places.size() and self.places[call] == k + 1):
                 continue
-            self.parts.push_back(Part(k + 1, about[k].device, most >= WORTH_RELEASING))
-            if about[k].device:
-                self.graphs.append(graph_of(self.kernels, first, k + 1, about[k].device - 1, workspaces))
+            device = about[k].device
+            self.parts.push_back(Part(k + 1, device, device == 0 and most >= WORTH_RELEASING))
+            if device:
+                self.graphs.append(graph_of(self.kernels, first, k + 1, device - 1, self.workspaces.get(device)))
             first, most = k + 1, 0
+
+    def follow(self) -> None:
+        """Let this run wait for the last one, if it is on other streams."""
+        for order in self.orders:
+            (<Order>order).follow()
 
     cdef object call(self, object function, tuple args):
         """Make a call, whose kernels are not recorded, and record the call itself."""
+        self.watch.call_reads([group["params"] for group in getattr(getattr(function, "__self__", None),
+                                                                    "param_groups", ())])
+        self.watch.call_reads(args)
         run, found = current_run(), self.watch.grads()
-        self.calls.append((function, args, None if same(found, self.grads) else found))
+        self.calls.append((function, aliased(args), None if same(found, self.grads) else found))
         self.grads = found
         self.places.push_back(self.kernels.about.size())
         self.pause(True)
@@ -179,6 +193,13 @@ cdef class Recording:
                               "backward" if self.kernels.about[k].backward else "forward",
                               self.kernels.about[k].work))
         return found
+
+
+cdef object aliased(object tree):
+    """The same with aliases of tensors, which hold no history."""
+    if type(tree) is tuple:
+        return tuple([aliased(x) for x in tree])
+    return alias(<Array>tree) if isinstance(tree, Array) else tree
 
 
 cdef bint same(list a, list b):

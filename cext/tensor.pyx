@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from minigrad.engine.array cimport (
-    MAX_NDIM, NOWHERE, Array, alias, device_index, device_streams, empty, hold, names_device, parse_lengths, same_shape,
-    set_result_type, shape_of, transferred,
+    MAX_NDIM, NOWHERE, Array, alias, device_index, device_streams, empty, hold, names_device, note_use, parse_lengths,
+    same_shape, set_result_type, shape_of, transferred,
 )
 from minigrad.engine.calls cimport Call, begin, in_operation, wait_for_operations
 from minigrad.engine.dtype cimport BOOL, INT64, code_of, default_float, dtype_of, is_float
@@ -265,7 +265,7 @@ cdef class Tensor(Array):
             raise AttributeError("[cuda_array_interface] the tensor is on the CPU")
         if self.needs_grad:
             raise BufferError("[cuda_array_interface] this tensor requires grad: export x.detach()")
-        note_read(self)
+        note_use(self)
         name = dtype_of(self.code).name
         return {"shape": self.shape, "typestr": np.dtype(name).str, "data": (self.data_ptr(), False),
                 "strides": self.strides, "version": 3, "stream": device_streams.current(self.buffer.device - 1)}

@@ -15,7 +15,7 @@ struct Buffer {
     int64_t references;         // tensors and exports that hold it
     int64_t version;            // in-place writes so far
     void (*drop)(void* owner);  // for foreign memory: releases the owner
-    void* owner;                // for our own: its arena, if it has one
+    void* owner;                // for our own: its arena, if it has one; for that of an arena, see buffer.cpp
     Buffer* next;               // in a free list
     int32_t size_class;         // negative for foreign memory
     int32_t device;             // 0: CPU, 1 + i: cuda:i

@@ -30,20 +30,16 @@ struct Blas {
 };
 inline Blas blas;
 
-// Where this thread starts again what was recorded, and the first error.
+// Where this thread starts again what was recorded, and the first error of the driver and of cuBLAS.
 struct Target {
     void *stream, *handle, *workspace;
     size_t bytes;
-    int error;
+    int driver_error, blas_error;
 };
 inline thread_local Target target;
 
-inline void note_error(int error) {
-    if (target.error == 0) target.error = error;
-}
-
 // A kernel with its arguments.
-struct Start {
+struct KernelStart {
     void* function;
     unsigned grid, block;
     void** parameters;  // the address of each
@@ -54,17 +50,20 @@ struct Start {
 };
 
 // Records a kernel whose parameters are at these places among `count` words.
-inline void record(RecordedKernels& recording, int device, int64_t work, const Start& start, int parameters,
+inline void record(RecordedKernels& recording, int device, int64_t work, const KernelStart& start, int parameters,
                    const int* places, const int64_t* words, size_t count) {
-    const size_t before = sizeof(Start) + static_cast<size_t>(parameters) * sizeof(void*);
+    const size_t before = sizeof(KernelStart) + static_cast<size_t>(parameters) * sizeof(void*);
     char* room = static_cast<char*>(recording.allocate(before + count * sizeof *words));
-    auto* addresses = reinterpret_cast<void**>(room + sizeof(Start));
+    auto* addresses = reinterpret_cast<void**>(room + sizeof(KernelStart));
     auto* copies = reinterpret_cast<int64_t*>(room + before);
     std::memcpy(copies, words, count * sizeof *words);
     for (int i = 0; i < parameters; i++) addresses[i] = copies + places[i];
     for (size_t i = 0; i < count; i++) recording.note(words[i]);
-    const auto run = [](const void* closure) { note_error(static_cast<const Start*>(closure)->on(target.stream)); };
-    recording.append(device, work, run, new (room) Start{start.function, start.grid, start.block, addresses});
+    const auto run = [](const void* closure) {
+        const int error = static_cast<const KernelStart*>(closure)->on(target.stream);
+        if (target.driver_error == 0) target.driver_error = error;
+    };
+    recording.append(device, work, run, new (room) KernelStart{start.function, start.grid, start.block, addresses});
 }
 
 // out = a b + beta out for batches of column-major matrices, as cuBLAS takes them.
@@ -110,11 +109,13 @@ struct Product {
 inline void record(RecordedKernels& recording, int device, const Product& product) {
     for (const int64_t address : {product.a, product.b, product.out}) recording.note(address);
     const auto run = [](const void* closure) {
-        const Target& to = target;
-        note_error(static_cast<const Product*>(closure)->run(to.handle, to.stream, to.workspace, to.bytes));
+        Target& to = target;
+        const int error = static_cast<const Product*>(closure)->run(to.handle, to.stream, to.workspace, to.bytes);
+        if (to.blas_error == 0) to.blas_error = error;
     };
     const int64_t work = int64_t{product.batch} * product.m * product.n;
     recording.append(device, work, run, new (recording.allocate(sizeof product)) Product(product));
+    recording.with_products.insert(device);
 }
 
 }  // namespace mg

@@ -1,7 +1,7 @@
 // The kernels that a step starts, recorded so that they can be started again without Python (engine/recording.pyx).
 //
 // `launch` adds each kernel of the CPU with its arguments, which are kept by value, and device.hpp those of a GPU. All
-// of this is used under the GIL.
+// of this is used under the GIL, except for `run`.
 #pragma once
 
 #include <Python.h>
@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <type_traits>
@@ -28,7 +29,7 @@ struct RecordedKernels {
     };
     struct About {
         PyObject* op;  // the operation's record or name; null if it has none
-        int64_t work;  // elements touched
+        int64_t work;  // elements touched; on a GPU, the threads of a kernel
         int device;    // 0: CPU, 1 + i: cuda:i
         bool backward;
     };
@@ -36,8 +37,10 @@ struct RecordedKernels {
     std::thread::id thread = std::this_thread::get_id();
     bool paused = false;
     std::vector<Start> starts;
-    std::vector<About> about;          // one for each start
-    std::vector<uintptr_t> addresses;  // every word of an argument; some are sizes
+    std::vector<About> about;            // one for each start
+    std::vector<uintptr_t> addresses;    // every word of an argument; some are sizes
+    std::map<int, const void*> streams;  // by device
+    std::set<int> with_products;         // devices on which cuBLAS computes
 
     RecordedKernels() = default;
     RecordedKernels(const RecordedKernels&) = delete;
@@ -72,8 +75,10 @@ struct RecordedKernels {
         for (size_t i = begin; i < end; i++) starts[i].run(starts[i].closure);
     }
 
-    // Whether all work for a GPU is on this stream.
-    bool is_on(int device, const void* stream) { return streams.try_emplace(device, stream).first->second == stream; }
+    // The stream of a GPU on which this recording does all its work: that of the first call.
+    const void* keep_stream(int device, const void* stream) {
+        return streams.try_emplace(device, stream).first->second;
+    }
 
     // Memory for a closure.
     void* allocate(size_t bytes) {
@@ -101,7 +106,6 @@ struct RecordedKernels {
     static constexpr size_t PIECE = 1 << 16;
     std::vector<std::unique_ptr<char[]>> pieces;
     size_t used = PIECE;
-    std::map<int, const void*> streams;
 };
 
 inline bool belongs_here(const RecordedKernels& recording) { return recording.thread == std::this_thread::get_id(); }

@@ -77,6 +77,9 @@ class Captured(Generic[Parameters, Result]):
             self._warn(f"the results of {self._name} have no history, so that no gradient goes through it: capture a "
                        f"step as a whole, with its backward pass")  # fmt: skip
         self.recordings += 1
+        if step.failure is not None:
+            self._warn(f"a run of {self._name} could not be recorded, so that the plain function runs: {step.failure}")
+            return step.first()
         self._last = step
         self._steps.setdefault(key, []).append(step)
         self._calls.pop(key, None)
@@ -116,7 +119,7 @@ class Captured(Generic[Parameters, Result]):
         """The kernels and calls of the most recently recorded run, one per line.
 
         A call is made by Python in every run, for example the optimizer's step. The last column is the number of
-        elements that a kernel touches.
+        elements that a kernel touches, or of its threads on a GPU.
         """
         if self._last is None:
             return f"{self._name}: nothing is recorded yet"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.engine.cpu import get_num_threads, set_num_threads
+from minigrad.engine.recording import refuse
 from minigrad.engine.tensor import Tensor
 
 logger = logging.getLogger("minigrad.distributed")
@@ -119,6 +120,7 @@ class Nccl:
         }  # fmt: skip
 
     def _queue(self, method: str, *arguments: Any, stream: Any = None) -> None:
+        refuse(f"NCCL's {method}: call it outside of the step")
         with self.cuda.Device(self.device):
             stream = self.cuda.get_current_stream() if stream is None else stream
             getattr(self.nccl, method)(*arguments, stream.ptr)

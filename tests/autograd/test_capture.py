@@ -488,6 +488,51 @@ def test_calls_find_the_gradients_of_their_time(rng):
     equal(*found)
 
 
+def test_an_optimizer_that_uses_the_gradients_of_the_call_before_is_refused(rng):
+    """The next run overwrites them, with temporary tensors, before the optimizer sees them."""
+    w = mg.ones(3, requires_grad=True)
+    optimizer = optim.SGD([w], lr=0.1)
+
+    def late(x):
+        [mg.exp(x * i) for i in range(5)]
+        optimizer.step()
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+
+    def clipped(x):
+        nn.utils.clip_grad_norm_([w], 1.0)
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+
+    for step in (late, clipped):
+        captured = mg.capture(step, warmup=1)
+        captured(normal(rng, 3))
+        with pytest.raises(mg.CaptureError, match="expected an optimizer that uses the gradients of its own call"):
+            captured(normal(rng, 3))
+
+    # each a function of its own
+    backward = mg.capture(lambda x: (w * x).sum().backward(), warmup=0)
+    update = mg.capture(lambda: (optimizer.step(), optimizer.zero_grad())[1], warmup=0)
+    with mg.no_grad():
+        w.copy_(mg.ones(3))
+    optimizer.zero_grad()
+    expected = np.ones(3, np.float32)
+    for _ in range(5):
+        x = normal(rng, 3)
+        backward(x)
+        update()
+        expected -= np.float32(0.1) * x.numpy()
+        np.testing.assert_allclose(w.detach().numpy(), expected, rtol=1e-6)
+
+
+def test_a_history_that_a_call_keeps_is_not_stored(rng):
+    layers = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    captured = mg.capture(lambda x: layers(x), warmup=0)
+    with pytest.warns(UserWarning, match="no history"):
+        captured(normal(rng, 5, 3))
+    assert captured.recordings == 1
+
+
 def test_a_call_that_replaces_gradients_is_refused(rng):
     w = mg.ones((3, 3), requires_grad=True)
 
@@ -573,6 +618,16 @@ ARRAY = np.ones(3, np.float32)
 HOOKED = mg.ones(3, requires_grad=True)
 
 
+class DLPack:
+    """An array of another library, which NumPy does not know."""
+
+    def __dlpack__(self, **options):
+        return ARRAY.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return ARRAY.__dlpack_device__()
+
+
 @pytest.mark.parametrize("step, message", [
     (lambda x: x.sum().item(), "a tensor whose values are read"),
     (lambda x: x if x.sum() > 0 else -x, "a tensor whose values are read"),
@@ -585,6 +640,8 @@ HOOKED = mg.ones(3, requires_grad=True)
     (lambda x: x + ARRAY, "a conversion from ndarray"),
     (lambda x: x + mg.tensor(ARRAY), "a conversion from ndarray"),
     (lambda x: x + mg.asarray(ARRAY), "a conversion from ndarray"),
+    (lambda x: x + mg.from_dlpack(ARRAY), "from_dlpack of ndarray"),
+    (lambda x: x + mg.asarray(DLPack()), "a conversion from DLPack"),
     (lambda x: mg.tensor(x), "tensor with a tensor"),
     (hooked, "a module's hook"),
     (gradient_hook, "a hook"),

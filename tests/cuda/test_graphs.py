@@ -152,19 +152,94 @@ def test_shapes_that_depend_on_values_are_refused(rng):
         mg.capture(lambda x: x.sum().item(), warmup=0)(normal(rng, 3))
 
 
-def test_a_step_on_two_streams_is_refused(rng):
-    other = cupy.cuda.Stream(non_blocking=True)
+def test_a_step_that_changes_the_stream_is_refused(rng):
+    x, other = normal(rng, 300), cupy.cuda.Stream(non_blocking=True)
 
-    def step(x):
+    def halfway(x, *work):
         y = x * 2
         with other:
-            return y + 1
+            return F.dropout(y, 0.5) if work else y + 1
 
-    x = normal(rng, 3)
-    with pytest.raises(mg.CaptureError, match="work on two streams of cuda:0"):
-        mg.capture(step, warmup=0)(x)
-    mg.cuda.synchronize()
+    def inside(x):
+        with other:
+            return x * 2
+
+    for step, message in [
+        (halfway, "uses one stream of cuda:0, got a second one, at .*test_graphs.py"),
+        (lambda x: halfway(x, "a call"), "uses one stream of cuda:0, got a second one, at .*test_graphs.py"),
+        (inside, "on the current stream of cuda:0, got one that changes the stream"),
+    ]:
+        with pytest.raises(mg.CaptureError, match=message):
+            mg.capture(step, warmup=0)(x)
+        mg.cuda.synchronize()
     np.testing.assert_array_equal(values(mg.capture(lambda x: x * 2, warmup=0)(x)), 2 * values(x))
+
+
+def test_runs_on_different_streams_follow_one_another(rng):
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    batches = [normal(rng, 50) for _ in range(30)]
+    mg.cuda.synchronize()
+    captured = mg.capture(lambda x: (x * 2).exp().sum() + x, warmup=0)
+    for k, x in enumerate(batches):
+        with streams[k % 2]:
+            y = captured(x)
+            np.testing.assert_array_equal(values(y), values((x * 2).exp().sum() + x))
+    results = []
+    for k, x in enumerate(batches):
+        with streams[k % 2]:
+            results.append(captured(x))
+    for y, x in zip(results, batches, strict=True):
+        mg.cuda.synchronize()
+        np.testing.assert_array_equal(values(y), values((x * 2).exp().sum() + x))
+
+
+def test_memory_of_a_recording_waits_for_its_last_run(rng):
+    for _ in range(10):
+        home, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+        with home:
+            x = normal(rng, 50)
+            captured = mg.capture(lambda x: (x * 2).exp().sum() + x, warmup=0)
+            captured(x)
+        home.synchronize()
+        with other:
+            captured(x)
+        del captured
+        with home:
+            rubbish = [mg.full((50,), np.nan, device="cuda") for _ in range(5)]
+        mg.cuda.synchronize()  # the emulation raises where released memory was written to
+        del rubbish
+
+
+def test_a_failure_of_the_driver_leaves_the_plain_function(rng, monkeypatch):
+    w = normal(rng, 3, 3).requires_grad_()
+    optimizer = mg.optim.SGD([w], 1.0)
+
+    @mg.capture
+    def step(x):
+        optimizer.zero_grad()
+        (x @ w).sum().backward()
+        optimizer.step()
+
+    end = cupy.cuda.Stream.end_capture
+
+    def fail(self):
+        end(self)
+        raise RuntimeError("no graph")
+
+    monkeypatch.setattr(cupy.cuda.Stream, "end_capture", fail)
+    x, start = normal(rng, 3, 3), values(w)
+    step(x)
+    step(x)
+    with pytest.warns(UserWarning, match="a run of step could not be recorded.*no graph"):
+        step(x)
+    step(x)
+    step(x)
+    np.testing.assert_allclose(values(w), start - 5 * values(x).sum(0)[:, None], rtol=1e-5)
+
+
+def test_what_other_libraries_would_do_is_refused(rng):
+    with pytest.raises(mg.CaptureError, match="values are read"):
+        mg.capture(lambda x: x.__cuda_array_interface__ and x, warmup=0)(normal(rng, 3))
 
 
 def test_another_thread_may_run_the_recording(rng):

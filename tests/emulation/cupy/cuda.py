@@ -28,7 +28,7 @@ class Queue:
 
     def __init__(self, device, blocking):
         self.device, self.blocking, self.work, self.running = device, blocking, deque(), 0
-        self.captured = None  # the work of a graph that is being captured
+        self.captured, self.capturer = None, None  # the work of a graph that is being captured, and by which thread
 
     def finish(self, is_done=lambda: False, wait=True):
         """Execute work until there is none or something is done; without `wait`, not while another thread does."""
@@ -90,8 +90,8 @@ def is_capturing(stream):
 
 
 def check_capture(what):
-    """Raise if a stream is being captured: what runs now would not run with the graph."""
-    if any(queue.captured is not None for queue in list(queues.values())):
+    """Raise if this thread captures a stream: what runs now would not run with the graph."""
+    if any(queue.capturer == threading.get_ident() for queue in list(queues.values())):
         raise RuntimeError(f"{what} while a graph is captured")
 
 
@@ -259,11 +259,13 @@ class Stream:
 
     def begin_capture(self):
         assert self.ptr not in (0, 1), "the default stream cannot be captured"
-        queue_of(self.ptr).captured = []
+        queue = queue_of(self.ptr)
+        queue.captured, queue.capturer = [], threading.get_ident()
 
     def end_capture(self):
         queue = queue_of(self.ptr)
-        graph, queue.captured = Graph(self.device, queue.captured), None
+        graph = Graph(self.device, queue.captured)
+        queue.captured = queue.capturer = None
         return graph
 
     def record(self, event=None):

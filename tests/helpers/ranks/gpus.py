@@ -33,6 +33,8 @@ def gpus(folder):
     assert distributed.all_gather(mg.tensor([r, 5], device=device)).tolist() == [[k, 5] for k in range(n)]
     parts = mg.arange(float(n), device=device).expand_dims(1) * mg.ones(2, device=device) + r
     assert distributed.reduce_scatter(parts).tolist() == [n * r + n * (n - 1) / 2] * 2
+    with raises(mg.CaptureError, "NCCL's allReduce"):
+        mg.capture(distributed.all_reduce, warmup=0)(x)
     with raises(ValueError, "on cpu(.|\n)*on cuda"):
         distributed.all_reduce_(mg.ones(2, device="cpu" if r == 0 else device))
     X, expected = MODELS["mlp"][1][0], build("mlp")

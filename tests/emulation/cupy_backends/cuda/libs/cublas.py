@@ -48,6 +48,9 @@ def product(dtype, tf32, stream, workspace, op_a, op_b, m, n, k, alpha, a, lda, 
         return x if op == OP_N else x.T
 
     def run():
+        if workspace:
+            assert workspace in cuda.owners, "the workspace of a graph was freed"
+            ctypes.memset(workspace, 0xFF, 1 << 10)
         for i in range(batch):
             out = matrix(c + i * stride_c * size, OP_N, m, n, ldc)
             left, right = (
