@@ -170,7 +170,8 @@ def report(results, parts):
     text = compare.table({**results, "times_ms": steps})
     text += "\nNo TF32: all products and convolutions compute in float32. One operation at a time:\n\n"
     text += norm_table({name: times[name] for name in parts["operations"].workloads if name in times})
-    return text + "".join(f"\nNot measured: {name}: {reason}\n" for name, reason in results["not_measured"].items())
+    text += "".join(f"\nNot measured: {name}: {reason}\n" for name, reason in results["not_measured"].items())
+    return text + "".join(f"\n{remark}\n" for remark in results.get("remarks", ()))
 
 
 def main():
@@ -178,6 +179,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, help="processes per framework (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=0.2, help="per workload and process (default: %(default)s)")
     parser.add_argument("--workloads", nargs="+", metavar="NAME", help="only these workloads of workloads.py")
+    parser.add_argument("--frameworks", nargs="+", metavar="NAME", help="only these")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no process after this time")
     parser.add_argument("--limit", type=float, default=240, help="seconds for a process (default: %(default)s)")
     parser.add_argument("--write", action="store_true", help="write the figures to results/")
@@ -198,6 +200,11 @@ def main():
     if args.workloads:
         chosen = {name: [w for w in args.workloads if ("wd" in w) == (name == "operations")] for name in parts}
         parts = {name: part._replace(workloads=chosen[name]) for name, part in parts.items()}
+    if args.frameworks:
+        parts = {
+            name: part._replace(frameworks=tuple(f for f in part.frameworks if f in args.frameworks))
+            for name, part in parts.items()
+        }
     results, file = begin(args, found, parts)
     cells = [
         f"{k} {name} {framework}" for k in range(args.rounds) for name, part in parts.items()

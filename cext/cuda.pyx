@@ -590,7 +590,7 @@ cdef Graph graph_of(RecordedKernels* recording, size_t first, size_t end, int de
 
 
 cdef tuple workspace_on(int device):
-    """Block for the products of a recording: (CuPy's block, bytes)."""
+    """Memory for the products of a recording: (CuPy's block, bytes)."""
     # What the documentation of cuBLAS recommends from Hopper on, and before
     size = 32 << 20 if int(cupy_cuda.Device(device).compute_capability) >= 90 else 4 << 20
     return (<Pool>pools[device]).allocated(size), size

@@ -134,11 +134,15 @@ struct Array {
             for (int k = 0; k < FLIGHT; k++) found[k] = (R*)((char*)p + first * last + (k < count ? k * distance : 0));
             return;
         }
+        R* const start = place(at, first);
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) found[k] = start;
+        if (count <= 1) return;
 #pragma unroll 1
-        for (int turn = 0; turn < FLIGHT; turn++) {  // through the last place, since registers have no index
+        for (int turn = 1; turn < FLIGHT; turn++) {  // through the last place, since registers have no index
 #pragma unroll
             for (int k = 0; k + 1 < FLIGHT; k++) found[k] = found[k + 1];
-            found[FLIGHT - 1] = place(at, first + (turn < count ? turn * stride : 0));
+            found[FLIGHT - 1] = turn < count ? place(at, first + turn * stride) : start;
         }
     }
 };
