@@ -35,7 +35,6 @@ cdef extern from "runtime/device.hpp" namespace "mg" nogil:
         SetStream set_stream
         SetWorkspace set_workspace
         SetMathMode set_math_mode
-        void* product[2]
         void* products[2]
     cppclass Target:
         void* stream
@@ -110,8 +109,6 @@ def connect(cuda_driver: Any, cublas: Any, cuda: Any, stream: Any) -> None:
     blas.set_stream = <SetStream>address(cublas.cublasSetStream_v2)
     blas.set_workspace = <SetWorkspace>address(cublas.cublasSetWorkspace_v2)
     blas.set_math_mode = <SetMathMode>address(cublas.cublasSetMathMode)
-    blas.product[0] = <void*>address(cublas.cublasSgemm_v2)
-    blas.product[1] = <void*>address(cublas.cublasDgemm_v2)
     blas.products[0] = <void*>address(cublas.cublasSgemmStridedBatched)
     blas.products[1] = <void*>address(cublas.cublasDgemmStridedBatched)
     get_stream = NULL

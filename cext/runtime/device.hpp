@@ -26,7 +26,9 @@ struct Blas {
     int (*set_stream)(void* handle, void* stream);
     int (*set_workspace)(void* handle, void* workspace, size_t bytes);
     int (*set_math_mode)(void* handle, int mode);
-    void *product[2], *products[2];  // of two matrices, and of batches; for float32 and for float64
+    // Of batches, for float32 and for float64. The function for single matrices divides long sums among blocks: that
+    // took longer on an H200, and the bits may depend on the workspace, which differs between a step and its recording.
+    void* products[2];
 };
 inline Blas blas;
 
@@ -89,20 +91,13 @@ struct Product {
   private:
     template <class T>
     int call(void* handle) const {
+        using Function = int (*)(void*, int, int, int, int, int, const T*, const T*, int, long long, const T*, int,
+                                 long long, const T*, T*, int, long long, int);
         const T one = 1, other = static_cast<T>(beta);
-        const auto *left = reinterpret_cast<const T*>(a), *right = reinterpret_cast<const T*>(b);
-        auto* to = reinterpret_cast<T*>(out);
-        using One = int (*)(void*, int, int, int, int, int, const T*, const T*, int, const T*, int, const T*, T*, int);
-        using Batch = int (*)(void*, int, int, int, int, int, const T*, const T*, int, long long, const T*, int,
-                              long long, const T*, T*, int, long long, int);
-        // Unlike that of batches, this one divides long sums among blocks.
-        if (batch == 1)
-            return reinterpret_cast<One>(blas.product[is_double])(handle, transposed_a, transposed_b, m, n, k, &one,
-                                                                  left, leading_a, right, leading_b, &other, to,
-                                                                  leading_out);
-        return reinterpret_cast<Batch>(blas.products[is_double])(handle, transposed_a, transposed_b, m, n, k, &one,
-                                                                 left, leading_a, stride_a, right, leading_b, stride_b,
-                                                                 &other, to, leading_out, stride_out, batch);
+        return reinterpret_cast<Function>(blas.products[is_double])(
+            handle, transposed_a, transposed_b, m, n, k, &one, reinterpret_cast<const T*>(a), leading_a, stride_a,
+            reinterpret_cast<const T*>(b), leading_b, stride_b, &other, reinterpret_cast<T*>(out), leading_out,
+            stride_out, batch);
     }
 };
 

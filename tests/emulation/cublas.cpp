@@ -33,35 +33,20 @@ int cublasSetMathMode(Handle* handle, int mode) {
     handle->mode = mode;
     return 0;
 }
-}
 
-namespace {
-template <class T>
-int product(const Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda,
-            long long stride_a, const T* b, int ldb, long long stride_b, const T* beta, T* c, int ldc,
-            long long stride_c, int batch) {
-    int result = 1;
-    std::thread([&] {  // in another thread: see driver.cpp
-        result = multiply(sizeof(T) == 8, handle->mode, handle->stream, handle->workspace, op_a, op_b, m, n, k, *alpha,
-                          a, lda, stride_a, b, ldb, stride_b, *beta, c, ldc, stride_c, batch);
-    })
-        .join();
-    return result;
-}
-}  // namespace
-
-extern "C" {
-#define PRODUCTS(ONE, BATCH, T)                                                                                        \
-    int ONE(Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda, const T* b,  \
-            int ldb, const T* beta, T* c, int ldc) {                                                                   \
-        return product(handle, op_a, op_b, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1);                  \
-    }                                                                                                                  \
-    int BATCH(Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda,            \
-              long long stride_a, const T* b, int ldb, long long stride_b, const T* beta, T* c, int ldc,               \
-              long long stride_c, int batch) {                                                                         \
-        return product(handle, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, \
-                       batch);                                                                                         \
+#define PRODUCTS(NAME, T)                                                                                             \
+    int NAME(const Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda,      \
+             long long stride_a, const T* b, int ldb, long long stride_b, const T* beta, T* c, int ldc,               \
+             long long stride_c, int batch) {                                                                         \
+        int result = 1;                                                                                               \
+        std::thread([&] { /* in another thread: see driver.cpp */                                                     \
+                          result = multiply(sizeof(T) == 8, handle->mode, handle->stream, handle->workspace, op_a,    \
+                                            op_b, m, n, k, *alpha, a, lda, stride_a, b, ldb, stride_b, *beta, c, ldc, \
+                                            stride_c, batch);                                                         \
+        })                                                                                                            \
+            .join();                                                                                                  \
+        return result;                                                                                                \
     }
-PRODUCTS(cublasSgemm_v2, cublasSgemmStridedBatched, float)
-PRODUCTS(cublasDgemm_v2, cublasDgemmStridedBatched, double)
+PRODUCTS(cublasSgemmStridedBatched, float)
+PRODUCTS(cublasDgemmStridedBatched, double)
 }
