@@ -124,6 +124,44 @@ def test_dropout_and_causality(device, rng):
     np.testing.assert_allclose(array(hidden[:, :4]), array(y[:, :4]), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype, close", [("float64", CLOSE), ("float32", {"rtol": 0, "atol": 2e-4})])
+@pytest.mark.parametrize("kind", ["bool", "float"])
+@pytest.mark.parametrize("length", [6, 150])
+def test_causality_with_padding(length, kind, dtype, close, device, rng):
+    """Padding on either side of causal sequences, where the first queries may see no key: as with one mask of both."""
+    layer = nn.MultiheadAttention(8, 2, batch_first=True, dtype=dtype).to(device)
+    steps, ends = np.arange(length), np.array([[length], [length - 2], [0]])
+    padded = (steps >= ends) | (steps < np.array([[3], [0], [0]]))
+    whole = np.repeat(np.triu(np.ones((length, length), bool), 1) | padded[:, None], 2, axis=0)
+    if kind == "float":
+        bias = rng.standard_normal(padded.shape).astype(dtype)
+        whole = np.where(whole, -np.inf, np.repeat(bias[:, None], 2, axis=0)).astype(dtype)
+        padded = np.where(padded, -np.inf, bias).astype(dtype)
+    x = tensor(rng.standard_normal((3, length, 8)).astype(dtype), device, True)
+    leaves, found = [x, *layer.parameters()], []
+    g = tensor(rng.standard_normal(x.shape).astype(dtype), device)
+    for given in ({"key_padding_mask": padded, "is_causal": True}, {"attn_mask": whole}):
+        masks = {k: tensor(v, device) if isinstance(v, np.ndarray) else v for k, v in given.items()}
+        for more in (False, True):
+            y, weights = layer(x, x, x, **masks, need_weights=more)
+            found.append([array(a) for a in (y, *mg.grad(y, leaves, g, create_graph=more))])
+    assert np.isfinite(array(weights)).all()
+    for other in found[:-1]:
+        for ours, exact in zip(other, found[-1], strict=True):
+            np.testing.assert_allclose(ours, exact, **close)
+
+
+def test_memory_of_causality_with_padding(device):
+    """It grows with the length: a mask of 4096 by 4096 bools alone would be 17 MB."""
+    if device != "cpu":
+        return  # the same holds there, but the emulation takes minutes
+    layer, x = nn.TransformerEncoderLayer(4, 1, 4, 0.0, batch_first=True), mg.ones((1, 4096, 4))
+    mg.empty_cache()
+    before = mg.memory_allocated() + mg.memory_cached()
+    layer(x, src_key_padding_mask=mg.zeros((1, 4096), dtype="bool"), is_causal=True).sum().backward()
+    assert mg.memory_allocated() + mg.memory_cached() - before < 10e6
+
+
 def test_refusals(device):
     op = "MultiheadAttention"
     refuses(ValueError, op, ["8", "3"], nn.MultiheadAttention, 8, 3)
@@ -134,9 +172,8 @@ def test_refusals(device):
     mask = mg.ones((3, 2), dtype="bool", device=device)
     refuses(ValueError, op, ["(3, 3)", "(4, 3, 3)", "(3, 2)"], layer, x, x, x, attn_mask=mask)
     refuses(ValueError, op, ["(2, 3)", "(3, 2)"], layer, x, x, x, mask)
-    refuses(
-        TypeError, op, ["attn_mask", "bool"], layer, x, x, x, attn_mask=mg.ones((3, 3), dtype="int64", device=device)
-    )
+    mask = mg.ones((3, 3), dtype="int64", device=device)
+    refuses(TypeError, op, ["attn_mask", "bool", "int64"], layer, x, x, x, attn_mask=mask)
     refuses(ValueError, "TransformerEncoderLayer", "tanh", nn.TransformerEncoderLayer, 4, 2, activation="tanh")
     refuses(ValueError, "TransformerDecoderLayer", ["8", "3"], nn.TransformerDecoderLayer, 8, 3)
 
@@ -275,3 +312,6 @@ def test_refusals_of_options(device):
     x = mg.ones((2, 3, 4), device=device)
     layer(x, x, x, cache=cache)
     refuses(ValueError, "MultiheadAttention", ["2 sequences", "1"], layer, x[:1], x[:1], x[:1], cache=cache)
+    wrong = mg.zeros((2, 3), dtype="bool", device=device)
+    refuses(ValueError, "MultiheadAttention", ["(2, 6)", "(2, 3)"], layer, x, x, x, wrong, cache=cache)
+    assert len(cache) == 3  # a refused call adds nothing
