@@ -1,5 +1,7 @@
 """Multi-head attention and Transformer layers against PyTorch's, from the same parameters."""
 
+import inspect
+
 import numpy as np
 import pytest
 from checks import array, exchange_state, refuses, tensor
@@ -106,6 +108,26 @@ def test_layers_and_stacks_as_in_pytorch(norm_first, activation, bias, device, r
             exchange_state(torch, a, b, rng)
             names = {k.replace("src_mask", "mask") if a is stack else k: v for k, v in given.items()}
             compare(torch, a, b, inputs, names, rng, device)
+
+
+LAYERS = [
+    "MultiheadAttention",
+    *(f"Transformer{kind}{end}" for kind in ("Encoder", "Decoder") for end in ("Layer", "")),
+]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("method", ["__init__", "forward"])
+def test_arguments_are_those_of_pytorch(name, method):
+    """In PyTorch's order and with its defaults, so that positions mean the same."""
+    torch = pytest.importorskip("torch")
+    ours, theirs = (inspect.signature(getattr(getattr(m.nn, name), method)).parameters for m in (mg, torch))
+    shared = [k for k in theirs if k not in ("add_bias_kv", "add_zero_attn")]  # not supported
+    assert [k for k in ours if k in theirs] == shared
+    assert all(p.kind is p.KEYWORD_ONLY for k, p in ours.items() if k not in theirs)
+    for k in shared:
+        if k != "activation":  # a function of torch
+            assert ours[k].default in (theirs[k].default, theirs[k].default or False)  # None stands for False
 
 
 def test_dropout_and_causality(device, rng):
