@@ -90,7 +90,7 @@ class MultiheadAttention(Module):
     """Attention in several subspaces at once: concat(head₁, …, head_h) W_Oᵀ + b_O.
 
     Head i is the scaled dot-product attention of its share of the projections Q W_Qᵀ + b_Q, K W_Kᵀ + b_K and
-    V W_Vᵀ + b_V (Vaswani et al. 2017, arXiv:1706.03762).
+    V W_Vᵀ + b_V (Vaswani et al. 2017, arXiv:1706.03762). PyTorch's `add_bias_kv` and `add_zero_attn` are not supported.
 
     Parameters
     ----------
