@@ -29,24 +29,31 @@ def masks(rng, kind, heads, batch, queries, keys):
 
 
 def compare(torch, ours, theirs, inputs, given, rng, device):
-    """Results, and the gradients of inputs and parameters for a random cotangent."""
+    """Results, gradients of inputs and parameters for a random cotangent, and the derivatives of all of these."""
     leaves = [tensor(x, device, True) for x in inputs]
     points = [torch.tensor(x, requires_grad=True) for x in inputs]
     y = ours(*leaves, **{k: tensor(v, device) if isinstance(v, np.ndarray) else v for k, v in given.items()})
-    e = theirs(*points, **{k: torch.tensor(v) if isinstance(v, np.ndarray) else v for k, v in given.items()})
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):  # the one with second derivatives
+        e = theirs(*points, **{k: torch.tensor(v) if isinstance(v, np.ndarray) else v for k, v in given.items()})
     pairs = list(zip(y, e, strict=True)) if isinstance(y, tuple) else [(y, e)]
     pairs = [(a, b) for a, b in pairs if a is not None or b is not None]
     for a, b in pairs:
         np.testing.assert_allclose(array(a), b.detach().numpy(), **CLOSE)
+    leaves, points = [*leaves, *ours.parameters()], [*points, *theirs.parameters()]
     grads = [rng.standard_normal(a.shape) for a, _ in pairs]
-    found = mg.grad(
-        [a for a, _ in pairs], [*leaves, *ours.parameters()], [tensor(g, device) for g in grads]
-    )  # fmt: skip
-    exact = torch.autograd.grad(
-        [b for _, b in pairs], [*points, *theirs.parameters()], [torch.tensor(g) for g in grads]
-    )
+    found = mg.grad([a for a, _ in pairs], leaves, [tensor(g, device) for g in grads], create_graph=True)
+    exact = torch.autograd.grad([b for _, b in pairs], points, [torch.tensor(g) for g in grads], create_graph=True)
     for a, b in zip(found, exact, strict=True):
-        np.testing.assert_allclose(array(a), b.numpy(), **CLOSE)
+        np.testing.assert_allclose(array(a), b.detach().numpy(), **CLOSE)
+    grads = [rng.standard_normal(a.shape) for a in found]
+    total = sum((a * tensor(g, device)).sum() for a, g in zip(found, grads, strict=True))
+    second = sum((b * torch.tensor(g)).sum() for b, g in zip(exact, grads, strict=True))
+    found = mg.grad(total, leaves, allow_unused=True)
+    exact = torch.autograd.grad(second, points, allow_unused=True)
+    for leaf, a, b in zip(leaves, found, exact, strict=True):
+        zeros = np.zeros(leaf.shape)
+        a, b = zeros if a is None else array(a), zeros if b is None else b.numpy()
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10 * max(1, np.abs(b).max()))
 
 
 @pytest.mark.parametrize("kind", ["none", "bool", "padding", "both", "float", "mixed"])
@@ -108,6 +115,27 @@ def test_layers_and_stacks_as_in_pytorch(norm_first, activation, bias, device, r
             exchange_state(torch, a, b, rng)
             names = {k.replace("src_mask", "mask") if a is stack else k: v for k, v in given.items()}
             compare(torch, a, b, inputs, names, rng, device)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_weights_of_pytorch(norm_first, device, rng):
+    """The state of a whole model in float32, in both modes: the outputs are equal to 1e-6."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    options = {"dim_feedforward": 40, "dropout": 0.0, "batch_first": True, "norm_first": norm_first}
+    theirs = torch.nn.Transformer(16, 4, 2, 3, **options)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, **options), 2, nn.LayerNorm(16)).to(device)
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 4, **options), 3, nn.LayerNorm(16)).to(device)
+    for ours, state in ((encoder, theirs.encoder.state_dict()), (decoder, theirs.decoder.state_dict())):
+        found = ours.load_state_dict(state)
+        assert found.missing_keys == found.unexpected_keys == []
+    source, target = (rng.standard_normal((3, n, 16)).astype(np.float32) for n in (9, 7))
+    for mode in (True, False):
+        encoder.train(mode), decoder.train(mode), theirs.train(mode)
+        y = decoder(tensor(target, device), encoder(tensor(source, device)), tgt_is_causal=True)
+        mask = theirs.generate_square_subsequent_mask(7)
+        expected = theirs(torch.tensor(source), torch.tensor(target), tgt_mask=mask).detach().numpy()
+        np.testing.assert_allclose(array(y), expected, rtol=1e-6, atol=1e-6)
 
 
 LAYERS = [
