@@ -200,7 +200,7 @@ class Stub(TreeVisitor):
             lines, self.lines = self.lines, self.attributes.setdefault(node.class_name, [])
             self.visit_members(node)
             self.lines = lines
-        else:
+        elif "cython.internal" not in [text(decorator.decorator) for decorator in node.decorators or []]:
             self.visit_PyClassDefNode(node, node.class_name)
 
     def visit_PyClassDefNode(self, node, name=None):

@@ -200,6 +200,14 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
     >>> mg.nn.functional.scaled_dot_product_attention(q, k, mg.tensor([[1.0], [3.0]])).tolist()
     [[2.0], [3.0]]
     """
+    if attn_mask is not None and is_causal:
+        raise ValueError(f"[{NAME}] expected attn_mask or is_causal, got both: add the causal part to attn_mask")
+    return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+
+def attend(query: TensorLike, key: TensorLike, value: TensorLike, attn_mask: TensorLike | None, dropout_p: float,
+           is_causal: bool, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
+    """`scaled_dot_product_attention`, where a query sees the keys that both `attn_mask` and `is_causal` allow."""
     cdef Call _call = begin(attention_op)
     dropout_p = number(NAME, "dropout_p", dropout_p, 0, 1)
     if scale is not None:
@@ -208,8 +216,6 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
     cdef Array q = float_operand(NAME, query), k = float_operand(NAME, key), v = float_operand(NAME, value)
     cdef Array mask = None if attn_mask is None else operand(NAME, attn_mask), y, statistics
     cdef bint causal = is_causal, grouped = enable_gqa
-    if mask is not None and causal:
-        raise ValueError(f"[{NAME}] expected attn_mask or is_causal, got both: add the causal part to attn_mask")
     lead, sources = checked_heads(q, k, v, grouped)
     shape = lead + (q.extent[q.ndim_ - 2], v.extent[v.ndim_ - 1])
     cdef int64_t queries = q.extent[q.ndim_ - 2], keys = k.extent[k.ndim_ - 2], width = q.extent[q.ndim_ - 1]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from minigrad.creation import empty, eye, ones, tril
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, kind_of, number
+from minigrad.engine.ops.attention import attend
 from minigrad.engine.ops.join import concat, split
 from minigrad.engine.ops.logic import logical_and, logical_not, where
 from minigrad.engine.tensor import Tensor
@@ -89,7 +90,7 @@ class MultiheadAttention(Module):
     """Attention in several subspaces at once: concat(head₁, …, head_h) W_Oᵀ + b_O.
 
     Head i is the scaled dot-product attention of its share of the projections Q W_Qᵀ + b_Q, K W_Kᵀ + b_K and
-    V W_Vᵀ + b_V (Vaswani et al. 2017, arXiv:1706.03762).
+    V W_Vᵀ + b_V (Vaswani et al. 2017, arXiv:1706.03762). PyTorch's `add_bias_kv` and `add_zero_attn` are not supported.
 
     Parameters
     ----------
@@ -254,19 +255,19 @@ class MultiheadAttention(Module):
         before = 0 if cache is None else cache.steps(self)
         if self.rotary is not None:
             q, k = rotated(q, before, self.rotary), rotated(k, before, self.rotary)
+        mask, causal = seen_keys(attn_mask, key_padding_mask, q, before + k.shape[2], is_causal, before)
         if cache is not None:
             k, v = cache.extended(self, k, v)
-        mask, causal = seen_keys(attn_mask, key_padding_mask, q, k, is_causal, before)
         dropout = self.dropout if self.training else 0.0
         weights = None
         if need_weights:  # the result for values that pick out one key each
             each = eye(k.shape[2], dtype=k.dtype, device=k.device)
-            weights = F.scaled_dot_product_attention(q, k, each, mask, dropout, causal)
+            weights = attend(q, k, each, mask, dropout, causal)
             y = weights @ v
             weights = weights.mean(1) if average_attn_weights else weights
             weights = weights if batched else weights[0]
         else:
-            y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
+            y = attend(q, k, v, mask, dropout, causal)
         y = y.moveaxis(1, 2)
         y = self.out_proj(y.reshape(*y.shape[:2], self.embed_dim))
         return (y[0] if not batched else y if axis == 0 else y.moveaxis(0, 1)), weights
@@ -294,13 +295,13 @@ class MultiheadAttention(Module):
 
 
 def seen_keys(
-    attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, k: Tensor, causal: bool, before: int
+    attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, keys: int, causal: bool, before: int
 ) -> tuple[Tensor | None, bool]:
-    """Return the mask for `scaled_dot_product_attention`, in which true means seen, and whether it is causal.
+    """Return the mask for `attend`, in which true means seen, and whether query i sees the keys up to i only.
 
-    If it is, query i sees the keys up to `before` + i.
+    If `causal` is given, it sees those up to `before` + i.
     """
-    (batch, heads, queries, _), keys = q.shape, k.shape[2]
+    batch, heads, queries, _ = q.shape
     masks = []
     for name, mask, shapes, shape in (
         ("attn_mask", attn_mask, [(queries, keys), (batch * heads, queries, keys)], (-1, heads, queries, keys)),
@@ -309,17 +310,19 @@ def seen_keys(
         if mask is None:
             continue
         if not isinstance(mask, Tensor) or mask.dtype.kind not in "bf":
-            raise TypeError(f"[{NAME}] expected {name} to be a tensor of bool or floats, got {kind_of(mask)}")
+            got = mask.dtype if isinstance(mask, Tensor) else kind_of(mask)
+            raise TypeError(f"[{NAME}] expected {name} to be a tensor of bool or floats, got {got}")
         if mask.shape not in shapes:
             raise ValueError(f"[{NAME}] expected {name} of shape {' or '.join(map(str, shapes))}, got {mask.shape}")
         mask = mask if mask.shape == (queries, keys) and name == "attn_mask" else mask.reshape(shape)
         masks.append(logical_not(mask) if mask.dtype == "bool" else mask)
-    if causal and attn_mask is None and (masks or before):
-        masks.append(tril(ones((queries, keys), device=q.device), before) != 0)
+    causal = causal and attn_mask is None
+    if causal and before:
+        masks.append(tril(ones((queries, keys), dtype="bool", device=q.device), before))
         causal = False
     if not masks:
         return None, causal
     if all(mask.dtype == "bool" for mask in masks):
-        return (masks[0] if len(masks) == 1 else logical_and(*masks)), False
+        return (masks[0] if len(masks) == 1 else logical_and(*masks)), causal
     added = [where(mask, 0.0, float("-inf")).astype(q.dtype) if mask.dtype == "bool" else mask for mask in masks]
-    return (added[0] if len(added) == 1 else added[0] + added[1]), False
+    return (added[0] if len(added) == 1 else added[0] + added[1]), causal

@@ -240,6 +240,8 @@ class TransformerEncoder(_Stack):
     num_layers : int
     norm : Module, optional
         Applied to the result; needed after layers with `norm_first`.
+    enable_nested_tensor, mask_check : bool
+        PyTorch's; without effect.
 
     Examples
     --------
@@ -250,7 +252,10 @@ class TransformerEncoder(_Stack):
     (5, 10, 8)
     """
 
-    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+    def __init__(
+        self, encoder_layer: Module, num_layers: int, norm: Module | None = None, enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__(encoder_layer, num_layers, norm)
 
     def forward(

@@ -16,11 +16,35 @@ from minigrad import nn, optim
 from minigrad.nn import functional as F
 
 C, L = 4, 6
+
+
+class Applied(nn.Module):
+    """A norm of more inputs or of another layout, as a function of x (N, C, L)."""
+
+    def __init__(self, norm, call):
+        super().__init__()
+        self.norm, self.call = norm, call
+
+    def forward(self, x):
+        return self.call(self.norm, x)
+
+
 ALONE = {  # normalizations of samples (C, L), each independently
     "LN": lambda dtype: nn.LayerNorm((C, L), dtype=dtype),
     "RMSNorm": lambda dtype: nn.RMSNorm((C, L), dtype=dtype),
     "GN": lambda dtype: nn.GroupNorm(2, C, dtype=dtype),
     "IN": lambda dtype: nn.InstanceNorm1d(C, affine=True, dtype=dtype),
+    "ScaleNorm": lambda dtype: nn.ScaleNorm(L, dtype=dtype),
+    "DyT": lambda dtype: nn.DyT((C, L), dtype=dtype),
+    "LayerScale": lambda dtype: nn.LayerScale(L, dtype=dtype),
+    "DeepNorm": lambda dtype: Applied(nn.DeepNorm(L, 1.5, dtype=dtype), lambda norm, x: norm(x, x * x)),
+    "FRN": lambda dtype: Applied(
+        nn.Sequential(nn.FilterResponseNorm2d(C, dtype=dtype), nn.TLU(C, dtype=dtype)),
+        lambda norm, x: norm(x.expand_dims(-1)).squeeze(-1),
+    ),
+    # the product that makes scale and shift is left out: it sums in another order for another number of samples
+    "AdaLN": lambda dtype: Applied(None, lambda _, x: F.adaptive_layer_norm(x, x[:, 0], x[:, 1])),
+    "FiLM": lambda dtype: Applied(None, lambda _, x: F.film(x, x[:, :, 0], x[:, :, 1])),
 }
 ALL = ALONE | {"BN": lambda dtype: nn.BatchNorm1d(C, dtype=dtype)}
 

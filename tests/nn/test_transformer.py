@@ -1,5 +1,7 @@
 """Multi-head attention and Transformer layers against PyTorch's, from the same parameters."""
 
+import inspect
+
 import numpy as np
 import pytest
 from checks import array, exchange_state, refuses, tensor
@@ -27,24 +29,31 @@ def masks(rng, kind, heads, batch, queries, keys):
 
 
 def compare(torch, ours, theirs, inputs, given, rng, device):
-    """Results, and the gradients of inputs and parameters for a random cotangent."""
+    """Results, gradients of inputs and parameters for a random cotangent, and the derivatives of all of these."""
     leaves = [tensor(x, device, True) for x in inputs]
     points = [torch.tensor(x, requires_grad=True) for x in inputs]
     y = ours(*leaves, **{k: tensor(v, device) if isinstance(v, np.ndarray) else v for k, v in given.items()})
-    e = theirs(*points, **{k: torch.tensor(v) if isinstance(v, np.ndarray) else v for k, v in given.items()})
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):  # the one with second derivatives
+        e = theirs(*points, **{k: torch.tensor(v) if isinstance(v, np.ndarray) else v for k, v in given.items()})
     pairs = list(zip(y, e, strict=True)) if isinstance(y, tuple) else [(y, e)]
     pairs = [(a, b) for a, b in pairs if a is not None or b is not None]
     for a, b in pairs:
         np.testing.assert_allclose(array(a), b.detach().numpy(), **CLOSE)
+    leaves, points = [*leaves, *ours.parameters()], [*points, *theirs.parameters()]
     grads = [rng.standard_normal(a.shape) for a, _ in pairs]
-    found = mg.grad(
-        [a for a, _ in pairs], [*leaves, *ours.parameters()], [tensor(g, device) for g in grads]
-    )  # fmt: skip
-    exact = torch.autograd.grad(
-        [b for _, b in pairs], [*points, *theirs.parameters()], [torch.tensor(g) for g in grads]
-    )
+    found = mg.grad([a for a, _ in pairs], leaves, [tensor(g, device) for g in grads], create_graph=True)
+    exact = torch.autograd.grad([b for _, b in pairs], points, [torch.tensor(g) for g in grads], create_graph=True)
     for a, b in zip(found, exact, strict=True):
-        np.testing.assert_allclose(array(a), b.numpy(), **CLOSE)
+        np.testing.assert_allclose(array(a), b.detach().numpy(), **CLOSE)
+    grads = [rng.standard_normal(a.shape) for a in found]
+    total = sum((a * tensor(g, device)).sum() for a, g in zip(found, grads, strict=True))
+    second = sum((b * torch.tensor(g)).sum() for b, g in zip(exact, grads, strict=True))
+    found = mg.grad(total, leaves, allow_unused=True)
+    exact = torch.autograd.grad(second, points, allow_unused=True)
+    for leaf, a, b in zip(leaves, found, exact, strict=True):
+        zeros = np.zeros(leaf.shape)
+        a, b = zeros if a is None else array(a), zeros if b is None else b.numpy()
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10 * max(1, np.abs(b).max()))
 
 
 @pytest.mark.parametrize("kind", ["none", "bool", "padding", "both", "float", "mixed"])
@@ -108,6 +117,47 @@ def test_layers_and_stacks_as_in_pytorch(norm_first, activation, bias, device, r
             compare(torch, a, b, inputs, names, rng, device)
 
 
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_weights_of_pytorch(norm_first, device, rng):
+    """The state of a whole model in float32, in both modes: the outputs are equal to 1e-6."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    options = {"dim_feedforward": 40, "dropout": 0.0, "batch_first": True, "norm_first": norm_first}
+    theirs = torch.nn.Transformer(16, 4, 2, 3, **options)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, **options), 2, nn.LayerNorm(16)).to(device)
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 4, **options), 3, nn.LayerNorm(16)).to(device)
+    for ours, state in ((encoder, theirs.encoder.state_dict()), (decoder, theirs.decoder.state_dict())):
+        found = ours.load_state_dict(state)
+        assert found.missing_keys == found.unexpected_keys == []
+    source, target = (rng.standard_normal((3, n, 16)).astype(np.float32) for n in (9, 7))
+    for mode in (True, False):
+        encoder.train(mode), decoder.train(mode), theirs.train(mode)
+        y = decoder(tensor(target, device), encoder(tensor(source, device)), tgt_is_causal=True)
+        mask = theirs.generate_square_subsequent_mask(7)
+        expected = theirs(torch.tensor(source), torch.tensor(target), tgt_mask=mask).detach().numpy()
+        np.testing.assert_allclose(array(y), expected, rtol=1e-6, atol=1e-6)
+
+
+LAYERS = [
+    "MultiheadAttention",
+    *(f"Transformer{kind}{end}" for kind in ("Encoder", "Decoder") for end in ("Layer", "")),
+]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("method", ["__init__", "forward"])
+def test_arguments_are_those_of_pytorch(name, method):
+    """In PyTorch's order and with its defaults, so that positions mean the same."""
+    torch = pytest.importorskip("torch")
+    ours, theirs = (inspect.signature(getattr(getattr(m.nn, name), method)).parameters for m in (mg, torch))
+    shared = [k for k in theirs if k not in ("add_bias_kv", "add_zero_attn")]  # not supported
+    assert [k for k in ours if k in theirs] == shared
+    assert all(p.kind is p.KEYWORD_ONLY for k, p in ours.items() if k not in theirs)
+    for k in shared:
+        if k != "activation":  # a function of torch
+            assert ours[k].default in (theirs[k].default, theirs[k].default or False)  # None stands for False
+
+
 def test_dropout_and_causality(device, rng):
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5, batch_first=True).to(device)
     x = tensor(rng.standard_normal((2, 6, 8)).astype(np.float32), device)
@@ -124,6 +174,44 @@ def test_dropout_and_causality(device, rng):
     np.testing.assert_allclose(array(hidden[:, :4]), array(y[:, :4]), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype, close", [("float64", CLOSE), ("float32", {"rtol": 0, "atol": 2e-4})])
+@pytest.mark.parametrize("kind", ["bool", "float"])
+@pytest.mark.parametrize("length", [6, 150])
+def test_causality_with_padding(length, kind, dtype, close, device, rng):
+    """Padding on either side of causal sequences, where the first queries may see no key: as with one mask of both."""
+    layer = nn.MultiheadAttention(8, 2, batch_first=True, dtype=dtype).to(device)
+    steps, ends = np.arange(length), np.array([[length], [length - 2], [0]])
+    padded = (steps >= ends) | (steps < np.array([[3], [0], [0]]))
+    whole = np.repeat(np.triu(np.ones((length, length), bool), 1) | padded[:, None], 2, axis=0)
+    if kind == "float":
+        bias = rng.standard_normal(padded.shape).astype(dtype)
+        whole = np.where(whole, -np.inf, np.repeat(bias[:, None], 2, axis=0)).astype(dtype)
+        padded = np.where(padded, -np.inf, bias).astype(dtype)
+    x = tensor(rng.standard_normal((3, length, 8)).astype(dtype), device, True)
+    leaves, found = [x, *layer.parameters()], []
+    g = tensor(rng.standard_normal(x.shape).astype(dtype), device)
+    for given in ({"key_padding_mask": padded, "is_causal": True}, {"attn_mask": whole}):
+        masks = {k: tensor(v, device) if isinstance(v, np.ndarray) else v for k, v in given.items()}
+        for more in (False, True):
+            y, weights = layer(x, x, x, **masks, need_weights=more)
+            found.append([array(a) for a in (y, *mg.grad(y, leaves, g, create_graph=more))])
+    assert np.isfinite(array(weights)).all()
+    for other in found[:-1]:
+        for ours, exact in zip(other, found[-1], strict=True):
+            np.testing.assert_allclose(ours, exact, **close)
+
+
+def test_memory_of_causality_with_padding(device):
+    """It grows with the length: a mask of 4096 by 4096 bools alone would be 17 MB."""
+    if device != "cpu":
+        return  # the same holds there, but the emulation takes minutes
+    layer, x = nn.TransformerEncoderLayer(4, 1, 4, 0.0, batch_first=True), mg.ones((1, 4096, 4))
+    mg.empty_cache()
+    before = mg.memory_allocated() + mg.memory_cached()
+    layer(x, src_key_padding_mask=mg.zeros((1, 4096), dtype="bool"), is_causal=True).sum().backward()
+    assert mg.memory_allocated() + mg.memory_cached() - before < 10e6
+
+
 def test_refusals(device):
     op = "MultiheadAttention"
     refuses(ValueError, op, ["8", "3"], nn.MultiheadAttention, 8, 3)
@@ -134,9 +222,8 @@ def test_refusals(device):
     mask = mg.ones((3, 2), dtype="bool", device=device)
     refuses(ValueError, op, ["(3, 3)", "(4, 3, 3)", "(3, 2)"], layer, x, x, x, attn_mask=mask)
     refuses(ValueError, op, ["(2, 3)", "(3, 2)"], layer, x, x, x, mask)
-    refuses(
-        TypeError, op, ["attn_mask", "bool"], layer, x, x, x, attn_mask=mg.ones((3, 3), dtype="int64", device=device)
-    )
+    mask = mg.ones((3, 3), dtype="int64", device=device)
+    refuses(TypeError, op, ["attn_mask", "bool", "int64"], layer, x, x, x, attn_mask=mask)
     refuses(ValueError, "TransformerEncoderLayer", "tanh", nn.TransformerEncoderLayer, 4, 2, activation="tanh")
     refuses(ValueError, "TransformerDecoderLayer", ["8", "3"], nn.TransformerDecoderLayer, 8, 3)
 
@@ -275,3 +362,6 @@ def test_refusals_of_options(device):
     x = mg.ones((2, 3, 4), device=device)
     layer(x, x, x, cache=cache)
     refuses(ValueError, "MultiheadAttention", ["2 sequences", "1"], layer, x[:1], x[:1], x[:1], cache=cache)
+    wrong = mg.zeros((2, 3), dtype="bool", device=device)
+    refuses(ValueError, "MultiheadAttention", ["(2, 6)", "(2, 3)"], layer, x, x, x, wrong, cache=cache)
+    assert len(cache) == 3  # a refused call adds nothing

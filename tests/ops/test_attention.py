@@ -68,6 +68,57 @@ def test_random_configurations(device, data):
         np.testing.assert_array_equal(run(slice(i, i + 1))[0], y[i])
 
 
+@pytest.mark.parametrize("block", range(10))
+def test_random_configurations_as_in_pytorch(block, device):
+    """300 in all: results, gradients and second derivatives, for masks of every kind that broadcast along any axes."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(block)
+    pick = lambda *choices: choices[rng.integers(len(choices))]  # noqa: E731
+    for _ in range(30):
+        dtype, lead, grouped = pick("float32", "float64"), pick((), (2,), (2, 3), (1, 2, 2)), pick(1, 2)
+        grouped = grouped if len(lead) > 1 else 1
+        queries, keys, width, values = pick(1, 2, 7, 20), pick(1, 3, 8, 33), pick(1, 4, 17), pick(1, 5)
+        heads = (*lead[:-1], grouped * lead[-1]) if lead else lead
+        full = (*heads, queries, keys)
+        arrays = [rng.standard_normal(shape).astype(dtype) for shape in (
+            (*heads, queries, width), (*lead, keys, width), (*lead, keys, values), (*heads, queries, values))]  # fmt: skip
+        weights = [rng.standard_normal(x.shape).astype(dtype) for x in arrays]
+        options = {"scale": pick(None, 0.3, -0.7), "enable_gqa": grouped > 1}
+        kind, mask = pick("none", "causal", "bool", "float", "infinite"), None
+        if kind not in ("none", "causal"):
+            shape = [pick(1, n) for n in full][rng.integers(len(full)) :]
+            mask = rng.standard_normal(shape).astype(dtype)
+            if kind != "float":
+                hidden = rng.random(shape) < 0.4
+                hidden[..., 0] = False  # PyTorch's result is NaN where a query sees no key
+                mask = ~hidden if kind == "bool" else np.where(hidden, -np.inf, mask).astype(dtype)
+        options["is_causal"] = kind == "causal" and options["scale"] != -0.7  # for which PyTorch's result is NaN
+
+        def derivatives(attend, grad, make, mask, of=(arrays, weights, options)):
+            arrays, weights, options = of
+            *leaves, g = [make(a) for a in arrays]
+            y = attend(*leaves, mask, **options)
+            first = grad(y, leaves, g)
+            total = sum((d * make(w)).sum() for d, w in zip(first, weights, strict=False)) + (y**2).sum()
+            return [y, *first, *grad(total, leaves, None)]
+
+        ours = derivatives(
+            F.scaled_dot_product_attention, lambda y, xs, g: mg.grad(y, xs, g, create_graph=True),
+            lambda a: tensor(a, device, True), None if mask is None else tensor(mask, device),
+        )  # fmt: skip
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            theirs = derivatives(
+                torch.nn.functional.scaled_dot_product_attention,
+                lambda y, xs, g: torch.autograd.grad(y, xs, g, create_graph=True),
+                lambda a: torch.tensor(a, requires_grad=True), None if mask is None else torch.tensor(mask),
+            )  # fmt: skip
+        for a, b in zip(ours, theirs, strict=True):
+            exact = b.detach().numpy()
+            np.testing.assert_allclose(
+                array(a), exact, rtol=0, atol=(1e-12 if dtype == "float64" else 1e-4) * max(1, np.abs(exact).max())
+            )
+
+
 def test_dropout(device, rng):
     """The weights that remain are those of the generator, in every pass, and their mean is one."""
     n, length, width, p = 2, 150, 8, 0.3
