@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from minigrad.creation import empty, eye, ones, tril
+from minigrad.creation import empty, eye, ones, tril, zeros
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.attention import attend
@@ -90,7 +90,7 @@ class MultiheadAttention(Module):
     """Attention in several subspaces at once: concat(head₁, …, head_h) W_Oᵀ + b_O.
 
     Head i is the scaled dot-product attention of its share of the projections Q W_Qᵀ + b_Q, K W_Kᵀ + b_K and
-    V W_Vᵀ + b_V (Vaswani et al. 2017, arXiv:1706.03762). PyTorch's `add_bias_kv` and `add_zero_attn` are not supported.
+    V W_Vᵀ + b_V (Vaswani et al. 2017, arXiv:1706.03762).
 
     Parameters
     ----------
@@ -102,6 +102,10 @@ class MultiheadAttention(Module):
         The probability that an attention weight is set to 0 in training.
     bias : bool
         Whether the projections have biases.
+    add_bias_kv : bool
+        Whether a learned key and value follow those of every sequence, which every query sees.
+    add_zero_attn : bool
+        Whether a key and a value of zeros do.
     kdim, vdim : int, optional
         The widths of keys and values, by default E.
     batch_first : bool
@@ -122,6 +126,8 @@ class MultiheadAttention(Module):
         `k_proj_weight` and `v_proj_weight` take its place.
     in_proj_bias : Parameter or None
         ``(3 E,)``, zeros.
+    bias_k, bias_v : Parameter or None
+        ``(1, 1, E)``: the key and the value of `add_bias_kv`; Glorot normal.
     out_proj : Linear
         W_O and b_O; the bias is initialized to zeros.
     q_norm, k_norm : Module
@@ -148,13 +154,16 @@ class MultiheadAttention(Module):
     k_proj_weight: Parameter | None
     v_proj_weight: Parameter | None
     in_proj_bias: Parameter | None
+    bias_k: Parameter | None
+    bias_v: Parameter | None
     q_norm: Module
     k_norm: Module
 
     def __init__(
-        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, *, kdim: int | None = None,
-        vdim: int | None = None, batch_first: bool = False, device: str | None = None,
-        dtype: DType | str | None = None, qk_norm: Norm | None = None, rotary: float | None = None,
+        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False,
+        add_zero_attn: bool = False, kdim: int | None = None, vdim: int | None = None, batch_first: bool = False,
+        device: str | None = None, dtype: DType | str | None = None, *, qk_norm: Norm | None = None,
+        rotary: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.embed_dim = embed_dim = integer(NAME, "embed_dim", embed_dim, 1)
@@ -165,7 +174,7 @@ class MultiheadAttention(Module):
             raise ValueError(f"[{NAME}] expected num_heads that divides embed_dim {embed_dim}, got {num_heads}")
         self.head_dim = embed_dim // self.num_heads
         self.dropout = number(NAME, "dropout", dropout, 0, 1)
-        self.batch_first = batch_first
+        self.batch_first, self.add_zero_attn = batch_first, add_zero_attn
         self.rotary = None if rotary is None else number(NAME, "rotary", rotary, 1)
         if rotary is not None and self.head_dim % 2:
             raise ValueError(f"[{NAME}] expected heads of even width for rotary positions, got {self.head_dim}")
@@ -185,13 +194,19 @@ class MultiheadAttention(Module):
         in_bias = Parameter(empty((3 * embed_dim,), dtype=dtype, device=device)) if bias else None
         self.register_parameter("in_proj_bias", in_bias)
         self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
+        for name in ("bias_k", "bias_v"):
+            more = Parameter(empty((1, 1, embed_dim), dtype=dtype, device=device)) if add_bias_kv else None
+            self.register_parameter(name, more)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights, and set the biases to zero."""
+        """Draw new weights, and set the biases of projections to zero."""
         for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
             if weight is not None:
                 init.xavier_uniform_(weight)
+        for more in (self.bias_k, self.bias_v):
+            if more is not None:
+                init.xavier_normal_(more)
         self.out_proj.reset_parameters()
         for b in (self.in_proj_bias, self.out_proj.bias):
             if b is not None:
@@ -218,7 +233,8 @@ class MultiheadAttention(Module):
             ``(L, S)`` or ``(N h, L, S)``: true where a query does not see a key (in contrast to
             `scaled_dot_product_attention`, as in PyTorch); or floats, which are added to the scores.
         average_attn_weights : bool
-            Whether the weights are ``(N, L, S)``, their mean over the heads, instead of ``(N, h, L, S)``.
+            Whether the weights are ``(N, L, S)``, their mean over the heads, instead of ``(N, h, L, S)``. The keys of
+            `add_bias_kv` and `add_zero_attn` come last, and S counts them here.
         is_causal : bool
             Query i sees the keys up to i only. With an `attn_mask`, which must say the same, that is used.
         cache : KeyValueCache, optional
@@ -255,9 +271,12 @@ class MultiheadAttention(Module):
         before = 0 if cache is None else cache.steps(self)
         if self.rotary is not None:
             q, k = rotated(q, before, self.rotary), rotated(k, before, self.rotary)
-        mask, causal = seen_keys(attn_mask, key_padding_mask, q, before + k.shape[2], is_causal, before)
+        more = (self.bias_k is not None) + self.add_zero_attn
+        mask, causal = seen_keys(attn_mask, key_padding_mask, q, before + k.shape[2], is_causal, before, more)
         if cache is not None:
             k, v = cache.extended(self, k, v)
+        if more:
+            k, v = self._with_more(k, self.bias_k), self._with_more(v, self.bias_v)
         dropout = self.dropout if self.training else 0.0
         weights = None
         if need_weights:  # the result for values that pick out one key each
@@ -290,16 +309,25 @@ class MultiheadAttention(Module):
         heads = x.reshape(*x.shape[:2], self.num_heads, self.head_dim)
         return heads.permute_dims((0, 2, 1, 3) if axis == 0 else (1, 2, 0, 3))
 
+    def _with_more(self, x: Tensor, learned: Parameter | None) -> Tensor:
+        """Return keys or values followed by those that every sequence has."""
+        shape = x.shape[0], self.num_heads, 1, self.head_dim
+        parts = [x] if learned is None else [x, learned.reshape(1, *shape[1:]).broadcast_to(shape)]
+        if self.add_zero_attn:
+            parts.append(zeros(shape, dtype=x.dtype, device=x.device))
+        return concat(parts, 2)
+
     def extra_repr(self) -> str:
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
 
 
 def seen_keys(
-    attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, keys: int, causal: bool, before: int
-) -> tuple[Tensor | None, bool]:
+    attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, keys: int, causal: bool, before: int,
+    more: int = 0,
+) -> tuple[Tensor | None, bool]:  # fmt: skip
     """Return the mask for `attend`, in which true means seen, and whether query i sees the keys up to i only.
 
-    If `causal` is given, it sees those up to `before` + i.
+    If `causal` is given, it sees those up to `before` + i. Every query sees the `more` keys that follow.
     """
     batch, heads, queries, _ = q.shape
     masks = []
@@ -317,12 +345,17 @@ def seen_keys(
         mask = mask if mask.shape == (queries, keys) and name == "attn_mask" else mask.reshape(shape)
         masks.append(logical_not(mask) if mask.dtype == "bool" else mask)
     causal = causal and attn_mask is None
-    if causal and before:
+    if causal and (before or more):
         masks.append(tril(ones((queries, keys), dtype="bool", device=q.device), before))
         causal = False
     if not masks:
         return None, causal
     if all(mask.dtype == "bool" for mask in masks):
-        return (masks[0] if len(masks) == 1 else logical_and(*masks)), causal
-    added = [where(mask, 0.0, float("-inf")).astype(q.dtype) if mask.dtype == "bool" else mask for mask in masks]
-    return (added[0] if len(added) == 1 else added[0] + added[1]), causal
+        found = masks[0] if len(masks) == 1 else logical_and(*masks)
+    else:
+        added = [where(m, 0.0, float("-inf")).astype(q.dtype) if m.dtype == "bool" else m for m in masks]
+        found = added[0] if len(added) == 1 else added[0] + added[1]
+    if more:
+        seen = (ones if found.dtype == "bool" else zeros)((*found.shape[:-1], more), dtype=found.dtype, device=q.device)
+        found = concat([found, seen], -1)
+    return found, causal

@@ -150,12 +150,70 @@ def test_arguments_are_those_of_pytorch(name, method):
     """In PyTorch's order and with its defaults, so that positions mean the same."""
     torch = pytest.importorskip("torch")
     ours, theirs = (inspect.signature(getattr(getattr(m.nn, name), method)).parameters for m in (mg, torch))
-    shared = [k for k in theirs if k not in ("add_bias_kv", "add_zero_attn")]  # not supported
-    assert [k for k in ours if k in theirs] == shared
+    assert [k for k in ours if k in theirs] == list(theirs)
     assert all(p.kind is p.KEYWORD_ONLY for k, p in ours.items() if k not in theirs)
-    for k in shared:
+    for k in theirs:
         if k != "activation":  # a function of torch
             assert ours[k].default in (theirs[k].default, theirs[k].default or False)  # None stands for False
+
+
+@pytest.mark.parametrize("learned, zero", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("masked", ["", "bool", "float", "causal"])
+def test_keys_that_every_sequence_has_are_those_of_pytorch(learned, zero, masked, device, rng):
+    torch = pytest.importorskip("torch")
+    options = {"add_bias_kv": learned, "add_zero_attn": zero, "batch_first": True}
+    theirs = torch.nn.MultiheadAttention(6, 2, dtype=torch.float64, **options)
+    ours = nn.MultiheadAttention(6, 2, dtype="float64", **options).to(device)
+    ours.load_state_dict({k: v.numpy() for k, v in theirs.state_dict().items()})
+    x, y = rng.standard_normal((3, 4, 6)), rng.standard_normal((3, 5, 6))
+    padding, mask = np.zeros((3, 5), bool), None
+    if masked:
+        padding[1, 3:] = True
+    if masked == "bool":
+        mask = np.triu(np.ones((4, 5), bool), 2)
+    if masked == "float":
+        mask = rng.standard_normal((4, 5))
+    if masked == "causal":
+        y = x
+        padding = padding[:, :4]
+        mask = np.triu(np.ones((4, 4), bool), 1)
+
+    def arguments(make):
+        causal = {"is_causal": True} if masked == "causal" else {}
+        given = None if mask is None or (make is tensor_here and masked == "causal") else make(mask)
+        return {"key_padding_mask": make(padding) if masked else None, "attn_mask": given, **causal}
+
+    def tensor_here(a):
+        return tensor(a, device)
+
+    a, b, c, d = tensor_here(x), tensor_here(y), torch.tensor(x), torch.tensor(y)
+    for tensors in ((a, b), (c, d)):
+        for one in tensors:
+            one.requires_grad_()
+    for weights in (True, False):
+        found, of_keys = ours(a, b, b, need_weights=weights, **arguments(tensor_here))
+        expected, of_their_keys = theirs(c, d, d, need_weights=weights, **arguments(torch.tensor))
+        np.testing.assert_allclose(array(found), expected.detach().numpy(), rtol=1e-10, atol=1e-12)
+        if weights:
+            np.testing.assert_allclose(array(of_keys), of_their_keys.detach().numpy(), rtol=1e-10, atol=1e-12)
+        g = rng.standard_normal(found.shape)
+        leaves = [a, b, *ours.parameters()]
+        grads = mg.grad(found, leaves, tensor_here(g))
+        wanted = torch.autograd.grad(expected, [c, d, *theirs.parameters()], torch.tensor(g))
+        by_name = dict(zip([n for n, _ in theirs.named_parameters()], wanted[2:], strict=True))
+        named = zip(["a", "b", *(n for n, _ in ours.named_parameters())], grads, strict=True)
+        for name, grad in named:
+            other = {"a": wanted[0], "b": wanted[1]}.get(name, by_name.get(name))
+            np.testing.assert_allclose(array(grad), other.numpy(), rtol=1e-9, atol=1e-11, err_msg=name)
+
+
+def test_keys_that_every_sequence_has_follow_those_of_a_cache(rng):
+    layer = nn.MultiheadAttention(6, 2, add_bias_kv=True, add_zero_attn=True, batch_first=True, dtype="float64")
+    x = tensor(rng.standard_normal((2, 5, 6)))
+    whole = layer(x, x, x, is_causal=True)[0]
+    cache = nn.KeyValueCache()
+    steps = [layer(x[:, i : i + 1], x[:, i : i + 1], x[:, i : i + 1], cache=cache)[0] for i in range(5)]
+    np.testing.assert_allclose(array(mg.concat(steps, 1)), array(whole), rtol=1e-12, atol=1e-12)
 
 
 def test_dropout_and_causality(device, rng):
