@@ -5,7 +5,8 @@ import os
 import pytest
 from kept import made_once
 from kernels import EVERY
-from nvrtc import FILES, NVRTC, OPTIMIZED, build, compile_for, read_table, resources, version
+from nvrtc import NVRTC, compile_for, messages, version
+from resources import FILES, OPTIMIZED, build, read_table, resources
 
 from minigrad.cuda import launch
 
@@ -40,7 +41,7 @@ def test_compiles(file, dtype, architecture):
 @pytest.mark.parametrize("file", FILES)
 def test_kernels_take_no_more_than_documented(file, architecture):
     code, options = build(file, architecture)
-    log = made_once(lambda: compile_for(code, options)[0].encode(), code, options, version()).decode()
+    log = made_once(lambda: messages(code, options).encode(), code, options, version()).decode()
     found, table = resources(log), read_table()
     assert set(found) >= {name for of, name, dtype in EVERY if (of, dtype) == (file, "float32")}
     for name, used in found.items():

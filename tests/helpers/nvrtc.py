@@ -1,21 +1,13 @@
-"""NVRTC, the compiler that CuPy uses, which needs no GPU, and what the kernels take of a multiprocessor.
+"""NVRTC, the compiler that CuPy uses, which needs no GPU.
 
-Run as a program, this writes the table of docs/kernels/resources.md, whose numbers the tests hold.
+Run as a program, this compiles the text that it reads with the options that it is given, and prints the messages.
 """
 
 import ctypes
 import importlib.util
-import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import NamedTuple
-
-from kernels import EVERY
-
-from minigrad.cuda import launch
-
-PAGE = Path(__file__).parents[2] / "docs" / "kernels" / "resources.md"
-OPTIMIZED = (80, 90)  # the architectures of the table
-FILES = sorted({file for file, _, dtype in EVERY if dtype == "float32"})
 
 
 def library():
@@ -64,61 +56,11 @@ def version():
     return major.value, minor.value
 
 
-class Resources(NamedTuple):
-    """What a kernel takes: registers of a thread, bytes of shared memory of a block, and bytes of local memory."""
-
-    registers: int
-    shared: int
-    stack: int
-    stored: int
-    loaded: int
-
-
-def build(file, architecture):
-    """Return the text and the options of a module in float32, whose compilation reports what its kernels take."""
-    options = *launch.options("float32"), f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v"
-    return launch.functions("float32") + launch.source(file)[0], options
-
-
-def resources(log):
-    """Return what the compiler has reported of each kernel."""
-    found = {}
-    for part in log.split("Compiling entry function '")[1:]:
-        local = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", part)
-        shared = re.search(r"(\d+) bytes smem", part)
-        numbers = re.search(r"Used (\d+) registers", part)[1], shared[1] if shared else 0, *local.groups()
-        found[part.partition("'")[0]] = Resources(*map(int, numbers))
-    return found
-
-
-def read_table():
-    """Return {(kernel, architecture): Resources} of the page."""
-    table = {}
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
-        if line.startswith("| `"):
-            name, _, *cells = (cell.strip(" `") for cell in line.strip("|").split("|"))
-            for k, architecture in enumerate(OPTIMIZED):
-                registers, shared, stack, spilled = cells[4 * k : 4 * k + 4]
-                stored, _, loaded = spilled.partition(" / ")
-                table[name, architecture] = Resources(*map(int, (registers, shared, stack, stored, loaded or stored)))
-    return table
-
-
-def write_table():
-    """Compile all modules, and write the rows of the page."""
-    rows = []
-    for file in FILES:
-        found = [resources(compile_for(*build(file, architecture))[0]) for architecture in OPTIMIZED]
-        for name in sorted(found[0]):
-            cells = []
-            for one in (each[name] for each in found):
-                spilled = f"{one.stored} / {one.loaded}" if one.stored or one.loaded else "0"
-                cells += [one.registers, one.shared, one.stack, spilled]
-            rows.append(f"| `{name}` | {file} | {' | '.join(map(str, cells))} |")
-    text = PAGE.read_text(encoding="utf-8")
-    head = text[: text.index("\n| `") + 1] if "\n| `" in text else text
-    PAGE.write_text(head + "\n".join(rows) + "\n", encoding="utf-8")
+def messages(code, options):
+    """Return the compiler's messages, of a process of its own: registers depend on what was compiled before."""
+    command = [sys.executable, __file__, *options]
+    return subprocess.run(command, input=code, capture_output=True, text=True, check=True).stdout
 
 
 if __name__ == "__main__":
-    write_table()
+    print(compile_for(sys.stdin.read(), sys.argv[1:])[0])
