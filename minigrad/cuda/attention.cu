@@ -58,8 +58,7 @@ extern "C" __global__ void __launch_bounds__(256) attention(
     int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,
     double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step,
     int mask_kind, T* y, T* statistics) {
-    const Attention a{queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask,
-                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    const Attention a GIVEN;
     __shared__ T p[SIDE][SIDE + 1];
     __shared__ Staged staged;
     const int t = threadIdx.x, row = t / ACROSS * EDGE, column = t % ACROSS * EDGE;
@@ -140,8 +139,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_query(
     int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,
     double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step,
     int mask_kind, const T* statistics, const T* g, const T* delta, T* dq) {
-    const Attention a{queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask,
-                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    const Attention a GIVEN;
     __shared__ T ds[SIDE][SIDE + 1];
     __shared__ Staged staged;
     const int t = threadIdx.x, row = t / ACROSS * EDGE, column = t % ACROSS * EDGE;
@@ -189,8 +187,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_key(
     int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale, Bool causal,
     double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v, const void* mask, Stride mask_step,
     int mask_kind, const T* statistics, const T* g, const T* delta, T* dk, T* dv) {
-    const Attention a{queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask,
-                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    const Attention a GIVEN;
     __shared__ T p[SIDE][SIDE + 1];
     __shared__ Staged staged;
     const int t = threadIdx.x, row = t / ACROSS * EDGE, column = t % ACROSS * EDGE;

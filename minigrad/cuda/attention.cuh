@@ -31,3 +31,8 @@ struct Attention {
         for (int c = 0; c < 4; c++) factor[c] = unit(bits.word[c]) >= float(dropout) ? T(1 / (1 - dropout)) : T(0);
     }
 };
+
+// The attention that the parameters of a kernel describe
+#define GIVEN                                                                                                          \
+    {queries, keys, heads, group, width, value_width, scale, causal != 0, dropout, seed, offset, mask, mask_kind,      \
+     {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}}

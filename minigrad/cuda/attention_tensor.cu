@@ -382,13 +382,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     attention_32(int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale,
                  Bool causal, double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v,
                  const void* mask, Stride mask_step, int mask_kind, Bool fast, T* y, T* statistics) {
-    const Attention a{queries,   keys,
-                      heads,     group,
-                      width,     value_width,
-                      scale,     causal != 0,
-                      dropout,   seed,
-                      offset,    mask,
-                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    const Attention a GIVEN;
     __shared__ Panel<64, 32> one, other;
     if (fast)
         attend<false>(a, jobs, one, other, q, k, v, y, statistics);
@@ -400,13 +394,7 @@ extern "C" __global__ void __launch_bounds__(128, 3)
     attention_64(int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale,
                  Bool causal, double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v,
                  const void* mask, Stride mask_step, int mask_kind, Bool fast, T* y, T* statistics) {
-    const Attention a{queries,   keys,
-                      heads,     group,
-                      width,     value_width,
-                      scale,     causal != 0,
-                      dropout,   seed,
-                      offset,    mask,
-                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    const Attention a GIVEN;
     __shared__ Panel<64, 64> one, other;
     if (fast)
         attend<false>(a, jobs, one, other, q, k, v, y, statistics);
@@ -418,13 +406,7 @@ extern "C" __global__ void __launch_bounds__(128, 3)
     attention_128(int64 jobs, int64 queries, int64 keys, int heads, int group, int width, int value_width, T scale,
                   Bool causal, double dropout, uint64 seed, uint64 offset, const T* q, const T* k, const T* v,
                   const void* mask, Stride mask_step, int mask_kind, Bool fast, T* y, T* statistics) {
-    const Attention a{queries,   keys,
-                      heads,     group,
-                      width,     value_width,
-                      scale,     causal != 0,
-                      dropout,   seed,
-                      offset,    mask,
-                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    const Attention a GIVEN;
     __shared__ Panel<32, 128> one, other;
     if (fast)
         attend<false>(a, jobs, one, other, q, k, v, y, statistics);
@@ -437,13 +419,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
                                 T scale, Bool causal, double dropout, uint64 seed, uint64 offset, const T* q,
                                 const T* k, const T* v, const void* mask, Stride mask_step, int mask_kind, Bool fast,
                                 const T* statistics, const T* g, const T* delta, T* dq) {
-    const Attention a{queries,   keys,
-                      heads,     group,
-                      width,     value_width,
-                      scale,     causal != 0,
-                      dropout,   seed,
-                      offset,    mask,
-                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    const Attention a GIVEN;
     __shared__ Panel<32, 32> one, other;
     if (fast)
         attend_backward_query<false>(a, jobs, one, other, q, k, v, statistics, g, delta, dq);
@@ -456,13 +432,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
                                 T scale, Bool causal, double dropout, uint64 seed, uint64 offset, const T* q,
                                 const T* k, const T* v, const void* mask, Stride mask_step, int mask_kind, Bool fast,
                                 const T* statistics, const T* g, const T* delta, T* dq) {
-    const Attention a{queries,   keys,
-                      heads,     group,
-                      width,     value_width,
-                      scale,     causal != 0,
-                      dropout,   seed,
-                      offset,    mask,
-                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    const Attention a GIVEN;
     __shared__ Panel<32, 64> one, other;
     if (fast)
         attend_backward_query<false>(a, jobs, one, other, q, k, v, statistics, g, delta, dq);
@@ -475,13 +445,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
                                  int value_width, T scale, Bool causal, double dropout, uint64 seed, uint64 offset,
                                  const T* q, const T* k, const T* v, const void* mask, Stride mask_step, int mask_kind,
                                  Bool fast, const T* statistics, const T* g, const T* delta, T* dq) {
-    const Attention a{queries,   keys,
-                      heads,     group,
-                      width,     value_width,
-                      scale,     causal != 0,
-                      dropout,   seed,
-                      offset,    mask,
-                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    const Attention a GIVEN;
     __shared__ Panel<32, 128> one, other;
     if (fast)
         attend_backward_query<false>(a, jobs, one, other, q, k, v, statistics, g, delta, dq);
@@ -494,13 +458,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
                               T scale, Bool causal, double dropout, uint64 seed, uint64 offset, const T* q, const T* k,
                               const T* v, const void* mask, Stride mask_step, int mask_kind, Bool fast,
                               const T* statistics, const T* g, const T* delta, T* dk, T* dv) {
-    const Attention a{queries,   keys,
-                      heads,     group,
-                      width,     value_width,
-                      scale,     causal != 0,
-                      dropout,   seed,
-                      offset,    mask,
-                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    const Attention a GIVEN;
     __shared__ Panel<32, 32> one, other;
     if (fast)
         attend_backward_key<false>(a, jobs, one, other, q, k, v, statistics, g, delta, dk, dv);
@@ -513,13 +471,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
                               T scale, Bool causal, double dropout, uint64 seed, uint64 offset, const T* q, const T* k,
                               const T* v, const void* mask, Stride mask_step, int mask_kind, Bool fast,
                               const T* statistics, const T* g, const T* delta, T* dk, T* dv) {
-    const Attention a{queries,   keys,
-                      heads,     group,
-                      width,     value_width,
-                      scale,     causal != 0,
-                      dropout,   seed,
-                      offset,    mask,
-                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    const Attention a GIVEN;
     __shared__ Panel<32, 64> one, other;
     if (fast)
         attend_backward_key<false>(a, jobs, one, other, q, k, v, statistics, g, delta, dk, dv);
@@ -532,13 +484,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
                                T scale, Bool causal, double dropout, uint64 seed, uint64 offset, const T* q, const T* k,
                                const T* v, const void* mask, Stride mask_step, int mask_kind, Bool fast,
                                const T* statistics, const T* g, const T* delta, T* dk, T* dv) {
-    const Attention a{queries,   keys,
-                      heads,     group,
-                      width,     value_width,
-                      scale,     causal != 0,
-                      dropout,   seed,
-                      offset,    mask,
-                      mask_kind, {mask_step.n[4], mask_step.n[5], mask_step.n[6], mask_step.n[7]}};
+    const Attention a GIVEN;
     __shared__ Panel<16, 128> one, other;
     if (fast)
         attend_backward_key<false>(a, jobs, one, other, q, k, v, statistics, g, delta, dk, dv);
