@@ -29,10 +29,6 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         void** s1
         void** s2
         void** s3
-    enum CellKind "mg::CellKind":
-        RNN_TANH, RNN_RELU, LSTM, GRU
-    enum CellNorm "mg::CellNorm":
-        NO_NORM, NORM_STATE, NORM_SUM
     struct Recurrence:
         int32_t cell, norm, norm_cell, centered, swap
         double slope, eps, eps_c

@@ -497,18 +497,14 @@ cdef Pool2d pooling(Array x, tuple at, Array y):
     return p
 
 
-cdef dict CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "lstm": LSTM, "gru": GRU}
-cdef dict CELL_NORMS = {None: NO_NORM, "state": NORM_STATE, "sum": NORM_SUM}
-
-
 cdef Recurrence recurrence(cell, dict arrays):
     """The cell and its arrays as the kernels take them."""
     cdef Recurrence r
     cdef Array h = <Array>arrays["h"], w = <Array>arrays["w"], z = <Array>arrays["z"]
     cdef int64_t end = 0, i
     memset(&r, 0, sizeof(Recurrence))
-    r.cell, r.norm, r.norm_cell = CELLS[cell.kind], CELL_NORMS[cell.norm], cell.norm_cell
-    r.centered, r.swap = cell.centered, cell.swap
+    r.cell, r.norm = cell.codes
+    r.norm_cell, r.centered, r.swap = cell.norm_cell, cell.centered, cell.swap
     r.slope, r.eps, r.eps_c = cell.slope, cell.eps, cell.eps_c
     r.steps, r.batch, r.hidden, r.gates = h.extent[0] - 1, h.extent[1], h.extent[2], w.extent[0] // h.extent[2]
     r.segments = len(cell.sizes)

@@ -8,9 +8,11 @@ Post-LN is x = LN(x + f(x)), pre-LN is x = x + f(LN(x)); RMSNorm and DyT are whe
 x = x + f(x). The LN-LSTM of char_model has the same data and steps; it has 0.10 million parameters, the others 0.31.
 Measured: training loss over the steps, and bits per character of the held-out text. Pre-LN, and post-LN without a
 warm-up, write a sample. Then, with 2, 8 and 24 blocks with pre-LN or no norm: the loss and the norm of its gradient in
-all parameters on the first batch, before training, and the training loss in 150 steps with a warm-up.
+all parameters on the first batch, before training, and the training loss in 150 steps with a warm-up. At the same
+depths with post-LN and pre-LN, before training: the norm of the gradient in the last weights of every block.
 """
 
+import argparse
 import math
 from collections.abc import Callable
 from functools import partial
@@ -89,7 +91,7 @@ class Transformer(nn.Module):
         return found[len(start) :]
 
 
-def build(characters: int, name: str, blocks: int = BLOCKS) -> nn.Module:
+def build(characters: int, name: str, blocks: int = BLOCKS) -> Writer | Transformer:
     return Writer(characters, "layer") if name == "lstm" else Transformer(characters, KINDS[name], blocks)
 
 
@@ -98,6 +100,19 @@ def slope(model: nn.Module, batch: ex.Arrays) -> np.ndarray:
     model.zero_grad()
     loss(model(batch[0]), batch[1]).backward()
     return np.array(nn.utils.clip_grad_norm_(model.parameters(), math.inf))
+
+
+def gradients(args: argparse.Namespace, build: Callable[[], Transformer], batch: ex.Arrays) -> np.ndarray:
+    """Return the norm of the gradient in the last weights W of every block before training: (seeds, blocks)."""
+    found = []
+    for seed in range(args.seed, args.seed + args.seeds):
+        mg.manual_seed(seed)
+        model = build().to(args.device)
+        numbers, following = (mg.tensor(values, device=args.device) for values in batch)
+        loss(model(numbers), following).backward()
+        last = [weight.grad for name, weight in model.named_parameters() if name.endswith("linear2.weight")]
+        found.append([grad.norm().item() for grad in last if grad is not None])
+    return np.array(found)
 
 
 def last_fifth(runs: ex.Runs) -> np.ndarray:
@@ -155,6 +170,15 @@ def main() -> None:
         for name, blocks in deep
     ])  # fmt: skip
 
+    batch = tuple(rows[: args.batch_size] for rows in sets[0])
+    within = {(name, blocks): gradients(args, partial(Transformer, len(characters), KINDS[name], blocks), batch)
+              for name in ("post", "pre") if name in args.norm for blocks in depths}  # fmt: skip
+    if within:
+        ex.show("place of LN | ‖dL/dW‖ in the first block | in the last", [
+            (f"{KINDS[name].label}, {blocks} blocks", norms[:, 0], norms[:, -1])
+            for (name, blocks), norms in within.items()
+        ])  # fmt: skip
+
     quantity = "training loss, last fifth"
     if {"post", "post-cold"} <= set(runs):
         ex.compare("post-LN needs a warm-up of the learning rate", XIONG, quantity, warm_up=final["post"],
@@ -181,6 +205,14 @@ def main() -> None:
         ex.claim("with pre-LN the initial gradient is well-behaved at any depth", XIONG,
                  f"its norm with {high} blocks less than twice that with {low}, in every run",
                  f"at most {growth.max():.3g} times", bool(growth.max() < 2))  # fmt: skip
+    if {"post", "pre"} <= set(args.norm):
+        ex.compare("before training, post-LN has large gradients near the output, pre-LN small ones", XIONG,
+                   f"‖dL/dW‖ in the last block, {high} deep", pre_LN=within["pre", high][:, -1],
+                   post_LN=within["post", high][:, -1])  # fmt: skip
+    if low < high and "pre" in args.norm:
+        ex.compare("with pre-LN the gradients near the output are smaller in a deeper network", XIONG,
+                   "‖dL/dW‖ in the last block", **{f"{n} deep": within["pre", n][:, -1] for n in (high, low)}
+                   )  # fmt: skip
     if {"pre", "none"} <= set(args.norm):
         says = "without a norm a deep network explodes before training"
         ex.compare(f"{says}: its loss", FIXUP, f"loss before training, {high} blocks", pre_LN=first["pre", high],

@@ -36,6 +36,7 @@ struct Update {
     int32_t nesterov, decoupled, first, centered;  // first: momentum buffer not yet set
 };
 
+// In the order of KINDS and NORMS in ops/recurrent.pyx
 enum CellKind { RNN_TANH, RNN_RELU, LSTM, GRU };
 enum CellNorm { NO_NORM, NORM_STATE, NORM_SUM };  // of the state's part of the sum, or of the whole sum
 

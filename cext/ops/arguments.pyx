@@ -163,15 +163,22 @@ cpdef object integer(str op, str name, value: Any, least: int | None = None):  #
 cpdef tuple pair(str op, str name, value: Any, least: int | None = None):  # -> tuple[int, int]
     """An argument as two ints, given as a pair or as one int for both; none below `least`, nor so large that sizes
     computed from it overflow."""
-    cdef tuple found
     if not isinstance(value, (tuple, list)):
-        found = (integer(op, name, value, least),) * 2
-    elif len(value) == 2:
-        found = integer(op, name, value[0], least), integer(op, name, value[1], least)
-    else:
-        raise ValueError(f"[{op}] expected an integer or a pair of integers for {name}, got {value}")
-    if max(found) >= 2**31:
-        raise ValueError(f"[{op}] expected {name} < {2**31}, got {max(found)}")
+        return (extent(op, name, value, least),) * 2
+    if len(value) == 2:
+        return extent(op, name, value[0], least), extent(op, name, value[1], least)
+    raise ValueError(f"[{op}] expected an integer or a pair of integers for {name}, got {value}")
+
+
+cpdef object single(str op, str name, value: Any, least: int | None = None):  # -> int
+    """The same for one axis: an int, which may be in a tuple of one."""
+    return extent(op, name, value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value, least)
+
+
+cdef object extent(str op, str name, object value, object least):
+    found = integer(op, name, value, least)
+    if found >= 2**31:
+        raise ValueError(f"[{op}] expected {name} < {2**31}, got {found}")
     return found
 
 

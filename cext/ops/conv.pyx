@@ -1,10 +1,10 @@
-"""Two-dimensional convolutions, which are cross-correlations, as usual in the field."""
+"""Convolutions of images and of sequences, which are cross-correlations, as usual in the field."""
 from libc.stdint cimport int64_t
 
 from minigrad.engine.array cimport Array, check_same_device, empty, parse_shape, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.ops.arguments cimport float_operand, integer, layer_bias, operand, optional, pair
+from minigrad.engine.ops.arguments cimport float_operand, integer, layer_bias, operand, optional, pair, single
 from minigrad.engine.ops.arithmetic cimport add
 from minigrad.engine.ops.layout cimport dense, expand_dims, reshape_to, squeeze, summed
 from minigrad.engine.tape cimport Node, Op, operation, recording, track
@@ -148,49 +148,98 @@ cpdef Array conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = 
              [3., 6.]]])
     """
     cdef Call _call = begin(conv2d_op)
-    groups = integer("conv2d", "groups", groups, 1)
-    if groups >= 2**31:
-        raise ValueError(f"[conv2d] expected groups < {2**31}, got {groups}")
-    cdef int64_t parts = groups
     stride, dilation = pair("conv2d", "stride", stride, 1), pair("conv2d", "dilation", dilation, 1)
-    if not isinstance(padding, str):
-        padding = pair("conv2d", "padding", padding, 0)
-    cdef Array a = operand("conv2d", x), w = operand("conv2d", weight), b = optional("conv2d", bias)
-    a, w = float_operand("conv2d", a), float_operand("conv2d", w)
-    if a.ndim_ != 3 and a.ndim_ != 4:
-        raise ValueError(f"[conv2d] expected x of shape (N, C, H, W) or (C, H, W), got {shape_of(a)}")
-    if a.ndim_ == 3:
-        return squeeze(conv2d(expand_dims(a, 0), w, b, stride, padding, dilation, groups), 0)
-    if w.ndim_ != 4 or w.extent[1] < 1 or w.extent[2] < 1 or w.extent[3] < 1 or w.extent[0] % parts:
-        raise ValueError(f"[conv2d] expected a weight of shape (O, C / groups, KH, KW) with O divisible by {parts} "
-                         f"groups, got {shape_of(w)}")
+    padding = padding if isinstance(padding, str) else pair("conv2d", "padding", padding, 0)
+    return checked("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
+
+
+cpdef Array conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | tuple[int] = 1,
+                   padding: int | tuple[int] | str = 0, dilation: int | tuple[int] = 1, groups: int = 1):
+    """`conv2d` of sequences: each output is a weighted sum of a window of steps of all channels, or of a group of them.
+
+    Equivalent to PyTorch's `conv1d`.
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, C, T) or (C, T)
+        float32 or float64.
+    weight : Tensor, shape (O, C / groups, K)
+    bias : Tensor, shape (O,), optional
+    stride, padding, dilation, groups
+        As in `conv2d`, with a number in place of each pair.
+
+    Returns
+    -------
+    Tensor, shape (N, O, P) or (O, P)
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `conv2d`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> mg.nn.functional.conv1d(mg.tensor([[1.0, 2.0, 4.0]]), mg.tensor([[[-1.0, 1.0]]]))
+    tensor([[1., 2.]])
+    """
+    cdef Call _call = begin(conv2d_op)
+    stride, dilation = single("conv1d", "stride", stride, 1), single("conv1d", "dilation", dilation, 1)
+    padding = padding if isinstance(padding, str) else (0, single("conv1d", "padding", padding, 0))
+    return checked("conv1d", 1, x, weight, bias, (1, stride), padding, (1, dilation), groups)
+
+
+cdef Array checked(str op, int axes, object x, object weight, object bias, tuple stride, object padding, tuple dilation,
+                   object groups):
+    """x ⋆ weight + bias along one axis, for which another of a single row is inserted, or along two."""
+    cdef int64_t parts = integer(op, "groups", groups, 1)
+    if parts >= 2**31:
+        raise ValueError(f"[{op}] expected groups < {2**31}, got {parts}")
+    cdef Array a = operand(op, x), w = operand(op, weight), b = optional(op, bias), y
+    a, w = float_operand(op, a), float_operand(op, w)
+    cdef tuple given = shape_of(a), weight_shape = shape_of(w)
+    places, windows = ("H, W", "KH, KW") if axes == 2 else ("T", "K")
+    if a.ndim_ != axes + 1 and a.ndim_ != axes + 2:
+        raise ValueError(f"[{op}] expected x of shape (N, C, {places}) or (C, {places}), got {given}")
+    if w.ndim_ != axes + 2 or min(weight_shape[1:]) < 1 or weight_shape[0] % parts:
+        raise ValueError(f"[{op}] expected a weight of shape (O, C / groups, {windows}) with O divisible by {parts} "
+                         f"groups, got {weight_shape}")
+    cdef bint single_sample = a.ndim_ == axes + 1
+    if single_sample:
+        a = expand_dims(a, 0)
+    if axes == 1:
+        a, w = expand_dims(a, 2), expand_dims(w, 2)
     if a.extent[1] != w.extent[1] * parts:
-        raise ValueError(f"[conv2d] expected x of {w.extent[1] * parts} channels for a weight {shape_of(w)} and "
-                         f"{parts} groups, got {shape_of(a)}")
-    b = layer_bias("conv2d", b, a, w)
-    at, size = geometry(a, w, stride, padding, dilation)
-    return convolved(a, w, b, at, size)
+        raise ValueError(f"[{op}] expected x of {w.extent[1] * parts} channels for a weight {weight_shape} and "
+                         f"{parts} groups, got {given}")
+    b = layer_bias(op, b, a, w)
+    at, size = geometry(op, given, a, w, stride, padding, dilation)
+    y = convolved(a, w, b, at, size)
+    if axes == 1:
+        y = squeeze(y, 2)
+    return squeeze(y, 0) if single_sample else y
 
 
-cdef tuple geometry(Array x, Array w, tuple stride, object padding, tuple dilation):
-    """What `Backend.conv2d` takes as `at`, and the rows and columns of the result."""
+cdef tuple geometry(str op, tuple given, Array x, Array w, tuple stride, object padding, tuple dilation):
+    """What `Backend.conv2d` takes as `at`, and the rows and columns of the result; errors show the given shape."""
     cdef list before = [0, 0], size = []
     cdef int64_t length, window, both
     cdef int i
     if type(padding) is not tuple:
         if padding not in ("valid", "same"):
-            raise ValueError(f'[conv2d] expected "valid", "same" or integers for padding, got {padding!r}')
+            raise ValueError(f'[{op}] expected "valid", "same" or integers for padding, got {padding!r}')
         if padding == "same" and stride != (1, 1):
-            raise ValueError(f'[conv2d] expected a stride of 1 with the padding "same", got {stride}')
-        given = None
+            raise ValueError(f'[{op}] expected a stride of 1 with the padding "same", got '
+                             f'{stride if op == "conv2d" else stride[1]}')
+        zeros = None
     else:
-        given = padding
+        zeros = padding
     for i in range(2):
         length, window = x.extent[2 + i], <int64_t>dilation[i] * (w.extent[2 + i] - 1) + 1
-        both = (window - 1 if padding == "same" else 0) if given is None else 2 * <int64_t>given[i]
+        both = (window - 1 if padding == "same" else 0) if zeros is None else 2 * <int64_t>zeros[i]
         if window > length + both or length == 0:
-            raise ValueError(f"[conv2d] expected a window no larger than the padded x, got one of {window} on axis "
-                             f"{2 + i} of {shape_of(x)} with {both} zeros")
+            raise ValueError(f"[{op}] expected a window no larger than the padded x, got one of {window} on axis "
+                             f"{len(given) - 2 + i} of {given} with {both} zeros")
         before[i] = both // 2
         size.append((length + both - window) // <int64_t>stride[i] + 1)
     return (*stride, *before, *dilation), tuple(size)

@@ -27,13 +27,18 @@ from minigrad.engine.ops.norm import layer_norm, rms_norm
 from minigrad.engine.ops.trigonometry import tanh
 
 
+# In the order of the enumerations in kernels.hpp and recurrent.cu: the kinds of cells, and what is normalized
+cdef tuple KINDS = ("rnn_tanh", "rnn_relu", "lstm", "gru"), NORMS = (None, "state", "sum")
+GATES: dict[str, int] = {"rnn": 1, "lstm": 4, "gru": 3}
+
+
 @cython.final
 @cython.binding(False)
 @cython.embedsignature(True)
 @cython.embedsignature.format("clinic")
 cdef class Cell:
     """What a layer computes: the kind and variant of cell."""
-    cdef readonly str kind          # "rnn_tanh", "rnn_relu", "lstm" or "gru"
+    cdef readonly str kind, op      # "rnn_tanh", "rnn_relu", "lstm" or "gru", and the operation: "rnn", "lstm" or "gru"
     # What is normalized: "state" (what the state contributes), "sum", or None; then the numbers of columns that are
     # normalized together, one group after the other.
     cdef readonly str norm          # -> str | None
@@ -53,14 +58,21 @@ cdef class Cell:
         self.eps, self.eps_c = number("recurrent", "eps", eps, 0), number("recurrent", "eps_c", eps_c, 0)
         self.norm_cell, self.carry_norm, self.swap, self.slope = norm_cell, carry_norm, swap, slope
         self.centered = centered
-        if (kind, norm) not in KINDS:
+        # a GRU's reset gate comes between the two summands: there is no sum to normalize
+        if kind not in KINDS or norm not in NORMS or (kind, norm) == ("gru", "sum"):
             raise ValueError(f"[recurrent] no cell {kind!r} with norm {norm!r}")
+        self.op = kind.partition("_")[0]
         if not (1 <= len(self.sizes) <= 4 and min(self.sizes) >= 1 if norm else not self.sizes):
             raise ValueError(f"[recurrent] expected one to four sizes of at least 1 with a norm and none without, "
                              f"got {self.sizes} with {norm!r}")
         if (norm_cell and kind != "lstm") or (carry_norm and not norm_cell) or (swap and kind != "gru"):
             raise ValueError(f"[recurrent] a {kind!r} has no such variant: norm_cell={norm_cell}, "
                              f"carry_norm={carry_norm}, swap={swap}")
+
+    @property
+    def codes(self) -> tuple[int, int]:
+        """The numbers that the kernels know the kind and the norm by."""
+        return KINDS.index(self.kind), NORMS.index(self.norm)
 
     def __repr__(self) -> str:
         return f"Cell{self.__reduce__()[1]}"
@@ -162,7 +174,6 @@ def gate(Cell cell, a: Tensor) -> Tensor:
 def rnn_step(Cell cell, x: Tensor, h: Tensor, c: Tensor | None, weight: Tensor, bias: Tensor | None,
              gamma: Tensor | None, beta: Tensor | None, gamma_c: Tensor | None,
              beta_c: Tensor | None) -> tuple[Tensor, None, dict[str, Tensor]]:
-    """h' = f(x + u), f being tanh or relu."""
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
     return (tanh if cell.kind == "rnn_tanh" else relu)(x + u), None, {}
 
@@ -170,7 +181,6 @@ def rnn_step(Cell cell, x: Tensor, h: Tensor, c: Tensor | None, weight: Tensor, 
 def lstm_step(Cell cell, x: Tensor, h: Tensor, c: Tensor, weight: Tensor, bias: Tensor | None, gamma: Tensor | None,
               beta: Tensor | None, gamma_c: Tensor | None,
               beta_c: Tensor | None) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """i, f, g, o = x + u;  c' = σ(f) c + σ(i) tanh(g);  h' = σ(o) tanh(c'), or of LN(c')."""
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
     i, f, g, o = split(x + u, 4, axis=-1)
     i, f, g, o = gate(cell, i), gate(cell, f), tanh(g), gate(cell, o)
@@ -182,7 +192,6 @@ def lstm_step(Cell cell, x: Tensor, h: Tensor, c: Tensor, weight: Tensor, bias: 
 def gru_step(Cell cell, x: Tensor, h: Tensor, c: Tensor | None, weight: Tensor, bias: Tensor | None,
              gamma: Tensor | None, beta: Tensor | None, gamma_c: Tensor | None,
              beta_c: Tensor | None) -> tuple[Tensor, None, dict[str, Tensor]]:
-    """r, z = σ(x_r + u_r), σ(x_z + u_z);  n = tanh(x_n + r u_n);  h' = (1 - z) n + z h, or the two swapped."""
     x, u = summands(cell, x, h, weight, bias, gamma, beta)
     x_r, x_z, x_n = split(x, 3, axis=-1)
     u_r, u_z, u_n = split(u, 3, axis=-1)
@@ -191,11 +200,7 @@ def gru_step(Cell cell, x: Tensor, h: Tensor, c: Tensor | None, weight: Tensor, 
     return (z * n + (1.0 - z) * h if cell.swap else (1.0 - z) * n + z * h), None, {"r": r, "z": z, "n": n}
 
 
-STEPS = {"rnn_tanh": rnn_step, "rnn_relu": rnn_step, "lstm": lstm_step, "gru": gru_step}
-GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
-OPS = {kind: kind.split("_")[0] for kind in GATES}
-# A GRU's reset gate comes between the two summands: there is no sum to normalize.
-KINDS = {(kind, norm) for kind in GATES for norm in (None, "state", "sum")} - {("gru", "sum")}
+STEPS = {"rnn": rnn_step, "lstm": lstm_step, "gru": gru_step}
 
 
 def composition(Cell cell, lengths: Tensor | None, x: Tensor, h: Tensor, c: Tensor | None,
@@ -213,7 +218,7 @@ def composition(Cell cell, lengths: Tensor | None, x: Tensor, h: Tensor, c: Tens
         if lengths is not None:
             alive = expand_dims(lengths > t, 1)
             share = where(alive, share, 0.0)
-        next_h, next_c, gates = STEPS[cell.kind](cell, share, h, c, *parameters)
+        next_h, next_c, gates = STEPS[cell.op](cell, share, h, c, *parameters)
         made = {**gates, "h_t": next_h, "c_t": next_c}
         if lengths is None:
             outputs.append(next_h)
@@ -252,16 +257,46 @@ cdef Array flat(Array x):
     return reshaped(x, 2, extent)
 
 
-# What a step computes depends on the cell's options: `minigrad.viz` writes it out for the given cell.
+# These are the equations of cells without a norm. `minigrad.viz` writes the options of a given cell into them.
 cdef str INPUTS = "x, h₀, c₀, W_hh, b, γ, β, γ_c, β_c"
-cdef Op rnn_op = operation("rnn", backward, "h_t = tanh(x_t + W_hh h_{t−1} + b), or max(·, 0)",
-                           "dh_{t−1} = da_t W_hh\ndW_hh = Σ_t da_tᵀ h_{t−1}", "", INPUTS, "Elman (1990)", "y, h_T")
-cdef Op lstm_op = operation("lstm", backward, "c_t = σ(f) c_{t−1} + σ(i) tanh(g)\nh_t = σ(o) tanh(c_t)",
-                            "dh_{t−1} = da_t W_hh\ndc_{t−1} = σ(f) dc_t\ndW_hh = Σ_t da_tᵀ h_{t−1}", "", INPUTS,
-                            "Hochreiter and Schmidhuber (1997); Gers et al. (2000)", "y, h_T, c_T")
-cdef Op gru_op = operation("gru", backward, "h_t = (1 − z) n + z h_{t−1}",
-                           "dh_{t−1} = da_t W_hh + z dh_t\ndW_hh = Σ_t da_tᵀ h_{t−1}", "", INPUTS, "Cho et al. (2014)",
-                           "y, h_T")
+cdef str BACKWARD = ("dh_t = dy_t + what step t + 1 sends back; after the last step the gradient of h_T\n"
+                     "da_t, dx_t = the gradients of a_t and of x_t\n"
+                     "dh_{t−1} = da_t W_hh\n"
+                     "dW_hh = Σ_t da_tᵀ h_{t−1}\n"
+                     "db = Σ_t da_t")
+
+cdef Op rnn_op = operation("rnn", backward,
+                           "h₀: the state before the first step\n"
+                           "x_t = the input's contribution to step t\n"
+                           "a_t = W_hh h_{t−1} + b\n"
+                           "h_t = tanh(x_t + a_t), or max(x_t + a_t, 0)\n"
+                           "y = h₁ … h_T", BACKWARD, "", INPUTS, "Elman (1990)", "y, h_T")
+
+cdef Op lstm_op = operation("lstm", backward,
+                            "h₀, c₀: the states before the first step\n"
+                            "x_t = the input's contribution to step t\n"
+                            "a_t = W_hh h_{t−1} + b\n"
+                            "(i, f, g, o) = the four parts of x_t + a_t\n"
+                            "c_t = σ(f) c_{t−1} + σ(i) tanh(g)\n"
+                            "h_t = σ(o) tanh(c_t)\n"
+                            "y = h₁ … h_T",
+                            BACKWARD.replace("\nda_t", "\n"
+                                                       "dc_t = the gradient through h_t + what step t + 1 sends back\n"
+                                                       "dc_{t−1} = σ(f) dc_t\nda_t"),
+                            "", INPUTS, "Hochreiter and Schmidhuber (1997); Gers et al. (2000)", "y, h_T, c_T")
+
+cdef Op gru_op = operation("gru", backward,
+                           "h₀: the state before the first step\n"
+                           "x_t = the input's contribution to step t\n"
+                           "a_t = W_hh h_{t−1} + b\n"
+                           "(x_r, x_z, x_n) = the three parts of x_t\n"
+                           "(u_r, u_z, u_n) = the three parts of a_t\n"
+                           "r = σ(x_r + u_r)\n"
+                           "z = σ(x_z + u_z)\n"
+                           "n = tanh(x_n + r u_n)\n"
+                           "h_t = (1 − z) n + z h_{t−1}\n"
+                           "y = h₁ … h_T", BACKWARD.replace("da_t W_hh", "da_t W_hh + z dh_t"), "", INPUTS,
+                           "Cho et al. (2014)", "y, h_T")
 
 
 cdef int backward(Node node, Array g) except -1:
@@ -336,7 +371,7 @@ def recurrent(Cell cell, x: TensorLike, h: TensorLike, c: TensorLike | None, wei
               ) -> tuple[Tensor, ...]:
     """All steps of one recurrent layer.
 
-    The equations are in ``rnn_step``, ``lstm_step`` and ``gru_step``; the layers in ``minigrad.nn`` cite the papers.
+    The layers in ``minigrad.nn`` have the equations, and cite the papers.
 
     Parameters
     ----------
@@ -380,7 +415,7 @@ def recurrent(Cell cell, x: TensorLike, h: TensorLike, c: TensorLike | None, wei
     >>> y.reshape(3)
     tensor([1., 2., 3.])
     """
-    cdef str op = OPS[cell.kind]
+    cdef str op = cell.op
     cdef Op record = lstm_op if op == "lstm" else gru_op if op == "gru" else rnn_op
     cdef Call _call = begin(record)
     cdef list inputs = [optional(op, given) for given in (x, h, c, weight, bias, gamma, beta, gamma_c, beta_c)]
@@ -397,7 +432,7 @@ def recurrent(Cell cell, x: TensorLike, h: TensorLike, c: TensorLike | None, wei
                                 f"{(<Array>inputs[i]).dtype}")
             wanted = wanted or (<Array>inputs[i]).needs_grad
     wanted = wanted and recording()
-    gates = GATES[cell.kind]
+    gates = GATES[op]
     if a.ndim_ != 3 or a.extent[0] < 1 or a.extent[2] < 1 or a.extent[2] % gates:
         raise ValueError(f"[{op}] expected a projected input (T, N, {gates} H) with T and H at least 1, got {a.shape}")
     T, N, columns = shape_of(a)

@@ -8,6 +8,7 @@
 
 #if FLOATING
 
+// In the order of KINDS and NORMS in ops/recurrent.pyx
 enum Kind { RNN_TANH, RNN_RELU, LSTM, GRU };
 enum { NO_NORM, NORM_STATE, NORM_SUM };
 

@@ -7,8 +7,6 @@ from minigrad.cuda.norms import Norms
 from minigrad.engine.ops.recurrent import Cell
 from minigrad.engine.tensor import Tensor
 
-KINDS = "rnn_tanh", "rnn_relu", "lstm", "gru"
-NORMS = None, "state", "sum"
 LARGEST = 512  # threads of a block
 PACK = 16  # bytes that one instruction reads
 CACHED = 1 << 20  # bytes of W up to which reading it from the cache costs less than launching a product at every step
@@ -77,7 +75,8 @@ class Steps:
 
     def __init__(self, cell: Cell, arrays: dict[str, Any]) -> None:
         h, w, z = arrays["h"], arrays["w"], arrays["z"]
-        self.dtype, self.kind = h.dtype.name, KINDS.index(cell.kind)
+        self.kind, norm = cell.codes
+        self.dtype = h.dtype.name
         states, self.batch, self.hidden = h.shape
         self.steps, self.columns = states - 1, w.shape[0]
         self.keep = z.shape[0] == self.steps
@@ -90,7 +89,7 @@ class Steps:
         ends = tuple(sum(sizes[: i + 1]) for i in range(len(sizes))) + (0,) * (8 - len(sizes))
         names = "gamma", "beta", "gamma_c", "beta_c", "h", "c", "z", "act", "stats", "stats_c", "raw_c"
         self.arguments = (
-            NORMS.index(cell.norm), cell.norm_cell, cell.centered, cell.swap, cell.slope, self.batch, self.hidden,
+            norm, cell.norm_cell, cell.centered, cell.swap, cell.slope, self.batch, self.hidden,
             self.columns, self.steps, len(sizes), ends, self.keep, arrays.get("lengths"),
             *[arrays.get(name) for name in names],
         )  # fmt: skip

@@ -4,7 +4,7 @@ import math
 
 from minigrad.creation import empty
 from minigrad.engine.dtype import DType
-from minigrad.engine.ops.arguments import integer, pair
+from minigrad.engine.ops.arguments import integer, pair, single
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
@@ -162,10 +162,10 @@ class Conv1d(_Conv):
     ) -> None:  # fmt: skip
         super().__init__()
         self._check_channels(in_channels, out_channels, groups)
-        self.kernel_size = (F.single("Conv1d", "kernel_size", kernel_size, 1),)
-        self.stride = (F.single("Conv1d", "stride", stride, 1),)
-        self.dilation = (F.single("Conv1d", "dilation", dilation, 1),)
-        self.padding = padding if isinstance(padding, str) else (F.single("Conv1d", "padding", padding, 0),)
+        self.kernel_size = (single("Conv1d", "kernel_size", kernel_size, 1),)
+        self.stride = (single("Conv1d", "stride", stride, 1),)
+        self.dilation = (single("Conv1d", "dilation", dilation, 1),)
+        self.padding = padding if isinstance(padding, str) else (single("Conv1d", "padding", padding, 0),)
         if isinstance(padding, str) and padding not in ("valid", "same"):
             raise ValueError(f'[Conv1d] expected "valid", "same" or an integer for padding, got {padding!r}')
         if padding == "same" and self.stride != (1,):

@@ -24,9 +24,9 @@ from minigrad.engine.ops.activation import (
 )
 from minigrad.engine.ops.arguments import integer, kind_of, number
 from minigrad.engine.ops.attention import scaled_dot_product_attention
-from minigrad.engine.ops.conv import conv2d, conv_transpose2d
+from minigrad.engine.ops.conv import conv1d, conv2d, conv_transpose2d
 from minigrad.engine.ops.gather import look_up, numbered
-from minigrad.engine.ops.layout import expand_dims, squeeze
+from minigrad.engine.ops.layout import expand_dims
 from minigrad.engine.ops.logic import maximum, where
 from minigrad.engine.ops.matmul import linear
 from minigrad.engine.ops.norm import group_norm, layer_norm, rms_norm
@@ -47,10 +47,13 @@ from minigrad.nn.loss_functions import (
 )
 from minigrad.nn.norm_compositions import (
     adaptive_layer_norm,
+    deep_norm,
     dynamic_tanh,
     film,
     filter_response_norm,
+    layer_scale,
     scale_norm,
+    tlu,
     weight_standardization,
 )
 from minigrad.nn.norm_functions import batch_norm, batch_renorm, instance_norm
@@ -61,11 +64,12 @@ Activation = Callable[[Tensor], Tensor]
 __all__ = [
     "adaptive_avg_pool2d", "adaptive_layer_norm", "avg_pool2d", "batch_norm", "batch_renorm", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "conv1d", "conv2d", "conv_transpose2d", "cosine_similarity", "cross_entropy",
-    "dropout", "dynamic_tanh", "elu", "embedding", "film", "filter_response_norm", "gelu", "glu", "group_norm",
-    "hardsigmoid", "hardswish", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss", "layer_norm",
-    "leaky_relu", "linear", "log_softmax", "logsigmoid", "max_pool2d", "mish", "mse_loss", "nll_loss", "normalize",
-    "one_hot", "prelu", "relu", "rms_norm", "rotary", "scale_norm", "scaled_dot_product_attention", "selu", "sigmoid",
-    "silu", "smooth_l1_loss", "softmax", "softplus", "tanh", "weight_standardization",
+    "deep_norm", "dropout", "dynamic_tanh", "elu", "embedding", "film", "filter_response_norm", "gelu", "glu",
+    "group_norm", "hardsigmoid", "hardswish", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss",
+    "layer_norm", "layer_scale", "leaky_relu", "linear", "log_softmax", "logsigmoid", "max_pool2d", "mish", "mse_loss",
+    "nll_loss", "normalize", "one_hot", "prelu", "relu", "rms_norm", "rotary", "scale_norm",
+    "scaled_dot_product_attention", "selu", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh", "tlu",
+    "weight_standardization",
 ]  # fmt: skip
 
 
@@ -73,39 +77,6 @@ if TYPE_CHECKING:
     from minigrad.pytorch.functions import functional_pad as pad  # noqa: F401
 else:
     __getattr__ = lookup(__name__)
-
-
-# ── convolution ───────────────────────────────────────────────────────────────────────────────────
-
-
-def conv1d(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | tuple[int] = 1,
-    padding: int | tuple[int] | str = 0, dilation: int | tuple[int] = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
-    """`conv2d` of sequences: x (N, C, T) or (C, T) and weight (O, C / groups, K) give (N, O, P) or (O, P).
-
-    Parameters and errors are those of `conv2d`, with a number in place of each pair.
-
-    Examples
-    --------
-    >>> import minigrad as mg
-    >>> mg.nn.functional.conv1d(mg.tensor([[1.0, 2.0, 4.0]]), mg.tensor([[[-1.0, 1.0]]]))
-    tensor([[1., 2.]])
-    """
-    for name, value, axes in (("x", x, (2, 3)), ("weight", weight, (3,))):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"[conv1d] expected a tensor {name}, got {kind_of(value)}")
-        if value.ndim not in axes:
-            raise ValueError(f"[conv1d] expected {name} with {' or '.join(map(str, axes))} axes, got {value.shape}")
-    rows = padding if isinstance(padding, str) else (0, single("conv1d", "padding", padding, 0))
-    strides, steps = single("conv1d", "stride", stride, 1), single("conv1d", "dilation", dilation, 1)
-    y = conv2d(expand_dims(x, -2), expand_dims(weight, -2), bias, (1, strides), rows, (1, steps), groups)
-    return squeeze(y, -2)
-
-
-def single(op: str, name: str, value: int | tuple[int], least: int) -> int:
-    """Check a number of positions, which may be a tuple of one."""
-    return integer(op, name, value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value, least)
 
 
 # ── lookup ────────────────────────────────────────────────────────────────────────────────────────

@@ -232,9 +232,131 @@ def filter_response_norm(
         y = y * parameter(op, "weight", weight, x.shape[1:2], x).reshape(each)
     if bias is not None:
         y = y + parameter(op, "bias", bias, x.shape[1:2], x).reshape(each)
-    if threshold is not None:
-        y = maximum(y, parameter(op, "threshold", threshold, x.shape[1:2], x).reshape(each))
-    return y
+    return y if threshold is None else maximum(y, parameter(op, "threshold", threshold, x.shape[1:2], x).reshape(each))
+
+
+def tlu(x: Tensor, threshold: Tensor) -> Tensor:
+    """Thresholded linear unit: y = max(x, τ), with a threshold τ per channel.
+
+    Singh, Krishnan 2020, https://arxiv.org/abs/1911.09737, where it follows `filter_response_norm`, which computes it
+    too if it is given τ.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``(N, C, ...)``, floats.
+    threshold : Tensor
+        ``(C,)``: τ.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        For shapes or devices that do not match.
+    TypeError
+        For a threshold of another dtype than `x`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.tlu(mg.tensor([[1.0, -3.0]]), mg.tensor([0.0, -2.0]))
+    tensor([[ 1., -2.]])
+    """
+    x = floats("tlu", x)
+    if x.ndim < 2:
+        raise ValueError(f"[tlu] expected x of shape (N, C, ...), got {x.shape}")
+    threshold = parameter("tlu", "threshold", threshold, x.shape[1:2], x)
+    return maximum(x, threshold.reshape((-1,) + (1,) * (x.ndim - 2)))
+
+
+def layer_scale(x: Tensor, weight: Tensor) -> Tensor:
+    """Scale each feature of a residual branch: y = λ x, where x is what the branch computed.
+
+    Touvron et al. 2021, https://arxiv.org/abs/2103.17239, section 2.
+
+    Parameters
+    ----------
+    x : Tensor
+        ``(..., C)``, floats.
+    weight : Tensor
+        ``(C,)``: λ.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        For shapes or devices that do not match.
+    TypeError
+        For a `weight` of another dtype than `x`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.layer_scale(mg.tensor([[1.0, 3.0]]), mg.tensor([0.5, 0.1]))
+    tensor([[0.5, 0.3]])
+    """
+    x = floats("layer_scale", x)
+    if not x.ndim:
+        raise ValueError(f"[layer_scale] expected x of shape (..., C), got {x.shape}")
+    return x * parameter("layer_scale", "weight", weight, x.shape[-1:], x)
+
+
+def deep_norm(
+    x: Tensor, branch: Tensor, alpha: float, normalized_shape: int | tuple[int, ...] | list[int],
+    weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """Layer normalization of a residual connection with a larger residual: y = LN(α x + f(x)).
+
+    Wang et al. 2022, https://arxiv.org/abs/2203.00555, section 3. `minigrad.nn.init.deep_norm_constants` computes α.
+
+    Parameters
+    ----------
+    x, branch : Tensor
+        ``(..., *normalized_shape)``, floats: the residual and f(x).
+    alpha : float
+        α, at least 0.
+    normalized_shape, weight, bias, eps
+        As in `layer_norm`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        For a negative `alpha` or `eps`, or for shapes or devices that do not match.
+    TypeError
+        For a branch or parameters of another dtype than `x`.
+
+    Examples
+    --------
+    >>> import minigrad as mg
+    >>> import minigrad.nn.functional as F
+    >>> F.deep_norm(mg.tensor([[1.0, 3.0]]), mg.tensor([[2.0, 0.0]]), 5.0, 2, eps=0.0)
+    tensor([[-1.,  1.]])
+    """
+    op = "deep_norm"
+    x = floats(op, x)
+    y = number(op, "alpha", alpha, 0) * x + parameter(op, "branch", branch, x.shape, x)
+    if weight is not None:
+        weight = floats(op, weight)
+        weight = parameter(op, "weight", weight, x.shape[x.ndim - weight.ndim :], x)
+    if bias is not None:
+        bias = floats(op, bias)
+        bias = parameter(op, "bias", bias, x.shape[x.ndim - bias.ndim :], x)
+    return layer_norm(y, normalized_shape, weight, bias, number(op, "eps", eps, 0))
 
 
 def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Literal
 from minigrad.creation import empty
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, kind_of, number
-from minigrad.engine.ops.recurrent import Cell, normalized
+from minigrad.engine.ops.recurrent import GATES, Cell, normalized
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import init
 from minigrad.nn.batch_norm import RecurrentBatchNorm1d
@@ -19,7 +19,6 @@ from minigrad.nn.parameter import Parameter
 Source = tuple[float, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 Loop = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 
-GATES = {"rnn": 1, "lstm": 4, "gru": 3}
 # The norms over units, which the whole-sequence operation computes, and how the names of their modules begin.
 PREFIXES: dict[str | None, str] = {"layer": "ln", "rms": "rms"}
 # The slopes of Keras's hard_sigmoid and of PyTorch's hardsigmoid; 0 means the logistic function.

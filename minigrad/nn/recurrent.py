@@ -9,13 +9,13 @@ from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.join import concat, split, stack, unstack
 from minigrad.engine.ops.layout import flip
 from minigrad.engine.ops.logic import where
-from minigrad.engine.ops.recurrent import Cell, gate, projected, recurrent
+from minigrad.engine.ops.recurrent import GATES, Cell, gate, projected, recurrent
 from minigrad.engine.ops.recurrent import Lengths as CheckedLengths
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn.batch_norm import RecurrentBatchNorm1d
 from minigrad.nn.module import Module
-from minigrad.nn.recurrence import GATES, Recurrent
+from minigrad.nn.recurrence import Recurrent
 
 Lengths: TypeAlias = Tensor | Sequence[int]
 
@@ -383,8 +383,8 @@ class LSTM(Sequences):
     Raises
     ------
     ValueError
-        For unknown or incompatible options; when called, for shapes and lengths that do not match and for a sequence of
-        no steps.
+        For unknown or incompatible options; when called, for shapes and lengths that do not match, for a sequence of no
+        steps, and, with ``norm="batch"`` in training, for a single sample.
     TypeError
         For sizes and flags of another type; when called, for an input or a state that is not a Tensor or has another
         dtype than the weights, for lengths that are not integers, for a norm replaced by one of another kind.
@@ -536,9 +536,7 @@ class GRU(Sequences):
 
     Raises
     ------
-    ValueError
-        For unknown options; when called, for shapes and lengths that do not match and for a sequence of no steps.
-    TypeError
+    ValueError, TypeError
         As in `LSTM`.
 
     Examples

@@ -2,12 +2,12 @@
 
 from minigrad.creation import full
 from minigrad.engine.dtype import DType
-from minigrad.engine.ops.arguments import integer, kind_of, number
+from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.tensor import Tensor
+from minigrad.nn import functional as F
 from minigrad.nn import init
 from minigrad.nn.module import Module
 from minigrad.nn.norm import LayerNorm
-from minigrad.nn.norm_compositions import floats, parameter
 from minigrad.nn.parameter import Parameter
 
 
@@ -61,10 +61,7 @@ class LayerScale(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(..., C)`` to the same shape."""
-        x = floats("LayerScale", x)
-        if x.shape[-1:] != self.weight.shape:
-            raise ValueError(f"[LayerScale] expected an input of shape (..., {self.num_features}), got {x.shape}")
-        return x * parameter("LayerScale", "weight", self.weight, self.weight.shape, x)
+        return F.layer_scale(x, self.weight)
 
     def extra_repr(self) -> str:
         return f"{self.num_features}, init_values={self.init_values}"
@@ -119,14 +116,7 @@ class DeepNorm(LayerNorm):
 
     def forward(self, x: Tensor, branch: Tensor) -> Tensor:  # type: ignore[override]
         """Map the residual x and f(x), both ``(..., *normalized_shape)``, to the same shape."""
-        for value in (x, branch):
-            if not isinstance(value, Tensor):
-                raise TypeError(f"[DeepNorm] expected a tensor, got {kind_of(value)}")
-        if x.shape != branch.shape:
-            raise ValueError(f"[DeepNorm] expected a branch of shape {x.shape} like x, got {branch.shape}")
-        if x.dtype != branch.dtype:
-            raise TypeError(f"[DeepNorm] expected a branch of {x.dtype} like x, got {branch.dtype}")
-        return super().forward(self.alpha * x + branch)
+        return F.deep_norm(x, branch, self.alpha, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, alpha={self.alpha}"

@@ -3,13 +3,11 @@
 from minigrad.creation import zeros
 from minigrad.engine.dtype import DType
 from minigrad.engine.ops.arguments import integer, number
-from minigrad.engine.ops.logic import maximum
 from minigrad.engine.tensor import Tensor
 from minigrad.nn import functional as F
 from minigrad.nn import init
 from minigrad.nn.module import Module
 from minigrad.nn.norm import Affine, check_tensor
-from minigrad.nn.norm_compositions import floats, parameter
 from minigrad.nn.parameter import Parameter
 
 
@@ -114,11 +112,7 @@ class TLU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(N, C, ...)`` to the same shape."""
-        x = floats("TLU", x)
-        if x.ndim < 2 or x.shape[1] != self.num_features:
-            raise ValueError(f"[TLU] expected an input of shape (N, {self.num_features}, ...), got {x.shape}")
-        threshold = parameter("TLU", "threshold", self.threshold, self.threshold.shape, x)
-        return maximum(x, threshold.reshape((-1,) + (1,) * (x.ndim - 2)))
+        return F.tlu(x, self.threshold)
 
     def extra_repr(self) -> str:
         return f"{self.num_features}"

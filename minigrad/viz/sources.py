@@ -63,7 +63,7 @@ def excerpt(op: Op) -> dict[str, Any] | None:
                 pieces = [record.span()]
                 function = re.search(rf"^cdef int {record[1]}\(.*?(?=\n+(?!\))\S|\Z)", text, re.M | re.S)
                 if function and record[1] != "no_gradient":
-                    near = 0 <= function.start() - record.end() < 800
+                    near = 0 <= function.start() - record.end() < 500
                     pieces = [(record.start(), function.end())] if near else [record.span(), function.span()]
                 numbers: list[int | None] = []
                 lines: list[str] = []

@@ -32,8 +32,7 @@ OPTIONAL = {("linear", 2), ("conv2d", 2), ("conv_transpose2d", 2)} | {
 OPTIONAL |= {("engine.batch_norm_train", 1), ("engine.batch_norm_train", 2)}
 OPTIONAL |= {("engine.batch_norm_eval", 3), ("engine.batch_norm_eval", 4)}
 OPTIONAL |= {
-    ("dynamic_tanh", 2),
-    ("dynamic_tanh", 3),
+    *((name, k) for name in ("dynamic_tanh", "deep_norm") for k in (2, 3)),
     *(("filter_response_norm", k) for k in (1, 2, 3)),
     ("linear_scan", 2),
 }
@@ -355,7 +354,7 @@ SHAPES = [
     (
         "conv2d",
         ValueError,
-        ["2 channels", "(1, 2, 1, 1)", "(1, 1, 2, 3)"],
+        ["2 channels", "(1, 2, 1, 1)", "(1, 2, 3)"],
         lambda: F.conv2d(X[None], mg.ones((1, 2, 1, 1))),
     ),
     *(

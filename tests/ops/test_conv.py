@@ -131,3 +131,25 @@ X, W = mg.ones((2, 4, 5, 6)), mg.ones((6, 4, 3, 3))
 ])  # fmt: skip
 def test_errors(error, numbers, call):
     refuses(error, "conv2d", numbers, call)
+
+
+S, K = mg.ones((2, 4, 6)), mg.ones((6, 4, 3))
+
+
+@pytest.mark.parametrize("error, numbers, call", [
+    (ValueError, ["(N, C, T)", "(6,)"], lambda: F.conv1d(S[0, 0], K)),
+    (ValueError, ["4 channels", "(6, 4, 3)", "(2, 3, 6)"], lambda: F.conv1d(S[:, :3], K)),
+    (ValueError, ["4 groups", "(6, 4, 3)"], lambda: F.conv1d(S, K, groups=4)),
+    (ValueError, ["(O, C / groups, K)", "(6, 4, 3, 1)"], lambda: F.conv1d(S, K[..., None])),
+    (ValueError, ["one of 9 on axis 2", "(2, 4, 6)", "2 zeros"], lambda: F.conv1d(S, K, dilation=4, padding=1)),
+    (ValueError, ["one of 7 on axis 1", "(4, 6)", "0 zeros"], lambda: F.conv1d(S[0], K, dilation=3)),
+    (ValueError, ["(6,)", "(4,)"], lambda: F.conv1d(S, K, mg.ones(4))),
+    (ValueError, [f"stride < {2**31}", str(2**62)], lambda: F.conv1d(S, K, stride=2**62)),
+    (ValueError, "'full'", lambda: F.conv1d(S, K, padding="full")),
+    (ValueError, ["stride of 1", "got 2"], lambda: F.conv1d(S, K, padding="same", stride=(2,))),
+    (TypeError, ["stride", "(1, 2)"], lambda: F.conv1d(S, K, stride=(1, 2))),
+    (TypeError, ["float32", "float64"], lambda: F.conv1d(S, K.to("float64"))),
+    (TypeError, "int64", lambda: F.conv1d(S.astype("int64"), K)),
+])  # fmt: skip
+def test_errors_of_sequences(error, numbers, call):
+    refuses(error, "conv1d", numbers, call)

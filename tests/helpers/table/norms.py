@@ -131,6 +131,14 @@ def filter_response_norm(x, *affine, eps=1e-6, sqrt=np.sqrt, maximum=np.maximum)
     return maximum(y, affine[2].reshape((-1,) + (1,) * len(axes))) if len(affine) == 3 else y
 
 
+def tlu(x, threshold, maximum=np.maximum):
+    return maximum(x, threshold.reshape((-1,) + (1,) * (x.ndim - 2)))
+
+
+def deep_norm(x, branch, *affine, alpha, normalized_shape, eps=1e-5, norm=layer_norm):
+    return norm(alpha * x + branch, *affine, normalized_shape=normalized_shape, eps=eps)
+
+
 def weight_standardization(weight, eps=1e-5, dim=0, sqrt=np.sqrt):
     axes = tuple(k for k in range(weight.ndim) if k != dim % weight.ndim)
     mean = weight.mean(axes).reshape([-1 if k == dim % weight.ndim else 1 for k in range(weight.ndim)])
@@ -248,6 +256,27 @@ NORM = [
         cases=(
             case((3, 4, 5)), case((2, 3, 4, 3), (3,)), case((2, 3, 4, 3), (3,), (3,), eps=0.1), case((2, 3, 4, 3), (3,), (3,), (3,)),
             case((2, 2, 2, 3, 2), (2,), (2,), (2,)), case((0, 4, 3), (4,), (4,), (4,)),
+        ),
+    ),
+    Op(
+        "tlu", tlu, torch=lambda torch, *xs: tlu(*xs, torch.maximum), composition=lambda *xs: tlu(*xs, mg.maximum),
+        cases=(case((4, 6), (6,)), case((2, 3, 4), (3,)), case((2, 3, 4, 5), (3,)), case((0, 3, 2), (3,)), case((2, 0), (0,))),
+    ),
+    Op(
+        "layer_scale", lambda x, weight: weight * x, torch=lambda torch, x, weight: weight * x, composition=lambda x, weight: weight * x,
+        cases=(case((4, 6), (6,)), case((6,), (6,)), case((2, 3, 37), (37,)), case((0, 6), (6,)), case((3, 0), (0,))),
+    ),
+    Op(
+        "deep_norm", deep_norm, ulps=64,
+        ours=lambda x, branch, *affine, alpha, normalized_shape, eps=1e-5: mg.nn.functional.deep_norm(
+            x, branch, alpha, normalized_shape, *affine, eps=eps),
+        composition=lambda *xs, **options: deep_norm(*xs, **options, norm=compose_layer_norm),
+        torch=lambda torch, *xs, **options: deep_norm(
+            *xs, **options, norm=lambda *a, **more: torch_layer_norm(torch, *a, **more)),
+        cases=(
+            case((4, 6), (4, 6), alpha=1.7, normalized_shape=6), case((4, 6), (4, 6), (6,), (6,), alpha=0.0, normalized_shape=(6,)),
+            case((2, 3, 4), (2, 3, 4), (3, 4), alpha=2.5, normalized_shape=[3, 4], eps=0.1),
+            case((0, 6), (0, 6), (6,), (6,), alpha=1.5, normalized_shape=6),
         ),
     ),
     Op(
