@@ -15,7 +15,8 @@ from measure import hold_to, times_of
 SHAPES = ((32, 256), (2048, 1024))
 
 # Name -> (operands, minigrad's function, PyTorch's if it differs). The first argument is the module of operations, the
-# second nn.functional. x, y: matrices; r, c: a row and a column; m: bools; i: a column index for each row of x.
+# second nn.functional. x, y: matrices of positive numbers; s: of both
+# signs; r, c: a row and a column; m: bools; i: a column index for each row of x.
 OPS = {
     "add": ("xy", lambda m, F, x, y: x + y),
     "add a row": ("xr", lambda m, F, x, r: x + r),
@@ -30,18 +31,18 @@ OPS = {
     "exp": ("x", lambda m, F, x: m.exp(x)),
     "log": ("x", lambda m, F, x: m.log(x)),
     "sin": ("x", lambda m, F, x: m.sin(x)),
-    "abs": ("x", lambda m, F, x: m.abs(x)),
+    "abs": ("s", lambda m, F, x: m.abs(x)),
     "maximum": ("xy", lambda m, F, x, y: m.maximum(x, y)),
     "clip": ("x", lambda m, F, x: m.clip(x, 0.2, 0.8)),
     "where": ("mxy", lambda m, F, mask, x, y: m.where(mask, x, y)),
-    "relu": ("x", lambda m, F, x: F.relu(x)),
-    "leaky_relu": ("x", lambda m, F, x: F.leaky_relu(x)),
-    "elu": ("x", lambda m, F, x: F.elu(x)),
-    "gelu": ("x", lambda m, F, x: F.gelu(x)),
-    "silu": ("x", lambda m, F, x: F.silu(x)),
-    "softplus": ("x", lambda m, F, x: F.softplus(x)),
-    "tanh": ("x", lambda m, F, x: m.tanh(x)),
-    "sigmoid": ("x", lambda m, F, x: m.sigmoid(x)),
+    "relu": ("s", lambda m, F, x: F.relu(x)),
+    "leaky_relu": ("s", lambda m, F, x: F.leaky_relu(x)),
+    "elu": ("s", lambda m, F, x: F.elu(x)),
+    "gelu": ("s", lambda m, F, x: F.gelu(x)),
+    "silu": ("s", lambda m, F, x: F.silu(x)),
+    "softplus": ("s", lambda m, F, x: F.softplus(x)),
+    "tanh": ("s", lambda m, F, x: m.tanh(x)),
+    "sigmoid": ("s", lambda m, F, x: m.sigmoid(x)),
     "dropout": ("x", lambda m, F, x: F.dropout(x, 0.5)),
     "sum": ("x", lambda m, F, x: x.sum()),
     "sum of columns": ("x", lambda m, F, x: x.sum(0)),
@@ -75,7 +76,7 @@ def operands(shape):
     rng = np.random.default_rng(0)
     x, y = (0.1 + rng.random(shape, dtype=np.float32) for _ in range(2))
     row, column, index = y[0].copy(), y[:, :1].copy(), rng.integers(0, shape[1], shape[0])
-    return {"x": x, "y": y, "r": row, "c": column, "m": x > 0.6, "i": index}
+    return {"x": x, "y": y, "s": 4 * x - 2, "r": row, "c": column, "m": x > 0.6, "i": index}
 
 
 def measure(framework, shape, names, threads, seconds):
@@ -101,7 +102,7 @@ def measure(framework, shape, names, threads, seconds):
 
         with module.no_grad():
             times = [statistics.median(times_of(forward, seconds))]
-        wanted = [x.requires_grad_() for x, letter in zip(inputs, letters, strict=True) if letter in "xyrc"]
+        wanted = [x.requires_grad_() for x, letter in zip(inputs, letters, strict=True) if letter in "xysrc"]
         g = module.ones_like(forward().detach()) * 0.7
 
         def both(forward=forward, wanted=wanted, g=g):

@@ -89,6 +89,8 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Kernel* cross_entropy_backward
         Kernel* attention
         Kernel* attention_backward
+        Kernel count_true
+        Kernel true_positions
         Kernel take
         Kernel put
         Kernel* add_at
@@ -104,6 +106,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Kernel* dropout
         double (**sum_of_squares)(const Tensors&) noexcept nogil
     const Kernels* kernels
+    const int64_t MASK_CHUNK
     int64_t normalize_scratch(int64_t rows, int64_t groups, int64_t m, int64_t inner)
     int64_t batch_norm_scratch(int64_t outer, int64_t channels, int64_t inner)
     int64_t conv2d_partial(const Conv2d& at)

@@ -6,7 +6,7 @@ Primitives take the sizes and arrays of operations, which have checked them; her
 cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.math cimport NAN
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 import operator
@@ -400,8 +400,21 @@ cdef class CPU(Backend):
 
     cpdef nonzero(self, Array x):
         refuse_in_capture("nonzero, whose result has a shape that depends on values")
-        return tuple([from_object(np.ascontiguousarray(a, dtype=np.int64), INT64, 0, False)
-                      for a in np.nonzero(alias(x).numpy() != 0)])
+        cdef int64_t chunks = (x.count + MASK_CHUNK - 1) // MASK_CHUNK, total = 0, c
+        cdef int64_t* starts
+        cdef Array counts, found
+        if x.ndim_ != 1:
+            return tuple([from_object(np.ascontiguousarray(a, dtype=np.int64), INT64, 0, False)
+                          for a in np.nonzero(alias(x).numpy())])
+        counts = empty(INT64, 1, &chunks, 0)
+        starts = <int64_t*>counts.data
+        launch(x.count, kernels.count_true, x.count, <const uint8_t*>x.data, starts)
+        for c in range(chunks):
+            starts[c], total = total, total + starts[c]
+        found = empty(INT64, 1, &total, 0)
+        launch(x.count, kernels.true_positions, x.count, <const uint8_t*>x.data, <const int64_t*>starts,
+               <int64_t*>found.data)
+        return (found,)
 
     cpdef unique(self, Array x):
         refuse_in_capture("unique, whose result has a shape that depends on values")

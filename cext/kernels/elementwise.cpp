@@ -260,12 +260,16 @@ void unary_blocks(int64_t n, char* const* data, const int64_t* strides) {
 template <class Op>
 void binary_blocks(int64_t n, char* const* data, const int64_t* strides) {
     float buffer[2][BLOCK] = {}, result[BLOCK];
+    for (int k = 0; k < 2; k++)  // a number is gathered once
+        if (strides[k] == 0) gather(data[k], 0, n < BLOCK ? n : BLOCK, buffer[k]);
+    const auto operand = [&](int k, int64_t i, int64_t m) {
+        return strides[k] == 0 ? buffer[k] : gather(data[k] + i * strides[k], strides[k], m, buffer[k]);
+    };
     for (int64_t i = 0; i < n; i += BLOCK) {
         const int64_t m = n - i < BLOCK ? n - i : BLOCK;
         char* to = data[2] + i * strides[2];
         const bool direct = m == BLOCK && strides[2] == sizeof(float);
-        const float* a = gather(data[0] + i * strides[0], strides[0], m, buffer[0]);
-        const float* b = gather(data[1] + i * strides[1], strides[1], m, buffer[1]);
+        const float *a = operand(0, i, m), *b = operand(1, i, m);
         float* y = direct ? &at<float>(to, 0) : result;
 #pragma omp simd
         for (int j = 0; j < BLOCK; j++) y[j] = Op::apply(a[j], b[j]);

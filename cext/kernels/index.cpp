@@ -93,6 +93,34 @@ void add_at(int64_t outer, int64_t n, int64_t inner, void* x_, int64_t m, const 
     });
 }
 
+void count_true(int64_t n, const uint8_t* x, int64_t* counts) {
+    parallel((n + MASK_CHUNK - 1) / MASK_CHUNK, 1, [=](int64_t begin, int64_t end) {
+        for (int64_t c = begin; c < end; c++) {
+            uint32_t count = 0;
+            for (int64_t i = c * MASK_CHUNK; i < minimum(n, (c + 1) * MASK_CHUNK); i++) count += x[i];
+            counts[c] = count;
+        }
+    });
+}
+
+void true_positions(int64_t n, const uint8_t* x, const int64_t* starts, int64_t* y) {
+    parallel((n + MASK_CHUNK - 1) / MASK_CHUNK, 1, [=](int64_t begin, int64_t end) {
+        constexpr int64_t RUN = 64;
+        for (int64_t c = begin; c < end; c++) {
+            int64_t* to = y + starts[c];
+            for (int64_t first = c * MASK_CHUNK; first < minimum(n, (c + 1) * MASK_CHUNK); first += RUN) {
+                int64_t found[RUN], count = 0;  // every position is written, and stays if it is one of them
+                for (int64_t i = first; i < minimum(n, first + RUN); i++) {
+                    found[count] = i;
+                    count += x[i];
+                }
+                __builtin_memcpy(to, found, static_cast<uint64_t>(count) * sizeof(int64_t));
+                to += count;
+            }
+        }
+    });
+}
+
 template <class T>
 void take_along(int64_t outer, int64_t n, int64_t inner, const void* x_, int64_t m, const int64_t* index, void* y_) {
     const T* x = static_cast<const T*>(x_);
@@ -118,6 +146,8 @@ void add_along(int64_t outer, int64_t n, int64_t inner, void* x_, int64_t m, con
 }  // namespace
 
 void fill_index(Kernels& k) {
+    k.count_true = count_true;
+    k.true_positions = true_positions;
     k.take = take;
     k.put = put;
     k.add_at[0] = add_at<float>;

@@ -119,6 +119,8 @@ struct Attention {
     }
 };
 
+constexpr int64_t MASK_CHUNK = 1 << 15;
+
 struct Kernels {
     const char* isa;
 
@@ -221,7 +223,12 @@ struct Kernels {
     void (*attention[FLOATS])(const Attention& a);
     void (*attention_backward[FLOATS])(const Attention& a);
 
-    // index.cpp: indices are int64, already checked and non-negative
+    // index.cpp: the positions of the elements of a mask x[n] that are true, in chunks of MASK_CHUNK elements. First how
+    // many each chunk has; then the positions, those of chunk c from y[starts[c]] on.
+    void (*count_true)(int64_t n, const uint8_t* x, int64_t* counts);
+    void (*true_positions)(int64_t n, const uint8_t* x, const int64_t* starts, int64_t* y);
+
+    // indices are int64, already checked and non-negative
     //   y[outer, m, inner] = x[outer, index[j], inner]; any dtype, by item size in bytes
     void (*take)(int64_t outer, int64_t n, int64_t inner, int64_t itemsize, const void* x, int64_t m,
                  const int64_t* index, void* y);

@@ -1,12 +1,12 @@
 """Activations, and dropout."""
 
-from minigrad.engine.array cimport Array, alias, empty_as, shape_of
+from minigrad.engine.array cimport Array, empty_as, shape_of
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL
 from minigrad.engine.ops.arguments cimport float_operand, number, one_axis, scalar
 from minigrad.engine.ops.arithmetic cimport add, apply_unary, divide, multiply, negative, subtract
-from minigrad.engine.ops.functions cimport erf, exp, expm1, fused, square
+from minigrad.engine.ops.functions cimport erf, exp, fused, sloped, square, with_parameter
 from minigrad.engine.ops.layout cimport cast, dense, reshape_to
 from minigrad.engine.ops.logic cimport greater, greater_equal, less_equal, maximum, minimum, where
 from minigrad.engine.ops.random cimport draw
@@ -17,7 +17,8 @@ from minigrad.engine.ops import join
 from math import pi, sqrt
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
-    int GELU, GELU_GRAD, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD, SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD
+    int ELU, ELU_SLOPE, GELU, GELU_GRAD, LEAKY_RELU, LEAKY_RELU_SLOPE, RELU, RELU_GRAD, SIGMOID, SIGMOID_GRAD
+    int SILU, SILU_GRAD, SOFTPLUS, SOFTPLUS_GRAD
 
 
 cdef Op relu_op = fused(RELU_GRAD, operation("relu", relu_backward, "y = max(x, 0)", "dx = g where x > 0, else 0", "y"))
@@ -227,6 +228,15 @@ def mish(x: TensorLike) -> Tensor:
     return multiply(a, tanh(softplus(a)))
 
 
+cdef Op leaky_relu_op = sloped(LEAKY_RELU_SLOPE, operation("leaky_relu", leaky_relu_backward,
+                                                           "y = x where x > 0, else s x",
+                                                           "dx = g where x > 0, else g s", "x"))
+
+
+cdef int leaky_relu_backward(Node node, Array g) except -1:
+    return node.send(0, multiply(g, where(greater(node.value(0), 0), scalar(1, g.code, g.buffer.device), node.extra)))
+
+
 def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
     """x where x > 0, negative_slope * x elsewhere.
 
@@ -236,11 +246,8 @@ def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
     >>> mg.nn.functional.leaky_relu(mg.tensor([-2.0, 3.0]), 0.1)
     tensor([-0.2,  3. ])
     """
-    cdef Call _call = begin("leaky_relu")
     negative_slope = number("leaky_relu", "negative_slope", negative_slope)
-    cdef Array a = float_operand("leaky_relu", x)
-    cdef Array one = scalar(1, a.code, a.buffer.device), slope = scalar(negative_slope, a.code, a.buffer.device)
-    return multiply(a, where(greater(a, 0), one, slope))
+    return with_parameter(leaky_relu_op, LEAKY_RELU, float_operand("leaky_relu", x), negative_slope)
 
 
 def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
@@ -281,8 +288,8 @@ def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
     return multiply(a, where(greater(a, 0), scalar(1, a.code, a.buffer.device), w))
 
 
-cdef Op elu_op = operation("elu", elu_backward, "y = x where x > 0, else α (eˣ − 1)",
-                           "dx = g where x > 0, else g α eˣ", "x")
+cdef Op elu_op = sloped(ELU_SLOPE, operation("elu", elu_backward, "y = x where x > 0, else α (eˣ − 1)",
+                                             "dx = g where x > 0, else g α eˣ", "x"))
 
 
 cdef int elu_backward(Node node, Array g) except -1:
@@ -301,12 +308,8 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     >>> mg.nn.functional.elu(mg.tensor([-1.0, 3.0]))
     tensor([-0.63212055,  3.        ])
     """
-    cdef Call _call = begin(elu_op)
     alpha = number("elu", "alpha", alpha)
-    cdef Array a = float_operand("elu", x), plain = alias(a), out
-    out = where(greater(plain, 0), plain, multiply(expm1(minimum(plain, 0)), alpha))
-    track(elu_op, out, a, None, None, alpha)
-    return out
+    return with_parameter(elu_op, ELU, float_operand("elu", x), alpha)
 
 
 def selu(x: TensorLike) -> Tensor:

@@ -3,6 +3,8 @@ from minigrad.engine.tape cimport Op
 
 cdef Array function(Op op, int number, object x)
 cdef Op fused(int number, Op op)
+cdef Op sloped(int number, Op op)
+cdef Array with_parameter(Op op, int number, Array x, object parameter)
 
 cpdef Array exp(x)
 cpdef Array expm1(x)

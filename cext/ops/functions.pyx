@@ -10,14 +10,14 @@ from minigrad.engine.ops.arithmetic cimport (
 )
 from minigrad.engine.dtype cimport BOOL, default_float, is_float
 from minigrad.engine.ops.layout cimport cast
-from minigrad.engine.ops.logic cimport equal, greater_equal, logical_and, where
+from minigrad.engine.ops.logic cimport equal, greater_equal, less, logical_and, where
 from minigrad.engine.tape cimport OUTPUT, Node, Op, operation, recording, track
 
 from math import log as ln, pi, sqrt as root
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ABS, CEIL, COPYSIGN, ERF, EXP, EXP2, EXPM1, FLOOR, HYPOT, ISFINITE, ISINF, ISNAN, LOG, LOG1P, LOG2, LOG10
-    int LOGADDEXP, NEXTAFTER, POW, ROUND, ROOT, RSQRT, SIGN, SIGNBIT, SQRT, SQUARE, TRUNC
+    int LOGADDEXP, NEXTAFTER, POW, ROUND, ROOT, RSQRT, SIGN, SIGNBIT, SMOOTH_L1, SMOOTH_L1_SLOPE, SQRT, SQUARE, TRUNC
 
 cdef Array function(Op op, int number, object x):
     """A differentiable function of floats, by its number; integers are converted to the default dtype first."""
@@ -60,6 +60,31 @@ cdef int fused_backward(Node node, Array g) except -1:
         return node.op.composition(node, g)
     read = node.kept if node.op.reads[0] & OUTPUT else node.value(0)
     return node.send(0, apply_binary(node.op.fused, g, <Array>read, g.code))
+
+
+cdef Op sloped(int number, Op op):
+    """Compute the derivative in one pass, as the binary function `number` of x and the parameter of the operation.
+
+    As for `fused`, the function in the record is the composition.
+    """
+    op.fused, op.composition, op.differentiate = number, op.differentiate, sloped_backward
+    return op
+
+
+cdef int sloped_backward(Node node, Array g) except -1:
+    if recording():
+        return node.op.composition(node, g)
+    x, parameter = matched(node.op.name, node.value(0), node.extra)
+    return node.send(0, multiply(g, apply_binary(node.op.fused, <Array>x, <Array>parameter, g.code)))
+
+
+cdef Array with_parameter(Op op, int number, Array x, object parameter):
+    """The binary function `number` of x and a number, which is constant."""
+    cdef Call _call = begin(op)
+    a, b = matched(op.name, x, parameter)
+    cdef Array out = apply_binary(number, <Array>a, <Array>b, x.code)
+    track(op, out, x, None, None, parameter)
+    return out
 
 
 # ── exponentials and logarithms ─────────────────────────────────────────────────────────────────────
@@ -446,6 +471,22 @@ cpdef Array absolute(x: TensorLike):
     cdef Array out = apply_unary(ABS, a, a.code)
     track(abs_op, out, a)
     return out
+
+
+cdef Op smooth_l1_op = sloped(SMOOTH_L1_SLOPE, operation("smooth_l1", smooth_l1_backward,
+                                                         "y = x² / 2β where |x| < β, else |x| − β / 2",
+                                                         "dx = g x / β where |x| < β, else g sign x", "x"))
+
+
+cdef int smooth_l1_backward(Node node, Array g) except -1:
+    cdef Array x = node.value(0)
+    near = less(absolute(x), node.extra)
+    return node.send(0, multiply(g, where(near, divide(x, node.extra), sign(x))))
+
+
+def smooth_l1(x: TensorLike, beta: float) -> Tensor:
+    """|x| with a parabola where |x| < β: x² / 2β, else |x| - β/2 (Girshick 2015, https://arxiv.org/abs/1504.08083)."""
+    return with_parameter(smooth_l1_op, SMOOTH_L1, operand("smooth_l1", x), beta)
 
 
 cdef Op sign_op = operation("sign", no_gradient, "y = sign x", "dx = 0")

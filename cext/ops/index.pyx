@@ -180,7 +180,7 @@ cdef bint is_basic(list layout):
 cpdef Array getitem(x: TensorLike, key: Any):
     """x[key] by NumPy's rules: a view for integers, slices, None and ...; a copy for integer arrays and masks."""
     cdef Call _call = begin("getitem")
-    cdef Array a = <Array?>x
+    cdef Array a = <Array?>x, mask
     cdef int64_t n
     if watched:
         note_read(a)
@@ -191,6 +191,12 @@ cpdef Array getitem(x: TensorLike, key: Any):
         rest = [(0, 1, a.extent[i], True) for i in range(1, a.ndim_)]
         return sliced(a, [(key + n if key < 0 else key, 1, 1, False)] + rest)
     parts = plain_key("index", key)
+    if len(parts) == 1 and isinstance(parts[0], Array):
+        mask = <Array>parts[0]
+        if mask.code == BOOL and mask.ndim_ > 1 and shape_of(mask) == shape_of(a)[:mask.ndim_]:
+            # one index into the merged axes instead of one for each
+            a = reshape_to(a, (mask.count,) + shape_of(a)[mask.ndim_:])
+            parts = [reshape_to(mask, (mask.count,))]
     spec, layout = parse_key("index", a, parts)
     return read(a, spec, layout)
 

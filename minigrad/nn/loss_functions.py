@@ -5,7 +5,7 @@ import math
 from minigrad.creation import with_habits
 from minigrad.engine.ops.activation import softplus
 from minigrad.engine.ops.arguments import kind_of, number
-from minigrad.engine.ops.functions import absolute, exp, log, sqrt, square
+from minigrad.engine.ops.functions import absolute, exp, log, smooth_l1, sqrt, square
 from minigrad.engine.ops.logic import maximum, where
 from minigrad.engine.recording import repeat
 from minigrad.engine.tensor import Tensor
@@ -189,13 +189,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: str = "mean", beta: flo
     beta = number("smooth_l1_loss", "beta", beta, 0)
     if beta == 0:
         return l1_loss(x, target, reduction)
-    difference = x - target
-    distance = absolute(difference)
-    near = distance < beta
-    # Zeros replace the differences that the parabola is not used for: an infinite one would make the gradient 0 · ∞.
-    # The square is of d, not of |d|, whose second derivative at 0 would be 0.
-    parabola = square(where(near, difference, 0)) / (2 * beta)
-    return _reduce(where(near, parabola, distance - beta / 2), reduction)
+    return _reduce(smooth_l1(x - target, beta), reduction)
 
 
 @with_habits

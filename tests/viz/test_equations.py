@@ -61,7 +61,12 @@ def test_records_name_every_input_of_what_is_recorded(rng):
     written = x * 1
     written[0] = 5.0
     found |= recorded_ops(written)
-    found |= recorded_ops(F.dropout(x, 0.5)) | recorded_ops(x.astype("float64")) | recorded_ops(x.copy())
+    found |= (
+        recorded_ops(F.smooth_l1_loss(x, x.detach()))
+        | recorded_ops(F.dropout(x, 0.5))
+        | recorded_ops(x.astype("float64"))
+        | recorded_ops(x.copy())
+    )
     images, given = mg.ones((2, 2, 2), requires_grad=True), (mg.zeros(2), mg.ones(2))
     found |= recorded_ops(F.batch_norm(images, *given)) | recorded_ops(
         F.instance_norm(images, *given, use_input_stats=False)
