@@ -223,8 +223,8 @@ struct Kernels {
     void (*attention[FLOATS])(const Attention& a);
     void (*attention_backward[FLOATS])(const Attention& a);
 
-    // index.cpp: the positions of the elements of a mask x[n] that are true, in chunks of MASK_CHUNK elements. First how
-    // many each chunk has; then the positions, those of chunk c from y[starts[c]] on.
+    // index.cpp: the positions of the elements of a mask x[n] that are true, in chunks of MASK_CHUNK elements. First
+    // how many each chunk has; then the positions, those of chunk c from y[starts[c]] on.
     void (*count_true)(int64_t n, const uint8_t* x, int64_t* counts);
     void (*true_positions)(int64_t n, const uint8_t* x, const int64_t* starts, int64_t* y);
 
