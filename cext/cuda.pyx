@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, intptr_t
 
 import ctypes
 
-from minigrad.engine.array cimport MAX_NDIM, Array, Buffer, owner_of, set_owner
+from minigrad.engine.array cimport MAX_NDIM, Array, Buffer, owner_of, set_owner, shape_of
 from minigrad.engine.calls cimport RUNNING, RecordedKernels, Running, belongs_here, is_recorded, source_line
 from minigrad.engine.calls import CaptureError
 from minigrad.engine.dtype cimport FLOAT32, code_of, dtype_of, itemsize, tf32_allowed
@@ -388,6 +388,26 @@ def count_chunks(list tensors: list[Tensor], int64_t chunk) -> int:
     for one in tensors:
         total += chunks_of((<Array?>one).count, chunk)
     return total
+
+
+def layout_of(Array out, tuple rest: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Any, ...]]:
+    """The shape, and the size of an element and the strides of each array: `out`, and those among `rest`, of its shape.
+
+    If all are dense, they are described as arrays of one axis, with the strides of their last one.
+    """
+    cdef list arrays = [out], sizes = []
+    cdef bint dense = out.packed and out.ndim_ > 0 and out.extent[out.ndim_ - 1] > 1
+    cdef Array x
+    for one in rest:
+        if isinstance(one, Array):
+            x = <Array>one
+            arrays.append(x)
+            dense = dense and x.packed and x.count == out.count
+    for one in arrays:
+        sizes.append(itemsize((<Array>one).code))
+    if dense:
+        return (out.count,), tuple(sizes), tuple([(size,) for size in sizes])
+    return shape_of(out), tuple(sizes), tuple([one.strides for one in arrays])
 
 
 def power_of_two(int64_t n, int64_t least=1) -> int:

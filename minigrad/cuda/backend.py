@@ -138,7 +138,7 @@ class CUDA(Elementwise, Attention, Recurrent, Windows, Softmax, Index, Random, O
         if out.size == 0:
             return
         tile = ReduceTile(outer, n, inner)
-        pieces = tile.pieces(n)
+        pieces = tile.pieces
         partial = empty((outer * inner * pieces * STATE,), "float64", x.device) if pieces > 1 else None
         launch("reduce.cu", "reduce_tiles", x.dtype.name, self.device, tile.threads * pieces, op, outer, n, inner,
                tile.wide, tile.deep, pieces, x, out, partial)  # fmt: skip
@@ -207,6 +207,7 @@ SCAN_BLOCKS = 1024  # enough to keep a GPU busy
 STATE = 2  # the most doubles that the state of a reduction takes
 
 
+@functools.lru_cache(1 << 12)
 class ReduceTile:
     """How a block of threads reads x[outer, n, inner]; see reduce.cu."""
 
@@ -216,10 +217,5 @@ class ReduceTile:
         self.deep = min(power_of_two(n), max(power_of_two(-(-n // 64)), WARP), BLOCK // self.wide)
         self.tiles = outer * -(-inner // self.wide)
         self.threads = -(-self.tiles // (BLOCK // (self.wide * self.deep))) * BLOCK
-
-    def pieces(self, n: int) -> int:
-        """Return how many pieces to split a column into so that few long columns keep a GPU busy.
-
-        It depends on the shape alone.
-        """
-        return max(1, min(1024, 2048 // max(self.threads // BLOCK, 1), n // (16 * BLOCK // self.wide)))
+        # How many pieces to split a column into so that few long columns keep a GPU busy: depends on the shape alone
+        self.pieces = max(1, min(1024, 2048 // max(self.threads // BLOCK, 1), n // (16 * BLOCK // self.wide)))

@@ -9,9 +9,11 @@ import numpy as np
 from minigrad.cuda.launch import BLOCK, WARP, launch
 from minigrad.engine.backend import Backend
 from minigrad.engine.cpu import is_defined
+from minigrad.engine.cuda import layout_of
 from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import Tensor
 
+CODES = {code.name.lower(): code.value for code in Code}
 AXES = 8  # the most axes of an array, as in common.cuh
 SMALL_BLOCK = 128  # of elementwise.cu, whose kernels use many registers: more of them fit on a multiprocessor
 FEW_PLACES = 1 << 18  # about as many threads as a GPU runs at once; of more packs and elements, each gets several
@@ -22,7 +24,7 @@ SHORT = 8  # shorter axes would leave most of a tile of 32 x 32 elements empty
 @functools.cache
 def check_defined(primitive: str, op: int, dtype: str) -> None:
     """Reject an operation that a dtype does not have, for which a kernel would leave its result uninitialized."""
-    if not is_defined(primitive, op, Code[dtype.upper()]):
+    if not is_defined(primitive, op, CODES[dtype]):
         raise TypeError(f"[{primitive}] not defined for {dtype}")
 
 
@@ -43,8 +45,8 @@ class Elementwise(Backend):
         self._elementwise("where", a.dtype.name, (), out, condition, a, b)
 
     def copy(self, x: Tensor, out: Tensor) -> None:
-        dtype = x.dtype.name
-        if out.dtype.name == dtype:
+        dtype, other = x.dtype.name, out.dtype.name
+        if dtype == other and (x.strides[-1:] != out.strides[-1:] or out.shape[-1:] == (1,)):
             matrices = transposition(out.shape, out.dtype.itemsize, out.strides, x.strides)
             if matrices is not None:
                 rows, columns, *axes, count, shape, axis = matrices
@@ -52,7 +54,7 @@ class Elementwise(Backend):
                 launch("elementwise.cu", "transpose", dtype, self.device, blocks * BLOCK, rows, columns, *axes, count,
                        len(shape), shape, axis, x, out)  # fmt: skip
                 return
-        self._elementwise("copy", dtype, (Code[out.dtype.name.upper()],), out, x)
+        self._elementwise("copy", dtype, (CODES[other],), out, x)
 
     def fill(self, out: Tensor, value: float) -> None:
         numbers = (value, 0) if out.dtype.kind == "f" else (0.0, np.array(value, out.dtype.name).item())
@@ -60,10 +62,7 @@ class Elementwise(Backend):
 
     def _elementwise(self, kernel: str, dtype: str, first: tuple[int, ...], out: Tensor, *rest: Any) -> None:
         """Launch a kernel of elementwise.cu with `first`, the layout, the operands or numbers, and out."""
-        arrays = out, *(x for x in rest if isinstance(x, Tensor))
-        n, packed, threads, linear, shape, axis = layout(
-            out.shape, tuple(x.dtype.itemsize for x in arrays), tuple(x.strides for x in arrays)
-        )
+        n, packed, threads, linear, shape, axis = layout(*layout_of(out, rest))
         launch("elementwise.cu", kernel, dtype, self.device, threads, *first, n, packed, len(shape), linear, shape,
                axis, *rest, out, block=SMALL_BLOCK)  # fmt: skip
 

@@ -1,5 +1,7 @@
 """Normalization on a GPU: divides rows and columns among threads; the kernels are in norm.cu and batch_norm.cu."""
 
+import functools
+
 from minigrad.cuda.launch import BLOCK, WARP, empty, launch, power_of_two
 from minigrad.engine.backend import Backend
 from minigrad.engine.tensor import Tensor
@@ -12,6 +14,7 @@ RESIDENT = 1024, 640  # threads of norm_long_backward and of norm_held_backward 
 SHORT_PLANE = 32  # contiguous elements of a channel below which threads read neighbouring columns
 
 
+@functools.lru_cache(1 << 12)
 class Team:
     """The threads that work on a row of `size` bytes.
 
@@ -143,6 +146,7 @@ class Norms(Backend):
                        inner, given, x, g, by, dx)  # fmt: skip
 
 
+@functools.lru_cache(1 << 12)
 class ChannelTile:
     """How blocks of threads read the channels of x[outer, channels, inner]; see batch_norm.cu."""
 

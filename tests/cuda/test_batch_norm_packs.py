@@ -23,7 +23,8 @@ def results(values, offset):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(600, 128), (513, 132), (2_100, 20), (530, 12, 7), (700, 64, 4)])
-def test_packs_change_nothing(shape, dtype, rng, monkeypatch):
+def test_packs_change_nothing(shape, dtype, rng, monkeypatch, request):
+    request.addfinalizer(norms.ChannelTile.cache_clear)  # the other tests need the real number of multiprocessors
     columns = shape[1]
     values = [rng.standard_normal(s).astype(dtype) for s in (shape, columns, columns, shape)]
     values[0][:, 3] += 1000  # far from the mean of its first elements
@@ -38,6 +39,7 @@ def test_packs_change_nothing(shape, dtype, rng, monkeypatch):
     monkeypatch.setattr(norms, "launch", launch)
     for multiprocessors in (0, 1 << 30):
         monkeypatch.setattr(norms, "MULTIPROCESSORS", multiprocessors)
+        norms.ChannelTile.cache_clear()
         for offset in (0, 1):
             launched.clear()
             found[multiprocessors, offset] = results(values, offset)
