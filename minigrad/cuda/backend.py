@@ -196,7 +196,7 @@ class CUDA(Elementwise, Attention, Recurrent, Windows, Softmax, Index, Random, O
 
     def gemm(self, a: Tensor, b: Tensor, out: Tensor, beta: float, bias: Tensor | None) -> None:
         if bias is not None:
-            self.copy(bias.detach().broadcast_to(out.shape), out)
+            self._copy_in_order(bias.detach().broadcast_to(out.shape), out)
             beta = 1.0
         if not cuda.multiply(self.device, a, b, out, beta) and beta == 0:
             self.fill(out, 0.0)

@@ -45,8 +45,8 @@ class Elementwise(Backend):
         self._elementwise("where", a.dtype.name, (), out, condition, a, b)
 
     def copy(self, x: Tensor, out: Tensor) -> None:
-        dtype, other = x.dtype.name, out.dtype.name
-        if dtype == other and (x.strides[-1:] != out.strides[-1:] or out.shape[-1:] == (1,)):
+        dtype = x.dtype.name
+        if dtype == out.dtype.name and (x.strides[-1:] != out.strides[-1:] or out.shape[-1:] == (1,)):
             matrices = transposition(out.shape, out.dtype.itemsize, out.strides, x.strides)
             if matrices is not None:
                 rows, columns, *axes, count, shape, axis = matrices
@@ -54,7 +54,11 @@ class Elementwise(Backend):
                 launch("elementwise.cu", "transpose", dtype, self.device, blocks * BLOCK, rows, columns, *axes, count,
                        len(shape), shape, axis, x, out)  # fmt: skip
                 return
-        self._elementwise("copy", dtype, (CODES[other],), out, x)
+        self._copy_in_order(x, out)
+
+    def _copy_in_order(self, x: Tensor, out: Tensor) -> None:
+        """Copy with neighbouring threads on neighbouring elements of the output."""
+        self._elementwise("copy", x.dtype.name, (CODES[out.dtype.name],), out, x)
 
     def fill(self, out: Tensor, value: float) -> None:
         numbers = (value, 0) if out.dtype.kind == "f" else (0.0, np.array(value, out.dtype.name).item())

@@ -1,5 +1,7 @@
 """Softmax and related operations on a GPU."""
 
+import functools
+
 from minigrad.cuda.launch import BLOCK, WARP, launch, power_of_two
 from minigrad.engine.backend import Backend
 from minigrad.engine.tensor import Tensor
@@ -8,6 +10,7 @@ HELD, HELD_BACKWARD = 128, 8  # of a row that a thread holds: bytes forward, ele
 LONG = 512  # threads for a row that is too long for that; larger blocks leave 64 registers per thread, too few for some
 
 
+@functools.lru_cache(1 << 12)
 def team(width: int, size: int) -> tuple[int, bool]:
     """Return how many threads of a forward kernel share a row of elements of `size` bytes, and whether they hold it."""
     packs, held = (width * size // 16, HELD // 16) if width * size % 16 == 0 else (width, HELD // size // 2)
