@@ -694,6 +694,6 @@ def empty_cache() -> None:
     0
     """
     drop_cache()
-    gpus = sys.modules.get("minigrad.engine.cuda")
+    gpus = sys.modules.get("minigrad.engine.gpu_memory")
     if gpus is not None:
         gpus.empty_pools()

@@ -3,6 +3,13 @@ from libc.stdint cimport intptr_t
 from minigrad.engine.calls cimport RecordedKernels
 
 
+cdef object cupy_cuda
+cdef intptr_t current_stream(int device) except *
+
+cdef class Current:
+    cdef int device
+    cdef object entered     # CuPy's device, if this one was not current
+
 cdef class Graph:
     cdef int device
     cdef object graph       # CuPy's
@@ -10,7 +17,6 @@ cdef class Graph:
     cdef int start(self) except -1
 
 cdef Graph graph_of(RecordedKernels* recording, size_t first, size_t end, int device, tuple workspace)
-cdef tuple workspace_on(int device)
 
 cdef class Order:
     cdef int device

@@ -17,7 +17,8 @@ from minigrad.engine.array cimport Array, Memory, alias
 from minigrad.engine.calls cimport (
     RUNNING, About, Call, RecordedKernels, begin, belongs_here, is_recorded, refuse_in_capture,
 )
-from minigrad.engine.cuda cimport Graph, Order, graph_of, workspace_on
+from minigrad.engine.cuda cimport Graph, Order, graph_of
+from minigrad.engine.gpu_memory cimport workspace_on
 from minigrad.engine.tape cimport current_run, set_run
 
 from collections.abc import Callable

@@ -8,7 +8,7 @@ import functools
 from typing import Any
 
 from minigrad.engine.array import parse_device, set_device_hooks
-from minigrad.engine.cuda import allocate, share
+from minigrad.engine.gpu_memory import allocate, share
 from minigrad.engine.ops.arguments import integer, kind_of
 from minigrad.engine.tensor import Tensor
 

@@ -21,6 +21,7 @@ from minigrad.cuda.staging import HOST_TO_DEVICE, LARGEST, ring
 from minigrad.cuda.windows import Windows
 from minigrad.engine import cuda
 from minigrad.engine.backend import register
+from minigrad.engine.gpu_memory import Pool
 from minigrad.engine.recording import repeat
 from minigrad.engine.tensor import Tensor
 
@@ -50,7 +51,7 @@ def prepare(device: int) -> None:
     if device not in registered:
         register(1 + device, CUDA(device))
         memory = cupy.cuda.runtime.getDeviceProperties(device)["totalGlobalMem"]
-        cuda.Pool(device, functools.partial(allocate, device), memory // KEPT)
+        Pool(device, functools.partial(allocate, device), memory // KEPT)
         registered.add(device)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.cuda import backend
-from minigrad.engine import cuda
+from minigrad.engine import gpu_memory
 
 LIMIT = 1 << 20
 
@@ -33,74 +33,74 @@ def fresh():
     """Replace CuPy's pool under cuda:0."""
     backend.prepare(0)
     pool = Fresh()
-    cuda.Pool(0, pool, LIMIT)
+    gpu_memory.Pool(0, pool, LIMIT)
     yield pool
     backend.registered.discard(0)
     backend.prepare(0)
 
 
 def test_a_freed_block_is_reused(fresh):
-    address, owner = cuda.allocate(1000, 0)
-    other, _kept = cuda.allocate(1000, 0)
+    address, owner = gpu_memory.allocate(1000, 0)
+    other, _kept = gpu_memory.allocate(1000, 0)
     del owner
-    assert cuda.allocate(3000, 0)[0] not in (address, other)
-    assert cuda.allocate(700, 0)[0] == address  # CuPy's pool rounds both to 1024
+    assert gpu_memory.allocate(3000, 0)[0] not in (address, other)
+    assert gpu_memory.allocate(700, 0)[0] == address  # CuPy's pool rounds both to 1024
     assert len({address, other}) == 2
     assert fresh.sizes == [1024, 1024, 3072]
 
 
 def test_a_block_that_is_in_use_is_not_given_out(fresh):
-    owners = [cuda.allocate(512, 0) for _ in range(50)]
+    owners = [gpu_memory.allocate(512, 0) for _ in range(50)]
     assert len({address for address, _ in owners}) == 50
     kept = {address for address, _ in owners[:25]}
     del owners[25:]
-    owners += [cuda.allocate(512, 0) for _ in range(25)]
+    owners += [gpu_memory.allocate(512, 0) for _ in range(25)]
     assert len({address for address, _ in owners}) == 50
     assert kept < {address for address, _ in owners}
     assert len(fresh.sizes) == 50
 
 
 def test_a_block_returns_to_the_stream_it_was_allocated_for(fresh):
-    first, owner = cuda.allocate(512, 0)
+    first, owner = gpu_memory.allocate(512, 0)
     with cupy.cuda.Stream(non_blocking=True):
         del owner
-        second, owner = cuda.allocate(512, 0)
+        second, owner = gpu_memory.allocate(512, 0)
         assert second != first
-        assert cuda.allocate(512, 0)[0] not in (first, second)
+        assert gpu_memory.allocate(512, 0)[0] not in (first, second)
     del owner
-    assert cuda.allocate(512, 0)[0] == first
+    assert gpu_memory.allocate(512, 0)[0] == first
 
 
 def test_the_default_streams_of_threads_share_nothing(fresh):
     with cupy.cuda.Stream.ptds:
-        assert cuda.allocate(512, 0)[0] != cuda.allocate(512, 0)[0]
+        assert gpu_memory.allocate(512, 0)[0] != gpu_memory.allocate(512, 0)[0]
 
 
 def test_little_memory_is_kept(fresh):
     most = LIMIT // 16
-    assert cuda.allocate(most + 1, 0)[0] != cuda.allocate(most + 1, 0)[0]  # too large
-    owners = [cuda.allocate(most, 0) for _ in range(17)]
+    assert gpu_memory.allocate(most + 1, 0)[0] != gpu_memory.allocate(most + 1, 0)[0]  # too large
+    owners = [gpu_memory.allocate(most, 0) for _ in range(17)]
     made = len(fresh.sizes)
     del owners  # the last does not fit any more, and takes the place of the others
-    again = [cuda.allocate(most, 0) for _ in range(3)]
+    again = [gpu_memory.allocate(most, 0) for _ in range(3)]
     assert len(fresh.sizes) == made + len(again) - 1
 
 
 def test_kept_memory_is_given_back_when_there_is_no_other(fresh):
-    cuda.allocate(512, 0)
+    gpu_memory.allocate(512, 0)
     fresh.full = True
-    cuda.allocate(1024, 0)
-    cuda.allocate(512, 0)
+    gpu_memory.allocate(1024, 0)
+    gpu_memory.allocate(512, 0)
     assert fresh.sizes == [512, 1024, 512]
     mg.empty_cache()
     fresh.full = True
     with pytest.raises(MemoryError):
-        cuda.allocate(512, 0)
+        gpu_memory.allocate(512, 0)
 
 
 def test_a_pool_may_be_gone_before_its_memory(fresh):
-    _, owner = cuda.allocate(512, 0)
-    cuda.Pool(0, fresh, LIMIT)
+    _, owner = gpu_memory.allocate(512, 0)
+    gpu_memory.Pool(0, fresh, LIMIT)
     del owner
-    cuda.allocate(512, 0)
+    gpu_memory.allocate(512, 0)
     assert fresh.sizes == [512, 512]

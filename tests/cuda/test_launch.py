@@ -9,7 +9,7 @@ import pytest
 import minigrad as mg
 from minigrad.cuda import backend
 from minigrad.cuda.launch import FOLDER, launch, parameters, source
-from minigrad.engine import cuda
+from minigrad.engine import gpu_memory
 from minigrad.engine.backend import Unary
 
 X = ("elementwise.cu", "unary", "float32", 0)
@@ -114,7 +114,7 @@ def test_arguments_are_let_go():
             freed.append(self.ptr)
 
     y, wrong = *tensors(5), *tensors(5, dtype="float64")
-    cuda.Pool(0, Block, 0)
+    gpu_memory.Pool(0, Block, 0)
     for last in (y, wrong):
         x = tensors(5)[0]
         freed.clear()

@@ -1,0 +1,1 @@
+cdef tuple workspace_on(int device)
