@@ -24,6 +24,10 @@ long launches, products;
 int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) {
     return ++launches == 0;
 }
+int cuLaunchKernelEx(void*, void*, void**, void**) { return ++launches == 0; }
+int cuFuncSetAttribute(void*, int, int) { return 0; }
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* count, void*, int, unsigned long) { return *count = 1, 0; }
+int cuOccupancyMaxActiveClusters(int* count, void*, void*) { return *count = 1, 0; }
 int cuCtxGetDevice(int* device) { return *device = 0; }
 int cuGetErrorName(int, const char**) { return 1; }
 long get_stream_ptr(int) { return 0; }
@@ -55,6 +59,7 @@ class Stub:
 
     ptr = 0
     compute_capability = "90"
+    attributes = {"MultiProcessorCount": 132, "MaxSharedMemoryPerBlockOptin": 227 << 10}  # noqa: RUF012
 
     def __init__(self, *_, **__):
         pass

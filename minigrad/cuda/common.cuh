@@ -70,6 +70,48 @@ __device__ inline int64 quotient(int64 a, int64 b) {
     return (a | b) >> 32 ? a / b : int64(unsigned(a) / unsigned(b));
 }
 
+// ---- blocks that work together ----------------------------------------------------------------------------------------
+
+#ifdef __CUDACC_RTC__  // tests/emulation/emulate.hpp has these functions in C++
+// The dynamic shared memory of a block, at a multiple of 16 bytes
+__device__ inline void* dynamic_shared() {
+    extern __shared__ double2 memory[];
+    return memory;
+}
+
+// Waits for all threads of a cluster, which then see what the others have written. There are no clusters before Hopper.
+__device__ inline void wait_for_cluster() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+
+// x in the dynamic shared memory of another block of the cluster, between barriers after its begin and before its end
+template <class V>
+__device__ inline V& in_block(V& x, unsigned rank) {
+    V* there = &x;
+#if __CUDA_ARCH__ >= 900
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(&x), "r"(rank));
+#endif
+    return *there;
+}
+
+// Waits for all threads of a cooperative grid, which then see what the others have written. `arrived` counts blocks: it
+// is 0 before the first `turn`, which is 1.
+__device__ inline void wait_for_grid(int* arrived, int turn) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        atomicAdd((unsigned*)arrived, 1u);
+        // The count may wrap around.
+        while (int(*(volatile unsigned*)arrived - unsigned(turn) * gridDim.x) < 0) {
+        }
+        __threadfence();
+    }
+    __syncthreads();
+}
+#endif
+
 // ---- sums over threads and rows ---------------------------------------------------------------------------------------
 
 // A team is a run of `lanes` threads, a power of two, that works on one row. sum[count] becomes its sum over the team,

@@ -32,12 +32,12 @@ def broken(monkeypatch, forget):
     return breaks
 
 
-def run(body, x, blocks):
+def run(body, x, blocks, **launch_options):
     """Run a kernel of blocks of 64 threads on an array of float32, and return what it holds then."""
     code = f'extern "C" __global__ void k(float* x) {{ const int t = threadIdx.x, b = blockIdx.x; {body} }}'
     kernel = modules.load(code, launch.options("float32"), 0).get_function("k")
     there = mg.tensor(np.asarray(x, "float32"), device="cuda")
-    kernel((blocks,), (64,), (there.data_ptr(),))
+    kernel((blocks,), (64,), (there.data_ptr(),), **launch_options)
     return there.to("cpu").numpy()
 
 
@@ -164,6 +164,122 @@ def test_sums_without_atomic_operations_show(broken, preempted, rng):
     broken("index.cu", "if (k > 0 && at.at(o, sorted[k - 1], i) == place) continue;",
            "x[(o * n + place) * inner + i] += v[(o * m + sorted[k]) * inner + i]; continue;")  # fmt: skip
     assert any(wrong() for _ in range(10))
+
+
+# ── clusters and grids ──
+
+IN_PAIRS = """
+    float& mine = *(float*)dynamic_shared();
+    if (t == 0) mine = b;
+    wait_for_cluster();
+    if (t < 2) x[2 * b + t] = in_block(mine, t);
+    wait_for_cluster();
+"""
+PAIRS = {"shared_mem": 16, "cluster": 2}
+ON_GRID = """
+    if (t == 0) x[b] = b;
+    wait_for_grid((int*)x + 16, 1);
+    if (t == 0) x[8 + b] = x[(b + 3) % 8];
+"""
+NEIGHBORS = [*range(8), *((b + 3) % 8 for b in range(8))]
+NEVER_REACHED = "k: threads wait at a barrier of a cluster or a grid that others never reach"
+
+
+def test_blocks_of_a_cluster_use_the_memory_of_each_other():
+    for _ in range(10):
+        got = run(IN_PAIRS, np.zeros(80), 40, **PAIRS)
+        np.testing.assert_array_equal(got, np.repeat(np.arange(40).reshape(20, 2), 2, axis=0).ravel())
+
+
+def test_blocks_of_a_cooperative_grid_wait_for_each_other():
+    for _ in range(10):
+        np.testing.assert_array_equal(run(ON_GRID, np.zeros(17), 8, cooperative=True)[:16], NEIGHBORS)
+
+
+def first_error(body, *arguments, **options):
+    """Return the error of a kernel that is not right in every order of threads, or what it computes."""
+    for _ in range(50):
+        try:
+            got = run(body, *arguments, **options)
+        except RuntimeError as error:
+            return str(error)
+    return got
+
+
+@pytest.mark.parametrize(
+    "missing, error", [(0, "of a cluster, which may not have begun"), (1, "of a cluster, which has ended")]
+)
+def test_a_missing_barrier_of_a_cluster_is_an_error(missing, error):
+    parts = IN_PAIRS.split("wait_for_cluster();")
+    parts[missing : missing + 2] = [parts[missing] + parts[missing + 1]]
+    assert error in first_error("wait_for_cluster();".join(parts), np.zeros(80), 40, **PAIRS)
+
+
+def test_a_missing_barrier_between_writing_and_reading_shows():
+    """All blocks have begun, and end together."""
+    body = "wait_for_cluster();" + IN_PAIRS.replace("wait_for_cluster();", "", 1)
+    assert any(np.isnan(run(body, np.zeros(80), 40, **PAIRS)).any() for _ in range(20))
+
+
+def test_a_missing_barrier_of_a_grid_shows():
+    body = ON_GRID.replace("wait_for_grid((int*)x + 16, 1);", "")
+    assert any(run(body, np.zeros(17), 8, cooperative=True)[:16].tolist() != NEIGHBORS for _ in range(20))
+
+
+@pytest.mark.parametrize("body, options", [(IN_PAIRS, PAIRS), (ON_GRID, {"cooperative": True})])
+def test_a_barrier_that_some_blocks_skip_is_an_error(body, options):
+    for skips in (f"if (b == 3) return; {body}", f"{body} if (b != 3) {{ {body} }}"):
+        with pytest.raises(RuntimeError, match=NEVER_REACHED):
+            run(skips, np.zeros(80), 8, **options)
+    with pytest.raises(RuntimeError, match=f"{NEVER_REACHED}|threads of a block wait at different barriers"):
+        run(f"if (t < 40) {{ {body} }} else {{ __syncthreads(); }}", np.zeros(80), 8, **options)
+
+
+@pytest.mark.parametrize("wait, options", [
+    ("wait_for_cluster()", PAIRS), ("wait_for_grid((int*)x, 1)", {"cooperative": True}),
+])  # fmt: skip
+def test_blocks_that_wait_at_different_barriers_are_an_error(wait, options):
+    with pytest.raises(RuntimeError, match="k: threads of a cluster or a grid wait at different barriers"):
+        run(f"if (b == 3) {{ {wait}; }} else {{ {wait}; }}", np.zeros(9), 8, **options)
+
+
+def test_a_barrier_without_its_launch_attribute_is_an_error():
+    with pytest.raises(RuntimeError, match="k: a barrier for a cluster in a launch without clusters"):
+        run(IN_PAIRS, np.zeros(80), 40, shared_mem=16)
+    with pytest.raises(RuntimeError, match="k: a barrier for the grid in a launch that is not cooperative"):
+        run(ON_GRID, np.zeros(17), 8)
+
+
+def test_a_counter_of_a_grid_that_does_not_begin_with_zero_is_an_error():
+    with pytest.raises(RuntimeError, match="k: a barrier for the grid whose counter did not begin with 0"):
+        run(ON_GRID, np.ones(17), 8, cooperative=True)
+
+
+@pytest.mark.parametrize("options, error", [
+    ({"cooperative": True}, "a cooperative grid of 40 blocks, which cannot run at the same time"),
+    ({"cluster": 16}, "40 blocks in clusters of 16"), ({"cluster": 3}, "40 blocks in clusters of 3"),
+    ({"shared_mem": 50_000}, "50000 bytes of dynamic shared memory, more than the 49152 allowed"),
+])  # fmt: skip
+def test_launches_that_a_gpu_refuses(options, error):
+    with pytest.raises(RuntimeError, match=f"k: {error}"):
+        run("x[t] = 0;", np.zeros(64), 40, **options)
+
+
+@pytest.mark.parametrize("of, error", [
+    ("in_block(mine, 2)", "shared memory of block 2 of a cluster, which has fewer"),
+    ("in_block((&mine)[4], t)", "an address outside of the dynamic shared memory of a block of the cluster"),
+    ("in_block((&mine)[-1], t)", "an address outside of the dynamic shared memory of a block of the cluster"),
+    ("in_block(x[0], t)", "an address outside of the dynamic shared memory of a block of the cluster"),
+])  # fmt: skip
+def test_addresses_outside_of_the_memory_of_another_block_are_errors(of, error):
+    with pytest.raises(RuntimeError, match=f"k: {error}"):
+        run(IN_PAIRS.replace("in_block(mine, t)", of), np.zeros(80), 40, **PAIRS)
+
+
+def test_a_write_outside_of_dynamic_shared_memory_is_an_error():
+    for place in (-1, 4):
+        with pytest.raises(RuntimeError, match="k: wrote outside of the dynamic shared memory"):
+            run(f"((float*)dynamic_shared())[{place}] = 0;", np.zeros(1), 3, shared_mem=16)
 
 
 # ── addresses ──

@@ -17,6 +17,8 @@ from types import SimpleNamespace
 FENCE = b"\xa5" * 128
 LIMIT = 1 << 34  # bytes; larger allocations fail
 DEVICES = 2
+MULTIPROCESSORS = 8  # each runs one block of a cooperative grid
+SHARED = 227 << 10  # bytes that a block may have, as on Hopper
 context = threading.local()  # of the driver: a thread has a `current` one after its first call of the runtime
 chosen = [0]  # the current device comes last, after those that will be current again
 
@@ -211,6 +213,7 @@ class Device:
     def __init__(self, index=0):
         assert 0 <= index < DEVICES, f"a device {index}, which does not exist"
         self.id, self.compute_capability = index, "90"
+        self.attributes = {"MultiProcessorCount": MULTIPROCESSORS, "MaxSharedMemoryPerBlockOptin": SHARED}
 
     def __enter__(self):
         chosen.append(self.id)
