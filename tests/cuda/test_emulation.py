@@ -7,8 +7,10 @@ import sys
 import cupy
 import numpy as np
 import pytest
+from sequences import use_team
 
 import minigrad as mg
+from minigrad import nn
 from minigrad.cuda import launch, modules
 from minigrad.engine.ops.batch_norm import batch_norm_train
 
@@ -407,3 +409,50 @@ def test_memory_outlives_an_interrupted_release():
     _, block = cupy.cuda.owners[address]
     assert cupy.cuda.FENCE in block
     mg.zeros(3, device="cuda:0").exp()
+
+
+# ── teams of blocks in a real kernel ──
+
+
+def layers_are_wrong(rounds=12):
+    """Whether one of some recurrent layers raises or differs from those of the CPU."""
+    found = {}
+    for device in ("cpu", "cuda:0"):
+        mg.manual_seed(0)
+        layer = nn.LSTM(3, 12, norm="layer", dtype="float64").to(device)
+        x = mg.tensor(np.random.default_rng(0).standard_normal((5, 4, 3)), device=device)
+        for _ in range(1 if device == "cpu" else rounds):
+            try:
+                y = layer(x)[0]
+                results = y, *mg.grad((y * y).sum(), list(layer.parameters()))
+            except RuntimeError:
+                return True
+            results = [one.detach().to("cpu").numpy() for one in results]
+            expected = found.setdefault("cpu", results)
+            if not all(np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(results, expected, strict=True)):
+                return True
+    return False
+
+
+BARRIERS = {
+    # before which the blocks of a cluster must not use each other's memory
+    "of the beginning": "        team.wait();\n        for (int64 t = begin",
+    "of the beginning, backward": "        team.wait();\n        for (int64 t = end",
+    "of a norm": "                team.wait();\n            }\n            SAMPLES(s, count, team) {\n                const int64",
+    "of c": "            if (r.norm_cell) {\n                team.wait();",
+    "of h": "                }\n            }\n            team.wait();\n        }\n    }\n}",
+    "of c, backward": "            if (r.norm_cell) team.wait();",
+    "of a norm, backward": "                }\n                team.wait();\n                SAMPLES",
+    "of dz": "            team.wait();\n            if (!team.w) continue;",
+}
+CASES = [(team, barrier) for team in ("cluster", "grid") for barrier in BARRIERS
+         if team == "cluster" or "beginning" not in barrier]  # fmt: skip
+
+
+@pytest.mark.parametrize("team, barrier", CASES)
+def test_a_missing_barrier_of_a_team_shows(team, barrier, broken, monkeypatch):
+    use_team(monkeypatch, f"cuda:0 {team}")
+    assert not layers_are_wrong()
+    right = BARRIERS[barrier]
+    broken("recurrent.cu", right, right.replace("team.wait();", "__syncthreads();"))
+    assert layers_are_wrong()
