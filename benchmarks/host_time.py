@@ -59,7 +59,6 @@ class Stub:
 
     ptr = 0
     compute_capability = "90"
-    attributes = {"MultiProcessorCount": 132, "MaxSharedMemoryPerBlockOptin": 227 << 10}  # noqa: RUF012
 
     def __init__(self, *_, **__):
         pass
@@ -105,6 +104,7 @@ def install(driver):
     cuda.runtime = types.SimpleNamespace(
         runtimeGetVersion=lambda: 12000, getDeviceCount=lambda: 1,
         getDeviceProperties=lambda index: {"totalGlobalMem": 1 << 36},
+        deviceGetAttribute=lambda attribute, index: {16: 132, 97: 227 << 10}[attribute],
         setDevice=lambda index: None, deviceSynchronize=lambda: None, memcpyAsync=lambda *_: None,
     )  # fmt: skip
     cupy = types.ModuleType("cupy")

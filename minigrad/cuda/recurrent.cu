@@ -191,6 +191,7 @@ template <class Element>
 __device__ void load_matrix(T* matrix, int k, int n, Element element) {
     const int rows = (k + WIDE - 1) / WIDE * WIDE, columns = (n + WIDE - 1) / WIDE * WIDE;
     for (int c = threadIdx.x % 32; c < columns; c += 32) {
+#pragma unroll 8
         for (int i = threadIdx.x / 32; i < rows; i += blockDim.x / 32)
             matrix[i * columns + c] = i < k && c < n ? element(i, c) : T(0);
     }

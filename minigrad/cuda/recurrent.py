@@ -20,6 +20,7 @@ PACK = 16  # bytes that one instruction reads
 PART = 1 << 16  # bytes of W that a block reads at every step in about the time that a cluster's barriers take
 CACHED = 1 << 20  # bytes of W up to which reading it from the cache costs less than launching a product at every step
 PORTABLE = 8  # blocks of a cluster on every GPU that has clusters
+MULTIPROCESSORS, MOST_SHARED = 16, 97  # of cudaDeviceAttr: how many, and bytes of shared memory of a block
 RESERVED = 1 << 10  # bytes of shared memory for the sums of a block
 SAMPLES = 8, 4, 256  # the most of a team: with W in shared memory, with W in the cache, and of a grid
 WIDTHS = 8, 4, 1  # samples that a product takes at a time
@@ -134,9 +135,9 @@ class Steps:
 
 @functools.cache
 def limits(device: int) -> tuple[int, int]:
-    """Return how many multiprocessors a GPU has, and the bytes of shared memory that a block may have."""
-    of = cupy.cuda.Device(device).attributes
-    return of["MultiProcessorCount"], of["MaxSharedMemoryPerBlockOptin"] - RESERVED
+    """Return how many multiprocessors a GPU has, and how much shared memory a block may have."""
+    attribute = cupy.cuda.runtime.deviceGetAttribute
+    return attribute(MULTIPROCESSORS, device), attribute(MOST_SHARED, device) - RESERVED
 
 
 @functools.cache
@@ -146,7 +147,7 @@ def team_of(device: int, dtype: str, gates: int, hidden: int) -> Team | None:
     It depends on the weights and on the GPU alone, as the order of summation does: a sample's result is the same in
     every batch and number of steps.
     """
-    capability, (multiprocessors, _) = int(cupy.cuda.Device(device).compute_capability), limits(device)
+    capability, multiprocessors = int(cupy.cuda.Device(device).compute_capability), limits(device)[0]
     size = gates * hidden * hidden * SIZES[dtype]
     choices = []
     if size > PART and capability >= 90:
@@ -156,20 +157,22 @@ def team_of(device: int, dtype: str, gates: int, hidden: int) -> Team | None:
         choices.append(Team(ALONE, 1, False))
     if capability >= 80:
         choices.append(Team(GRID, -(-hidden // -(-hidden // multiprocessors))))
-    return next((team for team in choices if fits(device, dtype, team, gates, hidden)), None)
+    for team in choices:
+        if all(count_teams(device, dtype, team, gates, hidden, backward) for backward in (False, True)):
+            return team
+    return None
 
 
-def fits(device: int, dtype: str, team: Team, gates: int, hidden: int) -> bool:
-    """Whether a team has enough shared memory and can run on a GPU, forward and backward."""
-    for name in ("recurrent", "recurrent_backward"):
-        plan = plan_of(device, dtype, team, gates, hidden, name == "recurrent_backward", False, 1)
-        if not plan.fits:
-            return False
-        if team.kind != ALONE:
-            of = kernel("recurrent.cu", name, dtype, device)
-            if not of.count_resident(plan.block, plan.bytes, team.size if team.kind == CLUSTER else 0):
-                return False
-    return True
+@functools.cache
+def count_teams(device: int, dtype: str, team: Team, gates: int, hidden: int, backward: bool) -> int:
+    """Return how many teams a GPU runs at the same time, 0 if it cannot run any."""
+    plan, (multiprocessors, shared) = Plan(team, gates, hidden, dtype, backward, False), limits(device)
+    plan.divide(1, 1, shared)
+    if not plan.fits or team.kind == ALONE:
+        return multiprocessors * plan.fits
+    of = kernel("recurrent.cu", "recurrent_backward" if backward else "recurrent", dtype, device)
+    count = of.count_resident(plan.block, plan.bytes, team.size if team.kind == CLUSTER else 0)
+    return count if team.kind == CLUSTER else min(count, 1)
 
 
 @functools.lru_cache(1024)
@@ -178,7 +181,7 @@ def plan_of(
 ) -> "Plan":
     """Return how a team computes one direction of a layer."""
     plan = Plan(team, gates, hidden, dtype, backward, given)
-    plan.divide(batch, *limits(device))
+    plan.divide(batch, count_teams(device, dtype, team, gates, hidden, backward), limits(device)[1])
     return plan
 
 
@@ -199,11 +202,10 @@ class Plan:
         self.deep = self.block // self.wide  # threads that share the sum of a column
         self.lanes = WARP if team.size > 1 or hidden <= NARROW else self.block
 
-    def divide(self, batch: int, multiprocessors: int, shared: int) -> None:
+    def divide(self, batch: int, teams: int, shared: int) -> None:
         """Divide a batch among teams, and shared memory among its uses; set whether there is enough of it."""
         most = SAMPLES[2 if self.team.kind == GRID else not self.team.resident]
-        teams = 1 if self.team.kind == GRID else max(multiprocessors // self.team.size, 1)
-        wanted = 1 if self.given else max(min(-(-batch // teams), most), 1)
+        wanted = 1 if self.given else max(min(-(-batch // max(teams, 1)), most), 1)
         self.fits = (self.deep > 0 or self.given) and any(
             self._lay_out(samples, width, own, shared)
             for samples in range(wanted, 0, -1)

@@ -131,15 +131,18 @@ def on_gpu(monkeypatch):
 
     def be(name):
         capability, multiprocessors, shared = GPUS[name]
-        attributes = {"MultiProcessorCount": multiprocessors, "MaxSharedMemoryPerBlockOptin": shared << 10}
-        gpu = SimpleNamespace(compute_capability=str(capability), attributes=attributes)
-        monkeypatch.setattr(cupy.cuda, "Device", lambda _: gpu)
-        monkeypatch.setattr(teams, "kernel", lambda *_: SimpleNamespace(count_resident=lambda *_: 1))
+        attributes = {teams.MULTIPROCESSORS: multiprocessors, teams.MOST_SHARED: shared << 10}
+        monkeypatch.setattr(cupy.cuda, "Device", lambda _: SimpleNamespace(compute_capability=str(capability)))
+        monkeypatch.setattr(cupy.cuda.runtime, "deviceGetAttribute", lambda attribute, _: attributes[attribute])
+        count = SimpleNamespace(
+            count_resident=lambda block, shared, cluster: multiprocessors // cluster if cluster else 1
+        )
+        monkeypatch.setattr(teams, "kernel", lambda *_: count)
         forget()
         return shared << 10
 
     def forget():
-        for one in (teams.limits, teams.team_of, teams.plan_of):
+        for one in (teams.limits, teams.team_of, teams.count_teams, teams.plan_of):
             one.cache_clear()
 
     yield be
@@ -188,5 +191,5 @@ def test_without_cooperative_launches_there_is_no_grid(on_gpu, monkeypatch):
 
 def test_a_plan_that_does_not_fit():
     plan = Plan(Team(CLUSTER, 8), 4, 400, "float32", False, False)
-    plan.divide(1, 132, 227 << 10)
+    plan.divide(1, 16, 227 << 10)
     assert not plan.fits

@@ -213,7 +213,6 @@ class Device:
     def __init__(self, index=0):
         assert 0 <= index < DEVICES, f"a device {index}, which does not exist"
         self.id, self.compute_capability = index, "90"
-        self.attributes = {"MultiProcessorCount": MULTIPROCESSORS, "MaxSharedMemoryPerBlockOptin": SHARED}
 
     def __enter__(self):
         chosen.append(self.id)
@@ -328,6 +327,7 @@ runtime = SimpleNamespace(
     memcpyAsync=memcpy,
     streamWaitEvent=lambda stream, event, flags=0: submit(stream, events[event].wait),
     setDevice=set_device,
+    deviceGetAttribute=lambda attribute, device: {16: MULTIPROCESSORS, 97: SHARED}[attribute],
     # Without memory to spare, freed memory is not kept for reuse: it is invalid immediately, and then NaN.
     getDeviceProperties=lambda index: {"name": b"emulated", "totalGlobalMem": 0},
 )
