@@ -11,7 +11,7 @@ from sequences import use_team
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.cuda import launch, modules
+from minigrad.cuda import launch, modules, recurrent
 from minigrad.engine.ops.batch_norm import batch_norm_train
 
 pytestmark = pytest.mark.skipif(
@@ -456,3 +456,12 @@ def test_a_missing_barrier_of_a_team_shows(team, barrier, broken, monkeypatch):
     right = BARRIERS[barrier]
     broken("recurrent.cu", right, right.replace("team.wait();", "__syncthreads();"))
     assert layers_are_wrong()
+
+
+@pytest.mark.parametrize("team, attribute", [("cluster", "cluster"), ("grid", "cooperative")])
+def test_a_team_without_its_launch_attribute_is_an_error(team, attribute, monkeypatch):
+    use_team(monkeypatch, f"cuda:0 {team}")
+    start = recurrent.launch
+    monkeypatch.setattr(recurrent, "launch", lambda *args, **options: start(*args, **{**options, attribute: 0}))
+    with pytest.raises(RuntimeError, match=r"recurrent: a barrier for .* in a launch"):
+        nn.LSTM(3, 12, device="cuda:0")(mg.zeros((2, 1, 3), device="cuda:0"))

@@ -9,6 +9,7 @@ import pytest
 from sequences import TEAMS, use_team
 
 import minigrad as mg
+from minigrad import nn
 from minigrad.cuda import recurrent as teams
 from minigrad.cuda.recurrent import ALONE, CLUSTER, GRID, Plan, Team
 from minigrad.engine.ops.recurrent import GATES, KINDS, Cell, composition, recurrent
@@ -40,6 +41,17 @@ def random_cell(rng, hidden):
 @pytest.mark.parametrize("seed", range(24))
 def test_any_layer_is_its_composition(seed, team):
     """Outputs and all gradients in float64; sizes that neither blocks nor packs divide, one step and one sample."""
+    compare(seed)
+
+
+@pytest.mark.skipif(cupy.__version__ != "emulated", reason="a real GPU is tested: it has its own order")
+@pytest.mark.parametrize("seed", [3, 7, 9, 14])
+def test_threads_may_take_turns_between_accesses_to_memory(seed, team, preempted):
+    compare(seed)
+
+
+def compare(seed):
+    """Compare what a GPU computes for a random layer with the composition on the CPU."""
     rng = np.random.default_rng(seed)
     hidden, batch, steps = (int(rng.choice(of)) for of in ((1, 3, 8, 21, 70), (1, 2, 5, 37), (1, 4)))
     cell, yes = random_cell(rng, hidden), lambda: bool(rng.integers(4))
@@ -65,6 +77,19 @@ def test_any_layer_is_its_composition(seed, team):
         np.testing.assert_allclose(
             got, expected, rtol=1e-9, atol=1e-10 * np.abs(expected).max(), err_msg=f"{k}: {cell}"
         )
+
+
+def test_in_float32(team):
+    """A layer of some size, whose sums many threads share."""
+    found = []
+    for device, dtype in (("cpu", "float64"), (DEVICE, "float32")):
+        mg.manual_seed(0)
+        layer, rng = nn.LSTM(5, 110, norm="layer").to(dtype).to(device), np.random.default_rng(0)
+        x, gy = (mg.tensor(rng.standard_normal((3, 6, n)).astype(dtype), device=device) for n in (5, 110))
+        y = layer(x)[0]
+        found.append([one.detach().to("cpu").numpy() for one in (y, *mg.grad(y, list(layer.parameters()), gy))])
+    for expected, got in zip(*found, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("team", [name for name in TEAMS if TEAMS[name]], indirect=True)
@@ -95,8 +120,6 @@ def test_a_sample_has_the_same_bits_in_any_batch_and_number_of_steps(kind, norm,
 
 def test_captured_steps_are_the_same(team):
     """A graph starts clusters and cooperative grids as the step did that it was made of."""
-    from minigrad import nn
-
     rng = np.random.default_rng(4)
     batches = [mg.tensor(rng.standard_normal((5, 9, 3)).astype("float32"), device=DEVICE) for _ in range(4)]
     found = []

@@ -106,6 +106,7 @@ inline void wait_for_grid(int* arrived, int turn) {
     __syncthreads();
     if (threadIdx.x == 0) ++*arrived;
     emulation::wait_for_grid();
+    if (threadIdx.x > 0) return;
     const int next = *arrived - turn * int(gridDim.x);  // blocks that have arrived at the next barrier
     if (next < 0 || next >= int(gridDim.x)) emulation::fail("a barrier for the grid whose counter did not begin with 0");
 }
