@@ -149,9 +149,14 @@ __device__ double block_sum(double s) {
 }
 
 // total[count] += what f(e, part) adds to part[count], for e = begin, begin + step, ... below end; a few terms are summed
-// in T, then these sums in double
-template <int count, class F>
-__device__ inline void add_up(int64 begin, int64 end, int64 step, double* total, F f) {
+// in T, then these sums in double. I is the type of e.
+template <class I>
+struct Index {
+    typedef I Type;
+};
+template <int count, class I = int64, class F>
+__device__ inline void add_up(typename Index<I>::Type begin, typename Index<I>::Type end, typename Index<I>::Type step,
+                              double* total, F f) {
     while (begin < end) {
         T part[count] = {};
         for (int i = 0; i < 16 && begin < end; i++, begin += step) f(begin, part);

@@ -29,8 +29,8 @@ struct Layer {
     int kind, gates, norm;
     Bool norm_cell, centered, swap;  // swap: the GRU's update gate weights the new state instead of the old one
     T slope;                    // of the hard sigmoid; 0 for the logistic function
-    int64 batch, hidden, columns, steps;
-    int segments;
+    int64 batch, steps;
+    int hidden, columns, segments;
     Extent ends;                // columns that are normalized together: [0, ends[0]), [ends[0], ends[1]), ...
     Bool keep;                  // whether z, act and stats of every step are kept
     const int64* lengths;       // [N]
@@ -44,7 +44,8 @@ struct Layer {
     __device__ P* row(P* base, int64 t, int64 n, int64 width) const {
         return base ? base + (t * batch + n) * width : base;
     }
-    __device__ int64 first(int segment) const { return segment ? ends.n[segment - 1] : 0; }
+    __device__ int first(int segment) const { return segment ? int(ends.n[segment - 1]) : 0; }
+    __device__ int end(int segment) const { return int(ends.n[segment]); }
     __device__ int64 kept(int64 t) const { return keep ? t : 0; }
     __device__ bool alive(int64 t, int64 n) const { return !lengths || t < lengths[n]; }
     __device__ bool ends_at(int64 t, int64 n) const { return t + 1 == (lengths ? lengths[n] : steps); }
@@ -61,7 +62,7 @@ __device__ inline T gate_slope(T slope, T y) {
     return slope == 0 ? y * (1 - y) : y > 0 && y < 1 ? slope : y != y ? y : T(0);
 }
 
-__device__ inline T at(const T* p, int64 j, T missing) { return p ? p[j] : missing; }
+__device__ inline T at(const T* p, int j, T missing) { return p ? p[j] : missing; }
 
 // ---- teams ------------------------------------------------------------------------------------------------------------
 
@@ -80,19 +81,24 @@ struct Team {
     int width;          // samples that a product takes at a time
     int wide;           // threads that work on neighbouring columns of a product
     int chunk, stride;  // rows of W that a product takes at a time, in packs, and from one sample's factors to the next's
+    int buffer;         // from the factors of a step to those of the next, which other blocks may write meanwhile
     const T* w;         // the part of W in shared memory, or W in the cache; null if the product is given
     Bool resident;      // which of the two
     T *factors, *parts; // of products: what W is multiplied by, and sums of some of the threads
     T* own;             // rows of the block, or null: then they are parts of the rows of an array
     Pair* sums;         // [samples, SUMS, size]
     int* arrived;       // blocks of a grid at its barriers
-    int turn, rank;
+    int turn, rank;     // barriers of a grid so far, and the number of this block
+    int begin, count;   // the first of its units, and how many they are
+    int lane, group, groups;  // of this thread among those of its sample, and of its sample among those at a time
+    int column, row, rows;    // the first packs of this thread in a product, and the distance to its next row
 
-    // The block's units [begin, begin + count)
-    int64 begin;
-    int count;
-
-    __device__ int lane() const { return threadIdx.x % lanes; }
+    __device__ void place(int hidden) {
+        turn = 0, rank = blockIdx.x % size;
+        begin = min(rank * units, hidden), count = min(begin + units, hidden) - begin;
+        lane = threadIdx.x % lanes, group = threadIdx.x / lanes, groups = blockDim.x / lanes;
+        column = threadIdx.x % wide, row = threadIdx.x / wide, rows = blockDim.x / wide;
+    }
 
     // Waits for the team, and then sees what all its threads have written
     __device__ void wait() {
@@ -113,10 +119,8 @@ struct Team {
         }
     }
 
-    // Samples of which there are factors, and the first factor of step t. Other blocks may write the factors of a step
-    // while this one still multiplies by those of the one before.
-    __device__ int rows() const { return (samples + width - 1) / width * width; }
-    __device__ T* of_step(int64 t) const { return factors + (size > 1 ? t & 1 : 0) * rows() * stride; }
+    // The first factor of step t
+    __device__ T* of_step(int64 t) const { return factors + (t & 1) * buffer; }
 
     // Makes x a factor of all blocks' products
     __device__ void give_factor(T* factor, T x) const {
@@ -132,8 +136,8 @@ struct Team {
     __device__ void give(int s, int k, const Pair& sum) const {
         Pair& mine = sums[(s * SUMS + k) * size + rank];
         if (kind == CLUSTER) {
-            if (lane() < size) in_block(mine, lane()) = sum;
-        } else if (lane() == 0) {
+            if (lane < size) in_block(mine, lane) = sum;
+        } else if (lane == 0) {
             mine = sum;
         }
     }
@@ -150,18 +154,18 @@ struct Team {
 
 // The columns [first, last) of a gate that are in [begin, end) and of a block's units
 struct Range {
-    int64 first, last;
+    int first, last;
 
-    __device__ Range(const Layer& r, const Team& team, int block, int gate, int64 begin, int64 end) {
-        const int64 unit = min(int64(block) * team.units, r.hidden), next = min(unit + team.units, r.hidden);
+    __device__ Range(const Layer& r, const Team& team, int block, int gate, int begin, int end) {
+        const int unit = min(block * team.units, r.hidden), next = min(unit + team.units, r.hidden);
         first = max(begin, gate * r.hidden + unit);
         last = max(first, min(end, gate * r.hidden + next));
     }
 };
 
 // How many columns of [begin, end) a block has
-__device__ inline int64 share(const Layer& r, const Team& team, int block, int gates, int64 begin, int64 end) {
-    int64 total = 0;
+__device__ inline int share(const Layer& r, const Team& team, int block, int gates, int begin, int end) {
+    int total = 0;
     for (int g = 0; g < gates; g++) {
         const Range range(r, team, block, g, begin, end);
         total += range.last - range.first;
@@ -170,18 +174,17 @@ __device__ inline int64 share(const Layer& r, const Team& team, int block, int g
 }
 
 // for (int u : this thread's units of the block); j = begin + u is the number of the unit
-#define UNITS(u, team) for (int u = (team).lane(); u < (team).count; u += (team).lanes)
+#define UNITS(u, team) for (int u = (team).lane; u < (team).count; u += (team).lanes)
 
 // for (int s : the samples of this thread, of n in all)
-#define SAMPLES(s, n, team) \
-    for (int s = threadIdx.x / (team).lanes, lanes_ = (team).lanes; s < (n); s += blockDim.x / lanes_)
+#define SAMPLES(s, n, team) for (int s = (team).group; s < (n); s += (team).groups)
 
 // Rows of a block's columns or units, in shared memory or as parts of the rows of an array
 struct Rows {
     T* base;
-    int64 sample, gate;  // distances
+    int sample, gate;  // distances
 
-    __device__ T& at(int s, int g, int64 u) const { return base[s * sample + g * gate + u]; }
+    __device__ T& at(int s, int g, int u) const { return base[s * sample + g * gate + u]; }
 };
 
 // ---- products ---------------------------------------------------------------------------------------------------------
@@ -223,11 +226,11 @@ __device__ void load_factors(const Team& team, int k, int begin, int end, Row ro
 // half of the numbers and leaves the others to its partner. Stores the sums by store(place in v, sum).
 template <int count, class Store>
 __device__ inline void fold(T (&v)[count], int distance, int place, Store store) {
-    if (distance == 32) {
+    if constexpr (count == 1) {
+        for (; distance < 32; distance *= 2) v[0] += __shfl_xor_sync(~0u, v[0], distance);
+        store(place, v[0]);
+    } else if (distance == 32) {
         for (int k = 0; k < count; k++) store(place + k, v[k]);
-    } else if constexpr (count == 1) {
-        v[0] += __shfl_xor_sync(~0u, v[0], distance);
-        fold(v, 2 * distance, place, store);
     } else {
         const bool upper = threadIdx.x & distance;
         T half[count / 2];
@@ -247,17 +250,16 @@ __device__ inline void fold(T (&v)[count], int distance, int place, Store store)
 // answer. The order of summation depends on k, n and the size of the block alone.
 template <int S, int AHEAD, class Load, class Store>
 __device__ void multiply(const Team& team, int k, int n, const T* matrix, const T* factors, Load load, Store store) {
-    const int wide = team.wide, lane = threadIdx.x % wide, group = threadIdx.x / wide, deep = blockDim.x / wide;
     const int packs = (n + WIDE - 1) / WIDE, rows = (k + WIDE - 1) / WIDE;
     T sum[S * WIDE] = {};
     for (int begin = 0; begin < rows; begin += team.chunk) {
         const int end = min(rows, begin + team.chunk);
         load(begin, end);
-        if (lane >= packs) continue;
-        const Pack<WIDE>* column = (const Pack<WIDE>*)matrix + lane;
+        if (team.column >= packs) continue;
+        const Pack<WIDE>* column = (const Pack<WIDE>*)matrix + team.column;
         const Pack<WIDE>* row = (const Pack<WIDE>*)factors;
 #pragma unroll(AHEAD)
-        for (int i = begin + group; i < end; i += deep) {
+        for (int i = begin + team.row; i < end; i += team.rows) {
             Pack<WIDE> w[WIDE];
 #pragma unroll
             for (int e = 0; e < WIDE; e++) w[e] = column[(i * WIDE + e) * packs];
@@ -272,16 +274,18 @@ __device__ void multiply(const Team& team, int k, int n, const T* matrix, const 
             }
         }
     }
-    const int across = min(wide, 32), warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    const int across = min(team.wide, 32), warp = threadIdx.x / 32, warps = blockDim.x / 32;
     T* parts = team.parts;  // [warps, S WIDE, across]
     fold(sum, across, 0, [&](int place, T v) {
         parts[(warp * S * WIDE + place) * across + threadIdx.x % across] = v;
     });
     __syncthreads();
-    for (int q = threadIdx.x; q < S * n; q += blockDim.x) {
-        const int s = q / n, c = q % n, pack = c / WIDE;
+    const int columns = team.wide * WIDE, bits = __ffs(columns) - 1;
+    for (int q = threadIdx.x; q < S * columns; q += blockDim.x) {
+        const int s = q >> bits, c = q & (columns - 1), pack = c / WIDE;
+        if (c >= n) continue;
         T total = 0;
-        for (int w = pack / 32; w < warps; w += max(wide / 32, 1))
+        for (int w = pack / 32; w < warps; w += max(team.wide / 32, 1))
             total += parts[(w * S * WIDE + s * WIDE + c % WIDE) * across + pack % 32];
         store(s, c, total);
     }
@@ -325,15 +329,15 @@ __device__ void multiply_all(const Team& team, int k, int n, const T* factors, i
 // c is the mean of a few elements. If it is so far off that the difference would cancel, a second pass uses the mean
 // from the first one as its center.
 template <class X>
-__device__ Pair moments(const Layer& r, const Team& team, int gates, int64 begin, int64 end, X x) {
-    const int64 n = share(r, team, team.rank, gates, begin, end);
+__device__ Pair moments(const Layer& r, const Team& team, int gates, int begin, int end, X x) {
+    const int n = share(r, team, team.rank, gates, begin, end);
     if (n == 0) return {0, 0};
     T center = 0;
     if (r.centered) {
         int points = 0;
         for (int g = 0; g < gates; g++) {
             const Range range(r, team, team.rank, g, begin, end);
-            const int64 length = range.last - range.first;
+            const int length = range.last - range.first;
             for (int k = 0; k < 4 && length > 0; k++, points++) center += x(g, range.first + length * k / 4);
         }
         center /= points;
@@ -342,7 +346,7 @@ __device__ Pair moments(const Layer& r, const Team& team, int gates, int64 begin
         double total[2] = {};
         for (int g = 0; g < gates; g++) {
             const Range range(r, team, team.rank, g, begin, end);
-            add_up<2>(range.first + team.lane(), range.last, team.lanes, total, [&](int64 j, T* part) {
+            add_up<2, int>(range.first + team.lane, range.last, team.lanes, total, [&](int j, T* part) {
                 const T d = x(g, j) - center;
                 part[0] += d;
                 part[1] += d * d;
@@ -357,13 +361,14 @@ __device__ Pair moments(const Layer& r, const Team& team, int gates, int64 begin
 }
 
 // The statistics of columns [begin, end) from the moments of all blocks: with any center c, and d = mean - c of a block
-// of n columns, the sum of squared distances from c is the sum of squares + n d^2. c is the mean of one of the blocks.
-__device__ inline Kept merge(const Layer& r, const Team& team, int s, int k, int gates, int64 begin, int64 end, double eps) {
-    const int64 width = end - begin;
-    const double center = team.sums[(s * SUMS + k) * team.size + int(begin % r.hidden / team.units)].first;
+// of n columns, the sum of squared distances from c is the sum of squares + n d^2. c is the mean of a block that has some.
+__device__ inline Kept merge(const Layer& r, const Team& team, int s, int k, int gates, int begin, int end, int owner,
+                             double eps) {
+    const int width = end - begin;
+    const double center = team.sums[(s * SUMS + k) * team.size + owner].first;
     double total[2] = {};
     team.add_blocks(s, k, total, [&](int block, const Pair& part, double* sum) {
-        const int64 n = share(r, team, block, gates, begin, end);
+        const int n = share(r, team, block, gates, begin, end);
         if (n == 0) return;
         const double d = part.first - center;
         sum[0] += n * d;
@@ -382,7 +387,7 @@ struct Through {
 };
 
 // From the blocks' sums of h and h xhat
-__device__ inline Through means(const Layer& r, const Team& team, int s, int k, int64 width) {
+__device__ inline Through means(const Layer& r, const Team& team, int s, int k, int width) {
     double total[2] = {};
     team.add_blocks(s, k, total, [](int, const Pair& part, double* sum) {
         sum[0] += part.first;
@@ -403,7 +408,7 @@ struct Forward {
 // Keeps h of unit u for the next step
 __device__ inline void finish(const Layer& r, const Forward& f, const Team& team, int64 t, int s, int64 n, int u, T h,
                               T c) {
-    const int64 H = r.hidden, j = team.begin + u;
+    const int H = r.hidden, j = team.begin + u;
     r.row(r.h, t + 1, n, H)[j] = h;
     team.give_factor(team.of_step(t + 1) + s * team.stride + j, h);
     if (!r.ends_at(t, n)) return;
@@ -415,7 +420,7 @@ __device__ inline void finish(const Layer& r, const Forward& f, const Team& team
 // h = o tanh(c'), unless c' is normalized first.
 __device__ inline void lstm(const Layer& r, const Forward& f, const Team& team, const Rows& own, int64 t, int s, int64 n,
                             int u, const T (&a)[4]) {
-    const int64 H = r.hidden, j = team.begin + u;
+    const int H = r.hidden, j = team.begin + u;
     const T i = gate(r.slope, a[0]), forget = gate(r.slope, a[1]), g = tanh(a[2]), o = gate(r.slope, a[3]);
     const T y = forget * r.row(r.c, t, n, H)[j] + i * g;
     r.row(r.c, t + 1, n, H)[j] = y;
@@ -432,13 +437,13 @@ __device__ inline void lstm(const Layer& r, const Forward& f, const Team& team, 
 // m = LN(c'), h = o tanh(m); the next step gets c', or m.
 __device__ inline void lstm_output(const Layer& r, const Forward& f, const Team& team, const Rows& own, int64 t, int s,
                                    int64 n) {
-    const int64 H = r.hidden;
-    const Kept kept = merge(r, team, s, OF_CELL, 1, 0, H, f.eps_c);
-    if (team.rank == 0 && team.lane() == 0) *r.row(r.stats_c, r.kept(t), n, 1) = kept;
+    const int H = r.hidden;
+    const Kept kept = merge(r, team, s, OF_CELL, 1, 0, H, 0, f.eps_c);
+    if (team.rank == 0 && team.lane == 0) *r.row(r.stats_c, r.kept(t), n, 1) = kept;
     T *next = r.row(r.c, t + 1, n, H) + team.begin, *raw = r.row(r.raw_c, r.kept(t), n, H);
     const T* act = r.row(r.act, r.kept(t), n, r.columns) + 3 * H + team.begin;
     UNITS(u, team) {
-        const int64 j = team.begin + u;
+        const int j = team.begin + u;
         const T y = team.own ? own.at(s, 0, u) : next[u], o = team.own ? own.at(s, 3, u) : act[u];
         const T m = kept.standard(y) * at(r.gamma_c, j, 1) + at(r.beta_c, j, 0);
         if (raw) {  // the normalized cell is carried on
@@ -453,7 +458,7 @@ __device__ inline void lstm_output(const Layer& r, const Forward& f, const Team&
 // memory is r, z, n.
 __device__ inline void gru(const Layer& r, const Forward& f, const Team& team, int64 t, int s, int64 n, int u,
                            const T (&a)[4]) {
-    const int64 H = r.hidden, j = team.begin + u;
+    const int H = r.hidden, j = team.begin + u;
     const T reset = gate(r.slope, a[0]), update = gate(r.slope, a[1]);
     const T y = tanh(r.row(f.x, t, n, r.columns)[2 * H + j] + reset * a[2]), w = r.swap ? 1 - update : update;
     T* act = r.row(r.act, r.kept(t), n, r.columns) + j;
@@ -462,15 +467,16 @@ __device__ inline void gru(const Layer& r, const Forward& f, const Team& team, i
 }
 
 // The gates, from a row of the block that has z + b, or z + b + x if the norm is that of the sum
-__device__ inline void step(const Layer& r, const Forward& f, const Team& team, const Rows& own, int64 t, int s, int64 n) {
-    const int64 H = r.hidden;
+__device__ inline void step(const Layer& r, const Forward& f, const Team& team, const Rows& own,
+                            const int (&owners)[MOST_SEGMENTS], int64 t, int s, int64 n) {
+    const int H = r.hidden;
     Kept kept[MOST_SEGMENTS] = {};
     if (r.norm != NO_NORM) {
 #pragma unroll
         for (int k = 0; k < MOST_SEGMENTS; k++) {
             if (k >= r.segments) break;
-            kept[k] = merge(r, team, s, k, r.gates, r.first(k), r.ends.n[k], f.eps);
-            if (team.rank == 0 && team.lane() == 0) r.row(r.stats, r.kept(t), n, r.segments)[k] = kept[k];
+            kept[k] = merge(r, team, s, k, r.gates, r.first(k), r.end(k), owners[k], f.eps);
+            if (team.rank == 0 && team.lane == 0) r.row(r.stats, r.kept(t), n, r.segments)[k] = kept[k];
         }
     }
     const T* x = r.row(f.x, t, n, r.columns);
@@ -479,13 +485,13 @@ __device__ inline void step(const Layer& r, const Forward& f, const Team& team, 
 #pragma unroll
         for (int g = 0; g < 4; g++) {
             if (g >= r.gates) break;
-            const int64 j = g * H + team.begin + u;
+            const int j = g * H + team.begin + u;
             a[g] = own.at(s, g, u);
             if (r.norm != NO_NORM) {
                 Kept of = kept[0];
 #pragma unroll
                 for (int k = 1; k < MOST_SEGMENTS; k++) {
-                    if (k < r.segments && j >= r.ends.n[k - 1]) of = kept[k];
+                    if (k < r.segments && j >= r.first(k)) of = kept[k];
                 }
                 a[g] = of.standard(a[g]) * at(r.gamma, j, 1) + at(r.beta, j, 0);
             }
@@ -503,8 +509,11 @@ __device__ inline void step(const Layer& r, const Forward& f, const Team& team, 
 }
 
 __device__ inline void steps_of(const Layer& r, const Forward& f, Team& team, int64 begin, int64 end) {
-    const int64 H = r.hidden;
-    const int n = r.gates * team.units, teams = gridDim.x / team.size, buffers = team.size > 1 ? 2 : 1;
+    const int H = r.hidden;
+    const int n = r.gates * team.units, teams = gridDim.x / team.size;
+    int owners[MOST_SEGMENTS];  // the blocks that have the first columns of the segments
+#pragma unroll
+    for (int k = 0; k < MOST_SEGMENTS; k++) owners[k] = k < r.segments ? r.first(k) % H / team.units : 0;
     if (team.resident)
         load_matrix((T*)dynamic_shared(), int(H), n, [&](int i, int c) {
             const int u = c % team.units;
@@ -514,12 +523,11 @@ __device__ inline void steps_of(const Layer& r, const Forward& f, Team& team, in
     for (int64 first = blockIdx.x / team.size * (int64)team.samples; first < r.batch; first += teams * (int64)team.samples) {
         const int count = int(min(int64(team.samples), r.batch - first));
         if (team.w && team.kind != GRID) {
-            const int size = team.rows() * team.stride;
             const T* now = team.of_step(begin);
-            for (int i = threadIdx.x; i < buffers * size; i += blockDim.x) {
-                const int s = i % size / team.stride, k = i % team.stride;
-                const bool is_now = team.factors + i / size * size == now;
-                team.factors[i] = is_now && s < count && k < H ? r.row(r.h, begin, first + s, H)[k] : T(0);
+            for (T* factor = team.factors + threadIdx.x; factor < team.parts; factor += blockDim.x) {
+                const int s = int(factor - now) / team.stride, k = int(factor - now) % team.stride;
+                const bool given = factor >= now && s < count && k < H;
+                *factor = given ? r.row(r.h, begin, first + s, H)[k] : T(0);
             }
         }
         team.wait();
@@ -527,8 +535,8 @@ __device__ inline void steps_of(const Layer& r, const Forward& f, Team& team, in
             T* z = r.row(r.z, r.kept(t), first, r.columns) + team.begin;
             const Rows rows = {z, r.columns, H}, own = team.own ? Rows{team.own, n, team.units} : rows;
             const auto store = [&](int s, int c, T product) {
-                const int g = c / team.units, u = c % team.units;
-                const int64 j = g * H + team.begin + u;
+                const int U = team.units, g = (c >= U) + (c >= 2 * U) + (c >= 3 * U), u = c - g * U;
+                const int j = g * H + team.begin + u;
                 if (u >= team.count || !r.alive(t, first + s)) return;
                 const T x = r.norm == NORM_SUM ? r.row(f.x, t, first + s, r.columns)[j] : T(0);
                 const T v = product + at(f.bias, j, 0) + x;
@@ -551,7 +559,7 @@ __device__ inline void steps_of(const Layer& r, const Forward& f, Team& team, in
 #pragma unroll
                     for (int k = 0; k < MOST_SEGMENTS; k++) {
                         if (k >= r.segments) break;
-                        team.give(s, k, moments(r, team, r.gates, r.first(k), r.ends.n[k], [&](int g, int64 j) {
+                        team.give(s, k, moments(r, team, r.gates, r.first(k), r.end(k), [&](int g, int j) {
                             return own.at(s, g, j - g * H - team.begin);
                         }));
                     }
@@ -561,11 +569,11 @@ __device__ inline void steps_of(const Layer& r, const Forward& f, Team& team, in
             SAMPLES(s, count, team) {
                 const int64 sample = first + s;
                 if (r.alive(t, sample)) {
-                    step(r, f, team, own, t, s, sample);
+                    step(r, f, team, own, owners, t, s, sample);
                     if (!r.norm_cell) continue;
                     team.wait_for_lanes();
                     const T* c = r.row(r.c, t + 1, sample, H);
-                    team.give(s, OF_CELL, moments(r, team, 1, 0, H, [&](int, int64 j) {
+                    team.give(s, OF_CELL, moments(r, team, 1, 0, H, [&](int, int j) {
                         return team.own ? own.at(s, 0, j - team.begin) : c[j];
                     }));
                 } else {
@@ -586,34 +594,31 @@ __device__ inline void steps_of(const Layer& r, const Forward& f, Team& team, in
     }
 }
 
-// The places in a block's shared memory, which minigrad/cuda/recurrent.py divides: packs from its beginning, or -1 for
-// what is elsewhere
+// A place in a block's shared memory, which minigrad/cuda/recurrent.py divides: packs from its beginning
 __device__ inline T* shared_at(int place) { return (T*)dynamic_shared() + place * WIDE; }
 
 // A team's part of the parameters of both kernels
 #define TEAM                                                                                                           \
-    {team, size, units, samples, lanes, width, wide, chunk, stride, w, resident, shared_at(factors),                   \
-     shared_at(parts), own < 0 ? (T*)0 : shared_at(own), sums ? (Pair*)sums : (Pair*)shared_at(moments), arrived, 0,   \
-     int(blockIdx.x % size),                                                                                           \
-     min(int64(blockIdx.x % size) * units, hidden),                                                                     \
-     int(max(min(hidden - int64(blockIdx.x % size) * units, int64(units)), int64(0)))}
+    {team, size, units, samples, lanes, width, wide, chunk, stride, buffer, w, resident, shared_at(factors),           \
+     shared_at(parts), own < 0 ? (T*)0 : shared_at(own), sums ? (Pair*)sums : (Pair*)shared_at(moments), arrived}
 #define LAYER                                                                                                          \
-    {kind, kind == LSTM ? 4 : kind == GRU ? 3 : 1, norm, norm_cell, centered, swap, T(slope), batch, hidden, columns,  \
-     steps, segments, ends, keep, lengths, gamma, beta, gamma_c, beta_c, h, c, z, act, (Kept*)stats, (Kept*)stats_c,   \
-     raw_c}
+    {kind, kind == LSTM ? 4 : kind == GRU ? 3 : 1, norm, norm_cell, centered, swap, T(slope), batch, steps,            \
+     int(hidden), int(columns), segments, ends, keep, lengths, gamma, beta, gamma_c, beta_c, h, c, z, act,             \
+     (Kept*)stats, (Kept*)stats_c, raw_c}
 
 // The steps from `begin` to `end`. w is W[columns, H], or for a block that reads it from the cache its transpose
 // [H, columns], whose rows and columns are padded to multiples of 16 bytes; or null if z has the product of the only
 // step. x[T, N, columns] is the input's projection, h_last and c_last [N, H] the states after a sample's last step.
 extern "C" __global__ void __launch_bounds__(256, 1) recurrent(
-    int team, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, Bool resident,
-    int factors, int parts, int own, int moments, double* sums, int* arrived, const T* w,
+    int team, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, int buffer,
+    Bool resident, int factors, int parts, int own, int moments, double* sums, int* arrived, const T* w,
     int kind, int64 begin, int64 end, int norm, Bool norm_cell, Bool centered, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,
     const T* gamma, const T* beta, const T* gamma_c, const T* beta_c, T* h, T* c, T* z, T* act, T* stats, T* stats_c,
     T* raw_c, const T* x, const T* bias, double eps, double eps_c, T* h_last, T* c_last) {
     Team of = TEAM;
     const Layer r = LAYER;
+    of.place(r.hidden);
     steps_of(r, {x, bias, eps, eps_c, h_last, c_last}, of, begin, end);
 }
 
@@ -631,7 +636,7 @@ struct Gradients {
 // The gradient of a, of which the block's row has that of u. It is that of z, and a factor, if there is no norm.
 __device__ inline void give_gradient(const Layer& r, const Gradients& d, const Team& team, const Rows& own, int64 t, int s,
                                      int64 n, int g, int u, T da, T du) {
-    const int64 j = g * r.hidden + team.begin + u;
+    const int j = g * r.hidden + team.begin + u;
     r.row(d.dx, t, n, r.columns)[j] = da;
     own.at(s, g, u) = du;
     if (r.norm != NO_NORM) return;
@@ -642,15 +647,15 @@ __device__ inline void give_gradient(const Layer& r, const Gradients& d, const T
 // An LSTM's gradients of m and o; dh becomes that of m.
 __device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, const Team& team, const Rows& own,
                                             const Rows& carry, int64 t, int s, int64 n) {
-    const int64 H = r.hidden;
+    const int H = r.hidden;
     const T *act = r.row(r.act, t, n, r.columns), *next = r.row(r.c, t + 1, n, H), *gy = r.row(d.gy, t, n, H);
     const T* raw = r.raw_c ? r.row(r.raw_c, t, n, H) : next;
     T* dc = r.row(d.dc, 0, n, H);
     Kept kept = {};
     if (r.norm_cell) kept = *r.row(r.stats_c, t, n, 1);
     double total[2] = {};
-    add_up<2>(team.lane(), team.count, team.lanes, total, [&](int64 u, T* part) {
-        const int64 j = team.begin + u;
+    add_up<2, int>(team.lane, team.count, team.lanes, total, [&](int u, T* part) {
+        const int j = team.begin + u;
         const T xhat = kept.standard(raw[j]);
         const T m = r.norm_cell && !r.raw_c ? xhat * at(r.gamma_c, j, 1) + at(r.beta_c, j, 0) : next[j];
         const T o = act[3 * H + j], y = tanh(m), dh = carry.at(s, 0, u) + at(gy, j, 0);
@@ -660,7 +665,7 @@ __device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, 
             dc[j] = 0;
         }
         const T da = dh * y * gate_slope(r.slope, o);
-        give_gradient(r, d, team, own, t, s, n, 3, int(u), da, da);
+        give_gradient(r, d, team, own, t, s, n, 3, u, da, da);
         carry.at(s, 0, u) = dm;
         part[0] += dm * at(r.gamma_c, j, 1);
         part[1] += dm * at(r.gamma_c, j, 1) * xhat;
@@ -672,7 +677,7 @@ __device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, 
 
 __device__ inline void lstm_backward(const Layer& r, const Gradients& d, const Team& team, const Rows& own,
                                      const Rows& carry, int64 t, int s, int64 n) {
-    const int64 H = r.hidden;
+    const int H = r.hidden;
     const T *act = r.row(r.act, t, n, r.columns), *c = r.row(r.c, t, n, H);
     const T* raw = r.raw_c ? r.row(r.raw_c, t, n, H) : r.row(r.c, t + 1, n, H);
     T* dc = r.row(d.dc, 0, n, H);
@@ -684,7 +689,7 @@ __device__ inline void lstm_backward(const Layer& r, const Gradients& d, const T
         through = means(r, team, s, OF_CELL, H);
     }
     UNITS(u, team) {
-        const int64 j = team.begin + u;
+        const int j = team.begin + u;
         T dm = carry.at(s, 0, u);
         if (r.norm_cell) {
             const T xhat = kept.standard(raw[j]);
@@ -705,13 +710,13 @@ __device__ inline void lstm_backward(const Layer& r, const Gradients& d, const T
 
 __device__ inline void gru_backward(const Layer& r, const Gradients& d, const Team& team, const Rows& own,
                                     const Rows& carry, int64 t, int s, int64 n) {
-    const int64 H = r.hidden;
+    const int H = r.hidden;
     const T *act = r.row(r.act, t, n, r.columns), *z = r.row(r.z, t, n, r.columns), *h = r.row(r.h, t, n, H);
     const T* gy = r.row(d.gy, t, n, H);
     Kept kept = {};
     if (r.norm != NO_NORM) kept = r.row(r.stats, t, n, r.segments)[r.segments - 1];
     UNITS(u, team) {
-        const int64 j = team.begin + u, k = 2 * H + j;
+        const int j = team.begin + u, k = 2 * H + j;
         const T candidate = r.norm == NO_NORM ? z[k] : kept.standard(z[k]) * at(r.gamma, k, 1) + at(r.beta, k, 0);
         const T reset = act[j], update = act[H + j], y = act[k], dh = carry.at(s, 0, u) + at(gy, j, 0);
         const T w = r.swap ? 1 - update : update, dn = dh * (1 - w) * (1 - y * y);
@@ -726,10 +731,10 @@ __device__ inline void gru_backward(const Layer& r, const Gradients& d, const Te
 
 __device__ inline void rnn_backward(const Layer& r, const Gradients& d, const Team& team, const Rows& own,
                                     const Rows& carry, int64 t, int s, int64 n) {
-    const int64 H = r.hidden;
+    const int H = r.hidden;
     const T *h = r.row(r.h, t + 1, n, H), *gy = r.row(d.gy, t, n, H);
     UNITS(u, team) {
-        const int64 j = team.begin + u;
+        const int j = team.begin + u;
         const T y = h[j], dh = carry.at(s, 0, u) + at(gy, j, 0);
         const T da = r.kind == RNN_TANH ? dh * (1 - y * y) : y <= 0 ? T(0) : dh;
         give_gradient(r, d, team, own, t, s, n, 0, u, da, da);
@@ -743,8 +748,8 @@ __device__ inline void give_sums(const Layer& r, const Team& team, const Rows& o
     const T* z = r.row(r.z, t, n, r.columns);
     double total[2] = {};
     for (int g = 0; g < r.gates; g++) {
-        const Range range(r, team, team.rank, g, r.first(k), r.ends.n[k]);
-        add_up<2>(range.first + team.lane(), range.last, team.lanes, total, [&](int64 j, T* part) {
+        const Range range(r, team, team.rank, g, r.first(k), r.end(k));
+        add_up<2, int>(range.first + team.lane, range.last, team.lanes, total, [&](int j, T* part) {
             const T v = own.at(s, g, j - g * r.hidden - team.begin) * at(r.gamma, j, 1);
             part[0] += v;
             part[1] += v * kept.standard(z[j]);
@@ -758,13 +763,13 @@ __device__ inline void give_sums(const Layer& r, const Team& team, const Rows& o
 __device__ inline void through_norm(const Layer& r, const Gradients& d, const Team& team, const Rows& own, int64 t, int s,
                                     int64 n, int k) {
     const Kept kept = r.row(r.stats, t, n, r.segments)[k];
-    const Through through = means(r, team, s, k, r.ends.n[k] - r.first(k));
+    const Through through = means(r, team, s, k, r.end(k) - r.first(k));
     const T* z = r.row(r.z, t, n, r.columns);
     T* dz = r.row(d.dz, t, n, r.columns);
     double* affine = d.affine ? d.affine + n * 2 * r.columns : d.affine;
     for (int g = 0; g < r.gates; g++) {
-        const Range range(r, team, team.rank, g, r.first(k), r.ends.n[k]);
-        for (int64 j = range.first + team.lane(); j < range.last; j += team.lanes) {
+        const Range range(r, team, team.rank, g, r.first(k), r.end(k));
+        for (int j = range.first + team.lane; j < range.last; j += team.lanes) {
             const T xhat = kept.standard(z[j]), v = own.at(s, g, j - g * r.hidden - team.begin);
             if (affine) {
                 affine[j] += v * xhat;
@@ -777,19 +782,19 @@ __device__ inline void through_norm(const Layer& r, const Gradients& d, const Te
 }
 
 __device__ inline void steps_back(const Layer& r, const Gradients& d, Team& team, int64 begin, int64 end) {
-    const int64 H = r.hidden;
-    const int n = team.units, teams = gridDim.x / team.size, buffers = team.size > 1 ? 2 : 1;
+    const int H = r.hidden;
+    const int n = team.units, teams = gridDim.x / team.size;
     if (team.resident)
         load_matrix((T*)dynamic_shared(), int(r.columns), n, [&](int i, int c) {
             return c < team.count ? team.w[i * H + team.begin + c] : T(0);
         });
     for (int64 first = blockIdx.x / team.size * (int64)team.samples; first < r.batch; first += teams * (int64)team.samples) {
         const int count = int(min(int64(team.samples), r.batch - first));
-        const int64 row = (r.gates + 1) * n;  // of a block: its columns, then dh of its units
+        const int row = (r.gates + 1) * n;  // of a block: its columns, then dh of its units
         const Rows dh = {r.row(d.dh, 0, first, H) + team.begin, H, 0};
         const Rows carry = team.own ? Rows{team.own + r.gates * n, row, 0} : dh;
         if (team.w && team.kind != GRID) {
-            for (int i = threadIdx.x; i < buffers * team.rows() * team.stride; i += blockDim.x) team.factors[i] = 0;
+            for (T* factor = team.factors + threadIdx.x; factor < team.parts; factor += blockDim.x) *factor = 0;
         }
         SAMPLES(s, count, team) {
             UNITS(u, team) carry.at(s, 0, u) = dh.at(s, 0, u);
@@ -858,14 +863,15 @@ __device__ inline void steps_back(const Layer& r, const Gradients& d, Team& team
 // The steps from `end` back to `begin`. w is W[columns, H], for a block that reads it from the cache with rows and columns
 // padded to multiples of 16 bytes, or null if the caller adds dz W to dh, [N, H].
 extern "C" __global__ void __launch_bounds__(256, 1) recurrent_backward(
-    int team, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, Bool resident,
-    int factors, int parts, int own, int moments, double* sums, int* arrived, const T* w,
+    int team, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, int buffer,
+    Bool resident, int factors, int parts, int own, int moments, double* sums, int* arrived, const T* w,
     int kind, int64 begin, int64 end, int norm, Bool norm_cell, Bool centered, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,
     const T* gamma, const T* beta, const T* gamma_c, const T* beta_c, T* h, T* c, T* z, T* act, T* stats, T* stats_c,
     T* raw_c, const T* gy, T* dh, T* dc, T* dx, T* dz, double* affine, double* affine_c) {
     Team of = TEAM;
     const Layer r = LAYER;
+    of.place(r.hidden);
     steps_back(r, {gy, dh, dc, dx, dz, affine, affine_c}, of, begin, end);
 }
 

@@ -107,7 +107,7 @@ class Recurrent(Norms):
         blocks = teams * team.size
         launch("recurrent.cu", name, layer.dtype, self.device, blocks * plan.block,
                team.kind, team.size, plan.units, plan.samples, plan.lanes, plan.width, plan.wide, plan.chunk,
-               plan.stride, team.resident, *plan.places, sums, arrived, w,
+               plan.stride, plan.buffer, team.resident, *plan.places, sums, arrived, w,
                layer.kind, begin, end, *layer.arguments, *rest, block=plan.block, blocks=blocks, shared=plan.bytes,
                cluster=team.size if team.kind == CLUSTER else 0, cooperative=team.kind == GRID)  # fmt: skip
 
@@ -222,8 +222,9 @@ class Plan:
         parts = 0 if self.given else self.block // WARP * min(self.wide, WARP) * width
         rows = -(-samples * self.own // self.pack) if own else 0
         fixed = matrix + parts + rows + (0 if grid else self.sums)
-        buffers = 1 if self.team.size == 1 else 2
-        factors = 0 if self.given else buffers * -(-samples // width) * width * self.rows
+        factors = 0 if self.given else -(-samples // width) * width * self.rows
+        self.buffer = factors * self.pack if self.team.size > 1 and not grid else 0
+        factors *= 2 if self.buffer else 1
         if grid:  # as many rows at a time as there is memory for
             left = max(shared // PACK - fixed, 0) // (width * self.deep) * self.deep
             self.chunk = min(self.rows, max(left, self.deep))

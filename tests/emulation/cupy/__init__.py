@@ -147,16 +147,16 @@ class Function:
                     for i in range(self.count)]  # fmt: skip
             addresses = (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held))
             addresses.held = held
-        team = cluster, cooperative, shared
-        cuda.submit(stream, lambda: self.run((x, y, z, width, height, depth), team, addresses))
+        lengths = x, y, z, width, height, depth, cluster, cooperative, shared
+        cuda.submit(stream, lambda: self.run(lengths, addresses))
 
     def resident(self, threads, shared):
         """Return how many blocks run at a time: one on each multiprocessor."""
         return cuda.MULTIPROCESSORS * (threads <= self.most and shared <= cuda.SHARED)
 
-    def run(self, lengths, team, addresses):
+    def run(self, lengths, addresses):
         Function.seed = (Function.seed + 0x9E3779B97F4A7C15) % 2**64
-        launch = LAUNCH.pack(*lengths, *team, Function.seed, *cuda.allocations(), STACKS)
+        launch = LAUNCH.pack(*lengths, Function.seed, *cuda.allocations(), STACKS)
         if failure := self.function(launch, addresses):
             raise RuntimeError(f"{self.name}: {failure.decode()}")
 
