@@ -180,11 +180,12 @@ __device__ inline int share(const Layer& r, const Team& team, int block, int gat
 #define SAMPLES(s, n, team) for (int s = (team).group; s < (n); s += (team).groups)
 
 // Rows of a block's columns or units, in shared memory or as parts of the rows of an array
+template <class V>
 struct Rows {
-    T* base;
+    V* base;
     int sample, gate;  // distances
 
-    __device__ T& at(int s, int g, int u) const { return base[s * sample + g * gate + u]; }
+    __device__ V& at(int s, int g, int u) const { return base[s * sample + g * gate + u]; }
 };
 
 // ---- products ---------------------------------------------------------------------------------------------------------
@@ -405,11 +406,33 @@ struct Forward {
     T *h_last, *c_last;      // [N, H]: the states after a sample's last step
 };
 
+// What a block has of the rows of a step. If these are in its shared memory, `keep_rows` copies them to the arrays after
+// the step: a barrier of a cluster or a grid waits for everything that was written before.
+struct Step {
+    Rows<T> z, act, c, h;    // z has b, and with NORM_SUM x, added
+    Rows<T> next_c, next_h;  // the same as c and h in shared memory
+
+    __device__ Step(const Layer& r, const Team& team, int64 t, int64 first) {
+        const int H = r.hidden, U = team.units, row = (2 * r.gates + 2) * U;
+        if (team.own) {
+            z = {team.own, row, U}, act = {team.own + r.gates * U, row, U};
+            c = next_c = {team.own + 2 * r.gates * U, row, 0}, h = next_h = {team.own + (2 * r.gates + 1) * U, row, 0};
+            return;
+        }
+        z = {r.row(r.z, r.kept(t), first, r.columns) + team.begin, r.columns, H};
+        act = {r.row(r.act, r.kept(t), first, r.columns) + team.begin, r.columns, H};
+        h = {r.row(r.h, t, first, H) + team.begin, H, 0}, next_h = {r.row(r.h, t + 1, first, H) + team.begin, H, 0};
+        if (!r.c) return;
+        c = {r.row(r.c, t, first, H) + team.begin, H, 0}, next_c = {r.row(r.c, t + 1, first, H) + team.begin, H, 0};
+    }
+};
+
 // Keeps h of unit u for the next step
-__device__ inline void finish(const Layer& r, const Forward& f, const Team& team, int64 t, int s, int64 n, int u, T h,
-                              T c) {
+__device__ inline void finish(const Layer& r, const Forward& f, const Team& team, const Step& my, int64 t, int s, int64 n,
+                              int u, T h, T c) {
     const int H = r.hidden, j = team.begin + u;
-    r.row(r.h, t + 1, n, H)[j] = h;
+    my.next_h.at(s, 0, u) = h;
+    if (team.kind == GRID) r.row(r.h, t + 1, n, H)[j] = h;
     team.give_factor(team.of_step(t + 1) + s * team.stride + j, h);
     if (!r.ends_at(t, n)) return;
     f.h_last[n * H + j] = h;
@@ -418,56 +441,45 @@ __device__ inline void finish(const Layer& r, const Forward& f, const Team& team
 
 // i, f, o = gate(a_i), gate(a_f), gate(a_o), g = tanh(a_g), c' = f c + i g. The order in memory is i, f, g, o.
 // h = o tanh(c'), unless c' is normalized first.
-__device__ inline void lstm(const Layer& r, const Forward& f, const Team& team, const Rows& own, int64 t, int s, int64 n,
+__device__ inline void lstm(const Layer& r, const Forward& f, const Team& team, const Step& my, int64 t, int s, int64 n,
                             int u, const T (&a)[4]) {
-    const int H = r.hidden, j = team.begin + u;
     const T i = gate(r.slope, a[0]), forget = gate(r.slope, a[1]), g = tanh(a[2]), o = gate(r.slope, a[3]);
-    const T y = forget * r.row(r.c, t, n, H)[j] + i * g;
-    r.row(r.c, t + 1, n, H)[j] = y;
-    T* act = r.row(r.act, r.kept(t), n, r.columns) + j;
-    act[0] = i, act[H] = forget, act[2 * H] = g, act[3 * H] = o;
-    if (!r.norm_cell) {
-        finish(r, f, team, t, s, n, u, o * tanh(y), y);
-    } else if (team.own) {
-        own.at(s, 0, u) = y;
-        own.at(s, 3, u) = o;
-    }
+    const T y = forget * my.c.at(s, 0, u) + i * g;
+    my.act.at(s, 0, u) = i, my.act.at(s, 1, u) = forget, my.act.at(s, 2, u) = g, my.act.at(s, 3, u) = o;
+    my.next_c.at(s, 0, u) = y;
+    if (!r.norm_cell) finish(r, f, team, my, t, s, n, u, o * tanh(y), y);
 }
 
 // m = LN(c'), h = o tanh(m); the next step gets c', or m.
-__device__ inline void lstm_output(const Layer& r, const Forward& f, const Team& team, const Rows& own, int64 t, int s,
+__device__ inline void lstm_output(const Layer& r, const Forward& f, const Team& team, const Step& my, int64 t, int s,
                                    int64 n) {
     const int H = r.hidden;
     const Kept kept = merge(r, team, s, OF_CELL, 1, 0, H, 0, f.eps_c);
     if (team.rank == 0 && team.lane == 0) *r.row(r.stats_c, r.kept(t), n, 1) = kept;
-    T *next = r.row(r.c, t + 1, n, H) + team.begin, *raw = r.row(r.raw_c, r.kept(t), n, H);
-    const T* act = r.row(r.act, r.kept(t), n, r.columns) + 3 * H + team.begin;
+    T* raw = r.row(r.raw_c, r.kept(t), n, H);
     UNITS(u, team) {
         const int j = team.begin + u;
-        const T y = team.own ? own.at(s, 0, u) : next[u], o = team.own ? own.at(s, 3, u) : act[u];
-        const T m = kept.standard(y) * at(r.gamma_c, j, 1) + at(r.beta_c, j, 0);
+        const T y = my.next_c.at(s, 0, u), m = kept.standard(y) * at(r.gamma_c, j, 1) + at(r.beta_c, j, 0);
         if (raw) {  // the normalized cell is carried on
             raw[j] = y;
-            next[u] = m;
+            my.next_c.at(s, 0, u) = m;
         }
-        finish(r, f, team, t, s, n, u, o * tanh(m), raw ? m : y);
+        finish(r, f, team, my, t, s, n, u, my.act.at(s, 3, u) * tanh(m), raw ? m : y);
     }
 }
 
 // r, z = gate(a_r), gate(a_z), n = tanh(x_n + r u_n), h' = (1 - z) n + z h, or with swap z n + (1 - z) h. The order in
 // memory is r, z, n.
-__device__ inline void gru(const Layer& r, const Forward& f, const Team& team, int64 t, int s, int64 n, int u,
-                           const T (&a)[4]) {
-    const int H = r.hidden, j = team.begin + u;
-    const T reset = gate(r.slope, a[0]), update = gate(r.slope, a[1]);
-    const T y = tanh(r.row(f.x, t, n, r.columns)[2 * H + j] + reset * a[2]), w = r.swap ? 1 - update : update;
-    T* act = r.row(r.act, r.kept(t), n, r.columns) + j;
-    act[0] = reset, act[H] = update, act[2 * H] = y;
-    finish(r, f, team, t, s, n, u, y + w * (r.row(r.h, t, n, H)[j] - y), 0);
+__device__ inline void gru(const Layer& r, const Forward& f, const Team& team, const Step& my, int64 t, int s, int64 n,
+                           int u, const T (&a)[4]) {
+    const T reset = gate(r.slope, a[0]), update = gate(r.slope, a[1]), w = r.swap ? 1 - update : update;
+    const T y = tanh(r.row(f.x, t, n, r.columns)[2 * r.hidden + team.begin + u] + reset * a[2]);
+    my.act.at(s, 0, u) = reset, my.act.at(s, 1, u) = update, my.act.at(s, 2, u) = y;
+    finish(r, f, team, my, t, s, n, u, y + w * (my.h.at(s, 0, u) - y), 0);
 }
 
-// The gates, from a row of the block that has z + b, or z + b + x if the norm is that of the sum
-__device__ inline void step(const Layer& r, const Forward& f, const Team& team, const Rows& own,
+// The gates of a sample, from its row of z
+__device__ inline void step(const Layer& r, const Forward& f, const Team& team, const Step& my,
                             const int (&owners)[MOST_SEGMENTS], int64 t, int s, int64 n) {
     const int H = r.hidden;
     Kept kept[MOST_SEGMENTS] = {};
@@ -486,7 +498,7 @@ __device__ inline void step(const Layer& r, const Forward& f, const Team& team, 
         for (int g = 0; g < 4; g++) {
             if (g >= r.gates) break;
             const int j = g * H + team.begin + u;
-            a[g] = own.at(s, g, u);
+            a[g] = my.z.at(s, g, u);
             if (r.norm != NO_NORM) {
                 Kept of = kept[0];
 #pragma unroll
@@ -499,11 +511,28 @@ __device__ inline void step(const Layer& r, const Forward& f, const Team& team, 
             if (r.norm != NORM_SUM && !(r.kind == GRU && g == 2)) a[g] += x[j];
         }
         if (r.kind == LSTM) {
-            lstm(r, f, team, own, t, s, n, u, a);
+            lstm(r, f, team, my, t, s, n, u, a);
         } else if (r.kind == GRU) {
-            gru(r, f, team, t, s, n, u, a);
+            gru(r, f, team, my, t, s, n, u, a);
         } else {
-            finish(r, f, team, t, s, n, u, r.kind == RNN_TANH ? tanh(a[0]) : a[0] < 0 ? T(0) : a[0], 0);
+            finish(r, f, team, my, t, s, n, u, r.kind == RNN_TANH ? tanh(a[0]) : a[0] < 0 ? T(0) : a[0], 0);
+        }
+    }
+}
+
+// Copies what later steps and the backward pass need to the arrays; the states of a sample that has ended are 0.
+__device__ inline void keep_rows(const Layer& r, const Team& team, const Step& my, int64 t, int s, int64 n) {
+    const int H = r.hidden;
+    const bool alive = r.alive(t, n);
+    if (alive && !team.own) return;
+    T *z = r.row(r.z, r.kept(t), n, r.columns) + team.begin, *act = r.row(r.act, r.kept(t), n, r.columns) + team.begin;
+    T *h = r.row(r.h, t + 1, n, H) + team.begin, *c = r.c ? r.row(r.c, t + 1, n, H) + team.begin : r.c;
+    UNITS(u, team) {
+        if (!alive || team.kind != GRID) h[u] = alive ? my.next_h.at(s, 0, u) : 0;
+        if (c) c[u] = alive ? my.next_c.at(s, 0, u) : 0;
+        for (int g = 0; g < r.gates && alive && r.keep; g++) {
+            if (r.norm != NO_NORM || r.kind == GRU) z[g * H + u] = my.z.at(s, g, u);
+            if (r.kind == LSTM || r.kind == GRU) act[g * H + u] = my.act.at(s, g, u);
         }
     }
 }
@@ -530,26 +559,32 @@ __device__ inline void steps_of(const Layer& r, const Forward& f, Team& team, in
                 *factor = given ? r.row(r.h, begin, first + s, H)[k] : T(0);
             }
         }
+        if (team.own) {
+            const Step my(r, team, begin, first);
+            SAMPLES(s, count, team) {
+                UNITS(u, team) {
+                    my.h.at(s, 0, u) = r.row(r.h, begin, first + s, H)[team.begin + u];
+                    if (r.c) my.c.at(s, 0, u) = r.row(r.c, begin, first + s, H)[team.begin + u];
+                }
+            }
+        }
         team.wait();
         for (int64 t = begin; t < end; t++) {
-            T* z = r.row(r.z, r.kept(t), first, r.columns) + team.begin;
-            const Rows rows = {z, r.columns, H}, own = team.own ? Rows{team.own, n, team.units} : rows;
+            const Step my(r, team, t, first);
             const auto store = [&](int s, int c, T product) {
                 const int U = team.units, g = (c >= U) + (c >= 2 * U) + (c >= 3 * U), u = c - g * U;
                 const int j = g * H + team.begin + u;
                 if (u >= team.count || !r.alive(t, first + s)) return;
                 const T x = r.norm == NORM_SUM ? r.row(f.x, t, first + s, r.columns)[j] : T(0);
-                const T v = product + at(f.bias, j, 0) + x;
-                own.at(s, g, u) = v;
-                if (team.own && r.keep && (r.norm != NO_NORM || r.kind == GRU)) rows.at(s, g, u) = v;
+                my.z.at(s, g, u) = product + at(f.bias, j, 0) + x;
             };
             if (team.w) {
                 multiply_all(team, int(H), n, team.of_step(t), count,
-                             [&](int s) { return r.row(r.h, t, first + s, H); }, store);
+                             [&](int s) { return r.alive(t, first + s) ? r.row(r.h, t, first + s, H) : (T*)0; }, store);
             } else {
                 for (int64 q = threadIdx.x; q < count * (int64)n; q += blockDim.x) {
                     const int s = int(q / n), c = int(q % n);
-                    store(s, c, rows.at(s, c / team.units, c % team.units));
+                    store(s, c, my.z.at(s, c / team.units, c % team.units));
                 }
                 __syncthreads();
             }
@@ -560,36 +595,29 @@ __device__ inline void steps_of(const Layer& r, const Forward& f, Team& team, in
                     for (int k = 0; k < MOST_SEGMENTS; k++) {
                         if (k >= r.segments) break;
                         team.give(s, k, moments(r, team, r.gates, r.first(k), r.end(k), [&](int g, int j) {
-                            return own.at(s, g, j - g * H - team.begin);
+                            return my.z.at(s, g, j - g * H - team.begin);
                         }));
                     }
                 }
                 team.wait();
             }
             SAMPLES(s, count, team) {
-                const int64 sample = first + s;
-                if (r.alive(t, sample)) {
-                    step(r, f, team, own, owners, t, s, sample);
-                    if (!r.norm_cell) continue;
-                    team.wait_for_lanes();
-                    const T* c = r.row(r.c, t + 1, sample, H);
-                    team.give(s, OF_CELL, moments(r, team, 1, 0, H, [&](int, int j) {
-                        return team.own ? own.at(s, 0, j - team.begin) : c[j];
-                    }));
-                } else {
-                    UNITS(u, team) {
-                        r.row(r.h, t + 1, sample, H)[team.begin + u] = 0;
-                        if (r.c) r.row(r.c, t + 1, sample, H)[team.begin + u] = 0;
-                    }
-                }
+                if (!r.alive(t, first + s)) continue;
+                step(r, f, team, my, owners, t, s, first + s);
+                if (!r.norm_cell) continue;
+                team.wait_for_lanes();
+                team.give(s, OF_CELL, moments(r, team, 1, 0, H, [&](int, int j) {
+                    return my.next_c.at(s, 0, j - team.begin);
+                }));
             }
             if (r.norm_cell) {
                 team.wait();
                 SAMPLES(s, count, team) {
-                    if (r.alive(t, first + s)) lstm_output(r, f, team, own, t, s, first + s);
+                    if (r.alive(t, first + s)) lstm_output(r, f, team, my, t, s, first + s);
                 }
             }
             team.wait();
+            SAMPLES(s, count, team) keep_rows(r, team, my, t, s, first + s);
         }
     }
 }
@@ -633,24 +661,64 @@ struct Gradients {
     double *affine, *affine_c;        // [N, 2, columns], [N, 2, H]: dgamma and dbeta, and those of c
 };
 
-// The gradient of a, of which the block's row has that of u. It is that of z, and a factor, if there is no norm.
-__device__ inline void give_gradient(const Layer& r, const Gradients& d, const Team& team, const Rows& own, int64 t, int s,
-                                     int64 n, int g, int u, T da, T du) {
+// What a block has of the rows of a step. If these are in its shared memory, the gradients of a and z are copied to the
+// arrays after the step, by `keep_gradients`, and the others after the last step.
+struct StepBack {
+    Rows<T> da, dh, dc;           // da is the gradient of u: a GRU's candidate has another one of a
+    Rows<double> affine, affine_c;  // dgamma of each gate, then dbeta of each
+
+    __device__ StepBack(const Layer& r, const Gradients& d, const Team& team, int64 t, int64 first) {
+        const int H = r.hidden, U = team.units;
+        if (team.own) {
+            const int row = (r.gates + 2) * U, sums = (2 * r.gates + 2) * U;
+            da = {team.own, row, U}, dh = {team.own + r.gates * U, row, 0}, dc = {team.own + (r.gates + 1) * U, row, 0};
+            double* base = (double*)(team.own + (team.samples * row + WIDE - 1) / WIDE * WIDE);
+            affine = {base, sums, U}, affine_c = {base + 2 * r.gates * U, sums, U};
+            if (!d.affine) affine.base = 0;
+            if (!d.affine_c) affine_c.base = 0;
+        } else {
+            da = {r.row(r.kind == GRU ? d.dz : d.dx, t, first, r.columns) + team.begin, r.columns, H};
+            of_arrays(r, d, team, first);
+        }
+    }
+
+    // What is summed over the steps, in the arrays
+    __device__ void of_arrays(const Layer& r, const Gradients& d, const Team& team, int64 first) {
+        const int H = r.hidden;
+        dh = {r.row(d.dh, 0, first, H) + team.begin, H, 0};
+        dc = {d.dc ? r.row(d.dc, 0, first, H) + team.begin : d.dc, H, 0};
+        affine = {d.affine ? d.affine + first * 2 * r.columns + team.begin : d.affine, 2 * r.columns, H};
+        affine_c = {d.affine_c ? d.affine_c + first * 2 * H + team.begin : d.affine_c, 2 * H, H};
+    }
+
+    // Copies these sums, where there are any
+    __device__ void copy_to(const StepBack& other, const Layer& r, const Team& team, int s) const {
+        UNITS(u, team) {
+            other.dh.at(s, 0, u) = dh.at(s, 0, u);
+            if (dc.base && other.dc.base) other.dc.at(s, 0, u) = dc.at(s, 0, u);
+            for (int g = 0; g < 2 * r.gates && affine.base; g++) other.affine.at(s, g, u) = affine.at(s, g, u);
+            for (int g = 0; g < 2 && affine_c.base; g++) other.affine_c.at(s, g, u) = affine_c.at(s, g, u);
+        }
+    }
+};
+
+// Takes the gradients of a and u. That of u is also that of z, and a factor, if there is no norm.
+__device__ inline void give_gradient(const Layer& r, const Gradients& d, const Team& team, const StepBack& my, int64 t,
+                                     int s, int64 n, int g, int u, T da, T du) {
     const int j = g * r.hidden + team.begin + u;
-    r.row(d.dx, t, n, r.columns)[j] = da;
-    own.at(s, g, u) = du;
+    my.da.at(s, g, u) = du;
+    if (!team.own || (r.kind == GRU && g == 2)) r.row(d.dx, t, n, r.columns)[j] = da;
     if (r.norm != NO_NORM) return;
-    r.row(d.dz, t, n, r.columns)[j] = du;
+    if (!team.own || team.kind == GRID) r.row(d.dz, t, n, r.columns)[j] = du;
     team.give_factor(team.of_step(t) + s * team.stride + j, du);
 }
 
 // An LSTM's gradients of m and o; dh becomes that of m.
-__device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, const Team& team, const Rows& own,
-                                            const Rows& carry, int64 t, int s, int64 n) {
+__device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, const Team& team, const StepBack& my,
+                                            int64 t, int s, int64 n) {
     const int H = r.hidden;
     const T *act = r.row(r.act, t, n, r.columns), *next = r.row(r.c, t + 1, n, H), *gy = r.row(d.gy, t, n, H);
     const T* raw = r.raw_c ? r.row(r.raw_c, t, n, H) : next;
-    T* dc = r.row(d.dc, 0, n, H);
     Kept kept = {};
     if (r.norm_cell) kept = *r.row(r.stats_c, t, n, 1);
     double total[2] = {};
@@ -658,15 +726,15 @@ __device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, 
         const int j = team.begin + u;
         const T xhat = kept.standard(raw[j]);
         const T m = r.norm_cell && !r.raw_c ? xhat * at(r.gamma_c, j, 1) + at(r.beta_c, j, 0) : next[j];
-        const T o = act[3 * H + j], y = tanh(m), dh = carry.at(s, 0, u) + at(gy, j, 0);
+        const T o = act[3 * H + j], y = tanh(m), dh = my.dh.at(s, 0, u) + at(gy, j, 0);
         T dm = dh * o * (1 - y * y);
         if (r.raw_c) {
-            dm += dc[j];
-            dc[j] = 0;
+            dm += my.dc.at(s, 0, u);
+            my.dc.at(s, 0, u) = 0;
         }
         const T da = dh * y * gate_slope(r.slope, o);
-        give_gradient(r, d, team, own, t, s, n, 3, u, da, da);
-        carry.at(s, 0, u) = dm;
+        give_gradient(r, d, team, my, t, s, n, 3, u, da, da);
+        my.dh.at(s, 0, u) = dm;
         part[0] += dm * at(r.gamma_c, j, 1);
         part[1] += dm * at(r.gamma_c, j, 1) * xhat;
     });
@@ -675,13 +743,11 @@ __device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, 
     team.give(s, OF_CELL, {total[0], total[1]});
 }
 
-__device__ inline void lstm_backward(const Layer& r, const Gradients& d, const Team& team, const Rows& own,
-                                     const Rows& carry, int64 t, int s, int64 n) {
+__device__ inline void lstm_backward(const Layer& r, const Gradients& d, const Team& team, const StepBack& my,
+                                     int64 t, int s, int64 n) {
     const int H = r.hidden;
     const T *act = r.row(r.act, t, n, r.columns), *c = r.row(r.c, t, n, H);
     const T* raw = r.raw_c ? r.row(r.raw_c, t, n, H) : r.row(r.c, t + 1, n, H);
-    T* dc = r.row(d.dc, 0, n, H);
-    double* affine = d.affine_c ? d.affine_c + n * 2 * H : d.affine_c;
     Kept kept = {};
     Through through = {};
     if (r.norm_cell) {
@@ -690,26 +756,26 @@ __device__ inline void lstm_backward(const Layer& r, const Gradients& d, const T
     }
     UNITS(u, team) {
         const int j = team.begin + u;
-        T dm = carry.at(s, 0, u);
+        T dm = my.dh.at(s, 0, u);
         if (r.norm_cell) {
             const T xhat = kept.standard(raw[j]);
-            if (affine) {
-                affine[j] += dm * xhat;
-                affine[H + j] += dm;
+            if (my.affine_c.base) {
+                my.affine_c.at(s, 0, u) += dm * xhat;
+                my.affine_c.at(s, 1, u) += dm;
             }
             dm = through(dm * at(r.gamma_c, j, 1), xhat, kept.scale);
         }
-        const T i = act[j], f = act[H + j], g = act[2 * H + j], all = dc[j] + dm;
+        const T i = act[j], f = act[H + j], g = act[2 * H + j], all = my.dc.at(s, 0, u) + dm;
         const T da[3] = {all * g * gate_slope(r.slope, i), all * c[j] * gate_slope(r.slope, f), all * i * (1 - g * g)};
 #pragma unroll
-        for (int k = 0; k < 3; k++) give_gradient(r, d, team, own, t, s, n, k, u, da[k], da[k]);
-        dc[j] = all * f;
-        carry.at(s, 0, u) = 0;
+        for (int k = 0; k < 3; k++) give_gradient(r, d, team, my, t, s, n, k, u, da[k], da[k]);
+        my.dc.at(s, 0, u) = all * f;
+        my.dh.at(s, 0, u) = 0;
     }
 }
 
-__device__ inline void gru_backward(const Layer& r, const Gradients& d, const Team& team, const Rows& own,
-                                    const Rows& carry, int64 t, int s, int64 n) {
+__device__ inline void gru_backward(const Layer& r, const Gradients& d, const Team& team, const StepBack& my,
+                                    int64 t, int s, int64 n) {
     const int H = r.hidden;
     const T *act = r.row(r.act, t, n, r.columns), *z = r.row(r.z, t, n, r.columns), *h = r.row(r.h, t, n, H);
     const T* gy = r.row(d.gy, t, n, H);
@@ -718,39 +784,39 @@ __device__ inline void gru_backward(const Layer& r, const Gradients& d, const Te
     UNITS(u, team) {
         const int j = team.begin + u, k = 2 * H + j;
         const T candidate = r.norm == NO_NORM ? z[k] : kept.standard(z[k]) * at(r.gamma, k, 1) + at(r.beta, k, 0);
-        const T reset = act[j], update = act[H + j], y = act[k], dh = carry.at(s, 0, u) + at(gy, j, 0);
+        const T reset = act[j], update = act[H + j], y = act[k], dh = my.dh.at(s, 0, u) + at(gy, j, 0);
         const T w = r.swap ? 1 - update : update, dn = dh * (1 - w) * (1 - y * y);
         const T of_reset = dn * candidate * gate_slope(r.slope, reset);
         const T of_update = (r.swap ? -dh : dh) * (h[j] - y) * gate_slope(r.slope, update);
-        give_gradient(r, d, team, own, t, s, n, 0, u, of_reset, of_reset);
-        give_gradient(r, d, team, own, t, s, n, 1, u, of_update, of_update);
-        give_gradient(r, d, team, own, t, s, n, 2, u, dn, dn * reset);
-        carry.at(s, 0, u) = dh * w;
+        give_gradient(r, d, team, my, t, s, n, 0, u, of_reset, of_reset);
+        give_gradient(r, d, team, my, t, s, n, 1, u, of_update, of_update);
+        give_gradient(r, d, team, my, t, s, n, 2, u, dn, dn * reset);
+        my.dh.at(s, 0, u) = dh * w;
     }
 }
 
-__device__ inline void rnn_backward(const Layer& r, const Gradients& d, const Team& team, const Rows& own,
-                                    const Rows& carry, int64 t, int s, int64 n) {
+__device__ inline void rnn_backward(const Layer& r, const Gradients& d, const Team& team, const StepBack& my,
+                                    int64 t, int s, int64 n) {
     const int H = r.hidden;
     const T *h = r.row(r.h, t + 1, n, H), *gy = r.row(d.gy, t, n, H);
     UNITS(u, team) {
         const int j = team.begin + u;
-        const T y = h[j], dh = carry.at(s, 0, u) + at(gy, j, 0);
+        const T y = h[j], dh = my.dh.at(s, 0, u) + at(gy, j, 0);
         const T da = r.kind == RNN_TANH ? dh * (1 - y * y) : y <= 0 ? T(0) : dh;
-        give_gradient(r, d, team, own, t, s, n, 0, u, da, da);
-        carry.at(s, 0, u) = 0;
+        give_gradient(r, d, team, my, t, s, n, 0, u, da, da);
+        my.dh.at(s, 0, u) = 0;
     }
 }
 
 // What the block contributes to the sums of segment k of the row
-__device__ inline void give_sums(const Layer& r, const Team& team, const Rows& own, int64 t, int s, int64 n, int k) {
+__device__ inline void give_sums(const Layer& r, const Team& team, const StepBack& my, int64 t, int s, int64 n, int k) {
     const Kept kept = r.row(r.stats, t, n, r.segments)[k];
     const T* z = r.row(r.z, t, n, r.columns);
     double total[2] = {};
     for (int g = 0; g < r.gates; g++) {
         const Range range(r, team, team.rank, g, r.first(k), r.end(k));
         add_up<2, int>(range.first + team.lane, range.last, team.lanes, total, [&](int j, T* part) {
-            const T v = own.at(s, g, j - g * r.hidden - team.begin) * at(r.gamma, j, 1);
+            const T v = my.da.at(s, g, j - g * r.hidden - team.begin) * at(r.gamma, j, 1);
             part[0] += v;
             part[1] += v * kept.standard(z[j]);
         });
@@ -760,23 +826,44 @@ __device__ inline void give_sums(const Layer& r, const Team& team, const Rows& o
 }
 
 // dz of segment k of the row, and its contribution to dgamma and dbeta
-__device__ inline void through_norm(const Layer& r, const Gradients& d, const Team& team, const Rows& own, int64 t, int s,
+__device__ inline void through_norm(const Layer& r, const Gradients& d, const Team& team, const StepBack& my, int64 t, int s,
                                     int64 n, int k) {
     const Kept kept = r.row(r.stats, t, n, r.segments)[k];
     const Through through = means(r, team, s, k, r.end(k) - r.first(k));
     const T* z = r.row(r.z, t, n, r.columns);
     T* dz = r.row(d.dz, t, n, r.columns);
-    double* affine = d.affine ? d.affine + n * 2 * r.columns : d.affine;
     for (int g = 0; g < r.gates; g++) {
         const Range range(r, team, team.rank, g, r.first(k), r.end(k));
         for (int j = range.first + team.lane; j < range.last; j += team.lanes) {
-            const T xhat = kept.standard(z[j]), v = own.at(s, g, j - g * r.hidden - team.begin);
-            if (affine) {
-                affine[j] += v * xhat;
-                affine[r.columns + j] += v;
+            const int u = j - g * r.hidden - team.begin;
+            const T xhat = kept.standard(z[j]), v = my.da.at(s, g, u);
+            if (my.affine.base) {
+                my.affine.at(s, g, u) += v * xhat;
+                my.affine.at(s, r.gates + g, u) += v;
             }
-            dz[j] = through(v * at(r.gamma, j, 1), xhat, kept.scale);
-            team.give_factor(team.of_step(t) + s * team.stride + j, dz[j]);
+            const T of_z = through(v * at(r.gamma, j, 1), xhat, kept.scale);
+            if (!team.own || team.kind == GRID) dz[j] = of_z;
+            team.give_factor(team.of_step(t) + s * team.stride + j, of_z);
+        }
+    }
+}
+
+// Copies the gradients of a step to the arrays; those of a sample that has ended are 0.
+__device__ inline void keep_gradients(const Layer& r, const Gradients& d, const Team& team, const StepBack& my, int64 t,
+                                      int s, int64 n) {
+    const bool alive = r.alive(t, n);
+    if (alive && !team.own) return;
+    T *dx = r.row(d.dx, t, n, r.columns), *dz = r.row(d.dz, t, n, r.columns);
+    const T* factor = team.of_step(t) + s * team.stride;
+    for (int g = 0; g < r.gates; g++) {
+        UNITS(u, team) {
+            const int j = g * r.hidden + team.begin + u;
+            if (!alive) {
+                dx[j] = dz[j] = 0;
+                continue;
+            }
+            if (dx != dz && !(r.kind == GRU && g == 2)) dx[j] = my.da.at(s, g, u);
+            if (team.kind != GRID) dz[j] = factor[j];
         }
     }
 }
@@ -790,40 +877,31 @@ __device__ inline void steps_back(const Layer& r, const Gradients& d, Team& team
         });
     for (int64 first = blockIdx.x / team.size * (int64)team.samples; first < r.batch; first += teams * (int64)team.samples) {
         const int count = int(min(int64(team.samples), r.batch - first));
-        const int row = (r.gates + 1) * n;  // of a block: its columns, then dh of its units
-        const Rows dh = {r.row(d.dh, 0, first, H) + team.begin, H, 0};
-        const Rows carry = team.own ? Rows{team.own + r.gates * n, row, 0} : dh;
+        StepBack sums(r, d, team, 0, first);
+        sums.of_arrays(r, d, team, first);
         if (team.w && team.kind != GRID) {
             for (T* factor = team.factors + threadIdx.x; factor < team.parts; factor += blockDim.x) *factor = 0;
         }
-        SAMPLES(s, count, team) {
-            UNITS(u, team) carry.at(s, 0, u) = dh.at(s, 0, u);
+        if (team.own) {
+            SAMPLES(s, count, team) sums.copy_to(StepBack(r, d, team, 0, first), r, team, s);
         }
         team.wait();
         for (int64 t = end - 1; t >= begin; t--) {
-            const Rows rows = {r.row(r.kind == GRU ? d.dz : d.dx, t, first, r.columns) + team.begin, r.columns, H};
-            const Rows own = team.own ? Rows{team.own, row, n} : rows;
+            const StepBack my(r, d, team, t, first);
             SAMPLES(s, count, team) {
-                const int64 sample = first + s;
-                if (r.alive(t, sample)) {
-                    if (r.kind == LSTM) {
-                        lstm_output_backward(r, d, team, own, carry, t, s, sample);
-                    } else if (r.kind == GRU) {
-                        gru_backward(r, d, team, own, carry, t, s, sample);
-                    } else {
-                        rnn_backward(r, d, team, own, carry, t, s, sample);
-                    }
-                    continue;
-                }
-                T *dx = r.row(d.dx, t, sample, r.columns) + team.begin, *dz = r.row(d.dz, t, sample, r.columns) + team.begin;
-                for (int g = 0; g < r.gates; g++) {
-                    UNITS(u, team) dx[g * H + u] = dz[g * H + u] = 0;
+                if (!r.alive(t, first + s)) continue;
+                if (r.kind == LSTM) {
+                    lstm_output_backward(r, d, team, my, t, s, first + s);
+                } else if (r.kind == GRU) {
+                    gru_backward(r, d, team, my, t, s, first + s);
+                } else {
+                    rnn_backward(r, d, team, my, t, s, first + s);
                 }
             }
             if (r.norm_cell) team.wait();
             if (r.kind == LSTM) {
                 SAMPLES(s, count, team) {
-                    if (r.alive(t, first + s)) lstm_backward(r, d, team, own, carry, t, s, first + s);
+                    if (r.alive(t, first + s)) lstm_backward(r, d, team, my, t, s, first + s);
                 }
             }
             if (r.norm != NO_NORM) {
@@ -833,7 +911,7 @@ __device__ inline void steps_back(const Layer& r, const Gradients& d, Team& team
 #pragma unroll
                     for (int k = 0; k < MOST_SEGMENTS; k++) {
                         if (k >= r.segments) break;
-                        give_sums(r, team, own, t, s, first + s, k);
+                        give_sums(r, team, my, t, s, first + s, k);
                     }
                 }
                 team.wait();
@@ -842,20 +920,21 @@ __device__ inline void steps_back(const Layer& r, const Gradients& d, Team& team
 #pragma unroll
                     for (int k = 0; k < MOST_SEGMENTS; k++) {
                         if (k >= r.segments) break;
-                        through_norm(r, d, team, own, t, s, first + s, k);
+                        through_norm(r, d, team, my, t, s, first + s, k);
                     }
                 }
             }
             team.wait();
+            SAMPLES(s, count, team) keep_gradients(r, d, team, my, t, s, first + s);
             if (!team.w) continue;
             multiply_all(team, int(r.columns), n, team.of_step(t), count,
-                         [&](int s) { return r.row(d.dz, t, first + s, r.columns); },
+                         [&](int s) { return r.alive(t, first + s) ? r.row(d.dz, t, first + s, r.columns) : (T*)0; },
                          [&](int s, int u, T product) {
-                             if (u < team.count && r.alive(t, first + s)) carry.at(s, 0, u) += product;
+                             if (u < team.count && r.alive(t, first + s)) my.dh.at(s, 0, u) += product;
                          });
         }
-        SAMPLES(s, count, team) {
-            UNITS(u, team) dh.at(s, 0, u) = carry.at(s, 0, u);
+        if (team.own) {
+            SAMPLES(s, count, team) StepBack(r, d, team, 0, first).copy_to(sums, r, team, s);
         }
     }
 }

@@ -196,7 +196,9 @@ class Plan:
         self.units = -(-hidden // team.size)
         k, n = (gates * hidden, self.units) if backward else (hidden, gates * self.units)
         self.rows, self.packs = -(-k // self.pack), -(-n // self.pack)  # of the block's part of W
-        self.own = (gates + backward) * self.units  # numbers that a block keeps of each sample
+        # numbers that a block keeps of each sample, and sums in float64
+        self.own = self.units * (gates + 2 if backward else 2 * gates + 2)
+        self.affine = self.units * (2 * gates + 2) if backward else 0
         self.wide = power_of_two(self.packs)
         self.block = min(power_of_two(self.wide * self.rows, WARP), BLOCK)
         self.deep = self.block // self.wide  # threads that share the sum of a column
@@ -220,7 +222,7 @@ class Plan:
         self.sums = samples * SUMS * self.team.size
         matrix = self.rows * self.pack * self.packs if self.team.resident else 0
         parts = 0 if self.given else self.block // WARP * min(self.wide, WARP) * width
-        rows = -(-samples * self.own // self.pack) if own else 0
+        rows = -(-samples * self.own // self.pack) + -(-samples * self.affine // 2) if own else 0
         fixed = matrix + parts + rows + (0 if grid else self.sums)
         factors = 0 if self.given else -(-samples // width) * width * self.rows
         self.buffer = factors * self.pack if self.team.size > 1 and not grid else 0

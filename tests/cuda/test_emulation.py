@@ -438,12 +438,12 @@ BARRIERS = {
     # before which the blocks of a cluster must not use each other's memory
     "of the beginning": "        team.wait();\n        for (int64 t = begin",
     "of the beginning, backward": "        team.wait();\n        for (int64 t = end",
-    "of a norm": "                team.wait();\n            }\n            SAMPLES(s, count, team) {\n                const int64",
+    "of a norm": "                team.wait();\n            }\n            SAMPLES(s, count, team) {\n                if (!r.alive",
     "of c": "            if (r.norm_cell) {\n                team.wait();",
-    "of h": "                }\n            }\n            team.wait();\n        }\n    }\n}",
+    "of h": "            team.wait();\n            SAMPLES(s, count, team) keep_rows",
     "of c, backward": "            if (r.norm_cell) team.wait();",
     "of a norm, backward": "                }\n                team.wait();\n                SAMPLES",
-    "of dz": "            team.wait();\n            if (!team.w) continue;",
+    "of dz": "            team.wait();\n            SAMPLES(s, count, team) keep_gradients",
 }
 CASES = [(team, barrier) for team in ("cluster", "grid") for barrier in BARRIERS
          if team == "cluster" or "beginning" not in barrier]  # fmt: skip
