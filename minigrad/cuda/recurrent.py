@@ -231,6 +231,8 @@ class Plan:
             left = max(shared // PACK - fixed, 0) // (width * self.deep) * self.deep
             self.chunk = min(self.rows, max(left, self.deep))
             factors = width * self.chunk
+            if own and 2 * self.chunk < self.rows:
+                return False
         self.stride, self.bytes = self.chunk * self.pack, (fixed + factors) * PACK
         at = matrix, matrix + factors, matrix + factors + parts, matrix + factors + parts + rows
         self.places = at[0], at[1], at[2] if own else -1, -1 if grid else at[3]
