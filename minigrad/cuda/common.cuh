@@ -101,12 +101,11 @@ __device__ inline V& in_block(V& x, unsigned rank) {
 __device__ inline void wait_for_grid(int* arrived, int turn) {
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence();
-        atomicAdd((unsigned*)arrived, 1u);
-        // The count may wrap around.
-        while (int(*(volatile unsigned*)arrived - unsigned(turn) * gridDim.x) < 0) {
-        }
-        __threadfence();
+        asm volatile("red.release.gpu.add.u32 [%0], 1;" ::"l"(arrived) : "memory");
+        unsigned count;
+        do {
+            asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(count) : "l"(arrived) : "memory");
+        } while (int(count - unsigned(turn) * gridDim.x) < 0);  // the count may wrap around
     }
     __syncthreads();
 }
