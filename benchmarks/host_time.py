@@ -24,6 +24,10 @@ long launches, products;
 int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) {
     return ++launches == 0;
 }
+int cuLaunchKernelEx(void*, void*, void**, void**) { return ++launches == 0; }
+int cuFuncSetAttribute(void*, int, int) { return 0; }
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* count, void*, int, unsigned long) { return *count = 1, 0; }
+int cuOccupancyMaxActiveClusters(int* count, void*, void*) { return *count = 1, 0; }
 int cuCtxGetDevice(int* device) { return *device = 0; }
 int cuGetErrorName(int, const char**) { return 1; }
 long get_stream_ptr(int) { return 0; }
@@ -100,6 +104,7 @@ def install(driver):
     cuda.runtime = types.SimpleNamespace(
         runtimeGetVersion=lambda: 12000, getDeviceCount=lambda: 1,
         getDeviceProperties=lambda index: {"totalGlobalMem": 1 << 36},
+        deviceGetAttribute=lambda attribute, index: {16: 132, 97: 227 << 10}[attribute],
         setDevice=lambda index: None, deviceSynchronize=lambda: None, memcpyAsync=lambda *_: None,
     )  # fmt: skip
     cupy = types.ModuleType("cupy")

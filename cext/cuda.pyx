@@ -20,6 +20,10 @@ cdef extern from "runtime/running.hpp" namespace "mg":
 
 cdef extern from "runtime/device.hpp" namespace "mg" nogil:
     ctypedef int (*LaunchKernel "decltype(mg::Driver::launch_kernel)")(void*)
+    ctypedef int (*LaunchKernelEx "decltype(mg::Driver::launch_kernel_ex)")(void*)
+    ctypedef int (*SetAttribute "decltype(mg::Driver::set_attribute)")(void*, int, int)
+    ctypedef int (*CountBlocks "decltype(mg::Driver::count_blocks)")(int*)
+    ctypedef int (*CountClusters "decltype(mg::Driver::count_clusters)")(int*)
     ctypedef int (*GetDevice "decltype(mg::Driver::get_device)")(int*)
     ctypedef int (*GetErrorName "decltype(mg::Driver::get_error_name)")(int, const char**)
     ctypedef int (*Create "decltype(mg::Blas::create)")(void**)
@@ -28,6 +32,10 @@ cdef extern from "runtime/device.hpp" namespace "mg" nogil:
     ctypedef int (*SetMathMode "decltype(mg::Blas::set_math_mode)")(void*, int)
     cppclass Driver:
         LaunchKernel launch_kernel
+        LaunchKernelEx launch_kernel_ex
+        SetAttribute set_attribute
+        CountBlocks count_blocks
+        CountClusters count_clusters
         GetDevice get_device
         GetErrorName get_error_name
     cppclass Blas:
@@ -42,11 +50,15 @@ cdef extern from "runtime/device.hpp" namespace "mg" nogil:
         void* workspace
         size_t bytes
         int driver_error, blas_error
+    cppclass Blocks:
+        unsigned int grid, block, shared, cluster
+        int cooperative
     cppclass KernelStart:
         void* function
-        unsigned int grid, block
+        Blocks blocks
         void** parameters
         int on(void* stream)
+        int count_resident(int* count)
     cppclass Product:
         int is_double, mode, transposed_a, transposed_b, m, n, k, batch, leading_a, leading_b, leading_out
         int64_t a, b, out, stride_a, stride_b, stride_out
@@ -66,6 +78,8 @@ cdef enum:
     PARAMETERS = 64         # the most of a kernel
     WORDS = 512             # of eight bytes: the parameters of a kernel are limited to 4096 bytes
     LISTS = 5
+    ALLOWED = 48 << 10      # bytes of dynamic shared memory that the driver allows unasked
+    MOST_SHARED = 8         # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 point_to(RUNNING)
 
@@ -84,7 +98,7 @@ cdef GetStream get_stream = NULL
 
 
 cdef size_t address(object function):
-    return ctypes.cast(function, ctypes.c_void_p).value
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def connect(cuda_driver: Any, cublas: Any, cuda: Any, stream: Any) -> None:
@@ -102,6 +116,11 @@ def connect(cuda_driver: Any, cublas: Any, cuda: Any, stream: Any) -> None:
     """
     global get_stream, cupy_cuda
     driver.launch_kernel = <LaunchKernel>address(cuda_driver.cuLaunchKernel)
+    driver.set_attribute = <SetAttribute>address(cuda_driver.cuFuncSetAttribute)
+    driver.count_blocks = <CountBlocks>address(cuda_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor)
+    # since CUDA 11.8
+    driver.launch_kernel_ex = <LaunchKernelEx>address(getattr(cuda_driver, "cuLaunchKernelEx", None))
+    driver.count_clusters = <CountClusters>address(getattr(cuda_driver, "cuOccupancyMaxActiveClusters", None))
     driver.get_device = <GetDevice>address(cuda_driver.cuCtxGetDevice)
     driver.get_error_name = <GetErrorName>address(cuda_driver.cuGetErrorName)
     blas.create = <Create>address(cublas.cublasCreate_v2)
@@ -195,6 +214,7 @@ cdef class Kernel:
     cdef int device
     cdef list expected
     cdef int count, passed, size    # of arguments, of parameters: a strided array is two, and of words
+    cdef unsigned int allowed       # bytes of dynamic shared memory
     cdef Parameter[PARAMETERS] parameters
     cdef int[PARAMETERS] words  # the first of each parameter
 
@@ -206,7 +226,7 @@ cdef class Kernel:
         if sum([1 + strided for _, _, _, strided in expected]) > PARAMETERS:
             raise TypeError(f"[{name}] expected at most {PARAMETERS} parameters, got {expected}")
         self.name, self.function, self.device, self.expected = name, function, device, expected
-        self.handle = <void*><size_t>function.ptr
+        self.handle, self.allowed = <void*><size_t>function.ptr, ALLOWED
         for kind, _, dtype, strided in expected:
             parameter = &self.parameters[self.count]
             self.count += 1
@@ -326,25 +346,57 @@ cdef class Kernel:
                                      f"got {(<Array>one).count}")
         return 0
 
+    cdef int allow(self, unsigned int shared) except -1:
+        """Let blocks have that much dynamic shared memory."""
+        cdef int error
+        if shared <= self.allowed:
+            return 0
+        with Current(self.device):
+            error = driver.set_attribute(self.handle, MOST_SHARED, <int>shared)
+        if error != 0:
+            raise RuntimeError(f"[{self.name}] CUDA does not allow {shared} bytes of shared memory on "
+                               f"cuda:{self.device}: {cause_of(error)}")
+        self.allowed = shared
+        return 0
+
+    def count_resident(self, int64_t block, int64_t shared, int64_t cluster=0) -> int:
+        """How many clusters run at the same time, or without clusters how many blocks on one multiprocessor."""
+        cdef KernelStart start
+        cdef int error, count = 0
+        if driver.launch_kernel_ex == NULL or driver.count_clusters == NULL:
+            return 0
+        self.allow(<unsigned int>shared)
+        start.function = self.handle
+        start.blocks.block, start.blocks.shared = <unsigned int>block, <unsigned int>shared
+        start.blocks.cluster, start.blocks.cooperative = <unsigned int>cluster, cluster == 0
+        with Current(self.device):
+            error = start.count_resident(&count)
+        return count if error == 0 else 0
+
     cdef int start(self, Launch* launch, int64_t threads) except -1:
         cdef intptr_t stream = current_stream(self.device)
         cdef int error
-        cdef const char* why = NULL
         check_stream(self.device, stream)
+        self.allow(launch.start.blocks.shared)
         if is_current(self.device):
             error = begin(&launch.start, stream)
         else:
             with Current(self.device):
                 error = begin(&launch.start, stream)
         if error != 0:
-            driver.get_error_name(error, &why)
-            cause = f"error {error}" if why == NULL else why.decode()
-            raise RuntimeError(f"[{self.name}] CUDA did not start {launch.start.grid} blocks of {launch.start.block} "
-                               f"threads on cuda:{self.device}: {cause}")
+            raise RuntimeError(f"[{self.name}] CUDA did not start {launch.start.blocks.grid} blocks of "
+                               f"{launch.start.blocks.block} threads on cuda:{self.device}: {cause_of(error)}")
         if is_recorded():
             record_kernel(RUNNING.recording[0], 1 + self.device, threads, launch.start, self.passed, self.words,
                           launch.words, self.size)
         return 0
+
+
+cdef str cause_of(int error):
+    """The driver's name of an error."""
+    cdef const char* why = NULL
+    driver.get_error_name(error, &why)
+    return f"error {error}" if why == NULL else why.decode()
 
 
 cdef int begin(KernelStart* start, intptr_t stream) noexcept:
@@ -416,8 +468,22 @@ kernels: dict[tuple[str, str, str, int], Kernel] = {}   # by file, name, dtype a
 cdef dict known_kernels = kernels
 
 
+cdef Kernel kernel_of(str file, str name, str dtype, object device):
+    found = known_kernels.get((file, name, dtype, device))
+    if found is None:
+        from minigrad.cuda.launch import load
+
+        found = known_kernels[file, name, dtype, device] = load(file, name, dtype, device)
+    return found
+
+
+def kernel(str file, str name, str dtype, object device: int) -> Kernel:
+    """The kernel of that name in a ``.cu`` file."""
+    return kernel_of(file, name, dtype, device)
+
+
 def launch(str file, str name, str dtype, object device: int, int64_t threads, *arguments: Any, int64_t block=0,
-           int64_t blocks=0) -> None:
+           int64_t blocks=0, int64_t shared=0, int64_t cluster=0, bint cooperative=False) -> None:
     """Launch a kernel on CuPy's current stream.
 
     Parameters
@@ -436,6 +502,12 @@ def launch(str file, str name, str dtype, object device: int, int64_t threads, *
         The number of threads per block; by default, BLOCK.
     blocks : int
         The number of blocks; by default, it follows from `threads`.
+    shared : int
+        The bytes of dynamic shared memory of a block.
+    cluster : int
+        The number of blocks of a cluster, which share their memory; 0 without clusters.
+    cooperative : bool
+        Whether all blocks run at the same time, so that they may wait for each other.
 
     Raises
     ------
@@ -446,18 +518,14 @@ def launch(str file, str name, str dtype, object device: int, int64_t threads, *
     """
     cdef Launch launch
     cdef Held held
-    cdef Kernel kernel
     if threads == 0:
         return
-    found = known_kernels.get((file, name, dtype, device))
-    if found is None:
-        from minigrad.cuda.launch import load
-
-        found = known_kernels[file, name, dtype, device] = load(file, name, dtype, device)
-    kernel = found
+    cdef Kernel kernel = kernel_of(file, name, dtype, device)
     cdef int64_t width = min(block or BLOCK_, (threads + WARP_ - 1) // WARP_ * WARP_)
-    launch.start.block = <unsigned int>width
-    launch.start.grid = <unsigned int>(blocks or min((threads + width - 1) // width, most_blocks))
+    launch.start.blocks.block = <unsigned int>width
+    launch.start.blocks.grid = <unsigned int>(blocks or min((threads + width - 1) // width, most_blocks))
+    launch.start.blocks.shared, launch.start.blocks.cluster = <unsigned int>shared, <unsigned int>cluster
+    launch.start.blocks.cooperative = cooperative
     held.count = 0
     try:
         kernel.pack(arguments, &launch, &held)
@@ -577,7 +645,6 @@ cdef class Graph:
 cdef Graph graph_of(RecordedKernels* recording, size_t first, size_t end, int device, tuple workspace):
     """A graph of what was recorded; its products use a workspace, (CuPy's block, bytes) or None."""
     cdef Graph made = Graph.__new__(Graph)
-    cdef const char* why = NULL
     made.device = device
     with Current(device):
         stream = cupy_cuda.Stream(non_blocking=True)
@@ -593,9 +660,7 @@ cdef Graph graph_of(RecordedKernels* recording, size_t first, size_t end, int de
             finally:
                 made.graph = stream.end_capture()
     if target.driver_error:
-        driver.get_error_name(target.driver_error, &why)
-        raise RuntimeError(f"[capture] CUDA did not record a kernel on cuda:{device}: "
-                           f"{f'error {target.driver_error}' if why == NULL else why.decode()}")
+        raise RuntimeError(f"[capture] CUDA did not record a kernel on cuda:{device}: {cause_of(target.driver_error)}")
     if target.blas_error:
         raise RuntimeError(f"[capture] cuBLAS did not record a product on cuda:{device}: status {target.blas_error}")
     return made

@@ -28,7 +28,7 @@ def gpu():
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # Every test that takes `device` runs on each of these. Without a GPU, or with MINIGRAD_EMULATE=1, cuda:0 is emulated.
-DEVICES = os.environ.get("MINIGRAD_TEST_DEVICES", "cpu,cuda:0").split(",")
+DEVICES = os.environ.setdefault("MINIGRAD_TEST_DEVICES", "cpu,cuda:0").split(",")
 if os.environ.get("MINIGRAD_EMULATE", "0") != "0" or not gpu():
     sys.path.insert(0, str(Path(__file__).parent / "emulation"))
 elif os.environ.get("MINIGRAD_PLAIN_ALLOCATIONS", "0") != "0":

@@ -13,9 +13,30 @@
 
 namespace mg {
 
+// CUlaunchAttribute and CUlaunchConfig
+struct LaunchAttribute {
+    int id;
+    union alignas(8) {
+        char pad[64];
+        unsigned cluster[3];
+        int cooperative;
+    };
+};
+struct LaunchConfiguration {
+    unsigned grid[3], block[3], shared;
+    void* stream;
+    LaunchAttribute* attributes;
+    unsigned count;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfiguration) == 56);
+
 struct Driver {
     int (*launch_kernel)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
                          void* stream, void** parameters, void** extra);
+    int (*launch_kernel_ex)(const LaunchConfiguration*, void* function, void** parameters, void** extra);
+    int (*set_attribute)(void* function, int attribute, int value);
+    int (*count_blocks)(int* count, void* function, int block, size_t shared);
+    int (*count_clusters)(int* count, void* function, const LaunchConfiguration*);
     int (*get_device)(int* device);
     int (*get_error_name)(int error, const char** name);
 };
@@ -40,14 +61,50 @@ struct Target {
 };
 inline thread_local Target target;
 
+// The blocks of a launch, and what they have in common.
+struct Blocks {
+    unsigned grid, block;
+    unsigned shared;   // bytes of dynamic shared memory of each
+    unsigned cluster;  // blocks of a cluster; 0 without clusters
+    int cooperative;   // whether all run at the same time
+};
+
 // A kernel with its arguments.
 struct KernelStart {
     void* function;
-    unsigned grid, block;
+    Blocks blocks;
     void** parameters;  // the address of each
 
     int on(void* stream) const {
-        return driver.launch_kernel(function, grid, 1, 1, block, 1, 1, 0, stream, parameters, nullptr);
+        const Blocks& b = blocks;
+        if (!b.cluster && !b.cooperative)
+            return driver.launch_kernel(function, b.grid, 1, 1, b.block, 1, 1, b.shared, stream, parameters, nullptr);
+        LaunchAttribute team = attribute();
+        const LaunchConfiguration launch = {{b.grid, 1, 1}, {b.block, 1, 1}, b.shared, stream, &team, 1};
+        return driver.launch_kernel_ex(&launch, function, parameters, nullptr);
+    }
+
+    // How many clusters run at the same time, or how many blocks on one multiprocessor.
+    int count_resident(int* count) const {
+        if (!blocks.cluster) return driver.count_blocks(count, function, static_cast<int>(blocks.block), blocks.shared);
+        LaunchAttribute team = attribute();
+        const LaunchConfiguration launch = {
+            {blocks.cluster, 1, 1}, {blocks.block, 1, 1}, blocks.shared, nullptr, &team, 1};
+        return driver.count_clusters(count, function, &launch);
+    }
+
+  private:
+    LaunchAttribute attribute() const {
+        LaunchAttribute team = {};
+        if (blocks.cluster) {
+            team.id = 4;  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            team.cluster[0] = blocks.cluster;
+            team.cluster[1] = team.cluster[2] = 1;
+        } else {
+            team.id = 2;  // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            team.cooperative = 1;
+        }
+        return team;
     }
 };
 
@@ -65,7 +122,7 @@ inline void record(RecordedKernels& recording, int device, int64_t work, const K
         const int error = static_cast<const KernelStart*>(closure)->on(target.stream);
         if (target.driver_error == 0) target.driver_error = error;
     };
-    recording.append(device, work, run, new (room) KernelStart{start.function, start.grid, start.block, addresses});
+    recording.append(device, work, run, new (room) KernelStart{start.function, start.blocks, addresses});
 }
 
 // out = a b + beta out for batches of column-major matrices, as cuBLAS takes them.

@@ -70,6 +70,47 @@ __device__ inline int64 quotient(int64 a, int64 b) {
     return (a | b) >> 32 ? a / b : int64(unsigned(a) / unsigned(b));
 }
 
+// ---- blocks that work together ----------------------------------------------------------------------------------------
+
+#ifdef __CUDACC_RTC__  // tests/emulation/emulate.hpp has these functions in C++
+// The dynamic shared memory of a block, at a multiple of 16 bytes
+__device__ inline void* dynamic_shared() {
+    extern __shared__ double2 memory[];
+    return memory;
+}
+
+// Waits for all threads of a cluster, which then see what the others have written. There are no clusters before Hopper.
+__device__ inline void wait_for_cluster() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+
+// x in the dynamic shared memory of another block of the cluster, between barriers after its begin and before its end
+template <class V>
+__device__ inline V& in_block(V& x, unsigned rank) {
+    V* there = &x;
+#if __CUDA_ARCH__ >= 900
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(&x), "r"(rank));
+#endif
+    return *there;
+}
+
+// Waits for all threads of a cooperative grid, which then see what the others have written. `arrived` counts blocks: it
+// is 0 before the first `turn`, which is 1.
+__device__ inline void wait_for_grid(int* arrived, int turn) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        asm volatile("red.release.gpu.add.u32 [%0], 1;" ::"l"(arrived) : "memory");
+        unsigned count;
+        do {
+            asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(count) : "l"(arrived) : "memory");
+        } while (int(count - unsigned(turn) * gridDim.x) < 0);  // the count may wrap around
+    }
+    __syncthreads();
+}
+#endif
+
 // ---- sums over threads and rows ---------------------------------------------------------------------------------------
 
 // A team is a run of `lanes` threads, a power of two, that works on one row. sum[count] becomes its sum over the team,
@@ -107,9 +148,14 @@ __device__ double block_sum(double s) {
 }
 
 // total[count] += what f(e, part) adds to part[count], for e = begin, begin + step, ... below end; a few terms are summed
-// in T, then these sums in double
-template <int count, class F>
-__device__ inline void add_up(int64 begin, int64 end, int64 step, double* total, F f) {
+// in T, then these sums in double. I is the type of e.
+template <class I>
+struct Index {
+    typedef I Type;
+};
+template <int count, class I = int64, class F>
+__device__ inline void add_up(typename Index<I>::Type begin, typename Index<I>::Type end, typename Index<I>::Type step,
+                              double* total, F f) {
     while (begin < end) {
         T part[count] = {};
         for (int i = 0; i < 16 && begin < end; i++, begin += step) f(begin, part);

@@ -22,12 +22,12 @@ from typing import Any
 
 from minigrad.cuda import modules
 from minigrad.engine import backend
-from minigrad.engine.cuda import BLOCK, MOST_BLOCKS, MOST_TENSORS, WARP, Kernel, kernels, launch, power_of_two
+from minigrad.engine.cuda import BLOCK, MOST_BLOCKS, MOST_TENSORS, WARP, Kernel, kernel, kernels, launch, power_of_two
 from minigrad.engine.dtype import Code
 from minigrad.engine.tensor import EMPTY, Tensor, constant
 
-__all__ = ["BLOCK", "FOLDER", "MOST_BLOCKS", "MOST_TENSORS", "WARP", "empty", "functions", "has_tf32", "kernels",
-           "launch", "load", "options", "parameters", "power_of_two", "source"]  # fmt: skip
+__all__ = ["BLOCK", "FOLDER", "MOST_BLOCKS", "MOST_TENSORS", "WARP", "empty", "functions", "has_tf32", "kernel",
+           "kernels", "launch", "load", "options", "parameters", "power_of_two", "source"]  # fmt: skip
 
 FOLDER = Path(__file__).parent
 TYPES = {"bool": "Bool", "int32": "int", "int64": "int64", "float32": "float", "float64": "double"}

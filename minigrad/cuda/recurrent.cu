@@ -1,19 +1,22 @@
-// Recurrent layers: the steps of one layer, with the samples of a batch divided among blocks of threads.
+// Recurrent layers: the steps of one layer, with the samples of a batch divided among teams of blocks of threads.
 //
 // A step computes  z = W h + b,  u = LN(z) or z,  a = u + x,  then gates and state, where x is the input's projection.
 // The norm is applied segment by segment, to z (NORM_STATE) or to z + x (NORM_SUM; then a = u). LN is RMSNorm if the
-// layer is not centered: then the means below are 0. A block takes its samples
-// through all steps, computing the products itself with a matrix that stays in the cache, or through a single step whose
-// product was computed before. The threads of a block exchange rows through memory, between barriers.
+// layer is not centered: then the means below are 0.
+//
+// A team takes its samples through all steps, or through a single step whose product was computed before. It is one
+// block; or a cluster, whose blocks write to each other's shared memory; or a cooperative grid, whose blocks exchange
+// everything through the GPU's memory. Each block has some of the units, with the columns of all their gates. It keeps
+// its part of W in shared memory, or a block that is alone reads W from the cache. Three times in a step the blocks of a
+// team may have to wait for each other: for the sums of a norm, for those of the norm of c, and for h.
 
 #if FLOATING
 
 // In the order of KINDS and NORMS in ops/recurrent.pyx
 enum Kind { RNN_TANH, RNN_RELU, LSTM, GRU };
 enum { NO_NORM, NORM_STATE, NORM_SUM };
-
-const int MOST_THREADS = 512, MOST_SAMPLES = 4;
-const int MOST_FACTORS = sizeof(T) == 4 ? 1024 : 736;  // rows of a matrix of a mebibyte with at most four gates
+enum { ALONE, CLUSTER, GRID };
+enum { MOST_SEGMENTS = 4, OF_CELL = MOST_SEGMENTS, SUMS };  // of a row: one for each segment, and one of c
 
 // The statistics kept of a normalized row: xhat = (x - center) scale + offset
 struct Kept {
@@ -24,11 +27,11 @@ struct Kept {
 
 // A layer of N samples and H units, columns = G H; pointers are null for parts that the layer does not have.
 struct Layer {
-    int norm;
+    int kind, gates, norm;
     Bool norm_cell, centered, swap;  // swap: the GRU's update gate weights the new state instead of the old one
     T slope;                    // of the hard sigmoid; 0 for the logistic function
-    int64 batch, hidden, columns, steps;
-    int segments;
+    int64 batch, steps;
+    int hidden, columns, segments;
     Extent ends;                // columns that are normalized together: [0, ends[0]), [ends[0], ends[1]), ...
     Bool keep;                  // whether z, act and stats of every step are kept
     const int64* lengths;       // [N]
@@ -42,14 +45,12 @@ struct Layer {
     __device__ P* row(P* base, int64 t, int64 n, int64 width) const {
         return base ? base + (t * batch + n) * width : base;
     }
+    __device__ int first(int segment) const { return segment ? int(ends.n[segment - 1]) : 0; }
+    __device__ int end(int segment) const { return int(ends.n[segment]); }
     __device__ int64 kept(int64 t) const { return keep ? t : 0; }
     __device__ bool alive(int64 t, int64 n) const { return !lengths || t < lengths[n]; }
     __device__ bool ends_at(int64 t, int64 n) const { return t + 1 == (lengths ? lengths[n] : steps); }
-    __device__ int64 end(int s) const { return ends.n[s]; }
 };
-
-// for (int64 j : this thread's positions in a row)
-#define PLACES(j, n) for (int64 j = threadIdx.x; j < (n); j += blockDim.x)
 
 __device__ inline T gate(T slope, T a) {
     if (slope == 0) return 1 / (1 + exp(-a));
@@ -62,390 +63,896 @@ __device__ inline T gate_slope(T slope, T y) {
     return slope == 0 ? y * (1 - y) : y > 0 && y < 1 ? slope : y != y ? y : T(0);
 }
 
-__device__ inline T at(const T* p, int64 j, T missing) { return p ? p[j] : missing; }
+__device__ inline T at(const T* p, int j, T missing) { return p ? p[j] : missing; }
+
+// ---- teams ------------------------------------------------------------------------------------------------------------
+
+// What a block contributes to a sum over a row
+struct alignas(16) Pair {
+    double first, second;
+};
+
+// The blocks of a team, as minigrad/cuda/recurrent.py divides the units among them, and the memory of one of them. A row
+// of a block has the columns of its units, gate by gate.
+struct Team {
+    int kind, size;     // what its blocks are to each other, and how many they are
+    int units;          // of each block; the last ones may have fewer
+    int samples;        // that it takes through the steps at a time
+    int lanes;          // threads that work on a sample: a warp or a block
+    int width;          // samples that a product takes at a time
+    int wide;           // threads that work on neighbouring columns of a product
+    int chunk, stride;  // rows of W that a product takes at a time, in packs, and from one sample's factors to the next's
+    int buffer;         // from the factors of a step to those of the next, which other blocks may write meanwhile
+    const T* w;         // the part of W in shared memory, or W in the cache; null if the product is given
+    Bool resident;      // which of the two
+    T *factors, *parts; // of products: what W is multiplied by, and sums of some of the threads
+    T* own;             // rows of the block, or null: then they are parts of the rows of an array
+    Pair* sums;         // [samples, SUMS, size]
+    int* arrived;       // blocks of a grid at its barriers
+    int turn, rank;     // barriers of a grid so far, and the number of this block
+    int begin, count;   // the first of its units, and how many they are
+    int lane, group, groups;  // of this thread among those of its sample, and of its sample among those at a time
+    int column, row, rows;    // the first packs of this thread in a product, and the distance to its next row
+
+    __device__ void place(int hidden) {
+        turn = 0, rank = blockIdx.x % size;
+        begin = min(rank * units, hidden), count = min(begin + units, hidden) - begin;
+        lane = threadIdx.x % lanes, group = threadIdx.x / lanes, groups = blockDim.x / lanes;
+        column = threadIdx.x % wide, row = threadIdx.x / wide, rows = blockDim.x / wide;
+    }
+
+    // Waits for the team, and then sees what all its threads have written
+    __device__ void wait() {
+        if (kind == GRID) {
+            wait_for_grid(arrived, ++turn);
+        } else if (kind == CLUSTER) {
+            wait_for_cluster();
+        } else {
+            __syncthreads();
+        }
+    }
+    // The same for the threads that work on the sample
+    __device__ void wait_for_lanes() const {
+        if (lanes == 32) {
+            __syncwarp();
+        } else {
+            __syncthreads();
+        }
+    }
+
+    // The first factor of step t
+    __device__ T* of_step(int64 t) const { return factors + (t & 1) * buffer; }
+
+    // Makes x a factor of all blocks' products
+    __device__ void give_factor(T* factor, T x) const {
+        if (kind == GRID || !w) return;
+        if (kind == ALONE) {
+            *factor = x;
+        } else {
+            for (int b = 0; b < size; b++) in_block(*factor, b) = x;
+        }
+    }
+
+    // Gives the other blocks what this one contributes to sum k of a sample; the lanes of the sample call it.
+    __device__ void give(int s, int k, const Pair& sum) const {
+        Pair& mine = sums[(s * SUMS + k) * size + rank];
+        if (kind == CLUSTER) {
+            if (lane < size) in_block(mine, lane) = sum;
+        } else if (lane == 0) {
+            mine = sum;
+        }
+    }
+
+    // total[2] becomes the sum of what f(block, its contribution, total) adds, the same in all lanes.
+    template <class F>
+    __device__ void add_blocks(int s, int k, double* total, F f) const {
+        int spread = 1;
+        while (spread < size && spread < 32) spread *= 2;
+        for (int b = threadIdx.x % spread; b < size; b += spread) f(b, sums[(s * SUMS + k) * size + b], total);
+        team_sum<2>(spread, total);
+    }
+};
+
+// The columns [first, last) of a gate that are in [begin, end) and of a block's units
+struct Range {
+    int first, last;
+
+    __device__ Range(const Layer& r, const Team& team, int block, int gate, int begin, int end) {
+        const int unit = min(block * team.units, r.hidden), next = min(unit + team.units, r.hidden);
+        first = max(begin, gate * r.hidden + unit);
+        last = max(first, min(end, gate * r.hidden + next));
+    }
+};
+
+// How many columns of [begin, end) a block has
+__device__ inline int share(const Layer& r, const Team& team, int block, int gates, int begin, int end) {
+    int total = 0;
+    for (int g = 0; g < gates; g++) {
+        const Range range(r, team, block, g, begin, end);
+        total += range.last - range.first;
+    }
+    return total;
+}
+
+// for (int u : this thread's units of the block); j = begin + u is the number of the unit
+#define UNITS(u, team) for (int u = (team).lane; u < (team).count; u += (team).lanes)
+
+// for (int s : the samples of this thread, of n in all)
+#define SAMPLES(s, n, team) for (int s = (team).group; s < (n); s += (team).groups)
+
+// Rows of a block's columns or units, in shared memory or as parts of the rows of an array
+template <class V>
+struct Rows {
+    V* base;
+    int sample, gate;  // distances
+
+    __device__ V& at(int s, int g, int u) const { return base[s * sample + g * gate + u]; }
+};
 
 // ---- products ---------------------------------------------------------------------------------------------------------
 
-// sum[s] += factor[s] w, if the row is one of the matrix
-template <int S>
-__device__ inline void add_products(const T* factor, bool inside, const Pack<WIDE>& w, T (*sum)[WIDE]) {
-#pragma unroll
-    for (int s = 0; s < S; s++) {
-        const T f = factor[s * MOST_FACTORS];
-#pragma unroll
-        for (int e = 0; e < WIDE; e++) {
-            const T more = sum[s][e] + f * w.v[e];
-            sum[s][e] = inside ? more : sum[s][e];
-        }
+// Loads the block's part of W: element(i, c) for k rows and n columns, and 0 beyond them
+template <class Element>
+__device__ void load_matrix(T* matrix, int k, int n, Element element) {
+    const int rows = (k + WIDE - 1) / WIDE * WIDE, columns = (n + WIDE - 1) / WIDE * WIDE;
+    for (int c = threadIdx.x % 32; c < columns; c += 32) {
+#pragma unroll 8
+        for (int i = threadIdx.x / 32; i < rows; i += blockDim.x / 32)
+            matrix[i * columns + c] = i < k && c < n ? element(i, c) : T(0);
     }
 }
 
-// store(s, j, sum over i of row(s)[i] matrix[i, j]) for S rows of k numbers and matrix[k, n], whose rows begin at multiples
-// of 16 bytes. Neighbouring threads read neighbouring packs of columns, and each pack once for all S rows. A column's sum
-// is divided among `deep` threads, each of which requests AHEAD packs before it uses the first, as the cache takes hundreds
-// of cycles to answer. The order of summation depends on k and n alone.
-template <int S, class Row, class Store>
-__device__ void multiply(int64 k, int64 n, const T* matrix, T* factors, T* parts, Row row, Store store) {
-    const int AHEAD = S == 1 ? 8 : 4, packs = int((n + WIDE - 1) / WIDE);
-    int wide = 32;
-    while (wide < packs && wide < blockDim.x) wide *= 2;
-    const int lane = threadIdx.x % wide, group = threadIdx.x / wide, deep = blockDim.x / wide, rows = int(k);
+// Loads packs [begin, end) of the rows of S samples, each of k numbers, and 0 beyond them
+template <int S, class Row>
+__device__ void load_factors(const Team& team, int k, int begin, int end, Row row) {
     __syncthreads();
-    for (int s = 0; s < S; s++) {
-        const T* from = row(s);
-        PLACES(i, k) factors[s * MOST_FACTORS + i] = from ? from[i] : T(0);
+    for (int i = begin + threadIdx.x; i < end; i += blockDim.x) {
+        Pack<WIDE> x[S] = {};
+#pragma unroll
+        for (int s = 0; s < S; s++) {
+            const T* from = row(s);
+            if (!from) continue;
+            if (is_aligned(from) && (i + 1) * WIDE <= k) {
+                x[s] = ((const Pack<WIDE>*)from)[i];
+            } else {
+                for (int e = 0; e < WIDE && i * WIDE + e < k; e++) x[s].v[e] = from[i * WIDE + e];
+            }
+        }
+#pragma unroll
+        for (int s = 0; s < S; s++) *(Pack<WIDE>*)(team.factors + s * team.stride + (i - begin) * WIDE) = x[s];
     }
     __syncthreads();
-    for (int first = 0; first < packs; first += wide) {
-        T sum[S][WIDE] = {};
-        if (first + lane < packs) {
-            const Pack<WIDE>* column = (const Pack<WIDE>*)matrix + first + lane;
-            int i = group;
-            for (; i + (AHEAD - 1) * deep < rows; i += AHEAD * deep) {
-                Pack<WIDE> w[AHEAD];
+}
+
+// v[count] is added up over the lanes of a warp whose numbers differ in the bits from `distance` on: each of them adds up
+// half of the numbers and leaves the others to its partner. Stores the sums by store(place in v, sum).
+template <int count, class Store>
+__device__ inline void fold(T (&v)[count], int distance, int place, Store store) {
+    if constexpr (count == 1) {
+        for (; distance < 32; distance *= 2) v[0] += __shfl_xor_sync(~0u, v[0], distance);
+        store(place, v[0]);
+    } else if (distance == 32) {
+        for (int k = 0; k < count; k++) store(place + k, v[k]);
+    } else {
+        const bool upper = threadIdx.x & distance;
+        T half[count / 2];
 #pragma unroll
-                for (int b = 0; b < AHEAD; b++) w[b] = column[(i + b * deep) * packs];
+        for (int k = 0; k < count / 2; k++) {
+            const T given = upper ? v[k] : v[k + count / 2], held = upper ? v[k + count / 2] : v[k];
+            half[k] = held + __shfl_xor_sync(~0u, given, distance);
+        }
+        fold(half, 2 * distance, place + (upper ? count / 2 : 0), store);
+    }
+}
+
+// store(s, c, sum over i of factors[s, i] matrix[i, c]) for S samples, i < k and c < n. The rows of the matrix begin at
+// multiples of 16 bytes, their number is a multiple of a pack, and factors beyond k are 0. Neighbouring threads read
+// neighbouring packs of columns, and each pack once for all S samples. A column's sum is divided among blockDim.x / wide
+// threads, each of which requests AHEAD packs of rows before it uses the first, as a cache takes hundreds of cycles to
+// answer. The order of summation depends on k, n and the size of the block alone.
+template <int S, int AHEAD, class Load, class Store>
+__device__ void multiply(const Team& team, int k, int n, const T* matrix, const T* factors, Load load, Store store) {
+    const int packs = (n + WIDE - 1) / WIDE, rows = (k + WIDE - 1) / WIDE;
+    T sum[S * WIDE] = {};
+    for (int begin = 0; begin < rows; begin += team.chunk) {
+        const int end = min(rows, begin + team.chunk);
+        load(begin, end);
+        if (team.column >= packs) continue;
+        const Pack<WIDE>* column = (const Pack<WIDE>*)matrix + team.column;
+        const Pack<WIDE>* row = (const Pack<WIDE>*)factors;
+#pragma unroll(AHEAD)
+        for (int i = begin + team.row; i < end; i += team.rows) {
+            Pack<WIDE> w[WIDE];
 #pragma unroll
-                for (int b = 0; b < AHEAD; b++) add_products<S>(factors + i + b * deep, true, w[b], sum);
-            }
-            if (i < rows) {  // no branches below, past which the compiler would move the loads
-                Pack<WIDE> w[AHEAD];
+            for (int e = 0; e < WIDE; e++) w[e] = column[(i * WIDE + e) * packs];
 #pragma unroll
-                for (int b = 0; b < AHEAD; b++) w[b] = column[min(i + b * deep, rows - 1) * packs];
+            for (int s = 0; s < S; s++) {
+                const Pack<WIDE> f = row[s * (team.stride / WIDE) + i - begin];
 #pragma unroll
-                for (int b = 0; b < AHEAD; b++) {
-                    const int row = i + b * deep;
-                    add_products<S>(factors + min(row, rows - 1), row < rows, w[b], sum);
+                for (int e = 0; e < WIDE; e++) {
+#pragma unroll
+                    for (int v = 0; v < WIDE; v++) sum[s * WIDE + v] += f.v[e] * w[e].v[v];
                 }
             }
         }
-#pragma unroll
-        for (int s = 0; s < S; s++) {
-            __syncthreads();
-            for (int e = 0; e < WIDE; e++) parts[threadIdx.x * WIDE + e] = sum[s][e];
-            __syncthreads();
-            for (int q = threadIdx.x; q < wide * WIDE && first * WIDE + q < n; q += blockDim.x) {
-                T total = parts[q];
-                for (int g = 1; g < deep; g++) total += parts[g * wide * WIDE + q];
-                store(s, int64(first * WIDE + q), total);
-            }
-        }
+    }
+    const int across = min(team.wide, 32), warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    T* parts = team.parts;  // [warps, S WIDE, across]
+    fold(sum, across, 0, [&](int place, T v) {
+        parts[(warp * S * WIDE + place) * across + threadIdx.x % across] = v;
+    });
+    __syncthreads();
+    const int columns = team.wide * WIDE, bits = __ffs(columns) - 1;
+    for (int q = threadIdx.x; q < S * columns; q += blockDim.x) {
+        const int s = q >> bits, c = q & (columns - 1), pack = c / WIDE;
+        if (c >= n) continue;
+        T total = 0;
+        for (int w = pack / 32; w < warps; w += max(team.wide / 32, 1))
+            total += parts[(w * S * WIDE + s * WIDE + c % WIDE) * across + pack % 32];
+        store(s, c, total);
     }
     __syncthreads();
 }
 
-// ---- one row, normalized by a block -----------------------------------------------------------------------------------
-
-// With any center c near the mean, and d = x - c:  mean = c + sum(d)/width,  variance = sum(d^2)/width - (sum(d)/width)^2
-// c is the mean of the first four elements. If it is so far off that the difference would cancel, a second pass uses the
-// mean from the first one as its center.
-__device__ inline Kept standardize(int64 width, const T* x, double eps, bool centered) {
-    if (!centered) {
-        double square[1] = {};
-        add_up<1>(threadIdx.x, width, blockDim.x, square, [&](int64 j, T* part) { part[0] += x[j] * x[j]; });
-        team_sum<1>(blockDim.x, square);
-        return {0, 1 / sqrt(T(square[0] / width + eps)), 0};
+// The same for all samples of a team: row(s) are factors of a grid, whose blocks load them themselves.
+template <int S, class Row, class Store>
+__device__ void multiply_all(const Team& team, int k, int n, const T* factors, int count, Row row, Store store) {
+    for (int first = 0; first < count; first += S) {
+        const auto stored = [&](int s, int c, T total) {
+            if (first + s < count) store(first + s, c, total);
+        };
+        if (team.kind == GRID) {
+            const auto load = [&](int begin, int end) {
+                load_factors<S>(team, k, begin, end, [&](int s) { return first + s < count ? row(first + s) : (T*)0; });
+            };
+            multiply<S, 1>(team, k, n, (const T*)dynamic_shared(), team.factors, load, stored);
+        } else if (team.resident) {
+            multiply<S, S == 1 ? 2 : 1>(team, k, n, (const T*)dynamic_shared(), factors + first * team.stride, [](int, int) {}, stored);
+        } else {
+            multiply<S, S == 1 ? 4 : 1>(team, k, n, team.w, factors + first * team.stride, [](int, int) {}, stored);
+        }
     }
+}
+
+template <class Row, class Store>
+__device__ void multiply_all(const Team& team, int k, int n, const T* factors, int count, Row row, Store store) {
+    switch (team.width) {
+        case 1: return multiply_all<1>(team, k, n, factors, count, row, store);
+        case 4: return multiply_all<4>(team, k, n, factors, count, row, store);
+        case 8: return multiply_all<8>(team, k, n, factors, count, row, store);
+    }
+}
+
+// ---- one row, normalized by a team ------------------------------------------------------------------------------------
+
+// The mean of a block's columns x(g, j) in [begin, end), and the sum of their squared distances from it; 0 and the sum
+// of squares if the norm is not centered. With any center c near the mean, and d = x - c:
+//     mean = c + sum(d)/n,  sum of squared distances = sum(d^2) - sum(d)^2/n
+// c is the mean of a few elements. If it is so far off that the difference would cancel, a second pass uses the mean
+// from the first one as its center.
+template <class X>
+__device__ Pair moments(const Layer& r, const Team& team, int gates, int begin, int end, X x) {
+    const int n = share(r, team, team.rank, gates, begin, end);
+    if (n == 0) return {0, 0};
     T center = 0;
-    for (int k = 0; k < 4; k++) center += x[width < 4 ? 0 : k] * T(0.25);
+    if (r.centered) {
+        int points = 0;
+        for (int g = 0; g < gates; g++) {
+            const Range range(r, team, team.rank, g, begin, end);
+            const int length = range.last - range.first;
+            for (int k = 0; k < 4 && length > 0; k++, points++) center += x(g, range.first + length * k / 4);
+        }
+        center /= points;
+    }
     for (bool first = true;; first = false) {
         double total[2] = {};
-        add_up<2>(threadIdx.x, width, blockDim.x, total, [&](int64 j, T* part) {
-            const T d = x[j] - center;
-            part[0] += d;
-            part[1] += d * d;
-        });
-        team_sum<2>(blockDim.x, total);
-        const double shift = total[0] / width, variance = total[1] / width - shift * shift;
-        if (!first || shift * shift <= 4 * variance) {
-            const T scale = 1 / sqrt(T((variance < 0 ? 0 : variance) + eps));
-            return {center, scale, T(-shift * scale)};
+        for (int g = 0; g < gates; g++) {
+            const Range range(r, team, team.rank, g, begin, end);
+            add_up<2, int>(range.first + team.lane, range.last, team.lanes, total, [&](int j, T* part) {
+                const T d = x(g, j) - center;
+                part[0] += d;
+                part[1] += d * d;
+            });
         }
+        team_sum<2>(team.lanes, total);
+        if (!r.centered) return {0, total[1]};
+        const double shift = total[0] / n, squares = total[1] - shift * total[0];
+        if (!first || shift * shift * n <= 4 * squares) return {center + shift, squares < 0 ? 0 : squares};
         center = T(center + shift);
     }
 }
 
-// dx = rstd (h - mean(h) - xhat mean(h xhat)) with h = g gamma, and dgamma += g xhat, dbeta += g, total[2, width]; dx may
-// be g
-__device__ inline void through_norm(int64 width, const T* x, const Kept& s, bool centered, const T* gamma, const T* g,
-                                    T* dx, double* dgamma, double* dbeta) {
+// The statistics of columns [begin, end) from the moments of all blocks: with any center c, and d = mean - c of a block
+// of n columns, the sum of squared distances from c is the sum of squares + n d^2. c is the mean of a block that has some.
+__device__ inline Kept merge(const Layer& r, const Team& team, int s, int k, int gates, int begin, int end, int owner,
+                             double eps) {
+    const int width = end - begin;
+    const double center = team.sums[(s * SUMS + k) * team.size + owner].first;
     double total[2] = {};
-    add_up<2>(threadIdx.x, width, blockDim.x, total, [&](int64 j, T* part) {
-        const T h = g[j] * at(gamma, j, 1);
-        part[0] += h;
-        part[1] += h * s.standard(x[j]);
+    team.add_blocks(s, k, total, [&](int block, const Pair& part, double* sum) {
+        const int n = share(r, team, block, gates, begin, end);
+        if (n == 0) return;
+        const double d = part.first - center;
+        sum[0] += n * d;
+        sum[1] += part.second + n * d * d;
     });
-    team_sum<2>(blockDim.x, total);
-    const T mean = centered ? T(total[0] / width) : T(0), slope = T(total[1] / width);
-    PLACES(j, width) {
-        const T xhat = s.standard(x[j]), v = g[j];
-        if (dgamma) {
-            dgamma[j] += v * xhat;
-            dbeta[j] += v;
-        }
-        dx[j] = (v * at(gamma, j, 1) - mean - xhat * slope) * s.scale;
-    }
+    const double shift = total[0] / width, variance = total[1] / width - shift * shift;
+    const T scale = 1 / sqrt(T((variance < 0 ? 0 : variance) + eps)), mean = T(center + shift);
+    return {mean, scale, T((mean - (center + shift)) * scale)};
 }
 
-// ---- forward: sample n at step t --------------------------------------------------------------------------------------
+// dx = rstd (h - mean(h) - xhat mean(h xhat)) with h = g gamma. `mean` and `slope` are the two means.
+struct Through {
+    T mean, slope;
 
-// i, f, o = gate(a_i), gate(a_f), gate(a_o), g = tanh(a_g), c' = f c + i g, m = LN(c') or c', h = o tanh(m); the next
-// step gets c', or m. The order in memory is i, f, g, o.
-__device__ inline void lstm(const Layer& r, int64 t, int64 n, double eps_c, T* a, T* h) {
-    const int64 H = r.hidden;
-    const T* c = r.row(r.c, t, n, H);
-    T *next = r.row(r.c, t + 1, n, H), *raw = r.row(r.raw_c, r.kept(t), n, H);
-    PLACES(j, H) {
-        const T i = gate(r.slope, a[j]), f = gate(r.slope, a[H + j]), g = tanh(a[2 * H + j]), o = gate(r.slope, a[3 * H + j]);
-        a[j] = i, a[H + j] = f, a[2 * H + j] = g, a[3 * H + j] = o;
-        const T y = f * c[j] + i * g;
-        next[j] = y;
-        if (!r.norm_cell) h[j] = o * tanh(y);
-    }
-    if (!r.norm_cell) return;
-    __syncthreads();
-    const Kept s = standardize(H, next, eps_c, r.centered);
-    if (threadIdx.x == 0) *r.row(r.stats_c, r.kept(t), n, 1) = s;
-    __syncthreads();  // all threads have read the first four elements, from which `standardize` took its center
-    PLACES(j, H) {
-        const T m = s.standard(next[j]) * at(r.gamma_c, j, 1) + at(r.beta_c, j, 0);
-        if (raw) {  // the normalized cell is carried on
-            raw[j] = next[j];
-            next[j] = m;
+    __device__ T operator()(T h, T xhat, T scale) const { return (h - mean - xhat * slope) * scale; }
+};
+
+// From the blocks' sums of h and h xhat
+__device__ inline Through means(const Layer& r, const Team& team, int s, int k, int width) {
+    double total[2] = {};
+    team.add_blocks(s, k, total, [](int, const Pair& part, double* sum) {
+        sum[0] += part.first;
+        sum[1] += part.second;
+    });
+    return {r.centered ? T(total[0] / width) : T(0), T(total[1] / width)};
+}
+
+// ---- forward: sample s of a team, n of the batch, at step t -----------------------------------------------------------
+
+// What a forward pass has besides the layer
+struct Forward {
+    const T *x, *bias;       // [T, N, columns], [columns]
+    double eps, eps_c;
+    T *h_last, *c_last;      // [N, H]: the states after a sample's last step
+};
+
+// What a block has of the rows of a step. If these are in its shared memory, `keep_rows` copies them to the arrays after
+// the step: a barrier of a cluster or a grid waits for everything that was written before.
+struct Step {
+    Rows<T> z, act, c, h;    // z has b, and with NORM_SUM x, added
+    Rows<T> next_c, next_h;  // the same as c and h in shared memory
+
+    __device__ Step(const Layer& r, const Team& team, int64 t, int64 first) {
+        const int H = r.hidden, U = team.units, row = (2 * r.gates + 2) * U;
+        if (team.own) {
+            z = {team.own, row, U}, act = {team.own + r.gates * U, row, U};
+            c = next_c = {team.own + 2 * r.gates * U, row, 0}, h = next_h = {team.own + (2 * r.gates + 1) * U, row, 0};
+            return;
         }
-        h[j] = a[3 * H + j] * tanh(m);
+        z = {r.row(r.z, r.kept(t), first, r.columns) + team.begin, r.columns, H};
+        act = {r.row(r.act, r.kept(t), first, r.columns) + team.begin, r.columns, H};
+        h = {r.row(r.h, t, first, H) + team.begin, H, 0}, next_h = {r.row(r.h, t + 1, first, H) + team.begin, H, 0};
+        if (!r.c) return;
+        c = {r.row(r.c, t, first, H) + team.begin, H, 0}, next_c = {r.row(r.c, t + 1, first, H) + team.begin, H, 0};
+    }
+};
+
+// Keeps h of unit u for the next step
+__device__ inline void finish(const Layer& r, const Forward& f, const Team& team, const Step& my, int64 t, int s, int64 n,
+                              int u, T h, T c) {
+    const int H = r.hidden, j = team.begin + u;
+    my.next_h.at(s, 0, u) = h;
+    if (team.kind == GRID) r.row(r.h, t + 1, n, H)[j] = h;
+    team.give_factor(team.of_step(t + 1) + s * team.stride + j, h);
+    if (!r.ends_at(t, n)) return;
+    f.h_last[n * H + j] = h;
+    if (r.c) f.c_last[n * H + j] = c;
+}
+
+// i, f, o = gate(a_i), gate(a_f), gate(a_o), g = tanh(a_g), c' = f c + i g. The order in memory is i, f, g, o.
+// h = o tanh(c'), unless c' is normalized first.
+__device__ inline void lstm(const Layer& r, const Forward& f, const Team& team, const Step& my, int64 t, int s, int64 n,
+                            int u, const T (&a)[4]) {
+    const T i = gate(r.slope, a[0]), forget = gate(r.slope, a[1]), g = tanh(a[2]), o = gate(r.slope, a[3]);
+    const T y = forget * my.c.at(s, 0, u) + i * g;
+    my.act.at(s, 0, u) = i, my.act.at(s, 1, u) = forget, my.act.at(s, 2, u) = g, my.act.at(s, 3, u) = o;
+    my.next_c.at(s, 0, u) = y;
+    if (!r.norm_cell) finish(r, f, team, my, t, s, n, u, o * tanh(y), y);
+}
+
+// m = LN(c'), h = o tanh(m); the next step gets c', or m.
+__device__ inline void lstm_output(const Layer& r, const Forward& f, const Team& team, const Step& my, int64 t, int s,
+                                   int64 n) {
+    const int H = r.hidden;
+    const Kept kept = merge(r, team, s, OF_CELL, 1, 0, H, 0, f.eps_c);
+    if (team.rank == 0 && team.lane == 0) *r.row(r.stats_c, r.kept(t), n, 1) = kept;
+    T* raw = r.row(r.raw_c, r.kept(t), n, H);
+    UNITS(u, team) {
+        const int j = team.begin + u;
+        const T y = my.next_c.at(s, 0, u), m = kept.standard(y) * at(r.gamma_c, j, 1) + at(r.beta_c, j, 0);
+        if (raw) {  // the normalized cell is carried on
+            raw[j] = y;
+            my.next_c.at(s, 0, u) = m;
+        }
+        finish(r, f, team, my, t, s, n, u, my.act.at(s, 3, u) * tanh(m), raw ? m : y);
     }
 }
 
 // r, z = gate(a_r), gate(a_z), n = tanh(x_n + r u_n), h' = (1 - z) n + z h, or with swap z n + (1 - z) h. The order in
 // memory is r, z, n.
-__device__ inline void gru(const Layer& r, int64 t, int64 n, const T* x, T* a, T* next) {
-    const int64 H = r.hidden;
-    const T* h = r.row(r.h, t, n, H);
-    PLACES(j, H) {
-        const T reset = gate(r.slope, a[j]), update = gate(r.slope, a[H + j]);
-        const T y = tanh(x[2 * H + j] + reset * a[2 * H + j]), w = r.swap ? 1 - update : update;
-        a[j] = reset, a[H + j] = update, a[2 * H + j] = y;
-        next[j] = y + w * (h[j] - y);
-    }
+__device__ inline void gru(const Layer& r, const Forward& f, const Team& team, const Step& my, int64 t, int s, int64 n,
+                           int u, const T (&a)[4]) {
+    const T reset = gate(r.slope, a[0]), update = gate(r.slope, a[1]), w = r.swap ? 1 - update : update;
+    const T y = tanh(r.row(f.x, t, n, r.columns)[2 * r.hidden + team.begin + u] + reset * a[2]);
+    my.act.at(s, 0, u) = reset, my.act.at(s, 1, u) = update, my.act.at(s, 2, u) = y;
+    finish(r, f, team, my, t, s, n, u, y + w * (my.h.at(s, 0, u) - y), 0);
 }
 
-template <int kind>
-__device__ void step(const Layer& r, int64 t, int64 n, const T* inputs, const T* bias, double eps, double eps_c,
-                     T* h_last, T* c_last) {
-    const int64 H = r.hidden;
-    T *h = r.row(r.h, t + 1, n, H), *c = r.row(r.c, t + 1, n, H);
-    if (!r.alive(t, n)) {
-        PLACES(j, H) {
-            h[j] = 0;
-            if (c) c[j] = 0;
-        }
-        return;
-    }
-    const T* x = r.row(inputs, t, n, r.columns);
-    T* z = r.row(r.z, r.kept(t), n, r.columns);
-    T* a = kind == LSTM || kind == GRU ? r.row(r.act, r.kept(t), n, r.columns) : h;
-    // x is added to u here except in the columns of a GRU's candidate, where the reset gate multiplies u first
-    const int64 added = kind == GRU ? 2 * H : r.columns;
-    PLACES(j, r.columns) {
-        const T v = z[j] + at(bias, j, 0) + (r.norm == NORM_SUM ? x[j] : T(0));
-        z[j] = v;
-        if (r.norm == NO_NORM) a[j] = j < added ? v + x[j] : v;
-    }
-    __syncthreads();
+// The gates of a sample, from its row of z
+__device__ inline void step(const Layer& r, const Forward& f, const Team& team, const Step& my,
+                            const int (&owners)[MOST_SEGMENTS], int64 t, int s, int64 n) {
+    const int H = r.hidden;
+    Kept kept[MOST_SEGMENTS] = {};
     if (r.norm != NO_NORM) {
-        for (int64 s = 0, begin = 0; s < r.segments; begin = r.end(s++)) {
-            const Kept kept = standardize(r.end(s) - begin, z + begin, eps, r.centered);
-            if (threadIdx.x == 0) r.row(r.stats, r.kept(t), n, r.segments)[s] = kept;
-            for (int64 j = begin + threadIdx.x; j < r.end(s); j += blockDim.x)
-                a[j] = kept.standard(z[j]) * at(r.gamma, j, 1) + at(r.beta, j, 0) +
-                       (r.norm == NORM_STATE && j < added ? x[j] : T(0));
+#pragma unroll
+        for (int k = 0; k < MOST_SEGMENTS; k++) {
+            if (k >= r.segments) break;
+            kept[k] = merge(r, team, s, k, r.gates, r.first(k), r.end(k), owners[k], f.eps);
+            if (team.rank == 0 && team.lane == 0) r.row(r.stats, r.kept(t), n, r.segments)[k] = kept[k];
         }
-        __syncthreads();
     }
-    if (kind == LSTM) {
-        lstm(r, t, n, eps_c, a, h);
-    } else if (kind == GRU) {
-        gru(r, t, n, x, a, h);
-    } else {
-        PLACES(j, H) h[j] = kind == RNN_TANH ? tanh(h[j]) : h[j] < 0 ? T(0) : h[j];
-    }
-    if (r.ends_at(t, n)) {
-        PLACES(j, H) {
-            r.row(h_last, 0, n, H)[j] = h[j];
-            if (c) r.row(c_last, 0, n, H)[j] = c[j];
+    const T* x = r.row(f.x, t, n, r.columns);
+    UNITS(u, team) {
+        T a[4] = {};
+#pragma unroll
+        for (int g = 0; g < 4; g++) {
+            if (g >= r.gates) break;
+            const int j = g * H + team.begin + u;
+            a[g] = my.z.at(s, g, u);
+            if (r.norm != NO_NORM) {
+                Kept of = kept[0];
+#pragma unroll
+                for (int k = 1; k < MOST_SEGMENTS; k++) {
+                    if (k < r.segments && j >= r.first(k)) of = kept[k];
+                }
+                a[g] = of.standard(a[g]) * at(r.gamma, j, 1) + at(r.beta, j, 0);
+            }
+            // A GRU's reset gate multiplies u of the candidate before x is added.
+            if (r.norm != NORM_SUM && !(r.kind == GRU && g == 2)) a[g] += x[j];
+        }
+        if (r.kind == LSTM) {
+            lstm(r, f, team, my, t, s, n, u, a);
+        } else if (r.kind == GRU) {
+            gru(r, f, team, my, t, s, n, u, a);
+        } else {
+            finish(r, f, team, my, t, s, n, u, r.kind == RNN_TANH ? tanh(a[0]) : a[0] < 0 ? T(0) : a[0], 0);
         }
     }
 }
 
-template <int kind, int S>
-__device__ void steps_of(const Layer& r, int64 begin, int64 end, const T* transposed, T* factors, T* parts,
-                         const T* inputs, const T* bias, double eps, double eps_c, T* h_last, T* c_last) {
-    for (int64 first = blockIdx.x * (int64)S; first < r.batch; first += gridDim.x * (int64)S) {
+// Copies what later steps and the backward pass need to the arrays; the states of a sample that has ended are 0.
+__device__ inline void keep_rows(const Layer& r, const Team& team, const Step& my, int64 t, int s, int64 n) {
+    const int H = r.hidden;
+    const bool alive = r.alive(t, n);
+    if (alive && !team.own) return;
+    T *z = r.row(r.z, r.kept(t), n, r.columns) + team.begin, *act = r.row(r.act, r.kept(t), n, r.columns) + team.begin;
+    T *h = r.row(r.h, t + 1, n, H) + team.begin, *c = r.c ? r.row(r.c, t + 1, n, H) + team.begin : r.c;
+    UNITS(u, team) {
+        if (!alive || team.kind != GRID) h[u] = alive ? my.next_h.at(s, 0, u) : 0;
+        if (c) c[u] = alive ? my.next_c.at(s, 0, u) : 0;
+        for (int g = 0; g < r.gates && alive && r.keep; g++) {
+            if (r.norm != NO_NORM || r.kind == GRU) z[g * H + u] = my.z.at(s, g, u);
+            if (r.kind == LSTM || r.kind == GRU) act[g * H + u] = my.act.at(s, g, u);
+        }
+    }
+}
+
+__device__ inline void steps_of(const Layer& r, const Forward& f, Team& team, int64 begin, int64 end) {
+    const int H = r.hidden;
+    const int n = r.gates * team.units, teams = gridDim.x / team.size;
+    int owners[MOST_SEGMENTS];  // the blocks that have the first columns of the segments
+#pragma unroll
+    for (int k = 0; k < MOST_SEGMENTS; k++) owners[k] = k < r.segments ? r.first(k) % H / team.units : 0;
+    if (team.resident)
+        load_matrix((T*)dynamic_shared(), int(H), n, [&](int i, int c) {
+            const int u = c % team.units;
+            const int64 j = c / team.units * H + team.begin + u;
+            return u < team.count ? team.w[j * H + i] : T(0);
+        });
+    for (int64 first = blockIdx.x / team.size * (int64)team.samples; first < r.batch; first += teams * (int64)team.samples) {
+        const int count = int(min(int64(team.samples), r.batch - first));
+        if (team.w && team.kind != GRID) {
+            const T* now = team.of_step(begin);
+            for (T* factor = team.factors + threadIdx.x; factor < team.parts; factor += blockDim.x) {
+                const int s = int(factor - now) / team.stride, k = int(factor - now) % team.stride;
+                const bool given = factor >= now && s < count && k < H;
+                *factor = given ? r.row(r.h, begin, first + s, H)[k] : T(0);
+            }
+        }
+        if (team.own) {
+            const Step my(r, team, begin, first);
+            SAMPLES(s, count, team) {
+                UNITS(u, team) {
+                    my.h.at(s, 0, u) = r.row(r.h, begin, first + s, H)[team.begin + u];
+                    if (r.c) my.c.at(s, 0, u) = r.row(r.c, begin, first + s, H)[team.begin + u];
+                }
+            }
+        }
+        team.wait();
         for (int64 t = begin; t < end; t++) {
-            if (transposed)
-                multiply<S>(
-                    r.hidden, r.columns, transposed, factors, parts,
-                    [&](int s) { return first + s < r.batch ? r.row(r.h, t, first + s, r.hidden) : (T*)0; },
-                    [&](int s, int64 j, T z) {
-                        if (first + s < r.batch) r.row(r.z, r.kept(t), first + s, r.columns)[j] = z;
-                    });
-            for (int64 n = first; n < first + S && n < r.batch; n++)
-                step<kind>(r, t, n, inputs, bias, eps, eps_c, h_last, c_last);
+            const Step my(r, team, t, first);
+            const auto store = [&](int s, int c, T product) {
+                const int U = team.units, g = (c >= U) + (c >= 2 * U) + (c >= 3 * U), u = c - g * U;
+                const int j = g * H + team.begin + u;
+                if (u >= team.count || !r.alive(t, first + s)) return;
+                const T x = r.norm == NORM_SUM ? r.row(f.x, t, first + s, r.columns)[j] : T(0);
+                my.z.at(s, g, u) = product + at(f.bias, j, 0) + x;
+            };
+            if (team.w) {
+                multiply_all(team, int(H), n, team.of_step(t), count,
+                             [&](int s) { return r.alive(t, first + s) ? r.row(r.h, t, first + s, H) : (T*)0; }, store);
+            } else {
+                for (int64 q = threadIdx.x; q < count * (int64)n; q += blockDim.x) {
+                    const int s = int(q / n), c = int(q % n);
+                    store(s, c, my.z.at(s, c / team.units, c % team.units));
+                }
+                __syncthreads();
+            }
+            if (r.norm != NO_NORM) {
+                SAMPLES(s, count, team) {
+                    if (!r.alive(t, first + s)) continue;
+#pragma unroll
+                    for (int k = 0; k < MOST_SEGMENTS; k++) {
+                        if (k >= r.segments) break;
+                        team.give(s, k, moments(r, team, r.gates, r.first(k), r.end(k), [&](int g, int j) {
+                            return my.z.at(s, g, j - g * H - team.begin);
+                        }));
+                    }
+                }
+                team.wait();
+            }
+            SAMPLES(s, count, team) {
+                if (!r.alive(t, first + s)) continue;
+                step(r, f, team, my, owners, t, s, first + s);
+                if (!r.norm_cell) continue;
+                team.wait_for_lanes();
+                team.give(s, OF_CELL, moments(r, team, 1, 0, H, [&](int, int j) {
+                    return my.next_c.at(s, 0, j - team.begin);
+                }));
+            }
+            if (r.norm_cell) {
+                team.wait();
+                SAMPLES(s, count, team) {
+                    if (r.alive(t, first + s)) lstm_output(r, f, team, my, t, s, first + s);
+                }
+            }
+            team.wait();
+            SAMPLES(s, count, team) keep_rows(r, team, my, t, s, first + s);
         }
     }
 }
 
-#define EVERY_CELL(f, samples, ...)                                      \
-    switch (kind * 8 + samples) {                                        \
-        case RNN_TANH * 8 + 1: return f<RNN_TANH, 1>(__VA_ARGS__);       \
-        case RNN_TANH * 8 + 4: return f<RNN_TANH, 4>(__VA_ARGS__);       \
-        case RNN_RELU * 8 + 1: return f<RNN_RELU, 1>(__VA_ARGS__);       \
-        case RNN_RELU * 8 + 4: return f<RNN_RELU, 4>(__VA_ARGS__);       \
-        case LSTM * 8 + 1: return f<LSTM, 1>(__VA_ARGS__);               \
-        case LSTM * 8 + 4: return f<LSTM, 4>(__VA_ARGS__);               \
-        case GRU * 8 + 1: return f<GRU, 1>(__VA_ARGS__);                 \
-        case GRU * 8 + 4: return f<GRU, 4>(__VA_ARGS__);                 \
-    }
+// A place in a block's shared memory, which minigrad/cuda/recurrent.py divides: packs from its beginning
+__device__ inline T* shared_at(int place) { return (T*)dynamic_shared() + place * WIDE; }
 
-// The steps from `begin` to `end`. `transposed` is W as [H, columns], with rows padded to
-// 16 bytes, or null if z has the product of the only step.
-// x[T, N, columns] is the input's projection, h_last and c_last [N, H] the states after a sample's last step.
-extern "C" __global__ void __launch_bounds__(512, 1) recurrent(
-    int kind, int samples, int64 begin, int64 end, int norm, Bool norm_cell, Bool centered, Bool swap, double slope, int64 batch,
+// A team's part of the parameters of both kernels
+#define TEAM                                                                                                           \
+    {team, size, units, samples, lanes, width, wide, chunk, stride, buffer, w, resident, shared_at(factors),           \
+     shared_at(parts), own < 0 ? (T*)0 : shared_at(own), sums ? (Pair*)sums : (Pair*)shared_at(moments), arrived}
+#define LAYER                                                                                                          \
+    {kind, kind == LSTM ? 4 : kind == GRU ? 3 : 1, norm, norm_cell, centered, swap, T(slope), batch, steps,            \
+     int(hidden), int(columns), segments, ends, keep, lengths, gamma, beta, gamma_c, beta_c, h, c, z, act,             \
+     (Kept*)stats, (Kept*)stats_c, raw_c}
+
+// The steps from `begin` to `end`. w is W[columns, H], or for a block that reads it from the cache its transpose
+// [H, columns], whose rows and columns are padded to multiples of 16 bytes; or null if z has the product of the only
+// step. x[T, N, columns] is the input's projection, h_last and c_last [N, H] the states after a sample's last step.
+extern "C" __global__ void __launch_bounds__(256, 1) recurrent(
+    int team, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, int buffer,
+    Bool resident, int factors, int parts, int own, int moments, double* sums, int* arrived, const T* w,
+    int kind, int64 begin, int64 end, int norm, Bool norm_cell, Bool centered, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,
     const T* gamma, const T* beta, const T* gamma_c, const T* beta_c, T* h, T* c, T* z, T* act, T* stats, T* stats_c,
-    T* raw_c, const T* transposed, const T* x, const T* bias, double eps, double eps_c, T* h_last, T* c_last) {
-    const Layer r = {norm, norm_cell, centered, swap, T(slope), batch, hidden, columns, steps, segments, ends, keep, lengths,
-                     gamma, beta, gamma_c, beta_c, h, c, z, act, (Kept*)stats, (Kept*)stats_c, raw_c};
-    __shared__ T factors[MOST_SAMPLES * MOST_FACTORS];
-    __shared__ Pack<WIDE> parts[MOST_THREADS];
-    EVERY_CELL(steps_of, samples, r, begin, end, transposed, factors, parts->v, x, bias, eps, eps_c, h_last, c_last)
+    T* raw_c, const T* x, const T* bias, double eps, double eps_c, T* h_last, T* c_last) {
+    Team of = TEAM;
+    const Layer r = LAYER;
+    of.place(r.hidden);
+    steps_of(r, {x, bias, eps, eps_c, h_last, c_last}, of, begin, end);
 }
 
-// ---- backward: sample n at step t -------------------------------------------------------------------------------------
+// ---- backward: sample s of a team, n of the batch, at step t ----------------------------------------------------------
 
-// The buffers of the backward pass. Before a step, `carry` has the gradient of its h without gy; after the step, it has
-// the gradient of the previous h on all paths except through the product.
+// The buffers of the backward pass. Before a step, dh has the gradient of its h without gy; after the step, it has the
+// gradient of the previous h on all paths.
 struct Gradients {
     const T* gy;                      // [T, N, H]
-    T *carry, *dc;                    // [N, H]
+    T *dh, *dc;                       // [N, H]
     T *dx, *dz;                       // [T, N, columns]; dz may be dx
     double *affine, *affine_c;        // [N, 2, columns], [N, 2, H]: dgamma and dbeta, and those of c
 };
 
-__device__ inline void lstm_backward(const Layer& r, const Gradients& d, int64 t, int64 n, const T* gy, T* carry, T* dx) {
-    const int64 H = r.hidden;
-    const T *a = r.row(r.act, t, n, r.columns), *c = r.row(r.c, t, n, H), *next = r.row(r.c, t + 1, n, H);
+// What a block has of the rows of a step. If these are in its shared memory, the gradients of a and z are copied to the
+// arrays after the step, by `keep_gradients`, and the others after the last step.
+struct StepBack {
+    Rows<T> da, dh, dc;           // da is the gradient of u: a GRU's candidate has another one of a
+    Rows<double> affine, affine_c;  // dgamma of each gate, then dbeta of each
+
+    __device__ StepBack(const Layer& r, const Gradients& d, const Team& team, int64 t, int64 first) {
+        const int H = r.hidden, U = team.units;
+        if (team.own) {
+            const int row = (r.gates + 2) * U, sums = (2 * r.gates + 2) * U;
+            da = {team.own, row, U}, dh = {team.own + r.gates * U, row, 0}, dc = {team.own + (r.gates + 1) * U, row, 0};
+            double* base = (double*)(team.own + (team.samples * row + WIDE - 1) / WIDE * WIDE);
+            affine = {base, sums, U}, affine_c = {base + 2 * r.gates * U, sums, U};
+            if (!d.affine) affine.base = 0;
+            if (!d.affine_c) affine_c.base = 0;
+        } else {
+            da = {r.row(r.kind == GRU ? d.dz : d.dx, t, first, r.columns) + team.begin, r.columns, H};
+            of_arrays(r, d, team, first);
+        }
+    }
+
+    // What is summed over the steps, in the arrays
+    __device__ void of_arrays(const Layer& r, const Gradients& d, const Team& team, int64 first) {
+        const int H = r.hidden;
+        dh = {r.row(d.dh, 0, first, H) + team.begin, H, 0};
+        dc = {d.dc ? r.row(d.dc, 0, first, H) + team.begin : d.dc, H, 0};
+        affine = {d.affine ? d.affine + first * 2 * r.columns + team.begin : d.affine, 2 * r.columns, H};
+        affine_c = {d.affine_c ? d.affine_c + first * 2 * H + team.begin : d.affine_c, 2 * H, H};
+    }
+
+    // Copies these sums, where there are any
+    __device__ void copy_to(const StepBack& other, const Layer& r, const Team& team, int s) const {
+        UNITS(u, team) {
+            other.dh.at(s, 0, u) = dh.at(s, 0, u);
+            if (dc.base && other.dc.base) other.dc.at(s, 0, u) = dc.at(s, 0, u);
+            for (int g = 0; g < 2 * r.gates && affine.base; g++) other.affine.at(s, g, u) = affine.at(s, g, u);
+            for (int g = 0; g < 2 && affine_c.base; g++) other.affine_c.at(s, g, u) = affine_c.at(s, g, u);
+        }
+    }
+};
+
+// Takes the gradients of a and u. That of u is also that of z, and a factor, if there is no norm.
+__device__ inline void give_gradient(const Layer& r, const Gradients& d, const Team& team, const StepBack& my, int64 t,
+                                     int s, int64 n, int g, int u, T da, T du) {
+    const int j = g * r.hidden + team.begin + u;
+    my.da.at(s, g, u) = du;
+    if (!team.own || (r.kind == GRU && g == 2)) r.row(d.dx, t, n, r.columns)[j] = da;
+    if (r.norm != NO_NORM) return;
+    if (!team.own || team.kind == GRID) r.row(d.dz, t, n, r.columns)[j] = du;
+    team.give_factor(team.of_step(t) + s * team.stride + j, du);
+}
+
+// An LSTM's gradients of m and o; dh becomes that of m.
+__device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, const Team& team, const StepBack& my,
+                                            int64 t, int s, int64 n) {
+    const int H = r.hidden;
+    const T *act = r.row(r.act, t, n, r.columns), *next = r.row(r.c, t + 1, n, H), *gy = r.row(d.gy, t, n, H);
     const T* raw = r.raw_c ? r.row(r.raw_c, t, n, H) : next;
-    T* dc = r.row(d.dc, 0, n, H);
     Kept kept = {};
     if (r.norm_cell) kept = *r.row(r.stats_c, t, n, 1);
-    PLACES(j, H) {
-        const T m = r.norm_cell && !r.raw_c ? kept.standard(next[j]) * at(r.gamma_c, j, 1) + at(r.beta_c, j, 0) : next[j];
-        const T o = a[3 * H + j], y = tanh(m), dh = carry[j] + at(gy, j, 0);
+    double total[2] = {};
+    add_up<2, int>(team.lane, team.count, team.lanes, total, [&](int u, T* part) {
+        const int j = team.begin + u;
+        const T xhat = kept.standard(raw[j]);
+        const T m = r.norm_cell && !r.raw_c ? xhat * at(r.gamma_c, j, 1) + at(r.beta_c, j, 0) : next[j];
+        const T o = act[3 * H + j], y = tanh(m), dh = my.dh.at(s, 0, u) + at(gy, j, 0);
         T dm = dh * o * (1 - y * y);
         if (r.raw_c) {
-            dm += dc[j];
-            dc[j] = 0;
+            dm += my.dc.at(s, 0, u);
+            my.dc.at(s, 0, u) = 0;
         }
-        dx[3 * H + j] = dh * y * gate_slope(r.slope, o);
-        carry[j] = dm;
-    }
+        const T da = dh * y * gate_slope(r.slope, o);
+        give_gradient(r, d, team, my, t, s, n, 3, u, da, da);
+        my.dh.at(s, 0, u) = dm;
+        part[0] += dm * at(r.gamma_c, j, 1);
+        part[1] += dm * at(r.gamma_c, j, 1) * xhat;
+    });
+    if (!r.norm_cell) return;
+    team_sum<2>(team.lanes, total);
+    team.give(s, OF_CELL, {total[0], total[1]});
+}
+
+__device__ inline void lstm_backward(const Layer& r, const Gradients& d, const Team& team, const StepBack& my,
+                                     int64 t, int s, int64 n) {
+    const int H = r.hidden;
+    const T *act = r.row(r.act, t, n, r.columns), *c = r.row(r.c, t, n, H);
+    const T* raw = r.raw_c ? r.row(r.raw_c, t, n, H) : r.row(r.c, t + 1, n, H);
+    Kept kept = {};
+    Through through = {};
     if (r.norm_cell) {
-        double* affine = d.affine_c ? d.affine_c + n * 2 * H : d.affine_c;
-        through_norm(H, raw, kept, r.centered, r.gamma_c, carry, carry, affine, affine ? affine + H : affine);
+        kept = *r.row(r.stats_c, t, n, 1);
+        through = means(r, team, s, OF_CELL, H);
     }
-    PLACES(j, H) {
-        const T i = a[j], f = a[H + j], g = a[2 * H + j], all = dc[j] + carry[j];
-        dx[j] = all * g * gate_slope(r.slope, i);
-        dx[H + j] = all * c[j] * gate_slope(r.slope, f);
-        dx[2 * H + j] = all * i * (1 - g * g);
-        dc[j] = all * f;
-        carry[j] = 0;
+    UNITS(u, team) {
+        const int j = team.begin + u;
+        T dm = my.dh.at(s, 0, u);
+        if (r.norm_cell) {
+            const T xhat = kept.standard(raw[j]);
+            if (my.affine_c.base) {
+                my.affine_c.at(s, 0, u) += dm * xhat;
+                my.affine_c.at(s, 1, u) += dm;
+            }
+            dm = through(dm * at(r.gamma_c, j, 1), xhat, kept.scale);
+        }
+        const T i = act[j], f = act[H + j], g = act[2 * H + j], all = my.dc.at(s, 0, u) + dm;
+        const T da[3] = {all * g * gate_slope(r.slope, i), all * c[j] * gate_slope(r.slope, f), all * i * (1 - g * g)};
+#pragma unroll
+        for (int k = 0; k < 3; k++) give_gradient(r, d, team, my, t, s, n, k, u, da[k], da[k]);
+        my.dc.at(s, 0, u) = all * f;
+        my.dh.at(s, 0, u) = 0;
     }
 }
 
-__device__ inline void gru_backward(const Layer& r, int64 t, int64 n, const T* gy, T* carry, T* dx, T* dz) {
-    const int64 H = r.hidden;
-    const T *a = r.row(r.act, t, n, r.columns), *z = r.row(r.z, t, n, r.columns), *h = r.row(r.h, t, n, H);
+__device__ inline void gru_backward(const Layer& r, const Gradients& d, const Team& team, const StepBack& my,
+                                    int64 t, int s, int64 n) {
+    const int H = r.hidden;
+    const T *act = r.row(r.act, t, n, r.columns), *z = r.row(r.z, t, n, r.columns), *h = r.row(r.h, t, n, H);
+    const T* gy = r.row(d.gy, t, n, H);
     Kept kept = {};
     if (r.norm != NO_NORM) kept = r.row(r.stats, t, n, r.segments)[r.segments - 1];
-    PLACES(j, H) {
-        const int64 k = 2 * H + j;
-        const T u = r.norm == NO_NORM ? z[k] : kept.standard(z[k]) * at(r.gamma, k, 1) + at(r.beta, k, 0);
-        const T reset = a[j], update = a[H + j], y = a[k], dh = carry[j] + at(gy, j, 0);
+    UNITS(u, team) {
+        const int j = team.begin + u, k = 2 * H + j;
+        const T candidate = r.norm == NO_NORM ? z[k] : kept.standard(z[k]) * at(r.gamma, k, 1) + at(r.beta, k, 0);
+        const T reset = act[j], update = act[H + j], y = act[k], dh = my.dh.at(s, 0, u) + at(gy, j, 0);
         const T w = r.swap ? 1 - update : update, dn = dh * (1 - w) * (1 - y * y);
-        dx[j] = dz[j] = dn * u * gate_slope(r.slope, reset);
-        dx[H + j] = dz[H + j] = (r.swap ? -dh : dh) * (h[j] - y) * gate_slope(r.slope, update);
-        dx[k] = dn;
-        dz[k] = dn * reset;
-        carry[j] = dh * w;
+        const T of_reset = dn * candidate * gate_slope(r.slope, reset);
+        const T of_update = (r.swap ? -dh : dh) * (h[j] - y) * gate_slope(r.slope, update);
+        give_gradient(r, d, team, my, t, s, n, 0, u, of_reset, of_reset);
+        give_gradient(r, d, team, my, t, s, n, 1, u, of_update, of_update);
+        give_gradient(r, d, team, my, t, s, n, 2, u, dn, dn * reset);
+        my.dh.at(s, 0, u) = dh * w;
     }
 }
 
-template <int kind>
-__device__ void step_backward(const Layer& r, const Gradients& d, int64 t, int64 n) {
-    const int64 H = r.hidden;
-    T *dx = r.row(d.dx, t, n, r.columns), *dz = r.row(d.dz, t, n, r.columns), *carry = r.row(d.carry, 0, n, H);
-    if (!r.alive(t, n)) {
-        PLACES(j, r.columns) dx[j] = dz[j] = 0;
-        return;
+__device__ inline void rnn_backward(const Layer& r, const Gradients& d, const Team& team, const StepBack& my,
+                                    int64 t, int s, int64 n) {
+    const int H = r.hidden;
+    const T *h = r.row(r.h, t + 1, n, H), *gy = r.row(d.gy, t, n, H);
+    UNITS(u, team) {
+        const int j = team.begin + u;
+        const T y = h[j], dh = my.dh.at(s, 0, u) + at(gy, j, 0);
+        const T da = r.kind == RNN_TANH ? dh * (1 - y * y) : y <= 0 ? T(0) : dh;
+        give_gradient(r, d, team, my, t, s, n, 0, u, da, da);
+        my.dh.at(s, 0, u) = 0;
     }
-    const T* gy = r.row(d.gy, t, n, H);
-    if (kind == LSTM) {
-        lstm_backward(r, d, t, n, gy, carry, dx);
-    } else if (kind == GRU) {
-        gru_backward(r, t, n, gy, carry, dx, dz);
-    } else {
-        const T* h = r.row(r.h, t + 1, n, H);
-        PLACES(j, H) {
-            const T y = h[j], dh = carry[j] + at(gy, j, 0);
-            dx[j] = kind == RNN_TANH ? dh * (1 - y * y) : y <= 0 ? T(0) : dh;
-            carry[j] = 0;
+}
+
+// What the block contributes to the sums of segment k of the row
+__device__ inline void give_sums(const Layer& r, const Team& team, const StepBack& my, int64 t, int s, int64 n, int k) {
+    const Kept kept = r.row(r.stats, t, n, r.segments)[k];
+    const T* z = r.row(r.z, t, n, r.columns);
+    double total[2] = {};
+    for (int g = 0; g < r.gates; g++) {
+        const Range range(r, team, team.rank, g, r.first(k), r.end(k));
+        add_up<2, int>(range.first + team.lane, range.last, team.lanes, total, [&](int j, T* part) {
+            const T v = my.da.at(s, g, j - g * r.hidden - team.begin) * at(r.gamma, j, 1);
+            part[0] += v;
+            part[1] += v * kept.standard(z[j]);
+        });
+    }
+    team_sum<2>(team.lanes, total);
+    team.give(s, k, {total[0], total[1]});
+}
+
+// dz of segment k of the row, and its contribution to dgamma and dbeta
+__device__ inline void through_norm(const Layer& r, const Gradients& d, const Team& team, const StepBack& my, int64 t, int s,
+                                    int64 n, int k) {
+    const Kept kept = r.row(r.stats, t, n, r.segments)[k];
+    const Through through = means(r, team, s, k, r.end(k) - r.first(k));
+    const T* z = r.row(r.z, t, n, r.columns);
+    T* dz = r.row(d.dz, t, n, r.columns);
+    for (int g = 0; g < r.gates; g++) {
+        const Range range(r, team, team.rank, g, r.first(k), r.end(k));
+        for (int j = range.first + team.lane; j < range.last; j += team.lanes) {
+            const int u = j - g * r.hidden - team.begin;
+            const T xhat = kept.standard(z[j]), v = my.da.at(s, g, u);
+            if (my.affine.base) {
+                my.affine.at(s, g, u) += v * xhat;
+                my.affine.at(s, r.gates + g, u) += v;
+            }
+            const T of_z = through(v * at(r.gamma, j, 1), xhat, kept.scale);
+            if (!team.own || team.kind == GRID) dz[j] = of_z;
+            team.give_factor(team.of_step(t) + s * team.stride + j, of_z);
         }
     }
-    if (r.norm == NO_NORM) return;
-    __syncthreads();
-    double* affine = d.affine ? d.affine + n * 2 * r.columns : d.affine;
-    for (int64 s = 0, begin = 0; s < r.segments; begin = r.end(s++)) {
-        const Kept kept = r.row(r.stats, t, n, r.segments)[s];
-        through_norm(r.end(s) - begin, r.row(r.z, t, n, r.columns) + begin, kept, r.centered,
-                     r.gamma ? r.gamma + begin : r.gamma, (kind == GRU ? dz : dx) + begin, dz + begin, affine ? affine + begin : affine,
-                     affine ? affine + r.columns + begin : affine);
+}
+
+// Copies the gradients of a step to the arrays; those of a sample that has ended are 0.
+__device__ inline void keep_gradients(const Layer& r, const Gradients& d, const Team& team, const StepBack& my, int64 t,
+                                      int s, int64 n) {
+    const bool alive = r.alive(t, n);
+    if (alive && !team.own) return;
+    T *dx = r.row(d.dx, t, n, r.columns), *dz = r.row(d.dz, t, n, r.columns);
+    const T* factor = team.of_step(t) + s * team.stride;
+    for (int g = 0; g < r.gates; g++) {
+        UNITS(u, team) {
+            const int j = g * r.hidden + team.begin + u;
+            if (!alive) {
+                dx[j] = dz[j] = 0;
+                continue;
+            }
+            if (dx != dz && !(r.kind == GRU && g == 2)) dx[j] = my.da.at(s, g, u);
+            if (team.kind != GRID) dz[j] = factor[j];
+        }
     }
 }
 
-template <int kind, int S>
-__device__ void steps_back(const Layer& r, const Gradients& d, int64 begin, int64 end, const T* w, T* factors,
-                           T* parts) {
-    for (int64 first = blockIdx.x * (int64)S; first < r.batch; first += gridDim.x * (int64)S) {
+__device__ inline void steps_back(const Layer& r, const Gradients& d, Team& team, int64 begin, int64 end) {
+    const int H = r.hidden;
+    const int n = team.units, teams = gridDim.x / team.size;
+    if (team.resident)
+        load_matrix((T*)dynamic_shared(), int(r.columns), n, [&](int i, int c) {
+            return c < team.count ? team.w[i * H + team.begin + c] : T(0);
+        });
+    for (int64 first = blockIdx.x / team.size * (int64)team.samples; first < r.batch; first += teams * (int64)team.samples) {
+        const int count = int(min(int64(team.samples), r.batch - first));
+        StepBack sums(r, d, team, 0, first);
+        sums.of_arrays(r, d, team, first);
+        if (team.w && team.kind != GRID) {
+            for (T* factor = team.factors + threadIdx.x; factor < team.parts; factor += blockDim.x) *factor = 0;
+        }
+        if (team.own) {
+            SAMPLES(s, count, team) sums.copy_to(StepBack(r, d, team, 0, first), r, team, s);
+        }
+        team.wait();
         for (int64 t = end - 1; t >= begin; t--) {
-            for (int64 n = first; n < first + S && n < r.batch; n++) step_backward<kind>(r, d, t, n);
-            // dz is 0 for samples that have ended
-            if (w)
-                multiply<S>(
-                    r.columns, r.hidden, w, factors, parts,
-                    [&](int s) { return first + s < r.batch ? r.row(d.dz, t, first + s, r.columns) : (T*)0; },
-                    [&](int s, int64 j, T dh) {
-                        if (first + s < r.batch) r.row(d.carry, 0, first + s, r.hidden)[j] += dh;
-                    });
+            const StepBack my(r, d, team, t, first);
+            SAMPLES(s, count, team) {
+                if (!r.alive(t, first + s)) continue;
+                if (r.kind == LSTM) {
+                    lstm_output_backward(r, d, team, my, t, s, first + s);
+                } else if (r.kind == GRU) {
+                    gru_backward(r, d, team, my, t, s, first + s);
+                } else {
+                    rnn_backward(r, d, team, my, t, s, first + s);
+                }
+            }
+            if (r.norm_cell) team.wait();
+            if (r.kind == LSTM) {
+                SAMPLES(s, count, team) {
+                    if (r.alive(t, first + s)) lstm_backward(r, d, team, my, t, s, first + s);
+                }
+            }
+            if (r.norm != NO_NORM) {
+                SAMPLES(s, count, team) {
+                    if (!r.alive(t, first + s)) continue;
+                    team.wait_for_lanes();
+#pragma unroll
+                    for (int k = 0; k < MOST_SEGMENTS; k++) {
+                        if (k >= r.segments) break;
+                        give_sums(r, team, my, t, s, first + s, k);
+                    }
+                }
+                team.wait();
+                SAMPLES(s, count, team) {
+                    if (!r.alive(t, first + s)) continue;
+#pragma unroll
+                    for (int k = 0; k < MOST_SEGMENTS; k++) {
+                        if (k >= r.segments) break;
+                        through_norm(r, d, team, my, t, s, first + s, k);
+                    }
+                }
+            }
+            team.wait();
+            SAMPLES(s, count, team) keep_gradients(r, d, team, my, t, s, first + s);
+            if (!team.w) continue;
+            multiply_all(team, int(r.columns), n, team.of_step(t), count,
+                         [&](int s) { return r.alive(t, first + s) ? r.row(d.dz, t, first + s, r.columns) : (T*)0; },
+                         [&](int s, int u, T product) {
+                             if (u < team.count && r.alive(t, first + s)) my.dh.at(s, 0, u) += product;
+                         });
+        }
+        if (team.own) {
+            SAMPLES(s, count, team) StepBack(r, d, team, 0, first).copy_to(sums, r, team, s);
         }
     }
 }
 
-// The steps from `end` back to `begin`. w is W[columns, H] with rows padded to 16 bytes, or null if the caller adds dz W to dh, [N, H].
-extern "C" __global__ void __launch_bounds__(512, 1) recurrent_backward(
-    int kind, int samples, int64 begin, int64 end, int norm, Bool norm_cell, Bool centered, Bool swap, double slope, int64 batch,
+// The steps from `end` back to `begin`. w is W[columns, H], for a block that reads it from the cache with rows and columns
+// padded to multiples of 16 bytes, or null if the caller adds dz W to dh, [N, H].
+extern "C" __global__ void __launch_bounds__(256, 1) recurrent_backward(
+    int team, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, int buffer,
+    Bool resident, int factors, int parts, int own, int moments, double* sums, int* arrived, const T* w,
+    int kind, int64 begin, int64 end, int norm, Bool norm_cell, Bool centered, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,
     const T* gamma, const T* beta, const T* gamma_c, const T* beta_c, T* h, T* c, T* z, T* act, T* stats, T* stats_c,
-    T* raw_c, const T* w, const T* gy, T* dh, T* dc, T* dx, T* dz, double* affine, double* affine_c) {
-    const Layer r = {norm, norm_cell, centered, swap, T(slope), batch, hidden, columns, steps, segments, ends, keep, lengths,
-                     gamma, beta, gamma_c, beta_c, h, c, z, act, (Kept*)stats, (Kept*)stats_c, raw_c};
-    const Gradients d = {gy, dh, dc, dx, dz, affine, affine_c};
-    __shared__ T factors[MOST_SAMPLES * MOST_FACTORS];
-    __shared__ Pack<WIDE> parts[MOST_THREADS];
-    EVERY_CELL(steps_back, samples, r, d, begin, end, w, factors, parts->v)
+    T* raw_c, const T* gy, T* dh, T* dc, T* dx, T* dz, double* affine, double* affine_c) {
+    Team of = TEAM;
+    const Layer r = LAYER;
+    of.place(r.hidden);
+    steps_back(r, {gy, dh, dc, dx, dz, affine, affine_c}, of, begin, end);
 }
 
 #endif

@@ -1,28 +1,49 @@
-"""Recurrent layers on a GPU: decides which products the kernel computes itself; recurrent.cu computes the steps."""
+"""Recurrent layers on a GPU: who keeps the weights of the recurrence where; recurrent.cu computes the steps."""
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
-from minigrad.cuda.launch import WARP, empty, launch, power_of_two
+import cupy
+
+from minigrad.cuda.launch import MOST_BLOCKS, WARP, empty, kernel, launch, power_of_two
 from minigrad.cuda.norms import Norms
 from minigrad.engine.ops.recurrent import Cell
 from minigrad.engine.tensor import Tensor
 
-LARGEST = 512  # threads of a block
+ALONE, CLUSTER, GRID = range(3)  # as in recurrent.cu
+SUMS = 5  # as there
+BLOCK = 256  # the most threads of a block
+SIZES = {"float32": 4, "float64": 8}
 PACK = 16  # bytes that one instruction reads
+PART = 1 << 16  # bytes of W that a block reads at every step in about the time that a cluster's barriers take
 CACHED = 1 << 20  # bytes of W up to which reading it from the cache costs less than launching a product at every step
-MANY = 132  # samples beyond which a block takes several, so that all blocks run at once, one on each multiprocessor
+PORTABLE = 8  # blocks of a cluster on every GPU that has clusters
+MULTIPROCESSORS, MOST_SHARED = 16, 97  # of cudaDeviceAttr: how many, and bytes of shared memory of a block
+RESERVED = 1 << 10  # bytes of shared memory for the sums of a block
+SAMPLES = 8, 4, 256  # the most of a team: with W in shared memory, with W in the cache, and of a grid
+WIDTHS = 8, 4, 1  # samples that a product takes at a time
+NARROW = 64  # units that a warp takes rather than a block
+
+
+class Team(NamedTuple):
+    """The blocks that take the same samples through all steps, and whether each has its part of W in shared memory."""
+
+    kind: int
+    size: int = 1
+    resident: bool = True
 
 
 class Recurrent(Norms):
     """All steps of a recurrent layer."""
 
     def recurrent(self, cell: Cell, arrays: dict[str, Any]) -> None:
-        layer, weight = Steps(cell, arrays), arrays["w"].detach()
+        layer, weight = Steps(self.device, cell, arrays), arrays["w"].detach()
         given = [arrays.get(name) for name in ("x", "bias")]
         last = [arrays.get(name) for name in ("h_last", "c_last")]
         rest = *given, cell.eps, cell.eps_c, *last
-        if layer.cached:
-            self._steps("recurrent", layer, 0, layer.steps, self._padded(weight.T), *rest)
+        if layer.team is not None:
+            matrix = weight if layer.team.resident else self._padded(weight.T)
+            self._steps("recurrent", layer, 0, layer.steps, matrix, *rest)
             return
         h, z = arrays["h"].detach(), arrays["z"].detach()
         for t in range(layer.steps):
@@ -30,13 +51,14 @@ class Recurrent(Norms):
             self._steps("recurrent", layer, t, t + 1, None, *rest)
 
     def recurrent_backward(self, cell: Cell, arrays: dict[str, Any]) -> None:
-        layer, weight = Steps(cell, arrays), arrays["w"].detach()
+        layer, weight = Steps(self.device, cell, arrays), arrays["w"].detach()
         dh, dz = arrays["dh"], arrays["dz"].detach()
         affine = self._sums(arrays, ("dgamma", "dbeta"), layer.columns)
         affine_c = self._sums(arrays, ("dgamma_c", "dbeta_c"), layer.hidden)
         rest = arrays["gy"], dh, arrays.get("dc"), arrays["dx"], dz, affine, affine_c
-        if layer.cached:
-            self._steps("recurrent_backward", layer, 0, layer.steps, self._padded(weight), *rest)
+        if layer.team is not None:
+            matrix = weight if layer.team.resident else self._padded(weight)
+            self._steps("recurrent_backward", layer, 0, layer.steps, matrix, *rest)
         else:
             for t in reversed(range(layer.steps)):
                 self._steps("recurrent_backward", layer, t, t + 1, None, *rest)
@@ -48,13 +70,16 @@ class Recurrent(Norms):
                                arrays.get("dbeta_c"))  # fmt: skip
 
     def _padded(self, matrix: Tensor) -> Tensor:
-        """Return a contiguous matrix whose rows begin at multiples of 16 bytes; the padding is not initialized."""
-        rows, columns = matrix.shape
-        width = -(-columns // (PACK // matrix.dtype.itemsize)) * (PACK // matrix.dtype.itemsize)
-        if width == columns and matrix.is_contiguous() and matrix.data_ptr() % PACK == 0:
+        """Return a contiguous matrix whose rows begin at multiples of 16 bytes, as do its columns; the padding is 0."""
+        pack = PACK // matrix.dtype.itemsize
+        rows, columns = (-(-n // pack) * pack for n in matrix.shape)
+        padded = (rows, columns) != matrix.shape
+        if not padded and matrix.is_contiguous() and matrix.data_ptr() % PACK == 0:
             return matrix
-        out = empty((rows, width), matrix.dtype.name, matrix.device)
-        self.copy(matrix, out[:, :columns].detach())
+        out = empty((rows, columns), matrix.dtype.name, matrix.device)
+        if padded:
+            self.fill(out, 0.0)
+        self.copy(matrix, out[: matrix.shape[0], : matrix.shape[1]].detach())
         return out
 
     def _sums(self, arrays: dict[str, Any], wanted: tuple[str, str], width: int) -> Tensor | None:
@@ -65,26 +90,38 @@ class Recurrent(Norms):
         self.fill(out, 0.0)
         return out
 
-    def _steps(self, kernel: str, layer: "Steps", begin: int, end: int, *rest: Any) -> None:
-        launch("recurrent.cu", kernel, layer.dtype, self.device, layer.blocks * layer.block, layer.kind, layer.samples,
-               begin, end, *layer.arguments, *rest, block=layer.block)  # fmt: skip
+    def _steps(self, name: str, layer: "Steps", begin: int, end: int, w: Tensor | None, *rest: Any) -> None:
+        if layer.batch == 0:
+            return
+        team = layer.team or Team(ALONE, 1, False)
+        backward = name == "recurrent_backward"
+        plan = plan_of(self.device, layer.dtype, team, layer.gates, layer.hidden, backward, w is None, layer.batch)
+        sums = arrived = None
+        if team.kind == GRID:
+            device = f"cuda:{self.device}"
+            sums, arrived = empty((plan.sums, 2), "float64", device), empty((1,), "int32", device)
+            self.fill(arrived, 0)
+        teams = 1 if team.kind == GRID else min(-(-layer.batch // plan.samples), MOST_BLOCKS // team.size)
+        blocks = teams * team.size
+        launch("recurrent.cu", name, layer.dtype, self.device, blocks * plan.block,
+               team.kind, team.size, plan.units, plan.samples, plan.lanes, plan.width, plan.wide, plan.chunk,
+               plan.stride, plan.buffer, team.resident, *plan.places, sums, arrived, w,
+               layer.kind, begin, end, *layer.arguments, *rest, block=plan.block, blocks=blocks, shared=plan.bytes,
+               cluster=team.size if team.kind == CLUSTER else 0, cooperative=team.kind == GRID)  # fmt: skip
 
 
 class Steps:
-    """The arguments that the kernels of recurrent.cu take, and how the samples are divided among blocks."""
+    """The arguments that the kernels of recurrent.cu take of a layer."""
 
-    def __init__(self, cell: Cell, arrays: dict[str, Any]) -> None:
+    def __init__(self, device: int, cell: Cell, arrays: dict[str, Any]) -> None:
         h, w, z = arrays["h"], arrays["w"], arrays["z"]
         self.kind, norm = cell.codes
         self.dtype = h.dtype.name
         states, self.batch, self.hidden = h.shape
         self.steps, self.columns = states - 1, w.shape[0]
+        self.gates = self.columns // self.hidden
         self.keep = z.shape[0] == self.steps
-        # depends on the weights alone, so that a sample's result is the same in every batch and number of steps
-        self.cached = w.nbytes <= CACHED
-        self.samples = 4 if self.cached and self.batch > MANY else 1
-        self.blocks = -(-self.batch // self.samples)
-        self.block = min(power_of_two(4 * self.hidden, WARP), LARGEST)
+        self.team = team_of(device, self.dtype, self.gates, self.hidden)
         sizes = cell.sizes
         ends = tuple(sum(sizes[: i + 1]) for i in range(len(sizes))) + (0,) * (8 - len(sizes))
         names = "gamma", "beta", "gamma_c", "beta_c", "h", "c", "z", "act", "stats", "stats_c", "raw_c"
@@ -93,3 +130,109 @@ class Steps:
             self.columns, self.steps, len(sizes), ends, self.keep, arrays.get("lengths"),
             *[arrays.get(name) for name in names],
         )  # fmt: skip
+
+
+@functools.cache
+def limits(device: int) -> tuple[int, int]:
+    """Return how many multiprocessors a GPU has, and how much shared memory a block may have."""
+    attribute = cupy.cuda.runtime.deviceGetAttribute
+    return attribute(MULTIPROCESSORS, device), attribute(MOST_SHARED, device) - RESERVED
+
+
+@functools.cache
+def team_of(device: int, dtype: str, gates: int, hidden: int) -> Team | None:
+    """Choose the team for weights; None if cuBLAS has to compute the product of every step.
+
+    It depends on the weights and on the GPU alone, as the order of summation does: a sample's result is the same in
+    every batch and number of steps.
+    """
+    capability, multiprocessors = int(cupy.cuda.Device(device).compute_capability), limits(device)[0]
+    size = gates * hidden * hidden * SIZES[dtype]
+    choices = []
+    if size > PART and capability >= 90:
+        choices.append(Team(CLUSTER, min(power_of_two(-(-size // PART)), PORTABLE)))
+    choices.append(Team(ALONE))
+    if size <= CACHED:
+        choices.append(Team(ALONE, 1, False))
+    if capability >= 80:
+        choices.append(Team(GRID, -(-hidden // -(-hidden // multiprocessors))))
+    for team in choices:
+        if all(count_teams(device, dtype, team, gates, hidden, backward) for backward in (False, True)):
+            return team
+    return None
+
+
+@functools.cache
+def count_teams(device: int, dtype: str, team: Team, gates: int, hidden: int, backward: bool) -> int:
+    """Return how many teams a GPU runs at the same time, 0 if it cannot run any."""
+    plan, (multiprocessors, shared) = Plan(team, gates, hidden, dtype, backward, False), limits(device)
+    plan.divide(1, 1, shared)
+    if not plan.fits or team.kind == ALONE:
+        return multiprocessors * plan.fits
+    of = kernel("recurrent.cu", "recurrent_backward" if backward else "recurrent", dtype, device)
+    count = of.count_resident(plan.block, plan.bytes, team.size if team.kind == CLUSTER else 0)
+    return count if team.kind == CLUSTER else min(count, 1)
+
+
+@functools.lru_cache(1024)
+def plan_of(
+    device: int, dtype: str, team: Team, gates: int, hidden: int, backward: bool, given: bool, batch: int
+) -> "Plan":
+    """Return how a team computes one direction of a layer."""
+    plan = Plan(team, gates, hidden, dtype, backward, given)
+    plan.divide(batch, count_teams(device, dtype, team, gates, hidden, backward), limits(device)[1])
+    return plan
+
+
+class Plan:
+    """How a team divides one direction of a layer: units, samples, threads and memory, as in `Team` of recurrent.cu.
+
+    What the order of summation depends on follows from the weights; `divide` adds what depends on the batch.
+    """
+
+    def __init__(self, team: Team, gates: int, hidden: int, dtype: str, backward: bool, given: bool) -> None:
+        self.team, self.given, self.pack = team, given, PACK // SIZES[dtype]
+        self.units = -(-hidden // team.size)
+        k, n = (gates * hidden, self.units) if backward else (hidden, gates * self.units)
+        self.rows, self.packs = -(-k // self.pack), -(-n // self.pack)  # of the block's part of W
+        # numbers that a block keeps of each sample, and sums in float64
+        self.own = self.units * (gates + 2 if backward else 2 * gates + 2)
+        self.affine = self.units * (2 * gates + 2) if backward else 0
+        self.wide = power_of_two(self.packs)
+        self.block = min(power_of_two(self.wide * self.rows, WARP), BLOCK)
+        self.deep = self.block // self.wide  # threads that share the sum of a column
+        self.lanes = WARP if team.size > 1 or hidden <= NARROW else self.block
+
+    def divide(self, batch: int, teams: int, shared: int) -> None:
+        """Divide a batch among teams, and shared memory among its uses; set whether there is enough of it."""
+        most = SAMPLES[2 if self.team.kind == GRID else not self.team.resident]
+        wanted = 1 if self.given else max(min(-(-batch // max(teams, 1)), most), 1)
+        self.fits = (self.deep > 0 or self.given) and any(
+            self._lay_out(samples, width, own, shared)
+            for samples in range(wanted, 0, -1)
+            for width in WIDTHS[WIDTHS.index(next(w for w in reversed(WIDTHS) if w >= min(samples, 8))) :]
+            for own in (not self.given, False)
+        )
+
+    def _lay_out(self, samples: int, width: int, own: bool, shared: int) -> bool:
+        """Lay out the shared memory, in packs; return whether there is enough of it."""
+        self.samples, self.width, self.chunk = samples, width, self.rows
+        grid = self.team.kind == GRID
+        self.sums = samples * SUMS * self.team.size
+        matrix = self.rows * self.pack * self.packs if self.team.resident else 0
+        parts = 0 if self.given else self.block // WARP * min(self.wide, WARP) * width
+        rows = -(-samples * self.own // self.pack) + -(-samples * self.affine // 2) if own else 0
+        fixed = matrix + parts + rows + (0 if grid else self.sums)
+        factors = 0 if self.given else -(-samples // width) * width * self.rows
+        self.buffer = factors * self.pack if self.team.size > 1 and not grid else 0
+        factors *= 2 if self.buffer else 1
+        if grid:  # as many rows at a time as there is memory for
+            left = max(shared // PACK - fixed, 0) // (width * self.deep) * self.deep
+            self.chunk = min(self.rows, max(left, self.deep))
+            factors = width * self.chunk
+            if own and 2 * self.chunk < self.rows:
+                return False
+        self.stride, self.bytes = self.chunk * self.pack, (fixed + factors) * PACK
+        at = matrix, matrix + factors, matrix + factors + parts, matrix + factors + parts + rows
+        self.places = at[0], at[1], at[2] if own else -1, -1 if grid else at[3]
+        return self.bytes <= shared

@@ -7,9 +7,11 @@ import sys
 import cupy
 import numpy as np
 import pytest
+from sequences import use_team
 
 import minigrad as mg
-from minigrad.cuda import launch, modules
+from minigrad import nn
+from minigrad.cuda import launch, modules, recurrent
 from minigrad.engine.ops.batch_norm import batch_norm_train
 
 pytestmark = pytest.mark.skipif(
@@ -32,12 +34,12 @@ def broken(monkeypatch, forget):
     return breaks
 
 
-def run(body, x, blocks):
+def run(body, x, blocks, **launch_options):
     """Run a kernel of blocks of 64 threads on an array of float32, and return what it holds then."""
     code = f'extern "C" __global__ void k(float* x) {{ const int t = threadIdx.x, b = blockIdx.x; {body} }}'
     kernel = modules.load(code, launch.options("float32"), 0).get_function("k")
     there = mg.tensor(np.asarray(x, "float32"), device="cuda")
-    kernel((blocks,), (64,), (there.data_ptr(),))
+    kernel((blocks,), (64,), (there.data_ptr(),), **launch_options)
     return there.to("cpu").numpy()
 
 
@@ -166,6 +168,122 @@ def test_sums_without_atomic_operations_show(broken, preempted, rng):
     assert any(wrong() for _ in range(10))
 
 
+# ── clusters and grids ──
+
+IN_PAIRS = """
+    float& mine = *(float*)dynamic_shared();
+    if (t == 0) mine = b;
+    wait_for_cluster();
+    if (t < 2) x[2 * b + t] = in_block(mine, t);
+    wait_for_cluster();
+"""
+PAIRS = {"shared_mem": 16, "cluster": 2}
+ON_GRID = """
+    if (t == 0) x[b] = b;
+    wait_for_grid((int*)x + 16, 1);
+    if (t == 0) x[8 + b] = x[(b + 3) % 8];
+"""
+NEIGHBORS = [*range(8), *((b + 3) % 8 for b in range(8))]
+NEVER_REACHED = "k: threads wait at a barrier of a cluster or a grid that others never reach"
+
+
+def test_blocks_of_a_cluster_use_the_memory_of_each_other():
+    for _ in range(10):
+        got = run(IN_PAIRS, np.zeros(80), 40, **PAIRS)
+        np.testing.assert_array_equal(got, np.repeat(np.arange(40).reshape(20, 2), 2, axis=0).ravel())
+
+
+def test_blocks_of_a_cooperative_grid_wait_for_each_other():
+    for _ in range(10):
+        np.testing.assert_array_equal(run(ON_GRID, np.zeros(17), 8, cooperative=True)[:16], NEIGHBORS)
+
+
+def first_error(body, *arguments, **options):
+    """Return the error of a kernel that is not right in every order of threads, or what it computes."""
+    for _ in range(50):
+        try:
+            got = run(body, *arguments, **options)
+        except RuntimeError as error:
+            return str(error)
+    return got
+
+
+@pytest.mark.parametrize(
+    "missing, error", [(0, "of a cluster, which may not have begun"), (1, "of a cluster, which has ended")]
+)
+def test_a_missing_barrier_of_a_cluster_is_an_error(missing, error):
+    parts = IN_PAIRS.split("wait_for_cluster();")
+    parts[missing : missing + 2] = [parts[missing] + parts[missing + 1]]
+    assert error in first_error("wait_for_cluster();".join(parts), np.zeros(80), 40, **PAIRS)
+
+
+def test_a_missing_barrier_between_writing_and_reading_shows():
+    """All blocks have begun, and end together."""
+    body = "wait_for_cluster();" + IN_PAIRS.replace("wait_for_cluster();", "", 1)
+    assert any(np.isnan(run(body, np.zeros(80), 40, **PAIRS)).any() for _ in range(20))
+
+
+def test_a_missing_barrier_of_a_grid_shows():
+    body = ON_GRID.replace("wait_for_grid((int*)x + 16, 1);", "")
+    assert any(run(body, np.zeros(17), 8, cooperative=True)[:16].tolist() != NEIGHBORS for _ in range(20))
+
+
+@pytest.mark.parametrize("body, options", [(IN_PAIRS, PAIRS), (ON_GRID, {"cooperative": True})])
+def test_a_barrier_that_some_blocks_skip_is_an_error(body, options):
+    for skips in (f"if (b == 3) return; {body}", f"{body} if (b != 3) {{ {body} }}"):
+        with pytest.raises(RuntimeError, match=NEVER_REACHED):
+            run(skips, np.zeros(80), 8, **options)
+    with pytest.raises(RuntimeError, match=f"{NEVER_REACHED}|threads of a block wait at different barriers"):
+        run(f"if (t < 40) {{ {body} }} else {{ __syncthreads(); }}", np.zeros(80), 8, **options)
+
+
+@pytest.mark.parametrize("wait, options", [
+    ("wait_for_cluster()", PAIRS), ("wait_for_grid((int*)x, 1)", {"cooperative": True}),
+])  # fmt: skip
+def test_blocks_that_wait_at_different_barriers_are_an_error(wait, options):
+    with pytest.raises(RuntimeError, match="k: threads of a cluster or a grid wait at different barriers"):
+        run(f"if (b == 3) {{ {wait}; }} else {{ {wait}; }}", np.zeros(9), 8, **options)
+
+
+def test_a_barrier_without_its_launch_attribute_is_an_error():
+    with pytest.raises(RuntimeError, match="k: a barrier for a cluster in a launch without clusters"):
+        run(IN_PAIRS, np.zeros(80), 40, shared_mem=16)
+    with pytest.raises(RuntimeError, match="k: a barrier for the grid in a launch that is not cooperative"):
+        run(ON_GRID, np.zeros(17), 8)
+
+
+def test_a_counter_of_a_grid_that_does_not_begin_with_zero_is_an_error():
+    with pytest.raises(RuntimeError, match="k: a barrier for the grid whose counter did not begin with 0"):
+        run(ON_GRID, np.ones(17), 8, cooperative=True)
+
+
+@pytest.mark.parametrize("options, error", [
+    ({"cooperative": True}, "a cooperative grid of 40 blocks, which cannot run at the same time"),
+    ({"cluster": 16}, "40 blocks in clusters of 16"), ({"cluster": 3}, "40 blocks in clusters of 3"),
+    ({"shared_mem": 50_000}, "50000 bytes of dynamic shared memory, more than the 49152 allowed"),
+])  # fmt: skip
+def test_launches_that_a_gpu_refuses(options, error):
+    with pytest.raises(RuntimeError, match=f"k: {error}"):
+        run("x[t] = 0;", np.zeros(64), 40, **options)
+
+
+@pytest.mark.parametrize("of, error", [
+    ("in_block(mine, 2)", "shared memory of block 2 of a cluster, which has fewer"),
+    ("in_block((&mine)[4], t)", "an address outside of the dynamic shared memory of a block of the cluster"),
+    ("in_block((&mine)[-1], t)", "an address outside of the dynamic shared memory of a block of the cluster"),
+    ("in_block(x[0], t)", "an address outside of the dynamic shared memory of a block of the cluster"),
+])  # fmt: skip
+def test_addresses_outside_of_the_memory_of_another_block_are_errors(of, error):
+    with pytest.raises(RuntimeError, match=f"k: {error}"):
+        run(IN_PAIRS.replace("in_block(mine, t)", of), np.zeros(80), 40, **PAIRS)
+
+
+def test_a_write_outside_of_dynamic_shared_memory_is_an_error():
+    for place in (-1, 4):
+        with pytest.raises(RuntimeError, match="k: wrote outside of the dynamic shared memory"):
+            run(f"((float*)dynamic_shared())[{place}] = 0;", np.zeros(1), 3, shared_mem=16)
+
+
 # ── addresses ──
 
 
@@ -291,3 +409,59 @@ def test_memory_outlives_an_interrupted_release():
     _, block = cupy.cuda.owners[address]
     assert cupy.cuda.FENCE in block
     mg.zeros(3, device="cuda:0").exp()
+
+
+# ── teams of blocks in a real kernel ──
+
+
+def layers_are_wrong(rounds=12):
+    """Whether one of some recurrent layers raises or differs from those of the CPU."""
+    found = {}
+    for device in ("cpu", "cuda:0"):
+        mg.manual_seed(0)
+        layer = nn.LSTM(3, 12, norm="layer", dtype="float64").to(device)
+        x = mg.tensor(np.random.default_rng(0).standard_normal((5, 4, 3)), device=device)
+        for _ in range(1 if device == "cpu" else rounds):
+            try:
+                y = layer(x)[0]
+                results = y, *mg.grad((y * y).sum(), list(layer.parameters()))
+            except RuntimeError:
+                return True
+            results = [one.detach().to("cpu").numpy() for one in results]
+            expected = found.setdefault("cpu", results)
+            if not all(np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(results, expected, strict=True)):
+                return True
+    return False
+
+
+BARRIERS = {
+    # before which the blocks of a cluster must not use each other's memory
+    "of the beginning": "        team.wait();\n        for (int64 t = begin",
+    "of the beginning, backward": "        team.wait();\n        for (int64 t = end",
+    "of a norm": "                team.wait();\n            }\n            SAMPLES(s, count, team) {\n                if (!r.alive",
+    "of c": "            if (r.norm_cell) {\n                team.wait();",
+    "of h": "            team.wait();\n            SAMPLES(s, count, team) keep_rows",
+    "of c, backward": "            if (r.norm_cell) team.wait();",
+    "of a norm, backward": "                }\n                team.wait();\n                SAMPLES",
+    "of dz": "            team.wait();\n            SAMPLES(s, count, team) keep_gradients",
+}
+CASES = [(team, barrier) for team in ("cluster", "grid") for barrier in BARRIERS
+         if team == "cluster" or "beginning" not in barrier]  # fmt: skip
+
+
+@pytest.mark.parametrize("team, barrier", CASES)
+def test_a_missing_barrier_of_a_team_shows(team, barrier, broken, monkeypatch):
+    use_team(monkeypatch, f"cuda:0 {team}")
+    assert not layers_are_wrong()
+    right = BARRIERS[barrier]
+    broken("recurrent.cu", right, right.replace("team.wait();", "__syncthreads();"))
+    assert layers_are_wrong()
+
+
+@pytest.mark.parametrize("team, attribute", [("cluster", "cluster"), ("grid", "cooperative")])
+def test_a_team_without_its_launch_attribute_is_an_error(team, attribute, monkeypatch):
+    use_team(monkeypatch, f"cuda:0 {team}")
+    start = recurrent.launch
+    monkeypatch.setattr(recurrent, "launch", lambda *args, **options: start(*args, **{**options, attribute: 0}))
+    with pytest.raises(RuntimeError, match=r"recurrent: a barrier for .* in a launch"):
+        nn.LSTM(3, 12, device="cuda:0")(mg.zeros((2, 1, 3), device="cuda:0"))

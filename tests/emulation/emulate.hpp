@@ -3,7 +3,8 @@
 // Here is what the text of a kernel names: CUDA's keywords, indices, types and functions. scheduler.cpp runs the threads,
 // in an order that a GPU might choose, so that a missing barrier or two blocks that use the same memory cause a wrong
 // result. These are errors: a barrier that not all threads reach, a shuffle with a wrong mask, an address that is not
-// aligned, and a write outside of an array. Shared memory is NaN when a block begins.
+// aligned, a write outside of an array, and the shared memory of another block of a cluster before that has begun or when
+// it has ended. Shared memory is NaN when a block begins.
 #pragma once
 
 #include <array>
@@ -64,6 +65,7 @@ template <class T>
 inline T max(T a, T b) {
     return a < b ? b : a;
 }
+inline int __ffs(int x) { return __builtin_ffs(x); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(uint64_t(a) * b >> 32); }
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
     return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
@@ -90,6 +92,25 @@ template <class>
 static Given given[32][32];
 
 }  // namespace emulation
+
+// ---- clusters and grids: the functions of common.cuh ----------------------------------------------------------------
+
+inline void* dynamic_shared() { return emulation::dynamic_shared(); }
+inline void wait_for_cluster() { emulation::wait_for_cluster(); }
+
+template <class V>
+inline V& in_block(V& x, unsigned rank) {
+    return *static_cast<V*>(emulation::in_block(&x, rank, sizeof x));
+}
+
+inline void wait_for_grid(int* arrived, int turn) {
+    __syncthreads();
+    if (threadIdx.x == 0) ++*arrived;
+    emulation::wait_for_grid();
+    if (threadIdx.x > 0) return;
+    const int next = *arrived - turn * int(gridDim.x);  // blocks that have arrived at the next barrier
+    if (next < 0 || next >= int(gridDim.x)) emulation::fail("a barrier for the grid whose counter did not begin with 0");
+}
 
 // ---- tensor cores: the functions of common.cuh ----------------------------------------------------------------------
 

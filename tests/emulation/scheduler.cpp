@@ -1,8 +1,10 @@
 // Runs the threads of a grid as fibers, those of several blocks at a time.
 //
-// The blocks start in a random order, and a few of them are resident at the same time. The scheduler runs the threads of
-// one of them in a random order, each until it has to wait: at a barrier for its block, at a shuffle for the lanes in
-// the mask. Then it goes on with the same block or with another one, and exchanges the shared memory.
+// The blocks start in a random order, and a few of them are resident at the same time: all blocks of a cluster, and all
+// of a cooperative grid, which are a team. The scheduler runs the threads of one block in a random order, each until it
+// has to wait: at a barrier for its block or its team, at a shuffle for the lanes in the mask. Then it goes on with the
+// same block or with another one, and exchanges the shared memory. As it knows who waits for whom, it reports a barrier
+// that some threads never reach as soon as no other thread can run.
 
 #include "scheduler.hpp"
 
@@ -56,7 +58,7 @@ constexpr int SAVED = 11;  // x30 is the twelfth word
 
 namespace {
 
-enum State { READY, AT_BARRIER, AT_EXCHANGE, DONE };
+enum State { READY, AT_BARRIER, AT_EXCHANGE, AT_TEAM, DONE };
 
 struct Fiber {
     void* place = nullptr;  // the stack pointer while it waits
@@ -71,16 +73,21 @@ struct Fiber {
 
 struct Block {
     dim3 index;
-    Fiber* fibers;             // one for each thread
-    std::vector<int> turn;     // the order of the threads
-    std::vector<char> shared;  // its shared memory while another block runs
-    bool fresh;                // it has not run yet
+    Fiber* fibers;              // one for each thread
+    std::vector<int> turn;      // the order of the threads
+    std::vector<char> shared;   // its shared memory while another block runs
+    std::vector<char> dynamic;  // its dynamic shared memory, between fences
+    bool fresh;                 // it has not run yet
+    bool stuck;                 // its threads wait for other blocks
+    bool finished;
+    Block* team;  // the first block of its team
 };
 
 // Stacks begin at different places of a page, so that their tops do not compete for the same lines of the cache.
 constexpr size_t STACK = (1 << 16) + 5 * 64;
 constexpr int RESIDENT = 8;          // the most blocks at a time
-constexpr int FIBERS = 512;          // the most of several blocks, except that there are always two: the cache is small
+constexpr int FIBERS = 512;          // the most of several teams, except that there are always two: the cache is small
+constexpr int MOST_FIBERS = 2048;    // as many as there are stacks
 constexpr unsigned STAY = 4;         // rounds of a block before another one runs, on average
 constexpr unsigned ACCESSES = 1000;  // to memory before a thread is preempted, on average
 
@@ -89,6 +96,8 @@ std::vector<Block> blocks;
 Block* inside;   // the block whose shared memory is in place
 Fiber* current;  // the thread that runs; null while the scheduler does
 int threads;     // of a block
+int team;        // blocks of a team
+const Launch* launched;
 void* scheduler;
 Kernel kernel;
 void* const* arguments;
@@ -148,6 +157,32 @@ bool release_all(const Block& block) {
     return true;
 }
 
+// Resumes the threads of a team if all wait at a barrier for it; returns whether that is so. Fails if none of them can
+// run.
+bool release_team(Block* first) {
+    bool all = true, any = false;
+    for (Block* block = first; block < first + team; block++) {
+        for (int i = 0; i < threads; i++) {
+            all = all && block->fibers[i].state == AT_TEAM;
+            any = any || block->fibers[i].state == AT_TEAM;
+        }
+    }
+    if (all) {
+        for (Block* block = first; block < first + team; block++) {
+            for (int i = 0; i < threads; i++) {
+                if (block->fibers[i].site != first->fibers[0].site)
+                    failure = "threads of a cluster or a grid wait at different barriers";
+                block->fibers[i].state = READY;
+            }
+            block->stuck = false;
+        }
+        return true;
+    }
+    for (Block* block = first; block < first + team; block++) any = any && (block->stuck || block->finished);
+    if (any) failure = "threads wait at a barrier of a cluster or a grid that others never reach";
+    return false;
+}
+
 // Exchanges the values of the lanes that wait for each other; returns whether there are such lanes.
 bool release_lanes(const Block& block) {
     bool any = false;
@@ -182,6 +217,20 @@ void wait_for_block() {
     stop();
 }
 
+void wait_for_cluster() {
+    if (!launched->cluster) fail("a barrier for a cluster in a launch without clusters");
+    current->site = call_site();
+    current->state = AT_TEAM;
+    stop();
+}
+
+void wait_for_grid() {
+    if (!launched->cooperative) fail("a barrier for the grid in a launch that is not cooperative");
+    current->site = call_site();
+    current->state = AT_TEAM;
+    stop();
+}
+
 int lane() { return int(current - inside->fibers) % 32; }
 
 void exchange(unsigned mask, int from, void* value, size_t size) {
@@ -212,6 +261,21 @@ void preempt() {
     if (current) stop();  // in the state READY
 }
 
+constexpr size_t FENCE = 128;  // bytes around memory that no kernel may write
+
+void* dynamic_shared() { return inside->dynamic.data() + FENCE; }
+
+void* in_block(const void* p, unsigned rank, size_t size) {
+    const size_t offset = size_t(static_cast<const char*>(p) - static_cast<char*>(dynamic_shared()));
+    if (rank >= launched->cluster) fail("shared memory of block %d of a cluster, which has fewer", int(rank));
+    if (offset + size > launched->shared || offset > launched->shared)
+        fail("an address outside of the dynamic shared memory of a block of the cluster");
+    Block& other = inside->team[rank];
+    if (other.finished) fail("shared memory of block %d of a cluster, which has ended", int(rank));
+    if (other.fresh) fail("shared memory of block %d of a cluster, which may not have begun", int(rank));
+    return other.dynamic.data() + FENCE + offset;
+}
+
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -220,7 +284,12 @@ namespace {
 void admit(Block& block, unsigned number, const Launch& launch) {
     block.index = {number % gridDim.x, number / gridDim.x % gridDim.y, number / (gridDim.x * gridDim.y)};
     block.fresh = true;
-    for (int i = 0; i < threads; i++) start(block.fibers[i], launch.stacks + size_t(block.fibers + i - fibers.data()) * STACK);
+    block.stuck = block.finished = false;
+    block.dynamic.assign(launch.shared + 2 * FENCE, char(0xff));
+    for (char* fence : {block.dynamic.data(), block.dynamic.data() + FENCE + launch.shared})
+        std::memset(fence, 0xa5, FENCE);
+    for (int i = 0; i < threads; i++)
+        start(block.fibers[i], launch.stacks + size_t(block.fibers + i - fibers.data()) * STACK);
 }
 
 // Puts the shared memory of a block in place; it is NaN when a block begins.
@@ -234,6 +303,12 @@ void enter(Block& block) {
         std::memcpy(kernel.shared, block.shared.data(), size);
     block.fresh = false;
     inside = &block;
+}
+
+// Whether the bytes around memory are as they were
+bool fenced(const char* memory, size_t size) {
+    static const std::vector<char> expected(FENCE, '\xa5');
+    return !std::memcmp(memory - FENCE, expected.data(), FENCE) && !std::memcmp(memory + size, expected.data(), FENCE);
 }
 
 enum Outcome { WAITING, PREEMPTED, FINISHED };
@@ -254,29 +329,50 @@ Outcome run_round(Block& block) {
         finished &= fiber.state == DONE;
     }
     current = nullptr;
-    if (finished || failure) return FINISHED;
-    if (!release_all(block) && !release_lanes(block) && !preempted)
-        failure = "threads wait at a barrier or a shuffle that the others never reach";
-    return preempted ? PREEMPTED : WAITING;
+    if (failure) return FINISHED;
+    if (finished) {
+        block.finished = true;
+        if (!fenced(block.dynamic.data() + FENCE, block.dynamic.size() - 2 * FENCE))
+            failure = "wrote outside of the dynamic shared memory";
+        release_team(block.team);
+        return FINISHED;
+    }
+    if (release_all(block) || release_lanes(block) || preempted) return preempted ? PREEMPTED : WAITING;
+    for (int i = 0; i < threads; i++) block.stuck |= block.fibers[i].state == AT_TEAM;
+    if (!block.stuck) failure = "threads wait at a barrier or a shuffle that the others never reach";
+    if (block.stuck) release_team(block.team);
+    return WAITING;
 }
 
 void run_grid(const Launch& launch) {
     const unsigned total = gridDim.x * gridDim.y * gridDim.z;
     threads = int(blockDim.x * blockDim.y * blockDim.z);
-    const size_t resident = std::min({size_t(total), size_t(RESIDENT), size_t(std::max(FIBERS / threads, 2))});
+    team = launch.cooperative ? int(total) : std::max(int(launch.cluster), 1);
+    const int teams = int(total) / team, fit = MOST_FIBERS / (team * threads);
+    const int some = std::min({teams, std::max(RESIDENT / team, 2), std::max(FIBERS / (team * threads), 2), fit});
+    const size_t resident = size_t(some * team);
+    if (!some) {
+        failure = "more threads of a cluster or a cooperative grid than can run at the same time";
+        return;
+    }
     if (fibers.size() < resident * size_t(threads)) fibers.resize(resident * size_t(threads));
     if (blocks.size() < resident) blocks.resize(resident);
-    std::vector<unsigned> order(total);
+    std::vector<unsigned> order(static_cast<size_t>(teams));
     std::iota(order.begin(), order.end(), 0u);
     unsigned admitted = 0;
-    const auto next = [&] {
-        std::swap(order[admitted], order[admitted + random(total - admitted)]);
-        return order[admitted++];
-    };
     std::vector<Block*> live;
+    const auto admit_team = [&](Block* first) {
+        std::swap(order[admitted], order[admitted + random(unsigned(teams) - admitted)]);
+        for (int i = 0; i < team; i++) {
+            admit(first[i], order[admitted] * unsigned(team) + unsigned(i), launch);
+            live.push_back(first + i);
+        }
+        admitted++;
+    };
     for (size_t i = 0; i < resident; i++) {
         Block& block = blocks[i];
         block.fibers = fibers.data() + i * size_t(threads);
+        block.team = &blocks[i / size_t(team) * size_t(team)];
         block.turn.resize(size_t(threads));
         std::iota(block.turn.begin(), block.turn.end(), 0);
         block.shared.resize(size_t(kernel.shared_end - kernel.shared));
@@ -284,36 +380,31 @@ void run_grid(const Launch& launch) {
             const unsigned t = unsigned(k);
             block.fibers[k].thread = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
         }
-        admit(block, next(), launch);
-        live.push_back(&block);
     }
+    for (int i = 0; i < some; i++) admit_team(&blocks[size_t(i * team)]);
     inside = nullptr;
     for (size_t k = 0; !live.empty() && !failure;) {
-        const Outcome outcome = run_round(*live[k]);
-        if (outcome == WAITING && random(STAY)) continue;
+        Block& block = *live[k];
+        const Outcome outcome = run_round(block);
+        if (outcome == WAITING && !block.stuck && random(STAY)) continue;
         if (outcome == FINISHED) {
             inside = nullptr;
-            if (admitted < total)
-                admit(*live[k], next(), launch);
-            else
-                live.erase(live.begin() + std::ptrdiff_t(k));
+            live.erase(live.begin() + std::ptrdiff_t(k));
+            const auto ended = [](const Block& one) { return one.finished; };
+            if (admitted < unsigned(teams) && std::all_of(block.team, block.team + team, ended)) admit_team(block.team);
         }
-        k = random(unsigned(live.size()));
+        if (!live.empty() && !failure) {
+            do k = random(unsigned(live.size()));
+            while (live[k]->stuck);
+        }
     }
 }
 
-constexpr size_t FENCE = 128;
-
 // Returns whether the bytes around an allocation are as they were, and restores them.
 bool intact(const Allocation& memory) {
-    static const std::vector<char> expected(FENCE, '\xa5');
-    bool same = true;
-    for (char* fence : {memory.address - FENCE, memory.address + memory.size}) {
-        if (!std::memcmp(fence, expected.data(), FENCE)) continue;
-        same = false;
-        std::memcpy(fence, expected.data(), FENCE);
-    }
-    return same;
+    if (fenced(memory.address, memory.size)) return true;
+    for (char* fence : {memory.address - FENCE, memory.address + memory.size}) std::memset(fence, 0xa5, FENCE);
+    return false;
 }
 
 }  // namespace
@@ -322,6 +413,7 @@ const char* run(const Kernel& given, const Launch& launch, void* const* its_argu
     gridDim = {launch.grid[0], launch.grid[1], launch.grid[2]};
     blockDim = {launch.block[0], launch.block[1], launch.block[2]};
     kernel = given;
+    launched = &launch;
     arguments = its_arguments;
     state = launch.seed | 1;
     failure = nullptr;

@@ -24,6 +24,9 @@ struct Allocation {
 
 struct Launch {
     unsigned grid[3], block[3];
+    unsigned cluster;      // blocks of a cluster, along x; 0 without clusters
+    unsigned cooperative;  // whether all blocks run at the same time
+    size_t shared;         // bytes of dynamic shared memory of a block
     uint64_t seed;
     const Allocation* allocations;
     size_t count;
@@ -37,6 +40,14 @@ const char* run(const Kernel& kernel, const Launch& launch, void* const* argumen
 
 // Waits until all threads of the block wait at the same call.
 void wait_for_block();
+
+// Wait until all threads of the cluster, or of a cooperative grid, wait at the same call.
+void wait_for_cluster();
+void wait_for_grid();
+
+// The dynamic shared memory of the block, and what p points to there, `size` bytes, in another block of the cluster
+void* dynamic_shared();
+void* in_block(const void* p, unsigned rank, size_t size);
 
 // Waits until the lanes of the mask wait at the same call. All of them give a value and get that of the lane `from`.
 void exchange(unsigned mask, int from, void* value, size_t size);

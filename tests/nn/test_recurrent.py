@@ -15,9 +15,9 @@ from minigrad import nn
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_layers_are_pytorchs(seed, device):
+def test_layers_are_pytorchs(seed, place):
     """Outputs, states and gradients for random sizes, layers, directions, layouts, states and lengths."""
-    compare_layers(pytest.importorskip("torch"), seed, device)
+    compare_layers(pytest.importorskip("torch"), seed, place)
 
 
 @pytest.mark.parametrize("seed", range(30, 300))
@@ -108,17 +108,17 @@ def test_dropout_is_between_layers_and_in_training_alone(device):
 @pytest.mark.parametrize("norm", [None, "layer"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ends", [(2, 6, 4), (0, 6, 1), (0, 0, 0)])
-def test_padding_of_any_kind_has_no_influence(kind, norm, ends, device):
+def test_padding_of_any_kind_has_no_influence(kind, norm, ends, place):
     """NaN in the padding reaches neither outputs nor gradients, not even those of the first weights."""
-    layer = getattr(nn, kind)(D, H, num_layers=2, bidirectional=True, norm=norm).to(device)
+    layer = getattr(nn, kind)(D, H, num_layers=2, bidirectional=True, norm=norm).to(place)
     x = normals(4, (T, N, D))[0].astype("float32")
-    lengths, found = mg.tensor(ends, device=device), []
+    lengths, found = mg.tensor(ends, device=place), []
     for value in (0.0, np.nan, np.inf, -1e30):
         for n, end in enumerate(ends):
             x[end:, n] = value
-        inputs = tensor(x, device, True)
+        inputs = tensor(x, place, True)
         y, states = layer(inputs, lengths=lengths)
-        g = mg.tensor(normals(5, y.shape)[0], dtype="float32", device=device)
+        g = mg.tensor(normals(5, y.shape)[0], dtype="float32", device=place)
         layer.zero_grad()
         y.backward(g)
         found.append([y, *as_tuple(states), inputs.grad, *(parameter.grad for parameter in layer.parameters())])
@@ -131,20 +131,20 @@ def test_padding_of_any_kind_has_no_influence(kind, norm, ends, device):
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("norm", [None, "layer"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_first_state_of_a_sample_without_steps_is_its_last_alone(kind, norm, create_graph, device):
+def test_the_first_state_of_a_sample_without_steps_is_its_last_alone(kind, norm, create_graph, place):
     """Even NaN reaches no gradient of the weights."""
-    layer = grown(getattr(nn, kind)(D, H, norm=norm)).to(device)
+    layer = grown(getattr(nn, kind)(D, H, norm=norm)).to(place)
     x, g = normals(4, (T, N, D), (T, N, H))
     found = []
     for value in (0.0, np.nan, np.inf):
         first = normals(6, (1, N, H))[0]
         first[:, 1] = value
-        states = tuple(tensor(first, device, True) for _ in range(1 + (kind == "LSTM")))
-        y, last = layer(tensor(x, device), states if kind == "LSTM" else states[0], lengths=[T, 0, 3])
+        states = tuple(tensor(first, place, True) for _ in range(1 + (kind == "LSTM")))
+        y, last = layer(tensor(x, place), states if kind == "LSTM" else states[0], lengths=[T, 0, 3])
         for state in as_tuple(last):
             np.testing.assert_array_equal(array(state)[:, 1], first[:, 1])
         leaves = [*layer.parameters(), *states]
-        grads = mg.grad(y, leaves, tensor(g, device), create_graph=create_graph)
+        grads = mg.grad(y, leaves, tensor(g, place), create_graph=create_graph)
         found.append([y, *grads])
         if create_graph:
             found[-1] += mg.grad(sum((v * v).sum() for v in grads), leaves)
@@ -292,8 +292,8 @@ def test_representations():
     assert repr(nn.LSTM(3, 4, norm="layer", forget_bias=1.0)).splitlines()[1] == "  3, 4, norm='layer', forget_bias=1.0"
 
 
-def test_one_step_and_empty_batch(device):
-    rnn, lstm = nn.RNN(D, H, device=device), nn.LSTM(D, H, device=device)
-    assert rnn(mg.zeros((1, N, D), device=device))[0].shape == (1, N, H)
-    assert rnn(mg.zeros((T, 0, D), device=device))[0].shape == (T, 0, H)
-    assert lstm(mg.zeros((T, 0, D), device=device), lengths=[])[1][1].shape == (1, 0, H)
+def test_one_step_and_empty_batch(place):
+    rnn, lstm = nn.RNN(D, H, device=place), nn.LSTM(D, H, device=place)
+    assert rnn(mg.zeros((1, N, D), device=place))[0].shape == (1, N, H)
+    assert rnn(mg.zeros((T, 0, D), device=place))[0].shape == (T, 0, H)
+    assert lstm(mg.zeros((T, 0, D), device=place), lengths=[])[1][1].shape == (1, 0, H)

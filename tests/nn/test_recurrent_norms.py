@@ -74,12 +74,12 @@ VARIANTS = {
 @pytest.mark.parametrize("lengths", [None, [6, 0, 3]])
 @pytest.mark.parametrize("name, norm", [("layer", layer_norm), ("rms", rms_norm)])
 @pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
-def test_normalized_layers_are_the_equations(kind, options, step, name, norm, lengths, device):
-    layer = grown(getattr(nn, kind)(D, H, norm=name, **options)).to(device)
+def test_normalized_layers_are_the_equations(kind, options, step, name, norm, lengths, place):
+    layer = grown(getattr(nn, kind)(D, H, norm=name, **options)).to(place)
     p = {key.replace("_l0", "").replace("rms", "ln"): array(value) for key, value in layer.state_dict().items()}
     x, h, c = normals(1, (T, N, D), (N, H), (N, H))
-    states = tuple(tensor(v[None], device) for v in (h, c)) if kind == "LSTM" else tensor(h[None], device)
-    y, ends = layer(tensor(x, device), states, lengths=None if lengths is None else mg.tensor(lengths, device=device))
+    states = tuple(tensor(v[None], place) for v in (h, c)) if kind == "LSTM" else tensor(h[None], place)
+    y, ends = layer(tensor(x, place), states, lengths=None if lengths is None else mg.tensor(lengths, device=place))
     expected = np.zeros((T, N, H))
     for t in range(T):
         next_h, next_c = step(p, norm, x[t], h, c)
@@ -120,19 +120,19 @@ def test_gradients_through_time_to_order_two(kind, options, step, lengths):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_zero_states_and_padding_give_finite_gradients(kind, device):
+def test_zero_states_and_padding_give_finite_gradients(kind, place):
     """W x + W h + b of zeros is a row without variance."""
-    layer = getattr(nn, kind)(D, H, num_layers=2, norm="layer", bias=False).to(device)
-    x = mg.zeros((T, N, D), device=device, requires_grad=True)
-    y, _ = layer(x, lengths=mg.tensor([T, 2, 0], device=device))
-    y.backward(mg.tensor(normals(3, y.shape)[0], dtype=mg.float32, device=device))
+    layer = getattr(nn, kind)(D, H, num_layers=2, norm="layer", bias=False).to(place)
+    x = mg.zeros((T, N, D), device=place, requires_grad=True)
+    y, _ = layer(x, lengths=mg.tensor([T, 2, 0], device=place))
+    y.backward(mg.tensor(normals(3, y.shape)[0], dtype=mg.float32, device=place))
     assert all(np.isfinite(array(parameter.grad)).all() for parameter in layer.parameters())
     assert np.isfinite(array(x.grad)).all()
 
 
-def test_longer_sequences_than_any_in_training(device):
-    layer = grown(nn.LSTM(D, H, norm="layer")).to(device)
-    x = tensor(normals(6, (2 * T, N, D))[0], device)
+def test_longer_sequences_than_any_in_training(place):
+    layer = grown(nn.LSTM(D, H, norm="layer")).to(place)
+    x = tensor(normals(6, (2 * T, N, D))[0], place)
     np.testing.assert_array_equal(layer(x)[0][:T].tolist(), layer(x[:T])[0].tolist())
 
 
@@ -212,16 +212,16 @@ def test_eps_and_a_new_beginning_reach_every_norm(device):
 
 
 @pytest.mark.parametrize("kind, options, step", VARIANTS.values(), ids=VARIANTS)
-def test_what_is_changed_in_a_norm_takes_effect(kind, options, step, device):
+def test_what_is_changed_in_a_norm_takes_effect(kind, options, step, place):
     """Each norm's eps is used in the layer and the cell, forward and backward; weights and biases may be removed."""
-    layer, cell = (grown(getattr(nn, name)(D, H, norm="layer", **options)).to(device) for name in (kind, kind + "Cell"))
+    layer, cell = (grown(getattr(nn, name)(D, H, norm="layer", **options)).to(place) for name in (kind, kind + "Cell"))
     cell.load_state_dict({name.replace("_l0", ""): value for name, value in layer.state_dict().items()})
-    x, h, c = (tensor(a, device) for a in normals(3, (1, N, D), (1, N, H), (1, N, H)))
+    x, h, c = (tensor(a, place) for a in normals(3, (1, N, D), (1, N, H), (1, N, H)))
     hx, h_cell = ((h, c), (h[0], c[0])) if kind == "LSTM" else (h, h[0])
 
     def outputs():
         y = layer(x, hx)[0]
-        g = tensor(normals(5, y.shape)[0], device)
+        g = tensor(normals(5, y.shape)[0], place)
         fast, recorded = (mg.grad(y, [layer.weight_hh_l0, layer.weight_ih_l0], g, retain_graph=True, create_graph=twice)
                           for twice in (False, True))  # fmt: skip
         for a, b in zip(fast, recorded, strict=True):
@@ -241,7 +241,7 @@ def test_what_is_changed_in_a_norm_takes_effect(kind, options, step, device):
     outputs()
     with pytest.raises(AttributeError, match="eps"):
         layer.eps = 1.0
-    setattr(layer, name, nn.RMSNorm(H, device=device))
+    setattr(layer, name, nn.RMSNorm(H, device=place))
     with pytest.raises(TypeError, match=rf"\[{kind}\] expected {name} to be a layer normalization, got RMSNorm"):
         layer(x)
 

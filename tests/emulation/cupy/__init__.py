@@ -85,7 +85,7 @@ stacks = mmap.mmap(-1, 2048 * ((1 << 16) + 5 * 64), mmap.MAP_PRIVATE | mmap.MAP_
 stacks.madvise(mmap.MADV_NOHUGEPAGE)
 STACKS = ctypes.addressof(ctypes.c_char.from_buffer(stacks))
 
-LAUNCH = struct.Struct("6I4Q")  # `Launch` of scheduler.hpp
+LAUNCH = struct.Struct("8I5Q")  # `Launch` of scheduler.hpp
 SIGNED, UNSIGNED, FLOAT = (struct.Struct(kind).pack for kind in "qQd")
 
 
@@ -100,6 +100,7 @@ def passed(argument):
     return argument.tobytes() + bytes(-argument.nbytes % 8)
 
 
+CLUSTER = 8  # the most blocks of a cluster on any GPU that has clusters
 kernels = []  # the driver knows them by their number, from 1
 
 
@@ -107,6 +108,7 @@ class Function:
     """A kernel of a module."""
 
     seed = 0
+    allowed = 48 << 10  # bytes of dynamic shared memory, unless minigrad allows more
 
     def __init__(self, shared, name):
         self.name, self.function, self.count = name, shared[f"run_{name}"], shared[f"count_{name}"]()
@@ -117,25 +119,40 @@ class Function:
         kernels.append(self)
         self.ptr = len(kernels)
 
-    def __call__(self, grid, block, args, *, shared_mem=0):
-        assert not shared_mem, "kernels have shared memory of fixed size"
+    def __call__(self, grid, block, args, *, shared_mem=0, **team):
+        """Start the kernel as CuPy does, and with the keywords of `submit`."""
         assert len(args) == self.count, f"{self.name}: {len(args)} arguments instead of {self.count}"
         held = [ctypes.create_string_buffer(passed(one)) for one in args]
         addresses = (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held))
-        self.submit(grid, block, addresses, cuda.get_current_stream().ptr)
+        self.submit(grid, block, addresses, cuda.get_current_stream().ptr, shared_mem, **team)
 
-    def submit(self, grid, block, addresses, stream):
+    def submit(self, grid, block, addresses, stream, shared=0, cluster=0, cooperative=False):
         """Execute the kernel on a stream, with copies of the arguments at addresses."""
         (x, y, z), (width, height, depth) = ((*lengths, 1, 1)[:3] for lengths in (grid, block))
         if width * height * depth > self.most:
             raise RuntimeError(f"{self.name}: a block of {block} threads, more than the launch bounds of {self.most}")
+        if shared > self.allowed:
+            raise RuntimeError(
+                f"{self.name}: {shared} bytes of dynamic shared memory, more than the {self.allowed} allowed"
+            )
+        if cluster > CLUSTER or (cluster and x % cluster) or (cluster and cooperative):
+            raise RuntimeError(f"{self.name}: {x} blocks in clusters of {cluster}")
+        if cooperative and x * y * z > self.resident(width * height * depth, shared):
+            raise RuntimeError(
+                f"{self.name}: a cooperative grid of {x * y * z} blocks, which cannot run at the same time"
+            )
         cuda.check_devices(self.name, [ctypes.c_uint64.from_address(addresses[i]).value for i in range(self.count)])
         if cuda.queue_of(stream) is not None:
             held = [ctypes.create_string_buffer(ctypes.string_at(addresses[i], self.sizes[i]), self.sizes[i])
                     for i in range(self.count)]  # fmt: skip
             addresses = (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held))
             addresses.held = held
-        cuda.submit(stream, lambda: self.run((x, y, z, width, height, depth), addresses))
+        lengths = x, y, z, width, height, depth, cluster, cooperative, shared
+        cuda.submit(stream, lambda: self.run(lengths, addresses))
+
+    def resident(self, threads, shared):
+        """Return how many blocks run at a time: one on each multiprocessor."""
+        return cuda.MULTIPROCESSORS * (threads <= self.most and shared <= cuda.SHARED)
 
     def run(self, lengths, addresses):
         Function.seed = (Function.seed + 0x9E3779B97F4A7C15) % 2**64
@@ -146,16 +163,33 @@ class Function:
 
 # ── the driver ────────────────────────────────────────────────────────────────────────────────────
 
-NO_CONTEXT, FAILED = 201, 719
+INVALID, NO_CONTEXT, FAILED = 1, 201, 719
 failure = [b""]
 
 
-def launch_kernel(kernel, x, y, z, width, height, depth, stream, addresses):
+def launch_kernel(kernel, x, y, z, width, height, depth, shared, cluster, cooperative, stream, addresses):
     try:
-        kernels[kernel - 1].submit((x, y, z), (width, height, depth), addresses, stream)
+        sizes = (x, y, z), (width, height, depth)
+        kernels[kernel - 1].submit(*sizes, addresses, stream, shared, cluster, bool(cooperative))
     except Exception as error:  # minigrad raises it again
         failure[0] = str(error).encode()
         return FAILED
+    return 0
+
+
+def allow_shared(kernel, size):
+    if size > cuda.SHARED:
+        return INVALID
+    kernels[kernel - 1].allowed = size
+    return 0
+
+
+def count_resident(count, kernel, threads, shared, cluster):
+    function = kernels[kernel - 1]
+    if shared > function.allowed or cluster > CLUSTER:
+        return INVALID
+    blocks = function.resident(threads, shared)
+    count[0] = blocks // (cluster or cuda.MULTIPROCESSORS)
     return 0
 
 
@@ -171,10 +205,12 @@ def get_error_name(error, name):
     return 0
 
 
-C, U = ctypes.c_int, ctypes.c_uint
+C, U, SIZE = ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
 POINTERS = ctypes.POINTER(ctypes.c_void_p)
 CALLBACKS = {
-    "launch_kernel": ctypes.CFUNCTYPE(C, ctypes.c_size_t, U, U, U, U, U, U, ctypes.c_size_t, POINTERS)(launch_kernel),
+    "launch_kernel": ctypes.CFUNCTYPE(C, SIZE, U, U, U, U, U, U, U, U, C, SIZE, POINTERS)(launch_kernel),
+    "allow_shared": ctypes.CFUNCTYPE(C, SIZE, C)(allow_shared),
+    "count_resident": ctypes.CFUNCTYPE(C, ctypes.POINTER(C), SIZE, U, SIZE, U)(count_resident),
     "get_device": ctypes.CFUNCTYPE(C, ctypes.POINTER(C))(get_device),
     "get_error_name": ctypes.CFUNCTYPE(C, C, ctypes.POINTER(ctypes.c_char_p))(get_error_name),
 }

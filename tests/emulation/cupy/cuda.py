@@ -17,6 +17,8 @@ from types import SimpleNamespace
 FENCE = b"\xa5" * 128
 LIMIT = 1 << 34  # bytes; larger allocations fail
 DEVICES = 2
+MULTIPROCESSORS = 8  # each runs one block of a cooperative grid
+SHARED = 227 << 10  # bytes that a block may have, as on Hopper
 context = threading.local()  # of the driver: a thread has a `current` one after its first call of the runtime
 chosen = [0]  # the current device comes last, after those that will be current again
 
@@ -325,6 +327,7 @@ runtime = SimpleNamespace(
     memcpyAsync=memcpy,
     streamWaitEvent=lambda stream, event, flags=0: submit(stream, events[event].wait),
     setDevice=set_device,
+    deviceGetAttribute=lambda attribute, device: {16: MULTIPROCESSORS, 97: SHARED}[attribute],
     # Without memory to spare, freed memory is not kept for reuse: it is invalid immediately, and then NaN.
     getDeviceProperties=lambda index: {"name": b"emulated", "totalGlobalMem": 0},
 )
