@@ -15,13 +15,13 @@ SUMS = 5  # as there
 BLOCK = 256  # the most threads of a block
 SIZES = {"float32": 4, "float64": 8}
 PACK = 16  # bytes that one instruction reads
-PART = 1 << 16  # bytes of W that a block reads at every step in about the time that a cluster's barriers take
+PART = 1 << 16  # bytes of W that a block of a cluster has, by an estimate: reading them takes as long as its barriers
 CACHED = 1 << 20  # bytes of W up to which reading it from the cache costs less than launching a product at every step
 PORTABLE = 8  # blocks of a cluster on every GPU that has clusters
 MULTIPROCESSORS, MOST_SHARED = 16, 97  # of cudaDeviceAttr: how many, and bytes of shared memory of a block
 RESERVED = 1 << 10  # bytes of shared memory for the sums of a block
 SAMPLES = 8, 4, 256  # the most of a team: with W in shared memory, with W in the cache, and of a grid
-WIDTHS = 8, 4, 1  # samples that a product takes at a time
+WIDTHS = {8: 5, 4: 2, 1: 1}  # samples that a product takes at a time, and of how many it is worth that
 NARROW = 64  # units that a warp takes rather than a block
 
 
@@ -166,9 +166,13 @@ def team_of(device: int, dtype: str, gates: int, hidden: int) -> Team | None:
 def count_teams(device: int, dtype: str, team: Team, gates: int, hidden: int, backward: bool) -> int:
     """Return how many teams a GPU runs at the same time, 0 if it cannot run any."""
     plan, (multiprocessors, shared) = Plan(team, gates, hidden, dtype, backward, False), limits(device)
-    plan.divide(1, 1, shared)
-    if not plan.fits or team.kind == ALONE:
-        return multiprocessors * plan.fits
+    # Many samples at a time make up for what the blocks of a grid read from the cache.
+    most = max(WIDTHS) if team.kind == GRID else 1
+    plan.divide(most, 1, shared)
+    if not plan.fits or plan.width < most:
+        return 0
+    if team.kind == ALONE:
+        return multiprocessors
     of = kernel("recurrent.cu", "recurrent_backward" if backward else "recurrent", dtype, device)
     count = of.count_resident(plan.block, plan.bytes, team.size if team.kind == CLUSTER else 0)
     return count if team.kind == CLUSTER else min(count, 1)
@@ -210,7 +214,8 @@ class Plan:
         self.fits = (self.deep > 0 or self.given) and any(
             self._lay_out(samples, width, own, shared)
             for samples in range(wanted, 0, -1)
-            for width in WIDTHS[WIDTHS.index(next(w for w in reversed(WIDTHS) if w >= min(samples, 8))) :]
+            for width, least in WIDTHS.items()
+            if samples >= least
             for own in (not self.given, False)
         )
 
@@ -230,7 +235,7 @@ class Plan:
             left = max(shared // PACK - fixed, 0) // (width * self.deep) * self.deep
             self.chunk = min(self.rows, max(left, self.deep))
             factors = width * self.chunk
-            if own and 2 * self.chunk < self.rows:
+            if (2 if own else 4) * self.chunk < self.rows:
                 return False
         self.stride, self.bytes = self.chunk * self.pack, (fixed + factors) * PACK
         at = matrix, matrix + factors, matrix + factors + parts, matrix + factors + parts + rows

@@ -178,7 +178,7 @@ def on_gpu(monkeypatch):
     ("H200", 4, {32: (ALONE,), 64: (ALONE,), 100: (CLUSTER, 4), 128: (CLUSTER, 4), 256: (CLUSTER, 8), 300: (CLUSTER, 8),
                  512: (GRID, 128), 1024: (GRID, 128), 1056: (GRID, 132), 1057: None}),
     ("H200", 1, {128: (ALONE,), 256: (CLUSTER, 4), 512: (CLUSTER, 8), 2048: (GRID, 128)}),
-    ("A100", 3, {64: (ALONE,), 256: (ALONE, 1, False), 512: (GRID, 103), 1024: (GRID, 103), 2048: None}),
+    ("A100", 3, {64: (ALONE,), 256: (ALONE, 1, False), 512: (GRID, 103), 800: (GRID, 100), 1024: None}),
     ("T4", 4, {32: (ALONE,), 128: (ALONE, 1, False), 512: None}),
 ])  # fmt: skip
 def test_the_team_of_some_weights(name, gates, expected, on_gpu):
