@@ -79,32 +79,32 @@ struct KernelStart {
         const Blocks& b = blocks;
         if (!b.cluster && !b.cooperative)
             return driver.launch_kernel(function, b.grid, 1, 1, b.block, 1, 1, b.shared, stream, parameters, nullptr);
-        LaunchAttribute team = attribute();
-        const LaunchConfiguration launch = {{b.grid, 1, 1}, {b.block, 1, 1}, b.shared, stream, &team, 1};
+        LaunchAttribute crew = attribute();
+        const LaunchConfiguration launch = {{b.grid, 1, 1}, {b.block, 1, 1}, b.shared, stream, &crew, 1};
         return driver.launch_kernel_ex(&launch, function, parameters, nullptr);
     }
 
     // How many clusters run at the same time, or how many blocks on one multiprocessor.
     int count_resident(int* count) const {
         if (!blocks.cluster) return driver.count_blocks(count, function, static_cast<int>(blocks.block), blocks.shared);
-        LaunchAttribute team = attribute();
+        LaunchAttribute crew = attribute();
         const LaunchConfiguration launch = {
-            {blocks.cluster, 1, 1}, {blocks.block, 1, 1}, blocks.shared, nullptr, &team, 1};
+            {blocks.cluster, 1, 1}, {blocks.block, 1, 1}, blocks.shared, nullptr, &crew, 1};
         return driver.count_clusters(count, function, &launch);
     }
 
   private:
     LaunchAttribute attribute() const {
-        LaunchAttribute team = {};
+        LaunchAttribute crew = {};
         if (blocks.cluster) {
-            team.id = 4;  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-            team.cluster[0] = blocks.cluster;
-            team.cluster[1] = team.cluster[2] = 1;
+            crew.id = 4;  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            crew.cluster[0] = blocks.cluster;
+            crew.cluster[1] = crew.cluster[2] = 1;
         } else {
-            team.id = 2;  // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-            team.cooperative = 1;
+            crew.id = 2;  // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            crew.cooperative = 1;
         }
-        return team;
+        return crew;
     }
 };
 

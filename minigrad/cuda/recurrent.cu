@@ -1,14 +1,14 @@
-// Recurrent layers: the steps of one layer, with the samples of a batch divided among teams of blocks of threads.
+// Recurrent layers: the steps of one layer, with the samples of a batch divided among crews of blocks of threads.
 //
 // A step computes  z = W h + b,  u = LN(z) or z,  a = u + x,  then gates and state, where x is the input's projection.
 // The norm is applied segment by segment, to z (NORM_STATE) or to z + x (NORM_SUM; then a = u). LN is RMSNorm if the
 // layer is not centered: then the means below are 0.
 //
-// A team takes its samples through all steps, or through a single step whose product was computed before. It is one
+// A crew takes its samples through all steps, or through a single step whose product was computed before. It is one
 // block; or a cluster, whose blocks write to each other's shared memory; or a cooperative grid, whose blocks exchange
 // everything through the GPU's memory. Each block has some of the units, with the columns of all their gates. It keeps
 // its part of W in shared memory, or a block that is alone reads W from the cache. Three times in a step the blocks of a
-// team may have to wait for each other: for the sums of a norm, for those of the norm of c, and for h.
+// crew may have to wait for each other: for the sums of a norm, for those of the norm of c, and for h.
 
 #if FLOATING
 
@@ -65,16 +65,16 @@ __device__ inline T gate_slope(T slope, T y) {
 
 __device__ inline T at(const T* p, int j, T missing) { return p ? p[j] : missing; }
 
-// ---- teams ------------------------------------------------------------------------------------------------------------
+// ---- crews ------------------------------------------------------------------------------------------------------------
 
 // What a block contributes to a sum over a row
 struct alignas(16) Pair {
     double first, second;
 };
 
-// The blocks of a team, as minigrad/cuda/recurrent.py divides the units among them, and the memory of one of them. A row
+// The blocks of a crew, as minigrad/cuda/recurrent.py divides the units among them, and the memory of one of them. A row
 // of a block has the columns of its units, gate by gate.
-struct Team {
+struct Crew {
     int kind, size;     // what its blocks are to each other, and how many they are
     int units;          // of each block; the last ones may have fewer
     int samples;        // that it takes through the steps at a time
@@ -101,7 +101,7 @@ struct Team {
         column = threadIdx.x % wide, row = threadIdx.x / wide, rows = blockDim.x / wide;
     }
 
-    // Waits for the team, and then sees what all its threads have written
+    // Waits for the crew, and then sees what all its threads have written
     __device__ void wait() {
         if (kind == GRID) {
             wait_for_grid(arrived, ++turn);
@@ -157,28 +157,28 @@ struct Team {
 struct Range {
     int first, last;
 
-    __device__ Range(const Layer& r, const Team& team, int block, int gate, int begin, int end) {
-        const int unit = min(block * team.units, r.hidden), next = min(unit + team.units, r.hidden);
+    __device__ Range(const Layer& r, const Crew& crew, int block, int gate, int begin, int end) {
+        const int unit = min(block * crew.units, r.hidden), next = min(unit + crew.units, r.hidden);
         first = max(begin, gate * r.hidden + unit);
         last = max(first, min(end, gate * r.hidden + next));
     }
 };
 
 // How many columns of [begin, end) a block has
-__device__ inline int share(const Layer& r, const Team& team, int block, int gates, int begin, int end) {
+__device__ inline int share(const Layer& r, const Crew& crew, int block, int gates, int begin, int end) {
     int total = 0;
     for (int g = 0; g < gates; g++) {
-        const Range range(r, team, block, g, begin, end);
+        const Range range(r, crew, block, g, begin, end);
         total += range.last - range.first;
     }
     return total;
 }
 
 // for (int u : this thread's units of the block); j = begin + u is the number of the unit
-#define UNITS(u, team) for (int u = (team).lane; u < (team).count; u += (team).lanes)
+#define UNITS(u, crew) for (int u = (crew).lane; u < (crew).count; u += (crew).lanes)
 
 // for (int s : the samples of this thread, of n in all)
-#define SAMPLES(s, n, team) for (int s = (team).group; s < (n); s += (team).groups)
+#define SAMPLES(s, n, crew) for (int s = (crew).group; s < (n); s += (crew).groups)
 
 // Rows of a block's columns or units, in shared memory or as parts of the rows of an array
 template <class V>
@@ -204,7 +204,7 @@ __device__ void load_matrix(T* matrix, int k, int n, Element element) {
 
 // Loads packs [begin, end) of the rows of S samples, each of k numbers, and 0 beyond them
 template <int S, class Row>
-__device__ void load_factors(const Team& team, int k, int begin, int end, Row row) {
+__device__ void load_factors(const Crew& crew, int k, int begin, int end, Row row) {
     __syncthreads();
     for (int i = begin + threadIdx.x; i < end; i += blockDim.x) {
         Pack<WIDE> x[S] = {};
@@ -219,7 +219,7 @@ __device__ void load_factors(const Team& team, int k, int begin, int end, Row ro
             }
         }
 #pragma unroll
-        for (int s = 0; s < S; s++) *(Pack<WIDE>*)(team.factors + s * team.stride + (i - begin) * WIDE) = x[s];
+        for (int s = 0; s < S; s++) *(Pack<WIDE>*)(crew.factors + s * crew.stride + (i - begin) * WIDE) = x[s];
     }
     __syncthreads();
 }
@@ -251,23 +251,23 @@ __device__ inline void fold(T (&v)[count], int distance, int place, Store store)
 // threads, each of which requests AHEAD packs of rows before it uses the first, as a cache takes hundreds of cycles to
 // answer. The order of summation depends on k, n and the size of the block alone.
 template <int S, int AHEAD, class Load, class Store>
-__device__ void multiply(const Team& team, int k, int n, const T* matrix, const T* factors, Load load, Store store) {
+__device__ void multiply(const Crew& crew, int k, int n, const T* matrix, const T* factors, Load load, Store store) {
     const int packs = (n + WIDE - 1) / WIDE, rows = (k + WIDE - 1) / WIDE;
     T sum[S * WIDE] = {};
-    for (int begin = 0; begin < rows; begin += team.chunk) {
-        const int end = min(rows, begin + team.chunk);
+    for (int begin = 0; begin < rows; begin += crew.chunk) {
+        const int end = min(rows, begin + crew.chunk);
         load(begin, end);
-        if (team.column >= packs) continue;
-        const Pack<WIDE>* column = (const Pack<WIDE>*)matrix + team.column;
+        if (crew.column >= packs) continue;
+        const Pack<WIDE>* column = (const Pack<WIDE>*)matrix + crew.column;
         const Pack<WIDE>* row = (const Pack<WIDE>*)factors;
 #pragma unroll(AHEAD)
-        for (int i = begin + team.row; i < end; i += team.rows) {
+        for (int i = begin + crew.row; i < end; i += crew.rows) {
             Pack<WIDE> w[WIDE];
 #pragma unroll
             for (int e = 0; e < WIDE; e++) w[e] = column[(i * WIDE + e) * packs];
 #pragma unroll
             for (int s = 0; s < S; s++) {
-                const Pack<WIDE> f = row[s * (team.stride / WIDE) + i - begin];
+                const Pack<WIDE> f = row[s * (crew.stride / WIDE) + i - begin];
 #pragma unroll
                 for (int e = 0; e < WIDE; e++) {
 #pragma unroll
@@ -276,54 +276,54 @@ __device__ void multiply(const Team& team, int k, int n, const T* matrix, const 
             }
         }
     }
-    const int across = min(team.wide, 32), warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    T* parts = team.parts;  // [warps, S WIDE, across]
+    const int across = min(crew.wide, 32), warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    T* parts = crew.parts;  // [warps, S WIDE, across]
     fold(sum, across, 0, [&](int place, T v) {
         parts[(warp * S * WIDE + place) * across + threadIdx.x % across] = v;
     });
     __syncthreads();
-    const int columns = team.wide * WIDE, bits = __ffs(columns) - 1;
+    const int columns = crew.wide * WIDE, bits = __ffs(columns) - 1;
     for (int q = threadIdx.x; q < S * columns; q += blockDim.x) {
         const int s = q >> bits, c = q & (columns - 1), pack = c / WIDE;
         if (c >= n) continue;
         T total = 0;
-        for (int w = pack / 32; w < warps; w += max(team.wide / 32, 1))
+        for (int w = pack / 32; w < warps; w += max(crew.wide / 32, 1))
             total += parts[(w * S * WIDE + s * WIDE + c % WIDE) * across + pack % 32];
         store(s, c, total);
     }
     __syncthreads();
 }
 
-// The same for all samples of a team: row(s) are factors of a grid, whose blocks load them themselves.
+// The same for all samples of a crew: row(s) are factors of a grid, whose blocks load them themselves.
 template <int S, class Row, class Store>
-__device__ void multiply_all(const Team& team, int k, int n, const T* factors, int count, Row row, Store store) {
+__device__ void multiply_all(const Crew& crew, int k, int n, const T* factors, int count, Row row, Store store) {
     for (int first = 0; first < count; first += S) {
         const auto stored = [&](int s, int c, T total) {
             if (first + s < count) store(first + s, c, total);
         };
-        if (team.kind == GRID) {
+        if (crew.kind == GRID) {
             const auto load = [&](int begin, int end) {
-                load_factors<S>(team, k, begin, end, [&](int s) { return first + s < count ? row(first + s) : (T*)0; });
+                load_factors<S>(crew, k, begin, end, [&](int s) { return first + s < count ? row(first + s) : (T*)0; });
             };
-            multiply<S, 1>(team, k, n, (const T*)dynamic_shared(), team.factors, load, stored);
-        } else if (team.resident) {
-            multiply<S, S == 1 ? 2 : 1>(team, k, n, (const T*)dynamic_shared(), factors + first * team.stride, [](int, int) {}, stored);
+            multiply<S, 1>(crew, k, n, (const T*)dynamic_shared(), crew.factors, load, stored);
+        } else if (crew.resident) {
+            multiply<S, S == 1 ? 2 : 1>(crew, k, n, (const T*)dynamic_shared(), factors + first * crew.stride, [](int, int) {}, stored);
         } else {
-            multiply<S, S == 1 ? 4 : 1>(team, k, n, team.w, factors + first * team.stride, [](int, int) {}, stored);
+            multiply<S, S == 1 ? 4 : 1>(crew, k, n, crew.w, factors + first * crew.stride, [](int, int) {}, stored);
         }
     }
 }
 
 template <class Row, class Store>
-__device__ void multiply_all(const Team& team, int k, int n, const T* factors, int count, Row row, Store store) {
-    switch (team.width) {
-        case 1: return multiply_all<1>(team, k, n, factors, count, row, store);
-        case 4: return multiply_all<4>(team, k, n, factors, count, row, store);
-        case 8: return multiply_all<8>(team, k, n, factors, count, row, store);
+__device__ void multiply_all(const Crew& crew, int k, int n, const T* factors, int count, Row row, Store store) {
+    switch (crew.width) {
+        case 1: return multiply_all<1>(crew, k, n, factors, count, row, store);
+        case 4: return multiply_all<4>(crew, k, n, factors, count, row, store);
+        case 8: return multiply_all<8>(crew, k, n, factors, count, row, store);
     }
 }
 
-// ---- one row, normalized by a team ------------------------------------------------------------------------------------
+// ---- one row, normalized by a crew ------------------------------------------------------------------------------------
 
 // The mean of a block's columns x(g, j) in [begin, end), and the sum of their squared distances from it; 0 and the sum
 // of squares if the norm is not centered. With any center c near the mean, and d = x - c:
@@ -331,14 +331,14 @@ __device__ void multiply_all(const Team& team, int k, int n, const T* factors, i
 // c is the mean of a few elements. If it is so far off that the difference would cancel, a second pass uses the mean
 // from the first one as its center.
 template <class X>
-__device__ Pair moments(const Layer& r, const Team& team, int gates, int begin, int end, X x) {
-    const int n = share(r, team, team.rank, gates, begin, end);
+__device__ Pair moments(const Layer& r, const Crew& crew, int gates, int begin, int end, X x) {
+    const int n = share(r, crew, crew.rank, gates, begin, end);
     if (n == 0) return {0, 0};
     T center = 0;
     if (r.centered) {
         int points = 0;
         for (int g = 0; g < gates; g++) {
-            const Range range(r, team, team.rank, g, begin, end);
+            const Range range(r, crew, crew.rank, g, begin, end);
             const int length = range.last - range.first;
             for (int k = 0; k < 4 && length > 0; k++, points++) center += x(g, range.first + length * k / 4);
         }
@@ -347,14 +347,14 @@ __device__ Pair moments(const Layer& r, const Team& team, int gates, int begin, 
     for (bool first = true;; first = false) {
         double total[2] = {};
         for (int g = 0; g < gates; g++) {
-            const Range range(r, team, team.rank, g, begin, end);
-            add_up<2, int>(range.first + team.lane, range.last, team.lanes, total, [&](int j, T* part) {
+            const Range range(r, crew, crew.rank, g, begin, end);
+            add_up<2, int>(range.first + crew.lane, range.last, crew.lanes, total, [&](int j, T* part) {
                 const T d = x(g, j) - center;
                 part[0] += d;
                 part[1] += d * d;
             });
         }
-        team_sum<2>(team.lanes, total);
+        team_sum<2>(crew.lanes, total);
         if (!r.centered) return {0, total[1]};
         const double shift = total[0] / n, squares = total[1] - shift * total[0];
         if (!first || shift * shift * n <= 4 * squares) return {center + shift, squares < 0 ? 0 : squares};
@@ -364,13 +364,13 @@ __device__ Pair moments(const Layer& r, const Team& team, int gates, int begin, 
 
 // The statistics of columns [begin, end) from the moments of all blocks: with any center c, and d = mean - c of a block
 // of n columns, the sum of squared distances from c is the sum of squares + n d^2. c is the mean of a block that has some.
-__device__ inline Kept merge(const Layer& r, const Team& team, int s, int k, int gates, int begin, int end, int owner,
+__device__ inline Kept merge(const Layer& r, const Crew& crew, int s, int k, int gates, int begin, int end, int owner,
                              double eps) {
     const int width = end - begin;
-    const double center = team.sums[(s * SUMS + k) * team.size + owner].first;
+    const double center = crew.sums[(s * SUMS + k) * crew.size + owner].first;
     double total[2] = {};
-    team.add_blocks(s, k, total, [&](int block, const Pair& part, double* sum) {
-        const int n = share(r, team, block, gates, begin, end);
+    crew.add_blocks(s, k, total, [&](int block, const Pair& part, double* sum) {
+        const int n = share(r, crew, block, gates, begin, end);
         if (n == 0) return;
         const double d = part.first - center;
         sum[0] += n * d;
@@ -389,16 +389,16 @@ struct Through {
 };
 
 // From the blocks' sums of h and h xhat
-__device__ inline Through means(const Layer& r, const Team& team, int s, int k, int width) {
+__device__ inline Through means(const Layer& r, const Crew& crew, int s, int k, int width) {
     double total[2] = {};
-    team.add_blocks(s, k, total, [](int, const Pair& part, double* sum) {
+    crew.add_blocks(s, k, total, [](int, const Pair& part, double* sum) {
         sum[0] += part.first;
         sum[1] += part.second;
     });
     return {r.centered ? T(total[0] / width) : T(0), T(total[1] / width)};
 }
 
-// ---- forward: sample s of a team, n of the batch, at step t -----------------------------------------------------------
+// ---- forward: sample s of a crew, n of the batch, at step t -----------------------------------------------------------
 
 // What a forward pass has besides the layer
 struct Forward {
@@ -413,28 +413,28 @@ struct Step {
     Rows<T> z, act, c, h;    // z has b, and with NORM_SUM x, added
     Rows<T> next_c, next_h;  // the same as c and h in shared memory
 
-    __device__ Step(const Layer& r, const Team& team, int64 t, int64 first) {
-        const int H = r.hidden, U = team.units, row = (2 * r.gates + 2) * U;
-        if (team.own) {
-            z = {team.own, row, U}, act = {team.own + r.gates * U, row, U};
-            c = next_c = {team.own + 2 * r.gates * U, row, 0}, h = next_h = {team.own + (2 * r.gates + 1) * U, row, 0};
+    __device__ Step(const Layer& r, const Crew& crew, int64 t, int64 first) {
+        const int H = r.hidden, U = crew.units, row = (2 * r.gates + 2) * U;
+        if (crew.own) {
+            z = {crew.own, row, U}, act = {crew.own + r.gates * U, row, U};
+            c = next_c = {crew.own + 2 * r.gates * U, row, 0}, h = next_h = {crew.own + (2 * r.gates + 1) * U, row, 0};
             return;
         }
-        z = {r.row(r.z, r.kept(t), first, r.columns) + team.begin, r.columns, H};
-        act = {r.row(r.act, r.kept(t), first, r.columns) + team.begin, r.columns, H};
-        h = {r.row(r.h, t, first, H) + team.begin, H, 0}, next_h = {r.row(r.h, t + 1, first, H) + team.begin, H, 0};
+        z = {r.row(r.z, r.kept(t), first, r.columns) + crew.begin, r.columns, H};
+        act = {r.row(r.act, r.kept(t), first, r.columns) + crew.begin, r.columns, H};
+        h = {r.row(r.h, t, first, H) + crew.begin, H, 0}, next_h = {r.row(r.h, t + 1, first, H) + crew.begin, H, 0};
         if (!r.c) return;
-        c = {r.row(r.c, t, first, H) + team.begin, H, 0}, next_c = {r.row(r.c, t + 1, first, H) + team.begin, H, 0};
+        c = {r.row(r.c, t, first, H) + crew.begin, H, 0}, next_c = {r.row(r.c, t + 1, first, H) + crew.begin, H, 0};
     }
 };
 
 // Keeps h of unit u for the next step
-__device__ inline void finish(const Layer& r, const Forward& f, const Team& team, const Step& my, int64 t, int s, int64 n,
+__device__ inline void finish(const Layer& r, const Forward& f, const Crew& crew, const Step& my, int64 t, int s, int64 n,
                               int u, T h, T c) {
-    const int H = r.hidden, j = team.begin + u;
+    const int H = r.hidden, j = crew.begin + u;
     my.next_h.at(s, 0, u) = h;
-    if (team.kind == GRID) r.row(r.h, t + 1, n, H)[j] = h;
-    team.give_factor(team.of_step(t + 1) + s * team.stride + j, h);
+    if (crew.kind == GRID) r.row(r.h, t + 1, n, H)[j] = h;
+    crew.give_factor(crew.of_step(t + 1) + s * crew.stride + j, h);
     if (!r.ends_at(t, n)) return;
     f.h_last[n * H + j] = h;
     if (r.c) f.c_last[n * H + j] = c;
@@ -442,45 +442,45 @@ __device__ inline void finish(const Layer& r, const Forward& f, const Team& team
 
 // i, f, o = gate(a_i), gate(a_f), gate(a_o), g = tanh(a_g), c' = f c + i g. The order in memory is i, f, g, o.
 // h = o tanh(c'), unless c' is normalized first.
-__device__ inline void lstm(const Layer& r, const Forward& f, const Team& team, const Step& my, int64 t, int s, int64 n,
+__device__ inline void lstm(const Layer& r, const Forward& f, const Crew& crew, const Step& my, int64 t, int s, int64 n,
                             int u, const T (&a)[4]) {
     const T i = gate(r.slope, a[0]), forget = gate(r.slope, a[1]), g = tanh(a[2]), o = gate(r.slope, a[3]);
     const T y = forget * my.c.at(s, 0, u) + i * g;
     my.act.at(s, 0, u) = i, my.act.at(s, 1, u) = forget, my.act.at(s, 2, u) = g, my.act.at(s, 3, u) = o;
     my.next_c.at(s, 0, u) = y;
-    if (!r.norm_cell) finish(r, f, team, my, t, s, n, u, o * tanh(y), y);
+    if (!r.norm_cell) finish(r, f, crew, my, t, s, n, u, o * tanh(y), y);
 }
 
 // m = LN(c'), h = o tanh(m); the next step gets c', or m.
-__device__ inline void lstm_output(const Layer& r, const Forward& f, const Team& team, const Step& my, int64 t, int s,
+__device__ inline void lstm_output(const Layer& r, const Forward& f, const Crew& crew, const Step& my, int64 t, int s,
                                    int64 n) {
     const int H = r.hidden;
-    const Kept kept = merge(r, team, s, OF_CELL, 1, 0, H, 0, f.eps_c);
-    if (team.rank == 0 && team.lane == 0) *r.row(r.stats_c, r.kept(t), n, 1) = kept;
+    const Kept kept = merge(r, crew, s, OF_CELL, 1, 0, H, 0, f.eps_c);
+    if (crew.rank == 0 && crew.lane == 0) *r.row(r.stats_c, r.kept(t), n, 1) = kept;
     T* raw = r.row(r.raw_c, r.kept(t), n, H);
-    UNITS(u, team) {
-        const int j = team.begin + u;
+    UNITS(u, crew) {
+        const int j = crew.begin + u;
         const T y = my.next_c.at(s, 0, u), m = kept.standard(y) * at(r.gamma_c, j, 1) + at(r.beta_c, j, 0);
         if (raw) {  // the normalized cell is carried on
             raw[j] = y;
             my.next_c.at(s, 0, u) = m;
         }
-        finish(r, f, team, my, t, s, n, u, my.act.at(s, 3, u) * tanh(m), raw ? m : y);
+        finish(r, f, crew, my, t, s, n, u, my.act.at(s, 3, u) * tanh(m), raw ? m : y);
     }
 }
 
 // r, z = gate(a_r), gate(a_z), n = tanh(x_n + r u_n), h' = (1 - z) n + z h, or with swap z n + (1 - z) h. The order in
 // memory is r, z, n.
-__device__ inline void gru(const Layer& r, const Forward& f, const Team& team, const Step& my, int64 t, int s, int64 n,
+__device__ inline void gru(const Layer& r, const Forward& f, const Crew& crew, const Step& my, int64 t, int s, int64 n,
                            int u, const T (&a)[4]) {
     const T reset = gate(r.slope, a[0]), update = gate(r.slope, a[1]), w = r.swap ? 1 - update : update;
-    const T y = tanh(r.row(f.x, t, n, r.columns)[2 * r.hidden + team.begin + u] + reset * a[2]);
+    const T y = tanh(r.row(f.x, t, n, r.columns)[2 * r.hidden + crew.begin + u] + reset * a[2]);
     my.act.at(s, 0, u) = reset, my.act.at(s, 1, u) = update, my.act.at(s, 2, u) = y;
-    finish(r, f, team, my, t, s, n, u, y + w * (my.h.at(s, 0, u) - y), 0);
+    finish(r, f, crew, my, t, s, n, u, y + w * (my.h.at(s, 0, u) - y), 0);
 }
 
 // The gates of a sample, from its row of z
-__device__ inline void step(const Layer& r, const Forward& f, const Team& team, const Step& my,
+__device__ inline void step(const Layer& r, const Forward& f, const Crew& crew, const Step& my,
                             const int (&owners)[MOST_SEGMENTS], int64 t, int s, int64 n) {
     const int H = r.hidden;
     Kept kept[MOST_SEGMENTS] = {};
@@ -488,17 +488,17 @@ __device__ inline void step(const Layer& r, const Forward& f, const Team& team, 
 #pragma unroll
         for (int k = 0; k < MOST_SEGMENTS; k++) {
             if (k >= r.segments) break;
-            kept[k] = merge(r, team, s, k, r.gates, r.first(k), r.end(k), owners[k], f.eps);
-            if (team.rank == 0 && team.lane == 0) r.row(r.stats, r.kept(t), n, r.segments)[k] = kept[k];
+            kept[k] = merge(r, crew, s, k, r.gates, r.first(k), r.end(k), owners[k], f.eps);
+            if (crew.rank == 0 && crew.lane == 0) r.row(r.stats, r.kept(t), n, r.segments)[k] = kept[k];
         }
     }
     const T* x = r.row(f.x, t, n, r.columns);
-    UNITS(u, team) {
+    UNITS(u, crew) {
         T a[4] = {};
 #pragma unroll
         for (int g = 0; g < 4; g++) {
             if (g >= r.gates) break;
-            const int j = g * H + team.begin + u;
+            const int j = g * H + crew.begin + u;
             a[g] = my.z.at(s, g, u);
             if (r.norm != NO_NORM) {
                 Kept of = kept[0];
@@ -512,24 +512,24 @@ __device__ inline void step(const Layer& r, const Forward& f, const Team& team, 
             if (r.norm != NORM_SUM && !(r.kind == GRU && g == 2)) a[g] += x[j];
         }
         if (r.kind == LSTM) {
-            lstm(r, f, team, my, t, s, n, u, a);
+            lstm(r, f, crew, my, t, s, n, u, a);
         } else if (r.kind == GRU) {
-            gru(r, f, team, my, t, s, n, u, a);
+            gru(r, f, crew, my, t, s, n, u, a);
         } else {
-            finish(r, f, team, my, t, s, n, u, r.kind == RNN_TANH ? tanh(a[0]) : a[0] < 0 ? T(0) : a[0], 0);
+            finish(r, f, crew, my, t, s, n, u, r.kind == RNN_TANH ? tanh(a[0]) : a[0] < 0 ? T(0) : a[0], 0);
         }
     }
 }
 
 // Copies what later steps and the backward pass need to the arrays; the states of a sample that has ended are 0.
-__device__ inline void keep_rows(const Layer& r, const Team& team, const Step& my, int64 t, int s, int64 n) {
+__device__ inline void keep_rows(const Layer& r, const Crew& crew, const Step& my, int64 t, int s, int64 n) {
     const int H = r.hidden;
     const bool alive = r.alive(t, n);
-    if (alive && !team.own) return;
-    T *z = r.row(r.z, r.kept(t), n, r.columns) + team.begin, *act = r.row(r.act, r.kept(t), n, r.columns) + team.begin;
-    T *h = r.row(r.h, t + 1, n, H) + team.begin, *c = r.c ? r.row(r.c, t + 1, n, H) + team.begin : r.c;
-    UNITS(u, team) {
-        if (!alive || team.kind != GRID) h[u] = alive ? my.next_h.at(s, 0, u) : 0;
+    if (alive && !crew.own) return;
+    T *z = r.row(r.z, r.kept(t), n, r.columns) + crew.begin, *act = r.row(r.act, r.kept(t), n, r.columns) + crew.begin;
+    T *h = r.row(r.h, t + 1, n, H) + crew.begin, *c = r.c ? r.row(r.c, t + 1, n, H) + crew.begin : r.c;
+    UNITS(u, crew) {
+        if (!alive || crew.kind != GRID) h[u] = alive ? my.next_h.at(s, 0, u) : 0;
         if (c) c[u] = alive ? my.next_c.at(s, 0, u) : 0;
         for (int g = 0; g < r.gates && alive && r.keep; g++) {
             if (r.norm != NO_NORM || r.kind == GRU) z[g * H + u] = my.z.at(s, g, u);
@@ -538,87 +538,87 @@ __device__ inline void keep_rows(const Layer& r, const Team& team, const Step& m
     }
 }
 
-__device__ inline void steps_of(const Layer& r, const Forward& f, Team& team, int64 begin, int64 end) {
+__device__ inline void steps_of(const Layer& r, const Forward& f, Crew& crew, int64 begin, int64 end) {
     const int H = r.hidden;
-    const int n = r.gates * team.units, teams = gridDim.x / team.size;
+    const int n = r.gates * crew.units, crews = gridDim.x / crew.size;
     int owners[MOST_SEGMENTS];  // the blocks that have the first columns of the segments
 #pragma unroll
-    for (int k = 0; k < MOST_SEGMENTS; k++) owners[k] = k < r.segments ? r.first(k) % H / team.units : 0;
-    if (team.resident)
+    for (int k = 0; k < MOST_SEGMENTS; k++) owners[k] = k < r.segments ? r.first(k) % H / crew.units : 0;
+    if (crew.resident)
         load_matrix((T*)dynamic_shared(), int(H), n, [&](int i, int c) {
-            const int u = c % team.units;
-            const int64 j = c / team.units * H + team.begin + u;
-            return u < team.count ? team.w[j * H + i] : T(0);
+            const int u = c % crew.units;
+            const int64 j = c / crew.units * H + crew.begin + u;
+            return u < crew.count ? crew.w[j * H + i] : T(0);
         });
-    for (int64 first = blockIdx.x / team.size * (int64)team.samples; first < r.batch; first += teams * (int64)team.samples) {
-        const int count = int(min(int64(team.samples), r.batch - first));
-        if (team.w && team.kind != GRID) {
-            const T* now = team.of_step(begin);
-            for (T* factor = team.factors + threadIdx.x; factor < team.parts; factor += blockDim.x) {
-                const int s = int(factor - now) / team.stride, k = int(factor - now) % team.stride;
+    for (int64 first = blockIdx.x / crew.size * (int64)crew.samples; first < r.batch; first += crews * (int64)crew.samples) {
+        const int count = int(min(int64(crew.samples), r.batch - first));
+        if (crew.w && crew.kind != GRID) {
+            const T* now = crew.of_step(begin);
+            for (T* factor = crew.factors + threadIdx.x; factor < crew.parts; factor += blockDim.x) {
+                const int s = int(factor - now) / crew.stride, k = int(factor - now) % crew.stride;
                 const bool given = factor >= now && s < count && k < H;
                 *factor = given ? r.row(r.h, begin, first + s, H)[k] : T(0);
             }
         }
-        if (team.own) {
-            const Step my(r, team, begin, first);
-            SAMPLES(s, count, team) {
-                UNITS(u, team) {
-                    my.h.at(s, 0, u) = r.row(r.h, begin, first + s, H)[team.begin + u];
-                    if (r.c) my.c.at(s, 0, u) = r.row(r.c, begin, first + s, H)[team.begin + u];
+        if (crew.own) {
+            const Step my(r, crew, begin, first);
+            SAMPLES(s, count, crew) {
+                UNITS(u, crew) {
+                    my.h.at(s, 0, u) = r.row(r.h, begin, first + s, H)[crew.begin + u];
+                    if (r.c) my.c.at(s, 0, u) = r.row(r.c, begin, first + s, H)[crew.begin + u];
                 }
             }
         }
-        team.wait();
+        crew.wait();
         for (int64 t = begin; t < end; t++) {
-            const Step my(r, team, t, first);
+            const Step my(r, crew, t, first);
             const auto store = [&](int s, int c, T product) {
-                const int U = team.units, g = (c >= U) + (c >= 2 * U) + (c >= 3 * U), u = c - g * U;
-                const int j = g * H + team.begin + u;
-                if (u >= team.count || !r.alive(t, first + s)) return;
+                const int U = crew.units, g = (c >= U) + (c >= 2 * U) + (c >= 3 * U), u = c - g * U;
+                const int j = g * H + crew.begin + u;
+                if (u >= crew.count || !r.alive(t, first + s)) return;
                 const T x = r.norm == NORM_SUM ? r.row(f.x, t, first + s, r.columns)[j] : T(0);
                 my.z.at(s, g, u) = product + at(f.bias, j, 0) + x;
             };
-            if (team.w) {
-                multiply_all(team, int(H), n, team.of_step(t), count,
+            if (crew.w) {
+                multiply_all(crew, int(H), n, crew.of_step(t), count,
                              [&](int s) { return r.alive(t, first + s) ? r.row(r.h, t, first + s, H) : (T*)0; }, store);
             } else {
                 for (int64 q = threadIdx.x; q < count * (int64)n; q += blockDim.x) {
                     const int s = int(q / n), c = int(q % n);
-                    store(s, c, my.z.at(s, c / team.units, c % team.units));
+                    store(s, c, my.z.at(s, c / crew.units, c % crew.units));
                 }
                 __syncthreads();
             }
             if (r.norm != NO_NORM) {
-                SAMPLES(s, count, team) {
+                SAMPLES(s, count, crew) {
                     if (!r.alive(t, first + s)) continue;
 #pragma unroll
                     for (int k = 0; k < MOST_SEGMENTS; k++) {
                         if (k >= r.segments) break;
-                        team.give(s, k, moments(r, team, r.gates, r.first(k), r.end(k), [&](int g, int j) {
-                            return my.z.at(s, g, j - g * H - team.begin);
+                        crew.give(s, k, moments(r, crew, r.gates, r.first(k), r.end(k), [&](int g, int j) {
+                            return my.z.at(s, g, j - g * H - crew.begin);
                         }));
                     }
                 }
-                team.wait();
+                crew.wait();
             }
-            SAMPLES(s, count, team) {
+            SAMPLES(s, count, crew) {
                 if (!r.alive(t, first + s)) continue;
-                step(r, f, team, my, owners, t, s, first + s);
+                step(r, f, crew, my, owners, t, s, first + s);
                 if (!r.norm_cell) continue;
-                team.wait_for_lanes();
-                team.give(s, OF_CELL, moments(r, team, 1, 0, H, [&](int, int j) {
-                    return my.next_c.at(s, 0, j - team.begin);
+                crew.wait_for_lanes();
+                crew.give(s, OF_CELL, moments(r, crew, 1, 0, H, [&](int, int j) {
+                    return my.next_c.at(s, 0, j - crew.begin);
                 }));
             }
             if (r.norm_cell) {
-                team.wait();
-                SAMPLES(s, count, team) {
-                    if (r.alive(t, first + s)) lstm_output(r, f, team, my, t, s, first + s);
+                crew.wait();
+                SAMPLES(s, count, crew) {
+                    if (r.alive(t, first + s)) lstm_output(r, f, crew, my, t, s, first + s);
                 }
             }
-            team.wait();
-            SAMPLES(s, count, team) keep_rows(r, team, my, t, s, first + s);
+            crew.wait();
+            SAMPLES(s, count, crew) keep_rows(r, crew, my, t, s, first + s);
         }
     }
 }
@@ -626,9 +626,9 @@ __device__ inline void steps_of(const Layer& r, const Forward& f, Team& team, in
 // A place in a block's shared memory, which minigrad/cuda/recurrent.py divides: packs from its beginning
 __device__ inline T* shared_at(int place) { return (T*)dynamic_shared() + place * WIDE; }
 
-// A team's part of the parameters of both kernels
-#define TEAM                                                                                                           \
-    {team, size, units, samples, lanes, width, wide, chunk, stride, buffer, w, resident, shared_at(factors),           \
+// A crew's part of the parameters of both kernels
+#define CREW                                                                                                           \
+    {crew, size, units, samples, lanes, width, wide, chunk, stride, buffer, w, resident, shared_at(factors),           \
      shared_at(parts), own < 0 ? (T*)0 : shared_at(own), sums ? (Pair*)sums : (Pair*)shared_at(moments), arrived}
 #define LAYER                                                                                                          \
     {kind, kind == LSTM ? 4 : kind == GRU ? 3 : 1, norm, norm_cell, centered, swap, T(slope), batch, steps,            \
@@ -639,19 +639,19 @@ __device__ inline T* shared_at(int place) { return (T*)dynamic_shared() + place 
 // [H, columns], whose rows and columns are padded to multiples of 16 bytes; or null if z has the product of the only
 // step. x[T, N, columns] is the input's projection, h_last and c_last [N, H] the states after a sample's last step.
 extern "C" __global__ void __launch_bounds__(256, 1) recurrent(
-    int team, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, int buffer,
+    int crew, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, int buffer,
     Bool resident, int factors, int parts, int own, int moments, double* sums, int* arrived, const T* w,
     int kind, int64 begin, int64 end, int norm, Bool norm_cell, Bool centered, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,
     const T* gamma, const T* beta, const T* gamma_c, const T* beta_c, T* h, T* c, T* z, T* act, T* stats, T* stats_c,
     T* raw_c, const T* x, const T* bias, double eps, double eps_c, T* h_last, T* c_last) {
-    Team of = TEAM;
+    Crew of = CREW;
     const Layer r = LAYER;
     of.place(r.hidden);
     steps_of(r, {x, bias, eps, eps_c, h_last, c_last}, of, begin, end);
 }
 
-// ---- backward: sample s of a team, n of the batch, at step t ----------------------------------------------------------
+// ---- backward: sample s of a crew, n of the batch, at step t ----------------------------------------------------------
 
 // The buffers of the backward pass. Before a step, dh has the gradient of its h without gy; after the step, it has the
 // gradient of the previous h on all paths.
@@ -668,33 +668,33 @@ struct StepBack {
     Rows<T> da, dh, dc;           // da is the gradient of u: a GRU's candidate has another one of a
     Rows<double> affine, affine_c;  // dgamma of each gate, then dbeta of each
 
-    __device__ StepBack(const Layer& r, const Gradients& d, const Team& team, int64 t, int64 first) {
-        const int H = r.hidden, U = team.units;
-        if (team.own) {
+    __device__ StepBack(const Layer& r, const Gradients& d, const Crew& crew, int64 t, int64 first) {
+        const int H = r.hidden, U = crew.units;
+        if (crew.own) {
             const int row = (r.gates + 2) * U, sums = (2 * r.gates + 2) * U;
-            da = {team.own, row, U}, dh = {team.own + r.gates * U, row, 0}, dc = {team.own + (r.gates + 1) * U, row, 0};
-            double* base = (double*)(team.own + (team.samples * row + WIDE - 1) / WIDE * WIDE);
+            da = {crew.own, row, U}, dh = {crew.own + r.gates * U, row, 0}, dc = {crew.own + (r.gates + 1) * U, row, 0};
+            double* base = (double*)(crew.own + (crew.samples * row + WIDE - 1) / WIDE * WIDE);
             affine = {base, sums, U}, affine_c = {base + 2 * r.gates * U, sums, U};
             if (!d.affine) affine.base = 0;
             if (!d.affine_c) affine_c.base = 0;
         } else {
-            da = {r.row(r.kind == GRU ? d.dz : d.dx, t, first, r.columns) + team.begin, r.columns, H};
-            of_arrays(r, d, team, first);
+            da = {r.row(r.kind == GRU ? d.dz : d.dx, t, first, r.columns) + crew.begin, r.columns, H};
+            of_arrays(r, d, crew, first);
         }
     }
 
     // What is summed over the steps, in the arrays
-    __device__ void of_arrays(const Layer& r, const Gradients& d, const Team& team, int64 first) {
+    __device__ void of_arrays(const Layer& r, const Gradients& d, const Crew& crew, int64 first) {
         const int H = r.hidden;
-        dh = {r.row(d.dh, 0, first, H) + team.begin, H, 0};
-        dc = {d.dc ? r.row(d.dc, 0, first, H) + team.begin : d.dc, H, 0};
-        affine = {d.affine ? d.affine + first * 2 * r.columns + team.begin : d.affine, 2 * r.columns, H};
-        affine_c = {d.affine_c ? d.affine_c + first * 2 * H + team.begin : d.affine_c, 2 * H, H};
+        dh = {r.row(d.dh, 0, first, H) + crew.begin, H, 0};
+        dc = {d.dc ? r.row(d.dc, 0, first, H) + crew.begin : d.dc, H, 0};
+        affine = {d.affine ? d.affine + first * 2 * r.columns + crew.begin : d.affine, 2 * r.columns, H};
+        affine_c = {d.affine_c ? d.affine_c + first * 2 * H + crew.begin : d.affine_c, 2 * H, H};
     }
 
     // Copies these sums, where there are any
-    __device__ void copy_to(const StepBack& other, const Layer& r, const Team& team, int s) const {
-        UNITS(u, team) {
+    __device__ void copy_to(const StepBack& other, const Layer& r, const Crew& crew, int s) const {
+        UNITS(u, crew) {
             other.dh.at(s, 0, u) = dh.at(s, 0, u);
             if (dc.base && other.dc.base) other.dc.at(s, 0, u) = dc.at(s, 0, u);
             for (int g = 0; g < 2 * r.gates && affine.base; g++) other.affine.at(s, g, u) = affine.at(s, g, u);
@@ -704,18 +704,18 @@ struct StepBack {
 };
 
 // Takes the gradients of a and u. That of u is also that of z, and a factor, if there is no norm.
-__device__ inline void give_gradient(const Layer& r, const Gradients& d, const Team& team, const StepBack& my, int64 t,
+__device__ inline void give_gradient(const Layer& r, const Gradients& d, const Crew& crew, const StepBack& my, int64 t,
                                      int s, int64 n, int g, int u, T da, T du) {
-    const int j = g * r.hidden + team.begin + u;
+    const int j = g * r.hidden + crew.begin + u;
     my.da.at(s, g, u) = du;
-    if (!team.own || (r.kind == GRU && g == 2)) r.row(d.dx, t, n, r.columns)[j] = da;
+    if (!crew.own || (r.kind == GRU && g == 2)) r.row(d.dx, t, n, r.columns)[j] = da;
     if (r.norm != NO_NORM) return;
-    if (!team.own || team.kind == GRID) r.row(d.dz, t, n, r.columns)[j] = du;
-    team.give_factor(team.of_step(t) + s * team.stride + j, du);
+    if (!crew.own || crew.kind == GRID) r.row(d.dz, t, n, r.columns)[j] = du;
+    crew.give_factor(crew.of_step(t) + s * crew.stride + j, du);
 }
 
 // An LSTM's gradients of m and o; dh becomes that of m.
-__device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, const Team& team, const StepBack& my,
+__device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, const Crew& crew, const StepBack& my,
                                             int64 t, int s, int64 n) {
     const int H = r.hidden;
     const T *act = r.row(r.act, t, n, r.columns), *next = r.row(r.c, t + 1, n, H), *gy = r.row(d.gy, t, n, H);
@@ -723,8 +723,8 @@ __device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, 
     Kept kept = {};
     if (r.norm_cell) kept = *r.row(r.stats_c, t, n, 1);
     double total[2] = {};
-    add_up<2, int>(team.lane, team.count, team.lanes, total, [&](int u, T* part) {
-        const int j = team.begin + u;
+    add_up<2, int>(crew.lane, crew.count, crew.lanes, total, [&](int u, T* part) {
+        const int j = crew.begin + u;
         const T xhat = kept.standard(raw[j]);
         const T m = r.norm_cell && !r.raw_c ? xhat * at(r.gamma_c, j, 1) + at(r.beta_c, j, 0) : next[j];
         const T o = act[3 * H + j], y = tanh(m), dh = my.dh.at(s, 0, u) + at(gy, j, 0);
@@ -734,17 +734,17 @@ __device__ inline void lstm_output_backward(const Layer& r, const Gradients& d, 
             my.dc.at(s, 0, u) = 0;
         }
         const T da = dh * y * gate_slope(r.slope, o);
-        give_gradient(r, d, team, my, t, s, n, 3, u, da, da);
+        give_gradient(r, d, crew, my, t, s, n, 3, u, da, da);
         my.dh.at(s, 0, u) = dm;
         part[0] += dm * at(r.gamma_c, j, 1);
         part[1] += dm * at(r.gamma_c, j, 1) * xhat;
     });
     if (!r.norm_cell) return;
-    team_sum<2>(team.lanes, total);
-    team.give(s, OF_CELL, {total[0], total[1]});
+    team_sum<2>(crew.lanes, total);
+    crew.give(s, OF_CELL, {total[0], total[1]});
 }
 
-__device__ inline void lstm_backward(const Layer& r, const Gradients& d, const Team& team, const StepBack& my,
+__device__ inline void lstm_backward(const Layer& r, const Gradients& d, const Crew& crew, const StepBack& my,
                                      int64 t, int s, int64 n) {
     const int H = r.hidden;
     const T *act = r.row(r.act, t, n, r.columns), *c = r.row(r.c, t, n, H);
@@ -753,10 +753,10 @@ __device__ inline void lstm_backward(const Layer& r, const Gradients& d, const T
     Through through = {};
     if (r.norm_cell) {
         kept = *r.row(r.stats_c, t, n, 1);
-        through = means(r, team, s, OF_CELL, H);
+        through = means(r, crew, s, OF_CELL, H);
     }
-    UNITS(u, team) {
-        const int j = team.begin + u;
+    UNITS(u, crew) {
+        const int j = crew.begin + u;
         T dm = my.dh.at(s, 0, u);
         if (r.norm_cell) {
             const T xhat = kept.standard(raw[j]);
@@ -769,173 +769,173 @@ __device__ inline void lstm_backward(const Layer& r, const Gradients& d, const T
         const T i = act[j], f = act[H + j], g = act[2 * H + j], all = my.dc.at(s, 0, u) + dm;
         const T da[3] = {all * g * gate_slope(r.slope, i), all * c[j] * gate_slope(r.slope, f), all * i * (1 - g * g)};
 #pragma unroll
-        for (int k = 0; k < 3; k++) give_gradient(r, d, team, my, t, s, n, k, u, da[k], da[k]);
+        for (int k = 0; k < 3; k++) give_gradient(r, d, crew, my, t, s, n, k, u, da[k], da[k]);
         my.dc.at(s, 0, u) = all * f;
         my.dh.at(s, 0, u) = 0;
     }
 }
 
-__device__ inline void gru_backward(const Layer& r, const Gradients& d, const Team& team, const StepBack& my,
+__device__ inline void gru_backward(const Layer& r, const Gradients& d, const Crew& crew, const StepBack& my,
                                     int64 t, int s, int64 n) {
     const int H = r.hidden;
     const T *act = r.row(r.act, t, n, r.columns), *z = r.row(r.z, t, n, r.columns), *h = r.row(r.h, t, n, H);
     const T* gy = r.row(d.gy, t, n, H);
     Kept kept = {};
     if (r.norm != NO_NORM) kept = r.row(r.stats, t, n, r.segments)[r.segments - 1];
-    UNITS(u, team) {
-        const int j = team.begin + u, k = 2 * H + j;
+    UNITS(u, crew) {
+        const int j = crew.begin + u, k = 2 * H + j;
         const T candidate = r.norm == NO_NORM ? z[k] : kept.standard(z[k]) * at(r.gamma, k, 1) + at(r.beta, k, 0);
         const T reset = act[j], update = act[H + j], y = act[k], dh = my.dh.at(s, 0, u) + at(gy, j, 0);
         const T w = r.swap ? 1 - update : update, dn = dh * (1 - w) * (1 - y * y);
         const T of_reset = dn * candidate * gate_slope(r.slope, reset);
         const T of_update = (r.swap ? -dh : dh) * (h[j] - y) * gate_slope(r.slope, update);
-        give_gradient(r, d, team, my, t, s, n, 0, u, of_reset, of_reset);
-        give_gradient(r, d, team, my, t, s, n, 1, u, of_update, of_update);
-        give_gradient(r, d, team, my, t, s, n, 2, u, dn, dn * reset);
+        give_gradient(r, d, crew, my, t, s, n, 0, u, of_reset, of_reset);
+        give_gradient(r, d, crew, my, t, s, n, 1, u, of_update, of_update);
+        give_gradient(r, d, crew, my, t, s, n, 2, u, dn, dn * reset);
         my.dh.at(s, 0, u) = dh * w;
     }
 }
 
-__device__ inline void rnn_backward(const Layer& r, const Gradients& d, const Team& team, const StepBack& my,
+__device__ inline void rnn_backward(const Layer& r, const Gradients& d, const Crew& crew, const StepBack& my,
                                     int64 t, int s, int64 n) {
     const int H = r.hidden;
     const T *h = r.row(r.h, t + 1, n, H), *gy = r.row(d.gy, t, n, H);
-    UNITS(u, team) {
-        const int j = team.begin + u;
+    UNITS(u, crew) {
+        const int j = crew.begin + u;
         const T y = h[j], dh = my.dh.at(s, 0, u) + at(gy, j, 0);
         const T da = r.kind == RNN_TANH ? dh * (1 - y * y) : y <= 0 ? T(0) : dh;
-        give_gradient(r, d, team, my, t, s, n, 0, u, da, da);
+        give_gradient(r, d, crew, my, t, s, n, 0, u, da, da);
         my.dh.at(s, 0, u) = 0;
     }
 }
 
 // What the block contributes to the sums of segment k of the row
-__device__ inline void give_sums(const Layer& r, const Team& team, const StepBack& my, int64 t, int s, int64 n, int k) {
+__device__ inline void give_sums(const Layer& r, const Crew& crew, const StepBack& my, int64 t, int s, int64 n, int k) {
     const Kept kept = r.row(r.stats, t, n, r.segments)[k];
     const T* z = r.row(r.z, t, n, r.columns);
     double total[2] = {};
     for (int g = 0; g < r.gates; g++) {
-        const Range range(r, team, team.rank, g, r.first(k), r.end(k));
-        add_up<2, int>(range.first + team.lane, range.last, team.lanes, total, [&](int j, T* part) {
-            const T v = my.da.at(s, g, j - g * r.hidden - team.begin) * at(r.gamma, j, 1);
+        const Range range(r, crew, crew.rank, g, r.first(k), r.end(k));
+        add_up<2, int>(range.first + crew.lane, range.last, crew.lanes, total, [&](int j, T* part) {
+            const T v = my.da.at(s, g, j - g * r.hidden - crew.begin) * at(r.gamma, j, 1);
             part[0] += v;
             part[1] += v * kept.standard(z[j]);
         });
     }
-    team_sum<2>(team.lanes, total);
-    team.give(s, k, {total[0], total[1]});
+    team_sum<2>(crew.lanes, total);
+    crew.give(s, k, {total[0], total[1]});
 }
 
 // dz of segment k of the row, and its contribution to dgamma and dbeta
-__device__ inline void through_norm(const Layer& r, const Gradients& d, const Team& team, const StepBack& my, int64 t, int s,
+__device__ inline void through_norm(const Layer& r, const Gradients& d, const Crew& crew, const StepBack& my, int64 t, int s,
                                     int64 n, int k) {
     const Kept kept = r.row(r.stats, t, n, r.segments)[k];
-    const Through through = means(r, team, s, k, r.end(k) - r.first(k));
+    const Through through = means(r, crew, s, k, r.end(k) - r.first(k));
     const T* z = r.row(r.z, t, n, r.columns);
     T* dz = r.row(d.dz, t, n, r.columns);
     for (int g = 0; g < r.gates; g++) {
-        const Range range(r, team, team.rank, g, r.first(k), r.end(k));
-        for (int j = range.first + team.lane; j < range.last; j += team.lanes) {
-            const int u = j - g * r.hidden - team.begin;
+        const Range range(r, crew, crew.rank, g, r.first(k), r.end(k));
+        for (int j = range.first + crew.lane; j < range.last; j += crew.lanes) {
+            const int u = j - g * r.hidden - crew.begin;
             const T xhat = kept.standard(z[j]), v = my.da.at(s, g, u);
             if (my.affine.base) {
                 my.affine.at(s, g, u) += v * xhat;
                 my.affine.at(s, r.gates + g, u) += v;
             }
             const T of_z = through(v * at(r.gamma, j, 1), xhat, kept.scale);
-            if (!team.own || team.kind == GRID) dz[j] = of_z;
-            team.give_factor(team.of_step(t) + s * team.stride + j, of_z);
+            if (!crew.own || crew.kind == GRID) dz[j] = of_z;
+            crew.give_factor(crew.of_step(t) + s * crew.stride + j, of_z);
         }
     }
 }
 
 // Copies the gradients of a step to the arrays; those of a sample that has ended are 0.
-__device__ inline void keep_gradients(const Layer& r, const Gradients& d, const Team& team, const StepBack& my, int64 t,
+__device__ inline void keep_gradients(const Layer& r, const Gradients& d, const Crew& crew, const StepBack& my, int64 t,
                                       int s, int64 n) {
     const bool alive = r.alive(t, n);
-    if (alive && !team.own) return;
+    if (alive && !crew.own) return;
     T *dx = r.row(d.dx, t, n, r.columns), *dz = r.row(d.dz, t, n, r.columns);
-    const T* factor = team.of_step(t) + s * team.stride;
+    const T* factor = crew.of_step(t) + s * crew.stride;
     for (int g = 0; g < r.gates; g++) {
-        UNITS(u, team) {
-            const int j = g * r.hidden + team.begin + u;
+        UNITS(u, crew) {
+            const int j = g * r.hidden + crew.begin + u;
             if (!alive) {
                 dx[j] = dz[j] = 0;
                 continue;
             }
             if (dx != dz && !(r.kind == GRU && g == 2)) dx[j] = my.da.at(s, g, u);
-            if (team.kind != GRID) dz[j] = factor[j];
+            if (crew.kind != GRID) dz[j] = factor[j];
         }
     }
 }
 
-__device__ inline void steps_back(const Layer& r, const Gradients& d, Team& team, int64 begin, int64 end) {
+__device__ inline void steps_back(const Layer& r, const Gradients& d, Crew& crew, int64 begin, int64 end) {
     const int H = r.hidden;
-    const int n = team.units, teams = gridDim.x / team.size;
-    if (team.resident)
+    const int n = crew.units, crews = gridDim.x / crew.size;
+    if (crew.resident)
         load_matrix((T*)dynamic_shared(), int(r.columns), n, [&](int i, int c) {
-            return c < team.count ? team.w[i * H + team.begin + c] : T(0);
+            return c < crew.count ? crew.w[i * H + crew.begin + c] : T(0);
         });
-    for (int64 first = blockIdx.x / team.size * (int64)team.samples; first < r.batch; first += teams * (int64)team.samples) {
-        const int count = int(min(int64(team.samples), r.batch - first));
-        StepBack sums(r, d, team, 0, first);
-        sums.of_arrays(r, d, team, first);
-        if (team.w && team.kind != GRID) {
-            for (T* factor = team.factors + threadIdx.x; factor < team.parts; factor += blockDim.x) *factor = 0;
+    for (int64 first = blockIdx.x / crew.size * (int64)crew.samples; first < r.batch; first += crews * (int64)crew.samples) {
+        const int count = int(min(int64(crew.samples), r.batch - first));
+        StepBack sums(r, d, crew, 0, first);
+        sums.of_arrays(r, d, crew, first);
+        if (crew.w && crew.kind != GRID) {
+            for (T* factor = crew.factors + threadIdx.x; factor < crew.parts; factor += blockDim.x) *factor = 0;
         }
-        if (team.own) {
-            SAMPLES(s, count, team) sums.copy_to(StepBack(r, d, team, 0, first), r, team, s);
+        if (crew.own) {
+            SAMPLES(s, count, crew) sums.copy_to(StepBack(r, d, crew, 0, first), r, crew, s);
         }
-        team.wait();
+        crew.wait();
         for (int64 t = end - 1; t >= begin; t--) {
-            const StepBack my(r, d, team, t, first);
-            SAMPLES(s, count, team) {
+            const StepBack my(r, d, crew, t, first);
+            SAMPLES(s, count, crew) {
                 if (!r.alive(t, first + s)) continue;
                 if (r.kind == LSTM) {
-                    lstm_output_backward(r, d, team, my, t, s, first + s);
+                    lstm_output_backward(r, d, crew, my, t, s, first + s);
                 } else if (r.kind == GRU) {
-                    gru_backward(r, d, team, my, t, s, first + s);
+                    gru_backward(r, d, crew, my, t, s, first + s);
                 } else {
-                    rnn_backward(r, d, team, my, t, s, first + s);
+                    rnn_backward(r, d, crew, my, t, s, first + s);
                 }
             }
-            if (r.norm_cell) team.wait();
+            if (r.norm_cell) crew.wait();
             if (r.kind == LSTM) {
-                SAMPLES(s, count, team) {
-                    if (r.alive(t, first + s)) lstm_backward(r, d, team, my, t, s, first + s);
+                SAMPLES(s, count, crew) {
+                    if (r.alive(t, first + s)) lstm_backward(r, d, crew, my, t, s, first + s);
                 }
             }
             if (r.norm != NO_NORM) {
-                SAMPLES(s, count, team) {
+                SAMPLES(s, count, crew) {
                     if (!r.alive(t, first + s)) continue;
-                    team.wait_for_lanes();
+                    crew.wait_for_lanes();
 #pragma unroll
                     for (int k = 0; k < MOST_SEGMENTS; k++) {
                         if (k >= r.segments) break;
-                        give_sums(r, team, my, t, s, first + s, k);
+                        give_sums(r, crew, my, t, s, first + s, k);
                     }
                 }
-                team.wait();
-                SAMPLES(s, count, team) {
+                crew.wait();
+                SAMPLES(s, count, crew) {
                     if (!r.alive(t, first + s)) continue;
 #pragma unroll
                     for (int k = 0; k < MOST_SEGMENTS; k++) {
                         if (k >= r.segments) break;
-                        through_norm(r, d, team, my, t, s, first + s, k);
+                        through_norm(r, d, crew, my, t, s, first + s, k);
                     }
                 }
             }
-            team.wait();
-            SAMPLES(s, count, team) keep_gradients(r, d, team, my, t, s, first + s);
-            if (!team.w) continue;
-            multiply_all(team, int(r.columns), n, team.of_step(t), count,
+            crew.wait();
+            SAMPLES(s, count, crew) keep_gradients(r, d, crew, my, t, s, first + s);
+            if (!crew.w) continue;
+            multiply_all(crew, int(r.columns), n, crew.of_step(t), count,
                          [&](int s) { return r.alive(t, first + s) ? r.row(d.dz, t, first + s, r.columns) : (T*)0; },
                          [&](int s, int u, T product) {
-                             if (u < team.count && r.alive(t, first + s)) my.dh.at(s, 0, u) += product;
+                             if (u < crew.count && r.alive(t, first + s)) my.dh.at(s, 0, u) += product;
                          });
         }
-        if (team.own) {
-            SAMPLES(s, count, team) StepBack(r, d, team, 0, first).copy_to(sums, r, team, s);
+        if (crew.own) {
+            SAMPLES(s, count, crew) StepBack(r, d, crew, 0, first).copy_to(sums, r, crew, s);
         }
     }
 }
@@ -943,13 +943,13 @@ __device__ inline void steps_back(const Layer& r, const Gradients& d, Team& team
 // The steps from `end` back to `begin`. w is W[columns, H], for a block that reads it from the cache with rows and columns
 // padded to multiples of 16 bytes, or null if the caller adds dz W to dh, [N, H].
 extern "C" __global__ void __launch_bounds__(256, 1) recurrent_backward(
-    int team, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, int buffer,
+    int crew, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, int buffer,
     Bool resident, int factors, int parts, int own, int moments, double* sums, int* arrived, const T* w,
     int kind, int64 begin, int64 end, int norm, Bool norm_cell, Bool centered, Bool swap, double slope, int64 batch,
     int64 hidden, int64 columns, int64 steps, int segments, Extent ends, Bool keep, const int64* lengths,
     const T* gamma, const T* beta, const T* gamma_c, const T* beta_c, T* h, T* c, T* z, T* act, T* stats, T* stats_c,
     T* raw_c, const T* gy, T* dh, T* dc, T* dx, T* dz, double* affine, double* affine_c) {
-    Team of = TEAM;
+    Crew of = CREW;
     const Layer r = LAYER;
     of.place(r.hidden);
     steps_back(r, {gy, dh, dc, dx, dz, affine, affine_c}, of, begin, end);

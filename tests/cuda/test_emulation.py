@@ -7,7 +7,7 @@ import sys
 import cupy
 import numpy as np
 import pytest
-from sequences import use_team
+from sequences import use_crew
 
 import minigrad as mg
 from minigrad import nn
@@ -411,7 +411,7 @@ def test_memory_outlives_an_interrupted_release():
     mg.zeros(3, device="cuda:0").exp()
 
 
-# ── teams of blocks in a real kernel ──
+# ── crews of blocks in a real kernel ──
 
 
 def layers_are_wrong(rounds=12):
@@ -436,31 +436,31 @@ def layers_are_wrong(rounds=12):
 
 BARRIERS = {
     # before which the blocks of a cluster must not use each other's memory
-    "of the beginning": "        team.wait();\n        for (int64 t = begin",
-    "of the beginning, backward": "        team.wait();\n        for (int64 t = end",
-    "of a norm": "                team.wait();\n            }\n            SAMPLES(s, count, team) {\n                if (!r.alive",
-    "of c": "            if (r.norm_cell) {\n                team.wait();",
-    "of h": "            team.wait();\n            SAMPLES(s, count, team) keep_rows",
-    "of c, backward": "            if (r.norm_cell) team.wait();",
-    "of a norm, backward": "                }\n                team.wait();\n                SAMPLES",
-    "of dz": "            team.wait();\n            SAMPLES(s, count, team) keep_gradients",
+    "of the beginning": "        crew.wait();\n        for (int64 t = begin",
+    "of the beginning, backward": "        crew.wait();\n        for (int64 t = end",
+    "of a norm": "                crew.wait();\n            }\n            SAMPLES(s, count, crew) {\n                if (!r.alive",
+    "of c": "            if (r.norm_cell) {\n                crew.wait();",
+    "of h": "            crew.wait();\n            SAMPLES(s, count, crew) keep_rows",
+    "of c, backward": "            if (r.norm_cell) crew.wait();",
+    "of a norm, backward": "                }\n                crew.wait();\n                SAMPLES",
+    "of dz": "            crew.wait();\n            SAMPLES(s, count, crew) keep_gradients",
 }
-CASES = [(team, barrier) for team in ("cluster", "grid") for barrier in BARRIERS
-         if team == "cluster" or "beginning" not in barrier]  # fmt: skip
+CASES = [(crew, barrier) for crew in ("cluster", "grid") for barrier in BARRIERS
+         if crew == "cluster" or "beginning" not in barrier]  # fmt: skip
 
 
-@pytest.mark.parametrize("team, barrier", CASES)
-def test_a_missing_barrier_of_a_team_shows(team, barrier, broken, monkeypatch):
-    use_team(monkeypatch, f"cuda:0 {team}")
+@pytest.mark.parametrize("crew, barrier", CASES)
+def test_a_missing_barrier_of_a_crew_shows(crew, barrier, broken, monkeypatch):
+    use_crew(monkeypatch, f"cuda:0 {crew}")
     assert not layers_are_wrong()
     right = BARRIERS[barrier]
-    broken("recurrent.cu", right, right.replace("team.wait();", "__syncthreads();"))
+    broken("recurrent.cu", right, right.replace("crew.wait();", "__syncthreads();"))
     assert layers_are_wrong()
 
 
-@pytest.mark.parametrize("team, attribute", [("cluster", "cluster"), ("grid", "cooperative")])
-def test_a_team_without_its_launch_attribute_is_an_error(team, attribute, monkeypatch):
-    use_team(monkeypatch, f"cuda:0 {team}")
+@pytest.mark.parametrize("crew, attribute", [("cluster", "cluster"), ("grid", "cooperative")])
+def test_a_crew_without_its_launch_attribute_is_an_error(crew, attribute, monkeypatch):
+    use_crew(monkeypatch, f"cuda:0 {crew}")
     start = recurrent.launch
     monkeypatch.setattr(recurrent, "launch", lambda *args, **options: start(*args, **{**options, attribute: 0}))
     with pytest.raises(RuntimeError, match=r"recurrent: a barrier for .* in a launch"):

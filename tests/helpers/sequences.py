@@ -7,8 +7,8 @@ import minigrad as mg
 
 T, N, D, H = 6, 3, 4, 5
 KINDS = ("RNN", "LSTM", "GRU")
-# The arguments of `minigrad.cuda.recurrent.Team`; None for products by cuBLAS
-TEAMS = {
+# The arguments of `minigrad.cuda.recurrent.Crew`; None for products by cuBLAS
+CREWS = {
     "cuda:0 block": (0,), "cuda:0 cache": (0, 1, False), "cuda:0 products": None,
     "cuda:0 cluster": (1, 2), "cuda:0 large cluster": (1, 8), "cuda:0 grid": (2, 3),
 }  # fmt: skip
@@ -46,13 +46,13 @@ def called_with(module, parameters, *args, **options):
             owner[name] = value
 
 
-def use_team(monkeypatch, name):
-    """Let a GPU run recurrent layers by one of the teams."""
+def use_crew(monkeypatch, name):
+    """Let a GPU run recurrent layers by one of the crews."""
     import cupy
 
     from minigrad.cuda import recurrent
 
-    team = TEAMS[name] and recurrent.Team(*TEAMS[name])
-    if team and team.kind == recurrent.CLUSTER and int(cupy.cuda.Device(0).compute_capability) < 90:
+    crew = CREWS[name] and recurrent.Crew(*CREWS[name])
+    if crew and crew.kind == recurrent.CLUSTER and int(cupy.cuda.Device(0).compute_capability) < 90:
         pytest.skip("a GPU without clusters is tested")
-    monkeypatch.setattr(recurrent, "team_of", lambda *_: team)
+    monkeypatch.setattr(recurrent, "crew_of", lambda *_: crew)

@@ -119,12 +119,12 @@ class Function:
         kernels.append(self)
         self.ptr = len(kernels)
 
-    def __call__(self, grid, block, args, *, shared_mem=0, **team):
+    def __call__(self, grid, block, args, *, shared_mem=0, **crew):
         """Start the kernel as CuPy does, and with the keywords of `submit`."""
         assert len(args) == self.count, f"{self.name}: {len(args)} arguments instead of {self.count}"
         held = [ctypes.create_string_buffer(passed(one)) for one in args]
         addresses = (ctypes.c_void_p * self.count)(*map(ctypes.addressof, held))
-        self.submit(grid, block, addresses, cuda.get_current_stream().ptr, shared_mem, **team)
+        self.submit(grid, block, addresses, cuda.get_current_stream().ptr, shared_mem, **crew)
 
     def submit(self, grid, block, addresses, stream, shared=0, cluster=0, cooperative=False):
         """Execute the kernel on a stream, with copies of the arguments at addresses."""

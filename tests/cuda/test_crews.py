@@ -1,4 +1,4 @@
-"""Recurrent layers by every team of blocks: a block, a cluster and a grid; which team a GPU uses, and its memory."""
+"""Recurrent layers by every crew of blocks: a block, a cluster and a grid; which crew a GPU uses, and its memory."""
 
 import itertools
 from types import SimpleNamespace
@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import cupy
 import numpy as np
 import pytest
-from sequences import TEAMS, use_team
+from sequences import CREWS, use_crew
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.cuda import recurrent as teams
-from minigrad.cuda.recurrent import ALONE, CLUSTER, GRID, Plan, Team
+from minigrad.cuda import recurrent as crews
+from minigrad.cuda.recurrent import ALONE, CLUSTER, GRID, Crew, Plan
 from minigrad.engine.ops.recurrent import GATES, Cell, composition, recurrent
 
 DEVICE = "cuda:0"
@@ -19,9 +19,9 @@ VARIANTS = [(kind, norm) for kind in ("rnn_tanh", "rnn_relu", "lstm") for norm i
 VARIANTS += [("gru", None), ("gru", "state")]
 
 
-@pytest.fixture(params=TEAMS)
-def team(request, monkeypatch):
-    use_team(monkeypatch, request.param)
+@pytest.fixture(params=CREWS)
+def crew(request, monkeypatch):
+    use_crew(monkeypatch, request.param)
 
 
 def random_cell(rng, hidden):
@@ -41,14 +41,14 @@ def random_cell(rng, hidden):
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_any_layer_is_its_composition(seed, team):
+def test_any_layer_is_its_composition(seed, crew):
     """Outputs and all gradients in float64; sizes that neither blocks nor packs divide, one step and one sample."""
     compare(seed)
 
 
 @pytest.mark.skipif(cupy.__version__ != "emulated", reason="a real GPU is tested: it has its own order")
 @pytest.mark.parametrize("seed", [3, 7, 9, 14])
-def test_threads_may_take_turns_between_accesses_to_memory(seed, team, preempted):
+def test_threads_may_take_turns_between_accesses_to_memory(seed, crew, preempted):
     compare(seed)
 
 
@@ -81,7 +81,7 @@ def compare(seed):
         )
 
 
-def test_in_float32(team):
+def test_in_float32(crew):
     """A layer of some size, whose sums many threads share."""
     found = []
     for device, dtype in (("cpu", "float64"), (DEVICE, "float32")):
@@ -94,9 +94,9 @@ def test_in_float32(team):
         np.testing.assert_allclose(got, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("team", [name for name in TEAMS if TEAMS[name]], indirect=True)
+@pytest.mark.parametrize("crew", [name for name in CREWS if CREWS[name]], indirect=True)
 @pytest.mark.parametrize("kind, norm, hidden", [("lstm", "state", 17), ("gru", None, 40), ("rnn_tanh", "sum", 70)])
-def test_a_sample_has_the_same_bits_in_any_batch_and_number_of_steps(kind, norm, hidden, team):
+def test_a_sample_has_the_same_bits_in_any_batch_and_number_of_steps(kind, norm, hidden, crew):
     columns, steps, batch, n = GATES[kind.partition("_")[0]] * hidden, 3, 45, 31
     sizes = () if norm is None else (columns - hidden, hidden) if kind == "gru" else (columns,)
     cell = Cell(kind, norm, sizes, norm_cell=kind == "lstm")
@@ -120,7 +120,7 @@ def test_a_sample_has_the_same_bits_in_any_batch_and_number_of_steps(kind, norm,
     np.testing.assert_array_equal(run(slice(None), steps)[0][:1], run(slice(None), 1)[0])
 
 
-def test_captured_steps_are_the_same(team):
+def test_captured_steps_are_the_same(crew):
     """A graph starts clusters and cooperative grids as the step did that it was made of."""
     rng = np.random.default_rng(4)
     batches = [mg.tensor(rng.standard_normal((5, 9, 3)).astype("float32"), device=DEVICE) for _ in range(4)]
@@ -143,7 +143,7 @@ def test_captured_steps_are_the_same(team):
     assert found[0] == found[1]
 
 
-# ── the choice of a team, and its plan ────────────────────────────────────────────────────────────
+# ── the choice of a crew, and its plan ────────────────────────────────────────────────────────────
 
 # compute capability, multiprocessors, KiB of shared memory that a block may have
 GPUS = {"H200": (90, 132, 227), "A100": (80, 108, 163), "T4": (75, 40, 64)}
@@ -152,22 +152,22 @@ SIZES = (1, 20, 32, 64, 100, 128, 200, 256, 300, 512, 700, 1024, 1500, 2048)
 
 @pytest.fixture
 def on_gpu(monkeypatch):
-    """Return a function that lets `team_of` choose for a GPU of that name, which can run what fits in its memory."""
+    """Return a function that lets `crew_of` choose for a GPU of that name, which can run what fits in its memory."""
 
     def be(name):
         capability, multiprocessors, shared = GPUS[name]
-        attributes = {teams.MULTIPROCESSORS: multiprocessors, teams.MOST_SHARED: shared << 10}
+        attributes = {crews.MULTIPROCESSORS: multiprocessors, crews.MOST_SHARED: shared << 10}
         monkeypatch.setattr(cupy.cuda, "Device", lambda _: SimpleNamespace(compute_capability=str(capability)))
         monkeypatch.setattr(cupy.cuda.runtime, "deviceGetAttribute", lambda attribute, _: attributes[attribute])
         count = SimpleNamespace(
             count_resident=lambda block, shared, cluster: multiprocessors // cluster if cluster else 1
         )
-        monkeypatch.setattr(teams, "kernel", lambda *_: count)
+        monkeypatch.setattr(crews, "kernel", lambda *_: count)
         forget()
         return shared << 10
 
     def forget():
-        for one in (teams.limits, teams.team_of, teams.count_teams, teams.plan_of):
+        for one in (crews.limits, crews.crew_of, crews.count_crews, crews.plan_of):
             one.cache_clear()
 
     yield be
@@ -181,10 +181,10 @@ def on_gpu(monkeypatch):
     ("A100", 3, {64: (ALONE,), 256: (ALONE, 1, False), 512: (GRID, 103), 800: (GRID, 100), 1024: None}),
     ("T4", 4, {32: (ALONE,), 128: (ALONE, 1, False), 512: None}),
 ])  # fmt: skip
-def test_the_team_of_some_weights(name, gates, expected, on_gpu):
+def test_the_crew_of_some_weights(name, gates, expected, on_gpu):
     on_gpu(name)
     for hidden, wanted in expected.items():
-        assert teams.team_of(0, "float32", gates, hidden) == (wanted and Team(*wanted)), hidden
+        assert crews.crew_of(0, "float32", gates, hidden) == (wanted and Crew(*wanted)), hidden
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -192,15 +192,15 @@ def test_the_team_of_some_weights(name, gates, expected, on_gpu):
 def test_plans_fit_and_the_order_of_summation_does_not_depend_on_the_batch(name, dtype, on_gpu):
     shared = on_gpu(name)
     for gates, hidden, backward in itertools.product((1, 3, 4), SIZES, (False, True)):
-        team = teams.team_of(0, dtype, gates, hidden)
-        if team is None:
+        crew = crews.crew_of(0, dtype, gates, hidden)
+        if crew is None:
             continue
-        units = -(-hidden // team.size)
-        assert units * team.size >= hidden > units * (team.size - 1) or team.kind == CLUSTER
+        units = -(-hidden // crew.size)
+        assert units * crew.size >= hidden > units * (crew.size - 1) or crew.kind == CLUSTER
         order = set()
         for batch in (1, 3, 32, 128, 1000, 10_000):
-            plan = teams.plan_of(0, dtype, team, gates, hidden, backward, False, batch)
-            assert plan.bytes + teams.RESERVED <= shared
+            plan = crews.plan_of(0, dtype, crew, gates, hidden, backward, False, batch)
+            assert plan.bytes + crews.RESERVED <= shared
             assert plan.chunk == plan.rows or plan.chunk % plan.deep == 0
             order.add((plan.block, plan.wide, plan.deep, plan.lanes, plan.units))
         assert len(order) == 1
@@ -209,12 +209,12 @@ def test_plans_fit_and_the_order_of_summation_does_not_depend_on_the_batch(name,
 def test_without_cooperative_launches_there_is_no_grid(on_gpu, monkeypatch):
     """Or if other programs leave too few multiprocessors."""
     on_gpu("H200")
-    monkeypatch.setattr(teams, "kernel", lambda *_: SimpleNamespace(count_resident=lambda *_: 0))
-    assert teams.team_of(0, "float32", 4, 256) == Team(ALONE, 1, False)
-    assert teams.team_of(0, "float32", 4, 1024) is None
+    monkeypatch.setattr(crews, "kernel", lambda *_: SimpleNamespace(count_resident=lambda *_: 0))
+    assert crews.crew_of(0, "float32", 4, 256) == Crew(ALONE, 1, False)
+    assert crews.crew_of(0, "float32", 4, 1024) is None
 
 
 def test_a_plan_that_does_not_fit():
-    plan = Plan(Team(CLUSTER, 8), 4, 400, "float32", False, False)
+    plan = Plan(Crew(CLUSTER, 8), 4, 400, "float32", False, False)
     plan.divide(1, 16, 227 << 10)
     assert not plan.fits
