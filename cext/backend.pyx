@@ -331,7 +331,7 @@ cdef class Backend:
         raise NotImplementedError
 
     cpdef nonzero(self, Array x):  # -> tuple[Tensor, ...]
-        """A tuple of int64 tensors: the positions of the elements of a contiguous mask that are true, row-major."""
+        """A tuple of int64 tensors: the positions of the elements that are not zero, row-major."""
         raise NotImplementedError
 
     cpdef unique(self, Array x):  # -> Tensor

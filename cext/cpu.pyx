@@ -17,7 +17,7 @@ import numpy as np
 from minigrad.engine.array cimport Array, alias, empty, empty_as, view
 from minigrad.engine.backend cimport Backend, register
 from minigrad.engine.calls cimport RUNNING, is_recorded, refuse_in_capture
-from minigrad.engine.dtype cimport FLOAT32, FLOAT64, INT32, INT64, itemsize
+from minigrad.engine.dtype cimport BOOL, FLOAT32, FLOAT64, INT32, INT64, itemsize
 from minigrad.engine.interop cimport from_object
 from minigrad.engine.recording cimport repeat
 from minigrad.engine.blas import find
@@ -402,17 +402,19 @@ cdef class CPU(Backend):
         refuse_in_capture("nonzero, whose result has a shape that depends on values")
         cdef int64_t chunks = (x.count + MASK_CHUNK - 1) // MASK_CHUNK, total = 0, c
         cdef int64_t* starts
-        cdef Array counts, found
+        cdef Array mask = x, counts, found
         if x.ndim_ != 1:
             return tuple([from_object(np.ascontiguousarray(a, dtype=np.int64), INT64, 0, False)
-                          for a in np.nonzero(alias(x).numpy())])
+                          for a in np.nonzero(alias(x).numpy() != 0)])
+        if x.code != BOOL or not x.packed:
+            mask = from_object(alias(x).numpy() != 0, BOOL, 0, False)
         counts = empty(INT64, 1, &chunks, 0)
         starts = <int64_t*>counts.data
-        launch(x.count, kernels.count_true, x.count, <const uint8_t*>x.data, starts)
+        launch(x.count, kernels.count_true, x.count, <const uint8_t*>mask.data, starts)
         for c in range(chunks):
             starts[c], total = total, total + starts[c]
         found = empty(INT64, 1, &total, 0)
-        launch(x.count, kernels.true_positions, x.count, <const uint8_t*>x.data, <const int64_t*>starts,
+        launch(x.count, kernels.true_positions, x.count, <const uint8_t*>mask.data, <const int64_t*>starts,
                <int64_t*>found.data)
         return (found,)
 

@@ -192,9 +192,10 @@ cpdef Array conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = 
 cdef Array checked(str op, int axes, object x, object weight, object bias, tuple stride, object padding, tuple dilation,
                    object groups):
     """x ⋆ weight + bias along one axis, for which another of a single row is inserted, or along two."""
-    cdef int64_t parts = integer(op, "groups", groups, 1)
-    if parts >= 2**31:
-        raise ValueError(f"[{op}] expected groups < {2**31}, got {parts}")
+    groups = integer(op, "groups", groups, 1)
+    if groups >= 2**31:
+        raise ValueError(f"[{op}] expected groups < {2**31}, got {groups}")
+    cdef int64_t parts = groups
     cdef Array a = operand(op, x), w = operand(op, weight), b = optional(op, bias), y
     a, w = float_operand(op, a), float_operand(op, w)
     cdef tuple given = shape_of(a), weight_shape = shape_of(w)

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 from minigrad.engine.array cimport (
-    MAX_NDIM, Array, alias, check_same_device, device_name, empty, empty_as, shape_of, transferred,
+    MAX_NDIM, Array, check_same_device, device_name, empty, empty_as, shape_of, transferred,
 )
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
@@ -359,7 +359,7 @@ def nonzero(x: TensorLike) -> tuple[Tensor, ...]:
     cdef Array a = operand("nonzero", x)
     if a.ndim_ == 0:
         raise ValueError("[nonzero] expected at least one axis, got a 0-d tensor")
-    return backend(a).nonzero(dense(cast(alias(a), BOOL)))
+    return backend(a).nonzero(a)
 
 
 def unique_values(x: TensorLike) -> Tensor:
