@@ -189,13 +189,17 @@ cpdef Array conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = 
     return checked("conv1d", 1, x, weight, bias, (1, stride), padding, (1, dilation), groups)
 
 
-cdef Array checked(str op, int axes, object x, object weight, object bias, tuple stride, object padding, tuple dilation,
-                   object groups):
-    """x ⋆ weight + bias along one axis, for which another of a single row is inserted, or along two."""
+cdef int64_t parts_of(str op, object groups) except -1:
     groups = integer(op, "groups", groups, 1)
     if groups >= 2**31:
         raise ValueError(f"[{op}] expected groups < {2**31}, got {groups}")
-    cdef int64_t parts = groups
+    return groups
+
+
+cdef Array checked(str op, int axes, object x, object weight, object bias, tuple stride, object padding, tuple dilation,
+                   object groups):
+    """x ⋆ weight + bias along one axis, for which another of a single row is inserted, or along two."""
+    cdef int64_t parts = parts_of(op, groups)
     cdef Array a = operand(op, x), w = operand(op, weight), b = optional(op, bias), y
     a, w = float_operand(op, a), float_operand(op, w)
     cdef tuple given = shape_of(a), weight_shape = shape_of(w)
@@ -292,7 +296,7 @@ cpdef Array conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike
     """
     cdef str op = "conv_transpose2d"
     cdef Call _call = begin(data_gradient_op)
-    cdef int64_t parts = integer(op, "groups", groups, 1)
+    cdef int64_t parts = parts_of(op, groups)
     stride, dilation = pair(op, "stride", stride, 1), pair(op, "dilation", dilation, 1)
     padding, output_padding = pair(op, "padding", padding, 0), pair(op, "output_padding", output_padding, 0)
     cdef Array a = float_operand(op, operand(op, x)), w = float_operand(op, operand(op, weight)), out

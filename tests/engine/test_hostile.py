@@ -429,7 +429,10 @@ def test_endless_shape():
 
 
 def test_numbers_beyond_64_bits():
-    refuses(ValueError, "conv2d", str(2**63), F.conv2d, mg.ones((1, 1, 3, 3)), mg.ones((1, 1, 2, 2)), groups=2**63)
+    x, weight = mg.ones((1, 1, 3, 3)), mg.ones((1, 1, 2, 2))
+    refuses(ValueError, "conv2d", str(2**63), F.conv2d, x, weight, groups=2**63)
+    refuses(ValueError, "conv_transpose2d", str(2**63), F.conv_transpose2d, x, weight, groups=2**63)
+    refuses(ValueError, "conv1d", str(2**63), F.conv1d, x[0], weight[0], groups=2**63)
     refuses(ValueError, "concat", str(2**63), mg.concat, [mg.ones((2**62, 0))] * 2)
 
 
