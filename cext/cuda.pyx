@@ -147,6 +147,7 @@ cdef bint is_current(int device) noexcept:
 
 
 @cython.final
+@cython.binding(False)
 cdef class Current:
     """``with Current(device)``: the driver's calls concern this GPU, also in a thread that has not called CUDA yet."""
     def __cinit__(self, int device):

@@ -128,23 +128,34 @@ def test_padding_of_any_kind_has_no_influence(kind, norm, ends, place):
             np.testing.assert_array_equal(array(a), array(b))
 
 
-@pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("norm", [None, "layer"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_first_state_of_a_sample_without_steps_is_its_last_alone(kind, norm, create_graph, place):
+def test_the_first_state_of_a_sample_without_steps_is_its_last_alone(kind, norm, place):
     """Even NaN reaches no gradient of the weights."""
-    layer = grown(getattr(nn, kind)(D, H, norm=norm)).to(place)
+    first_states_of_no_influence(kind, norm, (0.0, np.nan, np.inf), False, place)
+
+
+@pytest.mark.parametrize("norm", [None, "layer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_reaches_no_second_derivative_either(kind, norm, device):
+    """A composition, the same for all crews."""
+    first_states_of_no_influence(kind, norm, (0.0, np.nan), True, device)
+
+
+def first_states_of_no_influence(kind, norm, values, create_graph, device):
+    """Check what a layer computes with each of the values in the first state of a sample without steps."""
+    layer = grown(getattr(nn, kind)(D, H, norm=norm)).to(device)
     x, g = normals(4, (T, N, D), (T, N, H))
     found = []
-    for value in (0.0, np.nan, np.inf):
+    for value in values:
         first = normals(6, (1, N, H))[0]
         first[:, 1] = value
-        states = tuple(tensor(first, place, True) for _ in range(1 + (kind == "LSTM")))
-        y, last = layer(tensor(x, place), states if kind == "LSTM" else states[0], lengths=[T, 0, 3])
+        states = tuple(tensor(first, device, True) for _ in range(1 + (kind == "LSTM")))
+        y, last = layer(tensor(x, device), states if kind == "LSTM" else states[0], lengths=[T, 0, 3])
         for state in as_tuple(last):
             np.testing.assert_array_equal(array(state)[:, 1], first[:, 1])
         leaves = [*layer.parameters(), *states]
-        grads = mg.grad(y, leaves, tensor(g, place), create_graph=create_graph)
+        grads = mg.grad(y, leaves, tensor(g, device), create_graph=create_graph)
         found.append([y, *grads])
         if create_graph:
             found[-1] += mg.grad(sum((v * v).sum() for v in grads), leaves)
