@@ -402,12 +402,13 @@ cdef class CPU(Backend):
         refuse_in_capture("nonzero, whose result has a shape that depends on values")
         cdef int64_t chunks = (x.count + MASK_CHUNK - 1) // MASK_CHUNK, total = 0, c
         cdef int64_t* starts
-        cdef Array mask = x, counts, found
+        cdef Array mask, counts, found
+        values = alias(x).numpy()
+        true = np.not_equal(values, values.dtype.type(0))       # a copy, which no other thread can write meanwhile
         if x.ndim_ != 1:
             return tuple([from_object(np.ascontiguousarray(a, dtype=np.int64), INT64, 0, False)
-                          for a in np.nonzero(alias(x).numpy() != 0)])
-        if x.code != BOOL or not x.packed:
-            mask = from_object(alias(x).numpy() != 0, BOOL, 0, False)
+                          for a in np.nonzero(true)])
+        mask = from_object(true, BOOL, 0, False)
         counts = empty(INT64, 1, &chunks, 0)
         starts = <int64_t*>counts.data
         launch(x.count, kernels.count_true, x.count, <const uint8_t*>mask.data, starts)

@@ -632,10 +632,10 @@ def test_product_of_integers_in_little_memory():
 # ── threads ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def raced(call, holds, seconds=0.3):
+def raced(call, holds, seconds=0.3, dtype="int64"):
     """Call while another thread writes invalid numbers to a NumPy view of the same memory."""
     n, stop = 1 << 16, threading.Event()
-    good, bad = np.zeros(n, np.int64), np.full(n, 1 << 40)
+    good, bad = np.zeros(n, dtype), np.full(n, 1 << 40).astype(dtype)
     values = good.copy()
     x = mg.asarray(values)
 
@@ -680,6 +680,9 @@ def threads():
         "nll_loss": raced(lambda x, n: F.nll_loss(logits, x), lambda y, n: y.item() == -1),
         "lengths": raced(lambda x, n: recurrent.Lengths(x, 3, n), lambda y, n: y.values.max().item() <= 3, 1.5),
         "nonzero": raced(lambda x, n: mg.nonzero(x)[0], lambda y, n: y.size == 0 or y.max().item() < n),
+        "nonzero of a mask": raced(
+            lambda x, n: mg.nonzero(x)[0], lambda y, n: bool(((y >= 0) & (y < n)).all()), dtype="bool"
+        ),
         "argsort": raced(lambda x, n: mg.argsort(x), is_permutation),
         "unique": raced(lambda x, n: mg.unique_values(x), lambda y, n: y.size <= 3),
     }
