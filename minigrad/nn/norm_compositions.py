@@ -49,12 +49,8 @@ def dynamic_tanh(x: Tensor, alpha: Tensor, weight: Tensor | None = None, bias: T
     alpha = floats(op, alpha)
     y = tanh(parameter(op, "alpha", alpha, (1,) if alpha.ndim else (), x).reshape(()) * x)
     if weight is not None:
-        weight = floats(op, weight)
-        y = y * parameter(op, "weight", weight, x.shape[x.ndim - weight.ndim :], x)
-    if bias is not None:
-        bias = floats(op, bias)
-        y = y + parameter(op, "bias", bias, x.shape[x.ndim - bias.ndim :], x)
-    return y
+        y = y * of_last_axes(op, "weight", weight, x)
+    return y if bias is None else y + of_last_axes(op, "bias", bias, x)
 
 
 def scale_norm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
@@ -226,13 +222,12 @@ def filter_response_norm(
     x = floats(op, x)
     if x.ndim < 3:
         raise ValueError(f"[{op}] expected x of shape (N, C, ...) with 3 axes or more, got {x.shape}")
-    each = (-1,) + (1,) * (x.ndim - 2)
     y = rms_norm(x, x.shape[2:], eps=number(op, "eps", eps, 0))
     if weight is not None:
-        y = y * parameter(op, "weight", weight, x.shape[1:2], x).reshape(each)
+        y = y * of_channels(op, "weight", weight, x)
     if bias is not None:
-        y = y + parameter(op, "bias", bias, x.shape[1:2], x).reshape(each)
-    return y if threshold is None else maximum(y, parameter(op, "threshold", threshold, x.shape[1:2], x).reshape(each))
+        y = y + of_channels(op, "bias", bias, x)
+    return y if threshold is None else maximum(y, of_channels(op, "threshold", threshold, x))
 
 
 def tlu(x: Tensor, threshold: Tensor) -> Tensor:
@@ -270,8 +265,7 @@ def tlu(x: Tensor, threshold: Tensor) -> Tensor:
     x = floats("tlu", x)
     if x.ndim < 2:
         raise ValueError(f"[tlu] expected x of shape (N, C, ...), got {x.shape}")
-    threshold = parameter("tlu", "threshold", threshold, x.shape[1:2], x)
-    return maximum(x, threshold.reshape((-1,) + (1,) * (x.ndim - 2)))
+    return maximum(x, of_channels("tlu", "threshold", threshold, x))
 
 
 def layer_scale(x: Tensor, weight: Tensor) -> Tensor:
@@ -350,12 +344,8 @@ def deep_norm(
     op = "deep_norm"
     x = floats(op, x)
     y = number(op, "alpha", alpha, 0) * x + parameter(op, "branch", branch, x.shape, x)
-    if weight is not None:
-        weight = floats(op, weight)
-        weight = parameter(op, "weight", weight, x.shape[x.ndim - weight.ndim :], x)
-    if bias is not None:
-        bias = floats(op, bias)
-        bias = parameter(op, "bias", bias, x.shape[x.ndim - bias.ndim :], x)
+    weight = None if weight is None else of_last_axes(op, "weight", weight, x)
+    bias = None if bias is None else of_last_axes(op, "bias", bias, x)
     return layer_norm(y, normalized_shape, weight, bias, number(op, "eps", eps, 0))
 
 
@@ -427,3 +417,14 @@ def parameter(op: str, name: str, given: Tensor, shape: tuple[int, ...], x: Tens
     if given.device != x.device:
         raise ValueError(f"[{op}] expected {name} on {x.device}, the device of x, got {given.device}")
     return given
+
+
+def of_last_axes(op: str, name: str, given: Tensor, x: Tensor) -> Tensor:
+    """Convert a parameter to a tensor, which must have the shape of the last axes of x."""
+    given = floats(op, given)
+    return parameter(op, name, given, x.shape[x.ndim - given.ndim :], x)
+
+
+def of_channels(op: str, name: str, given: Tensor, x: Tensor) -> Tensor:
+    """Convert a parameter with a number for each channel of x (N, C, ...) to a tensor that broadcasts against x."""
+    return parameter(op, name, given, x.shape[1:2], x).reshape((-1,) + (1,) * (x.ndim - 2))
