@@ -10,8 +10,8 @@ from minigrad.cuda.norms import Norms
 from minigrad.engine.ops.recurrent import Cell
 from minigrad.engine.tensor import Tensor
 
-ALONE, CLUSTER, GRID = range(3)  # as in recurrent.cu
-SUMS = 5  # as there
+ALONE, CLUSTER, GRID = range(3)  # as in crew.cuh
+SUMS = 5  # as in recurrent.cu
 BLOCK = 256  # the most threads of a block
 SIZES = {"float32": 4, "float64": 8}
 PACK = 16  # bytes that one instruction reads
@@ -189,7 +189,7 @@ def plan_of(
 
 
 class Plan:
-    """How a crew divides one direction of a layer: units, samples, threads and memory, as in `Crew` of recurrent.cu.
+    """How a crew divides one direction of a layer: units, samples, threads and memory, as in `Crew` of crew.cuh.
 
     What the order of summation depends on follows from the weights; `divide` adds what depends on the batch.
     """

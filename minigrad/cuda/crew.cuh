@@ -1,0 +1,340 @@
+// Crews: the blocks that take the same samples of a recurrent layer through its steps, and what they compute together.
+//
+// A crew takes its samples through all steps, or through a single step whose product was computed before. It is one
+// block; or a cluster, whose blocks write to each other's shared memory; or a cooperative grid, whose blocks exchange
+// everything through the GPU's memory. Each block has some of the units, with the columns of all their gates. It keeps
+// its part of W in shared memory, or a block that is alone reads W from the cache. Three times in a step the blocks of a
+// crew may have to wait for each other: for the sums of a norm, for those of the norm of c, and for h.
+
+enum { ALONE, CLUSTER, GRID };
+
+// What a block contributes to a sum over a row
+struct alignas(16) Pair {
+    double first, second;
+};
+
+// The blocks of a crew, as minigrad/cuda/recurrent.py divides the units among them, and the memory of one of them. A row
+// of a block has the columns of its units, gate by gate.
+struct Crew {
+    int kind, size;     // what its blocks are to each other, and how many they are
+    int units;          // of each block; the last ones may have fewer
+    int samples;        // that it takes through the steps at a time
+    int lanes;          // threads that work on a sample: a warp or a block
+    int width;          // samples that a product takes at a time
+    int wide;           // threads that work on neighbouring columns of a product
+    int chunk, stride;  // rows of W that a product takes at a time, in packs, and from one sample's factors to the next's
+    int buffer;         // from the factors of a step to those of the next, which other blocks may write meanwhile
+    const T* w;         // the part of W in shared memory, or W in the cache; null if the product is given
+    Bool resident;      // which of the two
+    T *factors, *parts; // of products: what W is multiplied by, and sums of some of the threads
+    T* own;             // rows of the block, or null: then they are parts of the rows of an array
+    Pair* sums;         // [samples, SUMS, size]
+    int* arrived;       // blocks of a grid at its barriers
+    int turn, rank;     // barriers of a grid so far, and the number of this block
+    int begin, count;   // the first of its units, and how many they are
+    int lane, group, groups;  // of this thread among those of its sample, and of its sample among those at a time
+    int column, row, rows;    // the first packs of this thread in a product, and the distance to its next row
+
+    __device__ void place(int hidden) {
+        turn = 0, rank = blockIdx.x % size;
+        begin = min(rank * units, hidden), count = min(begin + units, hidden) - begin;
+        lane = threadIdx.x % lanes, group = threadIdx.x / lanes, groups = blockDim.x / lanes;
+        column = threadIdx.x % wide, row = threadIdx.x / wide, rows = blockDim.x / wide;
+    }
+
+    // Waits for the crew, and then sees what all its threads have written
+    __device__ void wait() {
+        if (kind == GRID) {
+            wait_for_grid(arrived, ++turn);
+        } else if (kind == CLUSTER) {
+            wait_for_cluster();
+        } else {
+            __syncthreads();
+        }
+    }
+    // The same for the threads that work on the sample
+    __device__ void wait_for_lanes() const {
+        if (lanes == 32) {
+            __syncwarp();
+        } else {
+            __syncthreads();
+        }
+    }
+
+    // The first factor of step t
+    __device__ T* of_step(int64 t) const { return factors + (t & 1) * buffer; }
+
+    // Makes x a factor of all blocks' products
+    __device__ void give_factor(T* factor, T x) const {
+        if (kind == GRID || !w) return;
+        if (kind == ALONE) {
+            *factor = x;
+        } else {
+            for (int b = 0; b < size; b++) in_block(*factor, b) = x;
+        }
+    }
+
+    // Gives the other blocks what this one contributes to sum k of a sample; the lanes of the sample call it.
+    __device__ void give(int s, int k, const Pair& sum) const {
+        Pair& mine = sums[(s * SUMS + k) * size + rank];
+        if (kind == CLUSTER) {
+            if (lane < size) in_block(mine, lane) = sum;
+        } else if (lane == 0) {
+            mine = sum;
+        }
+    }
+
+    // total[2] becomes the sum of what f(block, its contribution, total) adds, the same in all lanes.
+    template <class F>
+    __device__ void add_blocks(int s, int k, double* total, F f) const {
+        int spread = 1;
+        while (spread < size && spread < 32) spread *= 2;
+        for (int b = threadIdx.x % spread; b < size; b += spread) f(b, sums[(s * SUMS + k) * size + b], total);
+        team_sum<2>(spread, total);
+    }
+};
+
+// The columns [first, last) of a gate that are in [begin, end) and of a block's units
+struct Range {
+    int first, last;
+
+    __device__ Range(const Layer& r, const Crew& crew, int block, int gate, int begin, int end) {
+        const int unit = min(block * crew.units, r.hidden), next = min(unit + crew.units, r.hidden);
+        first = max(begin, gate * r.hidden + unit);
+        last = max(first, min(end, gate * r.hidden + next));
+    }
+};
+
+// How many columns of [begin, end) a block has
+__device__ inline int share(const Layer& r, const Crew& crew, int block, int gates, int begin, int end) {
+    int total = 0;
+    for (int g = 0; g < gates; g++) {
+        const Range range(r, crew, block, g, begin, end);
+        total += range.last - range.first;
+    }
+    return total;
+}
+
+// for (int u : this thread's units of the block); j = begin + u is the number of the unit
+#define UNITS(u, crew) for (int u = (crew).lane; u < (crew).count; u += (crew).lanes)
+
+// for (int s : the samples of this thread, of n in all)
+#define SAMPLES(s, n, crew) for (int s = (crew).group; s < (n); s += (crew).groups)
+
+// Rows of a block's columns or units, in shared memory or as parts of the rows of an array
+template <class V>
+struct Rows {
+    V* base;
+    int sample, gate;  // distances
+
+    __device__ V& at(int s, int g, int u) const { return base[s * sample + g * gate + u]; }
+};
+
+// ---- products ---------------------------------------------------------------------------------------------------------
+
+// Loads the block's part of W: element(i, c) for k rows and n columns, and 0 beyond them
+template <class Element>
+__device__ void load_matrix(T* matrix, int k, int n, Element element) {
+    const int rows = (k + WIDE - 1) / WIDE * WIDE, columns = (n + WIDE - 1) / WIDE * WIDE;
+    for (int c = threadIdx.x % 32; c < columns; c += 32) {
+#pragma unroll 8
+        for (int i = threadIdx.x / 32; i < rows; i += blockDim.x / 32)
+            matrix[i * columns + c] = i < k && c < n ? element(i, c) : T(0);
+    }
+}
+
+// Loads packs [begin, end) of the rows of S samples, each of k numbers, and 0 beyond them
+template <int S, class Row>
+__device__ void load_factors(const Crew& crew, int k, int begin, int end, Row row) {
+    __syncthreads();
+    for (int i = begin + threadIdx.x; i < end; i += blockDim.x) {
+        Pack<WIDE> x[S] = {};
+#pragma unroll
+        for (int s = 0; s < S; s++) {
+            const T* from = row(s);
+            if (!from) continue;
+            if (is_aligned(from) && (i + 1) * WIDE <= k) {
+                x[s] = ((const Pack<WIDE>*)from)[i];
+            } else {
+                for (int e = 0; e < WIDE && i * WIDE + e < k; e++) x[s].v[e] = from[i * WIDE + e];
+            }
+        }
+#pragma unroll
+        for (int s = 0; s < S; s++) *(Pack<WIDE>*)(crew.factors + s * crew.stride + (i - begin) * WIDE) = x[s];
+    }
+    __syncthreads();
+}
+
+// v[count] is added up over the lanes of a warp whose numbers differ in the bits from `distance` on: each of them adds up
+// half of the numbers and leaves the others to its partner. Stores the sums by store(place in v, sum).
+template <int count, class Store>
+__device__ inline void fold(T (&v)[count], int distance, int place, Store store) {
+    if constexpr (count == 1) {
+        for (; distance < 32; distance *= 2) v[0] += __shfl_xor_sync(~0u, v[0], distance);
+        store(place, v[0]);
+    } else if (distance == 32) {
+        for (int k = 0; k < count; k++) store(place + k, v[k]);
+    } else {
+        const bool upper = threadIdx.x & distance;
+        T half[count / 2];
+#pragma unroll
+        for (int k = 0; k < count / 2; k++) {
+            const T given = upper ? v[k] : v[k + count / 2], held = upper ? v[k + count / 2] : v[k];
+            half[k] = held + __shfl_xor_sync(~0u, given, distance);
+        }
+        fold(half, 2 * distance, place + (upper ? count / 2 : 0), store);
+    }
+}
+
+// store(s, c, sum over i of factors[s, i] matrix[i, c]) for S samples, i < k and c < n. The rows of the matrix begin at
+// multiples of 16 bytes, their number is a multiple of a pack, and factors beyond k are 0. Neighbouring threads read
+// neighbouring packs of columns, and each pack once for all S samples. A column's sum is divided among blockDim.x / wide
+// threads, each of which requests AHEAD packs of rows before it uses the first, as a cache takes hundreds of cycles to
+// answer. The order of summation depends on k, n and the size of the block alone.
+template <int S, int AHEAD, class Load, class Store>
+__device__ void multiply(const Crew& crew, int k, int n, const T* matrix, const T* factors, Load load, Store store) {
+    const int packs = (n + WIDE - 1) / WIDE, rows = (k + WIDE - 1) / WIDE;
+    T sum[S * WIDE] = {};
+    for (int begin = 0; begin < rows; begin += crew.chunk) {
+        const int end = min(rows, begin + crew.chunk);
+        load(begin, end);
+        if (crew.column >= packs) continue;
+        const Pack<WIDE>* column = (const Pack<WIDE>*)matrix + crew.column;
+        const Pack<WIDE>* row = (const Pack<WIDE>*)factors;
+#pragma unroll(AHEAD)
+        for (int i = begin + crew.row; i < end; i += crew.rows) {
+            Pack<WIDE> w[WIDE];
+#pragma unroll
+            for (int e = 0; e < WIDE; e++) w[e] = column[(i * WIDE + e) * packs];
+#pragma unroll
+            for (int s = 0; s < S; s++) {
+                const Pack<WIDE> f = row[s * (crew.stride / WIDE) + i - begin];
+#pragma unroll
+                for (int e = 0; e < WIDE; e++) {
+#pragma unroll
+                    for (int v = 0; v < WIDE; v++) sum[s * WIDE + v] += f.v[e] * w[e].v[v];
+                }
+            }
+        }
+    }
+    const int across = min(crew.wide, 32), warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    T* parts = crew.parts;  // [warps, S WIDE, across]
+    fold(sum, across, 0, [&](int place, T v) {
+        parts[(warp * S * WIDE + place) * across + threadIdx.x % across] = v;
+    });
+    __syncthreads();
+    const int columns = crew.wide * WIDE, bits = __ffs(columns) - 1;
+    for (int q = threadIdx.x; q < S * columns; q += blockDim.x) {
+        const int s = q >> bits, c = q & (columns - 1), pack = c / WIDE;
+        if (c >= n) continue;
+        T total = 0;
+        for (int w = pack / 32; w < warps; w += max(crew.wide / 32, 1))
+            total += parts[(w * S * WIDE + s * WIDE + c % WIDE) * across + pack % 32];
+        store(s, c, total);
+    }
+    __syncthreads();
+}
+
+// The same for all samples of a crew: row(s) are factors of a grid, whose blocks load them themselves.
+template <int S, class Row, class Store>
+__device__ void multiply_all(const Crew& crew, int k, int n, const T* factors, int count, Row row, Store store) {
+    for (int first = 0; first < count; first += S) {
+        const auto stored = [&](int s, int c, T total) {
+            if (first + s < count) store(first + s, c, total);
+        };
+        if (crew.kind == GRID) {
+            const auto load = [&](int begin, int end) {
+                load_factors<S>(crew, k, begin, end, [&](int s) { return first + s < count ? row(first + s) : (T*)0; });
+            };
+            multiply<S, 1>(crew, k, n, (const T*)dynamic_shared(), crew.factors, load, stored);
+        } else if (crew.resident) {
+            multiply<S, S == 1 ? 2 : 1>(crew, k, n, (const T*)dynamic_shared(), factors + first * crew.stride, [](int, int) {}, stored);
+        } else {
+            multiply<S, S == 1 ? 4 : 1>(crew, k, n, crew.w, factors + first * crew.stride, [](int, int) {}, stored);
+        }
+    }
+}
+
+template <class Row, class Store>
+__device__ void multiply_all(const Crew& crew, int k, int n, const T* factors, int count, Row row, Store store) {
+    switch (crew.width) {
+        case 1: return multiply_all<1>(crew, k, n, factors, count, row, store);
+        case 4: return multiply_all<4>(crew, k, n, factors, count, row, store);
+        case 8: return multiply_all<8>(crew, k, n, factors, count, row, store);
+    }
+}
+
+// ---- one row, normalized by a crew ------------------------------------------------------------------------------------
+
+// The mean of a block's columns x(g, j) in [begin, end), and the sum of their squared distances from it; 0 and the sum
+// of squares if the norm is not centered. With any center c near the mean, and d = x - c:
+//     mean = c + sum(d)/n,  sum of squared distances = sum(d^2) - sum(d)^2/n
+// c is the mean of a few elements. If it is so far off that the difference would cancel, a second pass uses the mean
+// from the first one as its center.
+template <class X>
+__device__ Pair moments(const Layer& r, const Crew& crew, int gates, int begin, int end, X x) {
+    const int n = share(r, crew, crew.rank, gates, begin, end);
+    if (n == 0) return {0, 0};
+    T center = 0;
+    if (r.centered) {
+        int points = 0;
+        for (int g = 0; g < gates; g++) {
+            const Range range(r, crew, crew.rank, g, begin, end);
+            const int length = range.last - range.first;
+            for (int k = 0; k < 4 && length > 0; k++, points++) center += x(g, range.first + length * k / 4);
+        }
+        center /= points;
+    }
+    for (bool first = true;; first = false) {
+        double total[2] = {};
+        for (int g = 0; g < gates; g++) {
+            const Range range(r, crew, crew.rank, g, begin, end);
+            add_up<2, int>(range.first + crew.lane, range.last, crew.lanes, total, [&](int j, T* part) {
+                const T d = x(g, j) - center;
+                part[0] += d;
+                part[1] += d * d;
+            });
+        }
+        team_sum<2>(crew.lanes, total);
+        if (!r.centered) return {0, total[1]};
+        const double shift = total[0] / n, squares = total[1] - shift * total[0];
+        if (!first || shift * shift * n <= 4 * squares) return {center + shift, squares < 0 ? 0 : squares};
+        center = T(center + shift);
+    }
+}
+
+// The statistics of columns [begin, end) from the moments of all blocks: with any center c, and d = mean - c of a block
+// of n columns, the sum of squared distances from c is the sum of squares + n d^2. c is the mean of a block that has some.
+__device__ inline Kept merge(const Layer& r, const Crew& crew, int s, int k, int gates, int begin, int end, int owner,
+                             double eps) {
+    const int width = end - begin;
+    const double center = crew.sums[(s * SUMS + k) * crew.size + owner].first;
+    double total[2] = {};
+    crew.add_blocks(s, k, total, [&](int block, const Pair& part, double* sum) {
+        const int n = share(r, crew, block, gates, begin, end);
+        if (n == 0) return;
+        const double d = part.first - center;
+        sum[0] += n * d;
+        sum[1] += part.second + n * d * d;
+    });
+    const double shift = total[0] / width, variance = total[1] / width - shift * shift;
+    const T scale = 1 / sqrt(T((variance < 0 ? 0 : variance) + eps)), mean = T(center + shift);
+    return {mean, scale, T((mean - (center + shift)) * scale)};
+}
+
+// dx = rstd (h - mean(h) - xhat mean(h xhat)) with h = g gamma. `mean` and `slope` are the two means.
+struct Through {
+    T mean, slope;
+
+    __device__ T operator()(T h, T xhat, T scale) const { return (h - mean - xhat * slope) * scale; }
+};
+
+// From the blocks' sums of h and h xhat
+__device__ inline Through means(const Layer& r, const Crew& crew, int s, int k, int width) {
+    double total[2] = {};
+    crew.add_blocks(s, k, total, [](int, const Pair& part, double* sum) {
+        sum[0] += part.first;
+        sum[1] += part.second;
+    });
+    return {r.centered ? T(total[0] / width) : T(0), T(total[1] / width)};
+}
