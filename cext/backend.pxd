@@ -10,6 +10,7 @@ cdef class Backend:
     cpdef unary(self, int op, Array x, Array out)
     cpdef binary(self, int op, Array a, Array b, Array out)
     cpdef where(self, Array condition, Array a, Array b, Array out)
+    cpdef clip(self, double low, double high, Array x, Array out)
     cpdef copy(self, Array x, Array out)
     cpdef fill(self, Array out, value)
     cpdef reduce(self, int op, int64_t outer, int64_t n, int64_t inner, Array x, Array out)

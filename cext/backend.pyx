@@ -126,6 +126,10 @@ cdef class Backend:
         """out = a where condition (bool) else b, any strides."""
         raise NotImplementedError
 
+    cpdef clip(self, double low: float, double high: float, Array x, Array out):
+        """out = min(max(x, low), high) of floats, any strides; NaN stays NaN."""
+        raise NotImplementedError
+
     cpdef copy(self, Array x, Array out):
         """out = x, any strides, converted to out's dtype; overlapping only element for element."""
         raise NotImplementedError

@@ -60,6 +60,7 @@ cdef extern from "kernels/kernels.hpp" namespace "mg" nogil:
         Loop** unary
         Loop** binary
         Loop* where
+        Loop* clip
         Loop** cast
         Reduction** reduce
         Reduction* cumulative_sum
@@ -129,6 +130,7 @@ cdef extern from "runtime/strided.hpp" namespace "mg" nogil:
         char** data
     void run(Loop, Strided)
     void run_filling(Loop, Strided, uint64_t)
+    void run_limited(Loop, Strided, uint64_t, uint64_t)
     void run_flat(Loop, Flat)
 
 cdef extern from "runtime/gemm.hpp" namespace "mg" nogil:

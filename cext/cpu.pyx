@@ -94,6 +94,22 @@ cdef class CPU(Backend):
     cpdef where(self, Array condition, Array a, Array b, Array out):
         elementwise("where", kernels.where[a.code], 4, condition, a, b, out)
 
+    cpdef clip(self, double low, double high, Array x, Array out):
+        cdef uint64_t least = 0, most = 0
+        cdef Strided strided
+        cdef int d
+        if x.code == FLOAT32:
+            (<float*>&least)[0], (<float*>&most)[0] = <float>low, <float>high
+        else:
+            (<double*>&least)[0], (<double*>&most)[0] = low, high
+        strided.ndim, strided.operands, strided.count = out.ndim_, 4, out.count
+        for d in range(out.ndim_):
+            strided.extent[d] = out.extent[d]
+            strided.step[1][d] = strided.step[2][d] = 0
+        fill_operand(&strided, 0, x)
+        fill_operand(&strided, 3, out)
+        launch(out.count, run_limited, kernels.clip[x.code - FLOAT32], strided, least, most)
+
     cpdef copy(self, Array x, Array out):
         elementwise("copy", kernels.cast[x.code][out.code], 2, x, None, None, out)
 

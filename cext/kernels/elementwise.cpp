@@ -63,7 +63,6 @@ MG_LIBRARY(asinh)
 MG_LIBRARY(acosh)
 MG_LIBRARY(atanh)
 MG_LIBRARY2(fmod)
-MG_LIBRARY2(pow)
 MG_LIBRARY2(atan2)
 MG_LIBRARY2(hypot)
 MG_LIBRARY2(copysign)
@@ -304,7 +303,7 @@ struct Cube {
     }
 };
 
-// x^p with one exponent p for the whole loop, which is often a small number.
+// x^p, where one exponent p for the whole loop is often a small number.
 template <class Op, class T>
 void powers(int64_t n, char* const* data, const int64_t* strides) {
     const T p = n > 0 && strides[1] == 0 ? at<T>(data[1], 0) : T(0);
@@ -314,7 +313,10 @@ void powers(int64_t n, char* const* data, const int64_t* strides) {
     if (p == 3) return unary<Cube, T>(n, operands, steps);
     if (p == T(0.5)) return unary<UnaryFunction<ROOT, FLOAT>, T>(n, operands, steps);
     if (p == -1) return unary<UnaryFunction<RECIPROCAL, FLOAT>, T>(n, operands, steps);
-    binary_strided<Op, T>(n, data, strides);
+    if constexpr (std::is_same_v<T, float>)
+        binary_blocks<Op>(n, data, strides);
+    else
+        binary_strided<Op, T>(n, data, strides);
 }
 
 // c ? a : b
@@ -345,6 +347,23 @@ void where(int64_t n, char* const* data, const int64_t* strides) {
     char *c = data[0], *a = data[1], *b = data[2], *y = data[3];
     for (int64_t i = 0; i < n; i++, c += strides[0], a += sa, b += sb, y += strides[3])
         at<T>(y, 0) = at<Bool>(c, 0) ? at<T>(a, 0) : at<T>(b, 0);
+}
+
+// min(max(x, low), high) for two numbers; NaN stays NaN
+template <class T>
+void clip(int64_t n, char* const* data, const int64_t* strides) {
+    const T low = at<T>(data[1], 0), high = at<T>(data[2], 0);
+    const auto limited = [=](T x) {
+        x = x < low ? low : x;
+        return x > high ? high : x;
+    };
+    char *x = data[0], *y = data[3];
+    if (strides[0] == sizeof(T) && strides[3] == sizeof(T)) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) at<T>(y, i * int64_t(sizeof(T))) = limited(at<T>(x, i * int64_t(sizeof(T))));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++, x += strides[0], y += strides[3]) at<T>(y, 0) = limited(at<T>(x, 0));
 }
 
 // A float out of range becomes the nearest integer in range, and NaN becomes 0; integers wrap.
@@ -417,6 +436,8 @@ void fill_elementwise(Kernels& k) {
 #define BINARY_ALSO BINARY
 #include "kernels/functions.inc"
     set_where<Bool, int32_t, int64_t, float, double>(k);
+    k.clip[0] = clip<float>;
+    k.clip[1] = clip<double>;
     set_casts<Bool, int32_t, int64_t, float, double>(k);
 }
 

@@ -128,6 +128,7 @@ struct Kernels {
     Loop unary[UNARY_OPS][DTYPES];    // (x, y)
     Loop binary[BINARY_OPS][DTYPES];  // (a, b, y)
     Loop where[DTYPES];               // (bool c, a, b, y)
+    Loop clip[FLOATS];                // (x, low, high, y)
     Loop cast[DTYPES][DTYPES];        // [from][to], (x, y); to bool: x != 0
 
     // reduce.cpp. For n = 0: SUM 0, PROD 1, ANY false, ALL true; the others are never called with it.

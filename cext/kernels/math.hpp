@@ -1,9 +1,9 @@
 // Elementary functions in float32 without branches, so that a loop over them becomes vector code.
 //
 // Infinities, NaN, subnormals and zeros of either sign are right. The largest errors over all float32, in units
-// in the last place: log 0.9, exp, exp2 1.0, erf 1.2, tanh 1.5, expm1, log1p 1.6, sin, cos 1.7, softplus, log2,
-// log10 2.0, sigmoid 2.5, silu 2.4, gelu 8 (where it is nearly 0). The polynomials and rational
-// functions are minimax fits of the relative error, their coefficients rounded. float64 goes to the C library.
+// in the last place: pow 0.6, log 0.9, exp, exp2 1.0, erf 1.2, tanh 1.5, expm1, log1p 1.6, sin, cos 1.7, softplus,
+// log2, log10 2.0, sigmoid 2.5, silu 2.4, gelu 8 (where it is nearly 0). The polynomials and rational functions are
+// minimax fits of the relative error, their coefficients rounded. float64 goes to the C library.
 #pragma once
 
 #include "isa.hpp"
@@ -210,6 +210,37 @@ MG_INLINE float sin_shifted(float x, int32_t shift) {
 MG_INLINE float sin(float x) { return x == 0 ? x : sin_shifted(x, 0); }  // keeps -0
 MG_INLINE float cos(float x) { return sin_shifted(x, 1); }
 
+// x^p in double precision: |x| = 2^e (1 + s)/(1 - s) with |s| <= 1/5, where log2 |x| is e plus an odd polynomial of s.
+MG_INLINE float pow(float base, float exponent) {
+    constexpr double ROUND = 0x1.8p52;  // adding it leaves the nearest integer in the low bits
+    constexpr double INFINITE = __builtin_inf();
+    constexpr uint64_t LOWEST = 0x3fe5555555555555, MANTISSA = 0xfffffffffffff;  // the bits of 2/3; a mask
+    const double x = base, p = exponent, a = abs(x);
+    const uint64_t t = bits<uint64_t>(a) - LOWEST + (uint64_t(1024) << 52);
+    const double e = bits<double>((t >> 52) | 0x4330000000000000) - (0x1p52 + 1024);
+    const double m = bits<double>((t & MANTISSA) + LOWEST), s = (m - 1) / (m + 1);
+    const double logarithm = e + s * polynomial(s * s, 0x1.71547652b7e94p1, 0x1.ec709dcb58f5ep-1, 0x1.2776bc500da21p-1,
+                                                0x1.a61e9da1271fap-2, 0x1.46f2b991f8b82p-2, 0x1.29cef69a81357p-2);
+    double y = a == 1 ? 0 : p * logarithm;
+    y = y < -151 ? -151 : y;
+    y = y > 129 ? 129 : y;
+    const double n = y + ROUND, r = y - (n - ROUND);
+    const double root =
+        polynomial(r, 0x1.00000002614f8p0, 0x1.62e430c7e8fafp-1, 0x1.ebfbdadcb1bcep-3, 0x1.c6aed4b98241ap-5,
+                   0x1.3b2dbbc08f82cp-7, 0x1.5f456a784f2dfp-10, 0x1.41d333a2e39d1p-13);
+    double power = root * bits<double>((bits<uint64_t>(n) + 1023) << 52);
+    // As in C: powers of infinities and zeros, of negative numbers, of which only whole ones exist, and of NaN
+    const double grows = p > 0 ? INFINITE : 0, shrinks = p > 0 ? 0 : INFINITE;
+    power = a == INFINITE ? grows : power;
+    power = a == 0 ? shrinks : power;
+    const double q = abs(p) < 0x1p24 ? p : 2, half = 0.5 * q;  // larger numbers are even
+    const double odd = (half + ROUND) - ROUND == half ? power : __builtin_copysign(power, x);
+    const double broken = x < 0 ? __builtin_nan("") : power;
+    power = (q + ROUND) - ROUND == q ? odd : a == INFINITE ? power : broken;
+    power = x != x ? x : p != p ? p : power;
+    return float(p == 0 ? 1 : x == 1 ? 1 : power);
+}
+
 MG_INLINE float sqrt(float x) { return __builtin_sqrtf(x); }
 MG_INLINE double sqrt(double x) { return __builtin_sqrt(x); }
 
@@ -220,6 +251,7 @@ MG_INLINE double log(double x) { return __builtin_log(x); }
 MG_INLINE double log1p(double x) { return __builtin_log1p(x); }
 MG_INLINE double log2(double x) { return __builtin_log2(x); }
 MG_INLINE double log10(double x) { return __builtin_log10(x); }
+MG_INLINE double pow(double x, double p) { return __builtin_pow(x, p); }
 MG_INLINE double sin(double x) { return __builtin_sin(x); }
 MG_INLINE double cos(double x) { return __builtin_cos(x); }
 MG_INLINE double tanh(double x) { return __builtin_tanh(x); }
@@ -239,8 +271,8 @@ struct Logistic {
 
 template <class T>
 MG_INLINE Logistic<T> logistic(T x) {
-    const T e = exp(-abs(x)), larger = 1 / (1 + e), smaller = e / (1 + e);
-    return {x < 0 ? smaller : larger, x < 0 ? larger : smaller};
+    const T e = exp(-abs(x)), sum = 1 + e;
+    return {(x < 0 ? e : 1) / sum, (x < 0 ? 1 : e) / sum};
 }
 
 template <class T>

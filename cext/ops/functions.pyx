@@ -17,7 +17,8 @@ from math import log as ln, pi, sqrt as root
 
 cdef extern from "kernels/kernels.hpp" namespace "mg":
     int ABS, CEIL, COPYSIGN, ERF, EXP, EXP2, EXPM1, FLOOR, HYPOT, ISFINITE, ISINF, ISNAN, LOG, LOG1P, LOG2, LOG10
-    int LOGADDEXP, NEXTAFTER, POW, ROUND, ROOT, RSQRT, SIGN, SIGNBIT, SMOOTH_L1, SMOOTH_L1_SLOPE, SQRT, SQUARE, TRUNC
+    int LOGADDEXP, NEXTAFTER, POW, ROUND, ROOT, RSQRT, SIGN, SIGNBIT, SMOOTH_L1, SMOOTH_L1_SLOPE, SQRT, SQUARE
+    int SQUARED_DIFFERENCE, SQUARED_DIFFERENCE_SLOPE, TRUNC
 
 cdef Array function(Op op, int number, object x):
     """A differentiable function of floats, by its number; integers are converted to the default dtype first."""
@@ -316,6 +317,32 @@ cpdef Array square(x: TensorLike):
     refuse_bool("square", a)
     out = apply_unary(SQUARE, a, a.code)
     track(square_op, out, a)
+    return out
+
+
+cdef Op squared_difference_op = operation("squared_difference", squared_difference_backward, "y = (a − b)²",
+                                          "da = 2 g (a − b)\ndb = 2 g (b − a)", "a b, a b", "a, b")
+
+
+cdef int squared_difference_backward(Node node, Array g) except -1:
+    cdef Array a = node.value(0), b = node.value(1), da
+    if recording():
+        da = multiply(g, multiply(subtract(a, b), 2))
+    else:
+        da = multiply(g, apply_binary(SQUARED_DIFFERENCE_SLOPE, a, b, g.code))
+    if node.needs(1):
+        node.send(1, negative(da))
+    if node.needs(0):
+        node.send(0, da)
+    return 0
+
+
+def squared_difference(x: TensorLike, y: TensorLike) -> Tensor:
+    """(x - y)²."""
+    cdef Call _call = begin(squared_difference_op)
+    a, b = matched_floats("squared_difference", x, y)
+    cdef Array out = apply_binary(SQUARED_DIFFERENCE, <Array>a, <Array>b, (<Array>a).code)
+    track(squared_difference_op, out, <Array>a, <Array>b)
     return out
 
 

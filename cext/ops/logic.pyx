@@ -1,10 +1,12 @@
 """Comparisons, logic, and choice between operands."""
 
+from libc.math cimport INFINITY
+
 from minigrad.engine.array cimport Array, check_same_device, empty_as, same_shape
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.dtype cimport BOOL, default_float, is_float
-from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool, scalar, weak_code
+from minigrad.engine.ops.arguments cimport number, operand, plain_scalar, refuse_bool, scalar, weak_code
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, broadcast_pair, matched, multiply, subtract,
 )
@@ -320,13 +322,11 @@ def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = 
     min = None if min is None else scalar_or_operand("clip", min)
     max = None if max is None else scalar_or_operand("clip", max)
     if is_float(a.code) and is_number(min) and is_number(max):
-        y = a
-        for op, limit in ((MAXIMUM, min), (MINIMUM, max)):
-            if limit is not None:
-                p, q = matched("clip", y, limit)
-                y = apply_binary(op, <Array>p, <Array>q, (<Array>p).code)
-        if y is a:
+        if min is None and max is None:
             return a
+        y = empty_as(a, a.code)
+        backend(a).clip(-INFINITY if min is None else number("clip", "min", min),
+                        INFINITY if max is None else number("clip", "max", max), a, y)
         track(clip_op, y, a, None, None, (min, max))
         return y
     if min is not None:

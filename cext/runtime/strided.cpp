@@ -195,6 +195,12 @@ void run_filling(Loop loop, Strided s, uint64_t value) {
     run(loop, s);
 }
 
+void run_limited(Loop loop, Strided s, uint64_t low, uint64_t high) {
+    s.data[1] = reinterpret_cast<char*>(&low);
+    s.data[2] = reinterpret_cast<char*>(&high);
+    run(loop, s);
+}
+
 void run(Loop loop, Strided s) {
     if (s.count == 0) return;
     simplify(s);

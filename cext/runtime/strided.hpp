@@ -30,6 +30,9 @@ void run(Loop loop, Strided s);
 // The same for a loop with one input, the same value for all elements: `bytes` of it, at most eight.
 void run_filling(Loop loop, Strided s, uint64_t value);
 
+// The same for clip, whose limits are the second and third operand.
+void run_limited(Loop loop, Strided s, uint64_t low, uint64_t high);
+
 // The same where every operand is contiguous (step[k] bytes from element to element, 0: one value for all).
 struct Flat {
     int operands;

@@ -358,6 +358,23 @@ extern "C" __global__ void where(int64 n, int64 packed, int axes, int linear, co
               });
 }
 
+#if FLOATING
+// y = min(max(x, low), high); NaN stays NaN
+extern "C" __global__ void clip(int64 n, int64 packed, int axes, int linear, const __grid_constant__ Extent shape,
+                                const __grid_constant__ Extent axis, double low, double high, const T* x,
+                                const __grid_constant__ Stride x_step, T* y, const __grid_constant__ Stride y_step) {
+    const Layout at = {n, packed, axes, linear, shape, axis};
+    const T least = T(low), most = T(high);
+    map<PACK>(at, Array<T>(at, 0, y, y_step), Array<const T>(at, 1, x, x_step), Nothing(), Nothing(),
+              [&](bool one, const Elements* x, const Bits*, const Bits*, Elements* y) {
+                  each<PACK>(one, [&](int k, int j) {
+                      const T value = x[k].v[j] < least ? least : x[k].v[j];
+                      y[k].v[j] = value > most ? most : value;
+                  });
+              });
+}
+#endif
+
 // Floats outside the range of an integer dtype are clamped, and NaN becomes 0; integers wrap.
 template <class R>
 __device__ inline R convert(T x) {

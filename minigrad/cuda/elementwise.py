@@ -44,6 +44,9 @@ class Elementwise(Backend):
     def where(self, condition: Tensor, a: Tensor, b: Tensor, out: Tensor) -> None:
         self._elementwise("where", a.dtype.name, (), out, condition, a, b)
 
+    def clip(self, low: float, high: float, x: Tensor, out: Tensor) -> None:
+        self._elementwise("clip", x.dtype.name, (), out, low, high, x)
+
     def copy(self, x: Tensor, out: Tensor) -> None:
         dtype = x.dtype.name
         if dtype == out.dtype.name and (x.strides[-1:] != out.strides[-1:] or out.shape[-1:] == (1,)):

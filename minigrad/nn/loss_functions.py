@@ -5,7 +5,7 @@ import math
 from minigrad.creation import with_habits
 from minigrad.engine.ops.activation import softplus
 from minigrad.engine.ops.arguments import kind_of, number
-from minigrad.engine.ops.functions import absolute, exp, log, smooth_l1, sqrt, square
+from minigrad.engine.ops.functions import absolute, exp, log, smooth_l1, sqrt, square, squared_difference
 from minigrad.engine.ops.logic import maximum, where
 from minigrad.engine.recording import repeat
 from minigrad.engine.tensor import Tensor
@@ -146,7 +146,7 @@ def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """
     check_reduction("mse_loss", reduction)
     _check_pair("mse_loss", x, target)
-    return _reduce(square(x - target), reduction)
+    return _reduce(squared_difference(x, target), reduction)
 
 
 @with_habits

@@ -122,6 +122,7 @@ FLOPS: dict[str, Count] = {
     "unary": lambda op, x, out: out.size,
     "binary": lambda op, a, b, out: out.size,
     "where": lambda condition, a, b, out: out.size,
+    "clip": lambda low, high, x, out: 2 * x.size,
     "reduce": lambda op, outer, n, inner, x, out: x.size,
     "moments": lambda outer, n, inner, x, mean, m2: MOMENTS * x.size,
     "cumulative_sum": lambda outer, n, inner, x, out: x.size,

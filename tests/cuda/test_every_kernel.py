@@ -43,6 +43,10 @@ def elements(draw):
             mg.full((3,), 1, dtype=draw.dtype, device=draw.device))  # fmt: skip
 
 
+def limited(draw):
+    return mg.clip(draw(9, 41), -0.5, 0.7), mg.clip(draw(9, 40).T, max=0.2)
+
+
 def reductions(draw):
     return mg.any(draw(6, 9), axis=1), mg.all(draw(40_000)), mg.max(draw(3, 30_000), axis=1)
 
@@ -185,8 +189,8 @@ def optimizers(draw):
 
 FOR_ALL = elements, reductions, order, places
 FOR_FLOATS = (
-    *FOR_ALL, running_sums, indexed_sums, random_numbers, moments, softmaxes, attentions, linear_scans, row_norms, group_norms, batch_norms,
-    convolutions, rounded_convolutions, poolings, recurrences, optimizers,
+    *FOR_ALL, limited, running_sums, indexed_sums, random_numbers, moments, softmaxes, attentions, linear_scans,
+    row_norms, group_norms, batch_norms, convolutions, rounded_convolutions, poolings, recurrences, optimizers,
 )  # fmt: skip
 WORK = {
     "bool": FOR_ALL, "int32": (*FOR_ALL, running_sums), "int64": (*FOR_ALL, running_sums, random_integers),

@@ -319,6 +319,22 @@ def test_constant_powers(exponent, dtype, device, rng):
         assert mg.gradcheck(lambda x: x**exponent, x, order=3 if dtype == "float64" else 1, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("negative", [False, True])
+def test_float32_accuracy_of_powers(negative, device, rng):
+    """Results of every magnitude, from bases of every magnitude and exponents that are whole for negative bases."""
+    x = np.exp(rng.uniform(-87, 88, 100_000)).astype(np.float32)
+    p = (rng.uniform(-148, 127.9, x.size) / np.log2(x)).astype(np.float32)
+    if negative:
+        x, p = -x, np.rint(p)
+    with np.errstate(all="ignore"):
+        exact = x.astype(np.float64) ** p
+    assert (np.sign(exact) == -1).any() == negative
+    found = errors(array(tensor(x, device) ** tensor(p, device)), exact, "float32")
+    worst = np.argmax(found)
+    bound = 0.6 if device == "cpu" else 4  # CUDA's powf
+    assert found[worst] <= bound, f"{found[worst]:.2f} units at {x[worst]!r} to the power {p[worst]!r}"
+
+
 def test_powers_at_zero(device):
     """0⁰ = 1, and finite gradients wherever the derivative is finite."""
     x = mg.zeros(1, dtype="float64", device=device, requires_grad=True)
