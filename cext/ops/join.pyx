@@ -1,53 +1,68 @@
 """Joining tensors and taking them apart."""
 from libc.stdint cimport int64_t
 
-from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, same_shape, shape_of
+from minigrad.engine.array cimport MAX_NDIM, Array, check_same_device, empty, parse_shape, same_shape, shape_of, view
 from minigrad.engine.backend cimport backend
 from minigrad.engine.calls cimport Call, begin
 from minigrad.engine.ops.arguments cimport integer, one_axis, operand, plain_axis
-from minigrad.engine.ops.layout cimport cast, expand_dims, placed, reshape, sliced, window, zeros
+from minigrad.engine.ops.layout cimport cast, placed, reshape, sliced, zeros
 from minigrad.engine.tape cimport Node, Op, operation, recording, track_many
 
 
 cdef list span(Array x, int axis, int64_t start, int64_t stop, bint keep):
-    """The window [start, stop) of one axis."""
+    """The window [start, stop) of one axis, which is dropped if keep is False."""
     cdef list spec = [(0, 1, x.extent[k], True) for k in range(x.ndim_)]
     spec[axis] = (start, 1, stop - start, keep)
     return spec
 
 
-cdef Op concat_op = operation("concat", concat_backward, "y = x₀, x₁, … side by side along an axis",
+cdef Array part_of(Array x, int axis, int64_t start, int64_t stop, bint keep):
+    """x through that window, as a view; not recorded."""
+    cdef int64_t[MAX_NDIM] extent, step
+    cdef int i, n = 0
+    for i in range(x.ndim_):
+        if i != axis or keep:
+            extent[n], step[n] = stop - start if i == axis else x.extent[i], x.step[i]
+            n += 1
+    return view(x, n, extent, step, x.data + start * x.step[axis])
+
+
+cdef Op concat_op = operation("concat", join_backward, "y = x₀, x₁, … side by side along an axis",
                               "dxᵢ = the window of g that xᵢ is in y", "", "x…")
+cdef Op stack_op = operation("stack", join_backward, "y = x₀, x₁, … along a new axis", "dxᵢ = gᵢ", "", "x…")
 
 
-cdef int concat_backward(Node node, Array g) except -1:
-    axis, bounds = node.extra
+cdef int join_backward(Node node, Array g) except -1:
+    axis, bounds, keep = node.extra
     cdef int i
     for i in range(node.inputs):
         if node.needs(i):
-            node.send(i, sliced(g, span(g, axis, bounds[i], bounds[i + 1], True)))
+            node.send(i, sliced(g, span(g, axis, bounds[i], bounds[i + 1], keep)))
     return 0
+
+
+cdef Array joined(Op op, list parts, int axis, bint keep):
+    """The parts, of one dtype and device, joined along an axis; along a new one if keep is False."""
+    cdef Call _call = begin(op)
+    cdef Array first = <Array>parts[0], part, out
+    cdef int64_t[MAX_NDIM] extent
+    cdef list shape = list(shape_of(first)), bounds = [0]
+    cdef int i
+    for part in parts:
+        bounds.append(bounds[-1] + (part.extent[axis] if keep else 1))
+    if keep:
+        shape.pop(axis)
+    shape.insert(axis, bounds[-1])
+    out = empty(first.code, parse_shape(shape, extent, op.name), extent, first.buffer.device)
+    for i, part in enumerate(parts):
+        backend(out).copy(part, part_of(out, axis, bounds[i], bounds[i + 1], keep))
+    track_many(op, [out], parts, [], (axis, bounds, keep))
+    return out
 
 
 cdef Array concatenated(list parts, int axis):
     """The parts, of one dtype, device and number of axes, joined along an axis."""
-    cdef Call _call = begin(concat_op)
-    cdef Array first = <Array>parts[0], part, out
-    cdef int64_t[MAX_NDIM] extent
-    cdef list bounds = [0]
-    cdef int i
-    for i in range(first.ndim_):
-        extent[i] = first.extent[i]
-    for part in parts:
-        bounds.append(bounds[-1] + part.extent[axis])
-    if bounds[-1] >= 2**63:     # tensors without elements may be that long
-        raise ValueError(f"[concat] expected a length below 2**63, got {bounds[-1]} on axis {axis}")
-    extent[axis] = bounds[-1]
-    out = empty(first.code, first.ndim_, extent, first.buffer.device)
-    for i, part in enumerate(parts):
-        backend(out).copy(part, window(out, span(out, axis, bounds[i], bounds[i + 1], True)))
-    track_many(concat_op, [out], parts, [], (axis, bounds))
-    return out
+    return joined(concat_op, parts, axis, True)
 
 
 cdef list checked(str op, object tensors):
@@ -107,14 +122,14 @@ def stack(tensors: Iterable[TensorLike], axis: int = 0) -> Tensor:
     tensor([[1, 3],
             [2, 4]])
     """
-    cdef Call _call = begin("stack")
+    cdef Call _call = begin(stack_op)
     axis = plain_axis("stack", axis)
     parts = checked("stack", tensors)
     for part in parts:
         if not same_shape(<Array>part, <Array>parts[0]):
             raise ValueError(f"[stack] expected equal shapes, got {', '.join([str(p.shape) for p in parts])}")
     cdef int k = one_axis("stack", axis, (<Array>parts[0]).ndim_ + 1)
-    return concatenated([expand_dims(part, k) for part in parts], k)
+    return joined(stack_op, parts, k, False)
 
 
 cdef Op split_op = operation("split", split_backward, "y₀, y₁, … = windows of x along an axis",
@@ -129,17 +144,16 @@ cdef int split_backward(Node node, Array g) except -1:
         if node.pendings[i] is None:
             continue
         piece = <Array>node.pendings[i]
-        spec = span(total, axis, bounds[i], bounds[i + 1], keep)
         if recording():
-            node.send(0, placed(piece, spec, shape))
+            node.send(0, placed(piece, span(total, axis, bounds[i], bounds[i + 1], keep), shape))
         else:
-            backend(total).copy(piece, window(total, spec))
+            backend(total).copy(piece, part_of(total, axis, bounds[i], bounds[i + 1], keep))
     return 0 if recording() else node.send(0, total)
 
 
 cdef list pieces(Array x, int axis, list bounds, bint keep):
     """Views of x between the bounds along an axis, which is dropped if keep is False."""
-    cdef list outs = [window(x, span(x, axis, bounds[i], bounds[i + 1], keep)) for i in range(len(bounds) - 1)]
+    cdef list outs = [part_of(x, axis, bounds[i], bounds[i + 1], keep) for i in range(len(bounds) - 1)]
     if outs and x.needs_grad:
         if len(outs) == 1:
             return [sliced(x, span(x, axis, bounds[0], bounds[1], keep))]

@@ -63,6 +63,7 @@ def test_records_name_every_input_of_what_is_recorded(rng):
     found |= recorded_ops(written)
     found |= (
         recorded_ops(F.smooth_l1_loss(x, x.detach()))
+        | recorded_ops(F.mse_loss(x, x.detach()))
         | recorded_ops(F.dropout(x, 0.5))
         | recorded_ops(x.astype("float64"))
         | recorded_ops(x.copy())
