@@ -214,8 +214,8 @@ cdef Array checked(str op, int axes, object x, object weight, object bias, tuple
         a = expand_dims(a, 0)
     if axes == 1:
         a, w = expand_dims(a, 2), expand_dims(w, 2)
-    if a.extent[1] != w.extent[1] * parts:
-        raise ValueError(f"[{op}] expected x of {w.extent[1] * parts} channels for a weight {weight_shape} and "
+    if a.extent[1] % parts or a.extent[1] // parts != w.extent[1]:      # their product may have more than 64 bits
+        raise ValueError(f"[{op}] expected x of {weight_shape[1] * parts} channels for a weight {weight_shape} and "
                          f"{parts} groups, got {given}")
     b = layer_bias(op, b, a, w)
     at, size = geometry(op, given, a, w, stride, padding, dilation)
@@ -229,7 +229,7 @@ cdef tuple geometry(str op, tuple given, Array x, Array w, tuple stride, object 
     """What `Backend.conv2d` takes as `at`, and the rows and columns of the result; errors show the given shape."""
     cdef list before = [0, 0], size = []
     cdef int64_t length, window, both
-    cdef int i
+    cdef int i, axis
     if type(padding) is not tuple:
         if padding not in ("valid", "same"):
             raise ValueError(f'[{op}] expected "valid", "same" or integers for padding, got {padding!r}')
@@ -240,11 +240,15 @@ cdef tuple geometry(str op, tuple given, Array x, Array w, tuple stride, object 
     else:
         zeros = padding
     for i in range(2):
-        length, window = x.extent[2 + i], <int64_t>dilation[i] * (w.extent[2 + i] - 1) + 1
-        both = (window - 1 if padding == "same" else 0) if zeros is None else 2 * <int64_t>zeros[i]
-        if window > length + both or length == 0:
-            raise ValueError(f"[{op}] expected a window no larger than the padded x, got one of {window} on axis "
-                             f"{len(given) - 2 + i} of {given} with {both} zeros")
+        length, axis = x.extent[2 + i], <int>len(given) - 2 + i
+        span = dilation[i] * <object>(w.extent[2 + i] - 1) + 1      # may have more than 64 bits
+        around = (span - 1 if padding == "same" else 0) if zeros is None else 2 * zeros[i]
+        if length == 0:
+            raise ValueError(f"[{op}] expected x with elements on axis {axis}, got {given}")
+        if span > length + around or span > 2**61:
+            raise ValueError(f"[{op}] expected a window no larger than the padded x, got one of {span} on axis {axis} "
+                             f"of {given} with {around} zeros")
+        window, both = span, around
         before[i] = both // 2
         size.append((length + both - window) // <int64_t>stride[i] + 1)
     return (*stride, *before, *dilation), tuple(size)

@@ -434,6 +434,12 @@ def test_numbers_beyond_64_bits():
     refuses(ValueError, "conv_transpose2d", str(2**63), F.conv_transpose2d, x, weight, groups=2**63)
     refuses(ValueError, "conv1d", str(2**63), F.conv1d, x[0], weight[0], groups=2**63)
     refuses(ValueError, "concat", str(2**63), mg.concat, [mg.ones((2**62, 0))] * 2)
+    x = mg.ones((1, 0, 5))
+    refuses(ValueError, "conv1d", str(2**64), F.conv1d, x, mg.zeros((0, 2**34, 1)), groups=2**30)
+    refuses(ValueError, "conv2d", str(2**64), F.conv2d, x[None], mg.zeros((0, 2**34, 1, 1)), groups=2**30)
+    for weight, dilation, padding in ((2**33, 2**31 - 1, 0), (2**34, 2**30, "same")):
+        refuses(ValueError, "conv1d", str(dilation * (weight - 1) + 1), F.conv1d, mg.ones((1, 1, 5)),
+                mg.zeros((0, 1, weight)), dilation=dilation, padding=padding)  # fmt: skip
 
 
 # ── the engine's own functions, and objects that were never initialized ───────────────────────────
@@ -488,6 +494,13 @@ def test_engine_functions():
     fine = {name for name, end in ends.items() if end == "result"}
     assert fine == {"maker of a leaf", "end intercept", "steps that lie"}
     assert set(ends.values()) <= {"result", "RuntimeError", *REFUSALS}
+
+
+def test_a_gpu_before_cuda_is_connected():
+    code = "from minigrad.engine.cuda import Current\nCurrent(0).__enter__()"
+    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, timeout=300)
+    assert done.returncode == 1
+    assert "RuntimeError: [cuda] expected cuda:0" in done.stderr
 
 
 @group
