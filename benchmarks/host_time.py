@@ -175,7 +175,10 @@ def main():
     from minigrad.cuda.launch import launch
 
     gpu = CUDA(0)
-    given = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "decoupled": False}
+    given = {
+        "lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "decoupled": False,
+        "correction1": 0.1, "correction2": 0.001,
+    }  # fmt: skip
     x, y, z = (mg.empty((256, 256), device="cuda") for _ in range(3))
     size = x.size
     unary = 0, False, size, size, 1, 3, (size,), (7,)

@@ -78,6 +78,8 @@ cdef enum:
     PARAMETERS = 64         # the most of a kernel
     WORDS = 512             # of eight bytes: the parameters of a kernel are limited to 4096 bytes
     LISTS = 5
+    OPERANDS = 4            # of an element-wise kernel, with the result
+    MOST_LAYOUTS = 1 << 12
     ALLOWED = 48 << 10      # bytes of dynamic shared memory that the driver allows unasked
     MOST_SHARED = 8         # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
@@ -143,7 +145,7 @@ cdef intptr_t current_stream(int device) except *:
 cdef bint is_current(int device) noexcept:
     """Whether calls of the driver concern this GPU: a thread has no GPU before it has called CUDA."""
     cdef int current = -1
-    return driver.get_device(&current) == 0 and current == device
+    return driver.get_device != NULL and driver.get_device(&current) == 0 and current == device
 
 
 @cython.final
@@ -156,6 +158,8 @@ cdef class Current:
     def __enter__(self) -> None:
         if is_current(self.device):
             return
+        if cupy_cuda is None:       # before `connect`
+            raise RuntimeError(f"[cuda] expected cuda:{self.device} to be in use, but no tensor has been on a GPU yet")
         self.entered = cupy_cuda.Device(self.device)
         self.entered.__enter__()
         try:
@@ -353,11 +357,13 @@ cdef class Kernel:
         if shared <= self.allowed:
             return 0
         with Current(self.device):
+            if shared <= self.allowed:  # another thread was faster
+                return 0
             error = driver.set_attribute(self.handle, MOST_SHARED, <int>shared)
-        if error != 0:
-            raise RuntimeError(f"[{self.name}] CUDA does not allow {shared} bytes of shared memory on "
-                               f"cuda:{self.device}: {cause_of(error)}")
-        self.allowed = shared
+            if error != 0:
+                raise RuntimeError(f"[{self.name}] CUDA does not allow {shared} bytes of shared memory on "
+                                   f"cuda:{self.device}: {cause_of(error)}")
+            self.allowed = shared
         return 0
 
     def count_resident(self, int64_t block, int64_t shared, int64_t cluster=0) -> int:
@@ -369,7 +375,7 @@ cdef class Kernel:
         self.allow(<unsigned int>shared)
         start.function = self.handle
         start.blocks.block, start.blocks.shared = <unsigned int>block, <unsigned int>shared
-        start.blocks.cluster, start.blocks.cooperative = <unsigned int>cluster, cluster == 0
+        start.blocks.cluster = <unsigned int>cluster
         with Current(self.device):
             error = start.count_resident(&count)
         return count if error == 0 else 0
@@ -438,24 +444,56 @@ def count_chunks(list tensors: list[Tensor], int64_t chunk) -> int:
     return total
 
 
-def layout_of(Array out, tuple rest: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Any, ...]]:
-    """The shape, and the size of an element and the strides of each array: `out`, and those among `rest`, of its shape.
+layouts: dict[bytes, Any] = {}      # what `layout_of` has computed, by what it depends on
+cdef dict known_layouts = layouts
 
-    If all are dense, they are described as arrays of one axis, with the strides of their last one.
+
+def layout_of(object compute: Callable[..., Any], Array out, tuple rest: tuple[Any, ...]) -> Any:
+    """`compute` of the shape, and of the size of an element and the strides of each array; called once for each.
+
+    The arrays are `out` and those among `rest`, of its shape. If all are dense, they are described as arrays of one
+    axis, with the strides of their last one.
     """
-    cdef list arrays = [out], sizes = []
+    cdef list arrays = [out]
     cdef bint dense = out.packed and out.ndim_ > 0 and out.extent[out.ndim_ - 1] > 1
+    cdef int64_t[(2 + MAX_NDIM) * (1 + OPERANDS)] words
+    cdef int64_t size
+    cdef int n
     cdef Array x
     for one in rest:
         if isinstance(one, Array):
             x = <Array>one
             arrays.append(x)
             dense = dense and x.packed and x.count == out.count
-    for one in arrays:
-        sizes.append(itemsize((<Array>one).code))
+    if len(arrays) > OPERANDS:
+        raise ValueError(f"expected at most {OPERANDS} arrays, got {len(arrays)}")
+    n = put(words, 1, &out.count) if dense else put(words, out.ndim_, out.extent)
+    for x in arrays:
+        size = words[n] = itemsize(x.code)
+        n += 1
+        n += put(words + n, 1, &size) if dense else put(words + n, x.ndim_, x.step)
+    cdef bytes key = (<char*>words)[:n * <int>sizeof(int64_t)]
+    found = known_layouts.get(key)
+    if found is not None:
+        return found
+    sizes = tuple([itemsize((<Array>one).code) for one in arrays])
     if dense:
-        return (out.count,), tuple(sizes), tuple([(size,) for size in sizes])
-    return shape_of(out), tuple(sizes), tuple([one.strides for one in arrays])
+        found = compute((out.count,), sizes, tuple([(size,) for size in sizes]))
+    else:
+        found = compute(shape_of(out), sizes, tuple([one.strides for one in arrays]))
+    if len(known_layouts) >= MOST_LAYOUTS:
+        known_layouts.clear()
+    known_layouts[key] = found
+    return found
+
+
+cdef inline int put(int64_t* words, int count, const int64_t* numbers) noexcept:
+    """Write numbers and how many they are; return the number of words."""
+    cdef int i
+    words[0] = count
+    for i in range(count):
+        words[1 + i] = numbers[i]
+    return 1 + count
 
 
 def power_of_two(int64_t n, int64_t least=1) -> int:
@@ -474,7 +512,7 @@ cdef Kernel kernel_of(str file, str name, str dtype, object device):
     if found is None:
         from minigrad.cuda.launch import load
 
-        found = known_kernels[file, name, dtype, device] = load(file, name, dtype, device)
+        found = known_kernels.setdefault((file, name, dtype, device), load(file, name, dtype, device))
     return found
 
 

@@ -79,32 +79,32 @@ struct KernelStart {
         const Blocks& b = blocks;
         if (!b.cluster && !b.cooperative)
             return driver.launch_kernel(function, b.grid, 1, 1, b.block, 1, 1, b.shared, stream, parameters, nullptr);
-        LaunchAttribute crew = attribute();
-        const LaunchConfiguration launch = {{b.grid, 1, 1}, {b.block, 1, 1}, b.shared, stream, &crew, 1};
+        LaunchAttribute one = attribute();
+        const LaunchConfiguration launch = {{b.grid, 1, 1}, {b.block, 1, 1}, b.shared, stream, &one, 1};
         return driver.launch_kernel_ex(&launch, function, parameters, nullptr);
     }
 
     // How many clusters run at the same time, or how many blocks on one multiprocessor.
     int count_resident(int* count) const {
         if (!blocks.cluster) return driver.count_blocks(count, function, static_cast<int>(blocks.block), blocks.shared);
-        LaunchAttribute crew = attribute();
+        LaunchAttribute one = attribute();
         const LaunchConfiguration launch = {
-            {blocks.cluster, 1, 1}, {blocks.block, 1, 1}, blocks.shared, nullptr, &crew, 1};
+            {blocks.cluster, 1, 1}, {blocks.block, 1, 1}, blocks.shared, nullptr, &one, 1};
         return driver.count_clusters(count, function, &launch);
     }
 
   private:
     LaunchAttribute attribute() const {
-        LaunchAttribute crew = {};
+        LaunchAttribute one = {};
         if (blocks.cluster) {
-            crew.id = 4;  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-            crew.cluster[0] = blocks.cluster;
-            crew.cluster[1] = crew.cluster[2] = 1;
+            one.id = 4;  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            one.cluster[0] = blocks.cluster;
+            one.cluster[1] = one.cluster[2] = 1;
         } else {
-            crew.id = 2;  // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-            crew.cooperative = 1;
+            one.id = 2;  // CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            one.cooperative = 1;
         }
-        return crew;
+        return one;
     }
 };
 

@@ -69,7 +69,7 @@ class Elementwise(Backend):
 
     def _elementwise(self, kernel: str, dtype: str, first: tuple[int, ...], out: Tensor, *rest: Any) -> None:
         """Launch a kernel of elementwise.cu with `first`, the layout, the operands or numbers, and out."""
-        n, packed, threads, linear, shape, axis = layout(*layout_of(out, rest))
+        n, packed, threads, linear, shape, axis = layout_of(layout, out, rest)
         launch("elementwise.cu", kernel, dtype, self.device, threads, *first, n, packed, len(shape), linear, shape,
                axis, *rest, out, block=SMALL_BLOCK)  # fmt: skip
 
@@ -96,7 +96,6 @@ def collapsed(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> t
     return tuple(lengths[::-1]), tuple(missing + k for k in reversed(axes))
 
 
-@functools.lru_cache(1 << 12)
 def layout(
     shape: tuple[int, ...], sizes: tuple[int, ...], strides: tuple[tuple[int, ...], ...]
 ) -> tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]:

@@ -23,7 +23,7 @@ class Optimizer(Backend):
         step: dict[str, Any],
     ) -> None:  # fmt: skip
         lists = (p, g, s1, s2, s3)
-        numbers = RULES[rule](lists, lambda name, absent=0.0: step.get(name, absent))
+        numbers = RULES[rule](lists, step)
         for tensors, chunks in batches(lists):
             launch("optimizer.cu", rule, p[0].dtype.name, self.device, chunks * BLOCK, tensors, *numbers)
 
@@ -52,25 +52,25 @@ def batches(lists: tuple[Tensors | None, ...]) -> Any:
         yield (some, CHUNK), count_chunks(p[part], CHUNK)
 
 
-def sgd(lists: Any, of: Any) -> tuple[Any, ...]:
-    return (of("lr"), of("weight_decay"), of("momentum"), 1 - of("dampening"), of("nesterov"), lists[2] is None,
-            of("first"))  # fmt: skip
+def sgd(lists: Any, step: Any) -> tuple[Any, ...]:
+    return (step["lr"], step["weight_decay"], step["momentum"], 1 - step["dampening"], step["nesterov"],
+            lists[2] is None, step["first"])  # fmt: skip
 
 
-def adam(lists: Any, of: Any) -> tuple[Any, ...]:
-    lr, decay, decoupled = of("lr"), of("weight_decay"), of("decoupled")
-    return (lr / of("correction1", 1.0), 1 / math.sqrt(of("correction2", 1.0)), of("eps"), of("beta1"), of("beta2"),
-            1 - of("beta1"), 1 - of("beta2"), 0.0 if decoupled else decay, 1 - lr * decay if decoupled else 1.0,
-            lists[4] is not None)  # fmt: skip
+def adam(lists: Any, step: Any) -> tuple[Any, ...]:
+    lr, beta1, beta2, decay = step["lr"], step["beta1"], step["beta2"], step["weight_decay"]
+    added, factor = (0.0, 1 - lr * decay) if step["decoupled"] else (decay, 1.0)
+    return (lr / step["correction1"], 1 / math.sqrt(step["correction2"]), step["eps"], beta1, beta2, 1 - beta1,
+            1 - beta2, added, factor, lists[4] is not None)  # fmt: skip
 
 
-def rmsprop(lists: Any, of: Any) -> tuple[Any, ...]:
-    return (of("lr"), of("weight_decay"), of("eps"), of("beta2"), 1 - of("beta2"), of("momentum"), lists[3] is not None,
-            lists[4] is not None)  # fmt: skip
+def rmsprop(lists: Any, step: Any) -> tuple[Any, ...]:
+    return (step["lr"], step["weight_decay"], step["eps"], step["beta2"], 1 - step["beta2"], step["momentum"],
+            lists[3] is not None, lists[4] is not None)  # fmt: skip
 
 
-def adagrad(lists: Any, of: Any) -> tuple[Any, ...]:
-    return of("lr"), of("weight_decay"), of("eps")
+def adagrad(lists: Any, step: Any) -> tuple[Any, ...]:
+    return step["lr"], step["weight_decay"], step["eps"]
 
 
 RULES = {"sgd": sgd, "adam": adam, "rmsprop": rmsprop, "adagrad": adagrad}

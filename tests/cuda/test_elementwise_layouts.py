@@ -7,6 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.cuda import elementwise
+from minigrad.engine.cuda import layouts
 
 # Packs of float32 have four elements; 1 to 5 elements, a block, and a remainder
 SIZES = (0, 1, 3, 4, 5, 64, 1023, 2049)
@@ -17,9 +18,9 @@ SHAPES = ((1, 8), (8, 1), (5, 8), (5, 7), (33, 40), (64, 32))
 def few(request, monkeypatch):
     """Let a thread work on one pack or element, or on several although there are few."""
     monkeypatch.setattr(elementwise, "FEW_PLACES", request.param)
-    elementwise.layout.cache_clear()
+    layouts.clear()
     yield
-    elementwise.layout.cache_clear()
+    layouts.clear()
 
 
 def agree(f, *arrays):
