@@ -4,7 +4,7 @@ Every derivative is written with recorded operations, so that it can be differen
 """
 from minigrad.engine.array cimport NOWHERE, Array
 from minigrad.engine.calls cimport Call, begin
-from minigrad.engine.ops.arguments cimport operand, plain_scalar, refuse_bool
+from minigrad.engine.ops.arguments cimport float_operand, operand, plain_scalar, refuse_bool
 from minigrad.engine.ops.arithmetic cimport (
     add, apply_binary, apply_unary, divide, matched, matched_floats, multiply, negative, reciprocal, subtract,
 )
@@ -64,7 +64,7 @@ cdef int fused_backward(Node node, Array g) except -1:
 
 
 cdef Op sloped(int number, Op op):
-    """Compute the derivative in one pass, as the binary function `number` of x and the parameter of the operation.
+    """Compute the slope in one pass, as the binary function `number` of x and the parameter of the operation.
 
     As for `fused`, the function in the record is the composition.
     """
@@ -83,7 +83,7 @@ cdef Array with_parameter(Op op, int number, Array x, object parameter):
     """The binary function `number` of x and a number, which is constant."""
     cdef Call _call = begin(op)
     a, b = matched(op.name, x, parameter)
-    cdef Array out = apply_binary(number, <Array>a, <Array>b, x.code)
+    cdef Array out = apply_binary(number, <Array>a, <Array>b, (<Array>a).code)
     track(op, out, x, None, None, parameter)
     return out
 
@@ -513,7 +513,7 @@ cdef int smooth_l1_backward(Node node, Array g) except -1:
 
 def smooth_l1(x: TensorLike, beta: float) -> Tensor:
     """|x| with a parabola where |x| < β: x² / 2β, else |x| - β/2 (Girshick 2015, https://arxiv.org/abs/1504.08083)."""
-    return with_parameter(smooth_l1_op, SMOOTH_L1, operand("smooth_l1", x), beta)
+    return with_parameter(smooth_l1_op, SMOOTH_L1, float_operand("smooth_l1", x), beta)
 
 
 cdef Op sign_op = operation("sign", no_gradient, "y = sign x", "dx = 0")

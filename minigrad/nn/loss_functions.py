@@ -9,6 +9,7 @@ from minigrad.engine.ops.functions import absolute, exp, log, smooth_l1, sqrt, s
 from minigrad.engine.ops.logic import maximum, where
 from minigrad.engine.recording import repeat
 from minigrad.engine.tensor import Tensor
+from minigrad.standard import finfo
 
 # ── losses of probabilities ───────────────────────────────────────────────────────────────────────
 
@@ -215,6 +216,8 @@ def huber_loss(x: Tensor, target: Tensor, reduction: str = "mean", delta: float 
     check_reduction("huber_loss", reduction)
     _check_pair("huber_loss", x, target)
     delta = check_delta("huber_loss", delta)
+    if delta > finfo(x.dtype).max:
+        return _reduce(squared_difference(x, target) / 2, reduction)
     return smooth_l1_loss(x, target, reduction, delta) * delta
 
 
