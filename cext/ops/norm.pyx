@@ -120,6 +120,13 @@ cdef int first_axis(str op, Array x, tuple shape) except -1:
     return first
 
 
+def normalized_axes(str op, Array x: Tensor, normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
+    """normalized_shape as a tuple, which must be the shape of the last axes of x."""
+    shape = plain_shape(op, normalized_shape)
+    first_axis(op, x, shape)
+    return shape
+
+
 # ── rows ──────────────────────────────────────────────────────────────────────────────────────────
 #
 # The parameters of a normalization have the axes of x from `first` up to `last`, which are divided into `groups`. A row

@@ -5,7 +5,7 @@ import math
 from minigrad.engine.ops.arguments import integer, number
 from minigrad.engine.ops.layout import moveaxis
 from minigrad.engine.ops.logic import maximum
-from minigrad.engine.ops.norm import layer_norm, rms_norm
+from minigrad.engine.ops.norm import layer_norm, normalized_axes, rms_norm
 from minigrad.engine.ops.trigonometry import tanh
 from minigrad.engine.tape import is_grad_enabled
 from minigrad.engine.tensor import Tensor, make
@@ -332,7 +332,7 @@ def deep_norm(
     ValueError
         For a negative `alpha` or `eps`, or for shapes or devices that do not match.
     TypeError
-        For a branch or parameters of another dtype than `x`.
+        For a branch or parameters of another dtype than `x`, or a `normalized_shape` that does not consist of integers.
 
     Examples
     --------
@@ -343,10 +343,11 @@ def deep_norm(
     """
     op = "deep_norm"
     x = floats(op, x)
+    shape = normalized_axes(op, x, normalized_shape)
     y = number(op, "alpha", alpha, 0) * x + parameter(op, "branch", branch, x.shape, x)
-    weight = None if weight is None else of_last_axes(op, "weight", weight, x)
-    bias = None if bias is None else of_last_axes(op, "bias", bias, x)
-    return layer_norm(y, normalized_shape, weight, bias, number(op, "eps", eps, 0))
+    weight = None if weight is None else parameter(op, "weight", weight, shape, x)
+    bias = None if bias is None else parameter(op, "bias", bias, shape, x)
+    return layer_norm(y, shape, weight, bias, number(op, "eps", eps, 0))
 
 
 def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> Tensor:
@@ -397,8 +398,10 @@ def weight_standardization(weight: Tensor, eps: float = 1e-5, dim: int = 0) -> T
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def floats(op: str, x: Tensor) -> Tensor:
+def floats(op: str, x: Tensor, name: str = "x") -> Tensor:
     """Convert x to a tensor, which must have floats."""
+    if x is None:
+        raise TypeError(f"[{op}] expected a tensor {name}, got None")
     x = x if isinstance(x, Tensor) else make(x, copy=is_grad_enabled(), op=op)
     if x.dtype.kind != "f":
         raise TypeError(f"[{op}] expected floating-point elements, got {x.dtype}")
@@ -407,12 +410,13 @@ def floats(op: str, x: Tensor) -> Tensor:
 
 def parameter(op: str, name: str, given: Tensor, shape: tuple[int, ...], x: Tensor) -> Tensor:
     """Convert a parameter to a tensor, which must have this shape, and the dtype and device of x."""
-    given = floats(op, given)
+    given = floats(op, given, name)
     if given.shape != shape:
-        raise ValueError(f"[{op}] expected {name} of shape {shape}, got {given.shape}")
+        raise ValueError(f"[{op}] expected {name} of shape {shape} for x of shape {x.shape}, got {given.shape}")
     if given.dtype != x.dtype:
         raise TypeError(
-            f'[{op}] expected {name} of {x.dtype}, the dtype of x, got {given.dtype}: use x.astype("{given.dtype}")'
+            f"[{op}] expected {name} of {x.dtype}, the dtype of x, got {given.dtype}: use "
+            f'x.astype("{given.dtype}") or {name}.astype("{x.dtype}")'
         )
     if given.device != x.device:
         raise ValueError(f"[{op}] expected {name} on {x.device}, the device of x, got {given.device}")
@@ -421,7 +425,7 @@ def parameter(op: str, name: str, given: Tensor, shape: tuple[int, ...], x: Tens
 
 def of_last_axes(op: str, name: str, given: Tensor, x: Tensor) -> Tensor:
     """Convert a parameter to a tensor, which must have the shape of the last axes of x."""
-    given = floats(op, given)
+    given = floats(op, given, name)
     return parameter(op, name, given, x.shape[x.ndim - given.ndim :], x)
 
 

@@ -93,7 +93,7 @@ class DeepNorm(LayerNorm):
     ValueError
         As in `LayerNorm`, and for a negative `alpha`; when called, for a branch of another shape than the residual.
     TypeError
-        When called, for a branch that is not a tensor or has another dtype.
+        When called, for a branch that is not an array of numbers or has another dtype.
 
     Examples
     --------
