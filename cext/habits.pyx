@@ -9,7 +9,9 @@ cimport cython
 from cpython.object cimport PyTypeObject
 
 from minigrad.engine.tensor import Tensor
-from minigrad.engine.ops import activation, gather, join, layout, reduce, softmax
+from minigrad.engine.ops import (
+    activation, conv, gather, join, layout, matmul, norm, pooling, reduce, softmax, trigonometry,
+)
 
 cdef extern from "pytorch_names.hpp":   # written by the build, from minigrad/pytorch
     const char* MG_PYTORCH_NAMES
@@ -21,7 +23,7 @@ cdef extern from *:
     """
     typedef PyObject* (*Again)(PyObject* function, PyObject* args, PyObject* options);
     // The implementations of a call: every module has its own, possibly several for different numbers of arguments.
-    constexpr int MG_WAYS = 32;
+    constexpr int MG_WAYS = 64;
     static vectorcallfunc mg_calls[MG_WAYS];
     static Again mg_again = nullptr;
 
@@ -154,7 +156,7 @@ cdef object again(object function, object args, object options):
     return called_again(function, args, options)
 
 
-for module in (activation, gather, join, layout, reduce, softmax):
+for module in (activation, conv, gather, join, layout, matmul, norm, pooling, reduce, softmax, trigonometry):
     for function in vars(module).values():
         if type(function) is type(own_members) and function.__module__ == module.__name__:
             mg_try_again(function, again)

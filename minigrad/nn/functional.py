@@ -82,6 +82,7 @@ else:
 # ── lookup ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@with_habits
 def embedding(indices: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Look up the rows of a table at the given indices.
 

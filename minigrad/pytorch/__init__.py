@@ -75,7 +75,7 @@ def call(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         options["keepdims"] = more[0]  # x.sum(1, True)
     elif name == "flip" and more:
         args = (args[0], (*args[1:], *more))
-    elif more:
+    elif more and not (len(more) == 1 and isinstance(more[0], bool) and name in INPLACE):  # F.relu(x, True)
         return NotImplemented
     for given in foreign:
         if given == "unbiased" and "correction" in own:

@@ -22,6 +22,8 @@ def _lengths(size: tuple[Any, ...]) -> tuple[int, ...]:
 
 def _mask(op: str, mask: Any) -> Tensor:
     """A mask, which cannot hold integers: these are indices."""
+    if isinstance(mask, np.ndarray):
+        mask = mg.asarray(mask)
     if not isinstance(mask, Tensor) or mask.dtype != "bool":
         kind = f"a tensor of {mask.dtype}" if isinstance(mask, Tensor) else kind_of(mask)
         raise TypeError(f"[{op}] expected a mask of bools, got {kind}")
