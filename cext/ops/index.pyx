@@ -180,7 +180,7 @@ cdef bint is_basic(list layout):
 cpdef Array getitem(x: TensorLike, key: Any):
     """x[key] by NumPy's rules: a view for integers, slices, None and ...; a copy for integer arrays and masks."""
     cdef Call _call = begin("getitem")
-    cdef Array a = <Array?>x, mask
+    cdef Array a = <Array?>x
     cdef int64_t n
     if watched:
         note_read(a)
@@ -190,15 +190,17 @@ cpdef Array getitem(x: TensorLike, key: Any):
             raise IndexError(f"[index] index {key} is out of range for axis 0 of length {n}")
         rest = [(0, 1, a.extent[i], True) for i in range(1, a.ndim_)]
         return sliced(a, [(key + n if key < 0 else key, 1, 1, False)] + rest)
-    parts = plain_key("index", key)
-    if len(parts) == 1 and isinstance(parts[0], Array):
-        mask = <Array>parts[0]
-        if mask.code == BOOL and mask.ndim_ > 1 and shape_of(mask) == shape_of(a)[:mask.ndim_]:
-            # one index into the merged axes instead of one for each
-            a = reshape_to(a, (mask.count,) + shape_of(a)[mask.ndim_:])
-            parts = [reshape_to(mask, (mask.count,))]
+    a, parts = merged(a, plain_key("index", key))
     spec, layout = parse_key("index", a, parts)
     return read(a, spec, layout)
+
+
+cdef tuple merged(Array x, list parts):
+    """x and a key that is a mask with its axes merged into one: one index is enough then, instead of one for each."""
+    cdef Array mask = <Array>parts[0] if len(parts) == 1 and isinstance(parts[0], Array) else None
+    if mask is None or mask.code != BOOL or mask.ndim_ < 2 or shape_of(mask) != shape_of(x)[:mask.ndim_]:
+        return x, parts
+    return reshape_to(x, (mask.count,) + shape_of(x)[mask.ndim_:]), [reshape_to(mask, (mask.count,))]
 
 
 cdef Array read(Array x, list spec, list layout, str op="index"):
@@ -270,8 +272,10 @@ cdef int assign(str op, Array a, object key, object value) except -1:
     check_write(op, a, recorded)
     if is_float(v.code) and not is_float(a.code):
         raise TypeError(f"[{op}] expected a value of a dtype that fits {a.dtype}, got {v.dtype}")
-    spec, layout = parse_key(op, a, parts)
     old = alias(a)
+    if a.packed and not recorded:
+        old, parts = merged(old, parts)
+    spec, layout = parse_key(op, old, parts)
     target = basic(old, spec, layout)
     part_shape = shape_of(target) if is_basic(layout) else shape_of(read(old, spec, layout, op))
     v = cast(v, a.code)
@@ -291,7 +295,7 @@ cdef int assign(str op, Array a, object key, object value) except -1:
         old = before_write(a)
         track(setitem_op, result, old, v, None, (spec, layout))
         return become(a, old, result)
-    write(a, spec, layout, v)
+    write(old, spec, layout, v)
     a.buffer.version += 1
     return 0
 
