@@ -17,7 +17,7 @@ struct alignas(16) Pair {
 // of a block has the columns of its units, gate by gate.
 struct Crew {
     int kind, size;     // what its blocks are to each other, and how many they are
-    int units;          // of each block; the last ones may have fewer
+    int units;          // of each block; the last ones may have fewer, or none
     int samples;        // that it takes through the steps at a time
     int lanes;          // threads that work on a sample: a warp or a block
     int width;          // samples that a product takes at a time

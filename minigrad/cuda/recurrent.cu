@@ -299,7 +299,7 @@ __device__ inline T* shared_at(int place) { return (T*)dynamic_shared() + place 
 
 // The steps from `begin` to `end`. w is W[columns, H], or for a block that reads it from the cache its transpose
 // [H, columns], whose rows and columns are padded to multiples of 16 bytes; or null if z has the product of the only
-// step. x[T, N, columns] is the input's projection, h_last and c_last [N, H] the states after a sample's last step.
+// step.
 extern "C" __global__ void __launch_bounds__(256, 1) recurrent(
     int crew, int size, int units, int samples, int lanes, int width, int wide, int chunk, int stride, int buffer,
     Bool resident, int factors, int parts, int own, int moments, double* sums, int* arrived, const T* w,

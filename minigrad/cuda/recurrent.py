@@ -19,9 +19,9 @@ PART = 1 << 16  # bytes of W that a block of a cluster has, by an estimate: read
 CACHED = 1 << 20  # bytes of W up to which reading it from the cache costs less than launching a product at every step
 PORTABLE = 8  # blocks of a cluster on every GPU that has clusters
 MULTIPROCESSORS, MOST_SHARED = 16, 97  # of cudaDeviceAttr: how many, and bytes of shared memory of a block
-RESERVED = 1 << 10  # bytes of shared memory for the sums of a block
+RESERVED = 1 << 10  # bytes of static shared memory, of `team_sum`, that a plan leaves free
 SAMPLES = 8, 4, 256  # the most of a crew: with W in shared memory, with W in the cache, and of a grid
-WIDTHS = {8: 5, 4: 2, 1: 1}  # samples that a product takes at a time, and of how many it is worth that
+WIDTHS = {8: 5, 4: 2, 1: 1}  # samples that a product takes at a time, and from how many on that pays
 NARROW = 64  # units that a warp takes rather than a block
 
 

@@ -15,6 +15,7 @@ from minigrad.cuda.recurrent import ALONE, CLUSTER, GRID, Crew, Plan
 from minigrad.engine.ops.recurrent import GATES, Cell, composition, recurrent
 
 DEVICE = "cuda:0"
+EMULATED = cupy.__version__ == "emulated"
 VARIANTS = [(kind, norm) for kind in ("rnn_tanh", "rnn_relu", "lstm") for norm in (None, "state", "sum")]
 VARIANTS += [("gru", None), ("gru", "state")]
 
@@ -46,7 +47,7 @@ def test_any_layer_is_its_composition(seed, crew):
     compare(seed)
 
 
-@pytest.mark.skipif(cupy.__version__ != "emulated", reason="a real GPU is tested: it has its own order")
+@pytest.mark.skipif(not EMULATED, reason="a real GPU is tested: it has its own order")
 @pytest.mark.parametrize("seed", [3, 7, 9, 14])
 def test_threads_may_take_turns_between_accesses_to_memory(seed, crew, preempted):
     compare(seed)
@@ -55,7 +56,7 @@ def test_threads_may_take_turns_between_accesses_to_memory(seed, crew, preempted
 def compare(seed):
     """Compare what a GPU computes for a random layer with the composition on the CPU."""
     rng = np.random.default_rng(seed)
-    hidden, batch, steps = (int(rng.choice(of)) for of in ((1, 3, 8, 21, 50), (1, 2, 5, 37), (1, 4)))
+    hidden, batch, steps = (int(rng.choice(of)) for of in ((1, 3, 8, 21, 50, 70), (1, 2, 5, 37), (1, 4)))
     cell, yes = random_cell(rng, hidden), lambda: bool(rng.integers(4))
     columns, state = GATES[cell.op] * hidden, (batch, hidden)
     wide = (columns,)
@@ -81,12 +82,31 @@ def compare(seed):
         )
 
 
+@pytest.mark.parametrize("crew", [name for name in CREWS if CREWS[name]], indirect=True)
+def test_a_crew_takes_several_groups_of_samples(crew, monkeypatch):
+    """As it does if there are more groups than blocks may be started."""
+    monkeypatch.setattr(crews, "MOST_BLOCKS", 8)
+    monkeypatch.setattr(crews, "SAMPLES", (3, 2, 5))
+    crews.plan_of.cache_clear()
+    compare_lstm("float64", 9, 59, 1e-11)
+    crews.plan_of.cache_clear()
+
+
+@pytest.mark.parametrize("hidden", [96, 256] if EMULATED else [96, 256, 512, 1024])
+def test_the_crew_that_is_chosen(hidden):
+    """Of the sizes that people train; nothing is set for the test."""
+    capability, chosen = int(cupy.cuda.Device(0).compute_capability), crews.crew_of(0, "float32", 4, hidden)
+    if capability == 90:
+        assert chosen.kind == (CLUSTER if hidden <= 256 else GRID)
+    compare_lstm("float32", hidden, 6, 5e-5)
+
+
 def test_in_float32(crew):
     """A layer of some size, whose sums many threads share."""
     compare_lstm("float32", 80, 6, 2e-5)
 
 
-@pytest.mark.skipif(cupy.__version__ != "emulated", reason="a real GPU is tested: it may have other memory")
+@pytest.mark.skipif(not EMULATED, reason="a real GPU is tested: it may have other memory")
 def test_a_grid_multiplies_by_some_rows_at_a_time(monkeypatch):
     use_crew(monkeypatch, "cuda:0 grid")
     plan = crews.plan_of(0, "float64", crews.crew_of(), 4, 110, True, False, 9)
@@ -214,6 +234,7 @@ def test_plans_fit_and_the_order_of_summation_does_not_depend_on_the_batch(name,
         order = set()
         for batch in (1, 3, 32, 128, 1000, 10_000):
             plan = crews.plan_of(0, dtype, crew, gates, hidden, backward, False, batch)
+            assert plan.fits
             assert plan.bytes + crews.RESERVED <= shared
             assert plan.chunk == plan.rows or plan.chunk % plan.deep == 0
             order.add((plan.block, plan.wide, plan.deep, plan.lanes, plan.units))
@@ -221,7 +242,7 @@ def test_plans_fit_and_the_order_of_summation_does_not_depend_on_the_batch(name,
 
 
 def test_without_cooperative_launches_there_is_no_grid(on_gpu, monkeypatch):
-    """Or if other programs leave too few multiprocessors."""
+    """Or if the driver cannot start any."""
     on_gpu("H200")
     monkeypatch.setattr(crews, "kernel", lambda *_: SimpleNamespace(count_resident=lambda *_: 0))
     assert crews.crew_of(0, "float32", 4, 256) == Crew(ALONE, 1, False)

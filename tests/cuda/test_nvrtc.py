@@ -8,7 +8,7 @@ from kernels import EVERY
 from nvrtc import NVRTC, compile_for, messages, version
 from resources import FILES, OPTIMIZED, build, read_table, resources
 
-from minigrad.cuda import launch
+from minigrad.cuda import launch, recurrent
 
 MODULES = sorted({(file, dtype) for file, _, dtype in EVERY})
 ARCHITECTURES = (75, 80, 90)
@@ -47,6 +47,8 @@ def test_kernels_take_no_more_than_documented(file, architecture):
     for name, used in found.items():
         limit = table[name, architecture]
         assert all(u <= most for u, most in zip(used, limit, strict=True)), (name, used, limit)
+        if file == "recurrent.cu":
+            assert used.shared <= recurrent.RESERVED
 
 
 @pytest.mark.skipif(NVRTC is None, reason="NVRTC cannot be found: pip install nvidia-cuda-nvrtc-cu12")

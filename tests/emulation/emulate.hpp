@@ -4,7 +4,8 @@
 // in an order that a GPU might choose, so that a missing barrier or two blocks that use the same memory cause a wrong
 // result. These are errors: a barrier that not all threads reach, a shuffle with a wrong mask, an address that is not
 // aligned, a write outside of an array, and the shared memory of another block of a cluster before that has begun or when
-// it has ended. Shared memory is NaN when a block begins.
+// it has ended. Shared memory is NaN when a block begins. What does not show is a missing __syncwarp beside a shuffle,
+// which unlike on a GPU orders the accesses of its lanes to memory.
 #pragma once
 
 #include <array>
@@ -105,8 +106,7 @@ inline V& in_block(V& x, unsigned rank) {
 
 inline void wait_for_grid(int* arrived, int turn) {
     __syncthreads();
-    if (threadIdx.x == 0) ++*arrived;
-    emulation::wait_for_grid();
+    emulation::wait_for_grid(arrived);
     if (threadIdx.x > 0) return;
     const int next = *arrived - turn * int(gridDim.x);  // blocks that have arrived at the next barrier
     if (next < 0 || next >= int(gridDim.x)) emulation::fail("a barrier for the grid whose counter did not begin with 0");

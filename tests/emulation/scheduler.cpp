@@ -224,8 +224,9 @@ void wait_for_cluster() {
     stop();
 }
 
-void wait_for_grid() {
+void wait_for_grid(int* arrived) {
     if (!launched->cooperative) fail("a barrier for the grid in a launch that is not cooperative");
+    if (current == inside->fibers) ++*arrived;
     current->site = call_site();
     current->state = AT_TEAM;
     stop();

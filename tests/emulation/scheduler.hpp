@@ -42,8 +42,9 @@ const char* run(const Kernel& kernel, const Launch& launch, void* const* argumen
 void wait_for_block();
 
 // Wait until all threads of the cluster, or of a cooperative grid, wait at the same call.
+// The first thread of each block counts it in `arrived`, at once: nothing runs between reading and writing.
 void wait_for_cluster();
-void wait_for_grid();
+void wait_for_grid(int* arrived);
 
 // The dynamic shared memory of the block, and what p points to there, `size` bytes, in another block of the cluster
 void* dynamic_shared();

@@ -55,4 +55,13 @@ def use_crew(monkeypatch, name):
     crew = CREWS[name] and recurrent.Crew(*CREWS[name])
     if crew and crew.kind == recurrent.CLUSTER and int(cupy.cuda.Device(0).compute_capability) < 90:
         pytest.skip("a GPU without clusters is tested")
-    monkeypatch.setattr(recurrent, "crew_of", lambda *_: crew)
+
+    def crew_of(device=0, dtype="float32", gates=1, hidden=1):
+        for backward in (False, True) if crew else ():
+            plan = recurrent.Plan(crew, gates, hidden, dtype, backward, False)
+            plan.divide(1, 1, recurrent.limits(device)[1])
+            if not plan.fits:
+                pytest.skip("a GPU with too little shared memory is tested")
+        return crew
+
+    monkeypatch.setattr(recurrent, "crew_of", crew_of)
