@@ -54,9 +54,12 @@ def equation_of_cell(op: Op, cell: Cell, given: Collection[int], lengths: bool =
     if cell.slope:
         lines.append(f"σ(a) = {cell.slope:.4g} a + 0.5, clipped to [0, 1]")
     back = _with(op.backward, backward)
-    if 5 in given:
-        scale = _standard(cell, "a")
-        back += f"\ndγ = Σ_t du_t â_t, dβ = Σ_t du_t, with the gradient du_t of {norm} and â = {scale}"
+    back += _sums(
+        ["dγ = Σ_t du_t â_t"] * (5 in given) + ["dβ = Σ_t du_t"] * (6 in given),
+        f"the gradient du_t of {norm} and â = {_standard(cell, 'a')}",
+    )
+    back += _sums(["dγ_c = Σ_t dv_t ĉ_t"] * (7 in given) + ["dβ_c = Σ_t dv_t"] * (8 in given),
+                  f"the gradient dv_t of {norm}_c and ĉ = {_standard(cell, 'c')}")  # fmt: skip
     paper = "; Ba, Kiros and Hinton (2016)" if cell.centered else "; Zhang and Sennrich (2019)"
     return Equation(op, names, op.outputs, "\n".join(lines), back, op.source + paper * (cell.norm is not None))
 
@@ -104,6 +107,10 @@ def _gru(cell: Cell, norm: str, total: str) -> Changes:
 
 def _standard(cell: Cell, a: str) -> str:
     return f"({a} − μ) / √(σ² + ε)" if cell.centered else f"{a} / √(mean({a}²) + ε)"
+
+
+def _sums(gradients: list[str], where: str) -> str:
+    return f"\n{', '.join(gradients)}, with {where}" if gradients else ""
 
 
 def _norms(cell: Cell, norm: str, given: Collection[int]) -> list[str]:
