@@ -84,7 +84,8 @@ cdef class Cell:
 
 def _check_lengths(str op, Array values: Tensor, int64_t steps) -> int:
     """Check lengths and return the shortest."""
-    low, high = int(values.min()), int(values.max())
+    here = values.to("cpu")     # one wait for a GPU instead of two
+    low, high = int(here.min()), int(here.max())
     if low < 0 or high > steps:
         raise ValueError(f"[{op}] expected lengths from 0 to {steps}, got {low if low < 0 else high}")
     return low

@@ -336,6 +336,8 @@ def test_lengths_come_from_any_device_and_those_of_the_cpu_wait_for_nothing(monk
     monkeypatch.setattr(backend, "transfer", lambda x, index: (moved.append(index), transfer(x, index))[1])
     got = [lstm(x, lengths=lengths)[0] for lengths in ([5, 2], mg.tensor([5, 2]))]
     assert 0 not in moved
+    lstm(x, lengths=mg.tensor([5, 2], device="cuda"))
+    assert moved.count(0) == 1
     for one in got:
         np.testing.assert_array_equal(one.detach().to("cpu").numpy(), expected)
 
