@@ -41,6 +41,7 @@ cdef extern from "runtime/buffer.hpp" namespace "mg" nogil:
     void drop_cache "mg::empty_cache"()
 
 cdef extern from "runtime/buffer.hpp" namespace "mg":
+    void** owner_place(Buffer* buffer, void (*drop)(void* owner) noexcept)
     Buffer* allocate_on(int device, int64_t bytes, Buffer* (*fresh)(int64_t, int) except NULL) except NULL
 
 ctypedef object (*New)(PyTypeObject*, PyObject*, PyObject*)
@@ -447,15 +448,16 @@ cdef void drop_object(void* owner) noexcept:
 
 
 cdef object owner_of(Array x):
-    """The object that owns x's memory on a device, or None: it is on the CPU, foreign, or that of a recorded step."""
-    return <object>x.buffer.owner if x.buffer.device and x.buffer.drop == drop_object else None
+    """The object that owns x's memory on a device, or None: it is on the CPU, or foreign."""
+    cdef void** place = owner_place(x.buffer, drop_object) if x.buffer.device else NULL
+    return None if place == NULL else <object>place[0]
 
 
 cdef int set_owner(Array x, object owner) except -1:
     """Let another object own the memory, which holds the owner so far."""
     before = owner_of(x)
     Py_INCREF(owner)
-    x.buffer.owner = <void*>owner
+    owner_place(x.buffer, drop_object)[0] = <void*>owner
     Py_DECREF(before)
     return 0
 

@@ -27,9 +27,10 @@ cdef class Pool:
     cdef object fresh           # fresh(bytes) allocates from CuPy's pool
     cdef int64_t limit, held    # bytes
     cdef dict streams           # for each stream, by size, lists of (address, CuPy's block)
+    cdef list late              # (events, Block): freed, while another stream has not reached the events yet
 
     def __cinit__(self, int device, fresh: Callable[[int], Any], int64_t limit):
-        self.device, self.fresh, self.limit, self.streams = device, fresh, limit, {}
+        self.device, self.fresh, self.limit, self.streams, self.late = device, fresh, limit, {}, []
         pools[device] = self
 
     def empty(self) -> None:
@@ -39,12 +40,25 @@ cdef class Pool:
             for blocks in list(sizes.values()):
                 blocks.clear()
 
+    cdef int settle(self, bint wait) except -1:
+        """Let go of late blocks that no stream uses any more; of all of them, after waiting for the streams."""
+        cdef list late = self.late
+        self.late = []
+        for events, memory in late:
+            if wait:
+                for event in events:
+                    event.synchronize()
+            elif not all([event.done for event in events]):
+                self.late.append((events, memory))
+        return 0
+
     cdef object allocated(self, int64_t size):
         try:
             return self.fresh(size)
         except MemoryError:
-            if self.held == 0:
+            if self.held == 0 and not self.late:
                 raise
+        self.settle(True)
         self.empty()
         return self.fresh(size)
 
@@ -54,6 +68,8 @@ cdef class Pool:
         cdef dict sizes
         cdef list blocks
         cdef Block memory
+        if self.late:
+            self.settle(False)
         stream = current_stream(self.device)
         memory = Block.__new__(Block)
         memory.stream = stream
@@ -108,9 +124,8 @@ cdef class Shared:
 
     def __del__(self) -> None:
         with Current(self.device):
-            for stream in self.streams.values():
-                event = stream.record()
-                cupy_cuda.runtime.streamWaitEvent(self.memory.stream, event.ptr)
+            events = [stream.record() for stream in self.streams.values()]
+        (<Pool>pools[self.device]).late.append((events, self.memory))
 
 
 def share(Array x, stream: Any) -> None:

@@ -193,6 +193,14 @@ void close_arena(Arena* arena, const uintptr_t* addresses, size_t count) {
 size_t blocks_of(const Arena* arena) { return arena->blocks.size(); }
 Buffer* block_of(const Arena* arena, size_t i) { return arena->blocks[i]; }
 
+void** owner_place(Buffer* buffer, void (*drop)(void*)) {
+    if (buffer->size_class == IN_ARENA) {
+        auto* adopted = static_cast<Adopted*>(buffer->owner);
+        return adopted->drop == drop ? &adopted->owner : nullptr;
+    }
+    return buffer->drop == drop ? &buffer->owner : nullptr;
+}
+
 void free_arena(Arena* arena) {
     if (arena->recording) being_recorded = false;
     if (opened == arena) opened = nullptr;

@@ -40,6 +40,8 @@ void close_arena(Arena* arena, const uintptr_t* addresses, size_t count);  // th
 void free_arena(Arena* arena);
 size_t blocks_of(const Arena* arena);  // how many blocks it has allocated
 Buffer* block_of(const Arena* arena, size_t i);
+// Where a buffer has the owner of its memory that `drop` lets go of; null if it has none.
+void** owner_place(Buffer* buffer, void (*drop)(void*));
 
 int64_t bytes_in_use();  // held by live buffers of our own
 int64_t bytes_cached();  // held by free lists

@@ -71,7 +71,9 @@ def test_only_large_copies_are_waited_for(monkeypatch, more, waits):
     found = []
     source = np.ones(staging.LARGEST + more, "bool")
     with cupy.cuda.Stream(non_blocking=True) as stream:
-        monkeypatch.setattr(stream, "synchronize", lambda: found.append(1))
-        x = mg.tensor(source).to("cuda")
+        here = mg.tensor(source)
+        with monkeypatch.context() as patch:
+            patch.setattr(stream, "synchronize", lambda: found.append(1))
+            x = here.to("cuda")
         assert len(found) == waits
         assert x.to("cpu").numpy().all()

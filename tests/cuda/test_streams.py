@@ -1,5 +1,8 @@
 """Work on streams runs late: each wait that is left out deliberately shows in the emulation, and minigrad leaves out none."""
 
+import gc
+import sys
+
 import cupy
 import numpy as np
 import pytest
@@ -69,6 +72,73 @@ def test_memory_that_another_stream_uses_is_kept_by_recording_the_stream(monkeyp
     assert rounds(total) == 20
     monkeypatch.setattr(mg.cuda, "record_stream", lambda x, stream: None)
     assert rounds(total) < 20
+
+
+def test_memory_of_a_captured_step_is_kept_too(monkeypatch):
+    """A gradient that outlives its recording."""
+
+    def doubled(k):
+        home, other = stream(), stream()
+        with home:
+            w = mg.ones(500, device="cuda", requires_grad=True)
+
+            def step(x):
+                w.grad = None
+                (w * x).sum().backward()
+
+            captured, x = mg.capture(step, warmup=0), mg.full(500, float(k), device="cuda")
+            captured(x)
+            captured(x)
+            ready = home.record()
+        with other:
+            other.wait_event(ready)
+            y = w.grad * 2
+        mg.cuda.record_stream(w.grad, other)
+        del captured
+        w.grad = None
+        gc.collect()
+        home.synchronize()
+        with other:
+            return y.to("cpu").tolist() == [2.0 * k] * 500
+
+    assert rounds(doubled) == 20
+    monkeypatch.setattr(mg.cuda, "record_stream", lambda x, stream: None)
+    assert rounds(doubled) < 20
+
+
+def test_recorded_streams_need_no_stream_that_allocated(monkeypatch):
+    """The stream of the memory may have been destroyed when the memory is freed: nothing is asked of it."""
+    side, main, errors = stream(), stream(), []
+    monkeypatch.setattr(sys, "unraisablehook", lambda error: errors.append(error.exc_value))
+    with side:
+        x = mg.ones(3, device="cuda")
+    main.wait_event(side.record())
+    mg.cuda.record_stream(x, main)
+    side.synchronize()
+    del cupy.cuda.queues[side.ptr]
+    del x
+    with main:
+        assert (mg.ones(3, device="cuda") + 1).tolist() == [2.0] * 3
+    assert not errors
+
+
+def test_each_stream_has_the_windows_of_a_pooling():
+    """A table that is copied for one stream is not there yet for another."""
+    x = np.random.default_rng(0).standard_normal((2, 3, 40, 40)).astype("float32")
+
+    def pooled(k):
+        first, second = stream(), stream()
+        with second:
+            theirs = mg.tensor(x, device="cuda")
+        second.synchronize()
+        with first:
+            nn.functional.avg_pool2d(mg.tensor(x, device="cuda"), 2 + k, 1)
+        with second:
+            found = nn.functional.avg_pool2d(theirs, 2 + k, 1).to("cpu").numpy()
+        mg.cuda.synchronize()
+        return np.allclose(found, nn.functional.avg_pool2d(mg.tensor(x), 2 + k, 1).numpy(), atol=1e-5)
+
+    assert rounds(pooled, 8) == 8
 
 
 def test_a_host_that_reads_too_early_shows(monkeypatch):

@@ -230,8 +230,12 @@ class Event:
 
     def __init__(self, block=False, disable_timing=False):
         self.ptr = next(addresses)
-        self.wait = lambda: None
+        self.wait, self.reached = lambda: None, [True]
         events[self.ptr] = self
+
+    @property
+    def done(self):
+        return bool(self.reached)
 
     def synchronize(self):
         self.wait()
@@ -273,7 +277,7 @@ class Stream:
     def record(self, event=None):
         assert self.device in (None, chosen[-1]), "an event of another device than its stream's"
         event = event or Event()
-        reached = []
+        reached = event.reached = []
         submit(self.ptr, lambda: reached.append(True))
         queue = queue_of(self.ptr)
         event.wait = lambda: queue and queue.finish(lambda: reached)
