@@ -189,7 +189,9 @@ cdef class Watch:
 
     def entered(self, module: Any) -> None:
         if id(module) not in self.modules:
-            self.modules[id(module)] = module, attributes(module)
+            for part in module.modules():       # lists and dicts of modules do not run themselves
+                if id(part) not in self.modules:
+                    self.modules[id(part)] = part, attributes(part)
 
     def calls_hook(self) -> None:
         refuse_in_capture("a hook")
@@ -252,6 +254,9 @@ cdef class Step:
         if not self.recording.begin():
             self.recording = None
             return
+        for one in self.values:     # of a module whose methods are called, no call is seen
+            if callable(getattr(type(one), "named_modules", None)):
+                watch.entered(one)
         set_run(watch)
         try:
             result = function(*args, **kwargs)
@@ -378,7 +383,9 @@ cdef class Step:
             for i in range(count):
                 if (<Array>tensors[i]).buffer.version != <int64_t>before[i]:
                     raise shared_argument(<Array>tensors[i])
-            return self.copied(self.result)
+            result = self.copied(self.result)
+            self.recording.leave()
+            return result
         finally:
             self.busy = False
 
@@ -388,7 +395,9 @@ cdef class Step:
 
     def first(self) -> Any:
         """The result of the recorded run."""
-        return self.copied(self.result)
+        result = self.copied(self.result)
+        self.recording.leave()
+        return result
 
     cdef object copied(self, object tree):
         """The result, with copies of the tensors that the run made."""

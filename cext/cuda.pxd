@@ -22,5 +22,7 @@ cdef class Order:
     cdef int device
     cdef intptr_t last          # the address of the stream of the last run
     cdef object home, stream    # CuPy's: of the recorded run, and of the last one
+    cdef object reached         # the end of the last run, if that was on the default stream of a thread
 
     cdef int follow(self) except -1
+    cdef int leave(self) except -1

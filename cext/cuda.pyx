@@ -81,6 +81,7 @@ cdef enum:
     OPERANDS = 4            # of an element-wise kernel, with the result
     MOST_LAYOUTS = 1 << 12
     ALLOWED = 48 << 10      # bytes of dynamic shared memory that the driver allows unasked
+    PER_THREAD = 2          # the default stream of each thread
     MOST_SHARED = 8         # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 point_to(RUNNING)
@@ -721,15 +722,25 @@ cdef class Order:
     cdef int follow(self) except -1:
         """Let the current stream wait for the last run, if that was on another one."""
         cdef intptr_t now = current_stream(self.device)
-        if now != self.last:
+        if now != self.last or now == PER_THREAD:      # another stream in each thread
             stream = cupy_cuda.get_current_stream(self.device)
             with Current(self.device):
-                stream.wait_event(self.stream.record())
+                stream.wait_event(self.stream.record() if self.reached is None else self.reached)
             self.last, self.stream = now, stream
+        return 0
+
+    cdef int leave(self) except -1:
+        """Note the end of a run on the default stream of this thread: other threads have another one."""
+        self.reached = None
+        if self.last == PER_THREAD:
+            with Current(self.device):
+                self.reached = self.stream.record()
         return 0
 
     def __del__(self) -> None:
         """Let the stream that allocated the memory wait for the last run: it may use the memory again."""
-        if self.stream is not self.home:
+        if self.reached is not None:
+            self.reached.synchronize()
+        elif self.stream is not self.home:
             with Current(self.device):
                 self.home.wait_event(self.stream.record())

@@ -104,6 +104,11 @@ cdef class Recording:
         for order in self.orders:
             (<Order>order).follow()
 
+    def leave(self) -> None:
+        """Note the end of a run, so that runs of other threads can follow it."""
+        for order in self.orders:
+            (<Order>order).leave()
+
     cdef object call(self, object function, tuple args):
         """Make a call, whose kernels are not recorded, and record the call itself."""
         self.watch.call_reads([group["params"] for group in getattr(getattr(function, "__self__", None),

@@ -184,7 +184,7 @@ def capture(
     between calls, such as those of ``load_state_dict`` and ``copy_``. A new recording is made if a parameter, a layer,
     an option of a layer, or a Python variable that the function reads by name has been replaced. Replacements inside a
     list, a dict or an object that is not a module go unnoticed: another model in ``models[0]``, or in ``self.model`` of
-    a method.
+    a method. So do those of attributes of a class, and of variables that only functions called by it read.
 
     These keep changing as usual, inside or outside the function: learning rates and other options of optimizers, step
     counts, schedulers, random numbers (dropout), running statistics, gradient clipping and its norm. Labels, indices

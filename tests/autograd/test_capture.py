@@ -276,6 +276,40 @@ def test_changes_of_modules_are_seen(change, rng):
     equal(found[0][1], found[1][1])
 
 
+class Listed(nn.Module):
+    """Layers in a list, and one in a dict, of which only methods of other names are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+        self.heads = nn.ModuleDict({"a": nn.Linear(3, 2)})
+        self.scale = 2.0
+
+    def encode(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.heads["a"](x) * self.scale
+
+    forward = encode
+
+
+@pytest.mark.parametrize("name", ["encode", "__call__"])
+@pytest.mark.parametrize("change", [
+    lambda model: model.layers.__setitem__(0, nn.Linear(3, 3)),
+    lambda model: model.heads.__setitem__("a", nn.Linear(3, 2)),
+    lambda model: setattr(model, "scale", 3.0),
+])  # fmt: skip
+def test_changes_of_modules_in_modules_are_seen(change, name, rng):
+    model = Listed()
+    captured = mg.capture(lambda x: getattr(model, name)(x), warmup=0)
+    xs = [normal(rng, 4, 3) for _ in range(4)]
+    for k, x in enumerate(xs):
+        if k == 2:
+            change(model)
+        equal(bits([captured(x)]), bits([getattr(model, name)(x)]))
+    assert captured.recordings == 2
+
+
 def test_another_layout_is_seen(rng):
     w = normal(rng, 3, 3)
     captured, x = mg.capture(lambda x: x @ w, warmup=0), normal(rng, 2, 3)

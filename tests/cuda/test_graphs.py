@@ -193,6 +193,27 @@ def test_runs_on_different_streams_follow_one_another(rng):
         np.testing.assert_array_equal(values(y), values((x * 2).exp().sum() + x))
 
 
+def test_runs_on_the_default_streams_of_threads_follow_one_another(rng, monkeypatch):
+    """They have one address in CuPy, and are another stream in each thread."""
+    waits, wait_event = [], cupy.cuda.Stream.wait_event
+    x = normal(rng, 50)
+    mg.cuda.synchronize()
+
+    def run():
+        with cupy.cuda.Stream.ptds:
+            captured(x)
+
+    with cupy.cuda.Stream.ptds:
+        captured = mg.capture(lambda x: (x * 2).exp() + x, warmup=0)
+        captured(x)
+    monkeypatch.setattr(cupy.cuda.Stream, "wait_event", lambda self, event: waits.append(wait_event(self, event)))
+    for _ in range(2):
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert len(waits) == 2
+
+
 def test_memory_of_a_recording_waits_for_its_last_run(rng):
     for _ in range(10):
         home, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
