@@ -133,7 +133,11 @@ def test_zero_states_and_padding_give_finite_gradients(kind, place):
 def test_longer_sequences_than_any_in_training(place):
     layer = grown(nn.LSTM(D, H, norm="layer")).to(place)
     x = tensor(normals(6, (2 * T, N, D))[0], place)
-    np.testing.assert_array_equal(layer(x)[0][:T].tolist(), layer(x[:T])[0].tolist())
+    long, short = array(layer(x)[0][:T]), array(layer(x[:T])[0])
+    if place == "cpu":
+        np.testing.assert_array_equal(long, short)
+    else:  # the input's projection is a product of another size, which cuBLAS may sum in another order
+        np.testing.assert_allclose(long, short, rtol=1e-12)
 
 
 # ── batch normalization: the equations of a step, from the normalized parts of the input and of the state ─────────
