@@ -31,7 +31,6 @@ cdef int elementwise(str what, Loop loop, int operands, Array a, Array b, Array 
     cdef Flat flat
     cdef Strided strided
     cdef bint dense = out.packed and a.packed
-    cdef int d
     if operands == 2:
         if dense:
             flat.operands, flat.count = 2, out.count
@@ -46,11 +45,8 @@ cdef int elementwise(str what, Loop loop, int operands, Array a, Array b, Array 
             flat.step[0], flat.step[1], flat.step[2] = itemsize(a.code), itemsize(b.code), itemsize(out.code)
             launch(out.count, run_flat, loop, flat)
             return 0
-    strided.ndim, strided.operands, strided.count = out.ndim_, operands, out.count
-    for d in range(out.ndim_):
-        strided.extent[d] = out.extent[d]
+    describe(&strided, operands, out)
     fill_operand(&strided, 0, a)
-    fill_operand(&strided, operands - 1, out)
     if operands > 2:
         fill_operand(&strided, 1, b)
     if operands > 3:
@@ -69,6 +65,32 @@ def is_defined(str primitive, int op, int code) -> bool:
     if primitive == "binary":
         return kernels.binary[op][code] != NULL
     return kernels.reduce[op][code] != NULL
+
+
+cdef inline void describe(Strided* s, int operands, Array out) noexcept:
+    """The shape of all operands, and the last of them."""
+    cdef int d
+    s.ndim, s.operands, s.count = out.ndim_, operands, out.count
+    for d in range(out.ndim_):
+        s.extent[d] = out.extent[d]
+    fill_operand(s, operands - 1, out)
+
+
+cdef inline uint64_t element_of(int code, value) except? 1:
+    """A number as one element in memory."""
+    cdef uint64_t element = 0
+    cdef char* start = <char*>&element
+    if code == FLOAT32:
+        (<float*>start)[0] = value
+    elif code == FLOAT64:
+        (<double*>start)[0] = value
+    elif code == INT64:
+        (<int64_t*>start)[0] = value
+    elif code == INT32:
+        (<int32_t*>start)[0] = value
+    else:
+        start[0] = bool(value)
+    return element
 
 
 cdef inline void fill_operand(Strided* s, int k, Array x) noexcept:
@@ -95,45 +117,25 @@ cdef class CPU(Backend):
         elementwise("where", kernels.where[a.code], 4, condition, a, b, out)
 
     cpdef clip(self, double low, double high, Array x, Array out):
-        cdef uint64_t least = 0, most = 0
         cdef Strided strided
         cdef int d
-        if x.code == FLOAT32:
-            (<float*>&least)[0], (<float*>&most)[0] = <float>low, <float>high
-        else:
-            (<double*>&least)[0], (<double*>&most)[0] = low, high
-        strided.ndim, strided.operands, strided.count = out.ndim_, 4, out.count
-        for d in range(out.ndim_):
-            strided.extent[d] = out.extent[d]
-            strided.step[1][d] = strided.step[2][d] = 0
+        describe(&strided, 4, out)
         fill_operand(&strided, 0, x)
-        fill_operand(&strided, 3, out)
-        launch(out.count, run_limited, kernels.clip[x.code - FLOAT32], strided, least, most)
+        for d in range(out.ndim_):
+            strided.step[1][d] = strided.step[2][d] = 0
+        launch(out.count, run_limited, kernels.clip[x.code - FLOAT32], strided, element_of(x.code, low),
+               element_of(x.code, high))
 
     cpdef copy(self, Array x, Array out):
         elementwise("copy", kernels.cast[x.code][out.code], 2, x, None, None, out)
 
     cpdef fill(self, Array out, value):
-        cdef uint64_t element = 0
-        cdef char* start = <char*>&element
         cdef Strided strided
         cdef int d
-        if out.code == FLOAT32:
-            (<float*>start)[0] = value
-        elif out.code == FLOAT64:
-            (<double*>start)[0] = value
-        elif out.code == INT64:
-            (<int64_t*>start)[0] = value
-        elif out.code == INT32:
-            (<int32_t*>start)[0] = value
-        else:
-            start[0] = bool(value)
-        strided.ndim, strided.operands, strided.count = out.ndim_, 2, out.count
+        describe(&strided, 2, out)
         for d in range(out.ndim_):
-            strided.extent[d] = out.extent[d]
             strided.step[0][d] = 0
-        fill_operand(&strided, 1, out)
-        launch(out.count, run_filling, kernels.cast[out.code][out.code], strided, element)
+        launch(out.count, run_filling, kernels.cast[out.code][out.code], strided, element_of(out.code, value))
 
     # ── reductions ──
 
