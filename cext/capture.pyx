@@ -383,11 +383,12 @@ cdef class Step:
             for i in range(count):
                 if (<Array>tensors[i]).buffer.version != <int64_t>before[i]:
                     raise shared_argument(<Array>tensors[i])
-            result = self.copied(self.result)
-            self.recording.leave()
-            return result
+            return self.copied(self.result)
         finally:
-            self.busy = False
+            try:
+                self.recording.leave()
+            finally:
+                self.busy = False
 
     def rows(self) -> list[tuple[str, str, int]]:
         """(operation, "forward", "backward" or "call", elements touched) of each kernel and call, in order."""

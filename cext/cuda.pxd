@@ -3,6 +3,9 @@ from libc.stdint cimport intptr_t
 from minigrad.engine.calls cimport RecordedKernels
 
 
+cdef enum:
+    PER_THREAD = 2      # the address of the default stream of each thread, which is another stream in each
+
 cdef object cupy_cuda
 cdef intptr_t current_stream(int device) except *
 

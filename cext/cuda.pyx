@@ -81,7 +81,6 @@ cdef enum:
     OPERANDS = 4            # of an element-wise kernel, with the result
     MOST_LAYOUTS = 1 << 12
     ALLOWED = 48 << 10      # bytes of dynamic shared memory that the driver allows unasked
-    PER_THREAD = 2          # the default stream of each thread
     MOST_SHARED = 8         # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 point_to(RUNNING)
@@ -722,7 +721,7 @@ cdef class Order:
     cdef int follow(self) except -1:
         """Let the current stream wait for the last run, if that was on another one."""
         cdef intptr_t now = current_stream(self.device)
-        if now != self.last or now == PER_THREAD:      # another stream in each thread
+        if now != self.last or now == PER_THREAD:
             stream = cupy_cuda.get_current_stream(self.device)
             with Current(self.device):
                 stream.wait_event(self.stream.record() if self.reached is None else self.reached)

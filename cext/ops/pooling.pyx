@@ -5,7 +5,7 @@ from minigrad.engine.array cimport MAX_NDIM, Array, empty, empty_as, keep_values
 from minigrad.engine.backend cimport backend
 from minigrad.engine.backward cimport composed_backward
 from minigrad.engine.calls cimport Call, begin, is_recorded
-from minigrad.engine.cuda cimport current_stream
+from minigrad.engine.cuda cimport PER_THREAD, current_stream
 from minigrad.engine.dtype cimport INT64
 from minigrad.engine.ops.arguments cimport float_operand, number, operand, pair
 from minigrad.engine.ops.gather cimport taken_along
@@ -231,12 +231,12 @@ cdef Array even(int64_t n, int64_t length, int device):
 cdef Array on_device(Array table, int device):
     if device == 0:
         return table
-    cdef intptr_t stream = current_stream(device - 1)   # that of each thread, 2, is several
+    cdef intptr_t stream = current_stream(device - 1)
     cdef tuple key = (device, stream, <bytes>table.data[:table.count * sizeof(int64_t)])
-    found = None if stream == 2 else sent.get(key)
+    found = None if stream == PER_THREAD else sent.get(key)
     if found is None:
         found = transferred(table, device)
-        if stream == 2 or is_recorded():    # it is of this recording alone
+        if stream == PER_THREAD or is_recorded():   # it is of this thread, or of this recording, alone
             return found
         if len(sent) == SENT:
             sent.clear()
