@@ -27,6 +27,13 @@ def rounds(f, n=20):
     return right
 
 
+def needs_recording(f, monkeypatch):
+    """Check that f(0), f(1), ... are right, and some of them wrong if no stream is recorded."""
+    assert rounds(f) == 20
+    monkeypatch.setattr(mg.cuda, "record_stream", lambda x, stream: None)
+    assert rounds(f) < 20
+
+
 def train(device):
     """Return what some steps leave in the parameters of a network, and their losses."""
     mg.manual_seed(0)
@@ -69,9 +76,7 @@ def test_memory_that_another_stream_uses_is_kept_by_recording_the_stream(monkeyp
         with main:
             return y.to("cpu").tolist() == [2 * k] * 5
 
-    assert rounds(total) == 20
-    monkeypatch.setattr(mg.cuda, "record_stream", lambda x, stream: None)
-    assert rounds(total) < 20
+    needs_recording(total, monkeypatch)
 
 
 def test_memory_of_a_captured_step_is_kept_too(monkeypatch):
@@ -101,9 +106,7 @@ def test_memory_of_a_captured_step_is_kept_too(monkeypatch):
         with other:
             return y.to("cpu").tolist() == [2.0 * k] * 500
 
-    assert rounds(doubled) == 20
-    monkeypatch.setattr(mg.cuda, "record_stream", lambda x, stream: None)
-    assert rounds(doubled) < 20
+    needs_recording(doubled, monkeypatch)
 
 
 def test_recorded_streams_need_no_stream_that_allocated(monkeypatch):

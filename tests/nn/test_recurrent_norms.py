@@ -1,5 +1,7 @@
 """Norms within recurrent layers: the papers' equations in NumPy, and norms of the weights."""
 
+import sys
+
 import numpy as np
 import pytest
 from checks import array, tensor
@@ -134,7 +136,7 @@ def test_longer_sequences_than_any_in_training(place):
     layer = grown(nn.LSTM(D, H, norm="layer")).to(place)
     x = tensor(normals(6, (2 * T, N, D))[0], place)
     long, short = array(layer(x)[0][:T]), array(layer(x[:T])[0])
-    if place == "cpu":
+    if place == "cpu" or sys.modules["cupy"].__version__ == "emulated":
         np.testing.assert_array_equal(long, short)
     else:  # the input's projection is a product of another size, which cuBLAS may sum in another order
         np.testing.assert_allclose(long, short, rtol=1e-12)
